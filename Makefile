@@ -1,0 +1,48 @@
+# Berth. `make help` lists what there is to do.
+export CGO_ENABLED := 0
+
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
+LDFLAGS := -X github.com/berth-csi/berth/cmd/internal/version.version=$(VERSION)
+TOOL    := go tool -modfile=hack/tools/go.mod
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## Start a local cluster, install the EFS operator from a catalog, bind a SharedVolume
+	@go run ./test/demo up
+
+.PHONY: demo-down
+demo-down: ## End the cluster that `make demo` started
+	@go run ./test/demo down
+
+.PHONY: build
+build: ## Build berth and berth-operator into bin/
+	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/berth ./cmd/berth-operator
+
+.PHONY: test
+test: ## Run every test, against a real local cluster where one is needed
+	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg -- -timeout 30m ./...
+
+.PHONY: bench
+bench: ## Run the benchmarks
+	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
+
+.PHONY: generate
+generate: ## Write all generated files anew
+	go generate ./...
+
+.PHONY: lint
+lint: ## gofmt, go vet and staticcheck
+	@unformatted=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
+	if [ -n "$$unformatted" ]; then echo "gofmt would change:" $$unformatted; exit 1; fi
+	go vet ./...
+	$(TOOL) staticcheck ./...
+
+.PHONY: verify
+verify: ## Generated files fresh, go.mod tidy, imports downward only
+	go run ./hack/imports
+	go mod tidy -diff
+	cd hack/tools && go mod tidy -diff
+	hack/verify-generated

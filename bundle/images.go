@@ -1,0 +1,49 @@
+package bundle
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/distribution/reference"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// OperatorImage is the name by which Options.Images knows the operator's own image. The other images
+// are known by their environment variables.
+const OperatorImage = "OPERATOR_IMAGE"
+
+// withImages returns the driver with other images than its defaults, and checks that all are good.
+func withImages(d drivers.Driver, pullSpecs map[string]string) (drivers.Driver, error) {
+	d.Images = slices.Clone(d.Images)
+	images := map[string]*string{OperatorImage: &d.Operator.Image}
+	for i := range d.Images {
+		images[d.Images[i].Env] = &d.Images[i].Default
+	}
+	known := slices.Sorted(maps.Keys(images))
+	for _, name := range slices.Sorted(maps.Keys(pullSpecs)) {
+		if images[name] == nil {
+			return d, fmt.Errorf("there is no image %s: the images are %s", name, strings.Join(known, ", "))
+		}
+		*images[name] = pullSpecs[name]
+	}
+	for _, name := range known {
+		if _, err := reference.ParseNormalizedNamed(*images[name]); err != nil {
+			return d, fmt.Errorf("image %s is %q, want a pull spec such as quay.io/example/image:v1.0.0: %w", name, *images[name], err)
+		}
+	}
+	return d, nil
+}
+
+// relatedImages lists every image that a cluster pulls because of the bundle, for those who mirror them.
+func relatedImages(d drivers.Driver) []v1alpha1.RelatedImage {
+	images := []v1alpha1.RelatedImage{{Name: d.Operator.Name, Image: d.Operator.Image}}
+	for _, image := range d.Images {
+		name := strings.ToLower(strings.ReplaceAll(strings.TrimSuffix(image.Env, "_IMAGE"), "_", "-"))
+		images = append(images, v1alpha1.RelatedImage{Name: name, Image: image.Default})
+	}
+	return images
+}

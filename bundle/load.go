@@ -1,0 +1,138 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/manifests"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+)
+
+// Load reads a bundle folder. It fails if the folder does not have the shape of a bundle: manifests
+// with exactly one ClusterServiceVersion, and metadata that names the package. Whether the content is
+// right, Validate says.
+func Load(dir string) (*Bundle, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("bundle folder: %w", err)
+	}
+	b := &Bundle{}
+	for _, part := range []string{manifestsDir, metadataDir} {
+		files, err := readFiles(dir, part)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, notABundle(dir, "it has no folder "+part)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
+		}
+		b.Files = append(b.Files, files...)
+	}
+	// A bundle needs its Dockerfile only to be built into an image.
+	if data, err := os.ReadFile(filepath.Join(dir, dockerfilePath)); err == nil {
+		b.Files = append([]File{{Path: dockerfilePath, Data: data}}, b.Files...)
+	}
+
+	objects, err := b.objects()
+	if err != nil {
+		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
+	}
+	if b.Name, err = onlyCSV(objects); err != nil {
+		return nil, notABundle(dir, err.Error())
+	}
+	if b.Package, err = packageName(b.file(annotationsPath)); err != nil {
+		return nil, notABundle(dir, err.Error())
+	}
+	return b, nil
+}
+
+func notABundle(dir, found string) error {
+	hint := ""
+	if nested, _ := filepath.Glob(filepath.Join(dir, "*", manifestsDir)); len(nested) > 0 {
+		hint = "; there is a bundle in " + filepath.Dir(nested[len(nested)-1])
+	}
+	return fmt.Errorf("%s is not a bundle folder: %s; expected %s/ with exactly one ClusterServiceVersion, "+
+		"and %s with the package's name%s", dir, found, manifestsDir, annotationsPath, hint)
+}
+
+// readFiles returns the files of one folder of a bundle, sorted by name, without hidden ones.
+func readFiles(dir, part string) ([]File, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, part))
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	for _, entry := range entries {
+		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		data, err := os.ReadFile(filepath.Join(dir, part, entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, File{Path: path.Join(part, entry.Name()), Data: data})
+	}
+	return files, nil
+}
+
+// object is one object of a bundle and the file that it stands in.
+type object struct {
+	*unstructured.Unstructured
+	file string
+}
+
+// objects decodes the bundle's manifests.
+func (b *Bundle) objects() ([]object, error) {
+	var objects []object
+	for _, f := range b.manifests() {
+		o := object{Unstructured: &unstructured.Unstructured{}, file: f.Path}
+		if err := yaml.Unmarshal(f.Data, &o.Object); err != nil {
+			return nil, fmt.Errorf("%s: %w", f.Path, err)
+		}
+		objects = append(objects, o)
+	}
+	return objects, nil
+}
+
+// onlyCSV returns the name of the one ClusterServiceVersion among objects.
+func onlyCSV(objects []object) (string, error) {
+	var name string
+	var csvs, others []string
+	for _, o := range objects {
+		if o.GetKind() != v1alpha1.ClusterServiceVersionKind {
+			others = append(others, fmt.Sprintf("%s (%s)", o.file, o.GetKind()))
+			continue
+		}
+		name = o.GetName()
+		csvs = append(csvs, o.file)
+	}
+	switch len(csvs) {
+	case 0:
+		if len(others) == 0 {
+			return "", fmt.Errorf("its folder %s is empty", manifestsDir)
+		}
+		return "", fmt.Errorf("it has no ClusterServiceVersion, only %s", strings.Join(others, ", "))
+	case 1:
+		return name, nil
+	}
+	return "", fmt.Errorf("it has %d ClusterServiceVersions: %s", len(csvs), strings.Join(csvs, ", "))
+}
+
+func packageName(annotations []byte) (string, error) {
+	if annotations == nil {
+		return "", fmt.Errorf("it has no %s", annotationsPath)
+	}
+	var file manifests.AnnotationsFile
+	if err := yaml.Unmarshal(annotations, &file); err != nil {
+		return "", fmt.Errorf("%s: %w", annotationsPath, err)
+	}
+	if file.Annotations.PackageName == "" {
+		return "", fmt.Errorf("%s has no annotation %s", annotationsPath, packageAnnotation)
+	}
+	return file.Annotations.PackageName, nil
+}

@@ -1,0 +1,103 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+)
+
+// Write makes dir hold exactly the bundle: files of an earlier generation that are no longer part of
+// it disappear. The new folder is complete before it takes the place of the old one, so that a
+// failure leaves the old one as it was.
+//
+// It refuses to replace a folder that is not a bundle of the same package, or that holds anything
+// that is not part of a bundle.
+func (b *Bundle) Write(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	replace, err := b.mayReplace(dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return fmt.Errorf("bundle folder %s: %w", dir, err)
+	}
+	// A sibling of dir, for a rename works only within one file system.
+	scratch, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-")
+	if err != nil {
+		return fmt.Errorf("bundle folder %s: %w", dir, err)
+	}
+	defer os.RemoveAll(scratch)
+
+	fresh, stale := filepath.Join(scratch, "fresh"), filepath.Join(scratch, "stale")
+	if err := b.writeFiles(fresh); err != nil {
+		return err
+	}
+	if replace {
+		if err := os.Rename(dir, stale); err != nil {
+			return fmt.Errorf("cannot replace the bundle folder: %w", err)
+		}
+	}
+	if err := os.Rename(fresh, dir); err != nil {
+		err = fmt.Errorf("cannot put the new bundle folder in place: %w", err)
+		if replace {
+			err = errors.Join(err, os.Rename(stale, dir))
+		}
+		return err
+	}
+	return nil
+}
+
+func (b *Bundle) writeFiles(dir string) error {
+	for _, f := range b.Files {
+		path := filepath.Join(dir, filepath.FromSlash(f.Path))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return fmt.Errorf("writing the bundle: %w", err)
+		}
+		if err := os.WriteFile(path, f.Data, 0o644); err != nil {
+			return fmt.Errorf("writing the bundle: %w", err)
+		}
+	}
+	return nil
+}
+
+// mayReplace says whether there is a folder to replace. It fails if that would lose what is not ours.
+func (b *Bundle) mayReplace(dir string) (bool, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("bundle folder %s: %w", dir, err)
+	}
+	if len(entries) == 0 {
+		return true, nil
+	}
+	refuse := func(found string) error {
+		return fmt.Errorf("will not replace %s: %s; expected nothing there, an empty folder or a bundle of package %s: "+
+			"choose another folder or remove this one", dir, found, b.Package)
+	}
+	for _, entry := range entries {
+		if !slices.Contains([]string{manifestsDir, metadataDir, dockerfilePath}, entry.Name()) {
+			return false, refuse("it holds " + entry.Name() + ", which is no part of a bundle")
+		}
+	}
+	// Broken manifests are no reason to refuse: writing the bundle anew is what mends them.
+	metadata, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(annotationsPath)))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("bundle folder %s: %w", dir, err)
+	}
+	old, err := packageName(metadata)
+	if err != nil {
+		return false, refuse(err.Error())
+	}
+	if old != b.Package {
+		return false, refuse("it is a bundle of package " + old)
+	}
+	return true, nil
+}

@@ -1,0 +1,116 @@
+package bundle
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWriteReplacesABundleAsAWhole(t *testing.T) {
+	b := mustGenerate(t, widget(), version1)
+	dir := written(t, b)
+	stale := filepath.Join(dir, manifestsDir, "stale.yaml")
+	broken := filepath.Join(dir, manifestsDir, b.Package+".clusterserviceversion.yaml")
+	for _, file := range []string{stale, broken} {
+		if err := os.WriteFile(file, []byte("<<<<<<< ours"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	if err := b.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	onlyBundle(t, dir, b)
+}
+
+// onlyBundle checks that dir holds the bundle, and that nothing else is left in or beside it.
+func onlyBundle(t *testing.T, dir string, b *Bundle) {
+	t.Helper()
+	got, err := Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(b, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", dir, diff)
+	}
+	siblings, err := os.ReadDir(filepath.Dir(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(siblings) != 1 {
+		t.Errorf("beside %s there is something left: %v", dir, siblings)
+	}
+}
+
+func TestWriteMakesFolders(t *testing.T) {
+	b := mustGenerate(t, widget(), version1)
+	dir := filepath.Join(t.TempDir(), "a", "b", "c")
+	if err := b.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	onlyBundle(t, dir, b)
+	info, err := os.Stat(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Mode().Perm()&0o055 != 0o055 {
+		t.Errorf("others cannot read the bundle: mode %v", info.Mode())
+	}
+}
+
+func TestWriteToAnEmptyFolder(t *testing.T) {
+	b := mustGenerate(t, widget(), version1)
+	dir := filepath.Join(t.TempDir(), "empty")
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	onlyBundle(t, dir, b)
+}
+
+func TestWriteThatFailsLeavesTheOldBundle(t *testing.T) {
+	old := mustGenerate(t, widget(), version1)
+	dir := written(t, old)
+	impossible := &Bundle{Package: old.Package, Files: []File{{Path: "manifests"}, {Path: "manifests/in-a-file.yaml"}}}
+	if err := impossible.Write(dir); err == nil {
+		t.Fatal("a bundle was written that has a file below a file")
+	}
+	onlyBundle(t, dir, old)
+}
+
+func TestWriteRefuses(t *testing.T) {
+	const annotations = "annotations:\n  operators.operatorframework.io.bundle.package.v1: "
+	for _, tc := range []struct {
+		name, file, content, want string
+	}{
+		{"a folder of something else", "notes.txt", "mine", "it holds notes.txt, which is no part of a bundle"},
+		{"a bundle with something else in it", ".git/HEAD", "mine", "it holds .git, which is no part of a bundle"},
+		{"a bundle without a package", "manifests/a.yaml", "a: b", "it has no metadata/annotations.yaml"},
+		{"annotations without a package", "metadata/annotations.yaml", "annotations: {}", "has no annotation operators.operatorframework.io.bundle.package.v1"},
+		{"broken annotations", "metadata/annotations.yaml", "a: b: c", "metadata/annotations.yaml: error converting YAML to JSON: yaml: mapping values are not allowed"},
+		{"a bundle of another package", "metadata/annotations.yaml", annotations + "gadget", "it is a bundle of package gadget"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			file := filepath.Join(dir, filepath.FromSlash(tc.file))
+			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(file, []byte(tc.content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			err := mustGenerate(t, widget(), version1).Write(dir)
+			if err == nil || !strings.Contains(err.Error(), "will not replace "+dir) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want: will not replace %s: … %s", err, dir, tc.want)
+			}
+			if data, err := os.ReadFile(file); err != nil || string(data) != tc.content {
+				t.Errorf("the file that was there is %q (error %v), want it untouched", data, err)
+			}
+		})
+	}
+}

@@ -1,0 +1,193 @@
+package catalog
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+)
+
+// Build makes the catalog of one package from the folders of its bundles, in any order.
+//
+// Bundles carry all their objects and name no image, so that OLM installs them from the catalog
+// alone. Channels and the default channel are those that the bundles' annotations name, and how
+// versions update each other is what their ClusterServiceVersions say. The same folders always give
+// the same catalog.
+func Build(ctx context.Context, bundleDirs []string) (*declcfg.DeclarativeConfig, error) {
+	releases, err := readReleases(ctx, bundleDirs)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDistinct(releases); err != nil {
+		return nil, err
+	}
+	channels, err := channelsOf(releases)
+	if err != nil {
+		return nil, err
+	}
+	defaultChannel, err := defaultChannelOf(releases, channels)
+	if err != nil {
+		return nil, err
+	}
+	config := &declcfg.DeclarativeConfig{
+		Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: releases[0].Package, DefaultChannel: defaultChannel}},
+		Channels: channels,
+	}
+	for _, r := range releases {
+		config.Bundles = append(config.Bundles, r.rendered)
+	}
+	if err := introduce(config, releases); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// release is a bundle folder and what a catalog says of it.
+type release struct {
+	*folder
+	rendered declcfg.Bundle
+	channels []string
+	version  *declcfg.VersionRelease
+}
+
+// readReleases reads bundle folders, and returns them from the oldest version to the newest.
+func readReleases(ctx context.Context, dirs []string) ([]release, error) {
+	if len(dirs) == 0 {
+		return nil, errors.New("no bundle folder given; expected at least one")
+	}
+	var releases []release
+	var faults []error
+	for _, dir := range dirs {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		r, err := readRelease(dir)
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		releases = append(releases, r)
+	}
+	slices.SortFunc(releases, func(a, b release) int {
+		return cmp.Or(a.version.Compare(b.version), cmp.Compare(a.Name, b.Name), cmp.Compare(a.dir, b.dir))
+	})
+	return releases, errors.Join(faults...)
+}
+
+func readRelease(dir string) (release, error) {
+	f, err := readFolder(dir)
+	if err != nil {
+		return release{}, err
+	}
+	r := release{folder: f}
+	if r.channels, err = f.channels(); err != nil {
+		return r, err
+	}
+	if r.rendered, err = f.render(); err != nil {
+		return r, f.csvFault(err)
+	}
+	if r.version, err = r.rendered.VersionRelease(); err != nil {
+		return r, f.csvFault(fmt.Errorf("spec.version: %w", err))
+	}
+	return r, nil
+}
+
+// checkDistinct refuses bundles that cannot stand side by side in one package.
+func checkDistinct(releases []release) error {
+	var faults []error
+	taken := map[string]release{}
+	for _, r := range releases {
+		first := releases[0]
+		if r.Package != first.Package {
+			faults = append(faults, fmt.Errorf("%s is of package %s, but %s is of package %s; "+
+				"build one package at a time, several into the same output folder if they are to be one catalog",
+				r.annotationsFile, r.Package, first.annotationsFile, first.Package))
+			continue
+		}
+		version := r.version.Version.String()
+		if len(r.version.Release) > 0 {
+			version += ", release " + r.version.Release.String()
+		}
+		for _, claim := range []string{"version " + version, "the name " + r.Name} {
+			if other, found := taken[claim]; found {
+				faults = append(faults, fmt.Errorf("%s and %s both claim %s of package %s; expected every bundle to have its own",
+					other.csvFile, r.csvFile, claim, r.Package))
+				break
+			}
+			taken[claim] = r
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// channelsOf returns the package's channels, sorted by name, each with its entries from the oldest to
+// the newest.
+func channelsOf(releases []release) ([]declcfg.Channel, error) {
+	entries := map[string][]declcfg.ChannelEntry{}
+	for _, r := range releases {
+		entry, err := r.entry()
+		if err != nil {
+			return nil, r.csvFault(err)
+		}
+		for _, channel := range r.channels {
+			entries[channel] = append(entries[channel], entry)
+		}
+	}
+	var channels []declcfg.Channel
+	for _, name := range slices.Sorted(maps.Keys(entries)) {
+		channels = append(channels, declcfg.Channel{
+			Schema: declcfg.SchemaChannel, Package: releases[0].Package, Name: name, Entries: entries[name]})
+	}
+	return channels, nil
+}
+
+// defaultChannelOf returns what the newest release that has an opinion says is the default channel.
+func defaultChannelOf(releases []release, channels []declcfg.Channel) (string, error) {
+	var names []string
+	for _, c := range channels {
+		names = append(names, c.Name)
+	}
+	for _, r := range slices.Backward(releases) {
+		switch name := r.Annotations.DefaultChannelName; {
+		case name == "":
+			continue
+		case !slices.Contains(names, name):
+			return "", &Finding{File: r.annotationsFile, Message: fmt.Sprintf("annotation %s is %q, but no bundle is part of that channel; expected one of %s",
+				annotationDefault, name, strings.Join(names, ", "))}
+		default:
+			return name, nil
+		}
+	}
+	if len(names) == 1 {
+		return names[0], nil
+	}
+	return "", &Finding{File: releases[len(releases)-1].annotationsFile, Message: fmt.Sprintf(
+		"no annotation %s, in no bundle of package %s; expected one of its channels %s", annotationDefault, releases[0].Package, strings.Join(names, ", "))}
+}
+
+// introduce checks the catalog of a package, and gives the package the icon and the description of
+// the bundle that the default channel leads to.
+func introduce(config *declcfg.DeclarativeConfig, releases []release) error {
+	pkg := &config.Packages[0]
+	model, err := declcfg.ConvertToModel(*config)
+	if err != nil {
+		return fmt.Errorf("the bundles make no valid package; see spec.replaces, spec.skips and the annotation olm.skipRange of their ClusterServiceVersions: %w", err)
+	}
+	head, err := model[pkg.Name].DefaultChannel.Head()
+	if err != nil {
+		return err
+	}
+	newest := releases[slices.IndexFunc(releases, func(r release) bool { return r.Name == head.Name })]
+	if pkg.Description, err = newest.Description(); err != nil {
+		return newest.csvFault(fmt.Errorf("spec.description: %w", err))
+	}
+	if pkg.Icon, err = newest.icon(); err != nil {
+		return newest.csvFault(fmt.Errorf("spec.icon: %w", err))
+	}
+	return nil
+}

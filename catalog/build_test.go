@@ -1,0 +1,238 @@
+package catalog_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/catalog"
+)
+
+var tide = []string{"testdata/bundles/tide/0.1.0", "testdata/bundles/tide/0.2.0"}
+
+// TestBuild holds what is built against testdata/catalog, and has real opm judge that.
+func TestBuild(t *testing.T) {
+	config, err := catalog.Build(t.Context(), tide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := "testdata/catalog"
+	if *update {
+		if _, err := catalog.Write(config, golden); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dir := t.TempDir()
+	written, err := catalog.Write(config, dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := filepath.Join(dir, "tide", "catalog.yaml"); written != want {
+		t.Errorf("wrote %s, want %s", written, want)
+	}
+	got := readFile(t, written)
+	if diff := cmp.Diff(string(readFile(t, filepath.Join(golden, "tide", "catalog.yaml"))), string(got)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if out, err := exec.CommandContext(t.Context(), opm(t), "validate", dir).CombinedOutput(); err != nil {
+		t.Errorf("opm validate: %v\n%s", err, out)
+	}
+}
+
+func TestBuildIsDeterministic(t *testing.T) {
+	var first []byte
+	for _, dirs := range [][]string{{tide[0], tide[1]}, {tide[1], tide[0]}} {
+		for range 10 {
+			config, err := catalog.Build(t.Context(), dirs)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got bytes.Buffer
+			if err := declcfg.WriteYAML(*config, &got); err != nil {
+				t.Fatal(err)
+			}
+			if first == nil {
+				first = got.Bytes()
+			}
+			if diff := cmp.Diff(string(first), got.String()); diff != "" {
+				t.Fatalf("%v: -first +later:\n%s", dirs, diff)
+			}
+		}
+	}
+}
+
+// TestBuildRendersLikeOpm compares with what real opm makes of the same folders: those of this
+// package's tests and those that the project ships.
+func TestBuildRendersLikeOpm(t *testing.T) {
+	shipped, err := filepath.Glob("../bundle/*/*/manifests")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dirs := tide
+	for _, manifests := range shipped {
+		dirs = append(dirs, filepath.Dir(manifests))
+	}
+	for _, dir := range dirs {
+		t.Run(strings.ReplaceAll(dir, "/", "_"), func(t *testing.T) {
+			out, err := exec.CommandContext(t.Context(), opm(t), "render", dir, "-o", "json").Output()
+			if err != nil {
+				t.Fatalf("opm render: %v\n%s", err, stderrOf(err))
+			}
+			want, err := declcfg.LoadReader(bytes.NewReader(out))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := catalog.Build(t.Context(), []string{dir})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want.Bundles, got.Bundles); diff != "" {
+				t.Errorf("-opm +ours:\n%s", diff)
+			}
+		})
+	}
+}
+
+func stderrOf(err error) []byte {
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return exit.Stderr
+	}
+	return nil
+}
+
+// TestBuildRefuses spoils copies of the two bundles, in folders "old" and "new".
+func TestBuildRefuses(t *testing.T) {
+	const (
+		csv         = "manifests/tide.clusterserviceversion.yaml"
+		crd         = "manifests/tides.sea.example.com.crd.yaml"
+		annotations = "metadata/annotations.yaml"
+	)
+	for _, tc := range []struct {
+		name  string
+		spoil func(t *testing.T)
+		want  string // a regular expression for all of the error
+	}{
+		{"no such folder", func(t *testing.T) { remove(t, "old") },
+			`old is not a bundle folder: it has no folder manifests; expected .*`},
+		{"no ClusterServiceVersion", func(t *testing.T) { remove(t, "old/"+csv) },
+			`old is not a bundle folder: none of the 1 files in its folder manifests holds a ClusterServiceVersion; expected .*`},
+		{"two ClusterServiceVersions", func(t *testing.T) { write(t, "old/manifests/x.yaml", string(readFile(t, "old/"+csv))) },
+			`old/manifests/x.yaml:1: a second ClusterServiceVersion, beside that of old/manifests/tide.clusterserviceversion.yaml; .*`},
+		{"malformed manifest", func(t *testing.T) { edit(t, "old/"+crd, `(?m)^  names:`, "   names:") },
+			`old/manifests/tides.sea.example.com.crd.yaml:8: malformed YAML: .*`},
+		{"no object", func(t *testing.T) { write(t, "old/manifests/x.yaml", "a: b\n") },
+			`old/manifests/x.yaml:1: expected a Kubernetes object: .*'Kind' is missing.*`},
+		{"two objects in a file", func(t *testing.T) { edit(t, "old/"+crd, `$`, "---\nkind: Service\napiVersion: v1\n") },
+			`old/manifests/tides.sea.example.com.crd.yaml:31: a second document begins here; .*`},
+		{"no metadata", func(t *testing.T) { remove(t, "old/metadata") },
+			`old is not a bundle folder: it has no folder metadata; expected .*`},
+		{"no annotations", func(t *testing.T) { remove(t, "new/"+annotations) },
+			`new is not a bundle folder: no file in its folder metadata has the annotation operators.operatorframework.io.bundle.package.v1; .*`},
+		{"other format", func(t *testing.T) { edit(t, "old/"+annotations, `registry\+v1`, "helm") },
+			`old/metadata/annotations.yaml: annotation .*mediatype.v1 is "helm"; expected "registry\+v1", .*`},
+		{"no channel", func(t *testing.T) { edit(t, "old/"+annotations, `.*channels.v1: stable\n`, "") },
+			`old/metadata/annotations.yaml: no annotation .*channels.v1; .*`},
+		{"channel is a number", func(t *testing.T) { edit(t, "old/"+annotations, `channels.v1: stable`, "channels.v1: 1.0") },
+			`old/metadata/annotations.yaml:6: field annotations is a number; expected a string, .*`},
+		{"malformed dependency", func(t *testing.T) {
+			edit(t, "new/metadata/dependencies.yaml", `packageName: moon`, "packageName: [moon]")
+		},
+			`new/manifests/tide.clusterserviceversion.yaml: .*packageName.*`},
+		{"no version", func(t *testing.T) { edit(t, "old/"+csv, `version: 0.1.0`, "version: one") },
+			`old/manifests/tide.clusterserviceversion.yaml: spec.version: invalid semver version "one" .*`},
+		{"CRD missing", func(t *testing.T) { remove(t, "old/"+crd) },
+			`old/manifests/tide.clusterserviceversion.yaml: every API that .* needs its CustomResourceDefinition in old/manifests: .*tides.*`},
+		{"malformed properties", func(t *testing.T) { edit(t, "new/"+csv, `olm.properties: .*`, "olm.properties: salt") },
+			`new/manifests/tide.clusterserviceversion.yaml: annotation olm.properties: expected a JSON array .*`},
+		{"same version", func(t *testing.T) { edit(t, "new/"+csv, `version: 0.2.0`, "version: 0.1.0") },
+			`old/manifests/tide.clusterserviceversion.yaml and new/manifests/tide.clusterserviceversion.yaml both claim version 0.1.0 of package tide; .*`},
+		{"same name", func(t *testing.T) { edit(t, "new/"+csv, `name: tide.v0.2.0`, "name: tide.v0.1.0") },
+			`old/manifests/tide.clusterserviceversion.yaml and new/manifests/tide.clusterserviceversion.yaml both claim the name tide.v0.1.0 of package tide; .*`},
+		{"two packages", func(t *testing.T) { edit(t, "new/"+annotations, `package.v1: tide`, "package.v1: moon") },
+			`new/metadata/annotations.yaml is of package moon, but old/metadata/annotations.yaml is of package tide; .*`},
+		{"default channel is empty", func(t *testing.T) { edit(t, "new/"+annotations, `default.v1: stable`, "default.v1: fast") },
+			`new/metadata/annotations.yaml: annotation .*channel.default.v1 is "fast", but no bundle is part of that channel; expected one of preview, stable`},
+		{"no default channel", func(t *testing.T) {
+			for _, dir := range []string{"old", "new"} {
+				edit(t, filepath.Join(dir, annotations), `.*default.v1: stable\n`, "")
+			}
+		}, `new/metadata/annotations.yaml: no annotation .*channel.default.v1, in no bundle of package tide; expected one of its channels preview, stable`},
+		{"no update between the versions", func(t *testing.T) { edit(t, "new/"+csv, `  replaces: .*\n`, "") },
+			`the bundles make no valid package; see spec.replaces, .*: invalid index:.*multiple channel heads found in graph: tide.v0.1.0, tide.v0.2.0`},
+		{"faults in both", func(t *testing.T) { remove(t, "old/"+csv); remove(t, "new/metadata") },
+			`old is not a bundle folder: .*\nnew is not a bundle folder: .*`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			for i, copied := range []string{"old", "new"} {
+				if err := os.CopyFS(filepath.Join(dir, copied), os.DirFS(tide[i])); err != nil {
+					t.Fatal(err)
+				}
+			}
+			t.Chdir(dir)
+			if _, err := catalog.Build(t.Context(), []string{"old", "new"}); err != nil {
+				t.Fatalf("before it is spoilt: %v", err)
+			}
+			tc.spoil(t)
+			config, err := catalog.Build(t.Context(), []string{"old", "new"})
+			if config != nil || err == nil {
+				t.Fatalf("got %v and error %v, want an error", config, err)
+			}
+			if !regexp.MustCompile(`(?s)^` + tc.want + `$`).MatchString(err.Error()) {
+				t.Errorf("got error\n%v\nwant\n%s", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestBuildOfNothing(t *testing.T) {
+	if _, err := catalog.Build(t.Context(), nil); err == nil {
+		t.Error("got no error")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := catalog.Build(ctx, tide); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, want %v", err, context.Canceled)
+	}
+}
+
+func readFile(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func write(t *testing.T, path, content string) {
+	t.Helper()
+	writeFile(t, path, []byte(content))
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.RemoveAll(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// edit replaces what a regular expression matches in a file.
+func edit(t *testing.T, path, pattern, replacement string) {
+	t.Helper()
+	before := readFile(t, path)
+	after := regexp.MustCompile(pattern).ReplaceAll(before, []byte(replacement))
+	if bytes.Equal(before, after) {
+		t.Fatalf("%s holds nothing that matches %s", path, pattern)
+	}
+	writeFile(t, path, after)
+}

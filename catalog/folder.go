@@ -1,0 +1,230 @@
+package catalog
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/pkg/registry"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// Folders and annotations of the registry+v1 bundle format. File names have no meaning in it: what a
+// file is for shows in its content.
+const (
+	manifestsDir = "manifests"
+	metadataDir  = "metadata"
+
+	annotationMediaType = "operators.operatorframework.io.bundle.mediatype.v1"
+	annotationPackage   = "operators.operatorframework.io.bundle.package.v1"
+	annotationChannels  = "operators.operatorframework.io.bundle.channels.v1"
+	annotationDefault   = "operators.operatorframework.io.bundle.channel.default.v1"
+
+	mediaType = "registry+v1"
+)
+
+// folder is a bundle as it stands in a folder.
+type folder struct {
+	*registry.Bundle
+	dir string
+	// csvFile holds the ClusterServiceVersion, annotationsFile names the package and its channels.
+	csvFile, annotationsFile string
+}
+
+// readFolder reads a bundle. OLM's own tools skip a file that they cannot read, and take the first of
+// two ClusterServiceVersions or of several documents in a file. This fails instead, because the
+// catalog would install less than what the folder holds.
+func readFolder(dir string) (*folder, error) {
+	bundle := &folder{dir: dir}
+	objects, err := bundle.readManifests()
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := bundle.readMetadata()
+	if err != nil {
+		return nil, err
+	}
+	bundle.Bundle = registry.NewBundle("", &metadata.Annotations, objects...)
+	csv, err := bundle.ClusterServiceVersion()
+	if err != nil {
+		return nil, bundle.csvFault(err)
+	}
+	bundle.Name = csv.GetName()
+	for _, d := range metadata.Dependencies {
+		bundle.Dependencies = append(bundle.Dependencies, &d)
+	}
+	if bundle.Properties, err = bundle.properties(metadata.Properties, csv.GetAnnotations()[registry.PropertyKey]); err != nil {
+		return nil, err
+	}
+	if err := bundle.AllProvidedAPIsInBundle(); err != nil {
+		return nil, bundle.csvFault(fmt.Errorf("every API that spec.customresourcedefinitions.owned lists needs its "+
+			"CustomResourceDefinition in %s: %w", filepath.Join(dir, manifestsDir), err))
+	}
+	return bundle, nil
+}
+
+// csvFault is an error about the bundle's ClusterServiceVersion.
+func (f *folder) csvFault(err error) error {
+	return fmt.Errorf("%s: %w", f.csvFile, err)
+}
+
+// readManifests returns the objects of the bundle, in the order of their files' names.
+func (f *folder) readManifests() ([]*unstructured.Unstructured, error) {
+	documents, err := f.readDocuments(manifestsDir)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	var faults []error
+	for _, d := range documents {
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(d.json); err != nil {
+			faults = append(faults, d.fault("expected a Kubernetes object: %v", err))
+			continue
+		}
+		objects = append(objects, object)
+		if object.GetKind() != v1alpha1.ClusterServiceVersionKind {
+			continue
+		}
+		if f.csvFile != "" {
+			faults = append(faults, d.fault("a second ClusterServiceVersion, beside that of %s; a bundle holds exactly one", f.csvFile))
+		}
+		f.csvFile = d.file
+	}
+	if len(faults) == 0 && f.csvFile == "" {
+		faults = append(faults, notABundle(f.dir, fmt.Sprintf("none of the %d files in its folder %s holds a ClusterServiceVersion",
+			len(documents), manifestsDir)))
+	}
+	return objects, errors.Join(faults...)
+}
+
+// metadata is what the files of a bundle's metadata folder say.
+type metadata struct {
+	Annotations  registry.Annotations
+	Dependencies []registry.Dependency
+	Properties   []registry.Property
+}
+
+// readMetadata reads the metadata folder. Of each part, the first file that has it counts.
+func (f *folder) readMetadata() (*metadata, error) {
+	documents, err := f.readDocuments(metadataDir)
+	if err != nil {
+		return nil, err
+	}
+	found := &metadata{}
+	for _, d := range documents {
+		var part struct {
+			Annotations  map[string]string     `json:"annotations"`
+			Dependencies []registry.Dependency `json:"dependencies"`
+			Properties   []registry.Property   `json:"properties"`
+		}
+		if err := d.decode(&part); err != nil {
+			return nil, err
+		}
+		if a := part.Annotations; a[annotationPackage] != "" && f.annotationsFile == "" {
+			f.annotationsFile = d.file
+			if a[annotationMediaType] != mediaType {
+				return nil, &Finding{File: d.file, Message: fmt.Sprintf("annotation %s is %q; expected %q, the only format of bundles that a catalog is built from",
+					annotationMediaType, a[annotationMediaType], mediaType)}
+			}
+			found.Annotations = registry.Annotations{
+				PackageName: a[annotationPackage], Channels: a[annotationChannels], DefaultChannelName: a[annotationDefault]}
+		}
+		if len(found.Dependencies) == 0 {
+			found.Dependencies = part.Dependencies
+		}
+		if len(found.Properties) == 0 {
+			found.Properties = part.Properties
+		}
+	}
+	if f.annotationsFile == "" {
+		return nil, notABundle(f.dir, fmt.Sprintf("no file in its folder %s has the annotation %s", metadataDir, annotationPackage))
+	}
+	return found, nil
+}
+
+// properties puts together what the metadata, the package's name and version, and the
+// ClusterServiceVersion's annotation say that the bundle offers. Of several packages the last counts.
+func (f *folder) properties(stated []registry.Property, annotation string) ([]registry.Property, error) {
+	version, err := f.Version()
+	if err != nil {
+		return nil, f.csvFault(err)
+	}
+	release, err := f.Release()
+	if err != nil {
+		return nil, f.csvFault(err)
+	}
+	itself, err := json.Marshal(registry.PackageProperty{PackageName: f.Package, Version: version, Release: release})
+	if err != nil {
+		return nil, err
+	}
+	all := append(stated, registry.Property{Type: registry.PackageType, Value: itself})
+	if annotation != "" {
+		var annotated []registry.Property
+		if err := json.Unmarshal([]byte(annotation), &annotated); err != nil {
+			return nil, f.csvFault(fmt.Errorf("annotation %s: expected a JSON array of properties: %w", registry.PropertyKey, err))
+		}
+		all = append(all, annotated...)
+	}
+	return all, nil
+}
+
+// channels returns the names of the channels that the bundle is part of.
+func (f *folder) channels() ([]string, error) {
+	var names []string
+	for name := range strings.SplitSeq(f.Annotations.Channels, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return nil, &Finding{File: f.annotationsFile, Message: fmt.Sprintf(
+			"no annotation %s; expected the names of the package's channels that the bundle is part of, with commas between them", annotationChannels)}
+	}
+	return names, nil
+}
+
+// readDocuments reads the files of one folder of the bundle, but for hidden ones, in the order of
+// their names. A file must hold one document.
+func (f *folder) readDocuments(part string) ([]document, error) {
+	entries, err := os.ReadDir(filepath.Join(f.dir, part))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, notABundle(f.dir, "it has no folder "+part)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bundle folder %s: %w", f.dir, err)
+	}
+	var all []document
+	var faults []error
+	for _, entry := range entries {
+		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
+			continue
+		}
+		path := filepath.Join(f.dir, part, entry.Name())
+		data, err := os.ReadFile(path)
+		if err != nil {
+			faults = append(faults, fmt.Errorf("bundle folder %s: %w", f.dir, err))
+			continue
+		}
+		documents, malformed := split(path, data)
+		for _, fault := range malformed {
+			faults = append(faults, fault)
+		}
+		if len(documents) > 1 {
+			faults = append(faults, documents[1].fault("a second document begins here; OLM reads only the first one of a bundle's file, "+
+				"so give each of the %d a file of its own", len(documents)))
+		}
+		all = append(all, documents...)
+	}
+	return all, errors.Join(faults...)
+}
+
+func notABundle(dir, found string) error {
+	return fmt.Errorf("%s is not a bundle folder: %s; expected a folder %s with one ClusterServiceVersion and what it needs, "+
+		"and a folder %s with an annotations file", dir, found, manifestsDir, metadataDir)
+}

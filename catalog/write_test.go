@@ -1,0 +1,103 @@
+package catalog_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/catalog"
+)
+
+func TestWriteReplacesWhatItMade(t *testing.T) {
+	dir := t.TempDir()
+	for _, bundles := range [][]string{tide[:1], tide, tide[:1]} {
+		config, err := catalog.Build(t.Context(), bundles)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := catalog.Write(config, dir); err != nil {
+			t.Fatal(err)
+		}
+		loaded, err := catalog.Load(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(config.Bundles, loaded.Bundles); diff != "" {
+			t.Errorf("-built +loaded:\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"tide", "tide/catalog.yaml"}, tree(t, dir)); diff != "" {
+			t.Errorf("folder after %v: -want +got:\n%s", bundles, diff)
+		}
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	config, err := catalog.Build(t.Context(), tide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		name, file, want string
+	}{
+		{"another file in the package's folder", "out/tide/icon.svg",
+			"folder out/tide holds icon.svg, which `berth catalog build` did not make; .*"},
+		{"a bundle in the package's folder", "out/tide/manifests/csv.yaml",
+			"folder out/tide holds manifests, which `berth catalog build` did not make; .*"},
+		{"a catalog by another hand", "out/tide/catalog.yaml",
+			"out/tide/catalog.yaml exists and was not made by `berth catalog build`: .*"},
+		{"a file as the package's folder", "out/tide", `cannot write out/tide/catalog.yaml: .*not a directory`},
+		{"a file as the output folder", "out", `cannot write out/tide/catalog.yaml: .*not a directory`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Chdir(t.TempDir())
+			write(t, tc.file, "by hand\n")
+			before := tree(t, ".")
+			_, err := catalog.Write(config, "out")
+			if err == nil || !regexp.MustCompile(`^`+tc.want+`$`).MatchString(err.Error()) {
+				t.Errorf("got error %v, want %s", err, tc.want)
+			}
+			if diff := cmp.Diff(before, tree(t, ".")); diff != "" {
+				t.Errorf("-before +after:\n%s", diff)
+			}
+			if got := string(readFile(t, tc.file)); got != "by hand\n" {
+				t.Errorf("%s now holds %q", tc.file, got)
+			}
+		})
+	}
+}
+
+func TestWriteNeedsOnePackage(t *testing.T) {
+	config, err := catalog.Build(t.Context(), tide)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Packages = append(config.Packages, config.Packages[0])
+	dir := t.TempDir()
+	if _, err := catalog.Write(config, dir); err == nil {
+		t.Error("got no error")
+	}
+	if got := tree(t, dir); len(got) > 0 {
+		t.Errorf("wrote %v", got)
+	}
+}
+
+// tree lists what is below a folder.
+func tree(t *testing.T, dir string) []string {
+	t.Helper()
+	var paths []string
+	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		below, err := filepath.Rel(dir, path)
+		paths = append(paths, below)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}

@@ -1,0 +1,121 @@
+// Command berth-operator is the part of Berth that runs inside a cluster.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/openshift/library-go/pkg/controller/controllercmd"
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/component-base/logs"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/berth-csi/berth/cmd/internal/version"
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/operator"
+	"github.com/berth-csi/berth/sharedvolume"
+)
+
+// companions are the controllers that serve an API of a driver, by the name of the API's
+// CustomResourceDefinition.
+var companions = map[string]operator.Companion{
+	"sharedvolumes.aws-efs.managed.openshift.io": func(ctx context.Context, cfg *rest.Config) error {
+		return sharedvolume.Run(ctx, cfg, sharedvolume.Options{})
+	},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	ctrllog.SetLogger(klog.Background())
+	if err := newCommand(ctx).Execute(); err != nil {
+		fmt.Fprintf(os.Stderr, "berth-operator: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand(ctx context.Context) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "berth-operator",
+		Short: "Operate optional CSI drivers on OpenShift and OKD",
+		Long: `berth-operator runs inside a cluster. The Operator Lifecycle Manager starts it from
+the Deployment of a driver's bundle; there is rarely a reason to start it by hand.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	driver := &cobra.Command{
+		Use:   "driver NAME",
+		Short: "Install and look after one CSI driver",
+		Long: `Install, configure and report on one CSI driver, as the driver's ClusterCSIDriver
+object asks. Without that object nothing of the driver is touched.`,
+		Example: `  # In a pod, with the bundle's environment and service account
+  berth-operator driver efs --listen=$(POD_IP):8443
+
+  # Out of a cluster, while developing
+  berth-operator driver efs --kubeconfig ~/.kube/config --namespace openshift-operators`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return fmt.Errorf("want the name of a driver: %s", strings.Join(registry.Names(), ", "))
+			}
+			_, err := registry.Get(args[0])
+			return err
+		},
+		Args: cobra.ArbitraryArgs,
+	}
+	for _, d := range registry.All() {
+		driver.AddCommand(newDriverCommand(ctx, d))
+	}
+	root.AddCommand(driver, version.NewCommand())
+	return root
+}
+
+// newDriverCommand is library-go's controller command, with its flags, health and metrics endpoints,
+// for the operator of one driver.
+func newDriverCommand(ctx context.Context, d drivers.Driver) *cobra.Command {
+	config := controllercmd.NewControllerCommandConfig(d.Operator.Name, version.Get(),
+		func(ctx context.Context, process *controllercmd.ControllerContext) error {
+			companions, err := companionsOf(d)
+			if err != nil {
+				return err
+			}
+			return operator.Run(ctx, d, process, companions...)
+		}, clock.RealClock{})
+	config.DisableLeaderElection = true // the lock is held for life, see package operator
+
+	cmd := config.NewCommandWithContext(ctx)
+	cmd.Use = d.Name
+	cmd.Short = d.Package.Summary
+	cmd.Args = cobra.NoArgs
+	cmd.Run = nil
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		logs.InitLogs()
+		defer logs.FlushLogs()
+		return config.StartController(cmd.Context())
+	}
+	cmd.SetContext(ctx)
+	return cmd
+}
+
+func companionsOf(d drivers.Driver) ([]operator.Companion, error) {
+	apis, err := d.ServedAPIs()
+	if err != nil {
+		return nil, err
+	}
+	var found []operator.Companion
+	for _, api := range apis {
+		companion, ok := companions[api]
+		if !ok {
+			return nil, fmt.Errorf("driver %s brings the API %s, but this build has no controller for it", d.Name, api)
+		}
+		found = append(found, companion)
+	}
+	return found, nil
+}

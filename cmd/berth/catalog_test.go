@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"net"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestCatalogServe runs the command until it is interrupted, and meanwhile once more on the same port.
+func TestCatalogServe(t *testing.T) {
+	const dir = "../../catalog/testdata/catalog"
+	temp := t.TempDir()
+	serve := func(address string) *exec.Cmd {
+		cmd := exec.Command("berth", "catalog", "serve", dir, "--address", address)
+		cmd.Env = append(os.Environ(), "TMPDIR="+temp)
+		return cmd
+	}
+	server := serve("127.0.0.1:0")
+	stderr, err := server.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Process.Kill() }) // for when the test ends early
+	lines := bufio.NewScanner(stderr)
+	lines.Scan()
+	ready := regexp.MustCompile(`^serving ` + dir + ` on (127\.0\.0\.1:\d+)$`).FindStringSubmatch(lines.Text())
+	if ready == nil {
+		t.Fatalf("it says %q", lines.Text())
+	}
+	conn, err := net.Dial("tcp", ready[1]) // a client that never says a word must not hold it up
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+
+	second := serve(ready[1])
+	var said bytes.Buffer
+	second.Stderr = &said
+	if err := second.Run(); second.ProcessState.ExitCode() != exitFailed {
+		t.Errorf("on a port in use it ends with %v, want exit code %d", err, exitFailed)
+	}
+	if want := "berth: address " + ready[1] + " is in use by another process; "; !strings.HasPrefix(said.String(), want) {
+		t.Errorf("on a port in use it says %q, want %q", said.String(), want)
+	}
+
+	if err := server.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	for lines.Scan() {
+		t.Errorf("it says, too: %s", lines.Text())
+	}
+	if err := server.Wait(); err != nil {
+		t.Errorf("interrupted, it ends with %v", err)
+	}
+	left, err := os.ReadDir(temp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) > 0 {
+		t.Errorf("it left %v in the temporary folder", left)
+	}
+}

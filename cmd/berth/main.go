@@ -1,0 +1,88 @@
+// Command berth is the toolchain of Berth: it makes the bundles and the catalogs that the Operator
+// Lifecycle Manager installs optional CSI drivers from.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/cmd/internal/version"
+)
+
+// Exit codes of all commands.
+const (
+	exitFailed = 1 // the command could not do what it was asked, or it found faults
+	exitUsage  = 2 // the command line is wrong
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	os.Exit(run(ctx, os.Args[1:]))
+}
+
+func run(ctx context.Context, args []string) int {
+	root := newCommand()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "berth: %v\n", err)
+	if usage := (*usageError)(nil); errors.As(err, &usage) {
+		fmt.Fprintf(os.Stderr, "See '%s --help'.\n", usage.command)
+		return exitUsage
+	}
+	return exitFailed
+}
+
+func newCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "berth",
+		Short: "Package, ship and move optional CSI drivers for OpenShift and OKD",
+		Long: `berth makes what the Operator Lifecycle Manager (OLM) installs optional CSI drivers from:
+a bundle for each version of a driver's operator, and catalogs of such bundles.`,
+		Example: `  # From a driver's definition to a catalog that OLM can read
+  berth bundle generate efs --version 1.0.0 --output bundles/1.0.0
+  berth catalog build bundles/1.0.0 --output catalog
+  berth catalog serve catalog`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.AddCommand(newBundleCommand(), newCatalogCommand(), version.NewCommand())
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{command: cmd.CommandPath(), err: err} })
+	explainUsage(root)
+	return root
+}
+
+// usageError is a fault of the command line, as opposed to one of what the command works on.
+type usageError struct {
+	command string
+	err     error
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// explainUsage makes wrong arguments of a command and its subcommands usage errors.
+func explainUsage(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return &usageError{command: cmd.CommandPath(), err: err}
+			}
+			return nil
+		}
+	}
+	for _, sub := range cmd.Commands() {
+		explainUsage(sub)
+	}
+}

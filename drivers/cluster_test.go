@@ -1,0 +1,234 @@
+package drivers_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+// TestApply: the API server takes each object of a driver, every field of it, from an operator that
+// has the rules of OperatorRules and no others; and lets that operator follow, change and delete it.
+func TestApply(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	for _, d := range registry.All() {
+		t.Run(d.Name, func(t *testing.T) {
+			ns := c.Namespace(t)
+			operator := resourcesOf(t, operatorOf(t, c, d, ns), c.Client().RESTMapper())
+			manifests, err := d.Manifests(drivers.Values{Namespace: ns, Image: imageOf})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range manifests {
+				if m.Object.GetKind() == "CustomResourceDefinition" {
+					continue // not the operator's
+				}
+				t.Cleanup(func() { deleteObject(t, c, m.Object) })
+				operator.try(t, m)
+			}
+		})
+	}
+}
+
+// operatorOf returns the client configuration of an operator under the rules of a driver.
+func operatorOf(t *testing.T, c *cluster.Cluster, d drivers.Driver, ns string) *rest.Config {
+	t.Helper()
+	rules, err := d.OperatorRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := c.ServiceAccountConfig(t, ns, d.Operator.Name)
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: ns, Name: d.Operator.Name}}
+	named := metav1.ObjectMeta{Name: ns, Namespace: ns}
+	for _, object := range []client.Object{
+		&rbacv1.Role{ObjectMeta: named, Rules: rules.Permissions},
+		&rbacv1.RoleBinding{ObjectMeta: named, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: ns}},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: ns}, Rules: rules.ClusterPermissions},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: ns}, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: ns}},
+	} {
+		if err := c.Client().Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { deleteObject(t, c, object) })
+	}
+	return config
+}
+
+func deleteObject(t *testing.T, c *cluster.Cluster, object client.Object) {
+	if err := c.Client().Delete(context.Background(), object); err != nil && !apierrors.IsNotFound(err) {
+		t.Errorf("delete %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// resources reads and writes objects of all kinds as somebody.
+type resources struct {
+	client  dynamic.Interface
+	mapping meta.RESTMapper
+}
+
+func resourcesOf(t *testing.T, config *rest.Config, mapping meta.RESTMapper) resources {
+	t.Helper()
+	dynamicClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resources{dynamicClient, mapping}
+}
+
+func (r resources) of(t *testing.T, object *unstructured.Unstructured) dynamic.ResourceInterface {
+	t.Helper()
+	kind := object.GroupVersionKind()
+	found, err := r.mapping.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.client.Resource(found.Resource).Namespace(object.GetNamespace())
+}
+
+// try does with an object all that an operator ever does.
+func (r resources) try(t *testing.T, m drivers.Manifest) {
+	t.Helper()
+	objects := r.of(t, m.Object)
+	body, err := yaml.YAMLToJSON(m.YAML)
+	if err != nil {
+		t.Fatal(err)
+	}
+	force := true
+	apply := func() error {
+		_, err := objects.Patch(t.Context(), m.Object.GetName(), types.ApplyPatchType, body,
+			metav1.PatchOptions{FieldManager: "operator", Force: &force, FieldValidation: metav1.FieldValidationStrict})
+		return err
+	}
+	update := func() error {
+		// The cluster's own controllers write the status of some objects meanwhile.
+		return retry.RetryOnConflict(retry.DefaultRetry, func() error {
+			current, err := objects.Get(t.Context(), m.Object.GetName(), metav1.GetOptions{})
+			if err != nil {
+				return err
+			}
+			_, err = objects.Update(t.Context(), current, metav1.UpdateOptions{})
+			return err
+		})
+	}
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"create by applying", apply},
+		{"apply again", apply},
+		{"delete", func() error { return objects.Delete(t.Context(), m.Object.GetName(), metav1.DeleteOptions{}) }},
+		{"create", func() error {
+			_, err := objects.Create(t.Context(), m.Object.DeepCopy(), metav1.CreateOptions{})
+			return err
+		}},
+		{"get and update", update},
+		{"list", func() error { _, err := objects.List(t.Context(), metav1.ListOptions{}); return err }},
+		{"watch", func() error {
+			watch, err := objects.Watch(t.Context(), metav1.ListOptions{})
+			if err == nil {
+				watch.Stop()
+			}
+			return err
+		}},
+	} {
+		if err := step.do(); err != nil {
+			t.Errorf("%s: %s: %v", m.File, step.what, err)
+		}
+	}
+}
+
+// TestExamples: the API server takes the example objects of a driver as they are.
+func TestExamples(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	administrator := resourcesOf(t, c.Config(), c.Client().RESTMapper())
+	for _, d := range registry.All() {
+		t.Run(d.Name, func(t *testing.T) {
+			manifests, err := d.Manifests(drivers.Values{Namespace: namespace, Image: imageOf})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range drivers.OfKind(manifests, "CustomResourceDefinition") {
+				if err := c.Client().Create(t.Context(), m.Object); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { deleteObject(t, c, m.Object) })
+				cluster.Eventually(t, 30*time.Second, m.Object.GetName()+" to be established", established(c, m.Object))
+			}
+			ns := c.Namespace(t)
+			for _, example := range examples(t, d) {
+				namespaced, err := c.Client().IsObjectNamespaced(example)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if namespaced {
+					example.SetNamespace(ns)
+				}
+				_, err = administrator.of(t, example).Create(t.Context(), example,
+					metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict})
+				if err != nil {
+					t.Errorf("example %s: %v", example.GetKind(), err)
+				}
+			}
+		})
+	}
+}
+
+// established returns a check that the API server serves a CustomResourceDefinition.
+func established(c *cluster.Cluster, definition *unstructured.Unstructured) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var current apiextensionsv1.CustomResourceDefinition
+		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(definition), &current); err != nil {
+			return err
+		}
+		for _, condition := range current.Status.Conditions {
+			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions %v", current.Status.Conditions)
+	}
+}
+
+// TestOperatorPodIsRestricted: an operator's pod fits the strictest of the pod security standards.
+func TestOperatorPodIsRestricted(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	for _, d := range registry.All() {
+		t.Run(d.Name, func(t *testing.T) {
+			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace(t)}}
+			enforce := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`))
+			if err := c.Client().Patch(t.Context(), ns, enforce); err != nil {
+				t.Fatal(err)
+			}
+			c.ServiceAccountConfig(t, ns.Name, d.Operator.Name)
+			deployment := d.OperatorDeployment()
+			deployment.Namespace = ns.Name
+			pod := &corev1.Pod{ObjectMeta: deployment.Spec.Template.ObjectMeta, Spec: deployment.Spec.Template.Spec}
+			pod.Name, pod.Namespace = "operator", ns.Name
+			for _, object := range []client.Object{deployment, pod} {
+				if err := c.Client().Create(t.Context(), object, client.DryRunAll); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,310 @@
+package drivers_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	securityv1 "github.com/openshift/api/security/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+)
+
+// The tests in this package hold for every driver. What is particular to one is tested in its folder.
+
+const namespace = "harbour"
+
+// forEachDriver runs a test for each driver, with its manifests. Images are named after their variables.
+func forEachDriver(t *testing.T, test func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest)) {
+	for _, d := range registry.All() {
+		t.Run(d.Name, func(t *testing.T) {
+			manifests, err := d.Manifests(drivers.Values{Namespace: namespace, Image: imageOf})
+			if err != nil {
+				t.Fatal(err)
+			}
+			test(t, d, manifests)
+		})
+	}
+}
+
+func imageOf(env string) string { return "registry.example/" + strings.ToLower(env) + ":1" }
+
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, securityv1.Install, operatorv1.Install, apiextensionsv1.AddToScheme,
+	} {
+		if err := add(s); err != nil {
+			panic(err)
+		}
+	}
+	return s
+}()
+
+// untyped are kinds that we have no Go types of. Their fields are checked by the API server, in TestApply.
+var untyped = []string{"CredentialsRequest", "ServiceMonitor"}
+
+func TestObjectsDecodeStrictly(t *testing.T) {
+	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		for _, m := range manifests {
+			if slices.Contains(untyped, m.Object.GetKind()) {
+				continue
+			}
+			if _, _, err := decoder.Decode(m.YAML, nil, nil); err != nil {
+				t.Errorf("%s: %v", m.File, err)
+			}
+		}
+	})
+}
+
+func as[T any](t *testing.T, m drivers.Manifest) T {
+	t.Helper()
+	var typed T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object.Object, &typed); err != nil {
+		t.Fatalf("%s: %v", m.File, err)
+	}
+	return typed
+}
+
+// filledIn are the placeholders that library-go's controllers know values for, by the kind of object.
+var filledIn = map[string][]string{
+	"Deployment": {
+		"CLUSTER_ID", "LOG_LEVEL", "TLS_CIPHER_SUITES", "TLS_MIN_VERSION",
+		"LEADER_ELECTION_LEASE_DURATION", "LEADER_ELECTION_RENEW_DEADLINE", "LEADER_ELECTION_RETRY_PERIOD",
+	},
+	"DaemonSet": {"LOG_LEVEL", "TLS_CIPHER_SUITES", "TLS_MIN_VERSION"},
+}
+
+// Anything that looks the least bit like a placeholder must be one that somebody fills in.
+var likeAPlaceholder = regexp.MustCompile(`\$\{([^}]*)\}?`)
+
+func TestPlaceholdersAreKnown(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		for _, m := range manifests {
+			known := filledIn[m.Object.GetKind()]
+			for _, found := range likeAPlaceholder.FindAllStringSubmatch(string(m.YAML), -1) {
+				if !slices.Contains(known, found[1]) {
+					t.Errorf("%s: nobody fills in %s; for kind %s, library-go fills in %v", m.File, found[0], m.Object.GetKind(), known)
+				}
+			}
+			var pairs []string
+			for _, name := range known {
+				pairs = append(pairs, "${"+name+"}", "value")
+			}
+			if err := drivers.CheckRendered([]byte(strings.NewReplacer(pairs...).Replace(string(m.YAML)))); err != nil {
+				t.Errorf("%s: %v", m.File, err)
+			}
+		}
+	})
+}
+
+func TestMissingImages(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
+		present, missing := d.Images[0].Env, []string{}
+		for _, image := range d.Images[1:] {
+			missing = append(missing, image.Env)
+		}
+		_, err := d.Manifests(drivers.Values{Namespace: namespace, Image: func(env string) string {
+			return map[string]string{present: "an image"}[env]
+		}})
+		got, ok := err.(*drivers.MissingImagesError)
+		if !ok {
+			t.Fatalf("error %v, want a MissingImagesError", err)
+		}
+		if diff := cmp.Diff(missing, got.Env); diff != "" {
+			t.Errorf("missing images (-want +got):\n%s", diff)
+		}
+		for _, env := range missing {
+			if !strings.Contains(err.Error(), env) {
+				t.Errorf("error %q does not name %s", err, env)
+			}
+		}
+	})
+}
+
+func TestSelectorsMatch(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		selected := map[string]string{}
+		for _, w := range workloads(t, manifests) {
+			want := metav1.FormatLabelSelector(w.selector)
+			if diff := cmp.Diff(w.selector.MatchLabels, w.pod.Labels); diff != "" || len(w.selector.MatchExpressions) > 0 {
+				t.Errorf("%s: selector and pod labels differ (-selector +labels):\n%s", w.file, diff)
+			}
+			if other, taken := selected[want]; taken {
+				t.Errorf("%s and %s select the same pods", w.file, other)
+			}
+			selected[want] = w.file
+		}
+		for _, m := range manifests {
+			var path []string
+			switch m.Object.GetKind() {
+			case "Service":
+				path = []string{"spec", "selector"}
+			case "PodDisruptionBudget":
+				path = []string{"spec", "selector", "matchLabels"}
+			default:
+				continue
+			}
+			labels, _, _ := unstructured.NestedStringMap(m.Object.Object, path...)
+			if selector := metav1.FormatLabelSelector(&metav1.LabelSelector{MatchLabels: labels}); selected[selector] == "" {
+				t.Errorf("%s: selects %s, want the pods of one of %v", m.File, selector, selected)
+			}
+		}
+		for _, m := range drivers.OfKind(manifests, "ServiceMonitor") {
+			want, _, _ := unstructured.NestedStringMap(m.Object.Object, "spec", "selector", "matchLabels")
+			if !slices.ContainsFunc(drivers.OfKind(manifests, "Service"), func(s drivers.Manifest) bool {
+				return cmp.Equal(s.Object.GetLabels(), want)
+			}) {
+				t.Errorf("%s: selects %v, which no Service is labelled with", m.File, want)
+			}
+		}
+	})
+}
+
+func TestReferencesExist(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		position := map[string]int{} // in the order in which objects are applied, from 1
+		for i, m := range manifests {
+			position[m.Object.GetKind()+" "+m.Object.GetName()] = i + 1
+		}
+		secrets := givenSecrets(t, manifests)
+		want := func(file, object string) {
+			if position[object] == 0 {
+				t.Errorf("%s: refers to %s, which is not among the assets", file, object)
+			}
+		}
+		mounted := map[string]bool{}
+		for _, w := range workloads(t, manifests) {
+			want(w.file, "ServiceAccount "+w.pod.Spec.ServiceAccountName)
+			want(w.file, "SecurityContextConstraints "+w.pod.Annotations["openshift.io/required-scc"])
+			for _, v := range w.pod.Spec.Volumes {
+				if v.Secret == nil {
+					continue
+				}
+				mounted[v.Secret.SecretName] = true
+				if !slices.Contains(secrets, v.Secret.SecretName) {
+					t.Errorf("%s: mounts the Secret %s, which neither a CredentialsRequest nor a Service asks for", w.file, v.Secret.SecretName)
+				}
+			}
+		}
+		for _, secret := range secrets {
+			if !mounted[secret] {
+				t.Errorf("the Secret %s is asked for, but mounted nowhere", secret)
+			}
+		}
+		for _, m := range slices.Concat(drivers.OfKind(manifests, "RoleBinding"), drivers.OfKind(manifests, "ClusterRoleBinding")) {
+			binding := as[rbacv1.ClusterRoleBinding](t, m) // a RoleBinding has all of it in the same places
+			role := binding.RoleRef.Kind + " " + binding.RoleRef.Name
+			want(m.File, role)
+			if position[role] > position[m.Object.GetKind()+" "+m.Object.GetName()] {
+				t.Errorf("%s: comes before %s, and would be refused without it: rename a file", m.File, role)
+			}
+			for _, s := range binding.Subjects {
+				if s.Namespace == namespace {
+					want(m.File, s.Kind+" "+s.Name)
+				}
+			}
+		}
+		want("driver.go", "ConfigMap "+d.TrustedCABundle)
+		want("driver.go", "CSIDriver "+d.CSIName)
+	})
+}
+
+// givenSecrets are the Secrets that others make at the request of an asset.
+func givenSecrets(t *testing.T, manifests []drivers.Manifest) []string {
+	t.Helper()
+	var names []string
+	for _, m := range drivers.OfKind(manifests, "CredentialsRequest") {
+		name, _, err := unstructured.NestedString(m.Object.Object, "spec", "secretRef", "name")
+		if err != nil || name == "" {
+			t.Errorf("%s: has no spec.secretRef.name: %v", m.File, err)
+		}
+		if in, _, _ := unstructured.NestedString(m.Object.Object, "spec", "secretRef", "namespace"); in != namespace {
+			t.Errorf("%s: asks for the Secret %s in namespace %q, want the driver's own", m.File, name, in)
+		}
+		names = append(names, name)
+	}
+	for _, m := range drivers.OfKind(manifests, "Service") {
+		if name := m.Object.GetAnnotations()["service.beta.openshift.io/serving-cert-secret-name"]; name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// TestCredentialsRollPods: whoever reads credentials once, at the start, must be started again when
+// they change.
+func TestCredentialsRollPods(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		if diff := cmp.Diff(givenSecrets(t, drivers.OfKind(manifests, "CredentialsRequest")), d.Secrets); diff != "" {
+			t.Errorf("Driver.Secrets are not those of the CredentialsRequests (-requested +declared):\n%s", diff)
+		}
+	})
+}
+
+func TestPackage(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
+		for field, value := range map[string]string{
+			"Package.Name": d.Package.Name, "Package.DisplayName": d.Package.DisplayName, "Package.Summary": d.Package.Summary,
+			"Package.Description": d.Package.Description, "Package.Channel": d.Package.Channel,
+			"Package.MinKubeVersion": d.Package.MinKubeVersion,
+			"Operator.Name":          d.Operator.Name, "Operator.Lock": d.Operator.Lock, "ConditionPrefix": d.ConditionPrefix,
+		} {
+			if value == "" {
+				t.Errorf("%s is empty", field)
+			}
+		}
+		if !strings.HasPrefix(string(d.Package.Icon), "<svg ") {
+			t.Errorf("the icon is no SVG image: %.20s", d.Package.Icon)
+		}
+		first := examples(t, d)[0]
+		if first.GetKind() != "ClusterCSIDriver" || first.GetName() != d.CSIName {
+			t.Errorf("the first example is %s %s, want ClusterCSIDriver %s: it installs the driver", first.GetKind(), first.GetName(), d.CSIName)
+		}
+	})
+}
+
+func TestFolderHasDriversName(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
+		if _, err := os.Stat(filepath.Join(d.Name, "driver.go")); err != nil {
+			t.Errorf("driver %s is not in the folder of its name: %v", d.Name, err)
+		}
+	})
+}
+
+func examples(t *testing.T, d drivers.Driver) []*unstructured.Unstructured {
+	t.Helper()
+	files, err := fs.Glob(d.Package.Examples, "*")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("examples %v, error %v: want at least one", files, err)
+	}
+	var found []*unstructured.Unstructured
+	for _, file := range files {
+		raw, err := fs.ReadFile(d.Package.Examples, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict(raw, &object.Object); err != nil {
+			t.Fatalf("example %s: %v", file, err)
+		}
+		found = append(found, object)
+	}
+	return found
+}

@@ -1,0 +1,80 @@
+// Package efs defines the AWS EFS CSI driver, version 3.4.
+package efs
+
+import (
+	"embed"
+	"io/fs"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+//go:embed assets examples
+var files embed.FS
+
+//go:embed description.md
+var description string
+
+//go:embed icon.svg
+var icon []byte
+
+// Driver is the AWS EFS CSI driver. Its package updates the community's aws-efs-operator: names that
+// objects and people refer to are those of that operator.
+var Driver = drivers.Driver{
+	Name:            "efs",
+	CSIName:         "efs.csi.aws.com",
+	ConditionPrefix: "AWSEFS",
+
+	Package: drivers.Package{
+		Name:           "aws-efs-operator",
+		DisplayName:    "AWS EFS Operator",
+		Summary:        "Installs the AWS EFS CSI driver and shares EFS file systems with application teams.",
+		Description:    description,
+		Icon:           icon,
+		Keywords:       []string{"AWS", "EFS", "NFS", "CSI", "storage", "ReadWriteMany"},
+		Examples:       folder("examples"),
+		Channel:        "stable",
+		Replaces:       "aws-efs-operator.v0.0.8",
+		MinKubeVersion: "1.27.0", // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
+	},
+
+	Operator: drivers.Operator{
+		Name:  "aws-efs-operator",
+		Lock:  "aws-efs-operator-lock",
+		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
+		Env:   []string{"ROLEARN", "NODE_ROLEARN"},
+		Rules: []rbacv1.PolicyRule{
+			// SharedVolumes, and the volumes made of them.
+			{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes"}, Verbs: []string{"get", "list", "watch", "update", "patch"}},
+			{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes/status"}, Verbs: []string{"get", "update", "patch"}},
+			{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes/finalizers"}, Verbs: []string{"update"}},
+			{APIGroups: []string{""}, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
+			// Who uses a volume.
+			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "list", "watch"}},
+			// Events about SharedVolumes, in their namespaces.
+			{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		},
+	},
+
+	Assets: folder("assets"),
+	Images: []drivers.Image{
+		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-aws-efs-csi-driver:4.21"},
+		{Env: "PROVISIONER_IMAGE", Default: "quay.io/openshift/origin-csi-external-provisioner:4.21"},
+		{Env: "NODE_DRIVER_REGISTRAR_IMAGE", Default: "quay.io/openshift/origin-csi-node-driver-registrar:4.21"},
+		{Env: "LIVENESS_PROBE_IMAGE", Default: "quay.io/openshift/origin-csi-livenessprobe:4.21"},
+		{Env: "KUBE_RBAC_PROXY_IMAGE", Default: "quay.io/openshift/origin-kube-rbac-proxy:4.21"},
+	},
+	Secrets:         []string{"aws-efs-cloud-credentials", "node-aws-efs-cloud-credentials"},
+	TrustedCABundle: "efs-csi-trusted-ca-bundle",
+}
+
+// folder returns one of the embedded folders. Its name is part of the program, so a wrong one is a
+// fault of the program, too.
+func folder(name string) fs.FS {
+	sub, err := fs.Sub(files, name)
+	if err != nil {
+		panic(err)
+	}
+	return sub
+}

@@ -1,0 +1,177 @@
+package efs_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/efs"
+)
+
+// What holds for every driver is tested in package drivers.
+
+const ownedLabel = "openshift.io/aws-efs-operator-owned"
+
+func manifests(t *testing.T, d drivers.Driver, namespace string) []drivers.Manifest {
+	t.Helper()
+	found, err := d.Manifests(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func convert[T any](t *testing.T, m drivers.Manifest) T {
+	t.Helper()
+	var typed T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object.Object, &typed); err != nil {
+		t.Fatalf("%s: %v", m.File, err)
+	}
+	return typed
+}
+
+// TestNames: these objects have the names under which people and other objects refer to them, and
+// under which earlier operators left them in clusters.
+func TestNames(t *testing.T) {
+	var got, owned []string
+	for _, m := range manifests(t, efs.Driver, "ns") {
+		o := m.Object
+		name := strings.Join([]string{o.GetKind(), o.GetNamespace(), o.GetName()}, " ")
+		got = append(got, name)
+		if o.GetLabels()[ownedLabel] == "true" {
+			owned = append(owned, name)
+		}
+	}
+	slices.Sort(owned)
+	taken := []string{
+		"CSIDriver  efs.csi.aws.com",
+		"DaemonSet ns efs-csi-node",
+		"SecurityContextConstraints  efs-csi-scc",
+		"ServiceAccount ns efs-csi-sa",
+		"StorageClass  efs-sc",
+	}
+	if diff := cmp.Diff(taken, owned); diff != "" {
+		t.Errorf("objects labelled %s (-want +got):\n%s", ownedLabel, diff)
+	}
+	for _, name := range append(taken,
+		"CustomResourceDefinition  sharedvolumes.aws-efs.managed.openshift.io",
+		"Deployment ns efs-csi-controller",
+		"ServiceAccount ns efs-csi-controller-sa",
+		"CredentialsRequest openshift-cloud-credential-operator openshift-aws-efs-csi-driver",
+		"CredentialsRequest openshift-cloud-credential-operator openshift-aws-efs-csi-driver-node",
+	) {
+		if !slices.Contains(got, name) {
+			t.Errorf("no asset is %q", name)
+		}
+	}
+	for what, names := range map[string][2]string{
+		"package":           {"aws-efs-operator", efs.Driver.Package.Name},
+		"channel":           {"stable", efs.Driver.Package.Channel},
+		"replaced version":  {"aws-efs-operator.v0.0.8", efs.Driver.Package.Replaces},
+		"operator":          {"aws-efs-operator", efs.Driver.Operator.Name},
+		"lock":              {"aws-efs-operator-lock", efs.Driver.Operator.Lock},
+		"operator's pods":   {"aws-efs-operator", efs.Driver.OperatorDeployment().Spec.Selector.MatchLabels["name"]},
+		"controller Secret": {"aws-efs-cloud-credentials", efs.Driver.Secrets[0]},
+		"node Secret":       {"node-aws-efs-cloud-credentials", efs.Driver.Secrets[1]},
+	} {
+		if names[0] != names[1] {
+			t.Errorf("%s is called %q, want %q", what, names[1], names[0])
+		}
+	}
+}
+
+// flags are those of the driver's command, version 3.4.1, and of klog, which it includes. The driver
+// ends at once if it gets another.
+var flags = []string{
+	"adaptive-retry-mode", "debug-logs", "delete-access-point-root-dir", "efs-cloudwatch-log-enabled",
+	"efs-utils-conf-overrides", "efs-utils-config-dir-path", "efs-utils-config-legacy-dir-path",
+	"efs-utils-static-files-path", "endpoint", "force-unmount-after-timeout", "http-endpoint",
+	"max-inflight-mount-calls", "max-inflight-mount-calls-opt-in", "metrics-cert-file", "metrics-key-file",
+	"s3files-cloudwatch-log-enabled", "s3files-cloudwatch-metrics-enabled", "s3files-utils-conf-overrides",
+	"tags", "unmount-timeout", "version", "vol-metrics-fs-rate-limit", "vol-metrics-opt-in",
+	"vol-metrics-refresh-period", "volume-attach-limit", "volume-attach-limit-opt-in",
+	"logtostderr", "v", "vmodule",
+}
+
+func TestDriverFlags(t *testing.T) {
+	all := manifests(t, efs.Driver, "ns")
+	deployment := convert[appsv1.Deployment](t, drivers.OfKind(all, "Deployment")[0])
+	daemonSet := convert[appsv1.DaemonSet](t, drivers.OfKind(all, "DaemonSet")[0])
+	ran := 0
+	for _, c := range slices.Concat(deployment.Spec.Template.Spec.Containers, daemonSet.Spec.Template.Spec.Containers) {
+		if c.Image != "DRIVER_IMAGE" {
+			continue
+		}
+		ran++
+		for _, arg := range c.Args {
+			name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+			if !strings.HasPrefix(arg, "--") || !slices.Contains(flags, name) {
+				t.Errorf("container %s: the driver does not know %s", c.Name, arg)
+			}
+		}
+	}
+	if ran != 2 {
+		t.Errorf("%d containers run the driver, want one in the controller and one on each node", ran)
+	}
+}
+
+// TestNodeState: what must outlive a pod of the node, so that mounted volumes keep working when it is
+// replaced, is on the node.
+func TestNodeState(t *testing.T) {
+	daemonSet := convert[appsv1.DaemonSet](t, drivers.OfKind(manifests(t, efs.Driver, "ns"), "DaemonSet")[0])
+	pod := daemonSet.Spec.Template.Spec
+	paths := map[string]string{} // of the node, by the name of the volume
+	for _, v := range pod.Volumes {
+		if v.HostPath != nil {
+			paths[v.Name] = v.HostPath.Path
+		}
+	}
+	got := map[string]string{} // of the node, by path in the container
+	for _, m := range pod.Containers[0].VolumeMounts {
+		if path, ok := paths[m.Name]; ok {
+			got[m.MountPath] = path
+		}
+	}
+	want := map[string]string{
+		"/var/lib/kubelet":       "/var/lib/kubelet",
+		"/csi":                   "/var/lib/kubelet/plugins/efs.csi.aws.com/",
+		"/var/run/efs":           "/var/run/efs",
+		"/var/amazon/efs":        "/var/amazon/efs",
+		"/etc/amazon/efs-legacy": "/etc/amazon/efs",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("directories of the node in the driver's container (-want +got):\n%s", diff)
+	}
+	if !pod.HostNetwork {
+		t.Error("the pod has a network of its own: tunnels would not survive it")
+	}
+}
+
+// TestCredentialsAreOptional: volumes can be mounted, and most can, without any.
+func TestCredentialsAreOptional(t *testing.T) {
+	all := manifests(t, efs.Driver, "ns")
+	deployment := convert[appsv1.Deployment](t, drivers.OfKind(all, "Deployment")[0])
+	daemonSet := convert[appsv1.DaemonSet](t, drivers.OfKind(all, "DaemonSet")[0])
+	found := 0
+	for _, v := range slices.Concat(deployment.Spec.Template.Spec.Volumes, daemonSet.Spec.Template.Spec.Volumes) {
+		if v.Secret == nil || !slices.Contains(efs.Driver.Secrets, v.Secret.SecretName) {
+			continue
+		}
+		found++
+		if v.Secret.Optional == nil || !*v.Secret.Optional {
+			t.Errorf("volume %s: a missing Secret %s keeps the pod from starting", v.Name, v.Secret.SecretName)
+		}
+		if diff := cmp.Diff([]corev1.KeyToPath{{Key: "credentials", Path: "credentials"}}, v.Secret.Items); diff != "" {
+			t.Errorf("volume %s, items (-want +got):\n%s", v.Name, diff)
+		}
+	}
+	if found != len(efs.Driver.Secrets) {
+		t.Errorf("%d volumes hold credentials, want %d", found, len(efs.Driver.Secrets))
+	}
+}

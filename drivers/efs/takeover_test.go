@@ -1,0 +1,123 @@
+package efs_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/openshift/library-go/pkg/operator/events"
+	"github.com/openshift/library-go/pkg/operator/resource/resourceapply"
+	appsv1 "k8s.io/api/apps/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/efs"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+// community is what version 0.0.8 of the community's operator leaves in a cluster, reduced to the
+// fields that bind a successor.
+var community = drivers.Driver{Name: "community", Assets: os.DirFS("testdata/community")}
+
+// TestTakeOver: each object of the community operator is taken over in place by applying ours, and
+// nothing of the old one shines through.
+func TestTakeOver(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	namespace := c.Namespace(t)
+	apply := appliers(t, c)
+	for _, old := range manifests(t, community, namespace) {
+		kind := old.Object.GetKind()
+		t.Run(kind, func(t *testing.T) {
+			ours := manifestOf(t, kind, old.Object.GetName(), namespace)
+			before := old.Object.DeepCopy()
+			if err := c.Client().Create(t.Context(), before); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := c.Client().Delete(context.Background(), before); err != nil && !apierrors.IsNotFound(err) {
+					t.Error(err)
+				}
+			})
+			if err := apply[kind](ours); err != nil {
+				t.Fatal(err)
+			}
+			after := &unstructured.Unstructured{}
+			after.SetGroupVersionKind(before.GroupVersionKind())
+			if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(before), after); err != nil {
+				t.Fatal(err)
+			}
+			if after.GetUID() != before.GetUID() {
+				t.Error("the object was created anew")
+			}
+			fresh := ours.Object.DeepCopy()
+			fresh.SetName("fresh")
+			if err := c.Client().Create(t.Context(), fresh, client.DryRunAll); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(content(fresh), content(after)); diff != "" {
+				t.Errorf("taken over, the object differs from a new one (-new +taken over):\n%s", diff)
+			}
+		})
+	}
+}
+
+// appliers write an object of a kind as the operator does: DaemonSet and StorageClass by library-go,
+// which would delete and recreate a StorageClass that it finds to differ, all others by server-side apply.
+func appliers(t *testing.T, c *cluster.Cluster) map[string]func(drivers.Manifest) error {
+	t.Helper()
+	kube, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorder := events.NewInMemoryRecorder("test", clock.RealClock{})
+	serverSide := func(m drivers.Manifest) error {
+		return c.Client().Apply(t.Context(), client.ApplyConfigurationFromUnstructured(m.Object.DeepCopy()),
+			client.FieldOwner("test"), client.ForceOwnership)
+	}
+	return map[string]func(drivers.Manifest) error{
+		"CSIDriver":                  serverSide,
+		"SecurityContextConstraints": serverSide,
+		"ServiceAccount":             serverSide,
+		"DaemonSet": func(m drivers.Manifest) error {
+			daemonSet := convert[appsv1.DaemonSet](t, m)
+			// The DaemonSet's controller writes its status meanwhile.
+			return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+				_, _, err := resourceapply.ApplyDaemonSet(t.Context(), kube.AppsV1(), recorder, &daemonSet, -1)
+				return err
+			})
+		},
+		"StorageClass": func(m drivers.Manifest) error {
+			class := convert[storagev1.StorageClass](t, m)
+			_, _, err := resourceapply.ApplyStorageClass(t.Context(), kube.StorageV1(), recorder, &class)
+			return err
+		},
+	}
+}
+
+func manifestOf(t *testing.T, kind, name, namespace string) drivers.Manifest {
+	t.Helper()
+	for _, m := range drivers.OfKind(manifests(t, efs.Driver, namespace), kind) {
+		if m.Object.GetName() == name {
+			return m
+		}
+	}
+	t.Fatalf("no asset is %s %s", kind, name)
+	return drivers.Manifest{}
+}
+
+// content is what an object says, without who says it and what came of it.
+func content(object *unstructured.Unstructured) map[string]any {
+	c := object.DeepCopy().Object
+	delete(c, "metadata")
+	delete(c, "status")
+	return c
+}

@@ -1,0 +1,157 @@
+package drivers
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+)
+
+// namespacePlaceholder stands in assets for the namespace that the driver runs in.
+const namespacePlaceholder = "${NAMESPACE}"
+
+// Manifest is one object of a driver, rendered from its asset.
+type Manifest struct {
+	// File is the asset's path in Driver.Assets.
+	File string
+	// YAML is the rendered document. It may still hold the placeholders that library-go's CSI
+	// controllers fill in from the cluster's configuration, such as "${LOG_LEVEL}".
+	YAML []byte
+	// Object is the same, decoded.
+	Object *unstructured.Unstructured
+}
+
+// Values fill in the placeholders of a driver's assets.
+type Values struct {
+	// Namespace replaces "${NAMESPACE}": where the driver runs.
+	Namespace string
+	// Image returns the pull spec for an image's environment variable, or "" where there is none.
+	// os.Getenv is the usual choice.
+	Image func(env string) string
+}
+
+// MissingImagesError says that images of a driver are not known, and by which environment
+// variables they are expected.
+type MissingImagesError struct{ Env []string }
+
+func (e *MissingImagesError) Error() string {
+	return fmt.Sprintf("no image given for %s: set the environment variable of that name in the operator's Deployment "+
+		"(the bundle's ClusterServiceVersion sets it; a Subscription may override it in spec.config.env)", strings.Join(e.Env, ", "))
+}
+
+// Manifests renders all of the driver's assets, sorted by file name.
+// It fails with a MissingImagesError if a needed image is not known, so that a literal
+// placeholder never stands where an image belongs.
+func (d Driver) Manifests(v Values) ([]Manifest, error) {
+	replace := []string{namespacePlaceholder, v.Namespace}
+	var missing []string
+	for _, image := range d.Images {
+		pullSpec := v.Image(image.Env)
+		if pullSpec == "" {
+			missing = append(missing, image.Env)
+		}
+		replace = append(replace, "${"+image.Env+"}", pullSpec)
+	}
+	if len(missing) > 0 {
+		return nil, &MissingImagesError{Env: missing}
+	}
+	replacer := strings.NewReplacer(replace...)
+
+	var manifests []Manifest
+	err := fs.WalkDir(d.Assets, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		raw, err := fs.ReadFile(d.Assets, path)
+		if err != nil {
+			return err
+		}
+		rendered := []byte(replacer.Replace(string(raw)))
+		object, err := decode(rendered)
+		if err != nil {
+			return fmt.Errorf("asset %s of driver %s: %w", path, d.Name, err)
+		}
+		manifests = append(manifests, Manifest{File: path, YAML: rendered, Object: object})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(manifests) == 0 {
+		return nil, fmt.Errorf("driver %s has no assets", d.Name)
+	}
+	return manifests, nil
+}
+
+// decode returns the one object that a file holds.
+func decode(file []byte) (*unstructured.Unstructured, error) {
+	var found []*unstructured.Unstructured
+	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file))); ; {
+		document, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, err
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
+			return nil, err
+		}
+		if object.Object != nil { // not just comments
+			found = append(found, object)
+		}
+	}
+	if len(found) != 1 {
+		return nil, fmt.Errorf("holds %d objects, want one: each object has a file of its own", len(found))
+	}
+	if kind, name := found[0].GetKind(), found[0].GetName(); kind == "" || name == "" {
+		return nil, fmt.Errorf("has kind %q and metadata.name %q, want both", kind, name)
+	}
+	return found[0], nil
+}
+
+// OfKind returns those manifests that are of the given kind.
+func OfKind(manifests []Manifest, kind string) []Manifest {
+	var found []Manifest
+	for _, m := range manifests {
+		if m.Object.GetKind() == kind {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+var placeholder = regexp.MustCompile(`\$\{[A-Z][A-Z0-9_]*\}`)
+
+// CheckRendered fails if a document still holds a placeholder: such a document must not reach a cluster.
+func CheckRendered(document []byte) error {
+	if left := placeholder.Find(document); left != nil {
+		return fmt.Errorf("placeholder %s was not filled in: %w", left, errUnrendered)
+	}
+	return nil
+}
+
+var errUnrendered = errors.New("the operator knows no value for it")
+
+// ServedAPIs returns the names of the CustomResourceDefinitions that the driver's bundle brings:
+// the APIs that the operator serves besides the driver.
+func (d Driver) ServedAPIs() ([]string, error) {
+	manifests, err := d.unrendered()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, m := range OfKind(manifests, "CustomResourceDefinition") {
+		names = append(names, m.Object.GetName())
+	}
+	return names, nil
+}

@@ -1,0 +1,68 @@
+package drivers_test
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+func driverWith(files map[string]string) drivers.Driver {
+	assets := fstest.MapFS{}
+	for name, content := range files {
+		assets[name] = &fstest.MapFile{Data: []byte(content)}
+	}
+	return drivers.Driver{Name: "tug", Assets: assets, Images: []drivers.Image{{Env: "HULL_IMAGE"}}}
+}
+
+func TestManifests(t *testing.T) {
+	d := driverWith(map[string]string{
+		"b/mast.yaml": "# first a comment\n---\nkind: Mast\nmetadata:\n  name: ${HULL_IMAGE}-${HEIGHT}\n",
+		"anchor.yaml": "kind: Anchor\nmetadata:\n  name: heavy\n  namespace: ${NAMESPACE}\n",
+	})
+	manifests, err := d.Manifests(drivers.Values{Namespace: namespace, Image: func(string) string { return "oak" }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range manifests {
+		got = append(got, strings.Join([]string{m.File, m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " "))
+	}
+	want := []string{"anchor.yaml Anchor " + namespace + " heavy", "b/mast.yaml Mast  oak-${HEIGHT}"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("manifests (-want +got):\n%s", diff)
+	}
+	err = drivers.CheckRendered(manifests[1].YAML)
+	if err == nil || !strings.Contains(err.Error(), "placeholder ${HEIGHT} was not filled in") {
+		t.Errorf("error %v, want one that names ${HEIGHT}", err)
+	}
+	if err := drivers.CheckRendered(manifests[0].YAML); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBadManifests(t *testing.T) {
+	const anchor = "kind: Anchor\nmetadata:\n  name: heavy\n"
+	for name, test := range map[string]struct {
+		files map[string]string
+		want  string
+	}{
+		"none":           {nil, "driver tug has no assets"},
+		"no object":      {map[string]string{"a.yaml": "# nothing\n"}, "asset a.yaml of driver tug: holds 0 objects, want one"},
+		"two objects":    {map[string]string{"a.yaml": anchor + "---\n" + anchor}, "asset a.yaml of driver tug: holds 2 objects, want one"},
+		"no name":        {map[string]string{"a.yaml": "kind: Anchor\n"}, `asset a.yaml of driver tug: has kind "Anchor" and metadata.name "", want both`},
+		"no kind":        {map[string]string{"a.yaml": "metadata:\n  name: heavy\n"}, `asset a.yaml of driver tug: has kind "" and metadata.name "heavy", want both`},
+		"repeated field": {map[string]string{"a.yaml": anchor + "kind: Anchor\n"}, "asset a.yaml of driver tug: "},
+		"no YAML":        {map[string]string{"a.yaml": "kind: [\n"}, "asset a.yaml of driver tug: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := driverWith(test.files).Manifests(drivers.Values{Namespace: namespace, Image: imageOf})
+			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+		})
+	}
+}

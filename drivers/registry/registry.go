@@ -1,0 +1,37 @@
+// Package registry knows all the drivers that this build can operate.
+//
+// The list is generated from the folders below drivers/, so that adding a driver takes one folder and
+// nothing else.
+package registry
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+//go:generate go run ../../hack/registry -drivers .. -output zz_generated.drivers.go
+
+// All returns the definitions of all drivers, sorted by name.
+func All() []drivers.Driver { return slices.Clone(all) }
+
+// Names returns the names of all drivers, sorted.
+func Names() []string {
+	var names []string
+	for _, d := range all {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// Get returns the definition of a driver. The error for an unknown name lists those that are known.
+func Get(name string) (drivers.Driver, error) {
+	for _, d := range all {
+		if d.Name == name {
+			return d, nil
+		}
+	}
+	return drivers.Driver{}, fmt.Errorf("unknown driver %q: want one of %s", name, strings.Join(Names(), ", "))
+}

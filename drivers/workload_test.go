@@ -1,0 +1,179 @@
+package drivers_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// workload is a Deployment or a DaemonSet.
+type workload struct {
+	file        string
+	raw         string
+	annotations map[string]string
+	selector    *metav1.LabelSelector
+	pod         corev1.PodTemplateSpec
+}
+
+func workloads(t *testing.T, manifests []drivers.Manifest) []workload {
+	t.Helper()
+	var found []workload
+	for _, m := range drivers.OfKind(manifests, "Deployment") {
+		d := as[appsv1.Deployment](t, m)
+		found = append(found, workload{m.File, string(m.YAML), d.Annotations, d.Spec.Selector, d.Spec.Template})
+	}
+	for _, m := range drivers.OfKind(manifests, "DaemonSet") {
+		d := as[appsv1.DaemonSet](t, m)
+		found = append(found, workload{m.File, string(m.YAML), d.Annotations, d.Spec.Selector, d.Spec.Template})
+	}
+	return found
+}
+
+func (w workload) containers() []corev1.Container {
+	return slices.Concat(w.pod.Spec.InitContainers, w.pod.Spec.Containers)
+}
+
+func TestImages(t *testing.T) {
+	pullSpec := regexp.MustCompile(`^[a-z0-9.-]+/[a-z0-9./-]+(:v?[0-9][0-9a-z.]*|@sha256:[0-9a-f]{64})$`)
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		used := map[string]bool{}
+		for _, w := range workloads(t, manifests) {
+			for _, c := range w.containers() {
+				used[c.Image] = true
+				if c.ImagePullPolicy != corev1.PullIfNotPresent {
+					t.Errorf("%s: container %s has imagePullPolicy %q, want IfNotPresent: an image's content does not change", w.file, c.Name, c.ImagePullPolicy)
+				}
+			}
+		}
+		for _, image := range d.Images {
+			if !used[imageOf(image.Env)] {
+				t.Errorf("image %s is declared, but no container uses it", image.Env)
+			}
+			delete(used, imageOf(image.Env))
+			if !pullSpec.MatchString(image.Default) {
+				t.Errorf("image %s has the default %q, want a repository with a version or a digest", image.Env, image.Default)
+			}
+		}
+		for image := range used {
+			t.Errorf("a container has the image %s, want a placeholder that is declared in Images", image)
+		}
+		if !pullSpec.MatchString(d.Operator.Image) {
+			t.Errorf("the operator's image is %q, want a repository with a version or a digest", d.Operator.Image)
+		}
+	})
+}
+
+func TestContainers(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		for _, w := range workloads(t, manifests) {
+			for _, c := range w.containers() {
+				for _, resource := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+					if requested, ok := c.Resources.Requests[resource]; !ok || requested.IsZero() {
+						t.Errorf("%s: container %s requests no %s", w.file, c.Name, resource)
+					}
+				}
+				if c.TerminationMessagePolicy != corev1.TerminationMessageFallbackToLogsOnError {
+					t.Errorf("%s: container %s has terminationMessagePolicy %q, want %s", w.file, c.Name, c.TerminationMessagePolicy, corev1.TerminationMessageFallbackToLogsOnError)
+				}
+				for _, problem := range openDoors(c.SecurityContext) {
+					t.Errorf("%s: container %s: %s", w.file, c.Name, problem)
+				}
+			}
+			if w.pod.Spec.PriorityClassName == "" {
+				t.Errorf("%s: has no priorityClassName", w.file)
+			}
+			if w.pod.Annotations["openshift.io/required-scc"] == "" {
+				t.Errorf("%s: its pods lack the annotation openshift.io/required-scc: another SecurityContextConstraints may be chosen for them", w.file)
+			}
+			if w.pod.Annotations["target.workload.openshift.io/management"] == "" {
+				t.Errorf("%s: its pods lack the annotation target.workload.openshift.io/management", w.file)
+			}
+		}
+	})
+}
+
+// openDoors tells what a container may do without having said so. A privileged container may do
+// anything; it can still have a read-only root.
+func openDoors(sc *corev1.SecurityContext) []string {
+	if sc == nil {
+		return []string{"has no securityContext"}
+	}
+	var problems []string
+	if sc.ReadOnlyRootFilesystem == nil {
+		problems = append(problems, "does not say whether its root is read-only")
+	}
+	if sc.Privileged != nil && *sc.Privileged {
+		return problems
+	}
+	if sc.AllowPrivilegeEscalation == nil || *sc.AllowPrivilegeEscalation {
+		problems = append(problems, "may escalate its privileges")
+	}
+	if sc.Capabilities == nil || !slices.Equal(sc.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(sc.Capabilities.Add) > 0 {
+		problems = append(problems, "does not drop all capabilities")
+	}
+	return problems
+}
+
+// TestExceptionsAreExplained wants a comment right above each line that opens a door.
+func TestExceptionsAreExplained(t *testing.T) {
+	door := regexp.MustCompile(`^\s*(privileged: true|readOnlyRootFilesystem: false|hostNetwork: true|hostPID: true|hostIPC: true)$`)
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		for _, w := range workloads(t, manifests) {
+			lines := strings.Split(w.raw, "\n")
+			for i, line := range lines {
+				if door.MatchString(line) && !strings.HasPrefix(strings.TrimSpace(lines[i-1]), "#") {
+					t.Errorf("%s:%d: %s: want the reason in a comment above", w.file, i+1, strings.TrimSpace(line))
+				}
+			}
+		}
+	})
+}
+
+// TestProxyReachesTheDriver: controller and node both call the cloud.
+func TestProxyReachesTheDriver(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		for _, w := range workloads(t, manifests) {
+			for _, annotation := range []string{"config.openshift.io/inject-proxy", "config.openshift.io/inject-proxy-cabundle"} {
+				injected := w.annotations[annotation]
+				i := slices.IndexFunc(w.containers(), func(c corev1.Container) bool { return c.Name == injected })
+				if i < 0 || w.containers()[i].Image != imageOf("DRIVER_IMAGE") {
+					t.Errorf("%s: annotation %s is %q, want the name of the driver's container", w.file, annotation, injected)
+				}
+			}
+		}
+	})
+}
+
+// TestPorts: in the node's network no two containers of a driver may use the same port, as any two of
+// its pods may meet on a node. A probe must ask a port that its container says it has.
+func TestPorts(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		users := map[int32]string{}
+		for _, w := range workloads(t, manifests) {
+			for _, c := range w.containers() {
+				named := map[string]bool{}
+				for _, p := range c.Ports {
+					user := fmt.Sprintf("%s container %s", w.file, c.Name)
+					if other := users[p.ContainerPort]; w.pod.Spec.HostNetwork && other != "" {
+						t.Errorf("%s and %s both use port %d", other, user, p.ContainerPort)
+					}
+					users[p.ContainerPort] = user
+					named[p.Name] = true
+				}
+				for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
+					if probe != nil && probe.HTTPGet != nil && !named[probe.HTTPGet.Port.String()] {
+						t.Errorf("%s: a probe of container %s asks port %s, which it does not have", w.file, c.Name, probe.HTTPGet.Port.String())
+					}
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,104 @@
+// Command imports checks that the rooms of the house import each other downward only, as
+// docs/architecture.md draws them. It prints each import that breaks a rule and then fails.
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+const module = "github.com/berth-csi/berth"
+
+// mayImport lists, for each room, the rooms whose packages it may import besides its own. A room
+// that is not listed may import none, and nothing may import a room that no list names.
+var mayImport = map[string][]string{
+	"cmd":          {"operator", "bundle", "catalog", "migrate", "sharedvolume", "drivers"},
+	"operator":     {"drivers"},
+	"bundle":       {"drivers"},
+	"migrate":      {"drivers"},
+	"catalog":      {},
+	"sharedvolume": {},
+	"drivers":      {},
+	"hack":         {"drivers"},
+	"test":         {"cmd", "operator", "bundle", "catalog", "migrate", "sharedvolume", "drivers"},
+}
+
+type goPackage struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+}
+
+func main() {
+	broken, err := check()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "imports: %v\n", err)
+		os.Exit(1)
+	}
+	for _, line := range broken {
+		fmt.Fprintln(os.Stderr, line)
+	}
+	if len(broken) > 0 {
+		os.Exit(1)
+	}
+}
+
+func check() ([]string, error) {
+	list := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	list.Stderr = os.Stderr
+	out, err := list.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	var broken []string
+	for decoder := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p goPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return broken, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("reading the output of go list: %w", err)
+		}
+		broken = append(broken, violations(p)...)
+	}
+}
+
+// violations returns the imports of a package that break a rule. Tests of any room may use the
+// local cluster, and with it all of test.
+func violations(p goPackage) []string {
+	from, ok := room(p.ImportPath)
+	if !ok {
+		return nil
+	}
+	allowed, known := mayImport[from]
+	if !known {
+		return []string{fmt.Sprintf("%s: room %q is not in the plan of the house: name it in hack/imports and docs/architecture.md", p.ImportPath, from)}
+	}
+	var broken []string
+	complain := func(imports []string, allowed []string) {
+		for _, path := range imports {
+			to, ok := room(path)
+			if !ok || to == from || slices.Contains(allowed, to) {
+				continue
+			}
+			broken = append(broken, fmt.Sprintf("%s imports %s: room %q may import only %v", p.ImportPath, path, from, allowed))
+		}
+	}
+	complain(p.Imports, allowed)
+	complain(slices.Concat(p.TestImports, p.XTestImports), append([]string{"test"}, allowed...))
+	return broken
+}
+
+// room returns the room of a package of this module.
+func room(path string) (string, bool) {
+	rest, ok := strings.CutPrefix(path, module+"/")
+	if !ok {
+		return "", false
+	}
+	first, _, _ := strings.Cut(rest, "/")
+	return first, true
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestViolations(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		p    goPackage
+		want []string // fragments, one for each violation
+	}{
+		{"downward", goPackage{ImportPath: module + "/operator", Imports: []string{module + "/drivers", "fmt"}}, nil},
+		{"within a room", goPackage{ImportPath: module + "/sharedvolume", Imports: []string{module + "/sharedvolume/api/v1alpha1"}}, nil},
+		{"upward", goPackage{ImportPath: module + "/drivers/efs", Imports: []string{module + "/operator"}}, []string{"imports " + module + "/operator"}},
+		{"sideways", goPackage{ImportPath: module + "/catalog", Imports: []string{module + "/bundle", module + "/drivers"}},
+			[]string{"imports " + module + "/bundle", "imports " + module + "/drivers"}},
+		{"a test uses the cluster", goPackage{ImportPath: module + "/drivers/efs", XTestImports: []string{module + "/test/cluster"}}, nil},
+		{"code uses the cluster", goPackage{ImportPath: module + "/operator", Imports: []string{module + "/test/cluster"}}, []string{"imports " + module + "/test/cluster"}},
+		{"a test goes up", goPackage{ImportPath: module + "/drivers/efs", TestImports: []string{module + "/operator"}}, []string{"imports " + module + "/operator"}},
+		{"an unknown room", goPackage{ImportPath: module + "/util"}, []string{`room "util" is not in the plan`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := violations(tc.p)
+			if len(got) != len(tc.want) {
+				t.Fatalf("got %d violations, want %d:\n%s", len(got), len(tc.want), cmp.Diff(tc.want, got))
+			}
+			for i := range got {
+				if !strings.Contains(got[i], tc.want[i]) {
+					t.Errorf("got %q, want it to contain %q", got[i], tc.want[i])
+				}
+			}
+		})
+	}
+}

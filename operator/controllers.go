@@ -1,0 +1,268 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"github.com/openshift/library-go/pkg/operator/csi/credentialsrequestcontroller"
+	"github.com/openshift/library-go/pkg/operator/csi/csiconfigobservercontroller"
+	deployment "github.com/openshift/library-go/pkg/operator/csi/csidrivercontrollerservicecontroller"
+	daemonset "github.com/openshift/library-go/pkg/operator/csi/csidrivernodeservicecontroller"
+	"github.com/openshift/library-go/pkg/operator/csi/csistorageclasscontroller"
+	"github.com/openshift/library-go/pkg/operator/deploymentcontroller"
+	"github.com/openshift/library-go/pkg/operator/loglevel"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// workers is the number of workers of each controller. Each has a single object to look after, so a
+// second worker would never find work.
+const workers = 1
+
+// manageDriver keeps all of the driver's objects as its definition says, until ctx ends.
+func (o *operator) manageDriver(ctx context.Context, c *clients) error {
+	manifests, unusable := o.manifests(os.Getenv)
+	// Before anything is made there must be what sees to its removal.
+	if err := c.customResource.EnsureFinalizer(ctx, o.finalizer()); err != nil {
+		return err
+	}
+	if err := o.reportManifests(ctx, c, unusable); err != nil {
+		return err
+	}
+	tasks := []func(context.Context) error{func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c)) }}
+	if unusable == nil {
+		tasks = append(tasks,
+			func(ctx context.Context) error { return c.run(ctx, o.newConfigControllers(c)) },
+			func(ctx context.Context) error {
+				// Until then the driver's pods cannot be described, which is no failure.
+				if err := c.waitForObservedConfig(ctx); err != nil {
+					return nil // ctx ended
+				}
+				return c.run(ctx, o.newDriverControllers(c, manifests))
+			})
+	}
+	return runAll(ctx, tasks)
+}
+
+// leaveDriver touches nothing of the driver, and says so, until ctx ends.
+func (o *operator) leaveDriver(ctx context.Context, c *clients) error {
+	spec, _, _, err := c.customResource.GetOperatorState()
+	if err != nil {
+		return err
+	}
+	condition := func(conditionType string, status operatorv1.ConditionStatus, reason, message string) *applyoperatorv1.OperatorConditionApplyConfiguration {
+		return applyoperatorv1.OperatorCondition().WithType(o.driver.ConditionPrefix + "ManagementState" + conditionType).
+			WithStatus(status).WithReason(reason).WithMessage(message)
+	}
+	const unmanaged = "nobody looks at the driver's objects while spec.managementState is Unmanaged"
+	conditions := applyoperatorv1.OperatorStatus().WithConditions(
+		condition(operatorv1.OperatorStatusTypeAvailable, operatorv1.ConditionUnknown, "Unmanaged", unmanaged),
+		condition(operatorv1.OperatorStatusTypeProgressing, operatorv1.ConditionFalse, "Unmanaged", unmanaged),
+		condition(operatorv1.OperatorStatusTypeDegraded, operatorv1.ConditionFalse, "Unmanaged", unmanaged))
+	if spec.ManagementState != operatorv1.Unmanaged {
+		conditions = applyoperatorv1.OperatorStatus().WithConditions(
+			condition(operatorv1.OperatorStatusTypeDegraded, operatorv1.ConditionTrue, "UnsupportedState", fmt.Sprintf(
+				"spec.managementState is %q; want Managed, Unmanaged or Removed; the driver is left as it is", spec.ManagementState)))
+	}
+	if err := c.customResource.ApplyOperatorStatus(ctx, o.driver.ConditionPrefix+"ManagementState", conditions); err != nil {
+		return err
+	}
+	return c.run(ctx, o.newReportControllers(c))
+}
+
+// releaseCustomResource lets a ClusterCSIDriver go that asked for nothing to be touched.
+func (o *operator) releaseCustomResource(ctx context.Context, c *clients) error {
+	if err := c.customResource.RemoveFinalizer(ctx, o.finalizer()); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// manifests renders the driver's objects and marks each as this operator's. The definitions of APIs
+// are not among them.
+func (o *operator) manifests(image func(env string) string) ([]drivers.Manifest, error) {
+	manifests, err := o.driver.Manifests(drivers.Values{Namespace: o.namespace, Image: image})
+	if err != nil {
+		return nil, err
+	}
+	for i, m := range manifests {
+		m.Object.SetLabels(labels.Merge(m.Object.GetLabels(), labels.Set{managedByLabel: o.driver.Operator.Name}))
+		if manifests[i].YAML, err = yaml.Marshal(m.Object.Object); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(manifests, func(m drivers.Manifest) bool { return m.Object.GetKind() == customResourceDefinition }), nil
+}
+
+// run starts the informers and runs the controllers until ctx ends.
+func (c *clients) run(ctx context.Context, controllers []factory.Controller) error {
+	c.startInformers(ctx)
+	var tasks []func(context.Context) error
+	for _, controller := range controllers {
+		tasks = append(tasks, func(ctx context.Context) error {
+			controller.Run(ctx, workers)
+			return nil
+		})
+	}
+	return runAll(ctx, tasks)
+}
+
+// newReportControllers build the controllers that write nothing but the ClusterCSIDriver's status
+// and the operator's own log level.
+func (o *operator) newReportControllers(c *clients) []factory.Controller {
+	return []factory.Controller{
+		loglevel.NewClusterOperatorLoggingController(c.customResource, o.recorder),
+		o.newSummaryController(c),
+	}
+}
+
+// newConfigControllers build the controllers that observe the cluster's settings for the driver.
+func (o *operator) newConfigControllers(c *clients) []factory.Controller {
+	return []factory.Controller{csiconfigobservercontroller.NewCSIConfigObserverController(
+		o.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.customResource, c.configInformers, o.recorder)}
+}
+
+// newDriverControllers builds a controller for each of the driver's objects, or kind of objects.
+func (o *operator) newDriverControllers(c *clients, manifests []drivers.Manifest) []factory.Controller {
+	prefix := o.driver.ConditionPrefix
+	// One file holds one object, so an object's file is its name.
+	asset := func(file string) ([]byte, error) {
+		for _, m := range manifests {
+			if m.File == file {
+				return m.YAML, nil
+			}
+		}
+		return nil, fmt.Errorf("driver %s has no asset %s", o.driver.Name, file)
+	}
+
+	controllers := []factory.Controller{o.newObjectsController(c, manifests)}
+	for i, m := range drivers.OfKind(manifests, "Deployment") {
+		controllers = append(controllers, deployment.NewCSIDriverControllerServiceController(
+			numbered(prefix+"DriverControllerServiceController", i), m.YAML, o.recorder, c.customResource, c.kube,
+			c.kubeInformers.Apps().V1().Deployments(), c.configInformers, o.podInformers(c), o.deploymentHooks(c)...))
+	}
+	for i, m := range drivers.OfKind(manifests, "DaemonSet") {
+		controllers = append(controllers, daemonset.NewCSIDriverNodeServiceController(
+			numbered(prefix+"DriverNodeServiceController", i), m.YAML, o.recorder, c.customResource, c.kube,
+			c.kubeInformers.Apps().V1().DaemonSets(), o.podInformers(c), o.daemonSetHooks(c)...))
+	}
+	for _, m := range drivers.OfKind(manifests, "CredentialsRequest") {
+		controllers = append(controllers, o.newCredentialsController(c, m))
+	}
+	if classes := files(drivers.OfKind(manifests, "StorageClass")); len(classes) > 0 {
+		controllers = append(controllers, csistorageclasscontroller.NewCSIStorageClassController(
+			prefix+"StorageClassController", asset, classes, c.kube, c.clusterInformers, c.customResource,
+			c.driverInformers, o.recorder))
+	}
+	return controllers
+}
+
+// newCredentialsController wraps library-go's controller, which looks at its CredentialsRequest only
+// once a minute and takes a write that somebody else was faster with for a failure.
+func (o *operator) newCredentialsController(c *clients, m drivers.Manifest) factory.Controller {
+	user := path.Dir(m.File) // the controller, or the nodes
+	name := o.driver.ConditionPrefix + strings.ToUpper(user[:1]) + user[1:] + "CredentialsRequestController"
+	inner := credentialsrequestcontroller.NewCredentialsRequestController(name, o.namespace, m.YAML, c.dynamic,
+		c.customResource, c.operatorInformers, o.recorder)
+	return factory.New().
+		WithInformers(
+			c.customResource.Informer(),
+			c.operatorInformers.Operator().V1().CloudCredentials().Informer(),
+			c.credentialsRequests(m.Object),
+		).
+		WithSync(func(ctx context.Context, syncContext factory.SyncContext) error {
+			return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return inner.Sync(ctx, syncContext) })
+		}).
+		ResyncEvery(time.Minute).
+		WithSyncDegradedOnError(c.customResource).
+		ToController(name, o.recorder)
+}
+
+// podInformers watch what the pods of the driver depend on.
+func (o *operator) podInformers(c *clients) []factory.Informer {
+	return []factory.Informer{
+		c.kubeInformers.Core().V1().Secrets().Informer(),
+		c.kubeInformers.Core().V1().ConfigMaps().Informer(),
+		c.configInformers.Config().V1().Infrastructures().Informer(),
+	}
+}
+
+func (o *operator) deploymentHooks(c *clients) []deploymentcontroller.DeploymentHookFunc {
+	hooks := []deploymentcontroller.DeploymentHookFunc{
+		deployment.WithReplicasHook(c.configInformers),
+		deployment.WithObservedProxyDeploymentHook(),
+		deployment.WithCABundleDeploymentHook(o.namespace, o.driver.TrustedCABundle, c.kubeInformers.Core().V1().ConfigMaps()),
+	}
+	for _, secret := range o.driver.Secrets {
+		hooks = append(hooks, deployment.WithSecretHashAnnotationHook(o.namespace, secret, c.kubeInformers.Core().V1().Secrets()))
+	}
+	return append(hooks, func(_ *operatorv1.OperatorSpec, d *appsv1.Deployment) error { return checkRendered(d) })
+}
+
+func (o *operator) daemonSetHooks(c *clients) []daemonset.DaemonSetHookFunc {
+	hooks := []daemonset.DaemonSetHookFunc{
+		daemonset.WithObservedProxyDaemonSetHook(),
+		daemonset.WithCABundleDaemonSetHook(o.namespace, o.driver.TrustedCABundle, c.kubeInformers.Core().V1().ConfigMaps()),
+	}
+	for _, secret := range o.driver.Secrets {
+		hooks = append(hooks, daemonset.WithSecretHashAnnotationHook(o.namespace, secret, c.kubeInformers.Core().V1().Secrets()))
+	}
+	return append(hooks, func(_ *operatorv1.OperatorSpec, d *appsv1.DaemonSet) error { return checkRendered(d) })
+}
+
+// checkRendered fails if a placeholder would reach the cluster: the sync that calls it reports Degraded.
+func checkRendered(object any) error {
+	document, err := yaml.Marshal(object)
+	if err != nil {
+		return err
+	}
+	return drivers.CheckRendered(document)
+}
+
+// reportManifests writes the condition that tells whether the driver's objects could be rendered.
+func (o *operator) reportManifests(ctx context.Context, c *clients, err error) error {
+	condition := applyoperatorv1.OperatorCondition().
+		WithType(o.driver.ConditionPrefix + "Manifests" + operatorv1.OperatorStatusTypeDegraded).
+		WithStatus(operatorv1.ConditionFalse).WithReason("AsExpected")
+	if err != nil {
+		reason := "InvalidAssets"
+		if missing := (*drivers.MissingImagesError)(nil); errors.As(err, &missing) {
+			reason = "MissingImage"
+		}
+		condition = condition.WithStatus(operatorv1.ConditionTrue).WithReason(reason).WithMessage(err.Error())
+		o.recorder.Warning(reason, err.Error())
+	}
+	return c.customResource.ApplyOperatorStatus(ctx, o.driver.ConditionPrefix+"Manifests",
+		applyoperatorv1.OperatorStatus().WithConditions(condition))
+}
+
+// numbered makes the names of several controllers of one kind unique; the first keeps the plain
+// name, which other components of OpenShift know.
+func numbered(name string, i int) string {
+	if i == 0 {
+		return name
+	}
+	return fmt.Sprintf("%s%d", name, i+1)
+}
+
+func files(manifests []drivers.Manifest) []string {
+	var names []string
+	for _, m := range manifests {
+		names = append(names, m.File)
+	}
+	return names
+}

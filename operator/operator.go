@@ -1,0 +1,51 @@
+// Package operator runs one optional CSI driver on a cluster: it installs, configures and reports
+// on the driver that a drivers.Driver describes, as the driver's ClusterCSIDriver object asks.
+//
+// Without that object the operator touches nothing of the driver. library-go's CSI controllers do
+// the work that is the same for every OpenShift CSI driver; what they lack stands here.
+package operator
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/openshift/library-go/pkg/controller/controllercmd"
+	"github.com/openshift/library-go/pkg/operator/management"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// Client limits of the operator. The API server's own fairness governs the load; these only keep a
+// faulty loop from flooding it. The client's default of 5 requests a second would stretch the
+// installation of a driver with its two dozen objects over many seconds.
+const (
+	clientQPS   = 50 // requests a second
+	clientBurst = 100
+)
+
+// A Companion is a further controller that the operator process runs for a driver, such as the one
+// that serves the driver's volume API. It runs whether or not the driver is asked for.
+type Companion func(ctx context.Context, cfg *rest.Config) error
+
+// Run runs the operator of one driver until ctx ends. It returns an error if it cannot start, or if
+// a companion fails.
+func Run(ctx context.Context, driver drivers.Driver, process *controllercmd.ControllerContext, companions ...Companion) error {
+	management.SetOperatorNotRemovable() // uninstalling is not library-go's: it knows no order
+
+	cfg := rest.CopyConfig(process.KubeConfig)
+	cfg.QPS, cfg.Burst = clientQPS, clientBurst
+	o := &operator{driver: driver, namespace: process.OperatorNamespace, cfg: cfg, recorder: process.EventRecorder, clock: process.Clock}
+
+	if err := becomeLeader(ctx, cfg, driver.Operator.Lock); err != nil {
+		return fmt.Errorf("waiting for the lock %s/%s: %w", o.namespace, driver.Operator.Lock, err)
+	}
+	klog.Infof("operator of %s runs in namespace %s", driver.CSIName, o.namespace)
+
+	tasks := []func(context.Context) error{o.serveCustomResource}
+	for _, companion := range companions {
+		tasks = append(tasks, func(ctx context.Context) error { return companion(ctx, process.KubeConfig) })
+	}
+	return runAll(ctx, tasks)
+}

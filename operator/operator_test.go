@@ -1,0 +1,303 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/openshift/library-go/pkg/controller/controllercmd"
+	"github.com/openshift/library-go/pkg/operator/events"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/operator"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(klog.Background()) // operator-lib speaks through controller-runtime's logger
+	cluster.Main(m)
+}
+
+const limit = 60 * time.Second
+
+// world is a cluster with the operator of one driver running in it.
+type world struct {
+	*cluster.Cluster
+	t         *testing.T
+	driver    drivers.Driver
+	namespace string
+	user      string // the operator's
+}
+
+// newWorld gives the test a namespace of its own to run the driver's operator in. The driver's
+// cluster-scoped objects are shared, so these tests run one after the other and clean up.
+func newWorld(t *testing.T) *world {
+	driver, err := registry.Get("efs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := cluster.Shared(t, cluster.Options{})
+	w := &world{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t)}
+	w.user = fmt.Sprintf("system:serviceaccount:%s:operator", w.namespace)
+	w.create(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.namespace, Name: "operator"}},
+	})
+	t.Cleanup(w.removeDriver)
+	return w
+}
+
+// startOperator runs the operator, under an account of its own, until the test ends.
+func (w *world) startOperator() {
+	for _, image := range w.driver.Images {
+		if _, set := os.LookupEnv(image.Env); !set {
+			w.t.Setenv(image.Env, image.Default)
+		}
+	}
+	cfg := w.ServiceAccountConfig(w.t, w.namespace, "operator")
+	kube := kubernetes.NewForConfigOrDie(cfg)
+	reference := &corev1.ObjectReference{Kind: "Namespace", Name: w.namespace, Namespace: w.namespace}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- operator.Run(ctx, w.driver, &controllercmd.ControllerContext{
+			KubeConfig:        cfg,
+			EventRecorder:     events.NewRecorder(kube.CoreV1().Events(w.namespace), "operator", reference, clock.RealClock{}),
+			OperatorNamespace: w.namespace,
+			Clock:             clock.RealClock{},
+		})
+	}()
+	w.t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			w.t.Errorf("the operator ended with: %v", err)
+		}
+	})
+}
+
+// removeDriver takes away what a test has left, without the operator's help.
+func (w *world) removeDriver() {
+	ctx := context.Background()
+	custom := w.customResource()
+	if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err == nil {
+		custom.Finalizers = nil
+		if err := w.Client().Update(ctx, custom); err != nil {
+			w.t.Error(err)
+		}
+		if err := w.Client().Delete(ctx, custom); client.IgnoreNotFound(err) != nil {
+			w.t.Error(err)
+		}
+	}
+	for _, object := range w.objects() {
+		if err := w.Client().Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			w.t.Error(err)
+		}
+	}
+}
+
+func (w *world) create(objects ...client.Object) {
+	w.t.Helper()
+	for _, object := range objects {
+		if err := w.Client().Create(w.t.Context(), object); err != nil {
+			w.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+		}
+	}
+}
+
+func (w *world) customResource() *operatorv1.ClusterCSIDriver {
+	return &operatorv1.ClusterCSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName},
+		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
+	}
+}
+
+// objects are all objects that the driver consists of.
+func (w *world) objects() []client.Object {
+	manifests, err := w.driver.Manifests(drivers.Values{Namespace: w.namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var objects []client.Object
+	for _, m := range manifests {
+		if m.Object.GetKind() != "CustomResourceDefinition" {
+			objects = append(objects, m.Object)
+		}
+	}
+	return objects
+}
+
+// existing returns those of the driver's objects that the cluster has, as "Kind name".
+func (w *world) existing(ctx context.Context) (present, missing []string, err error) {
+	for _, object := range w.objects() {
+		name := object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
+		switch err := w.Client().Get(ctx, client.ObjectKeyFromObject(object), object); {
+		case err == nil:
+			present = append(present, name)
+		case apierrors.IsNotFound(err):
+			missing = append(missing, name)
+		default:
+			return nil, nil, err
+		}
+	}
+	return present, missing, nil
+}
+
+func (w *world) waitForConditions(want map[string]operatorv1.ConditionStatus) *operatorv1.ClusterCSIDriver {
+	w.t.Helper()
+	custom := w.customResource()
+	cluster.Eventually(w.t, limit, fmt.Sprintf("conditions %v", want), func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		for conditionType, status := range want {
+			if got := condition(custom, conditionType); got.Status != status {
+				return fmt.Errorf("condition %s is %q (%s: %s), want %q", conditionType, got.Status, got.Reason, got.Message, status)
+			}
+		}
+		return nil
+	})
+	return custom
+}
+
+func condition(custom *operatorv1.ClusterCSIDriver, conditionType string) operatorv1.OperatorCondition {
+	for _, c := range custom.Status.Conditions {
+		if c.Type == conditionType {
+			return c
+		}
+	}
+	return operatorv1.OperatorCondition{}
+}
+
+var allWell = map[string]operatorv1.ConditionStatus{
+	"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionFalse,
+}
+
+// writes are the operator's requests that change something but its own events and lock.
+func (w *world) writes() []cluster.AuditEvent {
+	var writes []cluster.AuditEvent
+	for _, event := range w.Audit(w.t) {
+		switch event.Verb {
+		case "create", "update", "patch", "delete", "deletecollection":
+			if event.User == w.user && event.Resource != "events" {
+				writes = append(writes, event)
+			}
+		}
+	}
+	return writes
+}
+
+func TestWithoutTheCustomResourceNothingIsTouched(t *testing.T) {
+	w := newWorld(t)
+	other := &operatorv1.ClusterCSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: "ebs.csi.aws.com"},
+		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
+	}
+	w.create(other)
+	t.Cleanup(func() { w.Client().Delete(context.Background(), other) })
+	w.startOperator()
+
+	cluster.Eventually(t, limit, "the operator to watch", func(context.Context) error {
+		for _, event := range w.Audit(t) {
+			if event.User == w.user && event.Verb == "watch" && event.Resource == "clustercsidrivers" {
+				if !strings.Contains(event.URI, "metadata.name%3D"+w.driver.CSIName) {
+					t.Errorf("the operator watches more than its own object: %s", event.URI)
+				}
+				return nil
+			}
+		}
+		return fmt.Errorf("no watch of ClusterCSIDrivers in the audit log")
+	})
+	began := time.Now()
+	w.create(w.customResource())
+	w.waitForConditions(allWell)
+	for _, write := range w.writes() {
+		if write.Received.Before(began) {
+			t.Errorf("before its ClusterCSIDriver existed, the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+		}
+		if write.Name == other.Name {
+			t.Errorf("the operator touched another driver's ClusterCSIDriver: %s", write.Verb)
+		}
+	}
+}
+
+func TestTheDriverIsInstalledAndKept(t *testing.T) {
+	w := newWorld(t)
+	w.create(w.customResource())
+	w.startOperator()
+	custom := w.waitForConditions(allWell)
+
+	if _, missing, err := w.existing(t.Context()); err != nil || len(missing) > 0 {
+		t.Errorf("Available, but these objects are missing: %q (%v)", missing, err)
+	}
+	if custom.Status.ObservedGeneration != custom.Generation {
+		t.Errorf("observedGeneration is %d, want %d", custom.Status.ObservedGeneration, custom.Generation)
+	}
+	for _, object := range w.objects() {
+		live := object.(*unstructured.Unstructured)
+		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
+			t.Fatal(err)
+		}
+		text, err := live.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := drivers.CheckRendered(text); err != nil {
+			t.Errorf("%s %s: %v", live.GetKind(), live.GetName(), err)
+		}
+	}
+
+	for _, victim := range []client.Object{
+		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "efs-csi-sa", Namespace: w.namespace}},
+	} {
+		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(victim), victim); err != nil {
+			t.Fatal(err)
+		}
+		lost := victim.GetUID()
+		if err := w.Client().Delete(t.Context(), victim); err != nil {
+			t.Fatal(err)
+		}
+		cluster.Eventually(t, limit, fmt.Sprintf("%T to be made anew", victim), func(ctx context.Context) error {
+			if err := w.Client().Get(ctx, client.ObjectKeyFromObject(victim), victim); err != nil {
+				return err
+			}
+			if victim.GetUID() == lost {
+				return fmt.Errorf("the deleted one is still there")
+			}
+			return nil
+		})
+	}
+}
+
+func TestAMissingImageIsNamed(t *testing.T) {
+	w := newWorld(t)
+	t.Setenv("PROVISIONER_IMAGE", "")
+	w.create(w.customResource())
+	w.startOperator()
+	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
+
+	got := condition(custom, w.driver.ConditionPrefix+"ManifestsDegraded")
+	if got.Reason != "MissingImage" || !strings.Contains(got.Message, "PROVISIONER_IMAGE") || strings.Contains(got.Message, "DRIVER_IMAGE") {
+		t.Errorf("condition = %s: %s; want the reason MissingImage and a message that names PROVISIONER_IMAGE only", got.Reason, got.Message)
+	}
+	if present, _, err := w.existing(t.Context()); err != nil || len(present) > 0 {
+		t.Errorf("without its images the driver was installed in part: %q (%v)", present, err)
+	}
+}

@@ -1,0 +1,104 @@
+package operator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// A stage is one part of a driver that goes as a whole, before the next one does.
+type stage struct {
+	name  string
+	kinds sets.Set[string] // empty: all kinds that no other stage names
+}
+
+// stages is the order in which a driver is taken apart. What others depend on goes last: pods need
+// their accounts and permissions to the end, and volumes can be released only while credentials last.
+var stages = []stage{
+	{name: "controller", kinds: sets.New("Deployment")},
+	{name: "node", kinds: sets.New("DaemonSet")},
+	{name: "objects"},
+	{name: "credentials", kinds: sets.New("CredentialsRequest")},
+}
+
+// stageOf returns the index of the stage that a kind of object belongs to.
+func stageOf(kind string) int {
+	rest := -1
+	for i, s := range stages {
+		if s.kinds.Has(kind) {
+			return i
+		}
+		if s.kinds.Len() == 0 {
+			rest = i
+		}
+	}
+	return rest
+}
+
+// remains is what the cluster shows of a driver that is to be removed. Everything is decided from
+// it: an operator that was interrupted looks again and goes on.
+type remains struct {
+	// users are the pods, as namespace/name, that use a volume of the driver.
+	users []string
+	// forced says that an administrator wants the driver gone even so.
+	forced bool
+	// objects are those of the driver's objects that exist, foreign ones left out.
+	objects []drivers.Manifest
+	// pods counts, for each stage, the pods that its objects have left behind so far.
+	pods map[int]int
+	// foreign names the objects that have the name of one of ours and are not.
+	foreign []string
+}
+
+// step is the next thing to do to remove a driver.
+type step struct {
+	reason  string // of the condition that reports it
+	message string
+	delete  []drivers.Manifest
+	done    bool
+}
+
+// nextStep decides how the removal of a driver goes on.
+func nextStep(r remains) step {
+	if len(r.users) > 0 && !r.forced && atBeginning(r) {
+		return step{reason: "VolumesInUse", message: fmt.Sprintf(
+			"%d pods use volumes of the driver: %s. The driver goes when they are gone; to remove it at once, "+
+				"at the price of pods that can neither read nor unmount their volumes, set the annotation %s=true on the ClusterCSIDriver",
+			len(r.users), abbreviate(r.users), forceAnnotation)}
+	}
+	for i, s := range stages {
+		objects := slices.DeleteFunc(slices.Clone(r.objects), func(m drivers.Manifest) bool {
+			return stageOf(m.Object.GetKind()) != i
+		})
+		if len(objects) > 0 {
+			return step{reason: "Removing", message: fmt.Sprintf("removing the driver's %s: %d objects", s.name, len(objects)), delete: objects}
+		}
+		if r.pods[i] > 0 {
+			return step{reason: "Removing", message: fmt.Sprintf("waiting for %d pods of the driver's %s to end", r.pods[i], s.name)}
+		}
+	}
+	message := "the driver is removed"
+	if len(r.foreign) > 0 {
+		message += fmt.Sprintf("; left alone, because the operator did not make them: %s", strings.Join(r.foreign, ", "))
+	}
+	return step{reason: "Removed", message: message, done: true}
+}
+
+// atBeginning tells whether the driver still serves its volumes. Once its node pods are on their way
+// out there is no way back, and whoever still uses a volume can only be hurt by waiting.
+func atBeginning(r remains) bool {
+	return slices.ContainsFunc(r.objects, func(m drivers.Manifest) bool { return m.Object.GetKind() == "DaemonSet" })
+}
+
+// abbreviate lists names up to a length that a condition can hold and a person will read.
+func abbreviate(names []string) string {
+	const most = 10
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

@@ -1,0 +1,254 @@
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/openshift/library-go/pkg/controller/factory"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// forceAnnotation on a ClusterCSIDriver, set to "true", removes the driver although pods use its volumes.
+const forceAnnotation = "berth.dev/force-removal"
+
+// uninstaller removes a driver, one step at a time. It is the only controller that runs meanwhile.
+type uninstaller struct {
+	*operator
+	clients   *clients
+	manifests []drivers.Manifest
+	reported  string // the last reason that an event told of
+}
+
+// removeDriver takes the driver apart and, if its ClusterCSIDriver is being deleted, lets that go.
+// It runs until ctx ends.
+func (o *operator) removeDriver(ctx context.Context, c *clients) error {
+	// What images it ran makes no difference to what there is to remove.
+	manifests, err := o.manifests(func(env string) string { return env })
+	if err != nil {
+		return err
+	}
+	u := &uninstaller{operator: o, clients: c, manifests: manifests}
+	return c.run(ctx, append(o.newReportControllers(c), u.controller()))
+}
+
+func (u *uninstaller) controller() factory.Controller {
+	core := u.clients.clusterInformers.Core().V1()
+	watched := []factory.Informer{
+		u.clients.customResource.Informer(),
+		core.Pods().Informer(),
+		core.PersistentVolumes().Informer(),
+		core.PersistentVolumeClaims().Informer(),
+	}
+	for _, m := range u.manifests {
+		if informer := u.clients.managedObjects(m.Object); informer != nil {
+			watched = append(watched, informer)
+		}
+	}
+	return factory.New().
+		WithInformers(watched...).
+		WithSync(u.sync).
+		ResyncEvery(time.Minute).
+		WithSyncDegradedOnError(u.clients.customResource).
+		ToController(u.driver.ConditionPrefix+"DriverUninstallController", u.recorder)
+}
+
+// sync takes the next step. What the step changes wakes the controller up for the one after it.
+func (u *uninstaller) sync(ctx context.Context, _ factory.SyncContext) error {
+	custom, err := u.clients.customResource.GetObjectMeta()
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	found, err := u.observe(ctx, custom)
+	if err != nil {
+		return err
+	}
+	next := nextStep(found)
+	if err := u.report(ctx, found, next); err != nil {
+		return err
+	}
+	for _, m := range next.delete {
+		if err := u.delete(ctx, m.Object); err != nil {
+			return err
+		}
+	}
+	if next.done && custom.DeletionTimestamp != nil {
+		return u.clients.customResource.RemoveFinalizer(ctx, u.finalizer())
+	}
+	return nil
+}
+
+// observe reads what is left of the driver: its own objects from the API server, so that no stale
+// cache ends a stage too early, and the users of its volumes from the informers.
+func (u *uninstaller) observe(ctx context.Context, custom *metav1.ObjectMeta) (remains, error) {
+	found := remains{pods: map[int]int{}, forced: custom.Annotations[forceAnnotation] == "true"}
+	for _, m := range u.manifests {
+		current := &unstructured.Unstructured{}
+		current.SetGroupVersionKind(m.Object.GroupVersionKind())
+		err := u.clients.objects.Get(ctx, client.ObjectKeyFromObject(m.Object), current)
+		switch {
+		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		case err != nil:
+			return remains{}, fmt.Errorf("reading %s %s: %w", m.Object.GetKind(), m.Object.GetName(), err)
+		case u.ours(current):
+			found.objects = append(found.objects, drivers.Manifest{File: m.File, Object: current})
+		default:
+			found.foreign = append(found.foreign, fmt.Sprintf("%s %s", m.Object.GetKind(), m.Object.GetName()))
+		}
+		pods, err := u.podsOf(ctx, m.Object)
+		if err != nil {
+			return remains{}, err
+		}
+		found.pods[stageOf(m.Object.GetKind())] += pods
+	}
+	var err error
+	found.users, err = u.users()
+	return found, err
+}
+
+// ours tells whether an object is one that this operator, or an earlier one of this driver, made.
+func (o *operator) ours(object metav1.Object) bool {
+	if object.GetLabels()[managedByLabel] == o.driver.Operator.Name {
+		return true
+	}
+	earlier := o.driver.History.Labels
+	return len(earlier) > 0 && labels.SelectorFromSet(earlier).Matches(labels.Set(object.GetLabels()))
+}
+
+// podsOf counts the pods that a Deployment or DaemonSet runs, or has left behind.
+func (u *uninstaller) podsOf(ctx context.Context, object *unstructured.Unstructured) (int, error) {
+	selector, found, err := unstructured.NestedStringMap(object.Object, "spec", "selector", "matchLabels")
+	if err != nil || !found {
+		return 0, nil // other kinds have no such field, or one of another type
+	}
+	pods := &metav1.PartialObjectMetadataList{}
+	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	if err := u.clients.objects.List(ctx, pods, client.InNamespace(object.GetNamespace()), client.MatchingLabels(selector)); err != nil {
+		return 0, fmt.Errorf("listing the pods of %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	return len(pods.Items), nil
+}
+
+// users returns the pods that use a volume of the driver, sorted: through a claim, or inline.
+func (u *uninstaller) users() ([]string, error) {
+	core := u.clients.clusterInformers.Core().V1()
+	pods, err := core.Pods().Lister().List(labels.Everything())
+	if err != nil {
+		return nil, err
+	}
+	var users []string
+	for _, pod := range pods {
+		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
+			continue
+		}
+		if slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return u.serves(pod, v) }) {
+			users = append(users, pod.Namespace+"/"+pod.Name)
+		}
+	}
+	slices.Sort(users)
+	return users, nil
+}
+
+// serves tells whether a volume of a pod is one of the driver. A claim that is not bound yet is
+// nobody's.
+func (u *uninstaller) serves(pod *corev1.Pod, volume corev1.Volume) bool {
+	claimName := ""
+	switch {
+	case volume.CSI != nil:
+		return volume.CSI.Driver == u.driver.CSIName
+	case volume.PersistentVolumeClaim != nil:
+		claimName = volume.PersistentVolumeClaim.ClaimName
+	case volume.Ephemeral != nil:
+		claimName = pod.Name + "-" + volume.Name
+	default:
+		return false
+	}
+	core := u.clients.clusterInformers.Core().V1()
+	claim, err := core.PersistentVolumeClaims().Lister().PersistentVolumeClaims(pod.Namespace).Get(claimName)
+	if err != nil || claim.Spec.VolumeName == "" {
+		return false
+	}
+	persistent, err := core.PersistentVolumes().Lister().Get(claim.Spec.VolumeName)
+	return err == nil && persistent.Spec.CSI != nil && persistent.Spec.CSI.Driver == u.driver.CSIName
+}
+
+// delete removes exactly the object that was looked at.
+func (u *uninstaller) delete(ctx context.Context, object *unstructured.Unstructured) error {
+	if object.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	uid := object.GetUID()
+	err := u.clients.objects.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	u.recorder.Eventf("Removed", "Removed %s %s", object.GetKind(), object.GetName())
+	return nil
+}
+
+// report writes the condition of the removal, and an event when it enters a new phase.
+func (u *uninstaller) report(ctx context.Context, found remains, next step) error {
+	progressing := operatorv1.ConditionTrue
+	if next.done {
+		progressing = operatorv1.ConditionFalse
+	}
+	if next.reason != u.reported {
+		u.reported = next.reason
+		if next.reason == "VolumesInUse" {
+			u.recorder.Warning(next.reason, next.message)
+		} else {
+			u.recorder.Event(next.reason, next.message)
+		}
+		if found.forced && len(found.users) > 0 {
+			u.recorder.Warningf("RemovalForced", "Removing the driver although %d pods use its volumes, because of the annotation %s: %s",
+				len(found.users), forceAnnotation, abbreviate(found.users))
+		}
+	}
+	condition := func(conditionType string, status operatorv1.ConditionStatus) *applyoperatorv1.OperatorConditionApplyConfiguration {
+		return applyoperatorv1.OperatorCondition().WithType(u.driver.ConditionPrefix + "Uninstall" + conditionType).
+			WithStatus(status).WithReason(next.reason).WithMessage(next.message)
+	}
+	available := operatorv1.ConditionFalse
+	if atBeginning(found) {
+		available = operatorv1.ConditionTrue
+	}
+	return u.clients.customResource.ApplyOperatorStatus(ctx, u.driver.ConditionPrefix+"Uninstall", applyoperatorv1.OperatorStatus().WithConditions(
+		condition(operatorv1.OperatorStatusTypeProgressing, progressing), condition(operatorv1.OperatorStatusTypeAvailable, available)))
+}
+
+// finalizer is the one that this operator puts on its ClusterCSIDriver.
+func (o *operator) finalizer() string {
+	return o.driver.Operator.Name + ".operator.openshift.io/uninstall"
+}
+
+// trim keeps of a pod, claim or volume what tells who uses what; of those a cluster has many.
+func trim(object any) (any, error) {
+	switch object := object.(type) {
+	case *corev1.Pod:
+		object.ManagedFields, object.Annotations = nil, nil
+		object.Spec = corev1.PodSpec{Volumes: object.Spec.Volumes}
+		object.Status = corev1.PodStatus{Phase: object.Status.Phase}
+	case *corev1.PersistentVolume:
+		object.ManagedFields, object.Annotations = nil, nil
+	case *corev1.PersistentVolumeClaim:
+		object.ManagedFields, object.Annotations = nil, nil
+	}
+	return object, nil
+}

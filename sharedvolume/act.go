@@ -1,0 +1,260 @@
+package sharedvolume
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+)
+
+// acts has the deed for each action. A deed adds what it learns to what was observed.
+var acts = map[action]func(context.Context, *reconciler, *observed, step) error{
+	addFinalizer: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+		return r.setFinalizers(ctx, o, append(slices.Clone(o.sharedVolume.Finalizers), Finalizer))
+	},
+	removeFinalizer: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+		return r.setFinalizers(ctx, o, slices.DeleteFunc(slices.Clone(o.sharedVolume.Finalizers),
+			func(finalizer string) bool { return finalizer == Finalizer }))
+	},
+
+	createClaim: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+		return r.createClaim(ctx, o)
+	},
+	createVolume: func(ctx context.Context, r *reconciler, o *observed, s step) error {
+		return r.createVolume(ctx, o, s.volumeName)
+	},
+
+	labelClaim: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+		return r.label(ctx, o, o.claim)
+	},
+	labelVolume: func(ctx context.Context, r *reconciler, o *observed, s step) error {
+		return r.label(ctx, o, s.volume)
+	},
+
+	retainVolume: func(ctx context.Context, r *reconciler, o *observed, s step) error {
+		return r.patch(ctx, o, s.volume, mergePatch{body: map[string]any{
+			"spec": map[string]any{"persistentVolumeReclaimPolicy": corev1.PersistentVolumeReclaimRetain}}})
+	},
+	reserveVolume: func(ctx context.Context, r *reconciler, o *observed, s step) error {
+		// The binder writes the reservation too, so only if nobody has since.
+		return r.patch(ctx, o, s.volume, mergePatch{locked: true, body: map[string]any{
+			"spec": map[string]any{"claimRef": map[string]any{
+				"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": o.claim.Namespace,
+				"name": o.claim.Name, "uid": o.claim.UID, "resourceVersion": nil}}}})
+	},
+
+	deleteClaim: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+		return r.delete(ctx, o, o.claim)
+	},
+	deleteVolume: func(ctx context.Context, r *reconciler, o *observed, s step) error {
+		return r.delete(ctx, o, s.volume)
+	},
+
+	lookUpUsers: func(ctx context.Context, r *reconciler, o *observed, _ step) (err error) {
+		o.users, err = r.users.of(ctx, o.claim.Namespace, o.claim.Name)
+		o.usersKnown = true
+		return err
+	},
+	readLive: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+		o.live = true
+		return r.readObjects(ctx, r.live, o)
+	},
+}
+
+// setFinalizers writes the list of finalizers, unless somebody else has changed the object since.
+func (r *reconciler) setFinalizers(ctx context.Context, o *observed, finalizers []string) error {
+	return r.patch(ctx, o, o.sharedVolume, mergePatch{locked: true, body: map[string]any{
+		"metadata": map[string]any{"finalizers": finalizers}}})
+}
+
+// createClaim creates the claim. If there is one of that name, it becomes the observed one, and
+// whose it is remains to be seen.
+func (r *reconciler) createClaim(ctx context.Context, o *observed) error {
+	key := client.ObjectKeyFromObject(o.sharedVolume)
+	if r.memory.isContested(key) {
+		existing, err := get[corev1.PersistentVolumeClaim](ctx, r.live, claimKey(o.sharedVolume))
+		if err != nil || existing != nil {
+			o.claim = existing
+			return err
+		}
+		r.memory.setContested(key, false)
+	}
+	claim := desiredClaim(o.sharedVolume)
+	err := r.client.Create(ctx, claim, client.FieldOwner(controllerName))
+	if apierrors.IsAlreadyExists(err) {
+		if o.claim, err = get[corev1.PersistentVolumeClaim](ctx, r.live, claimKey(o.sharedVolume)); err != nil {
+			return err
+		}
+		r.memory.setContested(key, o.claim != nil && !ownsClaim(o.sharedVolume, o.claim))
+		return nil
+	}
+	return r.created(o, claim, err)
+}
+
+// createVolume is createClaim for the volume of a name.
+func (r *reconciler) createVolume(ctx context.Context, o *observed, name string) error {
+	volume := desiredVolume(o.sharedVolume, name, o.claim)
+	err := r.client.Create(ctx, volume, client.FieldOwner(controllerName))
+	if apierrors.IsAlreadyExists(err) {
+		existing, err := get[corev1.PersistentVolume](ctx, r.live, types.NamespacedName{Name: name})
+		if existing != nil {
+			o.put(existing)
+		}
+		return err
+	}
+	return r.created(o, volume, err)
+}
+
+// created takes in the outcome of a creation. A refusal that only somebody else can change is not an
+// error but a thing to tell.
+func (r *reconciler) created(o *observed, object client.Object, err error) error {
+	if o.refused = refusal(object, err); o.refused != nil || err != nil {
+		if o.refused != nil {
+			return nil
+		}
+		return err
+	}
+	r.wrote(o, object)
+	return nil
+}
+
+// refusal returns what to tell of an error that retrying soon will not cure, or nil.
+func refusal(object client.Object, err error) *verdict {
+	what := "PersistentVolumeClaim"
+	if _, ok := object.(*corev1.PersistentVolume); ok {
+		what = "PersistentVolume"
+	}
+	switch {
+	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
+		return pending(reasonNamespaceDeleted, "%s %s is not created: the namespace is being deleted", what, object.GetName())
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+		return failed(reasonQuotaExceeded, "%s %s is not created: %v", what, object.GetName(), err)
+	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
+		return failed(reasonRefused, "%s %s is not created: %v", what, object.GetName(), err)
+	default:
+		return nil
+	}
+}
+
+// label restores labels and annotations that somebody took away.
+func (r *reconciler) label(ctx context.Context, o *observed, object client.Object) error {
+	labels, annotations := ownerMeta(o.sharedVolume)
+	return r.patch(ctx, o, object, mergePatch{body: map[string]any{
+		"metadata": map[string]any{"labels": labels, "annotations": annotations}}})
+}
+
+func (r *reconciler) patch(ctx context.Context, o *observed, object client.Object, patch mergePatch) error {
+	patched := object.DeepCopyObject().(client.Object)
+	if err := r.client.Patch(ctx, patched, patch, client.FieldOwner(controllerName)); err != nil {
+		return err
+	}
+	r.wrote(o, patched)
+	return nil
+}
+
+// delete deletes an object if it is still the one that was observed.
+func (r *reconciler) delete(ctx context.Context, o *observed, object client.Object) error {
+	uid := object.GetUID()
+	err := r.client.Delete(ctx, object, client.Preconditions{UID: &uid})
+	if client.IgnoreNotFound(err) != nil {
+		return err
+	}
+	deleted := object.DeepCopyObject().(client.Object)
+	deleted.SetDeletionTimestamp(&metav1.Time{Time: o.now})
+	r.wrote(o, deleted)
+	return nil
+}
+
+// wrote adds an object as it is after a write to what was observed, and to what is remembered until
+// the caches have it.
+func (r *reconciler) wrote(o *observed, object client.Object) {
+	o.put(object)
+	o.remembered = true
+	r.memory.note(client.ObjectKeyFromObject(o.sharedVolume), object)
+}
+
+// put makes an object the observed one of its kind and name.
+func (o *observed) put(object client.Object) {
+	switch object := object.(type) {
+	case *v1alpha1.SharedVolume:
+		o.sharedVolume = object
+	case *corev1.PersistentVolumeClaim:
+		o.claim = object
+	case *corev1.PersistentVolume:
+		if object.Name == communityVolumeName(o.sharedVolume) {
+			o.communityVolume = object
+		} else {
+			o.volume = object
+		}
+	}
+}
+
+// show writes the status that a verdict asks for, unless it is there already, and tells of a change
+// that somebody should notice.
+func (r *reconciler) show(ctx context.Context, o *observed, v verdict) error {
+	status := statusOf(*o, v)
+	if equality.Semantic.DeepEqual(status, o.sharedVolume.Status) {
+		return nil
+	}
+	notice := noticeOf(meta.FindStatusCondition(o.sharedVolume.Status.Conditions, v1alpha1.ConditionReady),
+		*meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady))
+
+	body, err := statusBody(status)
+	if err != nil {
+		return err
+	}
+	patched := o.sharedVolume.DeepCopy()
+	if err := r.client.Status().Patch(ctx, patched, mergePatch{body: map[string]any{"status": body}}, client.FieldOwner(controllerName)); err != nil {
+		return fmt.Errorf("writing the status: %w", err)
+	}
+	r.wrote(o, patched)
+	if notice != nil {
+		r.events.Eventf(o.sharedVolume, nil, notice.eventType, notice.reason, "Reconcile", "%s", notice.note)
+	}
+	return nil
+}
+
+// statusBody returns a status for a merge patch, in which a field that is not set must say so to
+// replace one that is.
+func statusBody(status v1alpha1.SharedVolumeStatus) (map[string]any, error) {
+	body := map[string]any{"claimRef": nil, "message": nil, "observedGeneration": nil}
+	raw, err := json.Marshal(status)
+	if err != nil {
+		return nil, err
+	}
+	return body, json.Unmarshal(raw, &body)
+}
+
+// mergePatch is a JSON merge patch of one object: of the object of that UID, not of a later one of
+// the same name, and if locked, only while nobody else has changed it.
+type mergePatch struct {
+	body   map[string]any
+	locked bool
+}
+
+func (mergePatch) Type() types.PatchType { return types.MergePatchType }
+
+func (p mergePatch) Data(object client.Object) ([]byte, error) {
+	metadata := map[string]any{"uid": object.GetUID()}
+	if p.locked {
+		metadata["resourceVersion"] = object.GetResourceVersion()
+	}
+	body := maps.Clone(p.body)
+	if given, ok := body["metadata"].(map[string]any); ok {
+		maps.Copy(metadata, given)
+	}
+	body["metadata"] = metadata
+	return json.Marshal(body)
+}

@@ -1,0 +1,124 @@
+package v1alpha1
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SharedVolume gives the pods of its namespace one access point of an Amazon EFS file system.
+//
+// For each SharedVolume there is one PersistentVolume that stands for the access point, and one
+// PersistentVolumeClaim "pvc-<name of the SharedVolume>" that is bound to it. Pods mount the claim;
+// any number of them may do so at the same time, to read and to write. Deleting the SharedVolume
+// deletes the claim and the volume once no pod uses them; the data in EFS is never touched.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=sv
+// +kubebuilder:printcolumn:name="File System",type=string,JSONPath=`.spec.fileSystemID`
+// +kubebuilder:printcolumn:name="Access Point",type=string,JSONPath=`.spec.accessPointID`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Claim",type=string,JSONPath=`.status.claimRef.name`
+// +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.message`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec) || has(self.spec)",message="spec is immutable: to use another access point, create another SharedVolume"
+type SharedVolume struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec names the access point. It cannot be changed or removed; to use another access point,
+	// create another SharedVolume.
+	//
+	// +optional
+	Spec SharedVolumeSpec `json:"spec,omitzero"`
+
+	// Status says how far the claim and its volume have come. It is written by the operator and never
+	// read by it.
+	//
+	// +optional
+	// +kubebuilder:default:={phase: Pending, conditions: {{type: Ready, status: "False", reason: Pending, message: "Waiting for the claim and its volume to be bound to each other", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
+	Status SharedVolumeStatus `json:"status,omitzero"`
+}
+
+// SharedVolumeSpec names one access point of an Amazon EFS file system.
+//
+// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable: to use another access point, create another SharedVolume"
+type SharedVolumeSpec struct {
+	// FileSystemID is the ID of the EFS file system, such as "fs-0123456789abcdef0". The file system
+	// must exist and be reachable from the cluster's nodes. Required, immutable.
+	//
+	// +required
+	// +kubebuilder:validation:Pattern=`^fs-[0-9a-f]+$`
+	// +kubebuilder:validation:MaxLength=128
+	FileSystemID string `json:"fileSystemID"`
+
+	// AccessPointID is the ID of an access point of that file system, such as
+	// "fsap-0123456789abcdef0". Pods see the directory, and act as the user, that the access point
+	// sets. Required, immutable.
+	//
+	// +required
+	// +kubebuilder:validation:Pattern=`^fsap-[0-9a-f]+$`
+	// +kubebuilder:validation:MaxLength=128
+	AccessPointID string `json:"accessPointID"`
+}
+
+// Phase is a SharedVolume's state in one word.
+type Phase string
+
+const (
+	// Pending: the claim and the volume are being made and bound to each other.
+	Pending Phase = "Pending"
+	// Ready: the claim is bound to the volume; pods can mount it.
+	Ready Phase = "Ready"
+	// Deleting: the SharedVolume was deleted, its claim or its volume is not gone yet.
+	Deleting Phase = "Deleting"
+	// Failed: something stands in the way that a person must settle; the message names it.
+	Failed Phase = "Failed"
+)
+
+// ConditionReady is the type of the condition that is true while pods can mount the claim.
+const ConditionReady = "Ready"
+
+// SharedVolumeStatus says how far a SharedVolume's claim and volume have come.
+type SharedVolumeStatus struct {
+	// ClaimRef names the PersistentVolumeClaim for pods to mount, in the SharedVolume's namespace. It
+	// is set while the claim is bound to the volume and the SharedVolume is not being deleted.
+	//
+	// +optional
+	ClaimRef corev1.TypedLocalObjectReference `json:"claimRef,omitzero"`
+
+	// Phase is one of Pending (the claim and the volume are being made and bound), Ready (pods can
+	// mount the claim), Deleting (the claim or the volume is not gone yet), and Failed (a person must
+	// settle what the message says).
+	//
+	// +optional
+	Phase Phase `json:"phase,omitempty"`
+
+	// Message says what the SharedVolume waits for or what stands in its way. It is empty when all is
+	// well.
+	//
+	// +optional
+	Message string `json:"message,omitempty"`
+
+	// ObservedGeneration is the metadata.generation that the status speaks of.
+	//
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// Conditions has one condition, Ready: true while the claim is bound to the volume and neither is
+	// being deleted. Its reason and message say why it is not.
+	//
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// SharedVolumeList is a list of SharedVolumes.
+//
+// +kubebuilder:object:root=true
+type SharedVolumeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []SharedVolume `json:"items"`
+}

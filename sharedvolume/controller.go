@@ -1,0 +1,234 @@
+package sharedvolume
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+)
+
+// controllerName is the field manager of all our writes and the reporter of our events.
+const controllerName = "sharedvolume-controller"
+
+// Options say how the controller runs. The zero value is what a cluster needs.
+type Options struct {
+	// Workers is how many SharedVolumes are worked on at the same time; 0 means 16. Past that, an API
+	// server on a few cores gets no faster.
+	Workers int
+}
+
+// Run serves the SharedVolumes of a cluster until ctx ends. The limits on requests a second come with
+// cfg. It returns an error if the controller cannot start, for instance because the
+// CustomResourceDefinition of SharedVolumes is not there.
+func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
+	scheme := runtime.NewScheme()
+	if err := corev1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("core types: %w", err)
+	}
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("SharedVolume types: %w", err)
+	}
+	owned := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{OwnedLabel: "true"})}
+	anyName := true // Controllers of several clusters may run in one process.
+	mgr, err := manager.New(cfg, manager.Options{
+		Scheme:     scheme,
+		Logger:     klog.FromContext(ctx),
+		Metrics:    metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: &anyName},
+		Cache: cache.Options{
+			ReaderFailOnMissingInformer: true,
+			DefaultTransform:            cache.TransformStripManagedFields(),
+			ByObject: map[client.Object]cache.ByObject{
+				&v1alpha1.SharedVolume{}:        {},
+				&corev1.PersistentVolumeClaim{}: owned,
+				&corev1.PersistentVolume{}:      owned,
+			},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("SharedVolume controller: %w", err)
+	}
+	if err := add(mgr, opts); err != nil {
+		return fmt.Errorf("SharedVolume controller: %w", err)
+	}
+	return mgr.Start(ctx)
+}
+
+// add makes mgr run the controller.
+func add(mgr manager.Manager, opts Options) error {
+	if opts.Workers == 0 {
+		opts.Workers = 16
+	}
+	r := &reconciler{
+		cached: mgr.GetCache(),
+		live:   mgr.GetAPIReader(),
+		client: mgr.GetClient(),
+		events: mgr.GetEventRecorder(controllerName),
+		memory: newMemory(),
+		users:  newUsers(mgr.GetAPIReader()),
+		retry:  workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 5*time.Minute),
+	}
+	return builder.ControllerManagedBy(mgr).
+		Named("sharedvolume").
+		For(&v1alpha1.SharedVolume{}).
+		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(ownerOfClaim)).
+		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ownerOfVolume)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: opts.Workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, time.Minute),
+		}).
+		Complete(r)
+}
+
+// ownerOfClaim maps a claim to the SharedVolume it may belong to. A claim of another namespace or
+// name cannot be one's, whatever its labels say.
+func ownerOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
+	owner := ownerOf(claim)
+	if owner.Namespace != claim.GetNamespace() || ClaimName(owner.Name) != claim.GetName() {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: owner}}
+}
+
+func ownerOfVolume(_ context.Context, volume client.Object) []reconcile.Request {
+	owner := ownerOf(volume)
+	if owner.Namespace == "" || owner.Name == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: owner}}
+}
+
+type reconciler struct {
+	cached client.Reader
+	live   client.Reader
+	client client.Client
+	events events.EventRecorder
+	memory *memory
+	users  *users
+	// retry spaces out attempts at what no watch will tell us has become possible.
+	retry workqueue.TypedRateLimiter[types.NamespacedName]
+}
+
+// Reconcile takes one step after another until there is nothing to do but wait.
+func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	o, err := r.observe(ctx, request.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if o.sharedVolume == nil {
+		r.forget(request.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	// No SharedVolume needs more steps than there are actions, each taken twice at most.
+	for range 2 * len(acts) {
+		s := next(o)
+		if s.show != nil {
+			err = r.show(ctx, &o, *s.show)
+		}
+		if err == nil && s.do == wait {
+			return r.result(request.NamespacedName, o, s), nil
+		}
+		if err == nil {
+			err = acts[s.do](ctx, r, &o, s)
+		}
+		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+			// Somebody else wrote or deleted in between. What they did will be in the caches in a moment.
+			r.memory.forget(request.NamespacedName)
+			return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
+		}
+		if err != nil {
+			return reconcile.Result{}, fmt.Errorf("%s: %w", s.do, err)
+		}
+	}
+	return reconcile.Result{}, fmt.Errorf("no end of steps; the next would be to %s", next(o).do)
+}
+
+func (r *reconciler) result(key types.NamespacedName, o observed, s step) reconcile.Result {
+	if s.retry {
+		return reconcile.Result{RequeueAfter: r.retry.When(key)}
+	}
+	r.retry.Forget(key)
+	if o.remembered && (s.again == 0 || s.again > memoryTime) {
+		return reconcile.Result{RequeueAfter: memoryTime}
+	}
+	return reconcile.Result{RequeueAfter: s.again}
+}
+
+func (r *reconciler) forget(key types.NamespacedName) {
+	r.memory.forget(key)
+	r.retry.Forget(key)
+}
+
+// observe reads what the caches have, or what was written since. The SharedVolume is nil if there is
+// none of that name.
+func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (observed, error) {
+	o := observed{now: time.Now()}
+	var err error
+	o.sharedVolume, err = get[v1alpha1.SharedVolume](ctx, r.cached, key)
+	if err != nil || o.sharedVolume == nil {
+		return o, err
+	}
+	if err := r.readObjects(ctx, r.cached, &o); err != nil {
+		return o, err
+	}
+	recent := r.memory.of(key)
+	o.sharedVolume = recall(recent, key.Name, o.sharedVolume)
+	o.claim = recall(recent, ClaimName(key.Name), o.claim)
+	o.volume = recall(recent, volumeName(o.sharedVolume), o.volume)
+	o.communityVolume = recall(recent, communityVolumeName(o.sharedVolume), o.communityVolume)
+	o.remembered = r.memory.keep(key, recent)
+	return o, nil
+}
+
+// readObjects reads the claim and the volumes of a SharedVolume.
+func (r *reconciler) readObjects(ctx context.Context, from client.Reader, o *observed) error {
+	var err error
+	if o.claim, err = get[corev1.PersistentVolumeClaim](ctx, from, claimKey(o.sharedVolume)); err != nil {
+		return err
+	}
+	if o.volume, err = get[corev1.PersistentVolume](ctx, from, types.NamespacedName{Name: volumeName(o.sharedVolume)}); err != nil {
+		return err
+	}
+	o.communityVolume, err = get[corev1.PersistentVolume](ctx, from, types.NamespacedName{Name: communityVolumeName(o.sharedVolume)})
+	return err
+}
+
+func claimKey(sv *v1alpha1.SharedVolume) types.NamespacedName {
+	return types.NamespacedName{Namespace: sv.Namespace, Name: ClaimName(sv.Name)}
+}
+
+// get reads an object; it returns nil if there is none.
+func get[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, from client.Reader, key types.NamespacedName) (P, error) {
+	object := P(new(T))
+	err := from.Get(ctx, key, object)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %T %s: %w", object, key, err)
+	}
+	return object, nil
+}

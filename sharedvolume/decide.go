@@ -1,0 +1,364 @@
+package sharedvolume
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+)
+
+const (
+	// stallTime is how long a claim may stay unbound, or an object may stay after its deletion, until
+	// the status says so. A busy cluster needs a while for some thousands at once, and each of them
+	// would pay for one more status write.
+	stallTime = 3 * time.Minute
+	// usersTime is how often the pods that hold a claim are looked up again.
+	usersTime = 10 * time.Second
+)
+
+// observed is all that a decision about one SharedVolume rests on.
+type observed struct {
+	sharedVolume *v1alpha1.SharedVolume
+	// claim is the object under the claim's name, whoever made it; nil if there is none.
+	claim *corev1.PersistentVolumeClaim
+	// volume and communityVolume are the objects under the name that a new volume gets and under the
+	// one that the community operator gave, whoever made them; nil if there is none.
+	volume, communityVolume *corev1.PersistentVolume
+	// live says that claim and volumes were read from the API server, not from a cache.
+	live bool
+	// users are the pods that hold the claim; usersKnown says that they were looked up.
+	users      []string
+	usersKnown bool
+	// refused is why the API server would not create the claim or the volume.
+	refused *verdict
+	// remembered says that some of the above was written so recently that the caches lack it.
+	remembered bool
+	now        time.Time
+}
+
+// action is one thing to do about a SharedVolume; most are one request.
+type action string
+
+const (
+	wait            action = "wait"
+	addFinalizer    action = "add the finalizer"
+	createClaim     action = "create the claim"
+	labelClaim      action = "label the claim"
+	deleteClaim     action = "delete the claim"
+	createVolume    action = "create the volume"
+	labelVolume     action = "label the volume"
+	retainVolume    action = "set the volume's reclaim policy to Retain"
+	reserveVolume   action = "reserve the volume for the claim"
+	deleteVolume    action = "delete the volume"
+	lookUpUsers     action = "look up the pods that use the claim"
+	readLive        action = "read the claim and the volume from the API server"
+	removeFinalizer action = "remove the finalizer"
+)
+
+// step is what to do next.
+type step struct {
+	do action
+	// volume is the volume to act on; volumeName is the name of one to create.
+	volume     *corev1.PersistentVolume
+	volumeName string
+	// show is what the status must say before that; nil leaves the status as it is.
+	show *verdict
+	// again is when to look again, where no watch will tell; 0 is never. retry asks for a time that
+	// grows each time.
+	again time.Duration
+	retry bool
+}
+
+// next decides the next step.
+func next(o observed) step {
+	if o.sharedVolume.DeletionTimestamp != nil {
+		return nextDeletion(o)
+	}
+	if problem := problemOf(o.sharedVolume.Spec); problem != "" {
+		return step{do: wait, show: failed(reasonInvalidSpec, "%s", problem)}
+	}
+	if !slices.Contains(o.sharedVolume.Finalizers, Finalizer) {
+		return step{do: addFinalizer}
+	}
+	if o.refused != nil {
+		return step{do: wait, show: o.refused, retry: true}
+	}
+	return nextClaim(o)
+}
+
+var (
+	fileSystemID  = regexp.MustCompile(`^fs-[0-9a-f]+$`)
+	accessPointID = regexp.MustCompile(`^fsap-[0-9a-f]+$`)
+)
+
+// problemOf says what is wrong with a spec. The CRD allows none but a missing one, yet objects may
+// have been stored under another CRD.
+func problemOf(spec v1alpha1.SharedVolumeSpec) string {
+	switch {
+	case !fileSystemID.MatchString(spec.FileSystemID):
+		return fmt.Sprintf("spec.fileSystemID is %q, want an ID such as fs-0123456789abcdef0", spec.FileSystemID)
+	case !accessPointID.MatchString(spec.AccessPointID):
+		return fmt.Sprintf("spec.accessPointID is %q, want an ID such as fsap-0123456789abcdef0", spec.AccessPointID)
+	default:
+		return ""
+	}
+}
+
+// nextClaim decides while the claim is not as it should be.
+func nextClaim(o observed) step {
+	claim := o.claim
+	switch {
+	case claim == nil:
+		return step{do: createClaim}
+	case claim.DeletionTimestamp != nil:
+		return replaceClaim(o)
+	case !ownsClaim(o.sharedVolume, claim):
+		return step{do: wait, retry: true, show: failed(reasonConflict,
+			"PersistentVolumeClaim %s exists and was not made for this SharedVolume; delete it, or use a SharedVolume of another name", claim.Name)}
+	case lacksMeta(o.sharedVolume, claim):
+		return step{do: labelClaim}
+	}
+	return nextVolume(o)
+}
+
+// nextVolume decides while the claim is as it should be and the volume is not.
+func nextVolume(o observed) step {
+	claim := o.claim
+	name, volume := chosenVolume(o)
+	switch {
+	case name == "":
+		return step{do: wait, retry: true, show: failed(reasonConflict,
+			"PersistentVolumeClaim %s is bound to PersistentVolume %s, which was not made for this SharedVolume; delete the claim", claim.Name, claim.Spec.VolumeName)}
+	case volume == nil:
+		return step{do: createVolume, volumeName: name}
+	case !ownsVolume(o, volume):
+		return step{do: wait, retry: true, show: failed(reasonConflict,
+			"PersistentVolume %s exists and was not made for this SharedVolume (%s)", name, stranger(o, volume))}
+	case !mounts(volume, o.sharedVolume.Spec):
+		return step{do: wait, retry: true, show: failed(reasonConflict,
+			"PersistentVolume %s mounts %q, spec asks for %q; neither is changed: delete the SharedVolume, and create it anew with the IDs you want", name, source(volume), handle(o.sharedVolume.Spec))}
+	case volume.DeletionTimestamp != nil:
+		return replaceVolume(o, volume)
+	case volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain:
+		return step{do: retainVolume, volume: volume}
+	case name == volumeName(o.sharedVolume) && lacksMeta(o.sharedVolume, volume):
+		return step{do: labelVolume, volume: volume}
+	case needsReservation(claim, volume):
+		return step{do: reserveVolume, volume: volume}
+	case bound(claim, volume):
+		return step{do: wait, show: ready(volume.Name)}
+	}
+	since := claim.CreationTimestamp.Time
+	if volume.CreationTimestamp.After(since) {
+		since = volume.CreationTimestamp.Time
+	}
+	if left := stallTime - o.now.Sub(since); left > 0 {
+		return step{do: wait, again: left, show: &waiting}
+	}
+	return step{do: wait, show: pending(reasonNotBound,
+		"PersistentVolumeClaim %s and PersistentVolume %s are not bound to each other after %v; kube-controller-manager does that: is it running?", claim.Name, volume.Name, stallTime)}
+}
+
+// replaceClaim decides about a claim that is being deleted. It is made anew once it is gone, which
+// takes a moment, and is worth no word, unless something holds it.
+func replaceClaim(o observed) step {
+	claim := o.claim
+	switch {
+	case !o.usersKnown:
+		return step{do: lookUpUsers}
+	case len(o.users) == 0 && o.now.Sub(claim.DeletionTimestamp.Time) < usersTime:
+		return step{do: wait, again: usersTime}
+	case len(o.users) == 0:
+		return step{do: wait, again: usersTime, show: pending(reasonClaimTerminating,
+			"PersistentVolumeClaim %s is being deleted and is made anew once it is gone; it has the finalizers %v", claim.Name, claim.Finalizers)}
+	default:
+		return step{do: wait, again: usersTime, show: pending(reasonClaimTerminating,
+			"PersistentVolumeClaim %s is being deleted and is made anew once it is gone%s", claim.Name, heldBy(o.users))}
+	}
+}
+
+// replaceVolume decides about a volume that somebody deleted. It goes once its claim is gone, so the
+// claim has to be made anew too; but not under the feet of pods: those that run keep what they
+// mounted, and a claim that is being deleted would let no new pod start.
+func replaceVolume(o observed, volume *corev1.PersistentVolume) step {
+	switch {
+	case o.claim.Spec.VolumeName != volume.Name:
+		return step{do: wait, show: pending(reasonVolumeTerminating,
+			"PersistentVolume %s is being deleted and is made anew once it is gone", volume.Name)}
+	case !o.usersKnown:
+		return step{do: lookUpUsers}
+	case len(o.users) == 0:
+		return step{do: deleteClaim}
+	}
+	return step{do: wait, again: usersTime, show: pending(reasonVolumeTerminating,
+		"PersistentVolume %s was deleted; it and its claim are made anew once the claim is free%s", volume.Name, heldBy(o.users))}
+}
+
+// nextDeletion decides for a SharedVolume that is being deleted: first the claim, then the volume,
+// and the finalizer only when the API server itself says that both are gone.
+func nextDeletion(o observed) step {
+	sv := o.sharedVolume
+	if !slices.Contains(sv.Finalizers, Finalizer) {
+		return step{do: wait}
+	}
+	volumes := ownVolumes(o)
+	if claim := o.claim; claim != nil && ownsClaim(sv, claim) {
+		for _, volume := range volumes {
+			if volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
+				return step{do: retainVolume, volume: volume}
+			}
+		}
+		switch {
+		case !o.usersKnown:
+			return step{do: lookUpUsers}
+		case claim.DeletionTimestamp == nil:
+			return step{do: deleteClaim, show: deleting(o, claim, "PersistentVolumeClaim")}
+		default:
+			return step{do: wait, show: deleting(o, claim, "PersistentVolumeClaim"), again: usersTime}
+		}
+	}
+	if !o.live {
+		return step{do: readLive}
+	}
+	for _, volume := range volumes {
+		if volume.DeletionTimestamp == nil {
+			return step{do: deleteVolume, volume: volume, show: deleting(o, volume, "PersistentVolume")}
+		}
+	}
+	if len(volumes) > 0 {
+		return step{do: wait, show: deleting(o, volumes[0], "PersistentVolume"), again: stallTime}
+	}
+	return step{do: removeFinalizer}
+}
+
+// ownsClaim tells whether a claim was made for a SharedVolume. What it goes by cannot be changed
+// after a claim's creation: the selector, or the volume that a claim of the community operator names.
+func ownsClaim(sv *v1alpha1.SharedVolume, claim *corev1.PersistentVolumeClaim) bool {
+	if claim.Spec.Selector != nil {
+		return claim.Spec.Selector.MatchLabels[OwnerUIDLabel] == string(sv.UID)
+	}
+	return claim.Spec.VolumeName == communityVolumeName(sv) && hasCommunityLabels(sv, claim)
+}
+
+// hasCommunityLabels tells whether an object has the labels by which the community operator knew a
+// claim or volume of a SharedVolume, and no later owner's.
+func hasCommunityLabels(sv *v1alpha1.SharedVolume, object metav1.Object) bool {
+	labels := object.GetLabels()
+	uid := labels[OwnerUIDLabel]
+	return labels[OwnerNamespaceLabel] == sv.Namespace && labels[OwnerNameLabel] == sv.Name &&
+		(uid == "" || uid == string(sv.UID))
+}
+
+// ownsVolume tells whether a volume is the SharedVolume's: it is one of ours by name and by what
+// goes with the name, and it is reserved for no other claim.
+func ownsVolume(o observed, volume *corev1.PersistentVolume) bool {
+	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != DriverName {
+		return false
+	}
+	if ref := volume.Spec.ClaimRef; ref != nil {
+		if ref.Namespace != o.sharedVolume.Namespace || ref.Name != ClaimName(o.sharedVolume.Name) {
+			return false
+		}
+		if o.claim != nil && ref.UID == o.claim.UID && !ownsClaim(o.sharedVolume, o.claim) {
+			return false
+		}
+	}
+	switch volume.Name {
+	case volumeName(o.sharedVolume):
+		return volume.Labels[OwnerUIDLabel] == string(o.sharedVolume.UID) || mounts(volume, o.sharedVolume.Spec)
+	case communityVolumeName(o.sharedVolume):
+		return hasCommunityLabels(o.sharedVolume, volume)
+	default:
+		return false
+	}
+}
+
+// stranger says why ownsVolume is false.
+func stranger(o observed, volume *corev1.PersistentVolume) string {
+	switch ref := volume.Spec.ClaimRef; {
+	case volume.Spec.CSI == nil || volume.Spec.CSI.Driver != DriverName:
+		return "it is not a volume of " + DriverName
+	case ref != nil && (ref.Namespace != o.sharedVolume.Namespace || ref.Name != ClaimName(o.sharedVolume.Name)):
+		return fmt.Sprintf("it is reserved for PersistentVolumeClaim %s/%s", ref.Namespace, ref.Name)
+	default:
+		return fmt.Sprintf("its labels name SharedVolume %v", ownerOf(volume))
+	}
+}
+
+// ownVolumes returns the volumes to delete with a SharedVolume. One of the community's name that
+// mounts something else than spec asks for was never this SharedVolume's.
+func ownVolumes(o observed) []*corev1.PersistentVolume {
+	var own []*corev1.PersistentVolume
+	if o.volume != nil && ownsVolume(o, o.volume) {
+		own = append(own, o.volume)
+	}
+	if o.communityVolume != nil && ownsVolume(o, o.communityVolume) && mounts(o.communityVolume, o.sharedVolume.Spec) {
+		own = append(own, o.communityVolume)
+	}
+	return own
+}
+
+// chosenVolume returns the name of the volume that belongs to the claim, and the volume of that name
+// if there is one. The name is "" if the claim is bound to a volume that cannot be ours.
+func chosenVolume(o observed) (string, *corev1.PersistentVolume) {
+	own, community := volumeName(o.sharedVolume), communityVolumeName(o.sharedVolume)
+	switch o.claim.Spec.VolumeName {
+	case own:
+		return own, o.volume
+	case community:
+		return community, o.communityVolume
+	case "":
+		// The claim is new. A volume that the community operator left goes on being used.
+		if v := o.communityVolume; v != nil && v.DeletionTimestamp == nil && ownsVolume(o, v) && mounts(v, o.sharedVolume.Spec) {
+			return community, v
+		}
+		return own, o.volume
+	default:
+		return "", nil
+	}
+}
+
+// needsReservation tells whether the volume must be reserved for the claim, because it is open, or
+// still reserved for an earlier claim of the same name. A volume that the claim names itself, and one
+// reserved by name alone, the binder settles; but not once it has given the claim up as lost.
+func needsReservation(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) bool {
+	ref := volume.Spec.ClaimRef
+	switch {
+	case ref == nil:
+		return claim.Spec.VolumeName != volume.Name
+	case ref.UID == "":
+		return claim.Status.Phase == corev1.ClaimLost
+	default:
+		return ref.UID != claim.UID
+	}
+}
+
+// bound tells whether claim and volume are bound to each other.
+func bound(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) bool {
+	return claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName == volume.Name &&
+		volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == claim.UID
+}
+
+// lacksMeta tells whether an object that we made has lost labels or annotations that it needs. An
+// object that the community operator made never had some of them, and is left alone.
+func lacksMeta(sv *v1alpha1.SharedVolume, object metav1.Object) bool {
+	if claim, ok := object.(*corev1.PersistentVolumeClaim); ok && claim.Spec.Selector == nil {
+		return false
+	}
+	labels, annotations := ownerMeta(sv)
+	return lacks(object.GetLabels(), labels) || lacks(object.GetAnnotations(), annotations)
+}
+
+func lacks(have, want map[string]string) bool {
+	for key, value := range want {
+		if have[key] != value {
+			return true
+		}
+	}
+	return false
+}

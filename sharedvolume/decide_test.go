@@ -1,0 +1,369 @@
+package sharedvolume
+
+import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+)
+
+// definitionFile is the CustomResourceDefinition that is generated from the API types.
+const definitionFile = "../drivers/efs/assets/crd/aws-efs.managed.openshift.io_sharedvolumes.yaml"
+
+var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// example returns a SharedVolume that has its finalizer.
+func example() *v1alpha1.SharedVolume {
+	return &v1alpha1.SharedVolume{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "team", Name: "logs", UID: "uid-1", Generation: 1, Finalizers: []string{Finalizer}},
+		Spec:       v1alpha1.SharedVolumeSpec{FileSystemID: "fs-01", AccessPointID: "fsap-02"},
+	}
+}
+
+// settled returns what there is once all is done.
+func settled() observed {
+	sv := example()
+	claim := desiredClaim(sv)
+	claim.UID, claim.CreationTimestamp = "claim-uid", metav1.NewTime(now)
+	volume := desiredVolume(sv, volumeName(sv), claim)
+	volume.CreationTimestamp = metav1.NewTime(now)
+	claim.Spec.VolumeName = volume.Name
+	claim.Status.Phase = corev1.ClaimBound
+	return observed{sharedVolume: sv, claim: claim, volume: volume, now: now}
+}
+
+// community returns what the community operator leaves of a SharedVolume.
+func community() observed {
+	o := settled()
+	labels := map[string]string{OwnedLabel: "true", OwnerNamespaceLabel: "team", OwnerNameLabel: "logs"}
+	class := "efs-sc"
+	o.claim.Labels, o.claim.Spec.Selector, o.claim.Spec.StorageClassName = labels, nil, &class
+	o.claim.Spec.VolumeName = "pv-team-logs"
+	o.communityVolume, o.volume = o.volume, nil
+	o.communityVolume.Name, o.communityVolume.Labels, o.communityVolume.Spec.StorageClassName = "pv-team-logs", labels, class
+	return o
+}
+
+func TestNext(t *testing.T) {
+	deleted := &metav1.Time{Time: now}
+	for _, test := range []struct {
+		name string
+		from func() observed
+		do   func(*observed)
+		want string // the action, and the phase, reason and message shown
+		says string // part of the message
+	}{
+		// On the way to Ready.
+		{"nothing yet", settled, func(o *observed) { o.sharedVolume.Finalizers, o.claim, o.volume = nil, nil, nil }, "add the finalizer", ""},
+		{"finalizer", settled, func(o *observed) { o.claim, o.volume = nil, nil }, "create the claim", ""},
+		{"claim", settled, func(o *observed) { o.volume, o.claim.Spec.VolumeName = nil, "" }, "create the volume", ""},
+		{"both, not bound", settled, func(o *observed) { o.claim.Spec.VolumeName, o.claim.Status.Phase = "", corev1.ClaimPending }, "wait: Pending Pending", ""},
+		{"bound, in the volume only", settled, func(o *observed) { o.claim.Spec.VolumeName = "" }, "wait: Pending Pending", ""},
+		{"bound", settled, func(*observed) {}, "wait: Ready Bound", ""},
+		{"not bound for long", settled, func(o *observed) {
+			o.claim.Status.Phase = corev1.ClaimPending
+			o.now = now.Add(stallTime)
+		}, "wait: Pending NotBound", "kube-controller-manager"},
+		{"no spec", settled, func(o *observed) { o.sharedVolume.Spec = v1alpha1.SharedVolumeSpec{} }, "wait: Failed InvalidSpec", `spec.fileSystemID is ""`},
+		{"no spec, nothing made", settled, func(o *observed) {
+			o.sharedVolume.Spec, o.sharedVolume.Finalizers, o.claim, o.volume = v1alpha1.SharedVolumeSpec{}, nil, nil, nil
+		}, "wait: Failed InvalidSpec", ""},
+		{"refused", settled, func(o *observed) {
+			o.claim, o.volume, o.refused = nil, nil, failed(reasonQuotaExceeded, "no room")
+		}, "wait: Failed QuotaExceeded", "no room"},
+
+		// What somebody else made stays his.
+		{"foreign claim", settled, func(o *observed) { o.claim.Spec.Selector = nil }, "wait: Failed Conflict", "PersistentVolumeClaim pvc-logs exists"},
+		{"claim of a predecessor", settled, func(o *observed) { o.sharedVolume.UID = "uid-2" }, "wait: Failed Conflict", "PersistentVolumeClaim pvc-logs exists"},
+		{"foreign claim with forged labels", community, func(o *observed) { o.claim.Spec.VolumeName = "pv-other" }, "wait: Failed Conflict", "PersistentVolumeClaim pvc-logs exists"},
+		{"claim bound elsewhere", settled, func(o *observed) { o.claim.Spec.VolumeName = "other" }, "wait: Failed Conflict", "PersistentVolume other"},
+		{"volume reserved for another", settled, func(o *observed) { o.volume.Spec.ClaimRef.Namespace = "other" }, "wait: Failed Conflict", "PersistentVolumeClaim other/pvc-logs"},
+		{"volume of another driver", settled, func(o *observed) { o.volume.Spec.CSI.Driver = "ebs" }, "wait: Failed Conflict", "not a volume of efs.csi.aws.com"},
+		{"volume of no driver", settled, func(o *observed) { o.volume.Spec.CSI = nil }, "wait: Failed Conflict", "not a volume of efs.csi.aws.com"},
+		{"volume mounts something else", settled, func(o *observed) { o.volume.Spec.CSI.VolumeHandle = "fs-9::fsap-9" }, "wait: Failed Conflict", `mounts "fs-9::fsap-9"`},
+
+		// What somebody took away comes back.
+		{"claim deleted", settled, func(o *observed) { o.claim = nil }, "create the claim", ""},
+		{"claim made anew", settled, func(o *observed) {
+			o.claim.UID, o.claim.Spec.VolumeName, o.claim.Status.Phase = "claim-2", "", corev1.ClaimPending
+		}, "reserve the volume for the claim", ""},
+		{"claim lost its volume", settled, func(o *observed) { o.volume, o.claim.Status.Phase = nil, corev1.ClaimLost }, "create the volume", ""},
+		{"claim lost, volume reserved by name", settled, func(o *observed) { o.volume.Spec.ClaimRef.UID, o.claim.Status.Phase = "", corev1.ClaimLost }, "reserve the volume for the claim", ""},
+		{"reservation gone", settled, func(o *observed) {
+			o.volume.Spec.ClaimRef, o.claim.Spec.VolumeName, o.claim.Status.Phase = nil, "", corev1.ClaimPending
+		}, "reserve the volume for the claim", ""},
+		{"claim going", settled, func(o *observed) { o.claim.DeletionTimestamp = deleted }, "look up the pods that use the claim", ""},
+		{"claim going, free", settled, func(o *observed) { o.claim.DeletionTimestamp, o.usersKnown = deleted, true }, "wait", ""},
+		{"claim going, stuck", settled, func(o *observed) {
+			o.claim.DeletionTimestamp, o.claim.Finalizers, o.usersKnown, o.now = deleted, []string{"example.com/keep"}, true, now.Add(usersTime)
+		}, "wait: Pending ClaimTerminating", "example.com/keep"},
+		{"claim going, in use", settled, func(o *observed) {
+			o.claim.DeletionTimestamp, o.usersKnown, o.users = deleted, true, []string{"web-0"}
+		}, "wait: Pending ClaimTerminating", "pod web-0 still uses it"},
+		{"volume going", settled, func(o *observed) { o.volume.DeletionTimestamp = deleted }, "look up the pods that use the claim", ""},
+		{"volume going, free", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown = deleted, true }, "delete the claim", ""},
+		{"volume going, in use", settled, func(o *observed) {
+			o.volume.DeletionTimestamp, o.usersKnown, o.users = deleted, true, []string{"a", "b", "c", "d", "e", "f"}
+		}, "wait: Pending VolumeTerminating", "pods a, b, c, d, e and 1 more still use it"},
+		{"volume of an earlier claim going", settled, func(o *observed) {
+			o.volume.DeletionTimestamp, o.claim.Spec.VolumeName, o.claim.Status.Phase = deleted, "", corev1.ClaimPending
+		}, "wait: Pending VolumeTerminating", "made anew once it is gone"},
+		{"claim's labels gone", settled, func(o *observed) { o.claim.Labels = nil }, "label the claim", ""},
+		{"volume's labels gone", settled, func(o *observed) { o.volume.Labels = nil }, "label the volume", ""},
+		{"volume to be deleted with its claim", settled, func(o *observed) {
+			o.volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+		}, "set the volume's reclaim policy to Retain", ""},
+
+		// What the community operator made goes on.
+		{"community", community, func(*observed) {}, "wait: Ready Bound", ""},
+		{"community, old handle", community, func(o *observed) {
+			o.communityVolume.Spec.CSI.VolumeHandle, o.communityVolume.Spec.MountOptions = "fs-01", []string{"accesspoint=fsap-02"}
+		}, "wait: Ready Bound", ""},
+		{"community, not bound yet", community, func(o *observed) {
+			o.communityVolume.Spec.ClaimRef, o.claim.Status.Phase = nil, corev1.ClaimPending
+		}, "wait: Pending Pending", ""},
+		{"community, claim made anew", community, func(o *observed) {
+			o.claim = desiredClaim(o.sharedVolume)
+			o.claim.UID = "claim-2"
+		}, "reserve the volume for the claim", ""},
+		{"community, volume gone", community, func(o *observed) { o.communityVolume, o.claim.Status.Phase = nil, corev1.ClaimLost }, "create the volume", ""},
+		{"community, volume mounts something else", community, func(o *observed) {
+			o.communityVolume.Spec.CSI.VolumeHandle = "fs-9::fsap-9"
+		}, "wait: Failed Conflict", `mounts "fs-9::fsap-9"`},
+		{"community, volume of the other SharedVolume of that name", community, func(o *observed) {
+			o.communityVolume.Labels = map[string]string{OwnerNamespaceLabel: "team-logs", OwnerNameLabel: "x"}
+		}, "wait: Failed Conflict", "name SharedVolume team-logs/x"},
+		{"new claim, community's volume of another", community, func(o *observed) {
+			o.claim = desiredClaim(o.sharedVolume)
+			o.communityVolume.Labels = map[string]string{OwnerNamespaceLabel: "team-logs", OwnerNameLabel: "x"}
+		}, "create the volume", ""},
+		{"new claim, community's volume going", community, func(o *observed) {
+			o.claim = desiredClaim(o.sharedVolume)
+			o.communityVolume.DeletionTimestamp = deleted
+		}, "create the volume", ""},
+
+		// Deletion.
+		{"deleted", settled, func(o *observed) { o.sharedVolume.DeletionTimestamp = deleted }, "look up the pods that use the claim", ""},
+		{"deleted, free", settled, func(o *observed) { o.sharedVolume.DeletionTimestamp, o.usersKnown = deleted, true }, "delete the claim: Deleting Deleting", ""},
+		{"deleted, in use", settled, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.usersKnown, o.users = deleted, true, []string{"web-0", "web-1"}
+		}, "delete the claim: Deleting ClaimInUse", "pods web-0, web-1 still use it"},
+		{"deleted, claim going", settled, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.claim.DeletionTimestamp, o.usersKnown = deleted, deleted, true
+		}, "wait: Deleting Deleting", ""},
+		{"deleted, claim stuck", settled, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.claim.DeletionTimestamp, o.usersKnown = deleted, deleted, true
+			o.claim.Finalizers, o.now = []string{"example.com/keep"}, now.Add(stallTime)
+		}, "wait: Deleting Deleting", "example.com/keep"},
+		{"deleted, claim gone says the cache", settled, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.claim = deleted, nil
+		}, "read the claim and the volume from the API server", ""},
+		{"deleted, claim gone", settled, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.claim, o.live = deleted, nil, true
+		}, "delete the volume: Deleting Deleting", ""},
+		{"deleted, claim gone, volume of the community", community, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.claim, o.live = deleted, nil, true
+		}, "delete the volume: Deleting Deleting", ""},
+		{"deleted, volume going", settled, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.claim, o.live, o.volume.DeletionTimestamp = deleted, nil, true, deleted
+		}, "wait: Deleting Deleting", ""},
+		{"deleted, both gone says the cache", settled, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.claim, o.volume = deleted, nil, nil
+		}, "read the claim and the volume from the API server", ""},
+		{"deleted, both gone", settled, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.claim, o.volume, o.live = deleted, nil, nil, true
+		}, "remove the finalizer", ""},
+		{"deleted, only foreign objects", settled, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.live = deleted, true
+			o.claim.Spec.Selector = nil
+			o.communityVolume = community().communityVolume
+			o.communityVolume.Spec.CSI.VolumeHandle = "fs-9::fsap-9"
+			o.volume = nil
+		}, "remove the finalizer", ""},
+		{"deleted, volume given to a foreign claim", settled, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.live, o.claim.Spec.Selector = deleted, true, nil
+		}, "remove the finalizer", ""},
+		{"deleted, no spec", settled, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.claim, o.live, o.sharedVolume.Spec = deleted, nil, true, v1alpha1.SharedVolumeSpec{}
+		}, "delete the volume: Deleting Deleting", ""},
+		{"deleted, volume to be deleted with its claim", settled, func(o *observed) {
+			o.sharedVolume.DeletionTimestamp = deleted
+			o.volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
+		}, "set the volume's reclaim policy to Retain", ""},
+		{"deleted, finalizer gone", settled, func(o *observed) { o.sharedVolume.DeletionTimestamp, o.sharedVolume.Finalizers = deleted, nil }, "wait", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := test.from()
+			test.do(&o)
+			s := next(o)
+			got, message := string(s.do), ""
+			if s.show != nil {
+				got += ": " + string(s.show.phase) + " " + s.show.reason
+				message = s.show.message
+			}
+			if got != test.want || !strings.Contains(message, test.says) || (test.says == "") != (message == "") && s.show != nil && s.show.reason != reasonInvalidSpec {
+				t.Errorf("next is %q, message %q;\nwant    %q, message with %q", got, message, test.want, test.says)
+			}
+			if (s.do == wait) == (acts[s.do] != nil) {
+				t.Errorf("there must be a deed for every action but wait; %q: %v", s.do, acts[s.do] != nil)
+			}
+		})
+	}
+}
+
+func TestStatusOf(t *testing.T) {
+	apiGroup := ""
+	claim := corev1.TypedLocalObjectReference{APIGroup: &apiGroup, Kind: "PersistentVolumeClaim", Name: "pvc-logs"}
+	condition := func(status metav1.ConditionStatus, reason, message string) []metav1.Condition {
+		return []metav1.Condition{{Type: "Ready", Status: status, ObservedGeneration: 1, LastTransitionTime: metav1.NewTime(now), Reason: reason, Message: message}}
+	}
+	for _, test := range []struct {
+		name string
+		do   func(*observed)
+		v    verdict
+		want v1alpha1.SharedVolumeStatus
+	}{
+		{"ready", func(*observed) {}, *ready("v"), v1alpha1.SharedVolumeStatus{
+			Phase: "Ready", ClaimRef: claim, ObservedGeneration: 1,
+			Conditions: condition("True", "Bound", "The claim is bound to PersistentVolume v"),
+		}},
+		{"what was said before is gone", func(o *observed) {
+			o.sharedVolume.Status = v1alpha1.SharedVolumeStatus{Phase: "Failed", Message: "old", ClaimRef: corev1.TypedLocalObjectReference{Name: "forged"}}
+			o.claim = nil
+		}, *failed(reasonConflict, "no %s", "way"), v1alpha1.SharedVolumeStatus{
+			Phase: "Failed", Message: "no way", ObservedGeneration: 1, Conditions: condition("False", "Conflict", "no way"),
+		}},
+		{"no claimRef while not bound", func(o *observed) { o.claim.Status.Phase = corev1.ClaimLost }, waiting, v1alpha1.SharedVolumeStatus{
+			Phase: "Pending",
+			Conditions: []metav1.Condition{{Type: "Ready", Status: "False", LastTransitionTime: metav1.NewTime(now), Reason: "Pending",
+				Message: "Waiting for the claim and its volume to be bound to each other"}},
+		}},
+		{"no claimRef to a foreign claim", func(o *observed) { o.claim.Spec.Selector = nil }, *failed(reasonConflict, "no"), v1alpha1.SharedVolumeStatus{
+			Phase: "Failed", Message: "no", ObservedGeneration: 1, Conditions: condition("False", "Conflict", "no"),
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			o := settled()
+			test.do(&o)
+			got := statusOf(o, test.v)
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Error(diff)
+			}
+			// The same verdict later is the same status, to the letter.
+			o.sharedVolume.Status, o.now = got, now.Add(time.Hour)
+			if again := statusOf(o, test.v); !equality.Semantic.DeepEqual(got, again) {
+				t.Errorf("the same again differs: %s", cmp.Diff(got, again))
+			}
+		})
+	}
+}
+
+// The CRD gives a new object the status that the first pass would write; else that pass would write.
+func TestWaitingIsTheDefaultStatus(t *testing.T) {
+	raw, err := os.ReadFile(definitionFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(raw, &definition); err != nil {
+		t.Fatal(err)
+	}
+	o := settled()
+	o.claim.Status.Phase = corev1.ClaimPending
+	byDefault := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["status"].Default
+	if err := yaml.UnmarshalStrict(byDefault.Raw, &o.sharedVolume.Status); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(o.sharedVolume.Status, statusOf(o, waiting)); diff != "" {
+		t.Errorf("default and first status differ: %s", diff)
+	}
+}
+
+func TestMessageIsBounded(t *testing.T) {
+	if got := failed(reasonRefused, "%s", strings.Repeat("ä", 10000)).message; len([]rune(got)) != maxMessage {
+		t.Errorf("the message has %d characters, want %d", len([]rune(got)), maxMessage)
+	}
+}
+
+func TestNoticeOf(t *testing.T) {
+	for _, test := range []struct{ from, to, want string }{
+		{"", reasonPending, ""},
+		{reasonPending, reasonBound, ""}, // as everybody expects
+		{reasonBound, reasonDeleting, ""},
+		{reasonPending, reasonConflict, "Warning Conflict"},
+		{"", reasonInvalidSpec, "Warning InvalidSpec"},
+		{reasonConflict, reasonConflict, ""}, // told already
+		{reasonConflict, reasonBound, "Normal Recovered"},
+		{reasonConflict, reasonPending, "Normal Recovered"},
+		{reasonConflict, reasonDeleting, ""},
+		{reasonBound, reasonNamespaceDeleted, ""},
+		{reasonBound, reasonPending, "Warning Repairing"},
+		{reasonBound, reasonClaimTerminating, "Warning ClaimTerminating"},
+		{reasonDeleting, reasonClaimInUse, "Warning ClaimInUse"},
+	} {
+		var from *metav1.Condition
+		if test.from != "" {
+			from = &metav1.Condition{Reason: test.from}
+		}
+		got := ""
+		if notice := noticeOf(from, metav1.Condition{Reason: test.to}); notice != nil {
+			got = notice.eventType + " " + notice.reason
+		}
+		if got != test.want {
+			t.Errorf("from %q to %q: %q, want %q", test.from, test.to, got, test.want)
+		}
+	}
+}
+
+func TestDesiredObjects(t *testing.T) {
+	sv := example()
+	class, filesystem := "", corev1.PersistentVolumeFilesystem
+	meta := metav1.ObjectMeta{Labels: map[string]string{
+		"openshift.io/aws-efs-operator-owned":                         "true",
+		"openshift.io/aws-efs-operator-shared-volume-owner-namespace": "team",
+		"openshift.io/aws-efs-operator-shared-volume-owner-name":      "logs",
+		"openshift.io/aws-efs-operator-shared-volume-owner-uid":       "uid-1",
+	}}
+	wantClaim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: *meta.DeepCopy(),
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{"ReadWriteMany"},
+			Resources:        corev1.VolumeResourceRequirements{Requests: size},
+			Selector:         &metav1.LabelSelector{MatchLabels: map[string]string{"openshift.io/aws-efs-operator-shared-volume-owner-uid": "uid-1"}},
+			StorageClassName: &class,
+			VolumeMode:       &filesystem,
+		},
+	}
+	wantClaim.Namespace, wantClaim.Name = "team", "pvc-logs"
+	claim := desiredClaim(sv)
+	if diff := cmp.Diff(wantClaim, claim); diff != "" {
+		t.Error(diff)
+	}
+	claim.UID = "claim-uid"
+	wantVolume := &corev1.PersistentVolume{
+		ObjectMeta: *meta.DeepCopy(),
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{"ReadWriteMany"},
+			Capacity:                      size,
+			ClaimRef:                      &corev1.ObjectReference{APIVersion: "v1", Kind: "PersistentVolumeClaim", Namespace: "team", Name: "pvc-logs", UID: "claim-uid"},
+			PersistentVolumeReclaimPolicy: "Retain",
+			VolumeMode:                    &filesystem,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: "efs.csi.aws.com", VolumeHandle: "fs-01::fsap-02"}},
+		},
+	}
+	wantVolume.Name = "sharedvolume-uid-1"
+	if diff := cmp.Diff(wantVolume, desiredVolume(sv, volumeName(sv), claim), cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+}

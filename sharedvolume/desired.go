@@ -1,0 +1,71 @@
+package sharedvolume
+
+import (
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+)
+
+// size is what a claim asks for and a volume offers. EFS grows as needed and ignores it; Kubernetes
+// requires one.
+var size = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+
+// desiredClaim returns the claim that a SharedVolume gets. Its selector cannot be changed later, so
+// it also proves whose claim it is.
+func desiredClaim(sv *v1alpha1.SharedVolume) *corev1.PersistentVolumeClaim {
+	labels, annotations := ownerMeta(sv)
+	noClass, filesystem := "", corev1.PersistentVolumeFilesystem
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   sv.Namespace,
+			Name:        ClaimName(sv.Name),
+			Labels:      labels,
+			Annotations: annotations,
+		},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources:        corev1.VolumeResourceRequirements{Requests: size.DeepCopy()},
+			Selector:         &metav1.LabelSelector{MatchLabels: map[string]string{OwnerUIDLabel: string(sv.UID)}},
+			StorageClassName: &noClass,
+			VolumeMode:       &filesystem,
+		},
+	}
+}
+
+// desiredVolume returns the volume of the given name for a SharedVolume, reserved for its claim.
+func desiredVolume(sv *v1alpha1.SharedVolume, name string, claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	labels, annotations := ownerMeta(sv)
+	filesystem, class := corev1.PersistentVolumeFilesystem, ""
+	if claim.Spec.StorageClassName != nil {
+		class = *claim.Spec.StorageClassName
+	}
+	return &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes:                   []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Capacity:                      size.DeepCopy(),
+			ClaimRef:                      reservation(claim),
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			StorageClassName:              class,
+			VolumeMode:                    &filesystem,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver:       DriverName,
+				VolumeHandle: handle(sv.Spec),
+			}},
+		},
+	}
+}
+
+// reservation returns the reference that keeps a volume for one claim and for no later one of the
+// same name.
+func reservation(claim *corev1.PersistentVolumeClaim) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: "v1",
+		Kind:       "PersistentVolumeClaim",
+		Namespace:  claim.Namespace,
+		Name:       claim.Name,
+		UID:        claim.UID,
+	}
+}

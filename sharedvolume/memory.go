@@ -1,0 +1,126 @@
+package sharedvolume
+
+import (
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// memoryTime is how long a write is remembered if no cache ever shows it, because the object was
+// deleted again before a watch saw it.
+const memoryTime = 5 * time.Second
+
+// memory holds what was written about each SharedVolume until the caches show it. Caches lag behind
+// by some milliseconds; a decision on what they have would make the same write a second time.
+type memory struct {
+	mu     sync.Mutex
+	writes map[types.NamespacedName]writes
+	// contested are the SharedVolumes whose claim's name somebody else has. No cache shows the
+	// foreign claim, so it is looked for before trying to create ours again.
+	contested map[types.NamespacedName]bool
+}
+
+// writes are the last writes about one SharedVolume, by kind and name of the object.
+type writes map[string]write
+
+type write struct {
+	object client.Object
+	at     time.Time
+}
+
+func newMemory() *memory {
+	return &memory{writes: map[types.NamespacedName]writes{}, contested: map[types.NamespacedName]bool{}}
+}
+
+// note remembers an object as the API server returned it from a write. One that is being deleted has
+// a deletion timestamp.
+func (m *memory) note(key types.NamespacedName, object client.Object) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.writes[key] == nil {
+		m.writes[key] = writes{}
+	}
+	m.writes[key][writeKey(object, object.GetName())] = write{object, time.Now()}
+}
+
+// of returns the writes about a SharedVolume.
+func (m *memory) of(key types.NamespacedName) writes {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.writes[key])
+}
+
+// keep replaces the writes about a SharedVolume and tells whether there are any. Nobody else may have
+// noted any since of: a SharedVolume is worked on by one worker at a time.
+func (m *memory) keep(key types.NamespacedName, left writes) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(left) == 0 {
+		delete(m.writes, key)
+	} else {
+		m.writes[key] = left
+	}
+	return len(left) > 0
+}
+
+// forget drops everything about a SharedVolume.
+func (m *memory) forget(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.writes, key)
+	delete(m.contested, key)
+}
+
+func (m *memory) setContested(key types.NamespacedName, contested bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if contested {
+		m.contested[key] = true
+	} else {
+		delete(m.contested, key)
+	}
+}
+
+func (m *memory) isContested(key types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.contested[key]
+}
+
+// recall returns the newer of what a cache has under a name and what was last written there, either
+// of which may be nil, and drops the write if the cache has caught up with it.
+func recall[P interface {
+	comparable
+	client.Object
+}](recent writes, name string, cached P) P {
+	var none P
+	key := writeKey(none, name)
+	last, ok := recent[key]
+	if !ok {
+		return cached
+	}
+	written := last.object.(P)
+	gone := cached == none && written.GetDeletionTimestamp() != nil
+	if gone || time.Since(last.at) > memoryTime || cached != none && caughtUp(cached, written) {
+		delete(recent, key)
+		return cached
+	}
+	return written
+}
+
+// caughtUp tells whether a cached object is at least as new as a write.
+func caughtUp(cached, written client.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(cached.GetResourceVersion(), written.GetResourceVersion())
+	if err != nil {
+		return true // Not comparable, so the cache is all there is to go by.
+	}
+	// A deletion is noted with the version that was deleted; the deletion itself has a later one.
+	return order > 0 || order == 0 && (written.GetDeletionTimestamp() == nil || cached.GetDeletionTimestamp() != nil)
+}
+
+func writeKey(object client.Object, name string) string { return fmt.Sprintf("%T %s", object, name) }

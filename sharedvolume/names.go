@@ -1,0 +1,111 @@
+package sharedvolume
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+)
+
+// Names that objects in clusters carry. The community operator used all but OwnerUIDLabel.
+const (
+	// Finalizer keeps a deleted SharedVolume until its claim and volume are gone.
+	Finalizer = "finalizer.awsefs.managed.openshift.io"
+
+	// OwnedLabel is "true" on each claim and volume that belongs to a SharedVolume.
+	OwnedLabel = "openshift.io/aws-efs-operator-owned"
+	// OwnerNamespaceLabel and OwnerNameLabel name the SharedVolume a claim or volume belongs to. A name
+	// too long for a label is shortened there; an annotation of the same key then has it in full.
+	OwnerNamespaceLabel = "openshift.io/aws-efs-operator-shared-volume-owner-namespace"
+	OwnerNameLabel      = "openshift.io/aws-efs-operator-shared-volume-owner-name"
+	// OwnerUIDLabel is the UID of that SharedVolume; the selector of its claim uses it.
+	OwnerUIDLabel = "openshift.io/aws-efs-operator-shared-volume-owner-uid"
+
+	// DriverName is the CSI driver that mounts the volumes.
+	DriverName = "efs.csi.aws.com"
+)
+
+// ClaimName returns the name of the claim of a SharedVolume: "pvc-<name>". A name for which that is
+// longer than an object's name may be is shortened and told from others by a hash.
+func ClaimName(sharedVolume string) string {
+	return shorten("pvc-"+sharedVolume, validation.DNS1123SubdomainMaxLength)
+}
+
+// volumeName returns the name that a new volume gets. The UID makes it unique in the cluster, so no
+// namespace can choose a name that takes another's volume.
+func volumeName(sv *v1alpha1.SharedVolume) string { return "sharedvolume-" + string(sv.UID) }
+
+// communityVolumeName returns the name that the community operator gave a volume. Different
+// SharedVolumes can share it: a-b/c and a/b-c both have pv-a-b-c.
+func communityVolumeName(sv *v1alpha1.SharedVolume) string {
+	return "pv-" + sv.Namespace + "-" + sv.Name
+}
+
+// handle returns the CSI volume handle of an access point.
+func handle(spec v1alpha1.SharedVolumeSpec) string {
+	return spec.FileSystemID + "::" + spec.AccessPointID
+}
+
+// mounts tells whether a CSI volume is the access point that spec names. The community operator once
+// wrote the access point as a mount option instead of a part of the handle.
+func mounts(volume *corev1.PersistentVolume, spec v1alpha1.SharedVolumeSpec) bool {
+	switch volume.Spec.CSI.VolumeHandle {
+	case handle(spec):
+		return true
+	case spec.FileSystemID:
+		return slices.Contains(volume.Spec.MountOptions, "accesspoint="+spec.AccessPointID)
+	default:
+		return false
+	}
+}
+
+// source describes what a CSI volume mounts, as a message shows it.
+func source(volume *corev1.PersistentVolume) string {
+	return strings.Join(append([]string{volume.Spec.CSI.VolumeHandle}, volume.Spec.MountOptions...), " ")
+}
+
+// ownerMeta returns the labels and annotations that a claim or volume of the SharedVolume carries.
+func ownerMeta(sv *v1alpha1.SharedVolume) (labels, annotations map[string]string) {
+	labels = map[string]string{
+		OwnedLabel:          "true",
+		OwnerNamespaceLabel: sv.Namespace,
+		OwnerNameLabel:      shorten(sv.Name, validation.LabelValueMaxLength),
+		OwnerUIDLabel:       string(sv.UID),
+	}
+	if labels[OwnerNameLabel] != sv.Name {
+		annotations = map[string]string{OwnerNameLabel: sv.Name}
+	}
+	return labels, annotations
+}
+
+// ownerOf returns the SharedVolume that a claim or volume says it belongs to. Anybody may write a
+// label, so this decides only whom to look at, never what belongs to whom.
+func ownerOf(object metav1.Object) types.NamespacedName {
+	owner := types.NamespacedName{
+		Namespace: object.GetLabels()[OwnerNamespaceLabel],
+		Name:      object.GetLabels()[OwnerNameLabel],
+	}
+	if full := object.GetAnnotations()[OwnerNameLabel]; full != "" {
+		owner.Name = full
+	}
+	return owner
+}
+
+// shorten returns a name of at most limit characters: the same if it is short enough, else its
+// beginning and a hash of the whole.
+func shorten(name string, limit int) string {
+	if len(name) <= limit {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	hash := hex.EncodeToString(sum[:5])
+	// A name must not have "-" or "." next to a separator.
+	return strings.TrimRight(name[:limit-len(hash)-1], "-.") + "-" + hash
+}

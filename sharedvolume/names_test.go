@@ -1,0 +1,106 @@
+package sharedvolume
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+func TestClaimName(t *testing.T) {
+	long := strings.Repeat("a", 249)
+	for name, want := range map[string]string{
+		"logs":     "pvc-logs",
+		long:       "pvc-" + long,
+		long + "b": "pvc-" + long[:238] + "-" + "ce59567850",
+		strings.Repeat("a", 236) + strings.Repeat(".b", 8): "pvc-" + strings.Repeat("a", 236) + ".b-" + "822cbd8870",
+	} {
+		got := ClaimName(name)
+		if got != want {
+			t.Errorf("ClaimName(%q) = %q, want %q", name, got, want)
+		}
+		if problems := validation.IsDNS1123Subdomain(got); problems != nil {
+			t.Errorf("ClaimName(%q) is no name of an object: %v", name, problems)
+		}
+	}
+	if ClaimName(long+"b") == ClaimName(long+"c") {
+		t.Error("two long names have the same claim")
+	}
+}
+
+// Whoever is told of an object must find the SharedVolume it belongs to, however long its name is.
+func TestOwnerRoundTrip(t *testing.T) {
+	for _, name := range []string{"logs", strings.Repeat("n", 63), strings.Repeat("n", 64), strings.Repeat("n.", 126) + "n"} {
+		sv := example()
+		sv.Name = name
+		labels, annotations := ownerMeta(sv)
+		for key, value := range labels {
+			if problems := validation.IsValidLabelValue(value); problems != nil {
+				t.Errorf("label %s=%s: %v", key, value, problems)
+			}
+		}
+		got := ownerOf(&metav1.ObjectMeta{Labels: labels, Annotations: annotations})
+		if want := (types.NamespacedName{Namespace: sv.Namespace, Name: name}); got != want {
+			t.Errorf("owner is %v, want %v", got, want)
+		}
+	}
+}
+
+func TestMounts(t *testing.T) {
+	spec := example().Spec
+	for _, test := range []struct {
+		handle  string
+		options []string
+		want    bool
+	}{
+		{"fs-01::fsap-02", nil, true},
+		{"fs-01::fsap-02", []string{"tls"}, true},
+		{"fs-01", []string{"tls", "accesspoint=fsap-02"}, true},
+		{"fs-01", []string{"accesspoint=fsap-03"}, false},
+		{"fs-01", nil, false},
+		{"fs-01:/:fsap-02", nil, false},
+		{"fs-02::fsap-02", nil, false},
+		{"fs-02", []string{"accesspoint=fsap-02"}, false},
+		{"", nil, false},
+	} {
+		volume := &corev1.PersistentVolume{Spec: corev1.PersistentVolumeSpec{
+			MountOptions:           test.options,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{VolumeHandle: test.handle}},
+		}}
+		if got := mounts(volume, spec); got != test.want {
+			t.Errorf("%q with options %v: mounts is %v", test.handle, test.options, got)
+		}
+	}
+}
+
+func TestOwnerOfClaimIgnoresForgedLabels(t *testing.T) {
+	claim := desiredClaim(example())
+	if got := ownerOfClaim(t.Context(), claim); len(got) != 1 {
+		t.Fatalf("our own claim maps to %v", got)
+	}
+	forged := claim.DeepCopy()
+	forged.Namespace = "elsewhere"
+	if got := ownerOfClaim(t.Context(), forged); got != nil {
+		t.Errorf("a claim of another namespace maps to %v", got)
+	}
+	forged = claim.DeepCopy()
+	forged.Name = "pvc-other"
+	if got := ownerOfClaim(t.Context(), forged); got != nil {
+		t.Errorf("a claim of another name maps to %v", got)
+	}
+}
+
+func TestDesiredClaimProvesItsOwner(t *testing.T) {
+	sv, other := example(), example()
+	other.UID = "another-uid"
+	claim := desiredClaim(sv)
+	claim.Labels = nil // Anybody may take labels away.
+	got := map[string]bool{"its own": ownsClaim(sv, claim), "another's": ownsClaim(other, claim)}
+	if diff := cmp.Diff(map[string]bool{"its own": true, "another's": false}, got); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,157 @@
+package sharedvolume
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+)
+
+// Reasons of the condition Ready. They are part of the API.
+const (
+	reasonBound             = "Bound"
+	reasonPending           = "Pending"
+	reasonNotBound          = "NotBound"
+	reasonInvalidSpec       = "InvalidSpec"
+	reasonConflict          = "Conflict"
+	reasonClaimTerminating  = "ClaimTerminating"
+	reasonVolumeTerminating = "VolumeTerminating"
+	reasonQuotaExceeded     = "QuotaExceeded"
+	reasonNamespaceDeleted  = "NamespaceTerminating"
+	reasonRefused           = "Refused"
+	reasonDeleting          = "Deleting"
+	reasonClaimInUse        = "ClaimInUse"
+)
+
+// maxMessage is the most characters of a message; messages quote what the API server and other
+// objects say, which may be of any length.
+const maxMessage = 512
+
+// verdict is what a status says.
+type verdict struct {
+	phase  v1alpha1.Phase
+	reason string
+	// message is empty where all goes as it should; detail is what the condition says even then.
+	message, detail string
+}
+
+// waiting is the verdict on a SharedVolume whose claim will be bound in a moment. The CRD sets the
+// same status by default, so that it costs no write.
+var waiting = verdict{
+	phase:  v1alpha1.Pending,
+	reason: reasonPending,
+	detail: "Waiting for the claim and its volume to be bound to each other",
+}
+
+func ready(volume string) *verdict {
+	return &verdict{phase: v1alpha1.Ready, reason: reasonBound, detail: "The claim is bound to PersistentVolume " + volume}
+}
+
+func pending(reason, format string, args ...any) *verdict {
+	return newVerdict(v1alpha1.Pending, reason, format, args...)
+}
+
+func failed(reason, format string, args ...any) *verdict {
+	return newVerdict(v1alpha1.Failed, reason, format, args...)
+}
+
+func newVerdict(phase v1alpha1.Phase, reason, format string, args ...any) *verdict {
+	message := fmt.Sprintf(format, args...)
+	if runes := []rune(message); len(runes) > maxMessage {
+		message = string(runes[:maxMessage-1]) + "…"
+	}
+	return &verdict{phase: phase, reason: reason, message: message, detail: message}
+}
+
+// deleting is the verdict on a SharedVolume that waits for one of its objects to go. It says the same
+// of claim and volume unless one of them is stuck, so that deleting costs one status write.
+func deleting(o observed, object client.Object, kind string) *verdict {
+	if len(o.users) > 0 {
+		return newVerdict(v1alpha1.Deleting, reasonClaimInUse,
+			"%s %s is being deleted%s", kind, object.GetName(), heldBy(o.users))
+	}
+	if since := object.GetDeletionTimestamp(); since != nil && o.now.Sub(since.Time) >= stallTime {
+		return newVerdict(v1alpha1.Deleting, reasonDeleting,
+			"%s %s is still there %v after its deletion; it has the finalizers %v", kind, object.GetName(), stallTime, object.GetFinalizers())
+	}
+	return &verdict{phase: v1alpha1.Deleting, reason: reasonDeleting, detail: "The claim and its volume are being deleted"}
+}
+
+// heldBy names the pods that something waits for.
+func heldBy(users []string) string {
+	const few = 5
+	switch n := len(users); {
+	case n == 0:
+		return ""
+	case n == 1:
+		return "; pod " + users[0] + " still uses it"
+	case n <= few:
+		return "; pods " + strings.Join(users, ", ") + " still use it"
+	default:
+		return fmt.Sprintf("; pods %s and %d more still use it", strings.Join(users[:few], ", "), n-few)
+	}
+}
+
+// statusOf returns the status for a verdict. Of the present status it keeps only what is not a
+// statement about now: conditions of others, and the time of the last transition.
+func statusOf(o observed, v verdict) v1alpha1.SharedVolumeStatus {
+	sv := o.sharedVolume
+	status := v1alpha1.SharedVolumeStatus{
+		Phase:              v.phase,
+		Message:            v.message,
+		ObservedGeneration: sv.Generation,
+		Conditions:         sv.Status.DeepCopy().Conditions,
+	}
+	if v == waiting {
+		// Not a statement about any generation: the API server makes it before we have seen one.
+		status.ObservedGeneration = sv.Status.ObservedGeneration
+	}
+	condition := metav1.Condition{
+		Type:               v1alpha1.ConditionReady,
+		Status:             metav1.ConditionFalse,
+		ObservedGeneration: status.ObservedGeneration,
+		LastTransitionTime: metav1.NewTime(o.now),
+		Reason:             v.reason,
+		Message:            v.detail,
+	}
+	if v.phase == v1alpha1.Ready {
+		condition.Status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&status.Conditions, condition)
+	if v.phase != v1alpha1.Deleting && o.claim != nil && ownsClaim(sv, o.claim) {
+		if _, volume := chosenVolume(o); volume != nil && bound(o.claim, volume) {
+			apiGroup := ""
+			status.ClaimRef = corev1.TypedLocalObjectReference{APIGroup: &apiGroup, Kind: "PersistentVolumeClaim", Name: o.claim.Name}
+		}
+	}
+	return status
+}
+
+// notice is an event worth telling people about.
+type notice struct{ eventType, reason, note string }
+
+// noticeOf returns what to tell about the change from one condition to another, or nil. That a
+// SharedVolume becomes Ready or is being deleted, as everybody expects, its status says already. And
+// in a namespace that is being deleted, nobody could be told.
+func noticeOf(from *metav1.Condition, to metav1.Condition) *notice {
+	ordinary := map[string]bool{reasonPending: true, reasonBound: true, reasonDeleting: true, reasonNamespaceDeleted: true}
+	switch {
+	case from != nil && from.Reason == to.Reason:
+		return nil
+	case !ordinary[to.Reason]:
+		return &notice{corev1.EventTypeWarning, to.Reason, to.Message}
+	case from == nil || to.Reason == reasonDeleting || to.Reason == reasonNamespaceDeleted:
+		return nil
+	case !ordinary[from.Reason]:
+		return &notice{corev1.EventTypeNormal, "Recovered", "What stood in the way is gone: " + from.Reason}
+	case from.Reason == reasonBound:
+		return &notice{corev1.EventTypeWarning, "Repairing", "The claim or its volume was taken away and has been made anew"}
+	default:
+		return nil
+	}
+}

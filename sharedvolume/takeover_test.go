@@ -1,0 +1,171 @@
+package sharedvolume_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// legacy is a SharedVolume with what the community operator made of it.
+type legacy struct {
+	sv *v1alpha1.SharedVolume
+	pair
+}
+
+// TestTakeOver goes with a cluster from the community operator's definition and objects to ours.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, cluster.Start(t, cluster.Options{}))
+	w.define("testdata/community-crd.yaml")
+	namespace := w.Namespace(t)
+	current := w.legacy(namespace, "current", "fs-01::fsap-02")
+	oldest := w.legacy(namespace, "oldest", "fs-01", "accesspoint=fsap-02")
+	// Some wait for their claim since long ago, some never had a spec: all are valid, all stay.
+	specless := newVolume(namespace, "specless")
+	specless.Spec = v1alpha1.SharedVolumeSpec{}
+	w.do("create", w.client.Create(t.Context(), specless))
+
+	w.define(definitionFile)
+	cfg := w.controllerConfig()
+	stop := w.run(cfg)
+	began := time.Now()
+	for _, l := range []legacy{current, oldest} {
+		w.ready(l.sv)
+		w.until(l.sv, "Bound")
+		volume, claim := &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}
+		w.get(volume, "", l.volume.Name)
+		w.get(claim, namespace, l.claim.Name)
+		if diff := cmp.Diff(l.volume, volume); diff != "" {
+			t.Errorf("volume %s changed: %s", volume.Name, diff)
+		}
+		if diff := cmp.Diff(l.claim, claim); diff != "" {
+			t.Errorf("claim %s changed: %s", claim.Name, diff)
+		}
+	}
+	w.until(specless, "InvalidSpec")
+	for _, write := range w.writes(controllerUser, began, namespace, current.volume.Name, oldest.volume.Name) {
+		if write != "patch sharedvolumes/status 200" && write != "create events 201" {
+			t.Errorf("taking over needs no %s", write)
+		}
+	}
+
+	// A restart, once all is settled, writes nothing.
+	stop()
+	began = time.Now()
+	w.run(cfg)
+	for _, l := range []legacy{current, oldest} {
+		w.do("poke", w.client.Patch(t.Context(), l.sv, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"poke":""}}}`))))
+	}
+	w.ready(w.create(w.Namespace(t), "marker"))
+	if got := w.writes(controllerUser, began, namespace, current.volume.Name, oldest.volume.Name); got != nil {
+		t.Errorf("writes after a restart: %q", got)
+	}
+
+	t.Run("a claim that is deleted gets its volume back", func(t *testing.T) {
+		w := world{w.Cluster, w.client, t}
+		for _, l := range []legacy{current, oldest} {
+			w.do("delete", w.client.Delete(t.Context(), l.claim))
+			w.gone(l.claim)
+			p := w.bound(l.sv)
+			if p.volume.UID != l.volume.UID {
+				t.Errorf("%s has volume %s now, had %s", l.sv.Name, p.volume.Name, l.volume.Name)
+			}
+			l.volume.Spec.ClaimRef, p.volume.Spec.ClaimRef = nil, nil
+			if diff := cmp.Diff(l.volume.Spec, p.volume.Spec); diff != "" {
+				t.Errorf("volume %s changed: %s", p.volume.Name, diff)
+			}
+		}
+	})
+	t.Run("a volume that is deleted is made anew", func(t *testing.T) {
+		w := world{w.Cluster, w.client, t}
+		w.do("delete", w.client.Delete(t.Context(), oldest.volume))
+		w.gone(oldest.volume)
+		if got, want := w.bound(oldest.sv).volume.Spec.CSI.VolumeHandle, "fs-01::fsap-02"; got != want {
+			t.Errorf("the new volume has the handle %s, want %s", got, want)
+		}
+	})
+	t.Run("deletion takes it all away", func(t *testing.T) {
+		w := world{w.Cluster, w.client, t}
+		p := w.bound(current.sv)
+		w.do("delete", w.client.Delete(t.Context(), current.sv))
+		w.gone(current.sv)
+		w.gone(p.claim)
+		w.gone(p.volume)
+	})
+	t.Run("so does deletion of the definition, and all can begin again", func(t *testing.T) {
+		w := world{w.Cluster, w.client, t}
+		p := w.bound(oldest.sv)
+		definition := w.definition()
+		w.do("delete", w.client.Delete(t.Context(), definition))
+		w.gone(definition)
+		w.gone(p.claim)
+		w.gone(p.volume)
+		w.define(definitionFile)
+		w.ready(w.create(namespace, "again"))
+	})
+}
+
+// bound waits until a SharedVolume is Ready with a claim that is not being deleted.
+func (w world) bound(sv *v1alpha1.SharedVolume) pair {
+	w.t.Helper()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: sv.Namespace, Name: sharedvolume.ClaimName(sv.Name)}}
+	w.eventually("the claim to be bound", claim, func() error {
+		if claim.Status.Phase != corev1.ClaimBound || claim.DeletionTimestamp != nil {
+			return fmt.Errorf("it is %s", claim.Status.Phase)
+		}
+		return nil
+	})
+	return w.ready(sv)
+}
+
+// legacy makes what the community operator makes of a SharedVolume and binds it: the volume with the
+// storage class efs-sc and reserved for nobody, and the claim that names the volume.
+func (w world) legacy(namespace, name, handle string, options ...string) legacy {
+	w.t.Helper()
+	sv := newVolume(namespace, name)
+	sv.Spec = v1alpha1.SharedVolumeSpec{FileSystemID: "fs-01", AccessPointID: "fsap-02"}
+	sv.Finalizers = []string{sharedvolume.Finalizer}
+	w.do("create", w.client.Create(w.t.Context(), sv))
+	sv.Status = v1alpha1.SharedVolumeStatus{Phase: v1alpha1.Ready, Message: "an old failure",
+		ClaimRef: corev1.TypedLocalObjectReference{APIGroup: ptr.To(""), Kind: "PersistentVolumeClaim", Name: "pvc-" + name}}
+	w.do("update the status", w.client.Status().Update(w.t.Context(), sv))
+
+	labels := map[string]string{
+		"openshift.io/aws-efs-operator-owned":                         "true",
+		"openshift.io/aws-efs-operator-shared-volume-owner-namespace": namespace,
+		"openshift.io/aws-efs-operator-shared-volume-owner-name":      name,
+	}
+	volume := w.volume("pv-"+namespace+"-"+name, labels, handle, options...)
+	volume.Spec.StorageClassName = "efs-sc"
+	w.do("create", w.client.Create(w.t.Context(), volume))
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pvc-" + name, Labels: labels},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("efs-sc"),
+			VolumeName:       volume.Name,
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+	w.do("create", w.client.Create(w.t.Context(), claim))
+	w.eventually("the claim to be bound", claim, func() error {
+		if claim.Status.Phase != corev1.ClaimBound {
+			return fmt.Errorf("it is %s", claim.Status.Phase)
+		}
+		return nil
+	})
+	w.get(volume, "", volume.Name)
+	return legacy{sv, pair{claim, volume}}
+}

@@ -1,0 +1,69 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	securityv1 "github.com/openshift/api/security/v1"
+	olmv1 "github.com/operator-framework/api/pkg/operators/v1"
+	olmv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	olmv2 "github.com/operator-framework/api/pkg/operators/v2"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// scheme knows every type that a cluster is served with.
+var scheme = func() *runtime.Scheme {
+	s := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
+		configv1.Install, operatorv1.Install, securityv1.Install,
+		olmv1.AddToScheme, olmv1alpha1.AddToScheme, olmv2.AddToScheme,
+	} {
+		if err := add(s); err != nil {
+			panic(err) // two of these packages define the same type: they cannot be used together
+		}
+	}
+	return s
+}()
+
+func newClient(config *rest.Config) (client.Client, error) {
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// retryInterval is how often a condition is looked at that somebody waits for.
+const retryInterval = 50 * time.Millisecond
+
+// await calls check until it returns nil. When ctx ends, the error is that which check returned last.
+func await(ctx context.Context, what string, check func(context.Context) error) error {
+	retry := time.NewTicker(retryInterval)
+	defer retry.Stop()
+	began := time.Now()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return nil
+		}
+		// What the end of ctx itself made fail says less than what was the matter before.
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
+		select {
+		case <-ctx.Done():
+			cause := context.Cause(ctx)
+			if errors.Is(cause, context.DeadlineExceeded) {
+				return fmt.Errorf("waited %s for %s: %w", time.Since(began).Round(time.Millisecond), what, last)
+			}
+			return fmt.Errorf("wait for %s: %w", what, cause)
+		case <-retry.C:
+		}
+	}
+}

@@ -1,0 +1,195 @@
+// Package cloudcredential stands in for the cloud credential operator of OpenShift, where there is
+// no cloud to get credentials from: it does what others in the cluster see of that operator. Each
+// CredentialsRequest for AWS gets its Secret, with a key pair that opens nothing, or with the text
+// that lets a program assume a role by its service account token.
+package cloudcredential
+
+import (
+	"context"
+	"fmt"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"github.com/openshift/library-go/pkg/operator/events"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+)
+
+// fieldManager owns what is written.
+const fieldManager = "cloud-credential-operator"
+
+var (
+	requestResource = requestGroupVersion.WithResource("credentialsrequests")
+	configResource  = operatorv1.GroupVersion.WithResource("cloudcredentials")
+)
+
+// operator serves the CredentialsRequests of a cluster.
+type operator struct {
+	requests   dynamic.ResourceInterface
+	secrets    kubernetes.Interface
+	requested  cache.GenericLister
+	configured cache.GenericLister
+	namespaces corelisters.NamespaceLister
+	existing   corelisters.SecretLister
+}
+
+// Run serves the CredentialsRequests in the operator's namespace until ctx is done. Their definition
+// and that of CloudCredential must be there.
+func Run(ctx context.Context, cfg *rest.Config) error {
+	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), fieldManager)
+	kube, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	custom, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return err
+	}
+	core := informers.NewSharedInformerFactory(kube, 0)
+	requests := dynamicinformer.NewFilteredDynamicSharedInformerFactory(custom, 0, Namespace, nil)
+	configs := dynamicinformer.NewDynamicSharedInformerFactory(custom, 0)
+
+	o := &operator{
+		requests:   custom.Resource(requestResource).Namespace(Namespace),
+		secrets:    kube,
+		requested:  requests.ForResource(requestResource).Lister(),
+		configured: configs.ForResource(configResource).Lister(),
+		namespaces: core.Core().V1().Namespaces().Lister(),
+		existing:   core.Core().V1().Secrets().Lister(),
+	}
+	controller := factory.New().
+		WithInformersQueueKeysFunc(keyOfRequest, requests.ForResource(requestResource).Informer()).
+		WithInformersQueueKeysFunc(keyOfSecretOwner, core.Core().V1().Secrets().Informer()).
+		WithInformersQueueKeysFunc(o.keysOfAll, core.Core().V1().Namespaces().Informer(), configs.ForResource(configResource).Informer()).
+		WithSync(o.sync).
+		ToController("CloudCredential", events.NewLoggingEventRecorder(fieldManager, clock.RealClock{}))
+
+	core.Start(ctx.Done())
+	requests.Start(ctx.Done())
+	configs.Start(ctx.Done())
+	controller.Run(ctx, 1)
+	return nil
+}
+
+func keyOfRequest(object runtime.Object) []string {
+	return []string{object.(metav1.Object).GetName()}
+}
+
+// keyOfSecretOwner finds the request that a Secret was made for, so that it is made again when
+// somebody deletes or changes it.
+func keyOfSecretOwner(object runtime.Object) []string {
+	if name, found := ownerOf(object.(metav1.Object)); found {
+		return []string{name}
+	}
+	return nil
+}
+
+// keysOfAll wakes every request: one may wait for the namespace that came, or for the mode.
+func (o *operator) keysOfAll(runtime.Object) []string {
+	objects, err := o.requested.List(labels.Everything())
+	if err != nil {
+		return nil
+	}
+	var keys []string
+	for _, object := range objects {
+		keys = append(keys, keyOfRequest(object)...)
+	}
+	return keys
+}
+
+// sync brings one request's Secret and status in line with what it asks for.
+func (o *operator) sync(ctx context.Context, syncContext factory.SyncContext) error {
+	object, err := o.requested.ByNamespace(Namespace).Get(syncContext.QueueKey())
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r, err := parse(object.(*unstructured.Unstructured))
+	if err != nil {
+		return fmt.Errorf("CredentialsRequest %s: %w", syncContext.QueueKey(), err)
+	}
+	if r.object.GetDeletionTimestamp() != nil {
+		return o.release(ctx, r)
+	}
+	mode, err := o.mode()
+	if err != nil || !r.isServed(mode) {
+		return err
+	}
+	if added := r.withFinalizer(); added != nil {
+		_, err := o.requests.Update(ctx, added, metav1.UpdateOptions{FieldManager: fieldManager})
+		return err // The change comes back as an event.
+	}
+	if _, err := o.namespaces.Get(r.spec.SecretRef.Namespace); apierrors.IsNotFound(err) {
+		return o.report(ctx, r.waiting(metav1.Now()))
+	} else if err != nil {
+		return err
+	}
+	if err := o.provide(ctx, r); err != nil {
+		return err
+	}
+	return o.report(ctx, r.provisioned(metav1.Now()))
+}
+
+// mode is how the cluster's administrator wants credentials to be made.
+func (o *operator) mode() (operatorv1.CloudCredentialsMode, error) {
+	object, err := o.configured.Get("cluster")
+	if apierrors.IsNotFound(err) {
+		return operatorv1.CloudCredentialsModeDefault, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	mode, _, err := unstructured.NestedString(object.(*unstructured.Unstructured).Object, "spec", "credentialsMode")
+	return operatorv1.CloudCredentialsMode(mode), err
+}
+
+// provide writes the request's Secret unless it is as it should be.
+func (o *operator) provide(ctx context.Context, r request) error {
+	existing, err := o.existing.Secrets(r.spec.SecretRef.Namespace).Get(r.spec.SecretRef.Name)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	wanted := r.secret(existing)
+	if existing != nil && isAsWanted(existing, wanted) {
+		return nil
+	}
+	_, err = o.secrets.CoreV1().Secrets(*wanted.Namespace).Apply(ctx, wanted, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	return err
+}
+
+// release deletes the Secret of a request that is being deleted, and lets the request go.
+func (o *operator) release(ctx context.Context, r request) error {
+	released := r.withoutFinalizer()
+	if released == nil {
+		return nil
+	}
+	ref := r.spec.SecretRef
+	if err := o.secrets.CoreV1().Secrets(ref.Namespace).Delete(ctx, ref.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	_, err := o.requests.Update(ctx, released, metav1.UpdateOptions{FieldManager: fieldManager})
+	return err
+}
+
+// report writes a changed status; nil means that it has not changed.
+func (o *operator) report(ctx context.Context, changed *unstructured.Unstructured) error {
+	if changed == nil {
+		return nil
+	}
+	_, err := o.requests.UpdateStatus(ctx, changed, metav1.UpdateOptions{FieldManager: fieldManager})
+	return err
+}
+

@@ -1,0 +1,334 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	olmv1alpha1 "github.com/operator-framework/api/pkg/operators/v1alpha1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+func TestMain(m *testing.M) {
+	if role, asked := os.LookupEnv(starterVariable); asked {
+		starterMain(role)
+	}
+	Main(m)
+}
+
+// waitLimit is how long these tests wait for what takes a moment.
+const waitLimit = 30 * time.Second
+
+func TestServiceAccountIsBoundByRBAC(t *testing.T) {
+	c := Shared(t, Options{})
+	namespace := c.Namespace(t)
+	as := clientOf(t, c.ServiceAccountConfig(t, namespace, "somebody"))
+
+	var me authenticationv1.SelfSubjectReview
+	if err := as.Create(t.Context(), &me); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := me.Status.UserInfo.Username, "system:serviceaccount:"+namespace+":somebody"; got != want {
+		t.Fatalf("the token is that of %q, want %q", got, want)
+	}
+	if err := as.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace)); !apierrors.IsForbidden(err) {
+		t.Fatalf("list secrets without any right: got %v, want it forbidden", err)
+	}
+	bind(t, c, namespace, "somebody", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
+	Eventually(t, waitLimit, "the right to list secrets", func(ctx context.Context) error {
+		return as.List(ctx, &corev1.SecretList{}, client.InNamespace(namespace))
+	})
+	if err := as.List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) {
+		t.Fatalf("list secrets of all namespaces: got %v, want it forbidden", err)
+	}
+
+	// Both answers are in the audit log by the time they are given.
+	var codes []int32
+	for _, event := range c.Audit(t) {
+		if event.User == me.Status.UserInfo.Username && event.Resource == "secrets" && event.Verb == "list" {
+			codes = append(codes, event.Code)
+		}
+	}
+	if !slices.Contains(codes, 403) || !slices.Contains(codes, 200) {
+		t.Errorf("codes of the secret lists in the audit log: %v, want both 403 and 200", codes)
+	}
+}
+
+func TestAuditShowsWatchesThatGoOn(t *testing.T) {
+	c := Shared(t, Options{})
+	namespace := c.Namespace(t)
+	api, err := client.NewWithWatch(c.Config(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	watch, err := api.Watch(t.Context(), &corev1.ConfigMapList{}, client.InNamespace(namespace))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer watch.Stop()
+	watches := func() (events []AuditEvent) {
+		for _, event := range c.Audit(t) {
+			if event.Verb == "watch" && event.Resource == "configmaps" && event.Namespace == namespace {
+				events = append(events, event)
+			}
+		}
+		return events
+	}
+	if events := watches(); len(events) != 1 || events[0].User != adminUser.name {
+		t.Fatalf("watches of config maps in the audit log: %+v, want the one that goes on", events)
+	}
+	watch.Stop()
+	Eventually(t, waitLimit, "the end of the watch in the log", func(context.Context) error {
+		events := watches()
+		if len(events) != 1 {
+			t.Fatalf("watches in the audit log: %+v, want one", events)
+		}
+		if !events[0].Answered.After(events[0].Received.Add(time.Microsecond)) {
+			return errors.New("it has not ended")
+		}
+		return nil
+	})
+}
+
+func TestControllerManagerBindsVolumes(t *testing.T) {
+	c := Shared(t, Options{})
+	namespace := c.Namespace(t)
+	class := ""
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity:               size,
+			AccessModes:            []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: "efs.csi.aws.com", VolumeHandle: "fs-1"}},
+			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: "claim"},
+		},
+	}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "claim"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: volume.Spec.AccessModes, VolumeName: volume.Name, StorageClassName: &class,
+			Resources: corev1.VolumeResourceRequirements{Requests: size},
+		},
+	}
+	for _, object := range []client.Object{volume, claim} {
+		if err := c.Client().Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { c.Client().Delete(context.Background(), volume) })
+	Eventually(t, waitLimit, "the claim to be bound", func(ctx context.Context) error {
+		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		if claim.Status.Phase != corev1.ClaimBound {
+			return fmt.Errorf("its phase is %q", claim.Status.Phase)
+		}
+		return nil
+	})
+}
+
+func TestNamespaceDeletionCompletes(t *testing.T) {
+	c := Shared(t, Options{})
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "short-lived-"}}
+	if err := c.Client().Create(t.Context(), namespace); err != nil {
+		t.Fatal(err)
+	}
+	inside := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "inside"}}
+	for _, err := range []error{c.Client().Create(t.Context(), inside), c.Client().Delete(t.Context(), namespace)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	Eventually(t, waitLimit, "the namespace to be gone", c.Gone(namespace))
+}
+
+// The garbage collector must know the OpenShift types from the start.
+func TestGarbageCollectorFollowsOpenShiftOwners(t *testing.T) {
+	c := Shared(t, Options{})
+	namespace := c.Namespace(t)
+	owner := &operatorv1.ClusterCSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: string(operatorv1.AWSEFSCSIDriver)},
+		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
+	}
+	if err := c.Client().Create(t.Context(), owner); err != nil {
+		t.Fatal(err)
+	}
+	owned := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owned", OwnerReferences: []metav1.OwnerReference{{
+		APIVersion: operatorv1.GroupVersion.String(), Kind: "ClusterCSIDriver", Name: owner.Name, UID: owner.UID,
+	}}}}
+	for _, err := range []error{c.Client().Create(t.Context(), owned), c.Client().Delete(t.Context(), owner)} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	Eventually(t, waitLimit, "what it owned to be collected", c.Gone(owned))
+}
+
+func TestOpenShiftIsThere(t *testing.T) {
+	c := Shared(t, Options{})
+	var infrastructure configv1.Infrastructure
+	var version configv1.ClusterVersion
+	var gates configv1.FeatureGate
+	for object, name := range map[client.Object]string{&infrastructure: "cluster", &version: "version", &gates: "cluster"} {
+		if err := c.Client().Get(t.Context(), client.ObjectKey{Name: name}, object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := infrastructure.Status; got.PlatformStatus.Type != configv1.AWSPlatformType || got.InfrastructureName != InfrastructureName || got.ControlPlaneTopology != configv1.HighlyAvailableTopologyMode {
+		t.Errorf("status of the infrastructure: %+v", got)
+	}
+	// Operators look up their gates by the version that the cluster version wants.
+	details := gates.Status.FeatureGates
+	if len(details) != 1 || details[0].Version != version.Status.Desired.Version || len(details[0].Enabled) == 0 {
+		t.Errorf("feature gates: %+v, want those of version %s", details, version.Status.Desired.Version)
+	}
+	// The real schemas refuse what OpenShift refuses.
+	unknown := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "unknown.example.com"}}
+	if err := c.Client().Create(t.Context(), unknown); !apierrors.IsInvalid(err) {
+		t.Errorf("create a ClusterCSIDriver of an unknown driver: got %v, want it invalid", err)
+	}
+}
+
+func TestAPIServerServesWhatOperatorsAskFor(t *testing.T) {
+	c := Shared(t, Options{})
+	info, err := discovery.NewDiscoveryClientForConfigOrDie(c.Config()).ServerVersion()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pins, err := tools.ToolPins()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pinned, err := pins.Version("k8s.io/kubernetes"); err != nil || info.GitVersion != pinned {
+		t.Errorf("the API server says it is %s, but %s is pinned (%v)", info.GitVersion, pinned, err)
+	}
+	// Delegated authentication reads both authorities from here.
+	var authentication corev1.ConfigMap
+	key := client.ObjectKey{Namespace: "kube-system", Name: "extension-apiserver-authentication"}
+	if err := c.Client().Get(t.Context(), key, &authentication); err != nil {
+		t.Fatal(err)
+	}
+	for _, authority := range []string{"client-ca-file", "requestheader-client-ca-file"} {
+		if authentication.Data[authority] == "" {
+			t.Errorf("config map %s has no %s", key, authority)
+		}
+	}
+}
+
+func TestKubectl(t *testing.T) {
+	c := Shared(t, Options{})
+	out, err := c.Kubectl(t.Context(), "auth", "whoami", "-o", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var me authenticationv1.SelfSubjectReview
+	if err := json.Unmarshal(out, &me); err != nil || me.Status.UserInfo.Username != adminUser.name {
+		t.Errorf("kubectl auth whoami says %s (%v), want %s", out, err, adminUser.name)
+	}
+}
+
+// Two clusters at once, the second with OLM, know nothing of each other.
+func TestTwoClusters(t *testing.T) {
+	one := Shared(t, Options{})
+	t.Setenv("CI", "true") // OLM takes it for a reason to panic
+	two := Start(t, Options{OLM: true, Durable: true})
+	for pid, name := range processesOf(t, two.Dir()) {
+		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+		if name == "olm" && (err != nil || bytes.Contains(environment, []byte("\x00CI="))) {
+			t.Errorf("OLM runs with CI in its environment (%v)", err)
+		}
+	}
+	namespace := one.Namespace(t)
+	if err := two.Client().Get(t.Context(), client.ObjectKey{Name: namespace}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
+		t.Errorf("get the first cluster's namespace from the second: %v, want it not found", err)
+	}
+	// A subscription to a catalog that does not exist is answered by OLM, and by the second's alone.
+	subscription := &olmv1alpha1.Subscription{
+		ObjectMeta: metav1.ObjectMeta{Namespace: OperatorNamespace, Name: "nothing"},
+		Spec:       &olmv1alpha1.SubscriptionSpec{CatalogSource: "none", CatalogSourceNamespace: CatalogNamespace, Package: "nothing"},
+	}
+	if err := two.Client().Create(t.Context(), subscription); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, waitLimit, "OLM to answer the subscription", func(ctx context.Context) error {
+		if err := two.Client().Get(ctx, client.ObjectKeyFromObject(subscription), subscription); err != nil {
+			return err
+		}
+		if condition := subscription.Status.GetCondition(olmv1alpha1.SubscriptionCatalogSourcesUnhealthy); condition.Status != corev1.ConditionTrue {
+			return fmt.Errorf("conditions: %+v", subscription.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// BenchmarkStart measures the time from asking for a cluster to a ready one, that of its end, and the
+// processor time that all its processes took for both, which other work on the machine hardly changes.
+func BenchmarkStart(b *testing.B) {
+	for name, options := range map[string]Options{"plain": {}, "olm": {OLM: true}} {
+		b.Run(name, func(b *testing.B) {
+			var starting, ending, processor time.Duration
+			for b.Loop() {
+				began := time.Now()
+				c, err := launch(b.Context(), "", options, nil)
+				if err != nil {
+					b.Fatal(err)
+				}
+				ready := time.Now()
+				if err := c.started.end(); err != nil {
+					b.Fatal(err)
+				}
+				starting, ending = starting+ready.Sub(began), ending+time.Since(ready)
+				processor += c.started.cmd.ProcessState.UserTime() + c.started.cmd.ProcessState.SystemTime()
+			}
+			b.ReportMetric(starting.Seconds()/float64(b.N), "s-start")
+			b.ReportMetric(ending.Seconds()/float64(b.N), "s-end")
+			b.ReportMetric(processor.Seconds()/float64(b.N), "s-cpu")
+		})
+	}
+}
+
+func clientOf(t *testing.T, config *rest.Config) client.Client {
+	t.Helper()
+	api, err := newClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return api
+}
+
+// bind gives a service account a right within its namespace.
+func bind(t *testing.T, c *Cluster, namespace, account string, rule rbacv1.PolicyRule) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: account}
+	for _, object := range []client.Object{
+		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{rule}},
+		&rbacv1.RoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}},
+		},
+	} {
+		if err := c.Client().Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,215 @@
+package cluster
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// controlPlane is the plan of one: where its parts listen and where their files are.
+type controlPlane struct {
+	tools   tools.Dir
+	dir     string
+	durable bool
+	address string
+	pki     *pki
+
+	etcdPort, etcdPeerPort, apiPort, managerPort, schedulerPort int
+}
+
+func planControlPlane(job assignment, address string) (*controlPlane, error) {
+	ports, err := freePorts(address, 5)
+	if err != nil {
+		return nil, err
+	}
+	identities, err := newPKI()
+	if err != nil {
+		return nil, fmt.Errorf("create the cluster's certificates: %w", err)
+	}
+	return &controlPlane{
+		tools: job.Tools, dir: job.Dir, durable: job.Options.Durable, address: address, pki: identities,
+		etcdPort: ports[0], etcdPeerPort: ports[1], apiPort: ports[2], managerPort: ports[3], schedulerPort: ports[4],
+	}, nil
+}
+
+// Users of the control plane's parts, with their groups. The names are those that the API server's
+// own RBAC knows; what a real cluster gives rights by a binding to cluster-admin is a master here.
+var (
+	adminUser     = user{"system:admin", []string{"system:masters"}}
+	managerUser   = user{"system:kube-controller-manager", nil}
+	schedulerUser = user{"system:kube-scheduler", nil}
+	kubeletClient = user{"system:kube-apiserver", []string{"system:masters"}}
+)
+
+// user is somebody that a client certificate identifies.
+type user struct {
+	name   string
+	groups []string
+}
+
+// writeFiles writes what the programs read: certificates, kubeconfigs and configuration.
+func (c *controlPlane) writeFiles() error {
+	for _, folder := range []string{"pki", "etcd", "flex"} {
+		if err := os.MkdirAll(c.path(folder), 0o755); err != nil {
+			return err
+		}
+	}
+	serving, err := c.pki.server(c.address)
+	if err != nil {
+		return err
+	}
+	proxy, err := c.pki.proxy("front-proxy-client")
+	if err != nil {
+		return err
+	}
+	kubelet, err := c.pki.client(kubeletClient.name, kubeletClient.groups...)
+	if err != nil {
+		return err
+	}
+	for name, pair := range map[string]keyPair{
+		"clients-ca": c.pki.clients.keyPair, "servers-ca": c.pki.servers.keyPair, "front-proxy-ca": c.pki.frontProxy.keyPair,
+		"serving": serving, "front-proxy-client": proxy, "kubelet-client": kubelet,
+	} {
+		if err := pair.write(c.path("pki"), name); err != nil {
+			return err
+		}
+	}
+	for name, user := range map[string]user{
+		adminKubeconfig: adminUser, "kube-controller-manager.kubeconfig": managerUser, "kube-scheduler.kubeconfig": schedulerUser,
+	} {
+		if err := c.writeKubeconfig(name, user); err != nil {
+			return err
+		}
+	}
+	for name, content := range map[string]string{
+		"pki/service-accounts.key": string(c.pki.serviceAccounts),
+		"audit-policy.yaml":        auditPolicy,
+		"kube-scheduler.yaml":      fmt.Sprintf(schedulerConfig, c.path("kube-scheduler.kubeconfig")),
+	} {
+		if err := os.WriteFile(c.path(name), []byte(content), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// auditPolicy records who did what to which object, reads as well: what an operator really used is
+// how its permissions are measured. Watches are recorded when they start, too, as many never end.
+// Health checks and the API server's talk to itself tell nobody anything.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+- level: None
+  users: ["system:apiserver"]
+- level: None
+  nonResourceURLs: ["/healthz*", "/readyz*", "/livez*", "/version", "/openapi*"]
+- level: Metadata
+`
+
+// schedulerConfig gives the scheduler the same room that the controller manager has.
+const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: false
+clientConnection:
+  kubeconfig: %q
+  qps: 150
+  burst: 300
+`
+
+// etcd is the store. Losing its data when the machine fails is no loss to a test, so it does not
+// wait for the disk unless asked to.
+func (c *controlPlane) etcd() program {
+	client, peer := "http://"+c.hostPort(c.etcdPort), "http://"+c.hostPort(c.etcdPeerPort)
+	args := []string{
+		"--name=berth",
+		"--data-dir=" + c.path("etcd"),
+		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=berth=" + peer,
+		"--log-level=warn",
+	}
+	if !c.durable {
+		args = append(args, "--unsafe-no-fsync")
+	}
+	return c.program("etcd", args...)
+}
+
+func (c *controlPlane) apiServer() program {
+	return c.program("kube-apiserver",
+		"--etcd-servers=http://"+c.hostPort(c.etcdPort),
+		"--bind-address="+c.address, "--secure-port="+strconv.Itoa(c.apiPort),
+		// The API server refuses to publish a loopback address as the endpoints of the Service
+		// "kubernetes". Pods get it from their node instead.
+		"--advertise-address="+c.address, "--endpoint-reconciler-type=none",
+		"--tls-cert-file="+c.pkiPath("serving.crt"), "--tls-private-key-file="+c.pkiPath("serving.key"),
+		"--service-cluster-ip-range=10.217.0.0/16",
+		"--allow-privileged",
+
+		"--authorization-mode=Node,RBAC",
+		"--client-ca-file="+c.pkiPath("clients-ca.crt"),
+		"--requestheader-client-ca-file="+c.pkiPath("front-proxy-ca.crt"),
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-username-headers=X-Remote-User",
+		"--proxy-client-cert-file="+c.pkiPath("front-proxy-client.crt"), "--proxy-client-key-file="+c.pkiPath("front-proxy-client.key"),
+		"--kubelet-client-certificate="+c.pkiPath("kubelet-client.crt"), "--kubelet-client-key="+c.pkiPath("kubelet-client.key"),
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file="+c.pkiPath("service-accounts.key"),
+		"--service-account-signing-key-file="+c.pkiPath("service-accounts.key"),
+
+		"--audit-policy-file="+c.path("audit-policy.yaml"),
+		"--audit-log-path="+c.path(auditLogName),
+		"--audit-log-maxsize=100000", // MiB: never rotate, the reader wants it all in one file
+
+		"--max-requests-inflight=3000", "--max-mutating-requests-inflight=1500",
+		"--profiling=false",
+	)
+}
+
+func (c *controlPlane) controllerManager() program {
+	return c.program("kube-controller-manager",
+		"--kubeconfig="+c.path("kube-controller-manager.kubeconfig"),
+		"--authentication-kubeconfig="+c.path("kube-controller-manager.kubeconfig"),
+		"--authorization-kubeconfig="+c.path("kube-controller-manager.kubeconfig"),
+		"--bind-address="+c.address, "--secure-port="+strconv.Itoa(c.managerPort),
+		"--tls-cert-file="+c.pkiPath("serving.crt"), "--tls-private-key-file="+c.pkiPath("serving.key"),
+		"--leader-elect=false",
+		"--use-service-account-credentials",
+		"--root-ca-file="+c.pkiPath("servers-ca.crt"),
+		"--service-account-private-key-file="+c.pkiPath("service-accounts.key"),
+		"--cluster-signing-cert-file="+c.pkiPath("clients-ca.crt"), "--cluster-signing-key-file="+c.pkiPath("clients-ca.key"),
+		// What OpenShift runs with; with the default of 20 a second the garbage collector crawls.
+		"--kube-api-qps=150", "--kube-api-burst=300",
+		"--flex-volume-plugin-dir="+c.path("flex"), // the default is a folder of the system
+		"--profiling=false",
+	)
+}
+
+func (c *controlPlane) scheduler() program {
+	return c.program("kube-scheduler",
+		"--config="+c.path("kube-scheduler.yaml"),
+		"--authentication-kubeconfig="+c.path("kube-scheduler.kubeconfig"),
+		"--authorization-kubeconfig="+c.path("kube-scheduler.kubeconfig"),
+		"--bind-address="+c.address, "--secure-port="+strconv.Itoa(c.schedulerPort),
+		"--tls-cert-file="+c.pkiPath("serving.crt"), "--tls-private-key-file="+c.pkiPath("serving.key"),
+	)
+}
+
+func (c *controlPlane) program(tool string, args ...string) program {
+	return program{name: tool, path: c.tools.Path(tool), args: args}
+}
+
+func (c *controlPlane) hostPort(port int) string {
+	return net.JoinHostPort(c.address, strconv.Itoa(port))
+}
+
+func (c *controlPlane) path(name string) string { return filepath.Join(c.dir, name) }
+
+func (c *controlPlane) pkiPath(name string) string { return filepath.Join(c.dir, "pki", name) }

@@ -1,0 +1,213 @@
+// Package crds provides the custom resource definitions that a cluster is given: those of OpenShift
+// that a driver operator meets, and those of the Operator Lifecycle Manager.
+//
+// They are the real ones, taken from the Go modules that publish them, and kept in the user's cache
+// as JSON: parsing megabytes of YAML would be a good part of a cluster's start.
+package crds
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// Set is a set of definitions that belong together.
+type Set struct {
+	name    string
+	sources []source
+}
+
+// source is one module and the files to take from it.
+type source struct {
+	module  string
+	version func() (string, error)
+	files   []string
+}
+
+// OpenShift is what a driver operator and its tests meet on OpenShift. Of types whose schema depends
+// on the feature set these are the files of the default one.
+var OpenShift = Set{name: "openshift", sources: []source{
+	{
+		module:  "github.com/openshift/api",
+		version: projectPin("github.com/openshift/api"),
+		files: []string{
+			"config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusteroperators.crd.yaml",
+			"config/v1/zz_generated.crd-manifests/0000_00_cluster-version-operator_01_clusterversions-Default.crd.yaml",
+			"config/v1/zz_generated.crd-manifests/0000_03_config-operator_01_proxies.crd.yaml",
+			"config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_apiservers-Default.crd.yaml",
+			"config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_authentications-Default.crd.yaml",
+			"config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_featuregates.crd.yaml",
+			"config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_infrastructures-Default.crd.yaml",
+			"config/v1/zz_generated.crd-manifests/0000_10_config-operator_01_networks-Default.crd.yaml",
+			"operator/v1/zz_generated.crd-manifests/0000_40_cloud-credential_00_cloudcredentials.crd.yaml",
+			"operator/v1/zz_generated.crd-manifests/0000_50_csi-driver_01_clustercsidrivers-Default.crd.yaml",
+			"operator/v1/zz_generated.crd-manifests/0000_50_storage_01_storages.crd.yaml",
+			"security/v1/zz_generated.crd-manifests/0000_03_config-operator_01_securitycontextconstraints.crd.yaml",
+		},
+	},
+	{
+		// The newest version of it that the public module proxy and checksum database both serve.
+		module:  "github.com/openshift/cloud-credential-operator",
+		version: exactly("v0.0.0-20240404165937-5e8812d64187"),
+		files:   []string{"manifests/0000_03_cloud-credential-operator_01_crd.yaml"},
+	},
+	{
+		// The version that the cluster monitoring of current OpenShift is built from.
+		module:  "github.com/prometheus-operator/prometheus-operator",
+		version: exactly("v0.85.0"),
+		files: []string{
+			"example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+			"example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+		},
+	},
+}}
+
+// OLM is what the Operator Lifecycle Manager defines.
+var OLM = Set{name: "olm", sources: []source{{
+	module:  "github.com/operator-framework/operator-lifecycle-manager",
+	version: toolPin("github.com/operator-framework/operator-lifecycle-manager"),
+	files: []string{
+		"deploy/chart/crds/0000_50_olm_00-catalogsources.crd.yaml",
+		"deploy/chart/crds/0000_50_olm_00-clusterserviceversions.crd.yaml",
+		"deploy/chart/crds/0000_50_olm_00-installplans.crd.yaml",
+		"deploy/chart/crds/0000_50_olm_00-olmconfigs.crd.yaml",
+		"deploy/chart/crds/0000_50_olm_00-operatorconditions.crd.yaml",
+		"deploy/chart/crds/0000_50_olm_00-operatorgroups.crd.yaml",
+		"deploy/chart/crds/0000_50_olm_00-operators.crd.yaml",
+		"deploy/chart/crds/0000_50_olm_00-subscriptions.crd.yaml",
+	},
+}}}
+
+func exactly(version string) func() (string, error) {
+	return func() (string, error) { return version, nil }
+}
+
+func projectPin(module string) func() (string, error) { return pin(tools.ProjectPins, module) }
+
+func toolPin(module string) func() (string, error) { return pin(tools.ToolPins, module) }
+
+func pin(read func() (tools.Pins, error), module string) func() (string, error) {
+	return func() (string, error) {
+		pins, err := read()
+		if err != nil {
+			return "", err
+		}
+		return pins.Version(module)
+	}
+}
+
+// Ensure returns the path of the file that Read takes, and makes it first if the cache lacks it.
+func (s Set) Ensure(ctx context.Context) (string, error) {
+	key, err := s.key()
+	if err != nil {
+		return "", err
+	}
+	folder, err := tools.CacheFolder("crds")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(folder, s.name+"-"+key+".json")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	definitions, err := s.collect(ctx)
+	if err != nil {
+		return "", fmt.Errorf("collect the custom resource definitions of %s: %w", s.name, err)
+	}
+	return path, writeWhole(path, definitions)
+}
+
+// Read returns the definitions in a file that Ensure made.
+func Read(path string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var definitions []*apiextensionsv1.CustomResourceDefinition
+	if err := json.Unmarshal(content, &definitions); err != nil {
+		return nil, fmt.Errorf("%s: %w; remove the file, it is made anew", path, err)
+	}
+	return definitions, nil
+}
+
+// key is a hash of where the definitions come from.
+func (s Set) key() (string, error) {
+	hash := sha256.New()
+	for _, source := range s.sources {
+		version, err := source.version()
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(hash, source.module, version, source.files)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:16], nil
+}
+
+func (s Set) collect(ctx context.Context) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	var definitions []*apiextensionsv1.CustomResourceDefinition
+	for _, source := range s.sources {
+		version, err := source.version()
+		if err != nil {
+			return nil, err
+		}
+		folder, err := tools.ModuleFolder(ctx, source.module, version)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range source.files {
+			definition, err := parse(filepath.Join(folder, file))
+			if err != nil {
+				return nil, err
+			}
+			definitions = append(definitions, definition)
+		}
+	}
+	return definitions, nil
+}
+
+func parse(path string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var definition apiextensionsv1.CustomResourceDefinition
+	if err := yaml.Unmarshal(content, &definition); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if definition.Kind != "CustomResourceDefinition" || definition.Name == "" {
+		return nil, fmt.Errorf("%s: found kind %q and name %q, expected a named CustomResourceDefinition", path, definition.Kind, definition.Name)
+	}
+	definition.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
+	return &definition, nil
+}
+
+// writeWhole writes a file so that it is there whole or not at all, whoever else writes it too.
+func writeWhole(path string, definitions []*apiextensionsv1.CustomResourceDefinition) error {
+	var content bytes.Buffer
+	if err := json.NewEncoder(&content).Encode(definitions); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name())
+	if _, err := file.Write(content.Bytes()); err != nil {
+		file.Close()
+		return err
+	}
+	if err := file.Close(); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
+}

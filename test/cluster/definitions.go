@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/test/cluster/crds"
+)
+
+// readDefinitions returns the custom resource definitions in files.
+func readDefinitions(files []string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
+	var all []*apiextensionsv1.CustomResourceDefinition
+	for _, file := range files {
+		definitions, err := crds.Read(file)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, definitions...)
+	}
+	return all, nil
+}
+
+// createDefinitions creates custom resource definitions and waits until they are served.
+func createDefinitions(ctx context.Context, config *rest.Config, definitions []*apiextensionsv1.CustomResourceDefinition) error {
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	api, err := newClient(config)
+	if err != nil {
+		return err
+	}
+	served, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		return err
+	}
+	group, createCtx := errgroup.WithContext(ctx)
+	for _, definition := range definitions {
+		group.Go(func() error { return create(createCtx, api, definition) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	for version, plurals := range byGroupVersion(definitions) {
+		if err := awaitServed(ctx, served, version, plurals); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byGroupVersion returns the plural names that definitions make the API server serve.
+func byGroupVersion(definitions []*apiextensionsv1.CustomResourceDefinition) map[schema.GroupVersion][]string {
+	plurals := map[schema.GroupVersion][]string{}
+	for _, definition := range definitions {
+		for _, version := range definition.Spec.Versions {
+			if version.Served {
+				key := schema.GroupVersion{Group: definition.Spec.Group, Version: version.Name}
+				plurals[key] = append(plurals[key], definition.Spec.Names.Plural)
+			}
+		}
+	}
+	return plurals
+}
+
+// awaitServed waits until discovery lists the resources of a group. That is when their definitions
+// are established, and far cheaper to ask for than the definitions with their megabytes of schema.
+func awaitServed(ctx context.Context, served discovery.ServerResourcesInterface, version schema.GroupVersion, plurals []string) error {
+	return await(ctx, "the resources of "+version.String(), func(context.Context) error {
+		list, err := served.ServerResourcesForGroupVersion(version.String())
+		if err != nil {
+			return err
+		}
+		for _, plural := range plurals {
+			if !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == plural }) {
+				return fmt.Errorf("%s is not served", plural)
+			}
+		}
+		return nil
+	})
+}

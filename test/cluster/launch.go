@@ -1,0 +1,149 @@
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/berth-csi/berth/test/cluster/crds"
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// startedKeeper is a keeper seen from the process that started it.
+type startedKeeper struct {
+	cmd    *exec.Cmd
+	orders io.WriteCloser // see detachOrder
+}
+
+// endLimit is how long a keeper may take to end a cluster.
+const endLimit = time.Minute
+
+// launch starts a keeper and waits until its cluster is ready. An empty dir means a temporary one.
+func launch(ctx context.Context, dir string, options Options, report func(tools.Progress)) (*Cluster, error) {
+	if _, asked := os.LookupEnv(keeperVariable); asked {
+		return nil, errors.New("this process was started to be a cluster's keeper, but does something else: call cluster.Init first thing in main, or cluster.Main in TestMain")
+	}
+	if report == nil {
+		report = func(tools.Progress) {}
+	}
+	job, err := newAssignment(ctx, dir, options, report)
+	if err != nil {
+		return nil, err
+	}
+	keeper, output, err := startKeeper(job)
+	if err != nil {
+		return nil, err
+	}
+	defer context.AfterFunc(ctx, func() { keeper.orders.Close() })()
+	ready, err := follow(output, report)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start a cluster: %w", err), keeper.end())
+	}
+	c, err := open(*ready)
+	if err != nil {
+		return nil, errors.Join(err, keeper.end())
+	}
+	c.started = keeper
+	return c, nil
+}
+
+// newAssignment provides what a keeper needs and cannot make itself in reasonable time.
+func newAssignment(ctx context.Context, dir string, options Options, report func(tools.Progress)) (assignment, error) {
+	built, err := tools.Ensure(ctx, report)
+	if err != nil {
+		return assignment{}, err
+	}
+	job := assignment{Dir: dir, Tools: built, Options: options}
+	sets := []crds.Set{crds.OpenShift}
+	if options.OLM {
+		sets = append(sets, crds.OLM)
+	}
+	for _, set := range sets {
+		file, err := set.Ensure(ctx)
+		if err != nil {
+			return assignment{}, err
+		}
+		job.CRDs = append(job.CRDs, file)
+	}
+	return job, nil
+}
+
+// startKeeper starts this very program as a keeper, and returns its output.
+func startKeeper(job assignment) (*startedKeeper, io.Reader, error) {
+	order, err := json.Marshal(job)
+	if err != nil {
+		return nil, nil, err
+	}
+	// Not os.Executable: the program may have been removed since, as those of "go run" are.
+	cmd := exec.Command("/proc/self/exe")
+	cmd.Args = []string{os.Args[0], "(cluster keeper)"}
+	cmd.Env = append(os.Environ(), keeperVariable+"="+string(order))
+	cmd.Stderr = os.Stderr
+	// A session of its own: an interrupt from the keyboard is for the starter, which ends it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	orders, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, nil, fmt.Errorf("start a cluster's keeper: %w", err)
+	}
+	return &startedKeeper{cmd: cmd, orders: orders}, output, nil
+}
+
+// follow passes on a keeper's progress until its cluster is ready or has failed.
+func follow(output io.Reader, report func(tools.Progress)) (*state, error) {
+	lines := bufio.NewScanner(output)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var n news
+		if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
+			return nil, fmt.Errorf("expected news of the cluster's keeper, found %q: call cluster.Init first thing in main, or cluster.Main in TestMain", lines.Text())
+		}
+		switch {
+		case n.Progress != nil:
+			report(*n.Progress)
+		case n.Ready != nil:
+			return n.Ready, nil
+		case n.Error != "":
+			return nil, errors.New(n.Error)
+		}
+	}
+	return nil, errors.Join(lines.Err(), errors.New("the cluster's keeper ended without a word"))
+}
+
+// detach lets the cluster go on when this process ended.
+func (k *startedKeeper) detach() error {
+	if _, err := io.WriteString(k.orders, detachOrder); err != nil {
+		return fmt.Errorf("detach the cluster's keeper: %w", err)
+	}
+	k.orders.Close()
+	return k.cmd.Process.Release()
+}
+
+// end ends the cluster and waits until nothing of it is left.
+func (k *startedKeeper) end() error {
+	k.orders.Close()
+	late := time.AfterFunc(endLimit, func() { k.cmd.Process.Kill() })
+	defer late.Stop()
+	err := k.cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 1 {
+		return nil // it said why on its output
+	}
+	return err
+}

@@ -1,0 +1,329 @@
+package cluster
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// starterVariable makes the test binary a program that starts a cluster and comes to some end.
+const starterVariable = "BERTH_TEST_STARTER"
+
+// starterMain plays a role, and never returns. It says where the cluster is on standard output.
+func starterMain(role string) {
+	if role != "forgets Init" {
+		Init()
+	}
+	switch role {
+	case "forgets Init":
+		starterStarts(nil)
+	case "panics":
+		starterStarts(nil)
+		panic("as told")
+	case "exits":
+		starterStarts(nil)
+		os.Exit(3)
+	case "waits":
+		starterStarts(nil)
+		<-make(chan struct{})
+	case "waits while starting":
+		starterStarts(func(p tools.Progress) {
+			fmt.Println(p.Detail) // no folder yet, but the news that something runs
+			<-make(chan struct{})
+		})
+	case "goes up":
+		c, err := Up(context.Background(), os.Getenv("DIR"), Options{}, nil)
+		if err != nil {
+			fmt.Println("error:", err)
+			os.Exit(1)
+		}
+		fmt.Println(c.Dir())
+		os.Exit(0)
+	}
+}
+
+func starterStarts(report func(tools.Progress)) {
+	c, err := launch(context.Background(), "", Options{}, report)
+	if err != nil {
+		fmt.Println("error:", err)
+		os.Exit(1)
+	}
+	fmt.Println(c.Dir())
+}
+
+// starterProgram is how such a program is called, with no arguments.
+const starterProgram = "/proc/self/exe"
+
+// starter is such a program, running.
+type starter struct {
+	*exec.Cmd
+	said string // its first line
+}
+
+func startStarter(t *testing.T, role string, env ...string) *starter {
+	t.Helper()
+	cmd := exec.Command(starterProgram)
+	cmd.Env = append(append(os.Environ(), starterVariable+"="+role), env...)
+	cmd.Stderr = io.Discard
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	line, err := bufio.NewReader(output).ReadString('\n')
+	if err != nil {
+		t.Fatalf("the program that starts a cluster and %s said nothing: %v", role, err)
+	}
+	return &starter{cmd, strings.TrimSpace(line)}
+}
+
+// A program that forgot Init is told so, and does not start itself over and over.
+func TestForgottenInit(t *testing.T) {
+	if s := startStarter(t, "forgets Init"); !strings.Contains(s.said, "call cluster.Init first") {
+		t.Errorf("it said %q, want what to do", s.said)
+	}
+}
+
+// A program of the cluster that cannot run is named, with its last words, and nothing stays.
+func TestStartSaysWhatFailed(t *testing.T) {
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	job, err := newAssignment(t.Context(), "", Options{}, func(tools.Progress) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := t.TempDir()
+	for _, tool := range []string{"etcd", "kube-apiserver", "kube-controller-manager"} {
+		if err := os.Symlink(job.Tools.Path(tool), filepath.Join(broken, tool)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	script := "#!/bin/sh\necho no scheduling today >&2\nexit 7\n"
+	if err := os.WriteFile(filepath.Join(broken, "kube-scheduler"), []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	job.Tools = tools.Dir(broken)
+	keeper, output, err := startKeeper(job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = follow(output, func(tools.Progress) {})
+	if err == nil || !strings.Contains(err.Error(), "kube-scheduler") || !strings.Contains(err.Error(), "no scheduling today") {
+		t.Errorf("got %v, want an error that names the program and what it said", err)
+	}
+	if err := keeper.end(); err != nil {
+		t.Error(err)
+	}
+	if left := processesOf(t, temp); len(left) > 0 {
+		t.Errorf("still running: %v", left)
+	}
+	if left, _ := filepath.Glob(filepath.Join(temp, folderPrefix+"*")); len(left) > 0 {
+		t.Errorf("still there: %q", left)
+	}
+}
+
+// However a program ends that started a cluster, nothing of the cluster stays.
+func TestNothingIsLeft(t *testing.T) {
+	kill := func(signal syscall.Signal) func(*starter) {
+		return func(s *starter) { s.Process.Signal(signal) }
+	}
+	for _, test := range []struct {
+		name, role string
+		then       func(*starter)
+	}{
+		{"panic", "panics", func(*starter) {}},
+		{"exit", "exits", func(*starter) {}},
+		{"interrupt", "waits", kill(syscall.SIGINT)},
+		{"kill", "waits", kill(syscall.SIGKILL)},
+		{"kill while it starts", "waits while starting", kill(syscall.SIGKILL)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			temp := t.TempDir() // the cluster's folder is the only thing in it
+			s := startStarter(t, test.role, "TMPDIR="+temp)
+			dirs, _ := filepath.Glob(filepath.Join(temp, folderPrefix+"*"))
+			if test.role != "panics" && test.role != "exits" {
+				if len(dirs) != 1 || len(processesOf(t, dirs[0])) == 0 {
+					t.Fatalf("expected one cluster that runs in %s, found %q; the program said %q", temp, dirs, s.said)
+				}
+			}
+			test.then(s)
+			Eventually(t, waitLimit, "the processes to end and the folder to go", func(context.Context) error {
+				dirs, err := filepath.Glob(filepath.Join(temp, folderPrefix+"*"))
+				if err != nil || len(dirs) > 0 {
+					return fmt.Errorf("still there: %q (%v)", dirs, err)
+				}
+				if left := processesOf(t, temp); len(left) > 0 {
+					return fmt.Errorf("still running: %v", left)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// A keeper that is killed takes its processes with it. Its folder goes when the next one starts.
+func TestKilledKeeper(t *testing.T) {
+	temp := t.TempDir()
+	s := startStarter(t, "waits", "TMPDIR="+temp)
+	left, err := readState(s.said)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(left.Keeper.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	Eventually(t, waitLimit, "the processes to end", func(context.Context) error {
+		if running := processesOf(t, temp); len(running) > 0 {
+			return fmt.Errorf("still running: %v", running)
+		}
+		return nil
+	})
+	next := startStarter(t, "waits", "TMPDIR="+temp)
+	if _, err := os.Stat(s.said); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the killed cluster's folder is still there: %v", err)
+	}
+	if _, err := os.Stat(next.said); err != nil {
+		t.Errorf("the new cluster's folder: %v", err)
+	}
+}
+
+// A program that a keeper runs is started again when it ends.
+func TestProgramsAreStartedAgain(t *testing.T) {
+	c := Start(t, Options{})
+	before := processesOf(t, c.Dir())
+	for pid, name := range before {
+		if name == "kube-scheduler" {
+			syscall.Kill(pid, syscall.SIGKILL)
+		}
+	}
+	Eventually(t, waitLimit, "another scheduler", func(context.Context) error {
+		for pid, name := range processesOf(t, c.Dir()) {
+			if name == "kube-scheduler" && before[pid] == "" {
+				return nil
+			}
+		}
+		return errors.New("there is none")
+	})
+}
+
+// A cluster that is put up outlives the program that did it, is found, and is stopped.
+func TestUpFindStop(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "demo")
+	if _, err := Find(dir); !errors.Is(err, ErrNotRunning) {
+		t.Fatalf("find a cluster before there is one: %v, want %v", err, ErrNotRunning)
+	}
+	up := startStarter(t, "goes up", "DIR="+dir)
+	if err := up.Wait(); err != nil || up.said != dir {
+		t.Fatalf("the program that puts a cluster up in %s: %v; it said %q", dir, err, up.said)
+	}
+	t.Cleanup(func() { Stop(context.Background(), dir) })
+
+	c, err := Find(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Client().List(t.Context(), &corev1.NamespaceList{}); err != nil {
+		t.Fatalf("use the cluster after the program that put it up has ended: %v", err)
+	}
+	if again := startStarter(t, "goes up", "DIR="+dir); !strings.Contains(again.said, "is running already") {
+		t.Errorf("put up a second cluster in %s: it said %q, want that one is running already", dir, again.said)
+	}
+	if err := Stop(t.Context(), dir); err != nil {
+		t.Fatal(err)
+	}
+	if left := processesOf(t, dir); len(left) > 0 {
+		t.Errorf("processes left after the cluster was stopped: %v", left)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the folder is left after the cluster was stopped: %v", err)
+	}
+	if err := Stop(t.Context(), dir); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("stop it once more: %v, want %v", err, ErrNotRunning)
+	}
+}
+
+// Nothing but the keeper that made a folder is ever signalled, and no folder of others removed.
+func TestOthersAreLeftAlone(t *testing.T) {
+	bystander := exec.Command("sleep", "1000")
+	if err := bystander.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { bystander.Process.Kill(); bystander.Wait() })
+	dir := t.TempDir()
+	self, err := selfIdentity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A keeper that died, whose number another process has now.
+	dead := processIdentity{PID: bystander.Process.Pid, Started: self.Started - 1}
+	fresh, err := writeTemporary(dir, state{Keeper: dead, Dir: dir, Ready: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(fresh, filepath.Join(dir, stateName)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Find(dir); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("find a dead cluster: %v, want %v", err, ErrNotRunning)
+	}
+	if err := Stop(t.Context(), dir); err != nil {
+		t.Errorf("stop a dead cluster: %v, want what it left to be removed", err)
+	}
+	if err := bystander.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the bystander is gone: %v", err)
+	}
+
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "thesis.txt"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if up := startStarter(t, "goes up", "DIR="+full); !strings.Contains(up.said, "is not empty") {
+		t.Errorf("put up a cluster in a folder with a file: it said %q, want that it is not empty", up.said)
+	}
+	if _, err := os.Stat(filepath.Join(full, "thesis.txt")); err != nil {
+		t.Error(err)
+	}
+}
+
+// processesOf returns the names of the processes that have to do with a folder, by their ids: those
+// that name it in their arguments or environment, but not this one nor its starters.
+func processesOf(t *testing.T, folder string) map[int]string {
+	t.Helper()
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[int]string{}
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		arguments, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
+		environment, _ := os.ReadFile(filepath.Join("/proc", entry.Name(), "environ"))
+		isStarter := string(arguments) == starterProgram+"\x00"
+		named := bytes.Contains(arguments, []byte(folder)) || bytes.Contains(environment, []byte(folder))
+		if named && len(arguments) > 0 && !isStarter {
+			program, _, _ := bytes.Cut(arguments, []byte{0})
+			found[pid] = filepath.Base(string(program))
+		}
+	}
+	return found
+}

@@ -1,0 +1,79 @@
+package node
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	"github.com/virtual-kubelet/virtual-kubelet/node/api"
+)
+
+// serveKubeletAPI serves what the API server asks a node, such as a container's log, on a free port
+// of the node's address until ctx is done. Only this machine can reach it, so everybody may ask.
+func serveKubeletAPI(ctx context.Context, ip string, provider *provider) (port int32, err error) {
+	certificate, err := selfSigned(ip)
+	if err != nil {
+		return 0, fmt.Errorf("making the certificate of the kubelet API: %w", err)
+	}
+	listener, err := tls.Listen("tcp", net.JoinHostPort(ip, "0"), &tls.Config{Certificates: []tls.Certificate{certificate}})
+	if err != nil {
+		return 0, fmt.Errorf("serving the kubelet API on %s: %w", ip, err)
+	}
+	server := &http.Server{Handler: api.PodHandler(api.PodHandlerConfig{
+		GetContainerLogs:      provider.containerLogs,
+		GetPods:               provider.GetPods,
+		GetPodsFromKubernetes: provider.GetPods,
+	}, true)}
+	go server.Serve(listener) //nolint:errcheck // It ends with the node.
+	context.AfterFunc(ctx, func() { server.Close() })
+	return int32(listener.Addr().(*net.TCPAddr).Port), nil
+}
+
+// selfSigned makes a certificate that nobody needs to trust: the API server checks a kubelet's only
+// if it is told to.
+func selfSigned(ip string) (tls.Certificate, error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()),
+		NotAfter:     time.Now().AddDate(1, 0, 0),
+		IPAddresses:  []net.IP{net.ParseIP(ip)},
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, err
+}
+
+// containerLogs gives the log of a container of the node.
+func (p *provider) containerLogs(ctx context.Context, namespace, name, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
+	known := p.find(namespace, name)
+	if known == nil {
+		return nil, errdefs.NotFoundf("pod %s/%s is not on this node", namespace, name)
+	}
+	c := known.container(container)
+	switch {
+	case c == nil:
+		return nil, errdefs.NotFoundf("pod %s/%s has no container %s", namespace, name, container)
+	case c.program == "":
+		text := fmt.Sprintf("The process node has no program for the image %s and only reports this container running.\n", c.spec.Image)
+		return io.NopCloser(strings.NewReader(text)), nil
+	}
+	run := c.latestRun()
+	if run == nil {
+		return nil, errdefs.InvalidInputf("container %s has not started yet", container)
+	}
+	return c.log.read(ctx, opts, run.ended)
+}

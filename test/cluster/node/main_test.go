@@ -1,0 +1,176 @@
+package node_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+func TestMain(m *testing.M) {
+	cluster.Init()
+	beProgram()
+	cluster.Main(m)
+}
+
+// image is the one whose containers run a program. It is written with a port, a tag and a digest,
+// none of which is part of the repository's name in the node's table.
+const (
+	imageRepository = "registry.example.com:5000/test/program"
+	image           = imageRepository + ":v1@sha256:0000000000000000000000000000000000000000000000000000000000000000"
+)
+
+// waitLimit is how long a test waits for what takes a moment.
+const waitLimit = 30 * time.Second
+
+// testCluster is a cluster whose nodes run this test's executable for image.
+type testCluster struct{ *cluster.Cluster }
+
+func sharedCluster(t *testing.T) testCluster {
+	t.Helper()
+	return testCluster{cluster.Shared(t, cluster.Options{Images: images()})}
+}
+
+func images() map[string]string {
+	program, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	return map[string]string{imageRepository: program}
+}
+
+// namespace makes a namespace in which pods can be created at once.
+func (c testCluster) namespace(t *testing.T) string {
+	t.Helper()
+	namespace := c.Namespace(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "default"}}
+	await(t, c, account, "the default service account", func(*corev1.ServiceAccount) error { return nil })
+	return namespace
+}
+
+// template is a pod that runs a program. Changes apply to it in turn.
+func template(program string, changes ...func(*corev1.PodSpec)) corev1.PodTemplateSpec {
+	grace := int64(5)
+	template := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "test"}},
+		Spec: corev1.PodSpec{
+			TerminationGracePeriodSeconds: &grace,
+			Containers: []corev1.Container{{
+				Name:                     "main",
+				Image:                    image,
+				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+				Env: []corev1.EnvVar{
+					{Name: programVariable, Value: program},
+					{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}},
+				},
+			}},
+		},
+	}
+	for _, change := range changes {
+		change(&template.Spec)
+	}
+	return template
+}
+
+// pod creates a pod that runs a program.
+func (c testCluster) pod(t *testing.T, namespace, name, program string, changes ...func(*corev1.PodSpec)) *corev1.Pod {
+	t.Helper()
+	template := template(program, changes...)
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Namespace, pod.Name = namespace, name
+	c.create(t, pod)
+	return pod
+}
+
+func (c testCluster) create(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := c.Client().Create(t.Context(), object); err != nil {
+		t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// await waits until the object, which it keeps up to date, is as check wants it.
+func await[T client.Object](t *testing.T, c testCluster, object T, what string, check func(T) error) T {
+	t.Helper()
+	cluster.Eventually(t, waitLimit, what, func(ctx context.Context) error {
+		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		return check(object)
+	})
+	return object
+}
+
+// awaitReady waits until the pod is ready and gives its address.
+func (c testCluster) awaitReady(t *testing.T, pod *corev1.Pod) string {
+	t.Helper()
+	return await(t, c, pod, "the pod to be ready", isReady).Status.PodIP
+}
+
+func isReady(pod *corev1.Pod) error {
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("pod %s is not ready: %s", pod.Name, toJSON(pod.Status))
+}
+
+// awaitServing waits until the program of the pod answers, and gives what it knows of itself.
+func (c testCluster) awaitServing(t *testing.T, pod *corev1.Pod) self {
+	t.Helper()
+	ip := c.awaitReady(t, pod)
+	var me self
+	cluster.Eventually(t, waitLimit, "the program to answer", func(ctx context.Context) error {
+		body, err := ask(ctx, ip, "/self")
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal([]byte(body), &me)
+	})
+	return me
+}
+
+// awaitEnd waits until there is no such process any more.
+func awaitEnd(t *testing.T, pid int) {
+	t.Helper()
+	cluster.Eventually(t, waitLimit, fmt.Sprintf("process %d to end", pid), func(context.Context) error {
+		return ended(pid)
+	})
+}
+
+// ended returns an error if the process runs. One that ended, and waits for somebody to ask for its
+// exit code, does not run.
+func ended(pid int) error {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if _, state, _ := strings.Cut(string(stat), ") "); strings.HasPrefix(state, "Z") {
+		return nil
+	}
+	return fmt.Errorf("process %d still runs: %s", pid, stat)
+}
+
+func toJSON(value any) string {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err.Error()
+	}
+	return string(text)
+}

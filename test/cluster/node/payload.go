@@ -1,0 +1,124 @@
+package node
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// payload is the content of a volume that the node writes: files by their path in it.
+type payload map[string]payloadFile
+
+type payloadFile struct {
+	data []byte
+	mode fs.FileMode
+}
+
+// The names by which the content of a volume is swapped in one step. They are those that programs
+// which watch their certificates or configuration look for.
+const dataLink, newDataLink, dataPrefix = "..data", "..data_tmp", "..content-"
+
+// write makes the folder show exactly this content. A reader sees the old files or the new ones and
+// never a mixture: the files live in a folder of their own, to which one link leads.
+func (p payload) write(folder string) error {
+	previous, err := os.Readlink(filepath.Join(folder, dataLink))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if previous != "" && p.equals(filepath.Join(folder, previous)) {
+		return nil
+	}
+	content, err := os.MkdirTemp(folder, dataPrefix)
+	if err != nil {
+		return err
+	}
+	if err := p.writeFiles(content); err != nil {
+		return err
+	}
+	link := filepath.Join(folder, newDataLink)
+	if err := errors.Join(
+		os.Symlink(filepath.Base(content), link),
+		os.Rename(link, filepath.Join(folder, dataLink)),
+	); err != nil {
+		return err
+	}
+	if err := p.linkNames(folder); err != nil {
+		return err
+	}
+	if previous == "" {
+		return nil
+	}
+	return os.RemoveAll(filepath.Join(folder, previous))
+}
+
+func (p payload) writeFiles(content string) error {
+	if err := os.Chmod(content, 0o755); err != nil {
+		return err
+	}
+	for name, file := range p {
+		path := filepath.Join(content, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, file.data, file.mode); err != nil {
+			return err
+		}
+		if err := os.Chmod(path, file.mode); err != nil { // WriteFile's mode is cut by the umask.
+			return err
+		}
+	}
+	return nil
+}
+
+// linkNames makes each top name of the content, and nothing else, visible in the folder.
+func (p payload) linkNames(folder string) error {
+	wanted := map[string]bool{}
+	for name := range p {
+		top, _, _ := strings.Cut(name, "/")
+		wanted[top] = true
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if wanted[name] || strings.HasPrefix(name, "..") {
+			delete(wanted, name)
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(folder, name)); err != nil {
+			return err
+		}
+	}
+	for name := range wanted {
+		if err := os.Symlink(filepath.Join(dataLink, name), filepath.Join(folder, name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// equals tells whether the folder holds exactly this content.
+func (p payload) equals(content string) bool {
+	found := 0
+	err := filepath.WalkDir(content, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(content, path)
+		if err != nil {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if file, wanted := p[name]; err != nil || !wanted || !bytes.Equal(data, file.data) {
+			return fs.SkipAll
+		}
+		found++
+		return nil
+	})
+	return err == nil && found == len(p)
+}

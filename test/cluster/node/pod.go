@@ -1,0 +1,369 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/record"
+)
+
+// host is what a node lends to its pods.
+type host struct {
+	dir       string
+	images    map[string]string
+	addresses *addresses
+	spawner   *spawner
+	client    kubernetes.Interface
+	from      objects
+	recorder  record.EventRecorder
+	// apiHost and apiPort are where pods find the API server.
+	apiHost, apiPort string
+	// notify tells the API server about a change of a pod's status.
+	notify func(*pod)
+}
+
+// pod is one pod on the node, from its arrival to the end of its last process.
+type pod struct {
+	host    *host
+	spec    *corev1.PodSpec
+	dir     string
+	volumes *volumes
+	init    []*container
+	main    []*container
+
+	// stopping ends when the pod is to stop, killing when its processes have no more time for it.
+	stopping, killing   context.Context
+	stopGently, stopNow context.CancelFunc
+	// ended is closed when nothing of the pod runs any more.
+	ended chan struct{}
+	// background waits for what outlives the step that started it.
+	background sync.WaitGroup
+	// dirty holds a token when the status has changed since it was last reported.
+	dirty chan struct{}
+
+	// mu guards what follows, and the status of each container.
+	mu           sync.Mutex
+	object       *corev1.Pod
+	ip           string
+	startTime    metav1.Time
+	volumesReady bool
+	over         bool
+	// news is closed, and replaced, when something that the pod may wait for has changed.
+	news chan struct{}
+}
+
+// newPod takes a pod; run starts it.
+func newPod(h *host, object *corev1.Pod) *pod {
+	p := &pod{
+		host:      h,
+		spec:      &object.Spec,
+		dir:       filepath.Join(h.dir, fmt.Sprintf("%s_%s_%s", object.Namespace, object.Name, object.UID)),
+		ended:     make(chan struct{}),
+		dirty:     make(chan struct{}, 1),
+		news:      make(chan struct{}),
+		object:    object,
+		startTime: metav1.Now().Rfc3339Copy(),
+	}
+	if object.Status.StartTime != nil {
+		p.startTime = *object.Status.StartTime
+	}
+	p.volumes = newVolumes(filepath.Join(p.dir, "volumes"), h.from, h.client)
+	p.stopping, p.stopGently = context.WithCancel(context.Background())
+	p.killing, p.stopNow = context.WithCancel(context.Background())
+	for i := range object.Spec.InitContainers {
+		spec := &object.Spec.InitContainers[i]
+		p.init = append(p.init, newContainer(p, spec, !isSidecar(spec), object.Status.InitContainerStatuses))
+	}
+	for i := range object.Spec.Containers {
+		p.main = append(p.main, newContainer(p, &object.Spec.Containers[i], false, object.Status.ContainerStatuses))
+	}
+	return p
+}
+
+// run is the life of the pod. It returns when the pod is over: stopped, or completed by itself.
+func (p *pod) run() {
+	var reporting sync.WaitGroup
+	reporting.Go(p.report)
+
+	if p.takeAddress() && p.setUp() && p.runInit() {
+		p.runMain()
+	}
+	p.stopGently() // Sidecars end with the last of the others.
+	p.background.Wait()
+	p.update(func() { p.over = true })
+	p.cleanUp()
+	close(p.ended)
+	reporting.Wait()
+}
+
+// takeAddress gives the pod an address of its own, or the node's if it wants to share that.
+func (p *pod) takeAddress() bool {
+	if p.spec.HostNetwork {
+		p.update(func() { p.ip = p.host.addresses.node() })
+		return true
+	}
+	for {
+		ip, err := p.host.addresses.take()
+		if err == nil {
+			p.update(func() { p.ip = ip })
+			return true
+		}
+		p.event(corev1.EventTypeWarning, "FailedCreatePodSandBox", err.Error())
+		if !p.pause(backoffMost, nil) {
+			return false
+		}
+	}
+}
+
+// programs are the containers of the pod that run a program; the others are only reported running.
+func (p *pod) programs() []*container {
+	return slices.DeleteFunc(slices.Concat(p.init, p.main), func(c *container) bool { return c.program == "" })
+}
+
+// setUp waits until the volumes that programs mount are there, and keeps them up to date from then on.
+func (p *pod) setUp() bool {
+	if len(p.programs()) > 0 {
+		if err := os.MkdirAll(p.volumes.dir, 0o700); err != nil {
+			p.event(corev1.EventTypeWarning, "FailedMount", err.Error())
+			return false
+		}
+		ready := make(chan struct{})
+		p.background.Go(func() { p.keepVolumes(ready) })
+		select {
+		case <-p.stopping.Done():
+			return false
+		case <-ready:
+		}
+	}
+	p.update(func() { p.volumesReady = true })
+	return true
+}
+
+// keepVolumes follows the objects that volumes show and renews tokens, until the pod stops. It closes
+// ready when all volumes are there for the first time.
+func (p *pod) keepVolumes(ready chan<- struct{}) {
+	mounted := mountedVolumes(p.programs())
+	var pause backoff
+	for {
+		news := p.awaitNews()
+		renewAt, err := p.volumes.sync(p.stopping, p.view(), mounted)
+		var next <-chan time.Time
+		switch {
+		case p.stopping.Err() != nil:
+			return
+		case err != nil:
+			p.event(corev1.EventTypeWarning, "FailedMount", err.Error())
+			p.update(func() { p.explainWaiting(err) })
+			next = time.After(max(pause.next(0), backoffFirst))
+		default:
+			pause = backoff{}
+			if ready != nil {
+				close(ready)
+				ready = nil
+			}
+			if !renewAt.IsZero() {
+				next = time.After(time.Until(renewAt))
+			}
+		}
+		select {
+		case <-p.stopping.Done():
+			return
+		case <-news:
+		case <-next:
+		}
+	}
+}
+
+// explainWaiting tells why containers that have not started yet wait.
+func (p *pod) explainWaiting(err error) {
+	for _, c := range slices.Concat(p.init, p.main) {
+		if c.status.State.Waiting != nil && c.status.LastTerminationState.Terminated == nil {
+			c.status.State = waitingState("ContainerCreating", err.Error())
+		}
+	}
+}
+
+// runInit runs the init containers one after the other. It returns false if the pod ends with them.
+func (p *pod) runInit() bool {
+	for _, c := range p.init {
+		if isSidecar(c.spec) {
+			p.background.Go(func() { c.run(corev1.RestartPolicyAlways) })
+			select {
+			case <-c.started:
+				continue
+			case <-p.stopping.Done():
+				return false
+			}
+		}
+		policy := p.spec.RestartPolicy
+		if policy == corev1.RestartPolicyAlways {
+			policy = corev1.RestartPolicyOnFailure
+		}
+		if !c.run(policy) {
+			return false
+		}
+	}
+	return true
+}
+
+// runMain runs the other containers all at once and waits for their end.
+func (p *pod) runMain() {
+	var running sync.WaitGroup
+	for _, c := range p.main {
+		running.Go(func() { c.run(p.spec.RestartPolicy) })
+	}
+	running.Wait()
+}
+
+// stop asks all processes to end, kills them when the grace period is over, and returns at once.
+// It may be called again to shorten the grace period.
+func (p *pod) stop(grace time.Duration) {
+	if grace <= 0 {
+		p.stopNow()
+	} else {
+		time.AfterFunc(grace, p.stopNow)
+	}
+	p.stopGently()
+}
+
+// cleanUp gives back what the pod had. Its logs stay, as somebody may want to know what happened.
+func (p *pod) cleanUp() {
+	if !p.spec.HostNetwork {
+		p.host.addresses.release(p.ip)
+	}
+	for _, c := range p.programs() {
+		os.RemoveAll(c.root())
+	}
+	os.RemoveAll(p.volumes.dir)
+}
+
+// replace takes over the pod's changed object, whose labels and annotations volumes may show.
+func (p *pod) replace(object *corev1.Pod) {
+	p.mu.Lock()
+	p.object = object
+	p.mu.Unlock()
+	p.tellNews()
+}
+
+// tellNews wakes everything in the pod that waits for some object to appear or change.
+func (p *pod) tellNews() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.news)
+	p.news = make(chan struct{})
+}
+
+func (p *pod) awaitNews() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.news
+}
+
+// pause waits for this long, or for news that make waiting needless. It returns false if the pod is
+// to stop.
+func (p *pod) pause(d time.Duration, news <-chan struct{}) bool {
+	pausing, cancel := context.WithTimeout(p.stopping, d)
+	defer cancel()
+	select {
+	case <-pausing.Done():
+	case <-news:
+	}
+	return p.stopping.Err() == nil
+}
+
+// update changes what the pod's status comes from, and has it reported.
+func (p *pod) update(change func()) {
+	p.mu.Lock()
+	change()
+	p.mu.Unlock()
+	select {
+	case p.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// report tells of changes of the status, one after the other, the last one after the pod's end.
+func (p *pod) report() {
+	for {
+		select {
+		case <-p.dirty:
+			p.host.notify(p)
+		case <-p.ended:
+			p.host.notify(p)
+			return
+		}
+	}
+}
+
+// view is the pod's object with the status that the node sees now.
+func (p *pod) view() *corev1.Pod { return p.viewOf(p.current()) }
+
+// viewOf puts the status that the node sees into a newer version of the pod's object.
+func (p *pod) viewOf(object *corev1.Pod) *corev1.Pod {
+	object = object.DeepCopy()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	object.Status = podStatus(object, observation{
+		hostIP:       p.host.addresses.node(),
+		podIP:        p.ip,
+		startTime:    p.startTime,
+		volumesReady: p.volumesReady,
+		ended:        p.over,
+		init:         statuses(p.init),
+		main:         statuses(p.main),
+	}, metav1.Now().Rfc3339Copy())
+	return object
+}
+
+// current is the pod's object as the API server last showed it.
+func (p *pod) current() *corev1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.object
+}
+
+func (p *pod) address() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ip
+}
+
+func (p *pod) gracePeriod() time.Duration {
+	object := p.current()
+	for _, seconds := range []*int64{object.DeletionGracePeriodSeconds, object.Spec.TerminationGracePeriodSeconds} {
+		if seconds != nil {
+			return time.Duration(*seconds) * time.Second
+		}
+	}
+	return corev1.DefaultTerminationGracePeriodSeconds * time.Second
+}
+
+func (p *pod) event(kind, reason, message string) {
+	p.host.recorder.Event(p.current(), kind, reason, message)
+}
+
+// container finds a container of the pod by its name.
+func (p *pod) container(name string) *container {
+	all := slices.Concat(p.init, p.main)
+	i := slices.IndexFunc(all, func(c *container) bool { return c.spec.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return all[i]
+}
+
+func statuses(containers []*container) []corev1.ContainerStatus {
+	var all []corev1.ContainerStatus
+	for _, c := range containers {
+		all = append(all, *c.status.DeepCopy())
+	}
+	return all
+}

@@ -1,0 +1,195 @@
+package node
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// process is one run of a program, with everything that the program started in its process group.
+type process struct {
+	cmd     *exec.Cmd
+	started time.Time
+	// ended is closed when the program has ended and its whole group with it.
+	ended chan struct{}
+	// state and finished may be read once ended is closed.
+	state    *os.ProcessState
+	finished time.Time
+
+	// mu guards reaped: once the process is reaped, its id may belong to somebody else.
+	mu     sync.Mutex
+	reaped bool
+}
+
+// spawner starts programs in namespaces of their own.
+type spawner struct {
+	// calls run one after the other on one thread. The kernel kills a program when the thread that
+	// started it ends, and Go ends threads as it pleases, unless a goroutine is locked to one.
+	calls chan func()
+	// isolation is found out once, when the first program is started.
+	isolation func() (*syscall.SysProcAttr, error)
+}
+
+func newSpawner(dir string) *spawner {
+	s := &spawner{calls: make(chan func())}
+	s.isolation = sync.OnceValues(func() (*syscall.SysProcAttr, error) { return s.findIsolation(dir) })
+	go func() {
+		runtime.LockOSThread()
+		for call := range s.calls {
+			call()
+		}
+	}()
+	return s
+}
+
+// close ends the thread, and with it any program that is still running.
+func (s *spawner) close() { close(s.calls) }
+
+// start runs the program with this environment and lets it write to output. When it returns, the
+// program is running, or the error says why it cannot.
+func (s *spawner) start(l launch, env []string, output *os.File) (*process, error) {
+	attr, err := s.isolation()
+	if err != nil {
+		return nil, err
+	}
+	return s.startIn(attr, l, env, output)
+}
+
+func (s *spawner) startIn(attr *syscall.SysProcAttr, l launch, env []string, output *os.File) (*process, error) {
+	l.Parent = os.Getpid()
+	order, err := json.Marshal(l)
+	if err != nil {
+		return nil, err
+	}
+	report, reportEnd, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer report.Close()
+
+	cmd := &exec.Cmd{
+		Path:        "/proc/self/exe",
+		Args:        []string{launcherName, string(order)},
+		Env:         env,
+		Stdout:      output,
+		Stderr:      output,
+		ExtraFiles:  []*os.File{reportEnd},
+		SysProcAttr: attr,
+	}
+	s.do(func() { err = cmd.Start() })
+	reportEnd.Close()
+	if err != nil {
+		return nil, fmt.Errorf("starting the launcher: %w", err)
+	}
+	p := &process{cmd: cmd, started: time.Now(), ended: make(chan struct{})}
+	go p.wait()
+
+	// The launcher's end of the pipe closes when it becomes the program.
+	failure, err := io.ReadAll(report)
+	if err != nil {
+		return nil, fmt.Errorf("reading the launcher's report: %w", err)
+	}
+	if len(failure) > 0 {
+		<-p.ended
+		return nil, errors.New(string(failure))
+	}
+	return p, nil
+}
+
+// do runs f on the spawner's thread and waits for it.
+func (s *spawner) do(f func()) {
+	done := make(chan struct{})
+	s.calls <- func() { f(); close(done) }
+	<-done
+}
+
+// wait notices the end of the program, kills what it left behind, and reaps it, in this order: the
+// group's id stays reserved until the program is reaped.
+func (p *process) wait() {
+	var err error
+	for {
+		err = unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	p.mu.Lock()
+	_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
+	_ = p.cmd.Wait() // The exit code is in the state; Wait turns it into an error.
+	p.reaped = true
+	p.mu.Unlock()
+
+	p.state, p.finished = p.cmd.ProcessState, time.Now()
+	close(p.ended)
+}
+
+// signal reaches the program and everything in its group; it does nothing once the program has ended.
+func (p *process) signal(sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		_ = unix.Kill(-p.cmd.Process.Pid, sig)
+	}
+}
+
+// stop asks the program to end, kills it if it still runs when patience is done, and returns when it
+// has ended.
+func (p *process) stop(patience context.Context) {
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+		return
+	case <-patience.Done():
+	}
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+}
+
+// exitCode is the program's exit code; as a shell does, 128 plus the signal for a killed one.
+func (p *process) exitCode() int32 {
+	if status := p.state.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int32(status.Signal())
+	}
+	return int32(p.state.ExitCode())
+}
+
+// namespaceAdvice is what helps where programs cannot get a file system view of their own.
+const namespaceAdvice = "run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=15000 kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 (those that this kernel has); in a container, allow CLONE_NEWUSER and mount"
+
+// findIsolation finds the namespaces in which this machine lets a program have its own mounts.
+func (s *spawner) findIsolation(dir string) (*syscall.SysProcAttr, error) {
+	ways := []struct {
+		needs string
+		flags uintptr
+	}{
+		{"a mount namespace", unix.CLONE_NEWNS},
+		{"a user namespace with a mount namespace", unix.CLONE_NEWNS | unix.CLONE_NEWUSER},
+	}
+	var failures error
+	for _, way := range ways {
+		attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: way.flags}
+		if way.flags&unix.CLONE_NEWUSER != 0 {
+			// Only as root of its namespace does the launcher keep the right to mount.
+			attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
+			attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
+		}
+		check := launch{Mounts: []mount{{Source: dir, Target: "/run"}}}
+		p, err := s.startIn(attr, check, nil, nil)
+		if err == nil {
+			<-p.ended
+			return attr, nil
+		}
+		failures = errors.Join(failures, fmt.Errorf("%s: %w", way.needs, err))
+	}
+	return nil, fmt.Errorf("a container's program needs its own view of the file system, and this machine refuses it: %w; %s", failures, namespaceAdvice)
+}

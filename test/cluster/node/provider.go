@@ -1,0 +1,212 @@
+package node
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
+	corev1 "k8s.io/api/core/v1"
+	corelisters "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+)
+
+// provider holds the pods of the node. The pod controller tells it what the API server wants, and
+// it tells the pod controller what became of that.
+type provider struct {
+	host   *host
+	lister corelisters.PodLister
+	// running waits for the end of every pod that was ever started.
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	pods   map[string]*pod // by namespace/name
+	closed bool
+	tell   func(*corev1.Pod)
+}
+
+func newProvider(h *host, lister corelisters.PodLister) *provider {
+	p := &provider{host: h, lister: lister, pods: map[string]*pod{}}
+	h.notify = p.notify
+	return p
+}
+
+// CreatePod starts the pod. What goes wrong later is told by its status and not by an error, because
+// the pod controller gives up after a number of errors and the node must not.
+func (p *provider) CreatePod(_ context.Context, object *corev1.Pod) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil
+	}
+	if previous := p.pods[key(object)]; previous != nil {
+		previous.stop(goneGrace)
+	}
+	started := newPod(p.host, object)
+	p.pods[key(object)] = started
+	p.running.Go(started.run)
+	return nil
+}
+
+// UpdatePod takes over changed labels and annotations, which volumes of the pod may show.
+func (p *provider) UpdatePod(_ context.Context, object *corev1.Pod) error {
+	if known := p.find(object.Namespace, object.Name); known != nil {
+		known.replace(object)
+	}
+	return nil
+}
+
+// DeletePod asks the pod to stop. The pod controller hears of its end by the pod's status.
+func (p *provider) DeletePod(_ context.Context, object *corev1.Pod) error {
+	known := p.find(object.Namespace, object.Name)
+	if known == nil || known.current().UID != object.UID {
+		return errdefs.NotFoundf("pod %s is not on this node", key(object))
+	}
+	known.replace(object)
+	known.stop(known.gracePeriod())
+	return nil
+}
+
+// GetPod gives nothing where the API server has another pod of the same name by now: the pod
+// controller would take the old one for the new one.
+func (p *provider) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
+	known := p.find(namespace, name)
+	if known == nil {
+		return nil, errdefs.NotFoundf("pod %s/%s is not on this node", namespace, name)
+	}
+	if wanted, err := p.lister.Pods(namespace).Get(name); err == nil && wanted.UID != known.current().UID {
+		return nil, errdefs.NotFoundf("pod %s/%s is not the one on this node", namespace, name)
+	}
+	return known.view(), nil
+}
+
+func (p *provider) GetPodStatus(ctx context.Context, namespace, name string) (*corev1.PodStatus, error) {
+	object, err := p.GetPod(ctx, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	return &object.Status, nil
+}
+
+func (p *provider) GetPods(context.Context) ([]*corev1.Pod, error) {
+	var objects []*corev1.Pod
+	for _, known := range p.all() {
+		objects = append(objects, known.view())
+	}
+	return objects, nil
+}
+
+// NotifyPods is told where to report changes of a pod's status.
+func (p *provider) NotifyPods(_ context.Context, tell func(*corev1.Pod)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tell = tell
+}
+
+// notify reports a pod's status, in the version of its object that the API server has.
+func (p *provider) notify(changed *pod) {
+	object := changed.current()
+	latest, err := p.lister.Pods(object.Namespace).Get(object.Name)
+	if err != nil || latest.UID != object.UID {
+		return // There is nobody left who wants to know.
+	}
+	p.mu.Lock()
+	tell := p.tell
+	p.mu.Unlock()
+	if tell != nil {
+		tell(changed.viewOf(latest))
+	}
+}
+
+// goneGrace is how long the processes of a pod may take to end whose object is gone already.
+const goneGrace = 2 * time.Second
+
+// watchPods sees what the pod controller does not look at: that an object is gone for good, and that
+// somebody took a pod for lost, as happens when the machine was asleep.
+func (p *provider) watchPods() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(_, latest any) {
+			object := latest.(*corev1.Pod)
+			if known := p.find(object.Namespace, object.Name); known != nil && known.current().UID == object.UID && !isReported(known.viewOf(object), object) {
+				known.update(func() {})
+			}
+		},
+		DeleteFunc: func(last any) {
+			if unknown, ok := last.(cache.DeletedFinalStateUnknown); ok {
+				last = unknown.Obj
+			}
+			p.forget(last.(*corev1.Pod))
+		},
+	}
+}
+
+// isReported tells whether the API server has the pod as ready as the node sees it.
+func isReported(seen, reported *corev1.Pod) bool {
+	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
+		a, b := findCondition(seen.Status.Conditions, kind), findCondition(reported.Status.Conditions, kind)
+		if b != nil && a.Status != b.Status {
+			return false
+		}
+	}
+	return true
+}
+
+// forget stops a pod whose object is gone.
+func (p *provider) forget(object *corev1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.pods[key(object)]; known != nil && known.current().UID == object.UID {
+		known.stop(goneGrace)
+		delete(p.pods, key(object))
+	}
+}
+
+// watchObjects wakes the pods in the namespace of each ConfigMap or Secret that changes: one of them
+// may show it or wait for it.
+func (p *provider) watchObjects() cache.ResourceEventHandler {
+	wake := func(changed any) {
+		name, err := cache.DeletionHandlingObjectToName(changed)
+		if err != nil {
+			return
+		}
+		for _, known := range p.all() {
+			if known.current().Namespace == name.Namespace {
+				known.tellNews()
+			}
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    wake,
+		UpdateFunc: func(_, latest any) { wake(latest) },
+		DeleteFunc: wake,
+	}
+}
+
+// close stops all pods, takes no more, and returns when the last process has ended. No pod gets more
+// than the grace period.
+func (p *provider) close(grace time.Duration) {
+	p.mu.Lock()
+	p.closed = true
+	p.tell = nil // The API server may be gone already.
+	p.mu.Unlock()
+	for _, known := range p.all() {
+		known.stop(min(grace, known.gracePeriod()))
+	}
+	p.running.Wait()
+}
+
+func (p *provider) find(namespace, name string) *pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pods[namespace+"/"+name]
+}
+
+func (p *provider) all() []*pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Values(p.pods))
+}
+
+func key(object *corev1.Pod) string { return object.Namespace + "/" + object.Name }

@@ -1,0 +1,252 @@
+package node_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/node"
+)
+
+func TestRolloutReplacesTheProcess(t *testing.T) {
+	c := sharedCluster(t)
+	deployment := c.deployment(t, c.namespace(t), webPort, func(spec *corev1.PodSpec) {
+		setVariable(spec, "VERSION", "1")
+		setVariable(spec, "WITH_CHILD", "yes")
+		spec.Containers[0].ReadinessProbe = httpProbe("/ready")
+	})
+	old := c.podOf(t, deployment)
+	first := c.awaitServing(t, old)
+
+	if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
+		t.Fatal(err)
+	}
+	setVariable(&deployment.Spec.Template.Spec, "VERSION", "2")
+	if err := c.Client().Update(t.Context(), deployment); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, waitLimit, "the old pod to go", c.Gone(old))
+	for _, pid := range []int{first.PID, first.Child} {
+		if err := ended(pid); err != nil {
+			t.Error(err)
+		}
+	}
+	second := c.awaitServing(t, c.podOf(t, deployment))
+	if !slices.Contains(second.Env, "VERSION=2") {
+		t.Errorf("the environment of the new process is %q, want VERSION=2 in it", second.Env)
+	}
+}
+
+func TestDeletionStopsTheProgram(t *testing.T) {
+	c := sharedCluster(t)
+	tests := map[string]struct {
+		stubborn string
+		log      string
+		atLeast  time.Duration
+	}{
+		"that obeys":   {log: "told to terminate"},
+		"that resists": {stubborn: "yes", log: "told to terminate", atLeast: 2 * time.Second},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := c.pod(t, c.namespace(t), "program", "serve", func(spec *corev1.PodSpec) {
+				setVariable(spec, "STUBBORN", test.stubborn)
+				spec.TerminationGracePeriodSeconds = new(int64(2))
+			})
+			me := c.awaitServing(t, pod)
+			logs := c.Kubectl(t.Context(), "logs", "--follow", "--namespace", pod.Namespace, pod.Name)
+			output, err := logs.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := logs.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewReader(output)
+			if line, err := lines.ReadString('\n'); line != "serving\n" {
+				t.Fatalf("the log begins with %q, %v", line, err)
+			}
+			asked := time.Now()
+			if err := c.Client().Delete(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			cluster.Eventually(t, waitLimit, "the pod to go", c.Gone(pod))
+			if took := time.Since(asked); took < test.atLeast {
+				t.Errorf("the pod was gone after %s, want the grace period of %s to pass", took, test.atLeast)
+			}
+			if err := ended(me.PID); err != nil {
+				t.Error(err)
+			}
+			rest, err := io.ReadAll(lines)
+			if err := errors.Join(err, logs.Wait()); err != nil {
+				t.Error(err)
+			}
+			if !strings.Contains(string(rest), test.log) {
+				t.Errorf("the log ends with %q, want %q", rest, test.log)
+			}
+		})
+	}
+}
+
+func TestForcedDeletionStopsTheProgram(t *testing.T) {
+	c := sharedCluster(t)
+	pod := c.pod(t, c.namespace(t), "program", "serve", func(spec *corev1.PodSpec) { setVariable(spec, "STUBBORN", "yes") })
+	me := c.awaitServing(t, pod)
+	if err := c.Client().Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	awaitEnd(t, me.PID)
+}
+
+// The variables that tell a node of its own process what to be.
+const (
+	nodeKubeconfig = "TEST_NODE_KUBECONFIG"
+	nodeDir        = "TEST_NODE_DIR"
+)
+
+func init() { programs["node"] = runNode }
+
+// runNode is a node until it is told to terminate. It says when it is ready.
+func runNode() error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv(nodeKubeconfig))
+	if err != nil {
+		return err
+	}
+	api, err := url.Parse(config.Host)
+	if err != nil {
+		return err
+	}
+	octets := strings.Split(api.Hostname(), ".")
+	return node.Run(ctx, config, node.Options{
+		Name:   filepath.Base(os.Getenv(nodeDir)),
+		Dir:    os.Getenv(nodeDir),
+		Images: images(),
+		Taints: []corev1.Taint{{Key: "test", Effect: corev1.TaintEffectNoSchedule}},
+		Subnet: fmt.Sprintf("%s.%s.2%02d", octets[0], octets[1], os.Getpid()%50),
+		Ready:  func() { fmt.Println("ready") },
+	})
+}
+
+func TestNoProcessOutlivesItsNode(t *testing.T) {
+	c := sharedCluster(t)
+	tests := map[string]struct {
+		signal syscall.Signal
+		uid    uint32
+	}{
+		"that is told to terminate":              {signal: syscall.SIGTERM},
+		"that is killed":                         {signal: syscall.SIGKILL},
+		"of an unprivileged user":                {signal: syscall.SIGTERM, uid: 65534},
+		"of an unprivileged user that is killed": {signal: syscall.SIGKILL, uid: 65534},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			own := c.startNode(t, test.uid)
+			pod := c.pod(t, c.namespace(t), "program", "serve", func(spec *corev1.PodSpec) {
+				spec.NodeName = own.name
+				if test.signal == syscall.SIGTERM { // A killed node cannot end what its programs started.
+					setVariable(spec, "WITH_CHILD", "yes")
+				}
+			})
+			me := c.awaitServing(t, pod)
+			answer, err := ask(t.Context(), pod.Status.PodIP, "/file?path=/var/run/secrets/kubernetes.io/serviceaccount/namespace")
+			if err != nil || answer != pod.Namespace {
+				t.Errorf("the service account's namespace: got %q, %v, want %q", answer, err, pod.Namespace)
+			}
+
+			if err := own.cmd.Process.Signal(test.signal); err != nil {
+				t.Fatal(err)
+			}
+			err = own.cmd.Wait()
+			if test.signal == syscall.SIGKILL {
+				awaitEnd(t, me.PID)
+				return
+			}
+			if err != nil {
+				t.Errorf("the node ended with %v", err)
+			}
+			for _, pid := range []int{me.PID, me.Child} {
+				if err := ended(pid); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+type ownNode struct {
+	cmd  *exec.Cmd
+	name string
+}
+
+// startNode starts a node in a process of its own, as another user if uid is not 0, and waits until
+// it is ready. A test that runs without privileges cannot become another user, and need not.
+func (c testCluster) startNode(t *testing.T, uid uint32) ownNode {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "node-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	// The other user may read neither the test's executable nor the kubeconfig where they are.
+	program, kubeconfig := filepath.Join(dir, "program"), filepath.Join(dir, "kubeconfig")
+	copyFile(t, images()[imageRepository], program)
+	copyFile(t, c.Kubeconfig(), kubeconfig)
+	cmd := exec.Command(program)
+	if uid != 0 && os.Geteuid() == 0 {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+		for _, path := range []string{dir, program, kubeconfig} {
+			if err := os.Chown(path, int(uid), int(uid)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	cmd.Env = append(os.Environ(), programVariable+"=node", nodeKubeconfig+"="+kubeconfig, nodeDir+"="+dir)
+	cmd.Stderr = os.Stderr
+	output, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+	})
+	if line, err := bufio.NewReader(output).ReadString('\n'); line != "ready\n" {
+		t.Fatalf("the node says %q, %v", line, err)
+	}
+	return ownNode{cmd, filepath.Base(dir)}
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, content, 0o700)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,196 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// program is one process of a cluster: what to run, and how it tells that it is ready.
+type program struct {
+	name string
+	path string
+	args []string
+	env  []string // added to the environment, "NAME=value"
+}
+
+// Durations of a process's life.
+const (
+	stopGrace    = 3 * time.Second // between SIGTERM and SIGKILL
+	restartDelay = time.Second     // as kubelet's first back-off, but shorter: nobody waits here
+)
+
+// processes runs the programs of a cluster, each in its own process group and with its own log, and
+// ends them again. The kernel ends them if this process dies in a way that leaves it no chance to.
+type processes struct {
+	logs  string // folder
+	spawn chan func()
+
+	mu      sync.Mutex
+	running []*process // in the order they were started
+}
+
+// process is a program that runs, or will again after its restart delay.
+type process struct {
+	program
+	stop context.CancelFunc
+	done chan struct{} // closed when it ended and will not be restarted
+}
+
+// newProcesses returns the processes of a cluster whose logs go to the folder logs.
+func newProcesses(logs string) *processes {
+	p := &processes{logs: logs, spawn: make(chan func())}
+	go func() {
+		// A child's parent-death signal is tied to the thread that forked it. All children are
+		// forked by this one, which lives as long as the process.
+		runtime.LockOSThread()
+		for fork := range p.spawn {
+			fork()
+		}
+	}()
+	return p
+}
+
+// run starts a program and keeps it running until stopAll: like a kubelet, it starts a program that
+// ended again. While ctx lives - a cluster's start - a program that ends is told to died instead.
+func (p *processes) run(ctx context.Context, program program, died func(error)) error {
+	first, err := p.start(program)
+	if err != nil {
+		return err
+	}
+	life, stop := context.WithCancel(context.Background())
+	proc := &process{program: program, stop: stop, done: make(chan struct{})}
+	p.mu.Lock()
+	p.running = append(p.running, proc)
+	p.mu.Unlock()
+	go func() {
+		defer close(proc.done)
+		for cmd := first; ; {
+			err := waitOrStop(life, cmd)
+			if life.Err() != nil {
+				return
+			}
+			if ctx.Err() == nil {
+				died(fmt.Errorf("%s ended while the cluster started: %w\n%s", program.name, err, p.tail(program.name, 15)))
+			}
+			note("%s ended: %v; starting it again", program.name, err)
+			for cmd = nil; cmd == nil; {
+				if !pause(life, restartDelay) {
+					return
+				}
+				if cmd, err = p.start(program); err != nil {
+					note("start %s again: %v", program.name, err)
+				}
+			}
+		}
+	}()
+	return nil
+}
+
+// start forks one program.
+func (p *processes) start(program program) (*exec.Cmd, error) {
+	log, err := os.OpenFile(p.logPath(program.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	cmd := exec.Command(program.path, program.args...)
+	cmd.Dir = p.logs // what a program writes to its working folder is a log at most
+	cmd.Env = append(withoutCI(os.Environ()), program.env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	forked := make(chan error)
+	p.spawn <- func() { forked <- cmd.Start() }
+	if err := <-forked; err != nil {
+		return nil, fmt.Errorf("start %s: %w", program.name, err)
+	}
+	return cmd, nil
+}
+
+// stopAll ends all processes, the ones started last first, as they are clients of the earlier ones.
+func (p *processes) stopAll() {
+	p.mu.Lock()
+	running := p.running
+	p.running = nil
+	p.mu.Unlock()
+	for i := len(running) - 1; i >= 0; i-- {
+		running[i].stop()
+		<-running[i].done
+	}
+}
+
+// waitOrStop waits until a process ended. If ctx ends before, it ends the process and its group.
+func waitOrStop(ctx context.Context, cmd *exec.Cmd) error {
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if err == nil {
+			err = errors.New("exit status 0")
+		}
+		return err
+	case <-ctx.Done():
+	}
+	cmd.Process.Signal(syscall.SIGTERM)
+	grace := time.NewTimer(stopGrace)
+	defer grace.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-grace.C:
+	}
+	syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+	return <-ended
+}
+
+// pause waits, and reports false if ctx ended before.
+func pause(ctx context.Context, duration time.Duration) bool {
+	timer := time.NewTimer(duration)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (p *processes) logPath(name string) string { return filepath.Join(p.logs, name+".log") }
+
+// note writes a line to the keeper's own log, which is its standard error.
+func note(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, time.Now().Format(time.RFC3339)+" "+format+"\n", args...)
+}
+
+// tail returns the last lines of a program's log.
+func (p *processes) tail(name string, lines int) string {
+	return tailOfFile(p.logPath(name), lines)
+}
+
+func tailOfFile(path string, lines int) string {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	all := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// withoutCI removes CI, at whose sight OLM panics when it creates an object without its label.
+func withoutCI(environ []string) []string {
+	var kept []string
+	for _, variable := range environ {
+		if !strings.HasPrefix(variable, "CI=") {
+			kept = append(kept, variable)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,135 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// Names of what is in a cluster's folder.
+const (
+	stateName    = "keeper.json"
+	logsFolder   = "logs"
+	auditLogName = "audit.log"
+	folderPrefix = "berth-cluster-" // of temporary folders
+)
+
+// state is what a cluster's folder tells about it. The file is also what marks a folder as one that
+// may be removed.
+type state struct {
+	Keeper processIdentity `json:"keeper"`
+	Dir    string          `json:"dir"`
+	Tools  tools.Dir       `json:"tools"`
+	// Ready is set once the cluster is.
+	Ready bool `json:"ready"`
+}
+
+// readState returns what a folder tells about the cluster in it. The error is fs.ErrNotExist if it
+// holds none.
+func readState(dir string) (state, error) {
+	path := filepath.Join(dir, stateName)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return state{}, err
+	}
+	var s state
+	if err := json.Unmarshal(content, &s); err != nil {
+		return state{}, fmt.Errorf("%s: %w", path, err)
+	}
+	return s, nil
+}
+
+// claimFolder makes dir, or a temporary folder if it is empty, the folder of this process's cluster.
+// A folder that holds anything else than what is left of a dead cluster is refused.
+func claimFolder(dir string) (string, error) {
+	if dir == "" {
+		made, err := os.MkdirTemp("", folderPrefix)
+		if err != nil {
+			return "", err
+		}
+		return made, writeClaim(made)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := sweep(dir); err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	if len(entries) > 0 {
+		return "", fmt.Errorf("the folder %s is not empty and holds no cluster; name another one", dir)
+	}
+	return dir, writeClaim(dir)
+}
+
+// writeClaim marks a folder as that of this process's cluster. Of processes that try at the same
+// time one succeeds.
+func writeClaim(dir string) error {
+	self, err := selfIdentity()
+	if err != nil {
+		return err
+	}
+	fresh, err := writeTemporary(dir, state{Keeper: self, Dir: dir})
+	if err != nil {
+		return err
+	}
+	defer os.Remove(fresh)
+	return os.Link(fresh, filepath.Join(dir, stateName))
+}
+
+// markReady records that the cluster in a folder is ready.
+func markReady(job assignment) (*state, error) {
+	s, err := readState(job.Dir)
+	if err != nil {
+		return nil, err
+	}
+	s.Tools, s.Ready = job.Tools, true
+	fresh, err := writeTemporary(job.Dir, s)
+	if err != nil {
+		return nil, err
+	}
+	return &s, os.Rename(fresh, filepath.Join(job.Dir, stateName))
+}
+
+func writeTemporary(dir string, s state) (string, error) {
+	content, err := json.Marshal(s)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, fmt.Sprintf(".%s-%d", stateName, s.Keeper.PID))
+	return path, os.WriteFile(path, content, 0o644)
+}
+
+// sweep removes what a dead cluster left in dir. It is an error if the cluster is alive.
+func sweep(dir string) error {
+	s, err := readState(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case s.Keeper.alive():
+		return fmt.Errorf("the cluster in %s is running already, as process %d", dir, s.Keeper.PID)
+	}
+	return os.RemoveAll(dir)
+}
+
+// sweepDead removes the temporary folders of clusters whose keeper was killed and could not do it.
+func sweepDead() {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
+	for _, dir := range left {
+		sweep(dir) // fails for those that live, as it should
+	}
+}

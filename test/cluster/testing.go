@@ -1,0 +1,198 @@
+package cluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// Main is the TestMain of a package that uses a cluster. It ends the shared clusters at the end.
+func Main(m *testing.M) {
+	Init()
+	code := m.Run()
+	if err := endShared(); err != nil {
+		fmt.Fprintln(os.Stderr, "end the shared clusters:", err)
+		code = max(code, 1)
+	}
+	os.Exit(code)
+}
+
+// Start returns a new cluster, which ends with the test.
+func Start(t testing.TB, options Options) *Cluster {
+	t.Helper()
+	c, err := launch(t.Context(), "", options, progressTo(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.dumpLogs(t)
+		}
+		if err := c.started.end(); err != nil {
+			t.Errorf("end the cluster: %v", err)
+		}
+	})
+	return c
+}
+
+// shared are the clusters that the tests of this process share, by their options.
+var shared struct {
+	sync.Mutex
+	clusters map[string]*sharedCluster
+}
+
+type sharedCluster struct {
+	start   sync.Once
+	cluster *Cluster
+	err     error
+}
+
+// Shared returns the one cluster with these options that all tests of a package share. The first
+// test that asks for it starts it, and Main ends it. Tests keep apart by namespaces of their own.
+func Shared(t testing.TB, options Options) *Cluster {
+	t.Helper()
+	key, err := json.Marshal(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shared.Lock()
+	if shared.clusters == nil {
+		shared.clusters = map[string]*sharedCluster{}
+	}
+	entry := shared.clusters[string(key)]
+	if entry == nil {
+		entry = &sharedCluster{}
+		shared.clusters[string(key)] = entry
+	}
+	shared.Unlock()
+	entry.start.Do(func() {
+		// Not the test's context: the cluster outlives it.
+		entry.cluster, entry.err = launch(context.Background(), "", options, progressTo(t))
+	})
+	if entry.err != nil {
+		t.Fatal(entry.err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			entry.cluster.dumpLogs(t)
+		}
+	})
+	return entry.cluster
+}
+
+func endShared() error {
+	var errs []error
+	for _, entry := range shared.clusters {
+		if entry.cluster != nil {
+			errs = append(errs, entry.cluster.started.end())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// progressTo logs what is worth a line: the phases, but not each compiled package.
+func progressTo(t testing.TB) func(tools.Progress) {
+	phase := ""
+	return func(p tools.Progress) {
+		if p.Phase != phase {
+			phase = p.Phase
+			t.Logf("cluster: %s", phase)
+		}
+	}
+}
+
+// dumpLogs shows the end of what each program of the cluster had to say.
+func (c *Cluster) dumpLogs(t testing.TB) {
+	logs, _ := filepath.Glob(filepath.Join(c.Logs(), "*.log"))
+	for _, log := range logs {
+		t.Logf("--- end of %s\n%s", log, tailOfFile(log, 20))
+	}
+}
+
+// Namespace creates a namespace for a test alone, ready for pods, and returns its name. Its deletion
+// begins when the test ends; nobody waits for it.
+func (c *Cluster) Namespace(t testing.TB) string {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: namespacePrefix(t.Name())}}
+	if err := c.client.Create(t.Context(), namespace); err != nil {
+		t.Fatalf("create a namespace: %v", err)
+	}
+	if err := awaitServiceAccount(t.Context(), c.client, namespace.Name, "default"); err != nil {
+		t.Fatal(err) // no pod could be created in it
+	}
+	t.Cleanup(func() {
+		if err := c.client.Delete(context.Background(), namespace); err != nil && !apierrors.IsNotFound(err) {
+			t.Errorf("delete the namespace %s: %v", namespace.Name, err)
+		}
+	})
+	return namespace.Name
+}
+
+var notInNames = regexp.MustCompile("[^a-z0-9]+")
+
+// namespacePrefix makes a test's name the beginning of a namespace's, with room for the random end.
+func namespacePrefix(test string) string {
+	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(test), "-"), "-")
+	return name[:min(len(name), 50)] + "-"
+}
+
+// ServiceAccountConfig returns a client configuration of a service account, which is created if it
+// does not exist. It holds a real token, and the account's rights are what RBAC gives it.
+func (c *Cluster) ServiceAccountConfig(t testing.TB, namespace, name string) *rest.Config {
+	t.Helper()
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := c.client.Create(t.Context(), account); err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatalf("create the service account %s/%s: %v", namespace, name, err)
+	}
+	var token authenticationv1.TokenRequest
+	if err := c.client.SubResource("token").Create(t.Context(), account, &token); err != nil {
+		t.Fatalf("request a token of the service account %s/%s: %v", namespace, name, err)
+	}
+	config := rest.AnonymousClientConfig(c.config)
+	config.BearerToken = token.Status.Token
+	return config
+}
+
+// Eventually waits until check returns nil, and fails the test with the last error if it takes
+// longer than limit. It is the way to wait for anything in a test; what completes the sentence
+// "waited for …".
+func Eventually(t testing.TB, limit time.Duration, what string, check func(context.Context) error) {
+	t.Helper()
+	// Not the test's context, which has ended already when this is called in a cleanup.
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	if err := await(ctx, what, check); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Gone returns a check for Eventually that an object does not exist.
+func (c *Cluster) Gone(object client.Object) func(context.Context) error {
+	return func(ctx context.Context) error {
+		err := c.client.Get(ctx, client.ObjectKeyFromObject(object), object)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		return fmt.Errorf("%T %s still exists; finalizers %q", object, client.ObjectKeyFromObject(object), object.GetFinalizers())
+	}
+}

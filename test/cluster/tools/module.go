@@ -1,0 +1,124 @@
+package tools
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"golang.org/x/mod/modfile"
+)
+
+// Root returns the folder of the project's go.mod: the nearest one at or above the working directory
+// that also has the pinned tools below it, so that it is found from any package's test.
+func Root() (string, error) {
+	start, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the module root: %w", err)
+	}
+	for dir := start; ; dir = filepath.Dir(dir) {
+		if isFile(filepath.Join(dir, "go.mod")) && isFile(filepath.Join(dir, pinsFolder, "go.mod")) {
+			return dir, nil
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("find the module root: no folder at or above %s holds go.mod and %s/go.mod; run this inside a clone of the project", start, pinsFolder)
+		}
+	}
+}
+
+// Pins are the module versions that one go.mod of the project selects.
+type Pins struct {
+	file     string
+	versions map[string]string
+}
+
+// ProjectPins reads the versions the project itself is built with.
+func ProjectPins() (Pins, error) { return readPins("go.mod") }
+
+// ToolPins reads the versions of the pinned tools.
+func ToolPins() (Pins, error) { return readPins(filepath.Join(pinsFolder, "go.mod")) }
+
+func readPins(name string) (Pins, error) {
+	root, err := Root()
+	if err != nil {
+		return Pins{}, err
+	}
+	path := filepath.Join(root, name)
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return Pins{}, err
+	}
+	parsed, err := modfile.Parse(path, content, nil)
+	if err != nil {
+		return Pins{}, err
+	}
+	pins := Pins{file: path, versions: map[string]string{}}
+	for _, require := range parsed.Require {
+		pins.versions[require.Mod.Path] = require.Mod.Version
+	}
+	return pins, nil
+}
+
+// Version returns the version of a module. Since go 1.17 a go.mod lists every module that a build
+// needs, so what is not in it is not pinned: an error.
+func (p Pins) Version(module string) (string, error) {
+	if version, ok := p.versions[module]; ok {
+		return version, nil
+	}
+	return "", fmt.Errorf("%s requires no module %s", p.file, module)
+}
+
+// runGo runs the go command in a folder and returns its standard output. stderr, if set, sees what
+// it prints on standard error as it comes.
+func runGo(ctx context.Context, dir string, stderr *lineWriter, args ...string) ([]byte, error) {
+	var out, complaints bytes.Buffer
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	// Ask first: the go command then removes its own work folder and its compilers.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.WaitDelay = goExitGrace
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	cmd.Stdout = &out
+	cmd.Stderr = &complaints
+	if stderr != nil {
+		stderr.also = &complaints
+		cmd.Stderr = stderr
+	}
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("go %s in %s: %w", args[0], dir, context.Cause(ctx))
+		}
+		if errors.Is(err, exec.ErrNotFound) {
+			return nil, fmt.Errorf("go %s: the go command is not on PATH: %w", args[0], err)
+		}
+		return out.Bytes(), fmt.Errorf("go %s in %s: %w\n%s", args[0], dir, err, tail(complaints.String(), 30))
+	}
+	return out.Bytes(), nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular()
+}
+
+// ModuleFolder returns the folder in the module cache that holds one version of a module, and
+// downloads it first if it has to. The module need not be one that the project is built with.
+func ModuleFolder(ctx context.Context, module, version string) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	out, err := runGo(ctx, root, nil, "mod", "download", "-json", module+"@"+version)
+	var answer struct{ Dir, Error string }
+	if jsonErr := json.Unmarshal(out, &answer); jsonErr != nil {
+		return "", errors.Join(err, jsonErr)
+	}
+	if err != nil || answer.Error != "" {
+		return "", fmt.Errorf("download %s@%s: %w", module, version, errors.Join(err, errors.New(answer.Error)))
+	}
+	return answer.Dir, nil
+}

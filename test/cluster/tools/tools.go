@@ -1,0 +1,142 @@
+// Package tools builds the programs that a local cluster consists of - etcd, the Kubernetes control
+// plane, the Operator Lifecycle Manager, opm - from the modules that hack/tools pins.
+//
+// They are built once into the user's cache, in a folder whose name is a hash of everything that
+// goes into them. Finding that folder is all that a warm start does.
+package tools
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// pinsFolder holds the go.mod that pins the tools, relative to the module root.
+const pinsFolder = "hack/tools"
+
+// goExitGrace is how long an interrupted go command may take to clean up after itself.
+const goExitGrace = 5 * time.Second
+
+// program is one tool: its name, and the package that holds its main function.
+type program struct{ name, pkg string }
+
+// clusterPrograms are the tools of a cluster. Linters and generators, which hack/tools pins as well,
+// are none of a cluster's business.
+var clusterPrograms = []program{
+	{"etcd", "go.etcd.io/etcd/server/v3"},
+	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
+	{"kube-controller-manager", "k8s.io/kubernetes/cmd/kube-controller-manager"},
+	{"kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"},
+	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
+	{"olm", "github.com/operator-framework/operator-lifecycle-manager/cmd/olm"},
+	{"catalog", "github.com/operator-framework/operator-lifecycle-manager/cmd/catalog"},
+	{"opm", "github.com/operator-framework/operator-registry/cmd/opm"},
+}
+
+// Dir is the folder that the built tools are in.
+type Dir string
+
+// Path returns the path of one tool's program, such as "kube-apiserver".
+func (d Dir) Path(tool string) string { return filepath.Join(string(d), tool) }
+
+// Ensure returns the folder with all tools, and builds them first if the cache does not have them:
+// minutes of compiling. Processes that need the same tools at the same time build them once; the
+// others wait. report, which may be nil, hears how the build gets on.
+//
+// If the build fails or ctx ends, nothing of it stays but what the go command itself caches.
+func Ensure(ctx context.Context, report func(Progress)) (Dir, error) {
+	if report == nil {
+		report = func(Progress) {}
+	}
+	recipe, err := readRecipe()
+	if err != nil {
+		return "", err
+	}
+	cache, err := CacheFolder("tools")
+	if err != nil {
+		return "", err
+	}
+	return recipe.ensure(ctx, cache, report)
+}
+
+// Build compiles packages of the project itself, such as "./cmd/berth-operator", into dir. Each
+// program is named after its package's folder.
+func Build(ctx context.Context, dir string, packages ...string) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	// A trailing separator tells the go command that it is a folder, also when it does not exist.
+	args := append([]string{"build", "-o", dir + string(filepath.Separator)}, packages...)
+	_, err = runGo(ctx, root, nil, args...)
+	return err
+}
+
+// CacheFolder returns, and makes, the folder below the user's cache that keeps one kind of thing.
+func CacheFolder(kind string) (string, error) {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find a folder to cache in: %w", err)
+	}
+	folder := filepath.Join(base, "berth", kind)
+	return folder, os.MkdirAll(folder, 0o755)
+}
+
+// recipe is everything that the built tools depend on.
+type recipe struct {
+	programs []program
+	folder   string   // of the pins
+	flags    []string // of go build
+	pins     [][]byte // content of go.mod and go.sum
+}
+
+func readRecipe() (recipe, error) {
+	root, err := Root()
+	if err != nil {
+		return recipe{}, err
+	}
+	pins, err := ToolPins()
+	if err != nil {
+		return recipe{}, err
+	}
+	kubernetes, err := pins.Version("k8s.io/kubernetes")
+	if err != nil {
+		return recipe{}, err
+	}
+	r := recipe{programs: clusterPrograms, folder: filepath.Join(root, pinsFolder)}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(r.folder, name))
+		if err != nil {
+			return recipe{}, err
+		}
+		r.pins = append(r.pins, content)
+	}
+	r.flags = []string{
+		// opm and OLM: pure-Go JSON in SQLite, OpenPGP and storage backends, so that no C is needed.
+		"-tags", "json1,containers_image_openpgp,exclude_graphdriver_btrfs",
+		// Without the stamp the API server says it is v0.0.0, and a minKubeVersion blocks every CSV.
+		"-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + kubernetes,
+	}
+	return r, nil
+}
+
+// key names the folder of the built tools. The version of Go is that which compiled the running
+// program: asking the go command would cost a process on every start and say the same.
+func (r recipe) key() string {
+	hash := sha256.New()
+	for _, program := range r.programs {
+		fmt.Fprintln(hash, program.name, program.pkg)
+	}
+	fmt.Fprintln(hash, strings.Join(r.flags, "\n"))
+	fmt.Fprintln(hash, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	for _, content := range r.pins {
+		fmt.Fprintf(hash, "%d\n%s", len(content), content)
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:16]
+}

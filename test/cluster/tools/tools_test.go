@@ -1,0 +1,188 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A warm start runs no other program, so it works where there is no go command at all.
+func TestEnsureWarm(t *testing.T) {
+	built, err := Ensure(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	warm, err := Ensure(t.Context(), func(p Progress) { t.Errorf("a warm start reports %+v", p) })
+	if err != nil || warm != built {
+		t.Fatalf("warm start: got %q, %v; want %q", warm, err, built)
+	}
+	version, err := exec.Command(built.Path("kubectl"), "version", "--client").CombinedOutput()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pins, err := ToolPins()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pinned, err := pins.Version("k8s.io/kubernetes"); err != nil || !strings.Contains(string(version), pinned) {
+		t.Errorf("kubectl says %q, want the pinned version %s (%v)", version, pinned, err)
+	}
+}
+
+// smallRecipe builds in seconds what needs no module: gofmt, under the name of formatter.
+func smallRecipe(t *testing.T, programs ...program) recipe {
+	t.Helper()
+	folder := t.TempDir()
+	pins := []byte("module example.com/pins\n")
+	if err := os.WriteFile(filepath.Join(folder, "go.mod"), pins, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if len(programs) == 0 {
+		programs = []program{{"formatter", "cmd/gofmt"}}
+	}
+	return recipe{programs: programs, folder: folder, pins: [][]byte{pins}}
+}
+
+func TestEnsureBuildsOnce(t *testing.T) {
+	recipe, cache := smallRecipe(t), t.TempDir()
+	var builds sync.Map
+	var all sync.WaitGroup
+	for i := range 3 {
+		all.Go(func() {
+			dir, err := recipe.ensure(context.Background(), cache, func(p Progress) {
+				if p.Phase == "compiling" {
+					builds.Store(i, true)
+				}
+			})
+			if err != nil {
+				t.Error(err)
+			} else if err := exec.Command(dir.Path("formatter"), "-h").Run(); err != nil {
+				t.Errorf("run the built tool: %v", err)
+			}
+		})
+	}
+	all.Wait()
+	count := 0
+	builds.Range(func(any, any) bool { count++; return true })
+	if count != 1 {
+		t.Errorf("built %d times, want once", count)
+	}
+}
+
+func TestEnsureRebuildsWhatIsMissing(t *testing.T) {
+	recipe, cache := smallRecipe(t), t.TempDir()
+	first, err := recipe.ensure(t.Context(), cache, func(Progress) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(first.Path("formatter")); err != nil {
+		t.Fatal(err)
+	}
+	second, err := recipe.ensure(t.Context(), cache, func(Progress) {})
+	if err != nil || second != first || !isFile(second.Path("formatter")) {
+		t.Errorf("ensure after the program was removed: %q, %v; want it in %q again", second, err, first)
+	}
+}
+
+func TestFailedBuildLeavesNothing(t *testing.T) {
+	cache := t.TempDir()
+	// What a build that was killed left, some time ago.
+	if err := os.Mkdir(filepath.Join(cache, "0123"+partialSuffix), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := smallRecipe(t, program{"nothing", "cmd/no-such-thing"}).ensure(t.Context(), cache, func(Progress) {})
+	if err == nil || !strings.Contains(err.Error(), "cmd/no-such-thing") {
+		t.Errorf("build what does not exist: got %v, want an error that names it", err)
+	}
+	onlyLockIn(t, cache)
+}
+
+func TestInterruptedBuildLeavesNothing(t *testing.T) {
+	for _, phase := range []string{"downloading modules", "compiling"} {
+		cache := t.TempDir()
+		ctx, interrupt := context.WithCancelCause(t.Context())
+		interruption := errors.New("interrupted")
+		_, err := smallRecipe(t).ensure(ctx, cache, func(p Progress) {
+			if p.Phase == phase {
+				interrupt(interruption)
+			}
+		})
+		if !errors.Is(err, interruption) {
+			t.Errorf("interrupted while %s: got %v", phase, err)
+		}
+		onlyLockIn(t, cache)
+	}
+}
+
+// The name of the folder changes with everything that goes into it.
+func TestKey(t *testing.T) {
+	base := recipe{programs: []program{{"a", "b"}}, flags: []string{"-f"}, pins: [][]byte{[]byte("m"), []byte("s")}}
+	keys := map[string]string{base.key(): "the recipe itself"}
+	for name, change := range map[string]recipe{
+		"another program": {programs: []program{{"a", "c"}}, flags: base.flags, pins: base.pins},
+		"another flag":    {programs: base.programs, flags: []string{"-g"}, pins: base.pins},
+		"another go.mod":  {programs: base.programs, flags: base.flags, pins: [][]byte{[]byte("n"), []byte("s")}},
+		"another go.sum":  {programs: base.programs, flags: base.flags, pins: [][]byte{[]byte("m"), []byte("t")}},
+		"a moved byte":    {programs: base.programs, flags: base.flags, pins: [][]byte{[]byte("ms"), []byte("")}},
+	} {
+		if same, seen := keys[change.key()]; seen {
+			t.Errorf("%s has the key of %s", name, same)
+		}
+		keys[change.key()] = name
+	}
+	moved := base
+	moved.folder = "/elsewhere"
+	if moved.key() != base.key() {
+		t.Error("the same pins in another folder have another key")
+	}
+}
+
+func TestRootIsFoundFromBelow(t *testing.T) {
+	root, err := Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !isFile(filepath.Join(root, "test", "cluster", "tools", "tools_test.go")) {
+		t.Errorf("the root is said to be %s, which is not above this file", root)
+	}
+	t.Chdir(t.TempDir())
+	if found, err := Root(); err == nil || !strings.Contains(err.Error(), "clone") {
+		t.Errorf("outside of a clone: got %q, %v; want an error that says what to do", found, err)
+	}
+}
+
+func TestLineWriter(t *testing.T) {
+	var lines []string
+	var all strings.Builder
+	w := &lineWriter{line: func(line string) { lines = append(lines, line) }, also: &all}
+	for _, part := range []string{"one\ntw", "o\n", "\nrest"} {
+		w.Write([]byte(part))
+	}
+	if diff := cmp.Diff([]string{"one", "two", ""}, lines); diff != "" {
+		t.Error(diff)
+	}
+	if want := "one\ntwo\n\nrest"; all.String() != want {
+		t.Errorf("passed on %q, want %q", all.String(), want)
+	}
+}
+
+func onlyLockIn(t *testing.T, cache string) {
+	t.Helper()
+	entries, err := os.ReadDir(cache)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.Name() != "lock" {
+			t.Errorf("%s is left in the cache", entry.Name())
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// quietInterval is how often a running step is heard of where lines cannot be overwritten.
+const quietInterval = 15 * time.Second
+
+// narrator tells what happens as it happens: one line a step, with the time since the start. On a
+// terminal the line of the running step is live.
+type narrator struct {
+	out  io.Writer
+	live bool
+	tick time.Duration
+
+	mu     sync.Mutex
+	began  time.Time
+	what   string
+	detail string
+}
+
+func newNarrator(out *os.File) *narrator {
+	n := &narrator{out: out, live: term.IsTerminal(int(out.Fd())), tick: quietInterval, began: time.Now()}
+	if n.live {
+		n.tick = 200 * time.Millisecond
+	}
+	return n
+}
+
+// step runs one step and prints its line: what it is about, and how it ended.
+func (n *narrator) step(what string, do func() (string, error)) error {
+	n.set(what, "")
+	done := make(chan struct{})
+	var shown sync.WaitGroup
+	shown.Go(func() { n.show(done) })
+	result, err := do()
+	close(done)
+	shown.Wait()
+	if err != nil {
+		n.line("✗", what, "failed")
+		return err
+	}
+	n.line("✔", what, result)
+	return nil
+}
+
+// progress says what the running step is at.
+func (n *narrator) progress(p tools.Progress) {
+	detail := p.Phase
+	switch {
+	case p.Total > 0:
+		detail += fmt.Sprintf(" %d/%d", p.Done, p.Total)
+	case p.Done > 0:
+		detail += fmt.Sprintf(" %d", p.Done)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.detail = detail
+}
+
+func (n *narrator) set(what, detail string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.what, n.detail = what, detail
+}
+
+// show prints the running step again and again until done.
+func (n *narrator) show(done <-chan struct{}) {
+	ticker := time.NewTicker(n.tick)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-done:
+			if n.live {
+				fmt.Fprint(n.out, "\r\033[K")
+			}
+			return
+		case <-ticker.C:
+			n.mu.Lock()
+			what, detail := n.what, n.detail
+			n.mu.Unlock()
+			if n.live {
+				fmt.Fprint(n.out, "\r\033[K")
+				fmt.Fprint(n.out, n.text("◎", what, detail))
+			} else {
+				n.line("◎", what, detail)
+			}
+		}
+	}
+}
+
+func (n *narrator) line(mark, what, detail string) { fmt.Fprintln(n.out, n.text(mark, what, detail)) }
+
+func (n *narrator) text(mark, what, detail string) string {
+	return fmt.Sprintf("%7.1fs %s %-38s %s", time.Since(n.began).Seconds(), mark, what, detail)
+}

@@ -1,0 +1,239 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/journey"
+)
+
+// TestTheMainJob walks the whole way: Subscription, ClusterCSIDriver, SharedVolume, and back.
+func TestTheMainJob(t *testing.T) {
+	w := newWorld(t)
+	w.serveCatalog()
+
+	csv := w.subscribe(nil)
+	if want := w.driver.Package.Name + ".v1.0.0"; csv != want {
+		t.Errorf("OLM installed %s, want %s", csv, want)
+	}
+	w.checkOperatorProcess()
+	if early := w.uids(w.driverObjects()...); len(early) > 0 {
+		t.Errorf("without a ClusterCSIDriver these objects of the driver exist: %v", early)
+	}
+
+	w.step(func(ctx context.Context, c client.Client) error {
+		return journey.InstallDriver(ctx, c, w.driver.CSIName)
+	})
+	installed := w.uids(w.driverObjects()...)
+	if got, want := len(installed), len(w.driverObjects()); got != want {
+		t.Errorf("the driver is available with %d of its %d objects: %v", got, want, installed)
+	}
+
+	kept, removed := sharedVolume("kept"), sharedVolume("removed")
+	for _, volume := range []*sharedvolume.SharedVolume{kept, removed} {
+		w.step(func(ctx context.Context, c client.Client) error {
+			claim, err := journey.Share(ctx, c, volume)
+			if err == nil && claim != "pvc-"+volume.Name {
+				t.Errorf("SharedVolume %s has the claim %s, want pvc-%s", volume.Name, claim, volume.Name)
+			}
+			return err
+		})
+	}
+
+	gone := claimAndVolume(w, removed)
+	w.step(func(ctx context.Context, c client.Client) error {
+		if err := c.Delete(ctx, removed); err != nil {
+			return err
+		}
+		return journey.Gone(ctx, c, append(gone, removed)...)
+	})
+
+	// The operator goes; the driver and the volumes stay as they are.
+	stays := claimAndVolume(w, kept)
+	before := versions(w, stays)
+	w.step(func(ctx context.Context, c client.Client) error { return w.removeOperator(ctx, c, csv) })
+	if diff := cmp.Diff(installed, w.uids(w.driverObjects()...)); diff != "" {
+		t.Errorf("the driver's objects changed when the operator went (-before +after):\n%s", diff)
+	}
+	if diff := cmp.Diff(before, versions(w, stays)); diff != "" {
+		t.Errorf("the volume changed when the operator went (-before +after):\n%s", diff)
+	}
+	w.checkPermissions()
+}
+
+// TestACatalogServedByOpm: OLM installs the same from opm's server.
+func TestACatalogServedByOpm(t *testing.T) {
+	w := newWorld(t)
+	port := freePort(t) // opm knows no address, only a port, which it takes on all of them
+	w.step(func(ctx context.Context, c client.Client) error {
+		return journey.ServeCatalog(ctx, c, catalogName, port, opmImage+":test", "serve", w.catalog,
+			fmt.Sprintf("--port=%d", port), "--pprof-addr=", "--cache-dir="+t.TempDir(), "--termination-log="+os.DevNull)
+	})
+	if got, want := w.subscribe(nil), w.driver.Package.Name+".v1.0.0"; got != want {
+		t.Errorf("OLM installed %s, want %s", got, want)
+	}
+	w.checkOperatorProcess()
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().(*net.TCPAddr).Port
+}
+
+// TestAMissingImageReachesTheAdministrator: an image variable that the Subscription blanks out is
+// named in the ClusterCSIDriver, and nothing is installed.
+func TestAMissingImageReachesTheAdministrator(t *testing.T) {
+	w := newWorld(t)
+	w.serveCatalog()
+	w.subscribe(&v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "DRIVER_IMAGE", Value: ""}}})
+
+	custom := &operatorv1.ClusterCSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName},
+		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
+	}
+	if err := w.Client().Create(t.Context(), custom); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, limit, "Degraded to name the variable", func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		for _, condition := range custom.Status.Conditions {
+			if condition.Type == operatorv1.OperatorStatusTypeDegraded && condition.Status == operatorv1.ConditionTrue &&
+				strings.Contains(condition.Message, "DRIVER_IMAGE") {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions are %v", custom.Status.Conditions)
+	})
+	if present := w.uids(w.driverObjects()...); len(present) > 0 {
+		t.Errorf("objects of the driver exist: %v", present)
+	}
+}
+
+func sharedVolume(name string) *sharedvolume.SharedVolume {
+	return &sharedvolume.SharedVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"},
+		Spec:       sharedvolume.SharedVolumeSpec{FileSystemID: "fs-0123456789abcdef0", AccessPointID: "fsap-0123456789abcdef0"},
+	}
+}
+
+// claimAndVolume returns the claim of a SharedVolume and the volume that it is bound to.
+func claimAndVolume(w *world, shared *sharedvolume.SharedVolume) []client.Object {
+	w.t.Helper()
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Namespace: shared.Namespace, Name: "pvc-" + shared.Name}, claim); err != nil {
+		w.t.Fatal(err)
+	}
+	volume := &corev1.PersistentVolume{}
+	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Name: claim.Spec.VolumeName}, volume); err != nil {
+		w.t.Fatal(err)
+	}
+	return []client.Object{claim, volume}
+}
+
+// versions returns the resource versions of objects as they are now.
+func versions(w *world, objects []client.Object) map[string]string {
+	w.t.Helper()
+	versions := map[string]string{}
+	for _, object := range objects {
+		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+			w.t.Fatal(err)
+		}
+		versions[object.GetName()] = object.GetResourceVersion()
+	}
+	return versions
+}
+
+// checkOperatorProcess checks that the Deployment that OLM made has really started the operator: a
+// pod of it is ready, and its service account has asked the API server for something.
+func (w *world) checkOperatorProcess() {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, "the operator's pod to be ready and to hold the lock", func(ctx context.Context) error {
+		lock := &corev1.ConfigMap{}
+		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: namespace, Name: w.driver.Operator.Lock}, lock); err != nil {
+			return err
+		}
+		pod := &corev1.Pod{}
+		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: namespace, Name: lock.OwnerReferences[0].Name}, pod); err != nil {
+			return err
+		}
+		if !strings.HasPrefix(pod.Spec.Containers[0].Image, operatorImage) || len(pod.Status.ContainerStatuses) == 0 || !pod.Status.ContainerStatuses[0].Ready {
+			return fmt.Errorf("pod %s: %v", pod.Name, pod.Status.ContainerStatuses)
+		}
+		return nil
+	})
+	for _, event := range w.Audit(w.t) {
+		if event.User == account {
+			return
+		}
+	}
+	w.t.Errorf("%s has asked the API server for nothing", account)
+}
+
+// checkPermissions checks that the bundle's permissions were enough for all that the operator did.
+func (w *world) checkPermissions() {
+	w.t.Helper()
+	requests := 0
+	for _, event := range w.Audit(w.t) {
+		if event.User != account {
+			continue
+		}
+		requests++
+		if event.Code == http.StatusForbidden {
+			w.t.Errorf("the bundle does not permit: %s %s", event.Verb, event.URI)
+		}
+	}
+	if requests == 0 {
+		w.t.Error("the audit log has no request of the operator")
+	}
+}
+
+// removeOperator removes the Subscription and the ClusterServiceVersion, as an administrator does to
+// remove an operator from OLM, and waits until no pod of the operator is left.
+func (w *world) removeOperator(ctx context.Context, c client.Client, csv string) error {
+	meta := metav1.ObjectMeta{Namespace: namespace}
+	subscription := &v1alpha1.Subscription{ObjectMeta: meta}
+	subscription.Name = w.driver.Package.Name
+	version := &v1alpha1.ClusterServiceVersion{ObjectMeta: meta}
+	version.Name = csv
+	for _, object := range []client.Object{subscription, version} {
+		if err := c.Delete(ctx, object); err != nil {
+			return err
+		}
+	}
+	if err := journey.Gone(ctx, c, subscription, version); err != nil {
+		return err
+	}
+	return cluster.Until(ctx, "the operator's pods to be gone", func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := c.List(ctx, pods, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			if pod.Spec.ServiceAccountName == w.driver.Operator.Name {
+				return fmt.Errorf("pod %s is %s", pod.Name, pod.Status.Phase)
+			}
+		}
+		return nil
+	})
+}

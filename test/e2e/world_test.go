@@ -1,0 +1,150 @@
+// Package e2e proves Berth's main job on a real cluster: from a driver's definition, through a
+// catalog and the Operator Lifecycle Manager (OLM), to a volume that an application can mount.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/journey"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+const (
+	limit       = 2 * time.Minute // for each step
+	namespace   = "openshift-operators"
+	account     = "system:serviceaccount:" + namespace + ":aws-efs-operator"
+	catalogName = "berth"
+
+	operatorImage = "quay.io/berth-csi/berth-operator"
+	berthImage    = "quay.io/berth-csi/berth"
+	opmImage      = "quay.io/operator-framework/opm"
+)
+
+// world is a cluster with OLM, and a catalog that holds the EFS operator.
+type world struct {
+	*cluster.Cluster
+	t       *testing.T
+	driver  drivers.Driver
+	catalog string // folder
+}
+
+// newWorld builds Berth's commands, makes a catalog with them as a release engineer would, and
+// starts a cluster whose node knows them.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	driver, err := registry.Get("efs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := tools.Build(t.Context(), dir, "./cmd/berth", "./cmd/berth-operator"); err != nil {
+		t.Fatal(err)
+	}
+	peers, err := tools.Ensure(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	berth, bundle, catalog := filepath.Join(dir, "berth"), filepath.Join(dir, "bundle"), filepath.Join(dir, "catalog")
+	run(t, berth, "bundle", "generate", driver.Name, "--version", "1.0.0", "--output", bundle)
+	run(t, berth, "catalog", "build", bundle, "--output", catalog)
+	run(t, peers.Path("opm"), "validate", catalog)
+	return &world{
+		t: t, driver: driver, catalog: catalog,
+		Cluster: cluster.Start(t, cluster.Options{OLM: true, Images: map[string]string{
+			operatorImage: filepath.Join(dir, "berth-operator"),
+			berthImage:    berth,
+			opmImage:      peers.Path("opm"),
+		}}),
+	}
+}
+
+func run(t *testing.T, program string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v\n%s", filepath.Base(program), args, err, out)
+	}
+}
+
+// step takes one step of the journey, and fails the test if it takes too long.
+func (w *world) step(do func(ctx context.Context, c client.Client) error) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
+	defer cancel()
+	if err := do(ctx, w.Client()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// serveCatalog has the catalog served by Berth.
+func (w *world) serveCatalog() {
+	w.t.Helper()
+	w.step(func(ctx context.Context, c client.Client) error {
+		return journey.ServeCatalog(ctx, c, catalogName, journey.CatalogPort, berthImage+":test",
+			"catalog", "serve", w.catalog, fmt.Sprintf("--address=$(POD_IP):%d", journey.CatalogPort))
+	})
+}
+
+// subscribe installs the operator and returns the name of its ClusterServiceVersion.
+func (w *world) subscribe(config *v1alpha1.SubscriptionConfig) (csv string) {
+	w.t.Helper()
+	w.step(func(ctx context.Context, c client.Client) (err error) {
+		csv, err = journey.Subscribe(ctx, c, &v1alpha1.Subscription{
+			ObjectMeta: metav1.ObjectMeta{Name: w.driver.Package.Name, Namespace: namespace},
+			Spec: &v1alpha1.SubscriptionSpec{
+				CatalogSource: catalogName, CatalogSourceNamespace: journey.CatalogNamespace,
+				Package: w.driver.Package.Name, Channel: w.driver.Package.Channel, Config: config,
+			},
+		})
+		return err
+	})
+	return csv
+}
+
+// driverObjects are all objects that the driver consists of.
+func (w *world) driverObjects() []*unstructured.Unstructured {
+	w.t.Helper()
+	manifests, err := w.driver.Manifests(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var objects []*unstructured.Unstructured
+	for _, m := range manifests {
+		if m.Object.GetKind() != "CustomResourceDefinition" {
+			objects = append(objects, m.Object)
+		}
+	}
+	return objects
+}
+
+// uids returns the UIDs of those of the objects that exist, by kind and name.
+func (w *world) uids(objects ...*unstructured.Unstructured) map[string]string {
+	w.t.Helper()
+	uids := map[string]string{}
+	for _, object := range objects {
+		live := &unstructured.Unstructured{}
+		live.SetGroupVersionKind(object.GroupVersionKind())
+		err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), live)
+		if client.IgnoreNotFound(err) != nil {
+			w.t.Fatal(err)
+		}
+		if err == nil {
+			uids[object.GetKind()+" "+object.GetName()] = string(live.GetUID())
+		}
+	}
+	return uids
+}

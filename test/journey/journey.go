@@ -1,0 +1,216 @@
+// Package journey holds the steps that an administrator takes with the Operator Lifecycle Manager
+// (OLM), from a catalog to a driver that serves volumes. Each step does one thing and waits until
+// the cluster shows its effect. The demonstration and the end-to-end tests walk the same steps.
+package journey
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	operators "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// CatalogNamespace is where OLM looks for catalogs that all namespaces may use.
+const CatalogNamespace = "olm"
+
+// CatalogPort is the port that catalogs are usually served on.
+const CatalogPort = 50051
+
+// ServeCatalog runs a pod that serves a catalog on a port and tells OLM of it. The image must be one
+// that the cluster's node knows; args are its arguments, in which $(POD_IP) stands for the pod's address.
+func ServeCatalog(ctx context.Context, c client.Client, name string, port int, image string, args ...string) error {
+	labels := map[string]string{"catalog": name}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: CatalogNamespace, Labels: labels},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name:  "catalog",
+			Image: image,
+			Args:  args,
+			Env: []corev1.EnvVar{{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
+			ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
+				TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}}},
+		}}},
+	}
+	if err := ensure(ctx, c, pod); err != nil {
+		return err
+	}
+	err := cluster.Until(ctx, fmt.Sprintf("catalog pod %s to be ready", name), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("pod %s is %s: %v", name, pod.Status.Phase, pod.Status.ContainerStatuses)
+	})
+	if err != nil {
+		return err
+	}
+	source := &v1alpha1.CatalogSource{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: CatalogNamespace},
+		Spec: v1alpha1.CatalogSourceSpec{
+			SourceType:  v1alpha1.SourceTypeGrpc,
+			Address:     fmt.Sprintf("%s:%d", pod.Status.PodIP, port),
+			DisplayName: name,
+		},
+	}
+	if err := ensure(ctx, c, source); err != nil {
+		return err
+	}
+	return cluster.Until(ctx, fmt.Sprintf("OLM to read catalog %s", name), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(source), source); err != nil {
+			return err
+		}
+		if state := source.Status.GRPCConnectionState; state == nil || state.LastObservedState != "READY" {
+			return fmt.Errorf("CatalogSource %s is not connected: %s", name, source.Status.Message)
+		}
+		return nil
+	})
+}
+
+// Subscribe asks OLM for a package and returns the name of the ClusterServiceVersion once that
+// has Succeeded. The namespace gets an OperatorGroup for all namespaces if it has none.
+func Subscribe(ctx context.Context, c client.Client, subscription *v1alpha1.Subscription) (string, error) {
+	namespace := subscription.Namespace
+	groups := &operators.OperatorGroupList{}
+	if err := c.List(ctx, groups, client.InNamespace(namespace)); err != nil {
+		return "", err
+	}
+	if len(groups.Items) == 0 {
+		group := &operators.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "global-operators", Namespace: namespace}}
+		if err := ensure(ctx, c, group); err != nil {
+			return "", err
+		}
+	}
+	if err := ensure(ctx, c, subscription); err != nil {
+		return "", err
+	}
+	csv := &v1alpha1.ClusterServiceVersion{}
+	err := cluster.Until(ctx, fmt.Sprintf("OLM to install %s", subscription.Spec.Package), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(subscription), subscription); err != nil {
+			return err
+		}
+		if subscription.Status.InstalledCSV == "" {
+			return fmt.Errorf("Subscription %s has no installed ClusterServiceVersion: %s", subscription.Name, subscriptionTroubles(subscription))
+		}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: subscription.Status.InstalledCSV}, csv); err != nil {
+			return err
+		}
+		if csv.Status.Phase != v1alpha1.CSVPhaseSucceeded {
+			return fmt.Errorf("ClusterServiceVersion %s is %s: %s", csv.Name, csv.Status.Phase, csv.Status.Message)
+		}
+		return nil
+	})
+	return csv.Name, err
+}
+
+func subscriptionTroubles(subscription *v1alpha1.Subscription) string {
+	var troubles []string
+	for _, condition := range subscription.Status.Conditions {
+		if condition.Status == corev1.ConditionTrue {
+			troubles = append(troubles, fmt.Sprintf("%s: %s", condition.Type, condition.Message))
+		}
+	}
+	return strings.Join(troubles, "; ")
+}
+
+// InstallDriver creates a driver's ClusterCSIDriver and waits until its conditions say that the
+// driver is available and no longer progressing.
+func InstallDriver(ctx context.Context, c client.Client, name string) error {
+	driver := &operatorv1.ClusterCSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
+	}
+	if err := ensure(ctx, c, driver); err != nil {
+		return err
+	}
+	want := map[string]operatorv1.ConditionStatus{
+		operatorv1.OperatorStatusTypeAvailable:   operatorv1.ConditionTrue,
+		operatorv1.OperatorStatusTypeProgressing: operatorv1.ConditionFalse,
+		operatorv1.OperatorStatusTypeDegraded:    operatorv1.ConditionFalse,
+	}
+	return cluster.Until(ctx, fmt.Sprintf("driver %s to be available", name), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(driver), driver); err != nil {
+			return err
+		}
+		met := 0
+		var last string
+		for _, condition := range driver.Status.Conditions {
+			if status, ok := want[condition.Type]; ok && condition.Status == status {
+				met++
+			} else if ok {
+				last = fmt.Sprintf("%s is %s: %s", condition.Type, condition.Status, condition.Message)
+			}
+		}
+		if met < len(want) {
+			return fmt.Errorf("ClusterCSIDriver %s: %d of %d conditions as wanted; %s", name, met, len(want), last)
+		}
+		return nil
+	})
+}
+
+// Share creates a SharedVolume and returns the name of its claim once that is Bound.
+func Share(ctx context.Context, c client.Client, volume *sharedvolume.SharedVolume) (string, error) {
+	if err := ensure(ctx, c, volume); err != nil {
+		return "", err
+	}
+	claim := &corev1.PersistentVolumeClaim{}
+	err := cluster.Until(ctx, fmt.Sprintf("SharedVolume %s to be bound", volume.Name), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(volume), volume); err != nil {
+			return err
+		}
+		if volume.Status.ClaimRef.Name == "" {
+			return fmt.Errorf("SharedVolume %s is %q: %s", volume.Name, volume.Status.Phase, volume.Status.Message)
+		}
+		if err := c.Get(ctx, client.ObjectKey{Namespace: volume.Namespace, Name: volume.Status.ClaimRef.Name}, claim); err != nil {
+			return err
+		}
+		if claim.Status.Phase != corev1.ClaimBound {
+			return fmt.Errorf("PersistentVolumeClaim %s is %s", claim.Name, claim.Status.Phase)
+		}
+		return nil
+	})
+	return claim.Name, err
+}
+
+// Gone waits until none of the objects exists any more.
+func Gone(ctx context.Context, c client.Client, objects ...client.Object) error {
+	for _, object := range objects {
+		err := cluster.Until(ctx, fmt.Sprintf("%T %s to be gone", object, object.GetName()), func(ctx context.Context) error {
+			err := c.Get(ctx, client.ObjectKeyFromObject(object), object)
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("it is still there, with finalizers %v", object.GetFinalizers())
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ensure creates an object unless it exists, so that a step taken twice does no harm.
+func ensure(ctx context.Context, c client.Client, object client.Object) error {
+	if err := c.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
+	}
+	return nil
+}
