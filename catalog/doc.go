@@ -10,6 +10,8 @@ package catalog
 
 import "fmt"
 
+//go:generate go run ../cmd/berth catalog build ../bundle/aws-efs-operator/1.0.0 --output certified
+
 // Finding is one fault, and the place where it stands.
 type Finding struct {
 	// File is the path of the file, under the folder as the caller named it.

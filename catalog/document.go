@@ -23,8 +23,16 @@ type document struct {
 	json []byte
 }
 
+// fault returns a finding about the document as a whole.
 func (d document) fault(format string, args ...any) *Finding {
-	return &Finding{File: d.file, Line: d.line, Message: fmt.Sprintf(format, args...)}
+	return d.faultAt(1, format, args...)
+}
+
+// faultAt returns a finding at a line within the document, or at the nearest one that it has: decoders
+// notice behind the last line that an end is missing, and count as lines what no editor does.
+func (d document) faultAt(line int, format string, args ...any) *Finding {
+	line = max(1, min(line, lineOf(d.source, len(d.source)-1)))
+	return &Finding{File: d.file, Line: d.line + line - 1, Message: fmt.Sprintf(format, args...)}
 }
 
 // split cuts a file into its documents. It accepts what OLM's own tools accept: a stream of JSON
@@ -94,6 +102,12 @@ func splitYAML(file string, data []byte, line int) ([]document, []*Finding) {
 		if len(source) == 0 || torn {
 			return
 		}
+		// A separator with nothing before it begins the document that follows.
+		if after, found := bytes.CutPrefix(source, []byte(separator)); found {
+			if _, rest, _ := bytes.Cut(after, []byte("\n")); len(rest) > 0 {
+				begin, source = begin+1, rest
+			}
+		}
 		d := document{file: file, line: begin, source: source}
 		var err error
 		if d.json, err = yaml.YAMLToJSON(source); err != nil {
@@ -105,8 +119,10 @@ func splitYAML(file string, data []byte, line int) ([]document, []*Finding) {
 	begin, start, offset := line, 0, 0 // where the current document begins: its line and its offset
 	for text := range bytes.Lines(data) {
 		if after, found := bytes.CutPrefix(text, []byte(separator)); found {
-			cut(begin, data[start:offset])
-			begin, start = line+1, offset+len(text)
+			if offset > start {
+				cut(begin, data[start:offset])
+				begin, start = line+1, offset+len(text)
+			}
 			rest := bytes.TrimSpace(after)
 			if torn = len(rest) > 0 && rest[0] != '#'; torn {
 				faults = append(faults, document{file: file, line: line}.fault(
@@ -131,9 +147,7 @@ func (d document) decode(into any) error {
 	if mismatch.Field != "" {
 		what = "field " + mismatch.Field
 	}
-	fault := d.fault("%s is %s; expected %s", what, jsonTypes[mismatch.Value], wanted(mismatch.Type))
-	fault.Line = d.lineAt(mismatch.Offset)
-	return fault
+	return d.faultAt(d.lineAt(mismatch.Offset), "%s is %s; expected %s", what, jsonTypes[mismatch.Value], wanted(mismatch.Type))
 }
 
 // jsonTypes are names for what encoding/json found.

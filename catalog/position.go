@@ -21,13 +21,17 @@ func lineOf(data []byte, offset int) int {
 
 var yamlError = regexp.MustCompile(`^(?:error converting YAML to JSON: )?yaml: (?:line (\d+): )?`)
 
+// parserError matches what the YAML parser says, as opposed to the scanner below it.
+var parserError = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)|` +
+	`^found (duplicate %|incompatible YAML|undefined tag)`)
+
 // yamlFault places the error of a YAML decoder. What the decoder itself says of lines is of little
 // use: it counts from 1 in what its scanner refuses, from 0 in what its parser refuses, and names no
 // line for the first one and for what it refuses later.
 func (d document) yamlFault(err error) *Finding {
 	line, message := yamlErrorLine(err)
 	switch {
-	case strings.HasPrefix(message, "did not find expected"): // the parser's words
+	case parserError.MatchString(message):
 		line++
 	case strings.HasPrefix(message, "control characters"), strings.Contains(message, "UTF-8"):
 		line = lineOf(d.source, firstUnreadable(d.source))
@@ -45,9 +49,7 @@ func (d document) yamlFault(err error) *Finding {
 			line = min(line, begin)
 		}
 	}
-	fault := d.fault("malformed YAML: %s", message)
-	fault.Line += max(line, 1) - 1
-	return fault
+	return d.faultAt(line, "malformed YAML: %s", message)
 }
 
 // yamlErrorLine takes the line out of a YAML decoder's error, 0 if there is none.
@@ -75,17 +77,17 @@ func firstUnreadable(source []byte) int {
 	return 0
 }
 
-// lineAt returns the line of d's file of what stands at an offset of d.json, as encoding/json
-// reports it: just behind a wrong value, or just inside a wrong object or array.
+// lineAt returns the line within d of what stands at an offset of d.json, as encoding/json reports
+// it: just behind a wrong value, or just inside a wrong object or array.
 func (d document) lineAt(offset int64) int {
 	if &d.json[0] == &d.source[0] {
-		return d.line - 1 + lineOf(d.source, int(offset)-1)
+		return lineOf(d.source, int(offset)-1)
 	}
 	var root yamlnode.Node
 	if err := yamlnode.Unmarshal(d.source, &root); err != nil || len(root.Content) == 0 {
-		return d.line
+		return 1
 	}
-	return d.line - 1 + nodeLine(root.Content[0], pathAt(d.json, offset))
+	return nodeLine(root.Content[0], pathAt(d.json, offset))
 }
 
 // pathAt returns the keys (string) and indices (int) that lead to the first value of a JSON document

@@ -36,7 +36,8 @@ type ServeOptions struct {
 
 // Serve answers OLM's registry protocol (gRPC) from the catalog in a folder, as it stands at the
 // start, until ctx is done; then it lets running requests end and returns nil. It fails before it
-// listens if the catalog is not valid, with the errors of Load.
+// listens if OLM's own server would refuse the catalog; the errors are then those of Load, which
+// is stricter.
 func Serve(ctx context.Context, dir string, options ServeOptions) (err error) {
 	content, err := open(ctx, dir)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sort"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -30,8 +32,13 @@ import (
 // TestServeAnswersLikeOpm asks our server and real "opm serve" for the same catalog the same
 // questions, with those of them that have no answer.
 func TestServeAnswersLikeOpm(t *testing.T) {
-	ours := dial(t, serve(t, "testdata/catalog"))
-	theirs := dial(t, serveByOpm(t, "testdata/catalog"))
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("testdata/catalog")); err != nil {
+		t.Fatal(err)
+	}
+	write(t, filepath.Join(dir, "tide", "depths.json"), `{"schema": "com.example.depth", "package": "tide", "metres": 12.5}`)
+	ours := dial(t, serve(t, dir))
+	theirs := dial(t, serveByOpm(t, dir))
 	for _, q := range questions {
 		t.Run(q.name, func(t *testing.T) {
 			got, want := q.ask(t.Context(), ours), q.ask(t.Context(), theirs)
@@ -71,7 +78,8 @@ var questions = []question{
 		return c.GetBundle(ctx, &api.GetBundleRequest{PkgName: "tide", ChannelName: "preview", CsvName: "tide.v0.1.0"})
 	}),
 	single("head", func(ctx context.Context, c api.RegistryClient) (proto.Message, error) {
-		return c.GetBundleForChannel(ctx, &api.GetBundleInChannelRequest{PkgName: "tide", ChannelName: "stable"}) //nolint:staticcheck // what older clients ask
+		//lint:ignore SA1019 older clients still ask this
+		return c.GetBundleForChannel(ctx, &api.GetBundleInChannelRequest{PkgName: "tide", ChannelName: "stable"})
 	}),
 	single("replacement", func(ctx context.Context, c api.RegistryClient) (proto.Message, error) {
 		return c.GetBundleThatReplaces(ctx, &api.GetReplacementRequest{CsvName: "tide.v0.1.0", PkgName: "tide", ChannelName: "stable"})
@@ -88,6 +96,11 @@ var questions = []question{
 	single("default provider", func(ctx context.Context, c api.RegistryClient) (proto.Message, error) {
 		return c.GetDefaultBundleThatProvides(ctx, &api.GetDefaultProviderRequest{Group: "sea.example.com", Version: "v1", Kind: "Tide"})
 	}),
+	{"other schemas", func(ctx context.Context, c *grpc.ClientConn) string {
+		ctx = metadata.AppendToOutgoingContext(ctx, "x-acknowledge-experimental", "true")
+		return collect(api.NewExperimentalRegistryClient(c).ExperimentalListPackageCustomSchemas(ctx,
+			&api.ExperimentalListPackageCustomSchemasRequest{Schema: "com.example.depth", PackageName: "tide"}))
+	}},
 	{"health", func(ctx context.Context, c *grpc.ClientConn) string {
 		return text(grpc_health_v1.NewHealthClient(c).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "Registry"}))
 	}},
@@ -109,27 +122,26 @@ func single(name string, ask func(context.Context, api.RegistryClient) (proto.Me
 	return question{name, func(ctx context.Context, c *grpc.ClientConn) string { return text(ask(ctx, api.NewRegistryClient(c))) }}
 }
 
-// stream collects a stream, in the order of its texts: the servers promise none.
 func stream[T any](name string, ask func(context.Context, api.RegistryClient) (grpc.ServerStreamingClient[T], error)) question {
 	return question{name, func(ctx context.Context, c *grpc.ClientConn) string {
-		s, err := ask(ctx, api.NewRegistryClient(c))
-		if err != nil {
-			return err.Error()
-		}
-		var all []string
-		for {
-			answer, err := s.Recv()
-			if errors.Is(err, io.EOF) {
-				sort.Strings(all)
-				return strings.Join(all, "\n")
-			}
-			message, _ := any(answer).(proto.Message)
-			all = append(all, text(message, err))
-			if err != nil {
-				return strings.Join(all, "\n")
-			}
-		}
+		return collect(ask(ctx, api.NewRegistryClient(c)))
 	}}
+}
+
+// collect reads a stream to its end, and sorts what it got: the servers promise no order.
+func collect[T any](s grpc.ServerStreamingClient[T], err error) string {
+	var all []string
+	for err == nil {
+		var answer *T
+		if answer, err = s.Recv(); err == nil {
+			all = append(all, text(any(answer).(proto.Message), nil))
+		}
+	}
+	if !errors.Is(err, io.EOF) {
+		all = append(all, "error: "+err.Error())
+	}
+	sort.Strings(all)
+	return strings.Join(all, "\n")
 }
 
 func text[M proto.Message](answer M, err error) string {
@@ -298,11 +310,15 @@ func TestServeFails(t *testing.T) {
 	}
 }
 
-// TestServeStopsAtOnce ends a server before its first request.
+// TestServeStopsAtOnce ends a server before it takes its first connection.
 func TestServeStopsAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	t.Setenv("TMPDIR", t.TempDir())
-	err := catalog.Serve(ctx, "testdata/catalog", catalog.ServeOptions{Address: "127.0.0.1:0", Ready: func(net.Addr) { cancel() }})
+	err := catalog.Serve(ctx, "testdata/catalog", catalog.ServeOptions{Address: "127.0.0.1:0", Ready: func(net.Addr) {
+		cancel()
+		for range 1000 {
+			runtime.Gosched() // to what stops the server
+		}
+	}})
 	if err != nil {
 		t.Errorf("got error %v", err)
 	}

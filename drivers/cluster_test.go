@@ -119,6 +119,20 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 			metav1.PatchOptions{FieldManager: "operator", Force: &force, FieldValidation: metav1.FieldValidationStrict})
 		return err
 	}
+	remove := func() error {
+		if err := objects.Delete(t.Context(), m.Object.GetName(), metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		// Others may have to let go of it first.
+		cluster.Eventually(t, 30*time.Second, m.File+" to be gone", func(ctx context.Context) error {
+			_, err := objects.Get(ctx, m.Object.GetName(), metav1.GetOptions{})
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			return fmt.Errorf("still there; reading it gave error %v", err)
+		})
+		return nil
+	}
 	update := func() error {
 		// The cluster's own controllers write the status of some objects meanwhile.
 		return retry.RetryOnConflict(retry.DefaultRetry, func() error {
@@ -136,7 +150,7 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 	}{
 		{"create by applying", apply},
 		{"apply again", apply},
-		{"delete", func() error { return objects.Delete(t.Context(), m.Object.GetName(), metav1.DeleteOptions{}) }},
+		{"delete", remove},
 		{"create", func() error {
 			_, err := objects.Create(t.Context(), m.Object.DeepCopy(), metav1.CreateOptions{})
 			return err

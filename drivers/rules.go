@@ -78,6 +78,8 @@ func (d Driver) commonRules() (namespaced, cluster []rbacv1.PolicyRule) {
 		// The cluster's configuration that drivers follow.
 		{APIGroups: []string{"config.openshift.io"}, Resources: []string{"apiservers", "infrastructures", "proxies"}, Verbs: read},
 		{APIGroups: []string{"operator.openshift.io"}, Resources: []string{"cloudcredentials"}, Verbs: read},
+		// Who still uses a volume of the driver: it is not removed before.
+		{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"list", "watch"}},
 		// Whether the node of the lock's holder is lost.
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}},
 		// Who asks for the operator's metrics, and whether they may have them.

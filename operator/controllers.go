@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -22,6 +23,7 @@ import (
 	"github.com/openshift/library-go/pkg/operator/loglevel"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
@@ -31,6 +33,10 @@ import (
 // workers is the number of workers of each controller. Each has a single object to look after, so a
 // second worker would never find work.
 const workers = 1
+
+// conflictBackoff is for writes that somebody else was faster with: the caches need a moment to show
+// what they wrote. It gives up after some five seconds.
+var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 9}
 
 // manageDriver keeps all of the driver's objects as its definition says, until ctx ends.
 func (o *operator) manageDriver(ctx context.Context, c *clients) error {
@@ -42,19 +48,59 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 	if err := o.reportManifests(ctx, c, unusable); err != nil {
 		return err
 	}
-	tasks := []func(context.Context) error{func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c)) }}
-	if unusable == nil {
-		tasks = append(tasks,
-			func(ctx context.Context) error { return c.run(ctx, o.newConfigControllers(c)) },
-			func(ctx context.Context) error {
-				// Until then the driver's pods cannot be described, which is no failure.
-				if err := c.waitForObservedConfig(ctx); err != nil {
-					return nil // ctx ended
-				}
-				return c.run(ctx, o.newDriverControllers(c, manifests))
-			})
+	if unusable != nil {
+		return c.run(ctx, o.newReportControllers(c))
 	}
-	return runAll(ctx, tasks)
+	parts := o.parts(manifests)
+	objects, ready := o.newObjectsController(c, manifests)
+	first := append(o.newConfigControllers(c, manifests, parts), objects)
+	return runAll(ctx, []func(context.Context) error{
+		func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c, parts...)) },
+		func(ctx context.Context) error { return c.run(ctx, first) },
+		func(ctx context.Context) error {
+			select {
+			case <-ready:
+			case <-ctx.Done():
+				return nil
+			}
+			if err := c.waitForObservedConfig(ctx); err != nil {
+				return nil // ctx ended
+			}
+			return c.run(ctx, o.newWorkloadControllers(c, parts))
+		},
+	})
+}
+
+// A part of a driver is an object that library-go has a controller for, which tells in conditions
+// whether the part is available and whether it is progressing.
+type part struct {
+	name     string // of the controller; starts the types of its conditions
+	manifest drivers.Manifest
+}
+
+func (o *operator) parts(manifests []drivers.Manifest) []part {
+	var parts []part
+	add := func(kind string, name func(i int, m drivers.Manifest) string) {
+		for i, m := range drivers.OfKind(manifests, kind) {
+			parts = append(parts, part{name: o.driver.ConditionPrefix + name(i, m), manifest: m})
+		}
+	}
+	// The first of a kind has the name that other components of OpenShift know.
+	numbered := func(name string) func(int, drivers.Manifest) string {
+		return func(i int, _ drivers.Manifest) string {
+			if i == 0 {
+				return name
+			}
+			return fmt.Sprintf("%s%d", name, i+1)
+		}
+	}
+	add("Deployment", numbered("DriverControllerServiceController"))
+	add("DaemonSet", numbered("DriverNodeServiceController"))
+	add("CredentialsRequest", func(_ int, m drivers.Manifest) string {
+		user := path.Dir(m.File) // the controller, or the nodes
+		return strings.ToUpper(user[:1]) + user[1:] + "CredentialsRequestController"
+	})
+	return parts
 }
 
 // leaveDriver touches nothing of the driver, and says so, until ctx ends.
@@ -122,74 +168,72 @@ func (c *clients) run(ctx context.Context, controllers []factory.Controller) err
 }
 
 // newReportControllers build the controllers that write nothing but the ClusterCSIDriver's status
-// and the operator's own log level.
-func (o *operator) newReportControllers(c *clients) []factory.Controller {
+// and the operator's own log level. The summary waits for word of all expected parts.
+func (o *operator) newReportControllers(c *clients, expected ...part) []factory.Controller {
 	return []factory.Controller{
 		loglevel.NewClusterOperatorLoggingController(c.customResource, o.recorder),
-		o.newSummaryController(c),
+		o.newSummaryController(c, expected),
 	}
 }
 
-// newConfigControllers build the controllers that observe the cluster's settings for the driver.
-func (o *operator) newConfigControllers(c *clients) []factory.Controller {
-	return []factory.Controller{csiconfigobservercontroller.NewCSIConfigObserverController(
-		o.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.customResource, c.configInformers, o.recorder)}
-}
-
-// newDriverControllers builds a controller for each of the driver's objects, or kind of objects.
-func (o *operator) newDriverControllers(c *clients, manifests []drivers.Manifest) []factory.Controller {
+// newConfigControllers build the controllers of what the driver's pods need before they start: the
+// cluster's settings, as observed for the driver, its credentials and its storage classes.
+func (o *operator) newConfigControllers(c *clients, manifests []drivers.Manifest, parts []part) []factory.Controller {
 	prefix := o.driver.ConditionPrefix
-	// One file holds one object, so an object's file is its name.
-	asset := func(file string) ([]byte, error) {
-		for _, m := range manifests {
-			if m.File == file {
-				return m.YAML, nil
-			}
+	controllers := []factory.Controller{csiconfigobservercontroller.NewCSIConfigObserverController(
+		prefix+"DriverCSIConfigObserverController", c.customResource, c.configInformers, o.recorder)}
+	for _, p := range parts {
+		if p.manifest.Object.GetKind() == "CredentialsRequest" {
+			controllers = append(controllers, o.newCredentialsController(c, p))
 		}
-		return nil, fmt.Errorf("driver %s has no asset %s", o.driver.Name, file)
 	}
+	if classes := drivers.OfKind(manifests, "StorageClass"); len(classes) > 0 {
+		asset := map[string][]byte{}
+		for _, m := range classes {
+			asset[m.File] = m.YAML
+		}
+		controllers = append(controllers, csistorageclasscontroller.NewCSIStorageClassController(prefix+"StorageClassController",
+			func(file string) ([]byte, error) { return asset[file], nil }, slices.Sorted(maps.Keys(asset)),
+			c.kube, c.clusterInformers, c.customResource, c.driverInformers, o.recorder))
+	}
+	return controllers
+}
 
-	controllers := []factory.Controller{o.newObjectsController(c, manifests)}
-	for i, m := range drivers.OfKind(manifests, "Deployment") {
-		controllers = append(controllers, deployment.NewCSIDriverControllerServiceController(
-			numbered(prefix+"DriverControllerServiceController", i), m.YAML, o.recorder, c.customResource, c.kube,
-			c.kubeInformers.Apps().V1().Deployments(), c.configInformers, o.podInformers(c), o.deploymentHooks(c)...))
-	}
-	for i, m := range drivers.OfKind(manifests, "DaemonSet") {
-		controllers = append(controllers, daemonset.NewCSIDriverNodeServiceController(
-			numbered(prefix+"DriverNodeServiceController", i), m.YAML, o.recorder, c.customResource, c.kube,
-			c.kubeInformers.Apps().V1().DaemonSets(), o.podInformers(c), o.daemonSetHooks(c)...))
-	}
-	for _, m := range drivers.OfKind(manifests, "CredentialsRequest") {
-		controllers = append(controllers, o.newCredentialsController(c, m))
-	}
-	if classes := files(drivers.OfKind(manifests, "StorageClass")); len(classes) > 0 {
-		controllers = append(controllers, csistorageclasscontroller.NewCSIStorageClassController(
-			prefix+"StorageClassController", asset, classes, c.kube, c.clusterInformers, c.customResource,
-			c.driverInformers, o.recorder))
+// newWorkloadControllers builds a controller for each Deployment and DaemonSet.
+func (o *operator) newWorkloadControllers(c *clients, parts []part) []factory.Controller {
+	var controllers []factory.Controller
+	for _, p := range parts {
+		switch p.manifest.Object.GetKind() {
+		case "Deployment":
+			controllers = append(controllers, deployment.NewCSIDriverControllerServiceController(
+				p.name, p.manifest.YAML, o.recorder, c.customResource, c.kube,
+				c.kubeInformers.Apps().V1().Deployments(), c.configInformers, o.podInformers(c), o.deploymentHooks(c)...))
+		case "DaemonSet":
+			controllers = append(controllers, daemonset.NewCSIDriverNodeServiceController(
+				p.name, p.manifest.YAML, o.recorder, c.customResource, c.kube,
+				c.kubeInformers.Apps().V1().DaemonSets(), o.podInformers(c), o.daemonSetHooks(c)...))
+		}
 	}
 	return controllers
 }
 
 // newCredentialsController wraps library-go's controller, which looks at its CredentialsRequest only
 // once a minute and takes a write that somebody else was faster with for a failure.
-func (o *operator) newCredentialsController(c *clients, m drivers.Manifest) factory.Controller {
-	user := path.Dir(m.File) // the controller, or the nodes
-	name := o.driver.ConditionPrefix + strings.ToUpper(user[:1]) + user[1:] + "CredentialsRequestController"
-	inner := credentialsrequestcontroller.NewCredentialsRequestController(name, o.namespace, m.YAML, c.dynamic,
+func (o *operator) newCredentialsController(c *clients, p part) factory.Controller {
+	inner := credentialsrequestcontroller.NewCredentialsRequestController(p.name, o.namespace, p.manifest.YAML, c.dynamic,
 		c.customResource, c.operatorInformers, o.recorder)
 	return factory.New().
 		WithInformers(
 			c.customResource.Informer(),
 			c.operatorInformers.Operator().V1().CloudCredentials().Informer(),
-			c.credentialsRequests(m.Object),
+			c.credentialsRequests(p.manifest.Object),
 		).
 		WithSync(func(ctx context.Context, syncContext factory.SyncContext) error {
-			return retry.RetryOnConflict(retry.DefaultBackoff, func() error { return inner.Sync(ctx, syncContext) })
+			return retry.RetryOnConflict(conflictBackoff, func() error { return inner.Sync(ctx, syncContext) })
 		}).
 		ResyncEvery(time.Minute).
 		WithSyncDegradedOnError(c.customResource).
-		ToController(name, o.recorder)
+		ToController(p.name, o.recorder)
 }
 
 // podInformers watch what the pods of the driver depend on.
@@ -248,21 +292,4 @@ func (o *operator) reportManifests(ctx context.Context, c *clients, err error) e
 	}
 	return c.customResource.ApplyOperatorStatus(ctx, o.driver.ConditionPrefix+"Manifests",
 		applyoperatorv1.OperatorStatus().WithConditions(condition))
-}
-
-// numbered makes the names of several controllers of one kind unique; the first keeps the plain
-// name, which other components of OpenShift know.
-func numbered(name string, i int) string {
-	if i == 0 {
-		return name
-	}
-	return fmt.Sprintf("%s%d", name, i+1)
-}
-
-func files(manifests []drivers.Manifest) []string {
-	var names []string
-	for _, m := range manifests {
-		names = append(names, m.File)
-	}
-	return names
 }

@@ -41,6 +41,8 @@ type objectsController struct {
 	clients   *clients
 	manifests []drivers.Manifest
 	applied   map[string]revision // by asset file
+	// ready is closed when all objects have been applied once.
+	ready chan struct{}
 }
 
 // revision is what is known of an object after it was applied; while the cluster shows the same,
@@ -51,8 +53,10 @@ type revision struct {
 	resourceVersion string
 }
 
-func (o *operator) newObjectsController(c *clients, manifests []drivers.Manifest) factory.Controller {
-	controller := &objectsController{operator: o, clients: c, applied: map[string]revision{}}
+// newObjectsController returns the controller and a channel that is closed when all objects have been
+// applied once: pods that came before their accounts and permissions could only fail.
+func (o *operator) newObjectsController(c *clients, manifests []drivers.Manifest) (factory.Controller, <-chan struct{}) {
+	controller := &objectsController{operator: o, clients: c, applied: map[string]revision{}, ready: make(chan struct{})}
 	watched := []factory.Informer{c.customResource.Informer()}
 	for _, m := range manifests {
 		if servedElsewhere.Has(m.Object.GetKind()) {
@@ -68,7 +72,7 @@ func (o *operator) newObjectsController(c *clients, manifests []drivers.Manifest
 		WithSync(controller.sync).
 		ResyncEvery(time.Minute).
 		WithSyncDegradedOnError(c.customResource).
-		ToController(o.driver.ConditionPrefix+"DriverObjectsController", o.recorder)
+		ToController(o.driver.ConditionPrefix+"DriverObjectsController", o.recorder), controller.ready
 }
 
 // sync brings every object to what its asset says. One that fails does not keep the others back.
@@ -85,11 +89,22 @@ func (c *objectsController) sync(ctx context.Context, _ factory.SyncContext) err
 	}
 	var failed []error
 	for _, m := range c.manifests {
+		if ctx.Err() != nil {
+			return nil // told to stop, which is no failure of the objects that are left
+		}
 		if err := c.apply(ctx, m); err != nil {
 			failed = append(failed, fmt.Errorf("applying %s %s: %w", m.Object.GetKind(), m.Object.GetName(), err))
 		}
 	}
-	return utilerrors.NewAggregate(failed)
+	if len(failed) > 0 {
+		return utilerrors.NewAggregate(failed)
+	}
+	select {
+	case <-c.ready:
+	default:
+		close(c.ready)
+	}
+	return nil
 }
 
 func (c *objectsController) apply(ctx context.Context, m drivers.Manifest) error {

@@ -2,12 +2,14 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/status"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
@@ -25,7 +27,7 @@ var summarized = []struct {
 // newSummaryController keeps the ClusterCSIDriver's conditions Available, Progressing and Degraded:
 // each is the union of the conditions that the single controllers write, so that a person, and
 // "kubectl wait", can ask one question.
-func (o *operator) newSummaryController(c *clients) factory.Controller {
+func (o *operator) newSummaryController(c *clients, expected []part) factory.Controller {
 	name := o.driver.ConditionPrefix + "Summary"
 	sync := func(ctx context.Context, _ factory.SyncContext) error {
 		_, current, _, err := c.customResource.GetOperatorState()
@@ -39,7 +41,7 @@ func (o *operator) newSummaryController(c *clients) factory.Controller {
 		if err != nil {
 			return err
 		}
-		return c.customResource.ApplyOperatorStatus(ctx, name, summarize(current.Conditions).WithObservedGeneration(meta.Generation))
+		return c.customResource.ApplyOperatorStatus(ctx, name, summarize(current.Conditions, expected).WithObservedGeneration(meta.Generation))
 	}
 	return factory.New().
 		WithInformers(c.customResource.Informer()).
@@ -47,11 +49,21 @@ func (o *operator) newSummaryController(c *clients) factory.Controller {
 		ToController(name, o.recorder)
 }
 
-// summarize computes the summary conditions from all others.
-func summarize(conditions []operatorv1.OperatorCondition) *applyoperatorv1.OperatorStatusApplyConfiguration {
-	parts := slices.DeleteFunc(slices.Clone(conditions), func(c operatorv1.OperatorCondition) bool {
-		return isSummary(c.Type)
-	})
+// summarize computes the summary conditions from all others. A part that is expected and has not
+// been heard of is not available yet, and progressing.
+func summarize(conditions []operatorv1.OperatorCondition, expected []part) *applyoperatorv1.OperatorStatusApplyConfiguration {
+	parts := slices.DeleteFunc(slices.Clone(conditions), func(c operatorv1.OperatorCondition) bool { return isSummary(c.Type) })
+	for _, p := range expected {
+		for conditionType, status := range map[string]operatorv1.ConditionStatus{
+			operatorv1.OperatorStatusTypeAvailable:   operatorv1.ConditionFalse,
+			operatorv1.OperatorStatusTypeProgressing: operatorv1.ConditionTrue,
+		} {
+			if v1helpers.FindOperatorCondition(parts, p.name+conditionType) == nil {
+				parts = append(parts, operatorv1.OperatorCondition{Type: p.name + conditionType, Status: status,
+					Reason: "Pending", Message: fmt.Sprintf("%s %s is yet to be made", p.manifest.Object.GetKind(), p.manifest.Object.GetName())})
+			}
+		}
+	}
 	summary := applyoperatorv1.OperatorStatus()
 	for _, s := range summarized {
 		union := status.UnionCondition(s.conditionType, s.well, nil, parts...)

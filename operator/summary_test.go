@@ -14,6 +14,7 @@ func TestSummarize(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		conditions []operatorv1.OperatorCondition
+		expected   []part
 		want       map[string]string // status of each summary condition
 	}{
 		{
@@ -38,6 +39,15 @@ func TestSummarize(t *testing.T) {
 			want: map[string]string{"Available": "False", "Progressing": "True", "Degraded": "True"},
 		},
 		{
+			name: "a part has not been heard of",
+			conditions: []operatorv1.OperatorCondition{
+				condition("NodeAvailable", operatorv1.ConditionTrue, ""), condition("NodeProgressing", operatorv1.ConditionFalse, ""),
+				condition("NodeDegraded", operatorv1.ConditionFalse, ""),
+			},
+			expected: []part{{name: "Node", manifest: objects("DaemonSet")[0]}, {name: "Controller", manifest: objects("Deployment")[0]}},
+			want:     map[string]string{"Available": "False", "Progressing": "True", "Degraded": "False"},
+		},
+		{
 			name: "an earlier summary is no evidence",
 			conditions: []operatorv1.OperatorCondition{
 				condition("Available", operatorv1.ConditionFalse, "as it was"), condition("NodeAvailable", operatorv1.ConditionTrue, ""),
@@ -48,7 +58,7 @@ func TestSummarize(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := map[string]string{}
-			for _, c := range summarize(tc.conditions).Conditions {
+			for _, c := range summarize(tc.conditions, tc.expected).Conditions {
 				got[*c.Type] = string(*c.Status)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

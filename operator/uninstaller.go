@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -58,7 +59,9 @@ func (u *uninstaller) controller() factory.Controller {
 	}
 	return factory.New().
 		WithInformers(watched...).
-		WithSync(u.sync).
+		WithSync(func(ctx context.Context, syncContext factory.SyncContext) error {
+			return retry.RetryOnConflict(conflictBackoff, func() error { return u.sync(ctx, syncContext) })
+		}).
 		ResyncEvery(time.Minute).
 		WithSyncDegradedOnError(u.clients.customResource).
 		ToController(u.driver.ConditionPrefix+"DriverUninstallController", u.recorder)

@@ -137,8 +137,12 @@ func nextVolume(o observed) step {
 	case volume == nil:
 		return step{do: createVolume, volumeName: name}
 	case !ownsVolume(o, volume):
+		cure := "an administrator has to take it out of the way"
+		if name == claim.Spec.VolumeName {
+			cure = fmt.Sprintf("delete PersistentVolumeClaim %s, which names it, and a claim with another volume is made", claim.Name)
+		}
 		return step{do: wait, retry: true, show: failed(reasonConflict,
-			"PersistentVolume %s exists and was not made for this SharedVolume (%s)", name, stranger(o, volume))}
+			"PersistentVolume %s was not made for this SharedVolume: %s; %s", name, stranger(o, volume), cure)}
 	case !mounts(volume, o.sharedVolume.Spec):
 		return step{do: wait, retry: true, show: failed(reasonConflict,
 			"PersistentVolume %s mounts %q, spec asks for %q; neither is changed: delete the SharedVolume, and create it anew with the IDs you want", name, source(volume), handle(o.sharedVolume.Spec))}

@@ -142,7 +142,7 @@ func TestNext(t *testing.T) {
 		}, "wait: Failed Conflict", `mounts "fs-9::fsap-9"`},
 		{"community, volume of the other SharedVolume of that name", community, func(o *observed) {
 			o.communityVolume.Labels = map[string]string{OwnerNamespaceLabel: "team-logs", OwnerNameLabel: "x"}
-		}, "wait: Failed Conflict", "name SharedVolume team-logs/x"},
+		}, "wait: Failed Conflict", "its labels name SharedVolume team-logs/x; delete PersistentVolumeClaim pvc-logs"},
 		{"new claim, community's volume of another", community, func(o *observed) {
 			o.claim = desiredClaim(o.sharedVolume)
 			o.communityVolume.Labels = map[string]string{OwnerNamespaceLabel: "team-logs", OwnerNameLabel: "x"}

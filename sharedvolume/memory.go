@@ -119,8 +119,9 @@ func caughtUp(cached, written client.Object) bool {
 	if err != nil {
 		return true // Not comparable, so the cache is all there is to go by.
 	}
-	// A deletion is noted with the version that was deleted; the deletion itself has a later one.
-	return order > 0 || order == 0 && (written.GetDeletionTimestamp() == nil || cached.GetDeletionTimestamp() != nil)
+	// The last version of an object is the one that was deleted, or lost its last finalizer: what a
+	// cache has of that version does not say so.
+	return order > 0 || order == 0 && written.GetDeletionTimestamp() == nil
 }
 
 func writeKey(object client.Object, name string) string { return fmt.Sprintf("%T %s", object, name) }

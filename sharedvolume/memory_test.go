@@ -31,6 +31,7 @@ func TestRecall(t *testing.T) {
 		{"patched, not seen yet", claim("9", false), claim("10", false), 0, "written", true},
 		{"deleted, not seen yet", claim("10", false), claim("10", true), 0, "written", true},
 		{"deleted, seen going", claim("11", true), claim("10", true), 0, "cached", false},
+		{"last finalizer removed, not seen yet", claim("10", true), claim("10", true), 0, "written", true},
 		{"deleted, gone", none, claim("10", true), 0, "cached", false},
 		{"deleted, made anew", claim("12", false), claim("10", true), 0, "cached", false},
 	} {

@@ -37,12 +37,21 @@ func TestTakeOver(t *testing.T) {
 	specless.Spec = v1alpha1.SharedVolumeSpec{}
 	w.do("create", w.client.Create(t.Context(), specless))
 
+	// Two SharedVolumes, of which the community operator gave one the other's volume, by its name.
+	victim := w.legacy(namespace, "b-c", "fs-01::fsap-02")
+	neighbour := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-b"}}
+	w.do("create", w.client.Create(t.Context(), neighbour))
+	taker := newVolume(neighbour.Name, "c")
+	taker.Spec.AccessPointID = "fsap-03"
+	w.do("create", w.client.Create(t.Context(), taker))
+	wrong := legacyClaim(neighbour.Name, "c")
+	w.do("create", w.client.Create(t.Context(), wrong))
+
 	w.define(definitionFile)
 	cfg := w.controllerConfig()
 	stop := w.run(cfg)
 	began := time.Now()
-	for _, l := range []legacy{current, oldest} {
-		w.ready(l.sv)
+	for _, l := range []legacy{current, oldest, victim} {
 		w.until(l.sv, "Bound")
 		volume, claim := &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}
 		w.get(volume, "", l.volume.Name)
@@ -86,6 +95,24 @@ func TestTakeOver(t *testing.T) {
 			if diff := cmp.Diff(l.volume.Spec, p.volume.Spec); diff != "" {
 				t.Errorf("volume %s changed: %s", p.volume.Name, diff)
 			}
+		}
+	})
+	t.Run("a volume that two share stays with whom it was made for", func(t *testing.T) {
+		w := world{w.Cluster, w.client, t}
+		w.until(taker, "Conflict")
+		want := fmt.Sprintf("PersistentVolume pv-%s-b-c was not made for this SharedVolume: it is reserved for PersistentVolumeClaim %s/pvc-b-c; "+
+			"delete PersistentVolumeClaim pvc-c, which names it, and a claim with another volume is made", namespace, namespace)
+		if taker.Status.Message != want {
+			t.Errorf("the message is %s", taker.Status.Message)
+		}
+		w.do("delete", w.client.Delete(t.Context(), wrong))
+		if got, want := w.bound(taker).volume.Spec.CSI.VolumeHandle, "fs-0123456789abcdef0::fsap-03"; got != want {
+			t.Errorf("it has the volume %s now, want %s", got, want)
+		}
+		w.do("delete", w.client.Delete(t.Context(), taker))
+		w.gone(taker)
+		if p := w.bound(victim.sv); p.volume.UID != victim.volume.UID || p.claim.UID != victim.claim.UID {
+			t.Error("the other SharedVolume has lost its volume")
 		}
 	})
 	t.Run("a volume that is deleted is made anew", func(t *testing.T) {
@@ -142,23 +169,10 @@ func (w world) legacy(namespace, name, handle string, options ...string) legacy 
 		ClaimRef: corev1.TypedLocalObjectReference{APIGroup: ptr.To(""), Kind: "PersistentVolumeClaim", Name: "pvc-" + name}}
 	w.do("update the status", w.client.Status().Update(w.t.Context(), sv))
 
-	labels := map[string]string{
-		"openshift.io/aws-efs-operator-owned":                         "true",
-		"openshift.io/aws-efs-operator-shared-volume-owner-namespace": namespace,
-		"openshift.io/aws-efs-operator-shared-volume-owner-name":      name,
-	}
-	volume := w.volume("pv-"+namespace+"-"+name, labels, handle, options...)
+	volume := w.volume("pv-"+namespace+"-"+name, legacyLabels(namespace, name), handle, options...)
 	volume.Spec.StorageClassName = "efs-sc"
 	w.do("create", w.client.Create(w.t.Context(), volume))
-	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pvc-" + name, Labels: labels},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To("efs-sc"),
-			VolumeName:       volume.Name,
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
-	}
+	claim := legacyClaim(namespace, name)
 	w.do("create", w.client.Create(w.t.Context(), claim))
 	w.eventually("the claim to be bound", claim, func() error {
 		if claim.Status.Phase != corev1.ClaimBound {
@@ -168,4 +182,24 @@ func (w world) legacy(namespace, name, handle string, options ...string) legacy 
 	})
 	w.get(volume, "", volume.Name)
 	return legacy{sv, pair{claim, volume}}
+}
+
+func legacyLabels(namespace, name string) map[string]string {
+	return map[string]string{
+		"openshift.io/aws-efs-operator-owned":                         "true",
+		"openshift.io/aws-efs-operator-shared-volume-owner-namespace": namespace,
+		"openshift.io/aws-efs-operator-shared-volume-owner-name":      name,
+	}
+}
+
+func legacyClaim(namespace, name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pvc-" + name, Labels: legacyLabels(namespace, name)},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("efs-sc"),
+			VolumeName:       "pv-" + namespace + "-" + name,
+			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
 }

@@ -17,6 +17,8 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
 // scheme knows every type that a cluster is served with.
@@ -26,6 +28,7 @@ var scheme = func() *runtime.Scheme {
 		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme,
 		configv1.Install, operatorv1.Install, securityv1.Install,
 		olmv1.AddToScheme, olmv1alpha1.AddToScheme, olmv2.AddToScheme,
+		sharedvolume.AddToScheme,
 	} {
 		if err := add(s); err != nil {
 			panic(err) // two of these packages define the same type: they cannot be used together
@@ -41,8 +44,9 @@ func newClient(config *rest.Config) (client.Client, error) {
 // retryInterval is how often a condition is looked at that somebody waits for.
 const retryInterval = 50 * time.Millisecond
 
-// await calls check until it returns nil. When ctx ends, the error is that which check returned last.
-func await(ctx context.Context, what string, check func(context.Context) error) error {
+// Until waits until check returns nil or ctx ends; then the error tells what it waited for, which
+// completes the sentence "waited for …", and the last that check had to say. A test uses Eventually.
+func Until(ctx context.Context, what string, check func(context.Context) error) error {
 	retry := time.NewTicker(retryInterval)
 	defer retry.Stop()
 	began := time.Now()

@@ -193,7 +193,7 @@ func TestOpenShiftIsThere(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := infrastructure.Status; got.PlatformStatus.Type != configv1.AWSPlatformType || got.InfrastructureName != InfrastructureName || got.ControlPlaneTopology != configv1.HighlyAvailableTopologyMode {
+	if got := infrastructure.Status; got.PlatformStatus == nil || got.PlatformStatus.Type != configv1.AWSPlatformType || got.InfrastructureName != InfrastructureName || got.ControlPlaneTopology != configv1.HighlyAvailableTopologyMode {
 		t.Errorf("status of the infrastructure: %+v", got)
 	}
 	// Operators look up their gates by the version that the cluster version wants.

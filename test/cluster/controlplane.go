@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/berth-csi/berth/test/cluster/cloudcredential"
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
@@ -37,12 +38,14 @@ func planControlPlane(job assignment, address string) (*controlPlane, error) {
 }
 
 // Users of the control plane's parts, with their groups. The names are those that the API server's
-// own RBAC knows; what a real cluster gives rights by a binding to cluster-admin is a master here.
+// own RBAC knows.
 var (
 	adminUser     = user{"system:admin", []string{"system:masters"}}
 	managerUser   = user{"system:kube-controller-manager", nil}
 	schedulerUser = user{"system:kube-scheduler", nil}
-	kubeletClient = user{"system:kube-apiserver", []string{"system:masters"}}
+	// What a real cluster gives rights by a binding to cluster-admin is a master here.
+	cloudCredentialUser = user{"system:serviceaccount:" + cloudcredential.Namespace + ":cloud-credential-operator", []string{"system:masters"}}
+	kubeletClient       = user{"system:kube-apiserver", []string{"system:masters"}}
 )
 
 // user is somebody that a client certificate identifies.

@@ -72,7 +72,7 @@ func byGroupVersion(definitions []*apiextensionsv1.CustomResourceDefinition) map
 // awaitServed waits until discovery lists the resources of a group. That is when their definitions
 // are established, and far cheaper to ask for than the definitions with their megabytes of schema.
 func awaitServed(ctx context.Context, served discovery.ServerResourcesInterface, version schema.GroupVersion, plurals []string) error {
-	return await(ctx, "the resources of "+version.String(), func(context.Context) error {
+	return Until(ctx, "the resources of "+version.String(), func(context.Context) error {
 		list, err := served.ServerResourcesForGroupVersion(version.String())
 		if err != nil {
 			return err

@@ -21,7 +21,7 @@ func (c *controlPlane) awaitHealthy(ctx context.Context, port int, path string) 
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}
 	defer transport.CloseIdleConnections()
 	url := "https://" + c.hostPort(port) + path
-	return await(ctx, url, func(ctx context.Context) error {
+	return Until(ctx, url, func(ctx context.Context) error {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
 			return err
@@ -44,7 +44,7 @@ func (c *controlPlane) awaitHealthy(ctx context.Context, port int, path string) 
 func awaitServiceAccount(ctx context.Context, api client.Client, namespace, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
-	return await(ctx, "service account "+namespace+"/"+name, func(ctx context.Context) error {
+	return Until(ctx, "service account "+namespace+"/"+name, func(ctx context.Context) error {
 		return api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &corev1.ServiceAccount{})
 	})
 }

@@ -46,7 +46,7 @@ func (p processIdentity) terminate(ctx context.Context) error {
 	if err := unix.PidfdSendSignal(descriptor, unix.SIGTERM, nil, 0); err != nil {
 		return fmt.Errorf("signal process %d: %w", p.PID, err)
 	}
-	return await(ctx, fmt.Sprintf("process %d to end", p.PID), func(context.Context) error {
+	return Until(ctx, fmt.Sprintf("process %d to end", p.PID), func(context.Context) error {
 		poll := []unix.PollFd{{Fd: int32(descriptor), Events: unix.POLLIN}}
 		if n, err := unix.Poll(poll, 0); n == 0 || err != nil {
 			return errors.Join(err, errors.New("it still runs"))

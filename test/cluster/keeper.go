@@ -43,6 +43,9 @@ type news struct {
 // it. Without it the end of the input, which comes however that process ends, ends the keeper.
 const detachOrder = "detach\n"
 
+// endingNote is the first thing that a keeper logs when it ends its cluster.
+const endingNote = "ending the cluster"
+
 // keepIfAsked makes this process a keeper, and never returns, if it was started as one.
 func keepIfAsked() {
 	order, asked := os.LookupEnv(keeperVariable)
@@ -80,7 +83,7 @@ func keep(job assignment, tell func(news)) error {
 	job.Dir = dir
 	defer os.RemoveAll(dir)
 
-	k := &keeper{job: job, tell: tell}
+	k := &keeper{job: job, tell: tell, residents: newResidents()}
 	defer k.stop()
 	ready, err := k.start(ctx, end)
 	if err != nil {
@@ -88,7 +91,7 @@ func keep(job assignment, tell func(news)) error {
 	}
 	tell(news{Ready: ready})
 	<-ctx.Done()
-	note("ending the cluster: %v", context.Cause(ctx))
+	note(endingNote+": %v", context.Cause(ctx))
 	return nil
 }
 
@@ -111,10 +114,14 @@ type keeper struct {
 	job  assignment
 	tell func(news)
 
+	// starting ends when the cluster is ready. A part that ends before that calls fail.
+	starting context.Context
+	fail     context.CancelCauseFunc
+
 	subnet    *subnet
 	plane     *controlPlane
 	processes *processes
-	nodes     *nodes
+	residents *residents
 	blocked   io.Closer // see blockOLMPort
 }
 
@@ -128,26 +135,15 @@ type part struct {
 	bring func(context.Context) error
 }
 
-// start brings up a cluster. A program that ends before all is ready calls end.
-func (k *keeper) start(ctx context.Context, end context.CancelCauseFunc) (*state, error) {
+// start brings up a cluster. A part that ends before all are ready calls fail.
+func (k *keeper) start(ctx context.Context, fail context.CancelCauseFunc) (*state, error) {
+	ctx, started := context.WithCancel(ctx)
+	defer started()
+	k.starting, k.fail = ctx, fail
 	if err := k.prepare(); err != nil {
 		return nil, err
 	}
-	starting, started := context.WithCancel(ctx)
-	defer started()
-	run := func(program program) error { return k.processes.run(starting, program, end) }
-
-	if err := run(k.plane.etcd()); err != nil {
-		return nil, err
-	}
-	if err := run(k.plane.apiServer()); err != nil { // it waits for etcd itself
-		return nil, err
-	}
-	definitions, err := readDefinitions(k.job.CRDs)
-	if err != nil {
-		return nil, err
-	}
-	if err := k.plane.awaitHealthy(starting, k.plane.apiPort, "/readyz"); err != nil {
+	if err := k.bringAPIServer(ctx); err != nil {
 		return nil, err
 	}
 	k.progress("kube-apiserver is ready")
@@ -160,24 +156,28 @@ func (k *keeper) start(ctx context.Context, end context.CancelCauseFunc) (*state
 	if err != nil {
 		return nil, err
 	}
-	// The definitions come before the controller manager: its garbage collector looks for new types
-	// only every 30 seconds.
-	if err := createDefinitions(starting, config, definitions); err != nil {
+	definitions, err := readDefinitions(k.job.CRDs)
+	if err != nil {
 		return nil, err
 	}
-	k.progress("custom resource definitions are established")
+	// The definitions come before the controller manager: its garbage collector looks for new types
+	// only every 30 seconds.
+	if err := createDefinitions(ctx, config, definitions); err != nil {
+		return nil, err
+	}
+	k.progress("custom resource definitions are served")
 
-	parts, partsCtx := errgroup.WithContext(starting)
-	for _, part := range k.parts(api, run) {
-		parts.Go(func() error {
-			if err := part.bring(partsCtx); err != nil {
+	all, ctx := errgroup.WithContext(ctx)
+	for _, part := range k.parts(api) {
+		all.Go(func() error {
+			if err := part.bring(ctx); err != nil {
 				return fmt.Errorf("%s: %w", part.name, err)
 			}
-			k.progress(part.name + " ready")
+			k.progress(part.name + " is ready")
 			return nil
 		})
 	}
-	if err := parts.Wait(); err != nil {
+	if err := all.Wait(); err != nil {
 		return nil, err
 	}
 	return markReady(k.job)
@@ -211,11 +211,29 @@ func openLogs(dir string) (*processes, error) {
 	return newProcesses(logs), unix.Dup3(int(own.Fd()), int(os.Stderr.Fd()), 0)
 }
 
-// parts are those that need nothing but an API server with its definitions.
-func (k *keeper) parts(api client.Client, run func(program) error) []part {
+// run starts a program that belongs to the cluster.
+func (k *keeper) run(program program) error { return k.processes.run(k.starting, program, k.fail) }
+
+// host starts a part of the cluster that runs inside this process.
+func (k *keeper) host(name string, part func(context.Context) error) {
+	k.residents.run(k.starting, name, part, k.fail)
+}
+
+// bringAPIServer starts the API server and its store, and waits until it is ready.
+func (k *keeper) bringAPIServer(ctx context.Context) error {
+	for _, program := range []program{k.plane.etcd(), k.plane.apiServer()} {
+		if err := k.run(program); err != nil {
+			return err
+		}
+	}
+	return k.plane.awaitHealthy(ctx, k.plane.apiPort, "/readyz")
+}
+
+// parts are those that need an API server with its definitions, but not each other.
+func (k *keeper) parts(api client.Client) []part {
 	parts := []part{
 		{"kube-controller-manager", func(ctx context.Context) error {
-			if err := run(k.plane.controllerManager()); err != nil {
+			if err := k.run(k.plane.controllerManager()); err != nil {
 				return err
 			}
 			if err := k.plane.awaitHealthy(ctx, k.plane.managerPort, "/healthz"); err != nil {
@@ -224,18 +242,17 @@ func (k *keeper) parts(api client.Client, run func(program) error) []part {
 			return awaitServiceAccount(ctx, api, "default", "default")
 		}},
 		{"kube-scheduler", func(ctx context.Context) error {
-			if err := run(k.plane.scheduler()); err != nil {
+			if err := k.run(k.plane.scheduler()); err != nil {
 				return err
 			}
 			return k.plane.awaitHealthy(ctx, k.plane.schedulerPort, "/healthz")
 		}},
 		{"openshift", func(ctx context.Context) error { return createOpenShift(ctx, api) }},
-		{"nodes", k.bringNodes},
+		{"cloud-credential-operator", k.bringCloudCredentials},
+		{"process nodes", k.bringNodes},
 	}
 	if k.job.Options.OLM {
-		parts = append(parts, part{"operator-lifecycle-manager", func(ctx context.Context) error {
-			return k.bringOLM(ctx, api, run)
-		}})
+		parts = append(parts, part{"operator-lifecycle-manager", func(ctx context.Context) error { return k.bringOLM(ctx, api) }})
 	}
 	return parts
 }
@@ -247,7 +264,7 @@ func (k *keeper) progress(detail string) {
 
 // stop ends all that runs, clients before servers.
 func (k *keeper) stop() {
-	k.nodes.stop()
+	k.residents.stop()
 	if k.processes != nil {
 		k.processes.stopAll()
 	}

@@ -141,6 +141,7 @@ func TestStartSaysWhatFailed(t *testing.T) {
 
 // However a program ends that started a cluster, nothing of the cluster stays.
 func TestNothingIsLeft(t *testing.T) {
+	t.Parallel()
 	kill := func(signal syscall.Signal) func(*starter) {
 		return func(s *starter) { s.Process.Signal(signal) }
 	}
@@ -155,6 +156,7 @@ func TestNothingIsLeft(t *testing.T) {
 		{"kill while it starts", "waits while starting", kill(syscall.SIGKILL)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			temp := t.TempDir() // the cluster's folder is the only thing in it
 			s := startStarter(t, test.role, "TMPDIR="+temp)
 			dirs, _ := filepath.Glob(filepath.Join(temp, folderPrefix+"*"))
@@ -180,6 +182,7 @@ func TestNothingIsLeft(t *testing.T) {
 
 // A keeper that is killed takes its processes with it. Its folder goes when the next one starts.
 func TestKilledKeeper(t *testing.T) {
+	t.Parallel()
 	temp := t.TempDir()
 	s := startStarter(t, "waits", "TMPDIR="+temp)
 	left, err := readState(s.said)
@@ -206,6 +209,7 @@ func TestKilledKeeper(t *testing.T) {
 
 // A program that a keeper runs is started again when it ends.
 func TestProgramsAreStartedAgain(t *testing.T) {
+	t.Parallel()
 	c := Start(t, Options{})
 	before := processesOf(t, c.Dir())
 	for pid, name := range before {
@@ -225,6 +229,7 @@ func TestProgramsAreStartedAgain(t *testing.T) {
 
 // A cluster that is put up outlives the program that did it, is found, and is stopped.
 func TestUpFindStop(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "demo")
 	if _, err := Find(dir); !errors.Is(err, ErrNotRunning) {
 		t.Fatalf("find a cluster before there is one: %v, want %v", err, ErrNotRunning)
@@ -245,6 +250,9 @@ func TestUpFindStop(t *testing.T) {
 	if again := startStarter(t, "goes up", "DIR="+dir); !strings.Contains(again.said, "is running already") {
 		t.Errorf("put up a second cluster in %s: it said %q, want that one is running already", dir, again.said)
 	}
+	if log := tailOfFile(filepath.Join(c.Logs(), "keeper.log"), 5); strings.Contains(log, endingNote) {
+		t.Errorf("the cluster ends although nobody stopped it:\n%s", log)
+	}
 	if err := Stop(t.Context(), dir); err != nil {
 		t.Fatal(err)
 	}
@@ -261,6 +269,7 @@ func TestUpFindStop(t *testing.T) {
 
 // Nothing but the keeper that made a folder is ever signalled, and no folder of others removed.
 func TestOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
 	bystander := exec.Command("sleep", "1000")
 	if err := bystander.Start(); err != nil {
 		t.Fatal(err)
@@ -286,7 +295,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	if err := Stop(t.Context(), dir); err != nil {
 		t.Errorf("stop a dead cluster: %v, want what it left to be removed", err)
 	}
-	if err := bystander.Process.Signal(syscall.Signal(0)); err != nil {
+	if _, err := startTime(bystander.Process.Pid); err != nil {
 		t.Errorf("the bystander is gone: %v", err)
 	}
 

@@ -3,10 +3,10 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-csi/berth/test/cluster/cloudcredential"
 	"github.com/berth-csi/berth/test/cluster/node"
 )
 
@@ -36,19 +36,11 @@ var nodeTable = []struct {
 // rolePrefix starts the label that says a node's role.
 const rolePrefix = "node-role.kubernetes.io/"
 
-// nodes are the nodes that this process runs.
-type nodes struct {
-	end     context.CancelFunc
-	running sync.WaitGroup
-}
-
-// bringNodes starts the nodes and waits until they take pods. They run until their end. As their
-// users they have their own names, but rights that a kubelet has not: the process node watches all
-// Secrets and ConfigMaps, which the node authorizer would refuse.
+// bringNodes starts the nodes and waits until they take pods. As their users they have their own
+// names, but rights that a kubelet has not: the process node watches all Secrets and ConfigMaps,
+// which the node authorizer would refuse.
 func (k *keeper) bringNodes(ctx context.Context) error {
-	life, end := context.WithCancel(context.Background())
-	k.nodes = &nodes{end: end}
-	ready, failed := make(chan struct{}, len(nodeTable)), make(chan error, len(nodeTable))
+	ready := make(chan struct{}, len(nodeTable))
 	for i, entry := range nodeTable {
 		config, err := k.plane.restConfig(user{"system:node:" + entry.name, []string{"system:nodes", "system:masters"}})
 		if err != nil {
@@ -62,21 +54,13 @@ func (k *keeper) bringNodes(ctx context.Context) error {
 		for _, role := range entry.roles {
 			options.Labels[rolePrefix+role] = ""
 		}
-		k.nodes.running.Go(func() {
-			err := node.Run(life, config, options)
-			if life.Err() == nil {
-				note("node %s ended: %v", entry.name, err)
-				failed <- fmt.Errorf("node %s: %w", entry.name, err)
-			}
-		})
+		k.host("node "+entry.name, func(ctx context.Context) error { return node.Run(ctx, config, options) })
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	for range nodeTable {
 		select {
 		case <-ready:
-		case err := <-failed:
-			return err
 		case <-ctx.Done():
 			return fmt.Errorf("wait for the nodes: %w", context.Cause(ctx))
 		}
@@ -84,11 +68,12 @@ func (k *keeper) bringNodes(ctx context.Context) error {
 	return nil
 }
 
-// stop ends the nodes and waits until their pods ended. It does nothing if there are none.
-func (n *nodes) stop() {
-	if n == nil {
-		return
+// bringCloudCredentials starts what stands in for the cloud credential operator.
+func (k *keeper) bringCloudCredentials(context.Context) error {
+	config, err := k.plane.restConfig(cloudCredentialUser)
+	if err != nil {
+		return err
 	}
-	n.end()
-	n.running.Wait()
+	k.host("cloud-credential-operator", func(ctx context.Context) error { return cloudcredential.Run(ctx, config) })
+	return nil
 }

@@ -47,7 +47,7 @@ func (c *controlPlane) olmProgram(tool string, args ...string) program {
 }
 
 // bringOLM starts the Operator Lifecycle Manager and waits until both of its programs have synced.
-func (k *keeper) bringOLM(ctx context.Context, api client.Client, run func(program) error) error {
+func (k *keeper) bringOLM(ctx context.Context, api client.Client) error {
 	for _, name := range []string{CatalogNamespace, OperatorNamespace} {
 		if err := createNamespace(ctx, api, name); err != nil {
 			return err
@@ -64,7 +64,7 @@ func (k *keeper) bringOLM(ctx context.Context, api client.Client, run func(progr
 	}
 	k.blocked = blockOLMPort(k.plane.address)
 	for _, program := range []program{k.plane.olmOperator(), k.plane.catalogOperator()} {
-		if err := run(program); err != nil {
+		if err := k.run(program); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func blockOLMPort(address string) io.Closer {
 func awaitAvailable(ctx context.Context, api client.Client, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
-	return await(ctx, "cluster operator "+name, func(ctx context.Context) error {
+	return Until(ctx, "cluster operator "+name, func(ctx context.Context) error {
 		var operator configv1.ClusterOperator
 		if err := api.Get(ctx, client.ObjectKey{Name: name}, &operator); err != nil {
 			return err

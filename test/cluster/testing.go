@@ -178,7 +178,7 @@ func Eventually(t testing.TB, limit time.Duration, what string, check func(conte
 	// Not the test's context, which has ended already when this is called in a cleanup.
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	if err := await(ctx, what, check); err != nil {
+	if err := Until(ctx, what, check); err != nil {
 		t.Fatal(err)
 	}
 }

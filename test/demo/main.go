@@ -145,8 +145,10 @@ func (d *demo) buildCatalog(ctx context.Context) (string, error) {
 }
 
 func (d *demo) serveCatalog(ctx context.Context) (string, error) {
-	err := journey.ServeCatalog(ctx, d.cluster.Client(), catalogName, journey.CatalogPort, catalogImage+":demo",
-		"catalog", "serve", d.path("catalog"), fmt.Sprintf("--address=$(POD_IP):%d", journey.CatalogPort))
+	err := journey.ServeCatalog(ctx, d.cluster.Client(), journey.Catalog{
+		Name: catalogName, Folder: d.path("catalog"), Port: journey.CatalogPort, Image: catalogImage + ":demo",
+		Args: []string{"catalog", "serve", journey.CatalogFolder, fmt.Sprintf("--address=$(POD_IP):%d", journey.CatalogPort)},
+	})
 	return fmt.Sprintf("OLM reads CatalogSource %s", catalogName), err
 }
 

@@ -62,6 +62,8 @@ func TestTheMainJob(t *testing.T) {
 		return journey.Gone(ctx, c, append(gone, removed)...)
 	})
 
+	w.checkPermissions()
+
 	// The operator goes; the driver and the volumes stay as they are.
 	stays := claimAndVolume(w, kept)
 	before := versions(w, stays)
@@ -72,7 +74,6 @@ func TestTheMainJob(t *testing.T) {
 	if diff := cmp.Diff(before, versions(w, stays)); diff != "" {
 		t.Errorf("the volume changed when the operator went (-before +after):\n%s", diff)
 	}
-	w.checkPermissions()
 }
 
 // TestACatalogServedByOpm: OLM installs the same from opm's server.
@@ -80,8 +81,11 @@ func TestACatalogServedByOpm(t *testing.T) {
 	w := newWorld(t)
 	port := freePort(t) // opm knows no address, only a port, which it takes on all of them
 	w.step(func(ctx context.Context, c client.Client) error {
-		return journey.ServeCatalog(ctx, c, catalogName, port, opmImage+":test", "serve", w.catalog,
-			fmt.Sprintf("--port=%d", port), "--pprof-addr=", "--cache-dir="+t.TempDir(), "--termination-log="+os.DevNull)
+		return journey.ServeCatalog(ctx, c, journey.Catalog{
+			Name: catalogName, Folder: w.catalog, Port: port, Image: opmImage + ":test",
+			Args: []string{"serve", journey.CatalogFolder, fmt.Sprintf("--port=%d", port),
+				"--pprof-addr=", "--cache-dir=/tmp/cache", "--termination-log=" + os.DevNull},
+		})
 	})
 	if got, want := w.subscribe(nil), w.driver.Package.Name+".v1.0.0"; got != want {
 		t.Errorf("OLM installed %s, want %s", got, want)

@@ -94,8 +94,10 @@ func (w *world) step(do func(ctx context.Context, c client.Client) error) {
 func (w *world) serveCatalog() {
 	w.t.Helper()
 	w.step(func(ctx context.Context, c client.Client) error {
-		return journey.ServeCatalog(ctx, c, catalogName, journey.CatalogPort, berthImage+":test",
-			"catalog", "serve", w.catalog, fmt.Sprintf("--address=$(POD_IP):%d", journey.CatalogPort))
+		return journey.ServeCatalog(ctx, c, journey.Catalog{
+			Name: catalogName, Folder: w.catalog, Port: journey.CatalogPort, Image: berthImage + ":test",
+			Args: []string{"catalog", "serve", journey.CatalogFolder, fmt.Sprintf("--address=$(POD_IP):%d", journey.CatalogPort)},
+		})
 	})
 }
 

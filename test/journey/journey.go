@@ -27,21 +27,39 @@ const CatalogNamespace = "olm"
 // CatalogPort is the port that catalogs are usually served on.
 const CatalogPort = 50051
 
-// ServeCatalog runs a pod that serves a catalog on a port and tells OLM of it. The image must be one
-// that the cluster's node knows; args are its arguments, in which $(POD_IP) stands for the pod's address.
-func ServeCatalog(ctx context.Context, c client.Client, name string, port int, image string, args ...string) error {
+// CatalogFolder is where a catalog pod finds its catalog.
+const CatalogFolder = "/run/catalog"
+
+// Catalog is a catalog in a folder of this machine, and the program that serves it to OLM.
+type Catalog struct {
+	Name   string
+	Folder string
+	Port   int
+	// Image is one that the cluster's nodes know. In Args, $(POD_IP) stands for the pod's address.
+	Image string
+	Args  []string
+}
+
+// ServeCatalog runs a pod that serves a catalog and tells OLM of it.
+func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
+	name := catalog.Name
 	labels := map[string]string{"catalog": name}
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: CatalogNamespace, Labels: labels},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{
-			Name:  "catalog",
-			Image: image,
-			Args:  args,
-			Env: []corev1.EnvVar{{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{
-				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
-			ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
-				TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(port)}}},
-		}}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{
+				Name:  "catalog",
+				Image: catalog.Image,
+				Args:  catalog.Args,
+				Env: []corev1.EnvVar{{Name: "POD_IP", ValueFrom: &corev1.EnvVarSource{
+					FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
+				ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
+					TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(catalog.Port)}}},
+				VolumeMounts: []corev1.VolumeMount{{Name: "catalog", MountPath: CatalogFolder}},
+			}},
+			Volumes: []corev1.Volume{{Name: "catalog", VolumeSource: corev1.VolumeSource{
+				HostPath: &corev1.HostPathVolumeSource{Path: catalog.Folder}}}},
+		},
 	}
 	if err := ensure(ctx, c, pod); err != nil {
 		return err
@@ -64,7 +82,7 @@ func ServeCatalog(ctx context.Context, c client.Client, name string, port int, i
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: CatalogNamespace},
 		Spec: v1alpha1.CatalogSourceSpec{
 			SourceType:  v1alpha1.SourceTypeGrpc,
-			Address:     fmt.Sprintf("%s:%d", pod.Status.PodIP, port),
+			Address:     fmt.Sprintf("%s:%d", pod.Status.PodIP, catalog.Port),
 			DisplayName: name,
 		},
 	}
@@ -173,7 +191,7 @@ func Share(ctx context.Context, c client.Client, volume *sharedvolume.SharedVolu
 		if err := c.Get(ctx, client.ObjectKeyFromObject(volume), volume); err != nil {
 			return err
 		}
-		if volume.Status.ClaimRef.Name == "" {
+		if volume.Status.Phase != sharedvolume.Ready {
 			return fmt.Errorf("SharedVolume %s is %q: %s", volume.Name, volume.Status.Phase, volume.Status.Message)
 		}
 		if err := c.Get(ctx, client.ObjectKey{Namespace: volume.Namespace, Name: volume.Status.ClaimRef.Name}, claim); err != nil {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -37,9 +38,9 @@ var (
 // operator serves the CredentialsRequests of a cluster.
 type operator struct {
 	requests   dynamic.ResourceInterface
-	secrets    kubernetes.Interface
+	configs    dynamic.ResourceInterface
+	secrets    typedcorev1.SecretsGetter
 	requested  cache.GenericLister
-	configured cache.GenericLister
 	namespaces corelisters.NamespaceLister
 	existing   corelisters.SecretLister
 }
@@ -48,6 +49,7 @@ type operator struct {
 // and that of CloudCredential must be there.
 func Run(ctx context.Context, cfg *rest.Config) error {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), fieldManager)
+	cfg.QPS = -1 // Its users wait for it, and it writes little.
 	kube, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
@@ -62,9 +64,9 @@ func Run(ctx context.Context, cfg *rest.Config) error {
 
 	o := &operator{
 		requests:   custom.Resource(requestResource).Namespace(Namespace),
-		secrets:    kube,
+		configs:    custom.Resource(configResource),
+		secrets:    kube.CoreV1(),
 		requested:  requests.ForResource(requestResource).Lister(),
-		configured: configs.ForResource(configResource).Lister(),
 		namespaces: core.Core().V1().Namespaces().Lister(),
 		existing:   core.Core().V1().Secrets().Lister(),
 	}
@@ -108,9 +110,19 @@ func (o *operator) keysOfAll(runtime.Object) []string {
 	return keys
 }
 
-// sync brings one request's Secret and status in line with what it asks for.
+// sync serves one request. A conflict says that a newer version of it is on its way, and with it
+// the next call.
 func (o *operator) sync(ctx context.Context, syncContext factory.SyncContext) error {
-	object, err := o.requested.ByNamespace(Namespace).Get(syncContext.QueueKey())
+	name := syncContext.QueueKey()
+	if err := o.serve(ctx, name); err != nil && !apierrors.IsConflict(err) {
+		return fmt.Errorf("CredentialsRequest %s: %w", name, err)
+	}
+	return nil
+}
+
+// serve brings a request's Secret and status in line with what it asks for.
+func (o *operator) serve(ctx context.Context, name string) error {
+	object, err := o.requested.ByNamespace(Namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -119,12 +131,12 @@ func (o *operator) sync(ctx context.Context, syncContext factory.SyncContext) er
 	}
 	r, err := parse(object.(*unstructured.Unstructured))
 	if err != nil {
-		return fmt.Errorf("CredentialsRequest %s: %w", syncContext.QueueKey(), err)
+		return err
 	}
 	if r.object.GetDeletionTimestamp() != nil {
 		return o.release(ctx, r)
 	}
-	mode, err := o.mode()
+	mode, err := o.mode(ctx)
 	if err != nil || !r.isServed(mode) {
 		return err
 	}
@@ -143,16 +155,17 @@ func (o *operator) sync(ctx context.Context, syncContext factory.SyncContext) er
 	return o.report(ctx, r.provisioned(metav1.Now()))
 }
 
-// mode is how the cluster's administrator wants credentials to be made.
-func (o *operator) mode() (operatorv1.CloudCredentialsMode, error) {
-	object, err := o.configured.Get("cluster")
+// mode is how the cluster's administrator wants credentials to be made. It is read from the API
+// server, because a request that is made after the mode was set must be treated by it.
+func (o *operator) mode(ctx context.Context) (operatorv1.CloudCredentialsMode, error) {
+	object, err := o.configs.Get(ctx, "cluster", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return operatorv1.CloudCredentialsModeDefault, nil
 	}
 	if err != nil {
 		return "", err
 	}
-	mode, _, err := unstructured.NestedString(object.(*unstructured.Unstructured).Object, "spec", "credentialsMode")
+	mode, _, err := unstructured.NestedString(object.Object, "spec", "credentialsMode")
 	return operatorv1.CloudCredentialsMode(mode), err
 }
 
@@ -166,7 +179,7 @@ func (o *operator) provide(ctx context.Context, r request) error {
 	if existing != nil && isAsWanted(existing, wanted) {
 		return nil
 	}
-	_, err = o.secrets.CoreV1().Secrets(*wanted.Namespace).Apply(ctx, wanted, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	_, err = o.secrets.Secrets(*wanted.Namespace).Apply(ctx, wanted, metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
 	return err
 }
 
@@ -177,7 +190,7 @@ func (o *operator) release(ctx context.Context, r request) error {
 		return nil
 	}
 	ref := r.spec.SecretRef
-	if err := o.secrets.CoreV1().Secrets(ref.Namespace).Delete(ctx, ref.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := o.secrets.Secrets(ref.Namespace).Delete(ctx, ref.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
 	_, err := o.requests.Update(ctx, released, metav1.UpdateOptions{FieldManager: fieldManager})
@@ -192,4 +205,3 @@ func (o *operator) report(ctx context.Context, changed *unstructured.Unstructure
 	_, err := o.requests.UpdateStatus(ctx, changed, metav1.UpdateOptions{FieldManager: fieldManager})
 	return err
 }
-

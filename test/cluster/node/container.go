@@ -140,6 +140,7 @@ func (c *container) runOnce() (*corev1.ContainerStateTerminated, error) {
 	select {
 	case <-program.ended:
 	case grace := <-c.probe(probing, view):
+		stopProbing()
 		c.killAfter(program, grace)
 	case <-c.pod.stopping.Done():
 		c.event(corev1.EventTypeNormal, "Killing", "the pod is stopping")

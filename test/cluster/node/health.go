@@ -11,69 +11,69 @@ import (
 // probe watches over a running container until ctx is done: it marks it started and ready as its
 // probes tell, and gives the grace period with which to kill it when they find it beyond hope.
 func (c *container) probe(ctx context.Context, v view) <-chan time.Duration {
-	hopeless := make(chan time.Duration, 2)
-	doom := func(kind string, probe *corev1.Probe) func(error) {
-		return func(err error) {
-			if err == nil {
-				return
-			}
-			c.event(corev1.EventTypeWarning, "Unhealthy", fmt.Sprintf("%s probe failed: %v", kind, err))
-			c.event(corev1.EventTypeNormal, "Killing", fmt.Sprintf("it failed its %s probe and will be restarted", kind))
-			hopeless <- c.probeGrace(probe)
-		}
-	}
-	ask := func(probe *corev1.Probe) check {
-		return newCheck(probe, c.spec, c.pod.address(), func(ctx context.Context, command []string) error {
-			return c.runBeside(ctx, v, command)
-		})
-	}
-	afterStart := func() {
-		c.setHealth(ctx, true, c.spec.ReadinessProbe == nil)
-		if probe := c.spec.ReadinessProbe; probe != nil {
-			go watch(ctx, probe, true, ask(probe), func(err error) {
-				if err != nil {
-					c.event(corev1.EventTypeWarning, "Unhealthy", fmt.Sprintf("readiness probe failed: %v", err))
-				}
-				c.setHealth(ctx, true, err == nil)
-			})
-		}
-		if probe := c.spec.LivenessProbe; probe != nil {
-			go watch(ctx, probe, false, ask(probe), doom("liveness", probe))
-		}
-	}
-
+	hopeless := make(chan time.Duration, 2) // Startup and liveness probe may give up once each.
 	startup := c.spec.StartupProbe
 	if startup == nil {
-		afterStart()
+		c.probeStarted(ctx, v, hopeless)
 		return hopeless
 	}
 	starting, started := context.WithCancel(ctx)
-	failed := doom("startup", startup)
-	go watch(starting, startup, true, ask(startup), func(err error) {
-		failed(err)
-		if err == nil {
-			started()
-			afterStart()
+	c.watch(starting, v, startup, true, func(err error) {
+		if err != nil {
+			hopeless <- c.giveUp("startup", startup, err)
+			return
 		}
+		started()
+		c.probeStarted(ctx, v, hopeless)
 	})
 	return hopeless
 }
 
-// setHealth does nothing once ctx is done, as the container has ended then.
-func (c *container) setHealth(ctx context.Context, started, ready bool) {
-	c.update(func(s *corev1.ContainerStatus) {
-		if ctx.Err() == nil {
-			s.Started, s.Ready = &started, ready
-		}
-	})
-	if started {
-		c.markStarted()
+// probeStarted watches over a container that has started.
+func (c *container) probeStarted(ctx context.Context, v view, hopeless chan<- time.Duration) {
+	readiness, liveness := c.spec.ReadinessProbe, c.spec.LivenessProbe
+	c.setHealth(ctx, readiness == nil)
+	if readiness != nil {
+		c.watch(ctx, v, readiness, true, func(err error) {
+			if err != nil {
+				c.event(corev1.EventTypeWarning, "Unhealthy", fmt.Sprintf("readiness probe failed: %v", err))
+			}
+			c.setHealth(ctx, err == nil)
+		})
+	}
+	if liveness != nil {
+		c.watch(ctx, v, liveness, false, func(err error) {
+			if err != nil {
+				hopeless <- c.giveUp("liveness", liveness, err)
+			}
+		})
 	}
 }
 
-func (c *container) probeGrace(probe *corev1.Probe) time.Duration {
+func (c *container) watch(ctx context.Context, v view, probe *corev1.Probe, eager bool, report func(error)) {
+	ask := newCheck(probe, c.spec, c.pod.address(), func(ctx context.Context, command []string) error {
+		return c.runBeside(ctx, v, command)
+	})
+	c.pod.background.Go(func() { watch(ctx, probe, eager, ask, report) })
+}
+
+// giveUp tells why the container will be killed, and gives the time that it has to end.
+func (c *container) giveUp(kind string, probe *corev1.Probe, err error) time.Duration {
+	c.event(corev1.EventTypeWarning, "Unhealthy", fmt.Sprintf("%s probe failed: %v", kind, err))
+	c.event(corev1.EventTypeNormal, "Killing", fmt.Sprintf("it failed its %s probe and will be restarted", kind))
 	if seconds := probe.TerminationGracePeriodSeconds; seconds != nil {
 		return time.Duration(*seconds) * time.Second
 	}
 	return c.pod.gracePeriod()
+}
+
+// setHealth marks the container started, and ready or not. It changes nothing once ctx is done, as
+// the container has ended then.
+func (c *container) setHealth(ctx context.Context, ready bool) {
+	c.update(func(s *corev1.ContainerStatus) {
+		if ctx.Err() == nil {
+			s.Started, s.Ready = ptr(true), ready
+		}
+	})
+	c.markStarted()
 }

@@ -104,21 +104,21 @@ func (p payload) linkNames(folder string) error {
 
 // equals tells whether the folder holds exactly this content.
 func (p payload) equals(content string) bool {
-	found := 0
+	files := 0
 	err := filepath.WalkDir(content, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
+		files++
 		name, err := filepath.Rel(content, path)
 		if err != nil {
 			return err
 		}
 		data, err := os.ReadFile(path)
-		if file, wanted := p[name]; err != nil || !wanted || !bytes.Equal(data, file.data) {
-			return fs.SkipAll
+		if file, wanted := p[name]; err == nil && (!wanted || !bytes.Equal(data, file.data)) {
+			err = errors.New("the file has changed")
 		}
-		found++
-		return nil
+		return err
 	})
-	return err == nil && found == len(p)
+	return err == nil && files == len(p)
 }

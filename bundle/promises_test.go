@@ -1,0 +1,239 @@
+package bundle
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/pkg/image"
+	"github.com/operator-framework/operator-registry/pkg/registry"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/drivers"
+	driverregistry "github.com/berth-csi/berth/drivers/registry"
+)
+
+// everyDriver returns the drivers whose bundles have to keep the promises that these tests are about.
+func everyDriver() []drivers.Driver { return append(driverregistry.All(), widget()) }
+
+func TestValidatorsFindNothing(t *testing.T) {
+	for _, d := range everyDriver() {
+		t.Run(d.Name, func(t *testing.T) {
+			findings, err := Validate(written(t, mustGenerate(t, d, version1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range findings {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+// written writes a bundle to a folder of the test.
+func written(t *testing.T, b *Bundle) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "bundle")
+	if err := b.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestEveryObjectIsOfItsAPI(t *testing.T) {
+	for _, d := range everyDriver() {
+		t.Run(d.Name, func(t *testing.T) {
+			b := mustGenerate(t, d, version1)
+			objects, err := b.objects()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range objects {
+				var typed any
+				switch o.GetKind() {
+				case "ClusterServiceVersion":
+					typed = &v1alpha1.ClusterServiceVersion{}
+				case "CustomResourceDefinition":
+					typed = &apiextensionsv1.CustomResourceDefinition{}
+				default:
+					t.Errorf("%s is a %s: decode it here, if OLM installs that kind", o.file, o.GetKind())
+					continue
+				}
+				if err := yaml.UnmarshalStrict(b.file(o.file), typed); err != nil {
+					t.Errorf("%s: %v", o.file, err)
+				}
+				if placeholder := regexp.MustCompile(`\$\{\w+\}`).Find(b.file(o.file)); placeholder != nil {
+					t.Errorf("%s: %s was not filled in", o.file, placeholder)
+				}
+			}
+		})
+	}
+}
+
+func TestEveryImageIsRelated(t *testing.T) {
+	for _, d := range everyDriver() {
+		t.Run(d.Name, func(t *testing.T) {
+			csv := csvOf(t, mustGenerate(t, d, version1))
+			related := map[string]bool{}
+			for _, image := range csv.Spec.RelatedImages {
+				related[image.Image] = true
+			}
+			env := map[string]string{}
+			for _, deployment := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+				for _, c := range deployment.Spec.Template.Spec.Containers {
+					if !related[c.Image] {
+						t.Errorf("the operator's image %s is not in relatedImages", c.Image)
+					}
+					for _, variable := range c.Env {
+						env[variable.Name] = variable.Value
+					}
+				}
+			}
+			// The operator fills its assets in from its environment: so must this.
+			assets, err := d.Manifests(drivers.Values{Image: func(name string) string { return env[name] }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range assets {
+				for _, image := range imagesOf(t, m) {
+					if !related[image] {
+						t.Errorf("image %s of asset %s is not in relatedImages", image, m.File)
+					}
+				}
+			}
+		})
+	}
+}
+
+func imagesOf(t *testing.T, m drivers.Manifest) []string {
+	t.Helper()
+	var workload struct {
+		Spec struct {
+			Template struct{ Spec corev1.PodSpec }
+		}
+	}
+	if kind := m.Object.GetKind(); kind != "Deployment" && kind != "DaemonSet" {
+		return nil
+	}
+	var images []string
+	// The documents still hold placeholders where numbers belong, so not all of a pod can be decoded.
+	data := regexp.MustCompile(`: \$\{\w+\}`).ReplaceAll(m.YAML, []byte(": 1"))
+	if err := yaml.Unmarshal(data, &workload); err != nil {
+		t.Fatalf("asset %s: %v", m.File, err)
+	}
+	pod := workload.Spec.Template.Spec
+	for _, c := range append(pod.InitContainers, pod.Containers...) {
+		images = append(images, c.Image)
+	}
+	if len(images) == 0 {
+		t.Errorf("asset %s has no image", m.File)
+	}
+	return images
+}
+
+func TestPermissionsAreTheDefinitions(t *testing.T) {
+	for _, d := range everyDriver() {
+		t.Run(d.Name, func(t *testing.T) {
+			want, err := d.OperatorRules()
+			if err != nil {
+				t.Fatal(err)
+			}
+			strategy := csvOf(t, mustGenerate(t, d, version1)).Spec.InstallStrategy.StrategySpec
+			if diff := cmp.Diff(want.Permissions, onlyRules(t, d, strategy.Permissions)); diff != "" {
+				t.Errorf("permissions (-definition +bundle):\n%s", diff)
+			}
+			if diff := cmp.Diff(want.ClusterPermissions, onlyRules(t, d, strategy.ClusterPermissions)); diff != "" {
+				t.Errorf("clusterPermissions (-definition +bundle):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDeploymentIsTheDefinitions(t *testing.T) {
+	for _, d := range everyDriver() {
+		want := d.OperatorDeployment()
+		got := csvOf(t, mustGenerate(t, d, version1)).Spec.InstallStrategy.StrategySpec.DeploymentSpecs
+		if diff := cmp.Diff([]v1alpha1.StrategyDeploymentSpec{{Name: want.Name, Spec: want.Spec, Label: want.Labels}}, got); diff != "" {
+			t.Errorf("deployments of %s (-definition +bundle):\n%s", d.Name, diff)
+		}
+	}
+}
+
+func onlyRules(t *testing.T, d drivers.Driver, permissions []v1alpha1.StrategyDeploymentPermissions) []rbacv1.PolicyRule {
+	t.Helper()
+	if len(permissions) != 1 || permissions[0].ServiceAccountName != d.Operator.Name {
+		t.Fatalf("want permissions of service account %s alone, got %v", d.Operator.Name, permissions)
+	}
+	return permissions[0].Rules
+}
+
+// opm reads a bundle as this test does, when it makes a catalog of it.
+func TestRegistryReadsIt(t *testing.T) {
+	for _, d := range everyDriver() {
+		t.Run(d.Name, func(t *testing.T) {
+			input, err := registry.NewImageInput(image.SimpleReference(""), written(t, mustGenerate(t, d, version1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, properties, err := registry.ObjectsAndPropertiesFromBundle(input.Bundle)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found := map[string][]string{}
+			for _, p := range properties {
+				found[p.Type] = append(found[p.Type], string(p.Value))
+			}
+			want := []string{`{"packageName":"` + d.Package.Name + `","version":"1.0.0"}`}
+			if diff := cmp.Diff(want, found["olm.package"]); diff != "" {
+				t.Errorf("olm.package (-want +got):\n%s", diff)
+			}
+			if len(found["olm.gvk.required"]) > 0 {
+				t.Errorf("another package has to provide %v, but none does", found["olm.gvk.required"])
+			}
+			if channels := input.Bundle.Channels; len(channels) != 1 || channels[0] != d.Package.Channel {
+				t.Errorf("channels are %v, want only %s", channels, d.Package.Channel)
+			}
+		})
+	}
+}
+
+func TestImageLabelsAreTheAnnotations(t *testing.T) {
+	b := mustGenerate(t, widget(), version1)
+	var file struct{ Annotations map[string]string }
+	if err := yaml.UnmarshalStrict(b.file("metadata/annotations.yaml"), &file); err != nil {
+		t.Fatal(err)
+	}
+	labels := map[string]string{}
+	for _, line := range strings.Split(string(b.file("bundle.Dockerfile")), "\n") {
+		if label, ok := strings.CutPrefix(line, "LABEL "); ok {
+			key, value, _ := strings.Cut(label, "=")
+			labels[key] = strings.Trim(value, `"`)
+		}
+	}
+	if diff := cmp.Diff(file.Annotations, labels); diff != "" {
+		t.Errorf("(-annotations +labels):\n%s", diff)
+	}
+}
+
+func TestCommittedBundlesAreValid(t *testing.T) {
+	packages, err := filepath.Glob("*/*/" + manifestsDir)
+	if err != nil || len(packages) == 0 {
+		t.Fatalf("no bundle is committed here (error %v)", err)
+	}
+	for _, manifests := range packages {
+		dir := filepath.Dir(manifests)
+		findings, err := Validate(dir)
+		if err != nil {
+			t.Error(err)
+		}
+		for _, f := range findings {
+			t.Errorf("%s/%s", dir, f)
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package sharedvolume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+func TestNamespaceDeletion(t *testing.T) {
+	w := served(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "deleted-"}}
+	w.do("create", w.client.Create(t.Context(), namespace))
+	var volumes []*corev1.PersistentVolume
+	for i := range 5 {
+		volumes = append(volumes, w.ready(w.create(namespace.Name, fmt.Sprintf("logs-%d", i))).volume)
+	}
+	w.create(namespace.Name, "just-now")
+	w.do("delete", w.client.Delete(t.Context(), namespace))
+	w.gone(namespace)
+	for _, volume := range volumes {
+		w.gone(volume)
+	}
+	w.noVolumes(namespace.Name)
+}
+
+func TestDeletionWaitsForPods(t *testing.T) {
+	w := served(t)
+	sv := w.create(w.Namespace(t), "logs")
+	p := w.ready(sv)
+	pod := w.pod(sv.Namespace, "web-0", p.claim.Name)
+
+	w.do("delete", w.client.Delete(t.Context(), sv))
+	w.until(sv, "ClaimInUse")
+	if want := "PersistentVolumeClaim pvc-logs is being deleted; pod web-0 still uses it"; sv.Status.Phase != v1alpha1.Deleting || sv.Status.Message != want {
+		t.Errorf("it is %s: %s", sv.Status.Phase, sv.Status.Message)
+	}
+	w.get(p.volume, "", p.volume.Name)
+	if p.volume.DeletionTimestamp != nil {
+		t.Error("the volume is being deleted before the claim is gone")
+	}
+	w.do("delete", w.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	w.gone(sv)
+	w.gone(p.volume)
+	w.events(sv, "Warning ClaimInUse 1")
+}
+
+func TestMadeAnewWithOtherIDs(t *testing.T) {
+	w := served(t)
+	sv := w.create(w.Namespace(t), "logs")
+	before := w.ready(sv)
+	w.do("delete", w.client.Delete(t.Context(), sv))
+	w.gone(sv)
+	again := newVolume(sv.Namespace, "logs")
+	again.Spec.AccessPointID = "fsap-77"
+	w.do("create", w.client.Create(t.Context(), again))
+	after := w.ready(again)
+	if got, want := after.volume.Spec.CSI.VolumeHandle, "fs-0123456789abcdef0::fsap-77"; got != want || after.volume.UID == before.volume.UID {
+		t.Errorf("the new SharedVolume has %s, want %s", got, want)
+	}
+}
+
+// noVolumes checks that no volume is left of a namespace.
+func (w world) noVolumes(namespace string) {
+	w.t.Helper()
+	var volumes corev1.PersistentVolumeList
+	w.do("list", w.client.List(w.t.Context(), &volumes, client.MatchingLabels{sharedvolume.OwnerNamespaceLabel: namespace}))
+	for _, volume := range volumes.Items {
+		w.t.Errorf("volume %s is left", volume.Name)
+	}
+}
+
+// pod creates a pod that mounts a claim, on a node that nobody looks after.
+func (w world) pod(namespace, name, claim string) *corev1.Pod {
+	w.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: corev1.PodSpec{
+			NodeName:   "unattended",
+			Containers: []corev1.Container{{Name: "main", Image: "example.com/web"}},
+			Volumes: []corev1.Volume{{Name: "logs", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}},
+		},
+	}
+	// A namespace's default service account takes a moment.
+	cluster.Eventually(w.t, patience, "a pod", func(ctx context.Context) error { return w.client.Create(ctx, pod) })
+	return pod
+}

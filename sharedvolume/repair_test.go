@@ -1,0 +1,139 @@
+package sharedvolume_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+func TestRepair(t *testing.T) {
+	w := served(t)
+	for name, harm := range map[string]func(w world, p pair){
+		"claim deleted": func(w world, p pair) {
+			w.do("delete", w.client.Delete(t.Context(), p.claim))
+		},
+		"volume deleted": func(w world, p pair) {
+			w.do("delete", w.client.Delete(t.Context(), p.volume))
+		},
+		"both deleted, claim first": func(w world, p pair) {
+			w.do("delete", w.client.Delete(t.Context(), p.claim))
+			w.do("delete", w.client.Delete(t.Context(), p.volume))
+		},
+		"both deleted, volume first": func(w world, p pair) {
+			w.do("delete", w.client.Delete(t.Context(), p.volume))
+			w.do("delete", client.IgnoreNotFound(w.client.Delete(t.Context(), p.claim)))
+		},
+		"volume torn away": func(w world, p pair) {
+			w.do("strip", w.client.Patch(t.Context(), p.volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+			w.do("delete", w.client.Delete(t.Context(), p.volume))
+		},
+		"reservation taken away": func(w world, p pair) {
+			w.do("strip", w.client.Patch(t.Context(), p.volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"claimRef":null}}`))))
+		},
+		"labels taken away": func(w world, p pair) {
+			for _, object := range []client.Object{p.claim, p.volume} {
+				w.do("strip", w.client.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))))
+			}
+		},
+		"finalizer taken away": func(w world, p pair) {
+			sv := newVolume(p.claim.Namespace, "logs")
+			w.do("strip", w.client.Patch(t.Context(), sv, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+		},
+		"volume to go with its claim": func(w world, p pair) {
+			w.do("patch", w.client.Patch(t.Context(), p.volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`))))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := world{w.Cluster, w.client, t}
+			sv := w.create(w.Namespace(t), "logs")
+			before := w.ready(sv)
+			harm(w, before)
+			cluster.Eventually(t, patience, "all to be as before", func(ctx context.Context) error { return w.likeNew(ctx, sv, before) })
+
+			after := w.ready(sv)
+			if got, want := after.volume.Spec.CSI.VolumeHandle, before.volume.Spec.CSI.VolumeHandle; got != want {
+				t.Errorf("the volume is %s now, was %s", got, want)
+			}
+			w.do("delete", w.client.Delete(t.Context(), sv))
+			w.gone(sv)
+			w.gone(after.claim)
+			w.gone(after.volume)
+		})
+	}
+}
+
+// likeNew checks that a SharedVolume has all that it had when it was Ready first.
+func (w world) likeNew(ctx context.Context, sv *v1alpha1.SharedVolume, before pair) error {
+	claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
+	if err := w.client.Get(ctx, client.ObjectKeyFromObject(sv), sv); err != nil {
+		return err
+	}
+	if err := w.client.Get(ctx, client.ObjectKeyFromObject(before.claim), claim); err != nil {
+		return err
+	}
+	if err := w.client.Get(ctx, client.ObjectKeyFromObject(before.volume), volume); err != nil {
+		return err
+	}
+	type facts struct {
+		Claim, Volume   map[string]string
+		Finalizers      []string
+		Phases          []string
+		Going, Reserved bool
+		Reclaim         corev1.PersistentVolumeReclaimPolicy
+		Bound           string
+	}
+	got := facts{
+		claim.Labels, volume.Labels, sv.Finalizers,
+		[]string{string(sv.Status.Phase), string(claim.Status.Phase), string(volume.Status.Phase)},
+		claim.DeletionTimestamp != nil || volume.DeletionTimestamp != nil,
+		volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == claim.UID,
+		volume.Spec.PersistentVolumeReclaimPolicy, claim.Spec.VolumeName,
+	}
+	want := facts{
+		before.claim.Labels, before.volume.Labels, []string{sharedvolume.Finalizer},
+		[]string{"Ready", "Bound", "Bound"}, false, true, "Retain", before.volume.Name,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		return fmt.Errorf("%s\nstatus: %+v", diff, sv.Status)
+	}
+	return nil
+}
+
+func TestDeletedVolumeIsReplacedOnceFree(t *testing.T) {
+	w := served(t)
+	sv := w.create(w.Namespace(t), "logs")
+	before := w.ready(sv)
+	pod := w.pod(sv.Namespace, "web-0", before.claim.Name)
+	w.do("delete", w.client.Delete(t.Context(), before.volume))
+	w.until(sv, "VolumeTerminating")
+	if !strings.Contains(sv.Status.Message, "pod web-0 still uses it") {
+		t.Errorf("the message is %s", sv.Status.Message)
+	}
+	w.get(before.claim, sv.Namespace, before.claim.Name)
+	if before.claim.DeletionTimestamp != nil {
+		t.Error("the claim is deleted under the feet of a pod")
+	}
+	w.do("delete", w.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	w.gone(before.claim)
+	w.gone(before.volume)
+	w.ready(sv)
+}
+

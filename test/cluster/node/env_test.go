@@ -1,0 +1,45 @@
+package node
+
+import "testing"
+
+func TestExpand(t *testing.T) {
+	vars := map[string]string{"A": "1", "EMPTY": "", "NESTED": "$(A)"}
+	tests := map[string]string{
+		"":              "",
+		"plain":         "plain",
+		"$(A)":          "1",
+		"x$(A)y$(A)z":   "x1y1z",
+		"$(EMPTY)":      "",
+		"$(UNKNOWN)":    "$(UNKNOWN)",
+		"$$(A)":         "$(A)",
+		"$$$(A)":        "$1",
+		"$A ${A} $":     "$A ${A} $",
+		"$(A":           "$(A",
+		"$(NESTED)":     "$(A)",
+		"$(UNKNOWN)$()": "$(UNKNOWN)$()",
+		"a$b(A)$(A)":    "a$b(A)1",
+		"$($(A))":       "$(1)",
+	}
+	for input, want := range tests {
+		if got := expand(input, vars); got != want {
+			t.Errorf("expand(%q): got %q, want %q", input, got, want)
+		}
+	}
+}
+
+func TestImageRepository(t *testing.T) {
+	tests := map[string]string{
+		"program":                                 "program",
+		"program:v1":                              "program",
+		"quay.io/a/program":                       "quay.io/a/program",
+		"quay.io/a/program:v1":                    "quay.io/a/program",
+		"localhost:5000/program":                  "localhost:5000/program",
+		"localhost:5000/program:v1@sha256:abc":    "localhost:5000/program",
+		"quay.io/a/program@sha256:0123456789abcd": "quay.io/a/program",
+	}
+	for image, want := range tests {
+		if got := imageRepository(image); got != want {
+			t.Errorf("imageRepository(%q): got %q, want %q", image, got, want)
+		}
+	}
+}

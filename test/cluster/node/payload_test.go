@@ -1,0 +1,87 @@
+package node
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestPayloadReplacesContentAtOnce(t *testing.T) {
+	folder := t.TempDir()
+	steps := []struct {
+		content payload
+		want    map[string]string
+	}{
+		{payload{"a": {[]byte("1"), 0o644}, "deep/b": {[]byte("2"), 0o600}}, map[string]string{"a": "1", "deep/b": "2"}},
+		{payload{"a": {[]byte("1"), 0o644}, "deep/c": {[]byte("3"), 0o640}}, map[string]string{"a": "1", "deep/c": "3"}},
+		{payload{}, map[string]string{}},
+		{payload{"empty": {nil, 0o644}}, map[string]string{"empty": ""}},
+		{payload{"void": {nil, 0o644}}, map[string]string{"void": ""}},
+		{payload{"a": {[]byte("4"), 0o400}}, map[string]string{"a": "4"}},
+	}
+	for i, step := range steps {
+		if err := step.content.write(folder); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(step.want, visible(t, folder)); diff != "" {
+			t.Errorf("step %d: files (-want +got):\n%s", i, diff)
+		}
+		for name, file := range step.content {
+			if info, err := os.Stat(filepath.Join(folder, name)); err != nil || info.Mode().Perm() != file.mode {
+				t.Errorf("step %d: %s has mode %v, %v, want %v", i, name, info.Mode(), err, file.mode)
+			}
+		}
+		// The old content goes, and writing the same again changes nothing.
+		before, err := os.Readlink(filepath.Join(folder, dataLink))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := step.content.write(folder); err != nil {
+			t.Fatal(err)
+		}
+		if after, err := os.Readlink(filepath.Join(folder, dataLink)); err != nil || after != before {
+			t.Errorf("step %d: writing the same content again replaced %s by %s, %v", i, before, after, err)
+		}
+		if contents, err := filepath.Glob(filepath.Join(folder, dataPrefix+"*")); err != nil || len(contents) != 1 {
+			t.Errorf("step %d: contents on disk: %q, %v, want one", i, contents, err)
+		}
+	}
+}
+
+// visible reads the files as a program that does not know of links sees them.
+func visible(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.Name()[0] == '.' {
+			continue
+		}
+		root, err := filepath.EvalSymlinks(filepath.Join(folder, entry.Name()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			below, err := filepath.Rel(root, path)
+			if err != nil {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			files[filepath.Join(entry.Name(), below)] = string(content)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
