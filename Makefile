@@ -23,6 +23,7 @@ build: ## Build berth and berth-operator into bin/
 
 .PHONY: test
 test: ## Run every test, against a real local cluster where one is needed
+	@go run ./test/demo tools # shows how far it is, which go test would not
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg -- -timeout 30m ./...
 
 .PHONY: bench
@@ -31,7 +32,9 @@ bench: ## Run the benchmarks
 
 .PHONY: generate
 generate: ## Write all generated files anew
-	go generate ./...
+	go generate ./sharedvolume/... ./drivers/...
+	go generate ./bundle
+	go generate ./catalog
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"regexp"
 
 	yamlnode "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
@@ -93,6 +94,8 @@ func allSingle(documents []document) bool {
 
 const separator = "---"
 
+var leadingSeparator = regexp.MustCompile(`^---(\s|$)`)
+
 // splitYAML cuts data, which begins at the given line of the file.
 func splitYAML(file string, data []byte, line int) ([]document, []*Finding) {
 	var documents []document
@@ -102,11 +105,10 @@ func splitYAML(file string, data []byte, line int) ([]document, []*Finding) {
 		if len(source) == 0 || torn {
 			return
 		}
-		// A separator with nothing before it begins the document that follows.
-		if after, found := bytes.CutPrefix(source, []byte(separator)); found {
-			if _, rest, _ := bytes.Cut(after, []byte("\n")); len(rest) > 0 {
-				begin, source = begin+1, rest
-			}
+		// A separator with nothing before it belongs to the document that follows; that one begins
+		// on the next line, if there is any.
+		if line, rest, _ := bytes.Cut(source, []byte("\n")); leadingSeparator.Match(line) && len(rest) > 0 {
+			begin, source = begin+1, rest
 		}
 		d := document{file: file, line: begin, source: source}
 		var err error

@@ -151,8 +151,11 @@ func refusal(object client.Object, err error) *verdict {
 // label restores labels and annotations that somebody took away.
 func (r *reconciler) label(ctx context.Context, o *observed, object client.Object) error {
 	labels, annotations := ownerMeta(o.sharedVolume)
-	return r.patch(ctx, o, object, mergePatch{body: map[string]any{
-		"metadata": map[string]any{"labels": labels, "annotations": annotations}}})
+	metadata := map[string]any{"labels": labels}
+	if len(annotations) > 0 { // A null would take all annotations away.
+		metadata["annotations"] = annotations
+	}
+	return r.patch(ctx, o, object, mergePatch{body: map[string]any{"metadata": metadata}})
 }
 
 func (r *reconciler) patch(ctx context.Context, o *observed, object client.Object, patch mergePatch) error {

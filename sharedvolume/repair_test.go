@@ -2,20 +2,13 @@ package sharedvolume_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/sharedvolume"
@@ -48,6 +41,8 @@ func TestRepair(t *testing.T) {
 			w.do("strip", w.client.Patch(t.Context(), p.volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"claimRef":null}}`))))
 		},
 		"labels taken away": func(w world, p pair) {
+			p.claim.Annotations["example.com/note"] = "a tenant's"
+			w.do("annotate", w.client.Update(t.Context(), p.claim))
 			for _, object := range []client.Object{p.claim, p.volume} {
 				w.do("strip", w.client.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))))
 			}
@@ -94,6 +89,7 @@ func (w world) likeNew(ctx context.Context, sv *v1alpha1.SharedVolume, before pa
 	}
 	type facts struct {
 		Claim, Volume   map[string]string
+		Annotations     map[string]string
 		Finalizers      []string
 		Phases          []string
 		Going, Reserved bool
@@ -101,14 +97,14 @@ func (w world) likeNew(ctx context.Context, sv *v1alpha1.SharedVolume, before pa
 		Bound           string
 	}
 	got := facts{
-		claim.Labels, volume.Labels, sv.Finalizers,
+		claim.Labels, volume.Labels, claim.Annotations, sv.Finalizers,
 		[]string{string(sv.Status.Phase), string(claim.Status.Phase), string(volume.Status.Phase)},
 		claim.DeletionTimestamp != nil || volume.DeletionTimestamp != nil,
 		volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == claim.UID,
 		volume.Spec.PersistentVolumeReclaimPolicy, claim.Spec.VolumeName,
 	}
 	want := facts{
-		before.claim.Labels, before.volume.Labels, []string{sharedvolume.Finalizer},
+		before.claim.Labels, before.volume.Labels, before.claim.Annotations, []string{sharedvolume.Finalizer},
 		[]string{"Ready", "Bound", "Bound"}, false, true, "Retain", before.volume.Name,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -136,4 +132,3 @@ func TestDeletedVolumeIsReplacedOnceFree(t *testing.T) {
 	w.gone(before.volume)
 	w.ready(sv)
 }
-

@@ -8,6 +8,8 @@
 // A process of its own, the keeper, owns a cluster. It is the program that asked for the cluster,
 // started once more, and it ends everything it started as soon as that program ends, in whatever
 // way. Therefore a program that uses this package calls Main (a test) or Init first of all.
+//
+// It needs Linux, whose whole network 127.0.0.0/8 is loopback and whose kernel ends orphans.
 package cluster
 
 import (

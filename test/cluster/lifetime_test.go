@@ -86,12 +86,26 @@ func startStarter(t *testing.T, role string, env ...string) *starter {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { cmd.Process.Kill(); cmd.Wait() })
+	s := &starter{Cmd: cmd}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		cmd.Wait()
+		if role == "goes up" {
+			return // its cluster is the test's to stop
+		}
+		Eventually(t, waitLimit, "the folder of the program's cluster to go", func(context.Context) error {
+			if _, err := os.Stat(s.said); err == nil {
+				return fmt.Errorf("%s is still there", s.said)
+			}
+			return nil
+		})
+	})
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
 		t.Fatalf("the program that starts a cluster and %s said nothing: %v", role, err)
 	}
-	return &starter{cmd, strings.TrimSpace(line)}
+	s.said = strings.TrimSpace(line)
+	return s
 }
 
 // A program that forgot Init is told so, and does not start itself over and over.

@@ -13,16 +13,16 @@ import (
 )
 
 // CatalogNamespace is the namespace whose catalogs are offered to every other one.
-const CatalogNamespace = "olm"
+const CatalogNamespace = "openshift-marketplace"
 
 // OperatorNamespace is a namespace whose operators serve all namespaces.
-const OperatorNamespace = "operators"
+const OperatorNamespace = "openshift-operators"
 
 // The users that OLM's two programs are. On OpenShift their service accounts are bound to
 // cluster-admin.
 var (
-	olmUser     = user{"system:serviceaccount:olm:olm-operator-serviceaccount", []string{"system:masters"}}
-	catalogUser = user{"system:serviceaccount:olm:catalog-operator-serviceaccount", []string{"system:masters"}}
+	olmUser     = user{"system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount", []string{"system:masters"}}
+	catalogUser = user{"system:serviceaccount:openshift-operator-lifecycle-manager:catalog-operator-serviceaccount", []string{"system:masters"}}
 )
 
 // olmOperator installs what install plans ask for. Its kubeconfig comes by the environment: it has

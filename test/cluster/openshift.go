@@ -58,8 +58,9 @@ func createOpenShift(ctx context.Context, api client.Client) error {
 	return group.Wait()
 }
 
+// createNamespace makes a namespace, unless another part that needs it was faster.
 func createNamespace(ctx context.Context, api client.Client, name string) error {
-	return create(ctx, api, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	return client.IgnoreAlreadyExists(create(ctx, api, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
 
 func create(ctx context.Context, api client.Client, object client.Object) error {

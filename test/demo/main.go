@@ -29,10 +29,11 @@ import (
 const (
 	driverName   = "efs"
 	version      = "1.0.0"
-	namespace    = "openshift-operators"
+	namespace    = cluster.OperatorNamespace
 	catalogName  = "berth"
 	catalogImage = "quay.io/berth-csi/berth"
 	volumeName   = "website"
+	controlPlane = "control plane: etcd, Kubernetes, OLM"
 	// stepLimit bounds each step but the first, which compiles the control plane.
 	stepLimit = 2 * time.Minute
 )
@@ -58,8 +59,13 @@ func run(ctx context.Context, args []string) error {
 		return d.up(ctx)
 	case "down":
 		return d.down(ctx)
+	case "tools":
+		return d.narrator.step(controlPlane, func() (string, error) {
+			_, err := tools.Ensure(ctx, d.narrator.progress)
+			return "built", err
+		})
 	}
-	return fmt.Errorf("want one argument, \"up\" or \"down\"; got %q", args)
+	return fmt.Errorf("want one argument, \"up\", \"down\" or \"tools\"; got %q", args)
 }
 
 type demo struct {
@@ -78,7 +84,7 @@ func (d *demo) up(ctx context.Context) (err error) {
 		limit time.Duration
 		do    func(context.Context) (string, error)
 	}{
-		{"control plane: etcd, Kubernetes, OLM", time.Hour, d.buildControlPlane},
+		{controlPlane, time.Hour, d.buildControlPlane},
 		{"berth and berth-operator", 30 * time.Minute, d.buildCommands},
 		{"local cluster", stepLimit, d.startCluster},
 		{"bundle", stepLimit, d.generateBundle},
@@ -156,7 +162,7 @@ func (d *demo) subscribe(ctx context.Context) (string, error) {
 	csv, err := journey.Subscribe(ctx, d.cluster.Client(), &v1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Name: d.driver.Package.Name, Namespace: namespace},
 		Spec: &v1alpha1.SubscriptionSpec{
-			CatalogSource: catalogName, CatalogSourceNamespace: journey.CatalogNamespace,
+			CatalogSource: catalogName, CatalogSourceNamespace: cluster.CatalogNamespace,
 			Package: d.driver.Package.Name, Channel: d.driver.Package.Channel,
 		},
 	})

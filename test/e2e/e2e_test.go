@@ -84,7 +84,7 @@ func TestACatalogServedByOpm(t *testing.T) {
 		return journey.ServeCatalog(ctx, c, journey.Catalog{
 			Name: catalogName, Folder: w.catalog, Port: port, Image: opmImage + ":test",
 			Args: []string{"serve", journey.CatalogFolder, fmt.Sprintf("--port=%d", port),
-				"--pprof-addr=", "--cache-dir=/tmp/cache", "--termination-log=" + os.DevNull},
+				"--pprof-addr=", "--termination-log=" + os.DevNull},
 		})
 	})
 	if got, want := w.subscribe(nil), w.driver.Package.Name+".v1.0.0"; got != want {
@@ -109,6 +109,7 @@ func TestAMissingImageReachesTheAdministrator(t *testing.T) {
 	w := newWorld(t)
 	w.serveCatalog()
 	w.subscribe(&v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "DRIVER_IMAGE", Value: ""}}})
+	w.waitForOperatorWithout("DRIVER_IMAGE")
 
 	custom := &operatorv1.ClusterCSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName},
@@ -132,6 +133,29 @@ func TestAMissingImageReachesTheAdministrator(t *testing.T) {
 	if present := w.uids(w.driverObjects()...); len(present) > 0 {
 		t.Errorf("objects of the driver exist: %v", present)
 	}
+}
+
+// waitForOperatorWithout waits until every pod of the operator has a blank variable: OLM makes the
+// Deployment first as the bundle has it, and applies the Subscription's variables after that.
+func (w *world) waitForOperatorWithout(variable string) {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, "the operator to run without "+variable, func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := w.Client().List(ctx, pods, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		for _, pod := range pods.Items {
+			for _, env := range pod.Spec.Containers[0].Env {
+				if env.Name == variable && env.Value != "" {
+					return fmt.Errorf("pod %s still has %s=%s", pod.Name, env.Name, env.Value)
+				}
+			}
+		}
+		if len(pods.Items) == 0 {
+			return fmt.Errorf("there is no pod")
+		}
+		return nil
+	})
 }
 
 func sharedVolume(name string) *sharedvolume.SharedVolume {

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 
 const (
 	limit       = 2 * time.Minute // for each step
-	namespace   = "openshift-operators"
+	namespace   = cluster.OperatorNamespace
 	account     = "system:serviceaccount:" + namespace + ":aws-efs-operator"
 	catalogName = "berth"
 
@@ -108,7 +108,7 @@ func (w *world) subscribe(config *v1alpha1.SubscriptionConfig) (csv string) {
 		csv, err = journey.Subscribe(ctx, c, &v1alpha1.Subscription{
 			ObjectMeta: metav1.ObjectMeta{Name: w.driver.Package.Name, Namespace: namespace},
 			Spec: &v1alpha1.SubscriptionSpec{
-				CatalogSource: catalogName, CatalogSourceNamespace: journey.CatalogNamespace,
+				CatalogSource: catalogName, CatalogSourceNamespace: cluster.CatalogNamespace,
 				Package: w.driver.Package.Name, Channel: w.driver.Package.Channel, Config: config,
 			},
 		})

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
-	operators "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,9 +19,6 @@ import (
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 )
-
-// CatalogNamespace is where OLM looks for catalogs that all namespaces may use.
-const CatalogNamespace = "olm"
 
 // CatalogPort is the port that catalogs are usually served on.
 const CatalogPort = 50051
@@ -45,7 +41,7 @@ func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
 	name := catalog.Name
 	labels := map[string]string{"catalog": name}
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: CatalogNamespace, Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: cluster.CatalogNamespace, Labels: labels},
 		Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{
 				Name:  "catalog",
@@ -56,6 +52,8 @@ func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
 				ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
 					TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(catalog.Port)}}},
 				VolumeMounts: []corev1.VolumeMount{{Name: "catalog", MountPath: CatalogFolder}},
+				// If it does not start, the wait below tells why.
+				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 			}},
 			Volumes: []corev1.Volume{{Name: "catalog", VolumeSource: corev1.VolumeSource{
 				HostPath: &corev1.HostPathVolumeSource{Path: catalog.Folder}}}},
@@ -79,7 +77,7 @@ func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
 		return err
 	}
 	source := &v1alpha1.CatalogSource{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: CatalogNamespace},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: cluster.CatalogNamespace},
 		Spec: v1alpha1.CatalogSourceSpec{
 			SourceType:  v1alpha1.SourceTypeGrpc,
 			Address:     fmt.Sprintf("%s:%d", pod.Status.PodIP, catalog.Port),
@@ -101,19 +99,8 @@ func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
 }
 
 // Subscribe asks OLM for a package and returns the name of the ClusterServiceVersion once that
-// has Succeeded. The namespace gets an OperatorGroup for all namespaces if it has none.
+// has Succeeded.
 func Subscribe(ctx context.Context, c client.Client, subscription *v1alpha1.Subscription) (string, error) {
-	namespace := subscription.Namespace
-	groups := &operators.OperatorGroupList{}
-	if err := c.List(ctx, groups, client.InNamespace(namespace)); err != nil {
-		return "", err
-	}
-	if len(groups.Items) == 0 {
-		group := &operators.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "global-operators", Namespace: namespace}}
-		if err := ensure(ctx, c, group); err != nil {
-			return "", err
-		}
-	}
 	if err := ensure(ctx, c, subscription); err != nil {
 		return "", err
 	}
@@ -123,9 +110,9 @@ func Subscribe(ctx context.Context, c client.Client, subscription *v1alpha1.Subs
 			return err
 		}
 		if subscription.Status.InstalledCSV == "" {
-			return fmt.Errorf("Subscription %s has no installed ClusterServiceVersion: %s", subscription.Name, subscriptionTroubles(subscription))
+			return fmt.Errorf("no ClusterServiceVersion is installed for Subscription %s: %s", subscription.Name, subscriptionTroubles(subscription))
 		}
-		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: subscription.Status.InstalledCSV}, csv); err != nil {
+		if err := c.Get(ctx, client.ObjectKey{Namespace: subscription.Namespace, Name: subscription.Status.InstalledCSV}, csv); err != nil {
 			return err
 		}
 		if csv.Status.Phase != v1alpha1.CSVPhaseSucceeded {

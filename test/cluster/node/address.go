@@ -23,7 +23,7 @@ const firstPodAddress, lastPodAddress = 2, 254
 func newAddresses(subnet string) (*addresses, error) {
 	a := &addresses{subnet: subnet, last: firstPodAddress - 1, taken: map[string]bool{}}
 	if ip, err := netip.ParseAddr(a.node()); err != nil || !ip.Is4() || !ip.IsLoopback() {
-		return nil, fmt.Errorf("Subnet: found %q, expected the first three octets of a loopback network, such as \"127.83.12\"", subnet)
+		return nil, fmt.Errorf("subnet: found %q, expected the first three octets of a loopback network, such as \"127.83.12\"", subnet)
 	}
 	return a, nil
 }

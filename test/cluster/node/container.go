@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -108,7 +106,7 @@ func (c *container) pretend() bool {
 		return true
 	}
 	c.update(func(s *corev1.ContainerStatus) {
-		s.Ready, s.Started = true, ptr(true)
+		s.Ready, s.Started = true, new(true)
 		s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}
 	})
 	c.markStarted()
@@ -150,7 +148,7 @@ func (c *container) runOnce() (*corev1.ContainerStateTerminated, error) {
 
 	end := c.describeEnd(program)
 	c.update(func(s *corev1.ContainerStatus) {
-		s.Ready, s.Started = c.initial && end.ExitCode == 0, ptr(false)
+		s.Ready, s.Started = c.initial && end.ExitCode == 0, new(bool)
 		s.State = corev1.ContainerState{Terminated: end}
 	})
 	return end, nil
@@ -172,89 +170,6 @@ func reasonNotStarted(err error) string {
 	return "CreateContainerError"
 }
 
-// view is how a running container sees the world: what a program needs to run beside it.
-type view struct {
-	env    map[string]string
-	dir    string
-	mounts []mount
-}
-
-// start starts the container's program in a fresh view.
-func (c *container) start() (*process, view, error) {
-	object := c.pod.view()
-	env, err := environment(object, c.spec, baseEnvironment(object, c.pod.host.apiHost, c.pod.host.apiPort), c.pod.host.from)
-	if err != nil {
-		return nil, view{}, configError{err}
-	}
-	mounts, err := c.pod.volumes.mounts(object, c.spec, env)
-	if err != nil {
-		return nil, view{}, configError{err}
-	}
-	private, err := freshRoot(c.root())
-	if err != nil {
-		return nil, view{}, err
-	}
-	output, err := c.log.open()
-	if err != nil {
-		return nil, view{}, err
-	}
-	defer output.Close()
-	v := view{env: env, dir: workingDir(c.spec), mounts: append(private, mounts...)}
-	program, err := c.launch(v, c.program, programArgs(c.spec, env), output)
-	return program, v, err
-}
-
-func (c *container) launch(v view, program string, args []string, output *os.File) (*process, error) {
-	return c.pod.host.spawner.start(launch{Program: program, Args: args, Dir: v.dir, Mounts: v.mounts}, assignments(v.env), output)
-}
-
-func workingDir(spec *corev1.Container) string {
-	if spec.WorkingDir != "" {
-		return spec.WorkingDir
-	}
-	return "/"
-}
-
-// programArgs are the arguments of the program: the image's program stands in for the first element
-// of the command, and the rest of it comes before the container's args.
-func programArgs(spec *corev1.Container, env map[string]string) []string {
-	var args []string
-	if len(spec.Command) > 0 {
-		args = append(args, spec.Command[1:]...)
-	}
-	args = append(args, spec.Args...)
-	for i := range args {
-		args[i] = expand(args[i], env)
-	}
-	return args
-}
-
-// runBeside runs a command in the view of the running container. The error of one that fails tells
-// its exit code and what it wrote.
-func (c *container) runBeside(ctx context.Context, v view, command []string) error {
-	output, err := os.CreateTemp(c.root(), "exec-")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(output.Name())
-	defer output.Close()
-	p, err := c.launch(v, command[0], command[1:], output)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-p.ended:
-	case <-ctx.Done():
-		p.signal(syscall.SIGKILL)
-		<-p.ended
-		return fmt.Errorf("%q took too long: %w", command, ctx.Err())
-	}
-	if code := p.exitCode(); code != 0 {
-		return fmt.Errorf("%q ended with exit code %d: %s", command, code, tail(output.Name(), 0))
-	}
-	return nil
-}
-
 func (c *container) describeEnd(program *process) *corev1.ContainerStateTerminated {
 	end := &corev1.ContainerStateTerminated{
 		ExitCode:    program.exitCode(),
@@ -270,42 +185,6 @@ func (c *container) describeEnd(program *process) *corev1.ContainerStateTerminat
 		}
 	}
 	return end
-}
-
-// root is the folder of what only this container sees, such as its /tmp.
-func (c *container) root() string { return filepath.Join(c.pod.dir, c.spec.Name) }
-
-// freshRoot empties the folder and makes in it what each run of a container has for itself: /run,
-// where a pod's service account is, and /tmp.
-func freshRoot(root string) ([]mount, error) {
-	run, tmp := filepath.Join(root, "run"), filepath.Join(root, "tmp")
-	if err := errors.Join(os.RemoveAll(root), os.MkdirAll(run, 0o755), os.MkdirAll(tmp, 0o777)); err != nil {
-		return nil, err
-	}
-	mounts := []mount{{Source: run, Target: "/run"}, {Source: tmp, Target: "/tmp"}}
-	if resolved, err := filepath.EvalSymlinks("/var/run"); err == nil && resolved != "/run" {
-		mounts = append(mounts, mount{Source: run, Target: resolved})
-	}
-	return mounts, keepResolver(run)
-}
-
-// keepResolver copies the name servers where the machine keeps them below /run, which the container
-// does not see.
-func keepResolver(run string) error {
-	path, err := filepath.EvalSymlinks("/etc/resolv.conf")
-	below, found := strings.CutPrefix(path, "/run/")
-	if err != nil || !found {
-		return nil
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	copied := filepath.Join(run, below)
-	if err := os.MkdirAll(filepath.Dir(copied), 0o755); err != nil {
-		return err
-	}
-	return os.WriteFile(copied, content, 0o644)
 }
 
 // wait reports that the container waits to be started, and why.
@@ -333,26 +212,3 @@ func (c *container) update(change func(*corev1.ContainerStatus)) {
 func (c *container) event(kind, reason, message string) {
 	c.pod.event(kind, reason, fmt.Sprintf("container %s: %s", c.spec.Name, message))
 }
-
-// backoff grows with each restart of a container that does not run for long.
-type backoff struct{ delay time.Duration }
-
-// The first restart is immediate, the next waits backoffFirst, later ones up to backoffMost. A run of
-// backoffReset makes the next restart immediate again.
-const (
-	backoffFirst = time.Second
-	backoffMost  = 10 * time.Second
-	backoffReset = 2 * backoffMost
-)
-
-// next tells how long to wait after a run of this length.
-func (b *backoff) next(ran time.Duration) time.Duration {
-	if ran >= backoffReset {
-		b.delay = 0
-	}
-	delay := b.delay
-	b.delay = min(max(2*delay, backoffFirst), backoffMost)
-	return delay
-}
-
-func ptr[T any](value T) *T { return &value }

@@ -72,7 +72,7 @@ func (c *container) giveUp(kind string, probe *corev1.Probe, err error) time.Dur
 func (c *container) setHealth(ctx context.Context, ready bool) {
 	c.update(func(s *corev1.ContainerStatus) {
 		if ctx.Err() == nil {
-			s.Started, s.Ready = ptr(true), ready
+			s.Started, s.Ready = new(true), ready
 		}
 	})
 	c.markStarted()

@@ -12,16 +12,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/client-go/informers"
@@ -59,14 +56,6 @@ type Options struct {
 // the pod asks for.
 const shutdownGrace = 10 * time.Second
 
-// capacity is what every node claims to have: plenty, because most containers use nothing.
-var capacity = corev1.ResourceList{
-	corev1.ResourceCPU:              resource.MustParse("64"),
-	corev1.ResourceMemory:           resource.MustParse("256Gi"),
-	corev1.ResourceEphemeralStorage: resource.MustParse("1Ti"),
-	corev1.ResourcePods:             *resource.NewQuantity(lastPodAddress-firstPodAddress+1, resource.DecimalSI),
-}
-
 // Run registers the node with the API server and runs the pods that are bound to it, until ctx is
 // done. Then it stops every process that it started, first gently, and returns nil. The Node object
 // stays, as that of a machine which is switched off.
@@ -76,91 +65,99 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	if os.Args[0] == launcherName {
 		return errors.New("this process was started to become a container's program: call node.Launcher first thing in main")
 	}
-	addresses, err := newAddresses(opts.Subnet)
-	if err != nil {
-		return fmt.Errorf("node %s: %w", opts.Name, err)
-	}
-	dir, err := filepath.Abs(opts.Dir)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
 	client, err := newClient(cfg)
 	if err != nil {
 		return err
 	}
-	api, err := url.Parse(cfg.Host)
-	if err != nil || api.Port() == "" {
-		return fmt.Errorf("the API server's address is %q, expected https://<host>:<port>", cfg.Host)
+	host, err := newHost(cfg, client, opts)
+	if err != nil {
+		return fmt.Errorf("node %s: %w", opts.Name, err)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-
-	spawner := newSpawner(dir)
-	defer spawner.close()
+	defer host.spawner.close()
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	defer events.Shutdown()
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")})
+	host.recorder = events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: opts.Name})
 
 	onNode := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", opts.Name).String()
 	}))
 	everywhere := informers.NewSharedInformerFactory(client, 0)
-	provider := newProvider(&host{
+	host.from = objects{
+		configMaps: everywhere.Core().V1().ConfigMaps().Lister(),
+		secrets:    everywhere.Core().V1().Secrets().Lister(),
+	}
+	provider := newProvider(host, onNode.Core().V1().Pods().Lister())
+	defer provider.close(shutdownGrace)
+	pods, err := newPodController(client, provider, onNode, everywhere)
+	if err != nil {
+		return err
+	}
+	port, err := serveKubeletAPI(ctx, host.addresses.node(), provider)
+	if err != nil {
+		return err
+	}
+	registration, err := newRegistration(client, opts, host.addresses.node(), port)
+	if err != nil {
+		return err
+	}
+	if err := startInformers(ctx, onNode, everywhere, provider); err != nil {
+		return err
+	}
+	return runControllers(ctx, cancel, pods, registration, opts.Ready)
+}
+
+// newHost makes what pods need, except for what comes from the API server.
+func newHost(cfg *rest.Config, client kubernetes.Interface, opts Options) (*host, error) {
+	addresses, err := newAddresses(opts.Subnet)
+	if err != nil {
+		return nil, err
+	}
+	api, err := url.Parse(cfg.Host)
+	if err != nil || api.Port() == "" {
+		return nil, fmt.Errorf("the API server's address is %q, expected https://<host>:<port>", cfg.Host)
+	}
+	dir, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	return &host{
 		dir:       dir,
 		images:    opts.Images,
 		addresses: addresses,
-		spawner:   spawner,
+		spawner:   newSpawner(dir),
 		client:    client,
-		from: objects{
-			configMaps: everywhere.Core().V1().ConfigMaps().Lister(),
-			secrets:    everywhere.Core().V1().Secrets().Lister(),
-		},
-		recorder: events.NewRecorder(scheme.Scheme, corev1.EventSource{Component: "kubelet", Host: opts.Name}),
-		apiHost:  api.Hostname(),
-		apiPort:  api.Port(),
-	}, onNode.Core().V1().Pods().Lister())
-	defer provider.close(shutdownGrace)
+		apiHost:   api.Hostname(),
+		apiPort:   api.Port(),
+	}, nil
+}
 
-	pods, err := node.NewPodController(node.PodControllerConfig{
+// newPodController makes the controller that tells the provider which pods the API server wants here.
+func newPodController(client kubernetes.Interface, provider *provider, onNode, everywhere informers.SharedInformerFactory) (*node.PodController, error) {
+	limit := func() workqueue.TypedRateLimiter[any] {
+		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](5*time.Millisecond, time.Second)
+	}
+	return node.NewPodController(node.PodControllerConfig{
 		PodClient:                                podsGetter{client.CoreV1()},
-		EventRecorder:                            &record.FakeRecorder{}, // What it would tell, the containers' own events tell better.
+		EventRecorder:                            &record.FakeRecorder{}, // What it would tell, the pods' own events tell better.
 		Provider:                                 provider,
 		PodInformer:                              onNode.Core().V1().Pods(),
 		ConfigMapInformer:                        everywhere.Core().V1().ConfigMaps(),
 		SecretInformer:                           everywhere.Core().V1().Secrets(),
 		ServiceInformer:                          everywhere.Core().V1().Services(),
-		SyncPodsFromKubernetesRateLimiter:        newRateLimiter(),
-		DeletePodsFromKubernetesRateLimiter:      newRateLimiter(),
-		SyncPodStatusFromProviderRateLimiter:     newRateLimiter(),
+		SyncPodsFromKubernetesRateLimiter:        limit(),
+		DeletePodsFromKubernetesRateLimiter:      limit(),
+		SyncPodStatusFromProviderRateLimiter:     limit(),
 		SyncPodStatusFromProviderShouldRetryFunc: retryUnlessInvalid,
 		// The node resolves variables when a container starts, as a kubelet does: then the pod's
 		// address is known, and a ConfigMap that is missing may come.
 		SkipDownwardAPIResolution: true,
 	})
-	if err != nil {
-		return err
-	}
-	port, err := serveKubeletAPI(ctx, addresses.node(), provider)
-	if err != nil {
-		return err
-	}
-	object, err := newNodeObject(client, opts, addresses.node(), port)
-	if err != nil {
-		return err
-	}
-	registration, err := node.NewNodeController(node.NaiveNodeProvider{}, object, client.CoreV1().Nodes(),
-		node.WithNodeEnableLeaseV1(client.CoordinationV1().Leases(corev1.NamespaceNodeLease), node.DefaultLeaseDuration))
-	if err != nil {
-		return err
-	}
-
-	if err := startInformers(ctx, onNode, everywhere, provider); err != nil {
-		return err
-	}
-	return runControllers(ctx, cancel, pods, registration, opts.Ready)
 }
 
 // newClient makes a client without limits of its own: a kubelet's limits protect an API server from
@@ -169,10 +166,6 @@ func newClient(cfg *rest.Config) (kubernetes.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
 	return kubernetes.NewForConfig(rest.AddUserAgent(cfg, "process-node"))
-}
-
-func newRateLimiter() workqueue.TypedRateLimiter[any] {
-	return workqueue.NewTypedItemExponentialFailureRateLimiter[any](5*time.Millisecond, time.Second)
 }
 
 // startInformers returns when all that pods may refer to is known.
@@ -224,46 +217,4 @@ func runControllers(ctx context.Context, cancel func(), pods *node.PodController
 			}
 		}
 	}
-}
-
-// newNodeObject describes the node as a kubelet of the API server's version would.
-func newNodeObject(client kubernetes.Interface, opts Options, ip string, port int32) (*corev1.Node, error) {
-	version, err := client.Discovery().ServerVersion()
-	if err != nil {
-		return nil, fmt.Errorf("asking the API server for its version: %w", err)
-	}
-	labels := map[string]string{
-		corev1.LabelOSStable:   runtime.GOOS,
-		corev1.LabelArchStable: runtime.GOARCH,
-		corev1.LabelHostname:   opts.Name,
-	}
-	maps.Copy(labels, opts.Labels)
-	now := metav1.Now()
-	condition := func(kind corev1.NodeConditionType, status corev1.ConditionStatus, reason, message string) corev1.NodeCondition {
-		return corev1.NodeCondition{Type: kind, Status: status, Reason: reason, Message: message, LastHeartbeatTime: now, LastTransitionTime: now}
-	}
-	return &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: opts.Name, Labels: labels},
-		Spec:       corev1.NodeSpec{Taints: opts.Taints},
-		Status: corev1.NodeStatus{
-			Capacity:    capacity,
-			Allocatable: capacity,
-			Conditions: []corev1.NodeCondition{
-				condition(corev1.NodeMemoryPressure, corev1.ConditionFalse, "KubeletHasSufficientMemory", "the process node does not measure memory"),
-				condition(corev1.NodeDiskPressure, corev1.ConditionFalse, "KubeletHasNoDiskPressure", "the process node does not measure disks"),
-				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "the process node does not count processes"),
-				condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "the process node accepts pods"),
-			},
-			// Without a host name, the API server reaches the kubelet's API by the address.
-			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}},
-			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: port}},
-			NodeInfo: corev1.NodeSystemInfo{
-				KubeletVersion:          version.GitVersion,
-				OperatingSystem:         runtime.GOOS,
-				Architecture:            runtime.GOARCH,
-				OSImage:                 "process node",
-				ContainerRuntimeVersion: "process://",
-			},
-		},
-	}, nil
 }

@@ -38,7 +38,7 @@ func (c podClient) UpdateStatus(ctx context.Context, pod *corev1.Pod, _ metav1.U
 		return updated, err
 	}
 	return updated, c.Delete(ctx, pod.Name, metav1.DeleteOptions{
-		GracePeriodSeconds: ptr(int64(0)),
+		GracePeriodSeconds: new(int64),
 		Preconditions:      &metav1.Preconditions{UID: &pod.UID},
 	})
 }

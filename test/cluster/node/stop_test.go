@@ -35,11 +35,9 @@ func TestRolloutReplacesTheProcess(t *testing.T) {
 	old := c.podOf(t, deployment)
 	first := c.awaitServing(t, old)
 
-	if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(deployment), deployment); err != nil {
-		t.Fatal(err)
-	}
+	change := client.MergeFrom(deployment.DeepCopy())
 	setVariable(&deployment.Spec.Template.Spec, "VERSION", "2")
-	if err := c.Client().Update(t.Context(), deployment); err != nil {
+	if err := c.Client().Patch(t.Context(), deployment, change); err != nil {
 		t.Fatal(err)
 	}
 	cluster.Eventually(t, waitLimit, "the old pod to go", c.Gone(old))

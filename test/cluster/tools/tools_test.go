@@ -110,8 +110,13 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 		cache := t.TempDir()
 		ctx, interrupt := context.WithCancelCause(t.Context())
 		interruption := errors.New("interrupted")
-		_, err := smallRecipe(t).ensure(ctx, cache, func(p Progress) {
+		recipe := smallRecipe(t)
+		_, err := recipe.ensure(ctx, cache, func(p Progress) {
 			if p.Phase == phase {
+				// As if some tools were built already.
+				if err := os.Mkdir(filepath.Join(cache, recipe.key()+partialSuffix), 0o755); err != nil {
+					t.Error(err)
+				}
 				interrupt(interruption)
 			}
 		})
