@@ -15,7 +15,7 @@ demo: ## Start a local cluster, install the EFS operator from a catalog, bind a 
 
 .PHONY: demo-down
 demo-down: ## End the cluster that `make demo` started
-	@go run ./test/demo down
+	@go run ./test/demo down && rm -rf .demo
 
 .PHONY: build
 build: ## Build berth and berth-operator into bin/

@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := tools.Build(t.Context(), dir, "./cmd/berth", "./cmd/berth-operator"); err != nil {
+	if err := tools.Build(t.Context(), dir, nil, "./cmd/berth", "./cmd/berth-operator"); err != nil {
 		t.Fatal(err)
 	}
 	peers, err := tools.Ensure(t.Context(), nil)

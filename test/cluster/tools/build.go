@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -68,11 +69,7 @@ func (r recipe) build(ctx context.Context, cache string, dir Dir, report func(Pr
 			os.RemoveAll(partial)
 		}
 	}()
-	total, err := r.download(ctx, report)
-	if err != nil {
-		return err
-	}
-	if err := r.compile(ctx, partial, total, report); err != nil {
+	if err := compile(ctx, r.folder, partial, r.arguments(), report); err != nil {
 		return err
 	}
 	if err := r.nameAfterTools(partial); err != nil {
@@ -99,9 +96,29 @@ func sweepPartial(cache string) error {
 	return nil
 }
 
-// download fetches the modules the tools need and returns how many packages they consist of.
+// compile builds the programs that args name, with the build flags among them, in the module of a
+// folder, into another one.
+func compile(ctx context.Context, module, into string, args []string, report func(Progress)) error {
+	total, err := download(ctx, module, args, report)
+	if err != nil {
+		return err
+	}
+	// With -v the go command prints a line for each package that it compiles, none for those it has
+	// in its own cache.
+	done := 0
+	report(Progress{Phase: "compiling", Total: total})
+	watch := &lineWriter{line: func(line string) {
+		done++
+		report(Progress{Phase: "compiling", Detail: line, Done: done, Total: total})
+	}}
+	// A trailing separator tells the go command that it is a folder, also when it does not exist.
+	_, err = runGo(ctx, module, watch, append([]string{"build", "-v", "-o", into + string(filepath.Separator)}, args...)...)
+	return err
+}
+
+// download fetches the modules that programs need and returns how many packages they consist of.
 // Listing the packages rather than "go mod download" fetches only what is compiled.
-func (r recipe) download(ctx context.Context, report func(Progress)) (packages int, err error) {
+func download(ctx context.Context, module string, args []string, report func(Progress)) (packages int, err error) {
 	fetched := 0
 	report(Progress{Phase: "downloading modules"})
 	watch := &lineWriter{line: func(line string) {
@@ -110,29 +127,16 @@ func (r recipe) download(ctx context.Context, report func(Progress)) (packages i
 			report(Progress{Phase: "downloading modules", Detail: module, Done: fetched})
 		}
 	}}
-	out, err := runGo(ctx, r.folder, watch, r.command("list", "-deps")...)
+	out, err := runGo(ctx, module, watch, append([]string{"list", "-deps"}, args...)...)
 	if err != nil {
 		return 0, err
 	}
 	return bytes.Count(out, []byte("\n")), nil
 }
 
-// compile builds all tools into a folder. With -v the go command prints a line for each package
-// that it compiles, none for those it has in its own cache.
-func (r recipe) compile(ctx context.Context, folder string, total int, report func(Progress)) error {
-	done := 0
-	report(Progress{Phase: "compiling", Total: total})
-	watch := &lineWriter{line: func(line string) {
-		done++
-		report(Progress{Phase: "compiling", Detail: line, Done: done, Total: total})
-	}}
-	_, err := runGo(ctx, r.folder, watch, r.command("build", "-v", "-o", folder+string(filepath.Separator))...)
-	return err
-}
-
-// command completes a go command with the build flags and the tools' packages.
-func (r recipe) command(args ...string) []string {
-	args = append(args, r.flags...)
+// arguments are those of a go command that is about all the tools.
+func (r recipe) arguments() []string {
+	args := slices.Clone(r.flags)
 	for _, program := range r.programs {
 		args = append(args, program.pkg)
 	}

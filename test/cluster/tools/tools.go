@@ -66,16 +66,16 @@ func Ensure(ctx context.Context, report func(Progress)) (Dir, error) {
 }
 
 // Build compiles packages of the project itself, such as "./cmd/berth-operator", into dir. Each
-// program is named after its package's folder.
-func Build(ctx context.Context, dir string, packages ...string) error {
+// program is named after its package's folder. report, which may be nil, hears how the build gets on.
+func Build(ctx context.Context, dir string, report func(Progress), packages ...string) error {
+	if report == nil {
+		report = func(Progress) {}
+	}
 	root, err := Root()
 	if err != nil {
 		return err
 	}
-	// A trailing separator tells the go command that it is a folder, also when it does not exist.
-	args := append([]string{"build", "-o", dir + string(filepath.Separator)}, packages...)
-	_, err = runGo(ctx, root, nil, args...)
-	return err
+	return compile(ctx, root, dir, packages, report)
 }
 
 // CacheFolder returns, and makes, the folder below the user's cache that keeps one kind of thing.

@@ -1,4 +1,6 @@
-package main
+// Package narrator tells a person at a terminal what a program does while it does it: one line for
+// each step, with the time since the beginning.
+package narrator
 
 import (
 	"fmt"
@@ -15,9 +17,9 @@ import (
 // quietInterval is how often a running step is heard of where lines cannot be overwritten.
 const quietInterval = 15 * time.Second
 
-// narrator tells what happens as it happens: one line a step, with the time since the start. On a
-// terminal the line of the running step is live.
-type narrator struct {
+// Narrator prints one line a step. On a terminal the line of the running step is live; elsewhere the
+// step is heard of now and then.
+type Narrator struct {
 	out  io.Writer
 	live bool
 	tick time.Duration
@@ -28,16 +30,17 @@ type narrator struct {
 	detail string
 }
 
-func newNarrator(out *os.File) *narrator {
-	n := &narrator{out: out, live: term.IsTerminal(int(out.Fd())), tick: quietInterval, began: time.Now()}
+// New returns a narrator of something that began at a time.
+func New(out *os.File, began time.Time) *Narrator {
+	n := &Narrator{out: out, live: term.IsTerminal(int(out.Fd())), tick: quietInterval, began: began}
 	if n.live {
 		n.tick = 200 * time.Millisecond
 	}
 	return n
 }
 
-// step runs one step and prints its line: what it is about, and how it ended.
-func (n *narrator) step(what string, do func() (string, error)) error {
+// Step runs one step and prints its line: what it is about, and how it ended.
+func (n *Narrator) Step(what string, do func() (string, error)) error {
 	n.set(what, "")
 	done := make(chan struct{})
 	var shown sync.WaitGroup
@@ -53,8 +56,8 @@ func (n *narrator) step(what string, do func() (string, error)) error {
 	return nil
 }
 
-// progress says what the running step is at.
-func (n *narrator) progress(p tools.Progress) {
+// Progress says what the running step is at.
+func (n *Narrator) Progress(p tools.Progress) {
 	detail := p.Phase
 	switch {
 	case p.Total > 0:
@@ -67,14 +70,14 @@ func (n *narrator) progress(p tools.Progress) {
 	n.detail = detail
 }
 
-func (n *narrator) set(what, detail string) {
+func (n *Narrator) set(what, detail string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.what, n.detail = what, detail
 }
 
 // show prints the running step again and again until done.
-func (n *narrator) show(done <-chan struct{}) {
+func (n *Narrator) show(done <-chan struct{}) {
 	ticker := time.NewTicker(n.tick)
 	defer ticker.Stop()
 	for {
@@ -98,8 +101,8 @@ func (n *narrator) show(done <-chan struct{}) {
 	}
 }
 
-func (n *narrator) line(mark, what, detail string) { fmt.Fprintln(n.out, n.text(mark, what, detail)) }
+func (n *Narrator) line(mark, what, detail string) { fmt.Fprintln(n.out, n.text(mark, what, detail)) }
 
-func (n *narrator) text(mark, what, detail string) string {
+func (n *Narrator) text(mark, what, detail string) string {
 	return fmt.Sprintf("%7.1fs %s %-38s %s", time.Since(n.began).Seconds(), mark, what, detail)
 }
