@@ -51,6 +51,9 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 	if unusable != nil {
 		return c.run(ctx, o.newReportControllers(c))
 	}
+	if err := o.adopt(ctx, c, manifests); err != nil {
+		return err
+	}
 	parts := o.parts(manifests)
 	objects, ready := o.newObjectsController(c, manifests)
 	first := append(o.newConfigControllers(c, manifests, parts), objects)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -45,7 +46,8 @@ type world struct {
 	user      string // the operator's
 }
 
-// newWorld gives the test a namespace of its own to run the driver's operator in. The driver's
+// newWorld gives the test a namespace of its own to run the driver's operator in, with just the
+// permissions that the driver's bundle gives it. The driver's
 // cluster-scoped objects are shared, so these tests run one after the other and clean up.
 func newWorld(t *testing.T) *world {
 	driver, err := registry.Get("efs")
@@ -55,11 +57,20 @@ func newWorld(t *testing.T) *world {
 	c := cluster.Shared(t, cluster.Options{})
 	w := &world{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t)}
 	w.user = fmt.Sprintf("system:serviceaccount:%s:operator", w.namespace)
-	w.create(&rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.namespace, Name: "operator"}},
-	})
+	rules, err := driver.OperatorRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.create(
+		&rbacv1.ClusterRole{
+			ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+			Rules:      slices.Concat(rules.Permissions, rules.ClusterPermissions),
+		},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: w.namespace},
+			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.namespace, Name: "operator"}},
+		})
 	t.Cleanup(w.removeDriver)
 	return w
 }

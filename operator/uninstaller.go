@@ -40,6 +40,9 @@ func (o *operator) removeDriver(ctx context.Context, c *clients) error {
 	if err != nil {
 		return err
 	}
+	if err := o.adopt(ctx, c, manifests); err != nil {
+		return err
+	}
 	u := &uninstaller{operator: o, clients: c, manifests: manifests}
 	return c.run(ctx, append(o.newReportControllers(c), u.controller()))
 }

@@ -70,6 +70,15 @@ var Driver = drivers.Driver{
 	},
 	Secrets:         []string{"aws-efs-cloud-credentials", "node-aws-efs-cloud-credentials"},
 	TrustedCABundle: "efs-csi-trusted-ca-bundle",
+	History: drivers.History{
+		Labels: map[string]string{"openshift.io/aws-efs-operator-owned": "true"},
+		Finalizers: []string{
+			// Of the operator that came in the package aws-efs-csi-driver-operator.
+			"aws-efs-csi-driver-operator.operator.openshift.io/AWSEFSDriverControllerServiceController",
+			"aws-efs-csi-driver-operator.operator.openshift.io/AWSEFSDriverNodeServiceController",
+			"aws-efs-csi-driver-operator.operator.openshift.io/CSIStaticResourceController",
+		},
+	},
 }
 
 // folder returns one of the embedded folders. Its name is part of the program, so a wrong one is a

@@ -190,6 +190,8 @@ func (c *controlPlane) controllerManager() program {
 		"--cluster-signing-cert-file="+c.pkiPath("clients-ca.crt"), "--cluster-signing-key-file="+c.pkiPath("clients-ca.key"),
 		// What OpenShift runs with; with the default of 20 a second the garbage collector crawls.
 		"--kube-api-qps=150", "--kube-api-burst=300",
+		// Pods have loopback addresses, which no endpoint may have: these would fail again and again.
+		"--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller",
 		"--flex-volume-plugin-dir="+c.path("flex"), // the default is a folder of the system
 		"--profiling=false",
 	)
