@@ -103,6 +103,14 @@ func (w *world) startOperator() {
 	})
 }
 
+// installDriver asks for the driver, and returns when the operator says that it is available.
+func (w *world) installDriver() *operatorv1.ClusterCSIDriver {
+	w.t.Helper()
+	w.create(w.customResource())
+	w.startOperator()
+	return w.waitForConditions(allWell)
+}
+
 // removeDriver takes away what a test has left, without the operator's help.
 func (w *world) removeDriver() {
 	ctx := context.Background()
@@ -250,9 +258,7 @@ func TestWithoutTheCustomResourceNothingIsTouched(t *testing.T) {
 
 func TestTheDriverIsInstalledAndKept(t *testing.T) {
 	w := newWorld(t)
-	w.create(w.customResource())
-	w.startOperator()
-	custom := w.waitForConditions(allWell)
+	custom := w.installDriver()
 
 	if _, missing, err := w.existing(t.Context()); err != nil || len(missing) > 0 {
 		t.Errorf("Available, but these objects are missing: %q (%v)", missing, err)

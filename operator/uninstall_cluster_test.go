@@ -35,9 +35,7 @@ func (w *world) deleteCustomResource() {
 
 func TestUninstallGoesInOrder(t *testing.T) {
 	w := newWorld(t)
-	w.create(w.customResource())
-	w.startOperator()
-	w.waitForConditions(allWell)
+	w.installDriver()
 	w.deleteCustomResource()
 	w.waitUntilRemoved()
 
@@ -63,9 +61,7 @@ func TestUninstallGoesInOrder(t *testing.T) {
 
 func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 	w := newWorld(t)
-	w.create(w.customResource())
-	w.startOperator()
-	w.waitForConditions(allWell)
+	w.installDriver()
 	pod := w.mountedVolume()
 
 	w.deleteCustomResource()
@@ -91,9 +87,7 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 
 func TestUninstallCanBeForced(t *testing.T) {
 	w := newWorld(t)
-	w.create(w.customResource())
-	w.startOperator()
-	custom := w.waitForConditions(allWell)
+	custom := w.installDriver()
 	pod := w.mountedVolume()
 
 	patch := client.MergeFrom(custom.DeepCopy())
@@ -108,9 +102,7 @@ func TestUninstallCanBeForced(t *testing.T) {
 
 func TestRemovedAndManagedAgain(t *testing.T) {
 	w := newWorld(t)
-	w.create(w.customResource())
-	w.startOperator()
-	w.waitForConditions(allWell)
+	w.installDriver()
 
 	w.setManagementState(operatorv1.Removed)
 	w.waitForConditions(map[string]operatorv1.ConditionStatus{
@@ -124,9 +116,7 @@ func TestRemovedAndManagedAgain(t *testing.T) {
 
 func TestUnmanagedIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
-	w.create(w.customResource())
-	w.startOperator()
-	w.waitForConditions(allWell)
+	w.installDriver()
 	w.setManagementState(operatorv1.Unmanaged)
 	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
 
@@ -144,9 +134,7 @@ func TestUnmanagedIsLeftAlone(t *testing.T) {
 
 func TestForeignObjectsStay(t *testing.T) {
 	w := newWorld(t)
-	w.create(w.customResource())
-	w.startOperator()
-	w.waitForConditions(allWell)
+	w.installDriver()
 	w.setManagementState(operatorv1.Unmanaged)
 	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
 

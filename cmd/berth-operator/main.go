@@ -101,7 +101,22 @@ func newDriverCommand(ctx context.Context, d drivers.Driver) *cobra.Command {
 		return config.StartController(cmd.Context())
 	}
 	cmd.SetContext(ctx)
+	explainFlags(cmd)
 	return cmd
+}
+
+// explainFlags says what library-go's flags mean here, and hides those that serve nothing here.
+func explainFlags(cmd *cobra.Command) {
+	for name, usage := range map[string]string{
+		"kubeconfig": "kubeconfig `FILE` to use outside of a cluster (default: the pod's service account)",
+		"listen":     "`ADDRESS:PORT` to serve health and metrics on (default 0.0.0.0:8443)",
+		"namespace":  "`NAMESPACE` of the operator and the driver (default: the pod's)",
+	} {
+		cmd.Flags().Lookup(name).Usage = usage
+	}
+	for _, name := range []string{"config", "terminate-on-files"} {
+		cmd.Flags().Lookup(name).Hidden = true
+	}
 }
 
 func companionsOf(d drivers.Driver) ([]operator.Companion, error) {
