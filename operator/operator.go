@@ -23,6 +23,9 @@ import (
 const (
 	clientQPS   = 50 // requests a second
 	clientBurst = 100
+	// A companion works on objects that users make, thousands at once. Its workers bound what it does
+	// at a time; how fast, the API server decides.
+	companionQPS = -1
 )
 
 // A Companion is a further controller that the operator process runs for a driver, such as the one
@@ -43,9 +46,11 @@ func Run(ctx context.Context, driver drivers.Driver, process *controllercmd.Cont
 	}
 	klog.Infof("operator of %s runs in namespace %s", driver.CSIName, o.namespace)
 
+	unlimited := rest.CopyConfig(process.KubeConfig)
+	unlimited.QPS = companionQPS
 	tasks := []func(context.Context) error{o.serveCustomResource}
 	for _, companion := range companions {
-		tasks = append(tasks, func(ctx context.Context) error { return companion(ctx, process.KubeConfig) })
+		tasks = append(tasks, func(ctx context.Context) error { return companion(ctx, unlimited) })
 	}
 	return runAll(ctx, tasks)
 }
