@@ -41,7 +41,9 @@ func Run(ctx context.Context, driver drivers.Driver, process *controllercmd.Cont
 	cfg.QPS, cfg.Burst = clientQPS, clientBurst
 	o := &operator{driver: driver, namespace: process.OperatorNamespace, cfg: cfg, recorder: process.EventRecorder, clock: process.Clock}
 
-	if err := becomeLeader(ctx, cfg, driver.Operator.Lock); err != nil {
+	if err := becomeLeader(ctx, cfg, driver.Operator.Lock); ctx.Err() != nil {
+		return nil // told to stop while it waited
+	} else if err != nil {
 		return fmt.Errorf("waiting for the lock %s/%s: %w", o.namespace, driver.Operator.Lock, err)
 	}
 	klog.Infof("operator of %s runs in namespace %s", driver.CSIName, o.namespace)

@@ -6,6 +6,11 @@
 // own, probes, restarts, and an end in order. Any other container is reported running. Deployments,
 // DaemonSets and Jobs then work with the real controllers, and a program under test finds what it
 // would find in a cluster.
+//
+// What it does not do: a program sees the files of this machine, except that /run and /tmp are its
+// own, and it shares the machine's network, so that one which listens on all addresses takes the port
+// for all pods; it should listen on its pod's address. Users, security contexts, limits and lifecycle
+// hooks are ignored.
 package node
 
 import (

@@ -36,13 +36,16 @@ type spawner struct {
 	// calls run one after the other on one thread. The kernel kills a program when the thread that
 	// started it ends, and Go ends threads as it pleases, unless a goroutine is locked to one.
 	calls chan func()
-	// isolation is found out once, when the first program is started.
-	isolation func() (*syscall.SysProcAttr, error)
+	// dir is some folder to try mounts with.
+	dir string
+
+	// mu guards isolated, which is found out when the first program is started.
+	mu       sync.Mutex
+	isolated *syscall.SysProcAttr
 }
 
 func newSpawner(dir string) *spawner {
-	s := &spawner{calls: make(chan func())}
-	s.isolation = sync.OnceValues(func() (*syscall.SysProcAttr, error) { return s.findIsolation(dir) })
+	s := &spawner{calls: make(chan func()), dir: dir}
 	go func() {
 		runtime.LockOSThread()
 		for call := range s.calls {
@@ -166,8 +169,13 @@ func (p *process) exitCode() int32 {
 // namespaceAdvice is what helps where programs cannot get a file system view of their own.
 const namespaceAdvice = "run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=15000 kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 (those that this kernel has); in a container, allow CLONE_NEWUSER and mount"
 
-// findIsolation finds the namespaces in which this machine lets a program have its own mounts.
-func (s *spawner) findIsolation(dir string) (*syscall.SysProcAttr, error) {
+// isolation gives the namespaces in which this machine lets a program have its own mounts.
+func (s *spawner) isolation() (*syscall.SysProcAttr, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isolated != nil {
+		return s.isolated, nil
+	}
 	ways := []struct {
 		needs string
 		flags uintptr
@@ -183,10 +191,11 @@ func (s *spawner) findIsolation(dir string) (*syscall.SysProcAttr, error) {
 			attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
 			attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
 		}
-		check := launch{Mounts: []mount{{Source: dir, Target: "/run"}}}
-		p, err := s.startIn(attr, check, nil, nil)
+		attempt := launch{Mounts: []mount{{Source: s.dir, Target: "/run"}}}
+		p, err := s.startIn(attr, attempt, nil, nil)
 		if err == nil {
 			<-p.ended
+			s.isolated = attr
 			return attr, nil
 		}
 		failures = errors.Join(failures, fmt.Errorf("%s: %w", way.needs, err))
