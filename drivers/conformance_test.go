@@ -258,6 +258,24 @@ func TestCredentialsRollPods(t *testing.T) {
 	})
 }
 
+func TestSettingsHaveContainers(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		for _, setting := range d.Settings {
+			users := 0
+			for _, w := range workloads(t, manifests) {
+				for _, c := range w.pod.Spec.Containers {
+					if c.Name == setting.Container {
+						users++
+					}
+				}
+			}
+			if users != 1 {
+				t.Errorf("a setting is for container %s, which %d pods have: want one", setting.Container, users)
+			}
+		}
+	})
+}
+
 func TestPackage(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
 		for field, value := range map[string]string{
