@@ -14,7 +14,6 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
-	"github.com/openshift/library-go/pkg/operator/csi/credentialsrequestcontroller"
 	"github.com/openshift/library-go/pkg/operator/csi/csiconfigobservercontroller"
 	deployment "github.com/openshift/library-go/pkg/operator/csi/csidrivercontrollerservicecontroller"
 	daemonset "github.com/openshift/library-go/pkg/operator/csi/csidrivernodeservicecontroller"
@@ -231,25 +230,6 @@ func (o *operator) newWorkloadControllers(c *clients, parts []part) []factory.Co
 		}
 	}
 	return controllers
-}
-
-// newCredentialsController wraps library-go's controller, which looks at its CredentialsRequest only
-// once a minute and takes a write that somebody else was faster with for a failure.
-func (o *operator) newCredentialsController(c *clients, p part) factory.Controller {
-	inner := credentialsrequestcontroller.NewCredentialsRequestController(p.name, o.namespace, p.manifest.YAML, c.dynamic,
-		c.customResource, c.operatorInformers, o.recorder)
-	return factory.New().
-		WithInformers(
-			c.customResource.Informer(),
-			c.operatorInformers.Operator().V1().CloudCredentials().Informer(),
-			c.credentialsRequests(p.manifest.Object),
-		).
-		WithSync(func(ctx context.Context, syncContext factory.SyncContext) error {
-			return retry.RetryOnConflict(conflictBackoff, func() error { return inner.Sync(ctx, syncContext) })
-		}).
-		ResyncEvery(time.Minute).
-		WithSyncDegradedOnError(c.customResource).
-		ToController(p.name, o.recorder)
 }
 
 // podInformers watch what the pods of the driver depend on.
