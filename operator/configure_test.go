@@ -23,9 +23,7 @@ var singleton = metav1.ObjectMeta{Name: "cluster"}
 // that is installed.
 func TestConfiguration(t *testing.T) {
 	w := newWorld(t)
-	w.create(w.customResource())
-	w.startOperator()
-	w.waitForConditions(allWell)
+	w.installDriver()
 	for _, tc := range []struct {
 		name string
 		test func(*world)

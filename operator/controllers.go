@@ -73,8 +73,8 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 	})
 }
 
-// A part of a driver is an object that library-go has a controller for, which tells in conditions
-// whether the part is available and whether it is progressing.
+// A part of a driver is an object that has a controller of its own, which tells in conditions whether
+// the part is available and whether it is progressing.
 type part struct {
 	name     string // of the controller; starts the types of its conditions
 	manifest drivers.Manifest

@@ -47,9 +47,7 @@ func TestShortLivedCredentials(t *testing.T) {
 	for _, c := range credentials {
 		t.Setenv(c.variable, c.role)
 	}
-	w.create(w.customResource())
-	w.startOperator()
-	w.waitForConditions(allWell)
+	w.installDriver()
 
 	for _, c := range credentials {
 		request, err := w.credentialsRequest(c.request)
@@ -81,9 +79,7 @@ func TestManualModeWithoutRoles(t *testing.T) {
 	w := newWorld(t)
 	w.withoutRoles()
 	cloud := manualMode(w)
-	w.create(w.customResource())
-	w.startOperator()
-	custom := w.waitForConditions(allWell)
+	custom := w.installDriver()
 
 	for _, c := range credentials {
 		got := condition(custom, w.conditionOf(c.part))

@@ -22,7 +22,7 @@ const managedByLabel = "app.kubernetes.io/managed-by"
 // with the operator, and that stay when the driver goes.
 const customResourceDefinition = "CustomResourceDefinition"
 
-// servedElsewhere are the kinds of assets that library-go has a controller for.
+// servedElsewhere are the kinds of assets that have controllers of their own.
 var servedElsewhere = sets.New("Deployment", "DaemonSet", "CredentialsRequest", "StorageClass")
 
 // objectsController applies all the driver's objects that need no thought: accounts, permissions,
