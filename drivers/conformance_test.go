@@ -258,6 +258,43 @@ func TestCredentialsRollPods(t *testing.T) {
 	})
 }
 
+// TestRolesCanBeSet: where short-lived credentials are in use, each request needs a role of its own,
+// and an administrator must be able to give it.
+func TestRolesCanBeSet(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		users := map[string]string{}
+		for _, m := range drivers.OfKind(manifests, "CredentialsRequest") {
+			const annotation = "credentials.openshift.io/role-arns-vars"
+			variable := m.Object.GetAnnotations()[annotation]
+			if !slices.Contains(d.Operator.Env, variable) {
+				t.Errorf("%s: annotation %s is %q, want one of Operator.Env %q", m.File, annotation, variable, d.Operator.Env)
+			}
+			if other := users[variable]; other != "" {
+				t.Errorf("%s and %s take their role from the same variable %s", other, m.File, variable)
+			}
+			users[variable] = m.File
+		}
+	})
+}
+
+func TestSettingsHaveContainers(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		for _, setting := range d.Settings {
+			users := 0
+			for _, w := range workloads(t, manifests) {
+				for _, c := range w.pod.Spec.Containers {
+					if c.Name == setting.Container {
+						users++
+					}
+				}
+			}
+			if users != 1 {
+				t.Errorf("a setting is for container %s, which %d pods have: want one", setting.Container, users)
+			}
+		}
+	})
+}
+
 func TestPackage(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
 		for field, value := range map[string]string{

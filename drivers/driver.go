@@ -33,7 +33,9 @@ type Driver struct {
 	Assets fs.FS
 	// Images are the container images that the assets' image placeholders stand for.
 	Images []Image
-	// Secrets are Secrets of the operand's namespace whose change must roll the pods that use them.
+	// Settings fit the driver's containers to the cluster's configuration.
+	Settings []Setting
+	// Secrets are Secrets of the operand's namespace whose change must roll the pods that mount them.
 	Secrets []string
 	// TrustedCABundle is the ConfigMap that the cluster network operator fills with the trusted CA
 	// bundle. Pods roll when it changes.

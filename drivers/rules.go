@@ -63,12 +63,18 @@ func (d Driver) commonRules() (namespaced, cluster []rbacv1.PolicyRule) {
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{d.Operator.Lock}, Verbs: []string{"get", "delete"}},
 		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "delete"}},
-		// Credentials and the trusted CA bundle: pods roll when they change.
-		{APIGroups: []string{""}, Resources: []string{"secrets", "configmaps"}, Verbs: read},
 		// Events are about the operator's own Deployment, found by way of pod and ReplicaSet.
 		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"replicasets"}, Verbs: []string{"get"}},
 		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{d.Operator.Name}, Verbs: []string{"get"}},
+	}
+	// Credentials and the trusted CA bundle: pods roll when they change. Lists and watches ask for each
+	// by name.
+	for _, secret := range d.Secrets {
+		namespaced = append(namespaced, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret}, Verbs: read})
+	}
+	if d.TrustedCABundle != "" {
+		namespaced = append(namespaced, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{d.TrustedCABundle}, Verbs: read})
 	}
 	cluster = []rbacv1.PolicyRule{
 		// What the driver is asked to be, and what the operator reports. An operator sees no other

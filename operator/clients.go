@@ -25,6 +25,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
+	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
@@ -50,6 +51,10 @@ type clients struct {
 	operatorInformers operatorinformers.SharedInformerFactory // CloudCredential
 	driverInformers   operatorinformers.SharedInformerFactory // the one ClusterCSIDriver
 	dynamicInformers  dynamicinformer.DynamicSharedInformerFactory
+	// secretInformers follow the Secrets that the driver's pods mount, one each, by name, and
+	// caInformers the ConfigMap with the trusted CA bundle.
+	secretInformers map[string]informers.SharedInformerFactory
+	caInformers     informers.SharedInformerFactory
 	// credentialInformers follow one CredentialsRequest each.
 	credentialInformers []dynamicinformer.DynamicSharedInformerFactory
 	// managed and clusterManaged follow the metadata of the objects that carry managedByLabel, in the
@@ -87,6 +92,16 @@ func (o *operator) newClients() (*clients, error) {
 			options.LabelSelector = labels.SelectorFromSet(labels.Set{managedByLabel: o.driver.Operator.Name}).String()
 		})
 	}
+	named := func(name string) informers.SharedInformerFactory {
+		return informers.NewSharedInformerFactoryWithOptions(kube, resync, informers.WithNamespace(o.namespace),
+			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
+				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+			}))
+	}
+	secretInformers := map[string]informers.SharedInformerFactory{}
+	for _, secret := range o.driver.Secrets {
+		secretInformers[secret] = named(secret)
+	}
 	customResource, dynamicInformers, err := genericoperatorclient.NewClusterScopedOperatorClientWithConfigName(
 		o.clock, onlyNamed(o.cfg, clusterCSIDrivers.Resource, o.driver.CSIName), clusterCSIDrivers,
 		operatorv1.GroupVersion.WithKind("ClusterCSIDriver"), o.driver.CSIName, extractSpec, extractStatus)
@@ -107,6 +122,8 @@ func (o *operator) newClients() (*clients, error) {
 				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, o.driver.CSIName).String()
 			})),
 		dynamicInformers: dynamicInformers,
+		secretInformers:  secretInformers,
+		caInformers:      named(o.driver.TrustedCABundle),
 		managed:          managed(o.namespace),
 		clusterManaged:   managed(metav1.NamespaceAll),
 	}, nil
@@ -124,6 +141,16 @@ func (c *clients) managedObjects(object *unstructured.Unstructured) cache.Shared
 		return c.clusterManaged.ForResource(mapping.Resource).Informer()
 	}
 	return c.managed.ForResource(mapping.Resource).Informer()
+}
+
+// secrets returns the informer that follows one of the driver's Secrets.
+func (c *clients) secrets(name string) coreinformers.SecretInformer {
+	return c.secretInformers[name].Core().V1().Secrets()
+}
+
+// trustedCA returns the informer that follows the ConfigMap with the trusted CA bundle.
+func (c *clients) trustedCA() coreinformers.ConfigMapInformer {
+	return c.caInformers.Core().V1().ConfigMaps()
 }
 
 // credentialsRequests returns the informer that follows one CredentialsRequest.
@@ -162,6 +189,10 @@ func (c *clients) startInformers(ctx context.Context) {
 	c.operatorInformers.Start(ctx.Done())
 	c.driverInformers.Start(ctx.Done())
 	c.dynamicInformers.Start(ctx.Done())
+	c.caInformers.Start(ctx.Done())
+	for _, factory := range c.secretInformers {
+		factory.Start(ctx.Done())
+	}
 	for _, factory := range c.credentialInformers {
 		factory.Start(ctx.Done())
 	}

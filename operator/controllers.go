@@ -14,7 +14,6 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
-	"github.com/openshift/library-go/pkg/operator/csi/credentialsrequestcontroller"
 	"github.com/openshift/library-go/pkg/operator/csi/csiconfigobservercontroller"
 	deployment "github.com/openshift/library-go/pkg/operator/csi/csidrivercontrollerservicecontroller"
 	daemonset "github.com/openshift/library-go/pkg/operator/csi/csidrivernodeservicecontroller"
@@ -74,8 +73,8 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 	})
 }
 
-// A part of a driver is an object that library-go has a controller for, which tells in conditions
-// whether the part is available and whether it is progressing.
+// A part of a driver is an object that has a controller of its own, which tells in conditions whether
+// the part is available and whether it is progressing.
 type part struct {
 	name     string // of the controller; starts the types of its conditions
 	manifest drivers.Manifest
@@ -183,8 +182,7 @@ func (o *operator) newReportControllers(c *clients, expected ...part) []factory.
 // cluster's settings, as observed for the driver, its credentials and its storage classes.
 func (o *operator) newConfigControllers(c *clients, manifests []drivers.Manifest, parts []part) []factory.Controller {
 	prefix := o.driver.ConditionPrefix
-	controllers := []factory.Controller{csiconfigobservercontroller.NewCSIConfigObserverController(
-		prefix+"DriverCSIConfigObserverController", c.customResource, c.configInformers, o.recorder)}
+	controllers := []factory.Controller{o.newConfigObserver(c), o.newSettingsController(c)}
 	for _, p := range parts {
 		if p.manifest.Object.GetKind() == "CredentialsRequest" {
 			controllers = append(controllers, o.newCredentialsController(c, p))
@@ -200,6 +198,20 @@ func (o *operator) newConfigControllers(c *clients, manifests []drivers.Manifest
 			c.kube, c.clusterInformers, c.customResource, c.driverInformers, o.recorder))
 	}
 	return controllers
+}
+
+// newConfigObserver wraps library-go's controller, which hears of a new TLS profile only once a minute
+// and takes a write that somebody else was faster with for a failure.
+func (o *operator) newConfigObserver(c *clients) factory.Controller {
+	name := o.driver.ConditionPrefix + "DriverCSIConfigObserverController"
+	inner := csiconfigobservercontroller.NewCSIConfigObserverController(name, c.customResource, c.configInformers, o.recorder)
+	config := c.configInformers.Config().V1()
+	return factory.New().
+		WithInformers(c.customResource.Informer(), config.Proxies().Informer(), config.APIServers().Informer()).
+		WithSync(func(ctx context.Context, syncContext factory.SyncContext) error {
+			return retry.RetryOnConflict(conflictBackoff, func() error { return inner.Sync(ctx, syncContext) })
+		}).
+		ToController(name, o.recorder)
 }
 
 // newWorkloadControllers builds a controller for each Deployment and DaemonSet.
@@ -220,58 +232,36 @@ func (o *operator) newWorkloadControllers(c *clients, parts []part) []factory.Co
 	return controllers
 }
 
-// newCredentialsController wraps library-go's controller, which looks at its CredentialsRequest only
-// once a minute and takes a write that somebody else was faster with for a failure.
-func (o *operator) newCredentialsController(c *clients, p part) factory.Controller {
-	inner := credentialsrequestcontroller.NewCredentialsRequestController(p.name, o.namespace, p.manifest.YAML, c.dynamic,
-		c.customResource, c.operatorInformers, o.recorder)
-	return factory.New().
-		WithInformers(
-			c.customResource.Informer(),
-			c.operatorInformers.Operator().V1().CloudCredentials().Informer(),
-			c.credentialsRequests(p.manifest.Object),
-		).
-		WithSync(func(ctx context.Context, syncContext factory.SyncContext) error {
-			return retry.RetryOnConflict(conflictBackoff, func() error { return inner.Sync(ctx, syncContext) })
-		}).
-		ResyncEvery(time.Minute).
-		WithSyncDegradedOnError(c.customResource).
-		ToController(p.name, o.recorder)
-}
-
 // podInformers watch what the pods of the driver depend on.
 func (o *operator) podInformers(c *clients) []factory.Informer {
-	return []factory.Informer{
-		c.kubeInformers.Core().V1().Secrets().Informer(),
-		c.kubeInformers.Core().V1().ConfigMaps().Informer(),
+	watched := []factory.Informer{
+		c.trustedCA().Informer(),
 		c.configInformers.Config().V1().Infrastructures().Informer(),
 	}
+	for _, secret := range o.driver.Secrets {
+		watched = append(watched, c.secrets(secret).Informer())
+	}
+	return watched
 }
 
 func (o *operator) deploymentHooks(c *clients) []deploymentcontroller.DeploymentHookFunc {
-	hooks := []deploymentcontroller.DeploymentHookFunc{
+	return []deploymentcontroller.DeploymentHookFunc{
 		deployment.WithReplicasHook(c.configInformers),
 		deployment.WithObservedProxyDeploymentHook(),
-		deployment.WithCABundleDeploymentHook(o.namespace, o.driver.TrustedCABundle, c.kubeInformers.Core().V1().ConfigMaps()),
+		deployment.WithCABundleDeploymentHook(o.namespace, o.driver.TrustedCABundle, c.trustedCA()),
+		func(_ *operatorv1.OperatorSpec, d *appsv1.Deployment) error { return o.configure(c, &d.Spec.Template) },
 	}
-	for _, secret := range o.driver.Secrets {
-		hooks = append(hooks, deployment.WithSecretHashAnnotationHook(o.namespace, secret, c.kubeInformers.Core().V1().Secrets()))
-	}
-	return append(hooks, func(_ *operatorv1.OperatorSpec, d *appsv1.Deployment) error { return checkRendered(d) })
 }
 
 func (o *operator) daemonSetHooks(c *clients) []daemonset.DaemonSetHookFunc {
-	hooks := []daemonset.DaemonSetHookFunc{
+	return []daemonset.DaemonSetHookFunc{
 		daemonset.WithObservedProxyDaemonSetHook(),
-		daemonset.WithCABundleDaemonSetHook(o.namespace, o.driver.TrustedCABundle, c.kubeInformers.Core().V1().ConfigMaps()),
+		daemonset.WithCABundleDaemonSetHook(o.namespace, o.driver.TrustedCABundle, c.trustedCA()),
+		func(_ *operatorv1.OperatorSpec, d *appsv1.DaemonSet) error { return o.configure(c, &d.Spec.Template) },
 	}
-	for _, secret := range o.driver.Secrets {
-		hooks = append(hooks, daemonset.WithSecretHashAnnotationHook(o.namespace, secret, c.kubeInformers.Core().V1().Secrets()))
-	}
-	return append(hooks, func(_ *operatorv1.OperatorSpec, d *appsv1.DaemonSet) error { return checkRendered(d) })
 }
 
-// checkRendered fails if a placeholder would reach the cluster: the sync that calls it reports Degraded.
+// checkRendered fails if a placeholder would reach the cluster.
 func checkRendered(object any) error {
 	document, err := yaml.Marshal(object)
 	if err != nil {

@@ -68,6 +68,10 @@ var Driver = drivers.Driver{
 		{Env: "LIVENESS_PROBE_IMAGE", Default: "quay.io/openshift/origin-csi-livenessprobe:4.21"},
 		{Env: "KUBE_RBAC_PROXY_IMAGE", Default: "quay.io/openshift/origin-kube-rbac-proxy:4.21"},
 	},
+	Settings: []drivers.Setting{
+		{Container: "csi-driver", Apply: tagAccessPoints},
+		{Container: "efs-plugin", Apply: measureVolumes},
+	},
 	Secrets:         []string{"aws-efs-cloud-credentials", "node-aws-efs-cloud-credentials"},
 	TrustedCABundle: "efs-csi-trusted-ca-bundle",
 	History: drivers.History{

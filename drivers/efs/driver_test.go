@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -103,6 +105,9 @@ func TestDriverFlags(t *testing.T) {
 	all := manifests(t, efs.Driver, "ns")
 	deployment := convert[appsv1.Deployment](t, drivers.OfKind(all, "Deployment")[0])
 	daemonSet := convert[appsv1.DaemonSet](t, drivers.OfKind(all, "DaemonSet")[0])
+	for _, pod := range []*corev1.PodSpec{&deployment.Spec.Template.Spec, &daemonSet.Spec.Template.Spec} {
+		efs.Driver.Configure(pod, everyWish())
+	}
 	ran := 0
 	for _, c := range slices.Concat(deployment.Spec.Template.Spec.Containers, daemonSet.Spec.Template.Spec.Containers) {
 		if c.Image != "DRIVER_IMAGE" {
@@ -119,6 +124,17 @@ func TestDriverFlags(t *testing.T) {
 	if ran != 2 {
 		t.Errorf("%d containers run the driver, want one in the controller and one on each node", ran)
 	}
+}
+
+// everyWish is a cluster that asks for all that the driver can be told.
+func everyWish() drivers.Cluster {
+	infrastructure, custom := &configv1.Infrastructure{}, &operatorv1.ClusterCSIDriver{}
+	infrastructure.Status.InfrastructureName = "harbour-x1"
+	custom.Spec.DriverConfig.AWS = &operatorv1.AWSCSIDriverConfigSpec{EFSVolumeMetrics: &operatorv1.AWSEFSVolumeMetrics{
+		State:         operatorv1.AWSEFSVolumeMetricsRecursiveWalk,
+		RecursiveWalk: &operatorv1.AWSEFSVolumeMetricsRecursiveWalkConfig{RefreshPeriodMinutes: 60, FSRateLimit: 7},
+	}}
+	return drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom}
 }
 
 // TestNodeState: what must outlive a pod of the node, so that mounted volumes keep working when it is

@@ -1,0 +1,91 @@
+package efs_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/efs"
+)
+
+// TestStart runs the command that starts the driver, with files of the test in place of the node's and
+// the image's, and a program that tells what it was given in place of the driver.
+func TestStart(t *testing.T) {
+	const (
+		fipsFile  = "/proc/sys/crypto/fips_enabled"
+		openshift = "/usr/share/aws-efs-csi-driver/efs-static-files"
+		upstream  = "/etc/amazon/efs-static-files"
+	)
+	arguments := []string{"--endpoint=unix:/csi/csi.sock", `--tags=a\ b:c\\:d e:f`}
+	for _, tc := range []struct {
+		name   string
+		fips   string // content of the file, "" for none
+		files  string // the directory that the image has
+		env    string // of the pod
+		driver string // what it tells
+	}{
+		{name: "off", fips: "0\n", driver: "false"},
+		{name: "on", fips: "1\n", driver: "true"},
+		{name: "unknown to the kernel", driver: "false"},
+		{name: "off, whatever the pod says", fips: "0\n", env: "FIPS_ENABLED=true", driver: "false"},
+		{name: "the image of OpenShift", fips: "1\n", files: openshift, driver: "true"},
+		{name: "the image of the driver's authors", fips: "0\n", files: upstream, driver: "false"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			root := t.TempDir()
+			place := func(path string) string { return filepath.Join(root, strings.ReplaceAll(path, "/", "_")) }
+			program := "#!/bin/sh\nprintf '%s\\n' \"$FIPS_ENABLED\" \"$@\"\n"
+			if err := os.WriteFile(filepath.Join(root, "aws-efs-csi-driver"), []byte(program), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if tc.fips != "" {
+				if err := os.WriteFile(place(fipsFile), []byte(tc.fips), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want := []string{tc.driver}
+			if tc.files != "" {
+				if err := os.Mkdir(place(tc.files), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				want = append(want, "--efs-utils-static-files-path="+place(tc.files))
+			}
+			command := startCommand(t)
+			for i := range command {
+				for _, path := range []string{fipsFile, openshift, upstream} {
+					command[i] = strings.ReplaceAll(command[i], path, place(path))
+				}
+			}
+			started := exec.Command(command[0], append(command[1:], arguments...)...)
+			started.Env = []string{"PATH=" + root + ":" + os.Getenv("PATH"), tc.env}
+			started.Stderr = os.Stderr
+			out, err := started.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(append(want, arguments...), strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")); diff != "" {
+				t.Errorf("the driver got (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// startCommand returns the one command that starts the driver in the controller and on the nodes.
+func startCommand(t *testing.T) []string {
+	t.Helper()
+	all := manifests(t, efs.Driver, "ns")
+	controller := convert[appsv1.Deployment](t, drivers.OfKind(all, "Deployment")[0]).Spec.Template
+	node := convert[appsv1.DaemonSet](t, drivers.OfKind(all, "DaemonSet")[0]).Spec.Template
+	command := func(pod corev1.PodTemplateSpec) []string { return pod.Spec.Containers[0].Command }
+	if diff := cmp.Diff(command(controller), command(node)); diff != "" {
+		t.Errorf("the driver's command (-controller +node):\n%s", diff)
+	}
+	return command(node)
+}

@@ -1,0 +1,241 @@
+package operator_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+var singleton = metav1.ObjectMeta{Name: "cluster"}
+
+// TestConfiguration changes the configuration of the cluster, one piece after the other, under a driver
+// that is installed.
+func TestConfiguration(t *testing.T) {
+	w := newWorld(t)
+	w.installDriver()
+	for _, tc := range []struct {
+		name string
+		test func(*world)
+	}{
+		{"proxy", proxyReachesTheDriver},
+		{"trusted CA", trustedCAReachesTheDriver},
+		{"log level", logLevelReachesTheDriver},
+		{"topology", topologyDecidesOnReplicasAndNodes},
+		{"TLS profile", tlsProfileIsHonoured},
+		{"resource tags", resourceTagsReachTheDriver},
+		{"volume metrics", volumeMetricsReachTheNodes},
+		{"credentials", changedCredentialsRollTheirPodsOnly},
+	} {
+		t.Run(tc.name, func(t *testing.T) { tc.test(w.in(t)) })
+	}
+	w.waitForConditions(allWell)
+}
+
+func proxyReachesTheDriver(w *world) {
+	during(w, &configv1.Proxy{ObjectMeta: singleton}, func(p *configv1.Proxy) {
+		p.Status = configv1.ProxyStatus{HTTPProxy: "http://proxy.test:3128", HTTPSProxy: "https://proxy.test:3129", NoProxy: ".svc,10.0.0.0/8"}
+	})
+	want := map[string]string{"HTTP_PROXY": "http://proxy.test:3128", "HTTPS_PROXY": "https://proxy.test:3129", "NO_PROXY": ".svc,10.0.0.0/8"}
+	w.waitForWorkloads("the proxy in the driver's environment", func(l workloads) error {
+		return l.onBoth(func(_ corev1.PodTemplateSpec, c corev1.Container) error {
+			got := map[string]string{}
+			for _, env := range c.Env {
+				if _, ok := want[env.Name]; ok {
+					got[env.Name] = env.Value
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				return fmt.Errorf("variables of container %s (-want +got):\n%s", c.Name, diff)
+			}
+			return nil
+		})
+	})
+}
+
+func trustedCAReachesTheDriver(w *world) {
+	bundle := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.driver.TrustedCABundle}}
+	marksOf := func(l workloads) (found []map[string]string) {
+		for _, pod := range []corev1.PodTemplateSpec{l.controller.Spec.Template, l.node.Spec.Template} {
+			mark := map[string]string{}
+			for key, value := range pod.Annotations {
+				if strings.HasPrefix(key, "operator.openshift.io/dep-") {
+					mark[key] = value
+				}
+			}
+			found = append(found, mark)
+		}
+		return found
+	}
+	fill := func(content string) {
+		change(w, bundle, func(c *corev1.ConfigMap) { c.Data = map[string]string{"ca-bundle.crt": content} })
+	}
+	fill("one authority")
+	before := w.waitForWorkloads("the trusted CA bundle in the driver's pods", func(l workloads) error {
+		return l.onBoth(func(pod corev1.PodTemplateSpec, c corev1.Container) error {
+			for _, v := range pod.Spec.Volumes {
+				if v.ConfigMap != nil && v.ConfigMap.Name == bundle.Name {
+					if slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == v.Name }) {
+						return nil
+					}
+				}
+			}
+			return fmt.Errorf("container %s does not mount it", c.Name)
+		})
+	})
+	fill("another authority")
+	w.waitForWorkloads("the pods to roll with the trusted CA bundle", func(l workloads) error {
+		for i, mark := range marksOf(l) {
+			if maps.Equal(mark, marksOf(before)[i]) {
+				return fmt.Errorf("still %v", mark)
+			}
+		}
+		return nil
+	})
+}
+
+func logLevelReachesTheDriver(w *world) {
+	during(w, w.customResource(), func(c *operatorv1.ClusterCSIDriver) { c.Spec.LogLevel = operatorv1.Trace })
+	w.waitForWorkloads("the log level in the driver's arguments", func(l workloads) error {
+		return l.onBoth(func(_ corev1.PodTemplateSpec, c corev1.Container) error { return argument(c, "--v=6") })
+	})
+}
+
+func topologyDecidesOnReplicasAndNodes(w *world) {
+	const controlPlane = "node-role.kubernetes.io/master"
+	infrastructure := &configv1.Infrastructure{ObjectMeta: singleton}
+	during(w, infrastructure, func(*configv1.Infrastructure) {})
+	for _, tc := range []struct {
+		topology       configv1.TopologyMode
+		replicas       int32
+		onControlPlane bool
+	}{
+		{configv1.SingleReplicaTopologyMode, 1, true},
+		{configv1.ExternalTopologyMode, 1, false},
+		{configv1.HighlyAvailableTopologyMode, 2, true},
+	} {
+		change(w, infrastructure, func(i *configv1.Infrastructure) { i.Status.ControlPlaneTopology = tc.topology })
+		w.waitForWorkloads("a controller for topology "+string(tc.topology), func(l workloads) error {
+			_, selected := l.controller.Spec.Template.Spec.NodeSelector[controlPlane]
+			if got := *l.controller.Spec.Replicas; got != tc.replicas || selected != tc.onControlPlane {
+				return fmt.Errorf("%d replicas, on the control plane %v; want %d, %v", got, selected, tc.replicas, tc.onControlPlane)
+			}
+			return nil
+		})
+	}
+}
+
+func tlsProfileIsHonoured(w *world) {
+	apiServer := &configv1.APIServer{ObjectMeta: singleton}
+	during(w, apiServer, func(*configv1.APIServer) {})
+	custom := func(version configv1.TLSProtocolVersion, ciphers ...string) *configv1.TLSSecurityProfile {
+		return &configv1.TLSSecurityProfile{Type: configv1.TLSProfileCustomType, Custom: &configv1.CustomTLSProfile{
+			TLSProfileSpec: configv1.TLSProfileSpec{MinTLSVersion: version, Ciphers: ciphers}}}
+	}
+	for _, tc := range []struct {
+		name    string
+		profile *configv1.TLSSecurityProfile
+		version string
+		ciphers string // "" for no argument
+	}{
+		{"modern", &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType, Modern: &configv1.ModernTLSProfile{}},
+			"VersionTLS13", "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256"},
+		{"custom", custom(configv1.VersionTLS11, "ECDHE-RSA-AES128-GCM-SHA256"), "VersionTLS11", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+		{"no cipher suite that Go has", custom(configv1.VersionTLS12, "DHE-RSA-AES128-GCM-SHA256"), "VersionTLS12", ""},
+	} {
+		change(w, apiServer, func(a *configv1.APIServer) { a.Spec.TLSSecurityProfile = tc.profile })
+		w.waitForWorkloads("the TLS profile: "+tc.name, func(l workloads) error {
+			proxy := container(l.controller.Spec.Template, "provisioner-kube-rbac-proxy")
+			if tc.ciphers == "" {
+				if i := slices.IndexFunc(proxy.Args, func(arg string) bool { return strings.HasPrefix(arg, "--tls-cipher-suites") }); i >= 0 {
+					return fmt.Errorf("has %s, want none", proxy.Args[i])
+				}
+				return argument(proxy, "--tls-min-version="+tc.version)
+			}
+			return errors.Join(argument(proxy, "--tls-min-version="+tc.version), argument(proxy, "--tls-cipher-suites="+tc.ciphers))
+		})
+	}
+}
+
+func resourceTagsReachTheDriver(w *world) {
+	const owned = "kubernetes.io/cluster/" + cluster.InfrastructureName + ":owned"
+	applied := w.driver.ConditionPrefix + "DriverSettingsApplied"
+	infrastructure := &configv1.Infrastructure{ObjectMeta: singleton}
+	during(w, infrastructure, func(*configv1.Infrastructure) {})
+	tag := func(tags ...configv1.AWSResourceTag) {
+		change(w, infrastructure, func(i *configv1.Infrastructure) { i.Status.PlatformStatus.AWS.ResourceTags = tags })
+	}
+	w.waitForConditions(map[string]operatorv1.ConditionStatus{applied: operatorv1.ConditionTrue})
+
+	tag(configv1.AWSResourceTag{Key: "team", Value: "a: b"}, configv1.AWSResourceTag{Key: "aws:cost", Value: "7"})
+	w.waitForWorkloads("the cluster's tags", func(l workloads) error {
+		return argument(container(l.controller.Spec.Template, "csi-driver"), `--tags=team:a\\:\ b `+owned)
+	})
+	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{applied: operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionFalse})
+	if got := condition(custom, applied); got.Reason != "LeftOut" || !strings.Contains(got.Message, `"aws:cost"`) || strings.Contains(got.Message, `"team"`) {
+		w.t.Errorf("condition = %s: %s; want LeftOut, and only the tag aws:cost named", got.Reason, got.Message)
+	}
+	w.waitForEvent("SettingsLeftOut", `"aws:cost"`)
+
+	tag()
+	w.waitForWorkloads("the one tag that is always there", func(l workloads) error {
+		return argument(container(l.controller.Spec.Template, "csi-driver"), "--tags="+owned)
+	})
+	w.waitForConditions(map[string]operatorv1.ConditionStatus{applied: operatorv1.ConditionTrue})
+}
+
+func volumeMetricsReachTheNodes(w *world) {
+	during(w, w.customResource(), func(c *operatorv1.ClusterCSIDriver) {
+		c.Spec.DriverConfig = operatorv1.CSIDriverConfigSpec{DriverType: operatorv1.AWSDriverType, AWS: &operatorv1.AWSCSIDriverConfigSpec{
+			EFSVolumeMetrics: &operatorv1.AWSEFSVolumeMetrics{
+				State:         operatorv1.AWSEFSVolumeMetricsRecursiveWalk,
+				RecursiveWalk: &operatorv1.AWSEFSVolumeMetricsRecursiveWalkConfig{RefreshPeriodMinutes: 90, FSRateLimit: 3},
+			},
+		}}
+	})
+	w.waitForWorkloads("volume metrics on the nodes", func(l workloads) error {
+		node := container(l.node.Spec.Template, "efs-plugin")
+		return errors.Join(argument(node, "--vol-metrics-opt-in=true"), argument(node, "--vol-metrics-refresh-period=90"), argument(node, "--vol-metrics-fs-rate-limit=3"))
+	})
+}
+
+func changedCredentialsRollTheirPodsOnly(w *world) {
+	const ofController, ofNode = "aws-efs-cloud-credentials", "node-aws-efs-cloud-credentials"
+	before := w.waitForWorkloads("both to be marked with the credentials they mount", func(l workloads) error {
+		for secret, pod := range map[string]corev1.PodTemplateSpec{ofController: l.controller.Spec.Template, ofNode: l.node.Spec.Template} {
+			if got := slices.Collect(maps.Keys(marks(pod))); !slices.Equal(got, []string{secret}) {
+				return fmt.Errorf("marked with %q, want just %s", got, secret)
+			}
+		}
+		return nil
+	})
+	rotate := func(name string) {
+		change(w, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}},
+			func(s *corev1.Secret) { s.Data["aws_secret_access_key"] = []byte("changed") })
+	}
+	rotate(ofNode)
+	after := w.waitForWorkloads("the nodes to roll", func(l workloads) error {
+		if cmp.Equal(marks(before.node.Spec.Template), marks(l.node.Spec.Template)) {
+			return errors.New("they are marked as before")
+		}
+		return nil
+	})
+	if diff := cmp.Diff(before.controller.Spec.Template, after.controller.Spec.Template); diff != "" {
+		w.t.Errorf("the controller rolls with the nodes' credentials (-before +after):\n%s", diff)
+	}
+	for _, event := range w.Audit(w.t) {
+		if event.User == w.user && event.Resource == "secrets" && !strings.Contains(event.URI, "metadata.name%3D") {
+			w.t.Errorf("the operator looks at more Secrets than the driver's: %s %s", event.Verb, event.URI)
+		}
+	}
+}

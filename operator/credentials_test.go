@@ -1,0 +1,140 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// credentials are those of the driver's parts: the controller's and the nodes'.
+var credentials = []struct{ part, request, secret, variable, role string }{
+	{"Controller", "openshift-aws-efs-csi-driver", "aws-efs-cloud-credentials", "ROLEARN", "arn:aws:iam::123456789012:role/controller"},
+	{"Node", "openshift-aws-efs-csi-driver-node", "node-aws-efs-cloud-credentials", "NODE_ROLEARN", "arn:aws:iam::123456789012:role/node"},
+}
+
+func (w *world) credentialsRequest(name string) (*unstructured.Unstructured, error) {
+	request := &unstructured.Unstructured{}
+	request.SetAPIVersion("cloudcredential.openshift.io/v1")
+	request.SetKind("CredentialsRequest")
+	return request, w.Client().Get(context.Background(), client.ObjectKey{Namespace: "openshift-cloud-credential-operator", Name: name}, request)
+}
+
+func (w *world) withoutRoles() {
+	for _, c := range credentials {
+		w.t.Setenv(c.variable, "")
+	}
+}
+
+func manualMode(w *world) *operatorv1.CloudCredential {
+	cloud := &operatorv1.CloudCredential{ObjectMeta: singleton}
+	during(w, cloud, func(c *operatorv1.CloudCredential) { c.Spec.CredentialsMode = operatorv1.CloudCredentialsModeManual })
+	return cloud
+}
+
+func TestShortLivedCredentials(t *testing.T) {
+	w := newWorld(t)
+	manualMode(w)
+	for _, c := range credentials {
+		t.Setenv(c.variable, c.role)
+	}
+	w.installDriver()
+
+	for _, c := range credentials {
+		request, err := w.credentialsRequest(c.request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]string{
+			"spec.providerSpec.stsIAMRoleARN": c.role,
+			"spec.cloudTokenPath":             "/var/run/secrets/openshift/serviceaccount/token",
+			"spec.secretRef.namespace":        w.namespace,
+		} {
+			if got, _, _ := unstructured.NestedString(request.Object, strings.Split(path, ".")...); got != want {
+				t.Errorf("CredentialsRequest %s: %s is %q, want %q", c.request, path, got, want)
+			}
+		}
+		secret := &corev1.Secret{}
+		if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: c.secret}, secret); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(secret.Data["credentials"]); !strings.Contains(got, c.role) {
+			t.Errorf("Secret %s says %q, want the role %s in it", c.secret, got, c.role)
+		}
+	}
+}
+
+// TestManualModeWithoutRoles: nobody serves requests there. The driver runs all the same, and the
+// conditions tell what to do; whichever way the credentials come then, the operator goes on by itself.
+func TestManualModeWithoutRoles(t *testing.T) {
+	w := newWorld(t)
+	w.withoutRoles()
+	cloud := manualMode(w)
+	custom := w.installDriver()
+
+	for _, c := range credentials {
+		got := condition(custom, w.conditionOf(c.part))
+		if got.Reason != "RoleMissing" {
+			t.Errorf("condition %s has reason %q, want RoleMissing", got.Type, got.Reason)
+		}
+		for _, word := range []string{c.variable + " ", "Subscription", w.driver.Package.Name, "namespace " + w.namespace, "Secret " + c.secret} {
+			if !strings.Contains(got.Message, word) {
+				t.Errorf("condition %s does not say %q: %s", got.Type, word, got.Message)
+			}
+		}
+		if _, err := w.credentialsRequest(c.request); !apierrors.IsNotFound(err) {
+			t.Errorf("CredentialsRequest %s: error %v, want that it is not found: nobody would serve it", c.request, err)
+		}
+	}
+	w.waitForWorkloads("the driver's pods to run without credentials", func(l workloads) error {
+		if l.controller.Status.AvailableReplicas == 0 || l.node.Status.NumberAvailable == 0 {
+			return fmt.Errorf("%d of the controller and %d of the nodes are available", l.controller.Status.AvailableReplicas, l.node.Status.NumberAvailable)
+		}
+		return nil
+	})
+
+	byHand := credentials[0]
+	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: byHand.secret}, StringData: map[string]string{"credentials": "[default]"}})
+	w.waitForReason(w.conditionOf(byHand.part), "CredentialsByHand")
+	w.waitForWorkloads("the controller to roll with the credentials made by hand", func(l workloads) error {
+		if marks(l.controller.Spec.Template)[byHand.secret] == "" {
+			return fmt.Errorf("it is not marked with them")
+		}
+		return nil
+	})
+
+	change(w, cloud, func(c *operatorv1.CloudCredential) { c.Spec.CredentialsMode = operatorv1.CloudCredentialsModeDefault })
+	for _, c := range credentials {
+		w.waitForReason(w.conditionOf(c.part), "AsExpected")
+		if _, err := w.credentialsRequest(c.request); err != nil {
+			t.Errorf("CredentialsRequest %s: %v", c.request, err)
+		}
+	}
+}
+
+func (w *world) conditionOf(part string) string {
+	return w.driver.ConditionPrefix + part + "CredentialsRequestControllerAvailable"
+}
+
+func (w *world) waitForReason(conditionType, reason string) {
+	w.t.Helper()
+	custom := w.customResource()
+	cluster.Eventually(w.t, limit, fmt.Sprintf("condition %s with reason %s", conditionType, reason), func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		if got := condition(custom, conditionType); got.Reason != reason {
+			return fmt.Errorf("it is %s (%s: %s)", got.Status, got.Reason, got.Message)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,54 @@
+package operator
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func TestProgressOfCredentials(t *testing.T) {
+	complaint := func(conditionType, status, message string) any {
+		return map[string]any{"type": conditionType, "status": status, "message": message}
+	}
+	for _, tc := range []struct {
+		name    string
+		status  map[string]any
+		waiting bool
+		reason  string
+		message []string // parts of it
+	}{
+		{name: "just made", waiting: true, reason: "CredentialsNotProvisionedYet", message: []string{"CredentialsRequest wish"}},
+		{name: "served", status: map[string]any{"provisioned": true}, reason: "AsExpected"},
+		{
+			name: "refused",
+			status: map[string]any{"provisioned": false, "conditions": []any{
+				complaint("MissingTargetNamespace", "False", "found"),
+				complaint("InsufficientCloudCreds", "True", "may not create users"),
+				complaint("CredentialsProvisionFailure", "True", "failed to grant"),
+			}},
+			waiting: true, reason: "CredentialsNotProvisionedYet",
+			message: []string{"which says: InsufficientCloudCreds: may not create users; CredentialsProvisionFailure: failed to grant"},
+		},
+		{
+			name: "served in spite of an old complaint", reason: "AsExpected",
+			status: map[string]any{"provisioned": true, "conditions": []any{complaint("CredentialsProvisionFailure", "True", "once")}},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			request := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": "wish"}}}
+			if tc.status != nil {
+				request.Object["status"] = tc.status
+			}
+			got := progressOf(request)
+			if got.waiting != tc.waiting || got.reason != tc.reason || (len(tc.message) == 0) != (got.message == "") {
+				t.Errorf("progress = %+v, want waiting %v, reason %s", got, tc.waiting, tc.reason)
+			}
+			for _, part := range tc.message {
+				if !strings.Contains(got.message, part) {
+					t.Errorf("message %q, want %q in it", got.message, part)
+				}
+			}
+		})
+	}
+}

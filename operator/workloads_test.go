@@ -1,0 +1,124 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// workloads are what runs of the driver in the cluster.
+type workloads struct {
+	controller *appsv1.Deployment
+	node       *appsv1.DaemonSet
+}
+
+// waitForWorkloads waits until the controller and the nodes of the driver are as check wants them.
+func (w *world) waitForWorkloads(what string, check func(workloads) error) workloads {
+	w.t.Helper()
+	found := workloads{}
+	cluster.Eventually(w.t, limit, what, func(ctx context.Context) error {
+		found = workloads{&appsv1.Deployment{}, &appsv1.DaemonSet{}}
+		for name, object := range map[string]client.Object{"efs-csi-controller": found.controller, "efs-csi-node": found.node} {
+			if err := w.Client().Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, object); err != nil {
+				return err
+			}
+		}
+		return check(found)
+	})
+	return found
+}
+
+// onBoth holds a check to the driver's own container, in the controller and on the nodes.
+func (l workloads) onBoth(check func(corev1.PodTemplateSpec, corev1.Container) error) error {
+	return errors.Join(
+		check(l.controller.Spec.Template, container(l.controller.Spec.Template, "csi-driver")),
+		check(l.node.Spec.Template, container(l.node.Spec.Template, "efs-plugin")))
+}
+
+func container(pod corev1.PodTemplateSpec, name string) corev1.Container {
+	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	return pod.Spec.Containers[i]
+}
+
+// argument wants a container to have one argument, and none else for the same flag.
+func argument(c corev1.Container, want string) error {
+	flag, _, _ := strings.Cut(want, "=")
+	var found []string
+	for _, arg := range c.Args {
+		if name, _, _ := strings.Cut(arg, "="); name == flag {
+			found = append(found, arg)
+		}
+	}
+	if !slices.Equal(found, []string{want}) {
+		return fmt.Errorf("container %s has %q, want just %s", c.Name, found, want)
+	}
+	return nil
+}
+
+// marks are the annotations of a pod that tell the content of what it mounts.
+func marks(pod corev1.PodTemplateSpec) map[string]string {
+	found := map[string]string{}
+	for key, value := range pod.Annotations {
+		if strings.HasPrefix(key, "berth.dev/secret-") {
+			found[strings.TrimPrefix(key, "berth.dev/secret-")] = value
+		}
+	}
+	return found
+}
+
+// in is the world of a subtest.
+func (w *world) in(t *testing.T) *world {
+	sub := *w
+	sub.t = t
+	return &sub
+}
+
+// change changes an object of the cluster, its status too.
+func change[T client.Object](w *world, object T, apply func(T)) {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, fmt.Sprintf("a change of %T %s", object, object.GetName()), func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		apply(object)
+		status := object.DeepCopyObject().(client.Object)
+		if err := w.Client().Update(ctx, object); err != nil {
+			return err
+		}
+		status.SetResourceVersion(object.GetResourceVersion())
+		if err := w.Client().Status().Update(ctx, status); !apierrors.IsNotFound(err) {
+			return err
+		}
+		return nil // its status is no part of its own
+	})
+}
+
+// during changes an object until the test ends.
+func during[T any, P interface {
+	*T
+	client.Object
+}](w *world, object P, apply func(P)) {
+	w.t.Helper()
+	if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		w.t.Fatal(err)
+	}
+	before := object.DeepCopyObject().(P)
+	w.t.Cleanup(func() {
+		change(w, object, func(object P) {
+			now := object.GetResourceVersion()
+			*object = *before
+			object.SetResourceVersion(now)
+		})
+	})
+	change(w, object, apply)
+}
