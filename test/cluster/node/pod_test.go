@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -155,8 +156,13 @@ func TestProgramSeesItsVolumes(t *testing.T) {
 		cluster.Eventually(t, waitLimit, path, shows(path, is(want)))
 	}
 	token, err := ask(t.Context(), ip, "/file?path=/var/run/all/token")
-	if parts := strings.Split(token, "."); err != nil || len(parts) != 3 {
-		t.Errorf("token: got %q, %v, want a JSON web token", token, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"aud":["somebody-else"]`, string(pod.UID)} {
+		if claims := claimsOf(t, token); !strings.Contains(claims, want) {
+			t.Errorf("the token says %s, want %s in it", claims, want)
+		}
 	}
 
 	for path, writable := range map[string]bool{"/tmp/scratch/file": true, "/tmp/file": true, "/run/file": true, "/run/settings/file": false, "/run/keys/file": false} {
@@ -171,15 +177,29 @@ func TestProgramSeesItsVolumes(t *testing.T) {
 	if err := c.Client().Update(t.Context(), settings); err != nil {
 		t.Fatal(err)
 	}
+	cluster.Eventually(t, waitLimit, "the changed key", shows("/run/settings/colour", is("blue")))
+	cluster.Eventually(t, waitLimit, "the new key", shows("/run/settings/shape", is("round")))
 	if err := c.Client().Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app":"changed"}}}`))); err != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, waitLimit, "the changed key", shows("/run/settings/colour", is("blue")))
-	cluster.Eventually(t, waitLimit, "the new key", shows("/run/settings/shape", is("round")))
 	cluster.Eventually(t, waitLimit, "the changed label", shows("/var/run/all/labels", is(`app="changed"`)))
 	if content, err := ask(t.Context(), ip, "/file?path=/run/settings/size"); err == nil {
 		t.Errorf("the removed key still shows %q", content)
 	}
+}
+
+// claimsOf reads what a JSON web token says.
+func claimsOf(t *testing.T, token string) string {
+	t.Helper()
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		t.Fatalf("%q is not a JSON web token", token)
+	}
+	claims, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(claims)
 }
 
 func TestPodWaitsForWhatItNeeds(t *testing.T) {

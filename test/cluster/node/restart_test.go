@@ -51,6 +51,24 @@ func TestReadinessMakesADeploymentAvailable(t *testing.T) {
 	}
 }
 
+func TestNotReadyUntilTheFirstGoodAnswer(t *testing.T) {
+	c := sharedCluster(t)
+	pod := c.pod(t, c.namespace(t), "program", "serve", webPort, func(spec *corev1.PodSpec) {
+		spec.Containers[0].ReadinessProbe = httpProbe("/ready")
+		spec.Containers[0].ReadinessProbe.FailureThreshold = 1000
+		setVariable(spec, "UNREADY", "yes")
+	})
+	await(t, c, pod, "the program to have started", func(pod *corev1.Pod) error {
+		if err := isRunning(pod); err != nil {
+			return err
+		}
+		if status := pod.Status.ContainerStatuses[0]; status.Ready || status.Started == nil || !*status.Started {
+			return fmt.Errorf("got %s, want it started and not ready", toJSON(status))
+		}
+		return nil
+	})
+}
+
 func TestFailedLivenessRestartsTheProgram(t *testing.T) {
 	c := sharedCluster(t)
 	pod := c.pod(t, c.namespace(t), "program", "serve", webPort, func(spec *corev1.PodSpec) {
