@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -117,6 +118,14 @@ func decode(file []byte) (*unstructured.Unstructured, error) {
 		return nil, fmt.Errorf("has kind %q and metadata.name %q, want both", kind, name)
 	}
 	return found[0], nil
+}
+
+// Operand renders the objects that the driver itself consists of: all assets but the definitions of
+// APIs, which the Operator Lifecycle Manager installs with the operator, and which stay when the
+// driver goes. It fails as Manifests does.
+func (d Driver) Operand(v Values) ([]Manifest, error) {
+	manifests, err := d.Manifests(v)
+	return slices.DeleteFunc(manifests, func(m Manifest) bool { return m.Object.GetKind() == "CustomResourceDefinition" }), err
 }
 
 // OfKind returns those manifests that are of the given kind.

@@ -46,7 +46,7 @@ func (o *operator) disown(ctx context.Context, c *clients, object *unstructured.
 		return err
 	}
 	kept := slices.DeleteFunc(slices.Clone(current.OwnerReferences), func(owner metav1.OwnerReference) bool {
-		return owner.Kind == customResourceDefinition
+		return owner.Kind == "CustomResourceDefinition"
 	})
 	if len(kept) == len(current.OwnerReferences) {
 		return nil

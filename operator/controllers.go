@@ -140,10 +140,9 @@ func (o *operator) releaseCustomResource(ctx context.Context, c *clients) error 
 	return nil
 }
 
-// manifests renders the driver's objects and marks each as this operator's. The definitions of APIs
-// are not among them.
+// manifests renders the driver's objects and marks each as this operator's.
 func (o *operator) manifests(image func(env string) string) ([]drivers.Manifest, error) {
-	manifests, err := o.driver.Manifests(drivers.Values{Namespace: o.namespace, Image: image})
+	manifests, err := o.driver.Operand(drivers.Values{Namespace: o.namespace, Image: image})
 	if err != nil {
 		return nil, err
 	}
@@ -153,7 +152,7 @@ func (o *operator) manifests(image func(env string) string) ([]drivers.Manifest,
 			return nil, err
 		}
 	}
-	return slices.DeleteFunc(manifests, func(m drivers.Manifest) bool { return m.Object.GetKind() == customResourceDefinition }), nil
+	return manifests, nil
 }
 
 // run starts the informers and runs the controllers until ctx ends.

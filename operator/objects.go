@@ -18,10 +18,6 @@ import (
 // these: a change or a removal of any of them, or of the label itself, wakes it up.
 const managedByLabel = "app.kubernetes.io/managed-by"
 
-// customResourceDefinition is the kind of those assets that the Operator Lifecycle Manager installs
-// with the operator, and that stay when the driver goes.
-const customResourceDefinition = "CustomResourceDefinition"
-
 // servedElsewhere are the kinds of assets that have controllers of their own.
 var servedElsewhere = sets.New("Deployment", "DaemonSet", "CredentialsRequest", "StorageClass")
 

@@ -149,15 +149,13 @@ func (w *world) customResource() *operatorv1.ClusterCSIDriver {
 
 // objects are all objects that the driver consists of.
 func (w *world) objects() []client.Object {
-	manifests, err := w.driver.Manifests(drivers.Values{Namespace: w.namespace, Image: func(env string) string { return env }})
+	manifests, err := w.driver.Operand(drivers.Values{Namespace: w.namespace, Image: func(env string) string { return env }})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	var objects []client.Object
 	for _, m := range manifests {
-		if m.Object.GetKind() != "CustomResourceDefinition" {
-			objects = append(objects, m.Object)
-		}
+		objects = append(objects, m.Object)
 	}
 	return objects
 }

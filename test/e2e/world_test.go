@@ -120,15 +120,13 @@ func (w *world) subscribe(config *v1alpha1.SubscriptionConfig) (csv string) {
 // driverObjects are all objects that the driver consists of.
 func (w *world) driverObjects() []*unstructured.Unstructured {
 	w.t.Helper()
-	manifests, err := w.driver.Manifests(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
+	manifests, err := w.driver.Operand(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	var objects []*unstructured.Unstructured
 	for _, m := range manifests {
-		if m.Object.GetKind() != "CustomResourceDefinition" {
-			objects = append(objects, m.Object)
-		}
+		objects = append(objects, m.Object)
 	}
 	return objects
 }

@@ -37,7 +37,7 @@ func newContainer(p *pod, spec *corev1.Container, initial bool, known []corev1.C
 		pod:     p,
 		spec:    spec,
 		initial: initial,
-		program: p.host.images[imageRepository(spec.Image)],
+		program: p.host.images[ImageRepository(spec.Image)],
 		log:     &containerLog{path: filepath.Join(p.dir, spec.Name+".log")},
 		started: make(chan struct{}),
 		status:  firstStatus(spec, known),
@@ -49,8 +49,8 @@ func newContainer(p *pod, spec *corev1.Container, initial bool, known []corev1.C
 	return c
 }
 
-// imageRepository is the image without its tag and digest.
-func imageRepository(image string) string {
+// ImageRepository is the image without its tag and digest, as Options.Images has it.
+func ImageRepository(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
 		image = image[:colon]

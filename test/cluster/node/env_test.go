@@ -38,8 +38,8 @@ func TestImageRepository(t *testing.T) {
 		"quay.io/a/program@sha256:0123456789abcd": "quay.io/a/program",
 	}
 	for image, want := range tests {
-		if got := imageRepository(image); got != want {
-			t.Errorf("imageRepository(%q): got %q, want %q", image, got, want)
+		if got := ImageRepository(image); got != want {
+			t.Errorf("ImageRepository(%q): got %q, want %q", image, got, want)
 		}
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/node"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/narrator"
@@ -113,8 +114,8 @@ func (d *demo) startCluster(ctx context.Context) (string, error) {
 	d.cluster, err = cluster.Up(ctx, d.path("cluster"), cluster.Options{
 		OLM: true,
 		Images: map[string]string{
-			repository(d.driver.Operator.Image): d.path("bin", "berth-operator"),
-			catalogImage:                        d.path("bin", "berth"),
+			node.ImageRepository(d.driver.Operator.Image): d.path("bin", "berth-operator"),
+			catalogImage: d.path("bin", "berth"),
 		},
 	}, d.narrator.Progress)
 	return "is up", err
@@ -205,12 +206,4 @@ func (d *demo) berth(ctx context.Context, args ...string) (string, error) {
 // path returns a path in the folder that holds everything of the demonstration.
 func (d *demo) path(elements ...string) string {
 	return filepath.Join(append([]string{d.root, ".demo"}, elements...)...)
-}
-
-// repository returns an image's pull spec without its tag.
-func repository(image string) string {
-	if i := strings.LastIndex(image, ":"); i > strings.LastIndex(image, "/") {
-		return image[:i]
-	}
-	return image
 }
