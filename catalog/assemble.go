@@ -58,7 +58,7 @@ func (a *assembly) add(e entry) {
 			a.duplicate(e, declcfg.SchemaBundle, first.Name, p.Name, first.Span)
 			return
 		}
-		b := &Bundle{*e.bundle, e.span}
+		b := newBundle(*e.bundle, e.span)
 		p.Bundles, p.bundles[b.Name] = append(p.Bundles, b), b
 	case e.deprecation != nil:
 		p := a.inPackage(e.deprecation.Package, e.span)

@@ -54,6 +54,9 @@ type Channel struct {
 type Bundle struct {
 	declcfg.Bundle
 	document.Span
+
+	stated []property.Package
+	number *semver.Version
 }
 
 // Deprecation is what is deprecated in a package, and the place of the document that says so.
@@ -85,17 +88,26 @@ func (p *Package) FindChannel(name string) *Channel { return p.channels[name] }
 func (p *Package) FindBundle(name string) *Bundle { return p.bundles[name] }
 
 // Number returns the version of the bundle, or nil if it has none that can be parsed.
-func (b *Bundle) Number() *semver.Version {
+func (b *Bundle) Number() *semver.Version { return b.number }
+
+// Stated returns the bundle's properties of type olm.package, as far as they can be decoded. A valid
+// bundle has one.
+func (b *Bundle) Stated() []property.Package { return b.stated }
+
+// newBundle returns a bundle that was read at a span.
+func newBundle(read declcfg.Bundle, span document.Span) *Bundle {
+	b := &Bundle{Bundle: read, Span: span}
 	for _, p := range b.Properties {
 		var said property.Package
 		if p.Type != property.TypePackage || json.Unmarshal(p.Value, &said) != nil {
 			continue
 		}
-		if number, err := semver.Parse(said.Version); err == nil {
-			return &number
+		b.stated = append(b.stated, said)
+		if number, err := semver.Parse(said.Version); err == nil && b.number == nil {
+			b.number = &number
 		}
 	}
-	return nil
+	return b
 }
 
 // Fault returns a finding about the value that a path of keys (string) and indices (int) leads to, in

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/catalog/rawjson"
 	"github.com/berth-csi/berth/findings"
 )
 
@@ -47,10 +48,17 @@ type entry struct {
 }
 
 // decode decodes the documents of a section.
-func decode(s document.Section) []entry {
-	documents, faults := s.Documents()
+func (sc *scanner) decode(s document.Section) []entry {
+	documents, faults := s.Documents(sc.content)
 	var entries []entry
 	for _, d := range documents {
+		if !d.JSON {
+			sc.content = d.Content // to use its memory again
+		}
+		if b := sc.bundle(d.Content); b != nil {
+			entries = append(entries, entry{span: d.Span, bundle: b})
+			continue
+		}
 		e, wrong := decodeDocument(d)
 		e.span = d.Span
 		faults = append(faults, wrong...)
@@ -67,9 +75,13 @@ func decode(s document.Section) []entry {
 // decodeDocument decodes a document by operator-registry's own types. What is wrong with it is placed
 // where it stands.
 func decodeDocument(d document.Document) (entry, []*findings.Finding) {
-	var meta declcfg.Meta
-	if err := json.Unmarshal(d.Content, &meta); err != nil {
-		return entry{}, one(explain(d, err, &map[string]any{}, &identity{}))
+	content := d.Content
+	meta, ok := scanMeta(content)
+	if !ok {
+		if err := json.Unmarshal(content, &meta); err != nil {
+			return entry{}, one(explain(d, err, &map[string]any{}, &identity{}))
+		}
+		content = meta.Blob
 	}
 	if fault := checkIdentity(d, meta); fault != nil {
 		return entry{}, one(fault)
@@ -90,10 +102,10 @@ func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 		e.deprecation = &declcfg.Deprecation{}
 		into = e.deprecation
 	default:
-		meta.Blob = nil
+		meta.Blob = nil // it may be long, too
 		return entry{other: &meta}, nil
 	}
-	if err := json.Unmarshal(meta.Blob, into); err != nil {
+	if err := json.Unmarshal(content, into); err != nil {
 		if e.pkg != nil && errors.As(err, new(base64.CorruptInputError)) {
 			return entry{}, one(d.FaultAt(document.Field, []any{"icon", "base64data"}, "the icon is not in base64: %v", err))
 		}
@@ -179,6 +191,7 @@ func explain(d document.Document, err error, into ...any) *findings.Finding {
 func lighten(d document.Document, b *declcfg.Bundle) (faults []*findings.Finding) {
 	for i, p := range b.Properties {
 		if !IsBulk(p.Type) {
+			b.Properties[i].Value = canonical(p.Value)
 			continue
 		}
 		path := []any{"properties", i, "value"}
@@ -195,6 +208,23 @@ func lighten(d document.Document, b *declcfg.Bundle) (faults []*findings.Finding
 		b.Properties[i].Value = nil
 	}
 	return faults
+}
+
+// canonical returns the one form that equal values have.
+func canonical(value []byte) []byte {
+	s := rawjson.Scan(value)
+	if written := s.Append(nil, rawjson.Style{}); s.End() {
+		return written
+	}
+	var decoded any
+	if json.Unmarshal(value, &decoded) != nil {
+		return value // there is none
+	}
+	var written bytes.Buffer
+	encoder := json.NewEncoder(&written)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(decoded) // what was decoded can be encoded
+	return bytes.TrimSpace(written.Bytes())
 }
 
 // ParseProperty parses the value of one property.

@@ -68,8 +68,10 @@ func readFiles(ctx context.Context, files document.Files) ([]entry, error) {
 	group.Go(func() error { return r.split(ctx, files) })
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() error {
+			var sc scanner
 			for section := range r.sections {
-				r.add(section.number, decode(section.Section)...)
+				r.add(section.number, sc.decode(section.Section)...)
+				r.free.Put(section.buffer)
 			}
 			return nil
 		})
@@ -84,6 +86,7 @@ func readFiles(ctx context.Context, files document.Files) ([]entry, error) {
 // reader decodes documents.
 type reader struct {
 	sections chan numbered
+	free     sync.Pool // of *[]byte, for the texts of sections
 	mu       sync.Mutex
 	entries  []entry
 }
@@ -92,25 +95,37 @@ type reader struct {
 type numbered struct {
 	document.Section
 	number int
+	buffer *[]byte // that holds its text
 }
 
 // split cuts files into sections.
 func (r *reader) split(ctx context.Context, files document.Files) error {
 	defer close(r.sections)
-	number := 0
-	for _, file := range files {
-		err := splitFile(file.Path, func(s document.Section) bool {
+	number, path := 0, ""
+	splitter := document.Splitter{
+		Yield: func(s document.Section) bool {
 			number++
+			buffer, _ := r.free.Get().(*[]byte)
+			if buffer == nil {
+				buffer = new([]byte)
+			}
+			*buffer = append((*buffer)[:0], s.Source...)
+			s.Source = *buffer
 			select {
-			case r.sections <- numbered{s, number}:
+			case r.sections <- numbered{s, number, buffer}:
 				return true
 			case <-ctx.Done():
 				return false
 			}
-		}, func(fault *findings.Finding) {
+		},
+		Fault: func(fault *findings.Finding) {
 			number++
-			r.add(number, entry{span: document.Span{File: file.Path}, fault: fault})
-		})
+			r.add(number, entry{span: document.Span{File: path}, fault: fault})
+		},
+	}
+	for _, file := range files {
+		path = file.Path
+		err := splitFile(&splitter, path)
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -121,13 +136,13 @@ func (r *reader) split(ctx context.Context, files document.Files) error {
 	return nil
 }
 
-func splitFile(path string, yield func(document.Section) bool, fault func(*findings.Finding)) error {
+func splitFile(splitter *document.Splitter, path string) error {
 	file, err := os.Open(path)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
-	return document.Split(path, file, yield, fault)
+	return splitter.Split(path, file)
 }
 
 func (r *reader) add(number int, entries ...entry) {

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -31,17 +33,20 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		bundles := 0
 		var faults []*findings.Finding
-		err := document.Split("catalog.yaml", bytes.NewReader(data), func(s document.Section) bool {
-			for _, e := range decode(s) {
-				if e.fault != nil {
-					faults = append(faults, e.fault)
-				} else if e.bundle != nil {
-					bundles++
+		splitter := document.Splitter{
+			Yield: func(s document.Section) bool {
+				for _, e := range new(scanner).decode(s) {
+					if e.fault != nil {
+						faults = append(faults, e.fault)
+					} else if e.bundle != nil {
+						bundles++
+					}
 				}
-			}
-			return true
-		}, func(fault *findings.Finding) { faults = append(faults, fault) })
-		if err != nil {
+				return true
+			},
+			Fault: func(fault *findings.Finding) { faults = append(faults, fault) },
+		}
+		if err := splitter.Split("catalog.yaml", bytes.NewReader(data)); err != nil {
 			t.Fatal(err)
 		}
 		for _, fault := range faults {
@@ -55,6 +60,41 @@ func FuzzDecode(f *testing.F) {
 		}
 		if err == nil && len(faults) == 0 && bundles != len(config.Bundles) {
 			t.Errorf("%d bundles, but operator-registry finds %d", bundles, len(config.Bundles))
+		}
+	})
+}
+
+// FuzzScan holds bundles that are read where they lie against how they are decoded otherwise.
+func FuzzScan(f *testing.F) {
+	archives, err := filepath.Glob("rules/testdata/validate/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range archives {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			documents, _ := document.Parse("catalog.yaml", file.Data)
+			for _, d := range documents {
+				f.Add(d.Content)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		got := new(scanner).bundle(content)
+		if got == nil {
+			return
+		}
+		d := document.Document{Source: content, Content: content}
+		d.JSON = true
+		want, faults := decodeDocument(d)
+		if len(faults) > 0 {
+			t.Fatalf("it is read, but otherwise %v", faults[0])
+		}
+		if diff := cmp.Diff(want.bundle, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("-decoded +read:\n%s", diff)
 		}
 	})
 }

@@ -12,11 +12,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/catalog/rawjson"
+	"github.com/berth-csi/berth/catalog/rawyaml"
 	"github.com/berth-csi/berth/findings"
 )
 
-// Documents decodes a section. What cannot be decoded becomes findings.
-func (s Section) Documents() ([]Document, []*findings.Finding) {
+// Documents decodes a section. What cannot be decoded becomes findings. The documents refer to the
+// section's text, and to a buffer that may be nil: its memory is used if JSON has to be made of YAML.
+func (s Section) Documents(buffer []byte) ([]Document, []*findings.Finding) {
 	d := Document{Span: s.Span, Source: s.Source}
 	if s.JSON {
 		if !rawjson.Valid(s.Source) && !json.Valid(s.Source) {
@@ -26,7 +28,7 @@ func (s Section) Documents() ([]Document, []*findings.Finding) {
 		return []Document{d}, nil
 	}
 	var err error
-	if d.Content, err = yamlToJSON(s.Source); err != nil {
+	if d.Content, err = yamlToJSON(buffer, s.Source); err != nil {
 		return nil, []*findings.Finding{d.yamlFault(err)}
 	}
 	if beginsWithBrace(s.Source) && !isSingle(s.Source) {
@@ -68,11 +70,12 @@ type collector struct {
 
 func (c *collector) splitter(path string, data []byte) *splitter {
 	return &splitter{
-		window: newWindow(bytes.NewReader(data)),
+		window: newWindow(bytes.NewReader(data), nil),
 		path:   path,
 		fault:  func(fault *findings.Finding) { c.faults = append(c.faults, fault) },
 		yield: func(section Section) bool {
-			documents, faults := section.Documents()
+			section.Source = bytes.Clone(section.Source)
+			documents, faults := section.Documents(nil)
 			c.documents, c.faults = append(c.documents, documents...), append(c.faults, faults...)
 			return true
 		},
@@ -90,7 +93,7 @@ func Load(span Span) (Document, error) {
 	if _, err := file.ReadAt(source, span.Offset); err != nil {
 		return Document{}, fmt.Errorf("%s:%d: cannot read the document that stood here: %w", span.File, span.Line, err)
 	}
-	documents, faults := Section{Span: span, Source: source}.Documents()
+	documents, faults := Section{Span: span, Source: source}.Documents(nil)
 	if len(faults) > 0 {
 		return Document{}, faults[0]
 	}
@@ -98,7 +101,12 @@ func Load(span Span) (Document, error) {
 }
 
 // yamlToJSON converts a YAML document as OLM's tools do.
-func yamlToJSON(source []byte) ([]byte, error) { return yaml.YAMLToJSON(source) }
+func yamlToJSON(buffer, source []byte) ([]byte, error) {
+	if converted, ok := rawyaml.AppendJSON(buffer[:0], source); ok {
+		return converted, nil
+	}
+	return yaml.YAMLToJSON(source)
+}
 
 // beginsWithBrace tells whether a YAML document begins with a brace, but for comments: such a document
 // may be meant as a stream of JSON objects.

@@ -13,6 +13,7 @@ import (
 // it may hold none, or several.
 type Section struct {
 	Span
+	// Source is the text. It is valid as long as Splitter.Yield runs.
 	Source []byte
 }
 
@@ -24,13 +25,22 @@ type splitter struct {
 	fault func(*findings.Finding)
 }
 
-// Split cuts a file into sections and hands them to yield, in order, until that returns false. What
-// cannot be cut becomes a finding, and what follows is cut all the same. It fails if the file cannot
-// be read.
-func Split(path string, file io.Reader, yield func(Section) bool, fault func(*findings.Finding)) error {
-	s := splitter{window: newWindow(file), path: path, yield: yield, fault: fault}
-	s.split()
-	return s.failure()
+// Splitter cuts files into sections, one after the other. It keeps its memory between them.
+type Splitter struct {
+	// Yield takes the sections, in order. If it returns false, that was the last one.
+	Yield func(Section) bool
+	// Fault takes what cannot be cut. What follows that is cut all the same.
+	Fault func(*findings.Finding)
+
+	buffer []byte
+}
+
+// Split cuts a file. It fails if the file cannot be read.
+func (s *Splitter) Split(path string, file io.Reader) error {
+	cut := splitter{window: newWindow(file, s.buffer), path: path, yield: s.Yield, fault: s.Fault}
+	cut.split()
+	s.buffer = cut.buffer
+	return cut.failure()
 }
 
 func (s *splitter) split() {
@@ -58,7 +68,7 @@ func (s *splitter) firstByte() byte {
 func (s *splitter) section(n int) Section {
 	section := Section{Span: s.span()}
 	section.Length = n
-	section.Source = bytes.Clone(s.take(n))
+	section.Source = s.take(n)
 	return section
 }
 
@@ -201,7 +211,7 @@ func (s *splitter) nextIsYAML() bool {
 	if len(text) > longestFlow {
 		return false
 	}
-	_, err := yamlToJSON(text)
+	_, err := yamlToJSON(nil, text)
 	return err == nil && isSingle(text)
 }
 

@@ -19,7 +19,7 @@ import (
 // cut cuts a file, reading so many bytes at a time, and returns the sections and faults as text.
 func cut(t *testing.T, data []byte, chunk int) (all []string) {
 	t.Helper()
-	s := splitter{window: newWindow(bytes.NewReader(data)), path: "f"}
+	s := splitter{window: newWindow(bytes.NewReader(data), nil), path: "f"}
 	s.chunk = chunk
 	s.fault = func(f *findings.Finding) { all = append(all, f.String()) }
 	s.yield = func(s Section) bool {
@@ -76,7 +76,8 @@ func TestSplit(t *testing.T) {
 func TestSplitEndsWhenTold(t *testing.T) {
 	for _, data := range []string{"{}{}{}", "{}\n---\n{}\n---\n{}", "a: 1\n---\nb: 2\n---\nc: 3\n"} {
 		count := 0
-		err := Split("f", strings.NewReader(data), func(Section) bool { count++; return count < 2 }, func(f *findings.Finding) { t.Error(f) })
+		s := Splitter{Yield: func(Section) bool { count++; return count < 2 }, Fault: func(f *findings.Finding) { t.Error(f) }}
+		err := s.Split("f", strings.NewReader(data))
 		if err != nil || count != 2 {
 			t.Errorf("%q: %d sections, error %v", data, count, err)
 		}
@@ -87,7 +88,8 @@ func TestSplitFails(t *testing.T) {
 	broken := errors.New("broken")
 	for _, begin := range []string{"", "a: 1\n", `{}{}{"a": `} {
 		file := io.MultiReader(strings.NewReader(begin), iotest.ErrReader(broken))
-		err := Split("f", file, func(Section) bool { return true }, func(f *findings.Finding) { t.Errorf("%q: %v", begin, f) })
+		s := Splitter{Yield: func(Section) bool { return true }, Fault: func(f *findings.Finding) { t.Errorf("%q: %v", begin, f) }}
+		err := s.Split("f", file)
 		if !errors.Is(err, broken) {
 			t.Errorf("%q: got error %v", begin, err)
 		}
@@ -109,7 +111,8 @@ func TestSize(t *testing.T) {
 			file := &endless{rest: tc.begin, filler: tc.filler, left: 1 << 30}
 			var faults []string
 			count := 0
-			err := Split("f", file, func(Section) bool { count++; return count < 10 }, func(f *findings.Finding) { faults = append(faults, f.String()) })
+			s := Splitter{Yield: func(Section) bool { count++; return count < 10 }, Fault: func(f *findings.Finding) { faults = append(faults, f.String()) }}
+			err := s.Split("f", file)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -25,7 +25,10 @@ type window struct {
 	lineBegin int64 // the offset of that line in the file
 }
 
-func newWindow(file io.Reader) *window { return &window{file: file, chunk: usualChunk, line: 1} }
+// newWindow returns a window on a file. It uses the memory of the buffer, which may be nil.
+func newWindow(file io.Reader, buffer []byte) *window {
+	return &window{file: file, chunk: usualChunk, line: 1, buffer: buffer[:0]}
+}
 
 // text is what was read and not taken.
 func (w *window) text() []byte { return w.buffer[w.start:] }

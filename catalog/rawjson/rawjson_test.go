@@ -1,8 +1,10 @@
 package rawjson_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -115,19 +117,13 @@ func TestValid(t *testing.T) {
 
 func TestFits(t *testing.T) {
 	for _, tc := range texts {
-		if got := fits(tc.text); got != tc.fits {
+		if got := rawjson.Fits([]byte(tc.text), sampleShape); got != tc.fits {
 			t.Errorf("%s fits: %v", tc.text, got)
 		}
 		if err := json.Unmarshal([]byte(tc.text), &sample{}); (err == nil) != tc.fits {
 			t.Errorf("encoding/json says %v to %s", err, tc.text)
 		}
 	}
-}
-
-func fits(text string) bool {
-	s := rawjson.Scan([]byte(text))
-	s.Fits(sampleShape)
-	return s.End()
 }
 
 // What encoding/json takes is refused all the same where it would have to be decoded.
@@ -139,7 +135,7 @@ func TestRefuses(t *testing.T) {
 		if err := json.Unmarshal([]byte(text), &sample{}); err != nil {
 			t.Errorf("encoding/json refuses %.40s, too: %v", text, err)
 		}
-		if fits(text) {
+		if rawjson.Fits([]byte(text), sampleShape) {
 			t.Errorf("%.40s fits", text)
 		}
 	}
@@ -234,6 +230,74 @@ type (
 
 func (*selfDecoding) UnmarshalJSON([]byte) error { return nil }
 
+// TestAppend holds what is written against what encoding/json writes of the same value.
+func TestAppend(t *testing.T) {
+	for _, tc := range []string{
+		`{}`, `[]`, `{"a":{},"b":[]}`, `{"b":1,"a":[true,false,null]}`, ` { "b" : { "d":1, "c":2 } , "a" : "x" } `,
+		`{"a":1,"b":2,"a":3}`, `{"c":1,"b":2,"a":3,"c":{"f":1,"e":2},"b":[{}]}`, `{"a":1,"a!":2,"a b":3}`,
+		`"plain"`, `"\n \t \\ \" \b \f \r"`, `"\/ \u0041 \u0001 \ud83d\ude00 \ud83d"`, `"<a href=\"x\">&amp;</a>"`, `"é 😀"`, `"\u2028"`,
+		"\"\u2028 and \u2029\"", "\"\xff\"", "\"\x7f\"",
+		`0`, `-1`, `12345678901`, `1.0`, `1.50`, `-0.0`, `1e3`, `1E-7`, `1e21`, `0.1`,
+	} {
+		for _, style := range []rawjson.Style{{}, {Indent: "    "}, {Indent: "\t", Level: 2}} {
+			s := rawjson.Scan([]byte(tc))
+			got := string(s.Append([]byte("before "), style))
+			if !s.End() {
+				t.Errorf("%s is refused", tc)
+				continue
+			}
+			if want := "before " + canonical(t, tc, style); got != want {
+				t.Errorf("%q becomes\n%s, want\n%s", tc, got, want)
+			}
+		}
+	}
+	if got := string(rawjson.Scan([]byte(`[12345678901234567890, -9007199254740993]`)).Append(nil, rawjson.Style{})); got != "[12345678901234567890,-9007199254740993]" {
+		t.Errorf("long integers become %s", got)
+	}
+	for _, tc := range []string{`{"a":}`, `[1,`, `"\x"`, `1.5.5`, `1e999`, `{"\u0061":1}`, "{\"\xff\":1}", "{\"\u2028\":1}"} {
+		s := rawjson.Scan([]byte(tc))
+		if got := s.Append(nil, rawjson.Style{}); s.End() {
+			t.Errorf("%q becomes %s", tc, got)
+		}
+	}
+}
+
+// canonical has encoding/json decode and encode a text.
+func canonical(t *testing.T, text string, style rawjson.Style) string {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal([]byte(text), &value); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	var written bytes.Buffer
+	encoder := json.NewEncoder(&written)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent(strings.Repeat(style.Indent, style.Level), style.Indent)
+	if err := encoder.Encode(value); err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSuffix(written.String(), "\n")
+}
+
+// FuzzAppend holds what is written against what encoding/json writes of the same value.
+func FuzzAppend(f *testing.F) {
+	for _, tc := range texts {
+		f.Add([]byte(tc.text))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		for _, style := range []rawjson.Style{{}, {Indent: " "}} {
+			s := rawjson.Scan(data)
+			got := s.Append(nil, style)
+			if !s.End() || regexp.MustCompile(`\d{16}`).Match(data) {
+				continue
+			}
+			if want := canonical(t, string(data), style); want != string(got) {
+				t.Errorf("it becomes\n%s, want\n%s", got, want)
+			}
+		}
+	})
+}
+
 // FuzzFits holds what is accepted against encoding/json.
 func FuzzFits(f *testing.F) {
 	for _, tc := range texts {
@@ -245,16 +309,12 @@ func FuzzFits(f *testing.F) {
 		if rawjson.Valid(data) && !json.Valid(data) {
 			t.Error("valid, says rawjson")
 		}
-		s := rawjson.Scan(data)
-		s.Fits(sampleShape)
-		if s.End() {
+		if rawjson.Fits(data, sampleShape) {
 			if err := json.Unmarshal(data, &sample{}); err != nil {
 				t.Errorf("it fits a sample: %v", err)
 			}
 		}
-		s = rawjson.Scan(data)
-		s.Fits(metadata)
-		if s.End() {
+		if rawjson.Fits(data, metadata) {
 			if err := json.Unmarshal(data, &property.CSVMetadata{}); err != nil {
 				t.Errorf("it fits the metadata of a ClusterServiceVersion: %v", err)
 			}

@@ -97,6 +97,14 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*Shape) *Shape {
 	return shape
 }
 
+// Fits tells whether data is one value that encoding/json would decode into the shape's type. It may
+// refuse some that it would.
+func Fits(data []byte, shape *Shape) bool {
+	s := Scan(data)
+	s.Fits(shape)
+	return s.End()
+}
+
 // Fits reads a value and fails unless encoding/json would decode it into the shape's type. It refuses
 // some that encoding/json would take, such as keys in another case.
 func (s *Scanner) Fits(shape *Shape) {

@@ -15,6 +15,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 
 	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/rawjson"
 	"github.com/berth-csi/berth/catalog/upgrade"
 	"github.com/berth-csi/berth/findings"
 )
@@ -71,6 +72,11 @@ func checkProperties(s *subject, report report) {
 			if p.Value == nil && catalog.IsBulk(p.Type) {
 				continue // it was checked when it was read
 			}
+			if shape := usualShapes[p.Type]; shape != nil {
+				if rawjson.Fits(p.Value, shape) {
+					continue
+				}
+			}
 			if _, err := catalog.ParseProperty(p); err != nil {
 				report(b.Span, propertyPath(i), "property %q of bundle %q: %v", p.Type, b.Name, err)
 			}
@@ -78,23 +84,20 @@ func checkProperties(s *subject, report report) {
 	}
 }
 
+// usualShapes are those of the values of properties that bundles have most of.
+var usualShapes = map[string]*rawjson.Shape{
+	property.TypePackage:         rawjson.ShapeOf[property.Package](),
+	property.TypePackageRequired: rawjson.ShapeOf[property.PackageRequired](),
+	property.TypeGVK:             rawjson.ShapeOf[property.GVK](),
+	property.TypeGVKRequired:     rawjson.ShapeOf[property.GVKRequired](),
+}
+
 // propertyPath leads to a property of a bundle.
 func propertyPath(index int) []any { return []any{"properties", index} }
 
-// stated returns the properties of type olm.package of a bundle, as far as they can be read.
-func stated(b *catalog.Bundle) (all []property.Package) {
-	for _, p := range b.Properties {
-		var said property.Package
-		if p.Type == property.TypePackage && json.Unmarshal(p.Value, &said) == nil {
-			all = append(all, said)
-		}
-	}
-	return all
-}
-
 func checkPackageProperty(s *subject, report report) {
 	for _, b := range s.Bundles {
-		all := stated(b)
+		all := b.Stated()
 		if len(all) != 1 {
 			report(b.Span, []any{"properties"}, "bundle %q has %d properties of type %s; expected one", b.Name, len(all), property.TypePackage)
 			continue
@@ -110,7 +113,7 @@ func checkVersions(s *subject, report report) {
 		if b.Name == "" {
 			report(b.Span, nil, "a bundle of package %q has no field name", s.Name)
 		}
-		for _, said := range stated(b) {
+		for _, said := range b.Stated() {
 			number, release, err := parseVersion(said)
 			if err != nil {
 				report(b.Span, []any{"properties"}, "bundle %q: %v", b.Name, err)
@@ -152,7 +155,7 @@ func versionText(number semver.Version, release declcfg.Release) string {
 func checkUniqueVersions(s *subject, report report) {
 	first := map[string]*catalog.Bundle{}
 	for _, b := range s.Bundles {
-		for _, said := range stated(b) {
+		for _, said := range b.Stated() {
 			number, release, err := parseVersion(said)
 			if err != nil {
 				continue
@@ -183,11 +186,33 @@ func checkImages(s *subject, report report) {
 
 // checkPullSpec tells what is wrong with a pull spec. None at all is for others to judge.
 func checkPullSpec(image string) error {
-	if image == "" {
+	if image == "" || isPlainPullSpec(image) {
 		return nil
 	}
 	_, err := reference.ParseNormalizedNamed(image)
 	return err
+}
+
+// isPlainPullSpec tells whether a pull spec is surely one: HOST/PATH@sha256:DIGEST, in small letters
+// and digits with a dot or a dash between some. The library is slow, and there are very many.
+func isPlainPullSpec(image string) bool {
+	const digest = "@sha256:"
+	name, sum, found := strings.Cut(image, digest)
+	if !found || len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" || len(name) > 200 || !strings.Contains(name, "/") {
+		return false
+	}
+	separated := true // the character before is no letter and no digit
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z' || '0' <= c && c <= '9':
+			separated = false
+		case (c == '.' || c == '-' || c == '/') && !separated:
+			separated = true
+		default:
+			return false
+		}
+	}
+	return !separated
 }
 
 func checkContent(s *subject, report report) {

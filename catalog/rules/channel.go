@@ -183,14 +183,8 @@ func checkCycle(s *subject, report report) {
 func checkPaths(s *subject, report report) {
 	for i, c := range s.Channels {
 		g := s.graphs[i]
-		if len(g.Chain) == 0 {
-			continue // there is no order, which is reported already
-		}
-		for _, e := range g.Entries {
-			steps, arrives := g.Path(e.Version())
-			if arrives {
-				continue
-			}
+		for _, e := range g.Stranded() {
+			steps, _ := g.Path(e.Version())
 			report(c.Span, entryPath(e.Index), "no update leads from entry %q of channel %q to the head %q: %s", e.Name, c.Name, g.Heads[0].Name, deadEnd(e, steps))
 		}
 	}

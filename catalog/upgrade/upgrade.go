@@ -190,6 +190,35 @@ func (g *Graph) Next(installed Version) *Step {
 	return nil
 }
 
+// Stranded returns the entries from which updates do not lead to the head, in the order of Entries.
+// Where OLM finds no order, there is nothing to say: then it is none.
+func (g *Graph) Stranded() (all []*Entry) {
+	if len(g.Chain) == 0 {
+		return nil
+	}
+	const unknown, visiting, arrives, strands = 0, 1, 2, 3
+	state := map[*Entry]int{g.Heads[0]: arrives}
+	var visit func(e *Entry) int
+	visit = func(e *Entry) int {
+		if state[e] != unknown {
+			return state[e]
+		}
+		state[e] = visiting
+		outcome := strands
+		if next := g.Next(e.Version()); next != nil && visit(next.Entry) == arrives {
+			outcome = arrives
+		}
+		state[e] = outcome
+		return outcome
+	}
+	for _, e := range g.Entries {
+		if visit(e) != arrives {
+			all = append(all, e)
+		}
+	}
+	return all
+}
+
 // Path returns the updates that OLM makes from an installed version, one after the other, and whether
 // they end at the head.
 func (g *Graph) Path(installed Version) (steps []Step, arrives bool) {
