@@ -22,6 +22,8 @@ type Catalog struct {
 	Packages []*Package
 	// Others are the documents of schemas that are not OLM's, in the order of files and lines.
 	Others []*Other
+	// Files are those of the folder, as they were when they were read.
+	Files document.Files
 }
 
 // Package is a package and everything that belongs to it. The documents of each kind are in the order

@@ -47,11 +47,13 @@ type entry struct {
 	fault       *findings.Finding
 }
 
-// decode decodes the documents of a section.
-func (sc *scanner) decode(s document.Section) []entry {
+// decode decodes the documents of a section. It fails if they are to be kept and cannot be.
+func (sc *scanner) decode(s document.Section) (entries []entry, err error) {
 	documents, faults := s.Documents(sc.content)
-	var entries []entry
 	for _, d := range documents {
+		if err := sc.keep(d); err != nil {
+			return nil, err
+		}
 		if !d.JSON {
 			sc.content = d.Content // to use its memory again
 		}
@@ -69,7 +71,7 @@ func (sc *scanner) decode(s document.Section) []entry {
 	for _, fault := range faults {
 		entries = append(entries, entry{span: s.Span, fault: fault})
 	}
-	return entries
+	return entries, nil
 }
 
 // decodeDocument decodes a document by operator-registry's own types. What is wrong with it is placed
@@ -129,6 +131,9 @@ const reserved = "olm."
 // servable is what the server demands of documents that are not OLM's own.
 var servable = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
 
+// IsServable tells whether OLM's server takes a name of a schema or package.
+func IsServable(name string) bool { return servable.MatchString(name) }
+
 // identity is the part of a document that any schema has.
 type identity struct {
 	Schema  string `json:"schema"`
@@ -147,7 +152,7 @@ func checkIdentity(d document.Document, meta declcfg.Meta) *findings.Finding {
 		return d.Fault(Schema, "the document has no field schema; expected one of %s", expected)
 	case !isKnown && strings.HasPrefix(meta.Schema, reserved):
 		return d.FaultAt(Schema, []any{"schema"}, "unknown schema %q; of those that begin with %q, a catalog holds %s", meta.Schema, reserved, expected)
-	case !isKnown && (!servable.MatchString(meta.Schema) || meta.Package != "" && !servable.MatchString(meta.Package)):
+	case !isKnown && (!IsServable(meta.Schema) || meta.Package != "" && !IsServable(meta.Package)):
 		return d.FaultAt(Schema, []any{"schema"}, "schema %q, package %q: OLM's server takes only names that match %s", meta.Schema, meta.Package, servable)
 	case isKnown && packageOf(meta) == "":
 		field := "package"

@@ -23,11 +23,17 @@ import (
 //
 // It fails if the folder cannot be read, holds no package, or changes meanwhile.
 func Read(ctx context.Context, dir string) (*Catalog, []*findings.Finding, error) {
+	return ReadAndKeep(ctx, dir, func(document.Document) error { return nil })
+}
+
+// ReadAndKeep is like Read, and hands each document to keep, several at a time and in no order, before
+// it is judged. The document is valid until keep returns; if that fails, so does the reading.
+func ReadAndKeep(ctx context.Context, dir string, keep func(document.Document) error) (*Catalog, []*findings.Finding, error) {
 	files, err := document.List(dir)
 	if err != nil {
 		return nil, nil, err
 	}
-	entries, err := readFiles(ctx, files)
+	entries, err := readFiles(ctx, files, keep)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -35,6 +41,7 @@ func Read(ctx context.Context, dir string) (*Catalog, []*findings.Finding, error
 		return nil, nil, err
 	}
 	c, faults := assemble(dir, entries)
+	c.Files = files
 	if len(faults) == 0 && !slices.ContainsFunc(c.Packages, func(p *Package) bool { return p.Declared }) {
 		return nil, nil, emptyError(dir)
 	}
@@ -62,15 +69,19 @@ func checkUnchanged(dir string, before document.Files) error {
 
 // readFiles decodes all documents of files, several at a time, and returns what they hold in the
 // order of files and lines.
-func readFiles(ctx context.Context, files document.Files) ([]entry, error) {
+func readFiles(ctx context.Context, files document.Files, keep func(document.Document) error) ([]entry, error) {
 	r := reader{sections: make(chan numbered)}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.split(ctx, files) })
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() error {
-			var sc scanner
+			sc := scanner{keep: keep}
 			for section := range r.sections {
-				r.add(section.number, sc.decode(section.Section)...)
+				entries, err := sc.decode(section.Section)
+				if err != nil {
+					return err
+				}
+				r.add(section.number, entries...)
 				r.free.Put(section.buffer)
 			}
 			return nil

@@ -6,6 +6,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
+	"github.com/berth-csi/berth/catalog/document"
 	"github.com/berth-csi/berth/catalog/rawjson"
 )
 
@@ -25,6 +26,7 @@ var (
 
 // scanner reads bundles. It is for one goroutine.
 type scanner struct {
+	keep    func(document.Document) error
 	content []byte // of a document, as JSON
 	object  []byte // of a bundle, decoded
 }

@@ -94,7 +94,12 @@ func checkPackage(p *catalog.Package) (found []*findings.Finding) {
 
 // Load reads a catalog that has to be valid. If it is not, the error is all that is wrong with it.
 func Load(ctx context.Context, dir string) (*catalog.Catalog, error) {
-	c, found, err := catalog.Read(ctx, dir)
+	return LoadAndKeep(ctx, dir, func(document.Document) error { return nil })
+}
+
+// LoadAndKeep is like Load, and hands each document to keep as catalog.ReadAndKeep does.
+func LoadAndKeep(ctx context.Context, dir string, keep func(document.Document) error) (*catalog.Catalog, error) {
+	c, found, err := catalog.ReadAndKeep(ctx, dir, keep)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,5 @@
-// Package server answers OLM from a catalog, by the registry protocol (gRPC).
+// Package server answers OLM from a catalog, by the registry protocol (gRPC). It follows changes of
+// the catalog.
 package server
 
 import (
@@ -6,20 +7,17 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"syscall"
 	"time"
 
 	"github.com/operator-framework/operator-registry/pkg/api"
-	"github.com/operator-framework/operator-registry/pkg/cache"
-	"github.com/operator-framework/operator-registry/pkg/registry"
 	"github.com/operator-framework/operator-registry/pkg/server"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/berth-csi/berth/catalog/document"
-	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/catalog"
 )
 
 // DefaultAddress is where Serve listens: OLM's usual port, on loopback, for the protocol knows neither
@@ -34,44 +32,90 @@ const patience = 3 * time.Second
 type Options struct {
 	// Address is the host and port to listen on, DefaultAddress if empty. Port 0 takes a free one.
 	Address string
-	// Ready, if set, is called once with the address that clients can connect to.
-	Ready func(net.Addr)
+	// MetricsAddress is the host and port to answer HTTP requests on, for /metrics and /healthz. There
+	// are no answers if it is empty.
+	MetricsAddress string
+	// Report hears what happens. It may be nil.
+	Report func(Event)
 }
 
-// Serve answers OLM's registry protocol (gRPC) from the catalog in a folder, as it stands at the
-// start, until ctx is done; then it lets running requests end and returns nil. It fails before it
-// listens if OLM's own server would refuse the catalog; the errors are then those of rules.Load,
-// which is stricter.
+// Event is something that happens while a catalog is served.
+type Event struct {
+	// Listening is set when clients can connect, to Address, and for metrics to MetricsAddress if that
+	// is not nil.
+	Listening               bool
+	Address, MetricsAddress net.Addr
+	// Catalog is what is served from now on, of which Size bytes are kept on disk.
+	Catalog *catalog.Catalog
+	Size    int64
+	// Err says why the catalog, which has changed, is not served. What was served before still is.
+	Err error
+}
+
+// Serve answers OLM's registry protocol from the catalog in a folder until ctx is done; then it lets
+// running requests end and returns nil. When the catalog changes, later requests are answered from
+// what it is then, over the same connections. A catalog that is not valid is not served: Serve fails
+// before it listens, and goes on with what it has when there is one.
 func Serve(ctx context.Context, dir string, options Options) (err error) {
-	content, err := open(ctx, dir)
+	first, err := open(ctx, dir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, content.Close()) }()
+	var served current
+	served.Store(first)
+	defer func() { err = errors.Join(err, served.Load().Close()) }()
 
-	listener, err := listen(options.Address)
+	listener, err := listen(options.Address, DefaultAddress)
 	if err != nil {
 		return err
 	}
-	answering := newServer(content)
-	stop := context.AfterFunc(ctx, func() { drain(answering) })
-	defer stop()
-	if options.Ready != nil {
-		options.Ready(listener.Addr())
+	counts := newMetrics(&served)
+	report := func(e Event) {
+		if e.Catalog != nil || e.Err != nil {
+			counts.count(e)
+		}
+		if options.Report != nil {
+			options.Report(e)
+		}
 	}
-	if err := answering.Serve(listener); !errors.Is(err, grpc.ErrServerStopped) {
-		return err
+	answering := newServer(&served, counts)
+	ready := Event{Listening: true, Address: listener.Addr(), Catalog: first.Catalog, Size: first.store.Size()}
+
+	group, ctx := errgroup.WithContext(ctx)
+	if options.MetricsAddress != "" {
+		web, err := listen(options.MetricsAddress, "")
+		if err != nil {
+			return errors.Join(err, listener.Close())
+		}
+		ready.MetricsAddress = web.Addr()
+		group.Go(func() error { return counts.serve(ctx, web) })
 	}
-	return nil // it was told to stop before it began
+	group.Go(func() error {
+		served.watch(ctx, dir, report)
+		return nil
+	})
+	group.Go(func() error {
+		stop := context.AfterFunc(ctx, func() { drain(answering) })
+		defer stop()
+		if err := answering.Serve(listener); !errors.Is(err, grpc.ErrServerStopped) {
+			return err
+		}
+		return nil // it was told to stop before it began
+	})
+	report(ready)
+	return group.Wait()
 }
 
-// newServer returns a server that answers from content.
-func newServer(content registry.GRPCQuery) *grpc.Server {
-	s := grpc.NewServer(grpc.ConnectionTimeout(patience))
+// newServer returns a server that answers from what is current.
+func newServer(content *current, counts *metrics) *grpc.Server {
+	s := grpc.NewServer(grpc.ConnectionTimeout(patience),
+		grpc.UnaryInterceptor(counts.requests.UnaryServerInterceptor()),
+		grpc.StreamInterceptor(counts.requests.StreamServerInterceptor()))
 	api.RegisterRegistryServer(s, server.NewRegistryServer(content))
 	api.RegisterExperimentalRegistryServer(s, server.NewExperimentalRegistryServer(content))
 	grpc_health_v1.RegisterHealthServer(s, server.NewHealthServer())
 	reflection.Register(s)
+	counts.requests.InitializeMetrics(s)
 	return s
 }
 
@@ -82,9 +126,10 @@ func drain(s *grpc.Server) {
 	s.GracefulStop()
 }
 
-func listen(address string) (net.Listener, error) {
+// listen listens on an address, or on another one if it is empty.
+func listen(address, otherwise string) (net.Listener, error) {
 	if address == "" {
-		address = DefaultAddress
+		address = otherwise
 	}
 	listener, err := net.Listen("tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
@@ -95,59 +140,4 @@ func listen(address string) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot listen on %q; expected a host and port of this machine, such as %s: %w", address, DefaultAddress, err)
 	}
 	return listener, nil
-}
-
-// content is a catalog made ready to be queried: a cache on disk, in a folder of its own.
-type content struct {
-	cache.Cache
-	dir string
-}
-
-// open makes the catalog in a folder ready to be queried.
-func open(ctx context.Context, dir string) (*content, error) {
-	if _, err := document.List(dir); err != nil {
-		return nil, err
-	}
-	cacheDir, err := os.MkdirTemp("", "berth-catalog-")
-	if err != nil {
-		return nil, err
-	}
-	opened, err := build(ctx, dir, cacheDir)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(cacheDir))
-	}
-	return opened, nil
-}
-
-// build fills cacheDir from the catalog in dir.
-func build(ctx context.Context, dir, cacheDir string) (*content, error) {
-	store, err := cache.New(cacheDir)
-	if err != nil {
-		return nil, err
-	}
-	c := &content{Cache: store, dir: cacheDir}
-	if err := store.Build(ctx, os.DirFS(dir)); err != nil {
-		// The cache judges as Load does, but does not tell where the fault stands, and stops at the first.
-		_, explained := rules.Load(ctx, dir)
-		if explained == nil {
-			explained = fmt.Errorf("catalog folder %s: %w", dir, err)
-		}
-		return nil, errors.Join(explained, store.Close())
-	}
-	if err := store.Load(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("catalog folder %s: %w", dir, err), store.Close())
-	}
-	packages, err := store.ListPackages(ctx)
-	if err == nil && len(packages) == 0 {
-		_, err = rules.Load(ctx, dir)
-	}
-	if err != nil {
-		return nil, errors.Join(err, store.Close())
-	}
-	return c, nil
-}
-
-// Close gives up the cache and removes its folder.
-func (c *content) Close() error {
-	return errors.Join(c.Cache.Close(), os.RemoveAll(c.dir))
 }

@@ -41,6 +41,9 @@ func TestServeAnswersLikeOpm(t *testing.T) {
 		t.Fatal(err)
 	}
 	catalogs.Write(t, filepath.Join(dir, "tide", "depths.json"), `{"schema": "com.example.depth", "package": "tide", "metres": 12.5}`)
+	if err := os.CopyFS(filepath.Join(dir, "moon"), os.DirFS("testdata")); err != nil {
+		t.Fatal(err)
+	}
 	ours := dial(t, serve(t, dir))
 	theirs := dial(t, serveByOpm(t, dir))
 	for _, q := range questions {
@@ -54,6 +57,55 @@ func TestServeAnswersLikeOpm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestServeAnswersLikeOpmOnEveryKind asks for all there is in catalogs of the kinds that are public.
+func TestServeAnswersLikeOpmOnEveryKind(t *testing.T) {
+	for _, kind := range catalogs.Kinds {
+		t.Run(kind.Name, func(t *testing.T) {
+			dir := t.TempDir()
+			kind.Packages, kind.Bundles = 4, 30
+			if err := catalogs.Generate(dir, kind); err != nil {
+				t.Fatal(err)
+			}
+			ours, theirs := dial(t, serve(t, dir)), dial(t, serveByOpm(t, dir))
+			got, want := everything(t, ours), everything(t, theirs)
+			if len(want) < 60 {
+				t.Fatalf("opm gives %d answers only", len(want))
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("-opm +ours:\n%s", diff)
+			}
+		})
+	}
+}
+
+// everything asks a server for all packages and bundles, and for every bundle by itself.
+func everything(t *testing.T, conn *grpc.ClientConn) (all []string) {
+	t.Helper()
+	client := api.NewRegistryClient(conn)
+	bundles, err := client.ListBundles(t.Context(), &api.ListBundlesRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := map[string]bool{}
+	for {
+		b, err := bundles.Recv()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, text(b, nil))
+		all = append(all, text(client.GetBundle(t.Context(), &api.GetBundleRequest{PkgName: b.PackageName, ChannelName: b.ChannelName, CsvName: b.CsvName})))
+		if !packages[b.PackageName] {
+			packages[b.PackageName] = true
+			all = append(all, text(client.GetPackage(t.Context(), &api.GetPackageRequest{Name: b.PackageName})))
+		}
+	}
+	sort.Strings(all)
+	return all
 }
 
 // question is a request, and its answer or error as text.
@@ -97,6 +149,39 @@ var questions = []question{
 	stream("latest providers", func(ctx context.Context, c api.RegistryClient) (grpc.ServerStreamingClient[api.ChannelEntry], error) {
 		return c.GetLatestChannelEntriesThatProvide(ctx, &api.GetLatestProvidersRequest{Group: "sea.example.com", Version: "v1", Kind: "Tide"})
 	}),
+	single("package with deprecations", func(ctx context.Context, c api.RegistryClient) (proto.Message, error) {
+		return c.GetPackage(ctx, &api.GetPackageRequest{Name: "moon"})
+	}),
+	single("inline bundle", func(ctx context.Context, c api.RegistryClient) (proto.Message, error) {
+		return c.GetBundle(ctx, &api.GetBundleRequest{PkgName: "moon", ChannelName: "full", CsvName: "moon.v1.2.0"})
+	}),
+	single("described bundle", func(ctx context.Context, c api.RegistryClient) (proto.Message, error) {
+		return c.GetBundle(ctx, &api.GetBundleRequest{PkgName: "moon", ChannelName: "full", CsvName: "moon.v1.1.0"})
+	}),
+	single("deprecated bundle", func(ctx context.Context, c api.RegistryClient) (proto.Message, error) {
+		return c.GetBundle(ctx, &api.GetBundleRequest{PkgName: "moon", ChannelName: "new", CsvName: "moon.v1.0.0"})
+	}),
+	single("no such channel", func(ctx context.Context, c api.RegistryClient) (proto.Message, error) {
+		return c.GetBundle(ctx, &api.GetBundleRequest{PkgName: "moon", ChannelName: "half", CsvName: "moon.v1.0.0"})
+	}),
+	single("no such replacement", func(ctx context.Context, c api.RegistryClient) (proto.Message, error) {
+		return c.GetBundleThatReplaces(ctx, &api.GetReplacementRequest{CsvName: "moon.v7.0.0", PkgName: "moon", ChannelName: "full"})
+	}),
+	stream("replacements by skips", func(ctx context.Context, c api.RegistryClient) (grpc.ServerStreamingClient[api.ChannelEntry], error) {
+		return c.GetChannelEntriesThatReplace(ctx, &api.GetAllReplacementsRequest{CsvName: "moon.v1.0.0"})
+	}),
+	stream("no replacements", func(ctx context.Context, c api.RegistryClient) (grpc.ServerStreamingClient[api.ChannelEntry], error) {
+		return c.GetChannelEntriesThatReplace(ctx, &api.GetAllReplacementsRequest{CsvName: "moon.v7.0.0"})
+	}),
+	stream("providers with skips", func(ctx context.Context, c api.RegistryClient) (grpc.ServerStreamingClient[api.ChannelEntry], error) {
+		return c.GetChannelEntriesThatProvide(ctx, &api.GetAllProvidersRequest{Group: "sky.example.com", Version: "v1", Kind: "Moon"})
+	}),
+	stream("latest providers with skips", func(ctx context.Context, c api.RegistryClient) (grpc.ServerStreamingClient[api.ChannelEntry], error) {
+		return c.GetLatestChannelEntriesThatProvide(ctx, &api.GetLatestProvidersRequest{Group: "sky.example.com", Version: "v1", Kind: "Moon"})
+	}),
+	single("no such provider", func(ctx context.Context, c api.RegistryClient) (proto.Message, error) {
+		return c.GetDefaultBundleThatProvides(ctx, &api.GetDefaultProviderRequest{Group: "sky.example.com", Version: "v2", Kind: "Moon"})
+	}),
 	single("default provider", func(ctx context.Context, c api.RegistryClient) (proto.Message, error) {
 		return c.GetDefaultBundleThatProvides(ctx, &api.GetDefaultProviderRequest{Group: "sea.example.com", Version: "v1", Kind: "Tide"})
 	}),
@@ -104,6 +189,13 @@ var questions = []question{
 		ctx = metadata.AppendToOutgoingContext(ctx, "x-acknowledge-experimental", "true")
 		return collect(api.NewExperimentalRegistryClient(c).ExperimentalListPackageCustomSchemas(ctx,
 			&api.ExperimentalListPackageCustomSchemasRequest{Schema: "com.example.depth", PackageName: "tide"}))
+	}},
+	{"other schema by a wrong name", func(ctx context.Context, c *grpc.ClientConn) string {
+		ctx = metadata.AppendToOutgoingContext(ctx, "x-acknowledge-experimental", "true")
+		answer := collect(api.NewExperimentalRegistryClient(c).ExperimentalListPackageCustomSchemas(ctx,
+			&api.ExperimentalListPackageCustomSchemasRequest{Schema: "com/example"}))
+		code, _, _ := strings.Cut(answer, "desc =") // the words are ours
+		return code
 	}},
 	{"health", func(ctx context.Context, c *grpc.ClientConn) string {
 		return text(grpc_health_v1.NewHealthClient(c).Check(ctx, &grpc_health_v1.HealthCheckRequest{Service: "Registry"}))
@@ -168,7 +260,7 @@ func serve(t *testing.T, dir string) string {
 	ready := make(chan net.Addr, 1)
 	done := make(chan error, 1)
 	go func() {
-		done <- server.Serve(ctx, dir, server.Options{Address: "127.0.0.1:0", Ready: func(a net.Addr) { ready <- a }})
+		done <- server.Serve(ctx, dir, server.Options{Address: "127.0.0.1:0", Report: listening(ready)})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -192,6 +284,15 @@ func serve(t *testing.T, dir string) string {
 		t.Fatalf("server ended: %v", err)
 	}
 	return ""
+}
+
+// listening reports the address that clients can connect to.
+func listening(ready chan<- net.Addr) func(server.Event) {
+	return func(e server.Event) {
+		if e.Listening {
+			ready <- e.Address
+		}
+	}
 }
 
 // serveByOpm runs real "opm serve" for the time of a test. It cannot tell which port it got, so it
@@ -250,7 +351,7 @@ func TestServeStops(t *testing.T) {
 	ready := make(chan net.Addr, 1)
 	done := make(chan error, 1)
 	go func() {
-		done <- server.Serve(ctx, catalogDir, server.Options{Address: "127.0.0.1:0", Ready: func(a net.Addr) { ready <- a }})
+		done <- server.Serve(ctx, catalogDir, server.Options{Address: "127.0.0.1:0", Report: listening(ready)})
 	}()
 	conn := dial(t, (<-ready).String())
 	held, err := grpc_reflection_v1.NewServerReflectionClient(conn).ServerReflectionInfo(context.Background())
@@ -303,7 +404,7 @@ func TestServeFails(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			temp := t.TempDir()
 			t.Setenv("TMPDIR", temp)
-			err := server.Serve(t.Context(), tc.dir, server.Options{Address: tc.address, Ready: func(a net.Addr) { t.Errorf("ready on %s", a) }})
+			err := server.Serve(t.Context(), tc.dir, server.Options{Address: tc.address, Report: func(e server.Event) { t.Errorf("it reports %+v", e) }})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got error %v, want %s", err, tc.want)
 			}
@@ -317,7 +418,7 @@ func TestServeFails(t *testing.T) {
 // TestServeStopsAtOnce ends a server before it takes its first connection.
 func TestServeStopsAtOnce(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	err := server.Serve(ctx, catalogDir, server.Options{Address: "127.0.0.1:0", Ready: func(net.Addr) {
+	err := server.Serve(ctx, catalogDir, server.Options{Address: "127.0.0.1:0", Report: func(server.Event) {
 		cancel()
 		for range 1000 {
 			runtime.Gosched() // to what stops the server

@@ -2,12 +2,10 @@ package main
 
 import (
 	"fmt"
-	"net"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/server"
 )
 
 func newCatalogCommand() *cobra.Command {
@@ -66,33 +64,6 @@ To put several packages into one catalog, build each of them with the same --out
 	if err := cmd.MarkFlagRequired("output"); err != nil {
 		panic(err) // no such flag
 	}
-	return cmd
-}
-
-func newCatalogServeCommand() *cobra.Command {
-	var address string
-	cmd := &cobra.Command{
-		Use:   "serve DIR",
-		Short: "Answer OLM from a catalog, over gRPC",
-		Long: `Serve the catalog in a folder by the protocol that a CatalogSource of type grpc speaks, until this
-command is interrupted. Later changes of the folder are not seen.
-
-The protocol has no encryption and no authentication, so the default address is on loopback. When
-the server is ready it prints its address on standard error; port 0 takes a free one. A catalog that
-is not valid is not served.`,
-		Example: `  berth catalog serve catalog
-
-  # On any free port
-  berth catalog serve catalog --address 127.0.0.1:0`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return server.Serve(cmd.Context(), args[0], server.Options{
-				Address: address,
-				Ready:   func(bound net.Addr) { cmd.PrintErrf("serving %s on %s\n", args[0], bound) },
-			})
-		},
-	}
-	cmd.Flags().StringVar(&address, "address", server.DefaultAddress, "`HOST:PORT` to listen on")
 	return cmd
 }
 
