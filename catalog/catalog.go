@@ -89,6 +89,19 @@ func (p *Package) FindChannel(name string) *Channel { return p.channels[name] }
 // FindBundle returns the bundle of a name, or nil.
 func (p *Package) FindBundle(name string) *Bundle { return p.bundles[name] }
 
+// Deprecation returns the message by which something in the package is deprecated: the package itself
+// (without a name), a channel or a bundle. It is empty for what is not.
+func (p *Package) Deprecation(schema, name string) string {
+	for _, d := range p.Deprecations {
+		for _, e := range d.Entries {
+			if e.Reference.Schema == schema && e.Reference.Name == name {
+				return e.Message
+			}
+		}
+	}
+	return ""
+}
+
 // Number returns the version of the bundle, or nil if it has none that can be parsed.
 func (b *Bundle) Number() *semver.Version { return b.number }
 

@@ -160,6 +160,9 @@ func hasUnusualEscape(text []byte) bool {
 
 // AppendString appends a string as encoding/json writes it, with HTML as it is.
 func AppendString(buffer []byte, value string) []byte {
+	if raw := []byte(value); special(raw, 0) == len(raw) && isPlain(raw) {
+		return append(append(append(buffer, '"'), value...), '"')
+	}
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)

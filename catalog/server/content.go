@@ -98,12 +98,8 @@ func (c *content) GetPackage(_ context.Context, name string) (*registry.PackageM
 
 // deprecation returns what is said of something in a package, or nil if it is not deprecated.
 func deprecation(p *catalog.Package, schema, name string) *registry.Deprecation {
-	for _, d := range p.Deprecations {
-		for _, e := range d.Entries {
-			if e.Reference.Schema == schema && e.Reference.Name == name {
-				return &registry.Deprecation{Message: e.Message}
-			}
-		}
+	if message := p.Deprecation(schema, name); message != "" {
+		return &registry.Deprecation{Message: message}
 	}
 	return nil
 }

@@ -54,6 +54,8 @@ The rules:
 }
 
 func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {
+	stop := startProgress(cmd.ErrOrStderr(), "reading "+dir)
+	defer stop()
 	c, found, err := catalog.Read(cmd.Context(), dir)
 	if err != nil {
 		return err
@@ -68,6 +70,7 @@ func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {
 		report.Rules = append(slices.Clone(report.Rules), rules.AgainstRules...)
 		report.Findings = append(report.Findings, rules.Against(c, before)...)
 	}
+	stop()
 	findings.Sort(report.Findings)
 	if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
 		return err
