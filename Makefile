@@ -30,6 +30,10 @@ test: ## Run every test, against a real local cluster where one is needed
 bench: ## Run the benchmarks
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
 
+.PHONY: bench-catalog
+bench-catalog: ## Compare validate, render and serve with real opm, on catalogs of the size of public ones
+	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/catalogs
+
 .PHONY: generate
 generate: ## Write all generated files anew
 	go generate ./sharedvolume/... ./drivers/...
