@@ -84,6 +84,29 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
+// TestLoad makes sure that what opm serves can be loaded, and nothing else, but for what differs.
+func TestLoad(t *testing.T) {
+	for name, want := range map[string]string{
+		"valid": "", "downgrade": "", "path-skipped": "", "path-by-range": "", "bundle-dependency": "",
+		"yaml-tab": "malformed YAML", "head-none": "has no head", "bundle-metadata-two": "expected at most one", "no-package": "holds no package",
+	} {
+		t.Run(name, func(t *testing.T) {
+			path, err := filepath.Abs("testdata/validate/" + name + ".txtar")
+			if err != nil {
+				t.Fatal(err)
+			}
+			extract(t, path, "catalog")
+			c, err := rules.Load(t.Context(), "catalog")
+			switch {
+			case want == "" && (err != nil || c == nil):
+				t.Errorf("got error %v", err)
+			case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+				t.Errorf("got error %v, want %s", err, want)
+			}
+		})
+	}
+}
+
 // archives returns the absolute paths of a folder's archives.
 func archives(t *testing.T, dir string) []string {
 	t.Helper()
