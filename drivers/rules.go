@@ -15,7 +15,8 @@ import (
 // The Operator Lifecycle Manager makes a Role of Permissions, and also a ClusterRole where the
 // operator serves all namespaces. So whatever can be limited to names is, in both.
 type Rules struct {
-	// Permissions hold in the namespace that the operator runs in.
+	// Permissions hold in the namespace that the operator runs in. They are about the operator itself:
+	// its driver may be in another namespace.
 	Permissions []rbacv1.PolicyRule
 	// ClusterPermissions hold in the whole cluster. What they allow is left out of Permissions.
 	ClusterPermissions []rbacv1.PolicyRule
@@ -36,11 +37,8 @@ func (d Driver) OperatorRules() (Rules, error) {
 		if err != nil {
 			return Rules{}, fmt.Errorf("asset %s of driver %s: %w", m.File, d.Name, err)
 		}
-		if m.Object.GetNamespace() == namespacePlaceholder {
-			namespaced = append(namespaced, rules...)
-		} else {
-			cluster = append(cluster, rules...)
-		}
+		// The driver need not be in the operator's namespace: it stays where an earlier operator put it.
+		cluster = append(cluster, rules...)
 	}
 	allowed := permissionsOf(cluster)
 	return Rules{
@@ -71,12 +69,15 @@ func (d Driver) commonRules() (namespaced, cluster []rbacv1.PolicyRule) {
 	// Credentials and the trusted CA bundle: pods roll when they change. Lists and watches ask for each
 	// by name.
 	for _, secret := range d.Secrets {
-		namespaced = append(namespaced, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret}, Verbs: read})
+		cluster = append(cluster, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret}, Verbs: read})
 	}
 	if d.TrustedCABundle != "" {
-		namespaced = append(namespaced, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{d.TrustedCABundle}, Verbs: read})
+		cluster = append(cluster, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{d.TrustedCABundle}, Verbs: read})
 	}
-	cluster = []rbacv1.PolicyRule{
+	cluster = append(cluster, []rbacv1.PolicyRule{
+		// Whether an earlier operator is still active where the driver is: who holds its lock there.
+		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{d.Operator.Lock}, Verbs: []string{"get"}},
+		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"}},
 		// What the driver is asked to be, and what the operator reports. An operator sees no other
 		// driver's object: its lists and watches ask for this one by name.
 		{APIGroups: []string{"operator.openshift.io"}, Resources: []string{"clustercsidrivers"}, ResourceNames: []string{d.CSIName}, Verbs: append([]string{"update", "patch"}, read...)},
@@ -92,7 +93,7 @@ func (d Driver) commonRules() (namespaced, cluster []rbacv1.PolicyRule) {
 		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
 		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"extension-apiserver-authentication"}, Verbs: read},
-	}
+	}...)
 	return namespaced, cluster
 }
 
