@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,6 +16,12 @@ import (
 
 // optionalGroups are API groups that a cluster may lack; their objects are left out there.
 var optionalGroups = sets.New("monitoring.coreos.com")
+
+// remadeKinds are kinds with fields that can only be changed by making the object anew, and that the
+// driver does not work without if they are wrong: attachRequired and volumeLifecycleModes of a CSIDriver,
+// and the roleRef of a binding. While one is missing, which is for the time of one request, running pods
+// keep their volumes, and whatever needs the object is tried again by whoever needs it.
+var remadeKinds = sets.New("CSIDriver", "ClusterRoleBinding", "RoleBinding")
 
 // applier brings objects to what is wanted of them, and writes nothing while they are like that.
 type applier struct {
@@ -58,19 +65,59 @@ func (a *applier) apply(ctx context.Context, wanted *unstructured.Unstructured) 
 		return current, nil
 	}
 	existed := err == nil
-	before := current.GetResourceVersion()
-	live := wanted.DeepCopy()
-	if err := a.clients.objects.Apply(ctx, client.ApplyConfigurationFromUnstructured(live), client.ForceOwnership, client.FieldOwner(a.driver.Operator.Name)); err != nil {
+	live, err := a.write(ctx, wanted)
+	if apierrors.IsInvalid(err) && existed && remadeKinds.Has(kind) {
+		live, err = a.remake(ctx, wanted, current, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	switch {
 	case !existed:
 		a.recorder.Eventf(kind+"Created", "Created %s %s because it was missing", kind, name)
-	case before != live.GetResourceVersion():
+	case live.GetUID() != current.GetUID():
+		// remake has told
+	case !sameContent(current, live):
 		a.recorder.Eventf(kind+"Updated", "Updated %s %s because it had changed", kind, name)
 	}
 	a.applied[kind+" "+name] = revisionOf(hash, live)
 	return live, nil
+}
+
+func (a *applier) write(ctx context.Context, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live := wanted.DeepCopy()
+	err := a.clients.objects.Apply(ctx, client.ApplyConfigurationFromUnstructured(live), client.ForceOwnership, client.FieldOwner(a.driver.Operator.Name))
+	return live, err
+}
+
+// remake deletes an object that cannot be changed to what is wanted, and creates it, if the API server
+// would take it as a new one. refusal is why it cannot be changed.
+func (a *applier) remake(ctx context.Context, wanted, current *unstructured.Unstructured, refusal error) (*unstructured.Unstructured, error) {
+	if err := a.clients.objects.Create(ctx, wanted.DeepCopy(), client.DryRunAll); !apierrors.IsAlreadyExists(err) {
+		return nil, refusal // it is what is wanted that is wrong
+	}
+	uid, version := current.GetUID(), current.GetResourceVersion()
+	err := a.clients.objects.Delete(ctx, current, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	if err != nil {
+		return nil, err
+	}
+	a.recorder.Warningf(wanted.GetKind()+"Remade", "Deleted %s %s to make it anew, because it could not be changed to what the driver needs: %v",
+		wanted.GetKind(), wanted.GetName(), refusal)
+	return a.write(ctx, wanted)
+}
+
+// sameContent tells whether two versions of an object say the same, whoever said it, and whatever has come
+// of it.
+func sameContent(a, b *unstructured.Unstructured) bool {
+	content := func(object *unstructured.Unstructured) map[string]any {
+		object = object.DeepCopy()
+		object.SetManagedFields(nil)
+		object.SetResourceVersion("")
+		object.SetGeneration(0)
+		delete(object.Object, "status")
+		return object.Object
+	}
+	return equality.Semantic.DeepEqual(content(a), content(b))
 }
 
 func revisionOf(wanted [sha256.Size]byte, object *unstructured.Unstructured) revision {

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	operatorinformers "github.com/openshift/client-go/operator/informers/externalversions"
 	"github.com/openshift/library-go/pkg/operator/genericoperatorclient"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -39,27 +41,32 @@ const resync = 20 * time.Minute
 
 // clients are the connections of one cycle, from the creation of a ClusterCSIDriver to its removal.
 type clients struct {
-	kube    kubernetes.Interface
-	dynamic dynamic.Interface
-	objects client.Client
+	kube     kubernetes.Interface
+	dynamic  dynamic.Interface
+	metadata metadata.Interface
+	objects  client.Client
 	// customResource reads and writes the driver's ClusterCSIDriver.
 	customResource v1helpers.OperatorClientWithFinalizers
 
-	kubeInformers     informers.SharedInformerFactory // of the operand's namespace
 	clusterInformers  informers.SharedInformerFactory // cluster-scoped
 	configInformers   configinformers.SharedInformerFactory
 	operatorInformers operatorinformers.SharedInformerFactory // CloudCredential
-	driverInformers   operatorinformers.SharedInformerFactory // the one ClusterCSIDriver
 	dynamicInformers  dynamicinformer.DynamicSharedInformerFactory
+	// clusterManaged follows the metadata of the objects outside of all namespaces that carry managedByLabel.
+	clusterManaged metadatainformer.SharedInformerFactory
+
+	// namespace is the driver's. It is not known, and nothing of what follows is there, before enter.
+	namespace     string
+	kubeInformers informers.SharedInformerFactory // of the namespace
 	// secretInformers follow the Secrets that the driver's pods mount, one each, by name, and
 	// caInformers the ConfigMap with the trusted CA bundle.
 	secretInformers map[string]informers.SharedInformerFactory
 	caInformers     informers.SharedInformerFactory
-	// credentialInformers follow one CredentialsRequest each.
-	credentialInformers []dynamicinformer.DynamicSharedInformerFactory
-	// managed and clusterManaged follow the metadata of the objects that carry managedByLabel, in the
-	// operand's namespace and outside of all namespaces.
-	managed, clusterManaged metadatainformer.SharedInformerFactory
+	// managed follows the metadata of the objects in the namespace that carry managedByLabel.
+	managed metadatainformer.SharedInformerFactory
+
+	// factories are all informer factories, to be started.
+	factories []interface{ Start(stop <-chan struct{}) }
 }
 
 func (o *operator) newClients() (*clients, error) {
@@ -87,46 +94,60 @@ func (o *operator) newClients() (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	managed := func(namespace string) metadatainformer.SharedInformerFactory {
-		return metadatainformer.NewFilteredSharedInformerFactory(metadataClient, resync, namespace, func(options *metav1.ListOptions) {
-			options.LabelSelector = labels.SelectorFromSet(labels.Set{managedByLabel: o.driver.Operator.Name}).String()
-		})
-	}
-	named := func(name string) informers.SharedInformerFactory {
-		return informers.NewSharedInformerFactoryWithOptions(kube, resync, informers.WithNamespace(o.namespace),
-			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-			}))
-	}
-	secretInformers := map[string]informers.SharedInformerFactory{}
-	for _, secret := range o.driver.Secrets {
-		secretInformers[secret] = named(secret)
-	}
 	customResource, dynamicInformers, err := genericoperatorclient.NewClusterScopedOperatorClientWithConfigName(
 		o.clock, onlyNamed(o.cfg, clusterCSIDrivers.Resource, o.driver.CSIName), clusterCSIDrivers,
 		operatorv1.GroupVersion.WithKind("ClusterCSIDriver"), o.driver.CSIName, extractSpec, extractStatus)
 	if err != nil {
 		return nil, err
 	}
-	return &clients{
+	c := &clients{
 		kube:              kube,
 		dynamic:           dynamicClient,
+		metadata:          metadataClient,
 		objects:           objects,
 		customResource:    customResource,
-		kubeInformers:     informers.NewSharedInformerFactoryWithOptions(kube, resync, informers.WithNamespace(o.namespace)),
 		clusterInformers:  informers.NewSharedInformerFactoryWithOptions(kube, resync, informers.WithTransform(trim)),
 		configInformers:   configinformers.NewSharedInformerFactory(config, resync),
 		operatorInformers: operatorinformers.NewSharedInformerFactory(operators, resync),
-		driverInformers: operatorinformers.NewSharedInformerFactoryWithOptions(operators, resync,
-			operatorinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
-				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, o.driver.CSIName).String()
-			})),
-		dynamicInformers: dynamicInformers,
-		secretInformers:  secretInformers,
-		caInformers:      named(o.driver.TrustedCABundle),
-		managed:          managed(o.namespace),
-		clusterManaged:   managed(metav1.NamespaceAll),
-	}, nil
+		dynamicInformers:  dynamicInformers,
+	}
+	c.clusterManaged = o.newManagedInformers(c, metav1.NamespaceAll)
+	c.follow(c.clusterInformers, c.configInformers, c.operatorInformers, c.dynamicInformers, c.clusterManaged)
+	return c, nil
+}
+
+// enter makes what is in the driver's namespace known.
+func (o *operator) enter(c *clients, namespace string) {
+	named := func(name string) informers.SharedInformerFactory {
+		return informers.NewSharedInformerFactoryWithOptions(c.kube, resync, informers.WithNamespace(namespace), informers.WithTweakListOptions(only(name)))
+	}
+	c.namespace = namespace
+	c.kubeInformers = informers.NewSharedInformerFactoryWithOptions(c.kube, resync, informers.WithNamespace(namespace))
+	c.caInformers = named(o.driver.TrustedCABundle)
+	c.managed = o.newManagedInformers(c, namespace)
+	c.follow(c.kubeInformers, c.caInformers, c.managed)
+	c.secretInformers = map[string]informers.SharedInformerFactory{}
+	for _, secret := range o.driver.Secrets {
+		c.secretInformers[secret] = named(secret)
+		c.follow(c.secretInformers[secret])
+	}
+}
+
+func (o *operator) newManagedInformers(c *clients, namespace string) metadatainformer.SharedInformerFactory {
+	return metadatainformer.NewFilteredSharedInformerFactory(c.metadata, resync, namespace, func(options *metav1.ListOptions) {
+		options.LabelSelector = labels.SelectorFromSet(labels.Set{managedByLabel: o.driver.Operator.Name}).String()
+	})
+}
+
+// only makes lists and watches ask for the objects of one name.
+func only(name string) func(*metav1.ListOptions) {
+	return func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
+	}
+}
+
+func (c *clients) follow(factories ...interface{ Start(stop <-chan struct{}) }) {
+	c.factories = append(c.factories, factories...)
 }
 
 // managedObjects returns the informer that follows the objects of an object's kind, or nil where the
@@ -155,13 +176,27 @@ func (c *clients) trustedCA() coreinformers.ConfigMapInformer {
 
 // credentialsRequests returns the informer that follows one CredentialsRequest.
 func (c *clients) credentialsRequests(request *unstructured.Unstructured) cache.SharedIndexInformer {
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.dynamic, resync, request.GetNamespace(),
-		func(options *metav1.ListOptions) {
-			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, request.GetName()).String()
-		})
-	c.credentialInformers = append(c.credentialInformers, factory)
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.dynamic, resync, request.GetNamespace(), only(request.GetName()))
+	c.follow(factory)
 	return factory.ForResource(schema.GroupVersionResource{
 		Group: "cloudcredential.openshift.io", Version: "v1", Resource: "credentialsrequests"}).Informer()
+}
+
+// daemonSetsNamed returns the informer that follows the metadata of the DaemonSets of one name in all
+// namespaces.
+func (c *clients) daemonSetsNamed(name string) cache.SharedIndexInformer {
+	factory := metadatainformer.NewFilteredSharedInformerFactory(c.metadata, resync, metav1.NamespaceAll, only(name))
+	c.follow(factory)
+	return factory.ForResource(appsv1.SchemeGroupVersion.WithResource("daemonsets")).Informer()
+}
+
+// condition returns a condition of the ClusterCSIDriver, an empty one where it has none of that type.
+func (c *clients) condition(conditionType string) operatorv1.OperatorCondition {
+	_, status, _, err := c.customResource.GetOperatorState()
+	if err != nil {
+		return operatorv1.OperatorCondition{}
+	}
+	return *cmp.Or(v1helpers.FindOperatorCondition(status.Conditions, conditionType), &operatorv1.OperatorCondition{})
 }
 
 // syncCustomResource waits until the client of the ClusterCSIDriver knows the object; it fails only
@@ -183,21 +218,9 @@ func (c *clients) waitForObservedConfig(ctx context.Context) error {
 }
 
 func (c *clients) startInformers(ctx context.Context) {
-	c.kubeInformers.Start(ctx.Done())
-	c.clusterInformers.Start(ctx.Done())
-	c.configInformers.Start(ctx.Done())
-	c.operatorInformers.Start(ctx.Done())
-	c.driverInformers.Start(ctx.Done())
-	c.dynamicInformers.Start(ctx.Done())
-	c.caInformers.Start(ctx.Done())
-	for _, factory := range c.secretInformers {
+	for _, factory := range c.factories {
 		factory.Start(ctx.Done())
 	}
-	for _, factory := range c.credentialInformers {
-		factory.Start(ctx.Done())
-	}
-	c.managed.Start(ctx.Done())
-	c.clusterManaged.Start(ctx.Done())
 }
 
 // onlyNamed makes list and watch requests of a cluster-scoped resource ask for one object only.

@@ -33,18 +33,22 @@ const (
 type Companion func(ctx context.Context, cfg *rest.Config) error
 
 // Run runs the operator of one driver until ctx ends. It returns an error if it cannot start, or if
-// a companion fails.
-func Run(ctx context.Context, driver drivers.Driver, process *controllercmd.ControllerContext, companions ...Companion) error {
+// a companion fails. version is what the ClusterCSIDriver says that it is looked after by.
+func Run(ctx context.Context, driver drivers.Driver, version string, process *controllercmd.ControllerContext, companions ...Companion) error {
 	management.SetOperatorNotRemovable() // uninstalling is not library-go's: it knows no order
 
 	cfg := rest.CopyConfig(process.KubeConfig)
 	cfg.QPS, cfg.Burst = clientQPS, clientBurst
-	o := &operator{driver: driver, namespace: process.OperatorNamespace, cfg: cfg, recorder: process.EventRecorder, clock: process.Clock}
+	o := &operator{driver: driver, version: version, namespace: process.OperatorNamespace, cfg: cfg, recorder: process.EventRecorder, clock: process.Clock}
 
 	if err := becomeLeader(ctx, cfg, driver.Operator.Lock); ctx.Err() != nil {
 		return nil // told to stop while it waited
 	} else if err != nil {
 		return fmt.Errorf("waiting for the lock %s/%s: %w", o.namespace, driver.Operator.Lock, err)
+	}
+	var err error
+	if o.upgradeable, err = newUpgradeable(cfg); err != nil {
+		return err
 	}
 	klog.Infof("operator of %s runs in namespace %s", driver.CSIName, o.namespace)
 
@@ -52,7 +56,12 @@ func Run(ctx context.Context, driver drivers.Driver, process *controllercmd.Cont
 	unlimited.QPS = companionQPS
 	tasks := []func(context.Context) error{o.serveCustomResource}
 	for _, companion := range companions {
-		tasks = append(tasks, func(ctx context.Context) error { return companion(ctx, unlimited) })
+		tasks = append(tasks, func(ctx context.Context) error {
+			if err := o.awaitOtherOperators(ctx); err != nil {
+				return nil // told to stop while it waited
+			}
+			return companion(ctx, unlimited)
+		})
 	}
 	return runAll(ctx, tasks)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +34,10 @@ func TestMain(m *testing.M) {
 	cluster.Main(m)
 }
 
-const limit = 60 * time.Second
+const (
+	limit   = 60 * time.Second
+	version = "v1.2.3" // of the operator
+)
 
 // world is a cluster with the operator of one driver running in it.
 type world struct {
@@ -47,8 +49,8 @@ type world struct {
 }
 
 // newWorld gives the test a namespace of its own to run the driver's operator in, with just the
-// permissions that the driver's bundle gives it. The driver's
-// cluster-scoped objects are shared, so these tests run one after the other and clean up.
+// permissions that the driver's bundle gives it. The driver's cluster-scoped objects are shared, so
+// these tests run one after the other and clean up.
 func newWorld(t *testing.T) *world {
 	driver, err := registry.Get("efs")
 	if err != nil {
@@ -61,16 +63,17 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	named := metav1.ObjectMeta{Namespace: w.namespace, Name: w.namespace}
+	role := func(kind string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: w.namespace}
+	}
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.namespace, Name: "operator"}}
 	w.create(
-		&rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
-			Rules:      slices.Concat(rules.Permissions, rules.ClusterPermissions),
-		},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: w.namespace},
-			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.namespace, Name: "operator"}},
-		})
+		&rbacv1.Role{ObjectMeta: named, Rules: rules.Permissions},
+		&rbacv1.RoleBinding{ObjectMeta: named, RoleRef: role("Role"), Subjects: subjects},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Rules: rules.ClusterPermissions},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, RoleRef: role("ClusterRole"), Subjects: subjects},
+	)
 	t.Cleanup(w.removeDriver)
 	return w
 }
@@ -88,7 +91,7 @@ func (w *world) startOperator() {
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- operator.Run(ctx, w.driver, &controllercmd.ControllerContext{
+		done <- operator.Run(ctx, w.driver, version, &controllercmd.ControllerContext{
 			KubeConfig:        cfg,
 			EventRecorder:     events.NewRecorder(kube.CoreV1().Events(w.namespace), "operator", reference, clock.RealClock{}),
 			OperatorNamespace: w.namespace,
@@ -263,6 +266,9 @@ func TestTheDriverIsInstalledAndKept(t *testing.T) {
 	}
 	if custom.Status.ObservedGeneration != custom.Generation {
 		t.Errorf("observedGeneration is %d, want %d", custom.Status.ObservedGeneration, custom.Generation)
+	}
+	if custom.Status.Version != version {
+		t.Errorf("version is %q, want %q", custom.Status.Version, version)
 	}
 	for _, object := range w.objects() {
 		live := object.(*unstructured.Unstructured)

@@ -78,7 +78,7 @@ func mountedSecrets(secrets []string, pod corev1.PodSpec) []string {
 // annotateSecret marks a pod with the content of a Secret that it mounts, if that exists: when the
 // content changes, the pods are replaced, and only these.
 func (o *operator) annotateSecret(c *clients, name string, pod *corev1.PodTemplateSpec) error {
-	secret, err := c.secrets(name).Lister().Secrets(o.namespace).Get(name)
+	secret, err := c.secrets(name).Lister().Secrets(c.namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -104,6 +104,7 @@ type settingsController struct {
 
 func (o *operator) newSettingsController(c *clients) factory.Controller {
 	controller := &settingsController{operator: o, clients: c}
+	controller.told = c.condition(controller.conditionType()).Message
 	return factory.New().
 		WithInformers(
 			c.customResource.Informer(),
@@ -127,7 +128,10 @@ func (c *settingsController) sync(ctx context.Context, _ factory.SyncContext) er
 		c.recorder.Warning("SettingsLeftOut", message)
 	}
 	c.told = message
-	name := c.driver.ConditionPrefix + "DriverSettings"
-	return c.clients.customResource.ApplyOperatorStatus(ctx, name, applyoperatorv1.OperatorStatus().WithConditions(
-		applyoperatorv1.OperatorCondition().WithType(name+"Applied").WithStatus(status).WithReason(reason).WithMessage(message)))
+	return c.clients.customResource.ApplyOperatorStatus(ctx, c.driver.ConditionPrefix+"DriverSettings", applyoperatorv1.OperatorStatus().WithConditions(
+		applyoperatorv1.OperatorCondition().WithType(c.conditionType()).WithStatus(status).WithReason(reason).WithMessage(message)))
+}
+
+func (c *settingsController) conditionType() string {
+	return c.driver.ConditionPrefix + "DriverSettingsApplied"
 }

@@ -62,10 +62,13 @@ type step struct {
 	done    bool
 }
 
+// reasonInUse is why a removal waits for others.
+const reasonInUse = "VolumesInUse"
+
 // nextStep decides how the removal of a driver goes on.
 func nextStep(r remains) step {
 	if len(r.users) > 0 && !r.forced && atBeginning(r) {
-		return step{reason: "VolumesInUse", message: fmt.Sprintf(
+		return step{reason: reasonInUse, message: fmt.Sprintf(
 			"%d pods use volumes of the driver: %s. The driver goes when they are gone; to remove it at once, "+
 				"at the price of pods that can neither read nor unmount their volumes, set the annotation %s=true on the ClusterCSIDriver",
 			len(r.users), abbreviate(r.users), forceAnnotation)}

@@ -86,7 +86,7 @@ func newDriverCommand(ctx context.Context, d drivers.Driver) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return operator.Run(ctx, d, process, companions...)
+			return operator.Run(ctx, d, version.Get().GitVersion, process, companions...)
 		}, clock.RealClock{})
 	config.DisableLeaderElection = true // the lock is held for life, see package operator
 
@@ -110,7 +110,7 @@ func explainFlags(cmd *cobra.Command) {
 	for name, usage := range map[string]string{
 		"kubeconfig": "kubeconfig `FILE` to use outside of a cluster (default: the pod's service account)",
 		"listen":     "`ADDRESS:PORT` to serve health and metrics on (default 0.0.0.0:8443)",
-		"namespace":  "`NAMESPACE` of the operator and the driver (default: the pod's)",
+		"namespace":  "`NAMESPACE` of the operator, and of the driver unless that is in another one already (default: the pod's)",
 	} {
 		cmd.Flags().Lookup(name).Usage = usage
 	}
