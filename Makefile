@@ -48,4 +48,5 @@ verify: ## Generated files fresh, go.mod tidy, imports downward only
 	go run ./hack/imports
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
+	cd hack/promtool && go mod tidy -diff
 	hack/verify-generated

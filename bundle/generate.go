@@ -82,6 +82,13 @@ func generate(d drivers.Driver, opts Options) (*Bundle, error) {
 		}
 		add(manifestsDir+"/"+crd.Spec.Group+"_"+crd.Spec.Names.Plural+".yaml", data)
 	}
+	monitoring, err := monitoringFiles(d, b.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range monitoring {
+		add(f.Path, f.Data)
+	}
 	slices.SortFunc(b.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return b, nil
 }

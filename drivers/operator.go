@@ -11,8 +11,13 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// operatorPort is where an operator serves its health and its metrics, over HTTPS.
-const operatorPort = 8443
+const (
+	// operatorPort is where an operator serves its health and its metrics, over HTTPS.
+	operatorPort = 8443
+	// servingCertFolder is where library-go's controller command looks for a certificate to serve with.
+	// It ends the process when one comes, goes or changes there; started anew, the process uses it.
+	servingCertFolder = "/var/run/secrets/serving-cert"
+)
 
 // OperatorDeployment returns the Deployment that runs the driver's operator, with the default images.
 // The namespace is left to whoever installs it.
@@ -85,10 +90,18 @@ func (d Driver) operatorPod() corev1.PodSpec {
 				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			},
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-			// For the certificate that it makes for itself where none is given.
-			VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "serving-cert", MountPath: servingCertFolder, ReadOnly: true},
+				// For the certificate that it makes for itself where none is given.
+				{Name: "tmp", MountPath: "/tmp"},
+			},
 		}},
-		Volumes: []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		Volumes: []corev1.Volume{
+			// The operator works without: only its metrics cannot be read then.
+			{Name: "serving-cert", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+				SecretName: d.servingCertSecret(), Optional: ptr.To(true)}}},
+			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
+		},
 	}
 }
 

@@ -155,14 +155,20 @@ func tlsProfileIsHonoured(w *world) {
 	} {
 		change(w, apiServer, func(a *configv1.APIServer) { a.Spec.TLSSecurityProfile = tc.profile })
 		w.waitForWorkloads("the TLS profile: "+tc.name, func(l workloads) error {
-			proxy := container(l.controller.Spec.Template, "provisioner-kube-rbac-proxy")
-			if tc.ciphers == "" {
-				if i := slices.IndexFunc(proxy.Args, func(arg string) bool { return strings.HasPrefix(arg, "--tls-cipher-suites") }); i >= 0 {
-					return fmt.Errorf("has %s, want none", proxy.Args[i])
+			var failed []error
+			for _, proxy := range []corev1.Container{
+				container(l.controller.Spec.Template, "provisioner-kube-rbac-proxy"),
+				container(l.controller.Spec.Template, "liveness-probe-kube-rbac-proxy"),
+				container(l.node.Spec.Template, "liveness-probe-kube-rbac-proxy"),
+			} {
+				failed = append(failed, argument(proxy, "--tls-min-version="+tc.version))
+				if tc.ciphers != "" {
+					failed = append(failed, argument(proxy, "--tls-cipher-suites="+tc.ciphers))
+				} else if i := slices.IndexFunc(proxy.Args, func(arg string) bool { return strings.HasPrefix(arg, "--tls-cipher-suites") }); i >= 0 {
+					failed = append(failed, fmt.Errorf("%s has %s, want none", proxy.Name, proxy.Args[i]))
 				}
-				return argument(proxy, "--tls-min-version="+tc.version)
 			}
-			return errors.Join(argument(proxy, "--tls-min-version="+tc.version), argument(proxy, "--tls-cipher-suites="+tc.ciphers))
+			return errors.Join(failed...)
 		})
 	}
 }

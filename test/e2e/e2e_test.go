@@ -31,6 +31,7 @@ func TestTheMainJob(t *testing.T) {
 		t.Errorf("OLM installed %s, want %s", csv, want)
 	}
 	w.checkOperatorProcess()
+	w.checkMonitoring()
 	if early := w.uids(w.driverObjects()...); len(early) > 0 {
 		t.Errorf("without a ClusterCSIDriver these objects of the driver exist: %v", early)
 	}
@@ -68,6 +69,9 @@ func TestTheMainJob(t *testing.T) {
 	stays := claimAndVolume(w, kept)
 	before := versions(w, stays)
 	w.step(func(ctx context.Context, c client.Client) error { return w.removeOperator(ctx, c, csv) })
+	for _, object := range w.monitoringObjects() {
+		w.step(func(ctx context.Context, c client.Client) error { return journey.Gone(ctx, c, object) })
+	}
 	if diff := cmp.Diff(installed, w.uids(w.driverObjects()...)); diff != "" {
 		t.Errorf("the driver's objects changed when the operator went (-before +after):\n%s", diff)
 	}
