@@ -2,6 +2,7 @@ package sharedvolume_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,10 +33,16 @@ func TestTakeOver(t *testing.T) {
 	namespace := w.Namespace(t)
 	current := w.legacy(namespace, "current", "fs-01::fsap-02")
 	oldest := w.legacy(namespace, "oldest", "fs-01", "accesspoint=fsap-02")
-	// Some wait for their claim since long ago, some never had a spec: all are valid, all stay.
-	specless := newVolume(namespace, "specless")
-	specless.Spec = v1alpha1.SharedVolumeSpec{}
-	w.do("create", w.client.Create(t.Context(), specless))
+	// Some never had a spec, some have IDs of any length: all are valid, all stay.
+	specless, endless := newVolume(namespace, "specless"), newVolume(namespace, "endless")
+	specless.Spec, endless.Spec.FileSystemID = v1alpha1.SharedVolumeSpec{}, "fs-"+strings.Repeat("0", 1000)
+	for _, sv := range []*v1alpha1.SharedVolume{specless, endless} {
+		sv.Finalizers = []string{sharedvolume.Finalizer}
+		w.do("create", w.client.Create(t.Context(), sv))
+	}
+	// One is being deleted, and its finalizer waits for an operator.
+	leaving := w.legacy(w.Namespace(t), "leaving", "fs-01::fsap-02")
+	w.do("delete", w.client.Delete(t.Context(), leaving.sv))
 
 	// Two SharedVolumes, of which the community operator gave one the other's volume, by its name.
 	victim := w.legacy(namespace, "b-c", "fs-01::fsap-02")
@@ -53,6 +60,9 @@ func TestTakeOver(t *testing.T) {
 	began := time.Now()
 	for _, l := range []legacy{current, oldest, victim} {
 		w.until(l.sv, "Bound")
+		if l.sv.Status.Message != "" {
+			t.Errorf("%s keeps the message %q", l.sv.Name, l.sv.Status.Message)
+		}
 		volume, claim := &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}
 		w.get(volume, "", l.volume.Name)
 		w.get(claim, namespace, l.claim.Name)
@@ -63,7 +73,12 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("claim %s changed: %s", claim.Name, diff)
 		}
 	}
-	w.until(specless, "InvalidSpec")
+	for _, object := range []client.Object{leaving.sv, leaving.claim, leaving.volume} {
+		w.gone(object)
+	}
+	for _, sv := range []*v1alpha1.SharedVolume{specless, endless} {
+		w.until(sv, "InvalidSpec")
+	}
 	for _, write := range w.writes(controllerUser, began, namespace, current.volume.Name, oldest.volume.Name) {
 		if write != "patch sharedvolumes/status 200" && write != "create events 201" {
 			t.Errorf("taking over needs no %s", write)
@@ -126,8 +141,10 @@ func TestTakeOver(t *testing.T) {
 	t.Run("deletion takes it all away", func(t *testing.T) {
 		w := world{w.Cluster, w.client, t}
 		p := w.bound(current.sv)
-		w.do("delete", w.client.Delete(t.Context(), current.sv))
-		w.gone(current.sv)
+		for _, sv := range []*v1alpha1.SharedVolume{current.sv, specless, endless} {
+			w.do("delete", w.client.Delete(t.Context(), sv))
+			w.gone(sv)
+		}
 		w.gone(p.claim)
 		w.gone(p.volume)
 	})
