@@ -61,6 +61,8 @@ func TestEveryObjectIsOfItsAPI(t *testing.T) {
 					typed = &v1alpha1.ClusterServiceVersion{}
 				case "CustomResourceDefinition":
 					typed = &apiextensionsv1.CustomResourceDefinition{}
+				case "ClusterRole":
+					typed = &rbacv1.ClusterRole{}
 				default:
 					t.Errorf("%s is a %s: decode it here, if OLM installs that kind", o.file, o.GetKind())
 					continue
