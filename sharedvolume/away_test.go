@@ -63,7 +63,7 @@ func TestControllerAway(t *testing.T) {
 	w.gone(pairs[held].volume)
 
 	t.Run("definition deleted", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		definition := w.definition()
 		w.do("delete the definition", w.client.Delete(t.Context(), definition))
 		w.gone(definition)

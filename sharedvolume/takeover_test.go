@@ -98,7 +98,7 @@ func TestTakeOver(t *testing.T) {
 	}
 
 	t.Run("a claim that is deleted gets its volume back", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		for _, l := range []legacy{current, oldest} {
 			w.do("delete", w.client.Delete(t.Context(), l.claim))
 			w.gone(l.claim)
@@ -113,7 +113,7 @@ func TestTakeOver(t *testing.T) {
 		}
 	})
 	t.Run("a volume that two share stays with whom it was made for", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		w.until(taker, "Conflict")
 		want := fmt.Sprintf("PersistentVolume pv-%s-b-c was not made for this SharedVolume: it is reserved for PersistentVolumeClaim %s/pvc-b-c; "+
 			"delete PersistentVolumeClaim pvc-c, which names it, and a claim with another volume is made", namespace, namespace)
@@ -131,7 +131,7 @@ func TestTakeOver(t *testing.T) {
 		}
 	})
 	t.Run("a volume that is deleted is made anew", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		w.do("delete", w.client.Delete(t.Context(), oldest.volume))
 		w.gone(oldest.volume)
 		if got, want := w.bound(oldest.sv).volume.Spec.CSI.VolumeHandle, "fs-01::fsap-02"; got != want {
@@ -139,7 +139,7 @@ func TestTakeOver(t *testing.T) {
 		}
 	})
 	t.Run("deletion takes it all away", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		p := w.bound(current.sv)
 		for _, sv := range []*v1alpha1.SharedVolume{current.sv, specless, endless} {
 			w.do("delete", w.client.Delete(t.Context(), sv))
@@ -149,7 +149,7 @@ func TestTakeOver(t *testing.T) {
 		w.gone(p.volume)
 	})
 	t.Run("so does deletion of the definition, and all can begin again", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		p := w.bound(oldest.sv)
 		definition := w.definition()
 		w.do("delete", w.client.Delete(t.Context(), definition))
@@ -178,14 +178,6 @@ func (w world) bound(sv *v1alpha1.SharedVolume) pair {
 // storage class efs-sc and reserved for nobody, and the claim that names the volume.
 func (w world) legacy(namespace, name, handle string, options ...string) legacy {
 	w.t.Helper()
-	sv := newVolume(namespace, name)
-	sv.Spec = v1alpha1.SharedVolumeSpec{FileSystemID: "fs-01", AccessPointID: "fsap-02"}
-	sv.Finalizers = []string{sharedvolume.Finalizer}
-	w.do("create", w.client.Create(w.t.Context(), sv))
-	sv.Status = v1alpha1.SharedVolumeStatus{Phase: v1alpha1.Ready, Message: "an old failure",
-		ClaimRef: corev1.TypedLocalObjectReference{APIGroup: ptr.To(""), Kind: "PersistentVolumeClaim", Name: "pvc-" + name}}
-	w.do("update the status", w.client.Status().Update(w.t.Context(), sv))
-
 	volume := w.volume("pv-"+namespace+"-"+name, legacyLabels(namespace, name), handle, options...)
 	volume.Spec.StorageClassName = "efs-sc"
 	w.do("create", w.client.Create(w.t.Context(), volume))
@@ -198,6 +190,13 @@ func (w world) legacy(namespace, name, handle string, options ...string) legacy 
 		return nil
 	})
 	w.get(volume, "", volume.Name)
+
+	sv := newVolume(namespace, name)
+	sv.Spec = v1alpha1.SharedVolumeSpec{FileSystemID: "fs-01", AccessPointID: "fsap-02"}
+	sv.Finalizers = []string{sharedvolume.Finalizer}
+	w.do("create", w.client.Create(w.t.Context(), sv))
+	status := fmt.Sprintf(`{"status":{"phase":"Ready","message":"an old failure","claimRef":{"apiGroup":"","kind":"PersistentVolumeClaim","name":"%s"}}}`, claim.Name)
+	w.do("write the status", w.client.Status().Patch(w.t.Context(), sv, patch(status)))
 	return legacy{sv, pair{claim, volume}}
 }
 
