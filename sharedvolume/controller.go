@@ -71,6 +71,9 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	if err := add(mgr, opts); err != nil {
 		return fmt.Errorf("SharedVolume controller: %w", err)
 	}
+	if err := addOrphans(mgr); err != nil {
+		return fmt.Errorf("SharedVolume controller: %w", err)
+	}
 	return mgr.Start(ctx)
 }
 
