@@ -87,14 +87,10 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 
 func TestUninstallCanBeForced(t *testing.T) {
 	w := newWorld(t)
-	custom := w.installDriver()
+	w.installDriver()
 	pod := w.mountedVolume()
 
-	patch := client.MergeFrom(custom.DeepCopy())
-	custom.Annotations = map[string]string{"berth.dev/force-removal": "true"}
-	if err := w.Client().Patch(t.Context(), custom, patch); err != nil {
-		t.Fatal(err)
-	}
+	w.annotate("berth.dev/force-removal", `"true"`)
 	w.deleteCustomResource()
 	w.waitUntilRemoved()
 	w.waitForEvent("RemovalForced", pod.Name)
@@ -155,9 +151,12 @@ func TestForeignObjectsStay(t *testing.T) {
 
 func (w *world) setManagementState(state operatorv1.ManagementState) {
 	w.t.Helper()
-	custom := w.customResource()
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"managementState":%q}}`, state))
-	if err := w.Client().Patch(w.t.Context(), custom, patch); err != nil {
+	w.patchCustomResource(fmt.Sprintf(`{"spec":{"managementState":%q}}`, state))
+}
+
+func (w *world) patchCustomResource(patch string) {
+	w.t.Helper()
+	if err := w.Client().Patch(w.t.Context(), w.customResource(), client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -192,7 +191,13 @@ func (w *world) mountedVolume() *corev1.Pod {
 		},
 	}
 	w.create(volume, claim, pod)
-	cluster.Eventually(w.t, limit, "the pod to run", func(ctx context.Context) error {
+	w.waitUntilRunning(pod)
+	return pod
+}
+
+func (w *world) waitUntilRunning(pod *corev1.Pod) {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, "pod "+pod.Name+" to run", func(ctx context.Context) error {
 		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
@@ -201,7 +206,6 @@ func (w *world) mountedVolume() *corev1.Pod {
 		}
 		return nil
 	})
-	return pod
 }
 
 func (w *world) waitForEvent(reason, text string) {
