@@ -161,7 +161,7 @@ func (o *operator) takingCare(act func(context.Context, *clients) error) func(co
 		if holder != "" {
 			return o.leaveToOther(ctx, c, namespace, holder)
 		}
-		o.enter(c, namespace)
+		c.namespace = namespace
 		if err := o.claim(ctx, c); err != nil {
 			return err
 		}
@@ -254,7 +254,7 @@ func (o *operator) watchCustomResource(ctx context.Context) (wishes, error) {
 		return wishes{}, err
 	}
 	go informer.RunWithContext(ctx)
-	cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
+	cache.WaitFor(ctx, "", informer.HasSyncedChecker())
 	return wishes{changed, func() wish {
 		object, exists, _ := informer.GetStore().GetByKey(o.driver.CSIName) // a store in memory does not fail
 		if !exists {
