@@ -9,6 +9,8 @@ import (
 	"io/fs"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // Driver is the definition of one optional CSI driver.
@@ -51,6 +53,11 @@ type History struct {
 	// Finalizers are those that earlier operators put on the ClusterCSIDriver and that nobody else
 	// will ever remove.
 	Finalizers []string
+}
+
+// Marks tells whether an object is one that an earlier operator made or, of an asset, may have made.
+func (h History) Marks(object metav1.Object) bool {
+	return len(h.Labels) > 0 && labels.SelectorFromSet(h.Labels).Matches(labels.Set(object.GetLabels()))
 }
 
 // Image is one container image of a driver.

@@ -11,13 +11,11 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-const (
-	// operatorPort is where an operator serves its health and its metrics, over HTTPS.
-	operatorPort = 8443
-	// servingCertFolder is where library-go's controller command looks for a certificate to serve with.
-	// It ends the process when one comes, goes or changes there; started anew, the process uses it.
-	servingCertFolder = "/var/run/secrets/serving-cert"
-)
+// operatorPort is where an operator serves its health and its metrics, over HTTPS.
+const operatorPort = 8443
+
+// ServingCertFolder is where an operator's pod has the certificate to serve with, once there is one.
+const ServingCertFolder = "/var/run/secrets/serving-cert"
 
 // OperatorDeployment returns the Deployment that runs the driver's operator, with the default images.
 // The namespace is left to whoever installs it.
@@ -90,18 +88,11 @@ func (d Driver) operatorPod() corev1.PodSpec {
 				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			},
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-			VolumeMounts: []corev1.VolumeMount{
-				{Name: "serving-cert", MountPath: servingCertFolder, ReadOnly: true},
-				// For the certificate that it makes for itself where none is given.
-				{Name: "tmp", MountPath: "/tmp"},
-			},
+			VolumeMounts:             []corev1.VolumeMount{{Name: "serving-cert", MountPath: ServingCertFolder, ReadOnly: true}},
 		}},
-		Volumes: []corev1.Volume{
-			// The operator works without: only its metrics cannot be read then.
-			{Name: "serving-cert", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-				SecretName: d.servingCertSecret(), Optional: ptr.To(true)}}},
-			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}},
-		},
+		// The operator works without: only its metrics cannot be read then.
+		Volumes: []corev1.Volume{{Name: "serving-cert", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: d.servingCertSecret(), Optional: ptr.To(true)}}}},
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -23,9 +22,7 @@ func (o *operator) managed(object metav1.Object) bool {
 
 // ours tells whether an object is one that this operator, or an earlier one of this driver, made.
 func (o *operator) ours(object metav1.Object) bool {
-	earlier := o.driver.History.Labels
-	return o.managed(object) ||
-		len(earlier) > 0 && labels.SelectorFromSet(earlier).Matches(labels.Set(object.GetLabels()))
+	return o.managed(object) || o.driver.History.Marks(object)
 }
 
 // relics returns those of the driver's objects that an earlier operator made and that nobody has taken
@@ -33,6 +30,9 @@ func (o *operator) ours(object metav1.Object) bool {
 func (o *operator) relics(ctx context.Context, c *clients, manifests []drivers.Manifest) ([]*metav1.PartialObjectMetadata, error) {
 	var found []*metav1.PartialObjectMetadata
 	for _, m := range manifests {
+		if !o.driver.History.Marks(m.Object) {
+			continue // no earlier operator made one
+		}
 		object := &metav1.PartialObjectMetadata{}
 		object.SetGroupVersionKind(m.Object.GroupVersionKind())
 		err := c.objects.Get(ctx, client.ObjectKeyFromObject(m.Object), object)

@@ -23,28 +23,10 @@ var optionalGroups = sets.New("monitoring.coreos.com")
 // keep their volumes, and whatever needs the object is tried again by whoever needs it.
 var remadeKinds = sets.New("CSIDriver", "ClusterRoleBinding", "RoleBinding")
 
-// applier brings objects to what is wanted of them, and writes nothing while they are like that.
-type applier struct {
-	*operator
-	clients *clients
-	applied map[string]revision // by kind and name
-}
-
-// revision is what is known of an object after it was applied; while the cluster shows the same,
-// there is nothing to write.
-type revision struct {
-	wanted          [sha256.Size]byte
-	uid             string
-	resourceVersion string
-}
-
-func (o *operator) newApplier(c *clients) *applier {
-	return &applier{operator: o, clients: c, applied: map[string]revision{}}
-}
-
-// apply returns the object as it is in the cluster then; nil where the cluster does not know its kind
-// and need not.
-func (a *applier) apply(ctx context.Context, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// apply brings an object to what is wanted of it, and writes nothing while it is like that. It returns
+// the object as it is in the cluster then, not to be changed; nil where the cluster does not know its
+// kind and need not. It may be called for several objects at a time.
+func (o *operator) apply(ctx context.Context, c *clients, object *followed, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	document, err := wanted.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -53,57 +35,54 @@ func (a *applier) apply(ctx context.Context, wanted *unstructured.Unstructured) 
 		return nil, err
 	}
 	hash, kind, name := sha256.Sum256(document), wanted.GetKind(), wanted.GetName()
-	current := &unstructured.Unstructured{}
-	current.SetGroupVersionKind(wanted.GroupVersionKind())
-	err = a.clients.objects.Get(ctx, client.ObjectKeyFromObject(wanted), current)
+	current, err := object.look(ctx, o, c)
 	switch {
 	case meta.IsNoMatchError(err) && optionalGroups.Has(wanted.GroupVersionKind().Group):
 		return nil, nil
-	case err != nil && !apierrors.IsNotFound(err):
+	case err != nil:
 		return nil, err
-	case err == nil && a.applied[kind+" "+name] == revisionOf(hash, current):
+	case current != nil && object.applied == revisionOf(hash, current):
 		return current, nil
 	}
-	existed := err == nil
-	live, err := a.write(ctx, wanted)
-	if apierrors.IsInvalid(err) && existed && remadeKinds.Has(kind) {
-		live, err = a.remake(ctx, wanted, current, err)
+	live, err := o.write(ctx, c, wanted)
+	if apierrors.IsInvalid(err) && current != nil && remadeKinds.Has(kind) {
+		live, err = o.remake(ctx, c, wanted, current, err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case !existed:
-		a.recorder.Eventf(kind+"Created", "Created %s %s because it was missing", kind, name)
+	case current == nil:
+		o.recorder.Eventf(kind+"Created", "Created %s %s because it was missing", kind, name)
 	case live.GetUID() != current.GetUID():
 		// remake has told
 	case !sameContent(current, live):
-		a.recorder.Eventf(kind+"Updated", "Updated %s %s because it had changed", kind, name)
+		o.recorder.Eventf(kind+"Updated", "Updated %s %s because it had changed", kind, name)
 	}
-	a.applied[kind+" "+name] = revisionOf(hash, live)
+	object.applied = revisionOf(hash, live)
 	return live, nil
 }
 
-func (a *applier) write(ctx context.Context, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (o *operator) write(ctx context.Context, c *clients, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	live := wanted.DeepCopy()
-	err := a.clients.objects.Apply(ctx, client.ApplyConfigurationFromUnstructured(live), client.ForceOwnership, client.FieldOwner(a.driver.Operator.Name))
+	err := c.objects.Apply(ctx, client.ApplyConfigurationFromUnstructured(live), client.ForceOwnership, client.FieldOwner(o.driver.Operator.Name))
 	return live, err
 }
 
 // remake deletes an object that cannot be changed to what is wanted, and creates it, if the API server
 // would take it as a new one. refusal is why it cannot be changed.
-func (a *applier) remake(ctx context.Context, wanted, current *unstructured.Unstructured, refusal error) (*unstructured.Unstructured, error) {
-	if err := a.clients.objects.Create(ctx, wanted.DeepCopy(), client.DryRunAll); !apierrors.IsAlreadyExists(err) {
+func (o *operator) remake(ctx context.Context, c *clients, wanted, current *unstructured.Unstructured, refusal error) (*unstructured.Unstructured, error) {
+	if err := c.objects.Create(ctx, wanted.DeepCopy(), client.DryRunAll); !apierrors.IsAlreadyExists(err) {
 		return nil, refusal // it is what is wanted that is wrong
 	}
 	uid, version := current.GetUID(), current.GetResourceVersion()
-	err := a.clients.objects.Delete(ctx, current, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	err := c.objects.Delete(ctx, current, client.Preconditions{UID: &uid, ResourceVersion: &version})
 	if err != nil {
 		return nil, err
 	}
-	a.recorder.Warningf(wanted.GetKind()+"Remade", "Deleted %s %s to make it anew, because it could not be changed to what the driver needs: %v",
+	o.recorder.Warningf(wanted.GetKind()+"Remade", "Deleted %s %s to make it anew, because it could not be changed to what the driver needs: %v",
 		wanted.GetKind(), wanted.GetName(), refusal)
-	return a.write(ctx, wanted)
+	return o.write(ctx, c, wanted)
 }
 
 // sameContent tells whether two versions of an object say the same, whoever said it, and whatever has come
@@ -118,8 +97,4 @@ func sameContent(a, b *unstructured.Unstructured) bool {
 		return object.Object
 	}
 	return equality.Semantic.DeepEqual(content(a), content(b))
-}
-
-func revisionOf(wanted [sha256.Size]byte, object *unstructured.Unstructured) revision {
-	return revision{wanted: wanted, uid: string(object.GetUID()), resourceVersion: object.GetResourceVersion()}
 }

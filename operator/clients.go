@@ -16,13 +16,10 @@ import (
 	"github.com/openshift/library-go/pkg/operator/genericoperatorclient"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -52,18 +49,11 @@ type clients struct {
 	configInformers   configinformers.SharedInformerFactory
 	operatorInformers operatorinformers.SharedInformerFactory // CloudCredential
 	dynamicInformers  dynamicinformer.DynamicSharedInformerFactory
-	// clusterManaged follows the metadata of the objects outside of all namespaces that carry managedByLabel.
-	clusterManaged metadatainformer.SharedInformerFactory
 
-	// namespace is the driver's. It is not known, and nothing of what follows is there, before enter.
-	namespace     string
-	kubeInformers informers.SharedInformerFactory // of the namespace
-	// secretInformers follow the Secrets that the driver's pods mount, one each, by name, and
-	// caInformers the ConfigMap with the trusted CA bundle.
-	secretInformers map[string]informers.SharedInformerFactory
-	caInformers     informers.SharedInformerFactory
-	// managed follows the metadata of the objects in the namespace that carry managedByLabel.
-	managed metadatainformer.SharedInformerFactory
+	// namespace is the driver's. It is not known before the driver was looked for.
+	namespace string
+	// namedInformers follow the objects of one name each, in the driver's namespace.
+	namedInformers map[string]informers.SharedInformerFactory
 
 	// factories are all informer factories, to be started.
 	factories []interface{ Start(stop <-chan struct{}) }
@@ -110,83 +100,52 @@ func (o *operator) newClients() (*clients, error) {
 		configInformers:   configinformers.NewSharedInformerFactory(config, resync),
 		operatorInformers: operatorinformers.NewSharedInformerFactory(operators, resync),
 		dynamicInformers:  dynamicInformers,
+		namedInformers:    map[string]informers.SharedInformerFactory{},
 	}
-	c.clusterManaged = o.newManagedInformers(c, metav1.NamespaceAll)
-	c.follow(c.clusterInformers, c.configInformers, c.operatorInformers, c.dynamicInformers, c.clusterManaged)
+	c.add(c.clusterInformers, c.configInformers, c.operatorInformers, c.dynamicInformers)
 	return c, nil
 }
 
-// enter makes what is in the driver's namespace known.
-func (o *operator) enter(c *clients, namespace string) {
-	named := func(name string) informers.SharedInformerFactory {
-		return informers.NewSharedInformerFactoryWithOptions(c.kube, resync, informers.WithNamespace(namespace), informers.WithTweakListOptions(only(name)))
-	}
-	c.namespace = namespace
-	c.kubeInformers = informers.NewSharedInformerFactoryWithOptions(c.kube, resync, informers.WithNamespace(namespace))
-	c.caInformers = named(o.driver.TrustedCABundle)
-	c.managed = o.newManagedInformers(c, namespace)
-	c.follow(c.kubeInformers, c.caInformers, c.managed)
-	c.secretInformers = map[string]informers.SharedInformerFactory{}
-	for _, secret := range o.driver.Secrets {
-		c.secretInformers[secret] = named(secret)
-		c.follow(c.secretInformers[secret])
-	}
-}
-
-func (o *operator) newManagedInformers(c *clients, namespace string) metadatainformer.SharedInformerFactory {
-	return metadatainformer.NewFilteredSharedInformerFactory(c.metadata, resync, namespace, func(options *metav1.ListOptions) {
-		options.LabelSelector = labels.SelectorFromSet(labels.Set{managedByLabel: o.driver.Operator.Name}).String()
-	})
-}
-
-// only makes lists and watches ask for the objects of one name.
+// only makes lists and watches ask for the objects of one name. To RBAC they are about these objects
+// then: no permission for any other is needed.
 func only(name string) func(*metav1.ListOptions) {
 	return func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	}
 }
 
-func (c *clients) follow(factories ...interface{ Start(stop <-chan struct{}) }) {
+// add has informer factories started with all others.
+func (c *clients) add(factories ...interface{ Start(stop <-chan struct{}) }) {
 	c.factories = append(c.factories, factories...)
 }
 
-// managedObjects returns the informer that follows the objects of an object's kind, or nil where the
-// cluster does not serve that kind; then the objects are looked at when something else wakes us.
-func (c *clients) managedObjects(object *unstructured.Unstructured) cache.SharedIndexInformer {
-	kind := object.GroupVersionKind()
-	mapping, err := c.objects.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return nil
+// named returns the informers that follow the objects of one name in the driver's namespace.
+func (c *clients) named(name string) informers.SharedInformerFactory {
+	factory, ok := c.namedInformers[name]
+	if !ok {
+		factory = informers.NewSharedInformerFactoryWithOptions(c.kube, resync,
+			informers.WithNamespace(c.namespace), informers.WithTweakListOptions(only(name)))
+		c.namedInformers[name] = factory
+		c.add(factory)
 	}
-	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
-		return c.clusterManaged.ForResource(mapping.Resource).Informer()
-	}
-	return c.managed.ForResource(mapping.Resource).Informer()
+	return factory
 }
 
 // secrets returns the informer that follows one of the driver's Secrets.
 func (c *clients) secrets(name string) coreinformers.SecretInformer {
-	return c.secretInformers[name].Core().V1().Secrets()
+	return c.named(name).Core().V1().Secrets()
 }
 
-// trustedCA returns the informer that follows the ConfigMap with the trusted CA bundle.
-func (c *clients) trustedCA() coreinformers.ConfigMapInformer {
-	return c.caInformers.Core().V1().ConfigMaps()
-}
-
-// credentialsRequests returns the informer that follows one CredentialsRequest.
-func (c *clients) credentialsRequests(request *unstructured.Unstructured) cache.SharedIndexInformer {
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.dynamic, resync, request.GetNamespace(), only(request.GetName()))
-	c.follow(factory)
-	return factory.ForResource(schema.GroupVersionResource{
-		Group: "cloudcredential.openshift.io", Version: "v1", Resource: "credentialsrequests"}).Informer()
+// configMaps returns the informer that follows one of the driver's ConfigMaps.
+func (c *clients) configMaps(name string) coreinformers.ConfigMapInformer {
+	return c.named(name).Core().V1().ConfigMaps()
 }
 
 // daemonSetsNamed returns the informer that follows the metadata of the DaemonSets of one name in all
 // namespaces.
 func (c *clients) daemonSetsNamed(name string) cache.SharedIndexInformer {
 	factory := metadatainformer.NewFilteredSharedInformerFactory(c.metadata, resync, metav1.NamespaceAll, only(name))
-	c.follow(factory)
+	c.add(factory)
 	return factory.ForResource(appsv1.SchemeGroupVersion.WithResource("daemonsets")).Informer()
 }
 
@@ -202,9 +161,9 @@ func (c *clients) condition(conditionType string) operatorv1.OperatorCondition {
 // syncCustomResource waits until the client of the ClusterCSIDriver knows the object; it fails only
 // if ctx ends before.
 func (c *clients) syncCustomResource(ctx context.Context) error {
-	c.customResource.Informer() // makes the factory know of it
+	informer := c.customResource.Informer() // makes the factory know of it
 	c.dynamicInformers.Start(ctx.Done())
-	c.dynamicInformers.WaitForCacheSync(ctx.Done())
+	cache.WaitFor(ctx, "", informer.HasSyncedChecker())
 	return ctx.Err()
 }
 

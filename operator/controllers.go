@@ -12,7 +12,6 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
-	"github.com/openshift/library-go/pkg/operator/csi/csiconfigobservercontroller"
 	deployment "github.com/openshift/library-go/pkg/operator/csi/csidrivercontrollerservicecontroller"
 	daemonset "github.com/openshift/library-go/pkg/operator/csi/csidrivernodeservicecontroller"
 	"github.com/openshift/library-go/pkg/operator/deploymentcontroller"
@@ -20,7 +19,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
@@ -37,12 +35,22 @@ var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, S
 // manageDriver keeps all of the driver's objects as its definition says, until ctx ends.
 func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 	manifests, unusable := o.manifests(c.namespace, os.Getenv)
-	if err := o.reportManifests(ctx, c, unusable); err != nil {
+	if unusable != nil {
+		return runAll(ctx, []func(context.Context) error{
+			func(ctx context.Context) error { return o.reportManifests(ctx, c, unusable) },
+			func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c)) },
+		})
+	}
+	parts := o.parts(manifests)
+	namespace, err := o.newNamespaceController(c)
+	if err != nil {
 		return err
 	}
-	if unusable != nil {
-		return c.run(ctx, o.newReportControllers(c))
-	}
+	objects, ready := o.newObjectsController(c, manifests)
+	first := append(o.newConfigControllers(c, manifests, parts), objects)
+	workloads := o.newWorkloadControllers(ctx, c, parts)
+	c.startInformers(ctx) // They fill meanwhile.
+
 	relics, err := o.relics(ctx, c, manifests)
 	if err != nil {
 		return err
@@ -54,15 +62,9 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 	if err := o.adopt(ctx, c, relics); err != nil {
 		return err
 	}
-	parts := o.parts(manifests)
-	namespace, err := o.newNamespaceController(c)
-	if err != nil {
-		return err
-	}
 	report := append(o.newReportControllers(c, parts...), namespace, o.newUpgradeableController(c, adopting))
-	objects, ready := o.newObjectsController(c, manifests)
-	first := append(o.newConfigControllers(c, manifests, parts), objects)
 	return runAll(ctx, []func(context.Context) error{
+		func(ctx context.Context) error { return o.reportManifests(ctx, c, nil) },
 		func(ctx context.Context) error { return c.run(ctx, report) },
 		func(ctx context.Context) error { return c.run(ctx, first) },
 		func(ctx context.Context) error {
@@ -74,7 +76,7 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 			if err := c.waitForObservedConfig(ctx); err != nil {
 				return nil // ctx ended
 			}
-			return c.run(ctx, o.newWorkloadControllers(ctx, c, parts))
+			return c.run(ctx, workloads)
 		},
 	})
 }
@@ -204,20 +206,6 @@ func (o *operator) newConfigControllers(c *clients, manifests []drivers.Manifest
 	return controllers
 }
 
-// newConfigObserver wraps library-go's controller, which hears of a new TLS profile only once a minute
-// and takes a write that somebody else was faster with for a failure.
-func (o *operator) newConfigObserver(c *clients) factory.Controller {
-	name := o.driver.ConditionPrefix + "DriverCSIConfigObserverController"
-	inner := csiconfigobservercontroller.NewCSIConfigObserverController(name, c.customResource, c.configInformers, o.recorder)
-	config := c.configInformers.Config().V1()
-	return factory.New().
-		WithInformers(c.customResource.Informer(), config.Proxies().Informer(), config.APIServers().Informer()).
-		WithSync(func(ctx context.Context, called factory.SyncContext) error {
-			return retry.RetryOnConflict(conflictBackoff, func() error { return o.tellAfter(ctx, called, inner) })
-		}).
-		ToController(name, o.recorder)
-}
-
 // newWorkloadControllers builds a controller for each Deployment and DaemonSet.
 func (o *operator) newWorkloadControllers(ctx context.Context, c *clients, parts []part) []factory.Controller {
 	var controllers []factory.Controller
@@ -226,11 +214,11 @@ func (o *operator) newWorkloadControllers(ctx context.Context, c *clients, parts
 		case "Deployment":
 			controllers = append(controllers, deployment.NewCSIDriverControllerServiceController(
 				p.name, p.manifest.YAML, o.newsOf(ctx, c, p.manifest.Object), c.customResource, c.kube,
-				c.kubeInformers.Apps().V1().Deployments(), c.configInformers, o.podInformers(c), o.deploymentHooks(c)...))
+				c.named(p.manifest.Object.GetName()).Apps().V1().Deployments(), c.configInformers, o.podInformers(c), o.deploymentHooks(c)...))
 		case "DaemonSet":
 			controllers = append(controllers, daemonset.NewCSIDriverNodeServiceController(
 				p.name, p.manifest.YAML, o.newsOf(ctx, c, p.manifest.Object), c.customResource, c.kube,
-				c.kubeInformers.Apps().V1().DaemonSets(), o.podInformers(c), o.daemonSetHooks(c)...))
+				c.named(p.manifest.Object.GetName()).Apps().V1().DaemonSets(), o.podInformers(c), o.daemonSetHooks(c)...))
 		}
 	}
 	return controllers
@@ -239,7 +227,7 @@ func (o *operator) newWorkloadControllers(ctx context.Context, c *clients, parts
 // podInformers watch what the pods of the driver depend on.
 func (o *operator) podInformers(c *clients) []factory.Informer {
 	watched := []factory.Informer{
-		c.trustedCA().Informer(),
+		c.configMaps(o.driver.TrustedCABundle).Informer(),
 		c.configInformers.Config().V1().Infrastructures().Informer(),
 	}
 	for _, secret := range o.driver.Secrets {
@@ -252,7 +240,7 @@ func (o *operator) deploymentHooks(c *clients) []deploymentcontroller.Deployment
 	return []deploymentcontroller.DeploymentHookFunc{
 		deployment.WithReplicasHook(c.configInformers),
 		deployment.WithObservedProxyDeploymentHook(),
-		deployment.WithCABundleDeploymentHook(c.namespace, o.driver.TrustedCABundle, c.trustedCA()),
+		deployment.WithCABundleDeploymentHook(c.namespace, o.driver.TrustedCABundle, c.configMaps(o.driver.TrustedCABundle)),
 		func(_ *operatorv1.OperatorSpec, d *appsv1.Deployment) error { return o.configure(c, &d.Spec.Template) },
 	}
 }
@@ -260,7 +248,7 @@ func (o *operator) deploymentHooks(c *clients) []deploymentcontroller.Deployment
 func (o *operator) daemonSetHooks(c *clients) []daemonset.DaemonSetHookFunc {
 	return []daemonset.DaemonSetHookFunc{
 		daemonset.WithObservedProxyDaemonSetHook(),
-		daemonset.WithCABundleDaemonSetHook(c.namespace, o.driver.TrustedCABundle, c.trustedCA()),
+		daemonset.WithCABundleDaemonSetHook(c.namespace, o.driver.TrustedCABundle, c.configMaps(o.driver.TrustedCABundle)),
 		func(_ *operatorv1.OperatorSpec, d *appsv1.DaemonSet) error { return o.configure(c, &d.Spec.Template) },
 	}
 }

@@ -19,25 +19,27 @@ import (
 // driver. library-go's controller is not used because it writes the request anew whenever it looks at
 // it, which is once a minute and no sooner, and has nothing to say to the person who has to act.
 type credentialsController struct {
-	*applier
-	part part
+	*operator
+	clients *clients
+	part    part
+	request *followed
 	// variable is the environment variable that carries the role to assume with short-lived credentials.
 	variable string
 	secret   string // that the credentials go to
 }
 
 func (o *operator) newCredentialsController(c *clients, p part) factory.Controller {
-	request := p.manifest.Object
-	secret, _, _ := unstructured.NestedString(request.Object, "spec", "secretRef", "name")
-	controller := &credentialsController{applier: o.newApplier(c), part: p, secret: secret,
-		variable: request.GetAnnotations()[credentialsrequestcontroller.EnvVarsAnnotationKey]}
+	request := c.follow(p.manifest.Object)
+	secret, _, _ := unstructured.NestedString(request.wanted.Object, "spec", "secretRef", "name")
+	controller := &credentialsController{operator: o, clients: c, part: p, request: request, secret: secret,
+		variable: request.wanted.GetAnnotations()[credentialsrequestcontroller.EnvVarsAnnotationKey]}
 	return factory.New().
 		WithInformers(
 			c.customResource.Informer(),
 			c.operatorInformers.Operator().V1().CloudCredentials().Informer(),
-			c.credentialsRequests(request),
 			c.secrets(secret).Informer(),
 		).
+		WithInformers(request.informers()...).
 		WithSync(controller.sync).
 		ResyncEvery(time.Minute).
 		WithSyncDegradedOnError(c.customResource).
@@ -57,11 +59,14 @@ func (c *credentialsController) sync(ctx context.Context, _ factory.SyncContext)
 		}
 		return c.report(ctx, c.madeByHand(err == nil))
 	}
-	request, err := withRole(c.part.manifest.Object, role)
+	request, err := withRole(c.request.wanted, role)
 	if err != nil {
 		return err
 	}
-	live, err := c.apply(ctx, request)
+	if cached := c.request.cached(); cached != nil && progressOf(cached).waiting {
+		c.request.looked = time.Time{} // Ask whether it is over.
+	}
+	live, err := c.apply(ctx, c.clients, c.request, request)
 	if err != nil {
 		return fmt.Errorf("applying CredentialsRequest %s: %w", request.GetName(), err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/events"
-	"github.com/openshift/library-go/pkg/operator/v1helpers"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -161,7 +161,7 @@ func (o *operator) takingCare(act func(context.Context, *clients) error) func(co
 		if holder != "" {
 			return o.leaveToOther(ctx, c, namespace, holder)
 		}
-		o.enter(c, namespace)
+		c.namespace = namespace
 		if err := o.claim(ctx, c); err != nil {
 			return err
 		}
@@ -187,14 +187,27 @@ func (o *operator) attempt(ctx context.Context, asked mode, act func(context.Con
 
 // forgetOtherModes removes the conditions that controllers of another mode wrote: nobody keeps them
 // up to date any more.
+//
+// library-go's UpdateStatus would do it too. But the package that it compares statuses with looks
+// methods up by name, which keeps the linker from leaving out any method that is never called; that
+// made the operator larger by half.
 func (o *operator) forgetOtherModes(ctx context.Context, c *clients, current mode) error {
-	_, _, err := v1helpers.UpdateStatus(ctx, c.customResource, func(status *operatorv1.OperatorStatus) error {
-		status.Conditions = slices.DeleteFunc(status.Conditions, func(condition operatorv1.OperatorCondition) bool {
+	return retry.RetryOnConflict(conflictBackoff, func() error {
+		_, status, resourceVersion, err := c.customResource.GetOperatorState()
+		if err != nil {
+			return err
+		}
+		kept := slices.DeleteFunc(slices.Clone(status.Conditions), func(condition operatorv1.OperatorCondition) bool {
 			return !isSummary(condition.Type) && !slices.Contains(o.writtenIn(condition.Type), current)
 		})
-		return nil
+		if len(kept) == len(status.Conditions) {
+			return nil
+		}
+		status = status.DeepCopy()
+		status.Conditions = kept
+		_, err = c.customResource.UpdateOperatorStatus(ctx, resourceVersion, status)
+		return err
 	})
-	return err
 }
 
 // writtenIn returns the modes in which a condition is written.
@@ -241,7 +254,7 @@ func (o *operator) watchCustomResource(ctx context.Context) (wishes, error) {
 		return wishes{}, err
 	}
 	go informer.RunWithContext(ctx)
-	cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
+	cache.WaitFor(ctx, "", informer.HasSyncedChecker())
 	return wishes{changed, func() wish {
 		object, exists, _ := informer.GetStore().GetByKey(o.driver.CSIName) // a store in memory does not fail
 		if !exists {

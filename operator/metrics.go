@@ -34,5 +34,5 @@ var (
 	}, []string{"driver"})
 )
 
-// library-go's controller command serves this registry at /metrics.
+// Package serving serves this registry.
 func init() { legacyregistry.MustRegister(customResourceMissing, adoptedObjects, blockingPods) }

@@ -9,10 +9,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/openshift/library-go/pkg/controller/controllercmd"
+	"github.com/openshift/library-go/pkg/operator/events"
 	"github.com/openshift/library-go/pkg/operator/management"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -28,13 +29,23 @@ const (
 	companionQPS = -1
 )
 
+// Process is what an operator gets of the program that it runs in.
+type Process struct {
+	KubeConfig *rest.Config
+	// EventRecorder records what the operator does.
+	EventRecorder events.Recorder
+	// OperatorNamespace is where the operator runs.
+	OperatorNamespace string
+	Clock             clock.Clock
+}
+
 // A Companion is a further controller that the operator process runs for a driver, such as the one
 // that serves the driver's volume API. It runs whether or not the driver is asked for.
 type Companion func(ctx context.Context, cfg *rest.Config) error
 
 // Run runs the operator of one driver until ctx ends. It returns an error if it cannot start, or if
 // a companion fails. version is what the ClusterCSIDriver says that it is looked after by.
-func Run(ctx context.Context, driver drivers.Driver, version string, process *controllercmd.ControllerContext, companions ...Companion) error {
+func Run(ctx context.Context, driver drivers.Driver, version string, process *Process, companions ...Companion) error {
 	management.SetOperatorNotRemovable() // uninstalling is not library-go's: it knows no order
 
 	cfg := rest.CopyConfig(process.KubeConfig)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
-	"github.com/openshift/library-go/pkg/controller/controllercmd"
 	"github.com/openshift/library-go/pkg/operator/events"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -107,7 +106,7 @@ func (w *world) startOperator(companions ...operator.Companion) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- operator.Run(ctx, w.driver, version, &controllercmd.ControllerContext{
+		done <- operator.Run(ctx, w.driver, version, &operator.Process{
 			KubeConfig:        cfg,
 			EventRecorder:     events.NewRecorder(kube.CoreV1().Events(w.namespace), "operator", reference, clock.RealClock{}),
 			OperatorNamespace: w.namespace,

@@ -11,10 +11,8 @@ import (
 	"github.com/openshift/library-go/pkg/controller/factory"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -24,24 +22,25 @@ import (
 // any name; most of a class cannot be changed; and applications make claims by its name all the time.
 // library-go's controller, which deletes and recreates a class that differs, is therefore not used.
 type storageClassController struct {
-	*applier
-	manifests []drivers.Manifest
-	told      string // the last message
+	*operator
+	clients *clients
+	classes []*followed
+	told    string // the last message
 }
 
 func (o *operator) newStorageClassController(c *clients, manifests []drivers.Manifest) factory.Controller {
-	controller := &storageClassController{applier: o.newApplier(c), manifests: manifests}
+	controller := &storageClassController{operator: o, clients: c}
 	controller.told = c.condition(controller.conditionType()).Message
 	watched := []factory.Informer{c.customResource.Informer()}
 	for _, m := range manifests {
-		if informer := c.managedObjects(m.Object); informer != nil {
-			watched = append(watched, informer)
-		}
+		class := c.follow(m.Object)
+		controller.classes = append(controller.classes, class)
+		watched = append(watched, class.informers()...)
 	}
 	return factory.New().
 		WithInformers(watched...).
 		WithSync(controller.sync).
-		ResyncEvery(time.Minute). // an administrator's own class wakes nobody up
+		ResyncEvery(time.Minute).
 		WithSyncDegradedOnError(c.customResource).
 		ToController(o.driver.ConditionPrefix+"DriverStorageClassController", o.recorder)
 }
@@ -52,33 +51,31 @@ func (c *storageClassController) sync(ctx context.Context, _ factory.SyncContext
 		return err
 	}
 	var complaints []string
-	for _, m := range c.manifests {
-		complaint, err := c.bring(ctx, cluster.ClusterCSIDriver.Spec.StorageClassState, m.Object)
+	for _, class := range c.classes {
+		complaint, err := c.bring(ctx, cluster.ClusterCSIDriver.Spec.StorageClassState, class)
 		if err != nil {
-			return fmt.Errorf("StorageClass %s: %w", m.Object.GetName(), err)
+			return fmt.Errorf("StorageClass %s: %w", class.wanted.GetName(), err)
 		}
 		if complaint != "" {
-			complaints = append(complaints, fmt.Sprintf("StorageClass %s is left as it is: %s.", m.Object.GetName(), complaint))
+			complaints = append(complaints, fmt.Sprintf("StorageClass %s is left as it is: %s.", class.wanted.GetName(), complaint))
 		}
 	}
 	return c.report(ctx, strings.Join(complaints, " "))
 }
 
 // bring does with one class what is to be done.
-func (c *storageClassController) bring(ctx context.Context, state operatorv1.StorageClassStateName, wanted *unstructured.Unstructured) (complaint string, err error) {
-	current := wanted.DeepCopy()
-	if err := c.clients.objects.Get(ctx, client.ObjectKeyFromObject(wanted), current); apierrors.IsNotFound(err) {
-		current = nil
-	} else if err != nil {
+func (c *storageClassController) bring(ctx context.Context, state operatorv1.StorageClassStateName, class *followed) (complaint string, err error) {
+	current, err := class.look(ctx, c.operator, c.clients)
+	if err != nil {
 		return "", err
 	}
-	action, complaint, err := c.decide(state, wanted, current)
+	action, complaint, err := c.decide(state, class.wanted, current)
 	if err != nil {
 		return "", err
 	}
 	switch action {
 	case applyClass:
-		_, err = c.apply(ctx, wanted)
+		_, err = c.apply(ctx, c.clients, class, class.wanted)
 	case removeClass:
 		err = c.remove(ctx, c.clients, current)
 	}

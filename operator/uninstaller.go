@@ -67,9 +67,7 @@ func (u *uninstaller) controller() factory.Controller {
 		core.PersistentVolumeClaims().Informer(),
 	}
 	for _, m := range u.manifests {
-		if informer := u.clients.managedObjects(m.Object); informer != nil {
-			watched = append(watched, informer)
-		}
+		watched = append(watched, u.clients.follow(m.Object).informers()...)
 	}
 	return factory.New().
 		WithInformers(watched...).

@@ -56,7 +56,12 @@ func (w *world) checkMonitoring() {
 	prometheus := w.ServiceAccountConfig(w.t, "openshift-monitoring", "prometheus-k8s")
 	accounts := w.Namespace(w.t)
 	reader, stranger := w.ServiceAccountConfig(w.t, accounts, "reader"), w.ServiceAccountConfig(w.t, accounts, "stranger")
-	w.letReadMetrics(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: accounts, Name: "reader"})
+	for _, who := range []rbacv1.Subject{
+		{Kind: rbacv1.ServiceAccountKind, Namespace: accounts, Name: "reader"},
+		{Kind: rbacv1.ServiceAccountKind, Namespace: "openshift-monitoring", Name: "prometheus-k8s"}, // as OpenShift does
+	} {
+		w.letReadMetrics(who)
+	}
 
 	service := &corev1.Service{}
 	key := client.ObjectKey{Namespace: namespace, Name: w.driver.Operator.Name + "-metrics"}
@@ -64,7 +69,7 @@ func (w *world) checkMonitoring() {
 		w.t.Fatal(err)
 	}
 	metrics := scraper{service: service, discoverAs: prometheus, authorities: w.issueServingCertificate(service)}
-	// The operator notices its certificate after some seconds, and starts anew.
+	// It takes kubelet a moment to put the certificate where the operator reads it.
 	cluster.Eventually(w.t, limit, "Prometheus to read the operator's metrics", func(ctx context.Context) error {
 		return metrics.read(ctx, prometheus, http.StatusOK)
 	})
