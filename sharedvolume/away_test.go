@@ -10,31 +10,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
-	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestControllerAway takes the controller away, as removing the operator does. Volumes stay usable,
 // deletions wait, and a controller that comes back finishes all that has begun.
 func TestControllerAway(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, cluster.Start(t, cluster.Options{}))
-	w.define(definitionFile)
-	cfg := w.controllerConfig()
-	stop := w.run(cfg)
-	team := w.Namespace(t)
-	other := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "lost-"}}
-	w.do("create", w.client.Create(t.Context(), other))
-	stays, broken, deleted, torn, held := w.create(team, "stays"), w.create(team, "broken"), w.create(team, "deleted"), w.create(team, "torn"), w.create(team, "held")
-	lost := w.create(other.Name, "lost")
+	w := apart(t)
+	namespace := w.Namespace(t)
+	stop := w.runConfined(namespace)
+	stays, broken, deleted := w.create(namespace, "stays"), w.create(namespace, "broken"), w.create(namespace, "deleted")
+	torn, held := w.create(namespace, "torn"), w.create(namespace, "held")
 	pairs := map[*v1alpha1.SharedVolume]pair{}
-	for _, sv := range []*v1alpha1.SharedVolume{stays, broken, deleted, torn, held, lost} {
+	for _, sv := range []*v1alpha1.SharedVolume{stays, broken, deleted, torn, held} {
 		pairs[sv] = w.ready(sv)
 	}
 	stop()
 
 	w.do("delete a claim", w.client.Delete(t.Context(), pairs[broken].claim))
 	w.do("delete", w.client.Delete(t.Context(), deleted))
-	w.do("delete a namespace", w.client.Delete(t.Context(), other))
 	// Who cannot wait takes the finalizers off.
 	for _, sv := range []*v1alpha1.SharedVolume{torn, held} {
 		w.do("delete", w.client.Delete(t.Context(), sv))
@@ -43,15 +36,12 @@ func TestControllerAway(t *testing.T) {
 	}
 	w.do("delete a claim", w.client.Delete(t.Context(), pairs[torn].claim))
 	w.gone(pairs[torn].claim)
-	w.gone(pairs[lost].claim)
 	w.unchanged(pairs[stays], pairs[deleted], pairs[held])
 
-	w.run(cfg)
+	w.runConfined(namespace)
 	w.gone(deleted)
 	w.gone(pairs[deleted].claim)
 	w.gone(pairs[deleted].volume)
-	w.gone(other)
-	w.gone(pairs[lost].volume)
 	w.gone(pairs[torn].volume)
 	if got, want := w.bound(broken).volume.UID, pairs[broken].volume.UID; got != want {
 		t.Errorf("the SharedVolume whose claim was deleted has volume %s now, had %s", got, want)
@@ -61,17 +51,20 @@ func TestControllerAway(t *testing.T) {
 	// The claim that stayed goes when its owner wants; its volume then belongs to nobody.
 	w.do("delete a claim", w.client.Delete(t.Context(), pairs[held].claim))
 	w.gone(pairs[held].volume)
+}
 
-	t.Run("definition deleted", func(t *testing.T) {
-		w := w.in(t)
-		definition := w.definition()
-		w.do("delete the definition", w.client.Delete(t.Context(), definition))
-		w.gone(definition)
-		for _, sv := range []*v1alpha1.SharedVolume{stays, broken} {
-			w.gone(pairs[sv].volume)
-		}
-		w.noVolumes(team)
-	})
+func TestNamespaceDeletedWhileControllerAway(t *testing.T) {
+	w := apart(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace(t)}}
+	stop := w.runConfined(namespace.Name)
+	sv := w.create(namespace.Name, "logs")
+	p := w.ready(sv)
+	stop()
+	w.do("delete the namespace", w.client.Delete(t.Context(), namespace))
+	w.gone(p.claim)
+	w.runConfined(namespace.Name)
+	w.gone(p.volume)
+	w.gone(namespace)
 }
 
 // takeFinalizersOff takes all finalizers off an object.

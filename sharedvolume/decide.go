@@ -197,6 +197,8 @@ func replaceVolume(o observed, volume *corev1.PersistentVolume) step {
 			"PersistentVolume %s is being deleted and is made anew once it is gone", volume.Name)}
 	case !o.usersKnown:
 		return step{do: lookUpUsers}
+	case len(o.users) == 0 && !o.live:
+		return step{do: readLive} // The claim may be on its way out already.
 	case len(o.users) == 0:
 		return step{do: deleteClaim}
 	}

@@ -88,7 +88,7 @@ func TestTakeOver(t *testing.T) {
 	// A restart, once all is settled, writes nothing.
 	stop()
 	began = time.Now()
-	w.run(cfg)
+	stop = w.run(cfg)
 	for _, l := range []legacy{current, oldest} {
 		w.do("poke", w.client.Patch(t.Context(), l.sv, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"poke":""}}}`))))
 	}
@@ -152,7 +152,11 @@ func TestTakeOver(t *testing.T) {
 		w := w.in(t)
 		p := w.bound(oldest.sv)
 		definition := w.definition()
+		// It waits for the finalizers of its objects, and these for a controller.
+		stop()
 		w.do("delete", w.client.Delete(t.Context(), definition))
+		w.unchanged(p)
+		w.run(cfg)
 		w.gone(definition)
 		w.gone(p.claim)
 		w.gone(p.volume)
