@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -217,6 +218,13 @@ func (w *world) waitForConditions(want map[string]operatorv1.ConditionStatus) *o
 		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}
+		types := map[string]bool{}
+		for _, c := range custom.Status.Conditions {
+			if types[c.Type] {
+				w.t.Fatalf("condition %s is there twice", c.Type)
+			}
+			types[c.Type] = true
+		}
 		for conditionType, status := range want {
 			if got := condition(custom, conditionType); got.Status != status {
 				return fmt.Errorf("condition %s is %q (%s: %s), want %q", conditionType, got.Status, got.Reason, got.Message, status)
@@ -225,6 +233,17 @@ func (w *world) waitForConditions(want map[string]operatorv1.ConditionStatus) *o
 		return nil
 	})
 	return custom
+}
+
+// waitForMetric waits until a metric of the operator has a value for its driver.
+func (w *world) waitForMetric(name string, want float64) {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, fmt.Sprintf("metric %s to be %v", name, want), func(context.Context) error {
+		if got, found := metric(w.t, name, map[string]string{"driver": w.driver.CSIName}); got != want || !found {
+			return fmt.Errorf("it is %v (found: %v)", got, found)
+		}
+		return nil
+	})
 }
 
 func condition(custom *operatorv1.ClusterCSIDriver, conditionType string) operatorv1.OperatorCondition {
@@ -263,6 +282,7 @@ func TestWithoutTheCustomResourceNothingIsTouched(t *testing.T) {
 	w.create(other)
 	t.Cleanup(func() { w.Client().Delete(context.Background(), other) })
 	w.startOperator()
+	w.waitForMetric("berth_cluster_csi_driver_missing", 1)
 
 	cluster.Eventually(t, limit, "the operator to watch", func(context.Context) error {
 		for _, event := range w.Audit(t) {
@@ -278,6 +298,7 @@ func TestWithoutTheCustomResourceNothingIsTouched(t *testing.T) {
 	began := time.Now()
 	w.create(w.customResource())
 	w.waitForConditions(allWell)
+	w.waitForMetric("berth_cluster_csi_driver_missing", 0)
 	for _, write := range w.writes() {
 		if write.Received.Before(began) {
 			t.Errorf("before its ClusterCSIDriver existed, the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
@@ -286,6 +307,8 @@ func TestWithoutTheCustomResourceNothingIsTouched(t *testing.T) {
 			t.Errorf("the operator touched another driver's ClusterCSIDriver: %s", write.Verb)
 		}
 	}
+	w.deleteCustomResource()
+	w.waitForMetric("berth_cluster_csi_driver_missing", 1)
 }
 
 func TestTheDriverIsInstalledAndKept(t *testing.T) {
@@ -294,6 +317,11 @@ func TestTheDriverIsInstalledAndKept(t *testing.T) {
 
 	if _, missing, err := w.existing(t.Context()); err != nil || len(missing) > 0 {
 		t.Errorf("Available, but these objects are missing: %q (%v)", missing, err)
+	}
+	for _, write := range w.writes() {
+		if !slices.Contains([]string{"", w.home, "openshift-cloud-credential-operator"}, write.Namespace) {
+			t.Errorf("in a namespace that nobody named the operator did: %s %s %s/%s", write.Verb, write.Resource, write.Namespace, write.Name)
+		}
 	}
 	if custom.Status.ObservedGeneration != custom.Generation {
 		t.Errorf("observedGeneration is %d, want %d", custom.Status.ObservedGeneration, custom.Generation)

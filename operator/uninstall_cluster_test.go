@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -160,21 +159,35 @@ func TestRemovedAndManagedAgain(t *testing.T) {
 	w.waitForConditions(allWell)
 }
 
+// TestUnmanagedIsLeftAlone: no object of the driver is made or removed then, whatever its kind.
 func TestUnmanagedIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.installDriver()
 	w.setManagementState(operatorv1.Unmanaged)
 	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
-
-	csiDriver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
-	if err := w.Client().Delete(t.Context(), csiDriver); err != nil {
-		t.Fatal(err)
+	began := len(w.writes())
+	for _, object := range w.objects() {
+		if err := w.Client().Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		cluster.Eventually(t, limit, object.GetName()+" to be gone", w.Gone(object))
 	}
+	w.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
+	w.waitUntilObserved()
+	for _, write := range w.writes()[began:] {
+		if write.Resource != "clustercsidrivers" {
+			t.Errorf("Unmanaged, but the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+		}
+	}
+	w.setManagementState(operatorv1.Managed)
+	w.waitForConditions(allWell)
+	w.setManagementState(operatorv1.Unmanaged)
+	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
+	before := w.uids()
 	w.deleteCustomResource()
 	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", w.Gone(w.customResource()))
-	_, missing, err := w.existing(t.Context())
-	if err != nil || !slices.Equal(missing, []string{"CSIDriver " + w.driver.CSIName}) {
-		t.Errorf("missing objects = %q (%v); want just the CSIDriver that was deleted by hand", missing, err)
+	if diff := cmp.Diff(before, w.uids()); diff != "" {
+		t.Errorf("UIDs of the driver's objects (-Unmanaged +deleted while Unmanaged):\n%s", diff)
 	}
 }
 
