@@ -43,9 +43,12 @@ type world struct {
 	catalog string // folder
 }
 
+// program is what runs on a node for an image.
+type program struct{ image, path string }
+
 // newWorld builds Berth's commands, makes a catalog with them as a release engineer would, and
-// starts a cluster whose node knows them.
-func newWorld(t *testing.T) *world {
+// starts a cluster whose node knows them, and more programs if given.
+func newWorld(t *testing.T, more ...program) *world {
 	t.Helper()
 	driver, err := registry.Get("efs")
 	if err != nil {
@@ -63,13 +66,17 @@ func newWorld(t *testing.T) *world {
 	run(t, berth, "bundle", "generate", driver.Name, "--version", "1.0.0", "--output", bundle)
 	run(t, berth, "catalog", "build", bundle, "--output", catalog)
 	run(t, peers.Path("opm"), "validate", catalog)
+	images := map[string]string{
+		operatorImage: filepath.Join(dir, "berth-operator"),
+		berthImage:    berth,
+		opmImage:      peers.Path("opm"),
+	}
+	for _, p := range more {
+		images[p.image] = p.path
+	}
 	return &world{
 		t: t, driver: driver, catalog: catalog,
-		Cluster: cluster.Start(t, cluster.Options{OLM: true, Images: map[string]string{
-			operatorImage: filepath.Join(dir, "berth-operator"),
-			berthImage:    berth,
-			opmImage:      peers.Path("opm"),
-		}}),
+		Cluster: cluster.Start(t, cluster.Options{OLM: true, Images: images}),
 	}
 }
 
