@@ -38,7 +38,7 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 	w.deleteCustomResource()
 	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Progressing": operatorv1.ConditionTrue, "Available": operatorv1.ConditionTrue})
 	for i, user := range users {
-		got := w.waitForUninstallMessage(fmt.Sprintf("%d pods use volumes", len(users)-i))
+		got := w.waitForUninstallMessage(fmt.Sprintf("in use by %d pod", len(users)-i))
 		if got.Reason != "VolumesInUse" {
 			t.Errorf("the reason is %s, want VolumesInUse", got.Reason)
 		}

@@ -124,7 +124,7 @@ func (o *operator) newNamespaceController(c *clients) (factory.Controller, error
 			}
 		}
 		if len(others) == 0 {
-			return o.reportNamespace(ctx, c, operatorv1.ConditionFalse, "AsExpected", "the driver is in namespace "+c.namespace)
+			return o.reportNamespace(ctx, c, operatorv1.ConditionFalse, "AsExpected", "")
 		}
 		slices.Sort(others)
 		return o.reportNamespace(ctx, c, operatorv1.ConditionTrue, "SeveralDrivers", fmt.Sprintf(
@@ -136,7 +136,7 @@ func (o *operator) newNamespaceController(c *clients) (factory.Controller, error
 		ToController(o.driver.ConditionPrefix+"DriverNamespaceController", o.recorder), nil
 }
 
-// reportNamespace writes the condition that tells where the driver is.
+// reportNamespace writes the condition that tells what is wrong with where the driver is.
 func (o *operator) reportNamespace(ctx context.Context, c *clients, degraded operatorv1.ConditionStatus, reason, message string) error {
 	name := o.driver.ConditionPrefix + "DriverNamespace"
 	err := c.customResource.ApplyOperatorStatus(ctx, name, applyoperatorv1.OperatorStatus().WithConditions(

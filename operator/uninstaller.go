@@ -220,8 +220,8 @@ func (u *uninstaller) tell(found remains, next step) {
 		return
 	}
 	if found.forced && len(found.users) > 0 && !next.done {
-		u.recorder.Warningf("RemovalForced", "Removing the driver although %d pods use its volumes, because of the annotation %s: %s",
-			len(found.users), forceAnnotation, abbreviate(found.users))
+		u.recorder.Warningf("RemovalForced", "Removing the driver although its volumes are in use by %s, because of the annotation %s: %s",
+			count(len(found.users), "pod"), forceAnnotation, abbreviate(found.users))
 	}
 	u.recorder.Event(next.reason, next.message)
 }
