@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/sharedvolume"
@@ -30,6 +32,15 @@ var (
 	apartCluster sync.Once
 	apartConfig  *rest.Config // the controllers'
 )
+
+// lasting creates a namespace that goes with the cluster. Its deletion would wait for a controller, and
+// many of them keep a cluster busy for longer than the tests.
+func (w world) lasting() string {
+	w.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "apart-"}}
+	w.do("create", w.client.Create(w.t.Context(), namespace))
+	return namespace.Name
+}
 
 // confined returns the configuration of a controller that sees nothing but one namespace: where it
 // lists or watches the whole cluster, it gets what belongs to that namespace.

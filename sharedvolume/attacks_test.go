@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -107,15 +106,9 @@ func (a arena) created(object client.Object) {
 
 // claim returns a claim that the attacker may create, with the class that SharedVolumes' claims have.
 func (a arena) claim(name, volume string) *corev1.PersistentVolumeClaim {
-	return &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: a.attacker.namespace, Name: name},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: ptr.To(""),
-			VolumeName:       volume,
-			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			Resources:        corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
-	}
+	claim := foreignClaim(a.attacker.namespace, name)
+	claim.Spec.StorageClassName, claim.Spec.VolumeName = ptr.To(""), volume
+	return claim
 }
 
 // check checks what must hold after any attack.

@@ -16,7 +16,7 @@ import (
 // deletions wait, and a controller that comes back finishes all that has begun.
 func TestControllerAway(t *testing.T) {
 	w := apart(t)
-	namespace := w.Namespace(t)
+	namespace := w.lasting()
 	stop := w.runConfined(namespace)
 	stays, broken, deleted := w.create(namespace, "stays"), w.create(namespace, "broken"), w.create(namespace, "deleted")
 	torn, held := w.create(namespace, "torn"), w.create(namespace, "held")
@@ -55,7 +55,7 @@ func TestControllerAway(t *testing.T) {
 
 func TestNamespaceDeletedWhileControllerAway(t *testing.T) {
 	w := apart(t)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.Namespace(t)}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.lasting()}}
 	stop := w.runConfined(namespace.Name)
 	sv := w.create(namespace.Name, "logs")
 	p := w.ready(sv)

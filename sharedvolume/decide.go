@@ -24,6 +24,8 @@ const (
 // observed is all that a decision about one SharedVolume rests on.
 type observed struct {
 	sharedVolume *v1alpha1.SharedVolume
+	// fresh says that nobody had worked on the SharedVolume before.
+	fresh bool
 	// claim is the object under the claim's name, whoever made it; nil if there is none.
 	claim *corev1.PersistentVolumeClaim
 	// volume and communityVolume are the objects under the name that a new volume gets and under the

@@ -21,9 +21,6 @@ const memoryTime = 5 * time.Second
 type memory struct {
 	mu     sync.Mutex
 	writes map[types.NamespacedName]writes
-	// contested are the SharedVolumes whose claim's name somebody else has. No cache shows the
-	// foreign claim, so it is looked for before trying to create ours again.
-	contested map[types.NamespacedName]bool
 	// doubtful are those about which a request failed. The API server may have done what it asked for,
 	// and the caches do not tell yet.
 	doubtful map[types.NamespacedName]bool
@@ -38,11 +35,7 @@ type write struct {
 }
 
 func newMemory() *memory {
-	return &memory{
-		writes:    map[types.NamespacedName]writes{},
-		contested: map[types.NamespacedName]bool{},
-		doubtful:  map[types.NamespacedName]bool{},
-	}
+	return &memory{writes: map[types.NamespacedName]writes{}, doubtful: map[types.NamespacedName]bool{}}
 }
 
 // note remembers an object as the API server returned it from a write. One that is being deleted has
@@ -81,7 +74,6 @@ func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.writes, key)
-	delete(m.contested, key)
 	delete(m.doubtful, key)
 }
 
@@ -111,22 +103,6 @@ func (m *memory) noteRead(key types.NamespacedName, o observed) {
 			m.note(key, volume)
 		}
 	}
-}
-
-func (m *memory) setContested(key types.NamespacedName, contested bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if contested {
-		m.contested[key] = true
-	} else {
-		delete(m.contested, key)
-	}
-}
-
-func (m *memory) isContested(key types.NamespacedName) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.contested[key]
 }
 
 // recall returns the newer of what a cache has under a name and what was last written there, either

@@ -55,12 +55,14 @@ func (r *orphans) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if err != nil || volume == nil || !mayBeOrphan(volume) {
 		return reconcile.Result{}, err
 	}
-	// What the cache shows to be in use need not be asked for.
-	for _, from := range []client.Reader{r.cached, r.live} {
-		inUse, err := r.inUse(ctx, from, volume)
-		if err != nil || inUse {
-			return reconcile.Result{}, err
-		}
+	if owned, err := owned(ctx, r.cached, volume); err != nil || owned {
+		return reconcile.Result{}, err // The end of its SharedVolume is an event.
+	}
+	if owned, err := owned(ctx, r.live, volume); err != nil || owned {
+		return reconcile.Result{}, err
+	}
+	if claimed, err := claimed(ctx, r.live, volume); err != nil || claimed {
+		return reconcile.Result{}, err // That it is released is an event.
 	}
 	// Unless somebody has changed it since it was looked at.
 	err = r.client.Delete(ctx, volume, client.Preconditions{UID: &volume.UID, ResourceVersion: &volume.ResourceVersion})
@@ -80,14 +82,16 @@ func mayBeOrphan(volume *corev1.PersistentVolume) bool {
 	return volume.Name == volumeNamePrefix+uid && claim != nil && claim.UID != "" && volume.DeletionTimestamp == nil
 }
 
-// inUse tells whether there still is the SharedVolume that a volume was made for, or the claim that it
-// is reserved for.
-func (r *orphans) inUse(ctx context.Context, from client.Reader, volume *corev1.PersistentVolume) (bool, error) {
+// owned tells whether there still is the SharedVolume that a volume was made for.
+func owned(ctx context.Context, from client.Reader, volume *corev1.PersistentVolume) (bool, error) {
 	owner, err := get[v1alpha1.SharedVolume](ctx, from, ownerOf(volume))
-	if err != nil || owner != nil && volume.Name == volumeName(owner) {
-		return true, err
-	}
+	return owner != nil && volume.Name == volumeName(owner), err
+}
+
+// claimed tells whether there still is the claim that a volume is reserved for. The caches cannot tell:
+// that of volumes may be ahead of that of claims.
+func claimed(ctx context.Context, live client.Reader, volume *corev1.PersistentVolume) (bool, error) {
 	ref := volume.Spec.ClaimRef
-	claim, err := get[corev1.PersistentVolumeClaim](ctx, from, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+	claim, err := get[corev1.PersistentVolumeClaim](ctx, live, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
 	return claim != nil && claim.UID == ref.UID, err
 }

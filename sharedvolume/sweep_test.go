@@ -148,7 +148,7 @@ func (w world) play(e episode, at fault.Point, f fault.Fault, want map[string]an
 			w.t.Logf("to play it again: go test ./sharedvolume -run '^%s$'", strings.ReplaceAll(w.t.Name(), "/", "$/^"))
 		}
 	}()
-	namespace := w.Namespace(w.t)
+	namespace := w.lasting()
 	sv := w.create(namespace, "logs")
 	names := alias{namespace: "namespace", string(sv.UID): "uid"}
 	p := pair{}
@@ -198,20 +198,29 @@ func quietAfter(f fault.Fault) time.Duration {
 // runDisturbed runs a controller for one namespace with an injector between, and waits until it has
 // looked at what there is.
 func (w world) runDisturbed(injector *fault.Injector, namespace string) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error)
 	began := time.Now()
-	go func() {
-		done <- injector.Run(ctx, confined(apartConfig, namespace), func(ctx context.Context, cfg *rest.Config) error {
-			return sharedvolume.Run(ctx, cfg, sharedvolume.Options{})
-		})
-	}()
+	stop = w.runInjected(injector, namespace)
 	cluster.Eventually(w.t, patience, "the controller to look around", func(context.Context) error {
 		if idle := injector.Idle(); idle < quiet || idle >= time.Since(began) {
 			return errors.New("it does not, or has not ended")
 		}
 		return nil
 	})
+	return stop
+}
+
+func (w world) runInjected(injector *fault.Injector, namespace string) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() {
+		err := injector.Run(ctx, confined(apartConfig, namespace), func(ctx context.Context, cfg *rest.Config) error {
+			return sharedvolume.Run(ctx, cfg, sharedvolume.Options{})
+		})
+		if ctx.Err() != nil {
+			err = nil // Told to end while it starts, it says that it could not.
+		}
+		done <- err
+	}()
 	return sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -226,7 +235,9 @@ func (w world) staysSettled(injector *fault.Injector, namespace string) {
 	w.t.Helper()
 	before := len(injector.Writes())
 	w.poke(namespace)
-	marker := w.create(namespace, "marker") // is worked on after the poked ones
+	marker := newVolume(namespace, "") // is worked on after the poked ones
+	marker.GenerateName = "marker-"
+	w.do("create", w.client.Create(w.t.Context(), marker))
 	volume := w.ready(marker).volume.Name
 	for _, write := range injector.Writes()[before:] {
 		if name := write.Point.Name; name != marker.Name && name != sharedvolume.ClaimName(marker.Name) && name != volume {
