@@ -23,9 +23,9 @@ import (
 // and reserved for a claim that is gone.
 //
 // A SharedVolume usually takes its volume with it. But whoever may change one may take its finalizer
-// off, too, and an administrator has to if the operator was removed first; then claim and volume
-// stay. The claim is the namespace's own, may be in use, and goes with the namespace. The volume
-// belongs to nobody.
+// off, too; an administrator has to if the operator was removed first; and a deletion that comes while
+// the finalizer is being put on passes it. Kubernetes' garbage collector then takes the claim, once no
+// pod uses it. The volume, which cannot belong to an object of a namespace, would stay for ever.
 type orphans struct {
 	cached client.Reader
 	live   client.Reader
