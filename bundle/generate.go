@@ -81,6 +81,13 @@ func generate(d drivers.Driver, opts Options) (*Bundle, error) {
 			return nil, err
 		}
 		add(manifestsDir+"/"+crd.Spec.Group+"_"+crd.Spec.Names.Plural+".yaml", data)
+		for _, role := range teamRoles(crd) {
+			data, err := encode(role)
+			if err != nil {
+				return nil, err
+			}
+			add(manifestsDir+"/"+role.Name+".clusterrole.yaml", data)
+		}
 	}
 	monitoring, err := monitoringFiles(d, b.Name)
 	if err != nil {

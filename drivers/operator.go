@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 )
@@ -17,6 +18,10 @@ const operatorPort = 8443
 // ServingCertFolder is where an operator's pod has the certificate to serve with, once there is one.
 const ServingCertFolder = "/var/run/secrets/serving-cert"
 
+// driverLabel tells of an operator's Deployment which driver it is for: a cluster may have several
+// operators, in any namespaces.
+const driverLabel = "berth.dev/csi-driver"
+
 // OperatorDeployment returns the Deployment that runs the driver's operator, with the default images.
 // The namespace is left to whoever installs it.
 //
@@ -26,7 +31,7 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 	podLabels := map[string]string{"name": d.Operator.Name}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Name: d.Operator.Name, Labels: podLabels},
+		ObjectMeta: metav1.ObjectMeta{Name: d.Operator.Name, Labels: labels.Merge(podLabels, labels.Set{driverLabel: d.CSIName})},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(int32(1)),
 			Selector: &metav1.LabelSelector{MatchLabels: podLabels},

@@ -39,7 +39,7 @@ func (g gate) tell(e event) {
 		e.emit(g.Recorder)
 		return
 	}
-	klog.V(2).Infof("no news: %s: %s", e.reason, e.message)
+	klog.V(4).Infof("no event: %s: %s", e.reason, e.message)
 }
 
 func (g gate) Event(reason, message string)   { g.tell(event{false, reason, message}) }

@@ -219,7 +219,7 @@ func (u *uninstaller) tell(found remains, next step) {
 		u.recorder.Warning(next.reason, next.message)
 		return
 	}
-	if found.forced && len(found.users) > 0 {
+	if found.forced && len(found.users) > 0 && !next.done {
 		u.recorder.Warningf("RemovalForced", "Removing the driver although %d pods use its volumes, because of the annotation %s: %s",
 			len(found.users), forceAnnotation, abbreviate(found.users))
 	}

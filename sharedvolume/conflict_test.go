@@ -45,7 +45,7 @@ func TestForeignClaim(t *testing.T) {
 	}
 
 	t.Run("deleting lets it be", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		w.do("delete", w.client.Delete(t.Context(), sv))
 		w.gone(sv)
 		w.get(foreign, namespace, "pvc-logs")
@@ -54,7 +54,7 @@ func TestForeignClaim(t *testing.T) {
 		}
 	})
 	t.Run("its removal clears the way", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		sv := w.create(namespace, "logs")
 		w.until(sv, "Conflict")
 		w.do("delete", w.client.Delete(t.Context(), foreign))

@@ -93,6 +93,9 @@ func newWorld(t testing.TB, c *cluster.Cluster) world {
 	return world{c, api, t}
 }
 
+// in returns the same world for a subtest.
+func (w world) in(t testing.TB) world { return world{w.Cluster, w.client, t} }
+
 // define creates or updates a CustomResourceDefinition and waits until it is served as it is.
 func (w world) define(file string) {
 	w.t.Helper()

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,9 @@ type memory struct {
 	// contested are the SharedVolumes whose claim's name somebody else has. No cache shows the
 	// foreign claim, so it is looked for before trying to create ours again.
 	contested map[types.NamespacedName]bool
+	// doubtful are those about which a request failed. The API server may have done what it asked for,
+	// and the caches do not tell yet.
+	doubtful map[types.NamespacedName]bool
 }
 
 // writes are the last writes about one SharedVolume, by kind and name of the object.
@@ -34,7 +38,11 @@ type write struct {
 }
 
 func newMemory() *memory {
-	return &memory{writes: map[types.NamespacedName]writes{}, contested: map[types.NamespacedName]bool{}}
+	return &memory{
+		writes:    map[types.NamespacedName]writes{},
+		contested: map[types.NamespacedName]bool{},
+		doubtful:  map[types.NamespacedName]bool{},
+	}
 }
 
 // note remembers an object as the API server returned it from a write. One that is being deleted has
@@ -74,6 +82,35 @@ func (m *memory) forget(key types.NamespacedName) {
 	defer m.mu.Unlock()
 	delete(m.writes, key)
 	delete(m.contested, key)
+	delete(m.doubtful, key)
+}
+
+func (m *memory) doubt(key types.NamespacedName) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.doubtful[key] = true
+}
+
+// takeDoubt tells whether there is doubt about a SharedVolume, and ends it.
+func (m *memory) takeDoubt(key types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	doubtful := m.doubtful[key]
+	delete(m.doubtful, key)
+	return doubtful
+}
+
+// noteRead remembers objects that were read from the API server as if they had just been written.
+func (m *memory) noteRead(key types.NamespacedName, o observed) {
+	m.note(key, o.sharedVolume)
+	if o.claim != nil {
+		m.note(key, o.claim)
+	}
+	for _, volume := range []*corev1.PersistentVolume{o.volume, o.communityVolume} {
+		if volume != nil {
+			m.note(key, volume)
+		}
+	}
 }
 
 func (m *memory) setContested(key types.NamespacedName, contested bool) {

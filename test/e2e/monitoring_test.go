@@ -96,8 +96,8 @@ func (w *world) letReadMetrics(who rbacv1.Subject) {
 	}
 }
 
-// issueServingCertificate does what OpenShift's service CA operator does for an annotated Service, and
-// returns the authority that stands behind the certificate.
+// issueServingCertificate does what OpenShift does for an annotated Service: it issues a certificate, and
+// tells who stands behind it in a ConfigMap of the namespace. It returns that authority.
 func (w *world) issueServingCertificate(service *corev1.Service) *x509.CertPool {
 	w.t.Helper()
 	const day = 24 * time.Hour
@@ -115,16 +115,21 @@ func (w *world) issueServingCertificate(service *corev1.Service) *x509.CertPool 
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	err = w.Client().Create(w.t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: service.Namespace,
-			Name:      service.Annotations["service.beta.openshift.io/serving-cert-secret-name"],
-		},
-		Type: corev1.SecretTypeTLS,
-		Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
-	})
+	signer, _, err := authority.GetPEMBytes()
 	if err != nil {
 		w.t.Fatal(err)
+	}
+	meta := metav1.ObjectMeta{Namespace: service.Namespace, Name: service.Annotations["service.beta.openshift.io/serving-cert-secret-name"]}
+	for _, object := range []client.Object{
+		&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: "openshift-service-ca.crt"},
+			Data:       map[string]string{"service-ca.crt": string(signer)},
+		},
+		&corev1.Secret{ObjectMeta: meta, Type: corev1.SecretTypeTLS, Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key}},
+	} {
+		if err := w.Client().Create(w.t.Context(), object); err != nil {
+			w.t.Fatal(err)
+		}
 	}
 	authorities := x509.NewCertPool()
 	authorities.AddCert(authority.Certs[0])

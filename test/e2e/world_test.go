@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -55,7 +56,7 @@ func efs(t testing.TB) drivers.Driver {
 }
 
 // newWorld builds Berth's commands, makes a catalog with them as a release engineer would, and
-// starts a cluster whose nodes know them.
+// starts a cluster whose nodes know them, besides what the options say.
 func newWorld(t testing.TB, driver drivers.Driver, options cluster.Options) *world {
 	t.Helper()
 	dir := t.TempDir()
@@ -71,8 +72,9 @@ func newWorld(t testing.TB, driver drivers.Driver, options cluster.Options) *wor
 	run(t, berth, "catalog", "build", bundle, "--output", catalog)
 	run(t, peers.Path("opm"), "validate", catalog)
 	operator := filepath.Join(dir, "berth-operator")
-	options.OLM = true
-	options.Images = map[string]string{operatorImage: operator, berthImage: berth, opmImage: peers.Path("opm")}
+	images := map[string]string{operatorImage: operator, berthImage: berth, opmImage: peers.Path("opm")}
+	maps.Copy(images, options.Images)
+	options.OLM, options.Images = true, images
 	return &world{
 		t: t, driver: driver, catalog: catalog, program: operator,
 		account: fmt.Sprintf("system:serviceaccount:%s:%s", namespace, driver.Operator.Name),
