@@ -3,7 +3,6 @@ package bundle
 import (
 	"testing/fstest"
 
-
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/permissions"
 )
