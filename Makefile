@@ -30,11 +30,16 @@ test: ## Run every test, against a real local cluster where one is needed
 bench: ## Run the benchmarks
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
 
+.PHONY: rbac
+rbac: ## Print what the operators may do, what for, and what an end-to-end run has used of it
+	@go run ./hack/rbac
+
 .PHONY: generate
 generate: ## Write all generated files anew
 	go generate ./sharedvolume/... ./drivers/...
 	go generate ./bundle
 	go generate ./catalog
+	go run ./hack/rbac -output docs/permissions.md
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck

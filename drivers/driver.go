@@ -8,9 +8,10 @@ package drivers
 import (
 	"io/fs"
 
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-csi/berth/drivers/permissions"
 )
 
 // Driver is the definition of one optional CSI driver.
@@ -81,8 +82,9 @@ type Operator struct {
 	// Env are the names of optional environment variables that an administrator may set through
 	// the Subscription, such as the role to assume with short-lived credentials.
 	Env []string
-	// Rules are the permissions the operator needs beyond what OperatorRules derives from the assets.
-	Rules []rbacv1.PolicyRule
+	// Grants are the permissions the operator needs beyond those of every operator and what it takes to
+	// manage the assets. Where each stands, is filled in.
+	Grants []permissions.Grant
 }
 
 // Package is what the Operator Lifecycle Manager and a console show of a driver's operator.

@@ -44,11 +44,11 @@ const (
 
 // rights are all that the controller may do.
 var rights = []rbacv1.PolicyRule{
-	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes"}, Verbs: []string{"get", "list", "watch", "patch"}},
+	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes"}, Verbs: []string{"list", "watch", "patch"}},
 	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes/status"}, Verbs: []string{"patch"}},
 	{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumes"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
 	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
-	{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+	{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}},
 }
 
 // world is a cluster that serves SharedVolumes.

@@ -52,7 +52,7 @@ func TestMustGather(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, program{image: leakyImage, path: shell})
+	w := newWorld(t, efs(t), cluster.Options{Images: map[string]string{leakyImage: shell}})
 	w.serveCatalog()
 	w.hideSecrets()
 	w.subscribe(&v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{

@@ -23,7 +23,7 @@ import (
 // gave it, the operator says that it must not be replaced while it adopts a driver - here one in another
 // namespace - or removes it. It writes that once each time.
 func TestOLMHearsWhenNotToUpgrade(t *testing.T) {
-	w := newWorld(t)
+	w := newWorld(t, efs(t), cluster.Options{})
 	w.serveCatalog()
 	relics, err := community.Driver(w.Namespace(t), nil)
 	if err != nil {
@@ -66,7 +66,7 @@ func (w *world) checkVerdictsAreWrittenFirst(want int) {
 	w.t.Helper()
 	verdicts := 0
 	for _, event := range w.Audit(w.t) {
-		if event.User != account || event.Code != http.StatusOK {
+		if event.User != w.account || event.Code != http.StatusOK {
 			continue
 		}
 		switch {
