@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -40,6 +41,7 @@ func TestTenants(t *testing.T) {
 	t.Run("roles", func(t *testing.T) { testTeamRoles(t, w.in(t)) })
 	t.Run("grants", func(t *testing.T) { testGrants(t, w.in(t), specless) })
 	t.Run("attacks", func(t *testing.T) { testAttacks(t, w.in(t)) })
+	t.Run("policies", func(t *testing.T) { testPolicies(t, w.in(t)) })
 	t.Run("documentation", func(t *testing.T) { testDocumentation(t, w.in(t)) })
 }
 
@@ -77,6 +79,23 @@ func (w world) applyPolicy() *v1alpha1.SharedVolume {
 		return nil
 	})
 	return specless
+}
+
+// testPolicies asks Kubernetes whether the policies' expressions go with the types they are about.
+func testPolicies(t *testing.T, w world) {
+	t.Parallel()
+	for _, name := range []string{"sharedvolume-needs-grant", "sharedvolume-keeps-spec", "sharedvolumegrant-needs-administrator"} {
+		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		w.eventually("the types to be checked", policy, func() error {
+			if policy.Status.ObservedGeneration != policy.Generation {
+				return errors.New("they are not")
+			}
+			return nil
+		})
+		if checked := policy.Status.TypeChecking; checked == nil || len(checked.ExpressionWarnings) > 0 {
+			t.Errorf("%s: %+v", name, checked)
+		}
+	}
 }
 
 // testDocumentation does what the pages show, one after the other.
