@@ -64,6 +64,12 @@ func (w world) applyPolicy() *v1alpha1.SharedVolume {
 	specless := newVolume(w.Namespace(w.t), "specless")
 	specless.Spec = v1alpha1.SharedVolumeSpec{}
 	w.do("create", w.client.Create(w.t.Context(), specless))
+	w.kubectl("apply", "--filename="+policyFolder+"/aws-efs.managed.openshift.io_sharedvolumegrants.yaml")
+	for _, kind := range []string{"sharedvolumes", "sharedvolumegrants"} { // Kubernetes checks the policies' types once, when they come.
+		cluster.Eventually(w.t, patience, "the definition of "+kind+" to be published", func(ctx context.Context) error {
+			return w.Kubectl(ctx, "explain", kind).Run()
+		})
+	}
 	w.kubectl("apply", "--filename="+policyFolder)
 	almighty := w.tenant(w.Namespace(w.t), "cluster-admin")
 	cluster.Eventually(w.t, patience, "the policies to be in force", func(ctx context.Context) error {
