@@ -216,6 +216,7 @@ func (r *reconciler) show(ctx context.Context, o *observed, v verdict) error {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	r.wrote(o, patched)
+	r.retry.Forget(client.ObjectKeyFromObject(patched)) // Something has changed: soon, more may.
 	if notice != nil {
 		r.events.Eventf(o.sharedVolume, nil, notice.eventType, notice.reason, "Reconcile", "%s", notice.note)
 	}

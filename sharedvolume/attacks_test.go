@@ -2,6 +2,7 @@ package sharedvolume_test
 
 import (
 	"context"
+	"os"
 	"strings"
 	"testing"
 
@@ -71,6 +72,20 @@ func testAttacks(t *testing.T, w world) {
 			attack.mount(a)
 			a.check()
 		})
+	}
+}
+
+func TestAttacksAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "## What was tried")
+	for _, attack := range attacks {
+		var found bool
+		if _, rest, found = strings.Cut(rest, "\n| "+attack.name+" | "); !found {
+			t.Fatalf("docs/security.md does not say, in this order, what stops to %s", attack.name)
+		}
 	}
 }
 

@@ -7,7 +7,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -26,15 +28,40 @@ func parkClaim(a arena) {
 	// The name of the volume follows from what only the victim can read; the attacker has guessed it.
 	parked := a.claim("parked", "sharedvolume-"+string(fresh.UID))
 	a.created(parked)
+	volumes := a.watchVolumes()
 	a.do("delete", a.client.Delete(a.t.Context(), quota))
 	for i := range 10 {
 		a.do("nudge", a.attacker.api.Patch(a.t.Context(), parked, patch(fmt.Sprintf(`{"metadata":{"annotations":{"nudge":"%d"}}}`, i))))
+	}
+	// The attacker may be slow today: the volume must not be open for a moment.
+	for event := range volumes {
+		volume := event.Object.(*corev1.PersistentVolume)
+		if volume.Name != parked.Spec.VolumeName {
+			continue
+		}
+		if ref := volume.Spec.ClaimRef; ref == nil || ref.Namespace != fresh.Namespace || ref.UID == "" {
+			a.t.Errorf("the volume is created reserved for %v", ref)
+		}
+		break
 	}
 	a.ready(fresh)
 	a.get(parked, parked.Namespace, parked.Name)
 	if parked.Status.Phase != corev1.ClaimPending {
 		a.t.Errorf("the attacker's claim is %s", parked.Status.Phase)
 	}
+}
+
+// watchVolumes returns what happens to volumes from now on.
+func (a arena) watchVolumes() <-chan watch.Event {
+	a.t.Helper()
+	api, err := client.NewWithWatch(a.Config(), client.Options{Scheme: a.client.Scheme(), Mapper: a.client.RESTMapper()})
+	a.do("connect", err)
+	var before corev1.PersistentVolumeList
+	a.do("list", api.List(a.t.Context(), &before))
+	watching, err := api.Watch(a.t.Context(), &before, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: before.ResourceVersion}})
+	a.do("watch", err)
+	a.t.Cleanup(watching.Stop)
+	return watching.ResultChan()
 }
 
 // The community operator gave both SharedVolumes, x/b-c and x-b/c, the volume pv-x-b-c.
@@ -209,8 +236,7 @@ func finalizerLeak(a arena) {
 		// It may be gone already, which is as good.
 		a.do("take off", client.IgnoreNotFound(a.attacker.api.Patch(a.t.Context(), sv.DeepCopy(), patch(`{"metadata":{"finalizers":null}}`))))
 		a.gone(sv)
-		a.do("delete", client.IgnoreNotFound(a.attacker.api.Delete(a.t.Context(), p.claim)))
-		a.gone(p.claim)
+		a.collected(p.claim)
 		a.gone(p.volume)
 		a.t.Logf("volume %d is gone", i)
 	}

@@ -1,6 +1,8 @@
 package sharedvolume_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestControllerAway takes the controller away, as removing the operator does. Volumes stay usable,
@@ -28,15 +31,15 @@ func TestControllerAway(t *testing.T) {
 
 	w.do("delete a claim", w.client.Delete(t.Context(), pairs[broken].claim))
 	w.do("delete", w.client.Delete(t.Context(), deleted))
-	// Who cannot wait takes the finalizers off.
+	pod := w.pod(namespace, "web-0", pairs[held].claim.Name)
+	// Who cannot wait takes the finalizers off. The claims go then, once no pod uses them.
 	for _, sv := range []*v1alpha1.SharedVolume{torn, held} {
 		w.do("delete", w.client.Delete(t.Context(), sv))
 		w.takeFinalizersOff(sv)
 		w.gone(sv)
 	}
-	w.do("delete a claim", w.client.Delete(t.Context(), pairs[torn].claim))
-	w.gone(pairs[torn].claim)
-	w.unchanged(pairs[stays], pairs[deleted], pairs[held])
+	w.collected(pairs[torn].claim)
+	w.unchanged(pairs[stays], pairs[deleted])
 
 	w.runConfined(namespace)
 	w.gone(deleted)
@@ -46,11 +49,22 @@ func TestControllerAway(t *testing.T) {
 	if got, want := w.bound(broken).volume.UID, pairs[broken].volume.UID; got != want {
 		t.Errorf("the SharedVolume whose claim was deleted has volume %s now, had %s", got, want)
 	}
-	w.unchanged(pairs[stays], pairs[held])
+	w.unchanged(pairs[stays])
 
-	// The claim that stayed goes when its owner wants; its volume then belongs to nobody.
-	w.do("delete a claim", w.client.Delete(t.Context(), pairs[held].claim))
+	w.get(pairs[held].volume, "", pairs[held].volume.Name)
+	if phase := pairs[held].volume.Status.Phase; phase != corev1.VolumeBound {
+		t.Errorf("the volume that a pod uses is %s", phase)
+	}
+	w.do("delete the pod", w.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	w.collected(pairs[held].claim)
 	w.gone(pairs[held].volume)
+}
+
+// collected waits for Kubernetes' garbage collector, which learns of new kinds of objects every 30
+// seconds.
+func (w world) collected(object client.Object) {
+	w.t.Helper()
+	cluster.Eventually(w.t, 2*patience, object.GetName()+" to be collected", w.Gone(object))
 }
 
 func TestNamespaceDeletedWhileControllerAway(t *testing.T) {
@@ -90,7 +104,8 @@ func (w world) unchanged(pairs ...pair) {
 	}
 }
 
-// TestFinalizerTakenOff: what a SharedVolume leaves behind whose finalizer somebody takes off.
+// TestFinalizerTakenOff: what a SharedVolume leaves behind whose finalizer somebody takes off, while
+// there is one of the same name already.
 func TestFinalizerTakenOff(t *testing.T) {
 	w := served(t)
 	sv := w.create(w.Namespace(t), "logs")
@@ -107,4 +122,22 @@ func TestFinalizerTakenOff(t *testing.T) {
 	if got, want := w.bound(again).volume.Name, "sharedvolume-"+string(again.UID); got != want {
 		t.Errorf("a new SharedVolume of that name has volume %s, want %s", got, want)
 	}
+}
+
+// TestDeletedAtOnce: the API server may delete a SharedVolume although its finalizer is put on at the
+// same moment, and the controller goes on to make a claim and a volume.
+func TestDeletedAtOnce(t *testing.T) {
+	w := served(t)
+	namespace := w.Namespace(t)
+	for range 50 {
+		sv := w.create(namespace, "logs")
+		w.do("delete", w.client.Delete(t.Context(), sv))
+		w.gone(sv)
+	}
+	cluster.Eventually(t, 2*patience, "all to be gone", func(context.Context) error {
+		if left := w.shows(namespace); len(left) > 0 {
+			return fmt.Errorf("there still is %v", left)
+		}
+		return nil
+	})
 }

@@ -188,24 +188,22 @@ func (r *reconciler) forget(key types.NamespacedName) {
 	r.retry.Forget(key)
 }
 
-// observe reads what the caches have, or what was written since. Where there is doubt about that, it
-// asks the API server. The SharedVolume is nil if there is none of that name.
+// observe reads what the caches have, or what was written since. Where there is doubt about claim and
+// volume, it asks the API server. The SharedVolume is nil if there is none of that name.
 func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (observed, error) {
 	o := observed{now: time.Now()}
-	from, doubtful := r.cached, r.memory.takeDoubt(key)
-	if doubtful {
-		from = r.live
-	}
 	var err error
-	o.sharedVolume, err = get[v1alpha1.SharedVolume](ctx, from, key)
+	o.sharedVolume, err = get[v1alpha1.SharedVolume](ctx, r.cached, key)
 	if err != nil || o.sharedVolume == nil {
 		return o, err
 	}
-	if err := r.readObjects(ctx, from, &o); err != nil {
-		return o, err
-	}
-	if doubtful {
+	if r.memory.takeDoubt(key) {
+		if err := r.readObjects(ctx, r.live, &o); err != nil {
+			return o, err
+		}
 		r.memory.noteRead(key, o)
+	} else if err := r.readObjects(ctx, r.cached, &o); err != nil {
+		return o, err
 	}
 	recent := r.memory.of(key)
 	o.sharedVolume = recall(recent, key.Name, o.sharedVolume)

@@ -346,6 +346,8 @@ func TestDesiredObjects(t *testing.T) {
 		},
 	}
 	wantClaim.Namespace, wantClaim.Name = "team", "pvc-logs"
+	wantClaim.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "aws-efs.managed.openshift.io/v1alpha1", Kind: "SharedVolume", Name: "logs", UID: "uid-1"}}
 	claim := desiredClaim(sv)
 	if diff := cmp.Diff(wantClaim, claim); diff != "" {
 		t.Error(diff)

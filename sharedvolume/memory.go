@@ -94,7 +94,6 @@ func (m *memory) takeDoubt(key types.NamespacedName) bool {
 
 // noteRead remembers objects that were read from the API server as if they had just been written.
 func (m *memory) noteRead(key types.NamespacedName, o observed) {
-	m.note(key, o.sharedVolume)
 	if o.claim != nil {
 		m.note(key, o.claim)
 	}

@@ -23,9 +23,9 @@ import (
 // and reserved for a claim that is gone.
 //
 // A SharedVolume usually takes its volume with it. But whoever may change one may take its finalizer
-// off, too, and an administrator has to if the operator was removed first; then claim and volume
-// stay. The claim is the namespace's own, may be in use, and goes with the namespace. The volume
-// belongs to nobody.
+// off, too; an administrator has to if the operator was removed first; and a deletion that comes while
+// the finalizer is being put on passes it. Kubernetes' garbage collector then takes the claim, once no
+// pod uses it. The volume, which cannot belong to an object of a namespace, would stay for ever.
 type orphans struct {
 	cached client.Reader
 	live   client.Reader
@@ -55,14 +55,15 @@ func (r *orphans) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if err != nil || volume == nil || !mayBeOrphan(volume) {
 		return reconcile.Result{}, err
 	}
-	if owned, err := owned(ctx, r.cached, volume); err != nil || owned {
-		return reconcile.Result{}, err // The end of its SharedVolume is an event.
+	owner, err := get[v1alpha1.SharedVolume](ctx, r.cached, ownerOf(volume))
+	if err != nil || owner != nil && volume.Name == volumeName(owner) {
+		return reconcile.Result{}, err // Its end is an event.
 	}
-	if owned, err := owned(ctx, r.live, volume); err != nil || owned {
-		return reconcile.Result{}, err
-	}
-	if claimed, err := claimed(ctx, r.live, volume); err != nil || claimed {
-		return reconcile.Result{}, err // That it is released is an event.
+	// The cache of volumes may be ahead of that of claims.
+	ref := volume.Spec.ClaimRef
+	claim, err := get[corev1.PersistentVolumeClaim](ctx, r.live, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
+	if err != nil || claim != nil && claim.UID == ref.UID {
+		return reconcile.Result{}, err // The volume's release is an event.
 	}
 	// Unless somebody has changed it since it was looked at.
 	err = r.client.Delete(ctx, volume, client.Preconditions{UID: &volume.UID, ResourceVersion: &volume.ResourceVersion})
@@ -80,18 +81,4 @@ func (r *orphans) Reconcile(ctx context.Context, request reconcile.Request) (rec
 func mayBeOrphan(volume *corev1.PersistentVolume) bool {
 	uid, claim := volume.Labels[OwnerUIDLabel], volume.Spec.ClaimRef
 	return volume.Name == volumeNamePrefix+uid && claim != nil && claim.UID != "" && volume.DeletionTimestamp == nil
-}
-
-// owned tells whether there still is the SharedVolume that a volume was made for.
-func owned(ctx context.Context, from client.Reader, volume *corev1.PersistentVolume) (bool, error) {
-	owner, err := get[v1alpha1.SharedVolume](ctx, from, ownerOf(volume))
-	return owner != nil && volume.Name == volumeName(owner), err
-}
-
-// claimed tells whether there still is the claim that a volume is reserved for. The caches cannot tell:
-// that of volumes may be ahead of that of claims.
-func claimed(ctx context.Context, live client.Reader, volume *corev1.PersistentVolume) (bool, error) {
-	ref := volume.Spec.ClaimRef
-	claim, err := get[corev1.PersistentVolumeClaim](ctx, live, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
-	return claim != nil && claim.UID == ref.UID, err
 }

@@ -2,7 +2,6 @@ package sharedvolume_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -123,20 +122,12 @@ func (s *sequence) volumeOf(name string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "sharedvolume-" + string(s.model.volumes[name].UID)}}
 }
 
-// Without a controller, a deletion that follows would leave the claim behind, so this waits until the
-// finalizer is back.
 func (s *sequence) unfinalize(name string) bool {
 	sv := s.model.volumes[name]
-	if sv == nil || s.stop == nil {
+	if sv == nil {
 		return false
 	}
 	s.takeFinalizersOff(sv)
-	s.eventually("the finalizer to be back", sv, func() error {
-		if len(sv.Finalizers) == 0 {
-			return errors.New("it is not")
-		}
-		return nil
-	})
 	return true
 }
 

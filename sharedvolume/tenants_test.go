@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +40,7 @@ func TestTenants(t *testing.T) {
 	t.Run("roles", func(t *testing.T) { testTeamRoles(t, w.in(t)) })
 	t.Run("grants", func(t *testing.T) { testGrants(t, w.in(t), specless) })
 	t.Run("attacks", func(t *testing.T) { testAttacks(t, w.in(t)) })
+	t.Run("documentation", func(t *testing.T) { testDocumentation(t, w.in(t)) })
 }
 
 // applyRoles applies the roles for teams that come with the bundle.
@@ -74,6 +77,51 @@ func (w world) applyPolicy() *v1alpha1.SharedVolume {
 		return nil
 	})
 	return specless
+}
+
+// testDocumentation does what the pages show, one after the other.
+func testDocumentation(t *testing.T, w world) {
+	t.Parallel()
+	w.do("create", w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+	for _, page := range []string{"security.md", "sharedvolume.md"} {
+		for i, example := range examplesOf(t, page) {
+			file := filepath.Join(t.TempDir(), fmt.Sprint(i, ".yaml"))
+			w.do("write", os.WriteFile(file, []byte(example), 0o600))
+			// The API server takes in a grant with a small delay.
+			cluster.Eventually(t, patience, "the example of "+page, func(ctx context.Context) error {
+				out, err := w.Kubectl(ctx, "apply", "--filename="+file).CombinedOutput()
+				if err != nil {
+					return fmt.Errorf("%w: %s", err, out)
+				}
+				return nil
+			})
+		}
+	}
+	website := newVolume("shop", "website")
+	p := w.ready(website)
+	deployment := &appsv1.Deployment{}
+	w.get(deployment, "shop", "website")
+	if got := deployment.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName; got != p.claim.Name {
+		t.Errorf("the Deployment mounts the claim %s, the SharedVolume has %s", got, p.claim.Name)
+	}
+}
+
+// examplesOf returns the YAML that a page of the documentation shows.
+func examplesOf(t *testing.T, page string) []string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("../docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples []string
+	for _, block := range strings.Split(string(raw), "```yaml\n")[1:] {
+		example, _, _ := strings.Cut(block, "```")
+		examples = append(examples, example)
+	}
+	if len(examples) == 0 {
+		t.Fatalf("%s shows no YAML", page)
+	}
+	return examples
 }
 
 // tenant is somebody who has one of Kubernetes' own roles in one namespace, and nothing else.

@@ -68,7 +68,10 @@ func (w *world) checkMonitoring() {
 	if err := w.Client().Get(w.t.Context(), key, service); err != nil {
 		w.t.Fatal(err)
 	}
-	metrics := scraper{service: service, discoverAs: prometheus, authorities: w.issueServingCertificate(service)}
+	metrics := scraper{
+		service: service, discoverAs: prometheus, authorities: w.issueServingCertificate(service),
+		shows: fmt.Sprintf("berth_cluster_csi_driver_missing{driver=%q} 1", w.driver.CSIName), // what the alert is about
+	}
 	// It takes kubelet a moment to put the certificate where the operator reads it.
 	cluster.Eventually(w.t, limit, "Prometheus to read the operator's metrics", func(ctx context.Context) error {
 		return metrics.read(ctx, prometheus, http.StatusOK)
@@ -142,10 +145,11 @@ type scraper struct {
 	service     *corev1.Service
 	discoverAs  *rest.Config
 	authorities *x509.CertPool
+	shows       string // a line that is among the metrics
 }
 
 // read reads metrics with the token of an account. It fails unless the answer has the wanted status
-// and, if that is 200, holds metrics.
+// and, if that is 200, shows what it must.
 func (s scraper) read(ctx context.Context, account *rest.Config, want int) error {
 	address, err := s.address(ctx)
 	if err != nil {
@@ -177,8 +181,8 @@ func (s scraper) read(ctx context.Context, account *rest.Config, want int) error
 	if response.StatusCode != want {
 		return fmt.Errorf("%s answers with status %d, want %d: %.200s", url, response.StatusCode, want, body)
 	}
-	if want == http.StatusOK && !strings.Contains(string(body), "\ngo_goroutines ") {
-		return fmt.Errorf("%s answers with no metrics: %.200s", url, body)
+	if want == http.StatusOK && !strings.Contains(string(body), "\n"+s.shows+"\n") {
+		return fmt.Errorf("%s does not answer with %s: %.200s", url, s.shows, body)
 	}
 	return nil
 }

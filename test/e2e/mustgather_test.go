@@ -17,7 +17,10 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -62,7 +65,7 @@ func TestMustGather(t *testing.T) {
 		{Name: "NO_PROXY", Value: "*"},
 		{Name: "ROLEARN", Value: "arn:aws:iam::123456789012:role/efs"},
 	}})
-	w.checkMonitoring() // the operator has a certificate then, and has been started once more
+	w.checkMonitoring() // the operator has a certificate then, which its metrics are read by
 	w.runLeakyProgram()
 	w.step(func(ctx context.Context, c client.Client) error {
 		return journey.InstallDriver(ctx, c, w.driver.CSIName)
@@ -106,28 +109,27 @@ func TestMustGather(t *testing.T) {
 		"efs.csi.aws.com/storageclasses-1.yaml":                 "name: efs-sc",
 		"efs.csi.aws.com/persistentvolumes-1.yaml":              "volumeHandle: fs-0123456789abcdef0::fsap-0123456789abcdef0",
 		"efs.csi.aws.com/persistentvolumeclaims/default-1.yaml": "name: pvc-website",
-		"efs.csi.aws.com/apis/sharedvolumes.aws-efs.managed.openshift.io/objects.yaml":                  "name: website",
-		"efs.csi.aws.com/apis/sharedvolumes.aws-efs.managed.openshift.io/definition.yaml":               "kind: CustomResourceDefinition",
-		"efs.csi.aws.com/objects/securitycontextconstraints.yaml":                                       "name: efs-csi-scc",
-		"efs.csi.aws.com/objects/credentialsrequests.yaml":                                              "name: openshift-aws-efs-csi-driver-node",
-		"efs.csi.aws.com/objects/clusterroles.yaml":                                                     "name: efs-csi-provisioner",
-		"efs.csi.aws.com/operator/clusterroles.yaml":                                                    "- clustercsidrivers",
-		"efs.csi.aws.com/operator/metrics.txt":                                                          "\ngo_goroutines ",
-		"efs.csi.aws.com/namespaces/openshift-operators/subscriptions.yaml":                             "installedCSV: aws-efs-operator.v1.0.0",
-		"efs.csi.aws.com/namespaces/openshift-operators/clusterserviceversions.yaml":                    "phase: Succeeded",
-		"efs.csi.aws.com/namespaces/openshift-operators/installplans.yaml":                              "manifest: <left out>",
-		"efs.csi.aws.com/namespaces/openshift-operators/operatorconditions.yaml":                        "name: aws-efs-operator.v1.0.0",
-		"efs.csi.aws.com/namespaces/openshift-operators/events.yaml":                                    "message: asked http://<redacted>@proxy.example",
-		"efs.csi.aws.com/namespaces/openshift-operators/secrets.txt":                                    "\nforgotten password\n",
-		"efs.csi.aws.com/namespaces/openshift-operators/configmaps.txt":                                 "\nnotes first second\n",
-		"efs.csi.aws.com/namespaces/openshift-operators/deployment-aws-efs-operator.yaml":               "value: arn:aws:iam::123456789012:role/efs",
-		"efs.csi.aws.com/namespaces/openshift-operators/deployment-aws-efs-operator.describe.txt":       "AWS_SECRET_ACCESS_KEY: <redacted>",
-		"efs.csi.aws.com/namespaces/openshift-operators/daemonset-efs-csi-node.yaml":                    "value: <redacted>@proxy.example:3128",
-		"efs.csi.aws.com/namespaces/openshift-operators/deployment-efs-csi-controller.yaml":             "name: csi-provisioner",
-		"efs.csi.aws.com/namespaces/openshift-operators/pods/efs-csi-node-*/describe.txt":               "efs-plugin:",
-		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/pod.yaml":               "value: <redacted>@proxy.example:3128",
-		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/*operator.log":          "operator of efs.csi.aws.com runs in namespace",
-		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/*operator.previous.log": "operator of efs.csi.aws.com runs in namespace",
+		"efs.csi.aws.com/apis/sharedvolumes.aws-efs.managed.openshift.io/objects.yaml":            "name: website",
+		"efs.csi.aws.com/apis/sharedvolumes.aws-efs.managed.openshift.io/definition.yaml":         "kind: CustomResourceDefinition",
+		"efs.csi.aws.com/objects/securitycontextconstraints.yaml":                                 "name: efs-csi-scc",
+		"efs.csi.aws.com/objects/credentialsrequests.yaml":                                        "name: openshift-aws-efs-csi-driver-node",
+		"efs.csi.aws.com/objects/clusterroles.yaml":                                               "name: efs-csi-provisioner",
+		"efs.csi.aws.com/operator/clusterroles.yaml":                                              "- clustercsidrivers",
+		"efs.csi.aws.com/operator/metrics.txt":                                                    `berth_cluster_csi_driver_missing{driver="efs.csi.aws.com"} 0`,
+		"efs.csi.aws.com/namespaces/openshift-operators/subscriptions.yaml":                       "installedCSV: aws-efs-operator.v1.0.0",
+		"efs.csi.aws.com/namespaces/openshift-operators/clusterserviceversions.yaml":              "phase: Succeeded",
+		"efs.csi.aws.com/namespaces/openshift-operators/installplans.yaml":                        "manifest: <left out>",
+		"efs.csi.aws.com/namespaces/openshift-operators/operatorconditions.yaml":                  "name: aws-efs-operator.v1.0.0",
+		"efs.csi.aws.com/namespaces/openshift-operators/events.yaml":                              "message: asked http://<redacted>@proxy.example",
+		"efs.csi.aws.com/namespaces/openshift-operators/secrets.txt":                              "\nforgotten password\n",
+		"efs.csi.aws.com/namespaces/openshift-operators/configmaps.txt":                           "\nnotes first second\n",
+		"efs.csi.aws.com/namespaces/openshift-operators/deployment-aws-efs-operator.yaml":         "value: arn:aws:iam::123456789012:role/efs",
+		"efs.csi.aws.com/namespaces/openshift-operators/deployment-aws-efs-operator.describe.txt": "AWS_SECRET_ACCESS_KEY: <redacted>",
+		"efs.csi.aws.com/namespaces/openshift-operators/daemonset-efs-csi-node.yaml":              "value: <redacted>@proxy.example:3128",
+		"efs.csi.aws.com/namespaces/openshift-operators/deployment-efs-csi-controller.yaml":       "name: csi-provisioner",
+		"efs.csi.aws.com/namespaces/openshift-operators/pods/efs-csi-node-*/describe.txt":         "efs-plugin:",
+		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/pod.yaml":         "value: <redacted>@proxy.example:3128",
+		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/*operator.log":    "operator of efs.csi.aws.com runs in namespace",
 	} {
 		var found []string
 		for name := range files {
@@ -149,7 +151,8 @@ func TestMustGather(t *testing.T) {
 
 const leakyImage = "registry.example/leaky"
 
-// runLeakyProgram runs a program that logs all leaks, as part of the driver, in a namespace of its own.
+// runLeakyProgram runs a program that logs all leaks and fails, and does so once more, as part of the
+// driver, in a namespace of its own.
 func (w *world) runLeakyProgram() {
 	w.t.Helper()
 	var lines []string
@@ -166,11 +169,15 @@ func (w *world) runLeakyProgram() {
 			Selector: &metav1.LabelSelector{MatchLabels: pod},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: pod},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{
-					Name: "leaky", Image: leakyImage + ":1",
-					Args: []string{"-c", `printf '%s\n' "$LEAKED_TOKENS"; exec sleep infinity`},
-					Env:  []corev1.EnvVar{{Name: "LEAKED_TOKENS", Value: strings.Join(lines, "\n")}},
-				}}},
+				Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{
+						Name: "leaky", Image: leakyImage + ":1",
+						Args:         []string{"-c", `printf '%s\n' "$LEAKED_TOKENS"; [ -e /tmp/failed ] || { : >/tmp/failed; exit 1; }; exec sleep infinity`},
+						Env:          []corev1.EnvVar{{Name: "LEAKED_TOKENS", Value: strings.Join(lines, "\n")}},
+						VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
+					}},
+					Volumes: []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+				},
 			},
 		},
 	}
@@ -178,13 +185,18 @@ func (w *world) runLeakyProgram() {
 		w.t.Fatal(err)
 	}
 	cluster.Eventually(w.t, limit, "the leaky program to run", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil {
+		pods := &corev1.PodList{}
+		if err := w.Client().List(ctx, pods, client.InNamespace(deployment.Namespace), client.MatchingLabels(pod)); err != nil {
 			return err
 		}
-		if deployment.Status.AvailableReplicas == 0 {
-			return fmt.Errorf("conditions %v", deployment.Status.Conditions)
+		for _, p := range pods.Items {
+			for _, c := range p.Status.ContainerStatuses {
+				if c.State.Running != nil && c.RestartCount > 0 {
+					return nil
+				}
+			}
 		}
-		return nil
+		return fmt.Errorf("pods %v", pods.Items)
 	})
 }
 
@@ -195,16 +207,22 @@ func checkLeaks(t *testing.T, files map[string]string) {
 	for _, leak := range leaks {
 		want = append(want, leak.left)
 	}
+	logs := map[string]bool{"leaky.log": false, "leaky.previous.log": false}
 	for name, content := range files {
-		if filepath.Base(name) != "leaky.log" {
+		log := filepath.Base(name)
+		if _, ok := logs[log]; !ok {
 			continue
 		}
+		logs[log] = true
 		if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(content), "\n")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		return
 	}
-	t.Error("the log of a workload with the operator's label is not there")
+	for log, found := range logs {
+		if !found {
+			t.Errorf("%s of a workload with the operator's label is not there", log)
+		}
+	}
 }
 
 // hideSecrets puts secrets where they are in real clusters.
@@ -311,7 +329,7 @@ func TestMustGatherNeedsACluster(t *testing.T) {
 func gather(t *testing.T, c *cluster.Cluster, drivers ...string) (folder, summary string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "must-gather")
-	command := gatherCommand(t, c.Kubeconfig(), append([]string{folder}, drivers...)...)
+	command := gatherCommand(t, supportKubeconfig(t, c), append([]string{folder}, drivers...)...)
 	var stderr bytes.Buffer
 	command.Stderr = &stderr
 	out, err := command.Output()
@@ -323,6 +341,39 @@ func gather(t *testing.T, c *cluster.Cluster, drivers ...string) (folder, summar
 	}
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	return folder, lines[len(lines)-1]
+}
+
+// supportKubeconfig writes a kubeconfig of an account that may do anything, as that of the pod in which
+// `oc adm must-gather` runs a script. It has a token, which the operator, too, knows it by.
+func supportKubeconfig(t *testing.T, c *cluster.Cluster) string {
+	t.Helper()
+	in := c.Namespace(t)
+	account := c.ServiceAccountConfig(t, in, "must-gather")
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: in},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: in, Name: "must-gather"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+	}
+	if err := c.Client().Create(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Client().Delete(context.Background(), binding); err != nil {
+			t.Error(err)
+		}
+	})
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range config.AuthInfos {
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: account.BearerToken}
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // gatherCommand runs the script where there is nothing but kubectl and what every Linux has.
