@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	limit   = 60 * time.Second
+	limit   = 2 * time.Minute
 	version = "v1.2.3" // of the operator
 )
 

@@ -124,12 +124,16 @@ func (c *settingsController) sync(ctx context.Context, _ factory.SyncContext) er
 	if message != "" {
 		status, reason = operatorv1.ConditionFalse, "LeftOut"
 	}
+	// The condition first: it is what an operator that is started again reads to know what it has told.
+	if err := c.clients.customResource.ApplyOperatorStatus(ctx, c.driver.ConditionPrefix+"DriverSettings", applyoperatorv1.OperatorStatus().WithConditions(
+		applyoperatorv1.OperatorCondition().WithType(c.conditionType()).WithStatus(status).WithReason(reason).WithMessage(message))); err != nil {
+		return err
+	}
 	if message != c.told && message != "" {
 		c.recorder.Warning("SettingsLeftOut", message)
 	}
 	c.told = message
-	return c.clients.customResource.ApplyOperatorStatus(ctx, c.driver.ConditionPrefix+"DriverSettings", applyoperatorv1.OperatorStatus().WithConditions(
-		applyoperatorv1.OperatorCondition().WithType(c.conditionType()).WithStatus(status).WithReason(reason).WithMessage(message)))
+	return nil
 }
 
 func (c *settingsController) conditionType() string {

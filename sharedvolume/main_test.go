@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 const (
 	// patience is how long a cluster on a busy machine may need for anything it does at once.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 	// definitionFile is the CustomResourceDefinition that is generated from the API types.
 	definitionFile = "../drivers/efs/assets/crd/aws-efs.managed.openshift.io_sharedvolumes.yaml"
 	// controllerUser runs the controller in the tests, with no more than the rights it needs.
