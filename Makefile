@@ -34,11 +34,16 @@ bench: ## Run the benchmarks
 bench-catalog: ## Compare validate, render and serve with real opm, on catalogs of the size of public ones
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/catalogs
 
+.PHONY: rbac
+rbac: ## Print what the operators may do, what for, and what an end-to-end run has used of it
+	@go run ./hack/rbac
+
 .PHONY: generate
 generate: ## Write all generated files anew
 	go generate ./sharedvolume/... ./drivers/...
 	go generate ./bundle
 	go generate ./catalog
+	go run ./hack/rbac -output docs/permissions.md
 
 .PHONY: lint
 lint: ## gofmt, go vet and staticcheck
@@ -52,4 +57,5 @@ verify: ## Generated files fresh, go.mod tidy, imports downward only
 	go run ./hack/imports
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
+	cd hack/promtool && go mod tidy -diff
 	hack/verify-generated

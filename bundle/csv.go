@@ -141,6 +141,9 @@ func consoleAnnotations(d drivers.Driver, opts Options, examples []*unstructured
 		"support":        repository + "/issues",
 		"operatorframework.io/initialization-resource": initialization,
 		"operatorframework.io/suggested-namespace":     suggestedNamespace,
+		// Where the console creates that namespace, it asks whether the cluster's monitoring shall read
+		// what is in it, and labels the namespace accordingly.
+		"operatorframework.io/cluster-monitoring": "true",
 	})
 	if !opts.Released.IsZero() {
 		annotations["createdAt"] = opts.Released.UTC().Format(time.RFC3339)

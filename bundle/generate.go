@@ -81,6 +81,20 @@ func generate(d drivers.Driver, opts Options) (*Bundle, error) {
 			return nil, err
 		}
 		add(manifestsDir+"/"+crd.Spec.Group+"_"+crd.Spec.Names.Plural+".yaml", data)
+		for _, role := range teamRoles(crd) {
+			data, err := encode(role)
+			if err != nil {
+				return nil, err
+			}
+			add(manifestsDir+"/"+role.Name+".clusterrole.yaml", data)
+		}
+	}
+	monitoring, err := monitoringFiles(d, b.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range monitoring {
+		add(f.Path, f.Data)
 	}
 	slices.SortFunc(b.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 	return b, nil

@@ -3,9 +3,8 @@ package bundle
 import (
 	"testing/fstest"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
 )
 
 // widget is a small driver that has one of everything that a bundle is made of.
@@ -33,8 +32,8 @@ func widget() drivers.Driver {
 			Lock:  "widget-operator-lock",
 			Image: "quay.io/example/widget-operator:v1",
 			Env:   []string{"CLIENTID"},
-			Rules: []rbacv1.PolicyRule{
-				{APIGroups: []string{"widgets.example.com"}, Resources: []string{"widgetboxes"}, Verbs: []string{"get", "list", "watch"}},
+			Grants: []permissions.Grant{
+				{For: "To pack widgets", Group: "widgets.example.com", Resources: []string{"widgetboxes"}, Verbs: []string{"get", "list", "watch"}},
 			},
 		},
 		Images: []drivers.Image{

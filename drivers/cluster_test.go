@@ -3,6 +3,7 @@ package drivers_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -144,27 +146,32 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 			return err
 		})
 	}
-	for _, step := range []struct {
+	type step struct {
 		what string
 		do   func() error
-	}{
-		{"create by applying", apply},
-		{"apply again", apply},
-		{"delete", remove},
-		{"create", func() error {
-			_, err := objects.Create(t.Context(), m.Object.DeepCopy(), metav1.CreateOptions{})
-			return err
-		}},
-		{"get and update", update},
-		{"list", func() error { _, err := objects.List(t.Context(), metav1.ListOptions{}); return err }},
+	}
+	steps := []step{{"create by applying", apply}, {"apply again", apply}}
+	if kind := m.Object.GetKind(); kind == "Deployment" || kind == "DaemonSet" {
+		steps = []step{
+			{"create", func() error {
+				_, err := objects.Create(t.Context(), m.Object.DeepCopy(), metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+				return err
+			}},
+			{"get and update", update},
+		}
+	}
+	byName := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, m.Object.GetName()).String()}
+	steps = slices.Concat(steps, []step{{"delete", remove}}, steps, []step{ // It stays: others may refer to it.
+		{"list", func() error { _, err := objects.List(t.Context(), byName); return err }},
 		{"watch", func() error {
-			watch, err := objects.Watch(t.Context(), metav1.ListOptions{})
+			watch, err := objects.Watch(t.Context(), byName)
 			if err == nil {
 				watch.Stop()
 			}
 			return err
 		}},
-	} {
+	})
+	for _, step := range steps {
 		if err := step.do(); err != nil {
 			t.Errorf("%s: %s: %v", m.File, step.what, err)
 		}

@@ -8,7 +8,10 @@ package drivers
 import (
 	"io/fs"
 
-	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-csi/berth/drivers/permissions"
 )
 
 // Driver is the definition of one optional CSI driver.
@@ -53,6 +56,11 @@ type History struct {
 	Finalizers []string
 }
 
+// Marks tells whether an object is one that an earlier operator made or, of an asset, may have made.
+func (h History) Marks(object metav1.Object) bool {
+	return len(h.Labels) > 0 && labels.SelectorFromSet(h.Labels).Matches(labels.Set(object.GetLabels()))
+}
+
 // Image is one container image of a driver.
 type Image struct {
 	// Env is the operator's environment variable that carries the pull spec; the placeholder
@@ -74,8 +82,9 @@ type Operator struct {
 	// Env are the names of optional environment variables that an administrator may set through
 	// the Subscription, such as the role to assume with short-lived credentials.
 	Env []string
-	// Rules are the permissions the operator needs beyond what OperatorRules derives from the assets.
-	Rules []rbacv1.PolicyRule
+	// Grants are the permissions the operator needs beyond those of every operator and what it takes to
+	// manage the assets. Where each stands, is filled in.
+	Grants []permissions.Grant
 }
 
 // Package is what the Operator Lifecycle Manager and a console show of a driver's operator.

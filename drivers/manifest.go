@@ -64,25 +64,7 @@ func (d Driver) Manifests(v Values) ([]Manifest, error) {
 	if len(missing) > 0 {
 		return nil, &MissingImagesError{Env: missing}
 	}
-	replacer := strings.NewReplacer(replace...)
-
-	var manifests []Manifest
-	err := fs.WalkDir(d.Assets, ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		raw, err := fs.ReadFile(d.Assets, path)
-		if err != nil {
-			return err
-		}
-		rendered := []byte(replacer.Replace(string(raw)))
-		object, err := decode(rendered)
-		if err != nil {
-			return fmt.Errorf("asset %s of driver %s: %w", path, d.Name, err)
-		}
-		manifests = append(manifests, Manifest{File: path, YAML: rendered, Object: object})
-		return nil
-	})
+	manifests, err := d.render(d.Assets, strings.NewReplacer(replace...))
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +72,28 @@ func (d Driver) Manifests(v Values) ([]Manifest, error) {
 		return nil, fmt.Errorf("driver %s has no assets", d.Name)
 	}
 	return manifests, nil
+}
+
+// render fills in placeholders in all files and decodes the object that each of them holds.
+func (d Driver) render(files fs.FS, placeholders *strings.Replacer) ([]Manifest, error) {
+	var manifests []Manifest
+	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		raw, err := fs.ReadFile(files, path)
+		if err != nil {
+			return err
+		}
+		rendered := []byte(placeholders.Replace(string(raw)))
+		object, err := decode(rendered)
+		if err != nil {
+			return fmt.Errorf("asset %s of driver %s: %w", path, d.Name, err)
+		}
+		manifests = append(manifests, Manifest{File: path, YAML: rendered, Object: object})
+		return nil
+	})
+	return manifests, err
 }
 
 // decode returns the one object that a file holds.

@@ -7,12 +7,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 )
 
 // operatorPort is where an operator serves its health and its metrics, over HTTPS.
 const operatorPort = 8443
+
+// ServingCertFolder is where an operator's pod has the certificate to serve with, once there is one.
+const ServingCertFolder = "/var/run/secrets/serving-cert"
+
+// driverLabel tells of an operator's Deployment which driver it is for: a cluster may have several
+// operators, in any namespaces.
+const driverLabel = "berth.dev/csi-driver"
 
 // OperatorDeployment returns the Deployment that runs the driver's operator, with the default images.
 // The namespace is left to whoever installs it.
@@ -23,7 +31,7 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 	podLabels := map[string]string{"name": d.Operator.Name}
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
-		ObjectMeta: metav1.ObjectMeta{Name: d.Operator.Name, Labels: podLabels},
+		ObjectMeta: metav1.ObjectMeta{Name: d.Operator.Name, Labels: labels.Merge(podLabels, labels.Set{driverLabel: d.CSIName})},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(int32(1)),
 			Selector: &metav1.LabelSelector{MatchLabels: podLabels},
@@ -85,10 +93,11 @@ func (d Driver) operatorPod() corev1.PodSpec {
 				Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			},
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
-			// For the certificate that it makes for itself where none is given.
-			VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
+			VolumeMounts:             []corev1.VolumeMount{{Name: "serving-cert", MountPath: ServingCertFolder, ReadOnly: true}},
 		}},
-		Volumes: []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+		// The operator works without: only its metrics cannot be read then.
+		Volumes: []corev1.Volume{{Name: "serving-cert", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+			SecretName: d.servingCertSecret(), Optional: ptr.To(true)}}}},
 	}
 }
 

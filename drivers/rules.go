@@ -2,12 +2,14 @@ package drivers
 
 import (
 	"fmt"
+	"path"
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-csi/berth/drivers/permissions"
 )
 
 // Rules is what the operator of a driver may do. Rules are merged, sorted and free of repetition.
@@ -15,38 +17,47 @@ import (
 // The Operator Lifecycle Manager makes a Role of Permissions, and also a ClusterRole where the
 // operator serves all namespaces. So whatever can be limited to names is, in both.
 type Rules struct {
-	// Permissions hold in the namespace that the operator runs in.
+	// Permissions hold in the namespace that the operator runs in. They are about the operator itself:
+	// its driver may be in another namespace.
 	Permissions []rbacv1.PolicyRule
 	// ClusterPermissions hold in the whole cluster. What they allow is left out of Permissions.
 	ClusterPermissions []rbacv1.PolicyRule
 }
 
-// OperatorRules returns what the driver's operator needs: what every operator needs, what it takes to
-// manage each of the driver's assets, and Operator.Rules.
-// It fails if an asset is of a kind whose API resource is not known here.
+// OperatorRules returns the rules that OperatorGrants come to. It fails as that does.
 func (d Driver) OperatorRules() (Rules, error) {
-	manifests, err := d.unrendered()
+	grants, err := d.OperatorGrants()
 	if err != nil {
 		return Rules{}, err
 	}
-	namespaced, cluster := d.commonRules()
-	cluster = append(cluster, d.Operator.Rules...)
-	for _, m := range manifests {
-		rules, err := rulesToManage(m.Object)
-		if err != nil {
-			return Rules{}, fmt.Errorf("asset %s of driver %s: %w", m.File, d.Name, err)
-		}
-		if m.Object.GetNamespace() == namespacePlaceholder {
-			namespaced = append(namespaced, rules...)
-		} else {
-			cluster = append(cluster, rules...)
-		}
+	own, everywhere := permissions.Rules(grants)
+	return Rules{Permissions: own, ClusterPermissions: everywhere}, nil
+}
+
+// OperatorGrants returns what the driver's operator needs: what every operator needs, Operator.Grants, and
+// what it takes to manage each of the driver's assets.
+// It fails if an asset is of a kind whose API resource is not known here.
+func (d Driver) OperatorGrants() ([]permissions.Grant, error) {
+	manifests, err := d.unrendered()
+	if err != nil {
+		return nil, err
 	}
-	allowed := permissionsOf(cluster)
-	return Rules{
-		Permissions:        permissionsOf(namespaced).without(allowed).rules(),
-		ClusterPermissions: allowed.rules(),
-	}, nil
+	grants := d.commonGrants(manifests)
+	for i := range grants {
+		grants[i].From = "drivers/rules.go"
+	}
+	for _, grant := range d.Operator.Grants {
+		grant.From = path.Join("drivers", d.Name, "driver.go")
+		grants = append(grants, grant)
+	}
+	for _, m := range manifests {
+		toManage, err := d.grantsToManage(m)
+		if err != nil {
+			return nil, fmt.Errorf("asset %s of driver %s: %w", m.File, d.Name, err)
+		}
+		grants = append(grants, toManage...)
+	}
+	return grants, nil
 }
 
 // unrendered returns the driver's assets with all placeholders still in place.
@@ -54,92 +65,138 @@ func (d Driver) unrendered() ([]Manifest, error) {
 	return d.Manifests(Values{Namespace: namespacePlaceholder, Image: func(env string) string { return "${" + env + "}" }})
 }
 
-// commonRules are the rules that the operator of any driver needs.
-func (d Driver) commonRules() (namespaced, cluster []rbacv1.PolicyRule) {
-	read := []string{"get", "list", "watch"}
-	namespaced = []rbacv1.PolicyRule{
-		// The leader-for-life lock. Its holder is a pod, which whoever waits removes once it is evicted
-		// or its node is lost.
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{d.Operator.Lock}, Verbs: []string{"get", "delete"}},
-		{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get", "delete"}},
-		// Events are about the operator's own Deployment, found by way of pod and ReplicaSet.
-		{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-		{APIGroups: []string{"apps"}, Resources: []string{"replicasets"}, Verbs: []string{"get"}},
-		{APIGroups: []string{"apps"}, Resources: []string{"deployments"}, ResourceNames: []string{d.Operator.Name}, Verbs: []string{"get"}},
+// commonGrants are what the operator of any driver needs.
+func (d Driver) commonGrants(manifests []Manifest) []permissions.Grant {
+	const (
+		lock        = "To be the only operator of the driver that is active"
+		asked       = "To do what the driver's ClusterCSIDriver asks for, and report on it"
+		located     = "To find the driver where an earlier operator has put it"
+		clusterWide = "To follow the cluster's configuration"
+		credentials = "To restart the driver's pods when their credentials change"
+		inUse       = "To remove the driver only when nobody uses its volumes"
+		told        = "To tell in events what it does"
+		metrics     = "To show its metrics to those who may read them"
+	)
+	grants := []permissions.Grant{
+		// The leader-for-life lock is a ConfigMap that a pod owns.
+		{For: lock, Own: true, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
+		{For: lock, Own: true, Resources: []string{"configmaps"}, Names: []string{d.Operator.Lock}, Verbs: []string{"get", "delete"},
+			Unexercised: map[string]string{"delete": "the node of the operator's pod must be lost"}},
+		{For: lock, Own: true, Resources: []string{"pods"}, Verbs: []string{"get", "delete"}},
+		{For: lock, Resources: []string{"nodes"}, Verbs: []string{"get"}},
+
+		{For: asked, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers"}, Names: []string{d.CSIName},
+			Verbs: append([]string{"patch"}, permissions.Follow...), Unexercised: permissions.ListedFirst},
+		{For: asked, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers/status"}, Names: []string{d.CSIName},
+			Verbs: []string{"update", "patch"}},
+
+		// An earlier operator may be in another namespace, and so is its lock then.
+		{For: located, Resources: []string{"configmaps"}, Names: []string{d.Operator.Lock}, Verbs: []string{"get"}},
+		{For: located, Resources: []string{"pods"}, Verbs: []string{"get"}},
+
+		{For: clusterWide, Group: "config.openshift.io", Resources: []string{"apiservers", "infrastructures", "proxies"},
+			Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
+		{For: clusterWide, Group: "operator.openshift.io", Resources: []string{"cloudcredentials"}, Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
+
+		{For: inUse, Resources: []string{"pods"}, Verbs: permissions.Follow},
+		{For: inUse, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
+
+		// Its events are about its own Deployment, found by way of pod and ReplicaSet.
+		{For: told, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{For: told, Own: true, Group: "apps", Resources: []string{"replicasets"}, Verbs: []string{"get"}},
+
+		{For: metrics, Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+		{For: metrics, Group: "authorization.k8s.io", Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 	}
-	// Credentials and the trusted CA bundle: pods roll when they change. Lists and watches ask for each
-	// by name.
-	for _, secret := range d.Secrets {
-		namespaced = append(namespaced, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, ResourceNames: []string{secret}, Verbs: read})
+	for _, m := range OfKind(manifests, "DaemonSet") {
+		grants = append(grants, permissions.Grant{For: located, Group: "apps", Resources: []string{"daemonsets"},
+			Names: []string{m.Object.GetName()}, Verbs: permissions.Follow})
 	}
-	if d.TrustedCABundle != "" {
-		namespaced = append(namespaced, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{d.TrustedCABundle}, Verbs: read})
+	if len(d.Secrets) > 0 {
+		grants = append(grants, permissions.Grant{For: credentials, Resources: []string{"secrets"}, Names: d.Secrets,
+			Verbs: permissions.Follow, Unexercised: permissions.ListedFirst})
 	}
-	cluster = []rbacv1.PolicyRule{
-		// What the driver is asked to be, and what the operator reports. An operator sees no other
-		// driver's object: its lists and watches ask for this one by name.
-		{APIGroups: []string{"operator.openshift.io"}, Resources: []string{"clustercsidrivers"}, ResourceNames: []string{d.CSIName}, Verbs: append([]string{"update", "patch"}, read...)},
-		{APIGroups: []string{"operator.openshift.io"}, Resources: []string{"clustercsidrivers/status"}, ResourceNames: []string{d.CSIName}, Verbs: []string{"get", "update", "patch"}},
-		// The cluster's configuration that drivers follow.
-		{APIGroups: []string{"config.openshift.io"}, Resources: []string{"apiservers", "infrastructures", "proxies"}, Verbs: read},
-		{APIGroups: []string{"operator.openshift.io"}, Resources: []string{"cloudcredentials"}, Verbs: read},
-		// Who still uses a volume of the driver: it is not removed before.
-		{APIGroups: []string{""}, Resources: []string{"pods", "persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"list", "watch"}},
-		// Whether the node of the lock's holder is lost.
-		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"get"}},
-		// Who asks for the operator's metrics, and whether they may have them.
-		{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
-		{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
-		{APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"extension-apiserver-authentication"}, Verbs: read},
-	}
-	return namespaced, cluster
+	return grants
 }
 
-// resources are the API resources of the kinds that assets may be of.
-var resources = map[schema.GroupKind]string{
-	{Kind: "ConfigMap"}:                 "configmaps",
-	{Kind: "Service"}:                   "services",
-	{Kind: "ServiceAccount"}:            "serviceaccounts",
-	{Group: "apps", Kind: "DaemonSet"}:  "daemonsets",
-	{Group: "apps", Kind: "Deployment"}: "deployments",
-	{Group: "cloudcredential.openshift.io", Kind: "CredentialsRequest"}:  "credentialsrequests",
-	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}:             "prometheusrules",
-	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:             "servicemonitors",
-	{Group: "policy", Kind: "PodDisruptionBudget"}:                       "poddisruptionbudgets",
-	{Group: rbacv1.GroupName, Kind: "ClusterRole"}:                       "clusterroles",
-	{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}:                "clusterrolebindings",
-	{Group: rbacv1.GroupName, Kind: "Role"}:                              "roles",
-	{Group: rbacv1.GroupName, Kind: "RoleBinding"}:                       "rolebindings",
-	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: "securitycontextconstraints",
-	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"}:      "volumesnapshotclasses",
-	{Group: "storage.k8s.io", Kind: "CSIDriver"}:                         "csidrivers",
-	{Group: "storage.k8s.io", Kind: "StorageClass"}:                      "storageclasses",
+// kinds are the kinds that assets may be of, with their API resources.
+var kinds = map[schema.GroupKind]struct {
+	resource string
+	// posted objects are created by a request that does not tell their name beforehand, so that
+	// permission cannot be limited to it; others are applied.
+	posted bool
+	// updated objects are looked after by library-go, which replaces them rather than apply them.
+	updated bool
+}{
+	{Kind: "ConfigMap"}:                 {resource: "configmaps"},
+	{Kind: "Service"}:                   {resource: "services"},
+	{Kind: "ServiceAccount"}:            {resource: "serviceaccounts"},
+	{Group: "apps", Kind: "DaemonSet"}:  {resource: "daemonsets", posted: true, updated: true},
+	{Group: "apps", Kind: "Deployment"}: {resource: "deployments", posted: true, updated: true},
+	{Group: "cloudcredential.openshift.io", Kind: "CredentialsRequest"}: {resource: "credentialsrequests"},
+	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}:            {resource: "prometheusrules"},
+	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:            {resource: "servicemonitors"},
+	{Group: "policy", Kind: "PodDisruptionBudget"}:                      {resource: "poddisruptionbudgets"},
+	{Group: rbacv1.GroupName, Kind: "ClusterRole"}:                      {resource: "clusterroles"},
+	{Group: rbacv1.GroupName, Kind: "Role"}:                             {resource: "roles"},
+	// These may have to be made anew, see package operator, and it tries out first whether they can.
+	{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}:                {resource: "clusterrolebindings", posted: true},
+	{Group: rbacv1.GroupName, Kind: "RoleBinding"}:                       {resource: "rolebindings", posted: true},
+	{Group: "storage.k8s.io", Kind: "CSIDriver"}:                         {resource: "csidrivers", posted: true},
+	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: {resource: "securitycontextconstraints"},
+	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"}:      {resource: "volumesnapshotclasses"},
+	{Group: "storage.k8s.io", Kind: "StorageClass"}:                      {resource: "storageclasses"},
 }
 
-// rulesToManage returns what it takes to create, follow, change and delete one object.
-func rulesToManage(object *unstructured.Unstructured) ([]rbacv1.PolicyRule, error) {
-	kind := object.GroupVersionKind().GroupKind()
-	if kind.Kind == "CustomResourceDefinition" {
+// grantsToManage returns what it takes to create, follow, change and delete the object of an asset. Lists and
+// watches ask for it by name, and an object that is applied has its name in the request even if it is yet
+// to be created; RBAC takes both as requests for the object of that name.
+func (d Driver) grantsToManage(m Manifest) ([]permissions.Grant, error) {
+	object := m.Object
+	group := object.GroupVersionKind().GroupKind()
+	if group.Kind == "CustomResourceDefinition" {
 		return nil, nil // installed with the operator, not by it
 	}
-	resource, ok := resources[kind]
+	kind, ok := kinds[group]
 	if !ok {
-		return nil, fmt.Errorf("%s %s: the API resource of kind %s is not known: add it to the table of resources in package drivers",
-			kind.Kind, object.GetName(), kind)
+		return nil, fmt.Errorf("%s %s: the API resource of kind %s is not known: add it to the table of kinds in package drivers",
+			group.Kind, object.GetName(), group)
 	}
-	rules := []rbacv1.PolicyRule{
-		// These cannot be limited to a name: when an object is created, or a list asked for, there is none yet.
-		{APIGroups: []string{kind.Group}, Resources: []string{resource}, Verbs: []string{"list", "watch", "create"}},
-		{APIGroups: []string{kind.Group}, Resources: []string{resource}, ResourceNames: []string{object.GetName()}, Verbs: []string{"get", "update", "patch", "delete"}},
+	grant := permissions.Grant{
+		For: "To install the driver, keep it as it should be, and remove it", From: "drivers/rules.go",
+		Group: group.Group, Resources: []string{kind.resource},
 	}
-	if slices.Contains([]string{"Role", "ClusterRole"}, kind.Kind) {
+	named, anyName := grant, grant
+	named.Names = []string{object.GetName()}
+	named.Verbs = []string{"get", "watch", "delete"}
+	if group.Kind != "DaemonSet" { // These are listed anyway, to find the driver.
+		named.Verbs, named.Unexercised = append(named.Verbs, "list"), permissions.ListedFirst
+	}
+	if kind.updated {
+		named.Verbs = append(named.Verbs, "update")
+	}
+	if !kind.updated || d.History.Marks(object) { // To take it over is a patch.
+		named.Verbs = append(named.Verbs, "patch")
+	}
+	grants := []permissions.Grant{named}
+	if kind.posted {
+		anyName.Verbs = []string{"create"}
+		grants = append(grants, anyName)
+	} else {
+		grants[0].Verbs = append(grants[0].Verbs, "create")
+	}
+	if slices.Contains([]string{"Role", "ClusterRole"}, group.Kind) {
 		// Nobody may grant what they do not have themselves.
 		var role rbacv1.ClusterRole // a Role has its rules in the same place
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role); err != nil {
 			return nil, err
 		}
-		rules = append(rules, role.Rules...)
+		reason := fmt.Sprintf("To give it to the driver's pods and others, in %s %s", group.Kind, object.GetName())
+		toGrant, err := permissions.ToGrant(reason, path.Join("drivers", d.Name, "assets", m.File), role.Rules)
+		if err != nil {
+			return nil, err
+		}
+		grants = append(grants, toGrant...)
 	}
-	return rules, nil
+	return grants, nil
 }

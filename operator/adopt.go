@@ -9,57 +9,70 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 )
 
-// adopt takes over what earlier operators of the driver left: it frees the ClusterCSIDriver of
-// finalizers that nobody will ever remove, and the driver's objects of owners whose end would be
-// theirs. All else about an object that exists is the business of the ordinary apply path.
-func (o *operator) adopt(ctx context.Context, c *clients, manifests []drivers.Manifest) error {
-	for _, finalizer := range o.driver.History.Finalizers {
-		if err := c.customResource.RemoveFinalizer(ctx, finalizer); err != nil {
-			return fmt.Errorf("removing the finalizer %s of an earlier operator: %w", finalizer, err)
-		}
-	}
-	for _, m := range manifests {
-		if err := o.disown(ctx, c, m.Object); err != nil {
-			return fmt.Errorf("adopting %s %s: %w", m.Object.GetKind(), m.Object.GetName(), err)
-		}
-	}
-	return nil
+// managed tells whether this operator looks after an object.
+func (o *operator) managed(object metav1.Object) bool {
+	return object.GetLabels()[managedByLabel] == o.driver.Operator.Name
 }
 
-// disown strips an object of the CustomResourceDefinitions that own it. The community operator made
-// one the owner of its driver: deleting that API would have had the driver collected as garbage.
-func (o *operator) disown(ctx context.Context, c *clients, object *unstructured.Unstructured) error {
-	current := &metav1.PartialObjectMetadata{}
-	current.SetGroupVersionKind(object.GroupVersionKind())
-	err := c.objects.Get(ctx, client.ObjectKeyFromObject(object), current)
-	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
-		return nil
+// ours tells whether an object is one that this operator, or an earlier one of this driver, made.
+func (o *operator) ours(object metav1.Object) bool {
+	return o.managed(object) || o.driver.History.Marks(object)
+}
+
+// relics returns those of the driver's objects that an earlier operator made and that nobody has taken
+// over yet.
+func (o *operator) relics(ctx context.Context, c *clients, manifests []drivers.Manifest) ([]*metav1.PartialObjectMetadata, error) {
+	var found []*metav1.PartialObjectMetadata
+	for _, m := range manifests {
+		if !o.driver.History.Marks(m.Object) {
+			continue // no earlier operator made one
+		}
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(m.Object.GroupVersionKind())
+		err := c.objects.Get(ctx, client.ObjectKeyFromObject(m.Object), object)
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading %s %s: %w", m.Object.GetKind(), m.Object.GetName(), err)
+		}
+		if o.ours(object) && !o.managed(object) {
+			object.SetGroupVersionKind(m.Object.GroupVersionKind()) // the answer has none
+			found = append(found, object)
+		}
 	}
-	if err != nil {
-		return err
+	return found, nil
+}
+
+// adopt makes relics this operator's own, each in one write: it gets the label, and loses the owners whose
+// end would be its own. The community operator made a CustomResourceDefinition the owner of its driver:
+// deleting that API would have had the driver collected as garbage. All else about an object that exists
+// is the business of the ordinary apply path.
+func (o *operator) adopt(ctx context.Context, c *clients, relics []*metav1.PartialObjectMetadata) error {
+	for _, relic := range relics {
+		owners := slices.DeleteFunc(slices.Clone(relic.OwnerReferences), func(owner metav1.OwnerReference) bool {
+			return owner.Kind == "CustomResourceDefinition"
+		})
+		// The resource version makes sure that nobody else's change of the owners is lost.
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"resourceVersion": relic.ResourceVersion, "ownerReferences": owners,
+			"labels": map[string]any{managedByLabel: o.driver.Operator.Name},
+		}})
+		if err != nil {
+			return err
+		}
+		kind, name := relic.Kind, relic.Name
+		if err := c.objects.Patch(ctx, relic, client.RawPatch(types.MergePatchType, patch)); err != nil {
+			return fmt.Errorf("adopting %s %s: %w", kind, name, err)
+		}
+		adoptedObjects.WithLabelValues(o.driver.CSIName, kind).Inc()
+		o.recorder.Eventf("Adopted", "Took over %s %s, which an earlier operator of the driver made", kind, name)
 	}
-	kept := slices.DeleteFunc(slices.Clone(current.OwnerReferences), func(owner metav1.OwnerReference) bool {
-		return owner.Kind == "CustomResourceDefinition"
-	})
-	if len(kept) == len(current.OwnerReferences) {
-		return nil
-	}
-	// The resource version makes sure that nobody else's change of the owners is lost.
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": current.ResourceVersion, "ownerReferences": kept}})
-	if err != nil {
-		return err
-	}
-	if err := c.objects.Patch(ctx, current, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return err
-	}
-	o.recorder.Eventf("Adopted", "Adopted %s %s: it no longer goes when the API of the operator that made it goes", object.GetKind(), object.GetName())
 	return nil
 }

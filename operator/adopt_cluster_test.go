@@ -6,130 +6,385 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	operatorv1 "github.com/openshift/api/operator/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/community"
 )
 
-// communityObjects are what the community operator leaves: the same names, another content, and the
-// API that it served as their owner.
-func (w *world) communityObjects(owner *apiextensionsv1.CustomResourceDefinition) []client.Object {
-	meta := func(namespace, name string) metav1.ObjectMeta {
-		return metav1.ObjectMeta{
-			Namespace: namespace, Name: name,
-			Labels: map[string]string{"openshift.io/aws-efs-operator-owned": "true"},
-			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: owner.Name, UID: owner.UID}},
-		}
-	}
-	attach, podInfo := false, false
-	labels := map[string]string{"app": "efs-csi-node"}
-	scc := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "security.openshift.io/v1", "kind": "SecurityContextConstraints",
-		"metadata":                 map[string]any{"name": "efs-csi-scc", "labels": map[string]any{"openshift.io/aws-efs-operator-owned": "true"}},
-		"allowHostDirVolumePlugin": true, "allowHostIPC": true, "allowHostNetwork": true, "allowHostPID": true, "allowHostPorts": true,
-		"allowPrivilegedContainer": true, "readOnlyRootFilesystem": false,
-		"runAsUser": map[string]any{"type": "RunAsAny"}, "seLinuxContext": map[string]any{"type": "RunAsAny"},
-		"fsGroup": map[string]any{"type": "RunAsAny"}, "supplementalGroups": map[string]any{"type": "RunAsAny"},
-		"allowedCapabilities": nil, "defaultAddCapabilities": nil, "requiredDropCapabilities": nil, "priority": nil,
-		"volumes": []any{"*"},
-		"users":   []any{"system:admin", fmt.Sprintf("system:serviceaccount:%s:efs-csi-sa", w.namespace)},
-		"groups":  []any{"system:cluster-admins", "system:nodes", "system:masters"},
-	}}
-	return []client.Object{
-		&corev1.ServiceAccount{ObjectMeta: meta(w.namespace, "efs-csi-sa")},
-		&storagev1.CSIDriver{ObjectMeta: meta("", "efs.csi.aws.com"), Spec: storagev1.CSIDriverSpec{
-			AttachRequired: &attach, PodInfoOnMount: &podInfo,
-			VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}}},
-		&storagev1.StorageClass{ObjectMeta: meta("", "efs-sc"), Provisioner: "efs.csi.aws.com"},
-		scc,
-		&appsv1.DaemonSet{ObjectMeta: meta(w.namespace, "efs-csi-node"), Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{ServiceAccountName: "efs-csi-sa", HostNetwork: true, Containers: []corev1.Container{{
-					Name: "efs-plugin", Image: "amazon/aws-efs-csi-driver:778131e"}}},
-			},
-		}},
-	}
+// TestAdoption goes the whole way of a driver that the community's operator left: it is taken over where it
+// is, kept, and removed.
+func TestAdoption(t *testing.T) {
+	t.Run("in the operator's namespace", func(t *testing.T) { testAdoption(t, newWorld(t), 0) })
+	t.Run("in another namespace", func(t *testing.T) { testAdoption(t, awayFromHome(t), 0) })
+	t.Run("by an operator that is restarted on its way", func(t *testing.T) { testAdoption(t, awayFromHome(t), 6) })
 }
 
-func TestObjectsOfTheCommunityOperatorAreTakenOver(t *testing.T) {
+// awayFromHome is a world whose driver is in another namespace than its operator.
+func awayFromHome(t *testing.T) *world {
 	w := newWorld(t)
-	owner := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "relics.example.com"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "example.com", Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "relics", Kind: "Relic"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object"}}}},
-		},
-	}
-	w.create(owner)
-	t.Cleanup(func() {
-		if err := w.Client().Delete(context.Background(), owner); client.IgnoreNotFound(err) != nil {
-			t.Error(err)
-		}
-	})
-	relics := w.communityObjects(owner)
-	w.create(relics...)
-	before := map[string]metav1.Object{}
+	w.home = w.Namespace(t)
+	return w
+}
+
+func testAdoption(t *testing.T, w *world, restarts int) {
+	w.makeWorkersOfAllNodes()
+	api := w.createAPI()
+	relics := w.createRelics(api)
+	shared := w.createShare()
+	before := map[string]*unstructured.Unstructured{}
 	for _, relic := range relics {
-		before[relic.GetName()] = relic.DeepCopyObject().(metav1.Object)
+		before[relic.GetKind()] = relic.DeepCopy()
 	}
+	nodes := w.nodePods()
+	if len(nodes) != 3 {
+		t.Fatalf("the old driver has %d ready pods, want one on each of the 3 nodes", len(nodes))
+	}
+	ofDriver := client.InNamespace(w.home)
+	endPods := w.record(&corev1.PodList{}, ofDriver, client.MatchingLabels{"app": "efs-csi-node"})
+	endDaemonSets := w.record(&appsv1.DaemonSetList{}, ofDriver)
+	adopted, _ := metric(t, "berth_adopted_objects_total", nil)
 
 	custom := w.customResource()
 	custom.Finalizers = w.driver.History.Finalizers
 	w.create(custom)
-	w.startOperator()
+	for range restarts {
+		w.runUntilItWrites(func(custom *operatorv1.ClusterCSIDriver) bool {
+			return condition(custom, "Available").Status == operatorv1.ConditionTrue
+		})
+	}
+	stop := w.startOperator()
 	custom = w.waitForConditions(allWell)
+
+	// The driver is the old one still, but ours.
+	checkInPlace(t, w, before)
+	checkDaemonSetChanges(t, before["DaemonSet"], endDaemonSets())
+	if worst := mostUnavailable(nodes, endPods()); worst != 1 {
+		t.Errorf("at the worst moment, %d nodes were without a driver, want 1: 10%% of 3 nodes", worst)
+	}
+	for _, pod := range w.nodePods() {
+		if slices.ContainsFunc(nodes, func(old corev1.Pod) bool { return old.UID == pod.UID }) {
+			t.Errorf("pod %s on node %s is of the old driver", pod.Name, pod.Spec.NodeName)
+		}
+	}
+	checkUnchanged(t, w, shared)
+
+	// It is told: to whoever uninstalls it, and to people.
 	if want := []string{w.driver.Operator.Name + ".operator.openshift.io/uninstall"}; !slices.Equal(custom.Finalizers, want) {
 		t.Errorf("finalizers are %q, want just %q", custom.Finalizers, want)
 	}
-	for _, relic := range relics {
-		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(relic), relic); err != nil {
-			t.Fatal(err)
-		}
-		if relic.GetUID() != before[relic.GetName()].GetUID() {
-			t.Errorf("%T %s was made anew", relic, relic.GetName())
-		}
-		if len(relic.GetOwnerReferences()) > 0 {
-			t.Errorf("%T %s is still owned by %v", relic, relic.GetName(), relic.GetOwnerReferences())
-		}
+	if got := custom.Annotations["berth.dev/driver-namespace"]; got != w.home {
+		t.Errorf("the annotation says that the driver is in namespace %q, want %q", got, w.home)
 	}
-	if ds := relics[4].(*appsv1.DaemonSet); ds.Spec.Template.Spec.Containers[0].Image == "amazon/aws-efs-csi-driver:778131e" {
-		t.Error("the DaemonSet still runs the old image")
-	}
-	scc := relics[3].(*unstructured.Unstructured)
-	if groups, _, _ := unstructured.NestedStringSlice(scc.Object, "groups"); len(groups) > 0 {
-		t.Errorf("the SecurityContextConstraints still admit the groups %q", groups)
-	}
-	if users, _, _ := unstructured.NestedStringSlice(scc.Object, "users"); slices.Contains(users, "system:admin") {
-		t.Errorf("the SecurityContextConstraints still admit the users %q", users)
+	if restarts == 0 { // an operator that ends before it hears of its own success tells nobody
+		now, _ := metric(t, "berth_adopted_objects_total", map[string]string{"driver": w.driver.CSIName})
+		if now-adopted != float64(len(relics)) {
+			t.Errorf("berth_adopted_objects_total rose by %v, want %d", now-adopted, len(relics))
+		}
+		for _, relic := range relics {
+			w.waitForEvent("Adopted", relic.GetKind()+" "+relic.GetName())
+		}
 	}
 
 	// The API of the old operator goes; the driver must not.
-	if err := w.Client().Delete(t.Context(), owner); err != nil {
-		t.Fatal(err)
-	}
-	cluster.Eventually(t, limit, "the old operator's API to be gone", w.Gone(owner))
+	w.removeAPI(api, shared[0])
 	w.waitForGarbageCollector()
 	if _, missing, err := w.existing(t.Context()); err != nil || len(missing) > 0 {
 		t.Errorf("the old operator's API took these objects along: %q (%v)", missing, err)
 	}
+
+	if restarts > 0 {
+		stop()
+	}
+	w.deleteCustomResource()
+	for range restarts {
+		w.runUntilItWrites(func(custom *operatorv1.ClusterCSIDriver) bool { return custom.UID == "" })
+	}
+	if restarts > 0 {
+		w.startOperator()
+	}
+	w.waitUntilRemoved()
+	for _, write := range w.writes() {
+		if write.Namespace == w.namespace && w.namespace != w.home {
+			t.Errorf("in its own namespace the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+		}
+	}
+	checkUnchanged(t, w, shared[1:]) // the volume and the claim; the SharedVolume went with its API
+}
+
+// checkInPlace checks that objects of the old driver are those that were there before, in the new form.
+func checkInPlace(t *testing.T, w *world, before map[string]*unstructured.Unstructured) {
+	t.Helper()
+	resources := map[string]string{
+		"DaemonSet": "daemonsets", "ServiceAccount": "serviceaccounts", "CSIDriver": "csidrivers",
+		"StorageClass": "storageclasses", "SecurityContextConstraints": "securitycontextconstraints",
+	}
+	for kind, old := range before {
+		now := old.DeepCopy()
+		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(old), now); err != nil {
+			t.Fatal(err)
+		}
+		if now.GetUID() != old.GetUID() {
+			t.Errorf("%s %s was made anew", kind, old.GetName())
+		}
+		if owners := now.GetOwnerReferences(); len(owners) > 0 {
+			t.Errorf("%s %s is still owned by %v", kind, old.GetName(), owners)
+		}
+		for i, write := range w.writesTo(resources[kind], old.GetName()) {
+			if i == 0 && write.Verb != "patch" {
+				t.Errorf("the first write to %s %s is: %s; want the patch that takes its owner away", kind, old.GetName(), write.Verb)
+			}
+			if write.Verb != "patch" && (write.Verb != "update" || kind != "DaemonSet") {
+				t.Errorf("to take over %s %s the operator did: %s", kind, old.GetName(), write.Verb)
+			}
+		}
+		content := func(object *unstructured.Unstructured) map[string]any {
+			object = object.DeepCopy()
+			delete(object.Object, "metadata")
+			delete(object.Object, "status")
+			return object.Object
+		}
+		switch kind {
+		case "CSIDriver", "StorageClass", "ServiceAccount":
+			if diff := cmp.Diff(content(old), content(now)); diff != "" {
+				t.Errorf("%s %s changed, though it was as wanted (-before +after):\n%s", kind, old.GetName(), diff)
+			}
+			if told := w.events(kind + "Updated"); len(told) > 0 {
+				t.Errorf("%s %s was as wanted, but the operator told: %q", kind, old.GetName(), told)
+			}
+		case "SecurityContextConstraints":
+			checkNarrowed(t, w, now)
+		}
+	}
+}
+
+// checkNarrowed checks that nobody but the driver's own accounts is admitted any more, and to no more than
+// a driver needs.
+func checkNarrowed(t *testing.T, w *world, scc *unstructured.Unstructured) {
+	t.Helper()
+	accounts := "system:serviceaccount:" + w.home + ":"
+	got := map[string]any{}
+	for _, field := range []string{"users", "groups", "allowHostIPC", "allowHostPID", "allowedCapabilities", "allowedUnsafeSysctls"} {
+		got[field] = scc.Object[field]
+	}
+	want := map[string]any{
+		"users":  []any{accounts + "efs-csi-sa", accounts + "efs-csi-controller-sa"},
+		"groups": []any{}, "allowHostIPC": false, "allowHostPID": false, "allowedCapabilities": []any{}, "allowedUnsafeSysctls": []any{},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("SecurityContextConstraints %s (-want +got):\n%s", scc.GetName(), diff)
+	}
+}
+
+// checkDaemonSetChanges checks all that became of the old DaemonSet: it loses its owner before anything
+// else, keeps its selector, and is replaced node by node.
+func checkDaemonSetChanges(t *testing.T, old *unstructured.Unstructured, changes []watch.Event) {
+	t.Helper()
+	if len(changes) == 0 {
+		t.Fatal("nothing became of the DaemonSet")
+	}
+	var last *appsv1.DaemonSet
+	for _, change := range changes {
+		last = change.Object.(*appsv1.DaemonSet)
+		if change.Type != watch.Modified || last.UID != old.GetUID() {
+			t.Errorf("DaemonSet %s, UID %s: %s", last.Name, last.UID, change.Type)
+		}
+		if last.Generation != old.GetGeneration() && len(last.OwnerReferences) > 0 {
+			t.Errorf("in generation %d the DaemonSet is still owned by %v", last.Generation, last.OwnerReferences)
+		}
+	}
+	selector, _, _ := unstructured.NestedStringMap(old.Object, "spec", "selector", "matchLabels")
+	if diff := cmp.Diff(&metav1.LabelSelector{MatchLabels: selector}, last.Spec.Selector); diff != "" {
+		t.Errorf("selector of the DaemonSet (-before +after):\n%s", diff)
+	}
+	strategy := last.Spec.UpdateStrategy
+	if strategy.Type != appsv1.RollingUpdateDaemonSetStrategyType || strategy.RollingUpdate.MaxUnavailable.String() != "10%" {
+		t.Errorf("update strategy of the DaemonSet is %v", strategy)
+	}
+}
+
+// makeWorkersOfAllNodes makes the cluster a compact one, as small clusters are.
+func (w *world) makeWorkersOfAllNodes() {
+	w.t.Helper()
+	nodes := &corev1.NodeList{}
+	if err := w.Client().List(w.t.Context(), nodes); err != nil {
+		w.t.Fatal(err)
+	}
+	const role = "node-role.kubernetes.io/worker"
+	for _, node := range nodes.Items {
+		if _, worker := node.Labels[role]; worker {
+			continue
+		}
+		label := func(value string) error {
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, role, value)
+			return w.Client().Patch(context.Background(), &node, client.RawPatch("application/merge-patch+json", patch))
+		}
+		if err := label(`""`); err != nil {
+			w.t.Fatal(err)
+		}
+		w.t.Cleanup(func() {
+			if err := label("null"); err != nil {
+				w.t.Error(err)
+			}
+		})
+	}
+}
+
+// createAPI creates the definition of SharedVolumes, which the community's operator made the owner of all
+// that it made.
+func (w *world) createAPI() client.Object {
+	w.t.Helper()
+	manifests, err := w.driver.Manifests(drivers.Values{Namespace: w.home, Image: func(env string) string { return env }})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	api := drivers.OfKind(manifests, "CustomResourceDefinition")[0].Object
+	w.create(api)
+	w.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		defer cancel()
+		if err := w.Client().Delete(ctx, api); client.IgnoreNotFound(err) != nil {
+			w.t.Error(err)
+		}
+		if err := cluster.Until(ctx, "the API to be gone", w.Gone(api)); err != nil {
+			w.t.Error(err)
+		}
+	})
+	return api
+}
+
+// createRelics creates the community's driver, and waits until it runs.
+func (w *world) createRelics(owner client.Object) []*unstructured.Unstructured {
+	w.t.Helper()
+	relics, err := community.Driver(w.home, owner)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, relic := range relics {
+		w.create(relic)
+	}
+	daemonSet := &appsv1.DaemonSet{}
+	cluster.Eventually(w.t, limit, "the old driver to run", func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: w.home, Name: "efs-csi-node"}, daemonSet); err != nil {
+			return err
+		}
+		if s := daemonSet.Status; s.DesiredNumberScheduled == 0 || s.NumberReady != s.DesiredNumberScheduled {
+			return fmt.Errorf("%d of %d pods are ready", s.NumberReady, s.DesiredNumberScheduled)
+		}
+		return nil
+	})
+	return relics
+}
+
+// createShare creates a SharedVolume as the community's operator leaves it, with its volume and its claim,
+// bound to each other. None of them is to be touched.
+func (w *world) createShare() []client.Object {
+	w.t.Helper()
+	shared, volume, claim := community.Share(w.Namespace(w.t), "sv0")
+	status := shared.Status
+	cluster.Eventually(w.t, limit, "SharedVolumes to be served", func(ctx context.Context) error {
+		return w.Client().Create(ctx, shared)
+	})
+	shared.Status = status
+	if err := w.Client().Status().Update(w.t.Context(), shared); err != nil {
+		w.t.Fatal(err)
+	}
+	w.create(volume, claim)
+	w.t.Cleanup(func() {
+		for _, err := range []error{w.Client().Delete(context.Background(), volume), w.release(shared)} {
+			if client.IgnoreNotFound(err) != nil {
+				w.t.Error(err)
+			}
+		}
+	})
+	cluster.Eventually(w.t, limit, "the volume to be bound", func(ctx context.Context) error {
+		for _, object := range []client.Object{volume, claim} {
+			if err := w.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+				return err
+			}
+		}
+		if volume.Status.Phase != corev1.VolumeBound || claim.Status.Phase != corev1.ClaimBound {
+			return fmt.Errorf("the volume is %s and the claim is %s", volume.Status.Phase, claim.Status.Phase)
+		}
+		return nil
+	})
+	return []client.Object{shared, volume, claim}
+}
+
+func checkUnchanged(t *testing.T, w *world, objects []client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		now := object.DeepCopyObject().(client.Object)
+		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(object), now); err != nil {
+			t.Error(err)
+		} else if now.GetResourceVersion() != object.GetResourceVersion() {
+			t.Errorf("%T %s changed (-before +after):\n%s", object, object.GetName(), cmp.Diff(object, now))
+		}
+	}
+}
+
+// release takes an object's finalizers away: those of a SharedVolume are served by nobody in these tests.
+func (w *world) release(object client.Object) error {
+	return w.Client().Patch(context.Background(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+}
+
+// removeAPI deletes the definition of SharedVolumes.
+func (w *world) removeAPI(api client.Object, shared client.Object) {
+	w.t.Helper()
+	if err := w.release(shared); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.Client().Delete(w.t.Context(), api); err != nil {
+		w.t.Fatal(err)
+	}
+	cluster.Eventually(w.t, limit, "the old operator's API to be gone", w.Gone(api))
+}
+
+// nodePods returns the ready pods of the nodes' part of the driver.
+func (w *world) nodePods() []corev1.Pod {
+	w.t.Helper()
+	pods := &corev1.PodList{}
+	if err := w.Client().List(w.t.Context(), pods, client.InNamespace(w.home), client.MatchingLabels{"app": "efs-csi-node"}); err != nil {
+		w.t.Fatal(err)
+	}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !isReady(&pod) })
+}
+
+// runUntilItWrites runs an operator until it has written something to the driver, or has done all that it
+// is to do; that is to be told from the ClusterCSIDriver, which is an empty one where there is none.
+func (w *world) runUntilItWrites(done func(*operatorv1.ClusterCSIDriver) bool) {
+	w.t.Helper()
+	toDriver := func() int {
+		return len(slices.DeleteFunc(w.writes(), func(e cluster.AuditEvent) bool { return e.Resource == "clustercsidrivers" }))
+	}
+	before := toDriver()
+	stop := w.startOperator()
+	defer stop()
+	cluster.Eventually(w.t, limit, "the operator to write", func(ctx context.Context) error {
+		custom := &operatorv1.ClusterCSIDriver{}
+		if err := w.Client().Get(ctx, client.ObjectKey{Name: w.driver.CSIName}, custom); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+		if done(custom) || toDriver() > before {
+			return nil
+		}
+		return fmt.Errorf("it has not")
+	})
 }
 
 // waitForGarbageCollector waits until an object whose owner does not exist has been collected, and
 // with it whatever was doomed before.
 func (w *world) waitForGarbageCollector() {
 	w.t.Helper()
-	doomed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "doomed",
+	doomed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.home, Name: "doomed",
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "never-was", UID: "7c9e6679-7425-40de-944b-e07fc1f90ae7"}}}}
 	w.create(doomed)
 	cluster.Eventually(w.t, limit, "the garbage collector to come by", w.Gone(doomed))

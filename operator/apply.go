@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -16,28 +17,16 @@ import (
 // optionalGroups are API groups that a cluster may lack; their objects are left out there.
 var optionalGroups = sets.New("monitoring.coreos.com")
 
-// applier brings objects to what is wanted of them, and writes nothing while they are like that.
-type applier struct {
-	*operator
-	clients *clients
-	applied map[string]revision // by kind and name
-}
+// remadeKinds are kinds with fields that can only be changed by making the object anew, and that the
+// driver does not work without if they are wrong: attachRequired and volumeLifecycleModes of a CSIDriver,
+// and the roleRef of a binding. While one is missing, which is for the time of one request, running pods
+// keep their volumes, and whatever needs the object is tried again by whoever needs it.
+var remadeKinds = sets.New("CSIDriver", "ClusterRoleBinding", "RoleBinding")
 
-// revision is what is known of an object after it was applied; while the cluster shows the same,
-// there is nothing to write.
-type revision struct {
-	wanted          [sha256.Size]byte
-	uid             string
-	resourceVersion string
-}
-
-func (o *operator) newApplier(c *clients) *applier {
-	return &applier{operator: o, clients: c, applied: map[string]revision{}}
-}
-
-// apply returns the object as it is in the cluster then; nil where the cluster does not know its kind
-// and need not.
-func (a *applier) apply(ctx context.Context, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+// apply brings an object to what is wanted of it, and writes nothing while it is like that. It returns
+// the object as it is in the cluster then, not to be changed; nil where the cluster does not know its
+// kind and need not. It may be called for several objects at a time.
+func (o *operator) apply(ctx context.Context, c *clients, object *followed, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	document, err := wanted.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -46,33 +35,66 @@ func (a *applier) apply(ctx context.Context, wanted *unstructured.Unstructured) 
 		return nil, err
 	}
 	hash, kind, name := sha256.Sum256(document), wanted.GetKind(), wanted.GetName()
-	current := &unstructured.Unstructured{}
-	current.SetGroupVersionKind(wanted.GroupVersionKind())
-	err = a.clients.objects.Get(ctx, client.ObjectKeyFromObject(wanted), current)
+	current, err := object.look(ctx, o, c)
 	switch {
 	case meta.IsNoMatchError(err) && optionalGroups.Has(wanted.GroupVersionKind().Group):
 		return nil, nil
-	case err != nil && !apierrors.IsNotFound(err):
+	case err != nil:
 		return nil, err
-	case err == nil && a.applied[kind+" "+name] == revisionOf(hash, current):
+	case current != nil && object.applied == revisionOf(hash, current):
 		return current, nil
 	}
-	existed := err == nil
-	before := current.GetResourceVersion()
-	live := wanted.DeepCopy()
-	if err := a.clients.objects.Apply(ctx, client.ApplyConfigurationFromUnstructured(live), client.ForceOwnership, client.FieldOwner(a.driver.Operator.Name)); err != nil {
+	live, err := o.write(ctx, c, wanted)
+	if apierrors.IsInvalid(err) && current != nil && remadeKinds.Has(kind) {
+		live, err = o.remake(ctx, c, wanted, current, err)
+	}
+	if err != nil {
 		return nil, err
 	}
 	switch {
-	case !existed:
-		a.recorder.Eventf(kind+"Created", "Created %s %s because it was missing", kind, name)
-	case before != live.GetResourceVersion():
-		a.recorder.Eventf(kind+"Updated", "Updated %s %s because it had changed", kind, name)
+	case current == nil:
+		o.recorder.Eventf(kind+"Created", "Created %s %s because it was missing", kind, name)
+	case live.GetUID() != current.GetUID():
+		// remake has told
+	case !sameContent(current, live):
+		o.recorder.Eventf(kind+"Updated", "Updated %s %s because it had changed", kind, name)
 	}
-	a.applied[kind+" "+name] = revisionOf(hash, live)
+	object.applied = revisionOf(hash, live)
 	return live, nil
 }
 
-func revisionOf(wanted [sha256.Size]byte, object *unstructured.Unstructured) revision {
-	return revision{wanted: wanted, uid: string(object.GetUID()), resourceVersion: object.GetResourceVersion()}
+func (o *operator) write(ctx context.Context, c *clients, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	live := wanted.DeepCopy()
+	err := c.objects.Apply(ctx, client.ApplyConfigurationFromUnstructured(live), client.ForceOwnership, client.FieldOwner(o.driver.Operator.Name))
+	return live, err
+}
+
+// remake deletes an object that cannot be changed to what is wanted, and creates it, if the API server
+// would take it as a new one. refusal is why it cannot be changed.
+func (o *operator) remake(ctx context.Context, c *clients, wanted, current *unstructured.Unstructured, refusal error) (*unstructured.Unstructured, error) {
+	if err := c.objects.Create(ctx, wanted.DeepCopy(), client.DryRunAll); !apierrors.IsAlreadyExists(err) {
+		return nil, refusal // it is what is wanted that is wrong
+	}
+	uid, version := current.GetUID(), current.GetResourceVersion()
+	err := c.objects.Delete(ctx, current, client.Preconditions{UID: &uid, ResourceVersion: &version})
+	if err != nil {
+		return nil, err
+	}
+	o.recorder.Warningf(wanted.GetKind()+"Remade", "Deleted %s %s to make it anew, because it could not be changed to what the driver needs: %v",
+		wanted.GetKind(), wanted.GetName(), refusal)
+	return o.write(ctx, c, wanted)
+}
+
+// sameContent tells whether two versions of an object say the same, whoever said it, and whatever has come
+// of it.
+func sameContent(a, b *unstructured.Unstructured) bool {
+	content := func(object *unstructured.Unstructured) map[string]any {
+		object = object.DeepCopy()
+		object.SetManagedFields(nil)
+		object.SetResourceVersion("")
+		object.SetGeneration(0)
+		delete(object.Object, "status")
+		return object.Object
+	}
+	return equality.Semantic.DeepEqual(content(a), content(b))
 }

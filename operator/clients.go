@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"strings"
@@ -14,13 +15,11 @@ import (
 	operatorinformers "github.com/openshift/client-go/operator/informers/externalversions"
 	"github.com/openshift/library-go/pkg/operator/genericoperatorclient"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
-	"k8s.io/apimachinery/pkg/api/meta"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
@@ -39,27 +38,25 @@ const resync = 20 * time.Minute
 
 // clients are the connections of one cycle, from the creation of a ClusterCSIDriver to its removal.
 type clients struct {
-	kube    kubernetes.Interface
-	dynamic dynamic.Interface
-	objects client.Client
+	kube     kubernetes.Interface
+	dynamic  dynamic.Interface
+	metadata metadata.Interface
+	objects  client.Client
 	// customResource reads and writes the driver's ClusterCSIDriver.
 	customResource v1helpers.OperatorClientWithFinalizers
 
-	kubeInformers     informers.SharedInformerFactory // of the operand's namespace
 	clusterInformers  informers.SharedInformerFactory // cluster-scoped
 	configInformers   configinformers.SharedInformerFactory
 	operatorInformers operatorinformers.SharedInformerFactory // CloudCredential
-	driverInformers   operatorinformers.SharedInformerFactory // the one ClusterCSIDriver
 	dynamicInformers  dynamicinformer.DynamicSharedInformerFactory
-	// secretInformers follow the Secrets that the driver's pods mount, one each, by name, and
-	// caInformers the ConfigMap with the trusted CA bundle.
-	secretInformers map[string]informers.SharedInformerFactory
-	caInformers     informers.SharedInformerFactory
-	// credentialInformers follow one CredentialsRequest each.
-	credentialInformers []dynamicinformer.DynamicSharedInformerFactory
-	// managed and clusterManaged follow the metadata of the objects that carry managedByLabel, in the
-	// operand's namespace and outside of all namespaces.
-	managed, clusterManaged metadatainformer.SharedInformerFactory
+
+	// namespace is the driver's. It is not known before the driver was looked for.
+	namespace string
+	// namedInformers follow the objects of one name each, in the driver's namespace.
+	namedInformers map[string]informers.SharedInformerFactory
+
+	// factories are all informer factories, to be started.
+	factories []interface{ Start(stop <-chan struct{}) }
 }
 
 func (o *operator) newClients() (*clients, error) {
@@ -87,89 +84,86 @@ func (o *operator) newClients() (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	managed := func(namespace string) metadatainformer.SharedInformerFactory {
-		return metadatainformer.NewFilteredSharedInformerFactory(metadataClient, resync, namespace, func(options *metav1.ListOptions) {
-			options.LabelSelector = labels.SelectorFromSet(labels.Set{managedByLabel: o.driver.Operator.Name}).String()
-		})
-	}
-	named := func(name string) informers.SharedInformerFactory {
-		return informers.NewSharedInformerFactoryWithOptions(kube, resync, informers.WithNamespace(o.namespace),
-			informers.WithTweakListOptions(func(options *metav1.ListOptions) {
-				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
-			}))
-	}
-	secretInformers := map[string]informers.SharedInformerFactory{}
-	for _, secret := range o.driver.Secrets {
-		secretInformers[secret] = named(secret)
-	}
 	customResource, dynamicInformers, err := genericoperatorclient.NewClusterScopedOperatorClientWithConfigName(
 		o.clock, onlyNamed(o.cfg, clusterCSIDrivers.Resource, o.driver.CSIName), clusterCSIDrivers,
 		operatorv1.GroupVersion.WithKind("ClusterCSIDriver"), o.driver.CSIName, extractSpec, extractStatus)
 	if err != nil {
 		return nil, err
 	}
-	return &clients{
+	c := &clients{
 		kube:              kube,
 		dynamic:           dynamicClient,
+		metadata:          metadataClient,
 		objects:           objects,
 		customResource:    customResource,
-		kubeInformers:     informers.NewSharedInformerFactoryWithOptions(kube, resync, informers.WithNamespace(o.namespace)),
 		clusterInformers:  informers.NewSharedInformerFactoryWithOptions(kube, resync, informers.WithTransform(trim)),
 		configInformers:   configinformers.NewSharedInformerFactory(config, resync),
 		operatorInformers: operatorinformers.NewSharedInformerFactory(operators, resync),
-		driverInformers: operatorinformers.NewSharedInformerFactoryWithOptions(operators, resync,
-			operatorinformers.WithTweakListOptions(func(options *metav1.ListOptions) {
-				options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, o.driver.CSIName).String()
-			})),
-		dynamicInformers: dynamicInformers,
-		secretInformers:  secretInformers,
-		caInformers:      named(o.driver.TrustedCABundle),
-		managed:          managed(o.namespace),
-		clusterManaged:   managed(metav1.NamespaceAll),
-	}, nil
+		dynamicInformers:  dynamicInformers,
+		namedInformers:    map[string]informers.SharedInformerFactory{},
+	}
+	c.add(c.clusterInformers, c.configInformers, c.operatorInformers, c.dynamicInformers)
+	return c, nil
 }
 
-// managedObjects returns the informer that follows the objects of an object's kind, or nil where the
-// cluster does not serve that kind; then the objects are looked at when something else wakes us.
-func (c *clients) managedObjects(object *unstructured.Unstructured) cache.SharedIndexInformer {
-	kind := object.GroupVersionKind()
-	mapping, err := c.objects.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
-		return nil
+// only makes lists and watches ask for the objects of one name. To RBAC they are about these objects
+// then: no permission for any other is needed.
+func only(name string) func(*metav1.ListOptions) {
+	return func(options *metav1.ListOptions) {
+		options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()
 	}
-	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
-		return c.clusterManaged.ForResource(mapping.Resource).Informer()
+}
+
+// add has informer factories started with all others.
+func (c *clients) add(factories ...interface{ Start(stop <-chan struct{}) }) {
+	c.factories = append(c.factories, factories...)
+}
+
+// named returns the informers that follow the objects of one name in the driver's namespace.
+func (c *clients) named(name string) informers.SharedInformerFactory {
+	factory, ok := c.namedInformers[name]
+	if !ok {
+		factory = informers.NewSharedInformerFactoryWithOptions(c.kube, resync,
+			informers.WithNamespace(c.namespace), informers.WithTweakListOptions(only(name)))
+		c.namedInformers[name] = factory
+		c.add(factory)
 	}
-	return c.managed.ForResource(mapping.Resource).Informer()
+	return factory
 }
 
 // secrets returns the informer that follows one of the driver's Secrets.
 func (c *clients) secrets(name string) coreinformers.SecretInformer {
-	return c.secretInformers[name].Core().V1().Secrets()
+	return c.named(name).Core().V1().Secrets()
 }
 
-// trustedCA returns the informer that follows the ConfigMap with the trusted CA bundle.
-func (c *clients) trustedCA() coreinformers.ConfigMapInformer {
-	return c.caInformers.Core().V1().ConfigMaps()
+// configMaps returns the informer that follows one of the driver's ConfigMaps.
+func (c *clients) configMaps(name string) coreinformers.ConfigMapInformer {
+	return c.named(name).Core().V1().ConfigMaps()
 }
 
-// credentialsRequests returns the informer that follows one CredentialsRequest.
-func (c *clients) credentialsRequests(request *unstructured.Unstructured) cache.SharedIndexInformer {
-	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.dynamic, resync, request.GetNamespace(),
-		func(options *metav1.ListOptions) {
-			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, request.GetName()).String()
-		})
-	c.credentialInformers = append(c.credentialInformers, factory)
-	return factory.ForResource(schema.GroupVersionResource{
-		Group: "cloudcredential.openshift.io", Version: "v1", Resource: "credentialsrequests"}).Informer()
+// daemonSetsNamed returns the informer that follows the metadata of the DaemonSets of one name in all
+// namespaces.
+func (c *clients) daemonSetsNamed(name string) cache.SharedIndexInformer {
+	factory := metadatainformer.NewFilteredSharedInformerFactory(c.metadata, resync, metav1.NamespaceAll, only(name))
+	c.add(factory)
+	return factory.ForResource(appsv1.SchemeGroupVersion.WithResource("daemonsets")).Informer()
+}
+
+// condition returns a condition of the ClusterCSIDriver, an empty one where it has none of that type.
+func (c *clients) condition(conditionType string) operatorv1.OperatorCondition {
+	_, status, _, err := c.customResource.GetOperatorState()
+	if err != nil {
+		return operatorv1.OperatorCondition{}
+	}
+	return *cmp.Or(v1helpers.FindOperatorCondition(status.Conditions, conditionType), &operatorv1.OperatorCondition{})
 }
 
 // syncCustomResource waits until the client of the ClusterCSIDriver knows the object; it fails only
 // if ctx ends before.
 func (c *clients) syncCustomResource(ctx context.Context) error {
-	c.customResource.Informer() // makes the factory know of it
+	informer := c.customResource.Informer() // makes the factory know of it
 	c.dynamicInformers.Start(ctx.Done())
-	c.dynamicInformers.WaitForCacheSync(ctx.Done())
+	cache.WaitFor(ctx, "", informer.HasSyncedChecker())
 	return ctx.Err()
 }
 
@@ -183,21 +177,9 @@ func (c *clients) waitForObservedConfig(ctx context.Context) error {
 }
 
 func (c *clients) startInformers(ctx context.Context) {
-	c.kubeInformers.Start(ctx.Done())
-	c.clusterInformers.Start(ctx.Done())
-	c.configInformers.Start(ctx.Done())
-	c.operatorInformers.Start(ctx.Done())
-	c.driverInformers.Start(ctx.Done())
-	c.dynamicInformers.Start(ctx.Done())
-	c.caInformers.Start(ctx.Done())
-	for _, factory := range c.secretInformers {
+	for _, factory := range c.factories {
 		factory.Start(ctx.Done())
 	}
-	for _, factory := range c.credentialInformers {
-		factory.Start(ctx.Done())
-	}
-	c.managed.Start(ctx.Done())
-	c.clusterManaged.Start(ctx.Done())
 }
 
 // onlyNamed makes list and watch requests of a cluster-scoped resource ask for one object only.

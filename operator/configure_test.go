@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,7 +13,10 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster"
 )
@@ -28,6 +32,7 @@ func TestConfiguration(t *testing.T) {
 		name string
 		test func(*world)
 	}{
+		{"pods", podsAreKeptApartAndModest},
 		{"proxy", proxyReachesTheDriver},
 		{"trusted CA", trustedCAReachesTheDriver},
 		{"log level", logLevelReachesTheDriver},
@@ -40,6 +45,53 @@ func TestConfiguration(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) { tc.test(w.in(t)) })
 	}
 	w.waitForConditions(allWell)
+}
+
+// podsAreKeptApartAndModest looks at the pods as they run: each on a node of its own, with requests for
+// the scheduler and a class for when there is too little, and at the budget for disruptions.
+func podsAreKeptApartAndModest(w *world) {
+	pods := &corev1.PodList{}
+	cluster.Eventually(w.t, limit, "the driver's pods", func(ctx context.Context) error {
+		if err := w.Client().List(ctx, pods, client.InNamespace(w.home)); err != nil {
+			return err
+		}
+		if len(pods.Items) != 5 {
+			return fmt.Errorf("there are %d, want 2 of the controller and one on each of 3 nodes", len(pods.Items))
+		}
+		return nil
+	})
+	nodes := map[string][]string{} // by the pods' label
+	for _, pod := range pods.Items {
+		app := pod.Labels["app"]
+		nodes[app] = append(nodes[app], pod.Spec.NodeName)
+		if want := map[string]string{"efs-csi-controller": "system-cluster-critical", "efs-csi-node": "system-node-critical"}[app]; pod.Spec.PriorityClassName != want {
+			w.t.Errorf("pod %s has the priority class %q, want %q", pod.Name, pod.Spec.PriorityClassName, want)
+		}
+		for _, c := range pod.Spec.Containers {
+			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
+				w.t.Errorf("pod %s: container %s requests %v, want CPU and memory", pod.Name, c.Name, c.Resources.Requests)
+			}
+		}
+	}
+	for _, names := range nodes {
+		slices.Sort(names)
+	}
+	if diff := cmp.Diff(map[string][]string{
+		"efs-csi-controller": {"control-plane-0", "control-plane-1"},
+		"efs-csi-node":       {"control-plane-0", "control-plane-1", "worker-0"},
+	}, nodes); diff != "" {
+		w.t.Errorf("nodes of the driver's pods (-want +got):\n%s", diff)
+	}
+	budget := &policyv1.PodDisruptionBudget{}
+	cluster.Eventually(w.t, limit, "one of the controller's pods to be dispensable", func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: w.home, Name: "efs-csi-controller"}, budget); err != nil {
+			return err
+		}
+		if s := budget.Status; s.ExpectedPods != 2 || s.DisruptionsAllowed != 1 {
+			return fmt.Errorf("%d of %d pods are", s.DisruptionsAllowed, s.ExpectedPods)
+		}
+		return nil
+	})
 }
 
 func proxyReachesTheDriver(w *world) {
@@ -155,14 +207,20 @@ func tlsProfileIsHonoured(w *world) {
 	} {
 		change(w, apiServer, func(a *configv1.APIServer) { a.Spec.TLSSecurityProfile = tc.profile })
 		w.waitForWorkloads("the TLS profile: "+tc.name, func(l workloads) error {
-			proxy := container(l.controller.Spec.Template, "provisioner-kube-rbac-proxy")
-			if tc.ciphers == "" {
-				if i := slices.IndexFunc(proxy.Args, func(arg string) bool { return strings.HasPrefix(arg, "--tls-cipher-suites") }); i >= 0 {
-					return fmt.Errorf("has %s, want none", proxy.Args[i])
+			var failed []error
+			for _, proxy := range []corev1.Container{
+				container(l.controller.Spec.Template, "provisioner-kube-rbac-proxy"),
+				container(l.controller.Spec.Template, "liveness-probe-kube-rbac-proxy"),
+				container(l.node.Spec.Template, "liveness-probe-kube-rbac-proxy"),
+			} {
+				failed = append(failed, argument(proxy, "--tls-min-version="+tc.version))
+				if tc.ciphers != "" {
+					failed = append(failed, argument(proxy, "--tls-cipher-suites="+tc.ciphers))
+				} else if i := slices.IndexFunc(proxy.Args, func(arg string) bool { return strings.HasPrefix(arg, "--tls-cipher-suites") }); i >= 0 {
+					failed = append(failed, fmt.Errorf("%s has %s, want none", proxy.Name, proxy.Args[i]))
 				}
-				return argument(proxy, "--tls-min-version="+tc.version)
 			}
-			return errors.Join(argument(proxy, "--tls-min-version="+tc.version), argument(proxy, "--tls-cipher-suites="+tc.ciphers))
+			return errors.Join(failed...)
 		})
 	}
 }

@@ -4,26 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path"
-	"slices"
 	"strings"
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
-	"github.com/openshift/library-go/pkg/operator/csi/csiconfigobservercontroller"
 	deployment "github.com/openshift/library-go/pkg/operator/csi/csidrivercontrollerservicecontroller"
 	daemonset "github.com/openshift/library-go/pkg/operator/csi/csidrivernodeservicecontroller"
-	"github.com/openshift/library-go/pkg/operator/csi/csistorageclasscontroller"
 	"github.com/openshift/library-go/pkg/operator/deploymentcontroller"
 	"github.com/openshift/library-go/pkg/operator/loglevel"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
@@ -39,25 +34,38 @@ var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, S
 
 // manageDriver keeps all of the driver's objects as its definition says, until ctx ends.
 func (o *operator) manageDriver(ctx context.Context, c *clients) error {
-	manifests, unusable := o.manifests(os.Getenv)
-	// Before anything is made there must be what sees to its removal.
-	if err := c.customResource.EnsureFinalizer(ctx, o.finalizer()); err != nil {
-		return err
-	}
-	if err := o.reportManifests(ctx, c, unusable); err != nil {
-		return err
-	}
+	manifests, unusable := o.manifests(c.namespace, os.Getenv)
 	if unusable != nil {
-		return c.run(ctx, o.newReportControllers(c))
-	}
-	if err := o.adopt(ctx, c, manifests); err != nil {
-		return err
+		return runAll(ctx, []func(context.Context) error{
+			func(ctx context.Context) error { return o.reportManifests(ctx, c, unusable) },
+			func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c)) },
+		})
 	}
 	parts := o.parts(manifests)
+	namespace, err := o.newNamespaceController(c)
+	if err != nil {
+		return err
+	}
 	objects, ready := o.newObjectsController(c, manifests)
 	first := append(o.newConfigControllers(c, manifests, parts), objects)
+	workloads := o.newWorkloadControllers(ctx, c, parts)
+	c.startInformers(ctx) // They fill meanwhile.
+
+	relics, err := o.relics(ctx, c, manifests)
+	if err != nil {
+		return err
+	}
+	adopting := len(relics) > 0 || o.upgradeable.says(ctx, whileAdopting) // by an operator that was interrupted
+	if adopting {
+		o.upgradeable.try(ctx, whileAdopting)
+	}
+	if err := o.adopt(ctx, c, relics); err != nil {
+		return err
+	}
+	report := append(o.newReportControllers(c, parts...), namespace, o.newUpgradeableController(c, adopting))
 	return runAll(ctx, []func(context.Context) error{
-		func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c, parts...)) },
+		func(ctx context.Context) error { return o.reportManifests(ctx, c, nil) },
+		func(ctx context.Context) error { return c.run(ctx, report) },
 		func(ctx context.Context) error { return c.run(ctx, first) },
 		func(ctx context.Context) error {
 			select {
@@ -68,7 +76,7 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 			if err := c.waitForObservedConfig(ctx); err != nil {
 				return nil // ctx ended
 			}
-			return c.run(ctx, o.newWorkloadControllers(c, parts))
+			return c.run(ctx, workloads)
 		},
 	})
 }
@@ -128,12 +136,15 @@ func (o *operator) leaveDriver(ctx context.Context, c *clients) error {
 	if err := c.customResource.ApplyOperatorStatus(ctx, o.driver.ConditionPrefix+"ManagementState", conditions); err != nil {
 		return err
 	}
-	return c.run(ctx, o.newReportControllers(c))
+	return runAll(ctx, []func(context.Context) error{
+		func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c)) },
+		func(ctx context.Context) error { o.upgradeable.insist(ctx, mayUpgrade); return nil },
+	})
 }
 
 // releaseCustomResource lets a ClusterCSIDriver go that asked for nothing to be touched.
 func (o *operator) releaseCustomResource(ctx context.Context, c *clients) error {
-	if err := c.customResource.RemoveFinalizer(ctx, o.finalizer()); err != nil {
+	if err := o.letGo(ctx, c); err != nil {
 		return err
 	}
 	<-ctx.Done()
@@ -141,8 +152,8 @@ func (o *operator) releaseCustomResource(ctx context.Context, c *clients) error 
 }
 
 // manifests renders the driver's objects and marks each as this operator's.
-func (o *operator) manifests(image func(env string) string) ([]drivers.Manifest, error) {
-	manifests, err := o.driver.Operand(drivers.Values{Namespace: o.namespace, Image: image})
+func (o *operator) manifests(namespace string, image func(env string) string) ([]drivers.Manifest, error) {
+	manifests, err := o.driver.Operand(drivers.Values{Namespace: namespace, Image: image})
 	if err != nil {
 		return nil, err
 	}
@@ -154,6 +165,9 @@ func (o *operator) manifests(image func(env string) string) ([]drivers.Manifest,
 	}
 	return manifests, nil
 }
+
+// anyImage is for manifests whose images make no difference.
+func anyImage(env string) string { return env }
 
 // run starts the informers and runs the controllers until ctx ends.
 func (c *clients) run(ctx context.Context, controllers []factory.Controller) error {
@@ -172,7 +186,7 @@ func (c *clients) run(ctx context.Context, controllers []factory.Controller) err
 // and the operator's own log level. The summary waits for word of all expected parts.
 func (o *operator) newReportControllers(c *clients, expected ...part) []factory.Controller {
 	return []factory.Controller{
-		loglevel.NewClusterOperatorLoggingController(c.customResource, o.recorder),
+		loglevel.NewClusterOperatorLoggingController(c.customResource, o.silent()),
 		o.newSummaryController(c, expected),
 	}
 }
@@ -180,7 +194,6 @@ func (o *operator) newReportControllers(c *clients, expected ...part) []factory.
 // newConfigControllers build the controllers of what the driver's pods need before they start: the
 // cluster's settings, as observed for the driver, its credentials and its storage classes.
 func (o *operator) newConfigControllers(c *clients, manifests []drivers.Manifest, parts []part) []factory.Controller {
-	prefix := o.driver.ConditionPrefix
 	controllers := []factory.Controller{o.newConfigObserver(c), o.newSettingsController(c)}
 	for _, p := range parts {
 		if p.manifest.Object.GetKind() == "CredentialsRequest" {
@@ -188,44 +201,24 @@ func (o *operator) newConfigControllers(c *clients, manifests []drivers.Manifest
 		}
 	}
 	if classes := drivers.OfKind(manifests, "StorageClass"); len(classes) > 0 {
-		asset := map[string][]byte{}
-		for _, m := range classes {
-			asset[m.File] = m.YAML
-		}
-		controllers = append(controllers, csistorageclasscontroller.NewCSIStorageClassController(prefix+"StorageClassController",
-			func(file string) ([]byte, error) { return asset[file], nil }, slices.Sorted(maps.Keys(asset)),
-			c.kube, c.clusterInformers, c.customResource, c.driverInformers, o.recorder))
+		controllers = append(controllers, o.newStorageClassController(c, classes))
 	}
 	return controllers
 }
 
-// newConfigObserver wraps library-go's controller, which hears of a new TLS profile only once a minute
-// and takes a write that somebody else was faster with for a failure.
-func (o *operator) newConfigObserver(c *clients) factory.Controller {
-	name := o.driver.ConditionPrefix + "DriverCSIConfigObserverController"
-	inner := csiconfigobservercontroller.NewCSIConfigObserverController(name, c.customResource, c.configInformers, o.recorder)
-	config := c.configInformers.Config().V1()
-	return factory.New().
-		WithInformers(c.customResource.Informer(), config.Proxies().Informer(), config.APIServers().Informer()).
-		WithSync(func(ctx context.Context, syncContext factory.SyncContext) error {
-			return retry.RetryOnConflict(conflictBackoff, func() error { return inner.Sync(ctx, syncContext) })
-		}).
-		ToController(name, o.recorder)
-}
-
 // newWorkloadControllers builds a controller for each Deployment and DaemonSet.
-func (o *operator) newWorkloadControllers(c *clients, parts []part) []factory.Controller {
+func (o *operator) newWorkloadControllers(ctx context.Context, c *clients, parts []part) []factory.Controller {
 	var controllers []factory.Controller
 	for _, p := range parts {
 		switch p.manifest.Object.GetKind() {
 		case "Deployment":
 			controllers = append(controllers, deployment.NewCSIDriverControllerServiceController(
-				p.name, p.manifest.YAML, o.recorder, c.customResource, c.kube,
-				c.kubeInformers.Apps().V1().Deployments(), c.configInformers, o.podInformers(c), o.deploymentHooks(c)...))
+				p.name, p.manifest.YAML, o.newsOf(ctx, c, p.manifest.Object), c.customResource, c.kube,
+				c.named(p.manifest.Object.GetName()).Apps().V1().Deployments(), c.configInformers, o.podInformers(c), o.deploymentHooks(c)...))
 		case "DaemonSet":
 			controllers = append(controllers, daemonset.NewCSIDriverNodeServiceController(
-				p.name, p.manifest.YAML, o.recorder, c.customResource, c.kube,
-				c.kubeInformers.Apps().V1().DaemonSets(), o.podInformers(c), o.daemonSetHooks(c)...))
+				p.name, p.manifest.YAML, o.newsOf(ctx, c, p.manifest.Object), c.customResource, c.kube,
+				c.named(p.manifest.Object.GetName()).Apps().V1().DaemonSets(), o.podInformers(c), o.daemonSetHooks(c)...))
 		}
 	}
 	return controllers
@@ -234,7 +227,7 @@ func (o *operator) newWorkloadControllers(c *clients, parts []part) []factory.Co
 // podInformers watch what the pods of the driver depend on.
 func (o *operator) podInformers(c *clients) []factory.Informer {
 	watched := []factory.Informer{
-		c.trustedCA().Informer(),
+		c.configMaps(o.driver.TrustedCABundle).Informer(),
 		c.configInformers.Config().V1().Infrastructures().Informer(),
 	}
 	for _, secret := range o.driver.Secrets {
@@ -247,7 +240,7 @@ func (o *operator) deploymentHooks(c *clients) []deploymentcontroller.Deployment
 	return []deploymentcontroller.DeploymentHookFunc{
 		deployment.WithReplicasHook(c.configInformers),
 		deployment.WithObservedProxyDeploymentHook(),
-		deployment.WithCABundleDeploymentHook(o.namespace, o.driver.TrustedCABundle, c.trustedCA()),
+		deployment.WithCABundleDeploymentHook(c.namespace, o.driver.TrustedCABundle, c.configMaps(o.driver.TrustedCABundle)),
 		func(_ *operatorv1.OperatorSpec, d *appsv1.Deployment) error { return o.configure(c, &d.Spec.Template) },
 	}
 }
@@ -255,7 +248,7 @@ func (o *operator) deploymentHooks(c *clients) []deploymentcontroller.Deployment
 func (o *operator) daemonSetHooks(c *clients) []daemonset.DaemonSetHookFunc {
 	return []daemonset.DaemonSetHookFunc{
 		daemonset.WithObservedProxyDaemonSetHook(),
-		daemonset.WithCABundleDaemonSetHook(o.namespace, o.driver.TrustedCABundle, c.trustedCA()),
+		daemonset.WithCABundleDaemonSetHook(c.namespace, o.driver.TrustedCABundle, c.configMaps(o.driver.TrustedCABundle)),
 		func(_ *operatorv1.OperatorSpec, d *appsv1.DaemonSet) error { return o.configure(c, &d.Spec.Template) },
 	}
 }
@@ -280,7 +273,9 @@ func (o *operator) reportManifests(ctx context.Context, c *clients, err error) e
 			reason = "MissingImage"
 		}
 		condition = condition.WithStatus(operatorv1.ConditionTrue).WithReason(reason).WithMessage(err.Error())
-		o.recorder.Warning(reason, err.Error())
+		if c.condition(*condition.Type).Message != err.Error() {
+			o.recorder.Warning(reason, err.Error())
+		}
 	}
 	return c.customResource.ApplyOperatorStatus(ctx, o.driver.ConditionPrefix+"Manifests",
 		applyoperatorv1.OperatorStatus().WithConditions(condition))

@@ -19,25 +19,27 @@ import (
 // driver. library-go's controller is not used because it writes the request anew whenever it looks at
 // it, which is once a minute and no sooner, and has nothing to say to the person who has to act.
 type credentialsController struct {
-	*applier
-	part part
+	*operator
+	clients *clients
+	part    part
+	request *followed
 	// variable is the environment variable that carries the role to assume with short-lived credentials.
 	variable string
 	secret   string // that the credentials go to
 }
 
 func (o *operator) newCredentialsController(c *clients, p part) factory.Controller {
-	request := p.manifest.Object
-	secret, _, _ := unstructured.NestedString(request.Object, "spec", "secretRef", "name")
-	controller := &credentialsController{applier: o.newApplier(c), part: p, secret: secret,
-		variable: request.GetAnnotations()[credentialsrequestcontroller.EnvVarsAnnotationKey]}
+	request := c.follow(p.manifest.Object)
+	secret, _, _ := unstructured.NestedString(request.wanted.Object, "spec", "secretRef", "name")
+	controller := &credentialsController{operator: o, clients: c, part: p, request: request, secret: secret,
+		variable: request.wanted.GetAnnotations()[credentialsrequestcontroller.EnvVarsAnnotationKey]}
 	return factory.New().
 		WithInformers(
 			c.customResource.Informer(),
 			c.operatorInformers.Operator().V1().CloudCredentials().Informer(),
-			c.credentialsRequests(request),
 			c.secrets(secret).Informer(),
 		).
+		WithInformers(request.informers()...).
 		WithSync(controller.sync).
 		ResyncEvery(time.Minute).
 		WithSyncDegradedOnError(c.customResource).
@@ -51,17 +53,20 @@ func (c *credentialsController) sync(ctx context.Context, _ factory.SyncContext)
 	}
 	role := os.Getenv(c.variable)
 	if cloud.Spec.CredentialsMode == operatorv1.CloudCredentialsModeManual && role == "" {
-		_, err := c.clients.secrets(c.secret).Lister().Secrets(c.namespace).Get(c.secret)
+		_, err := c.clients.secrets(c.secret).Lister().Secrets(c.clients.namespace).Get(c.secret)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 		return c.report(ctx, c.madeByHand(err == nil))
 	}
-	request, err := withRole(c.part.manifest.Object, role)
+	request, err := withRole(c.request.wanted, role)
 	if err != nil {
 		return err
 	}
-	live, err := c.apply(ctx, request)
+	if cached := c.request.cached(); cached != nil && progressOf(cached).waiting {
+		c.request.looked = time.Time{} // Ask whether it is over.
+	}
+	live, err := c.apply(ctx, c.clients, c.request, request)
 	if err != nil {
 		return fmt.Errorf("applying CredentialsRequest %s: %w", request.GetName(), err)
 	}
@@ -94,8 +99,8 @@ func (c *credentialsController) madeByHand(exists bool) progress {
 	return progress{reason: "RoleMissing", message: fmt.Sprintf(
 		"there are no credentials: spec.credentialsMode of CloudCredential cluster is Manual, and the operator's environment variable %[1]s is not set. "+
 			"Either set %[1]s to the ARN of an IAM role, in spec.config.env of the Subscription to package %[2]s in namespace %[3]s, "+
-			"or create the Secret %[4]s in namespace %[3]s",
-		c.variable, c.driver.Package.Name, c.namespace, c.secret)}
+			"or create the Secret %[4]s in namespace %[5]s",
+		c.variable, c.driver.Package.Name, c.namespace, c.secret, c.clients.namespace)}
 }
 
 // progressOf reads what the cloud credential operator says of a request.

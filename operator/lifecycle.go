@@ -10,17 +10,16 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/events"
-	"github.com/openshift/library-go/pkg/operator/v1helpers"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -30,11 +29,13 @@ import (
 var clusterCSIDrivers = operatorv1.GroupVersion.WithResource("clustercsidrivers")
 
 type operator struct {
-	driver    drivers.Driver
-	namespace string
-	cfg       *rest.Config
-	recorder  events.Recorder
-	clock     clock.Clock
+	driver      drivers.Driver
+	version     string
+	namespace   string // the operator's own; the driver may be in another one
+	cfg         *rest.Config
+	recorder    events.Recorder
+	clock       clock.Clock
+	upgradeable upgradeable
 }
 
 // A wish is what the driver's ClusterCSIDriver asks for.
@@ -96,17 +97,16 @@ func (o *operator) serveCustomResource(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	current := wish{mode: absent}
 	for ctx.Err() == nil {
-		klog.Infof("ClusterCSIDriver %s: %s (UID %q)", o.driver.CSIName, current.mode, current.uid)
+		asked := wishes.current()
+		klog.Infof("ClusterCSIDriver %s: %s (UID %q)", o.driver.CSIName, asked.mode, asked.uid)
 		cycle, stop := context.WithCancel(ctx)
 		var running sync.WaitGroup
-		asked := current.mode
-		running.Go(func() { o.grant(cycle, asked) })
+		running.Go(func() { o.grant(cycle, asked.mode) })
 
-		for serving := current; current == serving && ctx.Err() == nil; {
+		for wishes.current() == asked && ctx.Err() == nil {
 			select {
-			case current = <-wishes:
+			case <-wishes.changed:
 			case <-ctx.Done():
 			}
 		}
@@ -119,15 +119,21 @@ func (o *operator) serveCustomResource(ctx context.Context) error {
 // grant does what the mode says until ctx ends. A failure, such as an API server that cannot be
 // reached just now, is tried again.
 func (o *operator) grant(ctx context.Context, asked mode) {
-	act, ok := map[mode]func(context.Context, *clients) error{
-		manage:  o.manageDriver,
-		leave:   o.leaveDriver,
-		remove:  o.removeDriver,
-		release: o.releaseCustomResource,
-	}[asked]
-	if !ok {
+	missing := 0.0
+	if asked == absent {
+		missing = 1
+	}
+	customResourceMissing.WithLabelValues(o.driver.CSIName).Set(missing)
+	if asked == absent {
+		o.upgradeable.insist(ctx, mayUpgrade)
 		return
 	}
+	act := map[mode]func(context.Context, *clients) error{
+		manage:  o.takingCare(o.manageDriver),
+		leave:   o.leaveDriver,
+		remove:  o.takingCare(o.removeDriver),
+		release: o.releaseCustomResource,
+	}[asked]
 	retry := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Second, Jitter: 0.1}
 	for ctx.Err() == nil {
 		if err := o.attempt(ctx, asked, act); err != nil && ctx.Err() == nil {
@@ -137,6 +143,29 @@ func (o *operator) grant(ctx context.Context, asked mode) {
 		case <-ctx.Done():
 		case <-time.After(retry.Step()):
 		}
+	}
+}
+
+// takingCare returns an act that needs to know where the driver's objects are, and to be the only one who
+// looks after them. A driver that another operator still looks after is left to that one.
+func (o *operator) takingCare(act func(context.Context, *clients) error) func(context.Context, *clients) error {
+	return func(ctx context.Context, c *clients) error {
+		namespace, err := o.locate(ctx, c)
+		if err != nil {
+			return err
+		}
+		holder, err := o.otherOperator(ctx, c.objects, namespace)
+		if err != nil {
+			return err
+		}
+		if holder != "" {
+			return o.leaveToOther(ctx, c, namespace, holder)
+		}
+		c.namespace = namespace
+		if err := o.claim(ctx, c); err != nil {
+			return err
+		}
+		return act(ctx, c)
 	}
 }
 
@@ -158,56 +187,81 @@ func (o *operator) attempt(ctx context.Context, asked mode, act func(context.Con
 
 // forgetOtherModes removes the conditions that controllers of another mode wrote: nobody keeps them
 // up to date any more.
+//
+// library-go's UpdateStatus would do it too. But the package that it compares statuses with looks
+// methods up by name, which keeps the linker from leaving out any method that is never called; that
+// made the operator larger by half.
 func (o *operator) forgetOtherModes(ctx context.Context, c *clients, current mode) error {
-	_, _, err := v1helpers.UpdateStatus(ctx, c.customResource, func(status *operatorv1.OperatorStatus) error {
-		status.Conditions = slices.DeleteFunc(status.Conditions, func(condition operatorv1.OperatorCondition) bool {
-			return !isSummary(condition.Type) && o.writtenIn(condition.Type) != current
+	return retry.RetryOnConflict(conflictBackoff, func() error {
+		_, status, resourceVersion, err := c.customResource.GetOperatorState()
+		if err != nil {
+			return err
+		}
+		kept := slices.DeleteFunc(slices.Clone(status.Conditions), func(condition operatorv1.OperatorCondition) bool {
+			return !isSummary(condition.Type) && !slices.Contains(o.writtenIn(condition.Type), current)
 		})
-		return nil
+		if len(kept) == len(status.Conditions) {
+			return nil
+		}
+		status = status.DeepCopy()
+		status.Conditions = kept
+		_, err = c.customResource.UpdateOperatorStatus(ctx, resourceVersion, status)
+		return err
 	})
-	return err
 }
 
-// writtenIn returns the mode in which a condition is written.
-func (o *operator) writtenIn(conditionType string) mode {
+// writtenIn returns the modes in which a condition is written.
+func (o *operator) writtenIn(conditionType string) []mode {
 	switch rest := strings.TrimPrefix(conditionType, o.driver.ConditionPrefix); {
-	case strings.HasPrefix(rest, "Uninstall"):
-		return remove
+	case strings.HasPrefix(rest, "Uninstall"), strings.HasPrefix(rest, "DriverUninstall"):
+		return []mode{remove}
 	case strings.HasPrefix(rest, "ManagementState"):
-		return leave
+		return []mode{leave}
+	case strings.HasPrefix(rest, "DriverNamespace"):
+		return []mode{manage, remove}
 	default:
-		return manage
+		return []mode{manage}
 	}
 }
 
-// watchCustomResource returns a channel that carries the wish of the driver's ClusterCSIDriver
-// whenever that object changes. It watches that one object only.
-func (o *operator) watchCustomResource(ctx context.Context) (<-chan wish, error) {
+// wishes are those of the driver's ClusterCSIDriver.
+type wishes struct {
+	changed <-chan struct{} // carries something when current may have changed
+	current func() wish
+}
+
+// watchCustomResource follows the driver's ClusterCSIDriver, and no other object. It returns when it is
+// known whether there is one.
+func (o *operator) watchCustomResource(ctx context.Context) (wishes, error) {
 	client, err := dynamic.NewForConfig(o.cfg)
 	if err != nil {
-		return nil, err
+		return wishes{}, err
 	}
-	informer := dynamicinformer.NewFilteredDynamicInformer(client, clusterCSIDrivers, metav1.NamespaceAll, 0, cache.Indexers{},
-		func(options *metav1.ListOptions) {
-			options.FieldSelector = fields.OneTermEqualSelector(metav1.ObjectNameField, o.driver.CSIName).String()
-		}).Informer()
-	wishes := make(chan wish)
-	send := func(object *unstructured.Unstructured) {
+	informer := dynamicinformer.NewFilteredDynamicInformer(client, clusterCSIDrivers, metav1.NamespaceAll, 0, cache.Indexers{}, only(o.driver.CSIName)).Informer()
+	changed := make(chan struct{}, 1)
+	tell := func() {
 		select {
-		case wishes <- wishOf(object):
-		case <-ctx.Done():
+		case changed <- struct{}{}:
+		default: // it is about to be looked at anyway
 		}
 	}
 	_, err = informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(object any) { send(object.(*unstructured.Unstructured)) },
-		UpdateFunc: func(_, object any) { send(object.(*unstructured.Unstructured)) },
-		DeleteFunc: func(any) { send(nil) },
+		AddFunc:    func(any) { tell() },
+		UpdateFunc: func(any, any) { tell() },
+		DeleteFunc: func(any) { tell() },
 	})
 	if err != nil {
-		return nil, err
+		return wishes{}, err
 	}
 	go informer.RunWithContext(ctx)
-	return wishes, nil
+	cache.WaitFor(ctx, "", informer.HasSyncedChecker())
+	return wishes{changed, func() wish {
+		object, exists, _ := informer.GetStore().GetByKey(o.driver.CSIName) // a store in memory does not fail
+		if !exists {
+			return wishOf(nil)
+		}
+		return wishOf(object.(*unstructured.Unstructured))
+	}}, nil
 }
 
 // runAll runs the tasks until ctx ends or one of them fails, and waits for all of them.

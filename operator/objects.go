@@ -3,6 +3,8 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -14,8 +16,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// managedByLabel marks the objects that the objects controller applies, so that it can watch just
-// these: a change or a removal of any of them, or of the label itself, wakes it up.
+// managedByLabel marks the objects that this operator has made, or made its own.
 const managedByLabel = "app.kubernetes.io/managed-by"
 
 // servedElsewhere are the kinds of assets that have controllers of their own.
@@ -26,25 +27,36 @@ var servedElsewhere = sets.New("Deployment", "DaemonSet", "CredentialsRequest", 
 // SecurityContextConstraints, recreates a CSIDriver that somebody else has created, and takes a
 // missing ClusterCSIDriver for a failure.
 type objectsController struct {
-	*applier
-	manifests []drivers.Manifest
+	*operator
+	clients *clients
+	// waves are the objects in groups. Those of one are applied at the same time, as the API server
+	// makes each write that is about permissions wait for up to a tenth of a second, and the groups one
+	// after the other.
+	waves [2][]*followed
 	// ready is closed when all objects have been applied once.
 	ready chan struct{}
 }
 
+// lastWave are the kinds of objects that the API server refuses as long as others are not there: it
+// lets us bind only a role of which it can see that we have all the permissions ourselves.
+var lastWave = sets.New("RoleBinding", "ClusterRoleBinding")
+
 // newObjectsController returns the controller and a channel that is closed when all objects have been
 // applied once: pods that came before their accounts and permissions could only fail.
 func (o *operator) newObjectsController(c *clients, manifests []drivers.Manifest) (factory.Controller, <-chan struct{}) {
-	controller := &objectsController{applier: o.newApplier(c), ready: make(chan struct{})}
+	controller := &objectsController{operator: o, clients: c, ready: make(chan struct{})}
 	watched := []factory.Informer{c.customResource.Informer()}
 	for _, m := range manifests {
 		if servedElsewhere.Has(m.Object.GetKind()) {
 			continue
 		}
-		controller.manifests = append(controller.manifests, m)
-		if informer := c.managedObjects(m.Object); informer != nil {
-			watched = append(watched, informer)
+		wave := 0
+		if lastWave.Has(m.Object.GetKind()) {
+			wave = 1
 		}
+		object := c.follow(m.Object)
+		controller.waves[wave] = append(controller.waves[wave], object)
+		watched = append(watched, object.informers()...)
 	}
 	return factory.New().
 		WithInformers(watched...).
@@ -67,13 +79,11 @@ func (c *objectsController) sync(ctx context.Context, _ factory.SyncContext) err
 		return nil
 	}
 	var failed []error
-	for _, m := range c.manifests {
-		if ctx.Err() != nil {
-			return nil // told to stop, which is no failure of the objects that are left
-		}
-		if _, err := c.apply(ctx, m.Object); err != nil {
-			failed = append(failed, fmt.Errorf("applying %s %s: %w", m.Object.GetKind(), m.Object.GetName(), err))
-		}
+	for _, wave := range c.waves {
+		failed = append(failed, c.applyAll(ctx, wave)...)
+	}
+	if ctx.Err() != nil {
+		return nil // told to stop, which is no failure of the objects that are left
 	}
 	if len(failed) > 0 {
 		return utilerrors.NewAggregate(failed)
@@ -84,4 +94,19 @@ func (c *objectsController) sync(ctx context.Context, _ factory.SyncContext) err
 		close(c.ready)
 	}
 	return nil
+}
+
+// applyAll applies objects at the same time, and returns an error for each that it could not apply.
+func (c *objectsController) applyAll(ctx context.Context, objects []*followed) []error {
+	errs := make([]error, len(objects))
+	var applying sync.WaitGroup
+	for i, object := range objects {
+		applying.Go(func() {
+			if _, err := c.apply(ctx, c.clients, object, object.wanted); err != nil {
+				errs[i] = fmt.Errorf("applying %s %s: %w", object.wanted.GetKind(), object.wanted.GetName(), err)
+			}
+		})
+	}
+	applying.Wait()
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
 }

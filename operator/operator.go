@@ -9,10 +9,11 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/openshift/library-go/pkg/controller/controllercmd"
+	"github.com/openshift/library-go/pkg/operator/events"
 	"github.com/openshift/library-go/pkg/operator/management"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -28,23 +29,37 @@ const (
 	companionQPS = -1
 )
 
+// Process is what an operator gets of the program that it runs in.
+type Process struct {
+	KubeConfig *rest.Config
+	// EventRecorder records what the operator does.
+	EventRecorder events.Recorder
+	// OperatorNamespace is where the operator runs.
+	OperatorNamespace string
+	Clock             clock.Clock
+}
+
 // A Companion is a further controller that the operator process runs for a driver, such as the one
 // that serves the driver's volume API. It runs whether or not the driver is asked for.
 type Companion func(ctx context.Context, cfg *rest.Config) error
 
 // Run runs the operator of one driver until ctx ends. It returns an error if it cannot start, or if
-// a companion fails.
-func Run(ctx context.Context, driver drivers.Driver, process *controllercmd.ControllerContext, companions ...Companion) error {
+// a companion fails. version is what the ClusterCSIDriver says that it is looked after by.
+func Run(ctx context.Context, driver drivers.Driver, version string, process *Process, companions ...Companion) error {
 	management.SetOperatorNotRemovable() // uninstalling is not library-go's: it knows no order
 
 	cfg := rest.CopyConfig(process.KubeConfig)
 	cfg.QPS, cfg.Burst = clientQPS, clientBurst
-	o := &operator{driver: driver, namespace: process.OperatorNamespace, cfg: cfg, recorder: process.EventRecorder, clock: process.Clock}
+	o := &operator{driver: driver, version: version, namespace: process.OperatorNamespace, cfg: cfg, recorder: process.EventRecorder, clock: process.Clock}
 
 	if err := becomeLeader(ctx, cfg, driver.Operator.Lock); ctx.Err() != nil {
 		return nil // told to stop while it waited
 	} else if err != nil {
 		return fmt.Errorf("waiting for the lock %s/%s: %w", o.namespace, driver.Operator.Lock, err)
+	}
+	var err error
+	if o.upgradeable, err = newUpgradeable(cfg); err != nil {
+		return err
 	}
 	klog.Infof("operator of %s runs in namespace %s", driver.CSIName, o.namespace)
 
@@ -52,7 +67,12 @@ func Run(ctx context.Context, driver drivers.Driver, process *controllercmd.Cont
 	unlimited.QPS = companionQPS
 	tasks := []func(context.Context) error{o.serveCustomResource}
 	for _, companion := range companions {
-		tasks = append(tasks, func(ctx context.Context) error { return companion(ctx, unlimited) })
+		tasks = append(tasks, func(ctx context.Context) error {
+			if err := o.awaitOtherOperators(ctx); err != nil {
+				return nil // told to stop while it waited
+			}
+			return companion(ctx, unlimited)
+		})
 	}
 	return runAll(ctx, tasks)
 }

@@ -3,14 +3,15 @@ package operator_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
-	"github.com/openshift/library-go/pkg/controller/controllercmd"
 	"github.com/openshift/library-go/pkg/operator/events"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -18,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -35,20 +37,24 @@ func TestMain(m *testing.M) {
 	cluster.Main(m)
 }
 
-const limit = 60 * time.Second
+const (
+	limit   = 2 * time.Minute
+	version = "v1.2.3" // of the operator
+)
 
 // world is a cluster with the operator of one driver running in it.
 type world struct {
 	*cluster.Cluster
 	t         *testing.T
 	driver    drivers.Driver
-	namespace string
+	namespace string // the operator's
+	home      string // the driver's namespace
 	user      string // the operator's
 }
 
 // newWorld gives the test a namespace of its own to run the driver's operator in, with just the
-// permissions that the driver's bundle gives it. The driver's
-// cluster-scoped objects are shared, so these tests run one after the other and clean up.
+// permissions that the driver's bundle gives it. The driver's cluster-scoped objects are shared, so
+// these tests run one after the other and clean up.
 func newWorld(t *testing.T) *world {
 	driver, err := registry.Get("efs")
 	if err != nil {
@@ -56,27 +62,40 @@ func newWorld(t *testing.T) *world {
 	}
 	c := cluster.Shared(t, cluster.Options{})
 	w := &world{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t)}
+	w.home = w.namespace
 	w.user = fmt.Sprintf("system:serviceaccount:%s:operator", w.namespace)
 	rules, err := driver.OperatorRules()
 	if err != nil {
 		t.Fatal(err)
 	}
+	named := metav1.ObjectMeta{Namespace: w.namespace, Name: w.namespace}
+	role := func(kind string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: w.namespace}
+	}
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.namespace, Name: "operator"}}
 	w.create(
-		&rbacv1.ClusterRole{
-			ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
-			Rules:      slices.Concat(rules.Permissions, rules.ClusterPermissions),
-		},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: w.namespace},
-			Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.namespace, Name: "operator"}},
-		})
+		&rbacv1.Role{ObjectMeta: named, Rules: rules.Permissions},
+		&rbacv1.RoleBinding{ObjectMeta: named, RoleRef: role("Role"), Subjects: subjects},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Rules: rules.ClusterPermissions},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, RoleRef: role("ClusterRole"), Subjects: subjects},
+	)
+	t.Cleanup(w.checkPermissions)
 	t.Cleanup(w.removeDriver)
 	return w
 }
 
-// startOperator runs the operator, under an account of its own, until the test ends.
-func (w *world) startOperator() {
+// checkPermissions checks that the operator has asked for nothing that it may not have.
+func (w *world) checkPermissions() {
+	for _, event := range w.Audit(w.t) {
+		if event.User == w.user && event.Code == http.StatusForbidden {
+			w.t.Errorf("the operator may not: %s %s", event.Verb, event.URI)
+		}
+	}
+}
+
+// startOperator runs the operator, under an account of its own, until the test ends or stop is called.
+func (w *world) startOperator(companions ...operator.Companion) (stop func()) {
+	w.t.Helper()
 	for _, image := range w.driver.Images {
 		if _, set := os.LookupEnv(image.Env); !set {
 			w.t.Setenv(image.Env, image.Default)
@@ -85,22 +104,24 @@ func (w *world) startOperator() {
 	cfg := w.ServiceAccountConfig(w.t, w.namespace, "operator")
 	kube := kubernetes.NewForConfigOrDie(cfg)
 	reference := &corev1.ObjectReference{Kind: "Namespace", Name: w.namespace, Namespace: w.namespace}
-	ctx, stop := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- operator.Run(ctx, w.driver, &controllercmd.ControllerContext{
+		done <- operator.Run(ctx, w.driver, version, &operator.Process{
 			KubeConfig:        cfg,
 			EventRecorder:     events.NewRecorder(kube.CoreV1().Events(w.namespace), "operator", reference, clock.RealClock{}),
 			OperatorNamespace: w.namespace,
 			Clock:             clock.RealClock{},
-		})
+		}, companions...)
 	}()
-	w.t.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-done; err != nil {
 			w.t.Errorf("the operator ended with: %v", err)
 		}
 	})
+	w.t.Cleanup(stop)
+	return stop
 }
 
 // installDriver asks for the driver, and returns when the operator says that it is available.
@@ -149,7 +170,7 @@ func (w *world) customResource() *operatorv1.ClusterCSIDriver {
 
 // objects are all objects that the driver consists of.
 func (w *world) objects() []client.Object {
-	manifests, err := w.driver.Operand(drivers.Values{Namespace: w.namespace, Image: func(env string) string { return env }})
+	manifests, err := w.driver.Operand(drivers.Values{Namespace: w.home, Image: func(env string) string { return env }})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -158,6 +179,20 @@ func (w *world) objects() []client.Object {
 		objects = append(objects, m.Object)
 	}
 	return objects
+}
+
+// uids returns the UIDs of those of the driver's objects that the cluster has, by kind and name.
+func (w *world) uids() map[string]types.UID {
+	w.t.Helper()
+	uids := map[string]types.UID{}
+	for _, object := range w.objects() {
+		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err == nil {
+			uids[object.GetObjectKind().GroupVersionKind().Kind+" "+object.GetName()] = object.GetUID()
+		} else if !apierrors.IsNotFound(err) {
+			w.t.Fatal(err)
+		}
+	}
+	return uids
 }
 
 // existing returns those of the driver's objects that the cluster has, as "Kind name".
@@ -183,6 +218,13 @@ func (w *world) waitForConditions(want map[string]operatorv1.ConditionStatus) *o
 		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}
+		types := map[string]bool{}
+		for _, c := range custom.Status.Conditions {
+			if types[c.Type] {
+				w.t.Fatalf("condition %s is there twice", c.Type)
+			}
+			types[c.Type] = true
+		}
 		for conditionType, status := range want {
 			if got := condition(custom, conditionType); got.Status != status {
 				return fmt.Errorf("condition %s is %q (%s: %s), want %q", conditionType, got.Status, got.Reason, got.Message, status)
@@ -191,6 +233,17 @@ func (w *world) waitForConditions(want map[string]operatorv1.ConditionStatus) *o
 		return nil
 	})
 	return custom
+}
+
+// waitForMetric waits until a metric of the operator has a value for its driver.
+func (w *world) waitForMetric(name string, want float64) {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, fmt.Sprintf("metric %s to be %v", name, want), func(context.Context) error {
+		if got, found := metric(w.t, name, map[string]string{"driver": w.driver.CSIName}); got != want || !found {
+			return fmt.Errorf("it is %v (found: %v)", got, found)
+		}
+		return nil
+	})
 }
 
 func condition(custom *operatorv1.ClusterCSIDriver, conditionType string) operatorv1.OperatorCondition {
@@ -229,6 +282,7 @@ func TestWithoutTheCustomResourceNothingIsTouched(t *testing.T) {
 	w.create(other)
 	t.Cleanup(func() { w.Client().Delete(context.Background(), other) })
 	w.startOperator()
+	w.waitForMetric("berth_cluster_csi_driver_missing", 1)
 
 	cluster.Eventually(t, limit, "the operator to watch", func(context.Context) error {
 		for _, event := range w.Audit(t) {
@@ -244,6 +298,7 @@ func TestWithoutTheCustomResourceNothingIsTouched(t *testing.T) {
 	began := time.Now()
 	w.create(w.customResource())
 	w.waitForConditions(allWell)
+	w.waitForMetric("berth_cluster_csi_driver_missing", 0)
 	for _, write := range w.writes() {
 		if write.Received.Before(began) {
 			t.Errorf("before its ClusterCSIDriver existed, the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
@@ -252,6 +307,8 @@ func TestWithoutTheCustomResourceNothingIsTouched(t *testing.T) {
 			t.Errorf("the operator touched another driver's ClusterCSIDriver: %s", write.Verb)
 		}
 	}
+	w.deleteCustomResource()
+	w.waitForMetric("berth_cluster_csi_driver_missing", 1)
 }
 
 func TestTheDriverIsInstalledAndKept(t *testing.T) {
@@ -261,8 +318,16 @@ func TestTheDriverIsInstalledAndKept(t *testing.T) {
 	if _, missing, err := w.existing(t.Context()); err != nil || len(missing) > 0 {
 		t.Errorf("Available, but these objects are missing: %q (%v)", missing, err)
 	}
+	for _, write := range w.writes() {
+		if !slices.Contains([]string{"", w.home, "openshift-cloud-credential-operator"}, write.Namespace) {
+			t.Errorf("in a namespace that nobody named the operator did: %s %s %s/%s", write.Verb, write.Resource, write.Namespace, write.Name)
+		}
+	}
 	if custom.Status.ObservedGeneration != custom.Generation {
 		t.Errorf("observedGeneration is %d, want %d", custom.Status.ObservedGeneration, custom.Generation)
+	}
+	if custom.Status.Version != version {
+		t.Errorf("version is %q, want %q", custom.Status.Version, version)
 	}
 	for _, object := range w.objects() {
 		live := object.(*unstructured.Unstructured)

@@ -78,7 +78,7 @@ func mountedSecrets(secrets []string, pod corev1.PodSpec) []string {
 // annotateSecret marks a pod with the content of a Secret that it mounts, if that exists: when the
 // content changes, the pods are replaced, and only these.
 func (o *operator) annotateSecret(c *clients, name string, pod *corev1.PodTemplateSpec) error {
-	secret, err := c.secrets(name).Lister().Secrets(o.namespace).Get(name)
+	secret, err := c.secrets(name).Lister().Secrets(c.namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
@@ -104,6 +104,7 @@ type settingsController struct {
 
 func (o *operator) newSettingsController(c *clients) factory.Controller {
 	controller := &settingsController{operator: o, clients: c}
+	controller.told = c.condition(controller.conditionType()).Message
 	return factory.New().
 		WithInformers(
 			c.customResource.Informer(),
@@ -123,11 +124,18 @@ func (c *settingsController) sync(ctx context.Context, _ factory.SyncContext) er
 	if message != "" {
 		status, reason = operatorv1.ConditionFalse, "LeftOut"
 	}
+	// The condition first: it is what an operator that is started again reads to know what it has told.
+	if err := c.clients.customResource.ApplyOperatorStatus(ctx, c.driver.ConditionPrefix+"DriverSettings", applyoperatorv1.OperatorStatus().WithConditions(
+		applyoperatorv1.OperatorCondition().WithType(c.conditionType()).WithStatus(status).WithReason(reason).WithMessage(message))); err != nil {
+		return err
+	}
 	if message != c.told && message != "" {
 		c.recorder.Warning("SettingsLeftOut", message)
 	}
 	c.told = message
-	name := c.driver.ConditionPrefix + "DriverSettings"
-	return c.clients.customResource.ApplyOperatorStatus(ctx, name, applyoperatorv1.OperatorStatus().WithConditions(
-		applyoperatorv1.OperatorCondition().WithType(name+"Applied").WithStatus(status).WithReason(reason).WithMessage(message)))
+	return nil
+}
+
+func (c *settingsController) conditionType() string {
+	return c.driver.ConditionPrefix + "DriverSettingsApplied"
 }

@@ -41,7 +41,8 @@ func (o *operator) newSummaryController(c *clients, expected []part) factory.Con
 		if err != nil {
 			return err
 		}
-		return c.customResource.ApplyOperatorStatus(ctx, name, summarize(current.Conditions, expected).WithObservedGeneration(meta.Generation))
+		return c.customResource.ApplyOperatorStatus(ctx, name,
+			summarize(current.Conditions, expected).WithObservedGeneration(meta.Generation).WithVersion(o.version))
 	}
 	return factory.New().
 		WithInformers(c.customResource.Informer()).

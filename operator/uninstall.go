@@ -62,23 +62,26 @@ type step struct {
 	done    bool
 }
 
+// reasonInUse is why a removal waits for others.
+const reasonInUse = "VolumesInUse"
+
 // nextStep decides how the removal of a driver goes on.
 func nextStep(r remains) step {
 	if len(r.users) > 0 && !r.forced && atBeginning(r) {
-		return step{reason: "VolumesInUse", message: fmt.Sprintf(
-			"%d pods use volumes of the driver: %s. The driver goes when they are gone; to remove it at once, "+
+		return step{reason: reasonInUse, message: fmt.Sprintf(
+			"volumes of the driver are in use by %s: %s. The driver is removed when they are gone; to remove it at once, "+
 				"at the price of pods that can neither read nor unmount their volumes, set the annotation %s=true on the ClusterCSIDriver",
-			len(r.users), abbreviate(r.users), forceAnnotation)}
+			count(len(r.users), "pod"), abbreviate(r.users), forceAnnotation)}
 	}
 	for i, s := range stages {
 		objects := slices.DeleteFunc(slices.Clone(r.objects), func(m drivers.Manifest) bool {
 			return stageOf(m.Object.GetKind()) != i
 		})
 		if len(objects) > 0 {
-			return step{reason: "Removing", message: fmt.Sprintf("removing the driver's %s: %d objects", s.name, len(objects)), delete: objects}
+			return step{reason: "Removing", message: fmt.Sprintf("removing the driver's %s: %s", s.name, count(len(objects), "object")), delete: objects}
 		}
 		if r.pods[i] > 0 {
-			return step{reason: "Removing", message: fmt.Sprintf("waiting for %d pods of the driver's %s to end", r.pods[i], s.name)}
+			return step{reason: "Removing", message: fmt.Sprintf("waiting for the driver's %s to end: %s", s.name, count(r.pods[i], "pod"))}
 		}
 	}
 	message := "the driver is removed"
@@ -92,6 +95,13 @@ func nextStep(r remains) step {
 // out there is no way back, and whoever still uses a volume can only be hurt by waiting.
 func atBeginning(r remains) bool {
 	return slices.ContainsFunc(r.objects, func(m drivers.Manifest) bool { return m.Object.GetKind() == "DaemonSet" })
+}
+
+func count(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
 }
 
 // abbreviate lists names up to a length that a condition can hold and a person will read.

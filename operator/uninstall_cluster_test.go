@@ -3,21 +3,21 @@ package operator_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// removed waits until the ClusterCSIDriver and all of the driver's objects are gone.
+// waitUntilRemoved waits until the ClusterCSIDriver and all of the driver's objects are gone.
 func (w *world) waitUntilRemoved() {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "the ClusterCSIDriver to be gone", w.Gone(w.customResource()))
@@ -35,69 +35,114 @@ func (w *world) deleteCustomResource() {
 
 func TestUninstallGoesInOrder(t *testing.T) {
 	w := newWorld(t)
-	w.installDriver()
-	w.deleteCustomResource()
-	w.waitUntilRemoved()
-
-	var order []string
-	for _, write := range w.writes() {
-		if write.Verb == "delete" {
-			order = append(order, write.Resource)
-		}
-	}
-	position := func(resource string) int { return slices.Index(order, resource) }
-	for _, pair := range [][2]string{
-		{"deployments", "daemonsets"}, {"daemonsets", "serviceaccounts"}, {"daemonsets", "csidrivers"},
-		{"serviceaccounts", "credentialsrequests"}, {"securitycontextconstraints", "credentialsrequests"},
-	} {
-		if first, second := position(pair[0]), position(pair[1]); first < 0 || second < 0 || first > second {
-			t.Errorf("want %s deleted before %s, got the order %v", pair[0], pair[1], order)
-		}
-	}
-	if last := order[len(order)-1]; last != "credentialsrequests" {
-		t.Errorf("the last object deleted is one of %s, want credentialsrequests", last)
-	}
-}
-
-func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
-	w := newWorld(t)
-	w.installDriver()
-	pod := w.mountedVolume()
-
-	w.deleteCustomResource()
-	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{"Progressing": operatorv1.ConditionTrue, "Available": operatorv1.ConditionTrue})
-	got := condition(custom, w.driver.ConditionPrefix+"UninstallProgressing")
-	if got.Reason != "VolumesInUse" || !strings.Contains(got.Message, pod.Namespace+"/"+pod.Name) {
-		t.Errorf("condition = %s: %s; want VolumesInUse, and the pod named", got.Reason, got.Message)
-	}
-	if _, missing, err := w.existing(t.Context()); err != nil || len(missing) > 0 {
-		t.Errorf("while a volume is in use, these objects were removed: %q (%v)", missing, err)
-	}
-	w.waitForEvent("VolumesInUse", pod.Name)
-
-	if err := w.Client().Delete(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	w.waitUntilRemoved()
-	claims := &corev1.PersistentVolumeClaimList{}
-	if err := w.Client().List(t.Context(), claims, client.InNamespace(w.namespace)); err != nil || len(claims.Items) != 1 || claims.Items[0].Status.Phase != corev1.ClaimBound {
-		t.Errorf("the claim did not outlive the driver: %v (%v)", claims.Items, err)
-	}
-}
-
-func TestUninstallCanBeForced(t *testing.T) {
-	w := newWorld(t)
 	custom := w.installDriver()
-	pod := w.mountedVolume()
-
-	patch := client.MergeFrom(custom.DeepCopy())
-	custom.Annotations = map[string]string{"berth.dev/force-removal": "true"}
-	if err := w.Client().Patch(t.Context(), custom, patch); err != nil {
-		t.Fatal(err)
+	if want := []string{w.driver.Operator.Name + ".operator.openshift.io/uninstall"}; !slices.Equal(custom.Finalizers, want) {
+		t.Errorf("finalizers are %q, want just %q", custom.Finalizers, want)
 	}
 	w.deleteCustomResource()
 	w.waitUntilRemoved()
-	w.waitForEvent("RemovalForced", pod.Name)
+	w.checkOrderOfRemoval()
+}
+
+// checkOrderOfRemoval checks that each part of the driver, its pods included, was gone before anything of
+// the next was removed, and that the ClusterCSIDriver was let go in the end.
+func (w *world) checkOrderOfRemoval() {
+	w.t.Helper()
+	stageOf := func(e cluster.AuditEvent) string {
+		switch own := e.User == w.user; {
+		case e.Code != http.StatusOK:
+			return ""
+		case e.Verb == "delete" && e.Resource == "pods" && e.Namespace == w.home && strings.HasPrefix(e.Name, "efs-csi-controller-"):
+			return "controller pods"
+		case e.Verb == "delete" && e.Resource == "pods" && e.Namespace == w.home && strings.HasPrefix(e.Name, "efs-csi-node-"):
+			return "node pods"
+		case own && e.Verb == "delete" && (e.Resource == "deployments" || e.Resource == "daemonsets" || e.Resource == "credentialsrequests"):
+			return e.Resource
+		case own && e.Verb == "delete":
+			return "objects"
+		case own && e.Verb == "patch" && e.Resource == "clustercsidrivers" && e.Subresource == "":
+			return "finalizer"
+		}
+		return ""
+	}
+	first, last := map[string]int{}, map[string]int{}
+	for i, event := range w.Audit(w.t) {
+		stage := stageOf(event)
+		if _, seen := first[stage]; !seen || stage == "finalizer" { // it was set once, too
+			first[stage] = i
+		}
+		last[stage] = i
+	}
+	order := []string{"deployments", "controller pods", "daemonsets", "node pods", "objects", "credentialsrequests", "finalizer"}
+	for i, stage := range order {
+		if last[stage] == 0 {
+			w.t.Errorf("%s: there is no such request in the audit log", stage)
+		}
+		if i > 0 && last[order[i-1]] > first[stage] {
+			w.t.Errorf("%s came before the last of %s", stage, order[i-1])
+		}
+	}
+}
+
+// TestTheOperatorIsRemovedFirst: the driver goes on running, and an operator that comes back finishes what
+// was asked for meanwhile.
+func TestTheOperatorIsRemovedFirst(t *testing.T) {
+	w := newWorld(t)
+	w.create(w.customResource())
+	stop := w.startOperator()
+	w.waitForConditions(allWell)
+	before := w.uids()
+	stop()
+	w.deleteCustomResource()
+
+	w.waitForGarbageCollector()
+	if diff := cmp.Diff(before, w.uids()); diff != "" {
+		t.Errorf("UIDs of the driver's objects when the operator has gone (-before +after):\n%s", diff)
+	}
+	w.waitForWorkloads("the driver to run", func(l workloads) error {
+		if l.controller.Status.AvailableReplicas == 0 || l.node.Status.NumberAvailable != 3 {
+			return fmt.Errorf("%d of the controller and %d of the nodes are available", l.controller.Status.AvailableReplicas, l.node.Status.NumberAvailable)
+		}
+		return nil
+	})
+	next := newWorld(t)
+	next.home = w.home
+	next.startOperator()
+	next.waitUntilRemoved()
+	next.checkOrderOfRemoval()
+}
+
+// TestFinalizersOfEarlierOperators: nobody else serves them, so ours does what they were there for.
+func TestFinalizersOfEarlierOperators(t *testing.T) {
+	t.Run("keep the object until the driver is gone", func(t *testing.T) {
+		w := newWorld(t)
+		w.createRelics(nil)
+		custom := w.customResource()
+		custom.Finalizers = w.driver.History.Finalizers
+		w.create(custom)
+		w.deleteCustomResource()
+		w.startOperator()
+		w.waitUntilRemoved()
+		writes := w.writes()
+		if last := writes[len(writes)-1]; last.Resource != "clustercsidrivers" || last.Verb != "patch" {
+			t.Errorf("the last write is: %s %s %s; want the one that lets the ClusterCSIDriver go", last.Verb, last.Resource, last.Name)
+		}
+	})
+	t.Run("go with an object that nobody is to touch", func(t *testing.T) {
+		w := newWorld(t)
+		relics := w.createRelics(nil)
+		custom := w.customResource()
+		custom.Finalizers, custom.Spec.ManagementState = w.driver.History.Finalizers, operatorv1.Unmanaged
+		w.create(custom)
+		w.deleteCustomResource()
+		w.startOperator()
+		cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", w.Gone(w.customResource()))
+		for _, relic := range relics {
+			if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(relic), relic); err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
 
 func TestRemovedAndManagedAgain(t *testing.T) {
@@ -114,21 +159,35 @@ func TestRemovedAndManagedAgain(t *testing.T) {
 	w.waitForConditions(allWell)
 }
 
+// TestUnmanagedIsLeftAlone: no object of the driver is made or removed then, whatever its kind.
 func TestUnmanagedIsLeftAlone(t *testing.T) {
 	w := newWorld(t)
 	w.installDriver()
 	w.setManagementState(operatorv1.Unmanaged)
 	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
-
-	csiDriver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
-	if err := w.Client().Delete(t.Context(), csiDriver); err != nil {
-		t.Fatal(err)
+	began := len(w.writes())
+	for _, object := range w.objects() {
+		if err := w.Client().Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+		cluster.Eventually(t, limit, object.GetName()+" to be gone", w.Gone(object))
 	}
+	w.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
+	w.waitUntilObserved()
+	for _, write := range w.writes()[began:] {
+		if write.Resource != "clustercsidrivers" {
+			t.Errorf("Unmanaged, but the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+		}
+	}
+	w.setManagementState(operatorv1.Managed)
+	w.waitForConditions(allWell)
+	w.setManagementState(operatorv1.Unmanaged)
+	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
+	before := w.uids()
 	w.deleteCustomResource()
 	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", w.Gone(w.customResource()))
-	_, missing, err := w.existing(t.Context())
-	if err != nil || !slices.Equal(missing, []string{"CSIDriver " + w.driver.CSIName}) {
-		t.Errorf("missing objects = %q (%v); want just the CSIDriver that was deleted by hand", missing, err)
+	if diff := cmp.Diff(before, w.uids()); diff != "" {
+		t.Errorf("UIDs of the driver's objects (-Unmanaged +deleted while Unmanaged):\n%s", diff)
 	}
 }
 
@@ -155,53 +214,14 @@ func TestForeignObjectsStay(t *testing.T) {
 
 func (w *world) setManagementState(state operatorv1.ManagementState) {
 	w.t.Helper()
-	custom := w.customResource()
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"managementState":%q}}`, state))
-	if err := w.Client().Patch(w.t.Context(), custom, patch); err != nil {
-		w.t.Fatal(err)
-	}
+	w.patchCustomResource(fmt.Sprintf(`{"spec":{"managementState":%q}}`, state))
 }
 
-// mountedVolume makes a volume of the driver with a claim, and a running pod that mounts it.
-func (w *world) mountedVolume() *corev1.Pod {
+func (w *world) patchCustomResource(patch string) {
 	w.t.Helper()
-	empty, size := "", corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
-	volume := &corev1.PersistentVolume{
-		ObjectMeta: metav1.ObjectMeta{Name: w.namespace},
-		Spec: corev1.PersistentVolumeSpec{
-			Capacity: size, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: w.driver.CSIName, VolumeHandle: "fs-0123456789abcdef0"}},
-			ClaimRef: &corev1.ObjectReference{Namespace: w.namespace, Name: "data"},
-		},
+	if err := w.Client().Patch(w.t.Context(), w.customResource(), client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		w.t.Fatal(err)
 	}
-	w.t.Cleanup(func() { w.Client().Delete(context.Background(), volume) })
-	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "data"},
-		Spec: corev1.PersistentVolumeClaimSpec{
-			StorageClassName: &empty, VolumeName: volume.Name, AccessModes: volume.Spec.AccessModes,
-			Resources: corev1.VolumeResourceRequirements{Requests: size},
-		},
-	}
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "web", Image: "example.com/web:1"}},
-			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}}},
-		},
-	}
-	w.create(volume, claim, pod)
-	cluster.Eventually(w.t, limit, "the pod to run", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
-		if pod.Status.Phase != corev1.PodRunning {
-			return fmt.Errorf("it is %s: %v", pod.Status.Phase, pod.Status.Conditions)
-		}
-		return nil
-	})
-	return pod
 }
 
 func (w *world) waitForEvent(reason, text string) {

@@ -22,7 +22,7 @@ func TestNextStep(t *testing.T) {
 		{
 			name:    "volumes are in use",
 			remains: remains{objects: objects(all...), users: []string{"shop/web-0", "shop/web-1"}},
-			reason:  "VolumesInUse", message: "2 pods use volumes of the driver: shop/web-0, shop/web-1",
+			reason:  "VolumesInUse", message: "in use by 2 pods: shop/web-0, shop/web-1",
 		},
 		{
 			name:    "in use by more pods than one can read",
@@ -38,7 +38,7 @@ func TestNextStep(t *testing.T) {
 		{
 			name:    "its pods are waited for",
 			remains: remains{objects: objects(all[1:]...), pods: map[int]int{0: 2}},
-			reason:  "Removing", message: "waiting for 2 pods of the driver's controller",
+			reason:  "Removing", message: "waiting for the driver's controller to end: 2 pods",
 		},
 		{
 			name:    "a pod comes in between: the nodes still serve it",
@@ -49,7 +49,7 @@ func TestNextStep(t *testing.T) {
 		{
 			name:    "node pods are waited for, and nobody can be helped by stopping now",
 			remains: remains{objects: objects(all[2:]...), pods: map[int]int{1: 1}, users: []string{"shop/late"}},
-			reason:  "Removing", message: "waiting for 1 pods of the driver's node",
+			reason:  "Removing", message: "waiting for the driver's node to end: 1 pod",
 		},
 		{
 			name:    "then all the rest but the credentials",

@@ -29,22 +29,33 @@ type uninstaller struct {
 	*operator
 	clients   *clients
 	manifests []drivers.Manifest
-	reported  string // the last reason that an event told of
+	told      string // the last reason that an event told of
 }
 
 // removeDriver takes the driver apart and, if its ClusterCSIDriver is being deleted, lets that go.
 // It runs until ctx ends.
 func (o *operator) removeDriver(ctx context.Context, c *clients) error {
 	// What images it ran makes no difference to what there is to remove.
-	manifests, err := o.manifests(func(env string) string { return env })
+	manifests, err := o.manifests(c.namespace, anyImage)
 	if err != nil {
 		return err
 	}
-	if err := o.adopt(ctx, c, manifests); err != nil {
+	// While volumes are in use, the driver of an earlier operator is not to go with that one's API.
+	relics, err := o.relics(ctx, c, manifests)
+	if err != nil {
+		return err
+	}
+	if err := o.adopt(ctx, c, relics); err != nil {
+		return err
+	}
+	namespace, err := o.newNamespaceController(c)
+	if err != nil {
 		return err
 	}
 	u := &uninstaller{operator: o, clients: c, manifests: manifests}
-	return c.run(ctx, append(o.newReportControllers(c), u.controller()))
+	u.told = c.condition(u.conditionPrefix() + operatorv1.OperatorStatusTypeProgressing).Reason
+	defer blockingPods.WithLabelValues(o.driver.CSIName).Set(0)
+	return c.run(ctx, append(o.newReportControllers(c), namespace, u.controller()))
 }
 
 func (u *uninstaller) controller() factory.Controller {
@@ -56,9 +67,7 @@ func (u *uninstaller) controller() factory.Controller {
 		core.PersistentVolumeClaims().Informer(),
 	}
 	for _, m := range u.manifests {
-		if informer := u.clients.managedObjects(m.Object); informer != nil {
-			watched = append(watched, informer)
-		}
+		watched = append(watched, u.clients.follow(m.Object).informers()...)
 	}
 	return factory.New().
 		WithInformers(watched...).
@@ -88,12 +97,12 @@ func (u *uninstaller) sync(ctx context.Context, _ factory.SyncContext) error {
 		return err
 	}
 	for _, m := range next.delete {
-		if err := u.delete(ctx, m.Object); err != nil {
+		if err := u.remove(ctx, u.clients, m.Object); err != nil {
 			return err
 		}
 	}
 	if next.done && custom.DeletionTimestamp != nil {
-		return u.clients.customResource.RemoveFinalizer(ctx, u.finalizer())
+		return u.letGo(ctx, u.clients)
 	}
 	return nil
 }
@@ -124,15 +133,6 @@ func (u *uninstaller) observe(ctx context.Context, custom *metav1.ObjectMeta) (r
 	var err error
 	found.users, err = u.users()
 	return found, err
-}
-
-// ours tells whether an object is one that this operator, or an earlier one of this driver, made.
-func (o *operator) ours(object metav1.Object) bool {
-	if object.GetLabels()[managedByLabel] == o.driver.Operator.Name {
-		return true
-	}
-	earlier := o.driver.History.Labels
-	return len(earlier) > 0 && labels.SelectorFromSet(earlier).Matches(labels.Set(object.GetLabels()))
 }
 
 // podsOf counts the pods that a Deployment or DaemonSet runs, or has left behind.
@@ -192,57 +192,66 @@ func (u *uninstaller) serves(pod *corev1.Pod, volume corev1.Volume) bool {
 	return err == nil && persistent.Spec.CSI != nil && persistent.Spec.CSI.Driver == u.driver.CSIName
 }
 
-// delete removes exactly the object that was looked at.
-func (u *uninstaller) delete(ctx context.Context, object *unstructured.Unstructured) error {
+// remove removes exactly the object that was looked at.
+func (o *operator) remove(ctx context.Context, c *clients, object *unstructured.Unstructured) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	uid := object.GetUID()
-	err := u.clients.objects.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := c.objects.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("removing %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
-	u.recorder.Eventf("Removed", "Removed %s %s", object.GetKind(), object.GetName())
+	o.recorder.Eventf(object.GetKind()+"Removed", "Removed %s %s", object.GetKind(), object.GetName())
 	return nil
 }
 
-// report writes the condition of the removal, and an event when it enters a new phase.
+// tell tells of the removal in an event when it enters a new phase.
+func (u *uninstaller) tell(found remains, next step) {
+	if next.reason == u.told {
+		return
+	}
+	u.told = next.reason
+	if next.reason == reasonInUse {
+		u.recorder.Warning(next.reason, next.message)
+		return
+	}
+	if found.forced && len(found.users) > 0 && !next.done {
+		u.recorder.Warningf("RemovalForced", "Removing the driver although its volumes are in use by %s, because of the annotation %s: %s",
+			count(len(found.users), "pod"), forceAnnotation, abbreviate(found.users))
+	}
+	u.recorder.Event(next.reason, next.message)
+}
+
+// report writes how far the removal is: in conditions, an event, a metric, and for whoever wants to
+// replace the operator.
 func (u *uninstaller) report(ctx context.Context, found remains, next step) error {
-	progressing := operatorv1.ConditionTrue
+	progressing, verdict, blocking := operatorv1.ConditionTrue, whileUninstalling, 0
 	if next.done {
-		progressing = operatorv1.ConditionFalse
+		progressing, verdict = operatorv1.ConditionFalse, mayUpgrade
 	}
-	if next.reason != u.reported {
-		u.reported = next.reason
-		if next.reason == "VolumesInUse" {
-			u.recorder.Warning(next.reason, next.message)
-		} else {
-			u.recorder.Event(next.reason, next.message)
-		}
-		if found.forced && len(found.users) > 0 {
-			u.recorder.Warningf("RemovalForced", "Removing the driver although %d pods use its volumes, because of the annotation %s: %s",
-				len(found.users), forceAnnotation, abbreviate(found.users))
-		}
+	if next.reason == reasonInUse {
+		blocking = len(found.users)
 	}
+	blockingPods.WithLabelValues(u.driver.CSIName).Set(float64(blocking))
+	u.upgradeable.try(ctx, verdict)
+	u.tell(found, next)
 	condition := func(conditionType string, status operatorv1.ConditionStatus) *applyoperatorv1.OperatorConditionApplyConfiguration {
-		return applyoperatorv1.OperatorCondition().WithType(u.driver.ConditionPrefix + "Uninstall" + conditionType).
+		return applyoperatorv1.OperatorCondition().WithType(u.conditionPrefix() + conditionType).
 			WithStatus(status).WithReason(next.reason).WithMessage(next.message)
 	}
 	available := operatorv1.ConditionFalse
 	if atBeginning(found) {
 		available = operatorv1.ConditionTrue
 	}
-	return u.clients.customResource.ApplyOperatorStatus(ctx, u.driver.ConditionPrefix+"Uninstall", applyoperatorv1.OperatorStatus().WithConditions(
+	return u.clients.customResource.ApplyOperatorStatus(ctx, u.conditionPrefix(), applyoperatorv1.OperatorStatus().WithConditions(
 		condition(operatorv1.OperatorStatusTypeProgressing, progressing), condition(operatorv1.OperatorStatusTypeAvailable, available)))
 }
 
-// finalizer is the one that this operator puts on its ClusterCSIDriver.
-func (o *operator) finalizer() string {
-	return o.driver.Operator.Name + ".operator.openshift.io/uninstall"
-}
+func (u *uninstaller) conditionPrefix() string { return u.driver.ConditionPrefix + "Uninstall" }
 
 // trim keeps of a pod, claim or volume what tells who uses what; of those a cluster has many.
 func trim(object any) (any, error) {

@@ -29,7 +29,7 @@ func (w *world) waitForWorkloads(what string, check func(workloads) error) workl
 	cluster.Eventually(w.t, limit, what, func(ctx context.Context) error {
 		found = workloads{&appsv1.Deployment{}, &appsv1.DaemonSet{}}
 		for name, object := range map[string]client.Object{"efs-csi-controller": found.controller, "efs-csi-node": found.node} {
-			if err := w.Client().Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: name}, object); err != nil {
+			if err := w.Client().Get(ctx, client.ObjectKey{Namespace: w.home, Name: name}, object); err != nil {
 				return err
 			}
 		}

@@ -22,6 +22,7 @@ import (
 // acts has the deed for each action. A deed adds what it learns to what was observed.
 var acts = map[action]func(context.Context, *reconciler, *observed, step) error{
 	addFinalizer: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+		o.fresh = true
 		return r.setFinalizers(ctx, o, append(slices.Clone(o.sharedVolume.Finalizers), Finalizer))
 	},
 	removeFinalizer: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
@@ -81,53 +82,45 @@ func (r *reconciler) setFinalizers(ctx context.Context, o *observed, finalizers 
 
 // createClaim creates the claim. If there is one of that name, it becomes the observed one, and
 // whose it is remains to be seen.
-func (r *reconciler) createClaim(ctx context.Context, o *observed) error {
-	key := client.ObjectKeyFromObject(o.sharedVolume)
-	if r.memory.isContested(key) {
-		existing, err := get[corev1.PersistentVolumeClaim](ctx, r.live, claimKey(o.sharedVolume))
-		if err != nil || existing != nil {
-			o.claim = existing
-			return err
-		}
-		r.memory.setContested(key, false)
-	}
+func (r *reconciler) createClaim(ctx context.Context, o *observed) (err error) {
 	claim := desiredClaim(o.sharedVolume)
-	err := r.client.Create(ctx, claim, client.FieldOwner(controllerName))
-	if apierrors.IsAlreadyExists(err) {
-		if o.claim, err = get[corev1.PersistentVolumeClaim](ctx, r.live, claimKey(o.sharedVolume)); err != nil {
-			return err
-		}
-		r.memory.setContested(key, o.claim != nil && !ownsClaim(o.sharedVolume, o.claim))
-		return nil
-	}
-	return r.created(o, claim, err)
+	o.claim, err = createOrGet(ctx, r, o, claim)
+	return err
 }
 
 // createVolume is createClaim for the volume of a name.
 func (r *reconciler) createVolume(ctx context.Context, o *observed, name string) error {
-	volume := desiredVolume(o.sharedVolume, name, o.claim)
-	err := r.client.Create(ctx, volume, client.FieldOwner(controllerName))
-	if apierrors.IsAlreadyExists(err) {
-		existing, err := get[corev1.PersistentVolume](ctx, r.live, types.NamespacedName{Name: name})
-		if existing != nil {
-			o.put(existing)
-		}
-		return err
+	volume, err := createOrGet(ctx, r, o, desiredVolume(o.sharedVolume, name, o.claim))
+	if volume != nil {
+		o.put(volume)
 	}
-	return r.created(o, volume, err)
+	return err
 }
 
-// created takes in the outcome of a creation. A refusal that only somebody else can change is not an
-// error but a thing to tell.
-func (r *reconciler) created(o *observed, object client.Object, err error) error {
-	if o.refused = refusal(object, err); o.refused != nil || err != nil {
-		if o.refused != nil {
-			return nil
+// createOrGet creates an object and returns it, or the one that has its name, or nil if neither is
+// possible. For a new SharedVolume nobody has had a reason yet to take the name; for others it looks
+// first, as no cache shows the objects of strangers, and an attempt is a write.
+func createOrGet[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, r *reconciler, o *observed, object P) (P, error) {
+	key := client.ObjectKeyFromObject(object)
+	if !o.fresh {
+		if existing, err := get[T, P](ctx, r.live, key); err != nil || existing != nil {
+			return existing, err
 		}
-		return err
+	}
+	err := r.client.Create(ctx, object, client.FieldOwner(controllerName))
+	switch o.refused = refusal(object, err); {
+	case apierrors.IsAlreadyExists(err):
+		return get[T, P](ctx, r.live, key)
+	case o.refused != nil:
+		return nil, nil // Only somebody else can change that; it is no error but a thing to tell.
+	case err != nil:
+		return nil, err
 	}
 	r.wrote(o, object)
-	return nil
+	return object, nil
 }
 
 // refusal returns what to tell of an error that retrying soon will not cure, or nil.
@@ -223,6 +216,7 @@ func (r *reconciler) show(ctx context.Context, o *observed, v verdict) error {
 		return fmt.Errorf("writing the status: %w", err)
 	}
 	r.wrote(o, patched)
+	r.retry.Forget(client.ObjectKeyFromObject(patched)) // Something has changed: soon, more may.
 	if notice != nil {
 		r.events.Eventf(o.sharedVolume, nil, notice.eventType, notice.reason, "Reconcile", "%s", notice.note)
 	}

@@ -30,6 +30,9 @@ import (
 // controllerName is the field manager of all our writes and the reporter of our events.
 const controllerName = "sharedvolume-controller"
 
+// passTime is how long one pass may take. A request that is never answered would hold a worker for ever.
+const passTime = 10 * time.Second
+
 // Options say how the controller runs. The zero value is what a cluster needs.
 type Options struct {
 	// Workers is how many SharedVolumes are worked on at the same time; 0 means 16. Four times as many
@@ -54,7 +57,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 		Scheme:     scheme,
 		Logger:     klog.FromContext(ctx),
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: &anyName},
+		Controller: config.Controller{SkipNameValidation: &anyName, ReconciliationTimeout: passTime},
 		Cache: cache.Options{
 			ReaderFailOnMissingInformer: true,
 			DefaultTransform:            cache.TransformStripManagedFields(),
@@ -69,6 +72,9 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 		return fmt.Errorf("SharedVolume controller: %w", err)
 	}
 	if err := add(mgr, opts); err != nil {
+		return fmt.Errorf("SharedVolume controller: %w", err)
+	}
+	if err := addOrphans(mgr); err != nil {
 		return fmt.Errorf("SharedVolume controller: %w", err)
 	}
 	return mgr.Start(ctx)
@@ -133,6 +139,7 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	o, err := r.observe(ctx, request.NamespacedName)
 	if err != nil {
+		r.memory.doubt(request.NamespacedName)
 		return reconcile.Result{}, err
 	}
 	if o.sharedVolume == nil {
@@ -157,6 +164,8 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 			return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 		}
 		if err != nil {
+			// It may have been done all the same.
+			r.memory.doubt(request.NamespacedName)
 			return reconcile.Result{}, fmt.Errorf("%s: %w", s.do, err)
 		}
 	}
@@ -179,8 +188,8 @@ func (r *reconciler) forget(key types.NamespacedName) {
 	r.retry.Forget(key)
 }
 
-// observe reads what the caches have, or what was written since. The SharedVolume is nil if there is
-// none of that name.
+// observe reads what the caches have, or what was written since. Where there is doubt about claim and
+// volume, it asks the API server. The SharedVolume is nil if there is none of that name.
 func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (observed, error) {
 	o := observed{now: time.Now()}
 	var err error
@@ -188,7 +197,12 @@ func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (obs
 	if err != nil || o.sharedVolume == nil {
 		return o, err
 	}
-	if err := r.readObjects(ctx, r.cached, &o); err != nil {
+	if r.memory.takeDoubt(key) {
+		if err := r.readObjects(ctx, r.live, &o); err != nil {
+			return o, err
+		}
+		r.memory.noteRead(key, o)
+	} else if err := r.readObjects(ctx, r.cached, &o); err != nil {
 		return o, err
 	}
 	recent := r.memory.of(key)

@@ -24,6 +24,8 @@ const (
 // observed is all that a decision about one SharedVolume rests on.
 type observed struct {
 	sharedVolume *v1alpha1.SharedVolume
+	// fresh says that nobody had worked on the SharedVolume before.
+	fresh bool
 	// claim is the object under the claim's name, whoever made it; nil if there is none.
 	claim *corev1.PersistentVolumeClaim
 	// volume and communityVolume are the objects under the name that a new volume gets and under the
@@ -91,9 +93,10 @@ func next(o observed) step {
 	return nextClaim(o)
 }
 
+// IDs as the CRD allows them, with its limit of 128 characters.
 var (
-	fileSystemID  = regexp.MustCompile(`^fs-[0-9a-f]+$`)
-	accessPointID = regexp.MustCompile(`^fsap-[0-9a-f]+$`)
+	fileSystemID  = regexp.MustCompile(`^fs-[0-9a-f]{1,125}$`)
+	accessPointID = regexp.MustCompile(`^fsap-[0-9a-f]{1,123}$`)
 )
 
 // problemOf says what is wrong with a spec. The CRD allows none but a missing one, yet objects may
@@ -101,9 +104,9 @@ var (
 func problemOf(spec v1alpha1.SharedVolumeSpec) string {
 	switch {
 	case !fileSystemID.MatchString(spec.FileSystemID):
-		return fmt.Sprintf("spec.fileSystemID is %q, want an ID such as fs-0123456789abcdef0", spec.FileSystemID)
+		return fmt.Sprintf("spec.fileSystemID is %.64q, want an ID of at most 128 characters such as fs-0123456789abcdef0", spec.FileSystemID)
 	case !accessPointID.MatchString(spec.AccessPointID):
-		return fmt.Sprintf("spec.accessPointID is %q, want an ID such as fsap-0123456789abcdef0", spec.AccessPointID)
+		return fmt.Sprintf("spec.accessPointID is %.64q, want an ID of at most 128 characters such as fsap-0123456789abcdef0", spec.AccessPointID)
 	default:
 		return ""
 	}
@@ -196,6 +199,8 @@ func replaceVolume(o observed, volume *corev1.PersistentVolume) step {
 			"PersistentVolume %s is being deleted and is made anew once it is gone", volume.Name)}
 	case !o.usersKnown:
 		return step{do: lookUpUsers}
+	case len(o.users) == 0 && !o.live:
+		return step{do: readLive} // The claim may be on its way out already.
 	case len(o.users) == 0:
 		return step{do: deleteClaim}
 	}

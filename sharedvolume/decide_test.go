@@ -111,7 +111,8 @@ func TestNext(t *testing.T) {
 			o.claim.DeletionTimestamp, o.usersKnown, o.users = deleted, true, []string{"web-0"}
 		}, "wait: Pending ClaimTerminating", "pod web-0 still uses it"},
 		{"volume going", settled, func(o *observed) { o.volume.DeletionTimestamp = deleted }, "look up the pods that use the claim", ""},
-		{"volume going, free", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown = deleted, true }, "delete the claim", ""},
+		{"volume going, free", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown = deleted, true }, "read the claim and the volume from the API server", ""},
+		{"volume going, free indeed", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown, o.live = deleted, true, true }, "delete the claim", ""},
 		{"volume going, in use", settled, func(o *observed) {
 			o.volume.DeletionTimestamp, o.usersKnown, o.users = deleted, true, []string{"a", "b", "c", "d", "e", "f"}
 		}, "wait: Pending VolumeTerminating", "pods a, b, c, d, e and 1 more still use it"},
@@ -345,6 +346,8 @@ func TestDesiredObjects(t *testing.T) {
 		},
 	}
 	wantClaim.Namespace, wantClaim.Name = "team", "pvc-logs"
+	wantClaim.OwnerReferences = []metav1.OwnerReference{
+		{APIVersion: "aws-efs.managed.openshift.io/v1alpha1", Kind: "SharedVolume", Name: "logs", UID: "uid-1"}}
 	claim := desiredClaim(sv)
 	if diff := cmp.Diff(wantClaim, claim); diff != "" {
 		t.Error(diff)

@@ -23,6 +23,11 @@ func desiredClaim(sv *v1alpha1.SharedVolume) *corev1.PersistentVolumeClaim {
 			Name:        ClaimName(sv.Name),
 			Labels:      labels,
 			Annotations: annotations,
+			// The finalizer of the SharedVolume keeps order when that is deleted. But somebody may take it
+			// off, and the API server lets a deletion pass that comes while it is being put on. Kubernetes'
+			// garbage collector sees to the claim then.
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: v1alpha1.GroupVersion.String(), Kind: "SharedVolume", Name: sv.Name, UID: sv.UID}},
 		},
 		Spec: corev1.PersistentVolumeClaimSpec{
 			AccessModes:      []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},

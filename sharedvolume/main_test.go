@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 
 const (
 	// patience is how long a cluster on a busy machine may need for anything it does at once.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 	// definitionFile is the CustomResourceDefinition that is generated from the API types.
 	definitionFile = "../drivers/efs/assets/crd/aws-efs.managed.openshift.io_sharedvolumes.yaml"
 	// controllerUser runs the controller in the tests, with no more than the rights it needs.
@@ -44,11 +44,11 @@ const (
 
 // rights are all that the controller may do.
 var rights = []rbacv1.PolicyRule{
-	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes"}, Verbs: []string{"get", "list", "watch", "patch"}},
+	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes"}, Verbs: []string{"list", "watch", "patch"}},
 	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes/status"}, Verbs: []string{"patch"}},
 	{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumes"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
 	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
-	{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+	{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}},
 }
 
 // world is a cluster that serves SharedVolumes.
@@ -92,6 +92,9 @@ func newWorld(t testing.TB, c *cluster.Cluster) world {
 	}
 	return world{c, api, t}
 }
+
+// in returns the same world for a subtest.
+func (w world) in(t testing.TB) world { return world{w.Cluster, w.client, t} }
 
 // define creates or updates a CustomResourceDefinition and waits until it is served as it is.
 func (w world) define(file string) {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,9 +21,9 @@ const memoryTime = 5 * time.Second
 type memory struct {
 	mu     sync.Mutex
 	writes map[types.NamespacedName]writes
-	// contested are the SharedVolumes whose claim's name somebody else has. No cache shows the
-	// foreign claim, so it is looked for before trying to create ours again.
-	contested map[types.NamespacedName]bool
+	// doubtful are those about which a request failed. The API server may have done what it asked for,
+	// and the caches do not tell yet.
+	doubtful map[types.NamespacedName]bool
 }
 
 // writes are the last writes about one SharedVolume, by kind and name of the object.
@@ -34,7 +35,7 @@ type write struct {
 }
 
 func newMemory() *memory {
-	return &memory{writes: map[types.NamespacedName]writes{}, contested: map[types.NamespacedName]bool{}}
+	return &memory{writes: map[types.NamespacedName]writes{}, doubtful: map[types.NamespacedName]bool{}}
 }
 
 // note remembers an object as the API server returned it from a write. One that is being deleted has
@@ -73,23 +74,34 @@ func (m *memory) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.writes, key)
-	delete(m.contested, key)
+	delete(m.doubtful, key)
 }
 
-func (m *memory) setContested(key types.NamespacedName, contested bool) {
+func (m *memory) doubt(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if contested {
-		m.contested[key] = true
-	} else {
-		delete(m.contested, key)
+	m.doubtful[key] = true
+}
+
+// takeDoubt tells whether there is doubt about a SharedVolume, and ends it.
+func (m *memory) takeDoubt(key types.NamespacedName) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	doubtful := m.doubtful[key]
+	delete(m.doubtful, key)
+	return doubtful
+}
+
+// noteRead remembers objects that were read from the API server as if they had just been written.
+func (m *memory) noteRead(key types.NamespacedName, o observed) {
+	if o.claim != nil {
+		m.note(key, o.claim)
 	}
-}
-
-func (m *memory) isContested(key types.NamespacedName) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.contested[key]
+	for _, volume := range []*corev1.PersistentVolume{o.volume, o.communityVolume} {
+		if volume != nil {
+			m.note(key, volume)
+		}
+	}
 }
 
 // recall returns the newer of what a cache has under a name and what was last written there, either

@@ -40,7 +40,9 @@ func ClaimName(sharedVolume string) string {
 
 // volumeName returns the name that a new volume gets. The UID makes it unique in the cluster, so no
 // namespace can choose a name that takes another's volume.
-func volumeName(sv *v1alpha1.SharedVolume) string { return "sharedvolume-" + string(sv.UID) }
+func volumeName(sv *v1alpha1.SharedVolume) string { return volumeNamePrefix + string(sv.UID) }
+
+const volumeNamePrefix = "sharedvolume-"
 
 // communityVolumeName returns the name that the community operator gave a volume. Different
 // SharedVolumes can share it: a-b/c and a/b-c both have pv-a-b-c.

@@ -57,7 +57,7 @@ func TestRepair(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := world{w.Cluster, w.client, t}
+			w := w.in(t)
 			sv := w.create(w.Namespace(t), "logs")
 			before := w.ready(sv)
 			harm(w, before)

@@ -2,6 +2,7 @@ package sharedvolume_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,10 +33,16 @@ func TestTakeOver(t *testing.T) {
 	namespace := w.Namespace(t)
 	current := w.legacy(namespace, "current", "fs-01::fsap-02")
 	oldest := w.legacy(namespace, "oldest", "fs-01", "accesspoint=fsap-02")
-	// Some wait for their claim since long ago, some never had a spec: all are valid, all stay.
-	specless := newVolume(namespace, "specless")
-	specless.Spec = v1alpha1.SharedVolumeSpec{}
-	w.do("create", w.client.Create(t.Context(), specless))
+	// Some never had a spec, some have IDs of any length: all are valid, all stay.
+	specless, endless := newVolume(namespace, "specless"), newVolume(namespace, "endless")
+	specless.Spec, endless.Spec.FileSystemID = v1alpha1.SharedVolumeSpec{}, "fs-"+strings.Repeat("0", 1000)
+	for _, sv := range []*v1alpha1.SharedVolume{specless, endless} {
+		sv.Finalizers = []string{sharedvolume.Finalizer}
+		w.do("create", w.client.Create(t.Context(), sv))
+	}
+	// One is being deleted, and its finalizer waits for an operator.
+	leaving := w.legacy(w.Namespace(t), "leaving", "fs-01::fsap-02")
+	w.do("delete", w.client.Delete(t.Context(), leaving.sv))
 
 	// Two SharedVolumes, of which the community operator gave one the other's volume, by its name.
 	victim := w.legacy(namespace, "b-c", "fs-01::fsap-02")
@@ -53,6 +60,9 @@ func TestTakeOver(t *testing.T) {
 	began := time.Now()
 	for _, l := range []legacy{current, oldest, victim} {
 		w.until(l.sv, "Bound")
+		if l.sv.Status.Message != "" {
+			t.Errorf("%s keeps the message %q", l.sv.Name, l.sv.Status.Message)
+		}
 		volume, claim := &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}
 		w.get(volume, "", l.volume.Name)
 		w.get(claim, namespace, l.claim.Name)
@@ -63,7 +73,12 @@ func TestTakeOver(t *testing.T) {
 			t.Errorf("claim %s changed: %s", claim.Name, diff)
 		}
 	}
-	w.until(specless, "InvalidSpec")
+	for _, object := range []client.Object{leaving.sv, leaving.claim, leaving.volume} {
+		w.gone(object)
+	}
+	for _, sv := range []*v1alpha1.SharedVolume{specless, endless} {
+		w.until(sv, "InvalidSpec")
+	}
 	for _, write := range w.writes(controllerUser, began, namespace, current.volume.Name, oldest.volume.Name) {
 		if write != "patch sharedvolumes/status 200" && write != "create events 201" {
 			t.Errorf("taking over needs no %s", write)
@@ -73,7 +88,7 @@ func TestTakeOver(t *testing.T) {
 	// A restart, once all is settled, writes nothing.
 	stop()
 	began = time.Now()
-	w.run(cfg)
+	stop = w.run(cfg)
 	for _, l := range []legacy{current, oldest} {
 		w.do("poke", w.client.Patch(t.Context(), l.sv, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"poke":""}}}`))))
 	}
@@ -83,7 +98,7 @@ func TestTakeOver(t *testing.T) {
 	}
 
 	t.Run("a claim that is deleted gets its volume back", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		for _, l := range []legacy{current, oldest} {
 			w.do("delete", w.client.Delete(t.Context(), l.claim))
 			w.gone(l.claim)
@@ -98,7 +113,7 @@ func TestTakeOver(t *testing.T) {
 		}
 	})
 	t.Run("a volume that two share stays with whom it was made for", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		w.until(taker, "Conflict")
 		want := fmt.Sprintf("PersistentVolume pv-%s-b-c was not made for this SharedVolume: it is reserved for PersistentVolumeClaim %s/pvc-b-c; "+
 			"delete PersistentVolumeClaim pvc-c, which names it, and a claim with another volume is made", namespace, namespace)
@@ -116,7 +131,7 @@ func TestTakeOver(t *testing.T) {
 		}
 	})
 	t.Run("a volume that is deleted is made anew", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		w.do("delete", w.client.Delete(t.Context(), oldest.volume))
 		w.gone(oldest.volume)
 		if got, want := w.bound(oldest.sv).volume.Spec.CSI.VolumeHandle, "fs-01::fsap-02"; got != want {
@@ -124,18 +139,24 @@ func TestTakeOver(t *testing.T) {
 		}
 	})
 	t.Run("deletion takes it all away", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		p := w.bound(current.sv)
-		w.do("delete", w.client.Delete(t.Context(), current.sv))
-		w.gone(current.sv)
+		for _, sv := range []*v1alpha1.SharedVolume{current.sv, specless, endless} {
+			w.do("delete", w.client.Delete(t.Context(), sv))
+			w.gone(sv)
+		}
 		w.gone(p.claim)
 		w.gone(p.volume)
 	})
 	t.Run("so does deletion of the definition, and all can begin again", func(t *testing.T) {
-		w := world{w.Cluster, w.client, t}
+		w := w.in(t)
 		p := w.bound(oldest.sv)
 		definition := w.definition()
+		// It waits for the finalizers of its objects, and these for a controller.
+		stop()
 		w.do("delete", w.client.Delete(t.Context(), definition))
+		w.unchanged(p)
+		w.run(cfg)
 		w.gone(definition)
 		w.gone(p.claim)
 		w.gone(p.volume)
@@ -161,14 +182,6 @@ func (w world) bound(sv *v1alpha1.SharedVolume) pair {
 // storage class efs-sc and reserved for nobody, and the claim that names the volume.
 func (w world) legacy(namespace, name, handle string, options ...string) legacy {
 	w.t.Helper()
-	sv := newVolume(namespace, name)
-	sv.Spec = v1alpha1.SharedVolumeSpec{FileSystemID: "fs-01", AccessPointID: "fsap-02"}
-	sv.Finalizers = []string{sharedvolume.Finalizer}
-	w.do("create", w.client.Create(w.t.Context(), sv))
-	sv.Status = v1alpha1.SharedVolumeStatus{Phase: v1alpha1.Ready, Message: "an old failure",
-		ClaimRef: corev1.TypedLocalObjectReference{APIGroup: ptr.To(""), Kind: "PersistentVolumeClaim", Name: "pvc-" + name}}
-	w.do("update the status", w.client.Status().Update(w.t.Context(), sv))
-
 	volume := w.volume("pv-"+namespace+"-"+name, legacyLabels(namespace, name), handle, options...)
 	volume.Spec.StorageClassName = "efs-sc"
 	w.do("create", w.client.Create(w.t.Context(), volume))
@@ -181,6 +194,13 @@ func (w world) legacy(namespace, name, handle string, options ...string) legacy 
 		return nil
 	})
 	w.get(volume, "", volume.Name)
+
+	sv := newVolume(namespace, name)
+	sv.Spec = v1alpha1.SharedVolumeSpec{FileSystemID: "fs-01", AccessPointID: "fsap-02"}
+	sv.Finalizers = []string{sharedvolume.Finalizer}
+	w.do("create", w.client.Create(w.t.Context(), sv))
+	status := fmt.Sprintf(`{"status":{"phase":"Ready","message":"an old failure","claimRef":{"apiGroup":"","kind":"PersistentVolumeClaim","name":"%s"}}}`, claim.Name)
+	w.do("write the status", w.client.Status().Patch(w.t.Context(), sv, patch(status)))
 	return legacy{sv, pair{claim, volume}}
 }
 

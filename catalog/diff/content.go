@@ -172,9 +172,7 @@ func permissions(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 
 // objects are what a rule is about.
 func objects(rule rbacv1.PolicyRule) (all []string) {
-	for _, url := range rule.NonResourceURLs {
-		all = append(all, url)
-	}
+	all = append(all, rule.NonResourceURLs...)
 	names := ""
 	if len(rule.ResourceNames) > 0 {
 		names = " " + strings.Join(slices.Sorted(slices.Values(rule.ResourceNames)), ",")

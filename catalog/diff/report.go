@@ -22,7 +22,7 @@ func (d *Diff) Write(w io.Writer, format string) error {
 		return d.markdown(w)
 	}
 	for _, p := range d.Packages {
-		if _, err := fmt.Fprintf(w, "%s %s\n%s", p.Name, p.Kind, indented(p.lines(), "  ", "")); err != nil {
+		if _, err := fmt.Fprintf(w, "%s %s\n%s", p.Name, p.Kind, render(p.lines(), 1, "")); err != nil {
 			return err
 		}
 	}
@@ -39,7 +39,7 @@ func (d *Diff) markdown(w io.Writer) error {
 		return err
 	}
 	for _, p := range d.Packages {
-		if _, err := fmt.Fprintf(w, "\n### %s %s\n\n%s", p.Name, p.Kind, indented(p.lines(), "  ", "- ")); err != nil {
+		if _, err := fmt.Fprintf(w, "\n### %s %s\n\n%s", p.Name, p.Kind, render(p.lines(), 0, "- ")); err != nil {
 			return err
 		}
 	}
@@ -52,21 +52,13 @@ type line struct {
 	below []line
 }
 
-// indented renders lines, each level further in.
-func indented(lines []line, indent, mark string) string {
+// render writes lines as text, each after a mark and indented by its level.
+func render(lines []line, level int, mark string) string {
 	var text strings.Builder
-	var write func(lines []line, level int)
-	write = func(lines []line, level int) {
-		for _, l := range lines {
-			text.WriteString(strings.Repeat(indent, level) + mark + l.text + "\n")
-			write(l.below, level+1)
-		}
+	for _, l := range lines {
+		text.WriteString(strings.Repeat("  ", level) + mark + l.text + "\n")
+		text.WriteString(render(l.below, level+1, mark))
 	}
-	level := 1
-	if mark != "" {
-		level = 0
-	}
-	write(lines, level)
 	return text.String()
 }
 

@@ -8,9 +8,8 @@ import (
 	"embed"
 	"io/fs"
 
-	rbacv1 "k8s.io/api/rbac/v1"
-
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
 )
 
 //go:embed assets examples
@@ -21,6 +20,9 @@ var description string
 
 //go:embed icon.svg
 var icon []byte
+
+// sharing is what most of the operator's own permissions are for.
+const sharing = "To make a volume and a claim of each SharedVolume"
 
 // Driver is the AWS EFS CSI driver. Its package updates the community's aws-efs-operator: names that
 // objects and people refer to are those of that operator.
@@ -47,16 +49,16 @@ var Driver = drivers.Driver{
 		Lock:  "aws-efs-operator-lock",
 		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
 		Env:   []string{"ROLEARN", "NODE_ROLEARN"},
-		Rules: []rbacv1.PolicyRule{
-			// SharedVolumes, and the volumes made of them.
-			{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes"}, Verbs: []string{"get", "list", "watch", "update", "patch"}},
-			{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes/status"}, Verbs: []string{"get", "update", "patch"}},
-			{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes/finalizers"}, Verbs: []string{"update"}},
-			{APIGroups: []string{""}, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: []string{"get", "list", "watch", "create", "update", "patch", "delete"}},
+		Grants: []permissions.Grant{
+			{For: sharing, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumes"},
+				Verbs: []string{"list", "watch", "patch"}, Unexercised: permissions.ListedFirst},
+			{For: sharing, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumes/status"}, Verbs: []string{"patch"}},
+			{For: sharing, Resources: []string{"persistentvolumes", "persistentvolumeclaims"},
+				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}, Unexercised: permissions.ListedFirst},
 			// Which pods use the volume of a SharedVolume.
-			{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
-			// Events about SharedVolumes, in their namespaces.
-			{APIGroups: []string{"", "events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+			{For: sharing, Resources: []string{"pods"}, Verbs: []string{"list"}},
+			// In the namespaces of SharedVolumes.
+			{For: sharing, Group: "events.k8s.io", Resources: []string{"events"}, Verbs: []string{"create"}},
 		},
 	},
 

@@ -2,7 +2,6 @@ package efs_test
 
 import (
 	"context"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -20,13 +19,10 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/community"
 )
 
 func TestMain(m *testing.M) { cluster.Main(m) }
-
-// community is what version 0.0.8 of the community's operator leaves in a cluster, reduced to the
-// fields that bind a successor.
-var community = drivers.Driver{Name: "community", Assets: os.DirFS("testdata/community")}
 
 // TestTakeOver: each object of the community operator is taken over in place by applying ours, and
 // nothing of the old one shines through.
@@ -34,11 +30,14 @@ func TestTakeOver(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	namespace := c.Namespace(t)
 	apply := appliers(t, c)
-	for _, old := range manifests(t, community, namespace) {
-		kind := old.Object.GetKind()
+	relics, err := community.Driver(namespace, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, before := range relics {
+		kind := before.GetKind()
 		t.Run(kind, func(t *testing.T) {
-			ours := manifestOf(t, kind, old.Object.GetName(), namespace)
-			before := old.Object.DeepCopy()
+			ours := manifestOf(t, kind, before.GetName(), namespace)
 			if err := c.Client().Create(t.Context(), before); err != nil {
 				t.Fatal(err)
 			}

@@ -31,6 +31,9 @@ import (
 
 // Options say what a cluster has beyond the control plane.
 type Options struct {
+	// Name tells clusters that are otherwise alike apart: tests that ask for a shared one by different
+	// names get different ones.
+	Name string `json:"name,omitempty"`
 	// OLM starts the Operator Lifecycle Manager.
 	OLM bool `json:"olm,omitempty"`
 	// Images maps image repositories, without tag or digest, to programs. A container of such an

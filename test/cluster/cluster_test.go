@@ -20,6 +20,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,6 +70,26 @@ func TestServiceAccountIsBoundByRBAC(t *testing.T) {
 	}
 	if !slices.Contains(codes, 403) || !slices.Contains(codes, 200) {
 		t.Errorf("codes of the secret lists in the audit log: %v, want both 403 and 200", codes)
+	}
+}
+
+// TestOwnersTakeThePermissionToDelete: as on OpenShift, who may change an object may not yet say whose it is.
+func TestOwnersTakeThePermissionToDelete(t *testing.T) {
+	c := Shared(t, Options{})
+	namespace := c.Namespace(t)
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "object"}}
+	if err := c.Client().Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	as := clientOf(t, c.ServiceAccountConfig(t, namespace, "somebody"))
+	bind(t, c, namespace, "somebody", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"patch"}})
+	patch := func(ctx context.Context, body string) error {
+		return as.Patch(ctx, object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body)))
+	}
+	Eventually(t, waitLimit, "the right to change the object", func(ctx context.Context) error { return patch(ctx, `{"data":{"a":"b"}}`) })
+	err := patch(t.Context(), `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":"7c9e6679-7425-40de-944b-e07fc1f90ae7"}]}}`)
+	if !apierrors.IsForbidden(err) {
+		t.Errorf("give the object an owner: got %v, want it forbidden", err)
 	}
 }
 

@@ -155,6 +155,8 @@ func (c *controlPlane) apiServer() program {
 		"--allow-privileged",
 
 		"--authorization-mode=Node,RBAC",
+		// As on OpenShift: to change whose an object is takes the permission to delete it.
+		"--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
 		"--client-ca-file="+c.pkiPath("clients-ca.crt"),
 		"--requestheader-client-ca-file="+c.pkiPath("front-proxy-ca.crt"),
 		"--requestheader-allowed-names=front-proxy-client",

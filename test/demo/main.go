@@ -1,6 +1,6 @@
 // Command demo plays Berth's main job on a local cluster, see command play. It builds what that needs,
 // which takes minutes the first time, and tells how far it is; therefore it imports next to nothing
-// itself. `make demo` and `make demo-down` run it, and `make test` to build the control plane.
+// itself. `make demo` and `make demo-down` run it, and `make test` to build the tools.
 package main
 
 import (
@@ -40,8 +40,10 @@ func run(ctx context.Context, args []string) error {
 	case "down":
 		return d.down(ctx)
 	case "tools":
-		_, err := d.buildControlPlane(ctx)
-		return err
+		if _, err := d.buildControlPlane(ctx); err != nil {
+			return err
+		}
+		return d.buildPromtool(ctx)
 	}
 	return fmt.Errorf("want one argument, \"up\", \"down\" or \"tools\"; got %q", args)
 }
@@ -85,6 +87,13 @@ func (d *demo) buildControlPlane(ctx context.Context) (built tools.Dir, err erro
 		return "built", err
 	})
 	return built, err
+}
+
+func (d *demo) buildPromtool(ctx context.Context) error {
+	return d.narrator.Step("promtool", func() (string, error) {
+		_, err := tools.Promtool(ctx, d.narrator.Progress)
+		return "built", err
+	})
 }
 
 func (d *demo) buildCommands(ctx context.Context) error {

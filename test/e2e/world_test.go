@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
 	"testing"
@@ -27,7 +28,6 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 const (
 	limit       = 2 * time.Minute // for each step
 	namespace   = cluster.OperatorNamespace
-	account     = "system:serviceaccount:" + namespace + ":aws-efs-operator"
 	catalogName = "berth"
 
 	operatorImage = "quay.io/berth-csi/berth-operator"
@@ -35,22 +35,30 @@ const (
 	opmImage      = "quay.io/operator-framework/opm"
 )
 
-// world is a cluster with OLM, and a catalog that holds the EFS operator.
+// world is a cluster with OLM, and a catalog that holds the operator of a driver.
 type world struct {
 	*cluster.Cluster
-	t       *testing.T
+	t       testing.TB
 	driver  drivers.Driver
+	account string // the operator's user name
+	program string // the operator's
 	catalog string // folder
 }
 
-// newWorld builds Berth's commands, makes a catalog with them as a release engineer would, and
-// starts a cluster whose node knows them.
-func newWorld(t *testing.T) *world {
+// efs returns the driver whose operator most of these tests are about.
+func efs(t testing.TB) drivers.Driver {
 	t.Helper()
 	driver, err := registry.Get("efs")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return driver
+}
+
+// newWorld builds Berth's commands, makes a catalog with them as a release engineer would, and
+// starts a cluster whose nodes know them, besides what the options say.
+func newWorld(t testing.TB, driver drivers.Driver, options cluster.Options) *world {
+	t.Helper()
 	dir := t.TempDir()
 	if err := tools.Build(t.Context(), dir, nil, "./cmd/berth", "./cmd/berth-operator"); err != nil {
 		t.Fatal(err)
@@ -63,17 +71,18 @@ func newWorld(t *testing.T) *world {
 	run(t, berth, "bundle", "generate", driver.Name, "--version", "1.0.0", "--output", bundle)
 	run(t, berth, "catalog", "build", bundle, "--output", catalog)
 	run(t, peers.Path("opm"), "validate", catalog)
+	operator := filepath.Join(dir, "berth-operator")
+	images := map[string]string{operatorImage: operator, berthImage: berth, opmImage: peers.Path("opm")}
+	maps.Copy(images, options.Images)
+	options.OLM, options.Images = true, images
 	return &world{
-		t: t, driver: driver, catalog: catalog,
-		Cluster: cluster.Start(t, cluster.Options{OLM: true, Images: map[string]string{
-			operatorImage: filepath.Join(dir, "berth-operator"),
-			berthImage:    berth,
-			opmImage:      peers.Path("opm"),
-		}}),
+		t: t, driver: driver, catalog: catalog, program: operator,
+		account: fmt.Sprintf("system:serviceaccount:%s:%s", namespace, driver.Operator.Name),
+		Cluster: cluster.Start(t, options),
 	}
 }
 
-func run(t *testing.T, program string, args ...string) {
+func run(t testing.TB, program string, args ...string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s %q: %v\n%s", filepath.Base(program), args, err, out)
@@ -117,10 +126,13 @@ func (w *world) subscribe(config *v1alpha1.SubscriptionConfig) (csv string) {
 	return csv
 }
 
-// driverObjects are all objects that the driver consists of.
-func (w *world) driverObjects() []*unstructured.Unstructured {
+// driverObjects are all objects that the driver consists of, in the operator's namespace.
+func (w *world) driverObjects() []*unstructured.Unstructured { return w.driverObjectsIn(namespace) }
+
+// driverObjectsIn are the same in another namespace.
+func (w *world) driverObjectsIn(in string) []*unstructured.Unstructured {
 	w.t.Helper()
-	manifests, err := w.driver.Operand(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
+	manifests, err := w.driver.Operand(drivers.Values{Namespace: in, Image: func(env string) string { return env }})
 	if err != nil {
 		w.t.Fatal(err)
 	}

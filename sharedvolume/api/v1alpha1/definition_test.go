@@ -2,6 +2,8 @@ package v1alpha1_test
 
 import (
 	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -10,7 +12,16 @@ import (
 
 // kubectl explain shows a field's description; every field must have one.
 func TestEveryFieldIsDescribed(t *testing.T) {
-	raw, err := os.ReadFile("../../../drivers/efs/assets/crd/aws-efs.managed.openshift.io_sharedvolumes.yaml")
+	for _, file := range []string{
+		"../../../drivers/efs/assets/crd/aws-efs.managed.openshift.io_sharedvolumes.yaml",
+		"../../policy/aws-efs.managed.openshift.io_sharedvolumegrants.yaml",
+	} {
+		t.Run(filepath.Base(file), func(t *testing.T) { checkDescriptions(t, file) })
+	}
+}
+
+func checkDescriptions(t *testing.T, file string) {
+	raw, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +31,9 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 	}
 	var walk func(path string, schema apiextensionsv1.JSONSchemaProps)
 	walk = func(path string, schema apiextensionsv1.JSONSchemaProps) {
-		if schema.Description == "" && path != ".metadata" { // the API server describes that one
+		described := schema.Description != "" || path == ".metadata" || // the API server describes that one
+			strings.HasSuffix(path, "[]") && schema.Type == "string" // the list says what its strings are
+		if !described {
 			t.Errorf("%s has no description", path)
 		}
 		for name, field := range schema.Properties {

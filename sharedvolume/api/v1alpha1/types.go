@@ -42,6 +42,10 @@ type SharedVolume struct {
 
 // SharedVolumeSpec names one access point of an Amazon EFS file system.
 //
+// The community operator's definition set no limit to the IDs. A maxLength would make a stored object
+// with a longer one invalid, and OLM would refuse to install the new definition; rules leave what is
+// stored in peace.
+//
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable: to use another access point, create another SharedVolume"
 type SharedVolumeSpec struct {
 	// FileSystemID is the ID of the EFS file system, such as "fs-0123456789abcdef0". The file system
@@ -49,7 +53,7 @@ type SharedVolumeSpec struct {
 	//
 	// +required
 	// +kubebuilder:validation:Pattern=`^fs-[0-9a-f]+$`
-	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="size(self) <= 128",message="an ID has at most 128 characters"
 	FileSystemID string `json:"fileSystemID"`
 
 	// AccessPointID is the ID of an access point of that file system, such as
@@ -58,7 +62,7 @@ type SharedVolumeSpec struct {
 	//
 	// +required
 	// +kubebuilder:validation:Pattern=`^fsap-[0-9a-f]+$`
-	// +kubebuilder:validation:MaxLength=128
+	// +kubebuilder:validation:XValidation:rule="size(self) <= 128",message="an ID has at most 128 characters"
 	AccessPointID string `json:"accessPointID"`
 }
 

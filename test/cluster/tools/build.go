@@ -25,6 +25,18 @@ type Progress struct {
 // partialSuffix marks folders that are being built.
 const partialSuffix = ".partial"
 
+// ensureInCache is ensure with the user's cache. report may be nil.
+func (r recipe) ensureInCache(ctx context.Context, report func(Progress)) (Dir, error) {
+	if report == nil {
+		report = func(Progress) {}
+	}
+	cache, err := CacheFolder("tools")
+	if err != nil {
+		return "", err
+	}
+	return r.ensure(ctx, cache, report)
+}
+
 // ensure returns the folder of the built tools in a cache, and builds them first if it has to.
 func (r recipe) ensure(ctx context.Context, cache string, report func(Progress)) (Dir, error) {
 	dir := Dir(filepath.Join(cache, r.key()))
@@ -42,7 +54,7 @@ func (r recipe) ensure(ctx context.Context, cache string, report func(Progress))
 		return dir, nil
 	}
 	if err := r.build(ctx, cache, dir, report); err != nil {
-		return "", fmt.Errorf("build the cluster's tools: %w", err)
+		return "", fmt.Errorf("build the tools that %s pins: %w", r.folder, err)
 	}
 	return dir, nil
 }

@@ -1,5 +1,6 @@
 // Package tools builds the programs that a local cluster consists of - etcd, the Kubernetes control
-// plane, the Operator Lifecycle Manager, opm - from the modules that hack/tools pins.
+// plane, the Operator Lifecycle Manager, opm - from the modules that hack/tools pins, and promtool from
+// those of hack/promtool.
 //
 // They are built once into the user's cache, in a folder whose name is a hash of everything that
 // goes into them. Finding that folder is all that a warm start does.
@@ -17,8 +18,11 @@ import (
 	"time"
 )
 
-// pinsFolder holds the go.mod that pins the tools, relative to the module root.
-const pinsFolder = "hack/tools"
+// Folders with a go.mod that pins tools, relative to the module root.
+const (
+	pinsFolder     = "hack/tools"
+	promtoolFolder = "hack/promtool"
+)
 
 // goExitGrace is how long an interrupted go command may take to clean up after itself.
 const goExitGrace = 5 * time.Second
@@ -51,18 +55,22 @@ func (d Dir) Path(tool string) string { return filepath.Join(string(d), tool) }
 //
 // If the build fails or ctx ends, nothing of it stays but what the go command itself caches.
 func Ensure(ctx context.Context, report func(Progress)) (Dir, error) {
-	if report == nil {
-		report = func(Progress) {}
-	}
-	recipe, err := readRecipe()
+	recipe, err := clusterRecipe()
 	if err != nil {
 		return "", err
 	}
-	cache, err := CacheFolder("tools")
+	return recipe.ensureInCache(ctx, report)
+}
+
+// Promtool returns the path of promtool, which checks and tests alerting rules, and builds it first if
+// the cache does not have it, as Ensure does.
+func Promtool(ctx context.Context, report func(Progress)) (string, error) {
+	recipe, err := promtoolRecipe()
 	if err != nil {
 		return "", err
 	}
-	return recipe.ensure(ctx, cache, report)
+	dir, err := recipe.ensureInCache(ctx, report)
+	return dir.Path("promtool"), err
 }
 
 // Build compiles packages of the project itself, such as "./cmd/berth-operator", into dir. Each
@@ -96,11 +104,7 @@ type recipe struct {
 	pins     [][]byte // content of go.mod and go.sum
 }
 
-func readRecipe() (recipe, error) {
-	root, err := Root()
-	if err != nil {
-		return recipe{}, err
-	}
+func clusterRecipe() (recipe, error) {
 	pins, err := ToolPins()
 	if err != nil {
 		return recipe{}, err
@@ -109,19 +113,32 @@ func readRecipe() (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	r := recipe{programs: clusterPrograms, folder: filepath.Join(root, pinsFolder)}
+	return readRecipe(pinsFolder, clusterPrograms,
+		// opm and OLM: pure-Go JSON in SQLite, OpenPGP and storage backends, so that no C is needed.
+		"-tags", "json1,containers_image_openpgp,exclude_graphdriver_btrfs",
+		// Without the stamp the API server says it is v0.0.0, and a minKubeVersion blocks every CSV.
+		"-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion="+kubernetes)
+}
+
+func promtoolRecipe() (recipe, error) {
+	return readRecipe(promtoolFolder, []program{{"promtool", "github.com/prometheus/prometheus/cmd/promtool"}},
+		// Rules are checked and tested without looking for anything to scrape: a fifth of the packages.
+		"-tags", "remove_all_sd", "-ldflags", "-s -w")
+}
+
+// readRecipe returns the recipe of programs that the go.mod in a folder pins.
+func readRecipe(folder string, programs []program, flags ...string) (recipe, error) {
+	root, err := Root()
+	if err != nil {
+		return recipe{}, err
+	}
+	r := recipe{programs: programs, folder: filepath.Join(root, folder), flags: flags}
 	for _, name := range []string{"go.mod", "go.sum"} {
 		content, err := os.ReadFile(filepath.Join(r.folder, name))
 		if err != nil {
 			return recipe{}, err
 		}
 		r.pins = append(r.pins, content)
-	}
-	r.flags = []string{
-		// opm and OLM: pure-Go JSON in SQLite, OpenPGP and storage backends, so that no C is needed.
-		"-tags", "json1,containers_image_openpgp,exclude_graphdriver_btrfs",
-		// Without the stamp the API server says it is v0.0.0, and a minKubeVersion blocks every CSV.
-		"-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion=" + kubernetes,
 	}
 	return r, nil
 }

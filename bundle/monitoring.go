@@ -1,0 +1,47 @@
+package bundle
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// monitoringFiles are the objects by which the cluster's monitoring reads the operator's metrics. OLM
+// puts them into the operator's namespace, whichever that is, and removes them with it.
+func monitoringFiles(d drivers.Driver, csv string) ([]File, error) {
+	monitoring, err := d.OperatorMonitoring()
+	if err != nil {
+		return nil, err
+	}
+	var files []File
+	for _, m := range monitoring {
+		if err := drivers.CheckRendered(m.YAML); err != nil {
+			return nil, fmt.Errorf("asset %s: %w", m.File, err)
+		}
+		own(m.Object, csv)
+		data, err := yaml.Marshal(m.Object.Object)
+		if err != nil {
+			return nil, err
+		}
+		name := m.Object.GetName() + "." + strings.ToLower(m.Object.GetKind()) + ".yaml"
+		files = append(files, File{Path: manifestsDir + "/" + name, Data: data})
+	}
+	return files, nil
+}
+
+// own names the ClusterServiceVersion as the owner of an object that OLM, which makes it the owner of
+// all others, installs as it stands: nobody would remove it. OLM fills in the UID of an owner that is a
+// ClusterServiceVersion.
+func own(object *unstructured.Unstructured, csv string) {
+	if kind := object.GetKind(); kind == "Role" || kind == "RoleBinding" {
+		object.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: v1alpha1.ClusterServiceVersionAPIVersion, Kind: v1alpha1.ClusterServiceVersionKind, Name: csv,
+		}})
+	}
+}

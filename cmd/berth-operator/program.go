@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/openshift/library-go/pkg/operator/events"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-csi/berth/cmd/internal/version"
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator"
+	"github.com/berth-csi/berth/operator/serving"
+)
+
+// namespaceFile tells a pod its namespace.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// program is the process of one driver's operator. The fields are its flags.
+type program struct {
+	driver     drivers.Driver
+	kubeconfig string
+	address    string
+	namespace  string
+}
+
+// run runs the operator, and serves its health and metrics, until ctx ends.
+func (p program) run(ctx context.Context) error {
+	klog.Infof("%s %s", p.driver.Operator.Name, version.Get().GitVersion)
+	companions, err := companionsOf(p.driver)
+	if err != nil {
+		return err
+	}
+	process, err := p.process(ctx)
+	if err != nil {
+		return err
+	}
+	kube, err := kubernetes.NewForConfig(process.KubeConfig)
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return serving.Run(ctx, serving.Options{Address: p.address, CertFolder: drivers.ServingCertFolder, Kube: kube})
+	})
+	group.Go(func() error { return operator.Run(ctx, p.driver, version.Get().GitVersion, process, companions...) })
+	return group.Wait()
+}
+
+// process finds out where the program runs and as who.
+func (p program) process(ctx context.Context) (*operator.Process, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", p.kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+	}
+	namespace, err := p.ownNamespace()
+	if err != nil {
+		return nil, err
+	}
+	kube, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	// Events are about the Deployment that keeps the pod running.
+	about, err := events.GetControllerReferenceForCurrentPod(ctx, kube, namespace, nil)
+	if err != nil {
+		klog.Warningf("events are about the namespace: %v", err)
+	}
+	return &operator.Process{
+		KubeConfig:        config,
+		OperatorNamespace: namespace,
+		Clock:             clock.RealClock{},
+		EventRecorder: events.NewKubeRecorderWithOptions(kube.CoreV1().Events(namespace),
+			events.RecommendedClusterSingletonCorrelatorOptions(), p.driver.Operator.Name, about, clock.RealClock{}),
+	}, nil
+}
+
+func (p program) ownNamespace() (string, error) {
+	if p.namespace != "" {
+		return p.namespace, nil
+	}
+	namespace, err := os.ReadFile(namespaceFile)
+	if err != nil {
+		return "", fmt.Errorf("finding out which namespace this is; outside of a pod, say so with --namespace: %w", err)
+	}
+	return strings.TrimSpace(string(namespace)), nil
+}

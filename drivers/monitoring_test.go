@@ -1,0 +1,141 @@
+package drivers_test
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// forEachOperator runs a test for the monitoring of each driver's operator, by kind of object. There is
+// one of each.
+func forEachOperator(t *testing.T, test func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest)) {
+	for _, d := range registry.All() {
+		t.Run(d.Name, func(t *testing.T) {
+			manifests, err := d.OperatorMonitoring()
+			if err != nil {
+				t.Fatal(err)
+			}
+			byKind := map[string]drivers.Manifest{}
+			for _, m := range manifests {
+				if err := drivers.CheckRendered(m.YAML); err != nil {
+					t.Errorf("%s: %v", m.File, err)
+				}
+				if in := m.Object.GetNamespace(); in != "" {
+					t.Errorf("%s: has the namespace %s; want none, as that is whichever the operator is installed to", m.File, in)
+				}
+				byKind[m.Object.GetKind()] = m
+			}
+			test(t, d, byKind)
+		})
+	}
+}
+
+// TestOperatorMonitoringIsAccepted: the API server knows each field of each object.
+func TestOperatorMonitoringIsAccepted(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	administrator := resourcesOf(t, c.Config(), c.Client().RESTMapper())
+	forEachOperator(t, func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest) {
+		ns := c.Namespace(t)
+		for _, m := range monitoring {
+			m.Object.SetNamespace(ns)
+			_, err := administrator.of(t, m.Object).Create(t.Context(), m.Object, metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
+			if err != nil {
+				t.Errorf("%s: %v", m.File, err)
+			}
+		}
+	})
+}
+
+// TestOperatorIsScraped follows the way that Prometheus takes to the operator's metrics.
+func TestOperatorIsScraped(t *testing.T) {
+	forEachOperator(t, func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest) {
+		service, deployment := as[corev1.Service](t, monitoring["Service"]), d.OperatorDeployment()
+		pod := deployment.Spec.Template
+		if diff := cmp.Diff(service.Spec.Selector, pod.Labels); diff != "" {
+			t.Errorf("the Service does not select the operator's pods (-selector +labels):\n%s", diff)
+		}
+		port := service.Spec.Ports[0]
+		if !slices.ContainsFunc(pod.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == port.TargetPort.String() }) {
+			t.Errorf("the Service leads to port %s, which the operator's container does not have", port.TargetPort.String())
+		}
+
+		monitor := read[serviceMonitor](t, monitoring["ServiceMonitor"])
+		if diff := cmp.Diff(monitor.Spec.Selector.MatchLabels, service.Labels); diff != "" {
+			t.Errorf("the ServiceMonitor does not select the Service (-selector +labels):\n%s", diff)
+		}
+		endpoint := monitor.Spec.Endpoints[0]
+		if endpoint.Port != port.Name || endpoint.Scheme != "https" || endpoint.TLSConfig.InsecureSkipVerify {
+			t.Errorf("Prometheus asks port %s by %s, insecureSkipVerify %v; want port %s by https, verified",
+				endpoint.Port, endpoint.Scheme, endpoint.TLSConfig.InsecureSkipVerify, port.Name)
+		}
+		want := fmt.Sprintf("%s.harbour.svc:%d", service.Name, port.Port)
+		if got := endpoint.address(service.Name, "harbour"); got != want {
+			t.Errorf("in namespace harbour, Prometheus asks %q, want %q: a serving certificate is for that host", got, want)
+		}
+
+		secret := service.Annotations["service.beta.openshift.io/serving-cert-secret-name"]
+		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == secret })
+		if i < 0 {
+			t.Fatalf("the Service asks for a certificate in the Secret %q, which the operator does not mount", secret)
+		}
+		if optional := pod.Spec.Volumes[i].Secret.Optional; optional == nil || !*optional {
+			t.Errorf("the operator cannot start without the Secret %s", secret)
+		}
+	})
+}
+
+// read decodes an object of a kind that we have no Go types of, as far as a test asks for it.
+func read[T any](t *testing.T, m drivers.Manifest) T {
+	t.Helper()
+	var typed T
+	if err := yaml.Unmarshal(m.YAML, &typed); err != nil {
+		t.Fatalf("%s: %v", m.File, err)
+	}
+	return typed
+}
+
+type serviceMonitor struct {
+	Spec struct {
+		Selector  metav1.LabelSelector
+		Endpoints []scrapeEndpoint
+	}
+}
+
+type scrapeEndpoint struct {
+	Port, Path, Scheme string
+	TLSConfig          struct {
+		ServerName         string
+		InsecureSkipVerify bool
+	}
+	Relabelings []struct {
+		SourceLabels                    []string
+		Regex, TargetLabel, Replacement string
+	}
+}
+
+// address is what relabeling makes of the address of a pod behind a Service, or "" if it leaves it alone.
+func (e scrapeEndpoint) address(service, namespace string) string {
+	found := map[string]string{"__meta_kubernetes_service_name": service, "__meta_kubernetes_namespace": namespace}
+	for _, rule := range e.Relabelings {
+		var values []string
+		for _, label := range rule.SourceLabels {
+			values = append(values, found[label])
+		}
+		source := strings.Join(values, ";")
+		if match := regexp.MustCompile("^(?:" + rule.Regex + ")$").FindStringSubmatchIndex(source); match != nil && rule.TargetLabel == "__address__" {
+			return string(regexp.MustCompile(rule.Regex).ExpandString(nil, rule.Replacement, source, match))
+		}
+	}
+	return ""
+}

@@ -1,0 +1,158 @@
+package permissions
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+)
+
+// Permission allows one verb on one resource. It also stands for what a single request needs.
+type Permission struct {
+	// Own limits it to the namespace that the operator runs in.
+	Own bool
+	// Group and Resource name the resource, with its subresource if that is meant, as in "pods/status".
+	Group, Resource string
+	// Name is that of the object; an empty one stands for objects of any name.
+	Name string
+	Verb string
+}
+
+func (p Permission) String() string {
+	return strings.TrimSuffix(Set{p: true}.String(), "\n")
+}
+
+// Set is a set of permissions: the form in which rules can be compared. Rules about URLs that are no
+// resources have no place in it, as no operator and no driver needs any.
+type Set map[Permission]bool
+
+// widened returns the permissions that allow all that p does, itself first, from narrow to wide.
+func (p Permission) widened() []Permission {
+	anyName, everywhere, both := p, p, p
+	anyName.Name = ""
+	everywhere.Own = false
+	both.Name, both.Own = "", false
+	return []Permission{p, everywhere, anyName, both}
+}
+
+// smallest returns the set without what another permission of it allows as well.
+func (s Set) smallest() Set {
+	rest := maps.Clone(s)
+	maps.DeleteFunc(rest, func(p Permission, _ bool) bool {
+		return slices.ContainsFunc(p.widened(), func(wider Permission) bool { return wider != p && s[wider] })
+	})
+	return rest
+}
+
+// rules returns few rules that allow just the same, always in the same order: of the permissions that hold
+// in the operator's own namespace, or of the others.
+func (s Set) rules(own bool) []rbacv1.PolicyRule {
+	var rules []rbacv1.PolicyRule
+	for _, p := range slices.SortedFunc(maps.Keys(s), Permission.compare) {
+		if p.Own != own {
+			continue
+		}
+		rule := rbacv1.PolicyRule{APIGroups: []string{p.Group}, Resources: []string{p.Resource}, Verbs: []string{p.Verb}}
+		if p.Name != "" {
+			rule.ResourceNames = []string{p.Name}
+		}
+		rules = append(rules, rule)
+	}
+	rules = merge(rules, func(r *rbacv1.PolicyRule) *[]string { return &r.Verbs })
+	rules = merge(rules, func(r *rbacv1.PolicyRule) *[]string { return &r.ResourceNames })
+	rules = merge(rules, func(r *rbacv1.PolicyRule) *[]string { return &r.Resources })
+	return rules
+}
+
+func (p Permission) compare(q Permission) int {
+	return cmp.Or(cmp.Compare(p.Group, q.Group), cmp.Compare(p.Resource, q.Resource), cmp.Compare(p.Name, q.Name),
+		cmp.Compare(verbRank(p.Verb), verbRank(q.Verb)), cmp.Compare(p.Verb, q.Verb))
+}
+
+// verbRank puts verbs in the order in which people are used to read them.
+func verbRank(verb string) int {
+	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
+	if i := slices.Index(verbs, verb); i >= 0 {
+		return i
+	}
+	return len(verbs)
+}
+
+// merge joins those rules that differ in nothing but one list. A rule without names, which allows all,
+// never meets one with names here: in a set, the two have no verb in common.
+func merge(rules []rbacv1.PolicyRule, list func(*rbacv1.PolicyRule) *[]string) []rbacv1.PolicyRule {
+	var merged []rbacv1.PolicyRule
+	for _, rule := range rules {
+		i := slices.IndexFunc(merged, func(other rbacv1.PolicyRule) bool { return equalBut(list, other, rule) })
+		if i < 0 {
+			merged = append(merged, rule)
+			continue
+		}
+		*list(&merged[i]) = append(*list(&merged[i]), *list(&rule)...)
+	}
+	return merged
+}
+
+func equalBut(list func(*rbacv1.PolicyRule) *[]string, a, b rbacv1.PolicyRule) bool {
+	*list(&a), *list(&b) = nil, nil
+	return reflect.DeepEqual(a, b)
+}
+
+// The first word of a line of a set's text.
+const (
+	ownScope     = "namespace" // the operator's own
+	clusterScope = "cluster"
+)
+
+// String returns a line for each rule that it takes to allow just this set, such as
+// "cluster  apps/daemonsets named efs-csi-node: get update".
+func (s Set) String() string {
+	var text strings.Builder
+	for _, scope := range []string{ownScope, clusterScope} {
+		for _, r := range s.rules(scope == ownScope) {
+			fmt.Fprintf(&text, "%s  %s: %s\n", scope, object(r), strings.Join(r.Verbs, " "))
+		}
+	}
+	return text.String()
+}
+
+// object is what a rule of a single group is about, such as "core/secrets named key,lock".
+func object(r rbacv1.PolicyRule) string {
+	text := cmp.Or(r.APIGroups[0], "core") + "/" + strings.Join(r.Resources, ",")
+	if len(r.ResourceNames) > 0 {
+		text += " named " + strings.Join(r.ResourceNames, ",")
+	}
+	return text
+}
+
+// Parse reads what Set.String wrote. Empty lines and those that begin with # say nothing.
+func Parse(text string) (Set, error) {
+	set := Set{}
+	for i, line := range strings.Split(text, "\n") {
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		fields := strings.FieldsFunc(line, func(r rune) bool { return r == ' ' || r == ':' })
+		if len(fields) > 3 && fields[2] == "named" {
+			fields = append([]string{fields[0], fields[1] + " " + fields[3]}, fields[4:]...)
+		}
+		scopes := []string{ownScope, clusterScope}
+		if len(fields) < 3 || !slices.Contains(scopes, fields[0]) || !strings.Contains(fields[1], "/") {
+			return nil, fmt.Errorf("line %d is %q, want for example \"cluster  apps/daemonsets named node: get update\"", i+1, line)
+		}
+		resource, names, _ := strings.Cut(fields[1], " ")
+		group, resources, _ := strings.Cut(resource, "/")
+		for _, resource := range strings.Split(resources, ",") {
+			for _, name := range strings.Split(names, ",") {
+				for _, verb := range fields[2:] {
+					set[Permission{fields[0] == ownScope, strings.TrimPrefix(group, "core"), resource, name, verb}] = true
+				}
+			}
+		}
+	}
+	return set, nil
+}

@@ -1,0 +1,109 @@
+package permissions_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/drivers/permissions"
+)
+
+func TestExercise(t *testing.T) {
+	held := grant(t, "cluster  core/nodes: get")
+	held.ToGrant = true
+	grants := []permissions.Grant{
+		grant(t, "namespace  core/configmaps: create get"),
+		grant(t, "cluster  core/configmaps named bundle: create"),
+		grant(t, "cluster  core/pods: get delete"),
+		grant(t, "namespace  core/pods: get"),
+		held,
+	}
+	for name, test := range map[string]struct {
+		request, used string // lines of a set
+	}{
+		"any name in the own namespace":   {"namespace  core/configmaps named lock: get", "namespace  core/configmaps: get"},
+		"the same elsewhere":              {"cluster  core/configmaps named lock: get", ""},
+		"a name counts before a place":    {"namespace  core/configmaps named bundle: create", "cluster  core/configmaps named bundle: create"},
+		"a name that is not known yet":    {"namespace  core/configmaps: create", "namespace  core/configmaps: create"},
+		"a place counts before all":       {"namespace  core/pods named a: get", "namespace  core/pods: get"},
+		"the whole cluster has the place": {"namespace  core/pods named a: delete", "cluster  core/pods: delete"},
+		"what is only to be granted":      {"cluster  core/nodes named n: get", ""},
+		"another verb":                    {"cluster  core/pods named a: patch", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := parse(t, test.request)
+			var requests []permissions.Permission
+			for p := range request {
+				requests = append(requests, p)
+			}
+			used, unforeseen := permissions.Exercise(grants, requests)
+			if diff := cmp.Diff(parse(t, test.used), used); diff != "" {
+				t.Errorf("used (-want +got):\n%s", diff)
+			}
+			if want := test.used == ""; want != (len(unforeseen) == 1) {
+				t.Errorf("unforeseen are %v", unforeseen)
+			}
+		})
+	}
+}
+
+func TestCheck(t *testing.T) {
+	excused := grant(t, "cluster  core/pods: list watch")
+	excused.Unexercised = map[string]string{"list": "no old server is at hand"}
+	pointless := grant(t, "cluster  core/pods: list watch")
+	pointless.Unexercised = map[string]string{"get": "nobody gets it", "list": "no old server is at hand"}
+	toGrant := grant(t, "cluster  core/nodes: get")
+	toGrant.ToGrant = true
+	for name, test := range map[string]struct {
+		grants []permissions.Grant
+		used   string
+		want   []string // fragments of the problems, all of one in one string, by " … "
+	}{
+		"all used":            {[]permissions.Grant{grant(t, "cluster  core/pods: list watch")}, "cluster  core/pods: list watch", nil},
+		"unused for a reason": {[]permissions.Grant{excused}, "cluster  core/pods: watch", nil},
+		"only to be granted":  {[]permissions.Grant{toGrant}, "", nil},
+		"unused": {[]permissions.Grant{grant(t, "cluster  core/pods: list watch")}, "cluster  core/pods: watch",
+			[]string{`no end-to-end run has used "cluster  core/pods: list" … To sail … crew.go`}},
+		"used against the reason": {[]permissions.Grant{excused}, "cluster  core/pods: list watch",
+			[]string{`has used "cluster  core/pods: list" … crew.go … no old server is at hand`}},
+		"a reason for nothing": {[]permissions.Grant{pointless}, "cluster  core/pods: watch",
+			[]string{"crew.go … the verb get … To sail"}},
+		"used but not granted": {[]permissions.Grant{excused}, "cluster  core/pods: watch\ncluster  core/pods named a: delete",
+			[]string{`has used "cluster  core/pods named a: delete" … not granted`}},
+		"used but only to be granted": {[]permissions.Grant{toGrant}, "cluster  core/nodes: get",
+			[]string{`has used "cluster  core/nodes: get" … not granted`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := permissions.Check(test.grants, parse(t, test.used))
+			if len(got) != len(test.want) {
+				t.Fatalf("problems %q, want %q", got, test.want)
+			}
+			for i := range got {
+				for _, fragment := range strings.Split(test.want[i], " … ") {
+					if !strings.Contains(got[i], fragment) {
+						t.Errorf("problem %q, want it to contain %q", got[i], fragment)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestTable(t *testing.T) {
+	sail, dock := grant(t, "cluster  core/pods: list watch get"), grant(t, "namespace  core/configmaps named lock: get")
+	sail.Unexercised = map[string]string{"list": "no old server is at hand"}
+	dock.For = "To dock"
+	more := grant(t, "cluster  core/secrets: get watch")
+	toGrant := grant(t, "cluster  core/nodes: get")
+	toGrant.For, toGrant.ToGrant = "To lend", true
+	want := []permissions.Row{
+		{For: "To sail", Where: "cluster", Object: "core/pods,secrets", Verbs: "get watch"},
+		{For: "To sail", Where: "cluster", Object: "core/pods", Verbs: "list", Unexercised: "no old server is at hand"},
+		{For: "To dock", Where: "namespace", Object: "core/configmaps named lock", Verbs: "get"},
+		{For: "To lend", Where: "cluster", Object: "core/nodes", Verbs: "get", ToGrant: true},
+	}
+	if diff := cmp.Diff(want, permissions.Table([]permissions.Grant{sail, dock, toGrant, more})); diff != "" {
+		t.Errorf("table (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,137 @@
+// Command rbac explains what the operators may do in a cluster, from the grants in the drivers' definitions
+// and the records of end-to-end runs: as a table for people or, with -output, as a page of the
+// documentation. It fails if grants, reasons and records do not fit together, and says what does not.
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"text/tabwriter"
+	"text/template"
+
+	_ "embed"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
+	"github.com/berth-csi/berth/drivers/registry"
+)
+
+func main() {
+	folder := flag.String("drivers", "drivers", "the `folder` that holds a folder for each driver")
+	output := flag.String("output", "", "the `file` to write a page to")
+	flag.Parse()
+	if err := run(os.Stdout, *folder, *output); err != nil {
+		fmt.Fprintf(os.Stderr, "rbac: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(out io.Writer, folder, output string) error {
+	var operators []operator
+	var errs []error
+	for _, d := range registry.All() {
+		o, err := explain(d, folder)
+		operators, errs = append(operators, o), append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	if output == "" {
+		return table(out, operators)
+	}
+	text, err := page(operators)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(output, text, 0o644)
+}
+
+// operator is one with its permissions.
+type operator struct {
+	Name     string
+	Purposes []purpose
+}
+
+// purpose is what some permissions are for.
+type purpose struct {
+	For  string
+	Rows []permissions.Row
+}
+
+// explain returns what a driver's operator may do. It fails if that does not fit to the record of an
+// end-to-end run.
+func explain(d drivers.Driver, folder string) (operator, error) {
+	grants, err := d.OperatorGrants()
+	if err != nil {
+		return operator{}, err
+	}
+	file := filepath.Join(folder, d.Name, permissions.RecordName)
+	text, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return operator{}, fmt.Errorf("%w: record an end-to-end run with: go test ./test/e2e -run TestPermissionsAreExact/%s -update", err, d.Name)
+	}
+	if err != nil {
+		return operator{}, err
+	}
+	used, err := permissions.Parse(string(text))
+	if err != nil {
+		return operator{}, fmt.Errorf("%s: %w", file, err)
+	}
+	var errs []error
+	for _, problem := range permissions.Check(grants, used) {
+		errs = append(errs, fmt.Errorf("%s: %s", d.Operator.Name, problem))
+	}
+	o := operator{Name: d.Operator.Name}
+	for _, row := range permissions.Table(grants) {
+		if last := len(o.Purposes) - 1; last < 0 || o.Purposes[last].For != row.For {
+			o.Purposes = append(o.Purposes, purpose{For: row.For})
+		}
+		last := &o.Purposes[len(o.Purposes)-1]
+		last.Rows = append(last.Rows, row)
+	}
+	return o, errors.Join(errs...)
+}
+
+// fate tells what is known of the use of some permissions.
+func fate(row permissions.Row) string {
+	switch {
+	case row.ToGrant:
+		return "not used: only to give it"
+	case row.Unexercised != "":
+		return "not seen: " + row.Unexercised
+	}
+	return "used"
+}
+
+// table writes the permissions for somebody at a terminal.
+func table(out io.Writer, operators []operator) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, o := range operators {
+		fmt.Fprintf(w, "%s\n", o.Name)
+		for _, p := range o.Purposes {
+			fmt.Fprintf(w, "\n%s\n", p.For)
+			for _, row := range p.Rows {
+				fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", row.Where, row.Object, row.Verbs, fate(row))
+			}
+		}
+	}
+	return w.Flush()
+}
+
+//go:embed page.md
+var pageText string
+
+var pageTemplate = template.Must(template.New("").Funcs(template.FuncMap{"fate": fate}).Parse(pageText))
+
+// page returns the page of the documentation.
+func page(operators []operator) ([]byte, error) {
+	var text bytes.Buffer
+	err := pageTemplate.Execute(&text, operators)
+	return text.Bytes(), err
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/berth-csi/berth/drivers/permissions"
+	"github.com/berth-csi/berth/drivers/registry"
+)
+
+// records copies the records of all drivers to a folder, changed by edit.
+func records(t *testing.T, edit func(record string) string) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	for _, name := range registry.Names() {
+		record, err := os.ReadFile(filepath.Join("..", "..", "drivers", name, permissions.RecordName))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(filepath.Join(folder, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(folder, name, permissions.RecordName), []byte(edit(string(record))), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+func TestTableAndPage(t *testing.T) {
+	folder := records(t, func(record string) string { return record })
+	var table bytes.Buffer
+	if err := run(&table, folder, ""); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(folder, "page.md")
+	if err := run(&table, folder, file); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range registry.All() {
+		for name, text := range map[string]string{"table": table.String(), "page": string(page)} {
+			for _, want := range []string{d.Operator.Name, "clustercsidrivers named " + d.CSIName, permissions.ListedFirst["list"], "only to give it"} {
+				if !strings.Contains(text, want) {
+					t.Errorf("the %s does not say %q", name, want)
+				}
+			}
+		}
+	}
+}
+
+func TestWhatDoesNotFitTogether(t *testing.T) {
+	for name, test := range map[string]struct {
+		edit func(string) string
+		want string
+	}{
+		"never seen": {func(record string) string {
+			return strings.ReplaceAll(record, "clustercsidrivers named", "others named")
+		},
+			"no end-to-end run has used \"cluster  operator.openshift.io/clustercsidrivers named"},
+		"no record": {func(record string) string { return "cluster" }, "line 1"},
+		"seen after all": {func(record string) string { return strings.ReplaceAll(record, ": watch", ": list watch") },
+			permissions.ListedFirst["list"]},
+		"not granted": {func(record string) string { return record + "cluster  core/secrets: get\n" },
+			"has used \"cluster  core/secrets: get\", which is not granted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := records(t, test.edit)
+			page := filepath.Join(folder, "page.md")
+			err := run(os.Stdout, folder, page)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error %v, want one that contains %s", err, test.want)
+			}
+			if _, err := os.Stat(page); err == nil {
+				t.Error("a page was written all the same")
+			}
+		})
+	}
+}
+
+func TestARecordIsMissing(t *testing.T) {
+	err := run(os.Stdout, t.TempDir(), "")
+	if want := "-run TestPermissionsAreExact/" + registry.Names()[0] + " -update"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("error %v, want one that contains %s", err, want)
+	}
+}

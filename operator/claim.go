@@ -1,0 +1,91 @@
+package operator
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// namespaceAnnotation on a ClusterCSIDriver tells the namespace that the driver is in. It is written
+// before anything of the driver is made, and stays: neither an operator that comes back in another
+// namespace nor one that was interrupted while it removed the driver loses any of its objects.
+const namespaceAnnotation = "berth.dev/driver-namespace"
+
+// finalizer is the one that this operator puts on its ClusterCSIDriver.
+func (o *operator) finalizer() string {
+	return o.driver.Operator.Name + ".operator.openshift.io/uninstall"
+}
+
+// claim writes into the ClusterCSIDriver, all at once, what must be there before anything of the driver
+// is made or changed: which namespace the driver is in, and a finalizer, as something must see to its
+// removal. Those of earlier operators, which nobody would ever remove, go.
+func (o *operator) claim(ctx context.Context, c *clients) error {
+	custom, err := c.customResource.GetObjectMeta()
+	if err != nil {
+		return err
+	}
+	finalizers := custom.Finalizers
+	if custom.DeletionTimestamp == nil {
+		finalizers = append(o.foreignFinalizers(finalizers), o.finalizer())
+	} // else none can be added any more, and whichever is there keeps the object until the driver is gone
+	claimed := func(custom *metav1.ObjectMeta) bool {
+		return custom.Annotations[namespaceAnnotation] == c.namespace && sets.New(custom.Finalizers...).Equal(sets.New(finalizers...))
+	}
+	if claimed(custom) {
+		return nil
+	}
+	if err := o.patchCustomResource(ctx, c, custom, map[string]any{
+		"annotations": map[string]any{namespaceAnnotation: c.namespace}, "finalizers": finalizers,
+	}); err != nil {
+		return fmt.Errorf("claiming ClusterCSIDriver %s: %w", o.driver.CSIName, err)
+	}
+	// library-go's controllers write the whole object as their cache shows it; an old one undoes this.
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+		custom, err := c.customResource.GetObjectMeta()
+		return err == nil && claimed(custom), nil
+	})
+}
+
+// letGo removes the finalizers of this operator and of earlier ones from the ClusterCSIDriver.
+func (o *operator) letGo(ctx context.Context, c *clients) error {
+	custom, err := c.customResource.GetObjectMeta()
+	if err != nil {
+		return err
+	}
+	finalizers := o.foreignFinalizers(custom.Finalizers)
+	if len(finalizers) == len(custom.Finalizers) {
+		return nil
+	}
+	if err := o.patchCustomResource(ctx, c, custom, map[string]any{"finalizers": finalizers}); err != nil {
+		return fmt.Errorf("letting ClusterCSIDriver %s go: %w", o.driver.CSIName, err)
+	}
+	return nil
+}
+
+// foreignFinalizers returns those that are neither this operator's nor an earlier one's.
+func (o *operator) foreignFinalizers(finalizers []string) []string {
+	return slices.DeleteFunc(slices.Clone(finalizers), func(f string) bool {
+		return f == o.finalizer() || slices.Contains(o.driver.History.Finalizers, f)
+	})
+}
+
+// patchCustomResource changes metadata of the ClusterCSIDriver, unless it is not as it was any more.
+func (o *operator) patchCustomResource(ctx context.Context, c *clients, was *metav1.ObjectMeta, metadata map[string]any) error {
+	metadata["resourceVersion"] = was.ResourceVersion
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return err
+	}
+	custom := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: o.driver.CSIName}}
+	custom.SetGroupVersionKind(operatorv1.GroupVersion.WithKind("ClusterCSIDriver"))
+	return c.objects.Patch(ctx, custom, client.RawPatch(types.MergePatchType, patch))
+}

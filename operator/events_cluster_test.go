@@ -1,0 +1,182 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestEachEventIsToldOnce leads a driver through a whole life, with an operator that is restarted in each
+// part of it. What happens once is told once.
+func TestEachEventIsToldOnce(t *testing.T) {
+	w := newWorld(t)
+	w.createRelics(nil)
+	w.create(w.customResource())
+	stop := w.startOperator()
+	repairs := 0
+	restart := func() {
+		w.waitUntilGenerationsAreRecorded()
+		stop()
+		stop = w.startOperator()
+	}
+	restartAtWork := func() {
+		restart()
+		w.waitForRepair()
+		repairs++
+		cluster.Eventually(t, limit, "the repair to be told of", func(context.Context) error {
+			if times := w.timesTold("RoleUpdated"); times != repairs {
+				return fmt.Errorf("%d repairs were told of, and %d made", times, repairs)
+			}
+			return nil
+		})
+	}
+	w.waitForConditions(allWell)
+	restartAtWork()
+
+	// The cluster asks for what the driver cannot do.
+	during(w, &configv1.Infrastructure{ObjectMeta: singleton}, func(i *configv1.Infrastructure) {
+		i.Status.PlatformStatus.AWS.ResourceTags = []configv1.AWSResourceTag{{Key: "aws:cost", Value: "7"}}
+	})
+	w.waitForEvent("SettingsLeftOut", "aws:cost")
+	restartAtWork()
+
+	// Somebody changes the DaemonSet.
+	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.home, Name: "efs-csi-node"}}
+	if err := w.Client().Patch(t.Context(), daemonSet, client.RawPatch(types.MergePatchType,
+		[]byte(`{"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":2}}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	w.waitForWorkloads("the DaemonSet to be repaired", func(l workloads) error {
+		if got := l.node.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String(); got != "10%" {
+			return fmt.Errorf("maxUnavailable is %s", got)
+		}
+		return nil
+	})
+	w.waitForConditions(allWell)
+	restartAtWork()
+
+	// The operator lacks an image.
+	t.Setenv("PROVISIONER_IMAGE", "")
+	restart()
+	w.waitForReason(w.driver.ConditionPrefix+"ManifestsDegraded", "MissingImage")
+	restart()
+	w.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
+	w.waitUntilObserved()
+	t.Setenv("PROVISIONER_IMAGE", "registry.example/provisioner:1")
+	restart()
+	w.waitForWorkloads("the log level in the driver's arguments", func(l workloads) error {
+		return l.onBoth(func(_ corev1.PodTemplateSpec, c corev1.Container) error { return argument(c, "--v=4") })
+	})
+	restartAtWork()
+
+	// The driver is to go while a volume is in use.
+	w.mountedVolume()
+	w.deleteCustomResource()
+	w.waitForEvent("VolumesInUse", "web")
+	restart()
+	second := w.createUser("second", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})
+	w.waitForUninstallMessage(w.namespace + "/" + second.Name)
+	w.annotate("berth.dev/force-removal", `"true"`)
+	w.waitUntilRemoved()
+	w.waitForEvent("RemovalForced", "2 pods")
+	w.waitForEvent("Removed", "the driver is removed")
+
+	for told, times := range w.told() {
+		reason, _, _ := strings.Cut(told, ": ")
+		want := 1
+		switch reason {
+		case "RoleUpdated":
+			want = repairs
+		case "DaemonSetUpdated", "DeploymentUpdated":
+			// How many updates it takes depends on what is known when: of a new log level and a new image
+			// the one may come before the other.
+			continue
+		}
+		if times != want {
+			t.Errorf("it happened %d times, but was told %d times: %s", want, times, told)
+		}
+	}
+}
+
+// waitUntilGenerationsAreRecorded waits until the ClusterCSIDriver's status has the generations of the
+// driver's workloads: by them an operator that is started again knows which update it has told of.
+func (w *world) waitUntilGenerationsAreRecorded() {
+	w.t.Helper()
+	custom := w.customResource()
+	w.waitForWorkloads("their generations to be recorded", func(l workloads) error {
+		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		recorded := map[string]int64{}
+		for _, g := range custom.Status.Generations {
+			recorded[g.Name] = g.LastGeneration
+		}
+		for _, live := range []client.Object{l.controller, l.node} {
+			if recorded[live.GetName()] != live.GetGeneration() {
+				return fmt.Errorf("%s has generation %d, recorded is %d", live.GetName(), live.GetGeneration(), recorded[live.GetName()])
+			}
+		}
+		return nil
+	})
+}
+
+// timesTold returns how often the operator told something with a reason.
+func (w *world) timesTold(reason string) int {
+	w.t.Helper()
+	times := 0
+	for told, count := range w.told() {
+		if strings.HasPrefix(told, reason+": ") {
+			times += count
+		}
+	}
+	return times
+}
+
+// told returns how often the operator told what: "reason: message".
+func (w *world) told() map[string]int {
+	w.t.Helper()
+	list := &corev1.EventList{}
+	if err := w.Client().List(w.t.Context(), list, client.InNamespace(w.namespace)); err != nil {
+		w.t.Fatal(err)
+	}
+	told := map[string]int{}
+	for _, event := range list.Items {
+		if strings.HasPrefix(event.Source.Component, "operator") {
+			told[event.Reason+": "+event.Message] += int(event.Count)
+		}
+	}
+	if len(told) == 0 {
+		w.t.Error("the operator has told nothing")
+	}
+	return told
+}
+
+// waitForUninstallMessage waits until the condition of the removal says something.
+func (w *world) waitForUninstallMessage(text string) operatorv1.OperatorCondition {
+	w.t.Helper()
+	custom := w.customResource()
+	found := operatorv1.OperatorCondition{}
+	cluster.Eventually(w.t, limit, "the condition of the removal to say "+text, func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		found = condition(custom, w.driver.ConditionPrefix+"UninstallProgressing")
+		if !strings.Contains(found.Message, text) {
+			return fmt.Errorf("it says %q", found.Message)
+		}
+		return nil
+	})
+	return found
+}

@@ -1,0 +1,164 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestUninstallWaitsForPodsThatUseVolumes: through a claim, through the claim of a pod's own, or inline.
+// When the last pod is gone, the removal goes on by itself, and leaves all that stands for data.
+func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
+	w := newWorld(t)
+	w.createAPI()
+	shared := w.createShare()
+	w.installDriver()
+	users := []*corev1.Pod{
+		w.mountedVolume(),
+		w.createUser("inline", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+			CSI: &corev1.CSIVolumeSource{Driver: w.driver.CSIName}}}),
+		w.createUser("ephemeral", w.ephemeralVolume("ephemeral")),
+	}
+	bystander := w.createUser("bystander", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+		CSI: &corev1.CSIVolumeSource{Driver: "other.csi.example.com"}}})
+	blocking := func() float64 {
+		number, _ := metric(t, "berth_uninstall_blocking_pods", map[string]string{"driver": w.driver.CSIName})
+		return number
+	}
+
+	w.deleteCustomResource()
+	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Progressing": operatorv1.ConditionTrue, "Available": operatorv1.ConditionTrue})
+	for i, user := range users {
+		got := w.waitForUninstallMessage(fmt.Sprintf("in use by %d pod", len(users)-i))
+		if got.Reason != "VolumesInUse" {
+			t.Errorf("the reason is %s, want VolumesInUse", got.Reason)
+		}
+		for _, left := range users[i:] {
+			if !strings.Contains(got.Message, left.Namespace+"/"+left.Name) {
+				t.Errorf("the message does not name pod %s: %s", left.Name, got.Message)
+			}
+		}
+		if strings.Contains(got.Message, bystander.Name) {
+			t.Errorf("the message names a pod with the volume of another driver: %s", got.Message)
+		}
+		if blocking() != float64(len(users)-i) {
+			t.Errorf("berth_uninstall_blocking_pods is %v, want %d", blocking(), len(users)-i)
+		}
+		if _, missing, err := w.existing(t.Context()); err != nil || len(missing) > 0 {
+			t.Errorf("while a volume is in use, these objects were removed: %q (%v)", missing, err)
+		}
+		if err := w.Client().Delete(t.Context(), user); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.waitUntilRemoved()
+	w.waitForEvent("VolumesInUse", users[0].Name)
+	if blocking() != 0 {
+		t.Errorf("berth_uninstall_blocking_pods is %v in the end, want 0", blocking())
+	}
+	checkUnchanged(t, w, shared)
+	claims := &corev1.PersistentVolumeClaimList{}
+	if err := w.Client().List(t.Context(), claims, client.InNamespace(w.namespace)); err != nil || len(claims.Items) != 1 || claims.Items[0].Status.Phase != corev1.ClaimBound {
+		t.Errorf("the claim did not outlive the driver: %v (%v)", claims.Items, err)
+	}
+}
+
+// TestUninstallCanBeForced while it waits, and tells so loudly.
+func TestUninstallCanBeForced(t *testing.T) {
+	w := newWorld(t)
+	w.installDriver()
+	pod := w.mountedVolume()
+
+	w.deleteCustomResource()
+	w.waitForUninstallMessage(pod.Name)
+	w.annotate("berth.dev/force-removal", `"true"`)
+	w.waitUntilRemoved()
+	w.checkOrderOfRemoval()
+	w.waitForEvent("RemovalForced", pod.Name)
+	list := &corev1.EventList{}
+	if err := w.Client().List(t.Context(), list, client.InNamespace(w.namespace)); err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range list.Items {
+		if event.Reason == "RemovalForced" && event.Type != corev1.EventTypeWarning {
+			t.Errorf("the event is of type %s, want Warning", event.Type)
+		}
+	}
+}
+
+// mountedVolume makes a volume of the driver with a claim, and a running pod that mounts it.
+func (w *world) mountedVolume() *corev1.Pod {
+	w.t.Helper()
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "data"},
+		Spec:       w.createVolume(w.namespace, "data"),
+	}
+	w.create(claim)
+	pod := w.createUser("web", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}})
+	w.waitUntilRunning(pod)
+	return pod
+}
+
+// ephemeralVolume makes a volume of the driver. It returns one of a pod of that name, for which a claim of
+// its own is made and bound to it.
+func (w *world) ephemeralVolume(pod string) corev1.Volume {
+	w.t.Helper()
+	spec := w.createVolume(w.namespace+"-"+pod, pod+"-data")
+	return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
+		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: spec}}}}
+}
+
+// createVolume makes a volume of the driver for one claim, and returns what that has to say.
+func (w *world) createVolume(name, claim string) corev1.PersistentVolumeClaimSpec {
+	w.t.Helper()
+	empty, size := "", corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.PersistentVolumeSpec{
+			Capacity: size, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: w.driver.CSIName, VolumeHandle: "fs-0123456789abcdef0"}},
+			ClaimRef: &corev1.ObjectReference{Namespace: w.namespace, Name: claim},
+		},
+	}
+	w.create(volume)
+	w.t.Cleanup(func() { w.Client().Delete(context.Background(), volume) })
+	return corev1.PersistentVolumeClaimSpec{
+		StorageClassName: &empty, VolumeName: name, AccessModes: volume.Spec.AccessModes,
+		Resources: corev1.VolumeResourceRequirements{Requests: size},
+	}
+}
+
+// createUser creates a pod with a volume.
+func (w *world) createUser(name string, volume corev1.Volume) *corev1.Pod {
+	w.t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "example.com/app:1"}}, Volumes: []corev1.Volume{volume}},
+	}
+	w.create(pod)
+	return pod
+}
+
+func (w *world) waitUntilRunning(pod *corev1.Pod) {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, "pod "+pod.Name+" to run", func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if pod.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("it is %s: %v", pod.Status.Phase, pod.Status.Conditions)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,137 @@
+package operator_test
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// record watches the objects of a list from now on. end returns what has become of them.
+func (w *world) record(list client.ObjectList, options ...client.ListOption) (end func() []watch.Event) {
+	w.t.Helper()
+	c, err := client.NewWithWatch(w.Config(), client.Options{})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := c.List(w.t.Context(), list, options...); err != nil {
+		w.t.Fatal(err)
+	}
+	since := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
+	watching, err := c.Watch(w.t.Context(), list, append(slices.Clone(options), since)...)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var ended atomic.Bool
+	seen := make(chan []watch.Event, 1)
+	go func() {
+		var all []watch.Event
+		for e := range watching.ResultChan() {
+			switch {
+			case e.Type != watch.Error:
+				all = append(all, e)
+			case !ended.Load(): // the end is an error, too, for whoever reads the stream
+				w.t.Errorf("watching %T: %v", list, apierrors.FromObject(e.Object))
+			}
+		}
+		if !ended.Load() {
+			w.t.Errorf("the watch of %T has ended by itself", list)
+		}
+		seen <- all
+	}()
+	end = sync.OnceValue(func() []watch.Event {
+		ended.Store(true)
+		watching.Stop()
+		return <-seen
+	})
+	w.t.Cleanup(func() { end() })
+	return end
+}
+
+// mostUnavailable returns how many nodes, of those that had a ready pod at first, were without one at the
+// worst moment.
+func mostUnavailable(before []corev1.Pod, changes []watch.Event) int {
+	ready := map[string]sets.Set[types.UID]{} // pods, by node
+	note := func(pod *corev1.Pod, gone bool) {
+		pods := ready[pod.Spec.NodeName]
+		if pods == nil {
+			pods = sets.New[types.UID]()
+			ready[pod.Spec.NodeName] = pods
+		}
+		if !gone && isReady(pod) {
+			pods.Insert(pod.UID)
+		} else {
+			pods.Delete(pod.UID)
+		}
+	}
+	var nodes []string
+	for _, pod := range before {
+		note(&pod, false)
+		if isReady(&pod) {
+			nodes = append(nodes, pod.Spec.NodeName)
+		}
+	}
+	worst := 0
+	for _, change := range changes {
+		note(change.Object.(*corev1.Pod), change.Type == watch.Deleted)
+		without := 0
+		for _, node := range nodes {
+			if ready[node].Len() == 0 {
+				without++
+			}
+		}
+		worst = max(worst, without)
+	}
+	return worst
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// metric returns the value of one of the operator's metrics, summed up over all series with these labels,
+// and whether there is any.
+func metric(t *testing.T, name string, labels map[string]string) (sum float64, found bool) {
+	t.Helper()
+	families, err := legacyregistry.DefaultGatherer.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.Metric {
+			has := map[string]string{}
+			for _, pair := range m.Label {
+				has[pair.GetName()] = pair.GetValue()
+			}
+			matches := family.GetName() == name
+			for key, value := range labels {
+				matches = matches && has[key] == value
+			}
+			if matches {
+				found = true
+				sum += m.GetGauge().GetValue() + m.GetCounter().GetValue() // it is one of the two
+			}
+		}
+	}
+	return sum, found
+}
+
+// writesTo are the operator's writes to objects of one name.
+func (w *world) writesTo(resource, name string) []cluster.AuditEvent {
+	return slices.DeleteFunc(w.writes(), func(e cluster.AuditEvent) bool {
+		return e.Resource != resource || e.Name != name && e.Name != ""
+	})
+}

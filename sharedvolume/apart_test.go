@@ -1,0 +1,83 @@
+package sharedvolume_test
+
+import (
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// apart returns a cluster, shared by some tests, in which no controller runs: each of these tests runs
+// controllers of its own, confined to namespaces of its own.
+func apart(t *testing.T) world {
+	t.Helper()
+	t.Parallel()
+	w := newWorld(t, cluster.Shared(t, cluster.Options{Name: "apart"}))
+	apartCluster.Do(func() {
+		w.define(definitionFile)
+		apartConfig = w.controllerConfig()
+	})
+	return w
+}
+
+var (
+	apartCluster sync.Once
+	apartConfig  *rest.Config // the controllers'
+)
+
+// lasting creates a namespace that goes with the cluster. Its deletion would wait for a controller, and
+// many of them keep a cluster busy for longer than the tests.
+func (w world) lasting() string {
+	w.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "apart-"}}
+	w.do("create", w.client.Create(w.t.Context(), namespace))
+	return namespace.Name
+}
+
+// confined returns the configuration of a controller that sees nothing but one namespace: where it
+// lists or watches the whole cluster, it gets what belongs to that namespace.
+func confined(cfg *rest.Config, namespace string) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			request = request.Clone(request.Context()) // a RoundTripper must not change the request
+			confine(request, namespace)
+			return next.RoundTrip(request)
+		})
+	})
+	return cfg
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+// confine narrows a request down to one namespace, if it asks for more.
+func confine(request *http.Request, namespace string) {
+	if request.Method != http.MethodGet {
+		return
+	}
+	switch folder, resource := path.Split(request.URL.Path); resource {
+	case "sharedvolumes", "persistentvolumeclaims":
+		if !strings.Contains(folder, "/namespaces/") {
+			request.URL.Path = folder + "namespaces/" + namespace + "/" + resource
+		}
+	case "persistentvolumes":
+		query := request.URL.Query()
+		query.Set("labelSelector", query.Get("labelSelector")+","+sharedvolume.OwnerNamespaceLabel+"="+namespace)
+		request.URL.RawQuery = query.Encode()
+	}
+}
+
+// runConfined runs a controller for one namespace until the returned function is called.
+func (w world) runConfined(namespace string) (stop func()) {
+	return w.run(confined(apartConfig, namespace))
+}

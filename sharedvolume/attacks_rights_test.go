@@ -1,0 +1,251 @@
+package sharedvolume_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// Attacks on rights, limits and the operator itself.
+
+func anyAccessPoint(a arena) {
+	stolen := volumeOf(a.attacker.namespace, "stolen", "fs-01", "fsap-02")
+	const refusal = "SharedVolumeGrant default of the namespace does not list it"
+	a.refused("create", a.attacker.api.Create(a.t.Context(), stolen.DeepCopy()), refusal)
+	apply := &unstructured.Unstructured{}
+	apply.Object = map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "SharedVolume",
+		"metadata": map[string]any{"namespace": stolen.Namespace, "name": stolen.Name},
+		"spec":     map[string]any{"fileSystemID": "fs-01", "accessPointID": "fsap-02"}}
+	a.refused("apply", a.attacker.api.Apply(a.t.Context(), client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner("attacker")), refusal)
+	generated := stolen.DeepCopy()
+	generated.Name, generated.GenerateName = "", "stolen-"
+	a.refused("generate", a.attacker.api.Create(a.t.Context(), generated), refusal)
+
+	specless := a.own("specless")
+	specless.Spec = v1alpha1.SharedVolumeSpec{}
+	a.refused("create without spec", a.attacker.api.Create(a.t.Context(), specless.DeepCopy()), "spec must name")
+}
+
+func heldNamespace(a arena) {
+	sv := a.own("logs")
+	sv.Finalizers = []string{"example.com/hold"}
+	a.created(sv)
+	p := a.ready(sv)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.attacker.namespace}}
+	a.do("delete", a.client.Delete(a.t.Context(), namespace.DeepCopy()))
+	a.gone(p.volume)
+	a.eventually("the operator's finalizer to go", sv, func() error {
+		if len(sv.Finalizers) != 1 {
+			return fmt.Errorf("the finalizers are %v", sv.Finalizers)
+		}
+		return nil
+	})
+	// What is left holds the attacker's namespace alone, and an administrator can take it off.
+	a.takeFinalizersOff(sv)
+	a.gone(sv)
+	a.noVolumes(namespace.Name)
+}
+
+func endingNamespace(a arena) {
+	sv := a.own("logs")
+	a.created(sv)
+	a.ready(sv)
+	hold := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: a.attacker.namespace, Name: "hold", Finalizers: []string{"example.com/hold"}}}
+	a.created(hold)
+	a.do("delete", a.client.Delete(a.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.attacker.namespace}}))
+	a.gone(sv)
+	// The tenant's rights have gone with the namespace's other objects; nobody else gets further.
+	a.refused("create", a.client.Create(a.t.Context(), a.own("late")), "because it is being terminated")
+	a.noVolumes(a.attacker.namespace)
+	a.takeFinalizersOff(hold)
+}
+
+func quotaLeak(a arena) {
+	a.noClaims(a.attacker.namespace)
+	sv := a.own("logs")
+	a.created(sv)
+	a.until(sv, "QuotaExceeded")
+	a.noVolumes(a.attacker.namespace)
+}
+
+func forgedLabels(a arena) {
+	forged := a.claim(a.held.claim.Name, "")
+	forged.Labels, forged.Annotations = a.held.claim.Labels, a.held.claim.Annotations
+	a.created(forged)
+	began := time.Now()
+	for i := range 20 {
+		a.do("nudge", a.attacker.api.Patch(a.t.Context(), forged, patch(fmt.Sprintf(`{"metadata":{"annotations":{"nudge":"%d"}}}`, i))))
+	}
+	a.created(a.own("marker"))
+	a.ready(a.own("marker"))
+	for _, request := range a.Audit(a.t) {
+		if request.User == controllerUser && request.Namespace == a.victim.namespace && request.Received.After(began) {
+			a.t.Errorf("the controller asks about the victim's objects: %s %s", request.Verb, request.URI)
+		}
+	}
+}
+
+func largeObjects(a arena) {
+	sv := a.own("logs")
+	sv.Annotations = map[string]string{"example.com/large": strings.Repeat("x", 200_000)}
+	a.created(sv)
+	p := a.ready(sv)
+	if volume := fmt.Sprint(p.volume); len(volume) > 10_000 {
+		a.t.Errorf("the volume has %d characters", len(volume))
+	}
+	var finalizers []string
+	for i := range 100 {
+		finalizers = append(finalizers, fmt.Sprintf(`"example.com/%s%d"`, strings.Repeat("x", 50), i))
+	}
+	a.do("hold", a.attacker.api.Patch(a.t.Context(), p.claim.DeepCopy(), patch(`{"metadata":{"finalizers":[`+strings.Join(finalizers, ",")+`]}}`)))
+	a.do("delete", a.attacker.api.Delete(a.t.Context(), p.claim))
+	a.until(sv, "ClaimTerminating")
+	if n := len([]rune(sv.Status.Message)); n > 512 {
+		a.t.Errorf("the message has %d characters", n)
+	}
+	a.takeFinalizersOff(p.claim)
+	a.bound(sv)
+}
+
+// An administrator limits how many there are. How little many disturb others is a benchmark's figure.
+func veryMany(a arena) {
+	const counted = "count/sharedvolumes.aws-efs.managed.openshift.io"
+	quota := &corev1.ResourceQuota{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.attacker.namespace, Name: "few"},
+		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("3")}},
+	}
+	a.do("create", a.client.Create(a.t.Context(), quota))
+	// Kubernetes learns every 30 seconds what can be counted, and looks at a quota when that changes.
+	cluster.Eventually(a.t, 2*time.Minute, "the quota to be in force", func(ctx context.Context) error {
+		change := fmt.Sprintf(`{"spec":{"hard":{"count/secrets":"%d"}}}`, 1000+time.Now().Second())
+		if err := a.client.Patch(ctx, quota, patch(change)); err != nil {
+			return err
+		}
+		if _, ok := quota.Status.Used[counted]; !ok {
+			return fmt.Errorf("its status is %v", quota.Status)
+		}
+		return nil
+	})
+	for i := range 3 {
+		a.created(a.own(fmt.Sprint("logs-", i)))
+	}
+	a.refused("create", a.attacker.api.Create(a.t.Context(), a.own("logs-3")), "exceeded quota: few")
+}
+
+func forgedStatus(a arena) {
+	forged := v1alpha1.SharedVolumeStatus{Phase: v1alpha1.Ready, ClaimRef: corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: "other"}}
+	sv := a.own("logs")
+	sv.Status = forged
+	a.created(sv)
+	if sv.Status.Phase != v1alpha1.Pending || sv.Status.ClaimRef.Name != "" {
+		a.t.Errorf("a new SharedVolume has the status %v", sv.Status)
+	}
+	a.ready(sv)
+	a.refused("status", a.attacker.api.Status().Patch(a.t.Context(), sv.DeepCopy(), patch(`{"status":{"phase":"Failed"}}`)), "forbidden")
+	a.do("update", a.attacker.api.Patch(a.t.Context(), sv, patch(`{"status":{"phase":"Failed","message":"look here"}}`)))
+	if sv.Status.Phase != v1alpha1.Ready || sv.Status.Message != "" {
+		a.t.Errorf("the status has become %v", sv.Status)
+	}
+}
+
+// The API server accepts a pod with an inline volume; a kubelet goes by what the CSIDriver says.
+func inlineVolume(a arena) {
+	raw, err := os.ReadFile("../drivers/efs/assets/csidriver.yaml")
+	a.do("read", err)
+	driver := &storagev1.CSIDriver{}
+	a.do("decode", yaml.UnmarshalStrict(raw, driver))
+	want := []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}
+	if diff := cmp.Diff(want, driver.Spec.VolumeLifecycleModes); diff != "" || driver.Name != sharedvolume.DriverName {
+		a.t.Errorf("CSIDriver %s: %s", driver.Name, diff)
+	}
+}
+
+func ownVolume(a arena) {
+	sv := a.own("logs")
+	a.created(sv)
+	p := a.ready(sv)
+	for what, err := range map[string]error{
+		"create": a.attacker.api.Create(a.t.Context(), a.volume("own", nil, "fs-01::fsap-02")),
+		"patch":  a.attacker.api.Patch(a.t.Context(), p.volume.DeepCopy(), patch(`{"spec":{"claimRef":null}}`)),
+		"delete": a.attacker.api.Delete(a.t.Context(), p.volume),
+		"free":   a.attacker.api.Patch(a.t.Context(), a.held.volume.DeepCopy(), patch(`{"spec":{"claimRef":null}}`)),
+	} {
+		a.refused(what, err, "forbidden")
+	}
+}
+
+func selfGrant(a arena) {
+	grant := newGrant(a.attacker.namespace, "default", "fs-01", "*")
+	// Some are given all rights in their namespace.
+	almighty := a.tenantCalled("almighty", a.attacker.namespace, "cluster-admin")
+	fresh := a.tenant(a.Namespace(a.t), "cluster-admin")
+	all := `{"spec":{"fileSystems":[{"fileSystemID":"fs-01","accessPointIDs":["*"]}]}}`
+	for what, try := range map[string]struct {
+		err  error
+		want string
+	}{
+		"create":                   {a.attacker.api.Create(a.t.Context(), grant.DeepCopy()), "cannot create resource"},
+		"patch":                    {a.attacker.api.Patch(a.t.Context(), grant.DeepCopy(), patch(all)), "cannot patch resource"},
+		"delete":                   {a.attacker.api.Delete(a.t.Context(), grant.DeepCopy()), "cannot delete resource"},
+		"patch with all rights":    {almighty.api.Patch(a.t.Context(), grant.DeepCopy(), patch(all)), "only who may create SharedVolumeGrants in all namespaces"},
+		"create with all rights":   {fresh.api.Create(a.t.Context(), newGrant(fresh.namespace, "default", "fs-01", "*")), "only who may create SharedVolumeGrants in all namespaces"},
+		"a grant of another name":  {a.client.Create(a.t.Context(), newGrant(fresh.namespace, "other", "fs-01", "*")), "is called default"},
+		"in another's namespace":   {a.attacker.api.Create(a.t.Context(), newGrant(a.victim.namespace, "default", "fs-0a", "*")), "cannot create resource"},
+		"the namespace's own word": {a.attacker.api.Patch(a.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.attacker.namespace}}, patch(`{"metadata":{"labels":{"x":"y"}}}`)), "cannot patch resource"},
+	} {
+		a.refused(what, try.err, try.want)
+	}
+}
+
+func selfRights(a arena) {
+	for _, rule := range []rbacv1.PolicyRule{
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"sharedvolumegrants"}, Verbs: []string{"create"}},
+		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"sharedvolumes/status"}, Verbs: []string{"patch"}},
+		{APIGroups: []string{""}, Resources: []string{"persistentvolumes"}, Verbs: []string{"create"}},
+	} {
+		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: a.attacker.namespace, Name: "more"}, Rules: []rbacv1.PolicyRule{rule}}
+		a.refused(rule.Resources[0], a.attacker.api.Create(a.t.Context(), role), "attempting to grant RBAC permissions not currently held")
+	}
+}
+
+func policyOff(a arena) {
+	for _, object := range []struct{ version, kind, name string }{
+		{"admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "sharedvolumegrant-default-of-the-namespace"},
+		{"admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "sharedvolume-needs-grant"},
+		{"apiextensions.k8s.io/v1", "CustomResourceDefinition", "sharedvolumegrants.aws-efs.managed.openshift.io"},
+		{"apiextensions.k8s.io/v1", "CustomResourceDefinition", "sharedvolumes.aws-efs.managed.openshift.io"},
+	} {
+		target := &unstructured.Unstructured{Object: map[string]any{"apiVersion": object.version, "kind": object.kind, "metadata": map[string]any{"name": object.name}}}
+		a.refused("delete "+object.name, a.attacker.api.Delete(a.t.Context(), target), "cannot delete resource")
+		a.refused("patch "+object.name, a.attacker.api.Patch(a.t.Context(), target, patch(`{"spec":null}`)), "cannot patch resource")
+	}
+}
+
+func reachAcross(a arena) {
+	into := volumeOf(a.victim.namespace, "intruder", "fs-01", "fsap-02")
+	for what, err := range map[string]error{
+		"read the IDs":     a.attacker.api.Get(a.t.Context(), client.ObjectKeyFromObject(a.stake), &v1alpha1.SharedVolume{}),
+		"create":           a.attacker.api.Create(a.t.Context(), into),
+		"delete":           a.attacker.api.Delete(a.t.Context(), a.stake.DeepCopy()),
+		"take off":         a.attacker.api.Patch(a.t.Context(), a.stake.DeepCopy(), patch(`{"metadata":{"finalizers":null}}`)),
+		"delete the claim": a.attacker.api.Delete(a.t.Context(), a.held.claim.DeepCopy()),
+	} {
+		a.refused(what, err, "forbidden")
+	}
+}

@@ -1,0 +1,145 @@
+package sharedvolume_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// attacks are what one tenant may try against another, or against the cluster; docs/security.md lists
+// them in the same order. Each leaves the victim's volume alone, and the attacker without it: arena
+// checks that after every attack, besides what the attack itself checks.
+var attacks = []struct {
+	name  string
+	mount func(arena)
+}{
+	{"park a claim for a volume to come", parkClaim},
+	{"choose names that add up to another's", clashingNames},
+	{"be there first with claim or volume", thereFirst},
+	{"bind a claim to another volume", otherVolume},
+	{"smuggle a path into an ID", smuggledPath},
+	{"name any access point", anyAccessPoint},
+	{"change the spec of a mounted volume", changedSpec},
+	{"delete and create anew with other IDs", otherIDs},
+	{"hold the namespace by a finalizer", heldNamespace},
+	{"create in a namespace that ends", endingNamespace},
+	{"leak volumes by a quota", quotaLeak},
+	{"forge labels on a claim", forgedLabels},
+	{"use long names", longNames},
+	{"store large objects", largeObjects},
+	{"create very many", veryMany},
+	{"forge the status", forgedStatus},
+	{"smuggle mount options", smuggledOptions},
+	{"use one access point twice", usedTwice},
+	{"get a volume that is deleted with its claim", reclaimDelete},
+
+	{"leak volumes by taking finalizers off", finalizerLeak},
+	{"hide a claim from the operator", hiddenClaim},
+	{"mount without a claim", inlineVolume},
+	{"make a volume oneself", ownVolume},
+	{"take a volume that exists", takenVolume},
+	{"grant oneself", selfGrant},
+	{"give oneself rights", selfRights},
+	{"switch the policy off", policyOff},
+	{"reach into another's namespace", reachAcross},
+}
+
+// arena is where an attack takes place. The attacker is the administrator of the namespace "x", the
+// victim of "x-b". The victim has the SharedVolume "c", and the attacker may use two access points of
+// another file system.
+type arena struct {
+	world
+	t                *testing.T
+	attacker, victim tenant
+	stake            *v1alpha1.SharedVolume // the victim's
+	held             pair
+}
+
+func testAttacks(t *testing.T, w world) {
+	for _, attack := range attacks {
+		t.Run(attack.name, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t, w.in(t))
+			attack.mount(a)
+			a.check()
+		})
+	}
+}
+
+func TestAttacksAreDocumented(t *testing.T) {
+	page, err := os.ReadFile("../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "## What was tried")
+	for _, attack := range attacks {
+		var found bool
+		if _, rest, found = strings.Cut(rest, "\n| "+attack.name+" | "); !found {
+			t.Fatalf("docs/security.md does not say, in this order, what stops to %s", attack.name)
+		}
+	}
+}
+
+func newArena(t *testing.T, w world) arena {
+	t.Helper()
+	x := w.Namespace(t)
+	b := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: x + "-b"}}
+	w.do("create", w.client.Create(t.Context(), b))
+	t.Cleanup(func() { w.do("delete", client.IgnoreNotFound(w.client.Delete(context.Background(), b))) })
+	w.grant(x, "fs-0a", "fsap-01", "fsap-02")
+	w.grant(b.Name, "fs-01", "fsap-02")
+	a := arena{world: w, t: t, attacker: w.tenant(x, "admin"), victim: w.tenant(b.Name, "admin")}
+	a.stake = volumeOf(b.Name, "c", "fs-01", "fsap-02")
+	w.eventuallyCreated(a.victim, a.stake)
+	a.held = w.ready(a.stake)
+	// The attacker's grant works as well.
+	cluster.Eventually(t, patience, "the attacker's grant", func(ctx context.Context) error {
+		return a.attacker.api.Create(ctx, a.own("granted"), client.DryRunAll)
+	})
+	return a
+}
+
+// own returns a SharedVolume that the attacker may create.
+func (a arena) own(name string) *v1alpha1.SharedVolume {
+	return volumeOf(a.attacker.namespace, name, "fs-0a", "fsap-01")
+}
+
+// created has the attacker create something.
+func (a arena) created(object client.Object) {
+	a.t.Helper()
+	a.do("create", a.attacker.api.Create(a.t.Context(), object))
+}
+
+// claim returns a claim that the attacker may create, with the class that SharedVolumes' claims have.
+func (a arena) claim(name, volume string) *corev1.PersistentVolumeClaim {
+	claim := foreignClaim(a.attacker.namespace, name)
+	claim.Spec.StorageClassName, claim.Spec.VolumeName = ptr.To(""), volume
+	return claim
+}
+
+// check checks what must hold after any attack.
+func (a arena) check() {
+	a.t.Helper()
+	a.ready(a.stake)
+	a.unchanged(a.held)
+	var claims corev1.PersistentVolumeClaimList
+	a.do("list", a.client.List(a.t.Context(), &claims, client.InNamespace(a.attacker.namespace)))
+	for _, claim := range claims.Items {
+		volume := &corev1.PersistentVolume{}
+		if a.client.Get(a.t.Context(), client.ObjectKey{Name: claim.Spec.VolumeName}, volume) != nil || claim.Status.Phase != corev1.ClaimBound {
+			continue
+		}
+		if handle := volume.Spec.CSI.VolumeHandle; strings.HasPrefix(handle, a.stake.Spec.FileSystemID+":") {
+			a.t.Errorf("the attacker's claim %s is bound to %s", claim.Name, handle)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package sharedvolume_test
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/fault"
+)
+
+// deeds are what may be done, with a weight. A deed tells whether there was anything to do it to.
+var deeds = []struct {
+	weight int
+	name   string
+	do     func(*sequence, string) bool
+}{
+	{10, "create", (*sequence).createVolume},
+	{3, "edit", (*sequence).edit},
+	{4, "delete", (*sequence).deleteVolume},
+	{4, "delete the claim of", (*sequence).deleteClaimOf},
+	{4, "delete the volume of", (*sequence).deleteVolumeOf},
+	{2, "take the labels off the claim of", (*sequence).unlabelClaimOf},
+	{2, "take the labels off the volume of", (*sequence).unlabelVolumeOf},
+	{2, "take the finalizer off", (*sequence).unfinalize},
+	{1, "forge the status of", (*sequence).forgeStatus},
+	{2, "be there before", (*sequence).foreignClaim},
+	{2, "make way for", (*sequence).makeWay},
+	{2, "start a pod with", (*sequence).startPod},
+	{2, "stop the pods of all, not only", (*sequence).stopPods},
+	{1, "delete the namespace of", (*sequence).deleteNamespace},
+	{2, "take the controller away from", (*sequence).takeAway},
+	{3, "give a controller back to", (*sequence).giveBack},
+	{1, "wait for", (*sequence).waitFor},
+}
+
+// step does a random deed to a random SharedVolume.
+func (s *sequence) step() {
+	sum := 0
+	for _, deed := range deeds {
+		sum += deed.weight
+	}
+	for done := false; !done; {
+		roll, name := s.dice.IntN(sum), string(rune('a'+s.dice.IntN(4)))
+		for _, deed := range deeds {
+			if roll -= deed.weight; roll < 0 {
+				if done = deed.do(s, name); done {
+					s.t.Log(deed.name, name)
+				}
+				break
+			}
+		}
+	}
+}
+
+func (s *sequence) createVolume(name string) bool {
+	if s.model.volumes[name] != nil {
+		return false
+	}
+	sv := volumeOf(s.namespace, name, fmt.Sprintf("fs-%02d", s.dice.IntN(100)), fmt.Sprintf("fsap-%02d", s.dice.IntN(100)))
+	s.createInPlace(sv)
+	s.model.volumes[name] = sv
+	return true
+}
+
+func (s *sequence) edit(name string) bool {
+	sv := s.model.volumes[name]
+	if sv == nil {
+		return false
+	}
+	err := s.client.Patch(s.t.Context(), sv.DeepCopy(), patch(`{"spec":{"accessPointID":"fsap-0123"}}`))
+	s.refused("edit", err, "spec is immutable")
+	s.do("edit", s.client.Patch(s.t.Context(), sv.DeepCopy(), patch(`{"metadata":{"labels":{"edited":"yes"}}}`)))
+	return true
+}
+
+func (s *sequence) deleteVolume(name string) bool {
+	sv := s.model.volumes[name]
+	if sv == nil {
+		return false
+	}
+	s.do("delete", s.client.Delete(s.t.Context(), sv))
+	delete(s.model.volumes, name)
+	return true
+}
+
+func (s *sequence) deleteClaimOf(name string) bool {
+	if s.model.volumes[name] == nil || s.model.foreign[name] != nil {
+		return false
+	}
+	return s.ifThere(s.client.Delete(s.t.Context(), s.claimOf(name)))
+}
+
+func (s *sequence) deleteVolumeOf(name string) bool {
+	return s.model.volumes[name] != nil && s.ifThere(s.client.Delete(s.t.Context(), s.volumeOf(name)))
+}
+
+func (s *sequence) unlabelClaimOf(name string) bool {
+	return s.ifThere(s.client.Patch(s.t.Context(), s.claimOf(name), patch(`{"metadata":{"labels":null}}`)))
+}
+
+func (s *sequence) unlabelVolumeOf(name string) bool {
+	return s.model.volumes[name] != nil && s.ifThere(s.client.Patch(s.t.Context(), s.volumeOf(name), patch(`{"metadata":{"labels":null}}`)))
+}
+
+// ifThere tells whether something was done to an object that may not exist.
+func (s *sequence) ifThere(err error) bool {
+	s.t.Helper()
+	s.do("do", client.IgnoreNotFound(err))
+	return err == nil
+}
+
+func (s *sequence) claimOf(name string) *corev1.PersistentVolumeClaim {
+	return &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: sharedvolume.ClaimName(name)}}
+}
+
+func (s *sequence) volumeOf(name string) *corev1.PersistentVolume {
+	return &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "sharedvolume-" + string(s.model.volumes[name].UID)}}
+}
+
+func (s *sequence) unfinalize(name string) bool {
+	sv := s.model.volumes[name]
+	if sv == nil {
+		return false
+	}
+	s.takeFinalizersOff(sv)
+	return true
+}
+
+func (s *sequence) forgeStatus(name string) bool {
+	sv := s.model.volumes[name]
+	if sv == nil {
+		return false
+	}
+	s.do("forge", s.client.Status().Patch(s.t.Context(), sv.DeepCopy(), patch(`{"status":{"phase":"Failed","message":"x","claimRef":null,"conditions":[]}}`)))
+	return true
+}
+
+func (s *sequence) foreignClaim(name string) bool {
+	if s.model.volumes[name] != nil || s.model.foreign[name] != nil {
+		return false
+	}
+	claim := foreignClaim(s.namespace, sharedvolume.ClaimName(name))
+	s.createInPlace(claim)
+	s.model.foreign[name] = claim
+	return true
+}
+
+func (s *sequence) makeWay(name string) bool {
+	claim := s.model.foreign[name]
+	if claim == nil {
+		return false
+	}
+	s.do("delete", s.client.Delete(s.t.Context(), claim))
+	delete(s.model.foreign, name)
+	return true
+}
+
+func (s *sequence) startPod(name string) bool {
+	s.pod(s.namespace, fmt.Sprint("pod-", s.dice.Uint64()), sharedvolume.ClaimName(name))
+	return true
+}
+
+func (s *sequence) stopPods(string) bool {
+	s.do("stop the pods", s.client.DeleteAllOf(s.t.Context(), &corev1.Pod{}, client.InNamespace(s.namespace), client.GracePeriodSeconds(0)))
+	return true
+}
+
+func (s *sequence) deleteNamespace(name string) bool {
+	s.giveBack(name)
+	s.stopPods(name)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
+	s.do("delete", s.client.Delete(s.t.Context(), namespace.DeepCopy()))
+	s.model = newModel()
+	s.createInPlace(namespace)
+	return true
+}
+
+func (s *sequence) waitFor(name string) bool {
+	s.giveBack(name)
+	s.stopPods(name)
+	s.agree()
+	return true
+}
+
+func (s *sequence) giveBack(string) bool {
+	if s.stop != nil {
+		return false
+	}
+	s.injector = fault.Record(noPoints)
+	s.stop = s.runInjected(s.injector, s.namespace)
+	return true
+}
+
+func (s *sequence) takeAway(string) bool {
+	if s.stop == nil {
+		return false
+	}
+	s.stop()
+	s.stop = nil
+	return true
+}
+
+// createInPlace creates an object, if need be once the last one of its name is gone.
+func (s *sequence) createInPlace(object client.Object) {
+	s.t.Helper()
+	err := s.client.Create(s.t.Context(), object)
+	if err == nil {
+		return
+	}
+	s.giveBack("")
+	s.stopPods("")
+	cluster.Eventually(s.t, 2*patience, object.GetName()+" to be gone", func(ctx context.Context) error { return s.client.Create(ctx, object) })
+}

@@ -1,0 +1,174 @@
+package sharedvolume_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/fault"
+)
+
+var (
+	randomSeed = flag.Uint64("seed", 0, "play the one random sequence of this seed")
+	randomTime = flag.Duration("random-time", 30*time.Second, "how long to begin new random sequences")
+)
+
+// TestRandomSequences has people and accidents do one thing after another to some SharedVolumes. In
+// the end all must be as a simple model foretells, and stay so without a write.
+func TestRandomSequences(t *testing.T) {
+	w := apart(t)
+	if *randomSeed != 0 {
+		w.playRandomly(*randomSeed)
+		return
+	}
+	seeds := make(chan uint64)
+	var players sync.WaitGroup
+	for range 4 {
+		players.Go(func() {
+			for seed := range seeds {
+				t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { w.in(t).playRandomly(seed) })
+			}
+		})
+	}
+	first := uint64(time.Now().UnixMilli())
+	next := first
+	for end := time.Now().Add(*randomTime); time.Now().Before(end) && !t.Failed(); next++ {
+		seeds <- next
+	}
+	close(seeds)
+	players.Wait()
+	t.Logf("%d sequences, from seed %d on", next-first, first)
+}
+
+// sequence is one random sequence: the dice, what has been done, and what must come of it.
+type sequence struct {
+	world
+	dice      *rand.Rand
+	namespace string
+	model     model
+	stop      func() // the controller; nil while none runs
+	injector  *fault.Injector
+}
+
+// model is all that must be there in the end.
+type model struct {
+	volumes map[string]*v1alpha1.SharedVolume        // by name
+	foreign map[string]*corev1.PersistentVolumeClaim // claims of others, by the name of the SharedVolume that would have it
+}
+
+func newModel() model {
+	return model{map[string]*v1alpha1.SharedVolume{}, map[string]*corev1.PersistentVolumeClaim{}}
+}
+
+func (w world) playRandomly(seed uint64) {
+	t := w.t
+	s := &sequence{world: w, dice: rand.New(rand.NewPCG(seed, 0)), namespace: w.lasting()}
+	s.model = newModel()
+	defer func() {
+		if t.Failed() {
+			t.Logf("to play it again: go test ./sharedvolume -run TestRandomSequences -seed=%d", seed)
+		}
+		s.takeAway("")
+	}()
+	s.giveBack("")
+	for range 10 + s.dice.IntN(30) {
+		s.step()
+	}
+	s.waitFor("")
+	s.staysSettled(s.injector, s.namespace)
+	s.takeAway("")
+	s.giveBack("")
+	s.staysSettled(s.injector, s.namespace)
+}
+
+// agree waits until all is as the model has it, and nothing else is there.
+func (s *sequence) agree() {
+	s.t.Helper()
+	cluster.Eventually(s.t, 2*patience, "all to be as foretold", func(context.Context) error {
+		if s.injector.Idle() < quiet {
+			return errors.New("the controller is busy")
+		}
+		if diff := cmp.Diff(s.model.foretells(s.namespace), s.shows(s.namespace)); diff != "" {
+			return fmt.Errorf("(-foretold +there):\n%s", diff)
+		}
+		return nil
+	})
+}
+
+// foretells returns a line about each object that must be there.
+func (m model) foretells(namespace string) map[string]string {
+	lines := map[string]string{}
+	for _, claim := range m.foreign {
+		lines["PersistentVolumeClaim "+claim.Name] = fmt.Sprintf("Pending, UID %s", claim.UID)
+	}
+	for name, sv := range m.volumes {
+		claim, volume := sharedvolume.ClaimName(name), "sharedvolume-"+string(sv.UID)
+		if m.foreign[name] != nil {
+			lines["SharedVolume "+name] = fmt.Sprintf("Failed, Conflict, UID %s, claim %q, message %q", sv.UID, "",
+				"PersistentVolumeClaim "+claim+" exists and was not made for this SharedVolume; delete it, or use a SharedVolume of another name")
+			continue
+		}
+		labels := map[string]string{
+			sharedvolume.OwnedLabel: "true", sharedvolume.OwnerNamespaceLabel: namespace,
+			sharedvolume.OwnerNameLabel: name, sharedvolume.OwnerUIDLabel: string(sv.UID),
+		}
+		lines["SharedVolume "+name] = fmt.Sprintf("Ready, Bound, UID %s, claim %q, message %q", sv.UID, claim, "")
+		lines["PersistentVolumeClaim "+claim] = fmt.Sprintf("Bound to %s, %v", volume, labels)
+		lines["PersistentVolume "+volume] = fmt.Sprintf("Bound to %s/%s, %s::%s, Retain, %v", namespace, claim, sv.Spec.FileSystemID, sv.Spec.AccessPointID, labels)
+	}
+	return lines
+}
+
+// shows returns such a line about each object that is there.
+func (w world) shows(namespace string) map[string]string {
+	w.t.Helper()
+	lines := map[string]string{}
+	var volumes v1alpha1.SharedVolumeList
+	w.do("list", w.client.List(w.t.Context(), &volumes, client.InNamespace(namespace)))
+	for _, sv := range volumes.Items {
+		reason := ""
+		if ready := meta.FindStatusCondition(sv.Status.Conditions, v1alpha1.ConditionReady); ready != nil && (ready.Status == metav1.ConditionTrue) == (sv.Status.Phase == v1alpha1.Ready) {
+			reason = ready.Reason
+		}
+		lines["SharedVolume "+sv.Name] = fmt.Sprintf("%s, %s, UID %s, claim %q, message %q", sv.Status.Phase, reason, sv.UID, sv.Status.ClaimRef.Name, sv.Status.Message) + going(&sv)
+	}
+	var claims corev1.PersistentVolumeClaimList
+	w.do("list", w.client.List(w.t.Context(), &claims, client.InNamespace(namespace)))
+	for _, claim := range claims.Items {
+		line := fmt.Sprintf("%s to %s, %v", claim.Status.Phase, claim.Spec.VolumeName, claim.Labels)
+		if claim.Spec.Selector == nil {
+			line = fmt.Sprintf("%s, UID %s", claim.Status.Phase, claim.UID)
+		}
+		lines["PersistentVolumeClaim "+claim.Name] = line + going(&claim)
+	}
+	var all corev1.PersistentVolumeList
+	w.do("list", w.client.List(w.t.Context(), &all))
+	for _, volume := range all.Items {
+		if ref := volume.Spec.ClaimRef; ref != nil && ref.Namespace == namespace {
+			lines["PersistentVolume "+volume.Name] = fmt.Sprintf("%s to %s/%s, %s, %s, %v", volume.Status.Phase, ref.Namespace, ref.Name,
+				volume.Spec.CSI.VolumeHandle, volume.Spec.PersistentVolumeReclaimPolicy, volume.Labels) + going(&volume)
+		}
+	}
+	return lines
+}
+
+func going(object client.Object) string {
+	if object.GetDeletionTimestamp() != nil {
+		return ", being deleted"
+	}
+	return ""
+}

@@ -1,0 +1,126 @@
+package sharedvolume_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/fault"
+)
+
+// all returns the SharedVolumes and claims of a namespace, and their volumes.
+func (w world) all(namespace string) []unstructured.Unstructured {
+	w.t.Helper()
+	var found []unstructured.Unstructured
+	for kind, where := range map[schema.GroupVersionKind]client.ListOption{
+		v1alpha1.GroupVersion.WithKind("SharedVolumeList"):              client.InNamespace(namespace),
+		corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaimList"): client.InNamespace(namespace),
+		corev1.SchemeGroupVersion.WithKind("PersistentVolumeList"):      client.MatchingLabels{sharedvolume.OwnerNamespaceLabel: namespace},
+	} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(kind)
+		w.do("list", w.client.List(w.t.Context(), list, where))
+		found = append(found, list.Items...)
+	}
+	return found
+}
+
+// poke changes all objects of a namespace in a way that means nothing.
+func (w world) poke(namespace string) {
+	w.t.Helper()
+	for _, object := range w.all(namespace) {
+		w.do("poke", w.client.Patch(w.t.Context(), &object, patch(fmt.Sprintf(`{"metadata":{"annotations":{"poke":"%s"}}}`, object.GetResourceVersion()))))
+	}
+}
+
+// state returns all objects of a namespace, by kind and name, without what differs between two
+// histories that come to the same: who wrote when, and what was named anew.
+func (w world) state(namespace string) map[string]any {
+	w.t.Helper()
+	state := map[string]any{}
+	for _, object := range w.all(namespace) {
+		content := object.Object
+		metadata := content["metadata"].(map[string]any)
+		content["metadata"] = map[string]any{"labels": metadata["labels"], "finalizers": metadata["finalizers"], "deleted": object.GetDeletionTimestamp() != nil}
+		strip(content)
+		state[object.GetKind()+" "+object.GetName()] = content
+	}
+	return state
+}
+
+var histories = []string{"uid", "resourceVersion", "lastTransitionTime", "lastPhaseTransitionTime"}
+
+func strip(content any) {
+	switch content := content.(type) {
+	case map[string]any:
+		for key, value := range content {
+			if slices.Contains(histories, key) {
+				delete(content, key)
+			} else {
+				strip(value)
+			}
+		}
+	case []any:
+		for _, value := range content {
+			strip(value)
+		}
+	}
+}
+
+// alias maps what is named differently in each run to what is common to all runs.
+type alias map[string]string
+
+func (a alias) replace(text string, back bool) string {
+	for own, common := range a {
+		if back {
+			own, common = common, own
+		}
+		text = strings.ReplaceAll(text, own, common)
+	}
+	return text
+}
+
+// common returns objects in names common to all runs.
+func (a alias) common(state map[string]any) map[string]any {
+	raw, err := json.Marshal(state)
+	if err != nil {
+		panic(err)
+	}
+	var common map[string]any
+	if err := json.Unmarshal([]byte(a.replace(string(raw), false)), &common); err != nil {
+		panic(err)
+	}
+	return common
+}
+
+// own returns a point of a common name as this run names it.
+func (a alias) own(p fault.Point) fault.Point { return a.rename(p, true) }
+
+func (a alias) rename(p fault.Point, back bool) fault.Point {
+	p.Namespace, p.Name = a.replace(p.Namespace, back), a.replace(p.Name, back)
+	return p
+}
+
+func (a alias) points(points []fault.Point) []fault.Point {
+	var common []fault.Point
+	for _, p := range points {
+		common = append(common, a.rename(p, false))
+	}
+	return common
+}
+
+func (a alias) counts(counts map[fault.Point]fault.Count) map[fault.Point]fault.Count {
+	common := map[fault.Point]fault.Count{}
+	for p, count := range counts {
+		common[a.rename(p, false)] = count
+	}
+	return common
+}

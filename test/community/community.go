@@ -1,0 +1,84 @@
+// Package community is what version 0.0.8 of the community's aws-efs-operator, the last one, leaves in a
+// cluster: the state that an adoption begins with.
+package community
+
+import (
+	"embed"
+	"io/fs"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+)
+
+//go:embed objects
+var files embed.FS
+
+// ownedLabel is on all that the operator made.
+const ownedLabel = "openshift.io/aws-efs-operator-owned"
+
+// Driver returns the objects of the driver, which the operator made in its own namespace. Their owner is
+// the definition of the SharedVolume API; nil leaves that out.
+func Driver(namespace string, owner client.Object) ([]*unstructured.Unstructured, error) {
+	assets, err := fs.Sub(files, "objects")
+	if err != nil {
+		return nil, err
+	}
+	manifests, err := drivers.Driver{Name: "community", Assets: assets}.Manifests(drivers.Values{Namespace: namespace})
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, m := range manifests {
+		if owner != nil {
+			m.Object.SetOwnerReferences([]metav1.OwnerReference{{
+				APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: owner.GetName(), UID: owner.GetUID()}})
+		}
+		objects = append(objects, m.Object)
+	}
+	return objects, nil
+}
+
+// Share returns a SharedVolume that is Ready, and the volume and the claim that the operator made for it.
+// The status of the first is to be written on its own.
+func Share(namespace, name string) (*sharedvolume.SharedVolume, *corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
+	const fileSystem, accessPoint = "fs-0123cdef", "fsap-00000000000000000"
+	class, mode := "efs-sc", corev1.PersistentVolumeFilesystem
+	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
+	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
+	labels := map[string]string{
+		ownedLabel: "true",
+		"openshift.io/aws-efs-operator-shared-volume-owner-name":      name,
+		"openshift.io/aws-efs-operator-shared-volume-owner-namespace": namespace,
+	}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "pvc-" + name, Labels: labels},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: modes, StorageClassName: &class, VolumeMode: &mode, VolumeName: "pv-" + namespace + "-" + name,
+			Resources: corev1.VolumeResourceRequirements{Requests: size},
+		},
+	}
+	volume := &corev1.PersistentVolume{
+		ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName, Labels: labels},
+		Spec: corev1.PersistentVolumeSpec{
+			AccessModes: modes, Capacity: size, StorageClassName: class, VolumeMode: &mode,
+			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
+				Driver: "efs.csi.aws.com", VolumeHandle: fileSystem + "::" + accessPoint}},
+		},
+	}
+	shared := &sharedvolume.SharedVolume{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{"finalizer.awsefs.managed.openshift.io"}},
+		Spec:       sharedvolume.SharedVolumeSpec{FileSystemID: fileSystem, AccessPointID: accessPoint},
+		Status: sharedvolume.SharedVolumeStatus{
+			Phase:    sharedvolume.Ready,
+			ClaimRef: corev1.TypedLocalObjectReference{APIGroup: new(""), Kind: "PersistentVolumeClaim", Name: claim.Name},
+		},
+	}
+	return shared, volume, claim
+}

@@ -1,0 +1,217 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/journey"
+)
+
+// BenchmarkOperator measures the operator of each driver as OLM runs it, from its bundle and with the
+// permissions of that.
+//
+//   - install: the seconds from the creation of the ClusterCSIDriver until all objects of the driver
+//     exist, and how many times that is what a client takes that does nothing but create them, one
+//     after the other or all at once.
+//   - settled: once a driver is installed, the operator's resident memory, now and at most, and what it
+//     asks of the API server.
+func BenchmarkOperator(b *testing.B) {
+	for _, driver := range registry.All() {
+		b.Run(driver.Name, func(b *testing.B) {
+			w := newWorld(b, driver, cluster.Options{Durable: true})
+			w.serveCatalog()
+			w.subscribe(nil)
+			w.checkOperatorProcess()
+			b.Run("install", func(b *testing.B) { w.with(b).benchmarkInstall(b) })
+			b.Run("settled", func(b *testing.B) { w.with(b).benchmarkSettled(b) })
+		})
+	}
+}
+
+// with returns the same world for another benchmark.
+func (w *world) with(b *testing.B) *world {
+	other := *w
+	other.t = b
+	return &other
+}
+
+func (w *world) benchmarkInstall(b *testing.B) {
+	var installed, oneByOne, atOnce time.Duration
+	for b.Loop() {
+		oneByOne += w.createObjects(1)
+		w.deleteObjects()
+		atOnce += w.createObjects(len(w.driverObjects()))
+		w.deleteObjects()
+		w.step(func(ctx context.Context, c client.Client) error {
+			return journey.InstallDriver(ctx, c, w.driver.CSIName)
+		})
+		installed += w.installTime()
+		w.uninstall()
+	}
+	b.ReportMetric(installed.Seconds()/float64(b.N), "s-install")
+	b.ReportMetric(installed.Seconds()/oneByOne.Seconds(), "x-one-by-one")
+	b.ReportMetric(installed.Seconds()/atOnce.Seconds(), "x-at-once")
+	b.ReportMetric(0, "ns/op") // of the whole loop, which says nothing
+}
+
+// createObjects creates the driver's objects as the administrator, some of them at a time, and returns
+// how long that took.
+func (w *world) createObjects(atATime int) time.Duration {
+	w.t.Helper()
+	objects := w.driverObjects()
+	creating := errgroup.Group{}
+	creating.SetLimit(atATime)
+	began := time.Now()
+	for _, object := range objects {
+		creating.Go(func() error { return w.Client().Create(w.t.Context(), object) })
+	}
+	if err := creating.Wait(); err != nil {
+		w.t.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+// deleteObjects deletes what createObjects created, and waits until nothing of it is left.
+func (w *world) deleteObjects() {
+	w.t.Helper()
+	w.step(func(ctx context.Context, c client.Client) error {
+		var gone []client.Object
+		for _, object := range w.driverObjects() {
+			if err := c.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground)); err != nil {
+				return err
+			}
+			gone = append(gone, object)
+		}
+		return journey.Gone(ctx, c, gone...)
+	})
+}
+
+// installTime returns how long it took from the last creation of the ClusterCSIDriver until the last
+// object of the driver was there, as the API server saw it.
+func (w *world) installTime() time.Duration {
+	w.t.Helper()
+	var asked, done time.Time
+	created := 0
+	for _, event := range w.Audit(w.t) {
+		switch {
+		case event.Verb == "create" && event.Resource == "clustercsidrivers":
+			asked, created = event.Received, 0
+		case event.User == w.account && event.Code == 201 && event.Resource != "events" && !asked.IsZero():
+			created++
+			done = event.Answered
+		}
+	}
+	if want := len(w.driverObjects()); created != want {
+		w.t.Fatalf("the operator created %d objects, want %d", created, want)
+	}
+	return done.Sub(asked)
+}
+
+// uninstall deletes the ClusterCSIDriver and waits until it, and with it the driver, is gone.
+func (w *world) uninstall() {
+	w.t.Helper()
+	w.step(func(ctx context.Context, c client.Client) error {
+		custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
+		if err := c.Delete(ctx, custom); err != nil {
+			return err
+		}
+		return journey.Gone(ctx, c, custom)
+	})
+}
+
+const (
+	// quiet is how long an operator writes nothing before it counts as settled.
+	quiet = 15 * time.Second
+	// observed is how long a settled operator is observed. What it does every minute shows twice.
+	observed = 2 * time.Minute
+)
+
+func (w *world) benchmarkSettled(b *testing.B) {
+	w.step(func(ctx context.Context, c client.Client) error {
+		return journey.InstallDriver(ctx, c, w.driver.CSIName)
+	})
+	w.awaitQuiet()
+	var requests, writes int
+	for b.Loop() {
+		since := time.Now()
+		time.Sleep(observed)
+		for _, event := range w.requestsSince(since) {
+			requests++
+			if isWrite(event) {
+				writes++
+			}
+		}
+	}
+	minutes := observed.Minutes() * float64(b.N)
+	b.ReportMetric(float64(requests)/minutes, "requests/min")
+	b.ReportMetric(float64(writes)/minutes, "writes/min")
+	b.ReportMetric(w.memory("VmRSS"), "MiB-rss")
+	b.ReportMetric(w.memory("VmHWM"), "MiB-rss-peak")
+	b.ReportMetric(0, "ns/op")
+	w.uninstall()
+}
+
+func (w *world) awaitQuiet() {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, "the operator to settle", func(context.Context) error {
+		if i := slices.IndexFunc(w.requestsSince(time.Now().Add(-quiet)), isWrite); i >= 0 {
+			return fmt.Errorf("it has written within %s", quiet)
+		}
+		return nil
+	})
+}
+
+// requestsSince returns the operator's requests since a moment.
+func (w *world) requestsSince(since time.Time) []cluster.AuditEvent {
+	w.t.Helper()
+	return slices.DeleteFunc(w.Audit(w.t), func(event cluster.AuditEvent) bool {
+		return event.User != w.account || event.Received.Before(since)
+	})
+}
+
+func isWrite(event cluster.AuditEvent) bool {
+	return !slices.Contains([]string{"get", "list", "watch"}, event.Verb)
+}
+
+// memory returns, in MiB, a field of what the kernel says of the operator's process.
+func (w *world) memory(field string) float64 {
+	w.t.Helper()
+	programs, err := filepath.Glob("/proc/[0-9]*/exe")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, link := range programs {
+		if program, err := os.Readlink(link); err != nil || program != w.program {
+			continue // another's, or gone
+		}
+		status, err := os.ReadFile(filepath.Join(filepath.Dir(link), "status"))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for line := range strings.Lines(string(status)) {
+			if value, ok := strings.CutPrefix(line, field+":"); ok {
+				kib, err := strconv.Atoi(strings.Fields(value)[0])
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				return float64(kib) / 1024
+			}
+		}
+	}
+	w.t.Fatalf("no process of %s has a %s", w.program, field)
+	return 0
+}

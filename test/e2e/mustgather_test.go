@@ -1,0 +1,423 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/journey"
+)
+
+// marker is the secret part of all that is secret in these tests.
+const marker = "s3cr3t-Marker.42"
+
+// leaks are lines that a careless program logs, and what may be left of them.
+var leaks = []struct{ line, left string }{
+	{"I0101 proxy is http://user:" + marker + "@proxy.example:3128 now", "I0101 proxy is http://<redacted>@proxy.example:3128 now"},
+	{"with an at sign: https://user:a@" + marker + "@proxy.example", "with an at sign: https://<redacted>@proxy.example"},
+	{"HTTPS_PROXY=user:" + marker + "@proxy.example:3128", "HTTPS_PROXY=<redacted>@proxy.example:3128"},
+	{"Authorization: Bearer " + marker, "Authorization: Bearer <redacted>"},
+	{"token eyJhbGciOi.eyJ" + strings.ReplaceAll(marker, ".", "") + ".c2ln ends", "token <redacted> ends"},
+	{"key AKIAABCDEFGHIJKLMNOP of somebody", "key <redacted> of somebody"},
+	{"aws_secret_access_key = " + marker, "aws_secret_access_key = <redacted>"},
+	{`{"password":"` + marker + `","user":"me"}`, `{"password":"<redacted>","user":"me"}`},
+	{"started with --client-secret=" + marker + " --v=2", "started with --client-secret=<redacted> --v=2"},
+	{"-----BEGIN RSA PRIVATE KEY-----\n" + marker + "\n-----END RSA PRIVATE KEY-----", "<redacted>"},
+	{`"key": "-----BEGIN PRIVATE KEY-----\n` + marker + `\n-----END PRIVATE KEY-----"`, `"key": <redacted>`},
+	{"certificate from /etc/tls/private/tls.crt, key --tls-private-key-file=/etc/tls/private/tls.key", "certificate from /etc/tls/private/tls.crt, key --tls-private-key-file=/etc/tls/private/tls.key"},
+	{"mounted fs-0123456789abcdef0:/ at /var/lib/kubelet", "mounted fs-0123456789abcdef0:/ at /var/lib/kubelet"},
+}
+
+// TestMustGather: what support needs of a driver at work is collected, and nothing that is secret.
+func TestMustGather(t *testing.T) {
+	shell, err := exec.LookPath("sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, efs(t), cluster.Options{Images: map[string]string{leakyImage: shell}})
+	w.serveCatalog()
+	w.hideSecrets()
+	w.subscribe(&v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{
+		{Name: "AWS_SECRET_ACCESS_KEY", Value: marker},
+		{Name: "APP_TOKEN", Value: "first line\n" + marker + "\nlast line"},
+		{Name: "HTTPS_PROXY", Value: "user:" + marker + "@proxy.example:3128"},
+		{Name: "NO_PROXY", Value: "*"},
+		{Name: "ROLEARN", Value: "arn:aws:iam::123456789012:role/efs"},
+	}})
+	w.checkMonitoring() // the operator has a certificate then, which its metrics are read by
+	w.runLeakyProgram()
+	w.step(func(ctx context.Context, c client.Client) error {
+		return journey.InstallDriver(ctx, c, w.driver.CSIName)
+	})
+	w.step(func(ctx context.Context, c client.Client) error {
+		_, err := journey.Share(ctx, c, sharedVolume("website"))
+		return err
+	})
+
+	folder, summary := gather(t, w.Cluster)
+	files := filesIn(t, folder)
+	for name, content := range files {
+		for what, secret := range map[string]string{"a secret": marker, "an encoded secret": base64.StdEncoding.EncodeToString([]byte(marker))} {
+			if i := strings.Index(content, secret); i >= 0 {
+				t.Errorf("%s holds %s: %s", name, what, content[max(0, i-200):i+len(secret)])
+			}
+		}
+		if strings.HasSuffix(name, ".yaml") {
+			if err := yaml.Unmarshal([]byte(content), &map[string]any{}); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	if missing := files["missing.txt"]; missing != "" {
+		t.Errorf("not collected:\n%s", missing)
+	}
+	if want := fmt.Sprintf("gather: wrote %d files to %s; 0 could not be collected, ", len(files), folder); !strings.HasPrefix(summary, want) {
+		t.Errorf("the last line is %q, want %q", summary, want)
+	}
+	// What each file is there for, by something that it must show.
+	for pattern, want := range map[string]string{
+		"version":                                               "aws-efs-operator.v1.0.0",
+		"cluster/infrastructures.yaml":                          "infrastructureName: " + cluster.InfrastructureName,
+		"cluster/proxies.yaml":                                  "httpProxy: http://<redacted>@proxy.example:3128",
+		"cluster/apiservers.yaml":                               "kind: APIServer",
+		"cluster/cloudcredentials.yaml":                         "kind: CloudCredential",
+		"cluster/catalogsources.yaml":                           "name: " + catalogName,
+		"cluster/csinodes.yaml":                                 "items: []",
+		"efs.csi.aws.com/clustercsidriver.yaml":                 "type: Available",
+		"efs.csi.aws.com/csidriver.yaml":                        "attachRequired: false",
+		"efs.csi.aws.com/storageclasses-1.yaml":                 "name: efs-sc",
+		"efs.csi.aws.com/persistentvolumes-1.yaml":              "volumeHandle: fs-0123456789abcdef0::fsap-0123456789abcdef0",
+		"efs.csi.aws.com/persistentvolumeclaims/default-1.yaml": "name: pvc-website",
+		"efs.csi.aws.com/apis/sharedvolumes.aws-efs.managed.openshift.io/objects.yaml":            "name: website",
+		"efs.csi.aws.com/apis/sharedvolumes.aws-efs.managed.openshift.io/definition.yaml":         "kind: CustomResourceDefinition",
+		"efs.csi.aws.com/objects/securitycontextconstraints.yaml":                                 "name: efs-csi-scc",
+		"efs.csi.aws.com/objects/credentialsrequests.yaml":                                        "name: openshift-aws-efs-csi-driver-node",
+		"efs.csi.aws.com/objects/clusterroles.yaml":                                               "name: efs-csi-provisioner",
+		"efs.csi.aws.com/operator/clusterroles.yaml":                                              "- clustercsidrivers",
+		"efs.csi.aws.com/operator/metrics.txt":                                                    `berth_cluster_csi_driver_missing{driver="efs.csi.aws.com"} 0`,
+		"efs.csi.aws.com/namespaces/openshift-operators/subscriptions.yaml":                       "installedCSV: aws-efs-operator.v1.0.0",
+		"efs.csi.aws.com/namespaces/openshift-operators/clusterserviceversions.yaml":              "phase: Succeeded",
+		"efs.csi.aws.com/namespaces/openshift-operators/installplans.yaml":                        "manifest: <left out>",
+		"efs.csi.aws.com/namespaces/openshift-operators/operatorconditions.yaml":                  "name: aws-efs-operator.v1.0.0",
+		"efs.csi.aws.com/namespaces/openshift-operators/events.yaml":                              "message: asked http://<redacted>@proxy.example",
+		"efs.csi.aws.com/namespaces/openshift-operators/secrets.txt":                              "\nforgotten password\n",
+		"efs.csi.aws.com/namespaces/openshift-operators/configmaps.txt":                           "\nnotes first second\n",
+		"efs.csi.aws.com/namespaces/openshift-operators/deployment-aws-efs-operator.yaml":         "value: arn:aws:iam::123456789012:role/efs",
+		"efs.csi.aws.com/namespaces/openshift-operators/deployment-aws-efs-operator.describe.txt": "AWS_SECRET_ACCESS_KEY: <redacted>",
+		"efs.csi.aws.com/namespaces/openshift-operators/daemonset-efs-csi-node.yaml":              "value: <redacted>@proxy.example:3128",
+		"efs.csi.aws.com/namespaces/openshift-operators/deployment-efs-csi-controller.yaml":       "name: csi-provisioner",
+		"efs.csi.aws.com/namespaces/openshift-operators/pods/efs-csi-node-*/describe.txt":         "efs-plugin:",
+		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/pod.yaml":         "value: <redacted>@proxy.example:3128",
+		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/*operator.log":    "operator of efs.csi.aws.com runs in namespace",
+	} {
+		var found []string
+		for name := range files {
+			if ok, _ := filepath.Match(pattern, name); ok {
+				found = append(found, name)
+			}
+		}
+		if len(found) == 0 {
+			t.Errorf("there is no file %s", pattern)
+		}
+		for _, name := range found {
+			if !strings.Contains("\n"+files[name], want) {
+				t.Errorf("%s does not show %q", name, want)
+			}
+		}
+	}
+	checkLeaks(t, files)
+}
+
+const leakyImage = "registry.example/leaky"
+
+// runLeakyProgram runs a program that logs all leaks and fails, and does so once more, as part of the
+// driver, in a namespace of its own.
+func (w *world) runLeakyProgram() {
+	w.t.Helper()
+	var lines []string
+	for _, leak := range leaks {
+		lines = append(lines, leak.line)
+	}
+	pod := map[string]string{"app": "leaky"}
+	deployment := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "leaky", Namespace: w.Namespace(w.t),
+			Labels: map[string]string{"app.kubernetes.io/managed-by": w.driver.Operator.Name},
+		},
+		Spec: appsv1.DeploymentSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: pod},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: pod},
+				Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{
+						Name: "leaky", Image: leakyImage + ":1",
+						Args:         []string{"-c", `printf '%s\n' "$LEAKED_TOKENS"; [ -e /tmp/failed ] || { : >/tmp/failed; exit 1; }; exec sleep infinity`},
+						Env:          []corev1.EnvVar{{Name: "LEAKED_TOKENS", Value: strings.Join(lines, "\n")}},
+						VolumeMounts: []corev1.VolumeMount{{Name: "tmp", MountPath: "/tmp"}},
+					}},
+					Volumes: []corev1.Volume{{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}},
+				},
+			},
+		},
+	}
+	if err := w.Client().Create(w.t.Context(), deployment); err != nil {
+		w.t.Fatal(err)
+	}
+	cluster.Eventually(w.t, limit, "the leaky program to run", func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := w.Client().List(ctx, pods, client.InNamespace(deployment.Namespace), client.MatchingLabels(pod)); err != nil {
+			return err
+		}
+		for _, p := range pods.Items {
+			for _, c := range p.Status.ContainerStatuses {
+				if c.State.Running != nil && c.RestartCount > 0 {
+					return nil
+				}
+			}
+		}
+		return fmt.Errorf("pods %v", pods.Items)
+	})
+}
+
+// checkLeaks checks what is left of the log of the leaky program.
+func checkLeaks(t *testing.T, files map[string]string) {
+	t.Helper()
+	var want []string
+	for _, leak := range leaks {
+		want = append(want, leak.left)
+	}
+	logs := map[string]bool{"leaky.log": false, "leaky.previous.log": false}
+	for name, content := range files {
+		log := filepath.Base(name)
+		if _, ok := logs[log]; !ok {
+			continue
+		}
+		logs[log] = true
+		if diff := cmp.Diff(want, strings.Split(strings.TrimSpace(content), "\n")); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	for log, found := range logs {
+		if !found {
+			t.Errorf("%s of a workload with the operator's label is not there", log)
+		}
+	}
+}
+
+// hideSecrets puts secrets where they are in real clusters.
+func (w *world) hideSecrets() {
+	w.t.Helper()
+	here := metav1.ObjectMeta{Namespace: namespace}
+	named := func(name string) metav1.ObjectMeta {
+		meta := here
+		meta.Name = name
+		return meta
+	}
+	proxy := &configv1.Proxy{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+	if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(proxy), proxy); err != nil {
+		w.t.Fatal(err)
+	}
+	proxy.Spec.HTTPProxy = "http://user:" + marker + "@proxy.example:3128"
+	if err := w.Client().Update(w.t.Context(), proxy); err != nil {
+		w.t.Fatal(err)
+	}
+	proxy.Status.HTTPProxy = proxy.Spec.HTTPProxy
+	if err := w.Client().Status().Update(w.t.Context(), proxy); err != nil {
+		w.t.Fatal(err)
+	}
+	applied := named("applied")
+	applied.Annotations = map[string]string{corev1.LastAppliedConfigAnnotation: `{"data":{"key":"` + marker + `"}}` + "\n"}
+	for _, object := range []client.Object{
+		&corev1.Secret{ObjectMeta: named("aws-efs-cloud-credentials"), StringData: map[string]string{"credentials": marker}},
+		&corev1.Secret{ObjectMeta: named("forgotten"), StringData: map[string]string{"password": marker}},
+		&corev1.ConfigMap{ObjectMeta: named("notes"), Data: map[string]string{"first": marker, "second": "x"}},
+		&corev1.ServiceAccount{ObjectMeta: applied},
+		&corev1.Event{ObjectMeta: named("slip"), Reason: "Slip", Message: "asked http://user:" + marker + "@proxy.example",
+			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: namespace, Name: "slip"}},
+	} {
+		if err := w.Client().Create(w.t.Context(), object); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// TestMustGatherGoesOn: a cluster without the Operator Lifecycle Manager, and a driver that no operator
+// of ours looks after. What is there is collected; what is not is listed, and is no failure.
+func TestMustGatherGoesOn(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	in := c.Namespace(t)
+	labels := map[string]string{"app": "tug"}
+	err := c.Client().Create(t.Context(), &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: "tug-node", Namespace: in},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{Containers: []corev1.Container{{
+					Name: "registrar", Image: "registry.example/registrar:1",
+					Args: []string{"--kubelet-registration-path=/var/lib/kubelet/plugins/tug.csi.example.com/csi.sock"},
+				}}},
+			},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, summary := gather(t, c, "tug.csi.example.com")
+	files := filesIn(t, folder)
+	if file := "tug.csi.example.com/namespaces/" + in + "/daemonset-tug-node.yaml"; files[file] == "" {
+		t.Errorf("there is no file %s", file)
+	}
+	for _, want := range []string{
+		"cluster/catalogsources.yaml: ", "tug.csi.example.com/clustercsidriver.yaml: ", "tug.csi.example.com/csidriver.yaml: ",
+		"tug.csi.example.com/namespaces/" + in + "/subscriptions.yaml: ",
+	} {
+		if !strings.Contains("\n"+files["missing.txt"], "\n"+want) {
+			t.Errorf("missing.txt does not say %q:\n%s", want, files["missing.txt"])
+		}
+	}
+	count := strings.Count(files["missing.txt"], "\n")
+	if want := fmt.Sprintf("gather: wrote %d files to %s; %d could not be collected, ", len(files), folder, count); !strings.HasPrefix(summary, want) {
+		t.Errorf("the last line is %q, want %q", summary, want)
+	}
+
+	folder, _ = gather(t, c)
+	if missing := filesIn(t, folder)["missing.txt"]; !strings.Contains("\n"+missing, "\ndrivers: found no operator") {
+		t.Errorf("without an operator and a name, missing.txt is:\n%s", missing)
+	}
+}
+
+// TestMustGatherNeedsACluster: nobody takes an empty folder for a healthy cluster.
+func TestMustGatherNeedsACluster(t *testing.T) {
+	nowhere := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(nowhere, []byte(`{clusters: [{name: c, cluster: {server: "https://127.0.0.1:1"}}], contexts: [{name: c, context: {cluster: c}}], current-context: c}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "out")
+	command := gatherCommand(t, nowhere, folder)
+	out, err := command.CombinedOutput()
+	if err == nil || !strings.HasPrefix(string(out), "gather: cannot reach the cluster: ") {
+		t.Errorf("error %v, and it says %q", err, out)
+	}
+	if _, err := os.Stat(folder); err == nil {
+		t.Error("it wrote a folder all the same")
+	}
+}
+
+// gather runs the script on a cluster and returns its folder and the last line that it printed.
+func gather(t *testing.T, c *cluster.Cluster, drivers ...string) (folder, summary string) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), "must-gather")
+	command := gatherCommand(t, supportKubeconfig(t, c), append([]string{folder}, drivers...)...)
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("gather: %v\n%s%s", err, out, stderr.Bytes())
+	}
+	if strings.Contains(string(out), marker) {
+		t.Errorf("it prints a secret: %s", out)
+	}
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	return folder, lines[len(lines)-1]
+}
+
+// supportKubeconfig writes a kubeconfig of an account that may do anything, as that of the pod in which
+// `oc adm must-gather` runs a script. It has a token, which the operator, too, knows it by.
+func supportKubeconfig(t *testing.T, c *cluster.Cluster) string {
+	t.Helper()
+	in := c.Namespace(t)
+	account := c.ServiceAccountConfig(t, in, "must-gather")
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: in},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: in, Name: "must-gather"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+	}
+	if err := c.Client().Create(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Client().Delete(context.Background(), binding); err != nil {
+			t.Error(err)
+		}
+	})
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range config.AuthInfos {
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: account.BearerToken}
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// gatherCommand runs the script where there is nothing but kubectl and what every Linux has.
+func gatherCommand(t *testing.T, kubeconfig string, args ...string) *exec.Cmd {
+	t.Helper()
+	root, err := tools.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := tools.Ensure(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := t.TempDir()
+	programs := map[string]string{"kubectl": built.Path("kubectl")}
+	for _, name := range []string{"awk", "bash", "cat", "cut", "find", "head", "mkdir", "mktemp", "rm", "sed", "sort", "tr", "wc"} {
+		if programs[name], err = exec.LookPath(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, program := range programs {
+		if err := os.Symlink(program, filepath.Join(path, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.CommandContext(t.Context(), filepath.Join(root, "must-gather", "gather"), args...)
+	command.Env = []string{"PATH=" + path, "KUBECONFIG=" + kubeconfig, "KUBECACHEDIR=" + t.TempDir(), "TMPDIR=" + t.TempDir()}
+	return command
+}
+
+// filesIn returns the content of all files of a folder, by their paths in it.
+func filesIn(t *testing.T, folder string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(folder), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(folder, path))
+		files[path] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}

@@ -1,0 +1,123 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/journey"
+)
+
+// apiUses are what happens to objects of the APIs that come with a driver, by the name of the API's
+// CustomResourceDefinition.
+var apiUses = map[string]func(*world){
+	"sharedvolumes.aws-efs.managed.openshift.io": (*world).useSharedVolumes,
+}
+
+// useAPIs does with the APIs that come with the driver what their users do.
+func (w *world) useAPIs() {
+	w.t.Helper()
+	apis, err := w.driver.ServedAPIs()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, api := range apis {
+		use, known := apiUses[api]
+		if !known {
+			w.t.Errorf("nobody here knows how the API %s is used: add it to apiUses", api)
+			continue
+		}
+		use(w)
+	}
+}
+
+// useSharedVolumes makes SharedVolumes, meddles with what is made of them, uses one in a pod, and deletes all.
+func (w *world) useSharedVolumes() {
+	w.t.Helper()
+	meddled, contested := sharedVolume("meddled"), sharedVolume("contested")
+	w.share(meddled)
+
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: meddled.Namespace, Name: "pvc-" + meddled.Name}}
+	for range 2 { // The second time, the same event is told again.
+		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
+			w.t.Fatal(err)
+		}
+		uid := claim.UID
+		w.step(func(ctx context.Context, c client.Client) error { return c.Delete(ctx, claim) })
+		cluster.Eventually(w.t, limit, "the claim to be made anew and bound", func(ctx context.Context) error {
+			if err := w.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+				return err
+			}
+			if claim.UID == uid || claim.Status.Phase != corev1.ClaimBound {
+				return fmt.Errorf("claim %s with UID %s, once %s, is %s", claim.Name, claim.UID, uid, claim.Status.Phase)
+			}
+			return nil
+		})
+	}
+	volume := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: claim.Spec.VolumeName}}
+	owned := claim.Labels
+	w.patch(claim, `{"metadata":{"labels":null}}`)
+	w.patch(volume, `{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`)
+	cluster.Eventually(w.t, limit, "claim and volume to be repaired", func(ctx context.Context) error {
+		for _, object := range []client.Object{claim, volume} {
+			if err := w.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+				return err
+			}
+		}
+		if len(claim.Labels) != len(owned) || volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
+			return fmt.Errorf("labels %v, reclaim policy %s", claim.Labels, volume.Spec.PersistentVolumeReclaimPolicy)
+		}
+		return nil
+	})
+
+	foreign := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: contested.Namespace, Name: "pvc-" + contested.Name}, Spec: claim.Spec}
+	foreign.Spec.VolumeName = ""
+	w.create(foreign)
+	w.create(contested)
+	w.awaitReason(contested, "Conflict")
+
+	user := podWithClaim(meddled.Namespace, "user", claim.Name)
+	w.create(user)
+	w.step(func(ctx context.Context, c client.Client) error { return c.Delete(ctx, meddled) })
+	w.awaitReason(meddled, "ClaimInUse")
+	w.step(func(ctx context.Context, c client.Client) error {
+		for _, object := range []client.Object{user, contested, foreign} {
+			if err := c.Delete(ctx, object); err != nil {
+				return err
+			}
+		}
+		return journey.Gone(ctx, c, meddled, contested, claim, volume)
+	})
+}
+
+// share makes a SharedVolume and waits until it can be used.
+func (w *world) share(volume *sharedvolume.SharedVolume) {
+	w.t.Helper()
+	w.step(func(ctx context.Context, c client.Client) error {
+		claim, err := journey.Share(ctx, c, volume)
+		if err == nil && claim != "pvc-"+volume.Name {
+			w.t.Errorf("SharedVolume %s has the claim %s, want pvc-%s", volume.Name, claim, volume.Name)
+		}
+		return err
+	})
+}
+
+// awaitReason waits until a SharedVolume is not Ready for a reason.
+func (w *world) awaitReason(volume *sharedvolume.SharedVolume, reason string) {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, "SharedVolume "+volume.Name+" to say "+reason, func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(volume), volume); err != nil {
+			return err
+		}
+		if ready := meta.FindStatusCondition(volume.Status.Conditions, sharedvolume.ConditionReady); ready == nil || ready.Reason != reason {
+			return fmt.Errorf("conditions are %v", volume.Status.Conditions)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,115 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/journey"
+)
+
+// communityCRD is the definition that the community's operator brings.
+const communityCRD = "../../sharedvolume/testdata/community-crd.yaml"
+
+// TestTeamsKeepTheirSharedVolumes installs the operator where SharedVolumes of the community's operator
+// are stored, of every kind that its definition allows: OLM refuses a definition that makes a stored
+// object invalid. Then somebody with no more than a role of Kubernetes in a namespace works there.
+func TestTeamsKeepTheirSharedVolumes(t *testing.T) {
+	w := newWorld(t, efs(t), cluster.Options{})
+	w.kubectl("apply", "--filename="+communityCRD)
+	team := w.Namespace(t)
+	ordinary, endless, specless := stored(team, "ordinary"), stored(team, "endless"), stored(team, "specless")
+	endless.Spec.FileSystemID = "fs-" + strings.Repeat("0", 1000)
+	specless.Spec = sharedvolume.SharedVolumeSpec{}
+	for _, volume := range []*sharedvolume.SharedVolume{ordinary, endless, specless} {
+		cluster.Eventually(t, limit, "the definition to be served", func(ctx context.Context) error { return w.Client().Create(ctx, volume) })
+	}
+	w.serveCatalog()
+	csv := w.subscribe(nil)
+	w.awaitReason(ordinary, "Bound")
+	w.awaitReason(endless, "InvalidSpec")
+	w.awaitReason(specless, "InvalidSpec")
+
+	roles := w.teamRoles()
+	editor, viewer := w.member(team, "edit"), w.member(team, "view")
+	own := sharedVolume("own")
+	own.Namespace = team
+	if err := viewer.Create(t.Context(), own.DeepCopy()); !apierrors.IsForbidden(err) {
+		t.Errorf("a viewer creates a SharedVolume: %v", err)
+	}
+	if err := editor.Create(t.Context(), own.DeepCopy()); err != nil {
+		t.Errorf("an editor creates a SharedVolume: %v", err)
+	}
+	w.share(own)
+
+	// The team's rights outlive the operator, as its objects do.
+	w.step(func(ctx context.Context, c client.Client) error { return w.removeOperator(ctx, c, csv) })
+	if after := w.teamRoles(); fmt.Sprint(after) != fmt.Sprint(roles) {
+		t.Errorf("the cluster roles for teams are %v now, were %v", after, roles)
+	}
+	if err := editor.Delete(t.Context(), own); err != nil {
+		t.Errorf("an editor deletes a SharedVolume: %v", err)
+	}
+	w.subscribe(nil)
+	w.step(func(ctx context.Context, c client.Client) error { return journey.Gone(ctx, c, own) })
+}
+
+// stored returns a SharedVolume as the community's operator leaves it.
+func stored(namespace, name string) *sharedvolume.SharedVolume {
+	volume := sharedVolume(name)
+	volume.Namespace, volume.Finalizers = namespace, []string{"finalizer.awsefs.managed.openshift.io"}
+	return volume
+}
+
+// teamRoles returns the names and verbs of the cluster roles that give rights to SharedVolumes to whoever
+// has a role of Kubernetes: those of the bundle, and those that OLM makes besides.
+func (w *world) teamRoles() map[string][]string {
+	w.t.Helper()
+	const api = "sharedvolumes.aws-efs.managed.openshift.io"
+	want := []string{api + "-view", api + "-edit", api + "-admin", api + "-v1alpha1-view", api + "-v1alpha1-edit", api + "-v1alpha1-admin"}
+	found := map[string][]string{}
+	cluster.Eventually(w.t, limit, "the cluster roles for teams", func(ctx context.Context) error {
+		for _, name := range want {
+			role := &rbacv1.ClusterRole{}
+			if err := w.Client().Get(ctx, client.ObjectKey{Name: name}, role); err != nil {
+				return err
+			}
+			found[name] = role.Rules[0].Verbs
+		}
+		return nil
+	})
+	return found
+}
+
+// member returns a client of somebody who has a role of Kubernetes in a namespace, once that works.
+func (w *world) member(of, role string) client.Client {
+	w.t.Helper()
+	w.create(&rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: of, Name: role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: of, Name: role}},
+	})
+	api, err := client.New(w.ServiceAccountConfig(w.t, of, role), client.Options{Scheme: w.Client().Scheme()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cluster.Eventually(w.t, limit, "the rights of "+role, func(ctx context.Context) error {
+		return api.List(ctx, &sharedvolume.SharedVolumeList{}, client.InNamespace(of))
+	})
+	return api
+}
+
+func (w *world) kubectl(args ...string) {
+	w.t.Helper()
+	if out, err := w.Kubectl(w.t.Context(), args...).CombinedOutput(); err != nil {
+		w.t.Fatalf("kubectl %q: %v\n%s", args, err, out)
+	}
+}

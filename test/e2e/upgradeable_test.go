@@ -1,0 +1,133 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/community"
+	"github.com/berth-csi/berth/test/journey"
+)
+
+// TestOLMHearsWhenNotToUpgrade: in the OperatorCondition that OLM made for it, and with the rights that OLM
+// gave it, the operator says that it must not be replaced while it adopts a driver - here one in another
+// namespace - or removes it. It writes that once each time.
+func TestOLMHearsWhenNotToUpgrade(t *testing.T) {
+	w := newWorld(t, efs(t), cluster.Options{})
+	w.serveCatalog()
+	relics, err := community.Driver(w.Namespace(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, relic := range relics {
+		if err := w.Client().Create(t.Context(), relic); err != nil {
+			t.Fatal(err)
+		}
+	}
+	csv := w.subscribe(nil)
+	own := &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: csv}}
+	w.waitForUpgradeable(own, "Settled")
+	verdicts := w.watchUpgradeable(own)
+
+	w.step(func(ctx context.Context, c client.Client) error {
+		return journey.InstallDriver(ctx, c, w.driver.CSIName)
+	})
+	w.waitForUpgradeable(own, "Settled")
+	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
+	w.step(func(ctx context.Context, c client.Client) error {
+		if err := c.Delete(ctx, custom); err != nil {
+			return err
+		}
+		return journey.Gone(ctx, c, custom)
+	})
+	w.waitForUpgradeable(own, "Settled")
+
+	want := []string{"False Adopting", "True Settled", "False Uninstalling", "True Settled"}
+	if diff := cmp.Diff(want, verdicts()); diff != "" {
+		t.Errorf("what OLM heard (-want +got):\n%s", diff)
+	}
+	w.checkPermissions()
+	w.checkVerdictsAreWrittenFirst(len(want) + 1)
+}
+
+// checkVerdictsAreWrittenFirst checks the operator's writes: so many verdicts, and that of the adoption
+// before anything was adopted.
+func (w *world) checkVerdictsAreWrittenFirst(want int) {
+	w.t.Helper()
+	verdicts := 0
+	for _, event := range w.Audit(w.t) {
+		if event.User != w.account || event.Code != http.StatusOK {
+			continue
+		}
+		switch {
+		case event.Resource == "operatorconditions" && event.Verb != "get":
+			verdicts++
+		case event.Resource == "daemonsets" && event.Verb == "patch" && verdicts != 2:
+			w.t.Errorf("when the DaemonSet was adopted, OLM had heard %d verdicts, want 2", verdicts)
+		}
+	}
+	if verdicts != want {
+		w.t.Errorf("the operator wrote %d verdicts, want %d", verdicts, want)
+	}
+}
+
+func (w *world) waitForUpgradeable(own *operatorsv2.OperatorCondition, reason string) {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, "Upgradeable to be "+reason, func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(own), own); err != nil {
+			return err
+		}
+		// OLM acts on the status, which it copies from the spec.
+		for _, conditions := range [][]metav1.Condition{own.Spec.Conditions, own.Status.Conditions} {
+			if c := meta.FindStatusCondition(conditions, operatorsv2.Upgradeable); c == nil || c.Reason != reason {
+				return fmt.Errorf("it is %v", c)
+			}
+		}
+		return nil
+	})
+}
+
+// watchUpgradeable returns a function that returns what has become of the condition since.
+func (w *world) watchUpgradeable(own *operatorsv2.OperatorCondition) func() []string {
+	w.t.Helper()
+	c, err := client.NewWithWatch(w.Config(), client.Options{Scheme: w.Client().Scheme()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	watching, err := c.Watch(w.t.Context(), &operatorsv2.OperatorConditionList{}, client.InNamespace(own.Namespace),
+		client.MatchingFields{metav1.ObjectNameField: own.Name},
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: own.ResourceVersion}})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	last := meta.FindStatusCondition(own.Spec.Conditions, operatorsv2.Upgradeable).Reason
+	seen := make(chan []string, 1)
+	go func() {
+		var verdicts []string
+		for event := range watching.ResultChan() {
+			if event.Type == watch.Error {
+				continue // the end of the stream
+			}
+			now := meta.FindStatusCondition(event.Object.(*operatorsv2.OperatorCondition).Spec.Conditions, operatorsv2.Upgradeable)
+			if now.Reason != last {
+				verdicts = append(verdicts, fmt.Sprintf("%s %s", now.Status, now.Reason))
+			}
+			last = now.Reason
+		}
+		seen <- verdicts
+	}()
+	return func() []string {
+		watching.Stop()
+		return <-seen
+	}
+}

@@ -1,0 +1,67 @@
+package fault_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+// limit is how long a busy machine may need for anything.
+const limit = 30 * time.Second
+
+// encodings are the ways in which a client may speak with the API server.
+var encodings = []struct{ name, contentType string }{
+	{"json", "application/json"},
+	{"protobuf", "application/vnd.kubernetes.protobuf"},
+}
+
+// world is a namespace of the cluster that the tests share.
+type world struct {
+	t         *testing.T
+	cfg       *rest.Config
+	namespace string
+	admin     typedcorev1.SecretInterface // nothing disturbs it
+}
+
+func newWorld(t *testing.T) *world {
+	c := cluster.Shared(t, cluster.Options{})
+	w := &world{t: t, cfg: c.Config(), namespace: c.Namespace(t)}
+	w.admin = w.secrets(w.cfg)
+	return w
+}
+
+// secrets is the client for the objects that these tests write.
+func (w *world) secrets(cfg *rest.Config) typedcorev1.SecretInterface {
+	return kubernetes.NewForConfigOrDie(cfg).CoreV1().Secrets(w.namespace)
+}
+
+func named(name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+func (w *world) exists(name string) bool {
+	w.t.Helper()
+	_, err := w.admin.Get(context.Background(), name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		w.t.Fatal(err)
+	}
+	return err == nil
+}
+
+func (w *world) do(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}

@@ -1,0 +1,171 @@
+package fault_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/fault"
+)
+
+// firstWatch is the point of the first watch of all Secrets of the namespace.
+func (w *world) firstWatch() fault.Point {
+	return fault.Point{Verb: "watch", Resource: "secrets", Namespace: w.namespace, Occurrence: 1}
+}
+
+// start watches the Secrets that will be made from now on.
+func (w *world) start(ctx context.Context, client typedcorev1.SecretInterface) (watch.Interface, metav1.ListOptions) {
+	w.t.Helper()
+	list, err := client.List(ctx, metav1.ListOptions{})
+	w.do(err)
+	from := metav1.ListOptions{ResourceVersion: list.ResourceVersion}
+	watching, err := client.Watch(ctx, from)
+	w.do(err)
+	return watching, from
+}
+
+func (w *world) make(name string) {
+	w.t.Helper()
+	_, err := w.admin.Create(context.Background(), named(name), metav1.CreateOptions{})
+	w.do(err)
+}
+
+// next returns the name in the next event, or "" when the watch ends.
+func (w *world) next(watching watch.Interface) string {
+	w.t.Helper()
+	select {
+	case event, open := <-watching.ResultChan():
+		if !open {
+			return ""
+		}
+		return event.Object.(metav1.Object).GetName()
+	case <-time.After(limit):
+		w.t.Fatal("the watch brings nothing and does not end")
+		return ""
+	}
+}
+
+func TestStaleWatch(t *testing.T) {
+	for _, encoding := range encodings {
+		t.Run(encoding.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.cfg.ContentType = encoding.contentType
+			injector := fault.Inject(w.firstWatch(), fault.Stale)
+			w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+				client := w.secrets(cfg)
+				watching, from := w.start(ctx, client)
+				defer watching.Stop()
+				other, err := client.Watch(ctx, from)
+				w.do(err)
+				defer other.Stop()
+				w.make("a")
+				if got := w.next(other); got != "a" {
+					t.Fatalf("the watch beside the stale one brings %q, want a", got)
+				}
+				for until := time.Now().Add(time.Second); time.Now().Before(until); { // busy, so not settled
+					_, err := client.Get(ctx, "a", metav1.GetOptions{})
+					w.do(err)
+				}
+				select {
+				case event := <-watching.ResultChan():
+					t.Errorf("a client that is not settled gets the event %v", event)
+				default:
+				}
+				w.make("b")
+				for _, want := range []string{"a", "b"} {
+					if got := w.next(watching); got != want {
+						t.Errorf("a settled client gets an event about %q, want %q", got, want)
+					}
+				}
+				return nil
+			}))
+			if !injector.Came() {
+				t.Error("the injector says that the client did not come to the point")
+			}
+		})
+	}
+}
+
+func TestDroppedEvent(t *testing.T) {
+	for _, encoding := range encodings {
+		t.Run(encoding.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.cfg.ContentType = encoding.contentType
+			injector := fault.Inject(w.firstWatch(), fault.EventDropped)
+			w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+				client := w.secrets(cfg)
+				watching, from := w.start(ctx, client)
+				w.make("a")
+				if got := w.next(watching); got != "" {
+					t.Errorf("the watch brings an event about %q, want that it ends", got)
+				}
+				if _, err := client.Watch(ctx, from); !apierrors.IsResourceExpired(err) {
+					t.Errorf("the watch is resumed with the error %v, want that the resource version has expired", err)
+				}
+				watching, _ = w.start(ctx, client)
+				defer watching.Stop()
+				w.make("b")
+				if got := w.next(watching); got != "b" {
+					t.Errorf("the watch after the list brings %q, want b", got)
+				}
+				return nil
+			}))
+			if !injector.Came() {
+				t.Error("the injector says that the client did not come to the point")
+			}
+		})
+	}
+}
+
+// TestInformersSurvive holds the faults of watches to what informers make of them, which get their
+// initial list by the watch itself.
+func TestInformersSurvive(t *testing.T) {
+	for _, f := range []fault.Fault{"", fault.Stale, fault.EventDropped} {
+		t.Run(string(f), func(t *testing.T) {
+			w := newWorld(t)
+			w.make("old")
+			injector := fault.Record()
+			if f != "" {
+				injector = fault.Inject(w.firstWatch(), f)
+			}
+			w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+				ctx, cancel := context.WithCancel(ctx)
+				factory := informers.NewSharedInformerFactoryWithOptions(kubernetes.NewForConfigOrDie(cfg), 0, informers.WithNamespace(w.namespace))
+				defer factory.Shutdown()
+				defer cancel()
+				lister := factory.Core().V1().Secrets().Lister().Secrets(w.namespace)
+				factory.Start(ctx.Done())
+				factory.WaitForCacheSync(ctx.Done())
+				if _, err := lister.Get("old"); err != nil {
+					t.Errorf("the informer has not what was there at the beginning: %v", err)
+				}
+				if injector.Came() {
+					t.Error("the fault came with the initial list")
+				}
+				w.make("new")
+				cluster.Eventually(t, limit, "the informer to hear of a new object", func(context.Context) error {
+					_, err := lister.Get("new")
+					return err
+				})
+				return nil
+			}))
+			if injector.Came() != (f != "") {
+				t.Errorf("the injector says that the client came to the point: %v", injector.Came())
+			}
+			if got := strings.ReplaceAll(fmt.Sprint(injector.Points()), w.namespace, "ns"); f == "" && got != "[watch_secrets_ns_1]" {
+				t.Errorf("points = %s, want the one watch that told something", got)
+			}
+		})
+	}
+}

@@ -1,0 +1,270 @@
+package fault_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/fault"
+)
+
+// applied is what a client applies to make an object.
+func applied(name string) []byte {
+	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q}}`, name)
+}
+
+func TestPointsAreKnownByWhatTheyAre(t *testing.T) {
+	for _, encoding := range encodings {
+		t.Run(encoding.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.cfg.ContentType = encoding.contentType
+			injector := fault.Record(fault.Target{Resource: "events"}, fault.Target{Resource: "secrets", Name: "lock"})
+			err := injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+				secrets, kube := w.secrets(cfg), kubernetes.NewForConfigOrDie(cfg)
+				made, err := secrets.Create(ctx, named("a"), metav1.CreateOptions{})
+				w.do(err)
+				_, err = secrets.Update(ctx, made, metav1.UpdateOptions{})
+				w.do(err)
+				_, err = secrets.Create(ctx, named("a"), metav1.CreateOptions{})
+				if !apierrors.IsAlreadyExists(err) {
+					t.Errorf("the second creation: %v, want that the object exists already", err)
+				}
+				for range 2 {
+					_, err = secrets.Patch(ctx, "b", types.ApplyPatchType, applied("b"), metav1.PatchOptions{FieldManager: "test"})
+					w.do(err)
+				}
+				_, err = secrets.Create(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{GenerateName: "some-"}}, metav1.CreateOptions{})
+				w.do(err)
+				_, err = kube.CoreV1().Namespaces().Patch(ctx, w.namespace, types.MergePatchType, []byte(`{}`), metav1.PatchOptions{}, "status")
+				w.do(err)
+				w.do(secrets.Delete(ctx, "a", metav1.DeleteOptions{}))
+
+				// None of these is a point.
+				_, err = secrets.Create(ctx, named("lock"), metav1.CreateOptions{})
+				w.do(err)
+				_, err = secrets.Create(ctx, named("dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+				w.do(err)
+				_, err = secrets.List(ctx, metav1.ListOptions{})
+				w.do(err)
+				_, err = kube.CoreV1().Events(w.namespace).Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: "e"},
+					InvolvedObject: corev1.ObjectReference{Namespace: w.namespace}}, metav1.CreateOptions{})
+				w.do(err)
+				return errors.New("its own")
+			})
+			if err == nil || err.Error() != "its own" {
+				t.Errorf("Run returned %v, want the client's own error", err)
+			}
+			var got []string
+			for _, point := range injector.Points() {
+				got = append(got, strings.ReplaceAll(point.String(), w.namespace, "ns"))
+			}
+			want := []string{
+				"create_secrets_ns_a_1", "update_secrets_ns_a_1", "create_secrets_ns_a_2",
+				"patch_secrets_ns_b_1", "patch_secrets_ns_b_2", "create_secrets_ns_some-*_1",
+				"patch_namespaces.status_ns_ns_1", "delete_secrets_ns_a_1",
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("points (-want +got):\n%s", diff)
+			}
+			object := func(name string) fault.Point {
+				return fault.Point{Resource: "secrets", Namespace: w.namespace, Name: name}
+			}
+			counts := map[fault.Point]fault.Count{object("a"): {Created: 1, Deleted: 1}, object("b"): {Created: 1}, object("some-*"): {Created: 1}}
+			if diff := cmp.Diff(counts, injector.Counts()); diff != "" {
+				t.Errorf("counts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestFaultsOfAWrite has a client create three objects; the fault is at the second.
+func TestFaultsOfAWrite(t *testing.T) {
+	for _, tc := range []struct {
+		fault fault.Fault
+		sees  func(error) bool // by the client, of its first attempt
+		done  bool             // by the API server, at the first attempt
+		lives int
+		codes []int
+	}{
+		{fault.KilledBefore, isReset, false, 2, []int{201, 0, 409, 201, 201}},
+		{fault.KilledAfter, isReset, true, 2, []int{201, 201, 409, 409, 201}},
+		{fault.ResponseDropped, isReset, true, 1, []int{201, 201, 201}},
+		{fault.Conflict, apierrors.IsConflict, false, 1, []int{201, 0, 201}},
+		{fault.TooManyRequests, func(err error) bool { return err == nil }, true, 1, []int{201, 0, 201, 201}}, // client-go comes again
+		{fault.ServerError, apierrors.IsInternalError, false, 1, []int{201, 0, 201}},
+		{fault.Hang, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }, false, 1, []int{201, 0, 201}},
+	} {
+		t.Run(string(tc.fault), func(t *testing.T) {
+			w := newWorld(t)
+			at := fault.Point{Verb: "create", Resource: "secrets", Namespace: w.namespace, Name: "second", Occurrence: 1}
+			injector := fault.Inject(at, tc.fault)
+			lives := 0
+			w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+				lives++
+				secrets := w.secrets(cfg)
+				for _, name := range []string{"first", "second", "third"} {
+					patience, cancel := context.WithTimeout(ctx, limit)
+					if name == "second" && tc.fault == fault.Hang {
+						patience, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
+					}
+					_, err := secrets.Create(patience, named(name), metav1.CreateOptions{})
+					cancel()
+					if lives == 1 && name == "second" {
+						if !tc.sees(err) {
+							t.Errorf("the client sees: %v", err)
+						}
+						if got := w.exists(name); got != tc.done {
+							t.Errorf("after the first attempt the object exists: %v, want %v", got, tc.done)
+						}
+					}
+					if lives == 1 && context.Cause(ctx) == fault.ErrKilled {
+						w.isDead(ctx, cfg)
+						return nil
+					}
+				}
+				return nil
+			}))
+			if lives != tc.lives {
+				t.Errorf("the client was started %d times, want %d", lives, tc.lives)
+			}
+			var codes []int
+			for _, write := range injector.Writes() {
+				codes = append(codes, write.Code)
+				if write.Point == at && write.Fault != tc.fault {
+					t.Errorf("fault %q is recorded at %s, want %q", write.Fault, at, tc.fault)
+				}
+			}
+			if diff := cmp.Diff(tc.codes, codes); diff != "" {
+				t.Errorf("answers of the API server (-want +got):\n%s", diff)
+			}
+			if !injector.Came() {
+				t.Error("the injector says that the client did not come to the point")
+			}
+		})
+	}
+}
+
+func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
+
+// isDead wants that nothing a dead client does gets anywhere.
+func (w *world) isDead(ctx context.Context, cfg *rest.Config) {
+	w.t.Helper()
+	if ctx.Err() == nil {
+		w.t.Error("the context of the dead client goes on")
+	}
+	secrets := w.secrets(cfg)
+	unaware := context.Background()
+	for what, try := range map[string]func() error{
+		"reads":   func() error { _, err := secrets.Get(unaware, "first", metav1.GetOptions{}); return err },
+		"writes":  func() error { _, err := secrets.Create(unaware, named("ghost"), metav1.CreateOptions{}); return err },
+		"watches": func() error { _, err := secrets.Watch(unaware, metav1.ListOptions{}); return err },
+	} {
+		if err := try(); !errors.Is(err, syscall.ECONNREFUSED) {
+			w.t.Errorf("the dead client %s: %v, want that the connection is refused", what, err)
+		}
+	}
+}
+
+// TestWhatADeadClientHasSentIsDone kills a client that waits for the answer to another write, which is
+// on its way for long: the client hears no more of it, and the next one finds it done.
+func TestWhatADeadClientHasSentIsDone(t *testing.T) {
+	w := newWorld(t)
+	underway, arrive := make(chan struct{}), make(chan struct{})
+	slow := rest.CopyConfig(w.cfg)
+	slow.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(request *http.Request) (*http.Response, error) {
+			if request.Method == http.MethodPatch {
+				close(underway)
+				<-arrive
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	injector := fault.Inject(fault.Point{Verb: "create", Resource: "secrets", Namespace: w.namespace, Name: "trigger", Occurrence: 1}, fault.KilledBefore)
+	lives := 0
+	w.do(injector.Run(t.Context(), slow, func(ctx context.Context, cfg *rest.Config) error {
+		secrets := w.secrets(cfg)
+		if lives++; lives == 2 {
+			if !w.exists("late") {
+				t.Error("the second client runs before the first one's write has arrived")
+			}
+			return nil
+		}
+		result := make(chan error)
+		go func() {
+			_, err := secrets.Patch(ctx, "late", types.ApplyPatchType, applied("late"), metav1.PatchOptions{FieldManager: "test"})
+			result <- err
+		}()
+		<-underway
+		if _, err := secrets.Create(ctx, named("trigger"), metav1.CreateOptions{}); err == nil {
+			t.Error("the creation that kills the client succeeded")
+		}
+		if err := <-result; err == nil {
+			t.Error("the dead client heard that its write succeeded")
+		}
+		if w.exists("late") {
+			t.Error("the write arrived too early for this test")
+		}
+		time.AfterFunc(100*time.Millisecond, func() { close(arrive) }) // by then a next client would have begun
+		return nil
+	}))
+	if lives != 2 {
+		t.Errorf("the client was started %d times, want 2", lives)
+	}
+	for _, write := range injector.Writes() {
+		if write.Point.Name == "late" && (write.Code != http.StatusCreated || write.Life != 1) {
+			t.Errorf("the late write is recorded as %+v, want code 201 in life 1", write)
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+
+func TestIdleWaitsForAnswers(t *testing.T) {
+	w := newWorld(t)
+	injector := fault.Inject(fault.Point{Verb: "create", Resource: "secrets", Namespace: w.namespace, Name: "a", Occurrence: 1}, fault.Hang)
+	w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+		hanging, giveUp := context.WithCancel(ctx)
+		done := make(chan error)
+		go func() {
+			_, err := w.secrets(cfg).Create(hanging, named("a"), metav1.CreateOptions{})
+			done <- err
+		}()
+		cluster.Eventually(t, limit, "the client to come to the point", func(context.Context) error {
+			if !injector.Came() {
+				return errors.New("it did not")
+			}
+			return nil
+		})
+		if idle := injector.Idle(); idle > 0 {
+			t.Errorf("idle for %s while a request hangs", idle)
+		}
+		giveUp()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("the hanging request ends with %v, want that it was canceled", err)
+		}
+		cluster.Eventually(t, limit, "the client to be idle", func(context.Context) error {
+			if injector.Idle() == 0 {
+				return errors.New("it is not")
+			}
+			return nil
+		})
+		return nil
+	}))
+}
