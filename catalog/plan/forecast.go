@@ -79,6 +79,7 @@ type Reason struct {
 // Foretell says what OLM will do with each Subscription of a namespace, in the order of World.
 // It fails if a bundle cannot be read.
 func (w *World) Foretell() ([]*Outcome, error) {
+	w = w.settled()
 	resolved, refusal := w.resolve()
 	var all []*Outcome
 	for _, s := range w.Subscriptions {

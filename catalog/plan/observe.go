@@ -102,7 +102,7 @@ func (w *World) Put(c *catalog.Catalog) (subscriptions int) {
 		if c.Find(s.Spec.Package) == nil {
 			continue
 		}
-		s.Spec.CatalogSource, s.Spec.CatalogSourceNamespace = c.Dir, w.Namespace
+		s.Spec.CatalogSource, s.Spec.CatalogSourceNamespace = madeUpSource, w.Namespace
 		w.Catalogs[sourceOf(s)] = c
 		subscriptions++
 	}

@@ -82,7 +82,7 @@ func TestForetell(t *testing.T) {
 			w.OperatorGroups[0].Annotations = map[string]string{"olm.operatorframework.io/exclude-global-namespace-resolution": "true"}
 			w.Subscriptions[0].Spec.CatalogSourceNamespace = "marketplace"
 			w.Catalogs[sourceOf(w.Subscriptions[0])] = c
-		}, Refused, "no operators found from catalog catalog in namespace marketplace"},
+		}, Refused, "no operators found from catalog this-catalog in namespace marketplace"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, err := Installed(c, "tide", "0.0.0", "")

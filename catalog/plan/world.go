@@ -46,7 +46,7 @@ func sourceOf(s *v1alpha1.Subscription) Source {
 // The names in a world that is made up. They matter to nobody.
 const (
 	madeUpNamespace = "default"
-	madeUpSource    = "catalog"
+	madeUpSource    = "this-catalog"
 )
 
 // Installed returns a world in which a version of a package is installed from a catalog and nothing
@@ -159,6 +159,25 @@ func identify(p *catalog.Package, pkg, installed string) (string, *semver.Versio
 		}
 	}
 	return installed, nil
+}
+
+// settled returns the world as OLM has it before it decides: Subscriptions say what is installed for
+// them, or that an update is under way.
+func (w *World) settled() *World {
+	settled := *w
+	settled.Subscriptions = nil
+	for _, s := range w.Subscriptions {
+		s = s.DeepCopy()
+		switch {
+		case s.Status.CurrentCSV == "":
+		case w.csv(s.Status.CurrentCSV) != nil:
+			s.Status.InstalledCSV, s.Status.State = s.Status.CurrentCSV, v1alpha1.SubscriptionStateAtLatest
+		default:
+			s.Status.State = v1alpha1.SubscriptionStateUpgradePending
+		}
+		settled.Subscriptions = append(settled.Subscriptions, s)
+	}
+	return &settled
 }
 
 // csv returns the ClusterServiceVersion of a name, or nil.
