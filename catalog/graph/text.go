@@ -16,7 +16,7 @@ func (p *Package) Mermaid() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%%%% %s\nflowchart BT\n", p.Name)
 	for i, c := range p.Channels {
-		fmt.Fprintf(&text, "  subgraph c%d[%s]\n", i, mermaidText(c.title()))
+		fmt.Fprintf(&text, "  subgraph c%d[%s]\n    direction BT\n", i, mermaidText(c.title()))
 		for _, n := range c.Nodes {
 			fmt.Fprintf(&text, "    c%dn%d[%s]%s\n", i, n.Row, mermaidText(n.label()), mermaidClass(n))
 		}
