@@ -45,7 +45,7 @@ type clients struct {
 	// customResource reads and writes the driver's ClusterCSIDriver.
 	customResource v1helpers.OperatorClientWithFinalizers
 
-	clusterInformers  informers.SharedInformerFactory // cluster-scoped
+	clusterInformers  informers.SharedInformerFactory // of all namespaces
 	configInformers   configinformers.SharedInformerFactory
 	operatorInformers operatorinformers.SharedInformerFactory // CloudCredential
 	dynamicInformers  dynamicinformer.DynamicSharedInformerFactory

@@ -38,7 +38,7 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 	if unusable != nil {
 		return runAll(ctx, []func(context.Context) error{
 			func(ctx context.Context) error { return o.reportManifests(ctx, c, unusable) },
-			func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c)) },
+			func(ctx context.Context) error { return o.onlyReport(ctx, c) },
 		})
 	}
 	parts := o.parts(manifests)
@@ -136,10 +136,7 @@ func (o *operator) leaveDriver(ctx context.Context, c *clients) error {
 	if err := c.customResource.ApplyOperatorStatus(ctx, o.driver.ConditionPrefix+"ManagementState", conditions); err != nil {
 		return err
 	}
-	return runAll(ctx, []func(context.Context) error{
-		func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c)) },
-		func(ctx context.Context) error { o.upgradeable.insist(ctx, mayUpgrade); return nil },
-	})
+	return o.onlyReport(ctx, c)
 }
 
 // releaseCustomResource lets a ClusterCSIDriver go that asked for nothing to be touched.
@@ -189,6 +186,14 @@ func (o *operator) newReportControllers(c *clients, expected ...part) []factory.
 		loglevel.NewClusterOperatorLoggingController(c.customResource, o.silent()),
 		o.newSummaryController(c, expected),
 	}
+}
+
+// onlyReport keeps the ClusterCSIDriver's status while the driver is left as it is, until ctx ends.
+func (o *operator) onlyReport(ctx context.Context, c *clients) error {
+	return runAll(ctx, []func(context.Context) error{
+		func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c)) },
+		func(ctx context.Context) error { o.upgradeable.insist(ctx, mayUpgrade); return nil },
+	})
 }
 
 // newConfigControllers build the controllers of what the driver's pods need before they start: the

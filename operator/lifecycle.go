@@ -93,20 +93,20 @@ func wishOf(object *unstructured.Unstructured) wish {
 // for the next, so that no controller works against another, and nothing that is remembered of a
 // deleted object can act on its successor.
 func (o *operator) serveCustomResource(ctx context.Context) error {
-	wishes, err := o.watchCustomResource(ctx)
+	customResource, err := o.watchCustomResource(ctx)
 	if err != nil {
 		return err
 	}
 	for ctx.Err() == nil {
-		asked := wishes.current()
+		asked := customResource.current()
 		klog.Infof("ClusterCSIDriver %s: %s (UID %q)", o.driver.CSIName, asked.mode, asked.uid)
 		cycle, stop := context.WithCancel(ctx)
 		var running sync.WaitGroup
 		running.Go(func() { o.grant(cycle, asked.mode) })
 
-		for wishes.current() == asked && ctx.Err() == nil {
+		for customResource.current() == asked && ctx.Err() == nil {
 			select {
-			case <-wishes.changed:
+			case <-customResource.changed:
 			case <-ctx.Done():
 			}
 		}

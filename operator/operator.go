@@ -62,14 +62,17 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 		return err
 	}
 	klog.Infof("operator of %s runs in namespace %s", driver.CSIName, o.namespace)
+	blockingPods.WithLabelValues(driver.CSIName).Set(0)
 
 	unlimited := rest.CopyConfig(process.KubeConfig)
 	unlimited.QPS = companionQPS
 	tasks := []func(context.Context) error{o.serveCustomResource}
 	for _, companion := range companions {
 		tasks = append(tasks, func(ctx context.Context) error {
-			if err := o.awaitOtherOperators(ctx); err != nil {
+			if err := o.awaitOtherOperators(ctx); ctx.Err() != nil {
 				return nil // told to stop while it waited
+			} else if err != nil {
+				return err
 			}
 			return companion(ctx, unlimited)
 		})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,6 +51,8 @@ type world struct {
 	namespace string // the operator's
 	home      string // the driver's namespace
 	user      string // the operator's
+	// written counts the requests with which the operator changed something of the driver's.
+	written *atomic.Int64
 }
 
 // newWorld gives the test a namespace of its own to run the driver's operator in, with just the
@@ -61,7 +64,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	c := cluster.Shared(t, cluster.Options{})
-	w := &world{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t)}
+	w := &world{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t), written: &atomic.Int64{}}
 	w.home = w.namespace
 	w.user = fmt.Sprintf("system:serviceaccount:%s:operator", w.namespace)
 	rules, err := driver.OperatorRules()
@@ -102,6 +105,7 @@ func (w *world) startOperator(companions ...operator.Companion) (stop func()) {
 		}
 	}
 	cfg := w.ServiceAccountConfig(w.t, w.namespace, "operator")
+	cfg.Wrap(w.countWrites)
 	kube := kubernetes.NewForConfigOrDie(cfg)
 	reference := &corev1.ObjectReference{Kind: "Namespace", Name: w.namespace, Namespace: w.namespace}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -123,6 +127,21 @@ func (w *world) startOperator(companions ...operator.Companion) (stop func()) {
 	w.t.Cleanup(stop)
 	return stop
 }
+
+func (w *world) countWrites(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		about := request.URL.Path
+		if request.Method != http.MethodGet && !strings.Contains(about, "/clustercsidrivers/") && !strings.HasSuffix(about, "/events") {
+			w.written.Add(1)
+		}
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // installDriver asks for the driver, and returns when the operator says that it is available.
 func (w *world) installDriver() *operatorv1.ClusterCSIDriver {
