@@ -34,6 +34,16 @@ bench: ## Run the benchmarks
 bench-catalog: ## Compare validate, render and serve with real opm, on catalogs of the size of public ones
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/catalogs
 
+.PHONY: fuzz
+fuzz: ## Try each parser on random input for a few seconds
+	@git grep -n '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z]*).*|\1 \2|' | \
+	while read -r package target; do go test "./$$package" -run '^$$' -fuzz "^$$target$$" -fuzztime 5s || exit 1; done
+
+.PHONY: sweep
+sweep: ## Try every fault at every write and watch of the controllers, which takes half an hour
+	@bash -o pipefail -c "go test ./operator ./sharedvolume -run '^TestCrashSweep$$' -all-faults -count 1 -timeout 120m -v 2>&1 | \
+		grep --line-buffered -E '^(TestCrashSweep/|ok|FAIL|panic)|^ *--- FAIL|_test.go:|once more:'"
+
 .PHONY: rbac
 rbac: ## Print what the operators may do, what for, and what an end-to-end run has used of it
 	@go run ./hack/rbac

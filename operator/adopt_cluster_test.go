@@ -362,10 +362,7 @@ func (w *world) nodePods() []corev1.Pod {
 // is to do; that is to be told from the ClusterCSIDriver, which is an empty one where there is none.
 func (w *world) runUntilItWrites(done func(*operatorv1.ClusterCSIDriver) bool) {
 	w.t.Helper()
-	toDriver := func() int {
-		return len(slices.DeleteFunc(w.writes(), func(e cluster.AuditEvent) bool { return e.Resource == "clustercsidrivers" }))
-	}
-	before := toDriver()
+	before := w.written.Load()
 	stop := w.startOperator()
 	defer stop()
 	cluster.Eventually(w.t, limit, "the operator to write", func(ctx context.Context) error {
@@ -373,7 +370,7 @@ func (w *world) runUntilItWrites(done func(*operatorv1.ClusterCSIDriver) bool) {
 		if err := w.Client().Get(ctx, client.ObjectKey{Name: w.driver.CSIName}, custom); client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		if done(custom) || toDriver() > before {
+		if done(custom) || w.written.Load() > before {
 			return nil
 		}
 		return fmt.Errorf("it has not")

@@ -37,10 +37,7 @@ func (o *operator) claim(ctx context.Context, c *clients) error {
 	if custom.DeletionTimestamp == nil {
 		finalizers = append(o.foreignFinalizers(finalizers), o.finalizer())
 	} // else none can be added any more, and whichever is there keeps the object until the driver is gone
-	claimed := func(custom *metav1.ObjectMeta) bool {
-		return custom.Annotations[namespaceAnnotation] == c.namespace && sets.New(custom.Finalizers...).Equal(sets.New(finalizers...))
-	}
-	if claimed(custom) {
+	if custom.Annotations[namespaceAnnotation] == c.namespace && sets.New(custom.Finalizers...).Equal(sets.New(finalizers...)) {
 		return nil
 	}
 	if err := o.patchCustomResource(ctx, c, custom, map[string]any{
@@ -48,10 +45,11 @@ func (o *operator) claim(ctx context.Context, c *clients) error {
 	}); err != nil {
 		return fmt.Errorf("claiming ClusterCSIDriver %s: %w", o.driver.CSIName, err)
 	}
-	// library-go's controllers write the whole object as their cache shows it; an old one undoes this.
+	// library-go's controllers write the whole object as their cache shows it: one that does not show this
+	// yet would undo it.
 	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
-		custom, err := c.customResource.GetObjectMeta()
-		return err == nil && claimed(custom), nil
+		now, err := c.customResource.GetObjectMeta()
+		return err == nil && now.ResourceVersion != custom.ResourceVersion, err
 	})
 }
 

@@ -38,10 +38,11 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 	if unusable != nil {
 		return runAll(ctx, []func(context.Context) error{
 			func(ctx context.Context) error { return o.reportManifests(ctx, c, unusable) },
-			func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c)) },
+			func(ctx context.Context) error { return o.onlyReport(ctx, c) },
 		})
 	}
 	parts := o.parts(manifests)
+	c.customResource.expect(parts)
 	namespace, err := o.newNamespaceController(c)
 	if err != nil {
 		return err
@@ -62,7 +63,7 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 	if err := o.adopt(ctx, c, relics); err != nil {
 		return err
 	}
-	report := append(o.newReportControllers(c, parts...), namespace, o.newUpgradeableController(c, adopting))
+	report := []factory.Controller{o.newLogLevelController(c), namespace, o.newUpgradeableController(c, adopting)}
 	return runAll(ctx, []func(context.Context) error{
 		func(ctx context.Context) error { return o.reportManifests(ctx, c, nil) },
 		func(ctx context.Context) error { return c.run(ctx, report) },
@@ -136,10 +137,7 @@ func (o *operator) leaveDriver(ctx context.Context, c *clients) error {
 	if err := c.customResource.ApplyOperatorStatus(ctx, o.driver.ConditionPrefix+"ManagementState", conditions); err != nil {
 		return err
 	}
-	return runAll(ctx, []func(context.Context) error{
-		func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c)) },
-		func(ctx context.Context) error { o.upgradeable.insist(ctx, mayUpgrade); return nil },
-	})
+	return o.onlyReport(ctx, c)
 }
 
 // releaseCustomResource lets a ClusterCSIDriver go that asked for nothing to be touched.
@@ -182,13 +180,17 @@ func (c *clients) run(ctx context.Context, controllers []factory.Controller) err
 	return runAll(ctx, tasks)
 }
 
-// newReportControllers build the controllers that write nothing but the ClusterCSIDriver's status
-// and the operator's own log level. The summary waits for word of all expected parts.
-func (o *operator) newReportControllers(c *clients, expected ...part) []factory.Controller {
-	return []factory.Controller{
-		loglevel.NewClusterOperatorLoggingController(c.customResource, o.silent()),
-		o.newSummaryController(c, expected),
-	}
+// newLogLevelController builds the controller that sets the operator's own log level.
+func (o *operator) newLogLevelController(c *clients) factory.Controller {
+	return loglevel.NewClusterOperatorLoggingController(c.customResource, o.silent())
+}
+
+// onlyReport does what there is to do while the driver is left as it is, until ctx ends.
+func (o *operator) onlyReport(ctx context.Context, c *clients) error {
+	return runAll(ctx, []func(context.Context) error{
+		func(ctx context.Context) error { return c.run(ctx, []factory.Controller{o.newLogLevelController(c)}) },
+		func(ctx context.Context) error { o.upgradeable.insist(ctx, mayUpgrade); return nil },
+	})
 }
 
 // newConfigControllers build the controllers of what the driver's pods need before they start: the

@@ -116,7 +116,7 @@ func (o *operator) leaveToOther(ctx context.Context, c *clients, namespace, hold
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	return runAll(ctx, []func(context.Context) error{
-		func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c)) },
+		func(ctx context.Context) error { return o.onlyReport(ctx, c) },
 		func(ctx context.Context) error {
 			defer end()
 			return wait.PollUntilContextCancel(ctx, lockPollMax, false, func(ctx context.Context) (bool, error) {

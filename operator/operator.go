@@ -48,7 +48,7 @@ type Companion func(ctx context.Context, cfg *rest.Config) error
 func Run(ctx context.Context, driver drivers.Driver, version string, process *Process, companions ...Companion) error {
 	management.SetOperatorNotRemovable() // uninstalling is not library-go's: it knows no order
 
-	cfg := rest.CopyConfig(process.KubeConfig)
+	cfg := withDeadline(process.KubeConfig)
 	cfg.QPS, cfg.Burst = clientQPS, clientBurst
 	o := &operator{driver: driver, version: version, namespace: process.OperatorNamespace, cfg: cfg, recorder: process.EventRecorder, clock: process.Clock}
 
@@ -62,14 +62,17 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 		return err
 	}
 	klog.Infof("operator of %s runs in namespace %s", driver.CSIName, o.namespace)
+	blockingPods.WithLabelValues(driver.CSIName).Set(0)
 
-	unlimited := rest.CopyConfig(process.KubeConfig)
+	unlimited := withDeadline(process.KubeConfig)
 	unlimited.QPS = companionQPS
 	tasks := []func(context.Context) error{o.serveCustomResource}
 	for _, companion := range companions {
 		tasks = append(tasks, func(ctx context.Context) error {
-			if err := o.awaitOtherOperators(ctx); err != nil {
+			if err := o.awaitOtherOperators(ctx); ctx.Err() != nil {
 				return nil // told to stop while it waited
+			} else if err != nil {
+				return err
 			}
 			return companion(ctx, unlimited)
 		})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,18 +52,35 @@ type world struct {
 	namespace string // the operator's
 	home      string // the driver's namespace
 	user      string // the operator's
+	// written counts the requests with which the operator changed something of the driver's.
+	written *atomic.Int64
 }
 
 // newWorld gives the test a namespace of its own to run the driver's operator in, with just the
 // permissions that the driver's bundle gives it. The driver's cluster-scoped objects are shared, so
 // these tests run one after the other and clean up.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorldOf(t, efsDriver(t))
+	t.Cleanup(w.checkPermissions)
+	t.Cleanup(w.removeDriver)
+	return w
+}
+
+func efsDriver(t *testing.T) drivers.Driver {
+	t.Helper()
 	driver, err := registry.Get("efs")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return driver
+}
+
+// newWorldOf is newWorld for any driver. It leaves the cleaning up to the test.
+func newWorldOf(t *testing.T, driver drivers.Driver) *world {
+	t.Helper()
 	c := cluster.Shared(t, cluster.Options{})
-	w := &world{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t)}
+	w := &world{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t), written: &atomic.Int64{}}
 	w.home = w.namespace
 	w.user = fmt.Sprintf("system:serviceaccount:%s:operator", w.namespace)
 	rules, err := driver.OperatorRules()
@@ -79,8 +98,6 @@ func newWorld(t *testing.T) *world {
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Rules: rules.ClusterPermissions},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, RoleRef: role("ClusterRole"), Subjects: subjects},
 	)
-	t.Cleanup(w.checkPermissions)
-	t.Cleanup(w.removeDriver)
 	return w
 }
 
@@ -96,24 +113,12 @@ func (w *world) checkPermissions() {
 // startOperator runs the operator, under an account of its own, until the test ends or stop is called.
 func (w *world) startOperator(companions ...operator.Companion) (stop func()) {
 	w.t.Helper()
-	for _, image := range w.driver.Images {
-		if _, set := os.LookupEnv(image.Env); !set {
-			w.t.Setenv(image.Env, image.Default)
-		}
-	}
+	w.setImages()
 	cfg := w.ServiceAccountConfig(w.t, w.namespace, "operator")
-	kube := kubernetes.NewForConfigOrDie(cfg)
-	reference := &corev1.ObjectReference{Kind: "Namespace", Name: w.namespace, Namespace: w.namespace}
+	cfg.Wrap(w.countWrites)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() {
-		done <- operator.Run(ctx, w.driver, version, &operator.Process{
-			KubeConfig:        cfg,
-			EventRecorder:     events.NewRecorder(kube.CoreV1().Events(w.namespace), "operator", reference, clock.RealClock{}),
-			OperatorNamespace: w.namespace,
-			Clock:             clock.RealClock{},
-		}, companions...)
-	}()
+	go func() { done <- w.operate(ctx, cfg, companions...) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -123,6 +128,42 @@ func (w *world) startOperator(companions ...operator.Companion) (stop func()) {
 	w.t.Cleanup(stop)
 	return stop
 }
+
+// setImages sets the variables that carry the driver's images, as its bundle does, until the test ends.
+func (w *world) setImages() {
+	for _, image := range w.driver.Images {
+		if _, set := os.LookupEnv(image.Env); !set {
+			w.t.Setenv(image.Env, image.Default)
+		}
+	}
+}
+
+// operate runs the operator until ctx ends.
+func (w *world) operate(ctx context.Context, cfg *rest.Config, companions ...operator.Companion) error {
+	kube := kubernetes.NewForConfigOrDie(cfg)
+	reference := &corev1.ObjectReference{Kind: "Namespace", Name: w.namespace, Namespace: w.namespace}
+	return operator.Run(ctx, w.driver, version, &operator.Process{
+		KubeConfig:        cfg,
+		EventRecorder:     events.NewRecorder(kube.CoreV1().Events(w.namespace), "operator", reference, clock.RealClock{}),
+		OperatorNamespace: w.namespace,
+		Clock:             clock.RealClock{},
+	}, companions...)
+}
+
+func (w *world) countWrites(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(request)
+		about := request.URL.Path
+		if request.Method != http.MethodGet && !strings.Contains(about, "/clustercsidrivers/") && !strings.HasSuffix(about, "/events") {
+			w.written.Add(1)
+		}
+		return response, err
+	})
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // installDriver asks for the driver, and returns when the operator says that it is available.
 func (w *world) installDriver() *operatorv1.ClusterCSIDriver {

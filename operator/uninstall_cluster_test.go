@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -66,13 +67,24 @@ func (w *world) checkOrderOfRemoval() {
 		return ""
 	}
 	first, last := map[string]int{}, map[string]int{}
-	for i, event := range w.Audit(w.t) {
-		stage := stageOf(event)
-		if _, seen := first[stage]; !seen || stage == "finalizer" { // it was set once, too
-			first[stage] = i
+	cluster.Eventually(w.t, limit, "the removal to be in the audit log", func(context.Context) error { // the API server shows what it has done before it logs it
+		clear(first)
+		clear(last)
+		for i, event := range w.Audit(w.t) {
+			stage := stageOf(event)
+			if _, seen := first[stage]; !seen || stage == "finalizer" { // it was set once, too
+				first[stage] = i
+			}
+			last[stage] = i
+			if event.Verb == "delete" && event.Resource == "clustercsidrivers" {
+				delete(last, "finalizer")
+			}
 		}
-		last[stage] = i
-	}
+		if last["finalizer"] == 0 {
+			return errors.New("no finalizer of the ClusterCSIDriver has been removed since its deletion")
+		}
+		return nil
+	})
 	order := []string{"deployments", "controller pods", "daemonsets", "node pods", "objects", "credentialsrequests", "finalizer"}
 	for i, stage := range order {
 		if last[stage] == 0 {

@@ -74,17 +74,19 @@ func (u upgradeable) tell(ctx context.Context, verdict upgradeVerdict) error {
 }
 
 // try is tell for where a failure must hold up nothing. It is told again later.
-func (u upgradeable) try(ctx context.Context, verdict upgradeVerdict) {
-	if err := u.tell(ctx, verdict); err != nil && ctx.Err() == nil {
+func (u upgradeable) try(ctx context.Context, verdict upgradeVerdict) (told bool) {
+	err := u.tell(ctx, verdict)
+	if err != nil && ctx.Err() == nil {
 		klog.Errorf("telling OLM whether it may replace the operator (%s): %v", verdict.reason, err)
 	}
+	return err == nil
 }
 
 // insist tries until it has succeeded or ctx ends: OLM gives the permission to write only after it has
 // started the operator.
 func (u upgradeable) insist(ctx context.Context, verdict upgradeVerdict) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: time.Minute}
-	for ctx.Err() == nil && u.tell(ctx, verdict) != nil {
+	for ctx.Err() == nil && !u.try(ctx, verdict) {
 		select {
 		case <-ctx.Done():
 		case <-time.After(backoff.Step()):
