@@ -100,6 +100,25 @@ func TestReadWhileItChanges(t *testing.T) {
 	}
 }
 
+// TestReadHugeFile reads files of a gigabyte that are no catalogs. What is wrong is found at their
+// beginning.
+func TestReadHugeFile(t *testing.T) {
+	for _, test := range []struct{ name, begin, rule string }{
+		{"catalog.json", `{"schema": "olm.package", "name": "`, "syntax"},
+		{"catalog.yaml", "schema: olm.package\nname: ", "document-size"},
+	} {
+		path := filepath.Join(t.TempDir(), test.name)
+		catalogs.Write(t, path, test.begin)
+		if err := os.Truncate(path, 1<<30); err != nil { // it is sparse, and takes no room
+			t.Fatal(err)
+		}
+		_, found, err := catalog.Read(t.Context(), filepath.Dir(path))
+		if err != nil || len(found) != 1 || found[0].Rule != test.rule || found[0].Line != 1 {
+			t.Errorf("%s: got findings %v, error %v", test.name, found, err)
+		}
+	}
+}
+
 func TestReadFails(t *testing.T) {
 	dir := t.TempDir()
 	if _, _, err := catalog.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "holds no package") {
