@@ -78,7 +78,7 @@ func (sc *scanner) decode(s document.Section) (entries []entry, err error) {
 // where it stands.
 func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 	content := d.Content
-	meta, ok := scanMeta(content)
+	meta, ok := ScanMeta(content)
 	if !ok {
 		if err := json.Unmarshal(content, &meta); err != nil {
 			return entry{}, one(explain(d, err, &map[string]any{}, &identity{}))

@@ -67,8 +67,9 @@ func (sc *scanner) bundle(content []byte) *declcfg.Bundle {
 	return b
 }
 
-// scanMeta reads what any document has. It returns false for those that it refuses.
-func scanMeta(content []byte) (meta declcfg.Meta, ok bool) {
+// ScanMeta reads what any document has, without its blob. It returns false for documents that are unusual,
+// such as those with a key twice, and for what is no document.
+func ScanMeta(content []byte) (meta declcfg.Meta, ok bool) {
 	s := rawjson.Scan(content)
 	var keys uniqueKeys
 	s.Object(func(key []byte) {

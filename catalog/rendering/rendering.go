@@ -187,10 +187,16 @@ func (r *renderer) render(content []byte) ([]byte, error) {
 	return append([]byte("---\n"), text...), nil
 }
 
+// typed are the schemas of documents that are more than a Meta. What order the keys of their JSON have is
+// no matter.
+var typed = []string{declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle, declcfg.SchemaDeprecation}
+
 // decoded renders a document by way of operator-registry's types.
 func decoded(content []byte) ([]byte, error) {
-	var meta declcfg.Meta
-	if err := json.Unmarshal(content, &meta); err != nil {
+	meta, ok := catalog.ScanMeta(content)
+	if ok && slices.Contains(typed, meta.Schema) {
+		meta.Blob = content // to decode it once
+	} else if err := json.Unmarshal(content, &meta); err != nil {
 		return nil, err
 	}
 	config, err := declcfg.LoadSlice([]*declcfg.Meta{&meta})
