@@ -2,7 +2,6 @@ package graph
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/berth-csi/berth/catalog/upgrade"
@@ -91,7 +90,7 @@ func dotStyle(n *Node) (style string) {
 
 // dotText quotes a text for DOT.
 func dotText(text string) string {
-	return strings.ReplaceAll(strconv.Quote(text), `\u`, `\\u`)
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ").Replace(text) + `"`
 }
 
 // title says which channel it is.

@@ -62,13 +62,29 @@ func (f *subject) obstacles() []Reason {
 			found = append(found, Reason{fmt.Sprintf("Subscription %s asks for package %q, too", other.Name, f.Package), "delete one of the Subscriptions"})
 		}
 	}
-	for _, csv := range f.world.CSVs {
-		if !slices.ContainsFunc(f.world.Subscriptions, func(s *v1alpha1.Subscription) bool { return s.Status.InstalledCSV == csv.Name }) && f.csv == nil && f.mayBe(csv) {
-			found = append(found, Reason{fmt.Sprintf("ClusterServiceVersion %s is of this package, and no Subscription has it installed: OLM neither takes it over nor installs another one beside it", csv.Name),
-				"delete that ClusterServiceVersion; its CRDs and their objects stay"})
-		}
+	if orphan := f.orphan(); orphan != nil {
+		found = append(found, Reason{fmt.Sprintf("ClusterServiceVersion %s is of this package, and no Subscription has it installed: OLM neither takes it over nor installs another one beside it", orphan.Name),
+			"delete that ClusterServiceVersion; its CRDs and their objects stay"})
 	}
 	return found
+}
+
+// orphan returns a ClusterServiceVersion that the subject's Subscription should have, but that none has, or
+// nil. That is left where somebody has deleted a Subscription.
+func (f *subject) orphan() *v1alpha1.ClusterServiceVersion {
+	if f.csv != nil {
+		return nil
+	}
+	owned := map[string]bool{}
+	for _, s := range f.world.Subscriptions {
+		owned[s.Status.InstalledCSV] = true
+	}
+	for _, csv := range f.world.CSVs {
+		if !owned[csv.Name] && f.mayBe(csv) {
+			return csv
+		}
+	}
+	return nil
 }
 
 // mayBe tells whether a ClusterServiceVersion is one of the subject's package.

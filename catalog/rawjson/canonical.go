@@ -10,8 +10,8 @@ import (
 
 // Style says how Append writes.
 type Style struct {
-	// Indent is what each level is indented by. Without it, all is on one line.
-	Indent string
+	// Indent is how many spaces each level is indented by. If it is 0, all is on one line.
+	Indent int
 	// Level is how many levels the value is indented by already.
 	Level int
 }
@@ -36,14 +36,18 @@ func (s *Scanner) Append(buffer []byte, style Style) []byte {
 	return s.appendNumber(buffer)
 }
 
+// blank is a break and what a deep level is indented by.
+const blank = "\n                                                                                                                                "
+
 // newline appends the break between a bracket or a comma and what follows it.
 func (style Style) newline(buffer []byte) []byte {
-	if style.Indent == "" {
+	if style.Indent == 0 {
 		return buffer
 	}
-	buffer = append(buffer, '\n')
-	for range style.Level {
-		buffer = append(buffer, style.Indent...)
+	spaces := style.Indent * style.Level
+	buffer = append(buffer, blank[:1+min(spaces, len(blank)-1)]...)
+	for range spaces - (len(blank) - 1) {
+		buffer = append(buffer, ' ')
 	}
 	return buffer
 }
@@ -84,7 +88,7 @@ func (s *Scanner) appendObject(buffer []byte, style Style) []byte {
 		buffer = append(inner.newline(buffer), '"')
 		buffer = append(buffer, key...)
 		buffer = append(buffer, '"', ':')
-		if style.Indent != "" {
+		if style.Indent > 0 {
 			buffer = append(buffer, ' ')
 		}
 		buffer = append(s.Append(buffer, inner), ',')

@@ -43,13 +43,27 @@ func (s *Scanner) Fail() { s.failed = true }
 
 // space skips white space and returns the byte behind it, 0 at the end of the text.
 func (s *Scanner) space() byte {
-	for ; s.pos < len(s.data); s.pos++ {
-		switch c := s.data[s.pos]; c {
-		case ' ', '\n', '\t', '\r':
+	if s.pos < len(s.data) && s.data[s.pos] > ' ' {
+		return s.data[s.pos]
+	}
+	return s.skipSpace()
+}
+
+// skipSpace looks at eight bytes at a time where lines begin: indentation is much of what catalogs hold.
+func (s *Scanner) skipSpace() byte {
+	data, i := s.data, s.pos
+	for ; i < len(data); i++ {
+		switch c := data[i]; c {
+		case ' ', '\t', '\r':
+		case '\n':
+			for ; i+9 <= len(data) && binary.LittleEndian.Uint64(data[i+1:]) == ' '*ones; i += 8 {
+			}
 		default:
+			s.pos = i
 			return c
 		}
 	}
+	s.pos = i
 	return 0
 }
 

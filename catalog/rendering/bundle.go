@@ -21,10 +21,10 @@ var (
 
 // bundle renders a document that may be a bundle. It returns false for all others, and for bundles
 // that are unusual.
-func bundle(content []byte) ([]byte, bool) {
+func (on *scratch) bundle(content []byte) ([]byte, bool) {
 	s := rawjson.Scan(content)
 	var schema, name, pkg, image string
-	var light, bulk []byte // properties, rendered
+	on.light, on.bulk = on.light[:0], on.bulk[:0]
 	var images []declcfg.RelatedImage
 	seen := map[string]bool{}
 	s.Object(func(key []byte) {
@@ -42,7 +42,7 @@ func bundle(content []byte) ([]byte, bool) {
 		case "image":
 			image = s.String()
 		case "properties":
-			light, bulk = properties(s, len(content))
+			on.properties(s)
 		case "relatedImages":
 			s.Array(func() { images = append(images, relatedImage(s)) })
 		default:
@@ -52,22 +52,28 @@ func bundle(content []byte) ([]byte, bool) {
 	if !s.End() || schema != declcfg.SchemaBundle {
 		return nil, false
 	}
-	text := make([]byte, 0, len(light)+len(bulk)+4096)
-	text = append(text, "{\n    \"schema\": \"olm.bundle\""...)
+	text := append(on.text[:0], "{\n    \"schema\": \"olm.bundle\""...)
 	text = field(text, "name", name)
 	text = field(text, "package", pkg)
 	text = append(text, ",\n    \"image\": "...)
 	text = rawjson.AppendString(text, image)
-	if len(light)+len(bulk) > 0 {
-		text = append(text, ",\n    \"properties\": ["...)
-		comma := len(text)
-		text = append(append(text, light...), bulk...)
-		text = slices.Delete(text, comma, comma+1) // before the first one
+	separator := ",\n    \"properties\": [" // and then the comma of each property
+	for _, properties := range [][]byte{on.light, on.bulk} {
+		if len(properties) > 0 {
+			text = append(append(text, separator...), properties[len(comma):]...)
+			separator = comma
+		}
+	}
+	if separator == comma {
 		text = append(text, "\n    ]"...)
 	}
 	text = relatedImages(text, images)
-	return append(text, "\n}\n"...), true
+	on.text = append(text, "\n}\n"...)
+	return on.text, true
 }
+
+// comma stands before each property.
+const comma = ","
 
 // field appends a field with a text, unless that is empty.
 func field(text []byte, name, value string) []byte {
@@ -79,11 +85,11 @@ func field(text []byte, name, value string) []byte {
 }
 
 // properties renders properties, a comma before each one, and those that are bulk apart.
-func properties(s *rawjson.Scanner, size int) (light, bulk []byte) {
-	light, bulk = make([]byte, 0, 4096), make([]byte, 0, size+size/4)
+func (on *scratch) properties(s *rawjson.Scanner) {
+	light, bulk := on.light, on.bulk
 	s.Array(func() {
 		begin := len(bulk)
-		bulk = append(bulk, ",\n        {\n            \"type\": "...)
+		bulk = append(bulk, comma+"\n        {\n            \"type\": "...)
 		propertyType, typed, valued := "", false, false
 		s.Object(func(key []byte) {
 			switch {
@@ -109,7 +115,7 @@ func properties(s *rawjson.Scanner, size int) (light, bulk []byte) {
 			bulk = bulk[:begin]
 		}
 	})
-	return light, bulk
+	on.light, on.bulk = light, bulk
 }
 
 func relatedImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {

@@ -13,6 +13,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"sigs.k8s.io/yaml"
@@ -25,8 +26,8 @@ import (
 // Formats are what Write writes: a stream of JSON objects, or of YAML documents.
 var Formats = []string{"json", "yaml"}
 
-// indent is what a level of JSON is indented by.
-const indent = "    "
+// indent is how many spaces a level of JSON is indented by.
+const indent = 4
 
 // Write renders folders, each of a catalog or of a bundle: package by package, and in each the package
 // itself, its channels and its bundles by name, then everything else. It fails, with all that is wrong,
@@ -55,7 +56,11 @@ type renderer struct {
 	format string
 	store  *document.Store
 	parts  []part
+	free   sync.Pool // of *scratch
 }
+
+// scratch is memory to render a document in, and to use again for the next one.
+type scratch struct{ text, light, bulk []byte }
 
 // part is a rendered document, and what its place depends on.
 type part struct {
@@ -81,7 +86,12 @@ func (r *renderer) read(ctx context.Context, dir string) error {
 		return r.readBundle(dir)
 	}
 	c, faults, err := catalog.ReadAndKeep(ctx, dir, func(d document.Document) error {
-		text, err := r.render(d.Content)
+		on, _ := r.free.Get().(*scratch)
+		if on == nil {
+			on = &scratch{}
+		}
+		defer r.free.Put(on)
+		text, err := r.render(d.Content, on)
 		if err != nil {
 			return nil // what is wrong with it is found out below
 		}
@@ -131,7 +141,7 @@ func (r *renderer) readBundle(dir string) error {
 	if err != nil {
 		return err
 	}
-	text, err := r.render(content)
+	text, err := r.render(content, &scratch{})
 	if err != nil {
 		return fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
@@ -168,9 +178,10 @@ func last(pkg string) int {
 	return 0
 }
 
-// render renders a document in the format that is wanted.
-func (r *renderer) render(content []byte) ([]byte, error) {
-	text, ok := bundle(content)
+// render renders a document in the format that is wanted. The text is valid as long as nothing else is
+// rendered on the scratch.
+func (r *renderer) render(content []byte, on *scratch) ([]byte, error) {
+	text, ok := on.bundle(content)
 	if !ok {
 		var err error
 		if text, err = decoded(content); err != nil {
@@ -209,7 +220,7 @@ func decoded(content []byte) ([]byte, error) {
 	}
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
-	encoder.SetIndent("", indent)
+	encoder.SetIndent("", strings.Repeat(" ", indent))
 	encoder.SetEscapeHTML(false)
 	for _, value := range values(config) {
 		if err := encoder.Encode(value); err != nil {
