@@ -28,7 +28,8 @@ func TestForetell(t *testing.T) {
 		// says is part of the reason, or of the warning.
 		says string
 	}{
-		"nothing": {func(*World) {}, Updates, ""},
+		"nothing":       {func(*World) {}, Updates, ""},
+		"not yet noted": {func(w *World) { w.Subscriptions[0].Status.InstalledCSV = "" }, Updates, ""},
 		"manual approval": {func(w *World) { w.Subscriptions[0].Spec.InstallPlanApproval = v1alpha1.ApprovalManual }, Waits,
 			"OLM makes an InstallPlan that waits for approval"},
 		"manual approval elsewhere": {func(w *World) { other(w).Spec.InstallPlanApproval = v1alpha1.ApprovalManual }, Waits,
