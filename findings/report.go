@@ -1,0 +1,203 @@
+package findings
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"io"
+	"maps"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Report is the outcome of checks.
+type Report struct {
+	// Tool is the command that checked, such as "berth catalog validate".
+	Tool string
+	// Subject is what it checked, such as a folder.
+	Subject string
+	// Rules are all those that were checked, broken or not.
+	Rules    []Rule
+	Findings []*Finding
+}
+
+// Text is the format that people read: a line for each finding.
+const Text = "text"
+
+var writers = map[string]func(Report, io.Writer) error{
+	Text:    Report.writeText,
+	"json":  Report.writeJSON,
+	"sarif": Report.writeSARIF,
+	"junit": Report.writeJUnit,
+}
+
+// Formats are the names of all formats.
+func Formats() []string { return slices.Sorted(maps.Keys(writers)) }
+
+// Write writes the report in a format. The same report gives the same bytes.
+func (r Report) Write(w io.Writer, format string) error {
+	write, known := writers[format]
+	if !known {
+		return fmt.Errorf("there is no report format %q; expected one of %s", format, strings.Join(Formats(), ", "))
+	}
+	return write(r, w)
+}
+
+func (r Report) writeText(w io.Writer) error {
+	for _, f := range r.Findings {
+		if _, err := fmt.Fprintln(w, f.String()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r Report) writeJSON(w io.Writer) error {
+	return encode(w, struct {
+		Subject  string     `json:"subject"`
+		Errors   int        `json:"errors"`
+		Warnings int        `json:"warnings"`
+		Findings []*Finding `json:"findings"`
+	}{r.Subject, Count(r.Findings, Error), Count(r.Findings, Warning), append([]*Finding{}, r.Findings...)})
+}
+
+func encode(w io.Writer, value any) error {
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+// The parts of SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/) that a report has.
+type (
+	sarifLog struct {
+		Schema  string     `json:"$schema"`
+		Version string     `json:"version"`
+		Runs    []sarifRun `json:"runs"`
+	}
+	sarifRun struct {
+		Tool       sarifTool     `json:"tool"`
+		ColumnKind string        `json:"columnKind"`
+		Results    []sarifResult `json:"results"`
+	}
+	sarifTool struct {
+		Driver sarifDriver `json:"driver"`
+	}
+	sarifDriver struct {
+		Name  string      `json:"name"`
+		Rules []sarifRule `json:"rules"`
+	}
+	sarifRule struct {
+		ID               string        `json:"id"`
+		ShortDescription sarifMessage  `json:"shortDescription"`
+		FullDescription  *sarifMessage `json:"fullDescription,omitempty"`
+		Default          sarifDefault  `json:"defaultConfiguration"`
+	}
+	sarifDefault struct {
+		Level Severity `json:"level"` // SARIF's words for severities are ours
+	}
+	sarifMessage struct {
+		Text string `json:"text"`
+	}
+	sarifResult struct {
+		RuleID    string          `json:"ruleId"`
+		Level     Severity        `json:"level"`
+		Message   sarifMessage    `json:"message"`
+		Locations []sarifLocation `json:"locations"`
+	}
+	sarifLocation struct {
+		Physical struct {
+			Artifact struct {
+				URI string `json:"uri"`
+			} `json:"artifactLocation"`
+			Region *sarifRegion `json:"region,omitempty"`
+		} `json:"physicalLocation"`
+	}
+	sarifRegion struct {
+		StartLine   int `json:"startLine"`
+		StartColumn int `json:"startColumn,omitempty"`
+	}
+)
+
+func (r Report) writeSARIF(w io.Writer) error {
+	run := sarifRun{ColumnKind: "unicodeCodePoints", Results: []sarifResult{}}
+	run.Tool.Driver = sarifDriver{Name: r.Tool, Rules: []sarifRule{}}
+	for _, rule := range r.Rules {
+		described := sarifRule{ID: rule.ID, ShortDescription: sarifMessage{rule.What}, Default: sarifDefault{rule.Severity}}
+		if rule.Why != "" {
+			described.FullDescription = &sarifMessage{rule.What + " " + rule.Why}
+		}
+		run.Tool.Driver.Rules = append(run.Tool.Driver.Rules, described)
+	}
+	for _, f := range r.Findings {
+		var location sarifLocation
+		location.Physical.Artifact.URI = (&url.URL{Path: filepath.ToSlash(f.File)}).String()
+		if f.Line > 0 {
+			location.Physical.Region = &sarifRegion{f.Line, f.Column}
+		}
+		run.Results = append(run.Results, sarifResult{f.Rule, f.Severity, sarifMessage{f.Message}, []sarifLocation{location}})
+	}
+	return encode(w, sarifLog{"https://json.schemastore.org/sarif-2.1.0.json", "2.1.0", []sarifRun{run}})
+}
+
+// The parts of the JUnit format that CI systems agree on.
+type (
+	junitSuites struct {
+		XMLName xml.Name     `xml:"testsuites"`
+		Suites  []junitSuite `xml:"testsuite"`
+	}
+	junitSuite struct {
+		Name     string      `xml:"name,attr"`
+		Tests    int         `xml:"tests,attr"`
+		Failures int         `xml:"failures,attr"`
+		Cases    []junitCase `xml:"testcase"`
+	}
+	junitCase struct {
+		Class   string        `xml:"classname,attr"`
+		Name    string        `xml:"name,attr"`
+		Failure *junitFailure `xml:"failure"`
+		Output  string        `xml:"system-out,omitempty"`
+	}
+	junitFailure struct {
+		Message string `xml:"message,attr"`
+		Type    string `xml:"type,attr"`
+		Text    string `xml:",chardata"`
+	}
+)
+
+// writeJUnit makes a test case of each rule. It fails if there is an error by that rule; warnings
+// are its output.
+func (r Report) writeJUnit(w io.Writer) error {
+	suite := junitSuite{Name: r.Tool + " " + r.Subject, Tests: len(r.Rules)}
+	for _, rule := range r.Rules {
+		test := junitCase{Class: r.Tool, Name: rule.ID}
+		var failures, output []string
+		for _, f := range r.Findings {
+			switch {
+			case f.Rule != rule.ID:
+			case f.Severity == Error:
+				failures = append(failures, f.String())
+			default:
+				output = append(output, f.String())
+			}
+		}
+		if len(failures) > 0 {
+			suite.Failures++
+			test.Failure = &junitFailure{Message: rule.What, Type: rule.ID, Text: strings.Join(failures, "\n")}
+		}
+		test.Output = strings.Join(output, "\n")
+		suite.Cases = append(suite.Cases, test)
+	}
+	if _, err := io.WriteString(w, xml.Header); err != nil {
+		return err
+	}
+	encoder := xml.NewEncoder(w)
+	encoder.Indent("", "  ")
+	if err := encoder.Encode(junitSuites{Suites: []junitSuite{suite}}); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, "\n")
+	return err
+}
