@@ -41,6 +41,17 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 			func(ctx context.Context) error { return o.onlyReport(ctx, c) },
 		})
 	}
+	ctx, startAnew := context.WithCancel(ctx)
+	defer startAnew()
+	var backend []factory.Controller
+	if o.driver.Backend != nil {
+		classes, err := o.offers(ctx, c, manifests)
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+		manifests = append(manifests, classes...)
+		backend = append(backend, o.newBackendController(c, true, classes, startAnew))
+	}
 	parts := o.parts(manifests)
 	namespace, err := o.newNamespaceController(c)
 	if err != nil {
@@ -63,6 +74,7 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 		return err
 	}
 	report := append(o.newReportControllers(c, parts...), namespace, o.newUpgradeableController(c, adopting))
+	report = append(report, backend...)
 	return runAll(ctx, []func(context.Context) error{
 		func(ctx context.Context) error { return o.reportManifests(ctx, c, nil) },
 		func(ctx context.Context) error { return c.run(ctx, report) },
@@ -189,9 +201,9 @@ func (o *operator) newReportControllers(c *clients, expected ...part) []factory.
 }
 
 // onlyReport keeps the ClusterCSIDriver's status while the driver is left as it is, until ctx ends.
-func (o *operator) onlyReport(ctx context.Context, c *clients) error {
+func (o *operator) onlyReport(ctx context.Context, c *clients, expected ...part) error {
 	return runAll(ctx, []func(context.Context) error{
-		func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c)) },
+		func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c, expected...)) },
 		func(ctx context.Context) error { o.upgradeable.insist(ctx, mayUpgrade); return nil },
 	})
 }
