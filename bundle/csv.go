@@ -14,6 +14,11 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
+const (
+	skipRangeAnnotation = "olm.skipRange"
+	createdAtAnnotation = "createdAt"
+)
+
 // clusterServiceVersion says how the Operator Lifecycle Manager installs and shows the driver's operator.
 func clusterServiceVersion(d drivers.Driver, opts Options, crds []*apiextensionsv1.CustomResourceDefinition) (*v1alpha1.ClusterServiceVersion, error) {
 	rules, err := d.OperatorRules()
@@ -145,8 +150,11 @@ func consoleAnnotations(d drivers.Driver, opts Options, examples []*unstructured
 		// what is in it, and labels the namespace accordingly.
 		"operatorframework.io/cluster-monitoring": "true",
 	})
+	if opts.SkipRange != "" {
+		annotations[skipRangeAnnotation] = opts.SkipRange
+	}
 	if !opts.Released.IsZero() {
-		annotations["createdAt"] = opts.Released.UTC().Format(time.RFC3339)
+		annotations[createdAtAnnotation] = opts.Released.UTC().Format(time.RFC3339)
 	}
 	return annotations, nil
 }

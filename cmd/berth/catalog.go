@@ -20,7 +20,7 @@ catalog. These commands make such folders, check them, and answer OLM from them.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCatalogBuildCommand(), newCatalogValidateCommand(), newCatalogServeCommand())
+	cmd.AddCommand(newCatalogBuildCommand(), newCatalogValidateCommand(), newCatalogServeCommand(), newCatalogImageCommand())
 	return cmd
 }
 

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+)
+
+// Work that takes longer than this is worth a word.
+const progressDelay = time.Second
+
+// startProgress says on a terminal that work goes on, and for how long, once it has taken a second. It
+// returns the function that ends that and clears the line. Where w is not a terminal it says nothing.
+func startProgress(w io.Writer, what string) (stop func()) {
+	if !isTerminal(w) {
+		return func() {}
+	}
+	ended, cleared := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(cleared)
+		showProgress(w, what, time.Now(), ended)
+	}()
+	return sync.OnceFunc(func() {
+		close(ended)
+		<-cleared
+	})
+}
+
+func isTerminal(w io.Writer) bool {
+	file, isFile := w.(*os.File)
+	return isFile && term.IsTerminal(int(file.Fd()))
+}
+
+// showProgress shows how long work has taken since it began, until it has ended.
+func showProgress(w io.Writer, what string, begin time.Time, ended <-chan struct{}) {
+	tick := time.NewTicker(progressDelay)
+	defer tick.Stop()
+	for shown := false; ; shown = true {
+		select {
+		case <-ended:
+			if shown {
+				fmt.Fprint(w, "\r\x1b[K")
+			}
+			return
+		case now := <-tick.C:
+			fmt.Fprintf(w, "\r\x1b[K%s … %ds", what, int(now.Sub(begin).Seconds()))
+		}
+	}
+}

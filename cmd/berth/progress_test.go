@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"regexp"
+	"testing"
+	"time"
+)
+
+// noticed is a writer that tells when something has been written.
+type noticed struct {
+	bytes.Buffer
+	written chan struct{}
+}
+
+func (s *noticed) Write(data []byte) (int, error) {
+	defer func() { s.written <- struct{}{} }()
+	return s.Buffer.Write(data)
+}
+
+// TestProgress waits for the first word about work that takes long, and ends the work then.
+func TestProgress(t *testing.T) {
+	w := &noticed{written: make(chan struct{}, 10)}
+	ended, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		showProgress(w, "reading", time.Now().Add(-time.Minute), ended)
+	}()
+	<-w.written
+	close(ended)
+	<-done
+	if !regexp.MustCompile(`^(\r\x1b\[Kreading … 6\ds)+\r\x1b\[K$`).Match(w.Bytes()) {
+		t.Errorf("it says %q", w.String())
+	}
+}
+
+// TestNoProgress makes sure that short work, and work without a terminal, is silent.
+func TestNoProgress(t *testing.T) {
+	w := &noticed{written: make(chan struct{}, 10)}
+	ended := make(chan struct{})
+	close(ended)
+	showProgress(w, "reading", time.Now(), ended)
+	startProgress(w, "reading")()
+	if w.Len() > 0 {
+		t.Errorf("it says %q", w.String())
+	}
+}
