@@ -10,7 +10,9 @@ package catalog
 
 import "fmt"
 
+//go:generate go run ../cmd/berth catalog build ../bundle/aws-ebs-csi-driver-operator/1.0.0 --output certified
 //go:generate go run ../cmd/berth catalog build ../bundle/aws-efs-operator/1.0.0 --output certified
+//go:generate go run ../cmd/berth catalog build ../bundle/manila-csi-driver-operator/1.0.0 --output certified
 
 // Finding is one fault, and the place where it stands.
 type Finding struct {
