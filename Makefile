@@ -30,6 +30,11 @@ test: ## Run every test, against a real local cluster where one is needed
 bench: ## Run the benchmarks
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
 
+.PHONY: sweep
+sweep: ## Try every fault at every write and watch of the controllers, which takes half an hour
+	@bash -o pipefail -c "go test ./operator ./sharedvolume -run '^TestCrashSweep$$' -all-faults -count 1 -timeout 120m -v 2>&1 | \
+		grep --line-buffered -E '^(TestCrashSweep/|ok|FAIL|panic)|^ *--- FAIL|_test.go:|once more:'"
+
 .PHONY: rbac
 rbac: ## Print what the operators may do, what for, and what an end-to-end run has used of it
 	@go run ./hack/rbac

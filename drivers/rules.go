@@ -92,7 +92,7 @@ func (d Driver) commonGrants(manifests []Manifest) []permissions.Grant {
 		{For: asked, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers"}, Names: []string{d.CSIName},
 			Verbs: append([]string{"patch"}, permissions.Follow...), Unexercised: permissions.ListedFirst},
 		{For: asked, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers/status"}, Names: []string{d.CSIName},
-			Verbs: []string{"update", "patch"}},
+			Verbs: []string{"patch"}},
 
 		// An earlier operator may be in another namespace, and so is its lock then.
 		{For: located, Resources: []string{"configmaps"}, Names: []string{d.Operator.Lock}, Verbs: []string{"get"}},

@@ -185,6 +185,7 @@ func (o *operator) awaitOffer(ctx context.Context, c *clients, manifests []drive
 	defer end()
 	namespaces, _ := o.newObjectsController(c, drivers.OfKind(manifests, "Namespace"))
 	parts := o.parts(drivers.OfKind(manifests, "CredentialsRequest"))
+	c.customResource.expect(parts)
 	first := []factory.Controller{namespaces, o.newBackendController(c, false, nil, end)}
 	for _, p := range parts {
 		first = append(first, o.newCredentialsController(c, p))
@@ -192,7 +193,7 @@ func (o *operator) awaitOffer(ctx context.Context, c *clients, manifests []drive
 	c.startInformers(ctx) // They are needed for longer.
 	return runAll(waiting, []func(context.Context) error{
 		func(ctx context.Context) error { return o.reportManifests(ctx, c, nil) },
-		func(ctx context.Context) error { return o.onlyReport(ctx, c, parts...) },
+		func(ctx context.Context) error { return o.onlyReport(ctx, c) },
 		func(ctx context.Context) error { return c.run(ctx, first) },
 	})
 }

@@ -34,7 +34,7 @@ func newBackendWorld(t *testing.T, cloud *openstack.Cloud) *world {
 	backend := *driver.Backend
 	backend.Interval = 200 * time.Millisecond
 	driver.Backend = &backend
-	w := newWorldOf(t, driver)
+	w := newWorldWith(t, driver)
 	w.enterCloud(cloud)
 	return w
 }

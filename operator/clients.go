@@ -43,7 +43,7 @@ type clients struct {
 	metadata metadata.Interface
 	objects  client.Client
 	// customResource reads and writes the driver's ClusterCSIDriver.
-	customResource v1helpers.OperatorClientWithFinalizers
+	customResource *reporter
 
 	clusterInformers  informers.SharedInformerFactory // of all namespaces
 	configInformers   configinformers.SharedInformerFactory
@@ -59,7 +59,7 @@ type clients struct {
 	factories []interface{ Start(stop <-chan struct{}) }
 }
 
-func (o *operator) newClients() (*clients, error) {
+func (o *operator) newClients(asked mode) (*clients, error) {
 	kube, err := kubernetes.NewForConfig(o.cfg)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (o *operator) newClients() (*clients, error) {
 		dynamic:           dynamicClient,
 		metadata:          metadataClient,
 		objects:           objects,
-		customResource:    customResource,
+		customResource:    o.newReporter(customResource, dynamicClient, asked),
 		clusterInformers:  informers.NewSharedInformerFactoryWithOptions(kube, resync, informers.WithTransform(trim)),
 		configInformers:   configinformers.NewSharedInformerFactory(config, resync),
 		operatorInformers: operatorinformers.NewSharedInformerFactory(operators, resync),

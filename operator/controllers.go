@@ -53,6 +53,7 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 		backend = append(backend, o.newBackendController(c, true, classes, startAnew))
 	}
 	parts := o.parts(manifests)
+	c.customResource.expect(parts)
 	namespace, err := o.newNamespaceController(c)
 	if err != nil {
 		return err
@@ -73,7 +74,7 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 	if err := o.adopt(ctx, c, relics); err != nil {
 		return err
 	}
-	report := append(o.newReportControllers(c, parts...), namespace, o.newUpgradeableController(c, adopting))
+	report := []factory.Controller{o.newLogLevelController(c), namespace, o.newUpgradeableController(c, adopting)}
 	report = append(report, backend...)
 	return runAll(ctx, []func(context.Context) error{
 		func(ctx context.Context) error { return o.reportManifests(ctx, c, nil) },
@@ -191,19 +192,15 @@ func (c *clients) run(ctx context.Context, controllers []factory.Controller) err
 	return runAll(ctx, tasks)
 }
 
-// newReportControllers build the controllers that write nothing but the ClusterCSIDriver's status
-// and the operator's own log level. The summary waits for word of all expected parts.
-func (o *operator) newReportControllers(c *clients, expected ...part) []factory.Controller {
-	return []factory.Controller{
-		loglevel.NewClusterOperatorLoggingController(c.customResource, o.silent()),
-		o.newSummaryController(c, expected),
-	}
+// newLogLevelController builds the controller that sets the operator's own log level.
+func (o *operator) newLogLevelController(c *clients) factory.Controller {
+	return loglevel.NewClusterOperatorLoggingController(c.customResource, o.silent())
 }
 
-// onlyReport keeps the ClusterCSIDriver's status while the driver is left as it is, until ctx ends.
-func (o *operator) onlyReport(ctx context.Context, c *clients, expected ...part) error {
+// onlyReport does what there is to do while the driver is left as it is, until ctx ends.
+func (o *operator) onlyReport(ctx context.Context, c *clients) error {
 	return runAll(ctx, []func(context.Context) error{
-		func(ctx context.Context) error { return c.run(ctx, o.newReportControllers(c, expected...)) },
+		func(ctx context.Context) error { return c.run(ctx, []factory.Controller{o.newLogLevelController(c)}) },
 		func(ctx context.Context) error { o.upgradeable.insist(ctx, mayUpgrade); return nil },
 	})
 }

@@ -21,7 +21,7 @@ import (
 func forEachDriver(t *testing.T, test func(t *testing.T, w *world)) {
 	for _, driver := range registry.All() {
 		t.Run(driver.Name, func(t *testing.T) {
-			w := newWorldOf(t, driver)
+			w := newWorldWith(t, driver)
 			if driver.Backend != nil {
 				w.enterCloud(openstack.Start(t, "default"))
 			}

@@ -98,15 +98,20 @@ func TestUninstallCanBeForced(t *testing.T) {
 // mountedVolume makes a volume of the driver with a claim, and a running pod that mounts it.
 func (w *world) mountedVolume() *corev1.Pod {
 	w.t.Helper()
-	claim := &corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "data"},
-		Spec:       w.createVolume(w.namespace, "data"),
-	}
-	w.create(claim)
-	pod := w.createUser("web", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
-		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}})
+	pod := w.createUser("web", w.claimedVolume(w.namespace, "data"))
 	w.waitUntilRunning(pod)
 	return pod
+}
+
+// claimedVolume makes a volume of the driver with a claim, and returns the claim as a volume of a pod.
+func (w *world) claimedVolume(name, claim string) corev1.Volume {
+	w.t.Helper()
+	w.create(&corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: claim},
+		Spec:       w.createVolume(name, claim),
+	})
+	return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}
 }
 
 // ephemeralVolume makes a volume of the driver. It returns one of a pod of that name, for which a claim of
@@ -132,7 +137,7 @@ func (w *world) createVolume(name, claim string) corev1.PersistentVolumeClaimSpe
 		},
 	}
 	w.create(volume)
-	w.t.Cleanup(func() { w.Client().Delete(context.Background(), volume) })
+	w.t.Cleanup(func() { w.Client().Delete(context.Background(), volume, client.Preconditions{UID: &volume.UID}) })
 	return corev1.PersistentVolumeClaimSpec{
 		StorageClassName: &empty, VolumeName: name, AccessModes: volume.Spec.AccessModes,
 		Resources: corev1.VolumeResourceRequirements{Requests: size},

@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"math"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
@@ -175,41 +173,19 @@ func (o *operator) takingCare(act func(context.Context, *clients) error) func(co
 func (o *operator) attempt(ctx context.Context, asked mode, act func(context.Context, *clients) error) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the informers with the attempt
 	defer cancel()
-	c, err := o.newClients()
+	c, err := o.newClients(asked)
 	if err != nil {
 		return err
 	}
 	if err := c.syncCustomResource(ctx); err != nil {
 		return err
 	}
-	if err := o.forgetOtherModes(ctx, c, asked); err != nil {
-		return err
-	}
-	return act(ctx, c)
-}
-
-// forgetOtherModes removes the conditions that controllers of another mode wrote: nobody keeps them
-// up to date any more.
-//
-// library-go's UpdateStatus would do it too. But the package that it compares statuses with looks
-// methods up by name, which keeps the linker from leaving out any method that is never called; that
-// made the operator larger by half.
-func (o *operator) forgetOtherModes(ctx context.Context, c *clients, current mode) error {
-	return retry.RetryOnConflict(conflictBackoff, func() error {
-		_, status, resourceVersion, err := c.customResource.GetOperatorState()
-		if err != nil {
-			return err
-		}
-		kept := slices.DeleteFunc(slices.Clone(status.Conditions), func(condition operatorv1.OperatorCondition) bool {
-			return !isSummary(condition.Type) && !slices.Contains(o.writtenIn(condition.Type), current)
-		})
-		if len(kept) == len(status.Conditions) {
-			return nil
-		}
-		status = status.DeepCopy()
-		status.Conditions = kept
-		_, err = c.customResource.UpdateOperatorStatus(ctx, resourceVersion, status)
-		return err
+	return runAll(ctx, []func(context.Context) error{
+		c.customResource.run,
+		func(ctx context.Context) error {
+			defer cancel()
+			return act(ctx, c)
+		},
 	})
 }
 

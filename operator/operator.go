@@ -48,7 +48,7 @@ type Companion func(ctx context.Context, cfg *rest.Config) error
 func Run(ctx context.Context, driver drivers.Driver, version string, process *Process, companions ...Companion) error {
 	management.SetOperatorNotRemovable() // uninstalling is not library-go's: it knows no order
 
-	cfg := rest.CopyConfig(process.KubeConfig)
+	cfg := withDeadline(process.KubeConfig)
 	cfg.QPS, cfg.Burst = clientQPS, clientBurst
 	o := &operator{driver: driver, version: version, namespace: process.OperatorNamespace, cfg: cfg, recorder: process.EventRecorder, clock: process.Clock}
 
@@ -64,7 +64,7 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	klog.Infof("operator of %s runs in namespace %s", driver.CSIName, o.namespace)
 	blockingPods.WithLabelValues(driver.CSIName).Set(0)
 
-	unlimited := rest.CopyConfig(process.KubeConfig)
+	unlimited := withDeadline(process.KubeConfig)
 	unlimited.QPS = companionQPS
 	tasks := []func(context.Context) error{o.serveCustomResource}
 	for _, companion := range companions {

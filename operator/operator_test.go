@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -56,17 +57,33 @@ type world struct {
 
 // newWorld is a world with the driver that most of these tests are about.
 func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldWith(t, efsDriver(t))
+}
+
+func efsDriver(t *testing.T) drivers.Driver {
+	t.Helper()
 	driver, err := registry.Get("efs")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newWorldOf(t, driver)
+	return driver
+}
+
+// newWorldWith is newWorld for any driver.
+func newWorldWith(t *testing.T, driver drivers.Driver) *world {
+	t.Helper()
+	w := newWorldOf(t, driver)
+	t.Cleanup(w.checkPermissions)
+	t.Cleanup(w.removeDriver)
+	return w
 }
 
 // newWorldOf gives the test a namespace of its own to run the driver's operator in, with just the
 // permissions that the driver's bundle gives it. The driver's cluster-scoped objects are shared, so
-// these tests run one after the other and clean up.
+// these tests run one after the other. It leaves the cleaning up to the test.
 func newWorldOf(t *testing.T, driver drivers.Driver) *world {
+	t.Helper()
 	c := cluster.Shared(t, cluster.Options{})
 	w := &world{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t), written: &atomic.Int64{}}
 	w.home = cmp.Or(driver.Namespace, w.namespace)
@@ -86,8 +103,6 @@ func newWorldOf(t *testing.T, driver drivers.Driver) *world {
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Rules: rules.ClusterPermissions},
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, RoleRef: role("ClusterRole"), Subjects: subjects},
 	)
-	t.Cleanup(w.checkPermissions)
-	t.Cleanup(w.removeDriver)
 	return w
 }
 
@@ -103,25 +118,12 @@ func (w *world) checkPermissions() {
 // startOperator runs the operator, under an account of its own, until the test ends or stop is called.
 func (w *world) startOperator(companions ...operator.Companion) (stop func()) {
 	w.t.Helper()
-	for _, image := range w.driver.Images {
-		if _, set := os.LookupEnv(image.Env); !set {
-			w.t.Setenv(image.Env, image.Default)
-		}
-	}
+	w.setImages()
 	cfg := w.ServiceAccountConfig(w.t, w.namespace, "operator")
 	cfg.Wrap(w.countWrites)
-	kube := kubernetes.NewForConfigOrDie(cfg)
-	reference := &corev1.ObjectReference{Kind: "Namespace", Name: w.namespace, Namespace: w.namespace}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() {
-		done <- operator.Run(ctx, w.driver, version, &operator.Process{
-			KubeConfig:        cfg,
-			EventRecorder:     events.NewRecorder(kube.CoreV1().Events(w.namespace), "operator", reference, clock.RealClock{}),
-			OperatorNamespace: w.namespace,
-			Clock:             clock.RealClock{},
-		}, companions...)
-	}()
+	go func() { done <- w.operate(ctx, cfg, companions...) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -130,6 +132,27 @@ func (w *world) startOperator(companions ...operator.Companion) (stop func()) {
 	})
 	w.t.Cleanup(stop)
 	return stop
+}
+
+// setImages sets the variables that carry the driver's images, as its bundle does, until the test ends.
+func (w *world) setImages() {
+	for _, image := range w.driver.Images {
+		if _, set := os.LookupEnv(image.Env); !set {
+			w.t.Setenv(image.Env, image.Default)
+		}
+	}
+}
+
+// operate runs the operator until ctx ends.
+func (w *world) operate(ctx context.Context, cfg *rest.Config, companions ...operator.Companion) error {
+	kube := kubernetes.NewForConfigOrDie(cfg)
+	reference := &corev1.ObjectReference{Kind: "Namespace", Name: w.namespace, Namespace: w.namespace}
+	return operator.Run(ctx, w.driver, version, &operator.Process{
+		KubeConfig:        cfg,
+		EventRecorder:     events.NewRecorder(kube.CoreV1().Events(w.namespace), "operator", reference, clock.RealClock{}),
+		OperatorNamespace: w.namespace,
+		Clock:             clock.RealClock{},
+	}, companions...)
 }
 
 func (w *world) countWrites(next http.RoundTripper) http.RoundTripper {

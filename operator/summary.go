@@ -1,16 +1,12 @@
 package operator
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
-	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
-	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/status"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // summarized are the conditions that stand for all others of their kind, with the status that each
@@ -24,35 +20,9 @@ var summarized = []struct {
 	{operatorv1.OperatorStatusTypeDegraded, operatorv1.ConditionFalse},
 }
 
-// newSummaryController keeps the ClusterCSIDriver's conditions Available, Progressing and Degraded:
-// each is the union of the conditions that the single controllers write, so that a person, and
-// "kubectl wait", can ask one question.
-func (o *operator) newSummaryController(c *clients, expected []part) factory.Controller {
-	name := o.driver.ConditionPrefix + "Summary"
-	sync := func(ctx context.Context, _ factory.SyncContext) error {
-		_, current, _, err := c.customResource.GetOperatorState()
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		meta, err := c.customResource.GetObjectMeta()
-		if err != nil {
-			return err
-		}
-		return c.customResource.ApplyOperatorStatus(ctx, name,
-			summarize(current.Conditions, expected).WithObservedGeneration(meta.Generation).WithVersion(o.version))
-	}
-	return factory.New().
-		WithInformers(c.customResource.Informer()).
-		WithSync(sync).
-		ToController(name, o.recorder)
-}
-
 // summarize computes the summary conditions from all others. A part that is expected and has not
 // been heard of is not available yet, and progressing.
-func summarize(conditions []operatorv1.OperatorCondition, expected []part) *applyoperatorv1.OperatorStatusApplyConfiguration {
+func summarize(conditions []operatorv1.OperatorCondition, expected []part) []operatorv1.OperatorCondition {
 	parts := slices.DeleteFunc(slices.Clone(conditions), func(c operatorv1.OperatorCondition) bool { return isSummary(c.Type) })
 	for _, p := range expected {
 		for conditionType, status := range map[string]operatorv1.ConditionStatus{
@@ -65,11 +35,9 @@ func summarize(conditions []operatorv1.OperatorCondition, expected []part) *appl
 			}
 		}
 	}
-	summary := applyoperatorv1.OperatorStatus()
+	var summary []operatorv1.OperatorCondition
 	for _, s := range summarized {
-		union := status.UnionCondition(s.conditionType, s.well, nil, parts...)
-		summary.WithConditions(applyoperatorv1.OperatorCondition().
-			WithType(union.Type).WithStatus(union.Status).WithReason(union.Reason).WithMessage(union.Message))
+		summary = append(summary, status.UnionCondition(s.conditionType, s.well, nil, parts...))
 	}
 	return summary
 }

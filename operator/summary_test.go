@@ -58,8 +58,8 @@ func TestSummarize(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := map[string]string{}
-			for _, c := range summarize(tc.conditions, tc.expected).Conditions {
-				got[*c.Type] = string(*c.Status)
+			for _, c := range summarize(tc.conditions, tc.expected) {
+				got[c.Type] = string(c.Status)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("summary (-want +got):\n%s", diff)

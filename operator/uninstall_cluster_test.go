@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -70,16 +71,27 @@ func (w *world) checkOrderOfRemoval() {
 		return ""
 	}
 	first, last := map[string]int{}, map[string]int{}
-	events := w.Audit(w.t)
-	// What others did in the driver's place before is no matter.
-	began := slices.IndexFunc(events, func(e cluster.AuditEvent) bool { return e.User == w.user })
-	for i, event := range events[began:] {
-		stage := stageOf(event)
-		if _, seen := first[stage]; !seen || stage == "finalizer" { // it was set once, too
-			first[stage] = i
+	cluster.Eventually(w.t, limit, "the removal to be in the audit log", func(context.Context) error { // the API server shows what it has done before it logs it
+		clear(first)
+		clear(last)
+		events := w.Audit(w.t)
+		// What others did in the driver's place before is no matter.
+		began := slices.IndexFunc(events, func(e cluster.AuditEvent) bool { return e.User == w.user })
+		for i, event := range events[max(began, 0):] {
+			stage := stageOf(event)
+			if _, seen := first[stage]; !seen || stage == "finalizer" { // it was set once, too
+				first[stage] = i
+			}
+			last[stage] = i
+			if event.Verb == "delete" && event.Resource == "clustercsidrivers" {
+				delete(last, "finalizer")
+			}
 		}
-		last[stage] = i
-	}
+		if last["finalizer"] == 0 {
+			return errors.New("no finalizer of the ClusterCSIDriver has been removed since its deletion")
+		}
+		return nil
+	})
 	order := []string{"deployments", "controller pods", "daemonsets", "node pods", "objects", "credentialsrequests", "finalizer"}
 	for i, stage := range order {
 		if last[stage] == 0 {

@@ -59,7 +59,7 @@ func (o *operator) removeDriver(ctx context.Context, c *clients) error {
 	u := &uninstaller{operator: o, clients: c, manifests: append(manifests, classes...)}
 	u.told = c.condition(u.conditionPrefix() + operatorv1.OperatorStatusTypeProgressing).Reason
 	defer blockingPods.WithLabelValues(o.driver.CSIName).Set(0)
-	return c.run(ctx, append(o.newReportControllers(c), namespace, u.controller()))
+	return c.run(ctx, []factory.Controller{o.newLogLevelController(c), namespace, u.controller()})
 }
 
 func (u *uninstaller) controller() factory.Controller {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,35 +97,23 @@ func isRepaired(w world, sv *v1alpha1.SharedVolume, p pair) error {
 // how often each was created and deleted, and that nothing is written once all is settled.
 func TestCrashSweep(t *testing.T) {
 	w := apart(t)
+	var plans []fault.Plan
 	for _, e := range episodes {
-		t.Run(e.name, func(t *testing.T) {
-			undisturbed := w.in(t).play(e, fault.Point{}, "", nil)
-			var runs []func()
-			var missed atomic.Int32
-			for _, point := range undisturbed.points {
-				t.Log(point)
-				for _, f := range point.Faults() {
-					runs = append(runs, func() {
-						t.Run(point.String()+"/"+string(f), func(t *testing.T) {
-							disturbed := w.in(t).play(e, point, f, undisturbed.end)
-							if !disturbed.came {
-								missed.Add(1)
-							}
-							if diff := cmp.Diff(undisturbed.counts, disturbed.counts); diff != "" {
-								t.Errorf("creations and deletions (-undisturbed +disturbed):\n%s", diff)
-							}
-						})
-					})
-				}
+		undisturbed := w.in(t).play(e, fault.Point{}, "", nil)
+		plans = append(plans, fault.Plan{Name: e.name, Points: undisturbed.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
+			disturbed := w.in(t).play(e, at, f, undisturbed.end)
+			if diff := cmp.Diff(undisturbed.counts, disturbed.counts); diff != "" {
+				t.Errorf("creations and deletions (-undisturbed +disturbed):\n%s", diff)
 			}
-			together(sweepers, runs)
-			// Where the binder, too, writes to a volume, it and the controller do not take turns in the same
-			// way each time.
-			t.Logf("%d points, %d runs, %d of which did not come to their point", len(undisturbed.points), len(runs), missed.Load())
-			if int(missed.Load()) > len(runs)/2 {
-				t.Error("that is too many")
-			}
-		})
+			return disturbed.came
+		}})
+	}
+	for i, tally := range fault.Sweep(t, sweepers, plans...) {
+		// Where the binder, too, writes to a volume, it and the controller do not take turns in the same
+		// way each time.
+		if len(tally.Missed) > tally.Tried {
+			t.Errorf("%s: too few of the faults were tried: %s", plans[i].Name, tally)
+		}
 	}
 }
 
@@ -143,11 +129,6 @@ type outcome struct {
 // wanted, if there is one.
 func (w world) play(e episode, at fault.Point, f fault.Fault, want map[string]any) outcome {
 	w.t.Helper()
-	defer func() {
-		if w.t.Failed() {
-			w.t.Logf("to play it again: go test ./sharedvolume -run '^%s$'", strings.ReplaceAll(w.t.Name(), "/", "$/^"))
-		}
-	}()
 	namespace := w.lasting()
 	sv := w.create(namespace, "logs")
 	names := alias{namespace: "namespace", string(sv.UID): "uid"}
@@ -172,6 +153,7 @@ func (w world) play(e episode, at fault.Point, f fault.Fault, want map[string]an
 		if idle := injector.Idle(); idle < quietAfter(f) {
 			return errors.New("the controller is busy")
 		}
+		injector.Deliver() // It has settled without the events that are held back.
 		if err := e.over(w, sv, p); err != nil {
 			return err
 		}
@@ -244,22 +226,4 @@ func (w world) staysSettled(injector *fault.Injector, namespace string) {
 			w.t.Errorf("a write after all was settled: %s, answered %d", write.Point, write.Code)
 		}
 	}
-}
-
-// together calls functions, some at the same time.
-func together(workers int, calls []func()) {
-	queue := make(chan func())
-	var group sync.WaitGroup
-	for range workers {
-		group.Go(func() {
-			for call := range queue {
-				call()
-			}
-		})
-	}
-	for _, call := range calls {
-		queue <- call
-	}
-	close(queue)
-	group.Wait()
 }

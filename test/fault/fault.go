@@ -25,7 +25,8 @@ const (
 
 // Faults of a watch. Both begin with the first event that the watch brings after its initial list.
 const (
-	// Stale holds events back until the client has settled without them, and then delivers them.
+	// Stale holds events back until the test says that the client has settled without them (Deliver), or
+	// for thirty seconds, and then delivers them in their order.
 	Stale Fault = "stale"
 	// EventDropped loses the event, ends the watch and answers 410 when the client resumes it, so that the
 	// client lists anew. That is all a server can do to a client: a watch is one ordered stream of all

@@ -26,6 +26,8 @@ type Injector struct {
 	leftOut []Target
 	at      Point // where the fault is; the zero Point: nowhere
 	fault   Fault
+	deliver chan struct{} // closed by Deliver
+	once    sync.Once
 
 	mu      sync.Mutex
 	came    bool          // the client came to the point
@@ -67,7 +69,7 @@ func (w Write) Deleted() bool {
 
 // Record returns an Injector that disturbs nothing. What leftOut names is not recorded.
 func Record(leftOut ...Target) *Injector {
-	return &Injector{leftOut: leftOut, seen: map[Point]int{}, last: time.Now()}
+	return &Injector{leftOut: leftOut, deliver: make(chan struct{}), seen: map[Point]int{}, last: time.Now()}
 }
 
 // Inject returns an Injector with a fault at a point, which happens once. It records as well, and so
@@ -157,6 +159,11 @@ func (i *Injector) Came() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.came
+}
+
+// Deliver ends a Stale watch: the client has settled without the events. It may be called at any time.
+func (i *Injector) Deliver() {
+	i.once.Do(func() { close(i.deliver) })
 }
 
 // Idle returns for how long the client has asked the API server for nothing and waited for no answer,

@@ -27,13 +27,16 @@ type Point struct {
 	// Namespace and Name are those of the object. A name that the API server is to choose reads "web-*". A
 	// watch has the name of the one object that it selects, or none.
 	Namespace, Name string
+	// Manager is the field manager of a write, if the request names one: the controllers of a client that
+	// apply parts of one object tell themselves apart by it.
+	Manager string
 	// Occurrence counts the requests that are the same in all of the above, from 1.
 	Occurrence int
 }
 
 // String returns the point as it stands in a subtest's name: "patch_pods.status_default_web-0_2".
 func (p Point) String() string {
-	parts := []string{p.Verb, strings.ReplaceAll(p.Resource, "/", "."), p.Namespace, p.Name, strconv.Itoa(p.Occurrence)}
+	parts := []string{p.Verb, strings.ReplaceAll(p.Resource, "/", "."), p.Namespace, p.Name, p.Manager, strconv.Itoa(p.Occurrence)}
 	present := parts[:0]
 	for _, part := range parts {
 		if part != "" {
@@ -76,7 +79,8 @@ func pointOf(request *http.Request, body []byte) (Point, bool, error) {
 	if !info.IsResourceRequest || request.URL.Query().Has("dryRun") || info.Verb != "watch" && !writeVerbs.Has(info.Verb) {
 		return Point{}, false, nil
 	}
-	p := Point{Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name}
+	p := Point{Verb: info.Verb, Resource: info.Resource, Namespace: info.Namespace, Name: info.Name,
+		Manager: request.URL.Query().Get("fieldManager")}
 	if info.Subresource != "" {
 		p.Resource += "/" + info.Subresource
 	}

@@ -8,14 +8,8 @@ import (
 	"time"
 )
 
-const (
-	// settledAfter is for how long a client does nothing that has settled. Between two requests that follow
-	// from each other it needs milliseconds.
-	settledAfter = 400 * time.Millisecond
-	// staleLimit bounds how long events are held back from a client that does not settle.
-	staleLimit = 5 * time.Second
-	pollEvery  = 20 * time.Millisecond
-)
+// staleLimit bounds how long events are held back from a client that does not settle.
+const staleLimit = 30 * time.Second
 
 // watch opens a watch and, where its events matter, follows them.
 func (t *transport) watch(request *http.Request, point Point) (*http.Response, error) {
@@ -144,16 +138,14 @@ func (r *relay) disturb() (dropped bool) {
 	return r.fault == EventDropped
 }
 
-// holdBack returns when the client has settled, or does not wait for events any more. Meanwhile they
-// wait in the connection, in their order.
+// holdBack returns when the events are to be delivered, or nobody waits for them any more. Meanwhile they
+// wait in the connection.
 func (r *relay) holdBack() {
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
-	for limit := time.Now().Add(staleLimit); time.Now().Before(limit) && r.Idle() < settledAfter; {
-		select {
-		case <-poll.C:
-		case <-r.closed:
-			return
-		}
+	limit := time.NewTimer(staleLimit)
+	defer limit.Stop()
+	select {
+	case <-r.deliver:
+	case <-limit.C:
+	case <-r.closed:
 	}
 }

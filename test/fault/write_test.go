@@ -74,7 +74,7 @@ func TestPointsAreKnownByWhatTheyAre(t *testing.T) {
 			}
 			want := []string{
 				"create_secrets_ns_a_1", "update_secrets_ns_a_1", "create_secrets_ns_a_2",
-				"patch_secrets_ns_b_1", "patch_secrets_ns_b_2", "create_secrets_ns_some-*_1",
+				"patch_secrets_ns_b_test_1", "patch_secrets_ns_b_test_2", "create_secrets_ns_some-*_1",
 				"patch_namespaces.status_ns_ns_1", "delete_secrets_ns_a_1",
 			}
 			if diff := cmp.Diff(want, got); diff != "" {

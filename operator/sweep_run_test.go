@@ -1,0 +1,203 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/fault"
+)
+
+const (
+	// runLimit bounds how long a run may take to settle. It is far above what is seen, for machines that
+	// are busy with other things.
+	runLimit = 3 * time.Minute
+	// quiet is for how long an operator asks for nothing that has settled.
+	quiet = 500 * time.Millisecond
+	// rounds is how often an operator may have something left to write when it is made to look at its
+	// objects again: what a fault has put off may come late.
+	rounds = 3
+	// nudgeAnnotation on a ClusterCSIDriver means nothing to the operator.
+	nudgeAnnotation = "example.com/nudge"
+)
+
+// run is one run of a scenario.
+type run struct {
+	*variantWorld
+	injector *fault.Injector
+	stop     func()
+}
+
+// run runs a scenario from its beginning until all has settled, as the reference says if there is one.
+func (s *sweep) run(t *testing.T, sc scenario, injector func(*variant) *fault.Injector, reference *outcome) outcome {
+	t.Helper()
+	w, giveBack := s.worlds.take(t, sc.installed)
+	defer giveBack()
+	if sc.installed && !w.installed {
+		w.clear()
+		s.installIn(w)
+	}
+	if !sc.installed {
+		w.clear()
+	}
+	w.installed = false
+	r := &run{variantWorld: w, injector: injector(w.variant)}
+	sc.prepare(r)
+	r.start()
+	defer r.stop()
+	if sc.installed {
+		r.settle(install.end, nil)
+	}
+	sc.play(r)
+	r.settle(sc.end, reference)
+	r.mustStaySettled()
+	r.stop()
+	got := r.outcome()
+	for _, violation := range append(sc.violations(r), r.violations()...) {
+		t.Error(violation)
+	}
+	w.installed = difference(s.installation.state, got.state) == ""
+	return got
+}
+
+// installIn has an undisturbed operator install the driver in a bare world.
+func (s *sweep) installIn(w *variantWorld) {
+	w.t.Helper()
+	r := &run{variantWorld: w, injector: fault.Record(noPoints...)}
+	install.prepare(r)
+	r.start()
+	defer r.stop()
+	r.settle(install.end, &s.installation)
+}
+
+// start runs the operator until stop is called, once or more.
+func (r *run) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- r.injector.Run(ctx, r.cfg, func(ctx context.Context, cfg *rest.Config) error { return r.operate(ctx, cfg) })
+	}()
+	stopped := false
+	r.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			r.t.Errorf("the operator ended with: %v", err)
+		}
+	}
+}
+
+// settle waits until the operator has come to the end, and does nothing any more.
+func (r *run) settle(end func(*variantWorld) error, reference *outcome) {
+	r.t.Helper()
+	seen, last := -1, errors.New("it was never idle")
+	r.awaitOperator("to settle", func() error {
+		if r.injector.Idle() < quiet {
+			return last
+		}
+		now := r.view.changes()
+		if now == seen {
+			return last
+		}
+		seen = now
+		last = end(r.variantWorld)
+		if last == nil && reference != nil {
+			if diff := difference(reference.state, r.view.state()); diff != "" {
+				last = fmt.Errorf("objects (-undisturbed +now):\n%s", diff)
+			}
+		}
+		return last
+	})
+}
+
+// mustStaySettled makes the operator look at all of its objects again, and wants it to write nothing.
+func (r *run) mustStaySettled() {
+	r.t.Helper()
+	if r.customResourceNow() == nil {
+		return // nothing to look at
+	}
+	var late []fault.Write
+	for range rounds {
+		before := len(r.injector.Writes())
+		r.nudge()
+		if late = r.injector.Writes()[before:]; len(late) == 0 {
+			return
+		}
+	}
+	r.t.Errorf("all has settled, and still the operator writes whenever it looks at its objects: %v", late)
+}
+
+// nudge changes the ClusterCSIDriver in a way that means nothing, and returns when the operator has
+// looked at its objects because of that.
+func (r *run) nudge() {
+	r.t.Helper()
+	began := time.Now()
+	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"%d"}}}`, nudgeAnnotation, began.UnixNano())
+	if err := r.Client().Patch(context.Background(), r.customResource(), client.RawPatch("application/merge-patch+json", patch)); err != nil {
+		r.t.Fatal(err)
+	}
+	r.awaitOperator("to look at its objects again", func() error {
+		switch idle := r.injector.Idle(); {
+		case idle >= time.Since(began):
+			return errors.New("it has asked for nothing since")
+		case idle < quiet:
+			return errors.New("it is busy")
+		}
+		return nil
+	})
+}
+
+// outcome is what the run has come to.
+func (r *run) outcome() outcome {
+	got := outcome{came: r.injector.Came(), state: r.view.state(), counts: map[fault.Point]fault.Count{}}
+	for _, point := range r.injector.Points() {
+		got.points = append(got.points, r.variant.original(point))
+	}
+	for object, count := range r.injector.Counts() {
+		got.counts[r.variant.original(object)] = count
+	}
+	return got
+}
+
+// violations are what must not happen in any scenario.
+func (r *run) violations() []error {
+	var found []error
+	for _, write := range r.injector.Writes() {
+		if write.Point.Resource == "persistentvolumes" || write.Point.Resource == "persistentvolumeclaims" {
+			found = append(found, fmt.Errorf("the operator wrote to a volume or a claim: %s", write.Point))
+		}
+		if write.Code == http.StatusForbidden {
+			found = append(found, fmt.Errorf("the operator may not: %s", write.Point))
+		}
+	}
+	return found
+}
+
+// awaitOperator waits until the operator has done something. Events that are held back from it come when it
+// has settled without them.
+func (r *run) awaitOperator(what string, check func() error) {
+	r.t.Helper()
+	r.await("the operator "+what, func() error {
+		err := check()
+		if err != nil && r.injector.Idle() >= quiet {
+			r.injector.Deliver()
+		}
+		return err
+	})
+}
+
+// await waits until check, which looks at nothing but what is known here, returns nil.
+func (w *variantWorld) await(what string, check func() error) {
+	w.t.Helper()
+	cluster.Eventually(w.t, runLimit, what, func(context.Context) error { return check() })
+}

@@ -1,0 +1,126 @@
+package operator_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/test/fault"
+)
+
+// TestCrashSweep runs each scenario undisturbed first, and then once for each fault at each point of that
+// run: at each write of the operator, and at each watch that told it something. Whatever the fault, the
+// objects in the end and how often each was created and deleted must be as without it, what must never
+// happen must not have happened, and nothing may be written any more.
+func TestCrashSweep(t *testing.T) {
+	s := &sweep{worlds: newPool(t)}
+	s.installation = s.undisturbed(t, install)
+	s.keepWatch(t)
+	var plans []fault.Plan
+	for _, sc := range scenarios {
+		reference := s.undisturbed(t, sc)
+		plans = append(plans, fault.Plan{Name: sc.name, Points: reference.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
+			return s.disturbed(t, sc, reference, at, f)
+		}})
+	}
+	for i, tally := range fault.Sweep(t, len(s.worlds.idle), plans...) {
+		checkMissed(t, plans[i].Name, tally)
+	}
+}
+
+// checkMissed wants nearly all faults to have been tried. What the operator writes to the driver's objects
+// is always the same. How often it writes how far it is, and whether it does a thing twice because it was
+// told of something else meanwhile, depends on which of its controllers is faster.
+func checkMissed(t *testing.T, scenario string, tally fault.Tally) {
+	t.Helper()
+	for _, point := range tally.Missed {
+		if point.Occurrence == 1 && !point.IsWatch() && !strings.HasSuffix(point.Resource, "/status") {
+			t.Errorf("%s: %s did not come up, though it is nothing that depends on which controller is faster", scenario, point)
+		}
+	}
+	if most := (tally.Tried + len(tally.Missed)) / 10; len(tally.Missed) > most {
+		t.Errorf("%s: %d faults were not tried, want at most a tenth of all: %d", scenario, len(tally.Missed), most)
+	}
+}
+
+// noPoints are the requests that are neither disturbed nor counted. An event is lost like any other
+// message, and nobody depends on it.
+var noPoints = []fault.Target{{Resource: "events"}}
+
+type sweep struct {
+	worlds *pool
+	// installation is what an undisturbed installation comes to.
+	installation outcome
+}
+
+// undisturbed runs a scenario twice without any fault, fails unless both come to the same, and returns that
+// with the points of both.
+func (s *sweep) undisturbed(t *testing.T, sc scenario) outcome {
+	t.Helper()
+	var outcomes []outcome
+	for range 2 {
+		outcomes = append(outcomes, s.run(t, sc, func(*variant) *fault.Injector { return fault.Record(noPoints...) }, nil))
+	}
+	reference := outcomes[0]
+	outcomes[1].mustBe(t, reference)
+	if t.Failed() {
+		t.Fatalf("%s: two undisturbed runs differ", sc.name)
+	}
+	known := map[fault.Point]bool{}
+	for _, point := range reference.points {
+		known[point] = true
+	}
+	for _, point := range outcomes[1].points {
+		if !known[point] {
+			reference.points = append(reference.points, point)
+		}
+	}
+	return reference
+}
+
+// disturbed runs a scenario with a fault at a point.
+func (s *sweep) disturbed(t *testing.T, sc scenario, reference outcome, at fault.Point, f fault.Fault) (came bool) {
+	got := s.run(t, sc, func(v *variant) *fault.Injector { return fault.Inject(v.here(at), f, noPoints...) }, &reference)
+	got.mustBe(t, reference)
+	return got.came
+}
+
+// keepWatch leaves an installed driver with an operator that nothing disturbs, and checks in the end that
+// it has written nothing in all that time. Much of what an operator does it does only once in a minute.
+func (s *sweep) keepWatch(t *testing.T) {
+	w, _ := s.worlds.take(t, true)
+	if !w.installed {
+		w.clear()
+		s.installIn(w)
+	}
+	r := &run{variantWorld: w, injector: fault.Record(noPoints...)}
+	r.start()
+	r.settle(install.end, &s.installation)
+	r.mustStaySettled()
+	before := len(r.injector.Writes())
+	t.Cleanup(func() {
+		r.stop()
+		if late := r.injector.Writes()[before:]; len(late) > 0 {
+			t.Errorf("while the driver was installed and nothing happened, the operator wrote: %v", late)
+		}
+	})
+}
+
+// An outcome is what a run came to.
+type outcome struct {
+	came   bool // to the fault
+	points []fault.Point
+	state  map[string]any
+	counts map[fault.Point]fault.Count
+}
+
+func (o outcome) mustBe(t *testing.T, want outcome) {
+	t.Helper()
+	if diff := difference(want.state, o.state); diff != "" {
+		t.Errorf("objects in the end (-undisturbed +now):\n%s", diff)
+	}
+	if diff := cmp.Diff(want.counts, o.counts); diff != "" {
+		t.Errorf("creations and deletions of objects (-undisturbed +now):\n%s", diff)
+	}
+}

@@ -1,0 +1,99 @@
+package operator_test
+
+import (
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/fault"
+)
+
+// variantNames are the names of the variants. A ClusterCSIDriver may have few names besides these.
+var variantNames = []operatorv1.CSIDriverName{
+	operatorv1.AWSEBSCSIDriver, operatorv1.AzureDiskCSIDriver, operatorv1.AzureFileCSIDriver, operatorv1.GCPPDCSIDriver,
+	operatorv1.CinderCSIDriver, operatorv1.ManilaCSIDriver, operatorv1.KubevirtCSIDriver, operatorv1.SambaCSIDriver,
+}
+
+// A variant is a driver under other names, so that it can be installed beside others of its kind.
+type variant struct {
+	drivers.Driver
+	namespace string
+	// mark is in the names of all its objects that do not have the driver's own name.
+	mark, originalMark, originalName string
+	// toVariant and toOriginal put one's names for the other's.
+	toVariant, toOriginal *strings.Replacer
+}
+
+// newVariant renames what begins with the driver's short name and a dash, and the CSI driver itself.
+func newVariant(t *testing.T, original drivers.Driver, number int) *variant {
+	t.Helper()
+	v := &variant{Driver: original, mark: fmt.Sprintf("v%02d-", number), originalMark: original.Name + "-", originalName: original.CSIName}
+	v.CSIName = string(variantNames[number])
+	v.toVariant = strings.NewReplacer(v.originalName, v.CSIName, v.originalMark, v.mark)
+	assets := fstest.MapFS{}
+	if err := fs.WalkDir(original.Assets, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(original.Assets, path)
+		assets[path] = &fstest.MapFile{Data: []byte(strings.ReplaceAll(v.toVariant.Replace(string(text)), "hostNetwork: true", "hostNetwork: false"))}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	v.Assets = assets
+	v.Operator.Name = v.toVariant.Replace(original.Operator.Name)
+	v.Operator.Lock = v.toVariant.Replace(original.Operator.Lock)
+	v.TrustedCABundle = v.toVariant.Replace(original.TrustedCABundle)
+	v.Secrets = v.renameAll(original.Secrets)
+	v.History.Finalizers = v.renameAll(original.History.Finalizers)
+	v.History.Labels = map[string]string{}
+	for key, value := range original.History.Labels {
+		v.History.Labels[v.toVariant.Replace(key)] = value
+	}
+	v.Settings = slices.Clone(original.Settings)
+	for i := range v.Settings {
+		v.Settings[i].Container = v.toVariant.Replace(v.Settings[i].Container)
+	}
+	return v
+}
+
+func (v *variant) renameAll(names []string) []string {
+	var renamed []string
+	for _, name := range names {
+		renamed = append(renamed, v.toVariant.Replace(name))
+	}
+	return renamed
+}
+
+// placed tells the variant the namespace that it is in; the original is thought to be in originalNamespace.
+func (v *variant) placed(namespace string) {
+	v.namespace = namespace
+	v.toOriginal = strings.NewReplacer(namespace, originalNamespace, v.CSIName, v.originalName, v.mark, v.originalMark)
+}
+
+const (
+	originalNamespace = "driver"
+	originalManager   = "aws-efs-operator"
+)
+
+// original returns a request of the variant's operator as one of the original's.
+func (v *variant) original(p fault.Point) fault.Point {
+	p.Namespace, p.Name, p.Manager = v.toOriginal.Replace(p.Namespace), v.toOriginal.Replace(p.Name), v.toOriginal.Replace(p.Manager)
+	return p
+}
+
+// here is the inverse of original.
+func (v *variant) here(p fault.Point) fault.Point {
+	if p.Namespace == originalNamespace {
+		p.Namespace = v.namespace
+	}
+	p.Name, p.Manager = v.toVariant.Replace(p.Name), v.toVariant.Replace(p.Manager)
+	return p
+}

@@ -1,0 +1,93 @@
+package fault_test
+
+import (
+	"flag"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/test/fault"
+)
+
+// setAllFaults sets the flag for one test.
+func setAllFaults(t *testing.T, value string) {
+	all := flag.Lookup("all-faults")
+	before := all.Value.String()
+	t.Cleanup(func() { all.Value.Set(before) })
+	if err := all.Value.Set(value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSweepTriesEachFaultAtEachPoint needs no cluster: what is tried makes no difference.
+func TestSweepTriesEachFaultAtEachPoint(t *testing.T) {
+	setAllFaults(t, "true")
+	point := func(verb, name string) fault.Point {
+		return fault.Point{Verb: verb, Resource: "secrets", Name: name, Occurrence: 1}
+	}
+	var mu sync.Mutex
+	tries := map[string]int{}
+	note := func(at fault.Point, f fault.Fault) int {
+		mu.Lock()
+		defer mu.Unlock()
+		key := at.String() + " " + string(f)
+		tries[key]++
+		return tries[key]
+	}
+	write, watch, shy, absent := point("create", "a"), point("watch", "a"), point("watch", "shy"), point("watch", "absent")
+	tallies := fault.Sweep(t, 3,
+		fault.Plan{Name: "one", Points: []fault.Point{write, watch}, Try: func(_ *testing.T, at fault.Point, f fault.Fault) bool {
+			note(at, f)
+			return true
+		}},
+		fault.Plan{Name: "other", Points: []fault.Point{shy, absent}, Try: func(_ *testing.T, at fault.Point, f fault.Fault) bool {
+			return note(at, f) == 3 && at == shy // comes up in the third run
+		}})
+
+	want := []fault.Tally{{Points: 2, Tried: 9}, {Points: 1, Tried: 2, Missed: []fault.Point{absent, absent}}}
+	if diff := cmp.Diff(want, tallies); diff != "" {
+		t.Errorf("tallies (-want +got):\n%s", diff)
+	}
+	wantTries := map[string]int{
+		"watch_secrets_a_1 stale": 1, "watch_secrets_a_1 event-dropped": 1,
+		"watch_secrets_shy_1 stale": 3, "watch_secrets_shy_1 event-dropped": 3,
+		"watch_secrets_absent_1 stale": 3, "watch_secrets_absent_1 event-dropped": 3,
+	}
+	for _, f := range []string{"killed-before", "killed-after", "response-dropped", "conflict", "too-many-requests", "server-error", "hang"} {
+		wantTries["create_secrets_a_1 "+f] = 1
+	}
+	if diff := cmp.Diff(wantTries, tries); diff != "" {
+		t.Errorf("tries (-want +got):\n%s", diff)
+	}
+}
+
+func TestSweepTriesOneFaultAtEachPoint(t *testing.T) {
+	setAllFaults(t, "false")
+	var points []fault.Point
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		points = append(points, fault.Point{Verb: "create", Resource: "secrets", Name: name, Occurrence: 1})
+	}
+	sweep := func() map[fault.Point]fault.Fault {
+		tried := map[fault.Point]fault.Fault{}
+		tallies := fault.Sweep(t, 1, fault.Plan{Name: "one", Points: points, Try: func(_ *testing.T, at fault.Point, f fault.Fault) bool {
+			tried[at] = f
+			return true
+		}})
+		if want := []fault.Tally{{Points: len(points), Tried: len(points)}}; !cmp.Equal(want, tallies) {
+			t.Errorf("tallies: %v, want %v", tallies, want)
+		}
+		return tried
+	}
+	first := sweep()
+	if diff := cmp.Diff(first, sweep()); diff != "" {
+		t.Errorf("the faults of two sweeps (-one +other):\n%s", diff)
+	}
+	different := map[fault.Fault]bool{}
+	for _, f := range first {
+		different[f] = true
+	}
+	if len(different) < 3 {
+		t.Errorf("the faults that were tried: %v, want several different ones", first)
+	}
+}
