@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
@@ -352,4 +353,20 @@ func examples(t *testing.T, d drivers.Driver) []*unstructured.Unstructured {
 		found = append(found, object)
 	}
 	return found
+}
+
+// TestNobodyMayDeleteWhatVolumesReferTo: an operator has no right to delete a namespace or a Secret, whatever
+// it might do by mistake.
+func TestNobodyMayDeleteWhatVolumesReferTo(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
+		grants, err := d.OperatorGrants()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p := range permissions.SetOf(grants) {
+			if slices.Contains([]string{"namespaces", "secrets"}, p.Resource) && slices.Contains([]string{"delete", "deletecollection"}, p.Verb) {
+				t.Errorf("the operator may: %s", p)
+			}
+		}
+	})
 }
