@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"encoding/base64"
+	"fmt"
 	"maps"
 	"time"
 
@@ -155,6 +156,9 @@ func consoleAnnotations(d drivers.Driver, opts Options, examples []*unstructured
 	}
 	if !opts.Released.IsZero() {
 		annotations[createdAtAnnotation] = opts.Released.UTC().Format(time.RFC3339)
+	}
+	if d.Package.UpdatesFrom != "" {
+		annotations["olm.skipRange"] = fmt.Sprintf(">=%s <%s", d.Package.UpdatesFrom, opts.Version)
 	}
 	return annotations, nil
 }

@@ -112,6 +112,9 @@ type Package struct {
 	Channel string
 	// Replaces names the ClusterServiceVersion that the first version of this package updates.
 	Replaces string
+	// UpdatesFrom is the oldest version that every version of this package updates right away, whichever
+	// one it replaces; "" for none.
+	UpdatesFrom string
 	// MinKubeVersion is the oldest Kubernetes that the operator runs on.
 	MinKubeVersion string
 }

@@ -49,8 +49,8 @@ func testAdoption(t *testing.T, w *world, restarts int) {
 		t.Fatalf("the old driver has %d ready pods, want one on each of the 3 nodes", len(nodes))
 	}
 	ofDriver := client.InNamespace(w.home)
-	endPods := w.record(&corev1.PodList{}, ofDriver, client.MatchingLabels{"app": "efs-csi-node"})
-	endDaemonSets := w.record(&appsv1.DaemonSetList{}, ofDriver)
+	endPods := w.Record(t, &corev1.PodList{}, ofDriver, client.MatchingLabels{"app": "efs-csi-node"})
+	endDaemonSets := w.Record(t, &appsv1.DaemonSetList{}, ofDriver)
 	adopted, _ := metric(t, "berth_adopted_objects_total", nil)
 
 	custom := w.customResource()

@@ -18,19 +18,10 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// Client limits of the operator. The API server's own fairness governs the load; these only keep a
-// faulty loop from flooding it. The client's default of 5 requests a second would stretch the
-// installation of a driver with its two dozen objects over many seconds.
-const (
-	clientQPS   = 50 // requests a second
-	clientBurst = 100
-	// A companion works on objects that users make, thousands at once. Its workers bound what it does
-	// at a time; how fast, the API server decides.
-	companionQPS = -1
-)
-
 // Process is what an operator gets of the program that it runs in.
 type Process struct {
+	// KubeConfig connects to the cluster, and limits the requests about the driver. A companion sets
+	// limits of its own.
 	KubeConfig *rest.Config
 	// EventRecorder records what the operator does.
 	EventRecorder events.Recorder
@@ -49,7 +40,6 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	management.SetOperatorNotRemovable() // uninstalling is not library-go's: it knows no order
 
 	cfg := withDeadline(process.KubeConfig)
-	cfg.QPS, cfg.Burst = clientQPS, clientBurst
 	o := &operator{driver: driver, version: version, namespace: process.OperatorNamespace, cfg: cfg, recorder: process.EventRecorder, clock: process.Clock}
 
 	if err := becomeLeader(ctx, cfg, driver.Operator.Lock); ctx.Err() != nil {
@@ -64,8 +54,6 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	klog.Infof("operator of %s runs in namespace %s", driver.CSIName, o.namespace)
 	blockingPods.WithLabelValues(driver.CSIName).Set(0)
 
-	unlimited := withDeadline(process.KubeConfig)
-	unlimited.QPS = companionQPS
 	tasks := []func(context.Context) error{o.serveCustomResource}
 	for _, companion := range companions {
 		tasks = append(tasks, func(ctx context.Context) error {
@@ -74,7 +62,7 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 			} else if err != nil {
 				return err
 			}
-			return companion(ctx, unlimited)
+			return companion(ctx, cfg)
 		})
 	}
 	return runAll(ctx, tasks)

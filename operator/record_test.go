@@ -2,62 +2,16 @@ package operator_test
 
 import (
 	"slices"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/component-base/metrics/legacyregistry"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster"
 )
-
-// record watches the objects of a list from now on. end returns what has become of them.
-func (w *world) record(list client.ObjectList, options ...client.ListOption) (end func() []watch.Event) {
-	w.t.Helper()
-	c, err := client.NewWithWatch(w.Config(), client.Options{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := c.List(w.t.Context(), list, options...); err != nil {
-		w.t.Fatal(err)
-	}
-	since := &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}}
-	watching, err := c.Watch(w.t.Context(), list, append(slices.Clone(options), since)...)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	var ended atomic.Bool
-	seen := make(chan []watch.Event, 1)
-	go func() {
-		var all []watch.Event
-		for e := range watching.ResultChan() {
-			switch {
-			case e.Type != watch.Error:
-				all = append(all, e)
-			case !ended.Load(): // the end is an error, too, for whoever reads the stream
-				w.t.Errorf("watching %T: %v", list, apierrors.FromObject(e.Object))
-			}
-		}
-		if !ended.Load() {
-			w.t.Errorf("the watch of %T has ended by itself", list)
-		}
-		seen <- all
-	}()
-	end = sync.OnceValue(func() []watch.Event {
-		ended.Store(true)
-		watching.Stop()
-		return <-seen
-	})
-	w.t.Cleanup(func() { end() })
-	return end
-}
 
 // mostUnavailable returns how many nodes, of those that had a ready pod at first, were without one at the
 // worst moment.

@@ -55,6 +55,10 @@ func (w *world) checkOrderOfRemoval() {
 	w.t.Helper()
 	stageOf := func(e cluster.AuditEvent) string {
 		switch own := e.User == w.user; {
+		case own && e.Verb == "patch" && e.Resource == "clustercsidrivers" && e.Subresource == "" && e.Code == http.StatusConflict:
+			// The API server says so, too, when it has removed the finalizer and, before it could delete the
+			// object, somebody wrote the status: then that write deletes it.
+			return "finalizer"
 		case e.Code != http.StatusOK:
 			return ""
 		case e.Verb == "delete" && e.Resource == "pods" && e.Namespace == w.home && w.madeBy("Deployment", e.Name):

@@ -21,6 +21,11 @@ import (
 
 // acts has the deed for each action. A deed adds what it learns to what was observed.
 var acts = map[action]func(context.Context, *reconciler, *observed, step) error{
+	takeTurn: func(_ context.Context, r *reconciler, o *observed, _ step) error {
+		o.turn, o.turnKnown = r.turns.take(client.ObjectKeyFromObject(o.sharedVolume)), true
+		return nil
+	},
+
 	addFinalizer: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
 		o.fresh = true
 		return r.setFinalizers(ctx, o, append(slices.Clone(o.sharedVolume.Finalizers), Finalizer))

@@ -33,10 +33,13 @@ const controllerName = "sharedvolume-controller"
 // passTime is how long one pass may take. A request that is never answered would hold a worker for ever.
 const passTime = 10 * time.Second
 
+// DefaultWorkers is how many SharedVolumes are worked on at the same time, unless Options say otherwise.
+// Four times as many gain a tenth.
+const DefaultWorkers = 16
+
 // Options say how the controller runs. The zero value is what a cluster needs.
 type Options struct {
-	// Workers is how many SharedVolumes are worked on at the same time; 0 means 16. Four times as many
-	// gain a tenth.
+	// Workers is how many SharedVolumes are worked on at the same time; 0 means DefaultWorkers.
 	Workers int
 }
 
@@ -60,7 +63,12 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 		Controller: config.Controller{SkipNameValidation: &anyName, ReconciliationTimeout: passTime},
 		Cache: cache.Options{
 			ReaderFailOnMissingInformer: true,
-			DefaultTransform:            cache.TransformStripManagedFields(),
+			DefaultTransform: func(object any) (any, error) {
+				if object, ok := object.(client.Object); ok {
+					trim(object)
+				}
+				return object, nil
+			},
 			ByObject: map[client.Object]cache.ByObject{
 				&v1alpha1.SharedVolume{}:        {},
 				&corev1.PersistentVolumeClaim{}: owned,
@@ -83,7 +91,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 // add makes mgr run the controller.
 func add(mgr manager.Manager, opts Options) error {
 	if opts.Workers == 0 {
-		opts.Workers = 16
+		opts.Workers = DefaultWorkers
 	}
 	r := &reconciler{
 		cached: mgr.GetCache(),
@@ -91,6 +99,7 @@ func add(mgr manager.Manager, opts Options) error {
 		client: mgr.GetClient(),
 		events: mgr.GetEventRecorder(controllerName),
 		memory: newMemory(),
+		turns:  newTurns(),
 		users:  newUsers(mgr.GetAPIReader()),
 		retry:  workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 5*time.Minute),
 	}
@@ -102,6 +111,11 @@ func add(mgr manager.Manager, opts Options) error {
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.Workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, time.Minute),
+			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+				queue := newQueue(name, limiter)
+				r.turns.wake = func(key types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: key}) }
+				return queue
+			},
 		}).
 		Complete(r)
 }
@@ -130,6 +144,7 @@ type reconciler struct {
 	client client.Client
 	events events.EventRecorder
 	memory *memory
+	turns  *turns
 	users  *users
 	// retry spaces out attempts at what no watch will tell us has become possible.
 	retry workqueue.TypedRateLimiter[types.NamespacedName]
@@ -149,6 +164,9 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	// No SharedVolume needs more steps than there are actions, each taken twice at most.
 	for range 2 * len(acts) {
 		s := next(o)
+		if s.do == wait {
+			s.again = r.passTurn(request.NamespacedName, s) // before the status is written: another waits
+		}
 		if s.show != nil {
 			err = r.show(ctx, &o, *s.show)
 		}
@@ -172,6 +190,20 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	return reconcile.Result{}, fmt.Errorf("no end of steps; the next would be to %s", next(o).do)
 }
 
+// passTurn lets the next of the namespace have the turn, unless there still is use for it. It returns
+// when to look again.
+func (r *reconciler) passTurn(key types.NamespacedName, s step) time.Duration {
+	switch s.turn {
+	case handOver:
+		if left := r.turns.handOver(key); left > 0 {
+			return min(s.again, left)
+		}
+	case noTurn:
+		r.turns.leave(key)
+	}
+	return s.again
+}
+
 func (r *reconciler) result(key types.NamespacedName, o observed, s step) reconcile.Result {
 	if s.retry {
 		return reconcile.Result{RequeueAfter: r.retry.When(key)}
@@ -185,6 +217,7 @@ func (r *reconciler) result(key types.NamespacedName, o observed, s step) reconc
 
 func (r *reconciler) forget(key types.NamespacedName) {
 	r.memory.forget(key)
+	r.turns.leave(key)
 	r.retry.Forget(key)
 }
 

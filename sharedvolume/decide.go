@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
@@ -36,6 +37,9 @@ type observed struct {
 	// users are the pods that hold the claim; usersKnown says that they were looked up.
 	users      []string
 	usersKnown bool
+	// turn says that the binder may be handed one more claim of the namespace; turnKnown says that this
+	// was asked.
+	turn, turnKnown bool
 	// refused is why the API server would not create the claim or the volume.
 	refused *verdict
 	// remembered says that some of the above was written so recently that the caches lack it.
@@ -48,6 +52,7 @@ type action string
 
 const (
 	wait            action = "wait"
+	takeTurn        action = "take a turn"
 	addFinalizer    action = "add the finalizer"
 	createClaim     action = "create the claim"
 	labelClaim      action = "label the claim"
@@ -70,6 +75,8 @@ type step struct {
 	volumeName string
 	// show is what the status must say before that; nil leaves the status as it is.
 	show *verdict
+	// turn is what becomes of the SharedVolume's turn when there is nothing to do but wait.
+	turn turnUse
 	// again is when to look again, where no watch will tell; 0 is never. retry asks for a time that
 	// grows each time.
 	again time.Duration
@@ -83,6 +90,9 @@ func next(o observed) step {
 	}
 	if problem := problemOf(o.sharedVolume.Spec); problem != "" {
 		return step{do: wait, show: failed(reasonInvalidSpec, "%s", problem)}
+	}
+	if o.claim == nil && !o.turn {
+		return nextTurn(o)
 	}
 	if !slices.Contains(o.sharedVolume.Finalizers, Finalizer) {
 		return step{do: addFinalizer}
@@ -109,6 +119,18 @@ func problemOf(spec v1alpha1.SharedVolumeSpec) string {
 		return fmt.Sprintf("spec.accessPointID is %.64q, want an ID of at most 128 characters such as fsap-0123456789abcdef0", spec.AccessPointID)
 	default:
 		return ""
+	}
+}
+
+// nextTurn decides before the claim is made. One that waits in line is told when its turn has come.
+func nextTurn(o observed) step {
+	switch {
+	case !o.turnKnown:
+		return step{do: takeTurn}
+	case meta.IsStatusConditionTrue(o.sharedVolume.Status.Conditions, v1alpha1.ConditionReady):
+		return step{do: wait, turn: awaitTurn, show: &waiting} // Somebody took the claim away.
+	default:
+		return step{do: wait, turn: awaitTurn}
 	}
 }
 
@@ -165,7 +187,7 @@ func nextVolume(o observed) step {
 		since = volume.CreationTimestamp.Time
 	}
 	if left := stallTime - o.now.Sub(since); left > 0 {
-		return step{do: wait, again: left, show: &waiting}
+		return step{do: wait, again: left, turn: handOver, show: &waiting}
 	}
 	return step{do: wait, show: pending(reasonNotBound,
 		"PersistentVolumeClaim %s and PersistentVolume %s are not bound to each other after %v; kube-controller-manager does that: is it running?", claim.Name, volume.Name, stallTime)}

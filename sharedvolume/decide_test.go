@@ -64,8 +64,14 @@ func TestNext(t *testing.T) {
 		says string // part of the message
 	}{
 		// On the way to Ready.
-		{"nothing yet", settled, func(o *observed) { o.sharedVolume.Finalizers, o.claim, o.volume = nil, nil, nil }, "add the finalizer", ""},
-		{"finalizer", settled, func(o *observed) { o.claim, o.volume = nil, nil }, "create the claim", ""},
+		{"nothing yet", settled, func(o *observed) { o.sharedVolume.Finalizers, o.claim, o.volume = nil, nil, nil }, "take a turn", ""},
+		{"not its turn", settled, func(o *observed) {
+			o.sharedVolume.Finalizers, o.claim, o.volume, o.turnKnown = nil, nil, nil, true
+		}, "wait", ""},
+		{"turn", settled, func(o *observed) {
+			o.sharedVolume.Finalizers, o.claim, o.volume, o.turn = nil, nil, nil, true
+		}, "add the finalizer", ""},
+		{"finalizer", settled, func(o *observed) { o.claim, o.volume, o.turn = nil, nil, true }, "create the claim", ""},
 		{"claim", settled, func(o *observed) { o.volume, o.claim.Spec.VolumeName = nil, "" }, "create the volume", ""},
 		{"both, not bound", settled, func(o *observed) { o.claim.Spec.VolumeName, o.claim.Status.Phase = "", corev1.ClaimPending }, "wait: Pending Pending", ""},
 		{"bound, in the volume only", settled, func(o *observed) { o.claim.Spec.VolumeName = "" }, "wait: Pending Pending", ""},
@@ -79,7 +85,7 @@ func TestNext(t *testing.T) {
 			o.sharedVolume.Spec, o.sharedVolume.Finalizers, o.claim, o.volume = v1alpha1.SharedVolumeSpec{}, nil, nil, nil
 		}, "wait: Failed InvalidSpec", ""},
 		{"refused", settled, func(o *observed) {
-			o.claim, o.volume, o.refused = nil, nil, failed(reasonQuotaExceeded, "no room")
+			o.claim, o.volume, o.turn, o.refused = nil, nil, true, failed(reasonQuotaExceeded, "no room")
 		}, "wait: Failed QuotaExceeded", "no room"},
 
 		// What somebody else made stays his.
@@ -93,7 +99,13 @@ func TestNext(t *testing.T) {
 		{"volume mounts something else", settled, func(o *observed) { o.volume.Spec.CSI.VolumeHandle = "fs-9::fsap-9" }, "wait: Failed Conflict", `mounts "fs-9::fsap-9"`},
 
 		// What somebody took away comes back.
-		{"claim deleted", settled, func(o *observed) { o.claim = nil }, "create the claim", ""},
+		{"claim deleted", settled, func(o *observed) { o.claim = nil }, "take a turn", ""},
+		{"claim deleted, turn", settled, func(o *observed) { o.claim, o.turn = nil, true }, "create the claim", ""},
+		{"claim deleted, not its turn", settled, func(o *observed) { o.claim, o.turnKnown = nil, true }, "wait", ""},
+		{"claim deleted, not its turn, said to be ready", settled, func(o *observed) {
+			o.sharedVolume.Status = statusOf(*o, *ready("v"))
+			o.claim, o.turnKnown = nil, true
+		}, "wait: Pending Pending", ""},
 		{"claim made anew", settled, func(o *observed) {
 			o.claim.UID, o.claim.Spec.VolumeName, o.claim.Status.Phase = "claim-2", "", corev1.ClaimPending
 		}, "reserve the volume for the claim", ""},

@@ -39,8 +39,9 @@ func newMemory() *memory {
 }
 
 // note remembers an object as the API server returned it from a write. One that is being deleted has
-// a deletion timestamp.
+// a deletion timestamp. It trims the object.
 func (m *memory) note(key types.NamespacedName, object client.Object) {
+	trim(object)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.writes[key] == nil {

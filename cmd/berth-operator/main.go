@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/rest"
 	"k8s.io/component-base/logs"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
@@ -19,17 +18,7 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/version"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
-	"github.com/berth-csi/berth/operator"
-	"github.com/berth-csi/berth/sharedvolume"
 )
-
-// companions are the controllers that serve an API of a driver, by the name of the API's
-// CustomResourceDefinition.
-var companions = map[string]operator.Companion{
-	"sharedvolumes.aws-efs.managed.openshift.io": func(ctx context.Context, cfg *rest.Config) error {
-		return sharedvolume.Run(ctx, cfg, sharedvolume.Options{})
-	},
-}
 
 // gcPercent is how much garbage, of what is alive, may gather before it is collected. An operator
 // allocates little once a driver is installed, so twice as many collections cost next to nothing, and
@@ -83,36 +72,23 @@ object asks. Without that object nothing of the driver is touched.`,
 }
 
 func newDriverCommand(ctx context.Context, d drivers.Driver) *cobra.Command {
-	p := program{driver: d}
-	cmd := &cobra.Command{
-		Use:   d.Name,
-		Short: d.Package.Summary,
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			logs.InitLogs()
-			defer logs.FlushLogs()
-			return p.run(ctx)
-		},
-	}
+	cmd := &cobra.Command{Use: d.Name, Short: d.Package.Summary, Args: cobra.NoArgs}
+	// The client's default of 5 requests a second would stretch the installation of a driver with its two
+	// dozen objects over many seconds. These only keep a faulty loop from flooding the API server.
+	p := program{driver: d, limits: limits{qps: 50, burst: 100}}
+	p.limits.addFlags(cmd.Flags(), "", "about the driver")
 	cmd.Flags().StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` to use outside of a cluster (default: the pod's service account)")
 	cmd.Flags().StringVar(&p.address, "listen", "0.0.0.0:8443", "`ADDRESS:PORT` to serve health and metrics on")
 	cmd.Flags().StringVar(&p.namespace, "namespace", "",
 		"`NAMESPACE` of the operator, and of the driver unless that is in another one already (default: the pod's)")
-	return cmd
-}
-
-func companionsOf(d drivers.Driver) ([]operator.Companion, error) {
-	apis, err := d.ServedAPIs()
-	if err != nil {
-		return nil, err
-	}
-	var found []operator.Companion
-	for _, api := range apis {
-		companion, ok := companions[api]
-		if !ok {
-			return nil, fmt.Errorf("driver %s brings the API %s, but this build has no controller for it", d.Name, api)
+	companions, err := companionsOf(d, cmd.Flags())
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if err != nil {
+			return err
 		}
-		found = append(found, companion)
+		logs.InitLogs()
+		defer logs.FlushLogs()
+		return p.run(ctx, companions)
 	}
-	return found, nil
+	return cmd
 }

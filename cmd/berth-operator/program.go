@@ -28,15 +28,12 @@ type program struct {
 	kubeconfig string
 	address    string
 	namespace  string
+	limits     limits // of requests about the driver
 }
 
 // run runs the operator, and serves its health and metrics, until ctx ends.
-func (p program) run(ctx context.Context) error {
+func (p program) run(ctx context.Context, companions []operator.Companion) error {
 	klog.Infof("%s %s", p.driver.Operator.Name, version.Get().GitVersion)
-	companions, err := companionsOf(p.driver)
-	if err != nil {
-		return err
-	}
 	process, err := p.process(ctx)
 	if err != nil {
 		return err
@@ -73,7 +70,7 @@ func (p program) process(ctx context.Context) (*operator.Process, error) {
 		klog.Warningf("events are about the namespace: %v", err)
 	}
 	return &operator.Process{
-		KubeConfig:        config,
+		KubeConfig:        p.limits.applyTo(config),
 		OperatorNamespace: namespace,
 		Clock:             clock.RealClock{},
 		EventRecorder: events.NewKubeRecorderWithOptions(kube.CoreV1().Events(namespace),

@@ -40,8 +40,9 @@ var Driver = drivers.Driver{
 		Keywords:       []string{"AWS", "EFS", "NFS", "CSI", "storage", "ReadWriteMany"},
 		Examples:       folder("examples"),
 		Channel:        "stable",
-		Replaces:       "aws-efs-operator.v0.0.8",
-		MinKubeVersion: "1.27.0", // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
+		Replaces:       "aws-efs-operator.v0.0.8", // the last one of the community's
+		UpdatesFrom:    "0.0.1",                   // Its versions 0.1.x are later than that one.
+		MinKubeVersion: "1.27.0",                  // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
 	},
 
 	Operator: drivers.Operator{

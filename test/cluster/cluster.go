@@ -41,6 +41,10 @@ type Options struct {
 	Images map[string]string `json:"images,omitempty"`
 	// Durable makes etcd wait for the disk at each write, as a real one does. Benchmarks need that.
 	Durable bool `json:"durable,omitempty"`
+	// ManagerQPS is how many requests a second each controller of the controller manager may make, for
+	// instance the one that binds claims; 0 is as many as OpenShift allows. A benchmark lifts the limit to
+	// see what lies behind it.
+	ManagerQPS int `json:"managerQPS,omitempty"`
 }
 
 // Cluster is a cluster that is up.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"os"
@@ -16,11 +17,17 @@ type controlPlane struct {
 	tools   tools.Dir
 	dir     string
 	durable bool
-	address string
-	pki     *pki
+	// managerQPS is how many requests a second each controller of the controller manager may make.
+	managerQPS int
+	address    string
+	pki        *pki
 
 	etcdPort, etcdPeerPort, apiPort, managerPort, schedulerPort int
 }
+
+// openShiftManagerQPS is what OpenShift's controller manager runs with; with the default of 20 a second
+// the garbage collector crawls.
+const openShiftManagerQPS = 150
 
 func planControlPlane(job assignment, address string) (*controlPlane, error) {
 	ports, err := freePorts(address, 5)
@@ -32,7 +39,8 @@ func planControlPlane(job assignment, address string) (*controlPlane, error) {
 		return nil, fmt.Errorf("create the cluster's certificates: %w", err)
 	}
 	return &controlPlane{
-		tools: job.Tools, dir: job.Dir, durable: job.Options.Durable, address: address, pki: identities,
+		tools: job.Tools, dir: job.Dir, durable: job.Options.Durable,
+		managerQPS: cmp.Or(job.Options.ManagerQPS, openShiftManagerQPS), address: address, pki: identities,
 		etcdPort: ports[0], etcdPeerPort: ports[1], apiPort: ports[2], managerPort: ports[3], schedulerPort: ports[4],
 	}, nil
 }
@@ -190,8 +198,7 @@ func (c *controlPlane) controllerManager() program {
 		"--root-ca-file="+c.pkiPath("servers-ca.crt"),
 		"--service-account-private-key-file="+c.pkiPath("service-accounts.key"),
 		"--cluster-signing-cert-file="+c.pkiPath("clients-ca.crt"), "--cluster-signing-key-file="+c.pkiPath("clients-ca.key"),
-		// What OpenShift runs with; with the default of 20 a second the garbage collector crawls.
-		"--kube-api-qps=150", "--kube-api-burst=300",
+		"--kube-api-qps="+strconv.Itoa(c.managerQPS), "--kube-api-burst="+strconv.Itoa(2*c.managerQPS),
 		// Pods have loopback addresses, which no endpoint may have: these would fail again and again.
 		"--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller",
 		"--flex-volume-plugin-dir="+c.path("flex"), // the default is a folder of the system

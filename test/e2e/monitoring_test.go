@@ -53,35 +53,50 @@ func (w *world) checkMonitoring() {
 		}
 		return nil
 	})
-	prometheus := w.ServiceAccountConfig(w.t, "openshift-monitoring", "prometheus-k8s")
 	accounts := w.Namespace(w.t)
 	reader, stranger := w.ServiceAccountConfig(w.t, accounts, "reader"), w.ServiceAccountConfig(w.t, accounts, "stranger")
-	for _, who := range []rbacv1.Subject{
-		{Kind: rbacv1.ServiceAccountKind, Namespace: accounts, Name: "reader"},
-		{Kind: rbacv1.ServiceAccountKind, Namespace: "openshift-monitoring", Name: "prometheus-k8s"}, // as OpenShift does
-	} {
-		w.letReadMetrics(who)
-	}
+	w.letReadMetrics(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: accounts, Name: "reader"})
 
-	service := &corev1.Service{}
-	key := client.ObjectKey{Namespace: namespace, Name: w.driver.Operator.Name + "-metrics"}
-	if err := w.Client().Get(w.t.Context(), key, service); err != nil {
-		w.t.Fatal(err)
-	}
-	metrics := scraper{
-		service: service, discoverAs: prometheus, authorities: w.issueServingCertificate(service),
-		shows: fmt.Sprintf("berth_cluster_csi_driver_missing{driver=%q} 1", w.driver.CSIName), // what the alert is about
-	}
-	// It takes kubelet a moment to put the certificate where the operator reads it.
-	cluster.Eventually(w.t, limit, "Prometheus to read the operator's metrics", func(ctx context.Context) error {
-		return metrics.read(ctx, prometheus, http.StatusOK)
-	})
+	metrics := w.prometheus()
+	metrics.shows = w.missing(true)
+	metrics.await(w)
 	if err := metrics.read(w.t.Context(), reader, http.StatusOK); err != nil {
 		w.t.Errorf("an account that may read metrics: %v", err)
 	}
 	if err := metrics.read(w.t.Context(), stranger, http.StatusForbidden); err != nil {
 		w.t.Errorf("an account that may not read metrics: %v", err)
 	}
+}
+
+// prometheus reads the operator's metrics as the cluster's Prometheus does.
+func (w *world) prometheus() scraper {
+	w.t.Helper()
+	service := &corev1.Service{}
+	key := client.ObjectKey{Namespace: namespace, Name: w.driver.Operator.Name + "-metrics"}
+	if err := w.Client().Get(w.t.Context(), key, service); err != nil {
+		w.t.Fatal(err)
+	}
+	account := w.ServiceAccountConfig(w.t, "openshift-monitoring", "prometheus-k8s")
+	w.letReadMetrics(rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "openshift-monitoring", Name: "prometheus-k8s"}) // as OpenShift does
+	return scraper{service: service, discoverAs: account, authorities: w.issueServingCertificate(service)}
+}
+
+// missing is the line that an alert goes by: whether there is no ClusterCSIDriver.
+func (w *world) missing(is bool) string {
+	value := 0
+	if is {
+		value = 1
+	}
+	return fmt.Sprintf("berth_cluster_csi_driver_missing{driver=%q} %d", w.driver.CSIName, value)
+}
+
+// await waits until the metrics show what they are to show. It takes kubelet a moment to put the
+// certificate where the operator reads it.
+func (s scraper) await(w *world) {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, "Prometheus to read "+s.shows, func(ctx context.Context) error {
+		return s.read(ctx, s.discoverAs, http.StatusOK)
+	})
 }
 
 // letReadMetrics lets somebody read the metrics of any program.

@@ -45,6 +45,7 @@ type world struct {
 	t       testing.TB
 	driver  drivers.Driver
 	account string // the operator's user name
+	berth   string // the command
 	program string // the operator's
 	catalog string // folder
 }
@@ -80,7 +81,7 @@ func newWorld(t testing.TB, driver drivers.Driver, options cluster.Options) *wor
 	maps.Copy(images, options.Images)
 	options.OLM, options.Images = true, images
 	w := &world{
-		t: t, driver: driver, catalog: catalog, program: operator,
+		t: t, driver: driver, catalog: catalog, berth: berth, program: operator,
 		account: accountOf(driver),
 		Cluster: cluster.Start(t, options),
 	}
@@ -129,9 +130,15 @@ func (w *world) step(do func(ctx context.Context, c client.Client) error) {
 // serveCatalog has the catalog served by Berth.
 func (w *world) serveCatalog() {
 	w.t.Helper()
+	w.serve(catalogName, w.catalog)
+}
+
+// serve has a catalog in a folder served by Berth.
+func (w *world) serve(name, folder string) {
+	w.t.Helper()
 	w.step(func(ctx context.Context, c client.Client) error {
 		return journey.ServeCatalog(ctx, c, journey.Catalog{
-			Name: catalogName, Folder: w.catalog, Port: journey.CatalogPort, Image: berthImage + ":test",
+			Name: name, Folder: folder, Port: journey.CatalogPort, Image: berthImage + ":test",
 			Args: []string{"catalog", "serve", journey.CatalogFolder, fmt.Sprintf("--address=$(POD_IP):%d", journey.CatalogPort)},
 		})
 	})
@@ -140,17 +147,24 @@ func (w *world) serveCatalog() {
 // subscribe installs the operator and returns the name of its ClusterServiceVersion.
 func (w *world) subscribe(config *v1alpha1.SubscriptionConfig) (csv string) {
 	w.t.Helper()
+	subscription := w.subscription(catalogName, w.driver.Package.Channel)
+	subscription.Spec.Config = config
 	w.step(func(ctx context.Context, c client.Client) (err error) {
-		csv, err = journey.Subscribe(ctx, c, &v1alpha1.Subscription{
-			ObjectMeta: metav1.ObjectMeta{Name: w.driver.Package.Name, Namespace: namespace},
-			Spec: &v1alpha1.SubscriptionSpec{
-				CatalogSource: catalogName, CatalogSourceNamespace: cluster.CatalogNamespace,
-				Package: w.driver.Package.Name, Channel: w.driver.Package.Channel, Config: config,
-			},
-		})
+		csv, err = journey.Subscribe(ctx, c, subscription)
 		return err
 	})
 	return csv
+}
+
+// subscription asks for the operator, or its predecessor, from a catalog.
+func (w *world) subscription(catalog, channel string) *v1alpha1.Subscription {
+	return &v1alpha1.Subscription{
+		ObjectMeta: metav1.ObjectMeta{Name: w.driver.Package.Name, Namespace: namespace},
+		Spec: &v1alpha1.SubscriptionSpec{
+			CatalogSource: catalog, CatalogSourceNamespace: cluster.CatalogNamespace,
+			Package: w.driver.Package.Name, Channel: channel,
+		},
+	}
 }
 
 // driverObjects are all objects that the driver consists of, in the namespace that it has of its own, or else

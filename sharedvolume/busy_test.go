@@ -1,0 +1,72 @@
+package sharedvolume_test
+
+import (
+	"context"
+	"net/http"
+	"path"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/test/fault"
+)
+
+// An API server with too much to do says so, and when to come again. Then, and not before, the same
+// request comes again.
+func TestComesAgainWhenTold(t *testing.T) {
+	w := apart(t)
+	namespace := w.Namespace(t)
+	asked := attempts{of: "persistentvolumeclaims"}
+	injector := fault.Inject(fault.Point{
+		Verb: "create", Resource: "persistentvolumeclaims", Namespace: namespace, Name: "pvc-logs",
+		Manager: "sharedvolume-controller", Occurrence: 1}, fault.TooManyRequests)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() {
+		done <- injector.Run(ctx, confined(apartConfig, namespace), func(ctx context.Context, cfg *rest.Config) error {
+			cfg.Wrap(asked.record) // as the client sees it, with the fault behind
+			return sharedvolume.Run(ctx, cfg, sharedvolume.Options{})
+		})
+	}()
+	w.ready(w.create(namespace, "logs"))
+	cancel()
+	w.do("the controller", <-done)
+
+	got := asked.all
+	if len(got) != 2 || got[0].code != http.StatusTooManyRequests || got[1].code != http.StatusCreated {
+		t.Fatalf("the claim was asked for, and answered, like this: %+v; want 429 and then 201", got)
+	}
+	if waited := got[1].sent.Sub(got[0].answered); waited < got[0].retryAfter || got[0].retryAfter == 0 {
+		t.Errorf("the request came again after %v, want %v at least", waited, got[0].retryAfter)
+	}
+}
+
+// attempts are the requests of a client that create objects of one resource.
+type attempts struct {
+	of  string
+	mu  sync.Mutex
+	all []attempt
+}
+
+type attempt struct {
+	sent, answered time.Time
+	code           int
+	retryAfter     time.Duration
+}
+
+func (a *attempts) record(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		sent := time.Now()
+		response, err := next.RoundTrip(request)
+		if err == nil && request.Method == http.MethodPost && path.Base(request.URL.Path) == a.of {
+			seconds, _ := time.ParseDuration(response.Header.Get("Retry-After") + "s")
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			a.all = append(a.all, attempt{sent, time.Now(), response.StatusCode, seconds})
+		}
+		return response, err
+	})
+}

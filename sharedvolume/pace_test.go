@@ -1,0 +1,201 @@
+package sharedvolume
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Every 10 ms a claim is bound. How long that has taken tells how many wait at the binder.
+func TestPaceFollowsTheQueue(t *testing.T) {
+	const ms = time.Millisecond
+	for _, test := range []struct {
+		name    string
+		took    []time.Duration // each of them a thousand times
+		waiting bool            // whether more are to be made
+		want    int
+	}{
+		{"none wait", []time.Duration{10 * ms}, true, fastPace},
+		{"many wait", []time.Duration{10 * ms, 100 * ms}, true, slowPace},
+		{"many wait, and did at first", []time.Duration{50 * ms, 10 * ms, 50 * ms}, true, slowPace},
+		{"many have waited", []time.Duration{10 * ms, 100 * ms, 10 * ms}, true, fastPace},
+		{"no more are to be made", []time.Duration{10 * ms}, false, firstPace},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p, clock := pace{atOnce: firstPace}, now
+			for _, took := range test.took {
+				for range 1000 {
+					clock = clock.Add(10 * ms)
+					p.bound(clock, took, test.waiting)
+				}
+			}
+			if p.atOnce != test.want {
+				t.Errorf("%d are made at once, want %d", p.atOnce, test.want)
+			}
+		})
+	}
+}
+
+// A model of a cluster in which one namespace has a thousand claims to be bound, and another has one
+// now and then. Whatever takes how long, the binder hardly ever runs out of work, and the one claim
+// hardly ever waits for long.
+func TestPace(t *testing.T) {
+	const ms = time.Millisecond
+	for _, test := range []struct {
+		name    string
+		cluster model
+		// busy is the least part of the time that all would take anyway, that it may take; others is how
+		// many times as long as alone the other namespace's may take.
+		busy, others float64
+	}{
+		{"quick requests, a binder with a budget", model{making: 6 * ms, hearing: 2 * ms, binding: 6 * ms, budget: 20 * ms, noise: 0.3}, 0.95, 4},
+		{"quick requests", model{making: 6 * ms, hearing: 2 * ms, binding: 6 * ms, noise: 0.3}, 0.95, 3},
+		{"ordinary requests, a binder with a budget", model{making: 30 * ms, hearing: 3 * ms, binding: 24 * ms, budget: 20 * ms, noise: 0.5}, 0.85, 3},
+		{"slow requests", model{making: 100 * ms, hearing: 5 * ms, binding: 20 * ms, noise: 0.5}, 0.8, 2},
+		{"a crowded machine", model{making: 100 * ms, hearing: 40 * ms, binding: 50 * ms, noise: 0.8}, 0.8, 2.5},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, alone := test.cluster.run(0)
+			took, among := test.cluster.run(1000)
+			busy := float64(1000*max(test.cluster.binding, test.cluster.budget)) / float64(took)
+			others := float64(among) / float64(alone)
+			t.Logf("the binder was busy for %.2f of the time; the other namespace waited %.2f times as long as alone", busy, others)
+			if busy < test.busy || others > test.others {
+				t.Errorf("want %.2f at least and %.2f at most", test.busy, test.others)
+			}
+		})
+	}
+}
+
+// model says how long it takes to make a claim, to hear of what happened, and to bind a claim. A binder
+// with a budget may bind a hundred as fast as it can, and then one in that time. Times vary by that part
+// of them.
+type model struct {
+	making, hearing, binding, budget time.Duration
+	noise                            float64
+}
+
+// run has n claims of one namespace made and bound, in turns, and one of another every second. It
+// returns how long it takes until all are bound, and how long one of the other namespace takes. With n
+// of 0 that is alone.
+func (m model) run(n int) (took, other time.Duration) {
+	s := &simulation{clock: now, random: rand.New(rand.NewPCG(1, 1)), model: m}
+	s.turns, s.woken = turnsAt(&s.clock)
+	bound := 0
+	begin := func(key types.NamespacedName) {
+		s.after(m.making, func() {
+			s.turns.handOver(key)
+			s.bind(func() {
+				if bound++; bound == n {
+					took = s.clock.Sub(now)
+				}
+			}, func() { s.turns.leave(key) })
+		})
+	}
+	for i := range n {
+		if key := (types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}); s.turns.take(key) {
+			begin(key)
+		}
+	}
+	var others []time.Duration
+	var one func()
+	one = func() {
+		if bound == n && (n > 0 || len(others) > 30) {
+			return
+		}
+		began := s.clock
+		s.after(m.making, func() {
+			s.bind(func() {}, func() {
+				others = append(others, s.clock.Sub(began))
+				s.at(s.clock.Add(time.Second), one)
+			})
+		})
+	}
+	s.at(now.Add(5*time.Second), one) // when the budget is used up
+	s.run(begin)
+	slices.Sort(others)
+	return took, others[len(others)/2]
+}
+
+// simulation is a model at work.
+type simulation struct {
+	model
+	clock   time.Time
+	random  *rand.Rand
+	agenda  []appointment
+	turns   *turns
+	woken   *[]string
+	queue   []func() // the binder's
+	allowed time.Time
+}
+
+type appointment struct {
+	at time.Time
+	do func()
+}
+
+func (s *simulation) at(at time.Time, do func()) { s.agenda = append(s.agenda, appointment{at, do}) }
+
+// after does something after about that time.
+func (s *simulation) after(d time.Duration, do func()) {
+	s.at(s.clock.Add(time.Duration(float64(d)*(1+s.noise*(s.random.ExpFloat64()-1)))), do)
+}
+
+// bind hands a claim to the binder, which does one thing when it has bound it; the other is done when
+// that is heard.
+func (s *simulation) bind(bound, heard func()) {
+	s.after(s.hearing, func() {
+		s.queue = append(s.queue, func() {
+			bound()
+			s.after(s.hearing, heard)
+		})
+		if len(s.queue) == 1 {
+			s.bindNext()
+		}
+	})
+}
+
+func (s *simulation) bindNext() {
+	s.after(s.binding, func() {
+		const atFirst = 100
+		if earliest := s.clock.Add(-atFirst * s.budget); s.allowed.Before(earliest) {
+			s.allowed = earliest
+		}
+		s.allowed = s.allowed.Add(s.budget)
+		done := s.clock
+		if s.allowed.After(done) {
+			done = s.allowed
+		}
+		s.at(done, func() {
+			s.queue[0]()
+			if s.queue = s.queue[1:]; len(s.queue) > 0 {
+				s.bindNext()
+			}
+		})
+	})
+}
+
+// run does all that is due, one after the other, until there is nothing more; begin makes a claim whose
+// turn has come.
+func (s *simulation) run(begin func(types.NamespacedName)) {
+	for len(s.agenda) > 0 {
+		next := 0
+		for i, appointment := range s.agenda {
+			if appointment.at.Before(s.agenda[next].at) {
+				next = i
+			}
+		}
+		due := s.agenda[next]
+		s.agenda = slices.Delete(s.agenda, next, next+1)
+		s.clock = due.at
+		due.do()
+		for _, name := range *s.woken {
+			begin(requestOf(name).NamespacedName)
+		}
+		*s.woken = nil
+	}
+}

@@ -1,0 +1,351 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/community"
+	"github.com/berth-csi/berth/test/journey"
+)
+
+const (
+	communityCatalog = "community-operators"
+	certifiedCatalog = "certified-operators"
+	// shares is how many SharedVolumes, each with a pod that uses it, live through a switch.
+	shares = 50
+)
+
+// TestSwitchByHand is how an administrator without any tool gets from the community's operator to ours:
+// another source in the Subscription, and later a ClusterCSIDriver. Whoever uses a volume notices nothing.
+func TestSwitchByHand(t *testing.T) {
+	for _, from := range communityBundles(t) {
+		t.Run(from.version, func(t *testing.T) {
+			w := newWorld(t, efs(t), cluster.Options{})
+			w.serve(communityCatalog, w.buildCatalog(from.folder))
+			w.serve(certifiedCatalog, w.catalog)
+			subscription := w.subscription(communityCatalog, from.channel)
+			w.step(func(ctx context.Context, c client.Client) error {
+				_, err := journey.Subscribe(ctx, c, subscription)
+				return err
+			})
+			w.leaveCommunityOperator()
+			seen := w.recordSwitch()
+
+			w.patch(subscription, fmt.Sprintf(`{"spec":{"source":%q,"channel":%q}}`, certifiedCatalog, w.driver.Package.Channel))
+			w.awaitInstalled(subscription, "aws-efs-operator.v1.0.0")
+			w.share(sharedVolume("new")) // there is no ClusterCSIDriver yet
+			metrics := w.prometheus()
+			metrics.shows = w.missing(true)
+			metrics.await(w)
+			w.step(func(ctx context.Context, c client.Client) error {
+				return journey.InstallDriver(ctx, c, w.driver.CSIName)
+			})
+			metrics.shows = w.missing(false)
+			metrics.await(w)
+
+			seen.check()
+		})
+	}
+}
+
+// communityBundle is a version of the community's operator.
+type communityBundle struct{ version, channel, folder string }
+
+// communityBundles are the last version of each of the community's two streams, and those public ones
+// that are at hand and that today's API servers accept.
+func communityBundles(t *testing.T) []communityBundle {
+	t.Helper()
+	const own, later = "0.0.8", "0.1.150-9c87267"
+	folder := filepath.Join("..", "community", "bundle")
+	bundles := []communityBundle{
+		{own, "stable", folder},
+		{later, "staging", renumbered(t, folder, map[string]string{own: later, "stable": "staging"})},
+	}
+	public := filepath.Join("..", "..", "..", "shared", "fixtures", "community-aws-efs-operator")
+	for _, version := range []string{"0.0.6", "0.0.7", "0.0.8"} {
+		if folder := filepath.Join(public, version); exists(folder) {
+			bundles = append(bundles, communityBundle{version, "stable", folder})
+		}
+	}
+	return bundles
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// renumbered copies a bundle, with some words replaced by others.
+func renumbered(t *testing.T, folder string, words map[string]string) string {
+	t.Helper()
+	copied := t.TempDir()
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		relative, _ := filepath.Rel(folder, path)
+		target := filepath.Join(copied, relative)
+		if err != nil || entry.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for from, to := range words {
+			text = bytes.ReplaceAll(text, []byte(from), []byte(to))
+		}
+		return os.WriteFile(target, text, 0o644)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return copied
+}
+
+// buildCatalog makes a catalog of one bundle.
+func (w *world) buildCatalog(bundle string) string {
+	w.t.Helper()
+	folder := filepath.Join(w.t.TempDir(), "catalog")
+	run(w.t, w.berth, "catalog", "build", bundle, "--output", folder)
+	return folder
+}
+
+// leaveCommunityOperator makes what the community's operator has made: its lock, the driver, and
+// SharedVolumes that pods use. It waits until these run.
+func (w *world) leaveCommunityOperator() {
+	w.t.Helper()
+	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: w.driver.Operator.Lock, OwnerReferences: []metav1.OwnerReference{podReference(w.operatorPod())}}})
+	api := &apiextensionsv1.CustomResourceDefinition{}
+	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Name: "sharedvolumes.aws-efs.managed.openshift.io"}, api); err != nil {
+		w.t.Fatal(err)
+	}
+	objects, err := community.Driver(namespace, api)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, object := range objects {
+		w.create(object)
+	}
+	teams := []string{w.Namespace(w.t), w.Namespace(w.t)}
+	making := errgroup.Group{}
+	making.SetLimit(10)
+	for i := range shares {
+		making.Go(func() error { return w.leaveShare(teams[i%len(teams)], fmt.Sprintf("share-%d", i)) })
+	}
+	if err := making.Wait(); err != nil {
+		w.t.Fatal(err)
+	}
+	cluster.Eventually(w.t, limit, "the community's driver and all users of its volumes to run", func(ctx context.Context) error {
+		node := &appsv1.DaemonSet{}
+		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: namespace, Name: "efs-csi-node"}, node); err != nil {
+			return err
+		}
+		if got := node.Status; got.NumberReady == 0 || got.NumberReady < got.DesiredNumberScheduled {
+			return fmt.Errorf("%d of %d pods of the driver are ready", got.NumberReady, got.DesiredNumberScheduled)
+		}
+		users := &corev1.PodList{}
+		if err := w.Client().List(ctx, users, userLabels); err != nil {
+			return err
+		}
+		running := slices.DeleteFunc(users.Items, func(pod corev1.Pod) bool { return pod.Status.Phase != corev1.PodRunning })
+		if len(running) != shares {
+			return fmt.Errorf("%d of %d users of volumes run", len(running), shares)
+		}
+		return nil
+	})
+}
+
+// userLabels are on the pods that use volumes.
+var userLabels = client.MatchingLabels{"role": "user"}
+
+// leaveShare makes a SharedVolume as the community's operator leaves it, and a pod that uses it.
+func (w *world) leaveShare(team, name string) error {
+	shared, volume, claim := community.Share(team, name)
+	status := shared.Status
+	user := podWithClaim(team, name, claim.Name)
+	user.Labels = userLabels
+	for _, object := range []client.Object{shared, volume, claim, user} {
+		if err := w.Client().Create(w.t.Context(), object); err != nil {
+			return err
+		}
+	}
+	shared.Status = status
+	return w.Client().Status().Update(w.t.Context(), shared)
+}
+
+// operatorPod returns the one pod of an operator that OLM runs.
+func (w *world) operatorPod() *corev1.Pod {
+	w.t.Helper()
+	pods := &corev1.PodList{}
+	if err := w.Client().List(w.t.Context(), pods, client.InNamespace(namespace), client.MatchingLabels{"name": w.driver.Operator.Name}); err != nil {
+		w.t.Fatal(err)
+	}
+	if len(pods.Items) != 1 {
+		w.t.Fatalf("the operator has %d pods, want 1", len(pods.Items))
+	}
+	return &pods.Items[0]
+}
+
+func podReference(pod *corev1.Pod) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
+}
+
+// awaitInstalled waits until OLM has updated the operator.
+func (w *world) awaitInstalled(subscription *v1alpha1.Subscription, name string) {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, "OLM to install "+name, func(ctx context.Context) error {
+		versions := &v1alpha1.ClusterServiceVersionList{}
+		if err := w.Client().List(ctx, versions, client.InNamespace(subscription.Namespace)); err != nil {
+			return err
+		}
+		var found []string
+		for _, csv := range versions.Items {
+			found = append(found, fmt.Sprintf("%s: %s", csv.Name, csv.Status.Phase))
+		}
+		if want := []string{name + ": " + string(v1alpha1.CSVPhaseSucceeded)}; !slices.Equal(found, want) {
+			return fmt.Errorf("ClusterServiceVersions are %q, want just %q", found, want)
+		}
+		return nil
+	})
+}
+
+// switchRecord is what has become of those objects that nobody may lose.
+type switchRecord struct {
+	w    *world
+	kept []recording
+	lock func() []watch.Event
+	pods func() []watch.Event // of operators
+}
+
+// recording is what objects of a kind were, and what has become of them.
+type recording struct {
+	kind   string
+	before client.ObjectList
+	end    func() []watch.Event
+}
+
+// recordSwitch begins to record.
+func (w *world) recordSwitch() *switchRecord {
+	w.t.Helper()
+	r := &switchRecord{w: w}
+	keep := func(kind string, list client.ObjectList, options ...client.ListOption) {
+		r.kept = append(r.kept, recording{kind, list, w.Record(w.t, list, options...)})
+	}
+	keep("PersistentVolume", &corev1.PersistentVolumeList{})
+	keep("DaemonSet", &appsv1.DaemonSetList{}, client.InNamespace(namespace))
+	keep("PersistentVolumeClaim", &corev1.PersistentVolumeClaimList{})
+	keep("SharedVolume", &sharedvolume.SharedVolumeList{})
+	keep("user of a volume", &corev1.PodList{}, userLabels)
+	r.lock = w.Record(w.t, &corev1.ConfigMapList{}, client.InNamespace(namespace), client.MatchingFields{metav1.ObjectNameField: w.driver.Operator.Lock})
+	r.pods = w.Record(w.t, &corev1.PodList{}, client.InNamespace(namespace), client.MatchingLabels{"name": w.driver.Operator.Name})
+	return r
+}
+
+// check checks that nobody has lost anything, that every volume was served all the time as it was, and that
+// the earlier operator had ended before ours began.
+func (r *switchRecord) check() {
+	t := r.w.t
+	t.Helper()
+	for _, kept := range r.kept {
+		before := map[client.ObjectKey]client.Object{}
+		if err := meta.EachListItem(kept.before, func(item runtime.Object) error {
+			object := item.(client.Object)
+			before[client.ObjectKeyFromObject(object)] = object
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if len(before) == 0 {
+			t.Errorf("there was no %s to lose", kept.kind)
+		}
+		for _, event := range kept.end() {
+			object := event.Object.(client.Object)
+			was := before[client.ObjectKeyFromObject(object)]
+			switch {
+			case was == nil: // that of the new SharedVolume, which is made while others are watched
+			case event.Type == watch.Deleted || was.GetUID() != object.GetUID():
+				t.Errorf("%s %s was deleted", kept.kind, object.GetName())
+			default:
+				checkServed(t, was, object)
+			}
+		}
+	}
+	r.checkHandOver()
+}
+
+// checkServed checks that an object served its users at some moment as it did before.
+func checkServed(t testing.TB, was, object client.Object) {
+	t.Helper()
+	switch object := object.(type) {
+	case *corev1.PersistentVolume:
+		if diff := cmp.Diff(was.(*corev1.PersistentVolume).Spec, object.Spec); diff != "" {
+			t.Errorf("the spec of PersistentVolume %s was changed (-before +then):\n%s", object.Name, diff)
+		}
+	case *corev1.PersistentVolumeClaim:
+		if object.Status.Phase != corev1.ClaimBound {
+			t.Errorf("PersistentVolumeClaim %s was %s", object.Name, object.Status.Phase)
+		}
+	case *sharedvolume.SharedVolume:
+		if object.Status.Phase != sharedvolume.Ready {
+			t.Errorf("SharedVolume %s was %q: %s", object.Name, object.Status.Phase, object.Status.Message)
+		}
+	case *corev1.Pod:
+		if object.Status.Phase != corev1.PodRunning {
+			t.Errorf("pod %s was %s", object.Name, object.Status.Phase)
+		}
+	}
+}
+
+// checkHandOver checks that the earlier operator's pod was gone, and its lock with it, before ours took the
+// lock, which it holds since.
+func (r *switchRecord) checkHandOver() {
+	t := r.w.t
+	t.Helper()
+	gone := 0
+	for _, event := range r.pods() {
+		if event.Type == watch.Deleted && gone == 0 {
+			gone = revision(t, event)
+		}
+	}
+	locks := r.lock()
+	if len(locks) != 2 || locks[0].Type != watch.Deleted || locks[1].Type != watch.Added {
+		t.Fatalf("what became of the lock: %+v, want that it was deleted and made anew", locks)
+	}
+	if taken := revision(t, locks[1]); gone == 0 || taken < gone {
+		t.Errorf("our operator took the lock at revision %d, and the earlier one's pod was gone at %d (0 is never)", taken, gone)
+	}
+	lock := locks[1].Object.(*corev1.ConfigMap)
+	if want := []metav1.OwnerReference{podReference(r.w.operatorPod())}; !cmp.Equal(want, lock.OwnerReferences) {
+		t.Errorf("the lock's owner (-want +got):\n%s", cmp.Diff(want, lock.OwnerReferences))
+	}
+}
+
+// revision is when something happened, in the order of the whole cluster.
+func revision(t testing.TB, event watch.Event) int {
+	t.Helper()
+	revision, err := strconv.Atoi(event.Object.(client.Object).GetResourceVersion())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return revision
+}

@@ -1,0 +1,66 @@
+package scale
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// BenchmarkFairness has ten thousand SharedVolumes created in one namespace, and takes the time until
+// the claim of one in another namespace is Bound: alone, and as long as the ten thousand are not.
+func BenchmarkFairness(b *testing.B) {
+	a := newArena(b, 0)
+	crowd, other, n, made := a.Namespace(b), a.Namespace(b), few(10_000, 500), 0
+	pause := time.Duration(few(1000, 100)) * time.Millisecond // so that one does not see the end of the last
+	one := func() float64 {
+		took := a.untilBound(other, 1, func() {
+			if err := a.share(b.Context(), other, made); err != nil {
+				b.Fatal(err)
+			}
+		})
+		made++
+		time.Sleep(pause)
+		return float64(took.Microseconds()) / 1000
+	}
+	several := func() (times []float64) {
+		for range few(31, 15) {
+			times = append(times, one())
+		}
+		return times
+	}
+
+	a.start()
+	one() // opens connections
+	time.Sleep(budgetTime)
+	alone := several()
+	a.atOnce(n, func(ctx context.Context, i int) error { return a.share(ctx, crowd, i) })
+	a.say("%d are created, and %d not bound yet", n, a.unbound(crowd, n))
+	among := several()
+	left := a.unbound(crowd, n)
+	a.say("%d are not bound yet", left)
+	if left == 0 {
+		b.Error("the crowd was bound too early to tell anything")
+	}
+	b.ReportMetric(median(alone), "ms-alone")
+	b.ReportMetric(median(among), "ms")
+	b.ReportMetric(median(among)/median(alone), "x-alone")
+	b.ReportMetric(0, "ns/op")
+}
+
+// unbound returns how many of n claims of a namespace are not Bound, or not there.
+func (a *arena) unbound(namespace string, n int) int {
+	a.Helper()
+	var list corev1.PersistentVolumeClaimList
+	if err := a.client.List(a.Context(), &list, client.InNamespace(namespace)); err != nil {
+		a.Fatal(err)
+	}
+	for _, claim := range list.Items {
+		if claim.Status.Phase == corev1.ClaimBound {
+			n--
+		}
+	}
+	return n
+}

@@ -1,0 +1,56 @@
+package scale
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+)
+
+// unlimited is a limit on requests a second that no controller comes near. With it, a benchmark sees how
+// the operator keeps up with the binder; without, little but the binder waiting for its budget.
+const unlimited = 100_000
+
+// BenchmarkTenThousand has SharedVolumes created until there are a hundred, a thousand, and ten thousand,
+// and takes the time for each of them. With all of them standing, among as many other objects as a large
+// cluster has, it looks at the operator's memory and its restart.
+func BenchmarkTenThousand(b *testing.B) {
+	a := newArena(b, unlimited)
+	crowd := a.Namespace(b)
+	grown := b.Run("growth", func(b *testing.B) { a.in(b).growth(crowd) })
+	if grown {
+		b.Run("standing", func(b *testing.B) { a.in(b).standing() })
+	}
+}
+
+// in returns the arena for a part of a benchmark.
+func (a *arena) in(b *testing.B) *arena {
+	part := *a
+	part.B = b
+	return &part
+}
+
+// growth reports the time that each SharedVolume takes of those that are created at once until a
+// namespace has few and many. It leaves all of them, and the operator.
+func (a *arena) growth(namespace string) {
+	a.Helper()
+	small, medium, large := few(100, 20), few(1000, 200), few(10_000, 2000)
+	each, made := map[int][]float64{}, 0
+	a.warmUp()
+	for _, step := range []struct{ scale, upTo int }{{small, small}, {small, 2 * small}, {small, 3 * small}, {medium, medium}, {large, large}} {
+		n := step.upTo - made
+		took := a.untilBound(namespace, n, func() {
+			a.atOnce(n, func(ctx context.Context, i int) error { return a.share(ctx, namespace, made+i) })
+		})
+		made = step.upTo
+		each[step.scale] = append(each[step.scale], took.Seconds()*1000/float64(n))
+		a.say("%d bound in %.2f s, so there are %d", n, took.Seconds(), made)
+		a.awaitIdle(a.process())
+	}
+	for _, scale := range []int{small, medium, large} {
+		a.ReportMetric(median(each[scale]), fmt.Sprintf("ms/object-up-to-%d", scale))
+	}
+	a.ReportMetric(median(each[large])/median(each[small]), "x-small")
+	a.ReportMetric(slices.Max(each[small])/slices.Min(each[small]), "x-small-spread")
+	a.ReportMetric(0, "ns/op")
+}

@@ -1,0 +1,121 @@
+// Package scale measures what the operator does with SharedVolumes by the thousand. Its benchmarks run
+// the operator as a cluster does, from the Deployment of its bundle, on a real control plane whose etcd
+// waits for the disk. What depends on the machine is told as a ratio to something else that the same
+// machine did in the same run. With -short all numbers are a tenth or less.
+package scale
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+const (
+	// patience is how long a step may take that is not measured, on a slow machine.
+	patience      = 20 * time.Minute
+	operatorImage = "quay.io/berth-csi/berth-operator"
+	namespace     = cluster.OperatorNamespace // the operator's
+)
+
+// arena is a cluster in which SharedVolumes are made, and the operator of the EFS driver.
+type arena struct {
+	*cluster.Cluster
+	*testing.B
+	client  client.Client // the administrator's, who makes the SharedVolumes
+	driver  drivers.Driver
+	program string // the operator's
+	began   time.Time
+}
+
+// newArena starts a cluster that knows SharedVolumes and what the operator may do. The operator does
+// not run yet. managerQPS is as in cluster.Options.
+func newArena(b *testing.B, managerQPS int) *arena {
+	b.Helper()
+	driver, err := registry.Get("efs")
+	if err != nil {
+		b.Fatal(err)
+	}
+	a := &arena{B: b, driver: driver, program: filepath.Join(b.TempDir(), "berth-operator"), began: time.Now()}
+	a.say("building the operator and starting a cluster")
+	if err := tools.Build(b.Context(), filepath.Dir(a.program), nil, "./cmd/berth-operator"); err != nil {
+		b.Fatal(err)
+	}
+	a.Cluster = cluster.Start(b, cluster.Options{Durable: true, ManagerQPS: managerQPS, Images: map[string]string{operatorImage: a.program}})
+	a.client = a.Cluster.Client()
+	a.install()
+	return a
+}
+
+// install does what the Operator Lifecycle Manager does with the bundle.
+func (a *arena) install() {
+	a.Helper()
+	manifests, err := a.driver.Manifests(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		a.Fatal(err)
+	}
+	for _, m := range drivers.OfKind(manifests, "CustomResourceDefinition") {
+		a.create(m.Object)
+	}
+	rules, err := a.driver.OperatorRules()
+	if err != nil {
+		a.Fatal(err)
+	}
+	deployment := a.driver.OperatorDeployment()
+	name := deployment.Name
+	deployment.Namespace, *deployment.Spec.Replicas = namespace, 0
+	a.create(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
+	a.create(&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: slices.Concat(rules.Permissions, rules.ClusterPermissions)})
+	a.create(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}},
+	})
+	a.create(deployment)
+}
+
+func (a *arena) create(object client.Object) {
+	a.Helper()
+	if err := a.client.Create(a.Context(), object); err != nil {
+		a.Fatalf("create %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// await waits for something that is not measured.
+func (a *arena) await(what string, check func(context.Context) error) {
+	a.Helper()
+	cluster.Eventually(a, patience, what, check)
+}
+
+// say tells whoever waits how far a benchmark is.
+func (a *arena) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "%7.1fs %s: %s\n", time.Since(a.began).Seconds(), a.Name(), fmt.Sprintf(format, args...))
+}
+
+// few returns n, or with -short a smaller number.
+func few(n, short int) int {
+	if testing.Short() {
+		return short
+	}
+	return n
+}
+
+func median[T int | float64 | time.Duration](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	return sorted[len(sorted)/2]
+}
