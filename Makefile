@@ -7,7 +7,7 @@ TOOL    := go tool -modfile=hack/tools/go.mod
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## Start a local cluster, install the EFS operator from a catalog, bind a SharedVolume
@@ -21,14 +21,31 @@ demo-down: ## End the cluster that `make demo` started
 build: ## Build berth and berth-operator into bin/
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/berth ./cmd/berth-operator
 
+.PHONY: browser
+browser: # tests of pages open them in Chromium
+	@for program in chromium-headless-shell chromium chromium-browser google-chrome; do \
+		if command -v $$program >/dev/null; then exit 0; fi; \
+	done; \
+	if [ "$$(id -u)" != 0 ]; then echo "want Chromium on the PATH: sudo apt-get install chromium-headless-shell" >&2; exit 1; fi; \
+	apt-get update -q && apt-get install -qy --no-install-recommends chromium-headless-shell
+
 .PHONY: test
-test: ## Run every test, against a real local cluster where one is needed
+test: browser ## Run every test, against a real local cluster where one is needed
 	@go run ./test/demo tools # shows how far it is, which go test would not
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg -- -timeout 30m ./...
 
 .PHONY: bench
 bench: ## Run the benchmarks
 	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./...
+
+.PHONY: bench-catalog
+bench-catalog: ## Compare validate, render and serve with real opm, on catalogs of the size of public ones
+	go test -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/catalogs
+
+.PHONY: fuzz
+fuzz: ## Try each parser on random input for a few seconds
+	@git grep -n '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z]*).*|\1 \2|' | \
+	while read -r package target; do go test "./$$package" -run '^$$' -fuzz "^$$target$$" -fuzztime 5s || exit 1; done
 
 .PHONY: sweep
 sweep: ## Try every fault at every write and watch of the controllers, which takes half an hour

@@ -157,8 +157,8 @@ func defaultChannelOf(releases []release, channels []declcfg.Channel) (string, e
 		case name == "":
 			continue
 		case !slices.Contains(names, name):
-			return "", &Finding{File: r.annotationsFile, Message: fmt.Sprintf("annotation %s is %q, but no bundle is part of that channel; expected one of %s",
-				annotationDefault, name, strings.Join(names, ", "))}
+			return "", bundleFolder.Finding(r.annotationsFile, "annotation %s is %q, but no bundle is part of that channel; expected one of %s",
+				annotationDefault, name, strings.Join(names, ", "))
 		default:
 			return name, nil
 		}
@@ -166,8 +166,8 @@ func defaultChannelOf(releases []release, channels []declcfg.Channel) (string, e
 	if len(names) == 1 {
 		return names[0], nil
 	}
-	return "", &Finding{File: releases[len(releases)-1].annotationsFile, Message: fmt.Sprintf(
-		"no annotation %s, in no bundle of package %s; expected one of its channels %s", annotationDefault, releases[0].Package, strings.Join(names, ", "))}
+	return "", bundleFolder.Finding(releases[len(releases)-1].annotationsFile,
+		"no annotation %s, in no bundle of package %s; expected one of its channels %s", annotationDefault, releases[0].Package, strings.Join(names, ", "))
 }
 
 // introduce checks the catalog of a package, and gives the package the icon and the description of

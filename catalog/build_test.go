@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +16,11 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/test/catalogs"
 )
+
+var update = flag.Bool("update", false, "write the files that hold what tests expect")
 
 var tide = []string{"testdata/bundles/tide/0.1.0", "testdata/bundles/tide/0.2.0"}
 
@@ -43,7 +48,7 @@ func TestBuild(t *testing.T) {
 	if diff := cmp.Diff(string(readFile(t, filepath.Join(golden, "tide", "catalog.yaml"))), string(got)); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}
-	if out, err := exec.CommandContext(t.Context(), opm(t), "validate", dir).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput(); err != nil {
 		t.Errorf("opm validate: %v\n%s", err, out)
 	}
 }
@@ -77,7 +82,7 @@ func TestBuildRendersLikeOpm(t *testing.T) {
 	}
 	for _, dir := range dirs {
 		t.Run(strings.ReplaceAll(dir, "/", "_"), func(t *testing.T) {
-			out, err := exec.CommandContext(t.Context(), opm(t), "render", dir, "-o", "json").Output()
+			out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "render", dir, "-o", "json").Output()
 			if err != nil {
 				t.Fatalf("opm render: %v\n%s", err, stderrOf(err))
 			}
@@ -108,10 +113,10 @@ func TestShippedCatalogs(t *testing.T) {
 	for _, file := range packages {
 		dir := filepath.Dir(filepath.Dir(file))
 		t.Run(dir, func(t *testing.T) {
-			if _, err := catalog.Load(t.Context(), dir); err != nil {
+			if _, err := rules.Load(t.Context(), dir); err != nil {
 				t.Error(err)
 			}
-			if out, err := exec.CommandContext(t.Context(), opm(t), "validate", dir).CombinedOutput(); err != nil {
+			if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput(); err != nil {
 				t.Errorf("opm validate: %v\n%s", err, out)
 			}
 		})
@@ -141,11 +146,11 @@ func TestBuildRefuses(t *testing.T) {
 			`old is not a bundle folder: it has no folder manifests; expected .*`},
 		{"no ClusterServiceVersion", func(t *testing.T) { remove(t, "old/"+csv) },
 			`old is not a bundle folder: none of the 1 files in its folder manifests holds a ClusterServiceVersion; expected .*`},
-		{"two ClusterServiceVersions", func(t *testing.T) { write(t, "old/manifests/x.yaml", string(readFile(t, "old/"+csv))) },
+		{"two ClusterServiceVersions", func(t *testing.T) { catalogs.Write(t, "old/manifests/x.yaml", string(readFile(t, "old/"+csv))) },
 			`old/manifests/x.yaml:1: a second ClusterServiceVersion, beside that of old/manifests/tide.clusterserviceversion.yaml; .*`},
 		{"malformed manifest", func(t *testing.T) { edit(t, "old/"+crd, `(?m)^  names:`, "   names:") },
-			`old/manifests/tides.sea.example.com.crd.yaml:8: malformed YAML: .*`},
-		{"no object", func(t *testing.T) { write(t, "old/manifests/x.yaml", "a: b\n") },
+			`old/manifests/tides.sea.example.com.crd.yaml:8:4: malformed YAML: .*`},
+		{"no object", func(t *testing.T) { catalogs.Write(t, "old/manifests/x.yaml", "a: b\n") },
 			`old/manifests/x.yaml:1: expected a Kubernetes object: .*'Kind' is missing.*`},
 		{"two objects in a file", func(t *testing.T) { edit(t, "old/"+crd, `$`, "---\nkind: Service\napiVersion: v1\n") },
 			`old/manifests/tides.sea.example.com.crd.yaml:31: a second document begins here; .*`},
@@ -158,7 +163,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"no channel", func(t *testing.T) { edit(t, "old/"+annotations, `.*channels.v1: stable\n`, "") },
 			`old/metadata/annotations.yaml: no annotation .*channels.v1; .*`},
 		{"channel is a number", func(t *testing.T) { edit(t, "old/"+annotations, `channels.v1: stable`, "channels.v1: 1.0") },
-			`old/metadata/annotations.yaml:6: field annotations is a number; expected a string, .*`},
+			`old/metadata/annotations.yaml:6:3: field annotations is a number; expected a string, .*`},
 		{"malformed dependency", func(t *testing.T) {
 			edit(t, "new/metadata/dependencies.yaml", `packageName: moon`, "packageName: [moon]")
 		},
@@ -230,11 +235,6 @@ func readFile(t *testing.T, path string) []byte {
 	return data
 }
 
-func write(t *testing.T, path, content string) {
-	t.Helper()
-	writeFile(t, path, []byte(content))
-}
-
 func remove(t *testing.T, path string) {
 	t.Helper()
 	if err := os.RemoveAll(path); err != nil {
@@ -250,5 +250,5 @@ func edit(t *testing.T, path, pattern, replacement string) {
 	if bytes.Equal(before, after) {
 		t.Fatalf("%s holds nothing that matches %s", path, pattern)
 	}
-	writeFile(t, path, after)
+	catalogs.Write(t, path, string(after))
 }

@@ -12,6 +12,9 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/pkg/registry"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/findings"
 )
 
 // Folders and annotations of the registry+v1 bundle format. File names have no meaning in it: what a
@@ -27,6 +30,11 @@ const (
 
 	mediaType = "registry+v1"
 )
+
+// bundleFolder is the rule that bundle folders break of which no catalog can be built.
+var bundleFolder = findings.Rule{ID: "bundle-folder", Severity: findings.Error,
+	What: "A bundle folder is of the registry+v1 format.",
+	Why:  "The catalog would install less than what the folder holds, or nothing."}
 
 // folder is a bundle as it stands in a folder.
 type folder struct {
@@ -83,8 +91,8 @@ func (f *folder) readManifests() ([]*unstructured.Unstructured, error) {
 	var faults []error
 	for _, d := range documents {
 		object := &unstructured.Unstructured{}
-		if err := object.UnmarshalJSON(d.json); err != nil {
-			faults = append(faults, d.fault("expected a Kubernetes object: %v", err))
+		if err := object.UnmarshalJSON(d.Content); err != nil {
+			faults = append(faults, d.Fault(bundleFolder, "expected a Kubernetes object: %v", err))
 			continue
 		}
 		objects = append(objects, object)
@@ -92,9 +100,9 @@ func (f *folder) readManifests() ([]*unstructured.Unstructured, error) {
 			continue
 		}
 		if f.csvFile != "" {
-			faults = append(faults, d.fault("a second ClusterServiceVersion, beside that of %s; a bundle holds exactly one", f.csvFile))
+			faults = append(faults, d.Fault(bundleFolder, "a second ClusterServiceVersion, beside that of %s; a bundle holds exactly one", f.csvFile))
 		}
-		f.csvFile = d.file
+		f.csvFile = d.File
 	}
 	if len(faults) == 0 && f.csvFile == "" {
 		faults = append(faults, notABundle(f.dir, fmt.Sprintf("none of the %d files in its folder %s holds a ClusterServiceVersion",
@@ -123,14 +131,14 @@ func (f *folder) readMetadata() (*metadata, error) {
 			Dependencies []registry.Dependency `json:"dependencies"`
 			Properties   []registry.Property   `json:"properties"`
 		}
-		if err := d.decode(&part); err != nil {
+		if err := d.Decode(&part); err != nil {
 			return nil, err
 		}
 		if a := part.Annotations; a[annotationPackage] != "" && f.annotationsFile == "" {
-			f.annotationsFile = d.file
+			f.annotationsFile = d.File
 			if a[annotationMediaType] != mediaType {
-				return nil, &Finding{File: d.file, Message: fmt.Sprintf("annotation %s is %q; expected %q, the only format of bundles that a catalog is built from",
-					annotationMediaType, a[annotationMediaType], mediaType)}
+				return nil, bundleFolder.Finding(d.File, "annotation %s is %q; expected %q, the only format of bundles that a catalog is built from",
+					annotationMediaType, a[annotationMediaType], mediaType)
 			}
 			found.Annotations = registry.Annotations{
 				PackageName: a[annotationPackage], Channels: a[annotationChannels], DefaultChannelName: a[annotationDefault]}
@@ -183,15 +191,15 @@ func (f *folder) channels() ([]string, error) {
 		}
 	}
 	if len(names) == 0 {
-		return nil, &Finding{File: f.annotationsFile, Message: fmt.Sprintf(
-			"no annotation %s; expected the names of the package's channels that the bundle is part of, with commas between them", annotationChannels)}
+		return nil, bundleFolder.Finding(f.annotationsFile,
+			"no annotation %s; expected the names of the package's channels that the bundle is part of, with commas between them", annotationChannels)
 	}
 	return names, nil
 }
 
 // readDocuments reads the files of one folder of the bundle, but for hidden ones, in the order of
 // their names. A file must hold one document.
-func (f *folder) readDocuments(part string) ([]document, error) {
+func (f *folder) readDocuments(part string) ([]document.Document, error) {
 	entries, err := os.ReadDir(filepath.Join(f.dir, part))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, notABundle(f.dir, "it has no folder "+part)
@@ -199,7 +207,7 @@ func (f *folder) readDocuments(part string) ([]document, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bundle folder %s: %w", f.dir, err)
 	}
-	var all []document
+	var all []document.Document
 	var faults []error
 	for _, entry := range entries {
 		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
@@ -211,12 +219,12 @@ func (f *folder) readDocuments(part string) ([]document, error) {
 			faults = append(faults, fmt.Errorf("bundle folder %s: %w", f.dir, err))
 			continue
 		}
-		documents, malformed := split(path, data)
+		documents, malformed := document.Parse(path, data)
 		for _, fault := range malformed {
 			faults = append(faults, fault)
 		}
 		if len(documents) > 1 {
-			faults = append(faults, documents[1].fault("a second document begins here; OLM reads only the first one of a bundle's file, "+
+			faults = append(faults, documents[1].Fault(bundleFolder, "a second document begins here; OLM reads only the first one of a bundle's file, "+
 				"so give each of the %d a file of its own", len(documents)))
 		}
 		all = append(all, documents...)

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,7 +16,31 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/registry"
 )
 
-// render returns the bundle as it stands in a catalog: the same as "opm render" makes of the folder.
+// IsBundleFolder tells whether a folder looks like that of a bundle, and not like that of a catalog.
+func IsBundleFolder(dir string) bool {
+	for _, part := range []string{manifestsDir, metadataDir} {
+		if info, err := os.Stat(filepath.Join(dir, part)); err != nil || !info.IsDir() {
+			return false
+		}
+	}
+	return true
+}
+
+// RenderBundle returns the bundle in a folder as it stands in a catalog: the same as "opm render" makes
+// of it.
+func RenderBundle(dir string) (declcfg.Bundle, error) {
+	f, err := readFolder(dir)
+	if err != nil {
+		return declcfg.Bundle{}, err
+	}
+	rendered, err := f.render()
+	if err != nil {
+		return declcfg.Bundle{}, f.csvFault(err)
+	}
+	return rendered, nil
+}
+
+// render returns the bundle as it stands in a catalog.
 func (f *folder) render() (declcfg.Bundle, error) {
 	_, properties, err := registry.ObjectsAndPropertiesFromBundle(f.Bundle)
 	if err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/catalog/document"
 )
 
 // fileName is the name of the file that holds a package.
@@ -31,7 +33,7 @@ func Write(config *declcfg.DeclarativeConfig, dir string) (string, error) {
 		return "", err
 	}
 	// A document that is nothing but a comment would be taken for one without a schema.
-	data := bytes.Replace(content.Bytes(), []byte(header+separator+"\n"), []byte(header), 1)
+	data := bytes.Replace(content.Bytes(), []byte(header+"---\n"), []byte(header), 1)
 
 	target := filepath.Join(dir, config.Packages[0].Name, fileName)
 	if err := checkReplaceable(target); err != nil {
@@ -84,7 +86,7 @@ func replace(target string, data []byte, dir string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
-	if err := os.WriteFile(filepath.Join(staging, ignoreFile), []byte("*\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(staging, document.IgnoreFile), []byte("*\n"), 0o644); err != nil {
 		return err
 	}
 	staged := filepath.Join(staging, fileName)

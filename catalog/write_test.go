@@ -2,13 +2,15 @@ package catalog_test
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/test/catalogs"
 )
 
 func TestWriteReplacesWhatItMade(t *testing.T) {
@@ -21,14 +23,17 @@ func TestWriteReplacesWhatItMade(t *testing.T) {
 		if _, err := catalog.Write(config, dir); err != nil {
 			t.Fatal(err)
 		}
-		loaded, err := catalog.Load(t.Context(), dir)
+		loaded, err := declcfg.LoadFS(t.Context(), os.DirFS(dir))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if _, err := rules.Load(t.Context(), dir); err != nil {
+			t.Error(err)
 		}
 		if diff := cmp.Diff(config.Bundles, loaded.Bundles); diff != "" {
 			t.Errorf("-built +loaded:\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"tide", "tide/catalog.yaml"}, tree(t, dir)); diff != "" {
+		if diff := cmp.Diff([]string{"tide", "tide/catalog.yaml"}, catalogs.Tree(t, dir)); diff != "" {
 			t.Errorf("folder after %v: -want +got:\n%s", bundles, diff)
 		}
 	}
@@ -53,13 +58,13 @@ func TestWriteRefuses(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Chdir(t.TempDir())
-			write(t, tc.file, "by hand\n")
-			before := tree(t, ".")
+			catalogs.Write(t, tc.file, "by hand\n")
+			before := catalogs.Tree(t, ".")
 			_, err := catalog.Write(config, "out")
 			if err == nil || !regexp.MustCompile(`^`+tc.want+`$`).MatchString(err.Error()) {
 				t.Errorf("got error %v, want %s", err, tc.want)
 			}
-			if diff := cmp.Diff(before, tree(t, ".")); diff != "" {
+			if diff := cmp.Diff(before, catalogs.Tree(t, ".")); diff != "" {
 				t.Errorf("-before +after:\n%s", diff)
 			}
 			if got := string(readFile(t, tc.file)); got != "by hand\n" {
@@ -79,25 +84,7 @@ func TestWriteNeedsOnePackage(t *testing.T) {
 	if _, err := catalog.Write(config, dir); err == nil {
 		t.Error("got no error")
 	}
-	if got := tree(t, dir); len(got) > 0 {
+	if got := catalogs.Tree(t, dir); len(got) > 0 {
 		t.Errorf("wrote %v", got)
 	}
-}
-
-// tree lists what is below a folder.
-func tree(t *testing.T, dir string) []string {
-	t.Helper()
-	var paths []string
-	err := filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
-		if err != nil || path == dir {
-			return err
-		}
-		below, err := filepath.Rel(dir, path)
-		paths = append(paths, below)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return paths
 }

@@ -28,7 +28,7 @@ Exit codes: 0 if there is no error, though there may be warnings; 1 if there is 
 no bundle; 2 for a wrong command line.
 
 The rules:
-` + describeRules(bundle.Rules()),
+` + listRules(bundle.Rules()),
 		Example: `  # One bundle
   berth bundle validate bundle/aws-efs-operator/1.0.0
 
@@ -42,15 +42,6 @@ The rules:
 	}
 	addOutputFlag(cmd, &output, findings.Text, findings.Formats())
 	return cmd
-}
-
-// describeRules lists rules for a help text.
-func describeRules(rules []findings.Rule) string {
-	var text strings.Builder
-	for _, r := range rules {
-		fmt.Fprintf(&text, "  %-25s %s\n", r.ID, r.What)
-	}
-	return strings.TrimRight(text.String(), "\n")
 }
 
 func validateBundles(cmd *cobra.Command, dirs []string, format string) error {

@@ -2,9 +2,7 @@ package main
 
 import (
 	"fmt"
-	"net"
 
-	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog"
@@ -20,7 +18,8 @@ catalog. These commands make such folders, check them, and answer OLM from them.
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newCatalogBuildCommand(), newCatalogValidateCommand(), newCatalogServeCommand(), newCatalogImageCommand())
+	cmd.AddCommand(newCatalogBuildCommand(), newCatalogValidateCommand(), newCatalogRenderCommand(), newCatalogListCommand(),
+		newCatalogDiffCommand(), newCatalogPlanCommand(), newCatalogGraphCommand(), newCatalogServeCommand(), newCatalogImageCommand())
 	return cmd
 }
 
@@ -57,7 +56,8 @@ To put several packages into one catalog, build each of them with the same --out
 			if err != nil {
 				return err
 			}
-			cmd.PrintErrf("wrote %s: %s\n", file, contents(config))
+			cmd.PrintErrf("wrote %s: %s, %s, %s\n", file, count(len(config.Packages), "package"),
+				count(len(config.Channels), "channel"), count(len(config.Bundles), "bundle"))
 			return nil
 		},
 	}
@@ -68,62 +68,8 @@ To put several packages into one catalog, build each of them with the same --out
 	return cmd
 }
 
-func newCatalogValidateCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "validate DIR",
-		Short: "Check a catalog",
-		Long: `Read the catalog in a folder and print what is wrong with it, each fault with its file and line.
-Files that an .indexignore file excludes are left out, as OLM does.
-
-The exit code is 0 if the catalog is valid, 1 if it is not, and 2 if the command line is wrong.`,
-		Example: `  berth catalog validate catalog`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			config, err := catalog.Load(cmd.Context(), args[0])
-			if err != nil {
-				return fmt.Errorf("%s is not a valid catalog:\n%w", args[0], err)
-			}
-			cmd.PrintErrf("%s is valid: %s\n", args[0], contents(config))
-			return nil
-		},
-	}
-}
-
-func newCatalogServeCommand() *cobra.Command {
-	var address string
-	cmd := &cobra.Command{
-		Use:   "serve DIR",
-		Short: "Answer OLM from a catalog, over gRPC",
-		Long: `Serve the catalog in a folder by the protocol that a CatalogSource of type grpc speaks, until this
-command is interrupted. Later changes of the folder are not seen.
-
-The protocol has no encryption and no authentication, so the default address is on loopback. When
-the server is ready it prints its address on standard error; port 0 takes a free one. A catalog that
-is not valid is not served.`,
-		Example: `  berth catalog serve catalog
-
-  # On any free port
-  berth catalog serve catalog --address 127.0.0.1:0`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return catalog.Serve(cmd.Context(), args[0], catalog.ServeOptions{
-				Address: address,
-				Ready:   func(bound net.Addr) { cmd.PrintErrf("serving %s on %s\n", args[0], bound) },
-			})
-		},
-	}
-	cmd.Flags().StringVar(&address, "address", catalog.DefaultAddress, "`HOST:PORT` to listen on")
-	return cmd
-}
-
 // requiredFlags makes a missing flag a fault of the command line, like a missing argument.
 func requiredFlags(cmd *cobra.Command, _ []string) error { return cmd.ValidateRequiredFlags() }
-
-// contents says in a few words what a catalog holds.
-func contents(config *declcfg.DeclarativeConfig) string {
-	return fmt.Sprintf("%s, %s, %s", count(len(config.Packages), "package"),
-		count(len(config.Channels), "channel"), count(len(config.Bundles), "bundle"))
-}
 
 func count(n int, noun string) string {
 	if n == 1 {

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/version"
 )
 
-// Exit codes of all commands.
+// Exit codes of commands, but for those whose help tells other ones.
 const (
 	exitFailed = 1 // the command could not do what it was asked, or it found faults
 	exitUsage  = 2 // the command line is wrong
@@ -33,6 +33,12 @@ func run(ctx context.Context, args []string) int {
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
+	}
+	if exit := (*exitError)(nil); errors.As(err, &exit) {
+		if exit.err != nil {
+			fmt.Fprintf(os.Stderr, "berth: %v\n", exit.err)
+		}
+		return exit.code
 	}
 	fmt.Fprintf(os.Stderr, "berth: %v\n", err)
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
@@ -62,6 +68,16 @@ a bundle for each version of a driver's operator, and catalogs of such bundles.`
 	explainUsage(root)
 	return root
 }
+
+// exitError ends a command whose exit codes are others than those of most commands. Without an error,
+// there is nothing to say.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
+func (e *exitError) Unwrap() error { return e.err }
 
 // usageError is a fault of the command line, as opposed to one of what the command works on.
 type usageError struct {

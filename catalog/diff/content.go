@@ -1,0 +1,241 @@
+package diff
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-csi/berth/catalog"
+)
+
+// Content is what one version does otherwise than another.
+type Content struct {
+	// Images are by name, or by pull spec where they have none.
+	Images map[string]*Change `json:"images,omitempty"`
+	// Permissions are verbs, by what they are for: "cluster apps/deployments" where they hold in all
+	// namespaces, or else "namespace apps/deployments". They are not known, and Unknown says why, where
+	// the catalog does not carry the bundles' objects.
+	Permissions map[string]*Change `json:"permissions,omitempty"`
+	Unknown     string             `json:"unknown,omitempty"`
+	// CRDs are the versions of CustomResourceDefinitions, by name.
+	CRDs map[string]*Change `json:"crds,omitempty"`
+	// InstallModes are those that are supported.
+	InstallModes   *Change            `json:"installModes,omitempty"`
+	MinKubeVersion *Change            `json:"minKubeVersion,omitempty"`
+	Dependencies   map[string]*Change `json:"dependencies,omitempty"`
+}
+
+// compareHeads returns what a bundle does otherwise than another one.
+func compareHeads(before, after *catalog.Bundle) (*Content, error) {
+	was, err := before.Details()
+	if err != nil {
+		return nil, err
+	}
+	is, err := after.Details()
+	if err != nil {
+		return nil, err
+	}
+	c := &Content{
+		Images:       changes(images(before), images(after)),
+		Dependencies: changes(dependencies(before), dependencies(after)),
+	}
+	if was.CSV == nil || is.CSV == nil {
+		c.Unknown = "the catalogs do not say what the bundles are; see their images"
+		return c, nil
+	}
+	c.InstallModes = changed(installModes(was.CSV), installModes(is.CSV))
+	c.MinKubeVersion = changed(was.CSV.Spec.MinKubeVersion, is.CSV.Spec.MinKubeVersion)
+	if !was.Carried || !is.Carried {
+		c.Unknown = "the catalogs do not carry the permissions; see the bundles' images"
+		c.CRDs = changes(owned(was.CSV), owned(is.CSV))
+		return c, nil
+	}
+	c.Permissions = changes(permissions(was.CSV), permissions(is.CSV))
+	c.CRDs, err = compareCRDs(was, is)
+	return c, err
+}
+
+// changes returns what changes between two maps, or nil.
+func changes(before, after map[string]string) map[string]*Change {
+	all := map[string]*Change{}
+	for key := range before {
+		if c := changed(before[key], after[key]); c != nil {
+			all[key] = c
+		}
+	}
+	for key := range after {
+		if c := changed(before[key], after[key]); c != nil {
+			all[key] = c
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	return all
+}
+
+// images returns the pull specs of the images that a bundle needs, by their names.
+func images(b *catalog.Bundle) map[string]string {
+	specs := map[string]string{}
+	for _, image := range b.RelatedImages {
+		name := image.Name
+		if name == "" {
+			name = repository(image.Image)
+		}
+		specs[name] = image.Image
+	}
+	return specs
+}
+
+// repository is a pull spec without its tag or digest.
+func repository(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
+		image = image[:colon]
+	}
+	return image
+}
+
+// dependencies returns what a bundle requires of others.
+func dependencies(b *catalog.Bundle) map[string]string {
+	required := map[string]string{}
+	for _, p := range b.Properties {
+		parsed, err := catalog.ParseProperty(p)
+		if err != nil {
+			continue // it is none of these
+		}
+		for _, r := range parsed.PackagesRequired {
+			required["package "+r.PackageName] = r.VersionRange
+		}
+		for _, r := range parsed.GVKsRequired {
+			required["API "+r.Kind+" of "+r.Group] = r.Version
+		}
+		if p.Type == property.TypeConstraint {
+			required["constraint "+string(p.Value)] = "required"
+		}
+	}
+	return required
+}
+
+func installModes(csv *v1alpha1.ClusterServiceVersion) string {
+	var supported []string
+	for _, mode := range csv.Spec.InstallModes {
+		if mode.Supported {
+			supported = append(supported, string(mode.Type))
+		}
+	}
+	slices.Sort(supported)
+	return strings.Join(supported, ", ")
+}
+
+// owned returns the versions of the APIs that a ClusterServiceVersion owns.
+func owned(csv *v1alpha1.ClusterServiceVersion) map[string]string {
+	versions := map[string][]string{}
+	for _, crd := range csv.Spec.CustomResourceDefinitions.Owned {
+		versions[crd.Name] = append(versions[crd.Name], crd.Version)
+	}
+	return joined(versions)
+}
+
+// joined makes one sorted text of each list.
+func joined(lists map[string][]string) map[string]string {
+	texts := map[string]string{}
+	for key, list := range lists {
+		slices.Sort(list)
+		texts[key] = strings.Join(slices.Compact(list), ", ")
+	}
+	return texts
+}
+
+// permissions returns the verbs that a ClusterServiceVersion asks for, by what they are for.
+func permissions(csv *v1alpha1.ClusterServiceVersion) map[string]string {
+	verbs := map[string][]string{}
+	strategy := csv.Spec.InstallStrategy.StrategySpec
+	for scope, asked := range map[string][]v1alpha1.StrategyDeploymentPermissions{"cluster": strategy.ClusterPermissions, "namespace": strategy.Permissions} {
+		for _, permission := range asked {
+			for _, rule := range permission.Rules {
+				for _, object := range objects(rule) {
+					verbs[scope+" "+object] = append(verbs[scope+" "+object], rule.Verbs...)
+				}
+			}
+		}
+	}
+	return joined(verbs)
+}
+
+// objects are what a rule is about.
+func objects(rule rbacv1.PolicyRule) (all []string) {
+	all = append(all, rule.NonResourceURLs...)
+	names := ""
+	if len(rule.ResourceNames) > 0 {
+		names = " " + strings.Join(slices.Sorted(slices.Values(rule.ResourceNames)), ",")
+	}
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			if group != "" {
+				resource = group + "/" + resource
+			}
+			all = append(all, resource+names)
+		}
+	}
+	return all
+}
+
+// compareCRDs compares the versions of the CustomResourceDefinitions that two bundles carry.
+func compareCRDs(before, after *catalog.Details) (map[string]*Change, error) {
+	was, err := crds(before)
+	if err != nil {
+		return nil, err
+	}
+	is, err := crds(after)
+	if err != nil {
+		return nil, err
+	}
+	return changes(was, is), nil
+}
+
+// crds returns the versions of the CustomResourceDefinitions that a bundle carries, by name.
+func crds(d *catalog.Details) (map[string]string, error) {
+	versions := map[string][]string{}
+	for _, object := range d.Objects {
+		if object.GetKind() != "CustomResourceDefinition" || object.GetAPIVersion() != apiextensionsv1.SchemeGroupVersion.String() {
+			continue
+		}
+		var crd apiextensionsv1.CustomResourceDefinition
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &crd); err != nil {
+			return nil, fmt.Errorf("CustomResourceDefinition %s: %w", object.GetName(), err)
+		}
+		for _, v := range crd.Spec.Versions {
+			versions[crd.Name] = append(versions[crd.Name], v.Name+state(v))
+		}
+	}
+	return joined(versions), nil
+}
+
+// state says what a version of an API is beyond being served.
+func state(v apiextensionsv1.CustomResourceDefinitionVersion) string {
+	var states []string
+	if v.Storage {
+		states = append(states, "stored")
+	}
+	if !v.Served {
+		states = append(states, "not served")
+	}
+	if v.Deprecated {
+		states = append(states, "deprecated")
+	}
+	if len(states) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(states, ", ") + ")"
+}
+
+// sortedKeys returns the keys of a map, in order.
+func sortedKeys(m map[string]*Change) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,258 @@
+// Package diff tells what changes for clusters when one catalog takes the place of another: which
+// packages and channels there are, where their updates lead and whom they leave behind, and what the
+// version that a channel leads to does otherwise than the one before.
+package diff
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/catalog/rawjson"
+	"github.com/berth-csi/berth/catalog/upgrade"
+)
+
+// Diff is what changes. The names of fields in JSON stay as they are.
+type Diff struct {
+	Before   string    `json:"before"` // the folders
+	After    string    `json:"after"`
+	Packages []Package `json:"packages"` // those that change, by name
+}
+
+// Kind says how something changes.
+type Kind string
+
+// The kinds of change.
+const (
+	Added   Kind = "added"
+	Removed Kind = "removed"
+	Changed Kind = "changed"
+)
+
+// Change is a value that changes. Either may be empty, for none.
+type Change struct {
+	Before string `json:"before"`
+	After  string `json:"after"`
+}
+
+// changed returns a change, or nil if there is none.
+func changed(before, after string) *Change {
+	if before == after {
+		return nil
+	}
+	return &Change{before, after}
+}
+
+// Package is what changes in a package.
+type Package struct {
+	Name           string    `json:"name"`
+	Kind           Kind      `json:"kind"`
+	DefaultChannel *Change   `json:"defaultChannel,omitempty"`
+	Deprecation    *Change   `json:"deprecation,omitempty"`
+	Channels       []Channel `json:"channels,omitempty"` // those that change, by name
+	// Rewritten are bundles that are others under the same names. OLM does not install them again where
+	// they are installed.
+	Rewritten []string `json:"rewritten,omitempty"`
+	// Deprecations are those of bundles, by name.
+	Deprecations map[string]*Change `json:"deprecations,omitempty"`
+}
+
+// Channel is what changes in a channel.
+type Channel struct {
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+	// Head is the entry that updates lead to.
+	Head        *Change  `json:"head,omitempty"`
+	Added       []string `json:"added,omitempty"`   // entries
+	Removed     []string `json:"removed,omitempty"` // entries
+	Deprecation *Change  `json:"deprecation,omitempty"`
+	// Lost are entries from which updates led to the head and do not any more: clusters that have them
+	// installed stay where they are. If the channel is gone these are all that it had.
+	Lost []string `json:"lost,omitempty"`
+	// Content is what the new head does otherwise than the one before.
+	Content *Content `json:"content,omitempty"`
+}
+
+// Compare returns what changes from one valid catalog to another.
+func Compare(before, after *catalog.Catalog) (*Diff, error) {
+	d := &Diff{Before: before.Dir, After: after.Dir, Packages: []Package{}}
+	names := map[string]bool{}
+	for _, p := range slices.Concat(before.Packages, after.Packages) {
+		names[p.Name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		p, err := comparePackage(before.Find(name), after.Find(name))
+		if err != nil {
+			return nil, fmt.Errorf("package %q: %w", name, err)
+		}
+		if p != nil {
+			d.Packages = append(d.Packages, *p)
+		}
+	}
+	return d, nil
+}
+
+// comparePackage returns what changes in a package that one of two catalogs may not have, or nil.
+func comparePackage(before, after *catalog.Package) (*Package, error) {
+	switch {
+	case before == nil:
+		before = &catalog.Package{Package: declcfg.Package{Name: after.Name}}
+		d, err := compareContents(before, after)
+		d.Kind = Added
+		return d, err
+	case after == nil:
+		d, err := compareContents(before, &catalog.Package{Package: declcfg.Package{Name: before.Name}})
+		d.Kind = Removed
+		return d, err
+	}
+	d, err := compareContents(before, after)
+	if err != nil || d.DefaultChannel == nil && d.Deprecation == nil && len(d.Channels)+len(d.Rewritten)+len(d.Deprecations) == 0 {
+		return nil, err
+	}
+	return d, nil
+}
+
+func compareContents(before, after *catalog.Package) (*Package, error) {
+	d := &Package{
+		Name: after.Name, Kind: Changed, DefaultChannel: changed(before.DefaultChannel, after.DefaultChannel),
+		Deprecation: changed(before.Deprecation(declcfg.SchemaPackage, ""), after.Deprecation(declcfg.SchemaPackage, "")),
+	}
+	for _, name := range union(channelNames(before), channelNames(after)) {
+		c, err := compareChannel(before, after, name)
+		if err != nil {
+			return d, err
+		}
+		if c != nil {
+			d.Channels = append(d.Channels, *c)
+		}
+	}
+	for _, b := range after.Bundles {
+		was := before.FindBundle(b.Name)
+		if was == nil {
+			continue
+		}
+		equal, err := equal(was.Span, b.Span)
+		if err != nil {
+			return d, err
+		}
+		if !equal {
+			d.Rewritten = append(d.Rewritten, b.Name)
+		}
+		if c := changed(before.Deprecation(declcfg.SchemaBundle, b.Name), after.Deprecation(declcfg.SchemaBundle, b.Name)); c != nil {
+			if d.Deprecations == nil {
+				d.Deprecations = map[string]*Change{}
+			}
+			d.Deprecations[b.Name] = c
+		}
+	}
+	slices.Sort(d.Rewritten)
+	return d, nil
+}
+
+func channelNames(p *catalog.Package) (names []string) {
+	for _, c := range p.Channels {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+// union returns what is in either of two lists, in order and once.
+func union(a, b []string) []string {
+	all := slices.Concat(a, b)
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// without returns what is in a list and not in another one, in order.
+func without(list, other []string) []string {
+	return slices.DeleteFunc(slices.Sorted(slices.Values(list)), func(s string) bool { return slices.Contains(other, s) })
+}
+
+// equal tells whether documents say the same.
+func equal(a, b document.Span) (bool, error) {
+	first, err := canonical(a)
+	if err != nil {
+		return false, err
+	}
+	second, err := canonical(b)
+	return bytes.Equal(first, second), err
+}
+
+// canonical returns a document in the one form that equal ones have.
+func canonical(span document.Span) ([]byte, error) {
+	d, err := document.Load(span)
+	if err != nil {
+		return nil, err
+	}
+	s := rawjson.Scan(d.Content)
+	if text := s.Append(nil, rawjson.Style{}); s.End() {
+		return text, nil
+	}
+	return d.Content, nil
+}
+
+// compareChannel returns what changes in a channel that one of two packages may not have, or nil.
+func compareChannel(before, after *catalog.Package, name string) (*Channel, error) {
+	was, is := before.FindChannel(name), after.FindChannel(name)
+	d := &Channel{Name: name, Kind: Changed,
+		Deprecation: changed(before.Deprecation(declcfg.SchemaChannel, name), after.Deprecation(declcfg.SchemaChannel, name))}
+	old, now := graph(before, was), graph(after, is)
+	d.Head = changed(headOf(old), headOf(now))
+	d.Added, d.Removed = without(entryNames(now), entryNames(old)), without(entryNames(old), entryNames(now))
+	d.Lost = lost(old, now)
+	switch {
+	case was == nil:
+		d.Kind, d.Added = Added, nil
+	case is == nil:
+		d.Kind, d.Removed = Removed, nil
+	case d.Head != nil:
+		var err error
+		if d.Content, err = compareHeads(before.FindBundle(d.Head.Before), after.FindBundle(d.Head.After)); err != nil {
+			return nil, err
+		}
+	case d.Deprecation == nil && len(d.Added)+len(d.Removed)+len(d.Lost) == 0:
+		return nil, nil
+	}
+	return d, nil
+}
+
+func graph(p *catalog.Package, c *catalog.Channel) *upgrade.Graph {
+	if c == nil {
+		return &upgrade.Graph{}
+	}
+	return upgrade.Of(p, c)
+}
+
+func headOf(g *upgrade.Graph) string {
+	if len(g.Heads) == 0 {
+		return ""
+	}
+	return g.Heads[0].Name
+}
+
+func entryNames(g *upgrade.Graph) (names []string) {
+	for _, e := range g.Entries {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+// lost returns the entries from which updates led to the head of a channel and do not lead there now.
+func lost(old, now *upgrade.Graph) (names []string) {
+	stranded := map[*upgrade.Entry]bool{}
+	for _, e := range old.Stranded() {
+		stranded[e] = true
+	}
+	for _, e := range old.Entries {
+		if _, arrives := now.Path(e.Version()); !arrives && !stranded[e] {
+			names = append(names, e.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,57 @@
+package document
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/joelanford/ignore"
+)
+
+// IgnoreFile names the files that exclude others from a catalog, with patterns like those of git.
+const IgnoreFile = ".indexignore"
+
+// Files are the files of a catalog folder, and how they look from outside.
+type Files []File
+
+// File is one file of a catalog folder.
+type File struct {
+	// Path begins with the folder's, as the caller named it.
+	Path string
+	// Size and Modified change, as a rule, when the content does.
+	Size     int64
+	Modified int64 // in nanoseconds since 1970
+}
+
+// List returns the files at any depth below dir that belong to the catalog, in order.
+func List(dir string) (Files, error) {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("catalog folder: %w", err)
+	}
+	if !info.IsDir() {
+		return nil, fmt.Errorf("%s is a file; expected the folder of a catalog", dir)
+	}
+	root := os.DirFS(dir)
+	ignored, err := ignore.NewMatcher(root, IgnoreFile)
+	if err != nil {
+		return nil, fmt.Errorf("catalog folder %s: %w", dir, err)
+	}
+	var files Files
+	err = fs.WalkDir(root, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || entry.Name() == IgnoreFile || ignored.Match(path, false) {
+			return err
+		}
+		info, err := fs.Stat(root, path) // of what a link leads to
+		if err != nil {
+			return err
+		}
+		files = append(files, File{filepath.Join(dir, path), info.Size(), info.ModTime().UnixNano()})
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("catalog folder %s: %w", dir, err)
+	}
+	return files, nil
+}

@@ -1,0 +1,259 @@
+package document
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	yamlnode "go.yaml.in/yaml/v3"
+
+	"github.com/berth-csi/berth/findings"
+)
+
+// Finding out where a fault stands costs a second look at the document. Only faulty ones pay for it.
+
+// place returns the line and column, in the file, of the byte at an offset of the source. Decoders
+// notice behind the last line that an end is missing; that counts as the end of the last line.
+func (d Document) place(offset int) (line, column int) {
+	offset = max(0, min(offset, len(bytes.TrimRight(d.Source, "\r\n"))))
+	before := d.Source[:offset]
+	begin := bytes.LastIndexByte(before, '\n') + 1
+	column = 1 + utf8.RuneCount(before[begin:])
+	if begin == 0 {
+		column += d.Indent
+	}
+	return d.Line + bytes.Count(before, newline), column
+}
+
+// lineBegin returns the offset of a line of the source, counted from 1, or of its last one.
+func (d Document) lineBegin(line int) int {
+	begin := 0
+	for ; line > 1; line-- {
+		next := bytes.IndexByte(d.Source[begin:], '\n') + 1
+		if next == 0 || begin+next == len(d.Source) {
+			break
+		}
+		begin += next
+	}
+	return begin
+}
+
+// jsonFault finds what is wrong with JSON that is malformed, and the offset of that. It returns false
+// if all that is wrong is that the JSON does not end.
+func (d Document) jsonFault() (fault *findings.Finding, offset int, ended bool) {
+	err := json.NewDecoder(bytes.NewReader(d.Source)).Decode(&json.RawMessage{})
+	var syntax *json.SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		offset = int(syntax.Offset) - 1
+		line, column := d.place(offset)
+		return Syntax.Finding(d.File, "malformed JSON: %v (in the document that begins at line %d)", err, d.Line).At(line, column), offset, true
+	case err == nil: // but it is no object
+		return d.Fault(Field, "the document is not an object, as all documents of a catalog are"), 0, true
+	}
+	line, column := d.place(0)
+	return Syntax.Finding(d.File, "malformed JSON: the document that begins here has no end; a bracket or a quote is not closed").
+		At(line, column), 0, false
+}
+
+var yamlError = regexp.MustCompile(`^(?:error converting YAML to JSON: )?yaml: (?:line (\d+): )?`)
+
+// parserError matches what the YAML parser says, as opposed to the scanner below it.
+var parserError = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)|` +
+	`^found (duplicate %|incompatible YAML|undefined tag)`)
+
+// yamlFault places the error of a YAML decoder. What the decoder itself says of lines is of little
+// use: it counts from 1 in what its scanner refuses, from 0 in what its parser refuses, and names no
+// line for the first one and for what it refuses later. It says nothing of columns.
+func (d Document) yamlFault(err error) *findings.Finding {
+	line, message := yamlErrorLine(err)
+	offset := -1
+	switch {
+	case parserError.MatchString(message):
+		line++
+	case strings.HasPrefix(message, "control characters"), strings.Contains(message, "UTF-8"):
+		offset = firstUnreadable(d.Source)
+	case strings.HasPrefix(message, "unknown anchor"):
+		name := strings.Trim(strings.Fields(message)[2], "'")
+		offset = bytes.Index(d.Source, []byte("*"+name))
+	case strings.HasPrefix(message, "invalid map key"):
+		offset = bytes.Index(d.Source, []byte("{{"))
+		message = "a key must be plain text, and not a mapping or a list; {{ }} of a template that was not filled in reads like one"
+	default:
+		// The scanner gives up at the end of what it could not finish, such as an open quote. The
+		// newer decoder tells where that began.
+		var ignored yamlnode.Node
+		if begin, _ := yamlErrorLine(yamlnode.Unmarshal(d.Source, &ignored)); begin > 0 {
+			line = min(line, begin)
+		}
+	}
+	if offset < 0 {
+		offset = d.suspect(d.lineBegin(line), message)
+	}
+	line, column := d.place(offset)
+	return Syntax.Finding(d.File, "malformed YAML: %s", message).At(line, column)
+}
+
+// suspects match what, in a line, the YAML decoder's message is about. Where none matches, it is the
+// first word of the line.
+var suspects = []struct{ message, pattern *regexp.Regexp }{
+	{regexp.MustCompile(`^mapping values are not allowed`), regexp.MustCompile(`:(?:[^:]|:\S)*?(:)(?:\s|$)`)},
+	{regexp.MustCompile(`cannot start any token`), regexp.MustCompile("(?:^|[\\s,\\[{])([@`%|>])")},
+	{regexp.MustCompile(`tab character`), regexp.MustCompile("(\t)")},
+	{regexp.MustCompile(`unexpected end of stream`), regexp.MustCompile(`(["'])`)},
+	{regexp.MustCompile(`',' or`), regexp.MustCompile(`([\[{])`)},
+}
+
+// suspect returns the offset of what a message is about, in the line that begins at an offset.
+func (d Document) suspect(begin int, message string) int {
+	line, _, _ := bytes.Cut(d.Source[begin:], newline)
+	for _, s := range suspects {
+		if s.message.MatchString(message) {
+			if match := s.pattern.FindSubmatchIndex(line); match != nil {
+				return begin + match[2]
+			}
+		}
+	}
+	return begin + len(line) - len(bytes.TrimLeft(line, " \t"))
+}
+
+// yamlErrorLine takes the line out of a YAML decoder's error, 0 if there is none.
+func yamlErrorLine(err error) (line int, message string) {
+	if err == nil {
+		return 0, ""
+	}
+	message = err.Error()
+	if prefix := yamlError.FindStringSubmatch(message); prefix != nil {
+		line, _ = strconv.Atoi(prefix[1])
+		message = message[len(prefix[0]):]
+	}
+	return line, message
+}
+
+// firstUnreadable returns the offset of the first byte that cannot stand in YAML.
+func firstUnreadable(source []byte) int {
+	for i := 0; i < len(source); {
+		r, size := utf8.DecodeRune(source[i:])
+		if r == utf8.RuneError && size == 1 || r == 0x7f || r < ' ' && r != '\t' && r != '\n' && r != '\r' {
+			return i
+		}
+		i += size
+	}
+	return 0
+}
+
+// Position returns the line and column of the value that a path of keys (string) and indices (int)
+// leads to, or of the nearest one on the way there: of its key where it has one.
+func (d Document) Position(path []any) (line, column int) {
+	if d.JSON {
+		return d.place(jsonOffset(d.Source, path))
+	}
+	var root yamlnode.Node
+	if err := yamlnode.Unmarshal(d.Source, &root); err != nil || len(root.Content) == 0 {
+		return d.Line, 0
+	}
+	node := root.Content[0]
+	line, column = node.Line, node.Column
+	for _, step := range path {
+		next, place := child(node, step)
+		if next == nil {
+			break
+		}
+		node, line, column = next, place.Line, place.Column
+	}
+	return d.Line + line - 1, column
+}
+
+// jsonOffset returns the offset of what a path leads to in JSON that is well-formed.
+func jsonOffset(source []byte, path []any) int {
+	decoder := json.NewDecoder(bytes.NewReader(source))
+	next := func() int { // where the next token begins
+		at := int(decoder.InputOffset())
+		return len(source) - len(bytes.TrimLeft(source[at:], " \t\r\n,:"))
+	}
+	found := next()
+	for _, step := range path {
+		_, isKey := step.(string)
+		open, _ := decoder.Token()
+		if open != json.Delim('{') && isKey || open != json.Delim('[') && !isKey {
+			return found
+		}
+		for index := 0; ; index++ {
+			if !decoder.More() {
+				return found
+			}
+			place, here := next(), any(index)
+			if isKey {
+				here, _ = decoder.Token()
+			}
+			if here == step {
+				found = place
+				break
+			}
+			if decoder.Decode(&json.RawMessage{}) != nil {
+				return found
+			}
+		}
+	}
+	return found
+}
+
+// child returns the value of a mapping or a sequence, and the node that stands for its place.
+func child(node *yamlnode.Node, step any) (value, place *yamlnode.Node) {
+	switch step := step.(type) {
+	case int:
+		if node.Kind == yamlnode.SequenceNode && step < len(node.Content) {
+			return node.Content[step], node.Content[step]
+		}
+	case string:
+		for i := 0; node.Kind == yamlnode.MappingNode && i+1 < len(node.Content); i += 2 {
+			if node.Content[i].Value == step {
+				value, place = node.Content[i+1], node.Content[i]
+			}
+		}
+	}
+	return value, place
+}
+
+// pathAt returns the keys (string) and indices (int) that lead to the first value of a JSON document
+// whose end, or whose opening bracket, lies at the offset or behind it. encoding/json reports offsets
+// just behind a wrong value, or just inside a wrong object or array.
+func pathAt(document []byte, offset int64) []any {
+	decoder := json.NewDecoder(bytes.NewReader(document))
+	var path []any // of the next value; nil stands for a key that is yet to come
+	for {
+		token, err := decoder.Token()
+		if err != nil {
+			return path
+		}
+		last := len(path) - 1
+		switch {
+		case token == json.Delim('}') || token == json.Delim(']'):
+			path = path[:last]
+		case last >= 0 && path[last] == nil:
+			path[last] = token
+			continue
+		case decoder.InputOffset() >= offset:
+			return path
+		case token == json.Delim('{'):
+			path = append(path, nil)
+			continue
+		case token == json.Delim('['):
+			path = append(path, 0)
+			continue
+		}
+		// A value ended: what follows is the next index, or the next key.
+		if last = len(path) - 1; last < 0 {
+			return path
+		}
+		if index, isIndex := path[last].(int); isIndex {
+			path[last] = index + 1
+		} else {
+			path[last] = nil
+		}
+	}
+}

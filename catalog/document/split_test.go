@@ -1,0 +1,169 @@
+package document
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/berth-csi/berth/findings"
+)
+
+// cut cuts a file, reading so many bytes at a time, and returns the sections and faults as text.
+func cut(t *testing.T, data []byte, chunk int) (all []string) {
+	t.Helper()
+	s := splitter{window: newWindow(bytes.NewReader(data), nil), path: "f"}
+	s.chunk = chunk
+	s.fault = func(f *findings.Finding) { all = append(all, f.String()) }
+	s.yield = func(s Section) bool {
+		if source := data[s.Offset : s.Offset+int64(s.Length)]; !bytes.Equal(source, s.Source) {
+			t.Errorf("at offset %d stands %q, not %q", s.Offset, source, s.Source)
+		}
+		if line := 1 + bytes.Count(data[:s.Offset], newline); line != s.Line {
+			t.Errorf("%q stands on line %d, not %d", s.Source, line, s.Line)
+		}
+		all = append(all, fmt.Sprintf("%d json=%v %q", s.Line, s.JSON, s.Source))
+		return true
+	}
+	s.split()
+	return all
+}
+
+func TestSplit(t *testing.T) {
+	for _, tc := range []struct {
+		name, data string
+		want       []string
+	}{
+		{"nothing", "", nil},
+		{"white space", " \n", []string{`1 json=false " \n"`}},
+		{"yaml", "a: 1\n---\nb: 2\n", []string{`1 json=false "a: 1\n"`, `3 json=false "b: 2\n"`}},
+		{"leading separator", "--- # one\na: 1\n---\n", []string{`2 json=false "a: 1\n"`}},
+		{"separator without a line's end", "a: 1\n---", []string{`1 json=false "a: 1\n"`}},
+		{"separator in a text", "a: |\n  ---\n", []string{`1 json=false "a: |\n  ---\n"`}},
+		{"two separators", "a: 1\n---\n---\nb: 2\n", []string{`1 json=false "a: 1\n"`, `4 json=false "b: 2\n"`}},
+		{"three separators", "a: 1\n---\n---\n---\nb: 2\n", []string{`1 json=false "a: 1\n"`, `3 json=false "---\n"`, `5 json=false "b: 2\n"`}},
+		{"torn", "a: 1\n--- b: 2\nc: 3\n---\nd: 4\n", []string{`1 json=false "a: 1\n"`,
+			`f:2:5: error: malformed YAML: "b: 2" follows the separator --- on its line; only a comment may (syntax)`, `5 json=false "d: 4\n"`}},
+		{"torn at the beginning", "---a\nb: 1\n", []string{`f:1:4: error: malformed YAML: "a" follows the separator --- on its line; only a comment may (syntax)`}},
+		{"json", " {}\n{\"a\": \"}\\\"{\"}[]", []string{`1 json=true "{}"`, `2 json=true "{\"a\": \"}\\\"{\"}"`,
+			`f:2: error: the document is not an object, as all documents of a catalog are (field)`}},
+		{"json and then separators", "{}\n---\n{}\n", []string{`1 json=true "{}"`, `3 json=false "{}\n"`}},
+		{"separators come too late", "{}{}\n---\n{}\n", []string{`1 json=true "{}"`, `1 json=true "{}"`,
+			`f:2:2: error: malformed JSON: invalid character '-' in numeric literal (in the document that begins at line 2) (syntax)`, `3 json=true "{}"`}},
+		{"flow mappings", "{a: 1}\n---\n{b: 2}\n", []string{`1 json=false "{a: 1}\n"`, `3 json=false "{b: 2}\n"`}},
+		{"backslashes", `{"a": "\\"}{"b": "\\\""}`, []string{`1 json=true "{\"a\": \"\\\\\"}"`, `1 json=true "{\"b\": \"\\\\\\\"\"}"`}},
+		{"no end", "{}{}{\"a\": [", []string{`1 json=true "{}"`, `1 json=true "{}"`,
+			`f:1:5: error: malformed JSON: the document that begins here has no end; a bracket or a quote is not closed (syntax)`}},
+		{"no end, and another", "{}{}\n{\"a\": 1\n{}\n", []string{`1 json=true "{}"`, `1 json=true "{}"`,
+			`f:3:1: error: malformed JSON: invalid character '{' after object key:value pair (in the document that begins at line 2) (syntax)`,
+			`3 json=true "{}"`}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, cut(t, []byte(tc.data), usualChunk)); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestSplitEndsWhenTold(t *testing.T) {
+	for _, data := range []string{"{}{}{}", "{}\n---\n{}\n---\n{}", "a: 1\n---\nb: 2\n---\nc: 3\n"} {
+		count := 0
+		s := Splitter{Yield: func(Section) bool { count++; return count < 2 }, Fault: func(f *findings.Finding) { t.Error(f) }}
+		err := s.Split("f", strings.NewReader(data))
+		if err != nil || count != 2 {
+			t.Errorf("%q: %d sections, error %v", data, count, err)
+		}
+	}
+}
+
+func TestSplitFails(t *testing.T) {
+	broken := errors.New("broken")
+	for _, begin := range []string{"", "a: 1\n", `{}{}{"a": `} {
+		file := io.MultiReader(strings.NewReader(begin), iotest.ErrReader(broken))
+		s := Splitter{Yield: func(Section) bool { return true }, Fault: func(f *findings.Finding) { t.Errorf("%q: %v", begin, f) }}
+		err := s.Split("f", file)
+		if !errors.Is(err, broken) {
+			t.Errorf("%q: got error %v", begin, err)
+		}
+	}
+}
+
+// TestSize reads files of a gigabyte in which a document does not end. They are read as far as a
+// document may be long, and not kept.
+func TestSize(t *testing.T) {
+	const text = "{\"a\": 1}{\"b\": 2}\n"
+	for _, tc := range []struct{ name, begin, filler, want string }{
+		{"yaml", "---\na: 1\n---\n", "b: |\n  more\n", "f:4: error: the document that begins here is longer than 32 MiB; neither it nor what follows it was read (document-size)"},
+		{"json", text + "{\"c\": [", "{\"more\": [1,2,3]},\n", "f:2: error: the document that begins here is longer than 32 MiB; neither it nor what follows it was read (document-size)"},
+		{"a quote is missing", text + "{\"c\": \"", "more ", "f:2: error: the document that begins here is longer than 32 MiB; neither it nor what follows it was read (document-size)"},
+		{"a bracket is missing", text + "{\"c\": 5\n", "{\"more\": [1,2,3]}\n", "f:3:1: error: malformed JSON: invalid character '{' after object key:value pair (in the document that begins at line 2) (syntax)"},
+		{"zeros", "", "\x00", "f:1: error: the document that begins here is longer than 32 MiB; neither it nor what follows it was read (document-size)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			file := &endless{rest: tc.begin, filler: tc.filler, left: 1 << 30}
+			var faults []string
+			count := 0
+			s := Splitter{Yield: func(Section) bool { count++; return count < 10 }, Fault: func(f *findings.Finding) { faults = append(faults, f.String()) }}
+			err := s.Split("f", file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{tc.want}, faults); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if read := 1<<30 - file.left; read > maxLength+2*usualChunk {
+				t.Errorf("%d MiB were read", read>>20)
+			}
+		})
+	}
+}
+
+// endless is a file of so many bytes: the rest, and then fillers.
+type endless struct {
+	rest, filler string
+	left         int
+}
+
+func (e *endless) Read(into []byte) (int, error) {
+	if e.left <= 0 {
+		return 0, io.EOF
+	}
+	if e.rest == "" {
+		e.rest = strings.Repeat(e.filler, 1+1<<20/len(e.filler))
+	}
+	n := copy(into, e.rest)
+	e.rest = e.rest[n:]
+	e.left -= n
+	return n, nil
+}
+
+// FuzzSplit cuts a file once as it is read usually, and once as it is read byte by byte: that must make
+// no difference.
+func FuzzSplit(f *testing.F) {
+	archives, err := filepath.Glob("../rules/testdata/validate/*.txtar")
+	if err != nil || len(archives) == 0 {
+		f.Fatal(archives, err)
+	}
+	for _, path := range archives {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			f.Add(file.Data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if diff := cmp.Diff(cut(t, data, usualChunk), cut(t, data, 1)); diff != "" {
+			t.Errorf("-usual +byte by byte:\n%s", diff)
+		}
+	})
+}

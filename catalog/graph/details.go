@@ -1,0 +1,184 @@
+package graph
+
+import (
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+
+	"github.com/berth-csi/berth/catalog"
+)
+
+// version is what the page shows of a version, as OperatorHub would: what its ClusterServiceVersion says.
+// The names of fields are the page's.
+type version struct {
+	Name        string `json:"name"`
+	Version     string `json:"version"`
+	Display     string `json:"display,omitempty"`
+	Provider    string `json:"provider,omitempty"`
+	Icon        int    `json:"icon"`        // among texts, as a data URL
+	Description int    `json:"description"` // among texts, in Markdown
+	Deprecated  string `json:"deprecated,omitempty"`
+	Bundle      string `json:"bundle,omitempty"` // the image
+	// Facts are what is said of it in a word each, and Lists what there are several of.
+	Facts []fact `json:"facts,omitempty"`
+	Lists []list `json:"lists,omitempty"`
+	// Unknown says what the catalog does not tell.
+	Unknown string `json:"unknown,omitempty"`
+}
+
+type fact struct {
+	Title string `json:"title"`
+	Text  string `json:"text"`
+}
+
+type list struct {
+	Title string   `json:"title"`
+	Items []string `json:"items"`
+}
+
+// texts holds long texts once that many versions have.
+type texts struct {
+	all   []string
+	index map[string]int
+}
+
+// add returns the number of a text.
+func (t *texts) add(text string) int {
+	n, found := t.index[text]
+	if !found {
+		n = len(t.all)
+		t.index[text] = n
+		t.all = append(t.all, text)
+	}
+	return n
+}
+
+// describe returns what there is to say of a bundle.
+func (t *texts) describe(p *catalog.Package, b *catalog.Bundle) (*version, error) {
+	details, err := b.Details()
+	if err != nil {
+		return nil, err
+	}
+	v := &version{Name: b.Name, Version: b.Number().String(), Bundle: b.Image, Display: p.Name, Deprecated: p.Deprecation(b.Schema, b.Name)}
+	icon, description := "", p.Description
+	if p.Icon != nil && len(p.Icon.Data) > 0 {
+		icon = dataURL(p.Icon.MediaType, base64.StdEncoding.EncodeToString(p.Icon.Data))
+	}
+	switch csv := details.CSV; {
+	case csv == nil:
+		v.Unknown = "The catalog says nothing of this version; its image does."
+	default:
+		v.Display, v.Provider, description = csv.Spec.DisplayName, csv.Spec.Provider.Name, csv.Spec.Description
+		if len(csv.Spec.Icon) > 0 {
+			icon = dataURL(csv.Spec.Icon[0].MediaType, csv.Spec.Icon[0].Data)
+		}
+		v.Facts = facts(csv)
+		v.Lists = append(v.Lists, installModes(csv), apis(csv))
+		if details.Carried {
+			v.Lists = append(v.Lists, permissions(csv)...)
+		} else {
+			v.Unknown = "The catalog does not say what it is permitted; its image does."
+		}
+	}
+	v.Lists = append(v.Lists, images(b))
+	v.Lists = slices.DeleteFunc(v.Lists, func(l list) bool { return len(l.Items) == 0 })
+	v.Icon, v.Description = t.add(icon), t.add(description)
+	return v, nil
+}
+
+// dataURL is an image that needs no file. What is no image is none.
+func dataURL(mediaType, data string) string {
+	if !strings.HasPrefix(mediaType, "image/") {
+		return ""
+	}
+	return "data:" + mediaType + ";base64," + data
+}
+
+// annotated are the annotations that OperatorHub shows, by their titles.
+var annotated = []fact{
+	{"Capability", "capabilities"}, {"Categories", "categories"}, {"Support", "support"}, {"Created", "createdAt"},
+	{"Certified", "certified"}, {"Repository", "repository"}, {"Image", "containerImage"},
+	{"Suggested namespace", "operatorframework.io/suggested-namespace"},
+}
+
+const featurePrefix = "features.operators.openshift.io/"
+
+func facts(csv *v1alpha1.ClusterServiceVersion) (all []fact) {
+	for _, a := range annotated {
+		if text := csv.Annotations[a.Text]; text != "" {
+			all = append(all, fact{a.Title, text})
+		}
+	}
+	if csv.Spec.MinKubeVersion != "" {
+		all = append(all, fact{"Oldest Kubernetes", csv.Spec.MinKubeVersion})
+	}
+	if csv.Spec.Maturity != "" {
+		all = append(all, fact{"Maturity", csv.Spec.Maturity})
+	}
+	var features []string
+	for _, key := range slices.Sorted(maps.Keys(csv.Annotations)) {
+		if feature, is := strings.CutPrefix(key, featurePrefix); is && csv.Annotations[key] == "true" {
+			features = append(features, feature)
+		}
+	}
+	if len(features) > 0 {
+		all = append(all, fact{"Features", strings.Join(features, ", ")})
+	}
+	return all
+}
+
+func installModes(csv *v1alpha1.ClusterServiceVersion) list {
+	l := list{Title: "Install modes"}
+	for _, mode := range csv.Spec.InstallModes {
+		if mode.Supported {
+			l.Items = append(l.Items, string(mode.Type))
+		}
+	}
+	return l
+}
+
+func apis(csv *v1alpha1.ClusterServiceVersion) list {
+	l := list{Title: "APIs"}
+	for _, crd := range csv.Spec.CustomResourceDefinitions.Owned {
+		l.Items = append(l.Items, fmt.Sprintf("%s %s (%s)", crd.Kind, crd.Version, crd.Name))
+	}
+	return l
+}
+
+func images(b *catalog.Bundle) list {
+	l := list{Title: "Images"}
+	for _, image := range b.RelatedImages {
+		if item := image.Image; item != "" {
+			l.Items = append(l.Items, item)
+		}
+	}
+	return l
+}
+
+// permissions lists what a ClusterServiceVersion asks for, in all namespaces and in its own.
+func permissions(csv *v1alpha1.ClusterServiceVersion) []list {
+	strategy := csv.Spec.InstallStrategy.StrategySpec
+	return []list{asked("Permissions in the cluster", strategy.ClusterPermissions), asked("Permissions in its namespace", strategy.Permissions)}
+}
+
+func asked(title string, permissions []v1alpha1.StrategyDeploymentPermissions) list {
+	l := list{Title: title}
+	for _, permission := range permissions {
+		for _, rule := range permission.Rules {
+			what := slices.Concat(rule.Resources, rule.NonResourceURLs)
+			item := fmt.Sprintf("%s: %s", strings.Join(what, ", "), strings.Join(rule.Verbs, ", "))
+			if groups := strings.TrimPrefix(strings.Join(rule.APIGroups, ", "), ", "); groups != "" {
+				item = fmt.Sprintf("%s of %s: %s", strings.Join(what, ", "), groups, strings.Join(rule.Verbs, ", "))
+			}
+			if len(rule.ResourceNames) > 0 {
+				item += fmt.Sprintf(" (%s)", strings.Join(rule.ResourceNames, ", "))
+			}
+			l.Items = append(l.Items, item)
+		}
+	}
+	return l
+}

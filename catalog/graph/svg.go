@@ -1,0 +1,210 @@
+package graph
+
+import (
+	"fmt"
+	"html"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/berth-csi/berth/catalog/upgrade"
+)
+
+// Sizes of a drawing, in pixels.
+const (
+	margin      = 16
+	titleHeight = 44
+	rowHeight   = 60
+	nodeWidth   = 184
+	nodeHeight  = 40
+	side        = 44 // beside nodes, for what goes around others
+	laneWidth   = 9  // of a skipRange
+	maxLanes    = 10 // more of them would hide the rest; the range stands in the node, too
+	labelLength = 19 // characters of a version that fit into a node
+	rangeLength = 30 // of a skipRange
+)
+
+// SVG returns a drawing of a package: a column for each channel, a row for each version, updates as
+// arrows from the earlier one. It carries its own style, for light and dark.
+func (p *Package) SVG() string {
+	var body strings.Builder
+	x, height := margin, 2*margin+titleHeight+rowHeight*len(p.Rows)
+	for _, c := range p.Channels {
+		d := drawing{Builder: &body, channel: c, lanes: lanes(c)}
+		d.left = x + side + laneWidth*d.laneCount()
+		d.draw(height)
+		x = d.left + nodeWidth + side + margin
+	}
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="Updates of %s">
+<style>%s</style>
+<defs>%s%s%s</defs>
+%s</svg>
+`, x, height, x, height, html.EscapeString(p.Name), style, arrow(upgrade.Replaces), arrow(upgrade.Skips), arrow(upgrade.SkipRange), body.String())
+}
+
+// style is that of the drawing. The page sets the colours anew for what people choose in it.
+const style = `.u{--paper:#fff;--ink:#1f2937;--soft:#6b7280;--line:#cbd5e1;--band:#f1f5f9;--accent:#0f766e;--warn:#b45309;--bad:#b91c1c}` +
+	`@media(prefers-color-scheme:dark){.u{--paper:#111827;--ink:#e5e7eb;--soft:#9ca3af;--line:#475569;--band:#1e293b;--accent:#2dd4bf;--warn:#fbbf24;--bad:#f87171}}` +
+	`.u{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}` +
+	`.u .band{fill:var(--band)}.u text{fill:var(--ink);text-anchor:middle}.u .title{font-size:15px;font-weight:600}.u .note{font-size:11px;fill:var(--soft)}` +
+	`.u rect.box{fill:var(--paper);stroke:var(--line);stroke-width:1.5}.u .label{font-size:14px;font-weight:500}.u .range{font-size:10px;fill:var(--soft)}` +
+	`.u .head rect.box{stroke:var(--accent);stroke-width:3}.u .head .label{font-weight:700}` +
+	`.u .deprecated rect.box{stroke:var(--warn)}.u .deprecated .label{fill:var(--warn);text-decoration:line-through}` +
+	`.u .stranded rect.box{stroke:var(--bad)}.u .stranded .label{fill:var(--bad)}` +
+	`.u .outside rect.box{stroke-dasharray:5 4;fill:none}.u .outside .label{fill:var(--soft)}` +
+	`.u path.edge{fill:none;stroke-width:1.75}.u .replaces{stroke:var(--accent)}.u .skips{stroke:var(--warn);stroke-dasharray:6 4}.u .skipRange{stroke:var(--soft);stroke-dasharray:1.5 4;stroke-linecap:round}` +
+	`.u circle{fill:var(--soft)}.u.replaces{fill:var(--accent);stroke:none}.u.skips{fill:var(--warn);stroke:none}.u.skipRange{fill:var(--soft);stroke:none}`
+
+func arrow(kind upgrade.Edge) string {
+	return fmt.Sprintf(`<marker id="to-%s" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path class="u %s" d="M0 0L8 4L0 8z"/></marker>`, kind, kind)
+}
+
+// drawing draws one channel.
+type drawing struct {
+	*strings.Builder
+	channel *Channel
+	left    int // of its nodes
+	lanes   []*lane
+}
+
+// lane is a line beside nodes, from the versions that a skipRange holds to the one that has it.
+type lane struct {
+	to    *Node
+	from  []*Node
+	place int // 0 is next to the nodes
+}
+
+// lanes returns a lane for each skipRange that holds a version in the channel. Those that would cross
+// have different places.
+func lanes(c *Channel) (all []*lane) {
+	for _, n := range c.Nodes {
+		l := &lane{to: n}
+		for _, e := range c.Edges {
+			if e.To == n && e.Kind == upgrade.SkipRange {
+				l.from = append(l.from, e.From)
+			}
+		}
+		if len(l.from) > 0 {
+			all = append(all, l)
+		}
+	}
+	// The shortest lie next to the nodes.
+	slices.SortStableFunc(all, func(a, b *lane) int { return a.length() - b.length() })
+	for i, l := range all {
+		for slices.ContainsFunc(all[:i], func(other *lane) bool {
+			return other.place == l.place && other.top() <= l.bottom() && l.top() <= other.bottom()
+		}) {
+			l.place++
+		}
+	}
+	return slices.DeleteFunc(all, func(l *lane) bool { return l.place >= maxLanes })
+}
+
+func (l *lane) top() int    { return min(l.to.Row, l.from[0].Row) }
+func (l *lane) bottom() int { return max(l.to.Row, l.from[len(l.from)-1].Row) }
+func (l *lane) length() int { return l.bottom() - l.top() }
+
+func (d *drawing) laneCount() (count int) {
+	for _, l := range d.lanes {
+		count = max(count, l.place+1)
+	}
+	return count
+}
+
+// middle is the height at which a row is.
+func middle(row int) int { return margin + titleHeight + row*rowHeight + rowHeight/2 }
+
+func (d *drawing) draw(height int) {
+	c := d.channel
+	band := d.left - side - laneWidth*d.laneCount()
+	fmt.Fprintf(d, `<g class="u channel" data-channel="%s"><rect class="band" x="%d" y="%d" width="%d" height="%d" rx="10"/>`+"\n",
+		html.EscapeString(c.Name), band, margin, d.left+nodeWidth+side-band, height-2*margin)
+	var notes []string
+	if c.Default {
+		notes = append(notes, "default")
+	}
+	if c.Deprecated != "" {
+		notes = append(notes, "deprecated")
+	}
+	fmt.Fprintf(d, `<text class="title" x="%d" y="%d">%s</text><text class="note" x="%d" y="%d">%s</text>`+"\n",
+		d.left+nodeWidth/2, margin+22, html.EscapeString(c.Name), d.left+nodeWidth/2, margin+38, strings.Join(notes, ", "))
+	for _, l := range d.lanes {
+		d.drawLane(l)
+	}
+	for _, e := range c.Edges {
+		d.drawEdge(e)
+	}
+	for _, n := range c.Nodes {
+		d.drawNode(n)
+	}
+	d.WriteString("</g>\n")
+}
+
+func (d *drawing) drawLane(l *lane) {
+	x, last := d.left-12-laneWidth*(l.place+1), l.from[len(l.from)-1]
+	fmt.Fprintf(d, `<path class="edge skipRange" data-to="%s" d="M%d %dH%dV%dH%d" marker-end="url(#to-skipRange)"><title>%s</title></path>`,
+		html.EscapeString(l.to.Name), d.left, middle(last.Row)+8, x, middle(l.to.Row)-8, d.left,
+		html.EscapeString(fmt.Sprintf("skipRange of %s: %s", l.to.Version, l.to.Range)))
+	for _, n := range l.from {
+		fmt.Fprintf(d, `<circle cx="%d" cy="%d" r="2.5"/>`, x, middle(n.Row)+8)
+	}
+	d.WriteString("\n")
+}
+
+// drawEdge draws replaces at the right of nodes and skips at the left, or straight between neighbours.
+func (d *drawing) drawEdge(e Edge) {
+	from, to := middle(e.From.Row), middle(e.To.Row)
+	path := ""
+	switch {
+	case e.Kind == upgrade.SkipRange:
+		return // it has a lane
+	case e.Kind == upgrade.Replaces && d.neighbours(e):
+		x, half := d.left+nodeWidth/2, nodeHeight/2
+		if from < to { // a downgrade
+			half = -half
+		}
+		path = fmt.Sprintf("M%d %dV%d", x, from-half, to+half)
+	default:
+		x, bulge := d.left+nodeWidth, min(side-4, 18+5*max(1, abs(e.From.Row-e.To.Row)))
+		if e.Kind == upgrade.Skips {
+			x, bulge = d.left, -bulge
+		}
+		path = fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, from, x+bulge, from, x+bulge, to, x, to)
+	}
+	fmt.Fprintf(d, `<path class="edge %s" data-from="%s" data-to="%s" d="%s" marker-end="url(#to-%s)"><title>%s</title></path>`+"\n", e.Kind,
+		html.EscapeString(e.From.Name), html.EscapeString(e.To.Name), path, e.Kind, html.EscapeString(fmt.Sprintf("%s %s %s", e.To.Version, e.Kind, e.From.Version)))
+}
+
+// neighbours tells whether no other version of the channel lies between two.
+func (d *drawing) neighbours(e Edge) bool {
+	return abs(slices.Index(d.channel.Nodes, e.From)-slices.Index(d.channel.Nodes, e.To)) == 1
+}
+
+func (d *drawing) drawNode(n *Node) {
+	y := middle(n.Row)
+	about := n.Name
+	if states := n.states(); len(states) > 0 {
+		about += ": " + strings.Join(states, ", ")
+	}
+	if n.Deprecated != "" {
+		about += "\n" + n.Deprecated
+	}
+	fmt.Fprintf(d, `<g class="node %s" data-name="%s"><title>%s</title><rect class="box" x="%d" y="%d" width="%d" height="%d" rx="8"/>`,
+		strings.Join(n.states(), " "), html.EscapeString(n.Name), html.EscapeString(about), d.left, y-nodeHeight/2, nodeWidth, nodeHeight)
+	below := 5
+	if n.Range != "" {
+		below = -1
+		fmt.Fprintf(d, `<text class="range" x="%d" y="%d">%s</text>`, d.left+nodeWidth/2, y+13, html.EscapeString(shorten(n.Range, rangeLength)))
+	}
+	fmt.Fprintf(d, `<text class="label" x="%d" y="%d">%s</text></g>`+"\n", d.left+nodeWidth/2, y+below, html.EscapeString(shorten(n.Version, labelLength)))
+}
+
+// shorten cuts a text to so many characters.
+func shorten(text string, length int) string {
+	if utf8.RuneCountInString(text) <= length {
+		return text
+	}
+	return string([]rune(text)[:length-1]) + "…"
+}
+
+func abs(n int) int { return max(n, -n) }

@@ -1,0 +1,125 @@
+package plan
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver/cache"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/operator-framework/operator-registry/pkg/api"
+	"github.com/operator-framework/operator-registry/pkg/registry"
+
+	"github.com/berth-csi/berth/catalog"
+)
+
+// entriesOf makes of a catalog what OLM makes of one that it lists: an entry for each bundle in each
+// channel.
+func entriesOf(c *catalog.Catalog, key cache.SourceKey) (entries []*cache.Entry) {
+	for _, p := range c.Packages {
+		for _, channel := range p.Channels {
+			for _, e := range channel.Entries {
+				if b := p.FindBundle(e.Name); b != nil {
+					entries = append(entries, newEntry(key, p, channel, e, b))
+				}
+			}
+		}
+	}
+	return entries
+}
+
+func newEntry(key cache.SourceKey, p *catalog.Package, c *catalog.Channel, e declcfg.ChannelEntry, b *catalog.Bundle) *cache.Entry {
+	entry := &cache.Entry{
+		Name:         e.Name,
+		Replaces:     e.Replaces,
+		Skips:        e.Skips,
+		Version:      b.Number(),
+		ProvidedAPIs: apis(b, property.TypeGVK),
+		RequiredAPIs: apis(b, property.TypeGVKRequired),
+		Properties:   properties(b),
+		BundlePath:   b.Image,
+		SourceInfo: &cache.OperatorSourceInfo{
+			Package:        p.Name,
+			Channel:        c.Name,
+			Catalog:        key,
+			DefaultChannel: c.Name == p.DefaultChannel,
+		},
+	}
+	if skipped, err := semver.ParseRange(e.SkipRange); err == nil {
+		entry.SkipRange = skipped
+	}
+	return entry
+}
+
+// properties returns what the resolver sees of a bundle's properties.
+func properties(b *catalog.Bundle) (all []*api.Property) {
+	for _, p := range b.Properties {
+		if !catalog.IsBulk(p.Type) {
+			all = append(all, &api.Property{Type: p.Type, Value: string(p.Value)})
+		}
+	}
+	return all
+}
+
+// apis returns the APIs that the properties of one type name.
+func apis(b *catalog.Bundle, propertyType string) cache.APISet {
+	set := cache.APISet{}
+	for _, p := range b.Properties {
+		var named property.GVK
+		if p.Type == propertyType && json.Unmarshal(p.Value, &named) == nil {
+			set[registry.APIKey{Group: named.Group, Version: named.Version, Kind: named.Kind}] = struct{}{}
+		}
+	}
+	return set
+}
+
+// nothingNew makes entries of a catalog that nobody has read: it has what Subscriptions have installed
+// from it, and nothing else.
+func nothingNew(w *World, key cache.SourceKey) (entries []*cache.Entry) {
+	for _, s := range w.Subscriptions {
+		csv := w.csv(s.Status.InstalledCSV)
+		if csv == nil || keyOf(sourceOf(s)) != key {
+			continue
+		}
+		entries = append(entries, &cache.Entry{
+			Name:    csv.Name,
+			Version: &csv.Spec.Version.Version,
+			SourceInfo: &cache.OperatorSourceInfo{
+				Package: s.Spec.Package, Channel: s.Spec.Channel, Catalog: key,
+			},
+		})
+	}
+	return entries
+}
+
+func keyOf(s Source) cache.SourceKey { return cache.SourceKey{Name: s.Name, Namespace: s.Namespace} }
+
+// sources are all catalogs that Subscriptions name, as the resolver sees them.
+type sources map[cache.SourceKey]cache.Source
+
+func (w *World) sources() sources {
+	all := sources{}
+	for _, s := range w.Subscriptions {
+		key := keyOf(sourceOf(s))
+		if c := w.Catalogs[sourceOf(s)]; c != nil {
+			all[key] = &cache.Snapshot{Entries: entriesOf(c, key)}
+		} else {
+			all[key] = &cache.Snapshot{Entries: nothingNew(w, key)}
+		}
+	}
+	return all
+}
+
+// Sources returns what there is to choose from. The resolver asks for the namespace of the Subscriptions,
+// and for a second one, of global catalogs, unless the OperatorGroup does without these. Which
+// namespace that is in a cluster nobody can see; so every other one is taken for it.
+func (all sources) Sources(namespaces ...string) map[cache.SourceKey]cache.Source {
+	found := map[cache.SourceKey]cache.Source{}
+	for key, source := range all {
+		if len(namespaces) > 1 || slices.Contains(namespaces, key.Namespace) {
+			found[key] = source
+		}
+	}
+	return found
+}

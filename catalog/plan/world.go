@@ -1,0 +1,191 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/api/pkg/lib/version"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver/projection"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/operator-framework/operator-registry/pkg/api"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/catalog"
+)
+
+// World is what OLM decides from, in one namespace. OLM decides for all Subscriptions of a namespace
+// together.
+type World struct {
+	Namespace      string
+	Subscriptions  []*v1alpha1.Subscription
+	CSVs           []*v1alpha1.ClusterServiceVersion // but for copies of those of other namespaces
+	OperatorGroups []*operatorsv1.OperatorGroup
+	Conditions     []*operatorsv2.OperatorCondition
+	// Kubernetes is the version of the API server, nil if there is none to ask.
+	Kubernetes *semver.Version
+	// Catalogs are those that Subscriptions name. One that a Subscription names and that is not here
+	// has nothing new for it.
+	Catalogs map[Source]*catalog.Catalog
+
+	madeUp bool
+}
+
+// Source names a CatalogSource.
+type Source struct{ Namespace, Name string }
+
+// sourceOf returns the source that a Subscription names.
+func sourceOf(s *v1alpha1.Subscription) Source {
+	return Source{s.Spec.CatalogSourceNamespace, s.Spec.CatalogSource}
+}
+
+// The names in a world that is made up. They matter to nobody.
+const (
+	madeUpNamespace = "default"
+	madeUpSource    = "this-catalog"
+)
+
+// Installed returns a world in which a version of a package is installed from a catalog and nothing
+// else is, or nothing at all if the version is empty. The version is a semantic one, or the name of a
+// ClusterServiceVersion. The Subscription is to a channel, or to the default one if that is empty.
+func Installed(c *catalog.Catalog, pkg, version, channel string) (*World, error) {
+	p := c.Find(pkg)
+	if channel == "" && p != nil {
+		channel = p.DefaultChannel
+	}
+	subscription := &v1alpha1.Subscription{
+		ObjectMeta: metav1.ObjectMeta{Name: pkg, Namespace: madeUpNamespace},
+		Spec: &v1alpha1.SubscriptionSpec{
+			CatalogSource: madeUpSource, CatalogSourceNamespace: madeUpNamespace, Package: pkg, Channel: channel,
+		},
+	}
+	w := &World{
+		madeUp:         true,
+		Namespace:      madeUpNamespace,
+		Subscriptions:  []*v1alpha1.Subscription{subscription},
+		OperatorGroups: []*operatorsv1.OperatorGroup{{ObjectMeta: metav1.ObjectMeta{Name: "all", Namespace: madeUpNamespace}}},
+		Catalogs:       map[Source]*catalog.Catalog{sourceOf(subscription): c},
+	}
+	if version == "" {
+		return w, nil
+	}
+	csv, err := installedCSV(p, pkg, version)
+	if err != nil {
+		return nil, err
+	}
+	w.CSVs = append(w.CSVs, csv)
+	subscription.Status = v1alpha1.SubscriptionStatus{CurrentCSV: csv.Name, InstalledCSV: csv.Name, State: v1alpha1.SubscriptionStateAtLatest}
+	return w, nil
+}
+
+// installedCSV makes up what OLM has left of a version that it has installed. The package is nil if the
+// catalog has none of that name.
+func installedCSV(p *catalog.Package, pkg, installed string) (*v1alpha1.ClusterServiceVersion, error) {
+	name, number := identify(p, pkg, installed)
+	if number == nil {
+		return nil, fmt.Errorf("which version %s of package %s is nobody can tell; want a version like 1.2.3, or the name of a ClusterServiceVersion "+
+			"that the catalog has or that ends in one, like %s.v1.2.3", installed, pkg, pkg)
+	}
+	return newCSV(p, pkg, madeUpNamespace, name, *number)
+}
+
+// newCSV makes up the ClusterServiceVersion of a version. The package is nil if the catalog has none of
+// that name.
+func newCSV(p *catalog.Package, pkg, namespace, name string, number semver.Version) (*v1alpha1.ClusterServiceVersion, error) {
+	value := property.MustBuildPackage(pkg, number.String())
+	known := []*api.Property{{Type: value.Type, Value: string(value.Value)}}
+	if p != nil && p.FindBundle(name) != nil {
+		known = properties(p.FindBundle(name))
+	}
+	annotation, err := projection.PropertiesAnnotationFromPropertyList(known)
+	if err != nil {
+		return nil, err
+	}
+	return &v1alpha1.ClusterServiceVersion{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Annotations: map[string]string{projection.PropertiesAnnotationKey: annotation}},
+		Spec:       v1alpha1.ClusterServiceVersionSpec{Version: version.OperatorVersion{Version: number}},
+		Status:     v1alpha1.ClusterServiceVersionStatus{Phase: v1alpha1.CSVPhaseSucceeded},
+	}, nil
+}
+
+// after returns the world as it is when OLM has done what it chose.
+func (w *World) after(r *resolution) (*World, error) {
+	later := *w
+	later.Subscriptions, later.CSVs = nil, slices.Clone(w.CSVs)
+	for _, s := range slices.Concat(w.Subscriptions, r.created) {
+		chosen := r.chosen[s.Name]
+		if slices.Contains(r.created, s) {
+			chosen = s.Spec.StartingCSV
+		}
+		c := w.Catalogs[sourceOf(s)]
+		if chosen == "" || c == nil {
+			later.Subscriptions = append(later.Subscriptions, s)
+			continue
+		}
+		p := c.Find(s.Spec.Package)
+		csv, err := newCSV(p, p.Name, w.Namespace, chosen, *p.FindBundle(chosen).Number())
+		if err != nil {
+			return nil, err
+		}
+		later.CSVs = append(slices.DeleteFunc(later.CSVs, func(old *v1alpha1.ClusterServiceVersion) bool { return old.Name == s.Status.InstalledCSV }), csv)
+		s = s.DeepCopy()
+		s.Namespace = w.Namespace
+		s.Status = v1alpha1.SubscriptionStatus{CurrentCSV: chosen, InstalledCSV: chosen, State: v1alpha1.SubscriptionStateAtLatest}
+		later.Subscriptions = append(later.Subscriptions, s)
+	}
+	return &later, nil
+}
+
+// identify returns the name and the number of a version that is told by either.
+func identify(p *catalog.Package, pkg, installed string) (string, *semver.Version) {
+	number, err := semver.Parse(installed)
+	if p != nil {
+		for _, b := range p.Bundles {
+			if b.Name == installed || err == nil && b.Number() != nil && b.Number().EQ(number) {
+				return b.Name, b.Number()
+			}
+		}
+	}
+	if err == nil {
+		return pkg + ".v" + installed, &number
+	}
+	if _, behind, found := strings.Cut(installed, ".v"); found {
+		if number, err := semver.Parse(behind); err == nil {
+			return installed, &number
+		}
+	}
+	return installed, nil
+}
+
+// settled returns the world as OLM has it before it decides: Subscriptions say what is installed for
+// them, or that an update is under way.
+func (w *World) settled() *World {
+	settled := *w
+	settled.Subscriptions = nil
+	for _, s := range w.Subscriptions {
+		s = s.DeepCopy()
+		switch {
+		case s.Status.CurrentCSV == "":
+		case w.csv(s.Status.CurrentCSV) != nil:
+			s.Status.InstalledCSV, s.Status.State = s.Status.CurrentCSV, v1alpha1.SubscriptionStateAtLatest
+		default:
+			s.Status.State = v1alpha1.SubscriptionStateUpgradePending
+		}
+		settled.Subscriptions = append(settled.Subscriptions, s)
+	}
+	return &settled
+}
+
+// csv returns the ClusterServiceVersion of a name, or nil.
+func (w *World) csv(name string) *v1alpha1.ClusterServiceVersion {
+	for _, csv := range w.CSVs {
+		if csv.Name == name {
+			return csv
+		}
+	}
+	return nil
+}

@@ -1,0 +1,338 @@
+// Package rawjson reads JSON where it lies, without copying or decoding it. It is for large documents
+// of which little is needed: it refuses what it is not sure of, and then encoding/json has to judge.
+package rawjson
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"math/bits"
+)
+
+// maxDepth is how deep values may nest; encoding/json goes deeper.
+const maxDepth = 500
+
+// Scanner reads a JSON text value by value. Once it meets what it refuses, it has failed for good:
+// every further call does nothing.
+type Scanner struct {
+	data   []byte
+	pos    int
+	depth  int
+	failed bool
+}
+
+// Scan returns a Scanner at the beginning of a text.
+func Scan(data []byte) *Scanner { return &Scanner{data: data} }
+
+// Valid tells whether data is one JSON value. It may refuse one that is very deep.
+func Valid(data []byte) bool {
+	s := Scan(data)
+	s.Skip()
+	return s.End()
+}
+
+// End tells whether all of the text was read, and without a failure.
+func (s *Scanner) End() bool {
+	s.space()
+	return !s.failed && s.pos == len(s.data)
+}
+
+// Fail makes the Scanner fail: its caller refuses what was read.
+func (s *Scanner) Fail() { s.failed = true }
+
+// space skips white space and returns the byte behind it, 0 at the end of the text.
+func (s *Scanner) space() byte {
+	if s.pos < len(s.data) && s.data[s.pos] > ' ' {
+		return s.data[s.pos]
+	}
+	return s.skipSpace()
+}
+
+// skipSpace looks at eight bytes at a time where lines begin: indentation is much of what catalogs hold.
+func (s *Scanner) skipSpace() byte {
+	data, i := s.data, s.pos
+	for ; i < len(data); i++ {
+		switch c := data[i]; c {
+		case ' ', '\t', '\r':
+		case '\n':
+			for ; i+9 <= len(data) && binary.LittleEndian.Uint64(data[i+1:]) == ' '*ones; i += 8 {
+			}
+		default:
+			s.pos = i
+			return c
+		}
+	}
+	s.pos = i
+	return 0
+}
+
+// expect reads one byte.
+func (s *Scanner) expect(c byte) {
+	if s.space() != c {
+		s.failed = true
+	}
+	s.pos++
+}
+
+// Object reads an object and calls field for each of its keys; field has to read the value. A key
+// with an escape in it is refused. The key is valid until field returns.
+func (s *Scanner) Object(field func(key []byte)) {
+	s.list('{', '}', func() {
+		if s.space() != '"' {
+			s.failed = true
+			return
+		}
+		key, escaped := s.text()
+		if escaped {
+			s.failed = true
+		}
+		s.expect(':')
+		if !s.failed {
+			field(key)
+		}
+	})
+}
+
+// Array reads an array and calls element for each of its elements, which has to read it.
+func (s *Scanner) Array(element func()) { s.list('[', ']', element) }
+
+// list reads what stands between brackets, with commas between its items.
+func (s *Scanner) list(open, end byte, item func()) {
+	s.expect(open)
+	if s.depth++; s.depth > maxDepth {
+		s.failed = true
+	}
+	for first := true; !s.failed; first = false {
+		switch c := s.space(); {
+		case first && c == end:
+		case first:
+			item()
+			continue
+		case c == ',':
+			s.pos++
+			item()
+			continue
+		case c != end:
+			s.failed = true
+		}
+		s.pos++
+		break
+	}
+	s.depth--
+}
+
+// Skip reads a value of any kind.
+func (s *Scanner) Skip() {
+	if s.failed {
+		return
+	}
+	switch c := s.space(); c {
+	case '{':
+		s.Object(func([]byte) { s.Skip() })
+	case '[':
+		s.Array(s.Skip)
+	case '"':
+		s.text()
+	case 't':
+		s.word("true")
+	case 'f':
+		s.word("false")
+	case 'n':
+		s.word("null")
+	default:
+		s.number()
+	}
+}
+
+// Raw reads a value of any kind and returns its text, a part of the Scanner's.
+func (s *Scanner) Raw() []byte {
+	s.space()
+	begin := s.pos
+	if s.Skip(); s.failed {
+		return nil
+	}
+	return s.data[begin:s.pos]
+}
+
+// String reads a string and returns its value, as encoding/json would.
+func (s *Scanner) String() string {
+	if s.failed || s.space() != '"' {
+		s.failed = true
+		return ""
+	}
+	begin := s.pos
+	text, escaped := s.text()
+	if s.failed {
+		return ""
+	}
+	if !escaped && isASCII(text) {
+		return string(text)
+	}
+	var value string
+	if json.Unmarshal(s.data[begin:s.pos], &value) != nil {
+		s.failed = true
+	}
+	return value
+}
+
+// Base64 reads a string in base64 and appends what it stands for to a buffer.
+func (s *Scanner) Base64(buffer []byte) []byte {
+	if s.failed || s.space() != '"' {
+		s.failed = true
+		return buffer
+	}
+	encoded, escaped := s.text()
+	if s.failed || escaped {
+		s.failed = true
+		return buffer
+	}
+	decoded, err := base64.StdEncoding.AppendDecode(buffer, encoded)
+	if err != nil {
+		s.failed = true
+	}
+	return decoded
+}
+
+// Null reads null if that comes next, and tells whether it did.
+func (s *Scanner) Null() bool {
+	if s.failed || s.space() != 'n' {
+		return false
+	}
+	s.word("null")
+	return true
+}
+
+func (s *Scanner) word(w string) {
+	if !bytes.HasPrefix(s.data[s.pos:], []byte(w)) {
+		s.failed = true
+		return
+	}
+	s.pos += len(w)
+}
+
+// number reads a number, by the grammar of JSON.
+func (s *Scanner) number() {
+	if s.peek() == '-' {
+		s.pos++
+	}
+	if s.peek() == '0' {
+		s.pos++
+	} else {
+		s.digits()
+	}
+	if s.peek() == '.' {
+		s.pos++
+		s.digits()
+	}
+	if c := s.peek(); c == 'e' || c == 'E' {
+		s.pos++
+		if c := s.peek(); c == '+' || c == '-' {
+			s.pos++
+		}
+		s.digits()
+	}
+}
+
+func (s *Scanner) peek() byte {
+	if s.pos < len(s.data) {
+		return s.data[s.pos]
+	}
+	return 0
+}
+
+// digits reads one digit or more.
+func (s *Scanner) digits() {
+	begin := s.pos
+	for c := s.peek(); '0' <= c && c <= '9'; c = s.peek() {
+		s.pos++
+	}
+	if s.pos == begin {
+		s.failed = true
+	}
+}
+
+// text reads a string and returns what stands between its quotes, and whether escapes are among it.
+func (s *Scanner) text() (text []byte, escaped bool) {
+	begin := s.pos + 1
+	for i := begin; ; {
+		i = special(s.data, i)
+		if i == len(s.data) || s.data[i] < ' ' {
+			s.failed = true
+			return nil, false
+		}
+		if s.data[i] == '"' {
+			s.pos = i + 1
+			return s.data[begin:i], escaped
+		}
+		escaped = true
+		length := escape(s.data[i:])
+		if length == 0 {
+			s.failed = true
+			return nil, false
+		}
+		i += length
+	}
+}
+
+// escape returns the length of the escape that a string begins with, 0 if there is no such escape.
+func escape(text []byte) int {
+	if len(text) < 2 {
+		return 0
+	}
+	switch text[1] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return 2
+	case 'u':
+		if len(text) < 6 {
+			return 0
+		}
+		for _, c := range text[2:6] {
+			if !('0' <= c && c <= '9' || 'a' <= c && c <= 'f' || 'A' <= c && c <= 'F') {
+				return 0
+			}
+		}
+		return 6
+	}
+	return 0
+}
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// special returns the offset, at i or behind it, of the next quote, backslash or control character,
+// or the length of data. It looks at eight bytes at a time: strings are most of what catalogs hold.
+func special(data []byte, i int) int {
+	for ; i+8 <= len(data); i += 8 {
+		x := binary.LittleEndian.Uint64(data[i:])
+		quote := x ^ '"'*ones
+		backslash := x ^ '\\'*ones
+		found := ((quote - ones) & ^quote) | ((backslash - ones) & ^backslash) | ((x - ' '*ones) & ^x)
+		if found &= highs; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for ; i < len(data); i++ {
+		if c := data[i]; c == '"' || c == '\\' || c < ' ' {
+			break
+		}
+	}
+	return i
+}
+
+func isASCII(text []byte) bool {
+	for len(text) >= 8 {
+		if binary.LittleEndian.Uint64(text)&highs != 0 {
+			return false
+		}
+		text = text[8:]
+	}
+	for _, c := range text {
+		if c >= 0x80 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,167 @@
+package rawjson
+
+import (
+	"bytes"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Shape is what JSON has to look like for encoding/json to decode it into a Go type.
+type Shape struct {
+	kind   kind
+	fields []field // of an object
+	elem   *Shape  // of a list or a map
+}
+
+type kind int
+
+const (
+	anything kind = iota
+	text
+	boolean
+	integer // of 32 bits or more
+	list
+	dictionary
+	object
+)
+
+type field struct {
+	name  []byte
+	shape *Shape
+}
+
+// ShapeOf returns the shape of a type. It panics for types that it does not know, such as those that
+// decode themselves.
+func ShapeOf[T any]() *Shape {
+	return shapeOf(reflect.TypeFor[T](), map[reflect.Type]*Shape{})
+}
+
+var (
+	rawMessage       = reflect.TypeFor[json.RawMessage]()
+	unmarshalerTypes = []reflect.Type{reflect.TypeFor[json.Unmarshaler](), reflect.TypeFor[encoding.TextUnmarshaler]()}
+)
+
+func shapeOf(t reflect.Type, known map[reflect.Type]*Shape) *Shape {
+	if shape, found := known[t]; found {
+		return shape
+	}
+	shape := &Shape{}
+	known[t] = shape
+	if t == rawMessage {
+		return shape
+	}
+	for _, unmarshaler := range unmarshalerTypes {
+		if reflect.PointerTo(t).Implements(unmarshaler) {
+			panic(fmt.Sprintf("rawjson: %v decodes itself", t))
+		}
+	}
+	switch t.Kind() {
+	case reflect.String:
+		shape.kind = text
+	case reflect.Bool:
+		shape.kind = boolean
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		shape.kind = integer
+	case reflect.Pointer:
+		*shape = *shapeOf(t.Elem(), known)
+	case reflect.Slice:
+		if t.Elem().Kind() == reflect.Uint8 {
+			panic(fmt.Sprintf("rawjson: %v is text in base64", t))
+		}
+		shape.kind, shape.elem = list, shapeOf(t.Elem(), known)
+	case reflect.Map:
+		if t.Key().Kind() != reflect.String {
+			panic(fmt.Sprintf("rawjson: keys of %v are no strings", t))
+		}
+		shape.kind, shape.elem = dictionary, shapeOf(t.Elem(), known)
+	case reflect.Struct:
+		shape.kind = object
+		for _, f := range reflect.VisibleFields(t) {
+			name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case name == "-" && options == "" || !f.IsExported():
+				continue
+			case f.Anonymous || strings.Contains(options, "string"):
+				panic(fmt.Sprintf("rawjson: field %s of %v is of a form not known", f.Name, t))
+			case name == "":
+				name = f.Name
+			}
+			shape.fields = append(shape.fields, field{[]byte(name), shapeOf(f.Type, known)})
+		}
+	default:
+		panic(fmt.Sprintf("rawjson: %v is of a kind not known", t))
+	}
+	return shape
+}
+
+// Fits tells whether data is one value that encoding/json would decode into the shape's type. It may
+// refuse some that it would.
+func Fits(data []byte, shape *Shape) bool {
+	s := Scan(data)
+	s.Fits(shape)
+	return s.End()
+}
+
+// Fits reads a value and fails unless encoding/json would decode it into the shape's type. It refuses
+// some that encoding/json would take, such as keys in another case.
+func (s *Scanner) Fits(shape *Shape) {
+	if s.failed || s.Null() {
+		return
+	}
+	switch shape.kind {
+	case anything:
+		s.Skip()
+	case text:
+		if s.space() != '"' {
+			s.failed = true
+			return
+		}
+		s.text()
+	case boolean:
+		if c := s.space(); c != 't' && c != 'f' {
+			s.failed = true
+			return
+		}
+		s.Skip()
+	case integer:
+		// Nine digits are an integer of 32 bits, whichever they are.
+		if number := s.Raw(); len(number) > 9 || bytes.ContainsFunc(number, func(r rune) bool { return r < '0' || r > '9' }) {
+			s.failed = true
+		}
+	case list:
+		s.Array(func() { s.Fits(shape.elem) })
+	case dictionary:
+		s.Object(func([]byte) { s.Fits(shape.elem) })
+	case object:
+		s.Object(func(key []byte) {
+			if known := shape.field(key); known != nil {
+				s.Fits(known)
+			} else {
+				s.Other(key, shape)
+			}
+		})
+	}
+}
+
+func (shape *Shape) field(name []byte) *Shape {
+	for i := range shape.fields {
+		if bytes.Equal(shape.fields[i].name, name) {
+			return shape.fields[i].shape
+		}
+	}
+	return nil
+}
+
+// Other reads the value of a key that is none of the shape's. It fails if encoding/json would take
+// the key for one of them, because it does not heed case.
+func (s *Scanner) Other(key []byte, shape *Shape) {
+	for i := range shape.fields {
+		if bytes.EqualFold(shape.fields[i].name, key) {
+			s.failed = true
+		}
+	}
+	s.Skip()
+}

@@ -1,0 +1,262 @@
+// Package rawyaml turns the YAML that tools write into JSON, as sigs.k8s.io/yaml does but many times
+// as fast. It knows block mappings and sequences, and plain, quoted and block scalars. It refuses
+// everything else, and all that could mean two things; then the library has to judge.
+package rawyaml
+
+import (
+	"bytes"
+)
+
+// maxDepth is how deep values may nest.
+const maxDepth = 100
+
+// maxKey is how long a key may be: YAML's limit is 1024 characters.
+const maxKey = 500
+
+// AppendJSON appends a YAML document to a buffer, as JSON. It returns false if it refuses the
+// document; what it then has appended means nothing.
+func AppendJSON(buffer, source []byte) ([]byte, bool) {
+	if !isReadable(source) {
+		return buffer, false
+	}
+	r := reader{source: source, out: buffer}
+	r.node(-1)
+	return r.out, !r.refused && r.nextLine() < 0
+}
+
+// reader reads a document. Its position is at a value, or behind one at the end of its line or at the
+// beginning of the next one.
+type reader struct {
+	source  []byte
+	pos     int
+	out     []byte
+	depth   int
+	refused bool
+}
+
+func (r *reader) refuse() { r.refused = true }
+
+// nextLine goes to the first character of the next line that holds anything, and returns its column
+// (from 0), or -1 at the end. From within a line, only white space and a comment may follow.
+func (r *reader) nextLine() int {
+	begin := bytes.LastIndexByte(r.source[:r.pos], '\n') + 1
+	for r.pos < len(r.source) {
+		switch c := r.source[r.pos]; c {
+		case ' ':
+			r.pos++
+		case '\n':
+			r.pos++
+			begin = r.pos
+		case '#':
+			if r.pos > begin && r.source[r.pos-1] != ' ' {
+				r.refuse()
+			}
+			r.pos += len(line(r.source[r.pos:]))
+		case '\t':
+			r.refuse()
+			return -1
+		default:
+			return r.pos - begin
+		}
+	}
+	return -1
+}
+
+// line returns what comes before the end of the line.
+func line(text []byte) []byte {
+	if end := bytes.IndexByte(text, '\n'); end >= 0 {
+		return text[:end]
+	}
+	return text
+}
+
+// rest returns what is left of the line.
+func (r *reader) rest() []byte { return line(r.source[r.pos:]) }
+
+// peek returns the character at an offset from the position, or a line's end behind the end.
+func (r *reader) peek(offset int) byte {
+	if r.pos+offset < len(r.source) {
+		return r.source[r.pos+offset]
+	}
+	return '\n'
+}
+
+// atItem tells whether the position is at an item of a sequence.
+func (r *reader) atItem() bool {
+	return r.peek(0) == '-' && (r.peek(1) == ' ' || r.peek(1) == '\n')
+}
+
+// node reads the value that stands on the following lines and belongs to what is indented by parent
+// columns. There may be none: then it is null.
+func (r *reader) node(parent int) {
+	column := r.nextLine()
+	if r.refused {
+		return
+	}
+	if column <= parent {
+		r.out = append(r.out, "null"...)
+		return
+	}
+	r.value(column, parent)
+}
+
+// value reads the value at the position, which is in a column, on a line of its own or behind the
+// dash of an item.
+func (r *reader) value(column, parent int) {
+	if r.depth++; r.depth > maxDepth {
+		r.refuse()
+	}
+	defer func() { r.depth-- }()
+	switch {
+	case r.refused:
+	case r.atItem():
+		r.sequence(column)
+	case r.keyLength() > 0:
+		r.mapping(column)
+	case r.depth == 1:
+		r.refuse() // a document of a catalog is an object
+	default:
+		r.scalar(parent)
+	}
+}
+
+// sequence reads the items that begin in a column.
+func (r *reader) sequence(column int) {
+	r.out = append(r.out, '[')
+	for !r.refused {
+		r.pos++ // the dash
+		spaces := len(r.rest()) - len(bytes.TrimLeft(r.rest(), " "))
+		if r.pos += spaces; r.peek(0) == '\n' || r.peek(0) == '#' {
+			r.node(column)
+		} else {
+			r.value(column+1+spaces, column)
+		}
+		if next := r.nextLine(); next < column || next == column && !r.atItem() {
+			break
+		} else if next > column {
+			r.refuse()
+		}
+		r.out = append(r.out, ',')
+	}
+	r.out = append(r.out, ']')
+}
+
+// mapping reads the keys that begin in a column, and their values.
+func (r *reader) mapping(column int) {
+	r.out = append(r.out, '{')
+	for !r.refused {
+		length := r.keyLength()
+		if length == 0 {
+			r.refuse()
+			break
+		}
+		r.key(r.source[r.pos : r.pos+length])
+		r.pos += length + 1
+		r.out = append(r.out, ':')
+		rest := r.rest()
+		r.pos += len(rest) - len(bytes.TrimLeft(rest, " "))
+		if c := r.peek(0); c == '\n' || c == '#' {
+			r.below(column)
+		} else {
+			r.scalar(column)
+		}
+		if next := r.nextLine(); next < column {
+			break
+		} else if next > column {
+			r.refuse()
+		}
+		r.out = append(r.out, ',')
+	}
+	r.out = append(r.out, '}')
+}
+
+// below reads the value of a key that is not on the key's own line. A sequence may be indented as the
+// key is.
+func (r *reader) below(column int) {
+	if next := r.nextLine(); next == column && r.atItem() {
+		r.value(column, column-1)
+		return
+	}
+	r.node(column)
+}
+
+// keyLength returns the length of the key at the position, 0 if there is none. A colon must follow it.
+func (r *reader) keyLength() int {
+	text := r.rest()
+	if len(text) == 0 {
+		return 0
+	}
+	if quote := text[0]; quote == '"' || quote == '\'' {
+		end := bytes.IndexByte(text[1:], quote) + 2
+		if end >= 2 && isKeyEnd(text, end) {
+			return end
+		}
+		return 0
+	}
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case ':':
+			if isKeyEnd(text, i) {
+				return i
+			}
+		case '#':
+			if i > 0 && text[i-1] == ' ' {
+				return 0
+			}
+		}
+	}
+	return 0
+}
+
+// isKeyEnd tells whether text[i] is the colon behind a key.
+func isKeyEnd(text []byte, i int) bool {
+	return i < len(text) && text[i] == ':' && (i+1 == len(text) || text[i+1] == ' ')
+}
+
+// key writes a key, which has to be a text.
+func (r *reader) key(text []byte) {
+	if len(text) > maxKey || bytes.HasSuffix(text, []byte(" ")) || bytes.IndexByte(text, '\t') >= 0 {
+		r.refuse()
+		return
+	}
+	if text[0] == '"' || text[0] == '\'' {
+		text = text[1 : len(text)-1]
+		if bytes.ContainsAny(text, `\"'`) {
+			r.refuse()
+		}
+		r.text(text)
+		return
+	}
+	if kindOf(text) != aText {
+		r.refuse()
+	}
+	r.text(text)
+}
+
+// text writes a text as a JSON string.
+func (r *reader) text(text []byte) {
+	r.out = append(r.out, '"')
+	r.escape(text)
+	r.out = append(r.out, '"')
+}
+
+// escapes are what JSON writes instead of some characters.
+var escapes = ['\\' + 1][]byte{'"': []byte(`\"`), '\\': []byte(`\\`), '\t': []byte(`\t`), '\n': []byte(`\n`), '\r': []byte(`\r`),
+	'\b': []byte(`\b`), '\f': []byte(`\f`), 0x00: []byte(`\u0000`)}
+
+// escape writes a text as part of a JSON string.
+func (r *reader) escape(text []byte) {
+	begin := 0
+	for i, c := range text {
+		if c > '\\' {
+			continue
+		}
+		if escaped := escapes[c]; escaped != nil {
+			r.out = append(append(r.out, text[begin:i]...), escaped...)
+			begin = i + 1
+		} else if c < ' ' {
+			r.refuse()
+		}
+	}
+	r.out = append(r.out, text[begin:]...)
+}

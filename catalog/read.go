@@ -1,0 +1,176 @@
+package catalog
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/findings"
+)
+
+// Read reads the catalog in a folder: every file at any depth, but for those that an .indexignore
+// file excludes. What is wrong with single documents is returned as findings, in the order of files
+// and lines, and the catalog is then what the others say. Whether those fit together it does not
+// judge.
+//
+// It fails if the folder cannot be read, holds no package, or changes meanwhile.
+func Read(ctx context.Context, dir string) (*Catalog, []*findings.Finding, error) {
+	return ReadAndKeep(ctx, dir, func(document.Document) error { return nil })
+}
+
+// ReadAndKeep is like Read, and hands each document to keep, several at a time and in no order, before
+// it is judged. The document is valid until keep returns; if that fails, so does the reading.
+func ReadAndKeep(ctx context.Context, dir string, keep func(document.Document) error) (*Catalog, []*findings.Finding, error) {
+	files, err := document.List(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, err := readFiles(ctx, files, keep)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkUnchanged(dir, files); err != nil {
+		return nil, nil, err
+	}
+	c, faults := assemble(dir, entries)
+	c.Files = files
+	if len(faults) == 0 && !slices.ContainsFunc(c.Packages, func(p *Package) bool { return p.Declared }) {
+		return nil, nil, emptyError(dir)
+	}
+	return c, faults, nil
+}
+
+// checkUnchanged makes sure that files are still as they were listed.
+func checkUnchanged(dir string, before document.Files) error {
+	now, err := document.List(dir)
+	if err != nil {
+		return err
+	}
+	if slices.Equal(before, now) {
+		return nil
+	}
+	changed := dir
+	for _, file := range before {
+		if !slices.Contains(now, file) {
+			changed = file.Path
+			break
+		}
+	}
+	return fmt.Errorf("catalog folder %s changed while it was being read (%s); try again when nobody writes to it", dir, changed)
+}
+
+// readFiles decodes all documents of files, several at a time, and returns what they hold in the
+// order of files and lines.
+func readFiles(ctx context.Context, files document.Files, keep func(document.Document) error) ([]entry, error) {
+	r := reader{sections: make(chan numbered)}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.split(ctx, files) })
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() error {
+			sc := scanner{keep: keep}
+			for section := range r.sections {
+				entries, err := sc.decode(section.Section)
+				if err != nil {
+					return err
+				}
+				r.add(section.number, entries...)
+				r.free.Put(section.buffer)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(r.entries, func(a, b entry) int { return a.number - b.number })
+	return r.entries, nil
+}
+
+// reader decodes documents.
+type reader struct {
+	sections chan numbered
+	free     sync.Pool // of *[]byte, for the texts of sections
+	mu       sync.Mutex
+	entries  []entry
+}
+
+// numbered is a section of one of the files, and how many sections and faults come before it.
+type numbered struct {
+	document.Section
+	number int
+	buffer *[]byte // that holds its text
+}
+
+// split cuts files into sections.
+func (r *reader) split(ctx context.Context, files document.Files) error {
+	defer close(r.sections)
+	number, path := 0, ""
+	splitter := document.Splitter{
+		Yield: func(s document.Section) bool {
+			number++
+			buffer, _ := r.free.Get().(*[]byte)
+			if buffer == nil {
+				buffer = new([]byte)
+			}
+			*buffer = append((*buffer)[:0], s.Source...)
+			s.Source = *buffer
+			select {
+			case r.sections <- numbered{s, number, buffer}:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		},
+		Fault: func(fault *findings.Finding) {
+			number++
+			r.add(number, entry{span: document.Span{File: path}, fault: fault})
+		},
+	}
+	for _, file := range files {
+		path = file.Path
+		err := splitFile(&splitter, path)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("catalog file: %w", err)
+		}
+	}
+	return nil
+}
+
+func splitFile(splitter *document.Splitter, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return splitter.Split(path, file)
+}
+
+func (r *reader) add(number int, entries ...entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range entries {
+		e.number = number
+		r.entries = append(r.entries, e)
+	}
+}
+
+// area is the folder right below dir that holds file, or dir itself: catalogs keep a folder for each
+// package.
+func area(dir, file string) string {
+	below, err := filepath.Rel(dir, file)
+	if first, _, nested := strings.Cut(filepath.ToSlash(below), "/"); err == nil && nested {
+		return first
+	}
+	return "."
+}

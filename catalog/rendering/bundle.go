@@ -1,0 +1,161 @@
+package rendering
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/rawjson"
+)
+
+// Nearly all of a catalog is bundles. What is usual of them is rendered without decoding them.
+
+var (
+	bundleShape   = rawjson.ShapeOf[declcfg.Bundle]()
+	propertyShape = rawjson.ShapeOf[property.Property]()
+	imageShape    = rawjson.ShapeOf[declcfg.RelatedImage]()
+)
+
+// bundle renders a document that may be a bundle. It returns false for all others, and for bundles
+// that are unusual.
+func (on *scratch) bundle(content []byte) ([]byte, bool) {
+	s := rawjson.Scan(content)
+	var schema, name, pkg, image string
+	on.light, on.bulk = on.light[:0], on.bulk[:0]
+	var images []declcfg.RelatedImage
+	seen := map[string]bool{}
+	s.Object(func(key []byte) {
+		if seen[string(key)] {
+			s.Fail()
+		}
+		seen[string(key)] = true
+		switch string(key) {
+		case "schema":
+			schema = s.String()
+		case "name":
+			name = s.String()
+		case "package":
+			pkg = s.String()
+		case "image":
+			image = s.String()
+		case "properties":
+			on.properties(s)
+		case "relatedImages":
+			s.Array(func() { images = append(images, relatedImage(s)) })
+		default:
+			s.Other(key, bundleShape)
+		}
+	})
+	if !s.End() || schema != declcfg.SchemaBundle {
+		return nil, false
+	}
+	text := append(on.text[:0], "{\n    \"schema\": \"olm.bundle\""...)
+	text = field(text, "name", name)
+	text = field(text, "package", pkg)
+	text = append(text, ",\n    \"image\": "...)
+	text = rawjson.AppendString(text, image)
+	separator := ",\n    \"properties\": [" // and then the comma of each property
+	for _, properties := range [][]byte{on.light, on.bulk} {
+		if len(properties) > 0 {
+			text = append(append(text, separator...), properties[len(comma):]...)
+			separator = comma
+		}
+	}
+	if separator == comma {
+		text = append(text, "\n    ]"...)
+	}
+	text = relatedImages(text, images)
+	on.text = append(text, "\n}\n"...)
+	return on.text, true
+}
+
+// comma stands before each property.
+const comma = ","
+
+// field appends a field with a text, unless that is empty.
+func field(text []byte, name, value string) []byte {
+	if value == "" {
+		return text
+	}
+	text = append(text, ",\n    \""+name+"\": "...)
+	return rawjson.AppendString(text, value)
+}
+
+// properties renders properties, a comma before each one, and those that are bulk apart.
+func (on *scratch) properties(s *rawjson.Scanner) {
+	light, bulk := on.light, on.bulk
+	s.Array(func() {
+		begin := len(bulk)
+		bulk = append(bulk, comma+"\n        {\n            \"type\": "...)
+		propertyType, typed, valued := "", false, false
+		s.Object(func(key []byte) {
+			switch {
+			case string(key) == "type" && !typed:
+				propertyType, typed = s.String(), true
+				bulk = rawjson.AppendString(bulk, propertyType)
+			case string(key) == "value" && typed && !valued:
+				valued = true
+				bulk = append(bulk, ",\n            \"value\": "...)
+				bulk = s.Append(bulk, rawjson.Style{Indent: indent, Level: 3})
+			case string(key) == "type" || string(key) == "value":
+				s.Fail() // another order, or twice
+			default:
+				s.Other(key, propertyShape)
+			}
+		})
+		if !valued {
+			s.Fail()
+		}
+		bulk = append(bulk, "\n        }"...)
+		if !catalog.IsBulk(propertyType) {
+			light = append(light, bulk[begin:]...)
+			bulk = bulk[:begin]
+		}
+	})
+	on.light, on.bulk = light, bulk
+}
+
+func relatedImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {
+	s.Object(func(key []byte) {
+		switch string(key) {
+		case "name":
+			image.Name = s.String()
+		case "image":
+			image.Image = s.String()
+		default:
+			s.Other(key, imageShape)
+		}
+	})
+	return image
+}
+
+func relatedImages(text []byte, images []declcfg.RelatedImage) []byte {
+	if len(images) == 0 {
+		return text
+	}
+	slices.SortStableFunc(images, func(a, b declcfg.RelatedImage) int { return strings.Compare(a.Image, b.Image) })
+	text = append(text, ",\n    \"relatedImages\": ["...)
+	for i, image := range images {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(text, "\n        {\n            \"name\": "...)
+		text = rawjson.AppendString(text, image.Name)
+		text = append(text, ",\n            \"image\": "...)
+		text = rawjson.AppendString(text, image.Image)
+		text = append(text, "\n        }"...)
+	}
+	return append(text, "\n    ]"...)
+}
+
+// bulkLast returns properties with those that are bulk behind the others.
+func bulkLast(properties []property.Property) []property.Property {
+	slices.SortStableFunc(properties, func(a, b property.Property) int {
+		rank := map[bool]int{true: 1}
+		return rank[catalog.IsBulk(a.Type)] - rank[catalog.IsBulk(b.Type)]
+	})
+	return properties
+}

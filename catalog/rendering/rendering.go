@@ -1,0 +1,251 @@
+// Package rendering writes catalogs and bundles in the one form that equal ones have, as JSON or YAML:
+// the same bytes that "opm render" writes, but for numbers that would lose digits there.
+package rendering
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/findings"
+)
+
+// Formats are what Write writes: a stream of JSON objects, or of YAML documents.
+var Formats = []string{"json", "yaml"}
+
+// indent is how many spaces a level of JSON is indented by.
+const indent = 4
+
+// Write renders folders, each of a catalog or of a bundle: package by package, and in each the package
+// itself, its channels and its bundles by name, then everything else. It fails, with all that is wrong,
+// if a document cannot be read; whether they fit together it does not judge. Files that are larger than
+// memory are no matter.
+func Write(ctx context.Context, w io.Writer, format string, dirs []string) (err error) {
+	r := renderer{format: format}
+	if r.store, err = document.NewStore(); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.store.Close()) }()
+	var faults []error
+	for _, dir := range dirs {
+		if err := r.read(ctx, dir); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	if len(faults) > 0 {
+		return errors.Join(faults...)
+	}
+	return r.write(w)
+}
+
+// renderer holds rendered documents.
+type renderer struct {
+	format string
+	store  *document.Store
+	parts  []part
+	free   sync.Pool // of *scratch
+}
+
+// scratch is memory to render a document in, and to use again for the next one.
+type scratch struct{ text, light, bulk []byte }
+
+// part is a rendered document, and what its place depends on.
+type part struct {
+	pkg  string
+	kind int
+	name string
+	span document.Span // in the store
+	text []byte        // or else here
+}
+
+// The kinds of documents, in the order of a rendered package.
+const (
+	kindPackage = iota
+	kindChannel
+	kindBundle
+	kindOther
+	kindDeprecation
+)
+
+// read renders the documents of a folder, and remembers where they belong.
+func (r *renderer) read(ctx context.Context, dir string) error {
+	if catalog.IsBundleFolder(dir) {
+		return r.readBundle(dir)
+	}
+	c, faults, err := catalog.ReadAndKeep(ctx, dir, func(d document.Document) error {
+		on, _ := r.free.Get().(*scratch)
+		if on == nil {
+			on = &scratch{}
+		}
+		defer r.free.Put(on)
+		text, err := r.render(d.Content, on)
+		if err != nil {
+			return nil // what is wrong with it is found out below
+		}
+		return r.store.Keep(d.Span, text)
+	})
+	if err != nil {
+		return err
+	}
+	if len(faults) > 0 {
+		return joined(faults)
+	}
+	for _, p := range c.Packages {
+		if p.Declared {
+			r.parts = append(r.parts, part{pkg: p.Name, kind: kindPackage, span: p.Span})
+		}
+		for _, c := range p.Channels {
+			r.parts = append(r.parts, part{pkg: p.Name, kind: kindChannel, name: c.Name, span: c.Span})
+		}
+		for _, b := range p.Bundles {
+			r.parts = append(r.parts, part{pkg: p.Name, kind: kindBundle, name: b.Name, span: b.Span})
+		}
+		for _, d := range p.Deprecations {
+			r.parts = append(r.parts, part{pkg: p.Name, kind: kindDeprecation, span: d.Span})
+		}
+	}
+	for _, o := range c.Others {
+		r.parts = append(r.parts, part{pkg: o.Package, kind: kindOther, name: o.Schema, span: o.Span})
+	}
+	return nil
+}
+
+func joined(faults []*findings.Finding) error {
+	var all []error
+	for _, fault := range faults {
+		all = append(all, fault)
+	}
+	return errors.Join(all...)
+}
+
+// readBundle renders a bundle folder.
+func (r *renderer) readBundle(dir string) error {
+	b, err := catalog.RenderBundle(dir)
+	if err != nil {
+		return err
+	}
+	content, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	text, err := r.render(content, &scratch{})
+	if err != nil {
+		return fmt.Errorf("bundle folder %s: %w", dir, err)
+	}
+	r.parts = append(r.parts, part{pkg: b.Package, kind: kindBundle, name: b.Name, text: text})
+	return nil
+}
+
+// write writes what was rendered, in order.
+func (r *renderer) write(w io.Writer) error {
+	slices.SortStableFunc(r.parts, func(a, b part) int {
+		return cmp.Or(last(a.pkg)-last(b.pkg), strings.Compare(a.pkg, b.pkg), a.kind-b.kind, strings.Compare(a.name, b.name))
+	})
+	out := bufio.NewWriterSize(w, 1<<20)
+	for _, p := range r.parts {
+		text := p.text
+		if text == nil {
+			var err error
+			if text, err = r.store.Load(p.span); err != nil {
+				return err
+			}
+		}
+		if _, err := out.Write(text); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}
+
+// last puts documents of no package behind those of packages.
+func last(pkg string) int {
+	if pkg == "" {
+		return 1
+	}
+	return 0
+}
+
+// render renders a document in the format that is wanted. The text is valid as long as nothing else is
+// rendered on the scratch.
+func (r *renderer) render(content []byte, on *scratch) ([]byte, error) {
+	text, ok := on.bundle(content)
+	if !ok {
+		var err error
+		if text, err = decoded(content); err != nil {
+			return nil, err
+		}
+	}
+	if r.format != "yaml" {
+		return text, nil
+	}
+	text, err := yaml.JSONToYAML(text)
+	if err != nil {
+		return nil, err
+	}
+	return append([]byte("---\n"), text...), nil
+}
+
+// typed are the schemas of documents that are more than a Meta. What order the keys of their JSON have is
+// no matter.
+var typed = []string{declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle, declcfg.SchemaDeprecation}
+
+// decoded renders a document by way of operator-registry's types.
+func decoded(content []byte) ([]byte, error) {
+	meta, ok := catalog.ScanMeta(content)
+	if ok && slices.Contains(typed, meta.Schema) {
+		meta.Blob = content // to decode it once
+	} else if err := json.Unmarshal(content, &meta); err != nil {
+		return nil, err
+	}
+	config, err := declcfg.LoadSlice([]*declcfg.Meta{&meta})
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range config.Bundles {
+		b.Properties = bulkLast(b.Properties)
+		slices.SortStableFunc(b.RelatedImages, func(a, b declcfg.RelatedImage) int { return strings.Compare(a.Image, b.Image) })
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetIndent("", strings.Repeat(" ", indent))
+	encoder.SetEscapeHTML(false)
+	for _, value := range values(config) {
+		if err := encoder.Encode(value); err != nil {
+			return nil, err
+		}
+	}
+	return text.Bytes(), nil
+}
+
+// values are the documents of a catalog, of which there is one here.
+func values(config *declcfg.DeclarativeConfig) (all []any) {
+	for _, p := range config.Packages {
+		all = append(all, p)
+	}
+	for _, c := range config.Channels {
+		all = append(all, c)
+	}
+	for _, b := range config.Bundles {
+		all = append(all, b)
+	}
+	for _, d := range config.Deprecations {
+		all = append(all, d)
+	}
+	for _, o := range config.Others {
+		all = append(all, o)
+	}
+	return all
+}

@@ -1,0 +1,160 @@
+package rendering_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/berth-csi/berth/catalog/rendering"
+	"github.com/berth-csi/berth/test/catalogs"
+)
+
+// TestWriteLikeOpm compares with what real opm writes of the same folders, byte by byte.
+func TestWriteLikeOpm(t *testing.T) {
+	opm := catalogs.OPM(t)
+	folders := map[string][]string{
+		"small":        {"../testdata/catalog"},
+		"bundle":       {"../testdata/bundles/tide/0.1.0"},
+		"bundles":      {"../testdata/bundles/tide/0.2.0", "../testdata/bundles/tide/0.1.0"},
+		"several":      {"../certified", "../testdata/catalog", "../server/testdata"},
+		"mixed bundle": {"../certified", "../testdata/bundles/tide/0.1.0"},
+	}
+	for _, kind := range catalogs.Kinds {
+		dir := t.TempDir()
+		kind.Packages, kind.Bundles = 3, 20
+		if err := catalogs.Generate(dir, kind); err != nil {
+			t.Fatal(err)
+		}
+		folders["kind "+kind.Name] = []string{dir}
+	}
+	for name, dirs := range validArchives(t) {
+		folders[name] = dirs
+	}
+	for name, dirs := range folders {
+		t.Run(name, func(t *testing.T) {
+			for _, format := range rendering.Formats {
+				want, err := exec.CommandContext(t.Context(), opm, append([]string{"render", "-o", format}, dirs...)...).Output()
+				if err != nil {
+					t.Fatal(err)
+				}
+				var got bytes.Buffer
+				if err := rendering.Write(t.Context(), &got, format, dirs); err != nil {
+					t.Fatal(err)
+				}
+				if diff := cmp.Diff(string(want), got.String()); diff != "" {
+					t.Errorf("%s: -opm +ours:\n%s", format, diff)
+				}
+			}
+		})
+	}
+}
+
+// validArchives are the folders of the catalogs that opm and we find valid, of the tests of rules.
+func validArchives(t *testing.T) map[string][]string {
+	t.Helper()
+	paths, err := filepath.Glob("../rules/testdata/validate/*.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folders := map[string][]string{}
+	for _, path := range paths {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := archive.Files[len(archive.Files)-1]; string(want.Data) != "opm: valid\n" {
+			continue
+		}
+		dir := t.TempDir()
+		for _, file := range archive.Files[:len(archive.Files)-1] {
+			catalogs.Write(t, filepath.Join(dir, file.Name), string(file.Data))
+		}
+		folders["archive "+filepath.Base(path)] = []string{dir}
+	}
+	if len(folders) < 10 {
+		t.Fatalf("only %d", len(folders))
+	}
+	return folders
+}
+
+// A second rendering changes nothing, and neither does the order of folders.
+func TestWriteIsStable(t *testing.T) {
+	for _, format := range rendering.Formats {
+		render := func(dirs ...string) string {
+			var text bytes.Buffer
+			if err := rendering.Write(t.Context(), &text, format, dirs); err != nil {
+				t.Fatal(err)
+			}
+			return text.String()
+		}
+		first := render("../testdata/catalog", "../server/testdata")
+		if again := render("../server/testdata", "../testdata/catalog"); again != first {
+			t.Errorf("%s: in another order:\n%s", format, cmp.Diff(first, again))
+		}
+		dir := t.TempDir()
+		catalogs.Write(t, filepath.Join(dir, "catalog."+format), first)
+		if again := render(dir); again != first {
+			t.Errorf("%s: rendered again:\n%s", format, cmp.Diff(first, again))
+		}
+	}
+}
+
+// opm rounds integers to what a float holds.
+func TestWriteKeepsDigits(t *testing.T) {
+	dir := t.TempDir()
+	const number = "12345678901234567891"
+	catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), "schema: olm.package\nname: tide\n---\nschema: olm.bundle\npackage: tide\nname: tide.v1\n"+
+		"properties:\n- type: com.example.depth\n  value: {metres: "+number+"}\n")
+	var got bytes.Buffer
+	if err := rendering.Write(t.Context(), &got, "json", []string{dir}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(got.String(), `"metres": `+number) {
+		t.Errorf("got\n%s", got.String())
+	}
+}
+
+func TestWriteFails(t *testing.T) {
+	broken := t.TempDir()
+	catalogs.Write(t, filepath.Join(broken, "a.yaml"), "schema: olm.package\nname: a: b\n---\nschema: olm.channel\n")
+	for _, tc := range []struct {
+		dir  string
+		want []string
+	}{
+		{broken, []string{"a.yaml:2:8: malformed YAML", "a.yaml:4: olm.channel has no field package"}},
+		{filepath.Join(broken, "none"), []string{"none: no such file"}},
+		{t.TempDir(), []string{"holds no package"}},
+	} {
+		var got bytes.Buffer
+		err := rendering.Write(t.Context(), &got, "json", []string{"../testdata/catalog", tc.dir})
+		for _, want := range tc.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got error %v, want %s", err, want)
+			}
+		}
+		if got.Len() > 0 {
+			t.Errorf("it has written %d bytes all the same", got.Len())
+		}
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	if err := rendering.Write(t.Context(), full, "json", []string{"../testdata/catalog"}); err == nil {
+		t.Error("it does not notice that the disk is full")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := rendering.Write(ctx, &bytes.Buffer{}, "json", []string{"../testdata/catalog"}); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: got error %v", err)
+	}
+}

@@ -1,0 +1,75 @@
+package rules
+
+import (
+	"strings"
+
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/findings"
+)
+
+// The rules for a catalog that takes the place of another one.
+var (
+	againstPackage = findings.Rule{ID: "against-package", Severity: findings.Error,
+		What: "Every package of the catalog before is in this one.",
+		Why:  "OLM resolves nothing for a namespace with a Subscription to a package that is gone."}
+	againstChannel = findings.Rule{ID: "against-channel", Severity: findings.Error,
+		What: "Every channel of the catalog before is in this one.",
+		Why:  "OLM resolves nothing for a namespace with a Subscription to a channel that is gone."}
+	againstEntry = findings.Rule{ID: "against-entry", Severity: findings.Error,
+		What: "From every entry of the catalog before, updates lead to the head of its channel in this one.",
+		Why:  "OLM leaves clusters where they are that have the entry installed, and says nothing of it."}
+	againstGone = findings.Rule{ID: "against-gone", Severity: findings.Warning,
+		What: "Every entry of a channel in the catalog before is in this one.",
+		Why:  "Subscriptions that name it as startingCSV cannot be installed again."}
+)
+
+// AgainstRules are the rules of Against.
+var AgainstRules = []findings.Rule{againstPackage, againstChannel, againstEntry, againstGone}
+
+// Against judges what becomes of those who have installed from another catalog when this one takes its
+// place: in the same CatalogSource, or because their Subscription changes its source.
+func Against(now, before *catalog.Catalog) (found []*findings.Finding) {
+	for _, was := range before.Packages {
+		p := now.Find(was.Name)
+		if p == nil || !p.Declared {
+			found = append(found, againstPackage.Finding(now.Dir, "package %q, declared at %s:%d, is gone", was.Name, was.File, was.Line))
+			continue
+		}
+		for _, channel := range was.Channels {
+			found = append(found, channelAgainst(p, was, channel)...)
+		}
+	}
+	findings.Sort(found)
+	return found
+}
+
+// channelAgainst judges what becomes of those who are subscribed to a channel.
+func channelAgainst(p, was *catalog.Package, channel *catalog.Channel) (found []*findings.Finding) {
+	c := p.FindChannel(channel.Name)
+	if c == nil {
+		return []*findings.Finding{catalog.Fault(againstChannel, p.Span, nil, "channel %q of package %q, declared at %s:%d, is gone",
+			channel.Name, p.Name, channel.File, channel.Line)}
+	}
+	g := upgrade.Of(p, c)
+	if len(g.Chain) == 0 {
+		return nil // nothing updates to anything, which is reported already
+	}
+	var gone []string
+	for _, e := range upgrade.Of(was, channel).Entries {
+		if g.Find(e.Name) != nil {
+			continue // what becomes of it is said without the catalog before
+		}
+		gone = append(gone, e.Name)
+		if _, arrives := g.Path(e.Version()); !arrives {
+			found = append(found, catalog.Fault(againstEntry, c.Span, []any{"entries"}, "no update leads from %q, an entry of channel %q at %s:%d, "+
+				"to the head %q of the channel here: nothing replaces it, skips it or has its version in its skipRange",
+				e.Name, c.Name, channel.File, channel.Line, g.Heads[0].Name))
+		}
+	}
+	if len(gone) > len(found) {
+		found = append(found, catalog.Fault(againstGone, c.Span, []any{"entries"}, "entries of channel %q at %s:%d are gone: %s",
+			c.Name, channel.File, channel.Line, strings.Join(gone, ", ")))
+	}
+	return found
+}

@@ -1,0 +1,305 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/blang/semver/v4"
+	"github.com/distribution/reference"
+	"github.com/operator-framework/api/pkg/constraints"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/rawjson"
+	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/findings"
+)
+
+// bundleRules are those about bundles.
+var bundleRules = []rule{
+	{Rule: findings.Rule{ID: "bundle-channel", Severity: findings.Error,
+		What: "Every bundle is an entry of a channel.",
+		Why:  "OLM's tools reject the catalog. This is often what a filter leaves."},
+		complete: true, check: checkBundleChannel},
+	{Rule: findings.Rule{ID: "bundle-property", Severity: findings.Error,
+		What: "Every property of a bundle has a value of the form that its type has.",
+		Why:  "OLM's tools reject the catalog."},
+		check: checkProperties},
+	{Rule: findings.Rule{ID: "bundle-package", Severity: findings.Error,
+		What: "A bundle has one property of type olm.package, which names the bundle's package.",
+		Why:  "OLM's tools reject the catalog."},
+		check: checkPackageProperty},
+	{Rule: findings.Rule{ID: "bundle-version", Severity: findings.Error,
+		What: "A bundle's version is a semantic version, and its release, if it has one, is part of its name.",
+		Why:  "OLM's tools reject the catalog."},
+		check: checkVersions},
+	{Rule: findings.Rule{ID: "bundle-version-unique", Severity: findings.Error,
+		What: "No two bundles of a package have the same version.",
+		Why:  "OLM's tools reject the catalog."},
+		check: checkUniqueVersions},
+	{Rule: findings.Rule{ID: "bundle-image", Severity: findings.Error,
+		What: "The images that a bundle names are pull specs.",
+		Why:  "OLM's tools reject the catalog."},
+		check: checkImages},
+	{Rule: findings.Rule{ID: "bundle-content", Severity: findings.Error,
+		What: "A bundle names an image or carries objects, and describes its ClusterServiceVersion at most once.",
+		Why:  "OLM has nothing to install otherwise; with two descriptions, opm validates the catalog but cannot serve it."},
+		check: checkContent},
+	{Rule: findings.Rule{ID: "bundle-dependency", Severity: findings.Error,
+		What: "What a bundle depends on is said in a form that OLM understands.",
+		Why: "Where OLM considers the bundle, it resolves nothing otherwise, for no Subscription of the namespace. " +
+			"opm does not look."},
+		check: checkDependencies},
+}
+
+func checkBundleChannel(s *subject, report report) {
+	for _, b := range s.Bundles {
+		inChannel := func(g *upgrade.Graph) bool { return g.Find(b.Name) != nil }
+		if !slices.ContainsFunc(s.graphs, inChannel) {
+			report(b.Span, []any{"name"}, "bundle %q is an entry of no channel of package %q", b.Name, s.Name)
+		}
+	}
+}
+
+func checkProperties(s *subject, report report) {
+	for _, b := range s.Bundles {
+		for i, p := range b.Properties {
+			if p.Value == nil && catalog.IsBulk(p.Type) {
+				continue // it was checked when it was read
+			}
+			if shape := usualShapes[p.Type]; shape != nil {
+				if rawjson.Fits(p.Value, shape) {
+					continue
+				}
+			}
+			if _, err := catalog.ParseProperty(p); err != nil {
+				report(b.Span, propertyPath(i), "property %q of bundle %q: %v", p.Type, b.Name, err)
+			}
+		}
+	}
+}
+
+// usualShapes are those of the values of properties that bundles have most of.
+var usualShapes = map[string]*rawjson.Shape{
+	property.TypePackage:         rawjson.ShapeOf[property.Package](),
+	property.TypePackageRequired: rawjson.ShapeOf[property.PackageRequired](),
+	property.TypeGVK:             rawjson.ShapeOf[property.GVK](),
+	property.TypeGVKRequired:     rawjson.ShapeOf[property.GVKRequired](),
+}
+
+// propertyPath leads to a property of a bundle.
+func propertyPath(index int) []any { return []any{"properties", index} }
+
+func checkPackageProperty(s *subject, report report) {
+	for _, b := range s.Bundles {
+		all := b.Stated()
+		if len(all) != 1 {
+			report(b.Span, []any{"properties"}, "bundle %q has %d properties of type %s; expected one", b.Name, len(all), property.TypePackage)
+			continue
+		}
+		if name := all[0].PackageName; name != s.Name {
+			report(b.Span, []any{"properties"}, "the property of type %s of bundle %q names package %q; expected %q", property.TypePackage, b.Name, name, s.Name)
+		}
+	}
+}
+
+func checkVersions(s *subject, report report) {
+	for _, b := range s.Bundles {
+		if b.Name == "" {
+			report(b.Span, nil, "a bundle of package %q has no field name", s.Name)
+		}
+		for _, said := range b.Stated() {
+			number, release, err := parseVersion(said)
+			if err != nil {
+				report(b.Span, []any{"properties"}, "bundle %q: %v", b.Name, err)
+				continue
+			}
+			if len(release) == 0 {
+				continue
+			}
+			if expected := s.Name + "-v" + versionText(number, release); b.Name != expected {
+				report(b.Span, []any{"name"}, "bundle %q has release %s of version %s; expected the name %q", b.Name, release, number, expected)
+			}
+			if len(number.Build) > 0 {
+				report(b.Span, []any{"properties"}, "bundle %q has a release, %s, and a version with build metadata, %s; expected at most one of these",
+					b.Name, release, number)
+			}
+		}
+	}
+}
+
+func parseVersion(said property.Package) (semver.Version, declcfg.Release, error) {
+	number, err := semver.Parse(said.Version)
+	if err != nil {
+		return number, nil, fmt.Errorf("its version is %q; expected a semantic version such as 1.0.0: %w", said.Version, err)
+	}
+	release, err := declcfg.NewRelease(said.Release)
+	if err != nil {
+		return number, nil, fmt.Errorf("its release is %q: %w", said.Release, err)
+	}
+	return number, release, nil
+}
+
+func versionText(number semver.Version, release declcfg.Release) string {
+	if len(release) == 0 {
+		return number.String()
+	}
+	return number.String() + "-" + release.String()
+}
+
+func checkUniqueVersions(s *subject, report report) {
+	first := map[string]*catalog.Bundle{}
+	for _, b := range s.Bundles {
+		for _, said := range b.Stated() {
+			number, release, err := parseVersion(said)
+			if err != nil {
+				continue
+			}
+			text := versionText(number, release)
+			if other := first[text]; other != nil && other != b {
+				report(b.Span, []any{"properties"}, "bundle %q has the version of %q, %s; the other is at %s:%d", b.Name, other.Name, text, other.File, other.Line)
+				continue
+			}
+			first[text] = b
+		}
+	}
+}
+
+func checkImages(s *subject, report report) {
+	for _, b := range s.Bundles {
+		if err := checkPullSpec(b.Image); err != nil {
+			report(b.Span, []any{"image"}, "image of bundle %q is %q; expected a pull spec: %v", b.Name, b.Image, err)
+		}
+		for i, related := range b.RelatedImages {
+			if err := checkPullSpec(related.Image); err != nil {
+				report(b.Span, []any{"relatedImages", i, "image"}, "related image %q of bundle %q is %q; expected a pull spec: %v",
+					related.Name, b.Name, related.Image, err)
+			}
+		}
+	}
+}
+
+// checkPullSpec tells what is wrong with a pull spec. None at all is for others to judge.
+func checkPullSpec(image string) error {
+	if image == "" || isPlainPullSpec(image) {
+		return nil
+	}
+	_, err := reference.ParseNormalizedNamed(image)
+	return err
+}
+
+// isPlainPullSpec tells whether a pull spec is surely one: HOST/PATH@sha256:DIGEST, in small letters
+// and digits with a dot or a dash between some. The library is slow, and there are very many.
+func isPlainPullSpec(image string) bool {
+	const digest = "@sha256:"
+	name, sum, found := strings.Cut(image, digest)
+	if !found || len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" || len(name) > 200 || !strings.Contains(name, "/") {
+		return false
+	}
+	separated := true // the character before is no letter and no digit
+	for i := range len(name) {
+		switch c := name[i]; {
+		case 'a' <= c && c <= 'z' || '0' <= c && c <= '9':
+			separated = false
+		case (c == '.' || c == '-' || c == '/') && !separated:
+			separated = true
+		default:
+			return false
+		}
+	}
+	return !separated
+}
+
+func checkContent(s *subject, report report) {
+	for _, b := range s.Bundles {
+		objects, metadata := count(b, property.TypeBundleObject), count(b, property.TypeCSVMetadata)
+		if b.Image == "" && objects == 0 {
+			report(b.Span, nil, "bundle %q has neither an image nor objects; expected a field image, or properties of type %s",
+				b.Name, property.TypeBundleObject)
+		}
+		if metadata > 1 {
+			report(b.Span, []any{"properties"}, "bundle %q has %d properties of type %s; expected at most one", b.Name, metadata, property.TypeCSVMetadata)
+		}
+	}
+}
+
+// count returns how many properties of a type a bundle has.
+func count(b *catalog.Bundle, propertyType string) int {
+	n := 0
+	for _, p := range b.Properties {
+		if p.Type == propertyType {
+			n++
+		}
+	}
+	return n
+}
+
+func checkDependencies(s *subject, report report) {
+	for _, b := range s.Bundles {
+		for i, p := range b.Properties {
+			if err := checkDependency(p); err != nil {
+				report(b.Span, propertyPath(i), "property %q of bundle %q: %v", p.Type, b.Name, err)
+			}
+		}
+	}
+}
+
+// checkDependency tells what OLM's resolver would not understand.
+func checkDependency(p property.Property) error {
+	switch p.Type {
+	case property.TypePackageRequired:
+		var required property.PackageRequired
+		if json.Unmarshal(p.Value, &required) != nil {
+			return nil // reported already
+		}
+		return checkRange(required)
+	case property.TypeConstraint:
+		constraint, err := constraints.Parse(p.Value)
+		if err != nil {
+			return err
+		}
+		return checkConstraint(constraint)
+	}
+	return nil
+}
+
+func checkRange(required property.PackageRequired) error {
+	if _, err := semver.ParseRange(required.VersionRange); err != nil {
+		return fmt.Errorf("its version range is %q; expected one such as %q: %w", required.VersionRange, ">=1.0.0 <2.0.0", err)
+	}
+	return nil
+}
+
+// cel is made when it is first needed, for that takes a while.
+var cel = sync.OnceValue(constraints.NewCelEnvironment)
+
+func checkConstraint(c constraints.Constraint) error {
+	switch {
+	case c.Package != nil:
+		return checkRange(property.PackageRequired{PackageName: c.Package.PackageName, VersionRange: c.Package.VersionRange})
+	case c.Cel != nil:
+		if _, err := cel().Validate(c.Cel.Rule); err != nil {
+			said, _, _ := strings.Cut(err.Error(), "\n") // a picture of the rule follows
+			return fmt.Errorf("its cel rule %q: %s", c.Cel.Rule, strings.TrimPrefix(said, "ERROR: "))
+		}
+		return nil
+	case c.GVK != nil:
+		return nil
+	}
+	for _, compound := range []*constraints.CompoundConstraint{c.All, c.Any, c.Not} {
+		if compound == nil {
+			continue
+		}
+		var faults []error
+		for _, part := range compound.Constraints {
+			faults = append(faults, checkConstraint(part))
+		}
+		return errors.Join(faults...)
+	}
+	return errors.New("the constraint is empty; expected one of package, gvk, cel, all, any, not")
+}

@@ -1,0 +1,261 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/findings"
+)
+
+// channelRules are those about channels and the updates in them.
+var channelRules = []rule{
+	{Rule: findings.Rule{ID: "channel-name", Severity: findings.Error,
+		What: "A channel has a name.",
+		Why:  "OLM's tools reject the catalog."},
+		check: checkChannelName},
+	{Rule: findings.Rule{ID: "channel-entries", Severity: findings.Error,
+		What: "A channel has an entry.",
+		Why:  "OLM's tools reject the catalog."},
+		check: checkEntries},
+	{Rule: findings.Rule{ID: "entry-name", Severity: findings.Error,
+		What: "Every entry of a channel has a name of its own.",
+		Why:  "OLM's tools reject the catalog."},
+		check: checkEntryNames},
+	{Rule: findings.Rule{ID: "entry-bundle", Severity: findings.Error,
+		What: "Every entry of a channel stands for a bundle of the package.",
+		Why:  "OLM's tools reject the catalog."},
+		complete: true, check: checkEntryBundles},
+	{Rule: findings.Rule{ID: "entry-skips", Severity: findings.Error,
+		What: "What an entry skips is named.",
+		Why:  "OLM's tools reject the catalog."},
+		check: checkSkips},
+	{Rule: findings.Rule{ID: "entry-skip-range", Severity: findings.Error,
+		What: "A skipRange is a range of versions, such as \">=1.0.0 <1.2.0\".",
+		Why:  "OLM's tools reject the catalog, and OLM itself would take it for none."},
+		check: checkSkipRanges},
+	{Rule: findings.Rule{ID: "channel-head", Severity: findings.Error,
+		What: "A channel has one head: one entry that no other replaces or skips.",
+		Why: "OLM resolves nothing from the channel otherwise, and no other Subscription of a namespace that has one to it. " +
+			"A skipRange does not count: OLM puts entries in order by replaces and skips."},
+		check: checkHead},
+	{Rule: findings.Rule{ID: "channel-cycle", Severity: findings.Error,
+		What: "No entry is replaced by what it replaces itself.",
+		Why:  "OLM resolves nothing from the channel otherwise, and no other Subscription of a namespace that has one to it."},
+		check: checkCycle},
+	{Rule: findings.Rule{ID: "channel-path", Severity: findings.Error,
+		What: "From every entry of a channel, updates lead to its head.",
+		Why:  "OLM leaves clusters where they are that have the entry installed, and says nothing of it."},
+		check: checkPaths},
+	{Rule: findings.Rule{ID: "channel-path-by-range", Severity: findings.Warning,
+		What: "From every entry of a channel, replaces or skips lead towards its head.",
+		Why: "Where only a skipRange does, OLM makes the update, but opm neither validates nor serves the catalog: " +
+			"it finds stranded bundles."},
+		check: checkPathsByRange},
+	{Rule: findings.Rule{ID: "replaces-downgrade", Severity: findings.Warning,
+		What: "What an entry replaces is an earlier version.",
+		Why:  "OLM does not compare versions: it would take clusters back to the earlier one."},
+		check: checkDowngrades},
+}
+
+func checkChannelName(s *subject, report report) {
+	for _, c := range s.Channels {
+		if c.Name == "" {
+			report(c.Span, nil, "a channel of package %q has no field name", s.Name)
+		}
+	}
+}
+
+func checkEntries(s *subject, report report) {
+	for _, c := range s.Channels {
+		if len(c.Entries) == 0 {
+			report(c.Span, []any{"entries"}, "channel %q has no entries", c.Name)
+		}
+	}
+}
+
+func checkEntryNames(s *subject, report report) {
+	for _, c := range s.Channels {
+		first := map[string]int{}
+		for i, e := range c.Entries {
+			before, repeated := first[e.Name]
+			switch {
+			case e.Name == "":
+				report(c.Span, entryPath(i), "an entry of channel %q has no field name", c.Name)
+			case repeated:
+				report(c.Span, entryPath(i, "name"), "entry %q of channel %q is a second one; the first is number %d", e.Name, c.Name, before+1)
+			default:
+				first[e.Name] = i
+			}
+		}
+	}
+}
+
+// entryPath leads to an entry of a channel, or to a value in it.
+func entryPath(index int, within ...any) []any { return append([]any{"entries", index}, within...) }
+
+func checkEntryBundles(s *subject, report report) {
+	for _, c := range s.Channels {
+		for i, e := range c.Entries {
+			if e.Name != "" && s.FindBundle(e.Name) == nil {
+				report(c.Span, entryPath(i, "name"), "entry %q of channel %q stands for no bundle; expected a document of schema olm.bundle, "+
+					"package %q and name %q", e.Name, c.Name, s.Name, e.Name)
+			}
+		}
+	}
+}
+
+func checkSkips(s *subject, report report) {
+	for _, c := range s.Channels {
+		for i, e := range c.Entries {
+			if empty := slices.Index(e.Skips, ""); empty >= 0 {
+				report(c.Span, entryPath(i, "skips", empty), "entry %q of channel %q skips an empty name", e.Name, c.Name)
+			}
+		}
+	}
+}
+
+func checkSkipRanges(s *subject, report report) {
+	for _, c := range s.Channels {
+		for i, e := range c.Entries {
+			if e.SkipRange == "" {
+				continue
+			}
+			if _, err := semver.ParseRange(e.SkipRange); err != nil {
+				report(c.Span, entryPath(i, "skipRange"), "skipRange of entry %q of channel %q is %q; expected one such as %q: %v",
+					e.Name, c.Name, e.SkipRange, ">=1.0.0 <1.2.0", err)
+			}
+		}
+	}
+}
+
+func checkHead(s *subject, report report) {
+	for i, c := range s.Channels {
+		g := s.graphs[i]
+		switch {
+		case len(g.Entries) == 0:
+		case len(g.Heads) == 0 && len(g.Cycle) == 2:
+			report(c.Span, nil, "channel %q has no head: entry %s replaces or skips itself", c.Name, g.Cycle[0])
+		case len(g.Heads) == 0:
+			report(c.Span, nil, "channel %q has no head: its entries replace or skip each other in a circle, %s; expected one entry that no other does",
+				c.Name, strings.Join(g.Cycle, " -> "))
+		case len(g.Heads) > 1:
+			report(c.Span, nil, "channel %q has %d heads, %s; expected one entry that no other replaces or skips%s",
+				c.Name, len(g.Heads), entryNames(g.Heads), onlyRange(g.Heads))
+		}
+	}
+}
+
+func entryNames(entries []*upgrade.Entry) string {
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// onlyRange finds a head that another one would follow if a skipRange counted, and says what to do.
+func onlyRange(heads []*upgrade.Entry) string {
+	for _, e := range heads {
+		for _, other := range heads {
+			if e != other && e.Follows(other.Version()) == upgrade.SkipRange {
+				return fmt.Sprintf("; the skipRange of %s holds %s, but OLM does not put entries in order by it: add the name to its skips",
+					e.Name, other.Name)
+			}
+		}
+	}
+	return ""
+}
+
+func checkCycle(s *subject, report report) {
+	for i, c := range s.Channels {
+		if g := s.graphs[i]; len(g.Heads) == 1 && len(g.Cycle) > 0 {
+			at := g.Find(g.Cycle[0])
+			report(c.Span, entryPath(at.Index, "replaces"), "entries of channel %q replace each other in a circle: %s", c.Name, strings.Join(g.Cycle, " -> "))
+		}
+	}
+}
+
+func checkPaths(s *subject, report report) {
+	for i, c := range s.Channels {
+		g := s.graphs[i]
+		for _, e := range g.Stranded() {
+			steps, _ := g.Path(e.Version())
+			report(c.Span, entryPath(e.Index), "no update leads from entry %q of channel %q to the head %q: %s", e.Name, c.Name, g.Heads[0].Name, deadEnd(e, steps))
+		}
+	}
+}
+
+// deadEnd says where updates lead that do not lead to a head.
+func deadEnd(from *upgrade.Entry, steps []upgrade.Step) string {
+	if len(steps) == 0 {
+		return "no entry that OLM may install replaces it, skips it or has its version in its skipRange"
+	}
+	names := []string{from.Name}
+	for _, step := range steps {
+		names = append(names, step.Entry.Name)
+	}
+	last := names[len(names)-1]
+	if first := slices.Index(names, last); first < len(names)-1 {
+		return "they go round in a circle, " + strings.Join(names[first:], " -> ")
+	}
+	return fmt.Sprintf("they end at %q", last)
+}
+
+// checkPathsByRange finds what opm calls stranded, of what OLM does update: entries that are skipped
+// by none and not reached from the head by replaces alone.
+func checkPathsByRange(s *subject, report report) {
+	for i, c := range s.Channels {
+		g := s.graphs[i]
+		for _, e := range stranded(c, g) {
+			if _, arrives := g.Path(e.Version()); arrives {
+				report(c.Span, entryPath(e.Index), "only a skipRange leads from entry %q of channel %q to the head %q: OLM updates it, but opm calls it "+
+					"stranded and does not serve the catalog; add the name to the skips of %q", e.Name, c.Name, g.Heads[0].Name, g.Heads[0].Name)
+			}
+		}
+	}
+}
+
+// stranded returns the entries that opm calls so.
+func stranded(c *catalog.Channel, g *upgrade.Graph) []*upgrade.Entry {
+	if len(g.Chain) == 0 {
+		return nil
+	}
+	fine := map[string]bool{}
+	for _, e := range c.Entries {
+		for _, name := range e.Skips {
+			fine[name] = true
+		}
+	}
+	skipped := func(name string) bool { return fine[name] }
+	reached := []string{}
+	for e := g.Heads[0]; e != nil; e = g.Find(e.Replaces) {
+		reached = append(reached, e.Name)
+		if skipped(e.Replaces) {
+			break
+		}
+	}
+	for _, name := range reached {
+		fine[name] = true
+	}
+	return slices.DeleteFunc(slices.Clone(g.Entries), func(e *upgrade.Entry) bool { return fine[e.Name] })
+}
+
+func checkDowngrades(s *subject, report report) {
+	for i, c := range s.Channels {
+		for _, e := range s.graphs[i].Entries {
+			replaced := s.FindBundle(e.Replaces)
+			if e.Replaces == "" || replaced == nil || e.Number == nil {
+				continue
+			}
+			if number := replaced.Number(); number != nil && number.GT(*e.Number) {
+				report(c.Span, entryPath(e.Index, "replaces"), "entry %q of channel %q is version %s and replaces %q, which is the later version %s",
+					e.Name, c.Name, e.Number, e.Replaces, number)
+			}
+		}
+	}
+}

@@ -1,0 +1,67 @@
+package rules
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/berth-csi/berth/findings"
+)
+
+// packageRules are those about a package as a whole.
+var packageRules = []rule{
+	{Rule: findings.Rule{ID: "package-declared", Severity: findings.Error,
+		What: "Every package that a document names is declared.",
+		Why:  "OLM's tools reject the catalog."},
+		complete: true, check: checkDeclared},
+	{Rule: findings.Rule{ID: "package-name", Severity: findings.Error,
+		What: "A package's name is a DNS label.",
+		Why:  "OLM's tools reject the catalog."},
+		check: checkPackageName},
+	{Rule: findings.Rule{ID: "package-channels", Severity: findings.Error,
+		What: "A package has a channel.",
+		Why:  "OLM's tools reject the catalog. This is often what a filter leaves."},
+		complete: true, check: checkChannels},
+	{Rule: findings.Rule{ID: "default-channel", Severity: findings.Error,
+		What: "A package's default channel is one of its channels.",
+		Why:  "OLM's tools reject the catalog. This is often what a filter leaves."},
+		complete: true, check: checkDefaultChannel},
+}
+
+func checkDeclared(s *subject, report report) {
+	if !s.Declared {
+		report(s.Span, nil, "package %q is declared nowhere; expected a document of schema olm.package and name %q", s.Name, s.Name)
+	}
+}
+
+func checkPackageName(s *subject, report report) {
+	if faults := validation.IsDNS1123Label(s.Name); s.Declared && len(faults) > 0 {
+		report(s.Span, []any{"name"}, "package name %q: %s", s.Name, strings.Join(faults, "; "))
+	}
+}
+
+func checkChannels(s *subject, report report) {
+	if s.Declared && len(s.Channels) == 0 {
+		report(s.Span, nil, "package %q has no channel; expected a document of schema olm.channel and package %q", s.Name, s.Name)
+	}
+}
+
+func checkDefaultChannel(s *subject, report report) {
+	switch {
+	case !s.Declared || len(s.Channels) == 0:
+	case s.DefaultChannel == "":
+		report(s.Span, nil, "package %q has no field defaultChannel; expected one of its channels %s", s.Name, s.channelNames())
+	case s.FindChannel(s.DefaultChannel) == nil:
+		report(s.Span, []any{"defaultChannel"}, "defaultChannel is %q, which is no channel of package %q; expected one of %s",
+			s.DefaultChannel, s.Name, s.channelNames())
+	}
+}
+
+// channelNames lists the package's channels.
+func (s *subject) channelNames() string {
+	var names []string
+	for _, c := range s.Channels {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,120 @@
+// Package rules judges catalogs: whether OLM can work with one, and what becomes of those who have
+// installed from another one. A rule is a row of a table.
+//
+// It finds what "opm validate" finds, and all of it in one run. Where the two differ, opm is wrong
+// about OLM; docs/catalog-rules.md lists these cases.
+package rules
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/findings"
+)
+
+// rule is a rule that a package has to keep.
+type rule struct {
+	findings.Rule
+	// complete says that the rule is about something missing. It is not asked of a package of which
+	// some documents may not have been readable.
+	complete bool
+	check    func(*subject, report)
+}
+
+// report takes what is wrong with the value that a path of keys and indices leads to, in the document
+// at a span.
+type report func(span document.Span, path []any, format string, args ...any)
+
+// subject is a package that is judged.
+type subject struct {
+	*catalog.Package
+	graphs []*upgrade.Graph // one for each channel
+}
+
+func newSubject(p *catalog.Package) *subject {
+	s := &subject{Package: p}
+	for _, c := range p.Channels {
+		s.graphs = append(s.graphs, upgrade.Of(p, c))
+	}
+	return s
+}
+
+// tables are the rules that Check asks, in the order of reports.
+var tables = [][]rule{packageRules, channelRules, bundleRules, deprecationRules}
+
+// Rules are all rules that Check and catalog.Read know.
+var Rules = slices.Concat(document.Rules, catalog.Rules, rulesOf(slices.Concat(tables...)))
+
+func rulesOf(rows []rule) []findings.Rule {
+	var all []findings.Rule
+	for _, row := range rows {
+		all = append(all, row.Rule)
+	}
+	return all
+}
+
+// Check judges the packages of a catalog. The findings are in the order of files and lines.
+func Check(c *catalog.Catalog) []*findings.Finding {
+	found := make([][]*findings.Finding, len(c.Packages))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for i, p := range c.Packages {
+		group.Go(func() error {
+			found[i] = checkPackage(p)
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails
+	all := slices.Concat(found...)
+	findings.Sort(all)
+	return all
+}
+
+func checkPackage(p *catalog.Package) (found []*findings.Finding) {
+	s := newSubject(p)
+	for _, table := range tables {
+		for _, row := range table {
+			if row.complete && p.Incomplete {
+				continue
+			}
+			row.check(s, func(span document.Span, path []any, format string, args ...any) {
+				found = append(found, catalog.Fault(row.Rule, span, path, format, args...))
+			})
+		}
+	}
+	return found
+}
+
+// served are the rules that catalogs may break which OLM's tools serve, and which are fit for most
+// clusters all the same.
+var served = []string{"channel-path", "bundle-dependency"}
+
+// Load reads a catalog that has to be fit to be served to OLM. If it is not, the error is all that keeps
+// it from that.
+func Load(ctx context.Context, dir string) (*catalog.Catalog, error) {
+	return LoadAndKeep(ctx, dir, func(document.Document) error { return nil })
+}
+
+// LoadAndKeep is like Load, and hands each document to keep as catalog.ReadAndKeep does.
+func LoadAndKeep(ctx context.Context, dir string, keep func(document.Document) error) (*catalog.Catalog, error) {
+	c, found, err := catalog.ReadAndKeep(ctx, dir, keep)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, Check(c)...)
+	findings.Sort(found)
+	var faults []error
+	for _, f := range found {
+		if f.Severity == findings.Error && !slices.Contains(served, f.Rule) {
+			faults = append(faults, f)
+		}
+	}
+	return c, errors.Join(faults...)
+}

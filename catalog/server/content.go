@@ -1,0 +1,307 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/operator-framework/operator-registry/pkg/api"
+	"github.com/operator-framework/operator-registry/pkg/cache"
+	"github.com/operator-framework/operator-registry/pkg/registry"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/catalog/upgrade"
+)
+
+// content is a catalog made ready to be queried: in memory but for the bulk of its bundles, which is in
+// a store. It gives the answers that operator-registry's own cache gives.
+type content struct {
+	*catalog.Catalog
+	store *document.Store
+	heads map[*catalog.Channel]*declcfg.ChannelEntry
+}
+
+var _ registry.GRPCQuery = &content{}
+
+// open makes the catalog in a folder ready to be queried.
+func open(ctx context.Context, dir string) (*content, error) {
+	store, err := document.NewStore()
+	if err != nil {
+		return nil, err
+	}
+	read, err := rules.LoadAndKeep(ctx, dir, func(d document.Document) error { return store.Keep(d.Span, d.Content) })
+	if err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
+	c := &content{read, store, map[*catalog.Channel]*declcfg.ChannelEntry{}}
+	for _, p := range c.Packages {
+		for _, channel := range p.Channels {
+			c.heads[channel] = &upgrade.Of(p, channel).Heads[0].ChannelEntry
+		}
+	}
+	return c, nil
+}
+
+// Close gives up the store.
+func (c *content) Close() error { return c.store.Close() }
+
+// channel finds a channel.
+func (c *content) channel(pkg, name string) (*catalog.Package, *catalog.Channel, error) {
+	p := c.Find(pkg)
+	if p == nil {
+		return nil, nil, fmt.Errorf("package %q not found", pkg)
+	}
+	channel := p.FindChannel(name)
+	if channel == nil {
+		return nil, nil, fmt.Errorf("package %q, channel %q not found", pkg, name)
+	}
+	return p, channel, nil
+}
+
+// ListPackages returns the names of all packages.
+func (c *content) ListPackages(context.Context) (names []string, err error) {
+	for _, p := range c.Packages {
+		names = append(names, p.Name)
+	}
+	return names, nil
+}
+
+// GetPackage returns a package and the heads of its channels.
+func (c *content) GetPackage(_ context.Context, name string) (*registry.PackageManifest, error) {
+	p := c.Find(name)
+	if p == nil {
+		return nil, fmt.Errorf("package %q not found", name)
+	}
+	manifest := &registry.PackageManifest{
+		PackageName:        p.Name,
+		DefaultChannelName: p.DefaultChannel,
+		Deprecation:        deprecation(p, declcfg.SchemaPackage, ""),
+	}
+	for _, channel := range p.Channels {
+		manifest.Channels = append(manifest.Channels, registry.PackageChannel{
+			Name:           channel.Name,
+			CurrentCSVName: c.heads[channel].Name,
+			Deprecation:    deprecation(p, declcfg.SchemaChannel, channel.Name),
+		})
+	}
+	slices.SortFunc(manifest.Channels, func(a, b registry.PackageChannel) int { return strings.Compare(a.Name, b.Name) })
+	return manifest, nil
+}
+
+// deprecation returns what is said of something in a package, or nil if it is not deprecated.
+func deprecation(p *catalog.Package, schema, name string) *registry.Deprecation {
+	if message := p.Deprecation(schema, name); message != "" {
+		return &registry.Deprecation{Message: message}
+	}
+	return nil
+}
+
+// SendBundles sends all bundles, once for each channel. Of those that have an image it leaves out the
+// bulk, which OLM then takes from there.
+func (c *content) SendBundles(_ context.Context, stream registry.BundleSender) error {
+	for _, p := range c.Packages {
+		for _, channel := range p.Channels {
+			for i := range channel.Entries {
+				bundle, err := c.bundle(p, channel, &channel.Entries[i], isInline)
+				if err != nil {
+					return err
+				}
+				if err := stream.Send(bundle); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// ListBundles returns what SendBundles sends.
+func (c *content) ListBundles(ctx context.Context) ([]*api.Bundle, error) {
+	var all collector
+	err := c.SendBundles(ctx, &all)
+	return all, err
+}
+
+type collector []*api.Bundle
+
+func (c *collector) Send(b *api.Bundle) error {
+	*c = append(*c, b)
+	return nil
+}
+
+// GetBundle returns a bundle of a channel.
+func (c *content) GetBundle(_ context.Context, pkg, channel, name string) (*api.Bundle, error) {
+	p, ch, err := c.channel(pkg, channel)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(ch.Entries, func(e declcfg.ChannelEntry) bool { return e.Name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("package %q, channel %q, bundle %q not found", pkg, channel, name)
+	}
+	return c.wholeBundle(p, ch, &ch.Entries[i])
+}
+
+// wholeBundle returns all of a bundle. As it is of no use to who asks for one, it does not say what the
+// bundle updates.
+func (c *content) wholeBundle(p *catalog.Package, channel *catalog.Channel, e *declcfg.ChannelEntry) (*api.Bundle, error) {
+	bundle, err := c.bundle(p, channel, e, func(*catalog.Bundle) bool { return true })
+	if err != nil {
+		return nil, err
+	}
+	bundle.Replaces, bundle.Skips = "", nil
+	return bundle, nil
+}
+
+// GetBundleForChannel returns the head of a channel.
+func (c *content) GetBundleForChannel(_ context.Context, pkg, channel string) (*api.Bundle, error) {
+	p, ch, err := c.channel(pkg, channel)
+	if err != nil {
+		return nil, err
+	}
+	return c.wholeBundle(p, ch, c.heads[ch])
+}
+
+// GetBundleThatReplaces returns a bundle of a channel that replaces or skips another one.
+func (c *content) GetBundleThatReplaces(_ context.Context, name, pkg, channel string) (*api.Bundle, error) {
+	p, ch, err := c.channel(pkg, channel)
+	if err != nil {
+		return nil, err
+	}
+	for i, e := range ch.Entries {
+		if e.Replaces == name || slices.Contains(e.Skips, name) {
+			return c.wholeBundle(p, ch, &ch.Entries[i])
+		}
+	}
+	return nil, fmt.Errorf("no entry found for package %q, channel %q", pkg, channel)
+}
+
+// GetChannelEntriesThatReplace returns all entries that replace or skip a bundle.
+func (c *content) GetChannelEntriesThatReplace(_ context.Context, name string) (found []*registry.ChannelEntry, err error) {
+	c.entries(func(p *catalog.Package, channel *catalog.Channel, e *declcfg.ChannelEntry) {
+		if e.Replaces == name || slices.Contains(e.Skips, name) {
+			found = append(found, &registry.ChannelEntry{PackageName: p.Name, ChannelName: channel.Name, BundleName: e.Name, Replaces: e.Replaces})
+		}
+	})
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no channel entries found that replace %s", name)
+	}
+	return found, nil
+}
+
+// entries calls a function for every entry of every channel.
+func (c *content) entries(do func(*catalog.Package, *catalog.Channel, *declcfg.ChannelEntry)) {
+	for _, p := range c.Packages {
+		for _, channel := range p.Channels {
+			for i := range channel.Entries {
+				do(p, channel, &channel.Entries[i])
+			}
+		}
+	}
+}
+
+// GetChannelEntriesThatProvide returns all entries whose bundles provide an API.
+func (c *content) GetChannelEntriesThatProvide(_ context.Context, group, version, kind string) (found []*registry.ChannelEntry, err error) {
+	api := property.GVK{Group: group, Version: version, Kind: kind}
+	c.entries(func(p *catalog.Package, channel *catalog.Channel, e *declcfg.ChannelEntry) {
+		if provides(p.FindBundle(e.Name), api) {
+			found = append(found, replacements(p, channel, e, func(string) bool { return true })...)
+		}
+	})
+	return found, noProvider(found, api)
+}
+
+// GetLatestChannelEntriesThatProvide returns the heads of channels whose bundles provide an API.
+func (c *content) GetLatestChannelEntriesThatProvide(_ context.Context, group, version, kind string) (found []*registry.ChannelEntry, err error) {
+	api := property.GVK{Group: group, Version: version, Kind: kind}
+	for _, p := range c.Packages {
+		for _, channel := range p.Channels {
+			if e := c.heads[channel]; provides(p.FindBundle(e.Name), api) {
+				found = append(found, replacements(p, channel, e, func(skipped string) bool { return upgrade.Of(p, channel).Find(skipped) != nil })...)
+			}
+		}
+	}
+	return found, noProvider(found, api)
+}
+
+func noProvider(found []*registry.ChannelEntry, api property.GVK) error {
+	if len(found) > 0 {
+		return nil
+	}
+	return fmt.Errorf("no channel entries found that provide group:%q version:%q kind:%q", api.Group, api.Version, api.Kind)
+}
+
+// provides tells whether a bundle provides an API.
+func provides(b *catalog.Bundle, api property.GVK) bool {
+	for _, p := range b.Properties {
+		var provided property.GVK
+		if p.Type == property.TypeGVK && json.Unmarshal(p.Value, &provided) == nil && provided == api {
+			return true
+		}
+	}
+	return false
+}
+
+// replacements returns an entry once for what it replaces, and once for each other one that it skips,
+// of those that are wanted.
+func replacements(p *catalog.Package, channel *catalog.Channel, e *declcfg.ChannelEntry, wanted func(skipped string) bool) []*registry.ChannelEntry {
+	of := func(replaced string) *registry.ChannelEntry {
+		return &registry.ChannelEntry{PackageName: p.Name, ChannelName: channel.Name, BundleName: e.Name, Replaces: replaced}
+	}
+	all := []*registry.ChannelEntry{of(e.Replaces)}
+	for _, skipped := range e.Skips {
+		if skipped != e.Replaces && wanted(skipped) {
+			all = append(all, of(skipped))
+		}
+	}
+	return all
+}
+
+// GetBundleThatProvides returns the head of a default channel whose bundle provides an API, of the
+// first package that has one.
+func (c *content) GetBundleThatProvides(ctx context.Context, group, version, kind string) (*api.Bundle, error) {
+	found, err := c.GetLatestChannelEntriesThatProvide(ctx, group, version, kind)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range found { // in the order of packages
+		if e.ChannelName == c.Find(e.PackageName).DefaultChannel {
+			return c.GetBundle(ctx, e.PackageName, e.ChannelName, e.BundleName)
+		}
+	}
+	return nil, fmt.Errorf("no entry found that provides group:%q version:%q kind:%q", group, version, kind)
+}
+
+// ListPackageCustomSchemas sends the documents of a schema that is not OLM's.
+func (c *content) ListPackageCustomSchemas(_ context.Context, schema, pkg string, send func(*structpb.Struct) error) error {
+	for what, name := range map[string]string{"schema": schema, "packageName": pkg} {
+		if (what == "schema" || name != "") && !catalog.IsServable(name) {
+			return &cache.ValidationError{Err: fmt.Errorf("invalid custom schema query: %s is %q", what, name)}
+		}
+	}
+	for _, other := range c.Others {
+		if other.Schema != schema || other.Package != pkg {
+			continue
+		}
+		data, err := c.store.Load(other.Span)
+		if err != nil {
+			return err
+		}
+		answer := &structpb.Struct{}
+		if err := answer.UnmarshalJSON(data); err != nil {
+			return err
+		}
+		if err := send(answer); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/catalog/diff"
+	"github.com/berth-csi/berth/catalog/rules"
+)
+
+func newCatalogDiffCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "diff OLD NEW",
+		Short: "Tell what changes for clusters from one catalog to another",
+		Long: `Tell what changes for clusters when the catalog in folder NEW takes the place of that in OLD,
+package by package: new heads of channels, entries from which no update leads on any more, channels,
+the default channel, deprecations, and what the new heads do otherwise than those before: images,
+permissions, versions of CustomResourceDefinitions, install modes.
+
+Permissions are compared where the catalogs carry them, in properties of type olm.bundle.object.
+
+Exit codes are those of diff: 0 if nothing changes, 1 if something does, 2 if that cannot be told.`,
+		Example: `  berth catalog diff catalog/certified new/certified
+
+  # For a pull request
+  berth catalog diff main/catalog catalog -o markdown`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := compareCatalogs(cmd, args[0], args[1])
+			if err != nil {
+				return &exitError{code: exitUsage, err: err}
+			}
+			if err := d.Write(cmd.OutOrStdout(), output); err != nil {
+				return &exitError{code: exitUsage, err: err}
+			}
+			if len(d.Packages) > 0 {
+				return &exitError{code: exitFailed}
+			}
+			return nil
+		},
+	}
+	addOutputFlag(cmd, &output, "text", diff.Formats)
+	return cmd
+}
+
+func compareCatalogs(cmd *cobra.Command, old, new string) (*diff.Diff, error) {
+	defer startProgress(cmd.ErrOrStderr(), "comparing")()
+	before, err := rules.Load(cmd.Context(), old)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a valid catalog:\n%w", old, err)
+	}
+	after, err := rules.Load(cmd.Context(), new)
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a valid catalog:\n%w", new, err)
+	}
+	return diff.Compare(before, after)
+}

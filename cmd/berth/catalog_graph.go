@@ -1,0 +1,74 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/graph"
+	"github.com/berth-csi/berth/catalog/rules"
+)
+
+// drawings are the formats of one package each.
+var drawings = map[string]func(*graph.Package) string{
+	"mermaid": (*graph.Package).Mermaid,
+	"dot":     (*graph.Package).DOT,
+	"svg":     (*graph.Package).SVG,
+}
+
+func newCatalogGraphCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "graph DIR [PACKAGE]",
+		Short: "Draw the updates of a package",
+		Long: `Draw the updates of a package in a catalog: its channels side by side, what each version replaces,
+skips or has in its skipRange, heads, deprecated versions and those from which no update leads on.
+
+mermaid is for Markdown, dot for Graphviz. html is one page that loads nothing else, with all packages
+unless one is named: it finds versions, and shows of each what OperatorHub would.`,
+		Example: `  berth catalog graph catalog/certified aws-efs-operator
+
+  # To click through
+  berth catalog graph catalog -o html > catalog.html`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[0])
+			defer stop()
+			c, err := rules.Load(cmd.Context(), args[0])
+			if err != nil {
+				return fmt.Errorf("%s is not a valid catalog:\n%w", args[0], err)
+			}
+			packages, err := chosenPackages(c, args[1:])
+			if err != nil {
+				return err
+			}
+			if output == "html" {
+				return graph.WritePage(cmd.OutOrStdout(), packages)
+			}
+			if len(packages) > 1 {
+				return fmt.Errorf("%s holds %d packages, and %s draws one; name one that `berth catalog list packages %s` lists", c.Dir, len(packages), output, c.Dir)
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), drawings[output](packages[0]))
+			return err
+		},
+	}
+	addOutputFlag(cmd, &output, "mermaid", []string{"mermaid", "dot", "svg", "html"})
+	return cmd
+}
+
+// chosenPackages returns the package that is named, or all.
+func chosenPackages(c *catalog.Catalog, named []string) (all []*graph.Package, err error) {
+	if len(named) > 0 {
+		p := c.Find(named[0])
+		if p == nil {
+			return nil, fmt.Errorf("%s holds no package %q; `berth catalog list packages %s` lists those that it holds", c.Dir, named[0], c.Dir)
+		}
+		return []*graph.Package{graph.Of(p)}, nil
+	}
+	for _, p := range c.Packages {
+		all = append(all, graph.Of(p))
+	}
+	return all, nil
+}

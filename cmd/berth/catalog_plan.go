@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/plan"
+	"github.com/berth-csi/berth/catalog/rules"
+)
+
+// catalogPlan is the command line of "berth catalog plan".
+type catalogPlan struct {
+	channel    string
+	kubeconfig string
+	context    string
+	namespace  string
+	output     string
+}
+
+func newCatalogPlanCommand() *cobra.Command {
+	o := &catalogPlan{}
+	cmd := &cobra.Command{
+		Use:   "plan DIR [PACKAGE[@VERSION]]",
+		Short: "Foretell what OLM will do next with what is installed, and why",
+		Long: `Foretell what OLM will do if it has the catalog in a folder to choose from, and say why, or why
+nothing. OLM's own resolver decides, in this process.
+
+With PACKAGE@VERSION, that version is installed and nothing else is. VERSION may be the name of a
+ClusterServiceVersion, and one that the catalog does not have. Without a version nothing is installed.
+
+Without PACKAGE, what is installed is read from a cluster: all Subscriptions to packages of the catalog,
+as if it took the place of the catalogs that they name. Of those of other Subscriptions it is assumed
+that they have nothing new. Nothing is written to the cluster.
+
+Exit codes: 0 if OLM goes on, or is at the head of the channel; 1 if a Subscription is stranded, refused
+or waits for somebody; 2 if that cannot be told.`,
+		Example: `  berth catalog plan catalog/certified aws-efs-operator@0.0.8
+
+  # What the Subscriptions of a cluster would do
+  berth catalog plan catalog/certified --kubeconfig admin.conf`,
+		Args: o.checkArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			outcomes, err := o.foretell(cmd, args)
+			if err == nil {
+				err = plan.Write(cmd.OutOrStdout(), o.output, outcomes)
+			}
+			if err != nil {
+				return &exitError{code: exitUsage, err: err}
+			}
+			if !plan.Good(outcomes) {
+				return &exitError{code: exitFailed}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&o.channel, "channel", "", "`CHANNEL` that PACKAGE is subscribed to (default the package's default channel)")
+	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` that says where the cluster is (default as kubectl finds it)")
+	cmd.Flags().StringVar(&o.context, "context", "", "`NAME` of the context in it (default the current one)")
+	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "`NAMESPACE` of the Subscriptions (default all)")
+	addOutputFlag(cmd, &o.output, "text", plan.Formats)
+	return cmd
+}
+
+func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 2 && o.kubeconfig+o.context+o.namespace != "":
+		return errors.New("--kubeconfig, --context and --namespace say where to read what is installed; leave them or PACKAGE away")
+	case len(args) == 1 && o.channel != "":
+		return errors.New("--channel is the one of PACKAGE; Subscriptions of a cluster have theirs")
+	}
+	return cobra.RangeArgs(1, 2)(cmd, args)
+}
+
+func (o *catalogPlan) foretell(cmd *cobra.Command, args []string) ([]*plan.Outcome, error) {
+	defer startProgress(cmd.ErrOrStderr(), "foretelling")()
+	c, err := rules.Load(cmd.Context(), args[0])
+	if err != nil {
+		return nil, fmt.Errorf("%s is not a valid catalog:\n%w", args[0], err)
+	}
+	if len(args) == 1 {
+		return o.foretellCluster(cmd.Context(), c)
+	}
+	pkg, version, _ := strings.Cut(args[1], "@")
+	world, err := plan.Installed(c, pkg, version, o.channel)
+	if err != nil {
+		return nil, err
+	}
+	return world.Foretell()
+}
+
+func (o *catalogPlan) foretellCluster(ctx context.Context, c *catalog.Catalog) (all []*plan.Outcome, err error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = o.kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("no cluster to ask (name a PACKAGE to do without one): %w", err)
+	}
+	worlds, err := plan.Observe(ctx, config, o.namespace)
+	if err != nil {
+		return nil, err
+	}
+	for _, world := range worlds {
+		if world.Put(c) == 0 {
+			continue
+		}
+		outcomes, err := world.Foretell()
+		if err != nil {
+			return nil, fmt.Errorf("namespace %s: %w", world.Namespace, err)
+		}
+		all = append(all, outcomes...)
+	}
+	if len(all) == 0 {
+		return nil, fmt.Errorf("the cluster at %s has no Subscription to a package of %s", config.Host, c.Dir)
+	}
+	return all, nil
+}

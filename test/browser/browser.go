@@ -1,0 +1,292 @@
+// Package browser opens pages in a real Chromium without a window, for tests of pages.
+package browser
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+)
+
+// programs are the names that Chromium has. The first is the smallest.
+var programs = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"}
+
+// limit is how long Chromium may take for an answer.
+const limit = time.Minute
+
+// Page is a page in a browser of its own.
+type Page struct {
+	t       testing.TB
+	session string
+	send    *json.Encoder
+	pipe    *os.File
+
+	mu      sync.Mutex
+	last    int
+	waiting map[int]chan message
+	failed  error
+	faults  []string
+}
+
+// message is one of the DevTools protocol: a command, its answer, or an event.
+type message struct {
+	ID        int             `json:"id,omitempty"`
+	Method    string          `json:"method,omitempty"`
+	Params    json.RawMessage `json:"params,omitempty"`
+	SessionID string          `json:"sessionId,omitempty"`
+	Result    json.RawMessage `json:"result,omitempty"`
+	Error     *struct {
+		Message string `json:"message"`
+	} `json:"error,omitempty"`
+}
+
+// Open starts a browser with an empty page of a size in pixels. Both end with the test, which fails if
+// the page has had an error, or has tried to load anything but what Go has told it to.
+func Open(t testing.TB, width, height int) *Page {
+	t.Helper()
+	p := &Page{t: t, waiting: map[int]chan message{}}
+	p.start(program(t))
+	var target struct{ TargetID, SessionID string }
+	p.command("Target.createTarget", map[string]any{"url": "about:blank"}, &target)
+	p.command("Target.attachToTarget", map[string]any{"targetId": target.TargetID, "flatten": true}, &target)
+	p.mu.Lock()
+	p.session = target.SessionID
+	p.mu.Unlock()
+	p.command("Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}, nil)
+	for _, domain := range []string{"Page", "Runtime", "Log", "Network"} {
+		p.command(domain+".enable", map[string]any{}, nil)
+	}
+	return p
+}
+
+// program finds Chromium.
+func program(t testing.TB) string {
+	t.Helper()
+	for _, name := range programs {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	t.Fatalf("no Chromium on the PATH, want one of %v: apt-get install %s", programs, programs[0])
+	return ""
+}
+
+// start starts the browser, which reads commands from its file 3 and writes answers to its file 4. It
+// ends when these are closed.
+func (p *Page) start(path string) {
+	p.t.Helper()
+	commands, send, err := os.Pipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	receive, answers, err := os.Pipe()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	browser := exec.Command(path, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe", "--user-data-dir="+p.t.TempDir())
+	browser.ExtraFiles = []*os.File{commands, answers}
+	if err := browser.Start(); err != nil {
+		p.t.Fatal(err)
+	}
+	_, _ = commands.Close(), answers.Close() // they are the browser's
+	p.pipe, p.send = send, json.NewEncoder(send)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		p.receive(receive)
+	}()
+	p.t.Cleanup(func() {
+		_ = send.Close()
+		_ = browser.Wait()
+		<-ended
+		_ = receive.Close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for _, fault := range p.faults {
+			p.t.Errorf("the page: %s", fault)
+		}
+	})
+}
+
+// receive hands answers to those who wait for them, until there are no more.
+func (p *Page) receive(from *os.File) {
+	decoder := json.NewDecoder(&unterminated{from})
+	for {
+		var m message
+		err := decoder.Decode(&m)
+		p.mu.Lock()
+		if err != nil {
+			p.failed = err
+			for _, waiting := range p.waiting {
+				close(waiting)
+			}
+			p.waiting = nil
+			p.mu.Unlock()
+			return
+		}
+		if waiting := p.waiting[m.ID]; waiting != nil {
+			waiting <- m
+			delete(p.waiting, m.ID)
+		}
+		p.note(m)
+		p.mu.Unlock()
+	}
+}
+
+// note keeps in mind what a page must not do.
+func (p *Page) note(m message) {
+	switch m.Method {
+	case "Runtime.exceptionThrown", "Log.entryAdded":
+		p.faults = append(p.faults, string(m.Params))
+	case "Network.requestWillBeSent":
+		var sent struct {
+			Request struct{ URL string }
+		}
+		if json.Unmarshal(m.Params, &sent) == nil && !local(sent.Request.URL) {
+			p.faults = append(p.faults, "it loads "+sent.Request.URL)
+		}
+	}
+}
+
+// local tells whether nothing goes over a network for a URL.
+func local(url string) bool {
+	for _, scheme := range []string{"file:", "data:", "about:"} {
+		if len(url) >= len(scheme) && url[:len(scheme)] == scheme {
+			return true
+		}
+	}
+	return false
+}
+
+// command has the browser do something, and decodes its answer.
+func (p *Page) command(method string, params, into any) {
+	p.t.Helper()
+	encoded, err := json.Marshal(params)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.mu.Lock()
+	if p.failed != nil {
+		p.mu.Unlock()
+		p.t.Fatalf("%s: Chromium has ended: %v", method, p.failed)
+	}
+	p.last++
+	answer := make(chan message, 1)
+	p.waiting[p.last] = answer
+	err = errors.Join(p.send.Encode(message{ID: p.last, Method: method, Params: encoded, SessionID: p.session}), terminate(p.pipe))
+	p.mu.Unlock()
+	if err != nil {
+		p.t.Fatalf("%s: %v", method, err)
+	}
+	select {
+	case m, ok := <-answer:
+		if !ok {
+			p.t.Fatalf("%s: Chromium has ended", method)
+		}
+		if m.Error != nil {
+			p.t.Fatalf("%s: %s", method, m.Error.Message)
+		}
+		if into != nil {
+			if err := json.Unmarshal(m.Result, into); err != nil {
+				p.t.Fatalf("%s: %v", method, err)
+			}
+		}
+	case <-time.After(limit):
+		p.t.Fatalf("%s: no answer from Chromium in %s", method, limit)
+	}
+}
+
+// terminate ends a message, as the protocol wants it.
+func terminate(pipe *os.File) error {
+	_, err := pipe.Write([]byte{0})
+	return err
+}
+
+// unterminated reads messages with their ends taken for spaces.
+type unterminated struct{ file *os.File }
+
+func (u *unterminated) Read(into []byte) (int, error) {
+	n, err := u.file.Read(into)
+	for i, b := range into[:n] {
+		if b == 0 {
+			into[i] = ' '
+		}
+	}
+	return n, err
+}
+
+// Load loads a file, and waits until its scripts have run.
+func (p *Page) Load(path string) {
+	p.t.Helper()
+	var answer struct{ ErrorText string }
+	p.command("Page.navigate", map[string]any{"url": "file://" + path}, &answer)
+	if answer.ErrorText != "" {
+		p.t.Fatalf("loading %s: %s", path, answer.ErrorText)
+	}
+	p.Eval(`new Promise(done => document.readyState === "complete" ? done(true) : addEventListener("load", () => done(true)))`, nil)
+}
+
+// Eval evaluates an expression in the page and decodes its value. A promise is waited for.
+func (p *Page) Eval(expression string, into any) {
+	p.t.Helper()
+	var answer struct {
+		Result struct {
+			Value json.RawMessage
+		}
+		ExceptionDetails json.RawMessage
+	}
+	p.command("Runtime.evaluate", map[string]any{"expression": expression, "awaitPromise": true, "returnByValue": true}, &answer)
+	if answer.ExceptionDetails != nil {
+		p.t.Fatalf("%s: %s", expression, answer.ExceptionDetails)
+	}
+	if into != nil {
+		if err := json.Unmarshal(answer.Result.Value, into); err != nil {
+			p.t.Fatalf("%s: %v in %s", expression, err, answer.Result.Value)
+		}
+	}
+}
+
+// Click clicks in the middle of an element that a CSS selector finds, as a mouse does: what lies over it
+// is clicked instead.
+func (p *Page) Click(selector string) {
+	p.t.Helper()
+	var at *struct{ X, Y float64 }
+	p.Eval(fmt.Sprintf(`(() => {
+		const e = document.querySelector(%q);
+		if (!e) return null;
+		e.scrollIntoView({block: "center", inline: "center"});
+		const r = e.getBoundingClientRect();
+		return {X: r.x + r.width / 2, Y: r.y + r.height / 2};
+	})()`, selector), &at)
+	if at == nil {
+		p.t.Fatalf("there is no %s to click", selector)
+	}
+	for _, kind := range []string{"mousePressed", "mouseReleased"} {
+		p.command("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at.X, "y": at.Y, "button": "left", "clickCount": 1}, nil)
+	}
+}
+
+// Type types a text into what has the focus.
+func (p *Page) Type(text string) {
+	p.t.Helper()
+	p.command("Input.insertText", map[string]any{"text": text}, nil)
+}
+
+// Screenshot writes what the page looks like, as PNG.
+func (p *Page) Screenshot(path string) {
+	p.t.Helper()
+	var answer struct{ Data string }
+	p.command("Page.captureScreenshot", map[string]any{"format": "png"}, &answer)
+	png, err := base64.StdEncoding.DecodeString(answer.Data)
+	if err == nil {
+		err = os.WriteFile(path, png, 0o644)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}

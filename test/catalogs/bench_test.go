@@ -1,0 +1,238 @@
+package catalogs_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/operator-framework/operator-registry/pkg/api"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// rounds is how often each program runs, in turns with its peer. The best run of each counts.
+const rounds = 3
+
+// The benchmarks compare with real opm in the same run: x-faster is how many times as long opm takes,
+// rss-of-opm which part of its memory we take at most, and cache-of-catalog which part of the
+// catalog's size is kept on disk to serve it.
+
+func BenchmarkValidate(b *testing.B) { compareCommands(b, "validate") }
+
+func BenchmarkRender(b *testing.B) { compareCommands(b, "render") }
+
+func compareCommands(b *testing.B, command string) {
+	p := build(b)
+	for _, kind := range catalogs.Kinds {
+		b.Run(kind.Name, func(b *testing.B) {
+			dir := generate(b, kind)
+			for b.Loop() {
+				ours, theirs := best(), best()
+				for range rounds {
+					ours.improve(p.measure(b, p.berth, "catalog", command, dir))
+					theirs.improve(p.measure(b, p.opm, command, dir))
+				}
+				b.ReportMetric(theirs.Wall/ours.Wall, "x-faster")
+				b.ReportMetric(theirs.CPU/ours.CPU, "x-less-cpu")
+				b.ReportMetric(float64(ours.PeakRSS)/float64(theirs.PeakRSS), "rss-of-opm")
+				b.ReportMetric(float64(ours.PeakRSS)/(1<<20), "MiB-rss")
+				b.ReportMetric(ours.Wall, "s")
+				b.ReportMetric(0, "ns/op") // of both together, which nobody wants to know
+			}
+		})
+	}
+}
+
+// BenchmarkServe measures how long it takes from the start to the first answer.
+func BenchmarkServe(b *testing.B) {
+	p := build(b)
+	for _, kind := range catalogs.Kinds {
+		b.Run(kind.Name, func(b *testing.B) {
+			dir := generate(b, kind)
+			for b.Loop() {
+				ours, theirs := best(), best()
+				var kept int64
+				for range rounds {
+					address, metrics := freeAddress(b), freeAddress(b)
+					ours.improve(firstAnswer(b, address, func() { kept = cacheBytes(b, metrics) },
+						p.berth, "catalog", "serve", dir, "--address", address, "--metrics-address", metrics))
+					address = freeAddress(b)
+					_, port, _ := net.SplitHostPort(address)
+					theirs.improve(firstAnswer(b, address, func() {}, p.opm, "serve", dir, "-p", port, "--pprof-addr", "", "-t", os.DevNull))
+				}
+				b.ReportMetric(theirs.Wall/ours.Wall, "x-faster")
+				b.ReportMetric(float64(kept)/float64(size(b, dir)), "cache-of-catalog")
+				b.ReportMetric(ours.Wall, "s")
+				b.ReportMetric(0, "ns/op")
+			}
+		})
+	}
+}
+
+// programs are what is compared, and what measures it.
+type programs struct{ berth, opm, measurer string }
+
+func build(b *testing.B) programs {
+	b.Helper()
+	dir := b.TempDir()
+	if err := tools.Build(b.Context(), dir, nil, "./cmd/berth", "./test/catalogs/measure"); err != nil {
+		b.Fatal(err)
+	}
+	return programs{filepath.Join(dir, "berth"), catalogs.OPM(b), filepath.Join(dir, "measure")}
+}
+
+func generate(b *testing.B, kind catalogs.Kind) string {
+	b.Helper()
+	dir := b.TempDir()
+	if err := catalogs.Generate(dir, kind); err != nil {
+		b.Fatal(err)
+	}
+	b.Logf("%s: %d MB, %d packages, %d bundles", kind.Name, size(b, dir)/1e6, kind.Packages, kind.Bundles)
+	return dir
+}
+
+func size(b *testing.B, dir string) (bytes int64) {
+	b.Helper()
+	err := filepath.WalkDir(dir, func(_ string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		info, err := entry.Info()
+		bytes += info.Size()
+		return err
+	})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return bytes
+}
+
+// usage is what a command took, as program measure prints it.
+type usage struct {
+	Wall, CPU float64
+	PeakRSS   int64
+	Exit      int
+}
+
+func best() usage { return usage{Wall: math.Inf(1), CPU: math.Inf(1), PeakRSS: math.MaxInt64} }
+
+func (u *usage) improve(by usage) {
+	u.Wall, u.CPU, u.PeakRSS = min(u.Wall, by.Wall), min(u.CPU, by.CPU), min(u.PeakRSS, by.PeakRSS)
+}
+
+func (p programs) measure(b *testing.B, command ...string) (u usage) {
+	b.Helper()
+	cmd := exec.CommandContext(b.Context(), p.measurer, command...)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=2", "TMPDIR="+b.TempDir())
+	out, err := cmd.Output()
+	if err == nil {
+		err = json.Unmarshal(out, &u)
+	}
+	if err != nil || u.Exit != 0 {
+		b.Fatalf("%s: %+v, %v", strings.Join(command, " "), u, err)
+	}
+	return u
+}
+
+// firstAnswer starts a server and asks it for its packages until it answers.
+func firstAnswer(b *testing.B, address string, answered func(), command ...string) usage {
+	b.Helper()
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), "GOMAXPROCS=2", "TMPDIR="+b.TempDir())
+	start := time.Now()
+	if err := cmd.Start(); err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
+	if err := awaitPackages(b.Context(), address); err != nil {
+		b.Fatal(err)
+	}
+	taken := time.Since(start).Seconds()
+	answered()
+	return usage{Wall: taken}
+}
+
+// awaitPackages asks a server for its packages as soon as it listens.
+func awaitPackages(ctx context.Context, address string) error {
+	for {
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			break
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		time.Sleep(5 * time.Millisecond) // nothing tells when another process listens
+	}
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	stream, err := api.NewRegistryClient(conn).ListPackages(ctx, &api.ListPackageRequest{})
+	if err != nil {
+		return err
+	}
+	for count := 0; ; count++ {
+		if _, err := stream.Recv(); errors.Is(err, io.EOF) && count > 0 {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("after %d packages: %w", count, err)
+		}
+	}
+}
+
+func freeAddress(b *testing.B) string {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+var cacheMetric = regexp.MustCompile(`(?m)^berth_catalog_cache_bytes (\S+)$`)
+
+func cacheBytes(b *testing.B, metrics string) int64 {
+	b.Helper()
+	response, err := http.Get("http://" + metrics + "/metrics")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer response.Body.Close()
+	page, err := io.ReadAll(response.Body)
+	if err != nil {
+		b.Fatal(err)
+	}
+	found := cacheMetric.FindSubmatch(page)
+	if found == nil {
+		b.Fatalf("no metric of the cache's size in %s", page)
+	}
+	bytes, err := strconv.ParseFloat(string(found[1]), 64)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return int64(bytes)
+}

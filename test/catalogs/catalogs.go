@@ -1,0 +1,75 @@
+// Package catalogs is what tests of catalogs share: the real opm, which they compare with, folders to
+// fill and to look at, and catalogs of any size.
+package catalogs
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// OPM returns the path of the real opm.
+func OPM(t testing.TB) string {
+	t.Helper()
+	dir, err := tools.Ensure(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir.Path("opm")
+}
+
+// Write writes a file, and makes its folder.
+func Write(t testing.TB, path, content string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Tree lists what is below a folder, in order.
+func Tree(t testing.TB, dir string) []string {
+	t.Helper()
+	var paths []string
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || path == dir {
+			return err
+		}
+		below, err := filepath.Rel(dir, path)
+		paths = append(paths, below)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return paths
+}
+
+// Bundle returns a bundle whose name is PACKAGE.vVERSION.
+func Bundle(pkg, name string) declcfg.Bundle {
+	version := strings.TrimPrefix(name, pkg+".v")
+	return declcfg.Bundle{
+		Schema:     declcfg.SchemaBundle,
+		Package:    pkg,
+		Name:       name,
+		Image:      "registry.example.com/" + pkg + "-bundle:" + version,
+		Properties: []property.Property{property.MustBuildPackage(pkg, version)},
+	}
+}
+
+// WriteConfig writes a catalog into a folder.
+func WriteConfig(t testing.TB, dir string, config declcfg.DeclarativeConfig) {
+	t.Helper()
+	if err := declcfg.WriteFS(config, dir, declcfg.WriteJSON, ".json"); err != nil {
+		t.Fatal(err)
+	}
+}

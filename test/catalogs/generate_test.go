@@ -1,0 +1,51 @@
+package catalogs_test
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/berth-csi/berth/test/catalogs"
+)
+
+// TestGenerate makes small catalogs of each kind twice: they are the same, and opm finds nothing wrong
+// with them.
+func TestGenerate(t *testing.T) {
+	for _, kind := range catalogs.Kinds {
+		t.Run(kind.Name, func(t *testing.T) {
+			kind.Packages, kind.Bundles = 9, 40
+			var sums [2]string
+			for i := range sums {
+				dir := t.TempDir()
+				if err := catalogs.Generate(dir, kind); err != nil {
+					t.Fatal(err)
+				}
+				sums[i] = sum(t, dir)
+				if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput(); err != nil {
+					t.Fatalf("opm validate: %v\n%s", err, out)
+				}
+			}
+			if sums[0] != sums[1] {
+				t.Error("the second time it is another one")
+			}
+		})
+	}
+}
+
+func sum(t *testing.T, dir string) string {
+	t.Helper()
+	hash := sha256.New()
+	for _, path := range catalogs.Tree(t, dir) {
+		fmt.Fprintln(hash, path)
+		data, err := os.ReadFile(filepath.Join(dir, path))
+		if err == nil {
+			_, _ = hash.Write(data)
+		} else if info, statErr := os.Stat(filepath.Join(dir, path)); statErr != nil || !info.IsDir() {
+			t.Fatal(err)
+		}
+	}
+	return fmt.Sprintf("%x", hash.Sum(nil))
+}

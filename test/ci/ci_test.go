@@ -1,0 +1,138 @@
+// Package ci runs the templates for CI systems, in a repository like those that they are for.
+package ci
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// The folder of the catalog, and the commit that it has changed since.
+const (
+	folder = "my/catalog"
+	base   = "base"
+)
+
+// TestTemplates has each template find nothing wrong with a catalog and tell what changes, and then find
+// that a catalog is broken.
+func TestTemplates(t *testing.T) {
+	bin := t.TempDir()
+	if err := tools.Build(t.Context(), bin, nil, "./cmd/berth"); err != nil {
+		t.Fatal(err)
+	}
+	templates, err := filepath.Abs("../../ci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"CATALOG=" + folder, "BASE=" + base, "GITHUB_STEP_SUMMARY=/dev/stdout"}
+	makefile := "make --no-print-directory -f " + filepath.Join(templates, "catalog.mk") + " CATALOG_BASE=" + base + " "
+	for name, script := range map[string]struct{ validate, diff string }{
+		"action":   {actionStep(t, templates, "Validate"), actionStep(t, templates, "Tell what changes")},
+		"task":     {taskScript(t, templates), taskScript(t, templates)},
+		"makefile": {makefile + "catalog-validate", makefile + "catalog-diff"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := &checkout{t: t, dir: t.TempDir(), env: append(env, "PATH="+bin+":"+os.Getenv("PATH"))}
+			c.write("1.0.0")
+			c.run("git init -q && git add . && git -c user.name=x -c user.email=x@example.com commit -q -m first && git tag " + base)
+			c.write("1.1.0")
+			if out, ok := c.run(script.validate); !ok {
+				t.Errorf("of a valid catalog it says: %s", out)
+			}
+			if out, ok := c.run(script.diff); !ok || !strings.Contains(out, "head: buoy.v1.0.0 → buoy.v1.1.0") {
+				t.Errorf("of a changed catalog it says: %s", out)
+			}
+			c.write("one")
+			if out, ok := c.run(script.validate); ok || !strings.Contains(out, "catalog.yaml:15:") {
+				t.Errorf("of a broken catalog it says: %s", out)
+			}
+		})
+	}
+	c := &checkout{t: t, dir: t.TempDir(), env: append(env, "PATH="+bin+":"+os.Getenv("PATH"))}
+	c.write("1.0.0")
+	if out, ok := c.run(makefile + "catalog-graph && grep -c 'Updates of buoy' catalog.html"); !ok {
+		t.Errorf("drawing a catalog, it says: %s", out)
+	}
+}
+
+// actionStep returns the script of a step of the GitHub Action.
+func actionStep(t *testing.T, templates, name string) string {
+	t.Helper()
+	var action struct {
+		Runs struct{ Steps []struct{ Name, Run string } }
+	}
+	decode(t, filepath.Join(templates, "action.yml"), &action)
+	for _, step := range action.Runs.Steps {
+		if step.Name == name {
+			return step.Run
+		}
+	}
+	t.Fatalf("the action has no step %q", name)
+	return ""
+}
+
+// taskScript returns the script of the Tekton Task.
+func taskScript(t *testing.T, templates string) string {
+	t.Helper()
+	var task struct {
+		Spec struct{ Steps []struct{ Script string } }
+	}
+	decode(t, filepath.Join(templates, "task.yaml"), &task)
+	return task.Spec.Steps[0].Script
+}
+
+func decode(t *testing.T, path string, into any) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err == nil {
+		err = yaml.Unmarshal(content, into)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkout is a folder that scripts run in.
+type checkout struct {
+	t   *testing.T
+	dir string
+	env []string
+}
+
+// write writes a catalog with one version.
+func (c *checkout) write(version string) {
+	c.t.Helper()
+	catalogs.Write(c.t, filepath.Join(c.dir, folder, "catalog.yaml"), strings.ReplaceAll(`schema: olm.package
+name: buoy
+defaultChannel: stable
+---
+schema: olm.channel
+package: buoy
+name: stable
+entries:
+- {name: buoy.vVERSION, skipRange: <9.0.0}
+---
+schema: olm.bundle
+package: buoy
+name: buoy.vVERSION
+image: registry.example.com/buoy:1
+properties:
+- {type: olm.package, value: {packageName: buoy, version: VERSION}}
+`, "VERSION", version))
+}
+
+// run runs a script as CI systems do, and returns what it prints and whether it succeeds.
+func (c *checkout) run(script string) (string, bool) {
+	c.t.Helper()
+	cmd := exec.CommandContext(c.t.Context(), "bash", "-eo", "pipefail", "-c", script)
+	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), c.env...)
+	out, err := cmd.CombinedOutput()
+	return string(out), err == nil
+}
