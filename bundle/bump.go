@@ -34,11 +34,11 @@ func Bump(earlier *Bundle, d drivers.Driver, opts Options) (*Bundle, error) {
 	if len(Diff(earlier, anew)) == 0 {
 		return nil, nil
 	}
-	version := next(was.Version)
-	return Generate(d, Options{
-		Version: version, Replaces: earlier.Name, SkipRange: fmt.Sprintf(">=%d.%d.0 <%s", version.Major, version.Minor, version),
-		Images: same.Images, Pinned: opts.Pinned, Released: opts.Released,
-	})
+	following := Options{Version: next(was.Version), Replaces: earlier.Name, Images: same.Images, Pinned: opts.Pinned, Released: opts.Released}
+	if skipRange(d, following) == "" { // the package updates no more than that
+		following.SkipRange = fmt.Sprintf(">=%d.%d.0 <%s", following.Version.Major, following.Version.Minor, following.Version)
+	}
+	return Generate(d, following)
 }
 
 // next returns the version after one: the release of a preview, or the next fix of a release.

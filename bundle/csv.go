@@ -79,6 +79,14 @@ func replaces(d drivers.Driver, opts Options) string {
 	return d.Package.Replaces
 }
 
+// skipRange returns the versions that a bundle updates at once; "" for none but the one it replaces.
+func skipRange(d drivers.Driver, opts Options) string {
+	if opts.SkipRange == "" && d.Package.UpdatesFrom != "" {
+		return fmt.Sprintf(">=%s <%s", d.Package.UpdatesFrom, opts.Version)
+	}
+	return opts.SkipRange
+}
+
 // maturity follows the promise that semantic versions make.
 func maturity(opts Options) string {
 	if opts.Version.Major == 0 || len(opts.Version.Pre) > 0 {
@@ -151,14 +159,11 @@ func consoleAnnotations(d drivers.Driver, opts Options, examples []*unstructured
 		// what is in it, and labels the namespace accordingly.
 		"operatorframework.io/cluster-monitoring": "true",
 	})
-	if opts.SkipRange != "" {
-		annotations[skipRangeAnnotation] = opts.SkipRange
+	if versions := skipRange(d, opts); versions != "" {
+		annotations[skipRangeAnnotation] = versions
 	}
 	if !opts.Released.IsZero() {
 		annotations[createdAtAnnotation] = opts.Released.UTC().Format(time.RFC3339)
-	}
-	if d.Package.UpdatesFrom != "" {
-		annotations["olm.skipRange"] = fmt.Sprintf(">=%s <%s", d.Package.UpdatesFrom, opts.Version)
 	}
 	return annotations, nil
 }

@@ -26,8 +26,8 @@ type Options struct {
 	Version semver.Version
 	// Replaces names the ClusterServiceVersion that this one updates; "" for the package's own choice.
 	Replaces string
-	// SkipRange are the versions that this one updates at once, such as ">=1.0.0 <1.0.3"; "" for none but
-	// the one it replaces.
+	// SkipRange are the versions that this one updates at once, such as ">=1.0.0 <1.0.3"; "" for the package's
+	// own choice.
 	SkipRange string
 	// Pinned fails unless every image is given by its digest, as a release has to: a tag may become another
 	// image, and clusters without internet mirror by digest.
