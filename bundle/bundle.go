@@ -8,6 +8,9 @@ package bundle
 
 import (
 	"path"
+	"strings"
+
+	"sigs.k8s.io/yaml"
 )
 
 // Where things stand in a bundle folder. The format fixes none of the file names, only the folders
@@ -17,6 +20,7 @@ const (
 	metadataDir     = "metadata"
 	annotationsPath = metadataDir + "/annotations.yaml"
 	dockerfilePath  = "bundle.Dockerfile"
+	propertiesPath  = metadataDir + "/properties.yaml"
 )
 
 // Bundle is one version of one package, in memory.
@@ -35,6 +39,9 @@ type File struct {
 	Path string
 	Data []byte
 }
+
+// Version returns the version in the bundle's name, such as "1.0.0".
+func (b *Bundle) Version() string { return strings.TrimPrefix(b.Name, b.Package+".v") }
 
 // file returns the content of a file of the bundle, or nil if it has none of that path.
 func (b *Bundle) file(path string) []byte {
@@ -55,4 +62,13 @@ func (b *Bundle) manifests() []File {
 		}
 	}
 	return found
+}
+
+// annotations returns what the bundle's metadata says of it.
+func (b *Bundle) annotations() map[string]string {
+	var file struct{ Annotations map[string]string }
+	if err := yaml.Unmarshal(b.file(annotationsPath), &file); err != nil {
+		return nil // who has read the package's name from it knows better
+	}
+	return file.Annotations
 }

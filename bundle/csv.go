@@ -15,6 +15,11 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
+const (
+	skipRangeAnnotation = "olm.skipRange"
+	createdAtAnnotation = "createdAt"
+)
+
 // clusterServiceVersion says how the Operator Lifecycle Manager installs and shows the driver's operator.
 func clusterServiceVersion(d drivers.Driver, opts Options, crds []*apiextensionsv1.CustomResourceDefinition) (*v1alpha1.ClusterServiceVersion, error) {
 	rules, err := d.OperatorRules()
@@ -72,6 +77,14 @@ func replaces(d drivers.Driver, opts Options) string {
 		return opts.Replaces
 	}
 	return d.Package.Replaces
+}
+
+// skipRange returns the versions that a bundle updates at once; "" for none but the one it replaces.
+func skipRange(d drivers.Driver, opts Options) string {
+	if opts.SkipRange == "" && d.Package.UpdatesFrom != "" {
+		return fmt.Sprintf(">=%s <%s", d.Package.UpdatesFrom, opts.Version)
+	}
+	return opts.SkipRange
 }
 
 // maturity follows the promise that semantic versions make.
@@ -146,11 +159,11 @@ func consoleAnnotations(d drivers.Driver, opts Options, examples []*unstructured
 		// what is in it, and labels the namespace accordingly.
 		"operatorframework.io/cluster-monitoring": "true",
 	})
-	if !opts.Released.IsZero() {
-		annotations["createdAt"] = opts.Released.UTC().Format(time.RFC3339)
+	if versions := skipRange(d, opts); versions != "" {
+		annotations[skipRangeAnnotation] = versions
 	}
-	if d.Package.UpdatesFrom != "" {
-		annotations["olm.skipRange"] = fmt.Sprintf(">=%s <%s", d.Package.UpdatesFrom, opts.Version)
+	if !opts.Released.IsZero() {
+		annotations[createdAtAnnotation] = opts.Released.UTC().Format(time.RFC3339)
 	}
 	return annotations, nil
 }

@@ -16,7 +16,9 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
+//go:generate go run ../cmd/berth bundle generate ebs --version 1.0.0 --output aws-ebs-csi-driver-operator/1.0.0
 //go:generate go run ../cmd/berth bundle generate efs --version 1.0.0 --output aws-efs-operator/1.0.0
+//go:generate go run ../cmd/berth bundle generate manila --version 1.0.0 --output manila-csi-driver-operator/1.0.0
 
 // Options say what a bundle holds beyond the driver's definition.
 type Options struct {
@@ -24,6 +26,12 @@ type Options struct {
 	Version semver.Version
 	// Replaces names the ClusterServiceVersion that this one updates; "" for the package's own choice.
 	Replaces string
+	// SkipRange are the versions that this one updates at once, such as ">=1.0.0 <1.0.3"; "" for the package's
+	// own choice.
+	SkipRange string
+	// Pinned fails unless every image is given by its digest, as a release has to: a tag may become another
+	// image, and clusters without internet mirror by digest.
+	Pinned bool
 	// Images are pull specs to use instead of the definition's, by the image's environment variable
 	// or OperatorImage.
 	Images map[string]string
@@ -50,6 +58,14 @@ func generate(d drivers.Driver, opts Options) (*Bundle, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opts.Pinned {
+		if err := checkPinned(d); err != nil {
+			return nil, err
+		}
+	}
+	if _, err := semver.ParseRange(opts.SkipRange); opts.SkipRange != "" && err != nil {
+		return nil, fmt.Errorf("skip range %q: want versions such as \">=1.0.0 <1.0.3\": %w", opts.SkipRange, err)
+	}
 	crds, err := customResourceDefinitions(d)
 	if err != nil {
 		return nil, err
@@ -70,6 +86,12 @@ func generate(d drivers.Driver, opts Options) (*Bundle, error) {
 		return nil, err
 	}
 	add(annotationsPath, metadata)
+	properties, err := yaml.Marshal(map[string]any{"properties": []any{
+		map[string]any{"type": maxOpenShiftProperty, "value": maxOpenShiftVersion}}})
+	if err != nil {
+		return nil, err
+	}
+	add(propertiesPath, properties)
 	data, err := encode(csv)
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func TestGenerateGolden(t *testing.T) {
 	const golden = "testdata/widget.txtar"
 	b := mustGenerate(t, widget(), Options{
 		Version:  semver.MustParse("1.2.0-rc.1"),
-		Replaces: "widget-operator.v1.1.0",
+		Replaces: "widget-operator.v1.1.0", SkipRange: ">=1.1.0 <1.2.0",
 		Images:   map[string]string{"DRIVER_IMAGE": "quay.io/mirror/widget@sha256:" + strings.Repeat("0", 64), OperatorImage: "quay.io/mirror/operator:v2"},
 		Released: time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC),
 	})
@@ -150,6 +150,14 @@ func TestGenerateRefuses(t *testing.T) {
 		name:   "version that no name can hold",
 		change: func(_ *drivers.Driver, opts *Options) { opts.Version = semver.MustParse("1.0.0+build") },
 		want:   `the version makes it "widget-operator.v1.0.0+build", which cannot be the name of a ClusterServiceVersion`,
+	}, {
+		name:   "tags in a release",
+		change: func(_ *drivers.Driver, opts *Options) { opts.Pinned = true },
+		want:   "not given by digest: quay.io/example/widget-operator:v1, quay.io/example/widget:v1, quay.io/example/registrar:v1;",
+	}, {
+		name:   "a skip range that is none",
+		change: func(_ *drivers.Driver, opts *Options) { opts.SkipRange = "all" },
+		want:   `skip range "all": want versions such as ">=1.0.0 <1.0.3"`,
 	}, {
 		name:   "no examples",
 		change: func(d *drivers.Driver, _ *Options) { d.Package.Examples = fstest.MapFS{} },

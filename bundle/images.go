@@ -38,6 +38,24 @@ func withImages(d drivers.Driver, pullSpecs map[string]string) (drivers.Driver, 
 	return d, nil
 }
 
+// checkPinned fails unless all images of a driver are given by digest.
+func checkPinned(d drivers.Driver) error {
+	var loose []string
+	for _, image := range relatedImages(d) {
+		named, err := reference.ParseNormalizedNamed(image.Image)
+		if err != nil {
+			return err // withImages has checked it
+		}
+		if _, pinned := named.(reference.Digested); !pinned {
+			loose = append(loose, image.Image)
+		}
+	}
+	if len(loose) > 0 {
+		return fmt.Errorf("not given by digest: %s; want pull specs such as quay.io/example/image@sha256:…", strings.Join(loose, ", "))
+	}
+	return nil
+}
+
 // relatedImages lists every image that a cluster pulls because of the bundle, for those who mirror them.
 func relatedImages(d drivers.Driver) []v1alpha1.RelatedImage {
 	images := []v1alpha1.RelatedImage{{Name: d.Operator.Name, Image: d.Operator.Image}}

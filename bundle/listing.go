@@ -19,6 +19,9 @@ const (
 	// The namespace that OpenShift keeps for CSI drivers. It is a hint to the console: the operator
 	// runs in, and installs its driver to, whichever namespace it is subscribed in.
 	suggestedNamespace = "openshift-cluster-csi-drivers"
+	// The newest OpenShift that the operator has been tested on. OpenShift does not update to a newer one
+	// before the operator.
+	maxOpenShiftVersion = "4.22"
 )
 
 var (

@@ -203,6 +203,9 @@ func TestRegistryReadsIt(t *testing.T) {
 			if diff := cmp.Diff(want, found["olm.package"]); diff != "" {
 				t.Errorf("olm.package (-want +got):\n%s", diff)
 			}
+			if diff := cmp.Diff([]string{`"` + maxOpenShiftVersion + `"`}, found["olm.maxOpenShiftVersion"]); diff != "" {
+				t.Errorf("olm.maxOpenShiftVersion (-want +got):\n%s", diff)
+			}
 			if len(found["olm.gvk.required"]) > 0 {
 				t.Errorf("another package has to provide %v, but none does", found["olm.gvk.required"])
 			}
@@ -243,7 +246,7 @@ func TestCommittedBundlesAreValid(t *testing.T) {
 			t.Error(err)
 		}
 		for _, f := range findings {
-			t.Errorf("%s/%s", dir, f)
+			t.Error(f)
 		}
 	}
 }

@@ -1,9 +1,8 @@
 package bundle
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
+	"path/filepath"
 	"strings"
 
 	"github.com/operator-framework/api/pkg/manifests"
@@ -14,55 +13,54 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/findings"
 )
-
-// Severity says what a finding means for the bundle.
-type Severity string
-
-const (
-	// SeverityError is a finding that keeps the bundle from being installed or published.
-	SeverityError Severity = "error"
-	// SeverityWarning is a finding that should be looked at.
-	SeverityWarning Severity = "warning"
-)
-
-// Finding is one thing that a validator found wrong with a bundle.
-type Finding struct {
-	Severity Severity
-	// Rule names the validator and its kind of finding, such as "good-practices/ValidationFailed".
-	Rule    string
-	Message string
-	// File is the file of the finding, slash-separated and relative to the bundle's folder.
-	File string
-}
-
-func (f Finding) String() string {
-	return fmt.Sprintf("%s: %s: %s (%s)", f.File, f.Severity, f.Message, f.Rule)
-}
 
 // The validators of the Operator Framework, under the names that operator-sdk knows them by where it
-// knows them. Those not here: PackageManifest is of the older format, OperatorHub and
+// knows them; a rule each. Those not here: PackageManifest is of the older format, OperatorHub and
 // CommunityOperator are deprecated in favour of others here, and MultipleArchitectures needs a
 // container tool that pulls each image.
 var validators = []struct {
-	name      string
+	rule      findings.Rule
 	validator interfaces.Validator
 }{
-	{"clusterserviceversion", validation.ClusterServiceVersionValidator},
-	{"customresourcedefinition", validation.CustomResourceDefinitionValidator},
-	{"bundle", validation.BundleValidator},
-	{"operatorhubv2", validation.OperatorHubV2Validator},
-	{"standardcapabilities", validation.StandardCapabilitiesValidator},
-	{"standardcategories", validation.StandardCategoriesValidator},
-	{"alpha-deprecated-apis", validation.AlphaDeprecatedAPIsValidator},
-	{"good-practices", validation.GoodPracticesValidator},
-	{"object", validation.ObjectValidator},
-	{"operatorgroup", validation.OperatorGroupValidator},
+	{rule("clusterserviceversion", "The ClusterServiceVersion has what OLM needs, and its examples are of its own APIs."), validation.ClusterServiceVersionValidator},
+	{rule("customresourcedefinition", "The API server would take each CustomResourceDefinition."), validation.CustomResourceDefinitionValidator},
+	{rule("bundle", "Owned APIs and their definitions go together, images can be pulled, and the bundle is not too large."), validation.BundleValidator},
+	{rule("operatorhubv2", "OperatorHub can show the package: with provider, maintainers, links, version and icon."), validation.OperatorHubV2Validator},
+	{rule("standardcapabilities", "The annotation capabilities is one of the five levels."), validation.StandardCapabilitiesValidator},
+	{rule("standardcategories", "The annotation categories has only those that OperatorHub knows."), validation.StandardCategoriesValidator},
+	{rule("alpha-deprecated-apis", "No manifest is of an API that Kubernetes has removed."), validation.AlphaDeprecatedAPIsValidator},
+	{rule("good-practices", "Containers request resources, channels and names follow the conventions, and APIs are described."), validation.GoodPracticesValidator},
+	{rule("object", "Objects beside the ClusterServiceVersion leave the cluster manageable."), validation.ObjectValidator},
+	{rule("operatorgroup", "Annotations of OperatorGroups are spelled right."), validation.OperatorGroupValidator},
 }
 
-// Validate runs the Operator Framework's validators on a bundle folder and returns what they find,
-// errors first. It fails if the folder cannot be loaded as a bundle at all.
-func Validate(dir string) ([]Finding, error) {
+func rule(id, what string) findings.Rule {
+	return findings.Rule{ID: id, Severity: findings.Error, What: what}
+}
+
+// Rules are all rules that Validate goes by: those of the Operator Framework's validators, whose findings
+// may also be warnings, and OLM's own.
+func Rules() []findings.Rule {
+	all := []findings.Rule{syntaxRule}
+	for _, v := range validators {
+		all = append(all, v.rule)
+	}
+	for _, c := range ownChecks {
+		all = append(all, c.rule)
+	}
+	return all
+}
+
+// Validate checks a bundle folder, and returns what is wrong with it in the order of files and lines. It
+// fails if the folder is no bundle at all.
+func Validate(dir string) ([]*findings.Finding, error) {
+	broken, err := brokenFiles(dir)
+	if err != nil || len(broken) > 0 {
+		return broken, err // of what cannot be read nothing else is known
+	}
 	b, err := Load(dir)
 	if err != nil {
 		return nil, err
@@ -71,29 +69,49 @@ func Validate(dir string) ([]Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	c := &check{dir: dir, bundle: b, objects: objects}
+	for _, own := range ownChecks {
+		own.find(c, own.rule)
+	}
 	loaded, err := manifests.GetBundleFromDir(dir)
 	if err != nil {
+		if len(c.found) > 0 {
+			return c.ordered(), nil // it is why
+		}
 		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
-
-	var findings []Finding
 	for _, v := range validators {
 		for _, subject := range loaded.ObjectsToValidate() {
 			file := fileOf(subject, objects)
 			for _, result := range v.validator.Validate(subject) {
 				for _, e := range result.Errors {
-					findings = append(findings, finding(SeverityError, v.name, file, e))
+					c.add(v.rule, findings.Error, file, e)
 				}
 				for _, e := range result.Warnings {
-					findings = append(findings, finding(SeverityWarning, v.name, file, e))
+					c.add(v.rule, findings.Warning, file, e)
 				}
 			}
 		}
 	}
-	return ordered(findings), nil
+	return c.ordered(), nil
 }
 
-func finding(severity Severity, validator, file string, e errors.Error) Finding {
+// check is a bundle that is being looked at, and what was found so far.
+type check struct {
+	dir     string
+	bundle  *Bundle
+	objects []object
+	found   []*findings.Finding
+}
+
+// find adds a finding about a field of a file.
+func (c *check) find(rule findings.Rule, file string, path []string, format string, args ...any) {
+	f := rule.Finding(filepath.Join(c.dir, filepath.FromSlash(file)), format, args...)
+	c.found = append(c.found, f.At(placeOf(c.bundle.file(file), path)))
+}
+
+// add adds what a validator has found.
+func (c *check) add(rule findings.Rule, severity findings.Severity, file string, e errors.Error) {
 	message := e.Detail
 	if e.Field != "" && !strings.Contains(message, e.Field) {
 		message = e.Field + ": " + message
@@ -102,7 +120,28 @@ func finding(severity Severity, validator, file string, e errors.Error) Finding 
 	if subject, ok := e.BadValue.(fmt.Stringer); ok && !strings.Contains(message, subject.String()) {
 		message += ": " + subject.String()
 	}
-	return Finding{Severity: severity, Rule: validator + "/" + string(e.Type), File: file, Message: message}
+	rule.Severity = severity
+	f := rule.Finding(filepath.Join(c.dir, filepath.FromSlash(file)), "%s", message)
+	c.found = append(c.found, f.At(guessPlace(c.bundle.file(file), e.Field, fmt.Sprint(e.BadValue), message)))
+}
+
+// ordered sorts what was found, and drops what two validators found alike.
+func (c *check) ordered() []*findings.Finding {
+	type key struct {
+		severity      findings.Severity
+		file, message string
+	}
+	seen := map[key]bool{}
+	var kept []*findings.Finding
+	for _, f := range c.found {
+		k := key{f.Severity, f.File, f.Message}
+		if !seen[k] {
+			kept = append(kept, f)
+		}
+		seen[k] = true
+	}
+	findings.Sort(kept)
+	return kept
 }
 
 // fileOf returns the file that a validator's subject was read from. What concerns the bundle as a
@@ -123,24 +162,4 @@ func fileOf(subject any, objects []object) string {
 		}
 	}
 	return manifestsDir
-}
-
-// ordered sorts findings, errors first, and drops what two validators found alike.
-func ordered(findings []Finding) []Finding {
-	type key struct {
-		severity      Severity
-		file, message string
-	}
-	seen := map[key]bool{}
-	findings = slices.DeleteFunc(findings, func(f Finding) bool {
-		k := key{f.Severity, f.File, f.Message}
-		duplicate := seen[k]
-		seen[k] = true
-		return duplicate
-	})
-	slices.SortFunc(findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.File, b.File),
-			cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Message, b.Message))
-	})
-	return findings
 }

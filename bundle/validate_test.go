@@ -2,6 +2,11 @@ package bundle
 
 import (
 	"bytes"
+	"encoding/base64"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,81 +15,160 @@ import (
 
 func TestValidateFinds(t *testing.T) {
 	const csv, crd = "manifests/widget-operator.clusterserviceversion.yaml", "manifests/widgets.example.com_widgetboxes.yaml"
+	const long = "widget-operator-for-those-who-like-their-names-long-and-telling.v1.0.0"
 	for _, tc := range []struct {
 		name, file, old, new string
-		want                 []Finding
+		// want are findings as text, with a tilde for the line and column of what is new, and where that is
+		// said to be.
+		want []string
 	}{{
 		name: "unknown capability level",
 		file: csv, old: "capabilities: Seamless Upgrades", new: "capabilities: Magic",
-		want: []Finding{{SeverityError, "standardcapabilities/CSVFileNotValid",
-			`(widget-operator.v1.0.0) csv.Metadata.Annotations.Capabilities "Magic" is not a valid capabilities level`, csv}},
+		want: []string{csv + `:~: error: (widget-operator.v1.0.0) csv.Metadata.Annotations.Capabilities "Magic" is not a valid capabilities level (standardcapabilities)`},
 	}, {
 		name: "unknown category",
 		file: csv, old: "categories: Storage", new: "categories: Widgets",
-		want: []Finding{{SeverityError, "standardcategories/CSVFileNotValid",
-			`(widget-operator.v1.0.0) csv.Metadata.Annotations["categories"] value "Widgets" is not in the set of standard categories`, csv}},
-	}, {
-		name: "custom resource without a definition, and a definition nobody owns",
-		file: crd, old: "kind: WidgetBox\n", new: "kind: Other\n",
-		want: []Finding{
-			{SeverityError, "bundle/BundleNotValid", `owned CRD "widgets.example.com/v1, Kind=WidgetBox" not found in bundle "widget-operator.v1.0.0"`, csv},
-			{SeverityError, "bundle/BundleNotValid", `CRD "widgets.example.com/v1, Kind=Other" is present in bundle "widget-operator.v1.0.0" but not defined in CSV`, csv},
-			{SeverityError, "bundle/BundleNotValid", `CRD "widgets.example.com/v1alpha1, Kind=Other" is present in bundle "widget-operator.v1.0.0" but not defined in CSV`, csv},
-		},
+		want: []string{csv + `:~: error: (widget-operator.v1.0.0) csv.Metadata.Annotations["categories"] value "Widgets" is not in the set of standard categories (standardcategories)`},
 	}, {
 		name: "broken definition",
 		file: crd, old: "scope: Namespaced", new: "scope: Everywhere",
-		want: []Finding{{SeverityError, "customresourcedefinition/FieldValueNotSupported",
-			`spec.scope: Unsupported value: "Everywhere": supported values: "Cluster", "Namespaced"`, crd}},
+		want: []string{crd + `:~: error: spec.scope: Unsupported value: "Everywhere": supported values: "Cluster", "Namespaced" (customresourcedefinition)`},
 	}, {
 		name: "unusual channel",
 		file: annotationsPath, old: "channels.v1: stable", new: "channels.v1: weekly",
-		want: []Finding{{SeverityWarning, "good-practices/ValidationFailed",
-			`channel(s) ["weekly"] are not following the recommended naming convention: https://olm.operatorframework.io/docs/best-practices/channel-naming`, csv}},
+		want: []string{
+			csv + `:50:9: warning: channel(s) ["weekly"] are not following the recommended naming convention: https://olm.operatorframework.io/docs/best-practices/channel-naming (good-practices)`,
+			annotationsPath + `:~: error: the annotation operators.operatorframework.io.bundle.channels.v1 is "weekly", but as a label in bundle.Dockerfile it is "stable" (olm-labels)`,
+		},
 	}, {
 		name: "example of a foreign API",
 		file: csv, old: `"kind": "WidgetBox"`, new: `"kind": "Gadget"`,
-		want: []Finding{
-			{SeverityError, "clusterserviceversion/OperationFailed", "example must have a provided API: widgets.example.com/v1, Kind=Gadget", csv},
-			{SeverityWarning, "clusterserviceversion/OperationFailed", "provided API should have an example annotation: widgets.example.com/v1, Kind=WidgetBox", csv},
+		want: []string{
+			csv + ":2:1: error: example must have a provided API: widgets.example.com/v1, Kind=Gadget (clusterserviceversion)",
+			csv + ":2:1: warning: provided API should have an example annotation: widgets.example.com/v1, Kind=WidgetBox (clusterserviceversion)",
 		},
+	}, {
+		name: "a kind that opm takes and OLM does not",
+		file: "manifests/widget-operator.servicemonitor.yaml", old: "kind: ServiceMonitor", new: "kind: PodMonitor",
+		want: []string{`manifests/widget-operator.servicemonitor.yaml:~: error: OLM installs no PodMonitor: have the operator create "widget-operator" (olm-kind)`},
+	}, {
+		name: "a name that is no label's value",
+		file: csv, old: "  name: widget-operator.v1.0.0", new: "  name: " + long,
+		want: []string{csv + `:2:1: error: (` + long + `) metadata.name "` + long + `" is invalid: must be no more than 63 bytes (clusterserviceversion)`},
+	}, {
+		name: "an object that is there twice",
+		file: "manifests/widget-operator.servicemonitor.yaml", old: "kind: ServiceMonitor", new: "kind: PrometheusRule",
+		want: []string{"manifests/widget-operator.servicemonitor.yaml:5:3: error: PrometheusRule widget-operator is in manifests/widget-operator.prometheusrule.yaml, too (olm-duplicate)"},
+	}, {
+		name: "another media type",
+		file: annotationsPath, old: "mediatype.v1: registry+v1", new: "mediatype.v1: plain+v0",
+		want: []string{
+			annotationsPath + `:~: error: operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", want "registry+v1" (olm-annotations)`,
+			annotationsPath + `:~: error: the annotation operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", but as a label in bundle.Dockerfile it is "registry+v1" (olm-labels)`,
+		},
+	}, {
+		name: "a feature without quotes",
+		file: csv, old: `features.operators.openshift.io/cnf: "false"`, new: "features.operators.openshift.io/cnf: false",
+		want: []string{csv + `:~: error: the annotation features.operators.openshift.io/cnf is false, want a string in quotes: "true" or "false" (console-feature)`},
+	}, {
+		name: "an image that nobody would mirror",
+		file: csv, old: "image: quay.io/example/widget-operator:v1\n                imagePullPolicy", new: "image: quay.io/example/other:v1\n                imagePullPolicy",
+		want: []string{csv + ":~: warning: image quay.io/example/other:v1 of container widget-operator is not in spec.relatedImages (related-images)"},
 	}} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := mustGenerate(t, widget(), version1)
+			place := ""
 			for i, f := range b.Files {
 				if f.Path != tc.file {
 					continue
 				}
 				b.Files[i].Data = bytes.Replace(f.Data, []byte(tc.old), []byte(tc.new), 1)
-				if bytes.Equal(b.Files[i].Data, f.Data) {
+				at := bytes.Index(b.Files[i].Data, []byte(tc.new))
+				if at < 0 {
 					t.Fatalf("%s has no %q to replace", tc.file, tc.old)
 				}
+				place = fieldAt(b.Files[i].Data, at+len(tc.new)-len(strings.TrimLeft(tc.new, " ")))
 			}
-			got, err := Validate(written(t, b))
-			if err != nil {
-				t.Fatal(err)
+			var want []string
+			for _, text := range tc.want {
+				want = append(want, strings.Replace(text, ":~:", ":"+place+":", 1))
 			}
-			if diff := cmp.Diff(ordered(tc.want), got); diff != "" {
+			if diff := cmp.Diff(want, found(t, written(t, b))); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestOrdered(t *testing.T) {
-	got := ordered([]Finding{
-		{SeverityWarning, "b/X", "same", "f"},
-		{SeverityWarning, "a/X", "same", "f"},
-		{SeverityWarning, "a/X", "other", "f"},
-		{SeverityError, "z/X", "same", "f"},
-	})
-	want := []Finding{
-		{SeverityError, "z/X", "same", "f"},
-		{SeverityWarning, "a/X", "other", "f"},
-		{SeverityWarning, "b/X", "same", "f"},
+// fieldAt returns the place of the field that a byte is a part of.
+func fieldAt(data []byte, offset int) string {
+	begin := 1 + bytes.LastIndexByte(data[:offset], '\n')
+	line := data[begin:]
+	return fmt.Sprintf("%d:%d", 1+bytes.Count(data[:begin], []byte("\n")), 1+len(line)-len(bytes.TrimLeft(line, " -")))
+}
+
+// found returns what is wrong with a bundle folder, with files relative to it.
+func found(t *testing.T, dir string) []string {
+	t.Helper()
+	all, err := Validate(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	var texts []string
+	for _, f := range all {
+		texts = append(texts, strings.ReplaceAll(f.String(), dir+string(filepath.Separator), ""))
+	}
+	return texts
+}
+
+// TestValidateFindsInMetadata looks at files that our bundles may lack.
+func TestValidateFindsInMetadata(t *testing.T) {
+	for _, tc := range []struct {
+		name, file, content string
+		want                string
+	}{
+		{"a type of dependency that OLM does not know", "metadata/dependencies.yaml", "dependencies:\n- type: olm.crd\n  value: {}\n",
+			"metadata/dependencies.yaml:2:3: error: the type is \"olm.crd\", want one of olm.package, olm.gvk, olm.label, olm.constraint (olm-dependency)"},
+		{"an OpenShift version with a patch level", "metadata/properties.yaml", "properties:\n- type: olm.maxOpenShiftVersion\n  value: 4.22.1\n",
+			`metadata/properties.yaml:3:3: error: olm.maxOpenShiftVersion is 4.22.1, want MAJOR.MINOR in quotes, such as "4.22" (openshift-version)`},
+		{"an OpenShift version that is a number", "metadata/properties.yaml", "properties:\n- type: olm.maxOpenShiftVersion\n  value: 4.20\n",
+			`metadata/properties.yaml:3:3: error: olm.maxOpenShiftVersion is 4.2, want MAJOR.MINOR in quotes, such as "4.22" (openshift-version)`},
+		{"broken YAML", "metadata/properties.yaml", "properties:\n  - type: olm.package\n\tvalue: 1\n",
+			"metadata/properties.yaml:3:1: error: found a tab character that violates indentation (yaml)"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := written(t, mustGenerate(t, widget(), version1))
+			if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(tc.file)), []byte(tc.content), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff([]string{tc.want}, found(t, dir)); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestValidateFindsTooMuch: what counts is the size after compression and base64, as OLM stores it.
+func TestValidateFindsTooMuch(t *testing.T) {
+	noise := make([]byte, 800<<10)
+	rand.NewChaCha8([32]byte{}).Read(noise)
+	b := mustGenerate(t, widget(), version1)
+	b.Files = append(b.Files, File{Path: "manifests/noise.yaml", Data: fmt.Appendf(nil,
+		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: noise}\nbinaryData: {noise: %s}\n", base64.StdEncoding.EncodeToString(noise))})
+	got := strings.Join(found(t, written(t, b)), "\n")
+	if !strings.Contains(got, "maximum bundle compressed size") {
+		t.Errorf("findings are %s; want one about the size", got)
+	}
+}
+
+// TestEachRuleHasItsPlaceInReports: a report shows the rules that were broken, and those that were kept.
+func TestEachRuleHasItsPlaceInReports(t *testing.T) {
+	seen := map[string]bool{}
+	for _, r := range Rules() {
+		if seen[r.ID] || r.What == "" || r.Severity == "" {
+			t.Errorf("rule %+v: want an ID of its own, a severity and a sentence", r)
+		}
+		seen[r.ID] = true
 	}
 }
 

@@ -8,4 +8,6 @@
 // The catalogs that Berth ships live beside this package's code, one folder each.
 package catalog
 
+//go:generate go run ../cmd/berth catalog build ../bundle/aws-ebs-csi-driver-operator/1.0.0 --output certified
 //go:generate go run ../cmd/berth catalog build ../bundle/aws-efs-operator/1.0.0 --output certified
+//go:generate go run ../cmd/berth catalog build ../bundle/manila-csi-driver-operator/1.0.0 --output certified

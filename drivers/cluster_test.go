@@ -1,6 +1,7 @@
 package drivers_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,7 +38,7 @@ func TestApply(t *testing.T) {
 		t.Run(d.Name, func(t *testing.T) {
 			ns := c.Namespace(t)
 			operator := resourcesOf(t, operatorOf(t, c, d, ns), c.Client().RESTMapper())
-			manifests, err := d.Manifests(drivers.Values{Namespace: ns, Image: imageOf})
+			manifests, err := d.Manifests(drivers.Values{Namespace: cmp.Or(d.Namespace, ns), Image: imageOf})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -161,7 +162,10 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 		}
 	}
 	byName := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, m.Object.GetName()).String()}
-	steps = slices.Concat(steps, []step{{"delete", remove}}, steps, []step{ // It stays: others may refer to it.
+	if !m.Kept() {
+		steps = slices.Concat(steps, []step{{"delete", remove}}, steps)
+	}
+	steps = append(steps, []step{ // It stays: others may refer to it.
 		{"list", func() error { _, err := objects.List(t.Context(), byName); return err }},
 		{"watch", func() error {
 			watch, err := objects.Watch(t.Context(), byName)
@@ -170,7 +174,7 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 			}
 			return err
 		}},
-	})
+	}...)
 	for _, step := range steps {
 		if err := step.do(); err != nil {
 			t.Errorf("%s: %s: %v", m.File, step.what, err)

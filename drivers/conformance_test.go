@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
@@ -177,6 +178,9 @@ func TestSelectorsMatch(t *testing.T) {
 	})
 }
 
+// anyPods are the SecurityContextConstraints that any pod may use, and that each OpenShift cluster has.
+const anyPods = "restricted-v2"
+
 func TestReferencesExist(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		position := map[string]int{} // in the order in which objects are applied, from 1
@@ -192,7 +196,9 @@ func TestReferencesExist(t *testing.T) {
 		mounted := map[string]bool{}
 		for _, w := range workloads(t, manifests) {
 			want(w.file, "ServiceAccount "+w.pod.Spec.ServiceAccountName)
-			want(w.file, "SecurityContextConstraints "+w.pod.Annotations["openshift.io/required-scc"])
+			if scc := w.pod.Annotations["openshift.io/required-scc"]; scc != anyPods {
+				want(w.file, "SecurityContextConstraints "+scc)
+			}
 			for _, v := range w.pod.Spec.Volumes {
 				if v.Secret == nil {
 					continue
@@ -264,6 +270,9 @@ func TestRolesCanBeSet(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		users := map[string]string{}
 		for _, m := range drivers.OfKind(manifests, "CredentialsRequest") {
+			if kind, _, _ := unstructured.NestedString(m.Object.Object, "spec", "providerSpec", "kind"); kind != "AWSProviderSpec" {
+				continue // its cloud has no roles to assume
+			}
 			const annotation = "credentials.openshift.io/role-arns-vars"
 			variable := m.Object.GetAnnotations()[annotation]
 			if !slices.Contains(d.Operator.Env, variable) {
@@ -344,4 +353,20 @@ func examples(t *testing.T, d drivers.Driver) []*unstructured.Unstructured {
 		found = append(found, object)
 	}
 	return found
+}
+
+// TestNobodyMayDeleteWhatVolumesReferTo: an operator has no right to delete a namespace or a Secret, whatever
+// it might do by mistake.
+func TestNobodyMayDeleteWhatVolumesReferTo(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
+		grants, err := d.OperatorGrants()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for p := range permissions.SetOf(grants) {
+			if slices.Contains([]string{"namespaces", "secrets"}, p.Resource) && slices.Contains([]string{"delete", "deletecollection"}, p.Verb) {
+				t.Errorf("the operator may: %s", p)
+			}
+		}
+	})
 }

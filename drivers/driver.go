@@ -28,6 +28,12 @@ type Driver struct {
 	// Operator says how the driver's operator runs in a cluster.
 	Operator Operator
 
+	// Namespace is where the driver is, for one whose place others know: volumes refer to Secrets there, or
+	// earlier operators have always used it. Other drivers are where their operator runs.
+	Namespace string
+	// Backend, where there is one, may have nothing to offer; then there is no driver.
+	Backend *Backend
+
 	// Assets holds the objects the driver consists of, one YAML document a file, at any depth.
 	// An object is known by its kind, never by its file name. A CredentialsRequest lies in a folder
 	// named after the part of the driver that uses the credentials. Placeholders in assets are those
@@ -38,6 +44,9 @@ type Driver struct {
 	Images []Image
 	// Settings fit the driver's containers to the cluster's configuration.
 	Settings []Setting
+	// ClassParameters, if there are any, are parameters that each StorageClass among the assets gets besides
+	// its own, because the cluster's configuration asks for them.
+	ClassParameters func(Cluster) map[string]string
 	// Secrets are Secrets of the operand's namespace whose change must roll the pods that mount them.
 	Secrets []string
 	// TrustedCABundle is the ConfigMap that the cluster network operator fills with the trusted CA

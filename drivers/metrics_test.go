@@ -67,6 +67,25 @@ func TestPortTable(t *testing.T) {
 	})
 }
 
+// TestDriversFitOnOneNode: in the node's network no two drivers may use the same port.
+func TestDriversFitOnOneNode(t *testing.T) {
+	users := map[int32]string{}
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		for _, w := range workloads(t, manifests) {
+			for _, c := range w.containers() {
+				for _, p := range c.Ports {
+					if other := users[p.ContainerPort]; w.pod.Spec.HostNetwork && other != "" && other != d.Name {
+						t.Errorf("%s: container %s uses port %d, and so does driver %s", w.file, c.Name, p.ContainerPort, other)
+					}
+					if w.pod.Spec.HostNetwork {
+						users[p.ContainerPort] = d.Name
+					}
+				}
+			}
+		}
+	})
+}
+
 // TestMetricsAreServed: what a container serves by plain HTTP nobody outside of its node can reach; and
 // the cluster's Prometheus can read the metrics of each container that has some, through a proxy that
 // lets only those in who may read metrics.

@@ -1,7 +1,9 @@
 package drivers
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
@@ -60,9 +62,10 @@ func (d Driver) OperatorGrants() ([]permissions.Grant, error) {
 	return grants, nil
 }
 
-// unrendered returns the driver's assets with all placeholders still in place.
+// unrendered returns the driver's assets with all placeholders still in place whose values depend on the
+// cluster.
 func (d Driver) unrendered() ([]Manifest, error) {
-	return d.Manifests(Values{Namespace: namespacePlaceholder, Image: func(env string) string { return "${" + env + "}" }})
+	return d.Manifests(Values{Namespace: cmp.Or(d.Namespace, namespacePlaceholder), Image: func(env string) string { return "${" + env + "}" }})
 }
 
 // commonGrants are what the operator of any driver needs.
@@ -75,6 +78,7 @@ func (d Driver) commonGrants(manifests []Manifest) []permissions.Grant {
 		credentials = "To restart the driver's pods when their credentials change"
 		inUse       = "To remove the driver only when nobody uses its volumes"
 		told        = "To tell in events what it does"
+		offered     = "To make a StorageClass of each kind of storage that the backend offers"
 		metrics     = "To show its metrics to those who may read them"
 	)
 	grants := []permissions.Grant{
@@ -112,6 +116,11 @@ func (d Driver) commonGrants(manifests []Manifest) []permissions.Grant {
 		grants = append(grants, permissions.Grant{For: located, Group: "apps", Resources: []string{"daemonsets"},
 			Names: []string{m.Object.GetName()}, Verbs: permissions.Follow})
 	}
+	if d.Backend != nil {
+		// Their names come from the backend.
+		grants = append(grants, permissions.Grant{For: offered, Group: "storage.k8s.io", Resources: []string{"storageclasses"},
+			Verbs: append([]string{"get", "create", "patch", "delete"}, permissions.Follow...)})
+	}
 	if len(d.Secrets) > 0 {
 		grants = append(grants, permissions.Grant{For: credentials, Resources: []string{"secrets"}, Names: d.Secrets,
 			Verbs: permissions.Follow, Unexercised: permissions.ListedFirst})
@@ -127,8 +136,15 @@ var kinds = map[schema.GroupKind]struct {
 	posted bool
 	// updated objects are looked after by library-go, which replaces them rather than apply them.
 	updated bool
+	// kept objects outlive the driver, because volumes may refer to them: nobody may delete them.
+	kept bool
+	// unexercised says of a verb why no end-to-end run can use it.
+	unexercised map[string]string
 }{
-	{Kind: "ConfigMap"}:                 {resource: "configmaps"},
+	{Kind: "ConfigMap"}: {resource: "configmaps"},
+	{Kind: "Namespace"}: {resource: "namespaces", kept: true, unexercised: map[string]string{
+		"create": "the end-to-end run begins with an earlier operator, which is there"}},
+	{Kind: "Secret"}:                    {resource: "secrets", kept: true},
 	{Kind: "Service"}:                   {resource: "services"},
 	{Kind: "ServiceAccount"}:            {resource: "serviceaccounts"},
 	{Group: "apps", Kind: "DaemonSet"}:  {resource: "daemonsets", posted: true, updated: true},
@@ -147,6 +163,9 @@ var kinds = map[schema.GroupKind]struct {
 	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"}:      {resource: "volumesnapshotclasses"},
 	{Group: "storage.k8s.io", Kind: "StorageClass"}:                      {resource: "storageclasses"},
 }
+
+// Kept tells whether an object outlives the driver that it is a part of.
+func (m Manifest) Kept() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].kept }
 
 // grantsToManage returns what it takes to create, follow, change and delete the object of an asset. Lists and
 // watches ask for it by name, and an object that is applied has its name in the request even if it is yet
@@ -168,9 +187,13 @@ func (d Driver) grantsToManage(m Manifest) ([]permissions.Grant, error) {
 	}
 	named, anyName := grant, grant
 	named.Names = []string{object.GetName()}
-	named.Verbs = []string{"get", "watch", "delete"}
+	named.Verbs = []string{"get", "watch"}
+	if !kind.kept {
+		named.Verbs = append(named.Verbs, "delete")
+	}
 	if group.Kind != "DaemonSet" { // These are listed anyway, to find the driver.
-		named.Verbs, named.Unexercised = append(named.Verbs, "list"), permissions.ListedFirst
+		named.Verbs, named.Unexercised = append(named.Verbs, "list"), maps.Clone(permissions.ListedFirst)
+		maps.Copy(named.Unexercised, kind.unexercised)
 	}
 	if kind.updated {
 		named.Verbs = append(named.Verbs, "update")

@@ -137,10 +137,13 @@ func TestExceptionsAreExplained(t *testing.T) {
 	})
 }
 
-// TestProxyReachesTheDriver: controller and node both call the cloud.
+// TestProxyReachesTheDriver: controller and node both call the cloud. A workload without the driver does not.
 func TestProxyReachesTheDriver(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		for _, w := range workloads(t, manifests) {
+			if !slices.ContainsFunc(w.containers(), func(c corev1.Container) bool { return c.Image == imageOf("DRIVER_IMAGE") }) {
+				continue
+			}
 			for _, annotation := range []string{"config.openshift.io/inject-proxy", "config.openshift.io/inject-proxy-cabundle"} {
 				injected := w.annotations[annotation]
 				i := slices.IndexFunc(w.containers(), func(c corev1.Container) bool { return c.Name == injected })

@@ -41,6 +41,17 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 			func(ctx context.Context) error { return o.onlyReport(ctx, c) },
 		})
 	}
+	ctx, startAnew := context.WithCancel(ctx)
+	defer startAnew()
+	var backend []factory.Controller
+	if o.driver.Backend != nil {
+		classes, err := o.offers(ctx, c, manifests)
+		if err != nil || ctx.Err() != nil {
+			return err
+		}
+		manifests = append(manifests, classes...)
+		backend = append(backend, o.newBackendController(c, true, classes, startAnew))
+	}
 	parts := o.parts(manifests)
 	c.customResource.expect(parts)
 	namespace, err := o.newNamespaceController(c)
@@ -64,6 +75,7 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 		return err
 	}
 	report := []factory.Controller{o.newLogLevelController(c), namespace, o.newUpgradeableController(c, adopting)}
+	report = append(report, backend...)
 	return runAll(ctx, []func(context.Context) error{
 		func(ctx context.Context) error { return o.reportManifests(ctx, c, nil) },
 		func(ctx context.Context) error { return c.run(ctx, report) },

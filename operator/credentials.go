@@ -23,7 +23,8 @@ type credentialsController struct {
 	clients *clients
 	part    part
 	request *followed
-	// variable is the environment variable that carries the role to assume with short-lived credentials.
+	// variable is the environment variable that carries the role to assume with short-lived credentials; ""
+	// where the cloud has no such roles.
 	variable string
 	secret   string // that the credentials go to
 }
@@ -95,6 +96,11 @@ func (c *credentialsController) madeByHand(exists bool) progress {
 	if exists {
 		return progress{reason: "CredentialsByHand", message: fmt.Sprintf(
 			"the Secret %s is used as it was made by hand: spec.credentialsMode of CloudCredential cluster is Manual", c.secret)}
+	}
+	if c.variable == "" {
+		return progress{reason: "SecretMissing", message: fmt.Sprintf(
+			"there are no credentials: spec.credentialsMode of CloudCredential cluster is Manual. Create the Secret %s in namespace %s",
+			c.secret, c.clients.namespace)}
 	}
 	return progress{reason: "RoleMissing", message: fmt.Sprintf(
 		"there are no credentials: spec.credentialsMode of CloudCredential cluster is Manual, and the operator's environment variable %[1]s is not set. "+

@@ -34,6 +34,9 @@ type operator struct {
 	recorder    events.Recorder
 	clock       clock.Clock
 	upgradeable upgradeable
+	// offered are the StorageClasses of all that the driver's backend has been heard to offer. What it
+	// offered to an earlier process shows in the cluster.
+	offered []drivers.Manifest
 }
 
 // A wish is what the driver's ClusterCSIDriver asks for.

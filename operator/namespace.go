@@ -78,11 +78,12 @@ func (o *operator) locate(ctx context.Context, c *clients) (string, error) {
 		return namespace, nil
 	}
 	found, err := o.namesakes(ctx, c.objects)
-	return chooseNamespace(o.namespace, found), err
+	return chooseNamespace(cmp.Or(o.driver.Namespace, o.namespace), found), err
 }
 
-// chooseNamespace returns where the driver was found. Of several places that is the operator's own
-// namespace, or else one where this operator was at work before; where there is none, the own one.
+// chooseNamespace returns where the driver was found. Of several places that is the driver's own namespace,
+// or the operator's if it has none, or else one where this operator was at work before; where there is none,
+// the own one.
 func chooseNamespace(own string, found []namesake) string {
 	if len(found) == 0 {
 		return own

@@ -32,14 +32,21 @@ type objectsController struct {
 	// waves are the objects in groups. Those of one are applied at the same time, as the API server
 	// makes each write that is about permissions wait for up to a tenth of a second, and the groups one
 	// after the other.
-	waves [2][]*followed
+	waves [3][]*followed
 	// ready is closed when all objects have been applied once.
 	ready chan struct{}
 }
 
-// lastWave are the kinds of objects that the API server refuses as long as others are not there: it
-// lets us bind only a role of which it can see that we have all the permissions ourselves.
-var lastWave = sets.New("RoleBinding", "ClusterRoleBinding")
+// waveOf are the waves of the kinds that are not in the second one: the API server refuses what is in a
+// namespace that is not there, and lets us bind only a role of which it can see that we have all the
+// permissions ourselves.
+var waveOf = map[string]int{"Namespace": firstWave, "RoleBinding": lastWave, "ClusterRoleBinding": lastWave}
+
+const (
+	firstWave = iota
+	otherWave
+	lastWave
+)
 
 // newObjectsController returns the controller and a channel that is closed when all objects have been
 // applied once: pods that came before their accounts and permissions could only fail.
@@ -50,9 +57,9 @@ func (o *operator) newObjectsController(c *clients, manifests []drivers.Manifest
 		if servedElsewhere.Has(m.Object.GetKind()) {
 			continue
 		}
-		wave := 0
-		if lastWave.Has(m.Object.GetKind()) {
-			wave = 1
+		wave, special := waveOf[m.Object.GetKind()]
+		if !special {
+			wave = otherWave
 		}
 		object := c.follow(m.Object)
 		controller.waves[wave] = append(controller.waves[wave], object)

@@ -1,11 +1,11 @@
 package operator_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,7 +19,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -56,15 +55,10 @@ type world struct {
 	written *atomic.Int64
 }
 
-// newWorld gives the test a namespace of its own to run the driver's operator in, with just the
-// permissions that the driver's bundle gives it. The driver's cluster-scoped objects are shared, so
-// these tests run one after the other and clean up.
+// newWorld is a world with the driver that most of these tests are about.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := newWorldOf(t, efsDriver(t))
-	t.Cleanup(w.checkPermissions)
-	t.Cleanup(w.removeDriver)
-	return w
+	return newWorldWith(t, efsDriver(t))
 }
 
 func efsDriver(t *testing.T) drivers.Driver {
@@ -76,12 +70,23 @@ func efsDriver(t *testing.T) drivers.Driver {
 	return driver
 }
 
-// newWorldOf is newWorld for any driver. It leaves the cleaning up to the test.
+// newWorldWith is newWorld for any driver.
+func newWorldWith(t *testing.T, driver drivers.Driver) *world {
+	t.Helper()
+	w := newWorldOf(t, driver)
+	t.Cleanup(w.checkPermissions)
+	t.Cleanup(w.removeDriver)
+	return w
+}
+
+// newWorldOf gives the test a namespace of its own to run the driver's operator in, with just the
+// permissions that the driver's bundle gives it. The driver's cluster-scoped objects are shared, so
+// these tests run one after the other. It leaves the cleaning up to the test.
 func newWorldOf(t *testing.T, driver drivers.Driver) *world {
 	t.Helper()
 	c := cluster.Shared(t, cluster.Options{})
 	w := &world{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t), written: &atomic.Int64{}}
-	w.home = w.namespace
+	w.home = cmp.Or(driver.Namespace, w.namespace)
 	w.user = fmt.Sprintf("system:serviceaccount:%s:operator", w.namespace)
 	rules, err := driver.OperatorRules()
 	if err != nil {
@@ -187,9 +192,16 @@ func (w *world) removeDriver() {
 		}
 	}
 	for _, object := range w.objects() {
+		if w.kept()[nameOf(object)] {
+			continue // it is never deleted
+		}
 		if err := w.Client().Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 			w.t.Error(err)
 		}
+	}
+	ours := client.MatchingLabels{"app.kubernetes.io/managed-by": w.driver.Operator.Name}
+	if err := w.Client().DeleteAllOf(ctx, &storagev1.StorageClass{}, ours); err != nil {
+		w.t.Error(err)
 	}
 }
 
@@ -228,7 +240,7 @@ func (w *world) uids() map[string]types.UID {
 	uids := map[string]types.UID{}
 	for _, object := range w.objects() {
 		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err == nil {
-			uids[object.GetObjectKind().GroupVersionKind().Kind+" "+object.GetName()] = object.GetUID()
+			uids[nameOf(object)] = object.GetUID()
 		} else if !apierrors.IsNotFound(err) {
 			w.t.Fatal(err)
 		}
@@ -239,7 +251,7 @@ func (w *world) uids() map[string]types.UID {
 // existing returns those of the driver's objects that the cluster has, as "Kind name".
 func (w *world) existing(ctx context.Context) (present, missing []string, err error) {
 	for _, object := range w.objects() {
-		name := object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
+		name := nameOf(object)
 		switch err := w.Client().Get(ctx, client.ObjectKeyFromObject(object), object); {
 		case err == nil:
 			present = append(present, name)
@@ -350,61 +362,6 @@ func TestWithoutTheCustomResourceNothingIsTouched(t *testing.T) {
 	}
 	w.deleteCustomResource()
 	w.waitForMetric("berth_cluster_csi_driver_missing", 1)
-}
-
-func TestTheDriverIsInstalledAndKept(t *testing.T) {
-	w := newWorld(t)
-	custom := w.installDriver()
-
-	if _, missing, err := w.existing(t.Context()); err != nil || len(missing) > 0 {
-		t.Errorf("Available, but these objects are missing: %q (%v)", missing, err)
-	}
-	for _, write := range w.writes() {
-		if !slices.Contains([]string{"", w.home, "openshift-cloud-credential-operator"}, write.Namespace) {
-			t.Errorf("in a namespace that nobody named the operator did: %s %s %s/%s", write.Verb, write.Resource, write.Namespace, write.Name)
-		}
-	}
-	if custom.Status.ObservedGeneration != custom.Generation {
-		t.Errorf("observedGeneration is %d, want %d", custom.Status.ObservedGeneration, custom.Generation)
-	}
-	if custom.Status.Version != version {
-		t.Errorf("version is %q, want %q", custom.Status.Version, version)
-	}
-	for _, object := range w.objects() {
-		live := object.(*unstructured.Unstructured)
-		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
-			t.Fatal(err)
-		}
-		text, err := live.MarshalJSON()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := drivers.CheckRendered(text); err != nil {
-			t.Errorf("%s %s: %v", live.GetKind(), live.GetName(), err)
-		}
-	}
-
-	for _, victim := range []client.Object{
-		&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}},
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "efs-csi-sa", Namespace: w.namespace}},
-	} {
-		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(victim), victim); err != nil {
-			t.Fatal(err)
-		}
-		lost := victim.GetUID()
-		if err := w.Client().Delete(t.Context(), victim); err != nil {
-			t.Fatal(err)
-		}
-		cluster.Eventually(t, limit, fmt.Sprintf("%T to be made anew", victim), func(ctx context.Context) error {
-			if err := w.Client().Get(ctx, client.ObjectKeyFromObject(victim), victim); err != nil {
-				return err
-			}
-			if victim.GetUID() == lost {
-				return fmt.Errorf("the deleted one is still there")
-			}
-			return nil
-		})
-	}
 }
 
 func TestAMissingImageIsNamed(t *testing.T) {

@@ -52,7 +52,7 @@ func (c *storageClassController) sync(ctx context.Context, _ factory.SyncContext
 	}
 	var complaints []string
 	for _, class := range c.classes {
-		complaint, err := c.bring(ctx, cluster.ClusterCSIDriver.Spec.StorageClassState, class)
+		complaint, err := c.bring(ctx, cluster, class)
 		if err != nil {
 			return fmt.Errorf("StorageClass %s: %w", class.wanted.GetName(), err)
 		}
@@ -64,22 +64,40 @@ func (c *storageClassController) sync(ctx context.Context, _ factory.SyncContext
 }
 
 // bring does with one class what is to be done.
-func (c *storageClassController) bring(ctx context.Context, state operatorv1.StorageClassStateName, class *followed) (complaint string, err error) {
+func (c *storageClassController) bring(ctx context.Context, cluster drivers.Cluster, class *followed) (complaint string, err error) {
 	current, err := class.look(ctx, c.operator, c.clients)
 	if err != nil {
 		return "", err
 	}
-	action, complaint, err := c.decide(state, class.wanted, current)
+	wanted, err := c.withParameters(class.wanted, cluster)
+	if err != nil {
+		return "", err
+	}
+	action, complaint, err := c.decide(cluster.ClusterCSIDriver.Spec.StorageClassState, wanted, current)
 	if err != nil {
 		return "", err
 	}
 	switch action {
 	case applyClass:
-		_, err = c.apply(ctx, c.clients, class, class.wanted)
+		_, err = c.apply(ctx, c.clients, class, wanted)
 	case removeClass:
 		err = c.remove(ctx, c.clients, current)
 	}
 	return complaint, err
+}
+
+// withParameters returns the class with what the cluster's configuration asks for.
+func (o *operator) withParameters(class *unstructured.Unstructured, cluster drivers.Cluster) (*unstructured.Unstructured, error) {
+	if o.driver.ClassParameters == nil {
+		return class, nil
+	}
+	class = class.DeepCopy()
+	for name, value := range o.driver.ClassParameters(cluster) {
+		if err := unstructured.SetNestedField(class.Object, value, "parameters", name); err != nil {
+			return nil, err
+		}
+	}
+	return class, nil
 }
 
 type classAction string

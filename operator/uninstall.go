@@ -50,8 +50,9 @@ type remains struct {
 	objects []drivers.Manifest
 	// pods counts, for each stage, the pods that its objects have left behind so far.
 	pods map[int]int
-	// foreign names the objects that have the name of one of ours and are not.
-	foreign []string
+	// foreign names the objects that have the name of one of ours and are not, and kept those that outlive
+	// the driver.
+	foreign, kept []string
 }
 
 // step is the next thing to do to remove a driver.
@@ -87,6 +88,9 @@ func nextStep(r remains) step {
 	message := "the driver is removed"
 	if len(r.foreign) > 0 {
 		message += fmt.Sprintf("; left alone, because the operator did not make them: %s", strings.Join(r.foreign, ", "))
+	}
+	if len(r.kept) > 0 {
+		message += fmt.Sprintf("; kept, because volumes may refer to them: %s", strings.Join(r.kept, ", "))
 	}
 	return step{reason: "Removed", message: message, done: true}
 }

@@ -52,7 +52,11 @@ func (o *operator) removeDriver(ctx context.Context, c *clients) error {
 	if err != nil {
 		return err
 	}
-	u := &uninstaller{operator: o, clients: c, manifests: manifests}
+	classes, err := o.classesMade(ctx, c)
+	if err != nil {
+		return err
+	}
+	u := &uninstaller{operator: o, clients: c, manifests: append(manifests, classes...)}
 	u.told = c.condition(u.conditionPrefix() + operatorv1.OperatorStatusTypeProgressing).Reason
 	defer blockingPods.WithLabelValues(o.driver.CSIName).Set(0)
 	return c.run(ctx, []factory.Controller{o.newLogLevelController(c), namespace, u.controller()})
@@ -119,6 +123,8 @@ func (u *uninstaller) observe(ctx context.Context, custom *metav1.ObjectMeta) (r
 		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
 		case err != nil:
 			return remains{}, fmt.Errorf("reading %s %s: %w", m.Object.GetKind(), m.Object.GetName(), err)
+		case m.Kept():
+			found.kept = append(found.kept, fmt.Sprintf("%s %s", m.Object.GetKind(), m.Object.GetName()))
 		case u.ours(current):
 			found.objects = append(found.objects, drivers.Manifest{File: m.File, Object: current})
 		default:

@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster"
@@ -121,4 +122,10 @@ func during[T any, P interface {
 		})
 	})
 	change(w, object, apply)
+}
+
+// selectorOf returns the labels by which a workload knows its pods.
+func selectorOf(object client.Object) map[string]string {
+	labels, _, _ := unstructured.NestedStringMap(object.(*unstructured.Unstructured).Object, "spec", "selector", "matchLabels")
+	return labels
 }

@@ -1,14 +1,15 @@
 package main
 
 import (
-	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/blang/semver/v4"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/drivers/registry"
@@ -24,17 +25,63 @@ it owns, metadata/ for catalogs, and bundle.Dockerfile to make an image of it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newBundleGenerateCommand(), newBundleValidateCommand())
+	cmd.AddCommand(newBundleGenerateCommand(), newBundleBumpCommand(), newBundleValidateCommand(), newBundleImageCommand())
 	return cmd
 }
 
 // bundleGenerate is the command line of "berth bundle generate".
 type bundleGenerate struct {
-	version  string
-	output   string
+	version   string
+	output    string
+	replaces  string
+	skipRange string
+	content   bundleContent
+}
+
+// bundleContent are the flags that say what images a bundle has, and when it is released.
+type bundleContent struct {
 	images   []string
-	replaces string
+	file     string
+	pinned   bool
 	released string
+}
+
+func (c *bundleContent) addFlags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&c.images, "image", nil, "image to use, as `NAME=PULLSPEC`; NAME is the image's environment variable, or\n"+
+		bundle.OperatorImage+" for the operator's own (repeatable)")
+	flags.StringVar(&c.file, "images", "", "YAML `FILE` with lines NAME: PULLSPEC; --image goes first")
+	flags.BoolVar(&c.pinned, "pinned", false, "fail unless every image is given by digest, as a release has to")
+	flags.StringVar(&c.released, "released", "", "`DATE` of the release to show in a console, as YYYY-MM-DD (default none)")
+}
+
+// options are the flags as package bundle takes them.
+func (c *bundleContent) options() (bundle.Options, error) {
+	opts := bundle.Options{Images: map[string]string{}, Pinned: c.pinned}
+	if c.file != "" {
+		data, err := os.ReadFile(c.file)
+		if err != nil {
+			return opts, fmt.Errorf("--images: %w", err)
+		}
+		if err := yaml.UnmarshalStrict(data, &opts.Images); err != nil {
+			return opts, fmt.Errorf("--images: %s: want lines NAME: PULLSPEC: %w", c.file, err)
+		}
+	}
+	for _, image := range c.images {
+		name, pullSpec, ok := strings.Cut(image, "=")
+		if !ok {
+			return opts, fmt.Errorf("--image is %q, want NAME=PULLSPEC", image)
+		}
+		opts.Images[name] = pullSpec
+	}
+	if c.released == "" {
+		return opts, nil
+	}
+	var err error
+	if opts.Released, err = time.Parse(time.DateOnly, c.released); err != nil {
+		return opts, fmt.Errorf("--released is %q, want a date such as 2026-01-31: %w", c.released, err)
+	}
+	return opts, nil
 }
 
 func newBundleGenerateCommand() *cobra.Command {
@@ -64,10 +111,9 @@ but a bundle of the same package is refused and left as it is.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.version, "version", "", "`VERSION` of the package, such as 1.0.0 (required)")
 	flags.StringVar(&o.output, "output", "", "`DIR` to write (default bundle/PACKAGE/VERSION)")
-	flags.StringArrayVar(&o.images, "image", nil, "image to use instead of the definition's, as `NAME=PULLSPEC`; NAME is the image's\n"+
-		"environment variable, or "+bundle.OperatorImage+" for the operator's own (repeatable)")
 	flags.StringVar(&o.replaces, "replaces", "", "`NAME` of the ClusterServiceVersion that this one updates (default the package's own choice)")
-	flags.StringVar(&o.released, "released", "", "`DATE` of the release to show in a console, as YYYY-MM-DD (default none)")
+	flags.StringVar(&o.skipRange, "skip-range", "", "`VERSIONS` that this one updates at once, such as \">=1.0.0 <1.0.3\" (default none)")
+	o.content.addFlags(cmd)
 	if err := cmd.MarkFlagRequired("version"); err != nil {
 		panic(err) // no such flag
 	}
@@ -100,64 +146,13 @@ func (o *bundleGenerate) run(cmd *cobra.Command, name string) error {
 
 // options are the flags that say what the bundle holds.
 func (o *bundleGenerate) options() (bundle.Options, error) {
-	opts := bundle.Options{Replaces: o.replaces, Images: map[string]string{}}
-	for _, image := range o.images {
-		name, pullSpec, ok := strings.Cut(image, "=")
-		if !ok {
-			return opts, fmt.Errorf("--image is %q, want NAME=PULLSPEC", image)
-		}
-		opts.Images[name] = pullSpec
+	opts, err := o.content.options()
+	if err != nil {
+		return opts, err
 	}
-	var err error
+	opts.Replaces, opts.SkipRange = o.replaces, o.skipRange
 	if opts.Version, err = semver.Parse(o.version); err != nil {
 		return opts, fmt.Errorf("--version is %q, want a semantic version such as 1.0.0: %w", o.version, err)
 	}
-	if o.released != "" {
-		if opts.Released, err = time.Parse(time.DateOnly, o.released); err != nil {
-			return opts, fmt.Errorf("--released is %q, want a date such as 2026-01-31: %w", o.released, err)
-		}
-	}
 	return opts, nil
-}
-
-func newBundleValidateCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "validate DIR...",
-		Short: "Check bundle folders by the rules of OLM and OperatorHub",
-		Long: `Run the validators of the Operator Framework on bundle folders, whoever made them.
-
-Findings are printed to standard output, one a line, as
-  FILE: SEVERITY: MESSAGE (RULE)
-and a summary for each folder to standard error. Exit codes: 0 if there is no error, though
-there may be warnings; 1 if there is one, or a folder is no bundle; 2 for a wrong command line.`,
-		Example: `  # One bundle
-  berth bundle validate bundle/aws-efs-operator/1.0.0
-
-  # All versions of a package
-  berth bundle validate bundle/aws-efs-operator/*`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: validateBundles,
-	}
-}
-
-func validateBundles(cmd *cobra.Command, dirs []string) error {
-	var failures []error
-	for _, dir := range dirs {
-		findings, err := bundle.Validate(dir)
-		if err != nil {
-			failures = append(failures, err)
-			continue
-		}
-		severities := map[bundle.Severity]int{}
-		for _, f := range findings {
-			severities[f.Severity]++
-			f.File = filepath.Join(dir, filepath.FromSlash(f.File))
-			fmt.Fprintln(cmd.OutOrStdout(), f)
-		}
-		cmd.PrintErrf("%s: %s, %s\n", dir, count(severities[bundle.SeverityError], "error"), count(severities[bundle.SeverityWarning], "warning"))
-		if severities[bundle.SeverityError] > 0 {
-			failures = append(failures, fmt.Errorf("bundle %s is not valid", dir))
-		}
-	}
-	return errors.Join(failures...)
 }

@@ -4,9 +4,13 @@ package registry
 
 import (
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/efs"
+	"github.com/berth-csi/berth/drivers/manila"
 )
 
 var all = []drivers.Driver{
+	ebs.Driver,
 	efs.Driver,
+	manila.Driver,
 }

@@ -18,16 +18,17 @@ const module = "github.com/berth-csi/berth"
 // mayImport lists, for each room, the rooms whose packages it may import besides its own. A room
 // that is not listed may import none, and nothing may import a room that no list names.
 var mayImport = map[string][]string{
-	"cmd":          {"operator", "bundle", "catalog", "migrate", "sharedvolume", "drivers", "findings"},
+	"cmd":          {"operator", "bundle", "catalog", "migrate", "sharedvolume", "drivers", "findings", "image"},
 	"operator":     {"drivers"},
-	"bundle":       {"drivers", "findings"},
+	"bundle":       {"drivers", "findings", "image"},
 	"migrate":      {"drivers"},
 	"catalog":      {"findings"},
 	"findings":     {},
+	"image":        {},
 	"sharedvolume": {},
 	"drivers":      {},
 	"hack":         {"drivers"},
-	"test":         {"cmd", "operator", "bundle", "catalog", "migrate", "sharedvolume", "drivers", "findings"},
+	"test":         {"cmd", "operator", "bundle", "catalog", "migrate", "sharedvolume", "drivers", "findings", "image"},
 }
 
 type goPackage struct {

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/journey"
 )
@@ -30,7 +31,12 @@ type earlierOperator struct {
 // to what the driver needs, and the earlier operator's lock, which a pod still holds.
 func (w *world) leaveEarlierOperator() earlierOperator {
 	w.t.Helper()
-	earlier := earlierOperator{namespace: w.Namespace(w.t)}
+	earlier := earlierOperator{namespace: w.driver.Namespace}
+	if earlier.namespace == "" {
+		earlier.namespace = w.Namespace(w.t)
+	} else {
+		w.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: earlier.namespace}})
+	}
 	owner := &apiextensionsv1.CustomResourceDefinition{}
 	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Name: "clustercsidrivers.operator.openshift.io"}, owner); err != nil {
 		w.t.Fatal(err)
@@ -40,11 +46,16 @@ func (w *world) leaveEarlierOperator() earlierOperator {
 		if change != nil {
 			change(object.Object)
 		}
+		// Of a driver whose earlier operators have left no mark, it is an operator like ours.
+		first := len(w.driver.History.Labels) == 0 && w.driver.Namespace == "" && object.GetKind() == "DaemonSet"
+		if first {
+			object.SetLabels(map[string]string{"app.kubernetes.io/managed-by": w.driver.Operator.Name})
+		}
 		if w.driver.History.Marks(object) {
 			object.SetOwnerReferences([]metav1.OwnerReference{{
 				APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition", Name: owner.Name, UID: owner.UID}})
 		}
-		if change != nil || w.driver.History.Marks(object) {
+		if change != nil || first || w.driver.History.Marks(object) {
 			w.create(object)
 		}
 	}
@@ -93,6 +104,10 @@ func (w *world) loseObjects(objects ...*unstructured.Unstructured) {
 	w.t.Helper()
 	before := w.uids(objects...)
 	for _, object := range objects {
+		if (drivers.Manifest{Object: object}).Kept() {
+			delete(before, object.GetKind()+" "+object.GetName())
+			continue // nobody takes that away
+		}
 		if err := w.Client().Delete(w.t.Context(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			w.t.Fatal(err)
 		}

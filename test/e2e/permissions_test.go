@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/permissions"
@@ -34,6 +36,10 @@ func TestPermissionsAreExact(t *testing.T) {
 			w.subscribe(nil)
 			w.checkOperatorProcess()
 			w.checkMonitoring()
+			w.create(&operatorv1.ClusterCSIDriver{
+				ObjectMeta: metav1.ObjectMeta{Name: driver.CSIName},
+				Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
+			})
 			w.replaceEarlierOperator(earlier)
 
 			w.step(func(ctx context.Context, c client.Client) error { return journey.InstallDriver(ctx, c, driver.CSIName) })

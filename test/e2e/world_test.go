@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,8 +21,10 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/cloudcredential"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/openstack"
 )
 
 func TestMain(m *testing.M) { cluster.Main(m) }
@@ -76,11 +80,34 @@ func newWorld(t testing.TB, driver drivers.Driver, options cluster.Options) *wor
 	images := map[string]string{operatorImage: operator, berthImage: berth, opmImage: peers.Path("opm")}
 	maps.Copy(images, options.Images)
 	options.OLM, options.Images = true, images
-	return &world{
+	w := &world{
 		t: t, driver: driver, catalog: catalog, berth: berth, program: operator,
-		account: fmt.Sprintf("system:serviceaccount:%s:%s", namespace, driver.Operator.Name),
+		account: accountOf(driver),
 		Cluster: cluster.Start(t, options),
 	}
+	w.enterCloud(openstack.Start(t, "default"))
+	return w
+}
+
+// of is the same world, seen from another driver.
+func (w *world) of(driver drivers.Driver) *world {
+	other := *w
+	other.driver, other.account = driver, accountOf(driver)
+	return &other
+}
+
+func accountOf(driver drivers.Driver) string {
+	return fmt.Sprintf("system:serviceaccount:%s:%s", namespace, driver.Operator.Name)
+}
+
+// enterCloud leaves in the cluster what the installer does, to log in to a cloud with: a driver may have to
+// ask it what there is.
+func (w *world) enterCloud(cloud *openstack.Cloud) {
+	w.t.Helper()
+	w.create(&corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: cloudcredential.RootOpenStack},
+		Data:       map[string][]byte{"clouds.yaml": cloud.CloudsYAML()},
+	})
 }
 
 func run(t testing.TB, program string, args ...string) {
@@ -140,8 +167,11 @@ func (w *world) subscription(catalog, channel string) *v1alpha1.Subscription {
 	}
 }
 
-// driverObjects are all objects that the driver consists of, in the operator's namespace.
-func (w *world) driverObjects() []*unstructured.Unstructured { return w.driverObjectsIn(namespace) }
+// driverObjects are all objects that the driver consists of, in the namespace that it has of its own, or else
+// the operator's.
+func (w *world) driverObjects() []*unstructured.Unstructured {
+	return w.driverObjectsIn(cmp.Or(w.driver.Namespace, namespace))
+}
 
 // driverObjectsIn are the same in another namespace.
 func (w *world) driverObjectsIn(in string) []*unstructured.Unstructured {

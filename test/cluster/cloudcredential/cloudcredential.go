@@ -1,7 +1,8 @@
 // Package cloudcredential stands in for the cloud credential operator of OpenShift, where there is
 // no cloud to get credentials from: it does what others in the cluster see of that operator. Each
 // CredentialsRequest for AWS gets its Secret, with a key pair that opens nothing, or with the text
-// that lets a program assume a role by its service account token.
+// that lets a program assume a role by its service account token; each for OpenStack gets a copy of what
+// the cluster itself logs in with.
 package cloudcredential
 
 import (
@@ -11,6 +12,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/events"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -72,7 +74,7 @@ func Run(ctx context.Context, cfg *rest.Config) error {
 	}
 	controller := factory.New().
 		WithInformersQueueKeysFunc(keyOfRequest, requests.ForResource(requestResource).Informer()).
-		WithInformersQueueKeysFunc(keyOfSecretOwner, core.Core().V1().Secrets().Informer()).
+		WithInformersQueueKeysFunc(o.keysOfSecret, core.Core().V1().Secrets().Informer()).
 		WithInformersQueueKeysFunc(o.keysOfAll, core.Core().V1().Namespaces().Informer(), configs.ForResource(configResource).Informer()).
 		WithSync(o.sync).
 		ToController("CloudCredential", events.NewLoggingEventRecorder(fieldManager, clock.RealClock{}))
@@ -88,9 +90,12 @@ func keyOfRequest(object runtime.Object) []string {
 	return []string{object.(metav1.Object).GetName()}
 }
 
-// keyOfSecretOwner finds the request that a Secret was made for, so that it is made again when
-// somebody deletes or changes it.
-func keyOfSecretOwner(object runtime.Object) []string {
+// keysOfSecret finds the request that a Secret was made for, so that it is made again when somebody
+// deletes or changes it. A change of what the cluster itself logs in with is for all.
+func (o *operator) keysOfSecret(object runtime.Object) []string {
+	if secret := object.(metav1.Object); secret.GetNamespace() == RootNamespace && secret.GetName() == RootOpenStack {
+		return o.keysOfAll(object)
+	}
 	if name, found := ownerOf(object.(metav1.Object)); found {
 		return []string{name}
 	}
@@ -149,7 +154,15 @@ func (o *operator) serve(ctx context.Context, name string) error {
 	} else if err != nil {
 		return err
 	}
-	if err := o.provide(ctx, r); err != nil {
+	var root *corev1.Secret
+	if r.usesRoot() {
+		if root, err = o.existing.Secrets(RootNamespace).Get(RootOpenStack); apierrors.IsNotFound(err) {
+			return nil // It comes as an event.
+		} else if err != nil {
+			return err
+		}
+	}
+	if err := o.provide(ctx, r, root); err != nil {
 		return err
 	}
 	return o.report(ctx, r.provisioned(metav1.Now()))
@@ -170,12 +183,12 @@ func (o *operator) mode(ctx context.Context) (operatorv1.CloudCredentialsMode, e
 }
 
 // provide writes the request's Secret unless it is as it should be.
-func (o *operator) provide(ctx context.Context, r request) error {
+func (o *operator) provide(ctx context.Context, r request, root *corev1.Secret) error {
 	existing, err := o.existing.Secrets(r.spec.SecretRef.Namespace).Get(r.spec.SecretRef.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}
-	wanted := r.secret(existing)
+	wanted := r.secret(existing, root)
 	if existing != nil && isAsWanted(existing, wanted) {
 		return nil
 	}

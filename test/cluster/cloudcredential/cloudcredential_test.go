@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/cloudcredential"
 )
 
 func TestMain(m *testing.M) { cluster.Main(m) }
@@ -152,6 +153,33 @@ func TestRequestGetsItsSecret(t *testing.T) {
 	cluster.Eventually(t, waitLimit, "the Secret to go", c.Gone(f.secret))
 }
 
+// TestRequestForOpenStack gets what the cluster itself logs in with, once there is something, and as it
+// changes.
+func TestRequestForOpenStack(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	f := newRequest(c, "openstack", c.Namespace(t)).with("OpenStackProviderSpec", "spec", "providerSpec", "kind")
+	f.create(t)
+	root := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: cloudcredential.RootOpenStack}}
+	root.Data = map[string][]byte{"clouds.yaml": []byte("clouds: {}"), "cacert": []byte("a certificate")}
+	if err := c.Client().Create(t.Context(), root); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Client().Delete(context.Background(), root) })
+	isCopy := func(data map[string][]byte) error {
+		if diff := cmp.Diff(root.Data, data); diff != "" {
+			return fmt.Errorf("data (-want +got):\n%s", diff)
+		}
+		return nil
+	}
+	f.awaitProvisioned(t)
+	f.awaitSecret(t, "the copy", isCopy)
+	root.Data["clouds.yaml"] = []byte("clouds: {openstack: {}}")
+	if err := c.Client().Update(t.Context(), root); err != nil {
+		t.Fatal(err)
+	}
+	f.awaitSecret(t, "the new content", isCopy)
+}
+
 func TestRequestWaitsForItsNamespace(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	f := newRequest(c, "early", "comes-later")
@@ -208,7 +236,7 @@ func TestOnlyRolesInManualMode(t *testing.T) {
 
 func TestRequestsForOtherCloudsAreLeftAlone(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
-	other := newRequest(c, "other-cloud", c.Namespace(t)).with("OpenStackProviderSpec", "spec", "providerSpec", "kind")
+	other := newRequest(c, "other-cloud", c.Namespace(t)).with("GCPProviderSpec", "spec", "providerSpec", "kind")
 	other.create(t)
 	later := newRequest(c, "later", c.Namespace(t))
 	later.create(t)

@@ -27,9 +27,10 @@ const (
 	reasonNamespaceMissing    = "NamespaceMissing"
 	reasonNamespaceExists     = "NamespaceExists"
 
-	// kindAWS is the providerSpec of requests for AWS; those for other clouds are left alone, as the
-	// real operator does on AWS.
-	kindAWS = "AWSProviderSpec"
+	// kindAWS and kindOpenStack are the providerSpecs of requests for these clouds. The real operator
+	// serves those of the cloud that its cluster is on; here a request has the cloud that it asks for.
+	kindAWS       = "AWSProviderSpec"
+	kindOpenStack = "OpenStackProviderSpec"
 )
 
 var requestGroupVersion = schema.GroupVersion{Group: "cloudcredential.openshift.io", Version: "v1"}
@@ -78,11 +79,14 @@ func parse(object *unstructured.Unstructured) (request, error) {
 // isServed tells whether the operator makes this request's Secret. In Manual mode administrators
 // make key pairs themselves, and only a request that needs none is served.
 func (r request) isServed(mode operatorv1.CloudCredentialsMode) bool {
-	return r.spec.ProviderSpec.Kind == kindAWS && (mode != operatorv1.CloudCredentialsModeManual || r.usesToken())
+	return slices.Contains([]string{kindAWS, kindOpenStack}, r.spec.ProviderSpec.Kind) && (mode != operatorv1.CloudCredentialsModeManual || r.usesToken())
 }
 
 // usesToken tells whether the program will assume a role by its service account token.
 func (r request) usesToken() bool { return r.spec.ProviderSpec.STSIAMRoleARN != "" }
+
+// usesRoot tells whether the Secret has what the cluster itself logs in to the cloud with.
+func (r request) usesRoot() bool { return r.spec.ProviderSpec.Kind == kindOpenStack }
 
 // withFinalizer is the request held back from deletion; nil if it is already.
 func (r request) withFinalizer() *unstructured.Unstructured {

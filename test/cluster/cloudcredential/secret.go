@@ -21,17 +21,29 @@ const (
 // defaultTokenPath is where the token is of a program that does not say otherwise.
 const defaultTokenPath = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
+// RootNamespace and RootOpenStack are where the installer leaves what the cluster logs in to OpenStack with:
+// a Secret with the keys clouds.yaml and, if need be, cacert. OpenStack has no users to make for each
+// request, so all of them get a copy.
+const (
+	RootNamespace = "kube-system"
+	RootOpenStack = "openstack-credentials"
+)
+
 // secret is the Secret that the request asks for. The key pair of an existing one is kept, as the
-// real operator keeps a user's valid key; where there is none, a new pair is made up.
-func (r request) secret(existing *corev1.Secret) *applycorev1.SecretApplyConfiguration {
+// real operator keeps a user's valid key; where there is none, a new pair is made up. root is what the
+// cluster itself logs in with, for requests that use it.
+func (r request) secret(existing, root *corev1.Secret) *applycorev1.SecretApplyConfiguration {
 	return applycorev1.Secret(r.spec.SecretRef.Name, r.spec.SecretRef.Namespace).
 		WithLabels(map[string]string{ownerMark: "true"}).
 		WithAnnotations(map[string]string{ownerMark: Namespace + "/" + r.object.GetName()}).
 		WithType(corev1.SecretTypeOpaque).
-		WithData(r.secretData(existing))
+		WithData(r.secretData(existing, root))
 }
 
-func (r request) secretData(existing *corev1.Secret) map[string][]byte {
+func (r request) secretData(existing, root *corev1.Secret) map[string][]byte {
+	if r.usesRoot() {
+		return root.Data
+	}
 	if r.usesToken() {
 		return map[string][]byte{credentials: fmt.Appendf(nil,
 			"[default]\nsts_regional_endpoints = regional\nrole_arn = %s\nweb_identity_token_file = %s",

@@ -1,0 +1,104 @@
+package bundle
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/rogpeppe/go-internal/diff"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// Bump returns the bundle that follows an earlier one: with the next z-version, which updates all earlier ones
+// of its minor version, and with other images. Images that opts does not name stay as they are in the earlier
+// bundle. All else comes from the driver's definition as it is now. It returns nil if nothing has changed.
+//
+// Of opts, Images, Pinned and Released count.
+func Bump(earlier *Bundle, d drivers.Driver, opts Options) (*Bundle, error) {
+	was, err := earlier.options(d)
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", earlier.Name, err)
+	}
+	same := was
+	same.Images = maps.Clone(was.Images)
+	maps.Copy(same.Images, opts.Images)
+	anew, err := Generate(d, same)
+	if err != nil {
+		return nil, err
+	}
+	if len(Diff(earlier, anew)) == 0 {
+		return nil, nil
+	}
+	following := Options{Version: next(was.Version), Replaces: earlier.Name, Images: same.Images, Pinned: opts.Pinned, Released: opts.Released}
+	if skipRange(d, following) == "" { // the package updates no more than that
+		following.SkipRange = fmt.Sprintf(">=%d.%d.0 <%s", following.Version.Major, following.Version.Minor, following.Version)
+	}
+	return Generate(d, following)
+}
+
+// next returns the version after one: the release of a preview, or the next fix of a release.
+func next(version semver.Version) semver.Version {
+	if len(version.Pre) == 0 {
+		version.Patch++
+	}
+	version.Pre, version.Build = nil, nil
+	return version
+}
+
+// options returns what it takes to generate a bundle of the driver anew.
+func (b *Bundle) options(d drivers.Driver) (Options, error) {
+	csv := &v1alpha1.ClusterServiceVersion{}
+	if err := yaml.Unmarshal(b.file(manifestsDir+"/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
+		return Options{}, err
+	}
+	if b.Package != d.Package.Name || csv.Name == "" {
+		return Options{}, fmt.Errorf("it is of package %s, and was not generated from driver %s", b.Package, d.Name)
+	}
+	opts := Options{Version: csv.Spec.Version.Version, Replaces: csv.Spec.Replaces, SkipRange: csv.Annotations[skipRangeAnnotation], Images: map[string]string{}}
+	if created := csv.Annotations[createdAtAnnotation]; created != "" {
+		released, err := time.Parse(time.RFC3339, created)
+		if err != nil {
+			return Options{}, fmt.Errorf("annotation %s: %w", createdAtAnnotation, err)
+		}
+		opts.Released = released
+	}
+	known := map[string]bool{}
+	for _, image := range d.Images {
+		known[image.Env] = true
+	}
+	for _, deployment := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+		for _, container := range deployment.Spec.Template.Spec.Containers {
+			opts.Images[OperatorImage] = container.Image
+			for _, env := range container.Env {
+				if known[env.Name] {
+					opts.Images[env.Name] = env.Value
+				}
+			}
+		}
+	}
+	return opts, nil
+}
+
+// Diff returns what differs in the files of two bundles, in the unified format; "" if nothing does.
+func Diff(before, after *Bundle) string {
+	var text strings.Builder
+	paths := map[string]bool{}
+	var order []string
+	for _, b := range []*Bundle{before, after} {
+		for _, f := range b.Files {
+			if !paths[f.Path] {
+				order = append(order, f.Path)
+			}
+			paths[f.Path] = true
+		}
+	}
+	for _, path := range order {
+		text.Write(diff.Diff(before.Name+"/"+path, before.file(path), after.Name+"/"+path, after.file(path)))
+	}
+	return text.String()
+}

@@ -1,0 +1,18 @@
+package bundle
+
+import (
+	"path"
+
+	"github.com/berth-csi/berth/image"
+)
+
+// Image returns what the bundle's image holds: the manifests, the metadata and, as labels, the annotations.
+func (b *Bundle) Image() image.Content {
+	content := image.Content{Files: map[string][]byte{}, Labels: b.annotations()}
+	for _, f := range b.Files {
+		if folder := path.Dir(f.Path); folder == manifestsDir || folder == metadataDir {
+			content.Files[f.Path] = f.Data
+		}
+	}
+	return content
+}

@@ -1,0 +1,224 @@
+package bundle
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/findings"
+)
+
+// What the Operator Lifecycle Manager, and consoles, hold a bundle to that no validator of the Operator
+// Framework looks at.
+var ownChecks = []struct {
+	rule findings.Rule
+	find func(*check, findings.Rule)
+}{
+	{findings.Rule{ID: "olm-kind", Severity: findings.Error, What: "OLM can install each manifest.",
+		Why: "OLM fails the installation over a kind that it does not know. The operator has to create such objects."}, checkKinds},
+	{findings.Rule{ID: "olm-duplicate", Severity: findings.Error, What: "No two manifests are the same object.",
+		Why: "Which one gets installed would be a matter of luck."}, checkDuplicates},
+	{findings.Rule{ID: "olm-annotations", Severity: findings.Error, What: "The metadata says which package and channels the bundle belongs to, and where its manifests are.",
+		Why: "A catalog cannot take the bundle up."}, checkAnnotations},
+	{findings.Rule{ID: "olm-labels", Severity: findings.Error, What: "The Dockerfile's labels are the metadata's annotations.",
+		Why: "Some tools read the image's labels, others the file in it."}, checkLabels},
+	{findings.Rule{ID: "olm-dependency", Severity: findings.Error, What: "OLM knows the type of each dependency.",
+		Why: "The resolver takes none of the package's versions into account."}, checkDependencies},
+	{findings.Rule{ID: "openshift-version", Severity: findings.Error, What: "The newest OpenShift that the operator runs on is given as MAJOR.MINOR.",
+		Why: "A cluster whose version cannot be held against it is not updated."}, checkMaxOpenShift},
+	{findings.Rule{ID: "console-feature", Severity: findings.Error, What: `Annotations about features are the strings "true" or "false".`,
+		Why: "A value without quotes is no string, and the API server refuses the object."}, checkFeatures},
+	{findings.Rule{ID: "related-images", Severity: findings.Warning, What: "Each image that the operator's containers run, or are told of, is in spec.relatedImages.",
+		Why: "Those who mirror the package for a cluster without internet would miss it."}, checkRelatedImages},
+}
+
+// installable are the kinds that OLM installs.
+var installable = map[string]bool{
+	"ClusterServiceVersion": true, "CustomResourceDefinition": true,
+	"ServiceAccount": true, "Service": true, "Secret": true, "ConfigMap": true,
+	"Role": true, "RoleBinding": true, "ClusterRole": true, "ClusterRoleBinding": true,
+	"PrometheusRule": true, "ServiceMonitor": true, "PodDisruptionBudget": true, "PriorityClass": true, "VerticalPodAutoscaler": true,
+	"ConsoleYAMLSample": true, "ConsoleQuickStart": true, "ConsoleCLIDownload": true, "ConsoleLink": true, "ConsolePlugin": true,
+	"NetworkPolicy": true,
+}
+
+func checkKinds(c *check, rule findings.Rule) {
+	for _, o := range c.objects {
+		if !installable[o.GetKind()] {
+			c.find(rule, o.file, []string{"kind"}, "OLM installs no %s: have the operator create %q", o.GetKind(), o.GetName())
+		}
+	}
+}
+
+// csv returns the bundle's ClusterServiceVersion; there is one, or the bundle could not be loaded.
+func (c *check) csv() object {
+	return c.objects[slices.IndexFunc(c.objects, func(o object) bool { return o.GetKind() == "ClusterServiceVersion" })]
+}
+
+func checkDuplicates(c *check, rule findings.Rule) {
+	first := map[string]string{} // file, by group, kind and name
+	for _, o := range c.objects {
+		key := o.GroupVersionKind().GroupKind().String() + " " + o.GetName()
+		if other, taken := first[key]; taken {
+			c.find(rule, o.file, []string{"metadata", "name"}, "%s %s is in %s, too", o.GetKind(), o.GetName(), other)
+			continue
+		}
+		first[key] = o.file
+	}
+}
+
+const annotationPrefix = "operators.operatorframework.io.bundle."
+
+func checkAnnotations(c *check, rule findings.Rule) {
+	annotations := c.bundle.annotations()
+	complain := func(key, format string, args ...any) {
+		c.find(rule, annotationsPath, []string{"annotations", key}, format, args...)
+	}
+	for key, want := range map[string]string{
+		annotationPrefix + "mediatype.v1": "registry+v1", annotationPrefix + "manifests.v1": manifestsDir + "/", annotationPrefix + "metadata.v1": metadataDir + "/",
+	} {
+		if got := annotations[key]; got != want {
+			complain(key, "%s is %q, want %q", key, got, want)
+		}
+	}
+	const channelsKey, defaultKey = annotationPrefix + "channels.v1", annotationPrefix + "channel.default.v1"
+	if annotations[channelsKey] == "" {
+		complain(channelsKey, "%s is missing: want the channels that the bundle belongs to, separated by commas", channelsKey)
+	}
+	if channel, given := annotations[defaultKey]; given && channel == "" {
+		complain(defaultKey, "%s is empty: leave it out, or name a channel", defaultKey)
+	}
+}
+
+func checkLabels(c *check, rule findings.Rule) {
+	dockerfile := c.bundle.file(dockerfilePath)
+	if dockerfile == nil {
+		return // it may be built in another way
+	}
+	labels := map[string]string{}
+	for _, line := range strings.Split(string(dockerfile), "\n") {
+		if label, ok := strings.CutPrefix(strings.TrimSpace(line), "LABEL "); ok {
+			key, value, _ := strings.Cut(label, "=")
+			labels[key] = strings.Trim(value, `"`)
+		}
+	}
+	annotations := c.bundle.annotations()
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		if labels[key] != annotations[key] && strings.HasPrefix(key, annotationPrefix) {
+			c.find(rule, annotationsPath, []string{"annotations", key}, "the annotation %s is %q, but as a label in %s it is %q", key, annotations[key], dockerfilePath, labels[key])
+		}
+	}
+}
+
+var dependencyTypes = []string{"olm.package", "olm.gvk", "olm.label", "olm.constraint"}
+
+func checkDependencies(c *check, rule findings.Rule) {
+	const path = metadataDir + "/dependencies.yaml"
+	var file struct{ Dependencies []struct{ Type string } }
+	if data := c.bundle.file(path); data == nil || yaml.Unmarshal(data, &file) != nil {
+		return
+	}
+	for i, d := range file.Dependencies {
+		if !slices.Contains(dependencyTypes, d.Type) {
+			c.find(rule, path, []string{"dependencies", strconv.Itoa(i), "type"}, "the type is %q, want one of %s", d.Type, strings.Join(dependencyTypes, ", "))
+		}
+	}
+}
+
+const maxOpenShiftProperty = "olm.maxOpenShiftVersion"
+
+var majorMinor = regexp.MustCompile(`^\d+\.\d+$`)
+
+func checkMaxOpenShift(c *check, rule findings.Rule) {
+	var file struct {
+		Properties []struct {
+			Type  string
+			Value any
+		}
+	}
+	if data := c.bundle.file(propertiesPath); data == nil || yaml.Unmarshal(data, &file) != nil {
+		return
+	}
+	for i, p := range file.Properties {
+		if text, isText := p.Value.(string); p.Type == maxOpenShiftProperty && (!isText || !majorMinor.MatchString(text)) {
+			c.find(rule, propertiesPath, []string{"properties", strconv.Itoa(i), "value"}, "%s is %v, want MAJOR.MINOR in quotes, such as \"4.22\"", maxOpenShiftProperty, p.Value)
+		}
+	}
+}
+
+func checkFeatures(c *check, rule findings.Rule) {
+	csv := c.csv()
+	metadata, _ := csv.Object["metadata"].(map[string]any)
+	annotations, _ := metadata["annotations"].(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		value := annotations[key]
+		_, isText := value.(string)
+		if !isText || strings.HasPrefix(key, featurePrefix) && value != "true" && value != "false" {
+			c.find(rule, csv.file, []string{"metadata", "annotations", key}, "the annotation %s is %v, want a string in quotes%s", key, value, orBoolean(key))
+		}
+	}
+}
+
+func orBoolean(key string) string {
+	if strings.HasPrefix(key, featurePrefix) {
+		return `: "true" or "false"`
+	}
+	return ""
+}
+
+func checkRelatedImages(c *check, rule findings.Rule) {
+	var csv struct {
+		Spec struct {
+			RelatedImages []struct{ Image string }
+			Install       struct {
+				Spec struct {
+					Deployments []struct {
+						Spec struct {
+							Template struct {
+								Spec struct{ InitContainers, Containers []imageUser }
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	file := c.csv().file
+	if yaml.Unmarshal(c.bundle.file(file), &csv) != nil {
+		return // the validators tell
+	}
+	related := map[string]bool{}
+	for _, image := range csv.Spec.RelatedImages {
+		related[image.Image] = true
+	}
+	for i, d := range csv.Spec.Install.Spec.Deployments {
+		pod := d.Spec.Template.Spec
+		for kind, containers := range map[string][]imageUser{"initContainers": pod.InitContainers, "containers": pod.Containers} {
+			for j, container := range containers {
+				at := []string{"spec", "install", "spec", "deployments", strconv.Itoa(i), "spec", "template", "spec", kind, strconv.Itoa(j)}
+				if !related[container.Image] {
+					c.find(rule, file, append(at, "image"), "image %s of container %s is not in spec.relatedImages", container.Image, container.Name)
+				}
+				for k, env := range container.Env {
+					if imageVariable.MatchString(env.Name) && env.Value != "" && !related[env.Value] {
+						c.find(rule, file, append(at, "env", fmt.Sprint(k), "value"), "image %s, which container %s is told of by %s, is not in spec.relatedImages", env.Value, container.Name, env.Name)
+					}
+				}
+			}
+		}
+	}
+}
+
+// imageUser is a container, as far as images go.
+type imageUser struct {
+	Name, Image string
+	Env         []struct{ Name, Value string }
+}
+
+// imageVariable matches the environment variables that carry images, by the two conventions there are.
+var imageVariable = regexp.MustCompile(`(^RELATED_IMAGE_|_IMAGE$)`)

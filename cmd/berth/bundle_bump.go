@@ -1,0 +1,85 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/bundle"
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+)
+
+func newBundleBumpCommand() *cobra.Command {
+	var output string
+	content := bundleContent{}
+	cmd := &cobra.Command{
+		Use:   "bump DIR",
+		Short: "Write the next version of a bundle, with other images",
+		Long: `Write the bundle that follows the one in DIR: with the next z-version, which replaces the one in DIR and,
+by its skipRange, updates each earlier version of the same minor version at once.
+
+Images that are not named stay as they are in DIR, the rest comes from the driver's definition as it
+is now. What differs is printed to standard output. If that is nothing, nothing is written.`,
+		Example: `  # When the image of a sidecar has changed
+  berth bundle bump bundle/aws-efs-operator/1.0.0 \
+    --image LIVENESS_PROBE_IMAGE=quay.io/example/livenessprobe@sha256:…
+
+  # When several have: images.yaml holds lines NAME: PULLSPEC
+  berth bundle bump bundle/aws-efs-operator/1.0.1 --images images.yaml --pinned`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts, err := content.options()
+			if err != nil {
+				return &usageError{command: cmd.CommandPath(), err: err}
+			}
+			return bumpBundle(cmd, args[0], output, opts)
+		},
+	}
+	cmd.Flags().StringVar(&output, "output", "", "`DIR` to write (default a folder named after the version, beside the earlier one)")
+	content.addFlags(cmd)
+	return cmd
+}
+
+func bumpBundle(cmd *cobra.Command, dir, output string, opts bundle.Options) error {
+	earlier, err := bundle.Load(dir)
+	if err != nil {
+		return err
+	}
+	driver, err := driverOf(earlier.Package)
+	if err != nil {
+		return fmt.Errorf("%s: %w", dir, err)
+	}
+	bumped, err := bundle.Bump(earlier, driver, opts)
+	if err != nil {
+		return err
+	}
+	if bumped == nil {
+		cmd.PrintErrf("%s: nothing has changed since %s\n", dir, earlier.Name)
+		return nil
+	}
+	if output == "" {
+		absolute, err := filepath.Abs(dir)
+		if err != nil {
+			return err
+		}
+		output = filepath.Join(filepath.Dir(absolute), bumped.Version())
+	}
+	if err := bumped.Write(output); err != nil {
+		return err
+	}
+	fmt.Fprint(cmd.OutOrStdout(), bundle.Diff(earlier, bumped))
+	cmd.PrintErrf("wrote %s: bundle %s\n", output, bumped.Name)
+	return nil
+}
+
+// driverOf returns the driver whose operator a package has.
+func driverOf(packageName string) (drivers.Driver, error) {
+	for _, d := range registry.All() {
+		if d.Package.Name == packageName {
+			return d, nil
+		}
+	}
+	return drivers.Driver{}, fmt.Errorf("package %s is of no driver of this build", packageName)
+}

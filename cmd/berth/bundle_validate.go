@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/bundle"
+	"github.com/berth-csi/berth/findings"
+)
+
+func newBundleValidateCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "validate DIR...",
+		Short: "Check bundle folders by the rules of OLM and OperatorHub",
+		Long: `Check bundle folders, whoever made them: by the validators of the Operator Framework, and by what
+OLM and consoles hold a bundle to besides.
+
+Findings are printed to standard output, one a line, as
+  FILE:LINE:COLUMN: SEVERITY: MESSAGE (RULE)
+and a summary for each folder to standard error. The other formats are for CI systems: json, sarif
+and junit.
+
+Exit codes: 0 if there is no error, though there may be warnings; 1 if there is one, or a folder is
+no bundle; 2 for a wrong command line.
+
+The rules:
+` + listRules(bundle.Rules()),
+		Example: `  # One bundle
+  berth bundle validate bundle/aws-efs-operator/1.0.0
+
+  # All versions of a package
+  berth bundle validate bundle/aws-efs-operator/*
+
+  # For a CI system that shows findings beside the lines of a pull request
+  berth bundle validate bundle/*/* -o sarif > bundles.sarif`,
+		Args: cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, dirs []string) error { return validateBundles(cmd, dirs, output) },
+	}
+	addOutputFlag(cmd, &output, findings.Text, findings.Formats())
+	return cmd
+}
+
+func validateBundles(cmd *cobra.Command, dirs []string, format string) error {
+	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(dirs, " "), Rules: bundle.Rules()}
+	var failures []error
+	var summaries []string
+	for _, dir := range dirs {
+		stop := startProgress(cmd.ErrOrStderr(), "checking "+dir)
+		found, err := bundle.Validate(dir)
+		stop()
+		if err != nil {
+			failures = append(failures, err)
+			continue
+		}
+		report.Findings = append(report.Findings, found...)
+		faults := findings.Count(found, findings.Error)
+		summaries = append(summaries, fmt.Sprintf("%s: %s, %s\n", dir, count(faults, "error"), count(len(found)-faults, "warning")))
+		if faults > 0 {
+			failures = append(failures, fmt.Errorf("bundle %s is not valid", dir))
+		}
+	}
+	if err := report.Write(cmd.OutOrStdout(), format); err != nil {
+		return err
+	}
+	for _, summary := range summaries {
+		cmd.PrintErr(summary)
+	}
+	return errors.Join(failures...)
+}

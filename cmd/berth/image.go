@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/bundle"
+	"github.com/berth-csi/berth/image"
+)
+
+// configsFolder is where a catalog's image has the catalog, and configsLabel the label that says so.
+const (
+	configsFolder = "configs"
+	configsLabel  = "operators.operatorframework.io.index.configs.v1"
+)
+
+// where is the command line of commands that make images.
+type where struct{ layout, push string }
+
+func (w *where) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&w.layout, "layout", "", "`DIR` to write the image to, in the OCI layout")
+	cmd.Flags().StringVar(&w.push, "push", "", "`REFERENCE` to push the image to, such as quay.io/example/image:v1.0.0")
+	check := cmd.Args
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if (w.layout == "") == (w.push == "") {
+			return fmt.Errorf("want one of --layout and --push")
+		}
+		return check(cmd, args)
+	}
+}
+
+// put writes or pushes an image, and prints its digest.
+func (w *where) put(cmd *cobra.Command, content image.Content) error {
+	index, err := content.Index()
+	if err != nil {
+		return err
+	}
+	stop := startProgress(cmd.ErrOrStderr(), "writing the image")
+	defer stop()
+	var digest string
+	if w.layout != "" {
+		digest, err = image.WriteLayout(w.layout, index)
+	} else {
+		digest, err = image.Push(cmd.Context(), w.push, index)
+	}
+	stop()
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(cmd.OutOrStdout(), digest)
+	return err
+}
+
+const aboutImages = `
+The image is one for all architectures, made without a container engine and without root. The same
+folder gives the same digest, which is printed to standard output. Registries are logged in to with
+what container tools have been told of them (~/.docker/config.json); those on loopback are spoken
+to without encryption.`
+
+func newBundleImageCommand() *cobra.Command {
+	to := &where{}
+	cmd := &cobra.Command{
+		Use:   "image DIR (--push REFERENCE | --layout DIR)",
+		Short: "Make the image of a bundle",
+		Long: `Make the image of a bundle folder: its manifests, its metadata and, as labels, its annotations. A
+catalog may refer to such an image instead of carrying the bundle's objects.
+` + aboutImages,
+		Example: `  # To a registry
+  berth bundle image bundle/aws-efs-operator/1.0.0 --push quay.io/example/aws-efs-operator-bundle:v1.0.0
+
+  # To a folder
+  berth bundle image bundle/aws-efs-operator/1.0.0 --layout image`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := bundle.Load(args[0])
+			if err != nil {
+				return err
+			}
+			return to.put(cmd, b.Image())
+		},
+	}
+	to.addFlags(cmd)
+	return cmd
+}
+
+func newCatalogImageCommand() *cobra.Command {
+	to := &where{}
+	cmd := &cobra.Command{
+		Use:   "image DIR (--push REFERENCE | --layout DIR)",
+		Short: "Make the image of a catalog",
+		Long: `Make the image of a catalog folder, with nothing in it but the catalog in /configs. OLM v1 reads such
+an image as it is. For a CatalogSource of OLM v0, name the folder in spec.grpcPodConfig.extractContent:
+OLM then runs the image of its choice to serve it.
+
+A catalog that cannot be read is refused.
+` + aboutImages,
+		Example: `  # To a registry
+  berth catalog image catalog/certified --push quay.io/example/catalog:v1
+
+  # To a folder
+  berth catalog image catalog/certified --layout image`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			content, err := catalogContent(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return to.put(cmd, content)
+		},
+	}
+	to.addFlags(cmd)
+	return cmd
+}
+
+// catalogContent returns what the image of a catalog folder holds.
+func catalogContent(ctx context.Context, dir string) (image.Content, error) {
+	folder := os.DirFS(dir)
+	config, err := declcfg.LoadFS(ctx, folder)
+	if err != nil {
+		return image.Content{}, fmt.Errorf("%s is not a catalog: %w; `berth catalog validate %s` says where", dir, err, dir)
+	}
+	if len(config.Packages) == 0 {
+		return image.Content{}, fmt.Errorf("%s is not a catalog: it has no package", dir)
+	}
+	content := image.Content{Files: map[string][]byte{}, Labels: map[string]string{configsLabel: "/" + configsFolder}}
+	err = fs.WalkDir(folder, ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		data, err := fs.ReadFile(folder, file)
+		content.Files[path.Join(configsFolder, file)] = data
+		return err
+	})
+	if err != nil {
+		return image.Content{}, fmt.Errorf("catalog %s: %w", dir, err)
+	}
+	return content, nil
+}

@@ -1,0 +1,116 @@
+package ebs
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// What holds for every driver is tested in package drivers.
+
+// TestNames: these objects have the names, and their pods the labels, that OpenShift's own operators have
+// always given them.
+func TestNames(t *testing.T) {
+	manifests, err := Driver.Manifests(drivers.Values{Namespace: "ns", Image: func(env string) string { return env }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{} // selectors, by kind, namespace and name
+	for _, m := range manifests {
+		selector, _, _ := unstructured.NestedStringMap(m.Object.Object, "spec", "selector", "matchLabels")
+		got[strings.Join([]string{m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " ")] = selector["app"]
+	}
+	for name, selector := range map[string]string{
+		"Deployment ns aws-ebs-csi-driver-controller":                                        "aws-ebs-csi-driver-controller",
+		"DaemonSet ns aws-ebs-csi-driver-node":                                               "aws-ebs-csi-driver-node",
+		"ServiceAccount ns aws-ebs-csi-driver-controller-sa":                                 "",
+		"ServiceAccount ns aws-ebs-csi-driver-node-sa":                                       "",
+		"CSIDriver  ebs.csi.aws.com":                                                         "",
+		"StorageClass  gp2-csi":                                                              "",
+		"StorageClass  gp3-csi":                                                              "",
+		"ClusterRole  ebs-external-attacher-role":                                            "",
+		"ClusterRole  ebs-external-provisioner-role":                                         "",
+		"ClusterRole  ebs-external-resizer-role":                                             "",
+		"ClusterRole  ebs-external-snapshotter-role":                                         "",
+		"ClusterRole  ebs-privileged-role":                                                   "",
+		"ClusterRoleBinding  ebs-csi-attacher-binding":                                       "",
+		"ClusterRoleBinding  ebs-csi-provisioner-binding":                                    "",
+		"ClusterRoleBinding  ebs-csi-resizer-binding":                                        "",
+		"ClusterRoleBinding  ebs-csi-snapshotter-binding":                                    "",
+		"ClusterRoleBinding  ebs-node-privileged-binding":                                    "",
+		"CredentialsRequest openshift-cloud-credential-operator aws-ebs-csi-driver-operator": "",
+	} {
+		if found, ok := got[name]; !ok || found != selector {
+			t.Errorf("%s: selector %q (there is one: %v), want %q", name, found, ok, selector)
+		}
+	}
+}
+
+func TestTagVolumes(t *testing.T) {
+	type tags = []configv1.AWSResourceTag
+	for name, test := range map[string]struct {
+		tags    tags
+		want    []string
+		leftOut []string // fragments, one of each sentence
+	}{
+		"none":                    {},
+		"sorted":                  {tags: tags{{Key: "team", Value: "a b"}, {Key: "cost", Value: "x=y"}}, want: []string{"--extra-tags=cost=x=y,team=a b"}},
+		"an empty value":          {tags: tags{{Key: "team"}}, want: []string{"--extra-tags=team="}},
+		"reserved by AWS":         {tags: tags{{Key: "aws:x", Value: "1"}, {Key: "a", Value: "b"}}, want: []string{"--extra-tags=a=b"}, leftOut: []string{`"aws:x"`}},
+		"the driver's own":        {tags: tags{{Key: "kubernetes.io/created-for/pvc/name", Value: "1"}}, leftOut: []string{"kubernetes.io"}},
+		"a comma in a value":      {tags: tags{{Key: "a", Value: "b,c"}}, leftOut: []string{"','"}},
+		"an equals sign in a key": {tags: tags{{Key: "a=b", Value: "c"}}, leftOut: []string{"'='"}},
+		"a variable":              {tags: tags{{Key: "a", Value: "$(HOME)"}}, leftOut: []string{"'$'"}},
+		"a quote":                 {tags: tags{{Key: `a"`, Value: "b"}}, leftOut: []string{`'"'`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			infrastructure := &configv1.Infrastructure{}
+			infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{AWS: &configv1.AWSPlatformStatus{ResourceTags: test.tags}}
+			container := &corev1.Container{}
+			leftOut := tagVolumes(drivers.Cluster{Infrastructure: infrastructure}, container)
+			if diff := cmp.Diff(test.want, container.Args); diff != "" {
+				t.Errorf("arguments (-want +got):\n%s", diff)
+			}
+			if len(leftOut) != len(test.leftOut) {
+				t.Fatalf("left out %q, want %q", leftOut, test.leftOut)
+			}
+			for i, fragment := range test.leftOut {
+				if !strings.Contains(leftOut[i], fragment) {
+					t.Errorf("left out %q, want %q in it", leftOut[i], fragment)
+				}
+			}
+		})
+	}
+}
+
+func TestTagsOfAnotherPlatform(t *testing.T) {
+	container := &corev1.Container{}
+	if leftOut := tagVolumes(drivers.Cluster{Infrastructure: &configv1.Infrastructure{}}, container); leftOut != nil || container.Args != nil {
+		t.Errorf("arguments %q, left out %q; want neither", container.Args, leftOut)
+	}
+}
+
+func TestEncryptionKey(t *testing.T) {
+	const arn = "arn:aws:kms:us-east-1:123456789012:key/abc"
+	for name, test := range map[string]struct {
+		aws  *operatorv1.AWSCSIDriverConfigSpec
+		want map[string]string
+	}{
+		"nothing said":       {},
+		"nothing said of it": {aws: &operatorv1.AWSCSIDriverConfigSpec{}},
+		"a key":              {aws: &operatorv1.AWSCSIDriverConfigSpec{KMSKeyARN: arn}, want: map[string]string{"kmsKeyId": arn}},
+	} {
+		custom := &operatorv1.ClusterCSIDriver{}
+		custom.Spec.DriverConfig.AWS = test.aws
+		if diff := cmp.Diff(test.want, encryptionKey(drivers.Cluster{ClusterCSIDriver: custom})); diff != "" {
+			t.Errorf("%s: parameters (-want +got):\n%s", name, diff)
+		}
+	}
+}

@@ -1,0 +1,86 @@
+// Package manila defines the OpenStack Manila CSI driver, for shares that are mounted by NFS.
+package manila
+
+import (
+	"embed"
+	"io/fs"
+	"time"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+//go:embed assets examples
+var files embed.FS
+
+//go:embed description.md
+var description string
+
+//go:embed icon.svg
+var icon []byte
+
+const (
+	csiName = "manila.csi.openstack.org"
+	// cloudSecret is the Secret with the credentials of the cloud, from the cloud credential operator.
+	cloudSecret = "manila-cloud-credentials"
+)
+
+// Driver is the Manila CSI driver. Its objects have the names, and its namespace is the one, under which
+// OpenShift's own operators have always made them: volumes refer to the Secret there, and what exists is
+// taken over in place.
+var Driver = drivers.Driver{
+	Name:            "manila",
+	CSIName:         csiName,
+	ConditionPrefix: "Manila",
+
+	Package: drivers.Package{
+		Name:           "manila-csi-driver-operator",
+		DisplayName:    "OpenStack Manila CSI Driver Operator",
+		Summary:        "Installs the OpenStack Manila CSI driver, which provides shared file systems.",
+		Description:    description,
+		Icon:           icon,
+		Keywords:       []string{"OpenStack", "Manila", "NFS", "CSI", "storage", "ReadWriteMany"},
+		Examples:       folder("examples"),
+		Channel:        "stable",
+		MinKubeVersion: "1.27.0", // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
+	},
+
+	Operator: drivers.Operator{
+		Name: "manila-csi-driver-operator",
+		// Not "…-lock": earlier operators have left ConfigMaps of that name, which no pod owns. A lock for
+		// life would never be free.
+		Lock:  "manila-csi-driver-operator-leader",
+		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
+	},
+	Namespace: "openshift-manila-csi-driver",
+	Backend: &drivers.Backend{
+		Name:     "OpenStack Manila",
+		Kind:     "share type",
+		Secret:   cloudSecret,
+		Interval: 10 * time.Minute,
+		Classes:  classes,
+	},
+
+	Assets: folder("assets"),
+	Images: []drivers.Image{
+		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-csi-driver-manila:4.21"},
+		{Env: "NFS_DRIVER_IMAGE", Default: "quay.io/openshift/origin-csi-driver-nfs:4.21"},
+		{Env: "PROVISIONER_IMAGE", Default: "quay.io/openshift/origin-csi-external-provisioner:4.21"},
+		{Env: "RESIZER_IMAGE", Default: "quay.io/openshift/origin-csi-external-resizer:4.21"},
+		{Env: "SNAPSHOTTER_IMAGE", Default: "quay.io/openshift/origin-csi-external-snapshotter:4.21"},
+		{Env: "NODE_DRIVER_REGISTRAR_IMAGE", Default: "quay.io/openshift/origin-csi-node-driver-registrar:4.21"},
+		{Env: "LIVENESS_PROBE_IMAGE", Default: "quay.io/openshift/origin-csi-livenessprobe:4.21"},
+		{Env: "KUBE_RBAC_PROXY_IMAGE", Default: "quay.io/openshift/origin-kube-rbac-proxy:4.21"},
+	},
+	Secrets:         []string{cloudSecret},
+	TrustedCABundle: "manila-csi-driver-trusted-ca-bundle",
+}
+
+// folder returns one of the embedded folders. Its name is part of the program, so a wrong one is a
+// fault of the program, too.
+func folder(name string) fs.FS {
+	sub, err := fs.Sub(files, name)
+	if err != nil {
+		panic(err)
+	}
+	return sub
+}

@@ -1,0 +1,139 @@
+package manila
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/openstack"
+)
+
+// What holds for every driver is tested in package drivers.
+
+// TestNames: these objects have the names, and their pods the labels, under which earlier operators left
+// them in clusters: they are updated in place.
+func TestNames(t *testing.T) {
+	manifests, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{} // selectors, by kind, namespace and name
+	for _, m := range manifests {
+		selector, _, _ := unstructured.NestedStringMap(m.Object.Object, "spec", "selector", "matchLabels")
+		got[strings.Join([]string{m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " ")] = selector["app"] + " " + selector["component"]
+	}
+	for name, selector := range map[string]string{
+		"Namespace  openshift-manila-csi-driver":                                           " ",
+		"Secret openshift-manila-csi-driver csi-manila-secrets":                            " ",
+		"CSIDriver  manila.csi.openstack.org":                                              " ",
+		"Deployment openshift-manila-csi-driver openstack-manila-csi-controllerplugin":     "openstack-manila-csi controllerplugin",
+		"DaemonSet openshift-manila-csi-driver openstack-manila-csi-nodeplugin":            "openstack-manila-csi nodeplugin",
+		"DaemonSet openshift-manila-csi-driver csi-nodeplugin-nfsplugin":                   "openstack-manila-csi nfs-nodeplugin",
+		"ServiceAccount openshift-manila-csi-driver manila-csi-driver-controller-sa":       " ",
+		"ServiceAccount openshift-manila-csi-driver manila-csi-driver-node-sa":             " ",
+		"ConfigMap openshift-manila-csi-driver manila-csi-driver-trusted-ca-bundle":        " ",
+		"CredentialsRequest openshift-cloud-credential-operator manila-csi-drivers":        " ",
+		"PodDisruptionBudget openshift-manila-csi-driver manila-csi-driver-controller-pdb": "openstack-manila-csi controllerplugin",
+	} {
+		if found, ok := got[name]; !ok || found != selector {
+			t.Errorf("%s: selector %q (there is one: %v), want %q", name, found, ok, selector)
+		}
+	}
+}
+
+func credentials(cloud *openstack.Cloud) map[string][]byte {
+	return map[string][]byte{"clouds.yaml": cloud.CloudsYAML()}
+}
+
+// TestClasses: each share type has its class, under the names and with the parameters that volumes of
+// earlier operators have.
+func TestClasses(t *testing.T) {
+	cloud := openstack.Start(t, "Fast_SSD", "default", "fast-ssd", "not a name")
+	found, err := classes(t.Context(), credentials(cloud), "harbour")
+	if err != nil {
+		t.Fatal(err)
+	}
+	types := map[string]string{}
+	for _, class := range found {
+		types[class.Name] = class.Parameters["type"]
+	}
+	// Of two types for the same name, the first takes it.
+	if diff := cmp.Diff(map[string]string{"csi-manila-default": "default", "csi-manila-fast-ssd": "Fast_SSD"}, types); diff != "" {
+		t.Errorf("share types of classes (-want +got):\n%s", diff)
+	}
+	want := map[string]string{"type": "Fast_SSD"}
+	for _, step := range []string{"provisioner", "controller-expand", "node-stage", "node-publish"} {
+		want["csi.storage.k8s.io/"+step+"-secret-name"], want["csi.storage.k8s.io/"+step+"-secret-namespace"] = "csi-manila-secrets", "harbour"
+	}
+	class := found[slices.IndexFunc(found, func(c storagev1.StorageClass) bool { return c.Name == "csi-manila-fast-ssd" })]
+	if diff := cmp.Diff(want, class.Parameters); diff != "" {
+		t.Errorf("parameters (-want +got):\n%s", diff)
+	}
+	if class.Provisioner != Driver.CSIName || *class.ReclaimPolicy != "Delete" || *class.VolumeBindingMode != "Immediate" || !*class.AllowVolumeExpansion {
+		t.Errorf("class %+v", class)
+	}
+}
+
+func TestNoShareTypesIsNoError(t *testing.T) {
+	found, err := classes(t.Context(), credentials(openstack.Start(t)), "harbour")
+	if err != nil || len(found) > 0 {
+		t.Errorf("classes %v, error %v; want neither", found, err)
+	}
+}
+
+// TestACloudThatCannotBeAsked: whatever is wrong is an error that says what.
+func TestACloudThatCannotBeAsked(t *testing.T) {
+	for name, test := range map[string]struct {
+		manila  openstack.State
+		change  func(*openstack.Cloud, map[string][]byte)
+		want    string
+		timeout time.Duration
+	}{
+		"down":             {manila: openstack.Down, want: "asking Manila at http://127.0.0.1:"},
+		"hung":             {manila: openstack.Hung, want: "context deadline exceeded", timeout: 200 * time.Millisecond},
+		"forbidden":        {manila: openstack.Forbidden, want: "Policy doesn't allow"},
+		"no Manila at all": {manila: openstack.Absent, want: "looking for Manila in Keystone's catalog"},
+		"wrong password": {want: "logging in to Keystone at http://127.0.0.1:", change: func(c *openstack.Cloud, s map[string][]byte) {
+			s["clouds.yaml"] = c.WrongCloudsYAML()
+		}},
+		"empty Secret": {want: "the Secret manila-cloud-credentials has no key clouds.yaml", change: func(_ *openstack.Cloud, s map[string][]byte) { clear(s) }},
+		"no YAML": {want: "the Secret manila-cloud-credentials, key clouds.yaml: ", change: func(_ *openstack.Cloud, s map[string][]byte) {
+			s["clouds.yaml"] = []byte("\tclouds")
+		}},
+		"another cloud": {want: `cloud "openstack" not found`, change: func(_ *openstack.Cloud, s map[string][]byte) {
+			s["clouds.yaml"] = []byte("clouds: {elsewhere: {}}")
+		}},
+		"a bad certificate": {want: "key cacert: holds no certificate", change: func(_ *openstack.Cloud, s map[string][]byte) {
+			s["cacert"] = []byte("nothing")
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := openstack.Start(t, "default")
+			if test.manila != "" {
+				cloud.SetManila(test.manila)
+			}
+			secret := maps.Clone(credentials(cloud))
+			if test.change != nil {
+				test.change(cloud, secret)
+			}
+			ctx := t.Context()
+			if test.timeout > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, test.timeout)
+				defer cancel()
+			}
+			found, err := classes(ctx, secret, "harbour")
+			if err == nil || !strings.Contains(err.Error(), test.want) || found != nil {
+				t.Errorf("classes %v, error %v; want none and an error with %q", found, err, test.want)
+			}
+		})
+	}
+}

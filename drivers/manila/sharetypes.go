@@ -1,0 +1,82 @@
+package manila
+
+import (
+	"bytes"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2/openstack"
+	"github.com/gophercloud/gophercloud/v2/openstack/config"
+	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
+	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/sharetypes"
+	"sigs.k8s.io/yaml"
+)
+
+// Keys of the Secret that the cloud credential operator makes.
+const (
+	cloudsKey = "clouds.yaml" // how to log in to the cloud
+	caKey     = "cacert"      // the authority that the cloud's certificates are of; optional
+)
+
+// cloudName is the name of the cloud in clouds.yaml; the installer gives it.
+const cloudName = "openstack"
+
+// shareTypes asks Manila for the names of the types of shares that the cluster's project may use.
+func shareTypes(ctx context.Context, credentials map[string][]byte) ([]string, error) {
+	file, err := withoutPaths(credentials[cloudsKey])
+	if err != nil {
+		return nil, err
+	}
+	login, endpoint, tlsConfig, err := clouds.Parse(clouds.WithCloudsYAML(bytes.NewReader(file)), clouds.WithCloudName(cloudName))
+	if err != nil {
+		return nil, fmt.Errorf("the Secret %s, key %s: %w", cloudSecret, cloudsKey, err)
+	}
+	if authority := credentials[caKey]; len(authority) > 0 {
+		tlsConfig.RootCAs = x509.NewCertPool()
+		if !tlsConfig.RootCAs.AppendCertsFromPEM(authority) {
+			return nil, fmt.Errorf("the Secret %s, key %s: holds no certificate in PEM format", cloudSecret, caKey)
+		}
+	}
+	provider, err := config.NewProviderClient(ctx, login, config.WithTLSConfig(tlsConfig))
+	if err != nil {
+		return nil, fmt.Errorf("logging in to Keystone at %s: %w", login.IdentityEndpoint, err)
+	}
+	defer provider.HTTPClient.CloseIdleConnections()
+	manila, err := openstack.NewSharedFileSystemV2(provider, endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("looking for Manila in Keystone's catalog: %w", err)
+	}
+	page, err := sharetypes.List(manila, sharetypes.ListOpts{}).AllPages(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("asking Manila at %s: %w", manila.Endpoint, err)
+	}
+	types, err := sharetypes.ExtractShareTypes(page)
+	if err != nil {
+		return nil, fmt.Errorf("reading the answer of Manila at %s: %w", manila.Endpoint, err)
+	}
+	var names []string
+	for _, t := range types {
+		names = append(names, t.Name)
+	}
+	return names, nil
+}
+
+// withoutPaths returns clouds.yaml without the place of the authority's certificate: that is one in the
+// driver's pods, and not in the operator's.
+func withoutPaths(file []byte) ([]byte, error) {
+	if len(bytes.TrimSpace(file)) == 0 {
+		return nil, fmt.Errorf("the Secret %s has no key %s", cloudSecret, cloudsKey)
+	}
+	var content struct {
+		Clouds map[string]map[string]any `json:"clouds"`
+	}
+	if err := yaml.Unmarshal(file, &content); err != nil {
+		return nil, fmt.Errorf("the Secret %s, key %s: %s", cloudSecret, cloudsKey, strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	for _, cloud := range content.Clouds {
+		delete(cloud, "cacert")
+	}
+	return yaml.Marshal(content)
+}

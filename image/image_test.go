@@ -1,0 +1,217 @@
+package image
+
+import (
+	"archive/tar"
+	"context"
+	"io"
+	"log"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+func cargo() Content {
+	return Content{
+		Files:  map[string][]byte{"hold/deep/rum": []byte("barrels"), "hold/tea": []byte("chests"), "log": nil},
+		Labels: map[string]string{"ship": "clipper", "home": "london"},
+	}
+}
+
+// digest is the one of the cargo, wherever and whenever an image is made of it. It changes with what images
+// are made of, and then everybody gets new ones.
+const digest = "sha256:18a72c2aea0ce78e6dc98001a384c7fc72b30b900f632f0317c49d13d17ffeb4"
+
+func mustIndex(t *testing.T, c Content) v1.ImageIndex {
+	t.Helper()
+	index, err := c.Index()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+func TestDigestIsAlwaysTheSame(t *testing.T) {
+	for range 10 {
+		got, err := mustIndex(t, cargo()).Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.String() != digest {
+			t.Fatalf("digest %s, want %s", got, digest)
+		}
+	}
+	other := cargo()
+	other.Labels["home"] = "leith"
+	if got, _ := mustIndex(t, other).Digest(); got.String() == digest {
+		t.Error("an image with another label has the same digest")
+	}
+}
+
+func TestIndexIsForAllArchitectures(t *testing.T) {
+	index := mustIndex(t, cargo())
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var platforms []string
+	for _, m := range manifest.Manifests {
+		platforms = append(platforms, m.Platform.String())
+		image, err := index.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := image.ConfigFile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.Architecture != m.Platform.Architecture || config.OS != "linux" {
+			t.Errorf("the image for %s says that it is for %s/%s", m.Platform, config.OS, config.Architecture)
+		}
+		if diff := cmp.Diff(cargo().Labels, config.Config.Labels); diff != "" {
+			t.Errorf("labels (-want +got):\n%s", diff)
+		}
+	}
+	if diff := cmp.Diff([]string{"linux/amd64", "linux/arm64", "linux/ppc64le", "linux/s390x"}, platforms); diff != "" {
+		t.Errorf("platforms (-want +got):\n%s", diff)
+	}
+}
+
+// TestPush: what a registry gives back is what was pushed.
+func TestPush(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	defer server.Close()
+	reference := strings.TrimPrefix(server.URL, "http://") + "/harbour/cargo:v1"
+	for range 2 { // the second finds it there
+		got, err := Push(t.Context(), reference, mustIndex(t, cargo()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != digest {
+			t.Errorf("digest %s, want %s", got, digest)
+		}
+	}
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pulled, err := remote.Image(ref, remote.WithPlatform(v1.Platform{OS: "linux", Architecture: "arm64"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkCargo(t, pulled)
+}
+
+func TestPushExplains(t *testing.T) {
+	server := httptest.NewServer(nil)
+	address := strings.TrimPrefix(server.URL, "http://")
+	server.Close()
+	for reference, want := range map[string]string{
+		"Not An Image":     `image "Not An Image": want a reference such as`,
+		address + "/a/b:c": "pushing to " + address + "/a/b:c: ",
+	} {
+		if _, err := Push(t.Context(), reference, mustIndex(t, cargo())); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Push(ctx, address+"/a/b:c", mustIndex(t, cargo())); err == nil {
+		t.Error("it was pushed though nobody waits for it")
+	}
+}
+
+func checkCargo(t *testing.T, image v1.Image) {
+	t.Helper()
+	files := tarFiles(t, mutate.Extract(image))
+	if diff := cmp.Diff(map[string]string{"hold": "", "hold/deep": "", "hold/deep/rum": "barrels", "hold/tea": "chests", "log": ""}, files); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestWriteLayout(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "layout")
+	for range 2 { // the second replaces it
+		got, err := WriteLayout(dir, mustIndex(t, cargo()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got != digest {
+			t.Errorf("digest %s, want %s", got, digest)
+		}
+	}
+	outer, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := outer.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Digest.String() != digest {
+		t.Fatalf("the layout holds %v, want just %s", manifest.Manifests, digest)
+	}
+	inner, err := outer.ImageIndex(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(inner); err != nil {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(filepath.Dir(dir)); len(left) != 1 {
+		t.Errorf("beside the layout there is something left: %v", left)
+	}
+}
+
+func TestWriteLayoutRefuses(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := WriteLayout(dir, mustIndex(t, cargo()))
+	if err == nil || !strings.Contains(err.Error(), "will not replace "+dir+": it holds notes.txt") {
+		t.Errorf("error %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "notes.txt")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPathsStayBelowTheRoot(t *testing.T) {
+	for _, path := range []string{"/etc/passwd", "../escape", "a/../../b", "a//b", "."} {
+		if _, err := (Content{Files: map[string][]byte{path: nil}}).Index(); err == nil {
+			t.Errorf("a file %q is taken", path)
+		}
+	}
+}
+
+// tarFiles returns the files of an archive, and its folders, with their content.
+func tarFiles(t *testing.T, archive io.ReadCloser) map[string]string {
+	t.Helper()
+	defer archive.Close()
+	files := map[string]string{}
+	for reader := tar.NewReader(archive); ; {
+		header, err := reader.Next()
+		if err == io.EOF {
+			return files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := io.ReadAll(reader)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[header.Name] = string(data)
+	}
+}

@@ -1,0 +1,85 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+)
+
+// WriteLayout writes an image to a folder in the OCI layout, from where others can copy it to a registry, and
+// returns the image's digest. The folder must be empty, or absent, or a layout, which is replaced.
+func WriteLayout(dir string, index v1.ImageIndex) (digest string, err error) {
+	if err := mayReplace(dir); err != nil {
+		return "", err
+	}
+	hash, err := index.Digest()
+	if err != nil {
+		return "", err
+	}
+	parent := filepath.Dir(filepath.Clean(dir))
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return "", fmt.Errorf("image layout %s: %w", dir, err)
+	}
+	scratch, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+"-") // a rename works only within one file system
+	if err != nil {
+		return "", fmt.Errorf("image layout %s: %w", dir, err)
+	}
+	defer os.RemoveAll(scratch)
+	fresh := filepath.Join(scratch, "layout")
+	outer := mutate.AppendManifests(empty.Index, mutate.IndexAddendum{Add: index})
+	if _, err := layout.Write(fresh, outer); err != nil {
+		return "", fmt.Errorf("image layout %s: %w", dir, err)
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		return "", fmt.Errorf("image layout %s: %w", dir, err)
+	}
+	if err := os.Rename(fresh, dir); err != nil {
+		return "", fmt.Errorf("image layout %s: %w", dir, err)
+	}
+	return hash.String(), nil
+}
+
+// mayReplace fails if a folder holds anything but a layout.
+func mayReplace(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("image layout %s: %w", dir, err)
+	}
+	for _, entry := range entries {
+		switch entry.Name() {
+		case "oci-layout", "index.json", "blobs":
+		default:
+			return fmt.Errorf("will not replace %s: it holds %s, which is no part of an image layout; choose another folder", dir, entry.Name())
+		}
+	}
+	return nil
+}
+
+// Push pushes an image to a registry under a reference such as quay.io/example/bundle:v1.0.0, and returns the
+// image's digest. It logs in with what container tools have been told of the registry. Registries on loopback
+// are spoken to without encryption.
+func Push(ctx context.Context, reference string, index v1.ImageIndex) (digest string, err error) {
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		return "", fmt.Errorf("image %q: want a reference such as quay.io/example/bundle:v1.0.0: %w", reference, err)
+	}
+	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+		return "", fmt.Errorf("pushing to %s: %w", ref, err)
+	}
+	hash, err := index.Digest()
+	return hash.String(), err
+}

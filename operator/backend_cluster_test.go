@@ -1,0 +1,268 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/cloudcredential"
+	"github.com/berth-csi/berth/test/openstack"
+)
+
+// newBackendWorld is a world on a cloud, with a driver that is installed only for what the cloud offers. It
+// asks often.
+func newBackendWorld(t *testing.T, cloud *openstack.Cloud) *world {
+	driver, err := registry.Get("manila")
+	if err != nil {
+		t.Fatal(err)
+	}
+	backend := *driver.Backend
+	backend.Interval = 200 * time.Millisecond
+	driver.Backend = &backend
+	w := newWorldWith(t, driver)
+	w.enterCloud(cloud)
+	return w
+}
+
+// enterCloud leaves in the cluster what the installer does, to log in to a cloud with.
+func (w *world) enterCloud(cloud *openstack.Cloud) {
+	root := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: cloudcredential.RootOpenStack},
+		Data:       map[string][]byte{"clouds.yaml": cloud.CloudsYAML()},
+	}
+	w.create(root)
+	w.t.Cleanup(func() {
+		if err := w.Client().Delete(context.Background(), root); err != nil {
+			w.t.Error(err)
+		}
+	})
+}
+
+// classes are the names of the driver's StorageClasses.
+func (w *world) classes() []string {
+	w.t.Helper()
+	list := &storagev1.StorageClassList{}
+	if err := w.Client().List(w.t.Context(), list); err != nil {
+		w.t.Fatal(err)
+	}
+	var names []string
+	for _, class := range list.Items {
+		if class.Provisioner == w.driver.CSIName {
+			names = append(names, class.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (w *world) waitForClasses(want ...string) {
+	w.t.Helper()
+	cluster.Eventually(w.t, limit, fmt.Sprintf("the StorageClasses %q", want), func(context.Context) error {
+		if diff := cmp.Diff(want, w.classes()); diff != "" {
+			return fmt.Errorf("-want +got:\n%s", diff)
+		}
+		return nil
+	})
+}
+
+// waitUntilAsked waits until the operator has asked the cloud again, and told of the answer.
+func (w *world) waitUntilAsked(cloud *openstack.Cloud) {
+	w.t.Helper()
+	before := cloud.Asked()
+	cluster.Eventually(w.t, limit, "the operator to ask the cloud", func(context.Context) error {
+		if asked := cloud.Asked(); asked < before+2 { // the first question may be one of before
+			return fmt.Errorf("asked %d times, was %d", asked, before)
+		}
+		return nil
+	})
+}
+
+// waitForBackend waits until nothing is wrong with the driver, whatever is told of its backend.
+func (w *world) waitForBackend(answers, disabled operatorv1.ConditionStatus) *operatorv1.ClusterCSIDriver {
+	w.t.Helper()
+	return w.waitForConditions(map[string]operatorv1.ConditionStatus{
+		"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionFalse,
+		w.driver.ConditionPrefix + "BackendAnswers":     answers,
+		w.driver.ConditionPrefix + "ControllerDisabled": disabled,
+	})
+}
+
+// TestTheDriverFollowsItsBackend: it is installed when there is something to serve, gets a class for each
+// kind of it, and stays, whatever becomes of the backend then.
+func TestTheDriverFollowsItsBackend(t *testing.T) {
+	cloud := openstack.Start(t)
+	w := newBackendWorld(t, cloud)
+	w.create(w.customResource())
+	stop := w.startOperator()
+
+	custom := w.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionTrue)
+	if got := condition(custom, "ManilaControllerDisabled"); got.Reason != "NothingOffered" || !strings.Contains(got.Message, "OpenStack Manila has no share type") {
+		t.Errorf("condition = %s: %s; want NothingOffered, and what is missing", got.Reason, got.Message)
+	}
+	w.checkOnlyWhatItTakesToAsk()
+
+	cloud.SetShareTypes("Gold")
+	cluster.Eventually(t, limit, "the driver to be installed", func(ctx context.Context) error {
+		if _, missing, err := w.existing(ctx); err != nil || len(missing) > 0 {
+			return fmt.Errorf("these objects are missing: %q (%v)", missing, err)
+		}
+		return nil
+	})
+	w.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
+	w.waitForClasses("csi-manila-gold")
+	installed := w.uids()
+
+	cloud.SetShareTypes("Gold", "tin_can")
+	w.waitForClasses("csi-manila-gold", "csi-manila-tin-can")
+	w.waitForConditions(allWell)
+
+	for name, trouble := range map[string]func(){
+		"no share types":      func() { cloud.SetShareTypes() },
+		"no Manila":           func() { cloud.SetManila(openstack.Absent) },
+		"Manila is forbidden": func() { cloud.SetManila(openstack.Forbidden) },
+		"Manila is down":      func() { cloud.SetManila(openstack.Down) },
+	} {
+		cloud.SetManila(openstack.Up)
+		w.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
+		trouble()
+		if name == "no share types" {
+			w.waitUntilAsked(cloud)
+		} else {
+			w.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
+		}
+		w.waitForConditions(allWell)
+		if diff := cmp.Diff(installed, w.uids()); diff != "" {
+			t.Errorf("%s: UIDs of the driver's objects (-before +after):\n%s", name, diff)
+		}
+		w.waitForClasses("csi-manila-gold", "csi-manila-tin-can")
+	}
+
+	// An operator that comes back, and cannot ask, goes on all the same.
+	stop()
+	cloud.SetManila(openstack.Down)
+	lost := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.home, Name: "manila-csi-driver-node-sa"}}
+	if err := w.Client().Delete(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	w.startOperator()
+	cluster.Eventually(t, limit, "the lost object to be made anew", func(ctx context.Context) error {
+		return w.Client().Get(ctx, client.ObjectKeyFromObject(lost), lost)
+	})
+	w.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
+
+	w.deleteCustomResource()
+	w.waitUntilRemoved()
+	w.waitForClasses()
+	w.waitForEvent("Removed", "kept, because volumes may refer to them: Namespace openshift-manila-csi-driver, Secret csi-manila-secrets")
+	for name, uid := range w.uids() {
+		if uid != installed[name] || !w.kept()[name] {
+			t.Errorf("%s has UID %s, was %s; kept are only %v", name, uid, installed[name], w.kept())
+		}
+	}
+	for _, write := range w.writes() {
+		if write.Verb == "delete" && (write.Resource == "namespaces" || write.Resource == "secrets") {
+			t.Errorf("the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+		}
+	}
+}
+
+// checkOnlyWhatItTakesToAsk checks that nothing of the driver is in the cluster but its place and its
+// credentials.
+func (w *world) checkOnlyWhatItTakesToAsk() {
+	w.t.Helper()
+	present, _, err := w.existing(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	present = slices.DeleteFunc(present, func(name string) bool { return name == "Secret csi-manila-secrets" }) // an earlier test's
+	if diff := cmp.Diff([]string{"Namespace openshift-manila-csi-driver", "CredentialsRequest manila-csi-drivers"}, present); diff != "" {
+		w.t.Errorf("without anything to serve, these objects of the driver exist (-want +got):\n%s", diff)
+	}
+}
+
+// TestABackendThatCannotBeAskedIsNoFault: without the driver there is nothing to degrade, and once it can be
+// asked the driver comes.
+func TestABackendThatCannotBeAskedIsNoFault(t *testing.T) {
+	cloud := openstack.Start(t, "gold")
+	cloud.SetManila(openstack.Forbidden)
+	w := newBackendWorld(t, cloud)
+	w.create(w.customResource())
+	w.startOperator()
+	custom := w.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionTrue)
+	if got := condition(custom, "ManilaControllerDisabled"); got.Reason != "BackendUnknown" || !strings.Contains(got.Message, "Policy doesn't allow") {
+		t.Errorf("condition = %s: %s; want BackendUnknown, and what Manila says", got.Reason, got.Message)
+	}
+	w.checkOnlyWhatItTakesToAsk()
+	cloud.SetManila(openstack.Up)
+	w.waitForClasses("csi-manila-gold")
+	w.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
+
+	// A class that an administrator takes the place of stays theirs.
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "csi-manila-tin"}, Provisioner: w.driver.CSIName}
+	w.create(class)
+	t.Cleanup(func() { _ = w.Client().Delete(context.Background(), class) })
+	cloud.SetShareTypes("gold", "tin")
+	w.waitForReason("ManilaDriverStorageClassApplied", "LeftAsItIs")
+	checkUnchanged(t, w, []client.Object{class})
+	w.waitForConditions(allWell)
+}
+
+// TestWorkloadsOfEarlierOperatorsAreTakenOver in place: pods that serve volumes are replaced one by one.
+func TestWorkloadsOfEarlierOperatorsAreTakenOver(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, w *world) {
+		if w.driver.Namespace != "" {
+			home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.driver.Namespace}}
+			if err := w.Client().Create(t.Context(), home); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatal(err)
+			}
+		}
+		before := map[string]types.UID{}
+		for _, object := range w.objects() {
+			earlier := earlierWorkload(object)
+			if earlier == nil {
+				continue
+			}
+			w.create(earlier)
+			before[nameOf(object)] = earlier.GetUID()
+		}
+		w.installDriver()
+		now := w.uids()
+		for name, uid := range before {
+			if now[name] != uid {
+				t.Errorf("%s has UID %s, was %s", name, now[name], uid)
+			}
+		}
+	})
+}
+
+// earlierWorkload returns a workload of the same name and selector as one of ours, with nothing else of it;
+// nil for other kinds.
+func earlierWorkload(object client.Object) client.Object {
+	meta := metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}
+	labels := selectorOf(object)
+	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+		Containers: []corev1.Container{{Name: "earlier", Image: "registry.example/earlier:1"}}}}
+	selector := &metav1.LabelSelector{MatchLabels: labels}
+	switch object.GetObjectKind().GroupVersionKind().Kind {
+	case "Deployment":
+		return &appsv1.Deployment{ObjectMeta: meta, Spec: appsv1.DeploymentSpec{Selector: selector, Template: pod}}
+	case "DaemonSet":
+		return &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{Selector: selector, Template: pod}}
+	}
+	return nil
+}

@@ -1,0 +1,106 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/openstack"
+)
+
+// What an operator does, whichever its driver is.
+
+// forEachDriver runs a test for each driver, in a world whose cloud has all that the driver needs.
+func forEachDriver(t *testing.T, test func(t *testing.T, w *world)) {
+	for _, driver := range registry.All() {
+		t.Run(driver.Name, func(t *testing.T) {
+			w := newWorldWith(t, driver)
+			if driver.Backend != nil {
+				w.enterCloud(openstack.Start(t, "default"))
+			}
+			test(t, w)
+		})
+	}
+}
+
+// nameOf returns an object's kind and name.
+func nameOf(object client.Object) string {
+	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
+}
+
+// kept are those of the driver's objects that outlive it, by kind and name.
+func (w *world) kept() map[string]bool {
+	manifests, err := w.driver.Operand(drivers.Values{Namespace: w.home, Image: func(env string) string { return env }})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	kept := map[string]bool{}
+	for _, m := range manifests {
+		if m.Kept() {
+			kept[nameOf(m.Object)] = true
+		}
+	}
+	return kept
+}
+
+func TestTheDriverIsInstalledAndKept(t *testing.T) { forEachDriver(t, testTheDriverIsInstalledAndKept) }
+
+func testTheDriverIsInstalledAndKept(t *testing.T, w *world) {
+	custom := w.installDriver()
+
+	if _, missing, err := w.existing(t.Context()); err != nil || len(missing) > 0 {
+		t.Errorf("Available, but these objects are missing: %q (%v)", missing, err)
+	}
+	for _, write := range w.writes() {
+		if !slices.Contains([]string{"", w.home, "openshift-cloud-credential-operator"}, write.Namespace) {
+			t.Errorf("in a namespace that nobody named the operator did: %s %s %s/%s", write.Verb, write.Resource, write.Namespace, write.Name)
+		}
+	}
+	if custom.Status.ObservedGeneration != custom.Generation {
+		t.Errorf("observedGeneration is %d, want %d", custom.Status.ObservedGeneration, custom.Generation)
+	}
+	if custom.Status.Version != version {
+		t.Errorf("version is %q, want %q", custom.Status.Version, version)
+	}
+	for _, object := range w.objects() {
+		live := object.(*unstructured.Unstructured)
+		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
+			t.Fatal(err)
+		}
+		text, err := live.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := drivers.CheckRendered(text); err != nil {
+			t.Errorf("%s %s: %v", live.GetKind(), live.GetName(), err)
+		}
+	}
+
+	for _, kind := range []string{"CSIDriver", "ServiceAccount"} {
+		objects := w.objects()
+		victim := objects[slices.IndexFunc(objects, func(o client.Object) bool { return o.GetObjectKind().GroupVersionKind().Kind == kind })]
+		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(victim), victim); err != nil {
+			t.Fatal(err)
+		}
+		lost := victim.GetUID()
+		if err := w.Client().Delete(t.Context(), victim); err != nil {
+			t.Fatal(err)
+		}
+		cluster.Eventually(t, limit, kind+" to be made anew", func(ctx context.Context) error {
+			if err := w.Client().Get(ctx, client.ObjectKeyFromObject(victim), victim); err != nil {
+				return err
+			}
+			if victim.GetUID() == lost {
+				return fmt.Errorf("the deleted one is still there")
+			}
+			return nil
+		})
+	}
+}
