@@ -36,7 +36,7 @@ The rules:
   berth bundle validate bundle/aws-efs-operator/*
 
   # For a CI system that shows findings beside the lines of a pull request
-  berth bundle validate bundle/*/* -o sarif > bundles.sarif`,
+  berth bundle validate bundle/*-operator/* -o sarif > bundles.sarif`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error { return validateBundles(cmd, dirs, output) },
 	}
