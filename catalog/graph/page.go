@@ -45,7 +45,7 @@ func WritePage(w io.Writer, packages []*Package) error {
 		data.Title = "Updates of " + packages[0].Name
 	}
 	for _, p := range packages {
-		s := &shown{Name: p.Name, Deprecated: p.Deprecated, Drawing: p.SVG()}
+		s := &shown{Name: p.Name, Deprecated: p.Deprecated, Drawing: p.SVG(), Versions: []*version{}, Links: []link{}} // null would be no list
 		for _, b := range p.source.Bundles {
 			v, err := t.describe(p.source, b)
 			if err != nil {
