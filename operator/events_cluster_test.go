@@ -75,7 +75,7 @@ func TestEachEventIsToldOnce(t *testing.T) {
 	w.waitUntilObserved()
 	t.Setenv("PROVISIONER_IMAGE", "registry.example/provisioner:1")
 	restart()
-	last := w.waitForWorkloads("the log level in the driver's arguments", func(l workloads) error {
+	w.waitForWorkloads("the log level in the driver's arguments", func(l workloads) error {
 		return l.onBoth(func(_ corev1.PodTemplateSpec, c corev1.Container) error { return argument(c, "--v=4") })
 	})
 	restartAtWork()
@@ -94,14 +94,17 @@ func TestEachEventIsToldOnce(t *testing.T) {
 	w.waitForEvent("RemovalForced", "2 pods")
 	w.waitForEvent("Removed", "the driver is removed")
 
-	happened := map[string]int{
-		"RoleUpdated":       repairs,
-		"DaemonSetUpdated":  int(last.node.Generation) - 2, // the first is the old operator's, one is ours
-		"DeploymentUpdated": int(last.controller.Generation) - 1,
-	}
 	for told, times := range w.told() {
 		reason, _, _ := strings.Cut(told, ": ")
-		want := max(1, happened[reason])
+		want := 1
+		switch reason {
+		case "RoleUpdated":
+			want = repairs
+		case "DaemonSetUpdated", "DeploymentUpdated":
+			// library-go notes in an annotation of a workload that a generation has rolled out, by an update
+			// of its own if no other comes before, and tells of some of these.
+			continue
+		}
 		if times != want {
 			t.Errorf("it happened %d times, but was told %d times: %s", want, times, told)
 		}

@@ -244,7 +244,6 @@ func (u *uninstaller) report(ctx context.Context, found remains, next step) erro
 	}
 	blockingPods.WithLabelValues(u.driver.CSIName).Set(float64(blocking))
 	u.upgradeable.try(ctx, verdict)
-	u.tell(found, next)
 	condition := func(conditionType string, status operatorv1.ConditionStatus) *applyoperatorv1.OperatorConditionApplyConfiguration {
 		return applyoperatorv1.OperatorCondition().WithType(u.conditionPrefix() + conditionType).
 			WithStatus(status).WithReason(next.reason).WithMessage(next.message)
@@ -253,8 +252,12 @@ func (u *uninstaller) report(ctx context.Context, found remains, next step) erro
 	if atBeginning(found) {
 		available = operatorv1.ConditionTrue
 	}
-	return u.clients.customResource.ApplyOperatorStatus(ctx, u.conditionPrefix(), applyoperatorv1.OperatorStatus().WithConditions(
-		condition(operatorv1.OperatorStatusTypeProgressing, progressing), condition(operatorv1.OperatorStatusTypeAvailable, available)))
+	if err := u.clients.customResource.ApplyOperatorStatus(ctx, u.conditionPrefix(), applyoperatorv1.OperatorStatus().WithConditions(
+		condition(operatorv1.OperatorStatusTypeProgressing, progressing), condition(operatorv1.OperatorStatusTypeAvailable, available))); err != nil {
+		return err
+	}
+	u.tell(found, next) // last: by the condition, an operator that is started again knows what has been told
+	return nil
 }
 
 func (u *uninstaller) conditionPrefix() string { return u.driver.ConditionPrefix + "Uninstall" }

@@ -10,8 +10,6 @@ import (
 
 func TestUntil(t *testing.T) {
 	notYet, cancelled := errors.New("not yet"), errors.New("no longer wanted")
-	short, done := context.WithTimeout(t.Context(), 3*retryInterval)
-	defer done()
 	ended, end := context.WithCancelCause(t.Context())
 	end(cancelled)
 
@@ -26,6 +24,8 @@ func TestUntil(t *testing.T) {
 	}
 
 	// The last error counts that was not the fault of the end itself.
+	short, done := context.WithTimeout(t.Context(), 10*retryInterval)
+	defer done()
 	err := Until(short, "what never comes", func(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()

@@ -156,6 +156,9 @@ func TestInformersSurvive(t *testing.T) {
 				w.make("new")
 				cluster.Eventually(t, limit, "the informer to hear of a new object", func(context.Context) error {
 					_, err := lister.Get("new")
+					if err != nil && injector.Came() {
+						injector.Deliver()
+					}
 					return err
 				})
 				return nil
