@@ -29,15 +29,16 @@ func (d Document) place(offset int) (line, column int) {
 	return d.Line + bytes.Count(before, newline), column
 }
 
-// lineBegin returns the offset of a line of the source, counted from 1, or of its last one.
+// yamlBreak matches what ends a line for YAML, which is more than what does in a file.
+var yamlBreak = regexp.MustCompile(`\r\n|[\r\n\x{85}\x{2028}\x{2029}]`)
+
+// lineBegin returns the offset of a line of the source, counted from 1 as YAML does, or of its last one.
 func (d Document) lineBegin(line int) int {
 	begin := 0
-	for ; line > 1; line-- {
-		next := bytes.IndexByte(d.Source[begin:], '\n') + 1
-		if next == 0 || begin+next == len(d.Source) {
-			break
+	for _, end := range yamlBreak.FindAllIndex(d.Source, max(0, line-1)) {
+		if end[1] < len(d.Source) {
+			begin = end[1]
 		}
-		begin += next
 	}
 	return begin
 }
@@ -165,7 +166,12 @@ func (d Document) Position(path []any) (line, column int) {
 		}
 		node, line, column = next, place.Line, place.Column
 	}
-	return d.Line + line - 1, column
+	offset := d.lineBegin(line)
+	for range column - 1 {
+		_, size := utf8.DecodeRune(d.Source[offset:])
+		offset += size
+	}
+	return d.place(offset)
 }
 
 // jsonOffset returns the offset of what a path leads to in JSON that is well-formed.
