@@ -20,6 +20,7 @@ demo-down: ## End the cluster that `make demo` started
 .PHONY: build
 build: ## Build berth and berth-operator into bin/
 	go build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/berth ./cmd/berth-operator
+	ln -sf berth bin/kubectl-berth
 
 .PHONY: browser
 browser: # tests of pages open them in Chromium

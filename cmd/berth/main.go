@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -29,6 +30,7 @@ func main() {
 
 func run(ctx context.Context, args []string) int {
 	root := newCommand()
+	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])}
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
@@ -48,22 +50,38 @@ func run(ctx context.Context, args []string) int {
 	return exitFailed
 }
 
+// calledAs is how a person calls this program. As kubectl-berth or oc-berth on the PATH it is a plugin.
+func calledAs(program string) string {
+	for _, parent := range []string{"kubectl", "oc"} {
+		if filepath.Base(program) == parent+"-berth" {
+			return parent + " berth"
+		}
+	}
+	return "berth"
+}
+
 func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
 		Short: "Package, ship and move optional CSI drivers for OpenShift and OKD",
 		Long: `berth makes what the Operator Lifecycle Manager (OLM) installs optional CSI drivers from:
-a bundle for each version of a driver's operator, and catalogs of such bundles.`,
+a bundle for each version of a driver's operator, and catalogs of such bundles. And it switches an
+operator that is installed from one catalog to another.
+
+Called kubectl-berth, it is a plugin: kubectl berth, oc berth.`,
 		Example: `  # From a driver's definition to a catalog that OLM can read
   berth bundle generate efs --version 1.0.0 --output bundles/1.0.0
   berth catalog build bundles/1.0.0 --output catalog
-  berth catalog serve catalog`,
+  berth catalog serve catalog
+
+  # From the community's operator to the certified one
+  berth switch plan aws-efs-operator --to certified-operators`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newBundleCommand(), newCatalogCommand(), version.NewCommand())
+	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), version.NewCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{command: cmd.CommandPath(), err: err} })
 	explainUsage(root)
 	return root

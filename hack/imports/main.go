@@ -21,7 +21,7 @@ var mayImport = map[string][]string{
 	"cmd":          {"operator", "bundle", "catalog", "migrate", "sharedvolume", "drivers", "findings", "image"},
 	"operator":     {"drivers"},
 	"bundle":       {"drivers", "findings", "image"},
-	"migrate":      {"drivers"},
+	"migrate":      {"catalog", "drivers"},
 	"catalog":      {"findings"},
 	"findings":     {},
 	"image":        {},

@@ -14,7 +14,9 @@ import (
 type AuditEvent struct {
 	ID   string
 	User string
-	Verb string // "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"
+	// Agent is what the client calls itself, such as "berth/v1.0.0 (linux/amd64)".
+	Agent string
+	Verb  string // "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"
 
 	Group, Resource, Subresource string
 	Namespace, Name              string
@@ -64,7 +66,7 @@ func (c *Cluster) Audit(t testing.TB) []AuditEvent {
 
 func newAuditEvent(logged auditv1.Event) AuditEvent {
 	event := AuditEvent{
-		ID: string(logged.AuditID), User: logged.User.Username, Verb: logged.Verb, URI: logged.RequestURI,
+		ID: string(logged.AuditID), User: logged.User.Username, Agent: logged.UserAgent, Verb: logged.Verb, URI: logged.RequestURI,
 		Received: logged.RequestReceivedTimestamp.Time, Answered: logged.StageTimestamp.Time,
 	}
 	if logged.ObjectRef != nil {

@@ -3,12 +3,14 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,34 +41,115 @@ const (
 // TestSwitchByHand is how an administrator without any tool gets from the community's operator to ours:
 // another source in the Subscription, and later a ClusterCSIDriver. Whoever uses a volume notices nothing.
 func TestSwitchByHand(t *testing.T) {
+	testSwitch(t, way{
+		turn: func(w *world) {
+			w.patch(w.community(), fmt.Sprintf(`{"spec":{"source":%q,"channel":%q}}`, certifiedCatalog, w.driver.Package.Channel))
+			w.awaitInstalled(w.community(), "aws-efs-operator.v1.0.0")
+		},
+		adopt: func(w *world) {
+			w.step(func(ctx context.Context, c client.Client) error {
+				return journey.InstallDriver(ctx, c, w.driver.CSIName)
+			})
+		},
+	})
+}
+
+// TestSwitchWithTool is the same with our tool, as a plugin of kubectl.
+func TestSwitchWithTool(t *testing.T) {
+	testSwitch(t, way{
+		turn: func(w *world) {
+			planned := w.kubectlBerth("", "switch", "plan", w.driver.Package.Name, "--to", certifiedCatalog, "--output", "json")
+			w.kubectlBerth(planned, "switch", "apply", "--filename", "-")
+			w.awaitInstalled(w.community(), "aws-efs-operator.v1.0.0")
+			w.checkSettled(func() { w.kubectlBerth(planned, "switch", "apply", "--filename", "-") })
+		},
+		adopt: func(w *world) {
+			apply := func() {
+				w.kubectlBerth("", "switch", "apply", w.driver.Package.Name, "--to", certifiedCatalog, "--create-driver")
+			}
+			apply()
+			w.checkSettled(apply)
+		},
+	})
+}
+
+// way is how somebody gets from the community's operator to ours.
+type way struct {
+	turn  func(*world) // until our operator runs
+	adopt func(*world) // until it has taken over the driver
+}
+
+// testSwitch goes a way from several versions of the community's operator.
+func testSwitch(t *testing.T, way way) {
 	for _, from := range communityBundles(t) {
 		t.Run(from.version, func(t *testing.T) {
 			w := newWorld(t, efs(t), cluster.Options{})
 			w.serve(communityCatalog, w.buildCatalog(from.folder))
 			w.serve(certifiedCatalog, w.catalog)
-			subscription := w.subscription(communityCatalog, from.channel)
 			w.step(func(ctx context.Context, c client.Client) error {
-				_, err := journey.Subscribe(ctx, c, subscription)
+				_, err := journey.Subscribe(ctx, c, w.subscription(communityCatalog, from.channel))
 				return err
 			})
 			w.leaveCommunityOperator()
 			seen := w.recordSwitch()
 
-			w.patch(subscription, fmt.Sprintf(`{"spec":{"source":%q,"channel":%q}}`, certifiedCatalog, w.driver.Package.Channel))
-			w.awaitInstalled(subscription, "aws-efs-operator.v1.0.0")
+			way.turn(w)
 			w.share(sharedVolume("new")) // there is no ClusterCSIDriver yet
 			metrics := w.prometheus()
 			metrics.shows = w.missing(true)
 			metrics.await(w)
-			w.step(func(ctx context.Context, c client.Client) error {
-				return journey.InstallDriver(ctx, c, w.driver.CSIName)
-			})
+			way.adopt(w)
 			metrics.shows = w.missing(false)
 			metrics.await(w)
 
 			seen.check()
 		})
 	}
+}
+
+// community is the Subscription to the community's operator.
+func (w *world) community() *v1alpha1.Subscription {
+	return w.subscription(communityCatalog, w.driver.Package.Channel)
+}
+
+// kubectlBerth runs our command as a plugin of kubectl, and returns what it prints.
+func (w *world) kubectlBerth(input string, args ...string) string {
+	w.t.Helper()
+	plugin := filepath.Join(filepath.Dir(w.berth), "kubectl-berth")
+	if err := os.Symlink(w.berth, plugin); err != nil && !errors.Is(err, fs.ErrExist) {
+		w.t.Fatal(err)
+	}
+	cmd := w.Kubectl(w.t.Context(), append([]string{"berth"}, args...)...)
+	cmd.Env = append(cmd.Env, "PATH="+filepath.Dir(plugin)+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	cmd.Stdin = strings.NewReader(input)
+	var out, diagnostics bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &diagnostics
+	if err := cmd.Run(); err != nil {
+		w.t.Fatalf("kubectl berth %q: %v\n%s%s", args, err, &out, &diagnostics)
+	}
+	w.t.Logf("kubectl berth %q:\n%s", args, &diagnostics)
+	return out.String()
+}
+
+// checkSettled checks that somebody who does something writes nothing. Everybody else may.
+func (w *world) checkSettled(do func()) {
+	w.t.Helper()
+	before := len(w.toolWrites())
+	do()
+	if writes := w.toolWrites()[before:]; len(writes) > 0 {
+		w.t.Errorf("a second run wrote: %v", writes)
+	}
+}
+
+// toolWrites are the writes of our command so far.
+func (w *world) toolWrites() (writes []string) {
+	w.t.Helper()
+	for _, event := range w.Audit(w.t) {
+		if strings.HasPrefix(event.Agent, "kubectl-berth/") && !slices.Contains([]string{"get", "list", "watch"}, event.Verb) {
+			writes = append(writes, event.Verb+" "+event.Resource+" "+event.Name)
+		}
+	}
+	return writes
 }
 
 // communityBundle is a version of the community's operator.

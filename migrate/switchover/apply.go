@@ -1,0 +1,261 @@
+package switchover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// pause is how long Apply and Rollback wait before they look again.
+const pause = 500 * time.Millisecond
+
+// Options say how to carry out a plan.
+type Options struct {
+	// DryRun has the API server check what is written first, and write nothing.
+	DryRun bool
+	// NoWait ends where there is nothing to do but to wait.
+	NoWait bool
+	// Report is told what is done and what is waited for, each thing once.
+	Report func(Event)
+}
+
+// Event is something that is done, or waited for.
+type Event struct {
+	Step StepName
+	// Waits says what for. It is empty if the step is taken.
+	Waits string
+}
+
+// ErrWaiting says that there is nothing to do but to wait, with the option NoWait.
+var ErrWaiting = errors.New("there is nothing to do now but to wait")
+
+// TimeoutError says that time ran out.
+type TimeoutError struct {
+	// Waited says what for.
+	Waited string
+	cause  error
+}
+
+func (e *TimeoutError) Error() string { return "time ran out while waiting for " + e.Waited }
+func (e *TimeoutError) Unwrap() error { return e.cause }
+
+// Apply carries a plan out, from wherever it is, until all is done or the context ends. It is told apart in the
+// error whether time ran out (TimeoutError). Each write is made only if what it changes is as it was seen.
+func Apply(ctx context.Context, c client.Client, p *Plan, o Options) error {
+	return run(ctx, c, p, o, (*situation).decide)
+}
+
+// run looks, decides, writes and looks again.
+func run(ctx context.Context, c client.Client, p *Plan, o Options, decide func(*situation) (decision, error)) error {
+	var last Event
+	for {
+		seen, err := look(ctx, c, p)
+		if err != nil {
+			return timeout(ctx, last, err)
+		}
+		next, err := decide(seen)
+		if err != nil || next.step == "" {
+			return err
+		}
+		if told := (Event{next.step, next.waits}); told != last {
+			last = told
+			o.Report(told)
+		}
+		switch {
+		case next.waits != "" && o.NoWait:
+			return fmt.Errorf("%w for %s", ErrWaiting, next.waits)
+		case next.waits != "":
+			select {
+			case <-ctx.Done():
+				return timeout(ctx, last, ctx.Err())
+			case <-time.After(pause):
+			}
+			continue
+		}
+		if err := seen.take(ctx, c, next.step, o); retry(err) {
+			last = Event{} // somebody was faster: look again
+		} else if err != nil {
+			return timeout(ctx, last, fmt.Errorf("step %s: %w", next.step, err))
+		} else if o.DryRun {
+			return nil
+		}
+	}
+}
+
+// retry tells whether a write failed because what it changes was not as it was seen.
+func retry(err error) bool {
+	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
+}
+
+// timeout returns a TimeoutError if it is one.
+func timeout(ctx context.Context, last Event, err error) error {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return err
+	}
+	waited := last.Waits
+	if waited == "" {
+		waited = "the API server"
+	}
+	return &TimeoutError{Waited: waited, cause: ctx.Err()}
+}
+
+// take writes what a step is about. Before it does, it says so in the journal.
+func (s *situation) take(ctx context.Context, c client.Client, step StepName, o Options) error {
+	if o.DryRun {
+		c = client.NewDryRunClient(c)
+	}
+	switch step {
+	case Record:
+		return begin(ctx, c, s.journal, s.plan)
+	case Finish:
+		return s.journal.note(ctx, c, Finish, Completed)
+	case Begin:
+		return s.journal.note(ctx, c, Begin, RollingBack)
+	case End:
+		return s.journal.note(ctx, c, End, RolledBack)
+	}
+	if err := s.journal.note(ctx, c, step, s.journal.State); err != nil {
+		return err
+	}
+	return writes[step](s, ctx, c)
+}
+
+// writes are what steps write, beside the journal.
+var writes = map[StepName]func(*situation, context.Context, client.Client) error{
+	Hold: func(s *situation, ctx context.Context, c client.Client) error {
+		return s.changeSubscription(ctx, c, func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
+	},
+	Turn: func(s *situation, ctx context.Context, c client.Client) error {
+		return s.changeSubscription(ctx, c, s.plan.To.choose)
+	},
+	Release: func(s *situation, ctx context.Context, c client.Client) error {
+		return s.changeSubscription(ctx, c, s.approveAsBefore)
+	},
+	Restore: func(s *situation, ctx context.Context, c client.Client) error {
+		return s.changeSubscription(ctx, c, s.plan.From.choose, s.approveAsBefore)
+	},
+	Remove:   (*situation).remove,
+	Renew:    (*situation).renew,
+	Approve:  (*situation).approve,
+	Withdraw: (*situation).withdraw,
+	Create:   (*situation).createDriver,
+}
+
+func (s *situation) approveAsBefore(spec *v1alpha1.SubscriptionSpec) {
+	spec.InstallPlanApproval = v1alpha1.Approval(s.plan.Subscription.Approval)
+}
+
+// changeSubscription changes the spec of the Subscription as it was seen.
+func (s *situation) changeSubscription(ctx context.Context, c client.Client, changes ...func(*v1alpha1.SubscriptionSpec)) error {
+	changed := s.subscription.DeepCopy()
+	for _, change := range changes {
+		change(changed.Spec)
+	}
+	return c.Patch(ctx, changed, client.MergeFromWithOptions(s.subscription, client.MergeFromWithOptimisticLock{}))
+}
+
+// remove deletes the Subscription and the ClusterServiceVersion, which is what removes an operator of OLM. Its
+// CustomResourceDefinitions stay.
+func (s *situation) remove(ctx context.Context, c client.Client) error {
+	if s.subscription != nil {
+		if err := c.Delete(ctx, s.subscription, asSeen(s.subscription)); err != nil {
+			return err
+		}
+	}
+	if installed := s.version(s.plan.Installed); installed != nil {
+		return c.Delete(ctx, installed, client.Preconditions{UID: &installed.UID})
+	}
+	return nil
+}
+
+// asSeen allows a deletion only if the object is as it was seen.
+func asSeen(object client.Object) client.Preconditions {
+	uid, revision := object.GetUID(), object.GetResourceVersion()
+	return client.Preconditions{UID: &uid, ResourceVersion: &revision}
+}
+
+// renew makes the Subscription anew.
+func (s *situation) renew(ctx context.Context, c client.Client) error {
+	subscription := &v1alpha1.Subscription{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.plan.Subscription.Namespace, Name: s.plan.Subscription.Name},
+		Spec:       &v1alpha1.SubscriptionSpec{InstallPlanApproval: v1alpha1.ApprovalManual, Config: s.plan.Subscription.Config},
+	}
+	s.plan.To.choose(subscription.Spec)
+	return c.Create(ctx, subscription)
+}
+
+func (s *situation) approve(ctx context.Context, c client.Client) error {
+	changed := s.request.DeepCopy()
+	changed.Spec.Approved = true
+	return c.Patch(ctx, changed, client.MergeFromWithOptions(s.request, client.MergeFromWithOptimisticLock{}))
+}
+
+// withdraw deletes an InstallPlan that is not approved: while there is one, OLM does not look at the catalog.
+func (s *situation) withdraw(ctx context.Context, c client.Client) error {
+	return c.Delete(ctx, s.request, asSeen(s.request))
+}
+
+func (s *situation) createDriver(ctx context.Context, c client.Client) error {
+	return c.Create(ctx, &operatorv1.ClusterCSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: s.plan.Driver.Name},
+		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
+	})
+}
+
+// New makes a plan from what a cluster shows. It writes nothing to the cluster.
+func New(ctx context.Context, cluster Cluster, r Request) (*Plan, error) {
+	seen, err := Look(ctx, cluster, r)
+	if err != nil {
+		return nil, err
+	}
+	defer seen.Release()
+	return seen.Make(ctx, r)
+}
+
+// Ensure returns the plan that is to be carried out: that of a switch under way, if there is one, or else a new
+// one. It fails if the new one is not safe, or if it is not the given one, which may be nil.
+func Ensure(ctx context.Context, cluster Cluster, r Request, given *Plan) (*Plan, error) {
+	journals, err := findJournals(ctx, cluster.Client, r.Namespace, r.Package)
+	if err != nil {
+		return nil, err
+	}
+	if at := slices.IndexFunc(journals, func(j *Journal) bool { return given != nil && same(j.Plan, given) }); at >= 0 {
+		return journals[at].Plan, nil // begun, or even completed
+	}
+	if at := slices.IndexFunc(journals, (*Journal).open); at >= 0 {
+		under := journals[at].Plan
+		if !r.asks(under) || given != nil {
+			return nil, fmt.Errorf("Subscription %s is being switched to %s: go on with that, or go back with `berth switch rollback`", under.Subscription, under.To)
+		}
+		return under, nil
+	}
+	now, err := New(ctx, cluster, r)
+	if err != nil {
+		return nil, err
+	}
+	if given != nil {
+		if moved := given.moved(now); len(moved) > 0 {
+			return nil, fmt.Errorf("the cluster is not as it was when the plan was made: %s; make a new plan", strings.Join(moved, "; "))
+		}
+	}
+	return now, nil
+}
+
+// same tells whether two plans are one.
+func same(a, b *Plan) bool { return a.Subscription.UID == b.Subscription.UID && len(a.moved(b)) == 0 }
+
+// asks tells whether a request is for what a plan does.
+func (r Request) asks(p *Plan) bool {
+	differs := func(asked, planned string) bool { return asked != "" && asked != planned }
+	return !(differs(r.Source, p.To.Source) || differs(r.SourceNamespace, p.To.SourceNamespace) || differs(r.NewPackage, p.To.Package) ||
+		differs(r.Channel, p.To.Channel) || r.CreateDriver && !p.createsDriver())
+}

@@ -1,0 +1,109 @@
+package switchover
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-csi/berth/catalog/plan"
+)
+
+// The codes of checks that are not about what OLM does.
+const (
+	channelChanged  = "channel-changed"
+	catalogUnread   = "catalog-unread"
+	driverUnmanaged = "driver-unmanaged"
+	driverUnknown   = "driver-unknown"
+)
+
+// checks are what every plan checks of what OLM will do, in this order, and what is said if it is fine.
+var checks = []struct {
+	codes []plan.Code
+	fine  string
+}{
+	{[]plan.Code{plan.PendingInstallPlan, plan.Installing}, "no InstallPlan is pending"},
+	{[]plan.Code{plan.SourceMissing}, "there is such a CatalogSource"},
+	{[]plan.Code{plan.SourceUnreachable}, "OLM reaches all catalogs of the namespace"},
+	{[]plan.Code{plan.PackageAbsent}, "the catalog has the package"},
+	{[]plan.Code{plan.ChannelAbsent, plan.ChannelBroken}, "the package has the channel"},
+	{[]plan.Code{plan.OperatorGroups, plan.InstallMode}, "the OperatorGroup fits"},
+	{[]plan.Code{plan.SecondSubscription, plan.ProvidedElsewhere}, "no other Subscription is for the same"},
+	{[]plan.Code{plan.OrphanedCSV}, "what is installed is the Subscription's"},
+	{[]plan.Code{plan.NoEdge, plan.Unsatisfied, plan.DependencyMissing}, "OLM finds a way to what it shall install"},
+	{[]plan.Code{plan.ManualApproval, plan.ManualApprovalElsewhere}, "nobody else is asked for approval"},
+	{[]plan.Code{plan.Downgrade}, "the version is no earlier one"},
+	{[]plan.Code{plan.SameCSV}, "the version is another one"},
+	{[]plan.Code{plan.NotUpgradeable}, "the operator allows to be updated"},
+	{[]plan.Code{plan.OldKubernetes}, "the version of Kubernetes suits it"},
+	{[]plan.Code{plan.OpenShiftHeldBack}, "the version of OpenShift suits it"},
+	{[]plan.Code{plan.InvalidObjects, plan.StoredVersionRemoved, plan.OldDefinition, plan.DefinitionsUnchecked}, "all objects of its APIs stay valid"},
+}
+
+// tolerated are the reasons for which a switch is safe nevertheless: those that apply deals with itself, and what
+// is only to be known.
+var tolerated = []plan.Code{
+	plan.ManualApproval, plan.ManualApprovalElsewhere,
+	plan.SameCSV, plan.OpenShiftHeldBack, plan.DefinitionsUnchecked, plan.EndsEarly, plan.Deprecated,
+}
+
+// checksOf says what each check has come to.
+func checksOf(p *Plan, own *plan.Outcome) []Check {
+	left := slices.Concat(own.Why, own.Holds, own.Risks)
+	if p.Way == Stay { // and OLM has nothing to wait for
+		left = slices.Clone(own.Risks)
+	}
+	blind := own.Verdict == plan.Refused || own.Next == nil && own.Verdict == plan.Waits
+	var done []Check
+	for _, c := range checks {
+		about := func(r plan.Reason) bool { return slices.Contains(c.codes, r.Code) }
+		before := len(done)
+		for _, reason := range left {
+			if about(reason) {
+				done = append(done, checkOf(reason))
+			}
+		}
+		left = slices.DeleteFunc(left, about)
+		if len(done) == before && !blind {
+			done = append(done, Check{Code: string(c.codes[0]), Verdict: OK, What: c.fine})
+		}
+	}
+	for _, reason := range left {
+		done = append(done, checkOf(reason))
+	}
+	return done
+}
+
+func checkOf(reason plan.Reason) Check {
+	c := Check{Code: string(reason.Code), Verdict: Refused, What: reason.What, Do: reason.Do}
+	switch {
+	case reason.Code == plan.ManualApproval || reason.Code == plan.ManualApprovalElsewhere:
+		c.Verdict, c.Do = Warning, "nothing: apply approves the InstallPlan, if it is the one that was foretold"
+	case slices.Contains(tolerated, reason.Code):
+		c.Verdict = Warning
+	}
+	return c
+}
+
+// ownChecks are those that are not about what OLM does.
+func (w *World) ownChecks(p *Plan, turnedChannel bool) []Check {
+	var done []Check
+	warn := func(code, do, format string, args ...any) {
+		done = append(done, Check{code, Warning, fmt.Sprintf(format, args...), do})
+	}
+	if turnedChannel {
+		warn(channelChanged, "name another one with --channel, if that is not the one you want",
+			"package %s has no channel %q there; its default channel is %q", p.To.Package, p.From.Channel, p.To.Channel)
+	}
+	if len(w.unread) > 0 {
+		warn(catalogUnread, "see that what other Subscriptions of the namespace get is what you want",
+			"not all catalogs could be read from here: %s", strings.Join(w.unread, "; "))
+	}
+	switch d := w.driver; {
+	case d == nil:
+		warn(driverUnknown, "find out what its own documentation says of the update", "no driver is known whose operator is package %s: only what OLM does has been checked", p.From.Package)
+	case !d.custom && !p.createsDriver():
+		warn(driverUnmanaged, "have it created by --create-driver, or create it by hand later",
+			"there is no ClusterCSIDriver %s: the driver stays as it is, and nobody manages it", d.CSIName)
+	}
+	return done
+}

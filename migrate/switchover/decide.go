@@ -1,0 +1,258 @@
+package switchover
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// decision is what comes next in a switch: a write that belongs to a step, or nothing but to wait until the
+// cluster shows something. Without a step all is done.
+type decision struct {
+	step StepName
+	// waits says what for, if there is nothing to write.
+	waits string
+}
+
+func write(step StepName) (decision, error) { return decision{step: step}, nil }
+
+func wait(step StepName, format string, args ...any) (decision, error) {
+	return decision{step, fmt.Sprintf(format, args...)}, nil
+}
+
+// decide says what comes next, from what the cluster shows alone. The error says why nothing can: somebody
+// has to decide whether to go on or back.
+func (s *situation) decide() (decision, error) {
+	if s.journal.open() && s.journal.State == RollingBack {
+		return decision{}, fmt.Errorf("it is being rolled back: end that with `berth switch rollback`")
+	}
+	next, err := s.next()
+	switch writes := err == nil && next.waits == "" && next.step != ""; {
+	case writes && !s.journal.open():
+		return write(Record)
+	case next == decision{} && err == nil && s.journal.open():
+		return write(Finish)
+	}
+	return next, err
+}
+
+// next is decide without the journal.
+func (s *situation) next() (decision, error) {
+	for _, stage := range []func() (decision, error){s.toTurn, s.toInstall, s.toRelease, s.toRun, s.toAdopt} {
+		if next, err := stage(); err != nil || next.step != "" {
+			return next, err
+		}
+	}
+	return decision{}, nil
+}
+
+// toTurn is what is left to do until the Subscription is to the other catalog, where nothing is installed from
+// it yet.
+func (s *situation) toTurn() (decision, error) {
+	if s.plan.Way != Stay {
+		return decision{}, nil
+	}
+	switch {
+	case s.subscription == nil:
+		return decision{}, s.gone()
+	case choiceOf(s.subscription.Spec) == s.plan.To:
+		return decision{}, nil
+	case choiceOf(s.subscription.Spec) == s.plan.From:
+		return write(Turn)
+	}
+	return decision{}, s.changed()
+}
+
+// toInstall is what is left to do until the target is installed and its predecessor is gone.
+func (s *situation) toInstall() (decision, error) {
+	p := s.plan
+	target := s.version(p.Target)
+	switch {
+	case target == nil:
+		return s.toApprove()
+	case target.Status.Phase != v1alpha1.CSVPhaseSucceeded:
+		return wait(Install, "ClusterServiceVersion %s to succeed: it is %s%s", p.Target, orPending(target.Status.Phase), because(target.Status.Message))
+	case p.Installed != p.Target && p.Installed != "" && s.version(p.Installed) != nil:
+		return wait(Install, "ClusterServiceVersion %s to be gone", p.Installed)
+	case s.subscription == nil:
+		return decision{}, s.gone()
+	case s.subscription.Status.InstalledCSV != p.Target:
+		return wait(Install, "OLM to say in the Subscription that %s is installed", p.Target)
+	}
+	return decision{}, nil
+}
+
+// toApprove is what is left to do until OLM may install the target.
+func (s *situation) toApprove() (decision, error) {
+	if next, err := s.toSubscribe(); err != nil || next.step != "" {
+		return next, err
+	}
+	p, request := s.plan, s.request
+	switch {
+	case request == nil || !slices.Contains(request.Spec.ClusterServiceVersionNames, p.Target):
+		return wait(Approve, "OLM to make an InstallPlan for %s%s", p.Target, because(trouble(s.subscription)))
+	case request.Status.Phase == v1alpha1.InstallPlanPhaseFailed:
+		return decision{}, fmt.Errorf("OLM could not carry out InstallPlan %s%s; go back with `berth switch rollback`, or correct that and delete the InstallPlan",
+			request.Name, because(request.Status.Message))
+	case request.Spec.Approved:
+		return wait(Install, "OLM to carry out InstallPlan %s, which is %s", request.Name, request.Status.Phase)
+	}
+	for _, name := range request.Spec.ClusterServiceVersionNames {
+		if name != p.Target && !slices.Contains(p.Along, name) {
+			return decision{}, fmt.Errorf("InstallPlan %s would install %s, which was not foretold: approve it if that is right, or go back with `berth switch rollback`",
+				request.Name, name)
+		}
+	}
+	return write(Approve)
+}
+
+// toSubscribe is what is left to do until the Subscription is to the other catalog.
+func (s *situation) toSubscribe() (decision, error) {
+	p := s.plan
+	if s.subscription == nil {
+		switch {
+		case p.Way != Replace:
+			return decision{}, s.gone()
+		case s.version(p.Installed) == nil:
+			return write(Renew)
+		case s.version(p.Installed).DeletionTimestamp != nil:
+			return wait(Remove, "ClusterServiceVersion %s to be gone", p.Installed)
+		}
+		return write(Remove)
+	}
+	now := choiceOf(s.subscription.Spec)
+	switch {
+	case now == p.To && s.subscription.UID == p.Subscription.UID && p.Way == Replace,
+		now != p.To && now != p.From:
+		return decision{}, s.changed()
+	case now == p.From && p.Way == Replace:
+		return write(Remove)
+	case s.subscription.Spec.InstallPlanApproval != v1alpha1.ApprovalManual:
+		return write(Hold)
+	case now == p.From:
+		return write(Turn)
+	}
+	return decision{}, nil
+}
+
+func (s *situation) changed() error {
+	p := s.plan
+	return fmt.Errorf("somebody has changed Subscription %s: it is to %s; want %s as before, or %s", p.Subscription, choiceOf(s.subscription.Spec), p.From, p.To)
+}
+
+func (s *situation) gone() error {
+	return fmt.Errorf("Subscription %s is gone; want it as it was, to %s", s.plan.Subscription, s.plan.From)
+}
+
+// toRelease is what is left to do until OLM asks for approval as it did before.
+func (s *situation) toRelease() (decision, error) {
+	if s.plan.Way != Stay && string(s.subscription.Spec.InstallPlanApproval) != s.plan.Subscription.Approval {
+		return write(Release)
+	}
+	return decision{}, nil
+}
+
+// toRun is what is left to do until the operator runs.
+func (s *situation) toRun() (decision, error) {
+	p := s.plan
+	for _, d := range s.deployments {
+		if why := unfinished(d); why != "" {
+			return wait(Operator, "Deployment %s: %s", d.Name, why)
+		}
+	}
+	if p.Driver == nil || !s.mine() {
+		return decision{}, nil
+	}
+	switch {
+	case s.holder == nil:
+		return wait(Operator, "the operator to take the lock %s", p.Driver.Lock)
+	case s.holder.DeletionTimestamp != nil || s.holder.Status.Phase != corev1.PodRunning:
+		return wait(Operator, "pod %s, which holds the lock %s, to be gone", s.holder.Name, p.Driver.Lock)
+	}
+	return decision{}, nil
+}
+
+// mine tells whether the target's operator is one that takes the lock of the driver: others need not.
+func (s *situation) mine() bool {
+	return slices.ContainsFunc(s.deployments, func(d appsv1.Deployment) bool { return d.Name == s.plan.Driver.Operator })
+}
+
+// unfinished says what is left to do of a Deployment, if anything.
+func unfinished(d appsv1.Deployment) string {
+	wanted := int32(1)
+	if d.Spec.Replicas != nil {
+		wanted = *d.Spec.Replicas
+	}
+	switch has := d.Status; {
+	case has.ObservedGeneration < d.Generation || has.UpdatedReplicas < wanted:
+		return fmt.Sprintf("%d of %d pods are up to date", has.UpdatedReplicas, wanted)
+	case has.Replicas > wanted:
+		return fmt.Sprintf("%d earlier pods are to end", has.Replicas-wanted)
+	case has.AvailableReplicas < wanted:
+		return fmt.Sprintf("%d of %d pods are available", has.AvailableReplicas, wanted)
+	}
+	return ""
+}
+
+// toAdopt is what is left to do until the driver runs as the operator wants it.
+func (s *situation) toAdopt() (decision, error) {
+	if !s.plan.createsDriver() {
+		return decision{}, nil
+	}
+	if s.driver == nil {
+		return write(Create)
+	}
+	for _, wanted := range []struct {
+		condition string
+		status    operatorv1.ConditionStatus
+	}{
+		{operatorv1.OperatorStatusTypeAvailable, operatorv1.ConditionTrue},
+		{operatorv1.OperatorStatusTypeProgressing, operatorv1.ConditionFalse},
+		{operatorv1.OperatorStatusTypeDegraded, operatorv1.ConditionFalse},
+	} {
+		at := slices.IndexFunc(s.driver.Status.Conditions, func(c operatorv1.OperatorCondition) bool { return c.Type == wanted.condition })
+		if at < 0 {
+			return wait(Adopt, "ClusterCSIDriver %s to have the condition %s", s.driver.Name, wanted.condition)
+		}
+		if found := s.driver.Status.Conditions[at]; found.Status != wanted.status {
+			return wait(Adopt, "ClusterCSIDriver %s to have the condition %s=%s%s", s.driver.Name, wanted.condition, wanted.status, because(found.Message))
+		}
+	}
+	for _, set := range s.nodes {
+		has := set.Status
+		if wanted := has.DesiredNumberScheduled; has.ObservedGeneration < set.Generation || has.UpdatedNumberScheduled < wanted || has.NumberReady < wanted {
+			return wait(Adopt, "DaemonSet %s/%s: %d of %d pods are up to date, %d are ready", set.Namespace, set.Name, has.UpdatedNumberScheduled, wanted, has.NumberReady)
+		}
+	}
+	return decision{}, nil
+}
+
+func orPending(phase v1alpha1.ClusterServiceVersionPhase) string {
+	if phase == "" {
+		return "new"
+	}
+	return string(phase)
+}
+
+func because(message string) string {
+	if message == "" {
+		return ""
+	}
+	return ": " + message
+}
+
+// trouble is what OLM says in a Subscription about why it does not go on.
+func trouble(s *v1alpha1.Subscription) string {
+	var said []string
+	for _, c := range s.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && c.Message != "" && c.Type != v1alpha1.SubscriptionInstallPlanPending {
+			said = append(said, fmt.Sprintf("%s: %s", c.Type, c.Message))
+		}
+	}
+	return strings.Join(said, "; ")
+}

@@ -1,0 +1,55 @@
+package switchover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// The steps of a rollback.
+const (
+	Begin    StepName = "begin"
+	Restore  StepName = "restore"
+	Withdraw StepName = "withdraw"
+	End      StepName = "end"
+)
+
+// Rollback takes a switch back, up to the point of no return: the Subscription is as it was then, and OLM has
+// installed nothing.
+func Rollback(ctx context.Context, c client.Client, p *Plan, o Options) error {
+	return run(ctx, c, p, o, (*situation).back)
+}
+
+// back says what comes next in a rollback.
+func (s *situation) back() (decision, error) {
+	p := s.plan
+	switch {
+	case s.journal == nil || s.journal.State == RolledBack:
+		return decision{}, nil
+	case s.journal.State == Completed || p.Target != p.Installed && s.version(p.Target) != nil:
+		return decision{}, fmt.Errorf("OLM has installed %s, and does not go back to an earlier version: this is beyond the point of no return; "+
+			"go on with `berth switch apply %s --to %s`", p.Target, p.From.Package, p.To.Source)
+	case s.subscription == nil || p.Installed != "" && s.version(p.Installed) == nil:
+		return decision{}, fmt.Errorf("the operator has been removed: this is beyond the point of no return; go on with `berth switch apply %s --to %s`",
+			p.From.Package, p.To.Source)
+	}
+	ours := s.request != nil && p.Target != p.Installed && slices.Contains(s.request.Spec.ClusterServiceVersionNames, p.Target)
+	if ours && s.request.Spec.Approved && s.request.Status.Phase != v1alpha1.InstallPlanPhaseFailed {
+		return decision{}, fmt.Errorf("InstallPlan %s is approved: this is beyond the point of no return; go on with `berth switch apply %s --to %s`",
+			s.request.Name, p.From.Package, p.To.Source)
+	}
+	switch now := choiceOf(s.subscription.Spec); {
+	case s.journal.State != RollingBack:
+		return write(Begin)
+	case now != p.From && now != p.To:
+		return decision{}, s.changed()
+	case now != p.From || string(s.subscription.Spec.InstallPlanApproval) != p.Subscription.Approval:
+		return write(Restore)
+	case ours:
+		return write(Withdraw)
+	}
+	return write(End)
+}

@@ -1,0 +1,162 @@
+package switchover
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// situation is what a cluster shows of a switch. What there is not is nil.
+type situation struct {
+	plan         *Plan
+	journal      *Journal
+	subscription *v1alpha1.Subscription
+	// request is the InstallPlan that OLM has made for the Subscription, the last one.
+	request *v1alpha1.InstallPlan
+	// versions are the ClusterServiceVersions of the namespace that were not copied there.
+	versions []v1alpha1.ClusterServiceVersion
+	// deployments are those of the target that there are.
+	deployments []appsv1.Deployment
+	// holder is the pod that holds the lock of the driver's operator.
+	holder *corev1.Pod
+	driver *operatorv1.ClusterCSIDriver
+	nodes  []appsv1.DaemonSet // of the driver
+}
+
+// look reads what a cluster shows of a switch.
+func look(ctx context.Context, c client.Client, p *Plan) (*situation, error) {
+	s := &situation{plan: p}
+	for _, read := range []func(context.Context, client.Client) error{
+		s.readJournal, s.readSubscription, s.readVersions, s.readOperator, s.readDriver,
+	} {
+		if err := read(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// find reads an object, and tells whether there is one. An API that there is not has no objects.
+func find(ctx context.Context, c client.Client, object client.Object, namespace, name string) (bool, error) {
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (s *situation) readJournal(ctx context.Context, c client.Client) error {
+	stored := &corev1.ConfigMap{}
+	found, err := find(ctx, c, stored, s.plan.Subscription.Namespace, journalName(s.plan.Subscription.Name))
+	if found {
+		s.journal, err = parseJournal(stored)
+	}
+	return err
+}
+
+func (s *situation) readSubscription(ctx context.Context, c client.Client) error {
+	subscription := &v1alpha1.Subscription{}
+	found, err := find(ctx, c, subscription, s.plan.Subscription.Namespace, s.plan.Subscription.Name)
+	if !found {
+		return err
+	}
+	s.subscription = subscription
+	if subscription.Status.InstallPlanRef == nil {
+		return nil
+	}
+	request := &v1alpha1.InstallPlan{}
+	if found, err = find(ctx, c, request, subscription.Namespace, subscription.Status.InstallPlanRef.Name); found {
+		s.request = request
+	}
+	return err
+}
+
+func (s *situation) readVersions(ctx context.Context, c client.Client) error {
+	list := &v1alpha1.ClusterServiceVersionList{}
+	if err := c.List(ctx, list, client.InNamespace(s.plan.Subscription.Namespace)); err != nil {
+		return fmt.Errorf("listing ClusterServiceVersions: %w", err)
+	}
+	s.versions = slices.DeleteFunc(list.Items, func(csv v1alpha1.ClusterServiceVersion) bool { return csv.IsCopied() })
+	return nil
+}
+
+// version returns the ClusterServiceVersion of a name, or nil.
+func (s *situation) version(name string) *v1alpha1.ClusterServiceVersion {
+	for i := range s.versions {
+		if s.versions[i].Name == name {
+			return &s.versions[i]
+		}
+	}
+	return nil
+}
+
+// readOperator reads what shows whether the target's operator runs.
+func (s *situation) readOperator(ctx context.Context, c client.Client) error {
+	target := s.version(s.plan.Target)
+	if target == nil {
+		return nil
+	}
+	for _, wanted := range target.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+		deployment := appsv1.Deployment{}
+		found, err := find(ctx, c, &deployment, target.Namespace, wanted.Name)
+		if err != nil {
+			return err
+		}
+		if found {
+			s.deployments = append(s.deployments, deployment)
+		}
+	}
+	return s.readLock(ctx, c)
+}
+
+func (s *situation) readLock(ctx context.Context, c client.Client) error {
+	if s.plan.Driver == nil {
+		return nil
+	}
+	lock := &corev1.ConfigMap{}
+	if found, err := find(ctx, c, lock, s.plan.Subscription.Namespace, s.plan.Driver.Lock); !found {
+		return err
+	}
+	for _, owner := range lock.OwnerReferences {
+		if owner.Kind != "Pod" {
+			continue
+		}
+		holder := &corev1.Pod{}
+		if found, err := find(ctx, c, holder, lock.Namespace, owner.Name); err != nil {
+			return err
+		} else if found && holder.UID == owner.UID {
+			s.holder = holder
+		}
+	}
+	return nil
+}
+
+// readDriver reads what shows whether the driver runs.
+func (s *situation) readDriver(ctx context.Context, c client.Client) error {
+	if !s.plan.createsDriver() {
+		return nil
+	}
+	driver := &operatorv1.ClusterCSIDriver{}
+	found, err := find(ctx, c, driver, "", s.plan.Driver.Name)
+	if !found {
+		return err
+	}
+	s.driver = driver
+	for _, name := range s.plan.Driver.DaemonSets {
+		list := &appsv1.DaemonSetList{}
+		if err := c.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: name}); err != nil {
+			return fmt.Errorf("looking for DaemonSet %s: %w", name, err)
+		}
+		s.nodes = append(s.nodes, list.Items...)
+	}
+	return nil
+}
