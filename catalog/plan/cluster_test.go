@@ -3,9 +3,7 @@ package plan
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -21,8 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/catalog/server"
 	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -54,7 +52,7 @@ func TestAgainstOLM(t *testing.T) {
 	serve := func(name, dir string) {
 		t.Helper()
 		create(&v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
-			Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: serving(t, dir)}})
+			Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: serving.Start(t, dir)}})
 	}
 	foretell := func(dir string) *Outcome {
 		t.Helper()
@@ -65,7 +63,7 @@ func TestAgainstOLM(t *testing.T) {
 		if n := worlds[0].Put(read(t, dir)); n != 1 {
 			t.Fatalf("the catalog has something for %d Subscriptions", n)
 		}
-		outcomes, err := worlds[0].Foretell()
+		outcomes, err := worlds[0].Foretell(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -132,34 +130,6 @@ func TestAgainstOLM(t *testing.T) {
 		t.Fatalf("got %+v, want that OLM updates when it may", got)
 	}
 	install(got.Next.Name)
-}
-
-// serving serves a catalog as long as the test goes on, and returns where.
-func serving(t *testing.T, dir string) string {
-	t.Helper()
-	ctx, stop := context.WithCancel(context.Background())
-	listening, ended := make(chan net.Addr, 1), make(chan error, 1)
-	go func() {
-		ended <- server.Serve(ctx, dir, server.Options{Address: "127.0.0.1:0", Report: func(e server.Event) {
-			if e.Listening {
-				listening <- e.Address
-			}
-		}})
-	}()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-	})
-	select {
-	case address := <-listening:
-		return address.String()
-	case err := <-ended:
-		ended <- err
-		t.Fatal(err)
-	}
-	return ""
 }
 
 // buoys writes a catalog with one channel of these entries, whose bundles carry all that OLM installs.

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"encoding/json"
-	"slices"
 
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver/cache"
@@ -72,54 +71,4 @@ func apis(b *catalog.Bundle, propertyType string) cache.APISet {
 		}
 	}
 	return set
-}
-
-// nothingNew makes entries of a catalog that nobody has read: it has what Subscriptions have installed
-// from it, and nothing else.
-func nothingNew(w *World, key cache.SourceKey) (entries []*cache.Entry) {
-	for _, s := range w.Subscriptions {
-		csv := w.csv(s.Status.InstalledCSV)
-		if csv == nil || keyOf(sourceOf(s)) != key {
-			continue
-		}
-		entries = append(entries, &cache.Entry{
-			Name:    csv.Name,
-			Version: &csv.Spec.Version.Version,
-			SourceInfo: &cache.OperatorSourceInfo{
-				Package: s.Spec.Package, Channel: s.Spec.Channel, Catalog: key,
-			},
-		})
-	}
-	return entries
-}
-
-func keyOf(s Source) cache.SourceKey { return cache.SourceKey{Name: s.Name, Namespace: s.Namespace} }
-
-// sources are all catalogs that Subscriptions name, as the resolver sees them.
-type sources map[cache.SourceKey]cache.Source
-
-func (w *World) sources() sources {
-	all := sources{}
-	for _, s := range w.Subscriptions {
-		key := keyOf(sourceOf(s))
-		if c := w.Catalogs[sourceOf(s)]; c != nil {
-			all[key] = &cache.Snapshot{Entries: entriesOf(c, key)}
-		} else {
-			all[key] = &cache.Snapshot{Entries: nothingNew(w, key)}
-		}
-	}
-	return all
-}
-
-// Sources returns what there is to choose from. The resolver asks for the namespace of the Subscriptions,
-// and for a second one, of global catalogs, unless the OperatorGroup does without these. Which
-// namespace that is in a cluster nobody can see; so every other one is taken for it.
-func (all sources) Sources(namespaces ...string) map[cache.SourceKey]cache.Source {
-	found := map[cache.SourceKey]cache.Source{}
-	for key, source := range all {
-		if len(namespaces) > 1 || slices.Contains(namespaces, key.Namespace) {
-			found[key] = source
-		}
-	}
-	return found
 }

@@ -4,6 +4,7 @@
 package plan
 
 import (
+	"context"
 	"slices"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -54,7 +55,8 @@ type Outcome struct {
 	// Why are the reasons of a verdict that is not good, and Holds what OLM waits for.
 	Why   []Reason `json:"why,omitempty"`
 	Holds []Reason `json:"holds,omitempty"`
-	// Warnings are what people should know beforehand.
+	// Risks are what people should know beforehand, and Warnings what of each.
+	Risks    []Reason `json:"risks,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
 	// Message is what OLM itself will say in the condition ResolutionFailed.
 	Message string `json:"message,omitempty"`
@@ -70,15 +72,17 @@ type Step struct {
 	Range string       `json:"skipRange,omitempty"`
 }
 
-// Reason is why OLM does not go on, and what people can do about it.
+// Reason is why OLM does not go on, or what is to be known, and what people can do about it.
 type Reason struct {
+	Code Code   `json:"code"`
 	What string `json:"what"`
 	Do   string `json:"do,omitempty"`
 }
 
-// Foretell says what OLM will do with each Subscription of a namespace, in the order of World.
-// It fails if a bundle cannot be read.
-func (w *World) Foretell() ([]*Outcome, error) {
+// Foretell says what OLM will do with each Subscription of a namespace that has a catalog in World, in the
+// order of World. Of a cluster it reads the CRDs that would change, and their objects, and nothing if none
+// would. It fails if that, or a bundle, cannot be read.
+func (w *World) Foretell(ctx context.Context) ([]*Outcome, error) {
 	w = w.settled()
 	resolved, refusal := w.resolve()
 	var all []*Outcome
@@ -89,7 +93,7 @@ func (w *World) Foretell() ([]*Outcome, error) {
 		}
 		if refusal != nil {
 			f.refused(refusal)
-		} else if err := f.resolved(resolved); err != nil {
+		} else if err := f.resolved(ctx, resolved); err != nil {
 			return nil, err
 		}
 		all = append(all, f.Outcome)
@@ -159,7 +163,7 @@ func (f *subject) refused(refusal error) {
 		}
 	}
 	if len(f.Why) == 0 {
-		f.Why = []Reason{{What: unsatisfiable(refusal), Do: searchElsewhere}}
+		f.Why = []Reason{{Unsatisfied, unsatisfiable(refusal), searchElsewhere}}
 	}
 	if frozen := pendingPlans(f, nil); frozen != nil { // first of all
 		f.Verdict, f.Message, f.Holds = Waits, "", []Reason{*frozen}
@@ -167,7 +171,7 @@ func (f *subject) refused(refusal error) {
 }
 
 // resolved says what OLM does.
-func (f *subject) resolved(r *resolution) error {
+func (f *subject) resolved(ctx context.Context, r *resolution) error {
 	chosen := f.graph.Find(r.chosen[f.subscription.Name])
 	switch {
 	case chosen != nil && f.csv == nil:
@@ -175,7 +179,7 @@ func (f *subject) resolved(r *resolution) error {
 	case chosen != nil:
 		f.Verdict, f.Next = Updates, newStep(upgrade.Step{Entry: chosen, Edge: chosen.Follows(f.installed())})
 	case f.csv == nil:
-		f.Verdict, f.Holds = Waits, []Reason{{What: "OLM is installing " + f.subscription.Status.CurrentCSV}}
+		f.Verdict, f.Holds = Waits, []Reason{{Code: Installing, What: "OLM is installing " + f.subscription.Status.CurrentCSV}}
 	case len(f.graph.Heads) == 1 && f.graph.Heads[0].Name == f.csv.Name:
 		f.Verdict, f.Arrives = Latest, true
 	default:
@@ -190,10 +194,13 @@ func (f *subject) resolved(r *resolution) error {
 			return err
 		}
 	}
-	if err := f.hold(chosen); err != nil {
+	if err := f.hold(ctx, chosen); err != nil {
 		return err
 	}
 	f.warn(chosen)
+	for _, risk := range f.Risks {
+		f.Warnings = append(f.Warnings, risk.What)
+	}
 	return nil
 }
 
@@ -232,7 +239,7 @@ func newStep(s upgrade.Step) *Step {
 }
 
 // hold finds what keeps OLM from doing what it has chosen, if anything.
-func (f *subject) hold(chosen *upgrade.Entry) error {
+func (f *subject) hold(ctx context.Context, chosen *upgrade.Entry) error {
 	if chosen == nil {
 		return nil
 	}

@@ -3,10 +3,12 @@ package plan
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/blang/semver/v4"
+	configclient "github.com/openshift/client-go/config/clientset/versioned"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
@@ -19,51 +21,149 @@ import (
 )
 
 // Observe reads what OLM decides from in a cluster: a world for each namespace that has Subscriptions,
-// in order. An empty namespace stands for all. The worlds have no catalogs. It only reads.
+// in order. An empty namespace stands for all. The worlds have no catalogs yet. It only reads, but of all
+// namespaces: what one can have depends on the others.
 func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*World, error) {
+	seen, err := observe(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	var all []*World
+	for _, s := range seen.subscriptions {
+		if !slices.ContainsFunc(all, func(w *World) bool { return w.Namespace == s.Namespace }) {
+			all = append(all, seen.world(s.Namespace))
+		}
+	}
+	slices.SortFunc(all, func(a, b *World) int { return strings.Compare(a.Namespace, b.Namespace) })
+	var wanted []*World
+	for _, w := range all {
+		w.Elsewhere = slices.DeleteFunc(slices.Clone(all), func(other *World) bool { return other == w })
+		if namespace == "" || w.Namespace == namespace {
+			wanted = append(wanted, w)
+		}
+	}
+	return wanted, nil
+}
+
+// observation is what is read of a cluster.
+type observation struct {
+	subscriptions         []v1alpha1.Subscription
+	csvs                  []v1alpha1.ClusterServiceVersion
+	groups                []operatorsv1.OperatorGroup
+	conditions            []operatorsv2.OperatorCondition
+	sources               []v1alpha1.CatalogSource
+	kubernetes, openShift *semver.Version
+	stored                *stored
+}
+
+func observe(ctx context.Context, config *rest.Config) (*observation, error) {
 	client, err := versioned.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	version, err := kubernetesVersion(client)
-	if err != nil {
+	seen := &observation{}
+	if seen.stored, err = newStored(config); err != nil {
 		return nil, err
 	}
-	subscriptions, err := client.OperatorsV1alpha1().Subscriptions(namespace).List(ctx, metav1.ListOptions{})
+	if seen.kubernetes, err = kubernetesVersion(client); err != nil {
+		return nil, err
+	}
+	if seen.openShift, err = openShiftVersion(ctx, config); err != nil {
+		return nil, err
+	}
+	subscriptions, err := client.OperatorsV1alpha1().Subscriptions("").List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("the cluster at %s has no Operator Lifecycle Manager: it knows no Subscriptions", config.Host)
 	} else if err != nil {
 		return nil, fmt.Errorf("listing Subscriptions: %w", err)
 	}
-	csvs, err := client.OperatorsV1alpha1().ClusterServiceVersions(namespace).List(ctx, metav1.ListOptions{LabelSelector: "!" + v1alpha1.CopiedLabelKey})
+	csvs, err := client.OperatorsV1alpha1().ClusterServiceVersions("").List(ctx, metav1.ListOptions{LabelSelector: "!" + v1alpha1.CopiedLabelKey})
 	if err != nil {
 		return nil, fmt.Errorf("listing ClusterServiceVersions: %w", err)
 	}
-	groups, err := client.OperatorsV1().OperatorGroups(namespace).List(ctx, metav1.ListOptions{})
+	groups, err := client.OperatorsV1().OperatorGroups("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing OperatorGroups: %w", err)
 	}
-	conditions, err := client.OperatorsV2().OperatorConditions(namespace).List(ctx, metav1.ListOptions{})
+	conditions, err := client.OperatorsV2().OperatorConditions("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing OperatorConditions: %w", err)
 	}
-
-	var worlds []*World
-	for _, s := range subscriptions.Items {
-		if slices.ContainsFunc(worlds, func(w *World) bool { return w.Namespace == s.Namespace }) {
-			continue
-		}
-		worlds = append(worlds, &World{
-			Namespace:      s.Namespace,
-			Kubernetes:     version,
-			Subscriptions:  in[v1alpha1.Subscription](s.Namespace, subscriptions.Items),
-			CSVs:           in[v1alpha1.ClusterServiceVersion](s.Namespace, csvs.Items),
-			OperatorGroups: in[operatorsv1.OperatorGroup](s.Namespace, groups.Items),
-			Conditions:     in[operatorsv2.OperatorCondition](s.Namespace, conditions.Items),
-		})
+	sources, err := client.OperatorsV1alpha1().CatalogSources("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing CatalogSources: %w", err)
 	}
-	slices.SortFunc(worlds, func(a, b *World) int { return strings.Compare(a.Namespace, b.Namespace) })
-	return worlds, nil
+	seen.subscriptions, seen.csvs, seen.groups, seen.conditions, seen.sources =
+		subscriptions.Items, csvs.Items, groups.Items, conditions.Items, sources.Items
+	return seen, nil
+}
+
+// world returns what is to be seen of a namespace.
+func (seen *observation) world(namespace string) *World {
+	w := &World{
+		Namespace:      namespace,
+		Kubernetes:     seen.kubernetes,
+		OpenShift:      seen.openShift,
+		Subscriptions:  in[v1alpha1.Subscription](namespace, seen.subscriptions),
+		CSVs:           in[v1alpha1.ClusterServiceVersion](namespace, seen.csvs),
+		OperatorGroups: in[operatorsv1.OperatorGroup](namespace, seen.groups),
+		Conditions:     in[operatorsv2.OperatorCondition](namespace, seen.conditions),
+		CatalogSources: in[v1alpha1.CatalogSource](namespace, seen.sources),
+		Catalogs:       map[Source]*catalog.Catalog{},
+		stored:         seen.stored,
+	}
+	if global := seen.globalNamespace(); global != namespace {
+		w.CatalogSources = append(w.CatalogSources, in[v1alpha1.CatalogSource](global, seen.sources)...)
+	}
+	return w
+}
+
+// openShiftCatalogs is the namespace of global catalogs on OpenShift.
+const openShiftCatalogs = "openshift-marketplace"
+
+// globalNamespace returns the namespace whose catalogs OLM offers to all others. That is a flag of OLM's
+// which nobody can see in general; so it is OpenShift's, or else the one that most Subscriptions of other
+// namespaces have a catalog of. It is empty where nobody uses one.
+func (seen *observation) globalNamespace() string {
+	users := map[string]int{}
+	for _, s := range seen.sources {
+		users[s.Namespace] = 0
+	}
+	if _, found := users[openShiftCatalogs]; found {
+		return openShiftCatalogs
+	}
+	for _, s := range seen.subscriptions {
+		if _, found := users[s.Spec.CatalogSourceNamespace]; found && s.Spec.CatalogSourceNamespace != s.Namespace {
+			users[s.Spec.CatalogSourceNamespace]++
+		}
+	}
+	most := ""
+	for _, namespace := range slices.Sorted(maps.Keys(users)) {
+		if users[namespace] > users[most] {
+			most = namespace
+		}
+	}
+	return most
+}
+
+// openShiftVersion returns the version of OpenShift that the cluster has, or is about to have. It is nil
+// where there is no OpenShift.
+func openShiftVersion(ctx context.Context, config *rest.Config) (*semver.Version, error) {
+	client, err := configclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := client.ConfigV1().ClusterVersions().Get(ctx, "version", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading ClusterVersion version: %w", err)
+	}
+	version, err := semver.Parse(cluster.Status.Desired.Version)
+	if err != nil {
+		return nil, fmt.Errorf("ClusterVersion version says that the version is %q: %w", cluster.Status.Desired.Version, err)
+	}
+	return &version, nil
 }
 
 // kubernetesVersion asks for the version of the API server.
@@ -92,23 +192,4 @@ func in[T any, P interface {
 	}
 	slices.SortFunc(found, func(a, b P) int { return strings.Compare(a.GetName(), b.GetName()) })
 	return found
-}
-
-// Put puts a catalog into the place of those that Subscriptions to its packages name, and says how many
-// these are. What other Subscriptions have stays as it is.
-func (w *World) Put(c *catalog.Catalog) (subscriptions int) {
-	w.Catalogs = map[Source]*catalog.Catalog{}
-	for _, s := range w.Subscriptions {
-		if c.Find(s.Spec.Package) == nil {
-			continue
-		}
-		s.Spec.CatalogSource, s.Spec.CatalogSourceNamespace = madeUpSource, w.Namespace
-		w.Catalogs[sourceOf(s)] = c
-		subscriptions++
-	}
-	// One that has nothing yet is up to a catalog that nobody has read.
-	w.Subscriptions = slices.DeleteFunc(w.Subscriptions, func(s *v1alpha1.Subscription) bool {
-		return w.Catalogs[sourceOf(s)] == nil && w.csv(s.Status.InstalledCSV) == nil
-	})
-	return subscriptions
 }

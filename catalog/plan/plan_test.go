@@ -91,7 +91,7 @@ func TestForetell(t *testing.T) {
 				t.Fatal(err)
 			}
 			test.change(w)
-			outcomes, err := w.Foretell()
+			outcomes, err := w.Foretell(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -120,7 +120,7 @@ func TestFollowing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcomes, err := w.Foretell()
+	outcomes, err := w.Foretell(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

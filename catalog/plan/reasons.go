@@ -6,12 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/blang/semver/v4"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
-	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
-	"github.com/operator-framework/operator-registry/alpha/declcfg"
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/catalog/upgrade"
 )
@@ -34,18 +29,18 @@ func (f *subject) ownObstacles() []Reason {
 	case f.catalog == nil:
 		return nil
 	case f.pkg == nil:
-		return []Reason{{fmt.Sprintf("the catalog has no package %q", f.Package), "set spec.name of the Subscription to a package that it has"}}
+		return []Reason{{PackageAbsent, fmt.Sprintf("the catalog has no package %q", f.Package), "set spec.name of the Subscription to a package that it has"}}
 	case f.channel == nil:
 		var names []string
 		for _, c := range f.pkg.Channels {
 			names = append(names, c.Name)
 		}
 		slices.Sort(names)
-		return []Reason{{fmt.Sprintf("package %q has no channel %q", f.Package, f.Channel), "set spec.channel of the Subscription to one of " + strings.Join(names, ", ")}}
+		return []Reason{{ChannelAbsent, fmt.Sprintf("package %q has no channel %q", f.Package, f.Channel), "set spec.channel of the Subscription to one of " + strings.Join(names, ", ")}}
 	case len(f.graph.Chain) == 0:
-		return []Reason{{fmt.Sprintf("OLM finds no order in channel %q, as `berth catalog validate` explains", f.Channel), "have the catalog corrected"}}
+		return []Reason{{ChannelBroken, fmt.Sprintf("OLM finds no order in channel %q, as `berth catalog validate` explains", f.Channel), "have the catalog corrected"}}
 	case f.csv == nil && f.subscription.Spec.StartingCSV != "" && f.graph.Find(f.subscription.Spec.StartingCSV) == nil:
-		return []Reason{{fmt.Sprintf("channel %q has no entry %q, which spec.startingCSV of the Subscription names", f.Channel, f.subscription.Spec.StartingCSV),
+		return []Reason{{StartAbsent, fmt.Sprintf("channel %q has no entry %q, which spec.startingCSV of the Subscription names", f.Channel, f.subscription.Spec.StartingCSV),
 			"leave startingCSV away, or name an entry of the channel"}}
 	}
 	return nil
@@ -55,15 +50,15 @@ func (f *subject) ownObstacles() []Reason {
 func (f *subject) obstacles() []Reason {
 	found := f.ownObstacles()
 	if n := len(f.world.OperatorGroups); n != 1 {
-		found = append(found, Reason{fmt.Sprintf("namespace %s has %d OperatorGroups, and OLM wants one", f.world.Namespace, n), "leave one OperatorGroup in the namespace"})
+		found = append(found, Reason{OperatorGroups, fmt.Sprintf("namespace %s has %d OperatorGroups, and OLM wants one", f.world.Namespace, n), "leave one OperatorGroup in the namespace"})
 	}
 	for _, other := range f.world.Subscriptions {
 		if other != f.subscription && other.Spec.Package == f.Package {
-			found = append(found, Reason{fmt.Sprintf("Subscription %s asks for package %q, too", other.Name, f.Package), "delete one of the Subscriptions"})
+			found = append(found, Reason{SecondSubscription, fmt.Sprintf("Subscription %s asks for package %q, too", other.Name, f.Package), "delete one of the Subscriptions"})
 		}
 	}
 	if orphan := f.orphan(); orphan != nil {
-		found = append(found, Reason{fmt.Sprintf("ClusterServiceVersion %s is of this package, and no Subscription has it installed: OLM neither takes it over nor installs another one beside it", orphan.Name),
+		found = append(found, Reason{OrphanedCSV, fmt.Sprintf("ClusterServiceVersion %s is of this package, and no Subscription has it installed: OLM neither takes it over nor installs another one beside it", orphan.Name),
 			"delete that ClusterServiceVersion; its CRDs and their objects stay"})
 	}
 	return found
@@ -103,7 +98,7 @@ func (f *subject) strands() []Reason {
 		return []Reason{f.unsatisfied(next)}
 	}
 	head := f.graph.Heads[0]
-	reason := Reason{What: fmt.Sprintf("in channel %q, whose head is %s, no entry that OLM may install replaces %s, skips it or has %s in its skipRange",
+	reason := Reason{Code: NoEdge, What: fmt.Sprintf("in channel %q, whose head is %s, no entry that OLM may install replaces %s, skips it or has %s in its skipRange",
 		f.Channel, head.Name, installed.Name, installed.Number)}
 	if head.Number != nil && head.Number.LT(*installed.Number) {
 		reason.What += "; it is later than the head"
@@ -114,7 +109,7 @@ func (f *subject) strands() []Reason {
 
 // unsatisfied says why OLM does not make an update that the channel has.
 func (f *subject) unsatisfied(next *upgrade.Step) Reason {
-	reason := Reason{What: fmt.Sprintf("%s follows, but OLM cannot install it", next.Entry.Name), Do: searchElsewhere}
+	reason := Reason{Code: Unsatisfied, What: fmt.Sprintf("%s follows, but OLM cannot install it", next.Entry.Name), Do: searchElsewhere}
 	// Asked for nothing else, OLM has to say why.
 	alone := *f.world
 	subscription := f.subscription.DeepCopy()
@@ -143,111 +138,4 @@ func (f *subject) wayOut(installed upgrade.Version) string {
 		return "no channel of the package leads on: its maker has to add an entry that does"
 	}
 	return "set spec.channel of the Subscription to one that leads on: " + strings.Join(names, ", ")
-}
-
-// holds find what keeps OLM from going on to what it has chosen. Its ClusterServiceVersion is nil where
-// the catalog does not say what it is.
-var holds = []func(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason{
-	pendingPlans, manualApproval, notUpgradeable, tooOldKubernetes, unsupportedInstallMode,
-}
-
-// pendingPlans: while all Subscriptions of a namespace have an InstallPlan that is not carried out, OLM
-// resolves nothing.
-func pendingPlans(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
-	for _, s := range f.world.Subscriptions {
-		if s.Status.InstallPlanRef == nil || s.Status.State != v1alpha1.SubscriptionStateUpgradePending {
-			return nil
-		}
-	}
-	plan := f.subscription.Status.InstallPlanRef.Name
-	return &Reason{fmt.Sprintf("InstallPlan %s, for %s, is not carried out; until it is, OLM does not look at the catalog", plan, f.subscription.Status.CurrentCSV),
-		fmt.Sprintf("approve InstallPlan %s, or delete it to have OLM choose anew", plan)}
-}
-
-// manualApproval: one Subscription that asks for approval makes OLM ask for all of its namespace.
-func manualApproval(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason {
-	manual := slices.IndexFunc(f.world.Subscriptions, func(s *v1alpha1.Subscription) bool { return s.Spec.InstallPlanApproval == v1alpha1.ApprovalManual })
-	if manual < 0 || f.Next == nil {
-		return nil
-	}
-	what := "OLM makes an InstallPlan that waits for approval"
-	if s := f.world.Subscriptions[manual]; s != f.subscription && f.subscription.Spec.InstallPlanApproval != v1alpha1.ApprovalManual {
-		what += fmt.Sprintf(", because Subscription %s of the same namespace asks for it", s.Name)
-	}
-	return &Reason{what, "approve the InstallPlan when it is there"}
-}
-
-// notUpgradeable: an operator may say in its OperatorCondition that it must not be updated now.
-func notUpgradeable(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
-	if f.csv == nil {
-		return nil
-	}
-	for _, c := range f.world.Conditions {
-		if c.Name != f.csv.Name {
-			continue
-		}
-		said := meta.FindStatusCondition(c.Status.Conditions, operatorsv2.Upgradeable)
-		if override := meta.FindStatusCondition(c.Spec.Overrides, operatorsv2.Upgradeable); override != nil {
-			said = override
-		}
-		if said != nil && said.Status == metav1.ConditionFalse {
-			return &Reason{fmt.Sprintf("%s says that it must not be updated now: %s", f.csv.Name, said.Message),
-				fmt.Sprintf("do what it asks for, or override condition Upgradeable in OperatorCondition %s", c.Name)}
-		}
-	}
-	return nil
-}
-
-func tooOldKubernetes(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason {
-	if target == nil || f.world.Kubernetes == nil {
-		return nil
-	}
-	wanted, err := semver.ParseTolerant(target.Spec.MinKubeVersion)
-	if err != nil || f.world.Kubernetes.GTE(wanted) {
-		return nil
-	}
-	return &Reason{fmt.Sprintf("%s wants Kubernetes %s or later, and the cluster has %s", f.Next.Name, wanted, f.world.Kubernetes), "update the cluster first"}
-}
-
-func unsupportedInstallMode(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason {
-	if target == nil || len(f.world.OperatorGroups) != 1 {
-		return nil
-	}
-	group := f.world.OperatorGroups[0]
-	if len(group.Status.Namespaces) == 0 {
-		return nil // OLM has not yet said which namespaces it has
-	}
-	supported := v1alpha1.InstallModeSet{}
-	for _, mode := range target.Spec.InstallModes {
-		supported[mode.Type] = mode.Supported
-	}
-	if err := supported.Supports(f.world.Namespace, group.Status.Namespaces); err != nil {
-		return &Reason{fmt.Sprintf("%s does not fit OperatorGroup %s: %v", f.Next.Name, group.Name, err), "subscribe in a namespace whose OperatorGroup fits"}
-	}
-	return nil
-}
-
-// warn says what people should know beforehand.
-func (f *subject) warn(chosen *upgrade.Entry) {
-	if chosen != nil && f.csv != nil && chosen.Number != nil && chosen.Number.LT(f.csv.Spec.Version.Version) {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("%s is an earlier version than %s: this is a downgrade, and OLM makes it", chosen.Name, f.csv.Name))
-	}
-	if chosen != nil && !f.Arrives {
-		f.Warnings = append(f.Warnings, fmt.Sprintf("updates end before the head of the channel, %s", f.graph.Heads[0].Name))
-	}
-	for _, deprecated := range []struct{ schema, name, title string }{
-		{declcfg.SchemaPackage, "", "package " + f.Package}, {declcfg.SchemaChannel, f.Channel, "channel " + f.Channel},
-		{declcfg.SchemaBundle, f.Installed, f.Installed}, {declcfg.SchemaBundle, nameOf(chosen), nameOf(chosen)},
-	} {
-		if message := f.pkg.Deprecation(deprecated.schema, deprecated.name); message != "" {
-			f.Warnings = append(f.Warnings, fmt.Sprintf("%s is deprecated: %s", deprecated.title, message))
-		}
-	}
-}
-
-func nameOf(e *upgrade.Entry) string {
-	if e == nil {
-		return ""
-	}
-	return e.Name
 }

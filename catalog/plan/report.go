@@ -54,8 +54,11 @@ func (o *Outcome) text() string {
 	for i, step := range o.Then {
 		line("then", "%s, %s%s", step.Name, step.because("that"), o.head(i == len(o.Then)-1))
 	}
-	for _, warning := range o.Warnings {
-		line("warning", "%s", warning)
+	for _, risk := range o.Risks {
+		line("warning", "%s", risk.What)
+		if risk.Do != "" {
+			line("do", "%s", risk.Do)
+		}
 	}
 	if o.Message != "" {
 		line("message", "%s", o.Message)

@@ -35,6 +35,7 @@ type resolution struct {
 // resolve has OLM's own code decide. The error is what OLM would write into the condition
 // ResolutionFailed of all Subscriptions of the namespace.
 func (w *World) resolve() (*resolution, error) {
+	w = w.known()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
 	lister, client := w.lister(), clientset{subscriptions: w.Subscriptions}
@@ -72,6 +73,9 @@ func (w *World) lister() operatorlister.OperatorLister {
 	lister := operatorlister.NewLister()
 	lister.OperatorsV1alpha1().RegisterSubscriptionLister(w.Namespace, listers.NewSubscriptionLister(indexed(w.Subscriptions)))
 	lister.OperatorsV1alpha1().RegisterClusterServiceVersionLister(w.Namespace, listers.NewClusterServiceVersionLister(indexed(w.CSVs)))
+	for _, s := range w.CatalogSources { // for their priorities
+		lister.OperatorsV1alpha1().RegisterCatalogSourceLister(s.Namespace, listers.NewCatalogSourceLister(indexed(w.CatalogSources)))
+	}
 	lister.OperatorsV1().RegisterOperatorGroupLister(w.Namespace, listersv1.NewOperatorGroupLister(indexed(w.OperatorGroups)))
 	return lister
 }

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -26,13 +27,22 @@ type World struct {
 	CSVs           []*v1alpha1.ClusterServiceVersion // but for copies of those of other namespaces
 	OperatorGroups []*operatorsv1.OperatorGroup
 	Conditions     []*operatorsv2.OperatorCondition
-	// Kubernetes is the version of the API server, nil if there is none to ask.
-	Kubernetes *semver.Version
+	// Kubernetes is the version of the API server, nil if there is none to ask, and OpenShift that of the
+	// cluster, nil if it is none of OpenShift.
+	Kubernetes, OpenShift *semver.Version
+	// CatalogSources are those that OLM looks at for the namespace: its own and the global ones.
+	CatalogSources []*v1alpha1.CatalogSource
+	// Elsewhere are the other namespaces of the cluster that have Subscriptions.
+	Elsewhere []*World
 	// Catalogs are those that Subscriptions name. One that a Subscription names and that is not here
 	// has nothing new for it.
 	Catalogs map[Source]*catalog.Catalog
 
 	madeUp bool
+	// stored is what else the cluster has, nil if there is none to ask.
+	stored *stored
+	// turned are the sources that Subscriptions had before they were turned, by the names of Subscriptions.
+	turned map[string]Source
 }
 
 // Source names a CatalogSource.
@@ -112,6 +122,44 @@ func newCSV(p *catalog.Package, pkg, namespace, name string, number semver.Versi
 	}, nil
 }
 
+// Turn returns the world as it is once somebody has changed the spec of one of its Subscriptions. OLM takes
+// no notice of that in the Subscription's status: what is installed, and what InstallPlan is pending, stays.
+// It fails if there is no such Subscription.
+func (w *World) Turn(subscription string, change func(*v1alpha1.SubscriptionSpec)) (*World, error) {
+	i := slices.IndexFunc(w.Subscriptions, func(s *v1alpha1.Subscription) bool { return s.Name == subscription })
+	if i < 0 {
+		return nil, fmt.Errorf("namespace %s has no Subscription %s", w.Namespace, subscription)
+	}
+	turned := *w
+	turned.Subscriptions, turned.turned = slices.Clone(w.Subscriptions), maps.Clone(w.turned)
+	if turned.turned == nil {
+		turned.turned = map[string]Source{}
+	}
+	s := w.Subscriptions[i].DeepCopy()
+	turned.turned[s.Name] = sourceOf(s)
+	change(s.Spec)
+	turned.Subscriptions[i] = s
+	return &turned, nil
+}
+
+// Put puts a catalog into the place of those that Subscriptions to its packages name, and says how many
+// these are. What other Subscriptions have stays as it is.
+func (w *World) Put(c *catalog.Catalog) (subscriptions int) {
+	put := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: madeUpSource, Namespace: w.Namespace},
+		Status: v1alpha1.CatalogSourceStatus{GRPCConnectionState: &v1alpha1.GRPCConnectionState{LastObservedState: "READY"}}}
+	w.Catalogs = map[Source]*catalog.Catalog{{put.Namespace, put.Name}: c}
+	for _, s := range w.Subscriptions {
+		if c.Find(s.Spec.Package) == nil {
+			continue
+		}
+		w.CatalogSources = slices.DeleteFunc(w.CatalogSources, func(c *v1alpha1.CatalogSource) bool { return Source{c.Namespace, c.Name} == sourceOf(s) })
+		s.Spec.CatalogSource, s.Spec.CatalogSourceNamespace = put.Name, put.Namespace
+		subscriptions++
+	}
+	w.CatalogSources = append(w.CatalogSources, put)
+	return subscriptions
+}
+
 // after returns the world as it is when OLM has done what it chose.
 func (w *World) after(r *resolution) (*World, error) {
 	later := *w
@@ -178,6 +226,21 @@ func (w *World) settled() *World {
 		settled.Subscriptions = append(settled.Subscriptions, s)
 	}
 	return &settled
+}
+
+// known returns the world without Subscriptions that have nothing yet and are up to a catalog that nobody
+// has read.
+func (w *World) known() *World {
+	known := *w
+	known.Subscriptions = slices.DeleteFunc(slices.Clone(w.Subscriptions), func(s *v1alpha1.Subscription) bool {
+		return w.Catalogs[sourceOf(s)] == nil && w.offers(sourceOf(s)) && w.csv(s.Status.InstalledCSV) == nil
+	})
+	return &known
+}
+
+// offers tells whether OLM looks at a catalog for the namespace. In a world that is made up there are all.
+func (w *World) offers(source Source) bool {
+	return w.madeUp || slices.ContainsFunc(w.CatalogSources, func(s *v1alpha1.CatalogSource) bool { return Source{s.Namespace, s.Name} == source })
 }
 
 // csv returns the ClusterServiceVersion of a name, or nil.

@@ -91,7 +91,7 @@ func (o *catalogPlan) foretell(cmd *cobra.Command, args []string) ([]*plan.Outco
 	if err != nil {
 		return nil, err
 	}
-	return world.Foretell()
+	return world.Foretell(cmd.Context())
 }
 
 func (o *catalogPlan) foretellCluster(ctx context.Context, c *catalog.Catalog) (all []*plan.Outcome, err error) {
@@ -109,7 +109,7 @@ func (o *catalogPlan) foretellCluster(ctx context.Context, c *catalog.Catalog) (
 		if world.Put(c) == 0 {
 			continue
 		}
-		outcomes, err := world.Foretell()
+		outcomes, err := world.Foretell(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("namespace %s: %w", world.Namespace, err)
 		}

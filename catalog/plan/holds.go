@@ -1,0 +1,95 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// holds find what keeps OLM from going on to what it has chosen. Its ClusterServiceVersion is nil where
+// the catalog does not say what it is.
+var holds = []func(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason{
+	pendingPlans, manualApproval, notUpgradeable, tooOldKubernetes, unsupportedInstallMode,
+}
+
+// pendingPlans: while all Subscriptions of a namespace have an InstallPlan that is not carried out, OLM
+// resolves nothing.
+func pendingPlans(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
+	for _, s := range f.world.Subscriptions {
+		if s.Status.InstallPlanRef == nil || s.Status.State != v1alpha1.SubscriptionStateUpgradePending {
+			return nil
+		}
+	}
+	plan := f.subscription.Status.InstallPlanRef.Name
+	return &Reason{PendingInstallPlan, fmt.Sprintf("InstallPlan %s, for %s, is not carried out; until it is, OLM does not look at the catalog", plan, f.subscription.Status.CurrentCSV),
+		fmt.Sprintf("approve InstallPlan %s, or delete it to have OLM choose anew", plan)}
+}
+
+// manualApproval: one Subscription that asks for approval makes OLM ask for all of its namespace.
+func manualApproval(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason {
+	manual := slices.IndexFunc(f.world.Subscriptions, func(s *v1alpha1.Subscription) bool { return s.Spec.InstallPlanApproval == v1alpha1.ApprovalManual })
+	if manual < 0 || f.Next == nil {
+		return nil
+	}
+	code, what := ManualApproval, "OLM makes an InstallPlan that waits for approval"
+	if s := f.world.Subscriptions[manual]; s != f.subscription && f.subscription.Spec.InstallPlanApproval != v1alpha1.ApprovalManual {
+		code = ManualApprovalElsewhere
+		what += fmt.Sprintf(", because Subscription %s of the same namespace asks for it", s.Name)
+	}
+	return &Reason{code, what, "approve the InstallPlan when it is there"}
+}
+
+// notUpgradeable: an operator may say in its OperatorCondition that it must not be updated now.
+func notUpgradeable(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
+	if f.csv == nil {
+		return nil
+	}
+	for _, c := range f.world.Conditions {
+		if c.Name != f.csv.Name {
+			continue
+		}
+		said := meta.FindStatusCondition(c.Status.Conditions, operatorsv2.Upgradeable)
+		if override := meta.FindStatusCondition(c.Spec.Overrides, operatorsv2.Upgradeable); override != nil {
+			said = override
+		}
+		if said != nil && said.Status == metav1.ConditionFalse {
+			return &Reason{NotUpgradeable, fmt.Sprintf("%s says that it must not be updated now: %s", f.csv.Name, said.Message),
+				fmt.Sprintf("do what it asks for, or override condition Upgradeable in OperatorCondition %s", c.Name)}
+		}
+	}
+	return nil
+}
+
+func tooOldKubernetes(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason {
+	if target == nil || f.world.Kubernetes == nil {
+		return nil
+	}
+	wanted, err := semver.ParseTolerant(target.Spec.MinKubeVersion)
+	if err != nil || f.world.Kubernetes.GTE(wanted) {
+		return nil
+	}
+	return &Reason{OldKubernetes, fmt.Sprintf("%s wants Kubernetes %s or later, and the cluster has %s", f.Next.Name, wanted, f.world.Kubernetes), "update the cluster first"}
+}
+
+func unsupportedInstallMode(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason {
+	if target == nil || len(f.world.OperatorGroups) != 1 {
+		return nil
+	}
+	group := f.world.OperatorGroups[0]
+	if len(group.Status.Namespaces) == 0 {
+		return nil // OLM has not yet said which namespaces it has
+	}
+	supported := v1alpha1.InstallModeSet{}
+	for _, mode := range target.Spec.InstallModes {
+		supported[mode.Type] = mode.Supported
+	}
+	if err := supported.Supports(f.world.Namespace, group.Status.Namespaces); err != nil {
+		return &Reason{InstallMode, fmt.Sprintf("%s does not fit OperatorGroup %s: %v", f.Next.Name, group.Name, err), "subscribe in a namespace whose OperatorGroup fits"}
+	}
+	return nil
+}

@@ -1,0 +1,109 @@
+package remote
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/httpstream"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+)
+
+// What OLM gives the pod that serves a CatalogSource.
+const (
+	sourceLabel = "olm.catalogSource"
+	portName    = "grpc"
+)
+
+// forward forwards a free loopback port to the pod that serves a CatalogSource, by way of the API server,
+// until stop is called. It returns where, and the pod's name.
+func forward(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogSource) (address, pod string, stop func(), err error) {
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return "", "", nil, err
+	}
+	pods, err := client.CoreV1().Pods(source.Namespace).List(ctx, metav1.ListOptions{LabelSelector: sourceLabel + "=" + source.Name})
+	if err != nil {
+		return "", "", nil, fmt.Errorf("listing its pods: %w", err)
+	}
+	serving := slices.IndexFunc(pods.Items, isReady)
+	if serving < 0 {
+		return "", "", nil, fmt.Errorf("of %d pods with label %s=%s in namespace %s none is ready; see why with `oc describe pod -n %[4]s -l %[2]s=%[3]s`",
+			len(pods.Items), sourceLabel, source.Name, source.Namespace)
+	}
+	pod = pods.Items[serving].Name
+	port := portOf(&pods.Items[serving])
+	if port == 0 {
+		return "", "", nil, fmt.Errorf("pod %s has no port called %s", pod, portName)
+	}
+	dialer, err := newDialer(config, client.CoreV1().RESTClient().Post().Resource("pods").Namespace(source.Namespace).Name(pod).SubResource("portforward"))
+	if err != nil {
+		return "", "", nil, err
+	}
+	stopping, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stopping, ready, io.Discard, io.Discard)
+	if err != nil {
+		return "", "", nil, err
+	}
+	go func() { ended <- forwarder.ForwardPorts() }()
+	select {
+	case <-ready:
+	case err := <-ended:
+		return "", "", nil, fmt.Errorf("forwarding a port to pod %s, which takes the right to create pods/portforward: %w", pod, err)
+	case <-ctx.Done():
+		close(stopping)
+		return "", "", nil, fmt.Errorf("forwarding a port to pod %s: %w", pod, context.Cause(ctx))
+	}
+	stop = func() {
+		close(stopping)
+		<-ended
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil {
+		stop()
+		return "", "", nil, err
+	}
+	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), pod, stop, nil
+}
+
+// newDialer dials a pod as kubectl does: over a WebSocket, or where the API server is older, over SPDY.
+func newDialer(config *rest.Config, request *rest.Request) (httpstream.Dialer, error) {
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return nil, err
+	}
+	old := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, request.URL())
+	tunneling, err := portforward.NewSPDYOverWebsocketDialer(request.URL(), config)
+	if err != nil {
+		return nil, err
+	}
+	return portforward.NewFallbackDialer(tunneling, old, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
+}
+
+func isReady(pod corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// portOf returns the port that a pod serves a catalog on, or 0.
+func portOf(pod *corev1.Pod) int32 {
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			if p.Name == portName {
+				return p.ContainerPort
+			}
+		}
+	}
+	return 0
+}
