@@ -35,7 +35,7 @@ func (o *Outcome) text() string {
 		fmt.Fprintf(&text, "  %-9s%s\n", title, fmt.Sprintf(format, args...))
 	}
 	fmt.Fprintln(&text, o.title())
-	line("OLM", "%s%s", o.sentence(), o.head(len(o.Then) == 0))
+	line("OLM", "%s%s", o.Sentence(), o.head(len(o.Then) == 0))
 	for _, hold := range o.Holds {
 		line("waits", "%s", hold.What)
 		if hold.Do != "" {
@@ -81,8 +81,8 @@ func (o *Outcome) title() string {
 	return title + o.Installed + " installed"
 }
 
-// sentence says what OLM does.
-func (o *Outcome) sentence() string {
+// Sentence says what OLM does.
+func (o *Outcome) Sentence() string {
 	switch {
 	case o.Verdict == Latest:
 		return "does nothing: that is the head of the channel"

@@ -21,6 +21,9 @@ import (
 // exitTimeout is the exit code of a command whose time ran out, as that of timeout(1).
 const exitTimeout = 124
 
+// requestTimeout is how long a single request may take.
+const requestTimeout = 30 * time.Second
+
 func newSwitchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "switch",
@@ -82,6 +85,7 @@ func (f *clusterFlags) connect() (switchover.Cluster, error) {
 	if err != nil {
 		return switchover.Cluster{}, err
 	}
+	config.Timeout = requestTimeout
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, operatorv1.Install} {
 		if err := add(scheme); err != nil {
@@ -133,19 +137,28 @@ func ended(cmd *cobra.Command, err error, done string) error {
 	return err
 }
 
-// narrate tells a person what is done and what is waited for: on a terminal the latter comes and goes.
-func narrate(cmd *cobra.Command) (report func(switchover.Event), stop func()) {
-	began, stop := time.Now(), func() {}
-	return func(e switchover.Event) {
-		stop()
-		stop = func() {}
-		switch {
-		case e.Waits == "":
-			cmd.PrintErrf("%6.1fs  %s\n", time.Since(began).Seconds(), e.Step)
-		case isTerminal(cmd.ErrOrStderr()):
-			stop = startProgress(cmd.ErrOrStderr(), fmt.Sprintf("         %s: waiting for %s", e.Step, e.Waits))
-		default:
-			cmd.PrintErrf("%6.1fs  %s: waiting for %s\n", time.Since(began).Seconds(), e.Step, e.Waits)
-		}
-	}, func() { stop() }
+// narration tells a person what is done and what is waited for: on a terminal the latter comes and goes.
+type narration struct {
+	cmd   *cobra.Command
+	began time.Time
+	clear func()
 }
+
+func narrate(cmd *cobra.Command) *narration {
+	return &narration{cmd: cmd, began: time.Now(), clear: func() {}}
+}
+
+func (n *narration) report(e switchover.Event) {
+	n.clear()
+	n.clear = func() {}
+	switch {
+	case e.Waits == "":
+		n.cmd.PrintErrf("%6.1fs  %s\n", time.Since(n.began).Seconds(), e.Step)
+	case isTerminal(n.cmd.ErrOrStderr()):
+		n.clear = startProgress(n.cmd.ErrOrStderr(), fmt.Sprintf("         %s: waiting for %s", e.Step, e.Waits))
+	default:
+		n.cmd.PrintErrf("%6.1fs  %s: waiting for %s\n", time.Since(n.began).Seconds(), e.Step, e.Waits)
+	}
+}
+
+func (n *narration) end() { n.clear() }

@@ -91,10 +91,9 @@ func (o *switchApply) apply(cmd *cobra.Command) error {
 	if !p.Safe {
 		return &exitError{code: exitFailed}
 	}
-	report, stop := narrate(cmd)
-	defer func() { stop() }()
-	err = switchover.Apply(ctx, cluster.Client, p, switchover.Options{DryRun: o.dryRun, NoWait: !o.run.wait, Report: report})
-	stop()
+	told := narrate(cmd)
+	err = switchover.Apply(ctx, cluster.Client, p, switchover.Options{DryRun: o.dryRun, NoWait: !o.run.wait, Report: told.report})
+	told.end()
 	done := fmt.Sprintf("Subscription %s is to %s, and %s runs", p.Subscription, p.To, p.Target)
 	if o.dryRun {
 		done = "nothing was changed: the API server has only checked the first write"

@@ -59,10 +59,9 @@ Exit codes: 0 if all is as it was; 1 if it is not; 124 if time ran out.`,
 			if err != nil {
 				return err
 			}
-			report, stop := narrate(cmd)
-			defer func() { stop() }()
-			err = switchover.Rollback(ctx, cluster.Client, s.Plan, switchover.Options{NoWait: !run.wait, Report: report})
-			stop()
+			told := narrate(cmd)
+			err = switchover.Rollback(ctx, cluster.Client, s.Plan, switchover.Options{NoWait: !run.wait, Report: told.report})
+			told.end()
 			return ended(cmd, err, "Subscription "+s.Plan.Subscription.String()+" is to "+s.Plan.From.String()+", as before")
 		},
 	}

@@ -1,6 +1,7 @@
 package switchover
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -56,56 +58,67 @@ func Apply(ctx context.Context, c client.Client, p *Plan, o Options) error {
 
 // run looks, decides, writes and looks again.
 func run(ctx context.Context, c client.Client, p *Plan, o Options, decide func(*situation) (decision, error)) error {
-	var last Event
+	told := Event{}
+	tell := func(e Event) {
+		if e != told {
+			o.Report(e)
+		}
+		told = e
+	}
 	for {
 		seen, err := look(ctx, c, p)
-		if err != nil {
-			return timeout(ctx, last, err)
-		}
-		next, err := decide(seen)
-		if err != nil || next.step == "" {
-			return err
-		}
-		if told := (Event{next.step, next.waits}); told != last {
-			last = told
-			o.Report(told)
-		}
-		switch {
-		case next.waits != "" && o.NoWait:
-			return fmt.Errorf("%w for %s", ErrWaiting, next.waits)
-		case next.waits != "":
-			select {
-			case <-ctx.Done():
-				return timeout(ctx, last, ctx.Err())
-			case <-time.After(pause):
+		if err == nil {
+			var next decision
+			if next, err = decide(seen); err != nil || next.step == "" {
+				return err
 			}
-			continue
+			tell(Event{next.step, next.waits})
+			if next.waits == "" {
+				if err = seen.take(ctx, c, next.step, o); err == nil && o.DryRun {
+					return nil
+				}
+			} else if o.NoWait {
+				return fmt.Errorf("%w for %s", ErrWaiting, next.waits)
+			}
+			if next.waits == "" && (err == nil || overtaken(err)) {
+				continue
+			}
+			if err != nil {
+				err = fmt.Errorf("step %s: %w", next.step, err)
+			}
 		}
-		if err := seen.take(ctx, c, next.step, o); retry(err) {
-			last = Event{} // somebody was faster: look again
-		} else if err != nil {
-			return timeout(ctx, last, fmt.Errorf("step %s: %w", next.step, err))
-		} else if o.DryRun {
-			return nil
+		if err != nil && ctx.Err() == nil {
+			if !passing(err) {
+				return err
+			}
+			tell(Event{told.Step, "the API server, which did not answer as it should: " + err.Error()})
+		}
+		select {
+		case <-ctx.Done():
+			return ending(ctx, told)
+		case <-time.After(pause):
 		}
 	}
 }
 
-// retry tells whether a write failed because what it changes was not as it was seen.
-func retry(err error) bool {
+// overtaken tells whether a write failed because what it changes was not as it was seen.
+func overtaken(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }
 
-// timeout returns a TimeoutError if it is one.
-func timeout(ctx context.Context, last Event, err error) error {
+// passing tells whether an error is one of the way to the API server, or of its own, that time may heal.
+func passing(err error) bool {
+	return apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsInternalError(err) ||
+		apierrors.IsServerTimeout(err) || apierrors.IsTimeout(err) || errors.Is(err, context.DeadlineExceeded) ||
+		utilnet.IsConnectionReset(err) || utilnet.IsConnectionRefused(err) || utilnet.IsProbableEOF(err) || utilnet.IsTimeout(err)
+}
+
+// ending is the error for a context that has ended: a TimeoutError if its time ran out.
+func ending(ctx context.Context, last Event) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return err
+		return ctx.Err()
 	}
-	waited := last.Waits
-	if waited == "" {
-		waited = "the API server"
-	}
-	return &TimeoutError{Waited: waited, cause: ctx.Err()}
+	return &TimeoutError{Waited: cmp.Or(last.Waits, "the API server"), cause: ctx.Err()}
 }
 
 // take writes what a step is about. Before it does, it says so in the journal.
@@ -132,7 +145,11 @@ func (s *situation) take(ctx context.Context, c client.Client, step StepName, o 
 // writes are what steps write, beside the journal.
 var writes = map[StepName]func(*situation, context.Context, client.Client) error{
 	Hold: func(s *situation, ctx context.Context, c client.Client) error {
-		return s.changeSubscription(ctx, c, func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
+		err := s.changeSubscription(ctx, c, func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
+		if err == nil {
+			err = noticed(ctx)
+		}
+		return err
 	},
 	Turn: func(s *situation, ctx context.Context, c client.Client) error {
 		return s.changeSubscription(ctx, c, s.plan.To.choose)
@@ -152,6 +169,17 @@ var writes = map[StepName]func(*situation, context.Context, client.Client) error
 
 func (s *situation) approveAsBefore(spec *v1alpha1.SubscriptionSpec) {
 	spec.InstallPlanApproval = v1alpha1.Approval(s.plan.Subscription.Approval)
+}
+
+// noticed gives OLM the time to notice that it has to ask for approval. It shows nowhere whether it has: it reads
+// that before it reads what to install, so that of two changes made at once it may see but the latter.
+func noticed(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(3 * time.Second):
+		return nil
+	}
 }
 
 // changeSubscription changes the spec of the Subscription as it was seen.
@@ -194,14 +222,16 @@ func (s *situation) renew(ctx context.Context, c client.Client) error {
 }
 
 func (s *situation) approve(ctx context.Context, c client.Client) error {
-	changed := s.request.DeepCopy()
+	request := s.request()
+	changed := request.DeepCopy()
 	changed.Spec.Approved = true
-	return c.Patch(ctx, changed, client.MergeFromWithOptions(s.request, client.MergeFromWithOptimisticLock{}))
+	return c.Patch(ctx, changed, client.MergeFromWithOptions(request, client.MergeFromWithOptimisticLock{}))
 }
 
-// withdraw deletes an InstallPlan that is not approved: while there is one, OLM does not look at the catalog.
+// withdraw deletes an InstallPlan that installs nothing: while there is one, OLM does not look at the catalog.
 func (s *situation) withdraw(ctx context.Context, c client.Client) error {
-	return c.Delete(ctx, s.request, asSeen(s.request))
+	idle := s.idle()
+	return c.Delete(ctx, idle, asSeen(idle))
 }
 
 func (s *situation) createDriver(ctx context.Context, c client.Client) error {
@@ -217,8 +247,8 @@ func New(ctx context.Context, cluster Cluster, r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer seen.Release()
-	return seen.Make(ctx, r)
+	p, err := seen.Make(ctx, r)
+	return p, errors.Join(err, seen.Close())
 }
 
 // Ensure returns the plan that is to be carried out: that of a switch under way, if there is one, or else a new

@@ -92,9 +92,9 @@ func (s *situation) toApprove() (decision, error) {
 	if next, err := s.toSubscribe(); err != nil || next.step != "" {
 		return next, err
 	}
-	p, request := s.plan, s.request
+	p, request := s.plan, s.request()
 	switch {
-	case request == nil || !slices.Contains(request.Spec.ClusterServiceVersionNames, p.Target):
+	case request == nil:
 		return wait(Approve, "OLM to make an InstallPlan for %s%s", p.Target, because(trouble(s.subscription)))
 	case request.Status.Phase == v1alpha1.InstallPlanPhaseFailed:
 		return decision{}, fmt.Errorf("OLM could not carry out InstallPlan %s%s; go back with `berth switch rollback`, or correct that and delete the InstallPlan",
@@ -243,7 +243,7 @@ func because(message string) string {
 	if message == "" {
 		return ""
 	}
-	return ": " + message
+	return ": " + strings.Join(strings.FieldsFunc(message, func(r rune) bool { return r == '\n' }), "; ")
 }
 
 // trouble is what OLM says in a Subscription about why it does not go on.

@@ -3,7 +3,6 @@ package switchover
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,10 +35,11 @@ func (s *situation) back() (decision, error) {
 		return decision{}, fmt.Errorf("the operator has been removed: this is beyond the point of no return; go on with `berth switch apply %s --to %s`",
 			p.From.Package, p.To.Source)
 	}
-	ours := s.request != nil && p.Target != p.Installed && slices.Contains(s.request.Spec.ClusterServiceVersionNames, p.Target)
-	if ours && s.request.Spec.Approved && s.request.Status.Phase != v1alpha1.InstallPlanPhaseFailed {
-		return decision{}, fmt.Errorf("InstallPlan %s is approved: this is beyond the point of no return; go on with `berth switch apply %s --to %s`",
-			s.request.Name, p.From.Package, p.To.Source)
+	for _, request := range s.requests {
+		if phase := request.Status.Phase; request.Spec.Approved && phase != v1alpha1.InstallPlanPhaseFailed && phase != v1alpha1.InstallPlanPhaseComplete {
+			return decision{}, fmt.Errorf("InstallPlan %s is approved: this is beyond the point of no return; go on with `berth switch apply %s --to %s`",
+				request.Name, p.From.Package, p.To.Source)
+		}
 	}
 	switch now := choiceOf(s.subscription.Spec); {
 	case s.journal.State != RollingBack:
@@ -48,8 +48,18 @@ func (s *situation) back() (decision, error) {
 		return decision{}, s.changed()
 	case now != p.From || string(s.subscription.Spec.InstallPlanApproval) != p.Subscription.Approval:
 		return write(Restore)
-	case ours:
+	case s.idle() != nil:
 		return write(Withdraw)
 	}
 	return write(End)
+}
+
+// idle returns an InstallPlan for the target that installs nothing: nobody has approved it, or it has failed.
+func (s *situation) idle() *v1alpha1.InstallPlan {
+	for i := range s.requests {
+		if !s.requests[i].Spec.Approved || s.requests[i].Status.Phase == v1alpha1.InstallPlanPhaseFailed {
+			return &s.requests[i]
+		}
+	}
+	return nil
 }

@@ -20,8 +20,8 @@ type situation struct {
 	plan         *Plan
 	journal      *Journal
 	subscription *v1alpha1.Subscription
-	// request is the InstallPlan that OLM has made for the Subscription, the last one.
-	request *v1alpha1.InstallPlan
+	// requests are the InstallPlans of the namespace for the target.
+	requests []v1alpha1.InstallPlan
 	// versions are the ClusterServiceVersions of the namespace that were not copied there.
 	versions []v1alpha1.ClusterServiceVersion
 	// deployments are those of the target that there are.
@@ -36,7 +36,7 @@ type situation struct {
 func look(ctx context.Context, c client.Client, p *Plan) (*situation, error) {
 	s := &situation{plan: p}
 	for _, read := range []func(context.Context, client.Client) error{
-		s.readJournal, s.readSubscription, s.readVersions, s.readOperator, s.readDriver,
+		s.readJournal, s.readSubscription, s.readRequests, s.readVersions, s.readOperator, s.readDriver,
 	} {
 		if err := read(ctx, c); err != nil {
 			return nil, err
@@ -70,14 +70,28 @@ func (s *situation) readSubscription(ctx context.Context, c client.Client) error
 		return err
 	}
 	s.subscription = subscription
-	if subscription.Status.InstallPlanRef == nil {
-		return nil
+	return nil
+}
+
+func (s *situation) readRequests(ctx context.Context, c client.Client) error {
+	list := &v1alpha1.InstallPlanList{}
+	if err := c.List(ctx, list, client.InNamespace(s.plan.Subscription.Namespace)); err != nil {
+		return fmt.Errorf("listing InstallPlans: %w", err)
 	}
-	request := &v1alpha1.InstallPlan{}
-	if found, err = find(ctx, c, request, subscription.Namespace, subscription.Status.InstallPlanRef.Name); found {
-		s.request = request
+	s.requests = slices.DeleteFunc(list.Items, func(request v1alpha1.InstallPlan) bool {
+		return !slices.Contains(request.Spec.ClusterServiceVersionNames, s.plan.Target)
+	})
+	return nil
+}
+
+// request returns the InstallPlan for the target that the Subscription names, which is the last one, or nil.
+func (s *situation) request() *v1alpha1.InstallPlan {
+	for i := range s.requests {
+		if named := s.subscription.Status.InstallPlanRef; named != nil && named.Name == s.requests[i].Name {
+			return &s.requests[i]
+		}
 	}
-	return err
+	return nil
 }
 
 func (s *situation) readVersions(ctx context.Context, c client.Client) error {

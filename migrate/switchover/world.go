@@ -2,6 +2,7 @@ package switchover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -13,7 +14,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/plan"
 	"github.com/berth-csi/berth/catalog/remote"
 	"github.com/berth-csi/berth/drivers"
@@ -26,7 +26,7 @@ type Cluster struct {
 	Client client.Client
 }
 
-// World is what a plan is made from. Its catalogs have to be released.
+// World is what a plan is made from. It has to be closed.
 type World struct {
 	*plan.World
 	subscription *v1alpha1.Subscription
@@ -34,8 +34,7 @@ type World struct {
 	// unread says why catalogs of other Subscriptions could not be read.
 	unread []string
 	driver *seenDriver
-	// release removes what was read of catalogs.
-	release []func()
+	read   []*remote.Catalog
 }
 
 // seenDriver is the CSI driver of the operator, as it is in the cluster.
@@ -57,22 +56,22 @@ func Look(ctx context.Context, cluster Cluster, r Request) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.readCatalogs(ctx, cluster.Config); err != nil {
-		w.Release()
-		return nil, err
+	if err := w.readCatalogs(ctx, cluster.Config, r); err != nil {
+		return nil, errors.Join(err, w.Close())
 	}
 	if err := w.readDriver(ctx, cluster.Client, r); err != nil {
-		w.Release()
-		return nil, err
+		return nil, errors.Join(err, w.Close())
 	}
 	return w, nil
 }
 
-// Release gives up what was read of catalogs.
-func (w *World) Release() {
-	for _, release := range w.release {
-		release()
+// Close gives up what was read of catalogs.
+func (w *World) Close() error {
+	var faults []error
+	for _, read := range w.read {
+		faults = append(faults, read.Close())
 	}
+	return errors.Join(faults...)
 }
 
 // choose finds the Subscription that is asked for.
@@ -111,8 +110,7 @@ func subscriptionTo(w *plan.World, pkg string) (found *v1alpha1.Subscription) {
 }
 
 // readCatalogs reads the catalog to switch to, and those of other Subscriptions: OLM decides for all together.
-func (w *World) readCatalogs(ctx context.Context, config *rest.Config) error {
-	w.Catalogs = map[plan.Source]*catalog.Catalog{}
+func (w *World) readCatalogs(ctx context.Context, config *rest.Config, r Request) error {
 	wanted := []plan.Source{w.target}
 	for _, s := range w.Subscriptions {
 		if source := (plan.Source{Namespace: s.Spec.CatalogSourceNamespace, Name: s.Spec.CatalogSource}); s != w.subscription && !slices.Contains(wanted, source) {
@@ -124,11 +122,11 @@ func (w *World) readCatalogs(ctx context.Context, config *rest.Config) error {
 		if at < 0 {
 			continue // OLM has no such one either
 		}
-		read, release, err := remote.Read(ctx, config, w.CatalogSources[at])
+		read, err := remote.Read(ctx, config, w.CatalogSources[at], r.choice(w.subscription.Spec).Package)
 		switch {
 		case err == nil:
-			w.Catalogs[source] = read
-			w.release = append(w.release, release)
+			w.Catalogs[source] = read.Catalog
+			w.read = append(w.read, read)
 		case source == w.target && connected(w.CatalogSources[at]):
 			return err
 		default:

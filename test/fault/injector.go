@@ -25,6 +25,7 @@ var ErrKilled = errors.New("killed by an injected fault")
 type Injector struct {
 	leftOut []Target
 	at      Point // where the fault is; the zero Point: nowhere
+	nth     int   // of the writes, which is where the fault is; 0: at
 	fault   Fault
 	deliver chan struct{} // closed by Deliver
 	once    sync.Once
@@ -77,6 +78,14 @@ func Record(leftOut ...Target) *Injector {
 func Inject(at Point, f Fault, leftOut ...Target) *Injector {
 	i := Record(leftOut...)
 	i.at, i.fault = at, f
+	return i
+}
+
+// InjectNth is Inject for a client that makes one write after the other: the fault is at the nth of them,
+// whatever its name, counted from 1.
+func InjectNth(n int, f Fault, leftOut ...Target) *Injector {
+	i := Record(leftOut...)
+	i.nth, i.fault = n, f
 	return i
 }
 
@@ -205,7 +214,11 @@ func (i *Injector) Counts() map[Point]Count {
 func (i *Injector) come(p Point) (Point, Fault) {
 	i.seen[p]++
 	p.Occurrence = i.seen[p]
-	if p != i.at {
+	here := p == i.at
+	if i.nth > 0 {
+		here = !p.IsWatch() && i.nth == len(i.writes)+1
+	}
+	if !here {
 		return p, ""
 	}
 	return p, i.fault

@@ -1,0 +1,246 @@
+package switchover_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/catalogs/serving"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+// limit is how long each thing may take.
+const limit = 2 * time.Minute
+
+// site is a cluster with OLM, and catalogs that its namespaces may use.
+type site struct {
+	*cluster.Cluster
+	addresses map[string]string // of catalogs, by the names of CatalogSources
+}
+
+// The catalogs of a site: the first has version 1.0.0 of package buoy, the others what may follow. In the renamed
+// one the package is called beacon, and does not know its former name.
+const (
+	first   = "first"
+	second  = "second"
+	renamed = "renamed"
+	broken  = "broken"
+)
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	return &site{cluster.Shared(t, cluster.Options{OLM: true}), map[string]string{
+		first:   serving.Start(t, catalogs.Buoys(t, "buoy", declcfg.ChannelEntry{Name: "buoy.v1.0.0"})),
+		second:  serving.Start(t, catalogs.Buoys(t, "buoy", declcfg.ChannelEntry{Name: "buoy.v1.1.0", SkipRange: "<1.1.0"})),
+		renamed: serving.Start(t, catalogs.Buoys(t, "beacon", declcfg.ChannelEntry{Name: "beacon.v2.0.0"})),
+		broken:  serving.Start(t, catalogs.Buoys(t, "buoy", declcfg.ChannelEntry{Name: "buoy.v3.0.0"})),
+	}}
+}
+
+// place is a namespace of a site in which version 1.0.0 of package buoy is installed from the first catalog.
+type place struct {
+	*site
+	t            *testing.T
+	namespace    string
+	subscription *v1alpha1.Subscription
+}
+
+// settle makes a place. The catalogs are those of the site that its OLM knows.
+func (s *site) settle(t *testing.T, approval v1alpha1.Approval, known ...string) *place {
+	t.Helper()
+	p := &place{site: s, t: t, namespace: s.Namespace(t)}
+	p.create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: p.namespace},
+		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: []string{p.namespace}}})
+	for _, name := range slices.Concat([]string{first}, known) {
+		source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: p.namespace},
+			Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: s.addresses[name]}}
+		p.create(source)
+		cluster.Eventually(t, limit, "OLM to read catalog "+name, func(ctx context.Context) error {
+			if err := s.Client().Get(ctx, client.ObjectKeyFromObject(source), source); err != nil {
+				return err
+			}
+			if state := source.Status.GRPCConnectionState; state == nil || state.LastObservedState != "READY" {
+				return fmt.Errorf("its connection is %+v", state)
+			}
+			return nil
+		})
+	}
+	p.subscription = &v1alpha1.Subscription{
+		ObjectMeta: metav1.ObjectMeta{Name: "buoy", Namespace: p.namespace},
+		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: first, CatalogSourceNamespace: p.namespace, Package: "buoy", Channel: "stable",
+			InstallPlanApproval: approval},
+	}
+	p.create(p.subscription)
+	cluster.Eventually(t, limit, "OLM to install buoy.v1.0.0", func(ctx context.Context) error {
+		if err := p.approveAll(ctx); err != nil {
+			return err
+		}
+		return p.installed(ctx, "buoy.v1.0.0")
+	})
+	return p
+}
+
+func (p *place) create(object client.Object) {
+	p.t.Helper()
+	if err := p.Client().Create(p.t.Context(), object); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// approveAll approves what OLM asks for.
+func (p *place) approveAll(ctx context.Context) error {
+	requests := &v1alpha1.InstallPlanList{}
+	if err := p.Client().List(ctx, requests, client.InNamespace(p.namespace)); err != nil {
+		return err
+	}
+	for _, request := range requests.Items {
+		if request.Spec.Approved {
+			continue
+		}
+		approved := request.DeepCopy()
+		approved.Spec.Approved = true
+		if err := p.Client().Patch(ctx, approved, client.MergeFrom(&request)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// installed fails unless just that is installed, and the Subscription says so.
+func (p *place) installed(ctx context.Context, name string) error {
+	end, err := p.end(ctx)
+	if err != nil {
+		return err
+	}
+	if want := map[string]v1alpha1.ClusterServiceVersionPhase{name: v1alpha1.CSVPhaseSucceeded}; !maps.Equal(want, end.versions) || end.installed != name {
+		return fmt.Errorf("there is %v, and the Subscription has %q; want just %s", end.versions, end.installed, name)
+	}
+	return nil
+}
+
+// end is what has become of a place.
+type end struct {
+	source, pkg, channel string
+	approval             v1alpha1.Approval
+	installed            string
+	versions             map[string]v1alpha1.ClusterServiceVersionPhase
+	pending              []string // what InstallPlans that nobody has approved would install
+	state                string   // of the journal
+}
+
+// end reads what has become of it.
+func (p *place) end(ctx context.Context) (end, error) {
+	e := end{versions: map[string]v1alpha1.ClusterServiceVersionPhase{}}
+	subscription := &v1alpha1.Subscription{}
+	if err := p.Client().Get(ctx, client.ObjectKeyFromObject(p.subscription), subscription); err != nil {
+		return e, err
+	}
+	e.source, e.pkg, e.channel = subscription.Spec.CatalogSource, subscription.Spec.Package, subscription.Spec.Channel
+	e.approval, e.installed = subscription.Spec.InstallPlanApproval, subscription.Status.InstalledCSV
+	versions, requests, journal := &v1alpha1.ClusterServiceVersionList{}, &v1alpha1.InstallPlanList{}, &corev1.ConfigMap{}
+	for _, list := range []client.ObjectList{versions, requests} {
+		if err := p.Client().List(ctx, list, client.InNamespace(p.namespace)); err != nil {
+			return e, err
+		}
+	}
+	for _, csv := range versions.Items {
+		e.versions[csv.Name] = csv.Status.Phase
+	}
+	for _, request := range requests.Items {
+		if !request.Spec.Approved {
+			e.pending = append(e.pending, request.Spec.ClusterServiceVersionNames...)
+		}
+	}
+	err := p.Client().Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: "berth-switch-buoy"}, journal)
+	e.state = journal.Data["state"]
+	return e, client.IgnoreNotFound(err)
+}
+
+// to is a request to switch to a catalog of the place.
+func (p *place) to(source string) switchover.Request {
+	r := switchover.Request{Package: "buoy", Namespace: p.namespace, Source: source}
+	if source == renamed {
+		r.NewPackage = "beacon"
+	}
+	return r
+}
+
+// connect returns the cluster as a person's tool sees it.
+func (p *place) connect(config *rest.Config) (switchover.Cluster, error) {
+	c, err := client.New(config, client.Options{Scheme: p.Client().Scheme(), Mapper: p.Client().RESTMapper()})
+	return switchover.Cluster{Config: config, Client: c}, err
+}
+
+// plan makes a plan.
+func (p *place) plan(r switchover.Request) *switchover.Plan {
+	p.t.Helper()
+	made, err := switchover.New(p.t.Context(), switchover.Cluster{Config: p.Config(), Client: p.Client()}, r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return made
+}
+
+// tool is what a person runs.
+type tool func(ctx context.Context, config *rest.Config) error
+
+// apply is "berth switch apply".
+func (p *place) apply(r switchover.Request, o switchover.Options) tool {
+	return func(ctx context.Context, config *rest.Config) error {
+		seen, err := p.connect(config)
+		if err != nil {
+			return err
+		}
+		made, err := switchover.Ensure(ctx, seen, r, nil)
+		if err != nil {
+			return err
+		}
+		if !made.Safe {
+			return fmt.Errorf("it is not safe: %+v", made.Checks)
+		}
+		o.Report = p.report
+		return switchover.Apply(ctx, seen.Client, made, o)
+	}
+}
+
+// rollback is "berth switch rollback".
+func (p *place) rollback(ctx context.Context, config *rest.Config) error {
+	seen, err := p.connect(config)
+	if err != nil {
+		return err
+	}
+	status, err := switchover.Find(ctx, seen.Client, p.namespace, "buoy")
+	if err != nil {
+		return err
+	}
+	return switchover.Rollback(ctx, seen.Client, status.Plan, switchover.Options{Report: p.report})
+}
+
+func (p *place) report(e switchover.Event) { p.t.Logf("%s %s", e.Step, e.Waits) }
+
+// run runs a tool, and wants it to succeed in time.
+func (p *place) run(t tool) {
+	p.t.Helper()
+	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
+	defer cancel()
+	config := p.Config()
+	config.Timeout = 10 * time.Second // the API server may be made not to answer
+	if err := t(ctx, config); err != nil {
+		p.t.Fatal(err)
+	}
+}
