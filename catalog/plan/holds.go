@@ -5,8 +5,11 @@ import (
 	"slices"
 
 	"github.com/blang/semver/v4"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver/cache"
+	"github.com/operator-framework/operator-registry/alpha/property"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -14,7 +17,7 @@ import (
 // holds find what keeps OLM from going on to what it has chosen. Its ClusterServiceVersion is nil where
 // the catalog does not say what it is.
 var holds = []func(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason{
-	pendingPlans, manualApproval, notUpgradeable, tooOldKubernetes, unsupportedInstallMode,
+	pendingPlans, manualApproval, notUpgradeable, tooOldKubernetes, unsupportedInstallMode, providedElsewhere,
 }
 
 // pendingPlans: while all Subscriptions of a namespace have an InstallPlan that is not carried out, OLM
@@ -92,4 +95,40 @@ func unsupportedInstallMode(f *subject, target *v1alpha1.ClusterServiceVersion) 
 		return &Reason{InstallMode, fmt.Sprintf("%s does not fit OperatorGroup %s: %v", f.Next.Name, group.Name, err), "subscribe in a namespace whose OperatorGroup fits"}
 	}
 	return nil
+}
+
+// providedElsewhere: of operators whose OperatorGroups have namespaces in common, only one may provide an
+// API. OLM installs another one all the same, which then fails.
+func providedElsewhere(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
+	if len(f.world.OperatorGroups) != 1 {
+		return nil
+	}
+	provided := apis(f.pkg.FindBundle(f.Next.Name), property.TypeGVK)
+	for _, other := range f.world.Elsewhere {
+		for _, group := range other.OperatorGroups {
+			shared := provided.Intersection(cache.GVKStringToProvidedAPISet(group.Annotations[operatorsv1.OperatorGroupProvidedAPIsAnnotationKey]))
+			if len(shared) == 0 || !overlap(f.world.OperatorGroups[0], group) {
+				continue
+			}
+			return &Reason{ProvidedElsewhere,
+				fmt.Sprintf("operators of namespace %s provide %s already, and OperatorGroups %s and %s/%s have namespaces in common: OLM installs %s, and then fails it",
+					other.Namespace, shared, f.world.OperatorGroups[0].Name, group.Namespace, group.Name, f.Next.Name),
+				fmt.Sprintf("uninstall the operator of namespace %s first (its Subscription and its ClusterServiceVersion), or change its Subscription instead of making another one", other.Namespace)}
+		}
+	}
+	return nil
+}
+
+// overlap tells whether two OperatorGroups have namespaces in common. One with specific namespaces has its
+// own, too.
+func overlap(a, b *operatorsv1.OperatorGroup) bool {
+	of := func(g *operatorsv1.OperatorGroup) []string {
+		if len(g.Status.Namespaces) == 0 || g.Status.Namespaces[0] == "" {
+			return g.Status.Namespaces
+		}
+		return append(slices.Clone(g.Status.Namespaces), g.Namespace)
+	}
+	return slices.ContainsFunc(of(a), func(x string) bool {
+		return slices.ContainsFunc(of(b), func(y string) bool { return x == y || x == "" || y == "" })
+	})
 }

@@ -55,6 +55,13 @@ func connectionOf(s *v1alpha1.CatalogSource) string {
 	return s.Status.GRPCConnectionState.LastObservedState
 }
 
+// cannotReach tells whether OLM has no connection to a catalog.
+func (w *World) cannotReach(source Source) bool {
+	return slices.ContainsFunc(w.CatalogSources, func(s *v1alpha1.CatalogSource) bool {
+		return Source{s.Namespace, s.Name} == source && !connected(connectionOf(s))
+	})
+}
+
 // connected tells whether OLM can ask over a connection. It wakes one that is idle.
 func connected(state string) bool { return state == "READY" || state == "IDLE" }
 
