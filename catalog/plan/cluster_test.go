@@ -2,29 +2,30 @@ package plan
 
 import (
 	"context"
-	"encoding/json"
+	"flag"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
-	"github.com/blang/semver/v4"
-	"github.com/operator-framework/api/pkg/lib/version"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
-	"github.com/operator-framework/operator-registry/alpha/property"
-	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m) }
+func TestMain(m *testing.M) {
+	// What is parallel here waits for OLM most of the time, and takes no processor.
+	if err := flag.Set("test.parallel", strconv.Itoa(len(traps))); err != nil {
+		panic(err)
+	}
+	cluster.Main(m)
+}
 
 const limit = 2 * time.Minute
 
@@ -130,52 +131,4 @@ func TestAgainstOLM(t *testing.T) {
 		t.Fatalf("got %+v, want that OLM updates when it may", got)
 	}
 	install(got.Next.Name)
-}
-
-// buoys writes a catalog with one channel of these entries, whose bundles carry all that OLM installs.
-func buoys(t *testing.T, entries ...declcfg.ChannelEntry) string {
-	t.Helper()
-	config := declcfg.DeclarativeConfig{
-		Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: "buoy", DefaultChannel: "stable"}},
-		Channels: []declcfg.Channel{{Schema: declcfg.SchemaChannel, Package: "buoy", Name: "stable", Entries: entries}},
-	}
-	for _, e := range entries {
-		b := catalogs.Bundle("buoy", e.Name)
-		b.Image = ""
-		b.Properties = append(b.Properties, property.MustBuildBundleObject(buoy(t, e)))
-		config.Bundles = append(config.Bundles, b)
-	}
-	dir := t.TempDir()
-	catalogs.WriteConfig(t, dir, config)
-	return dir
-}
-
-// buoy is the ClusterServiceVersion of an operator that does nothing.
-func buoy(t *testing.T, e declcfg.ChannelEntry) []byte {
-	t.Helper()
-	labels := map[string]string{"app": "buoy"}
-	csv := v1alpha1.ClusterServiceVersion{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.ClusterServiceVersionAPIVersion, Kind: v1alpha1.ClusterServiceVersionKind},
-		ObjectMeta: metav1.ObjectMeta{Name: e.Name},
-		Spec: v1alpha1.ClusterServiceVersionSpec{
-			DisplayName:  "Buoy",
-			Version:      version.OperatorVersion{Version: semver.MustParse(e.Name[len("buoy.v"):])},
-			Replaces:     e.Replaces,
-			InstallModes: []v1alpha1.InstallMode{{Type: v1alpha1.InstallModeTypeOwnNamespace, Supported: true}},
-			InstallStrategy: v1alpha1.NamedInstallStrategy{StrategyName: v1alpha1.InstallStrategyNameDeployment, StrategySpec: v1alpha1.StrategyDetailsDeployment{
-				DeploymentSpecs: []v1alpha1.StrategyDeploymentSpec{{Name: "buoy", Spec: appsv1.DeploymentSpec{
-					Selector: &metav1.LabelSelector{MatchLabels: labels},
-					Template: corev1.PodTemplateSpec{
-						ObjectMeta: metav1.ObjectMeta{Labels: labels},
-						Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "buoy", Image: "registry.example.com/buoy:1"}}},
-					},
-				}}},
-			}},
-		},
-	}
-	manifest, err := json.Marshal(csv)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return manifest
 }
