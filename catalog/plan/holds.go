@@ -98,25 +98,35 @@ func unsupportedInstallMode(f *subject, target *v1alpha1.ClusterServiceVersion) 
 }
 
 // providedElsewhere: of operators whose OperatorGroups have namespaces in common, only one may provide an
-// API. OLM installs another one all the same, which then fails.
+// API. OLM installs another one all the same, which then fails; or which is taken for installed where it is
+// the same one, of which OLM keeps a copy in each namespace that it serves.
 func providedElsewhere(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
-	if len(f.world.OperatorGroups) != 1 {
-		return nil
-	}
 	provided := apis(f.pkg.FindBundle(f.Next.Name), property.TypeGVK)
-	for _, other := range f.world.Elsewhere {
-		for _, group := range other.OperatorGroups {
-			shared := provided.Intersection(cache.GVKStringToProvidedAPISet(group.Annotations[operatorsv1.OperatorGroupProvidedAPIsAnnotationKey]))
-			if len(shared) == 0 || !overlap(f.world.OperatorGroups[0], group) {
-				continue
-			}
-			return &Reason{ProvidedElsewhere,
-				fmt.Sprintf("operators of namespace %s provide %s already, and OperatorGroups %s and %s/%s have namespaces in common: OLM installs %s, and then fails it",
-					other.Namespace, shared, f.world.OperatorGroups[0].Name, group.Namespace, group.Name, f.Next.Name),
-				fmt.Sprintf("uninstall the operator of namespace %s first (its Subscription and its ClusterServiceVersion), or change its Subscription instead of making another one", other.Namespace)}
+	for _, other := range f.world.overlapping() {
+		shared := provided.Intersection(cache.GVKStringToProvidedAPISet(other.OperatorGroups[0].Annotations[operatorsv1.OperatorGroupProvidedAPIsAnnotationKey]))
+		if len(shared) == 0 {
+			continue
 		}
+		ends := "and then fails it"
+		if other.csv(f.Next.Name) != nil {
+			ends = "but takes the copy of that of the other namespace for it: nothing runs here"
+		}
+		return &Reason{ProvidedElsewhere,
+			fmt.Sprintf("an operator of namespace %s provides %s already, and OperatorGroups %s and %s/%s have namespaces in common: OLM installs %s, %s",
+				other.Namespace, shared, f.world.OperatorGroups[0].Name, other.Namespace, other.OperatorGroups[0].Name, f.Next.Name, ends),
+			fmt.Sprintf("change the Subscription of namespace %s instead of making another one, or uninstall that operator first (its Subscription and its ClusterServiceVersion)", other.Namespace)}
 	}
 	return nil
+}
+
+// overlapping returns the other namespaces whose operators serve a namespace that those of this one serve, too.
+func (w *World) overlapping() (found []*World) {
+	for _, other := range w.Elsewhere {
+		if len(w.OperatorGroups) == 1 && len(other.OperatorGroups) == 1 && overlap(w.OperatorGroups[0], other.OperatorGroups[0]) {
+			found = append(found, other)
+		}
+	}
+	return found
 }
 
 // overlap tells whether two OperatorGroups have namespaces in common. One with specific namespaces has its

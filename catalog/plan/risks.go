@@ -19,6 +19,14 @@ func (f *subject) warn(chosen *upgrade.Entry) {
 	if chosen != nil && !f.Arrives {
 		f.risk(EndsEarly, "", "updates end before the head of the channel, %s", f.graph.Heads[0].Name)
 	}
+	for _, other := range f.world.overlapping() {
+		for _, s := range other.Subscriptions {
+			if s.Spec.Package == f.Package {
+				f.risk(SecondSubscriptionElsewhere, "delete that Subscription, and its ClusterServiceVersion, or this one",
+					"Subscription %s/%s is for package %q, too, and serves a namespace that this one serves: only one of the two operators can run", s.Namespace, s.Name, f.Package)
+			}
+		}
+	}
 	if before, turned := f.world.turned[f.subscription.Name]; turned && chosen == nil && before != sourceOf(f.subscription) && f.csv != nil && f.graph.Find(f.csv.Name) != nil {
 		f.risk(SameCSV, "nothing, if both catalogs have the same content; otherwise wait until the new one has a later version",
 			"the new catalog has %s, too: OLM takes it for what is installed, and keeps what came from CatalogSource %s", f.csv.Name, before.Name)
