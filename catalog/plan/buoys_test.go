@@ -12,6 +12,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/test/catalogs"
@@ -34,6 +35,7 @@ type definition struct {
 	apiVersion string   // v1 if it is empty
 	versions   []string // the last one is stored
 	required   []string // fields of spec
+	conversion string   // the strategy, None if it is empty
 }
 
 func (d *definition) name() string { return "moorings." + d.group }
@@ -127,10 +129,14 @@ func (d *definition) crd() map[string]any {
 	if apiVersion == "" {
 		apiVersion = "v1"
 	}
+	conversion := d.conversion
+	if conversion == "" {
+		conversion = string(apiextensionsv1.NoneConverter)
+	}
 	return map[string]any{
 		"apiVersion": "apiextensions.k8s.io/" + apiVersion, "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": d.name()},
 		"spec": map[string]any{
-			"group": d.group, "scope": "Namespaced", "versions": versions,
+			"group": d.group, "scope": "Namespaced", "versions": versions, "conversion": map[string]any{"strategy": conversion},
 			"names": map[string]any{"kind": "Mooring", "listKind": "MooringList", "plural": "moorings", "singular": "mooring"},
 		},
 	}

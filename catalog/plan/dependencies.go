@@ -2,8 +2,10 @@ package plan
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/blang/semver/v4"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver/cache"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/operator-framework/operator-registry/pkg/registry"
@@ -12,12 +14,24 @@ import (
 	"github.com/berth-csi/berth/catalog/upgrade"
 )
 
-// unsatisfiedCode tells a dependency that nothing provides from what else keeps OLM from installing an entry.
-func (f *subject) unsatisfiedCode(e *upgrade.Entry) Code {
+// because tells a dependency that nothing provides from what else keeps OLM from installing an entry, and what
+// to do about it. What it is, is left to say.
+func (f *subject) because(e *upgrade.Entry) Reason {
+	reason := Reason{Code: Unsatisfied, Do: makeRoom}
 	if b := f.pkg.FindBundle(e.Name); b != nil && f.world.lacks(b) {
-		return DependencyMissing
+		reason = Reason{Code: DependencyMissing, Do: addCatalog}
 	}
-	return Unsatisfied
+	if !f.world.allRead() {
+		reason.Do = searchElsewhere
+	}
+	return reason
+}
+
+// allRead tells whether the world has all catalogs that OLM looks at.
+func (w *World) allRead() bool {
+	return !w.madeUp && !slices.ContainsFunc(w.CatalogSources, func(s *v1alpha1.CatalogSource) bool {
+		return w.looksAt(s) && w.Catalogs[Source{s.Namespace, s.Name}] == nil
+	})
 }
 
 // lacks tells whether a bundle requires an API or a package that no catalog has, and that nothing in the

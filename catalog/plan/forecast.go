@@ -163,7 +163,9 @@ func (f *subject) refused(refusal error) {
 		}
 	}
 	if len(f.Why) == 0 {
-		f.Why = []Reason{{f.unsatisfiedCode(f.graph.Chain[0]), unsatisfiable(refusal), searchElsewhere}}
+		reason := f.because(f.graph.Chain[0])
+		reason.What = unsatisfiable(refusal)
+		f.Why = []Reason{reason}
 	}
 	if frozen := pendingPlans(f, nil); frozen != nil { // first of all
 		f.Verdict, f.Message, f.Holds = Waits, "", []Reason{*frozen}

@@ -12,8 +12,12 @@ import (
 	"github.com/berth-csi/berth/catalog/upgrade"
 )
 
-// searchElsewhere is said where something is required that may be elsewhere.
-const searchElsewhere = "see that another catalog of the cluster has what is required; only this one has been searched"
+// What is said where something is required that is not there, or something there is in the way.
+const (
+	searchElsewhere = "see that another catalog of the cluster has what is required; only this one has been searched"
+	addCatalog      = "add a CatalogSource whose catalog has what is required"
+	makeRoom        = "uninstall what is in the way, or choose a version that goes with it"
+)
 
 // attendant is what OLM's resolver says besides why something cannot be.
 var attendant = regexp.MustCompile(`(, |^)subscription \S+ (exists|requires [^, ]+)`)
@@ -63,8 +67,8 @@ func (f *subject) obstacles() []Reason {
 	}
 	if orphan := f.orphan(); orphan != nil {
 		found = append(found, Reason{OrphanedCSV, fmt.Sprintf("ClusterServiceVersion %s is of this package, and no Subscription has it installed: OLM neither takes it over nor installs another one beside it", orphan.Name),
-			"delete that ClusterServiceVersion, and when it is gone, delete the Subscription and create it anew: OLM does not look again by itself. " +
-				"The operator stops meanwhile; its CRDs and their objects stay"})
+			fmt.Sprintf("delete that ClusterServiceVersion, and when it is gone, change the Subscription in any way, as with `oc annotate subscription %s -n %s look=again`: "+
+				"OLM does not look again by itself. The operator stops meanwhile; its CRDs and their objects stay", f.subscription.Name, f.world.Namespace)})
 	}
 	return found
 }
@@ -161,7 +165,8 @@ func (f *subject) strands() []Reason {
 
 // unsatisfied says why OLM does not make an update that the channel has.
 func (f *subject) unsatisfied(next *upgrade.Step) Reason {
-	reason := Reason{Code: f.unsatisfiedCode(next.Entry), What: fmt.Sprintf("%s follows, but OLM cannot install it", next.Entry.Name), Do: searchElsewhere}
+	reason := f.because(next.Entry)
+	reason.What = fmt.Sprintf("%s follows, but OLM cannot install it", next.Entry.Name)
 	// Asked for nothing else, OLM has to say why.
 	alone := *f.world
 	subscription := f.subscription.DeepCopy()

@@ -3,8 +3,10 @@ package plan
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +15,8 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/remote"
@@ -57,6 +61,37 @@ func (s *stage) create(o client.Object) {
 	if err := s.cluster.Client().Create(s.Context(), o); err != nil {
 		s.Fatal(err)
 	}
+}
+
+// delete deletes an object, and waits until it is gone.
+func (s *stage) delete(o client.Object) {
+	s.Helper()
+	if err := s.cluster.Client().Delete(s.Context(), o); err != nil {
+		s.Fatal(err)
+	}
+	cluster.Eventually(s, limit, "the end of "+o.GetName(), s.cluster.Gone(o))
+}
+
+func (s *stage) patch(o client.Object, merge string) {
+	s.Helper()
+	if err := s.cluster.Client().Patch(s.Context(), o, client.RawPatch(types.MergePatchType, []byte(merge))); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// approve waits until OLM asks whether it may install something, and lets it.
+func (s *stage) approve(name string) {
+	s.Helper()
+	cluster.Eventually(s, limit, "OLM to ask for approval of "+name, func(ctx context.Context) error {
+		plan, err := s.plan(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(plan.Spec.ClusterServiceVersionNames, name) || plan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval {
+			return fmt.Errorf("it is %s, for %s", plan.Status.Phase, plan.Spec.ClusterServiceVersionNames)
+		}
+		return s.cluster.Client().Patch(ctx, plan, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"approved":true}}`)))
+	})
 }
 
 // serve offers the catalog in a folder as a CatalogSource, and returns when OLM has a connection.
@@ -247,4 +282,59 @@ func (s *stage) awaitLook(since int64, end string) {
 		}
 		return fmt.Errorf("its log does not have %q of it", end)
 	})
+}
+
+// awaitPlan waits until the InstallPlan of Subscription buoy is in a phase.
+func (s *stage) awaitPlan(phase v1alpha1.InstallPlanPhase) (plan *v1alpha1.InstallPlan) {
+	s.Helper()
+	cluster.Eventually(s, limit, "the InstallPlan to be "+string(phase), func(ctx context.Context) (err error) {
+		if plan, err = s.plan(ctx); err != nil {
+			return err
+		}
+		if plan.Status.Phase != phase {
+			return fmt.Errorf("it is %s: %s", plan.Status.Phase, plan.Status.Message)
+		}
+		return nil
+	})
+	return plan
+}
+
+// awaitPhase waits until a ClusterServiceVersion is in a phase for a reason that it tells.
+func (s *stage) awaitPhase(name string, phase v1alpha1.ClusterServiceVersionPhase) (status v1alpha1.ClusterServiceVersionStatus) {
+	s.Helper()
+	cluster.Eventually(s, limit, name+" to be "+string(phase), func(ctx context.Context) (err error) {
+		var is v1alpha1.ClusterServiceVersionPhase
+		if is, status, err = s.phase(ctx, name); err != nil {
+			return err
+		}
+		if is != phase || status.Reason == v1alpha1.CSVReasonRequirementsUnknown {
+			return fmt.Errorf("it is %s: %s", is, status.Message)
+		}
+		return nil
+	})
+	return status
+}
+
+// moorings is a CRD of the stage's own.
+func (s *stage) moorings(versions ...string) *definition {
+	return &definition{group: s.namespace + ".example.com", versions: versions}
+}
+
+// mooring is an object of that CRD.
+func (s *stage) mooring(version string) client.Object {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": s.namespace + ".example.com/" + version, "kind": "Mooring",
+		"metadata": map[string]any{"name": "pier", "namespace": s.namespace}, "spec": map[string]any{"depth": "7 m"},
+	}}
+}
+
+// nobody returns an address of this machine that nobody listens on.
+func nobody(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
 }

@@ -1,30 +1,21 @@
 package plan
 
 import (
-	"bytes"
 	"context"
-	"flag"
 	"fmt"
-	"net"
-	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster"
 )
-
-var update = flag.Bool("update", false, "write the table of traps")
 
 // trap is something that keeps OLM from updating an operator as people expect when they give its
 // Subscription, buoy, another catalog.
@@ -43,6 +34,9 @@ type trap struct {
 	act   func(*stage)
 	// happened waits until OLM has done what it does, and says what that was.
 	happened func(s *stage, o *Outcome, since int64) string
+	// remedy is what people are told to do, and cured what OLM installs then.
+	remedy func(*stage)
+	cured  string
 }
 
 func toSecond(spec *v1alpha1.SubscriptionSpec) { spec.CatalogSource = "second" }
@@ -77,6 +71,11 @@ var traps = []trap{
 			return fmt.Sprintf("OLM does not look at the new catalog; InstallPlan for %s stays in phase %s",
 				strings.Join(plan.Spec.ClusterServiceVersionNames, ", "), plan.Status.Phase)
 		},
+		remedy: func(s *stage) {
+			s.delete(s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval))
+			s.approve("buoy.v1.2.0")
+		},
+		cured: "buoy.v1.2.0",
 	},
 	{
 		name: "Another Subscription of the namespace is Manual", verdict: Waits, code: ManualApprovalElsewhere,
@@ -92,6 +91,8 @@ var traps = []trap{
 			plan := s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
 			return fmt.Sprintf("InstallPlan for %s is in phase %s", strings.Join(plan.Spec.ClusterServiceVersionNames, ", "), plan.Status.Phase)
 		},
+		remedy: func(s *stage) { s.approve("buoy.v1.1.0") },
+		cured:  "buoy.v1.1.0",
 	},
 	{
 		name: "A second Subscription of the namespace is to the same package", verdict: Refused, code: SecondSubscription,
@@ -108,6 +109,11 @@ var traps = []trap{
 			s.subscribe("buoy", "second", func(second *v1alpha1.Subscription) { second.Name = "buoy-again" })
 		},
 		happened: refused,
+		remedy: func(s *stage) {
+			s.delete(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: "buoy-again", Namespace: s.namespace}})
+			s.change(toSecond)
+		},
+		cured: "buoy.v1.1.0",
 	},
 	{
 		name: "An operator of another namespace, whose OperatorGroup overlaps, provides the same APIs", verdict: Waits, code: ProvidedElsewhere,
@@ -151,9 +157,13 @@ var traps = []trap{
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0", bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, definition: s.moorings("v1")})
 			s.serve("second", floating(s.T, "buoy-certified", bundle{definition: s.moorings("v1"),
-				ChannelEntry: declcfg.ChannelEntry{Name: "buoy-certified.v1.1.0", SkipRange: "<1.1.0"}}))
+				ChannelEntry: declcfg.ChannelEntry{Name: "buoy-certified.v1.1.0", Replaces: "buoy.v1.0.0"}}))
 		},
 		happened: refused,
+		remedy: func(s *stage) {
+			s.change(func(spec *v1alpha1.SubscriptionSpec) { spec.Package = "buoy-certified" })
+		},
+		cured: "buoy-certified.v1.1.0",
 	},
 	{
 		name: "There is no such CatalogSource", verdict: Refused, code: SourceMissing,
@@ -171,14 +181,15 @@ var traps = []trap{
 			toSecond(w.Subscriptions[0].Spec)
 		},
 		act: func(s *stage) {
-			old := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: "buoy", Namespace: s.namespace}}
-			if err := s.cluster.Client().Delete(s.Context(), old); err != nil {
-				s.Fatal(err)
-			}
-			cluster.Eventually(s, limit, "the Subscription to be gone", s.cluster.Gone(old))
+			s.delete(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: "buoy", Namespace: s.namespace}})
 			s.subscribe("buoy", "second")
 		},
 		happened: refused,
+		remedy: func(s *stage) {
+			s.delete(&v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: "buoy.v1.0.0", Namespace: s.namespace}})
+			s.patch(s.subscription(s.Context(), "buoy"), `{"metadata":{"annotations":{"look":"again"}}}`)
+		},
+		cured: "buoy.v1.1.0",
 	},
 	{
 		name: "An object is not valid by the CRD that comes", verdict: Waits, code: InvalidObjects,
@@ -190,6 +201,8 @@ var traps = []trap{
 			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"), definition: stricter}))
 		},
 		happened: stuck("updated validation is too restrictive"),
+		remedy:   func(s *stage) { s.patch(s.mooring("v1"), `{"spec":{"chain":"10 m"}}`) },
+		cured:    "buoy.v1.1.0",
 	},
 	{
 		name: "The CRD that comes lacks a version that objects are stored in", verdict: Waits, code: StoredVersionRemoved,
@@ -340,185 +353,13 @@ func (trap trap) show(t *testing.T, c *cluster.Cluster) string {
 		s.change(change)
 	}
 	happened := trap.happened(s, foretold, since)
+	if trap.remedy != nil {
+		trap.remedy(s)
+		s.awaitInstalled("buoy", trap.cured)
+	}
 	cells := []string{trap.name, fmt.Sprintf("OLM %s: %s", foretold.sentence(), reasons[at].What), happened, reasons[at].Do}
 	for i := range cells {
 		cells[i] = plain(s.namespace, cells[i])
 	}
 	return "| " + strings.Join(cells, " | ") + " |"
-}
-
-// unsteady is what differs from one time to the next.
-var unsteady = regexp.MustCompile(`install-[a-z0-9]{5}|testtraps-[a-z0-9-]*|127\.0\.0\.1:[0-9]+`)
-
-// plain returns a text with nothing in it that differs from one time to the next, as a cell of a table.
-func plain(namespace, text string) string {
-	text = strings.ReplaceAll(text, namespace, "NAMESPACE")
-	text = unsteady.ReplaceAllStringFunc(text, func(found string) string {
-		switch {
-		case strings.HasPrefix(found, "install-"):
-			return "install-abcde"
-		case strings.HasPrefix(found, "127."):
-			return "ADDRESS"
-		}
-		return "OTHER"
-	})
-	return strings.NewReplacer("|", `\|`, "\n", " ").Replace(text)
-}
-
-// What is around the table in the page.
-const tableBegin, tableEnd = "<!-- The table is what TestTraps of catalog/plan has seen; its -update writes it. -->\n", "<!-- End of the table. -->\n"
-
-// checkTable compares the table in a page with the rows of this run, or writes it.
-func checkTable(t *testing.T, path string, rows []string) {
-	t.Helper()
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, begun := bytes.Cut(page, []byte(tableBegin))
-	have, after, ended := bytes.Cut(rest, []byte(tableEnd))
-	if !begun || !ended {
-		t.Fatalf("%s lacks the lines around the table: %q and %q", path, tableBegin, tableEnd)
-	}
-	table := "\n| trap | foretold | happened | what to do |\n| --- | --- | --- | --- |\n" + strings.Join(rows, "\n") + "\n\n"
-	if slices.Contains(rows, "") { // only some were asked for
-		for _, row := range rows {
-			t.Log(row)
-			if !strings.Contains(string(have), row) {
-				t.Errorf("%s is stale: run the whole test with -update", path)
-			}
-		}
-		return
-	}
-	if !*update {
-		if diff := cmp.Diff(string(have), table); diff != "" {
-			t.Errorf("%s is stale; run this test with -update:\n%s", path, diff)
-		}
-		return
-	}
-	if err := os.WriteFile(path, slices.Concat(before, []byte(tableBegin+table+tableEnd), after), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// silence: OLM has looked and done nothing, and says nothing of it.
-func silence(s *stage, o *Outcome, since int64) string {
-	s.awaitLook(since, looked)
-	subscription := s.subscription(s.Context(), "buoy")
-	if _, err := s.refusal(s.Context(), "buoy"); err == nil || subscription.Status.InstalledCSV != o.Installed {
-		s.Fatalf("the Subscription says %+v", subscription.Status)
-	}
-	return fmt.Sprintf("OLM has looked, and the Subscription stays %s with %s, without condition ResolutionFailed", subscription.Status.State, subscription.Status.InstalledCSV)
-}
-
-// refused: OLM says in the Subscription's condition just what was foretold.
-func refused(s *stage, o *Outcome, _ int64) string {
-	return refusedBy(s, o, func(said string) bool { return clauses(said) == clauses(o.Message) })
-}
-
-func refusedBy(s *stage, o *Outcome, is func(said string) bool) (happened string) {
-	s.Helper()
-	cluster.Eventually(s, limit, "OLM to say that it cannot resolve", func(ctx context.Context) error {
-		condition, err := s.refusal(ctx, "buoy")
-		if err != nil {
-			return err
-		}
-		if !is(condition.Message) {
-			return fmt.Errorf("it says %q; foretold was %q", condition.Message, o.Message)
-		}
-		happened = fmt.Sprintf("ResolutionFailed, %s: %s", condition.Reason, clauses(condition.Message))
-		return nil
-	})
-	return happened
-}
-
-// clauses returns the clauses of a refusal in order: the resolver has none.
-func clauses(message string) string {
-	head, rest, found := strings.Cut(message, ": ")
-	if !found || strings.Contains(head, "catalogsource") {
-		return message
-	}
-	all := strings.Split(rest, ", ")
-	slices.Sort(all)
-	return head + ": " + strings.Join(all, ", ")
-}
-
-// stuck: the InstallPlan is not carried out, for a reason.
-func stuck(because string) func(*stage, *Outcome, int64) string {
-	return func(s *stage, _ *Outcome, _ int64) (happened string) {
-		s.Helper()
-		cluster.Eventually(s, limit, "the InstallPlan to be stuck", func(ctx context.Context) error {
-			plan, err := s.plan(ctx)
-			if err != nil {
-				return err
-			}
-			if !strings.Contains(plan.Status.Message, because) {
-				return fmt.Errorf("it is %s: %s", plan.Status.Phase, plan.Status.Message)
-			}
-			happened = fmt.Sprintf("InstallPlan is %s: %s", plan.Status.Phase, plan.Status.Message)
-			return nil
-		})
-		return happened
-	}
-}
-
-// updated: OLM makes the update.
-func updated(s *stage, o *Outcome, _ int64) string {
-	s.awaitInstalled("buoy", o.Next.Name)
-	return o.Next.Name + " is installed, and Succeeded"
-}
-
-// awaitPlan waits until the InstallPlan of Subscription buoy is in a phase.
-func (s *stage) awaitPlan(phase v1alpha1.InstallPlanPhase) (plan *v1alpha1.InstallPlan) {
-	s.Helper()
-	cluster.Eventually(s, limit, "the InstallPlan to be "+string(phase), func(ctx context.Context) (err error) {
-		if plan, err = s.plan(ctx); err != nil {
-			return err
-		}
-		if plan.Status.Phase != phase {
-			return fmt.Errorf("it is %s: %s", plan.Status.Phase, plan.Status.Message)
-		}
-		return nil
-	})
-	return plan
-}
-
-// awaitPhase waits until a ClusterServiceVersion is in a phase for a reason that it tells.
-func (s *stage) awaitPhase(name string, phase v1alpha1.ClusterServiceVersionPhase) (status v1alpha1.ClusterServiceVersionStatus) {
-	s.Helper()
-	cluster.Eventually(s, limit, name+" to be "+string(phase), func(ctx context.Context) (err error) {
-		var is v1alpha1.ClusterServiceVersionPhase
-		if is, status, err = s.phase(ctx, name); err != nil {
-			return err
-		}
-		if is != phase || status.Reason == v1alpha1.CSVReasonRequirementsUnknown {
-			return fmt.Errorf("it is %s: %s", is, status.Message)
-		}
-		return nil
-	})
-	return status
-}
-
-// moorings is a CRD of the stage's own.
-func (s *stage) moorings(versions ...string) *definition {
-	return &definition{group: s.namespace + ".example.com", versions: versions}
-}
-
-// mooring is an object of that CRD.
-func (s *stage) mooring(version string) client.Object {
-	return &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": s.namespace + ".example.com/" + version, "kind": "Mooring",
-		"metadata": map[string]any{"name": "pier", "namespace": s.namespace}, "spec": map[string]any{"depth": "7 m"},
-	}}
-}
-
-// nobody returns an address of this machine that nobody listens on.
-func nobody(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
