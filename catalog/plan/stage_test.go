@@ -3,6 +3,8 @@ package plan
 import (
 	"context"
 	"fmt"
+	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -264,12 +266,17 @@ func (s *stage) log() string { return filepath.Join(s.cluster.Logs(), "catalog.l
 func (s *stage) awaitLook(since int64, end string) {
 	s.Helper()
 	cluster.Eventually(s, limit, "OLM to have looked at the namespace", func(context.Context) error {
-		text, err := os.ReadFile(s.log())
+		log, err := os.Open(s.log())
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		text, err := io.ReadAll(io.NewSectionReader(log, since, math.MaxInt64-since))
 		if err != nil {
 			return err
 		}
 		begun := map[string]bool{} // by the name that OLM gives a look
-		for line := range strings.Lines(string(text[since:])) {
+		for line := range strings.Lines(string(text)) {
 			_, id, _ := strings.Cut(line, " id=")
 			id, _, _ = strings.Cut(id, " ")
 			switch {

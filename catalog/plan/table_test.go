@@ -50,7 +50,9 @@ func checkTable(t *testing.T, path string, rows []string) {
 	table := "\n| trap | foretold | happened | what to do |\n| --- | --- | --- | --- |\n" + strings.Join(rows, "\n") + "\n\n"
 	if slices.Contains(rows, "") { // only some were asked for
 		for _, row := range rows {
-			t.Log(row)
+			if row != "" {
+				t.Log(row)
+			}
 			if !strings.Contains(string(have), row) {
 				t.Errorf("%s is stale: run the whole test with -update", path)
 			}
