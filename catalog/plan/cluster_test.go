@@ -2,7 +2,9 @@ package plan
 
 import (
 	"context"
+	"flag"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,12 +15,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m) }
+func TestMain(m *testing.M) {
+	// What is parallel here waits for OLM most of the time, and takes no processor.
+	if err := flag.Set("test.parallel", strconv.Itoa(len(traps))); err != nil {
+		panic(err)
+	}
+	cluster.Main(m)
+}
 
 const limit = 2 * time.Minute
 
@@ -36,8 +43,8 @@ func TestAgainstOLM(t *testing.T) {
 	}
 	create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: namespace},
 		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: []string{namespace}}})
-	first := catalogs.Buoys(t, "buoy", declcfg.ChannelEntry{Name: "buoy.v1.0.0"})
-	second := catalogs.Buoys(t, "buoy", declcfg.ChannelEntry{Name: "buoy.v1.1.0", Replaces: "buoy.v1.0.0"})
+	first := buoys(t, declcfg.ChannelEntry{Name: "buoy.v1.0.0"})
+	second := buoys(t, declcfg.ChannelEntry{Name: "buoy.v1.1.0", Replaces: "buoy.v1.0.0"})
 	subscription := &v1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Name: "buoy", Namespace: namespace},
 		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: "first", CatalogSourceNamespace: namespace, Package: "buoy", Channel: "stable",
@@ -110,7 +117,7 @@ func TestAgainstOLM(t *testing.T) {
 	if got := foretell(first); got.Verdict != Latest {
 		t.Errorf("got %+v, want that it is the latest", got)
 	}
-	if got := foretell(catalogs.Buoys(t, "buoy", declcfg.ChannelEntry{Name: "buoy.v2.0.0"})); got.Verdict != Stranded {
+	if got := foretell(buoys(t, declcfg.ChannelEntry{Name: "buoy.v2.0.0"})); got.Verdict != Stranded {
 		t.Errorf("got %+v, want that it is stranded", got)
 	}
 

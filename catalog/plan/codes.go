@@ -62,6 +62,9 @@ const (
 const (
 	// Downgrade: what OLM installs is an earlier version.
 	Downgrade Code = "downgrade"
+	// SecondSubscriptionElsewhere: a Subscription of another namespace is for the same package, and serves
+	// a namespace that this one serves.
+	SecondSubscriptionElsewhere Code = "second-subscription-elsewhere"
 	// SameCSV: the new catalog has what is installed under the same name, and so OLM changes nothing.
 	SameCSV Code = "same-csv"
 	// OpenShiftHeldBack: OLM keeps the cluster from updates to the next minor version of OpenShift.

@@ -88,7 +88,7 @@ func (w *World) Foretell(ctx context.Context) ([]*Outcome, error) {
 	var all []*Outcome
 	for _, s := range w.Subscriptions {
 		f := w.subject(s)
-		if f.catalog == nil {
+		if f.catalog == nil && w.offers(sourceOf(s)) && !w.cannotReach(sourceOf(s)) {
 			continue // it is only here because OLM decides for all together
 		}
 		if refusal != nil {
@@ -163,7 +163,9 @@ func (f *subject) refused(refusal error) {
 		}
 	}
 	if len(f.Why) == 0 {
-		f.Why = []Reason{{Unsatisfied, unsatisfiable(refusal), searchElsewhere}}
+		reason := f.because(f.graph.Chain[0])
+		reason.What = unsatisfiable(refusal)
+		f.Why = []Reason{reason}
 	}
 	if frozen := pendingPlans(f, nil); frozen != nil { // first of all
 		f.Verdict, f.Message, f.Holds = Waits, "", []Reason{*frozen}
@@ -243,7 +245,8 @@ func (f *subject) hold(ctx context.Context, chosen *upgrade.Entry) error {
 	if chosen == nil {
 		return nil
 	}
-	details, err := f.pkg.FindBundle(chosen.Name).Details()
+	bundle := f.pkg.FindBundle(chosen.Name)
+	details, err := bundle.Details()
 	if err != nil {
 		return err
 	}
@@ -252,6 +255,10 @@ func (f *subject) hold(ctx context.Context, chosen *upgrade.Entry) error {
 			f.Holds = append(f.Holds, *reason)
 		}
 	}
+	if err := f.checkDefinitions(ctx, details); err != nil {
+		return err
+	}
+	f.checkOpenShift(bundle)
 	if len(f.Holds) > 0 {
 		f.Verdict = Waits
 	}

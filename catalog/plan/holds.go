@@ -5,8 +5,11 @@ import (
 	"slices"
 
 	"github.com/blang/semver/v4"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver/cache"
+	"github.com/operator-framework/operator-registry/alpha/property"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -14,7 +17,7 @@ import (
 // holds find what keeps OLM from going on to what it has chosen. Its ClusterServiceVersion is nil where
 // the catalog does not say what it is.
 var holds = []func(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason{
-	pendingPlans, manualApproval, notUpgradeable, tooOldKubernetes, unsupportedInstallMode,
+	pendingPlans, manualApproval, notUpgradeable, tooOldKubernetes, unsupportedInstallMode, providedElsewhere,
 }
 
 // pendingPlans: while all Subscriptions of a namespace have an InstallPlan that is not carried out, OLM
@@ -92,4 +95,50 @@ func unsupportedInstallMode(f *subject, target *v1alpha1.ClusterServiceVersion) 
 		return &Reason{InstallMode, fmt.Sprintf("%s does not fit OperatorGroup %s: %v", f.Next.Name, group.Name, err), "subscribe in a namespace whose OperatorGroup fits"}
 	}
 	return nil
+}
+
+// providedElsewhere: of operators whose OperatorGroups have namespaces in common, only one may provide an
+// API. OLM installs another one all the same, which then fails; or which is taken for installed where it is
+// the same one, of which OLM keeps a copy in each namespace that it serves.
+func providedElsewhere(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
+	provided := apis(f.pkg.FindBundle(f.Next.Name), property.TypeGVK)
+	for _, other := range f.world.overlapping() {
+		shared := provided.Intersection(cache.GVKStringToProvidedAPISet(other.OperatorGroups[0].Annotations[operatorsv1.OperatorGroupProvidedAPIsAnnotationKey]))
+		if len(shared) == 0 {
+			continue
+		}
+		ends := "and then fails it"
+		if other.csv(f.Next.Name) != nil {
+			ends = "but takes the copy of that of the other namespace for it: nothing runs here"
+		}
+		return &Reason{ProvidedElsewhere,
+			fmt.Sprintf("an operator of namespace %s provides %s already, and OperatorGroups %s and %s/%s have namespaces in common: OLM installs %s, %s",
+				other.Namespace, shared, f.world.OperatorGroups[0].Name, other.Namespace, other.OperatorGroups[0].Name, f.Next.Name, ends),
+			fmt.Sprintf("change the Subscription of namespace %s instead of making another one, or uninstall that operator first (its Subscription and its ClusterServiceVersion)", other.Namespace)}
+	}
+	return nil
+}
+
+// overlapping returns the other namespaces whose operators serve a namespace that those of this one serve, too.
+func (w *World) overlapping() (found []*World) {
+	for _, other := range w.Elsewhere {
+		if len(w.OperatorGroups) == 1 && len(other.OperatorGroups) == 1 && overlap(w.OperatorGroups[0], other.OperatorGroups[0]) {
+			found = append(found, other)
+		}
+	}
+	return found
+}
+
+// overlap tells whether two OperatorGroups have namespaces in common. One with specific namespaces has its
+// own, too.
+func overlap(a, b *operatorsv1.OperatorGroup) bool {
+	of := func(g *operatorsv1.OperatorGroup) []string {
+		if len(g.Status.Namespaces) == 0 || g.Status.Namespaces[0] == "" {
+			return g.Status.Namespaces
+		}
+		return append(slices.Clone(g.Status.Namespaces), g.Namespace)
+	}
+	return slices.ContainsFunc(of(a), func(x string) bool {
+		return slices.ContainsFunc(of(b), func(y string) bool { return x == y || x == "" || y == "" })
+	})
 }

@@ -28,17 +28,20 @@ func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*Wor
 	if err != nil {
 		return nil, err
 	}
-	var all []*World
-	for _, s := range seen.subscriptions {
-		if !slices.ContainsFunc(all, func(w *World) bool { return w.Namespace == s.Namespace }) {
-			all = append(all, seen.world(s.Namespace))
-		}
+	namespaces := map[string]bool{}
+	for _, g := range seen.groups {
+		namespaces[g.Namespace] = true
 	}
-	slices.SortFunc(all, func(a, b *World) int { return strings.Compare(a.Namespace, b.Namespace) })
-	var wanted []*World
+	for _, s := range seen.subscriptions {
+		namespaces[s.Namespace] = true
+	}
+	var all, wanted []*World
+	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+		all = append(all, seen.world(name))
+	}
 	for _, w := range all {
 		w.Elsewhere = slices.DeleteFunc(slices.Clone(all), func(other *World) bool { return other == w })
-		if namespace == "" || w.Namespace == namespace {
+		if len(w.Subscriptions) > 0 && (namespace == "" || w.Namespace == namespace) {
 			wanted = append(wanted, w)
 		}
 	}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -79,6 +80,25 @@ func TestForetell(t *testing.T) {
 				}},
 			})
 		}, Stranded, "tide.v1.0.0 follows, but OLM cannot install it: "},
+		"catalog out of reach": {func(w *World) { unreachableSource(w, w.Namespace) }, Refused,
+			"OLM cannot reach CatalogSource broken of namespace default (its connection is CONNECTING)"},
+		"catalog never reached": {func(w *World) { unreachableSource(w, w.Namespace).Status.GRPCConnectionState = nil }, Refused,
+			"OLM cannot reach CatalogSource broken of namespace default (its connection is not made yet)"},
+		"idle catalog": {func(w *World) {
+			unreachableSource(w, w.Namespace).Status.GRPCConnectionState.LastObservedState = "IDLE"
+		}, Updates, ""},
+		"global catalog out of reach": {func(w *World) { unreachableSource(w, "marketplace") }, Refused,
+			"OLM cannot reach CatalogSource broken of namespace marketplace"},
+		"excluded global catalog out of reach": {func(w *World) {
+			unreachableSource(w, "marketplace")
+			w.OperatorGroups[0].Annotations = map[string]string{withoutGlobal: "true"}
+		}, Updates, ""},
+		"the same API elsewhere": {func(w *World) { elsewhere(w, "Tide.v1.sea.example.com") }, Waits,
+			"an operator of namespace harbour provides Tide.v1.sea.example.com already, and OperatorGroups all and harbour/all have namespaces in common: OLM installs tide.v1.0.0, and then fails it"},
+		"the same version elsewhere": {func(w *World) {
+			elsewhere(w, "Tide.v1.sea.example.com").CSVs = []*v1alpha1.ClusterServiceVersion{{ObjectMeta: metav1.ObjectMeta{Name: "tide.v1.0.0"}}}
+		}, Waits, "but takes the copy of that of the other namespace for it: nothing runs here"},
+		"another API elsewhere": {func(w *World) { elsewhere(w, "Moon.v1.sea.example.com") }, Updates, ""},
 		"global catalogs excluded": {func(w *World) {
 			w.OperatorGroups[0].Annotations = map[string]string{"olm.operatorframework.io/exclude-global-namespace-resolution": "true"}
 			w.Subscriptions[0].Spec.CatalogSourceNamespace = "marketplace"
@@ -100,6 +120,9 @@ func TestForetell(t *testing.T) {
 			for _, reason := range append(got.Holds, got.Why...) {
 				said = append(said, reason.What)
 			}
+			if slices.ContainsFunc(append(got.Holds, got.Why...), func(r Reason) bool { return r.Code == "" }) {
+				t.Errorf("a reason has no code: %+v, %+v", got.Holds, got.Why)
+			}
 			if got.Verdict != test.want || !strings.Contains(strings.Join(said, "\n"), test.says) || (test.says == "") != (len(said) == 0) {
 				t.Errorf("got %s: %q, want %s: %q", got.Verdict, said, test.want, test.says)
 			}
@@ -107,6 +130,114 @@ func TestForetell(t *testing.T) {
 				t.Error("it does not tell what OLM says")
 			}
 		})
+	}
+}
+
+// TestRisks is about what people should know beforehand.
+func TestRisks(t *testing.T) {
+	for name, test := range map[string]struct {
+		// openShift is the version of the cluster, and max the last one that tide.v1.0.0 is good for.
+		openShift, max string
+		change         func(*World)
+		want           Code
+	}{
+		"no OpenShift":                {"", `"4.21"`, nil, ""},
+		"good for the next OpenShift": {"4.21.3", `"4.22"`, nil, ""},
+		"good for this OpenShift":     {"4.22.3", `"4.22"`, nil, OpenShiftHeldBack},
+		"a number":                    {"4.22.3", `4.22`, nil, OpenShiftHeldBack},
+		"no version":                  {"4.22.3", `"latest"`, nil, OpenShiftHeldBack},
+		"5.0 is 4.23":                 {"4.22.3", `"5.0"`, nil, ""},
+		"5.0 is 4.23, the other way":  {"5.0.1", `"4.23"`, nil, OpenShiftHeldBack},
+		"nothing said":                {"4.22.3", "", nil, ""},
+		"the same package elsewhere":  {"", "", func(w *World) { elsewhere(w, "").Subscriptions = w.Subscriptions }, SecondSubscriptionElsewhere},
+		"another package elsewhere":   {"", "", func(w *World) { elsewhere(w, "").Subscriptions = []*v1alpha1.Subscription{other(w)} }, ""},
+		"the same package out of sight": {"", "", func(w *World) {
+			there := elsewhere(w, "")
+			there.Subscriptions, there.OperatorGroups[0].Status.Namespaces = w.Subscriptions, []string{"harbour"}
+			w.OperatorGroups[0].Status.Namespaces = nil
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bundle := catalogs.Bundle("tide", "tide.v1.0.0")
+			if test.max != "" {
+				bundle.Properties = append(bundle.Properties, property.Property{Type: maxOpenShift, Value: []byte(test.max)})
+			}
+			dir := t.TempDir()
+			catalogs.WriteConfig(t, dir, declcfg.DeclarativeConfig{
+				Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: "tide", DefaultChannel: "stable"}},
+				Channels: []declcfg.Channel{{Schema: declcfg.SchemaChannel, Package: "tide", Name: "stable",
+					Entries: []declcfg.ChannelEntry{{Name: "tide.v1.0.0", Replaces: "tide.v0.0.0"}}}},
+				Bundles: []declcfg.Bundle{bundle},
+			})
+			w, err := Installed(read(t, dir), "tide", "0.0.0", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if test.openShift != "" {
+				version := semver.MustParse(test.openShift)
+				w.OpenShift = &version
+			}
+			if test.change != nil {
+				test.change(w)
+			}
+			outcomes, err := w.Foretell(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got Code
+			for _, risk := range outcomes[0].Risks {
+				got += risk.Code
+			}
+			if got != test.want || outcomes[0].Verdict != Updates {
+				t.Errorf("got %s with risks %q, want %s with %q", outcomes[0].Verdict, got, Updates, test.want)
+			}
+		})
+	}
+}
+
+// TestOverlap: an OperatorGroup with specific namespaces has its own, too.
+func TestOverlap(t *testing.T) {
+	for name, test := range map[string]struct {
+		a, b []string
+		want bool
+	}{
+		"all and all":         {[]string{""}, []string{""}, true},
+		"all and one":         {[]string{""}, []string{"quay"}, true},
+		"one and all":         {[]string{"quay"}, []string{""}, true},
+		"one and another":     {[]string{"quay"}, []string{"pier"}, false},
+		"one in common":       {[]string{"quay", "pier"}, []string{"pier"}, true},
+		"the other's own":     {[]string{"quay"}, []string{"default"}, true},
+		"none yet and all":    {nil, []string{""}, false},
+		"all and none so far": {[]string{""}, nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b := group("a"), group("b")
+			a.Status.Namespaces, b.Status.Namespaces, b.Namespace = test.a, test.b, "harbour"
+			if got := overlap(a, b); got != test.want {
+				t.Errorf("got %t, want %t", got, test.want)
+			}
+		})
+	}
+}
+
+// TestTurn: what is turned is a copy, and what OLM has noted of the Subscription stays.
+func TestTurn(t *testing.T) {
+	c := tide(t)
+	w, err := Installed(c, "tide", "0.0.0", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pend(w.Subscriptions[0], "tide.v0.9.0")
+	w.Subscriptions[0].Status.InstalledCSV = "tide.v0.0.0"
+	turned, err := w.Turn("tide", func(s *v1alpha1.SubscriptionSpec) { s.Channel = "fast" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if before, after := w.Subscriptions[0], turned.Subscriptions[0]; before.Spec.Channel != "stable" || after.Spec.Channel != "fast" || after.Status.InstallPlanRef == nil {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	if _, err := w.Turn("ebb", func(*v1alpha1.SubscriptionSpec) {}); err == nil || err.Error() != "namespace default has no Subscription ebb" {
+		t.Errorf("got %v", err)
 	}
 }
 
@@ -169,6 +300,25 @@ func other(w *World) *v1alpha1.Subscription {
 	w.Subscriptions = append(w.Subscriptions, s)
 	w.CSVs = append(w.CSVs, &v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: "ebb.v1.0.0", Namespace: w.Namespace}})
 	return s
+}
+
+// unreachableSource adds a catalog to the world that OLM cannot reach.
+func unreachableSource(w *World, namespace string) *v1alpha1.CatalogSource {
+	s := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "broken", Namespace: namespace},
+		Status: v1alpha1.CatalogSourceStatus{GRPCConnectionState: &v1alpha1.GRPCConnectionState{LastObservedState: "CONNECTING"}}}
+	w.CatalogSources = append(w.CatalogSources, s)
+	return s
+}
+
+// elsewhere adds a namespace, harbour, whose operators provide APIs to all namespaces, as those of the world do.
+func elsewhere(w *World, apis string) *World {
+	w.OperatorGroups[0].Status.Namespaces = []string{""}
+	all := group("all")
+	all.Annotations = map[string]string{operatorsv1.OperatorGroupProvidedAPIsAnnotationKey: apis}
+	all.Status.Namespaces = []string{""}
+	there := &World{Namespace: "harbour", OperatorGroups: []*operatorsv1.OperatorGroup{all}}
+	w.Elsewhere = append(w.Elsewhere, there)
+	return there
 }
 
 // pend gives a Subscription an InstallPlan that nobody has approved.

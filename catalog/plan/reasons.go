@@ -7,12 +7,17 @@ import (
 	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/property"
 
 	"github.com/berth-csi/berth/catalog/upgrade"
 )
 
-// searchElsewhere is said where something is required that may be elsewhere.
-const searchElsewhere = "see that another catalog of the cluster has what is required; only this one has been searched"
+// What is said where something is required that is not there, or something there is in the way.
+const (
+	searchElsewhere = "see that another catalog of the cluster has what is required; only this one has been searched"
+	addCatalog      = "add a CatalogSource whose catalog has what is required"
+	makeRoom        = "uninstall what is in the way, or choose a version that goes with it"
+)
 
 // attendant is what OLM's resolver says besides why something cannot be.
 var attendant = regexp.MustCompile(`(, |^)subscription \S+ (exists|requires [^, ]+)`)
@@ -25,11 +30,14 @@ func unsatisfiable(refusal error) string {
 
 // ownObstacles finds what keeps OLM from resolving anything for the Subscription itself.
 func (f *subject) ownObstacles() []Reason {
-	switch {
+	switch source := sourceOf(f.subscription); {
+	case !f.world.offers(source):
+		return []Reason{{SourceMissing, fmt.Sprintf("OLM knows no CatalogSource %s of namespace %s that it would look at for namespace %s", source.Name, source.Namespace, f.world.Namespace),
+			"set spec.source and spec.sourceNamespace of the Subscription to one that `oc get catalogsources` lists, or create it"}}
 	case f.catalog == nil:
 		return nil
 	case f.pkg == nil:
-		return []Reason{{PackageAbsent, fmt.Sprintf("the catalog has no package %q", f.Package), "set spec.name of the Subscription to a package that it has"}}
+		return []Reason{{PackageAbsent, fmt.Sprintf("the catalog has no package %q", f.Package), f.otherPackage()}}
 	case f.channel == nil:
 		var names []string
 		for _, c := range f.pkg.Channels {
@@ -48,7 +56,7 @@ func (f *subject) ownObstacles() []Reason {
 
 // obstacles finds what keeps OLM from resolving anything in the namespace.
 func (f *subject) obstacles() []Reason {
-	found := f.ownObstacles()
+	found := append(f.world.unreachable(), f.ownObstacles()...)
 	if n := len(f.world.OperatorGroups); n != 1 {
 		found = append(found, Reason{OperatorGroups, fmt.Sprintf("namespace %s has %d OperatorGroups, and OLM wants one", f.world.Namespace, n), "leave one OperatorGroup in the namespace"})
 	}
@@ -59,9 +67,57 @@ func (f *subject) obstacles() []Reason {
 	}
 	if orphan := f.orphan(); orphan != nil {
 		found = append(found, Reason{OrphanedCSV, fmt.Sprintf("ClusterServiceVersion %s is of this package, and no Subscription has it installed: OLM neither takes it over nor installs another one beside it", orphan.Name),
-			"delete that ClusterServiceVersion; its CRDs and their objects stay"})
+			fmt.Sprintf("delete that ClusterServiceVersion, and when it is gone, change the Subscription in any way, as with `oc annotate subscription %s -n %s look=again`: "+
+				"OLM does not look again by itself. The operator stops meanwhile; its CRDs and their objects stay", f.subscription.Name, f.world.Namespace)})
 	}
 	return found
+}
+
+// unreachable finds the catalogs that OLM cannot ask. One is enough to keep it from resolving anything, even
+// from the others.
+func (w *World) unreachable() (found []Reason) {
+	for _, s := range w.CatalogSources {
+		if state := connectionOf(s); !connected(state) && w.looksAt(s) {
+			found = append(found, Reason{SourceUnreachable,
+				fmt.Sprintf("OLM cannot reach CatalogSource %s of namespace %s (its connection is %s), and then resolves nothing from any other either", s.Name, s.Namespace, state),
+				fmt.Sprintf("see why with `oc describe catalogsource %s -n %s`; repair it or delete it", s.Name, s.Namespace)})
+		}
+	}
+	return found
+}
+
+// otherPackage says by which name the catalog has what is installed, if it does.
+func (f *subject) otherPackage() string {
+	installed := map[string]bool{}
+	if f.csv != nil {
+		for _, owned := range f.csv.Spec.CustomResourceDefinitions.Owned {
+			installed[groupOf(owned.Name)+" "+owned.Kind] = true
+		}
+	}
+	var names []string
+	for _, p := range f.catalog.Packages {
+		c := p.FindChannel(p.DefaultChannel)
+		if c == nil {
+			continue
+		}
+		for _, head := range upgrade.Of(p, c).Heads {
+			for api := range apis(p.FindBundle(head.Name), property.TypeGVK) {
+				if name := fmt.Sprintf("%s (channel %s)", p.Name, c.Name); installed[api.Group+" "+api.Kind] && !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	if len(names) == 0 {
+		return "set spec.name of the Subscription to a package that it has"
+	}
+	return "set spec.name, and spec.channel, of the Subscription to what provides the same APIs: " + strings.Join(names, ", ")
+}
+
+// groupOf returns the group of the CRD of a name.
+func groupOf(definition string) string {
+	_, group, _ := strings.Cut(definition, ".")
+	return group
 }
 
 // orphan returns a ClusterServiceVersion that the subject's Subscription should have, but that none has, or
@@ -109,7 +165,8 @@ func (f *subject) strands() []Reason {
 
 // unsatisfied says why OLM does not make an update that the channel has.
 func (f *subject) unsatisfied(next *upgrade.Step) Reason {
-	reason := Reason{Code: Unsatisfied, What: fmt.Sprintf("%s follows, but OLM cannot install it", next.Entry.Name), Do: searchElsewhere}
+	reason := f.because(next.Entry)
+	reason.What = fmt.Sprintf("%s follows, but OLM cannot install it", next.Entry.Name)
 	// Asked for nothing else, OLM has to say why.
 	alone := *f.world
 	subscription := f.subscription.DeepCopy()

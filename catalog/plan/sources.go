@@ -2,6 +2,7 @@ package plan
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -28,8 +29,11 @@ func (w *World) sources() sources {
 
 // source is what the resolver gets of a CatalogSource.
 func (w *World) source(s *v1alpha1.CatalogSource) cache.Source {
-	if state := connectionOf(s); !connected(state) {
-		return unreachable{fmt.Errorf("failed to list bundles: its connection is %s", state)}
+	switch state := connectionOf(s); {
+	case state == noConnection:
+		return unreachable{fmt.Errorf("no registry client established for catalogsource %s/%s", s.Namespace, s.Name)}
+	case !connected(state):
+		return unreachable{errors.New("failed to list bundles: rpc error: code = Unavailable")}
 	}
 	return w.snapshot(Source{s.Namespace, s.Name})
 }
@@ -42,17 +46,27 @@ func (w *World) snapshot(source Source) *cache.Snapshot {
 	return &cache.Snapshot{Entries: nothingNew(w, keyOf(source))}
 }
 
-// unreachable is a catalog that OLM cannot ask.
+// unreachable is a catalog that OLM cannot ask. The error is how OLM begins to say so.
 type unreachable struct{ error }
 
 func (s unreachable) Snapshot(context.Context) (*cache.Snapshot, error) { return nil, s.error }
 
+// noConnection is the state of one that OLM has never had.
+const noConnection = "not made yet"
+
 // connectionOf returns what OLM says of its connection to a catalog.
 func connectionOf(s *v1alpha1.CatalogSource) string {
 	if s.Status.GRPCConnectionState == nil || s.Status.GRPCConnectionState.LastObservedState == "" {
-		return "not made"
+		return noConnection
 	}
 	return s.Status.GRPCConnectionState.LastObservedState
+}
+
+// cannotReach tells whether OLM has no connection to a catalog.
+func (w *World) cannotReach(source Source) bool {
+	return slices.ContainsFunc(w.CatalogSources, func(s *v1alpha1.CatalogSource) bool {
+		return Source{s.Namespace, s.Name} == source && !connected(connectionOf(s))
+	})
 }
 
 // connected tells whether OLM can ask over a connection. It wakes one that is idle.

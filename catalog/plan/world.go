@@ -32,7 +32,7 @@ type World struct {
 	Kubernetes, OpenShift *semver.Version
 	// CatalogSources are those that OLM looks at for the namespace: its own and the global ones.
 	CatalogSources []*v1alpha1.CatalogSource
-	// Elsewhere are the other namespaces of the cluster that have Subscriptions.
+	// Elsewhere are the other namespaces of the cluster that have an OperatorGroup or a Subscription.
 	Elsewhere []*World
 	// Catalogs are those that Subscriptions name. One that a Subscription names and that is not here
 	// has nothing new for it.
@@ -240,8 +240,19 @@ func (w *World) known() *World {
 
 // offers tells whether OLM looks at a catalog for the namespace. In a world that is made up there are all.
 func (w *World) offers(source Source) bool {
-	return w.madeUp || slices.ContainsFunc(w.CatalogSources, func(s *v1alpha1.CatalogSource) bool { return Source{s.Namespace, s.Name} == source })
+	return w.madeUp || slices.ContainsFunc(w.CatalogSources, func(s *v1alpha1.CatalogSource) bool {
+		return Source{s.Namespace, s.Name} == source && w.looksAt(s)
+	})
 }
+
+// looksAt tells whether OLM looks at a catalog of the world, which it does not at a global one if the
+// OperatorGroup says so.
+func (w *World) looksAt(s *v1alpha1.CatalogSource) bool {
+	return s.Namespace == w.Namespace || len(w.OperatorGroups) != 1 || w.OperatorGroups[0].Annotations[withoutGlobal] != "true"
+}
+
+// withoutGlobal is the annotation of an OperatorGroup whose namespace does without global catalogs.
+const withoutGlobal = "olm.operatorframework.io/exclude-global-namespace-resolution"
 
 // csv returns the ClusterServiceVersion of a name, or nil.
 func (w *World) csv(name string) *v1alpha1.ClusterServiceVersion {

@@ -10,11 +10,11 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
+	"k8s.io/streaming/pkg/httpstream"
 )
 
 // What OLM gives the pod that serves a CatalogSource.
@@ -49,7 +49,7 @@ func forward(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogS
 		return "", "", nil, err
 	}
 	stopping, ready, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-	forwarder, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stopping, ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddressesForStreaming(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", port)}, stopping, ready, io.Discard, io.Discard)
 	if err != nil {
 		return "", "", nil, err
 	}
@@ -80,12 +80,12 @@ func newDialer(config *rest.Config, request *rest.Request) (httpstream.Dialer, e
 	if err != nil {
 		return nil, err
 	}
-	old := spdy.NewDialer(upgrader, &http.Client{Transport: transport}, http.MethodPost, request.URL())
-	tunneling, err := portforward.NewSPDYOverWebsocketDialer(request.URL(), config)
+	old := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, request.URL())
+	tunneling, err := portforward.NewSPDYOverWebsocketDialerForStreaming(request.URL(), config)
 	if err != nil {
 		return nil, err
 	}
-	return portforward.NewFallbackDialer(tunneling, old, func(err error) bool {
+	return portforward.NewFallbackDialerForStreaming(tunneling, old, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	}), nil
 }

@@ -1,27 +1,59 @@
 package remote
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/server"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m) }
+// TestMain is also the program of a pod that serves a catalog.
+func TestMain(m *testing.M) {
+	cluster.Init()
+	if documents := os.Getenv(content); documents != "" {
+		if err := serve(documents, os.Getenv(host)+":50051"); err != nil {
+			panic(err)
+		}
+		return
+	}
+	cluster.Main(m)
+}
+
+// What the program of a pod is told: the documents of a catalog, for a pod sees no folder of a test, and
+// what to listen on.
+const content, host = "CATALOG", "POD_IP"
+
+func serve(documents, address string) error {
+	dir, err := os.MkdirTemp("", "catalog-")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "catalog.json"), []byte(documents), 0o644); err != nil {
+		return err
+	}
+	return server.Serve(context.Background(), dir, server.Options{Address: address})
+}
 
 // TestRead reads a catalog from who serves it, and compares with what is in its folder.
 func TestRead(t *testing.T) {
@@ -42,6 +74,54 @@ func TestRead(t *testing.T) {
 	}
 	if _, err := os.Stat(read.Dir); !os.IsNotExist(err) {
 		t.Errorf("its folder is still there: %v", err)
+	}
+}
+
+// TestForwarded reads from a pod that cannot be reached but by way of the API server.
+func TestForwarded(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const image = "registry.example.com/shore"
+	c := cluster.Shared(t, cluster.Options{Images: map[string]string{image: program}})
+	source := sourceAt("")
+	source.Namespace = c.Namespace(t)
+	source.Status.GRPCConnectionState = &v1alpha1.GRPCConnectionState{Address: "shore." + source.Namespace + ".svc:50051"}
+
+	_, err = Read(t.Context(), c.Config(), source)
+	if want := "of 0 pods with label olm.catalogSource=shore in namespace " + source.Namespace + " none is ready"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("without a pod: got %v, want %q", err, want)
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: source.Namespace, Name: "shore-1", Labels: map[string]string{"olm.catalogSource": source.Name}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "registry-server", Image: image + ":1",
+			Ports:          []corev1.ContainerPort{{Name: "grpc", ContainerPort: 50051}},
+			ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 50051}}},
+			Env: []corev1.EnvVar{{Name: content, Value: stream(t, shore(t))},
+				{Name: host, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
+		}}},
+	}
+	if err := c.Client().Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, time.Minute, "the pod to be ready", func(ctx context.Context) error {
+		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if !isReady(*pod) {
+			return fmt.Errorf("its status is %+v", pod.Status)
+		}
+		return nil
+	})
+	read, err := Read(t.Context(), c.Config(), source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	if got := len(read.Packages); got != 2 {
+		t.Errorf("got %d packages, want 2", got)
 	}
 }
 
@@ -137,6 +217,20 @@ func description(kubernetes string) property.Property {
 		DisplayName: "Tide", MinKubeVersion: kubernetes,
 		InstallModes: []v1alpha1.InstallMode{{Type: v1alpha1.InstallModeTypeAllNamespaces, Supported: true}},
 	}})
+}
+
+// stream returns the documents of a catalog's folder, one after the other.
+func stream(t *testing.T, dir string) string {
+	t.Helper()
+	config, err := declcfg.LoadFS(t.Context(), os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documents strings.Builder
+	if err := declcfg.WriteJSON(*config, &documents); err != nil {
+		t.Fatal(err)
+	}
+	return documents.String()
 }
 
 // bundleSummary is what matters of a bundle.

@@ -36,7 +36,8 @@ ClusterServiceVersion, and one that the catalog does not have. Without a version
 
 Without PACKAGE, what is installed is read from a cluster: all Subscriptions to packages of the catalog,
 as if it took the place of the catalogs that they name. Of those of other Subscriptions it is assumed
-that they have nothing new. Nothing is written to the cluster.
+that they have nothing new. What else stands in OLM's way is read, too: catalogs out of reach, operators of
+other namespaces, objects that are not valid by a CRD that comes. Nothing is written to the cluster.
 
 Exit codes: 0 if OLM goes on, or is at the head of the channel; 1 if a Subscription is stranded, refused
 or waits for somebody; 2 if that cannot be told.`,

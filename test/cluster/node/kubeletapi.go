@@ -19,7 +19,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-// serveKubeletAPI serves what the API server asks a node, such as a container's log, on a free port
+// serveKubeletAPI serves what the API server asks a node, such as a container's log or one of its ports, on a free port
 // of the node's address until ctx is done. Only this machine can reach it, so everybody may ask.
 func serveKubeletAPI(ctx context.Context, ip string, provider *provider) (port int32, err error) {
 	certificate, err := selfSigned(ip)
@@ -32,6 +32,7 @@ func serveKubeletAPI(ctx context.Context, ip string, provider *provider) (port i
 	}
 	server := &http.Server{Handler: api.PodHandler(api.PodHandlerConfig{
 		GetContainerLogs:      provider.containerLogs,
+		PortForward:           provider.portForward,
 		GetPods:               provider.GetPods,
 		GetPodsFromKubernetes: provider.GetPods,
 	}, true)}

@@ -1,0 +1,152 @@
+package plan
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/api/pkg/lib/version"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/test/catalogs"
+)
+
+// bundle is one of an operator that does nothing, with its entry in a channel. Its name is PACKAGE.vVERSION.
+type bundle struct {
+	declcfg.ChannelEntry
+	// modes are the install modes that it supports, OwnNamespace if there is none.
+	modes      []v1alpha1.InstallModeType
+	kubernetes string
+	properties []property.Property
+	definition *definition
+	title      string
+}
+
+// definition is a CRD of moorings.
+type definition struct {
+	group      string
+	apiVersion string   // v1 if it is empty
+	versions   []string // the last one is stored
+	required   []string // fields of spec
+	conversion string   // the strategy, None if it is empty
+}
+
+func (d *definition) name() string { return "moorings." + d.group }
+
+// floating writes a catalog with one channel, stable, of a package whose bundles carry all that OLM installs.
+func floating(t *testing.T, pkg string, bundles ...bundle) string {
+	t.Helper()
+	channel := declcfg.Channel{Schema: declcfg.SchemaChannel, Package: pkg, Name: "stable"}
+	config := declcfg.DeclarativeConfig{Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: pkg, DefaultChannel: channel.Name}}}
+	for _, b := range bundles {
+		channel.Entries = append(channel.Entries, b.ChannelEntry)
+		declared := catalogs.Bundle(pkg, b.Name)
+		declared.Image = ""
+		declared.Properties = append(declared.Properties, b.properties...)
+		declared.Properties = append(declared.Properties, property.MustBuildBundleObject(manifest(t, b.csv())))
+		if b.definition != nil {
+			declared.Properties = append(declared.Properties, property.MustBuildBundleObject(manifest(t, b.definition.crd())))
+			for _, v := range b.definition.versions {
+				declared.Properties = append(declared.Properties, property.MustBuildGVK(b.definition.group, v, "Mooring"))
+			}
+		}
+		config.Bundles = append(config.Bundles, declared)
+	}
+	config.Channels = append(config.Channels, channel)
+	dir := t.TempDir()
+	catalogs.WriteConfig(t, dir, config)
+	return dir
+}
+
+// buoys writes a catalog of package buoy with these entries.
+func buoys(t *testing.T, entries ...declcfg.ChannelEntry) string {
+	t.Helper()
+	var bundles []bundle
+	for _, e := range entries {
+		bundles = append(bundles, bundle{ChannelEntry: e})
+	}
+	return floating(t, "buoy", bundles...)
+}
+
+func (b *bundle) csv() *v1alpha1.ClusterServiceVersion {
+	pkg, number, _ := strings.Cut(b.Name, ".v")
+	labels := map[string]string{"app": pkg}
+	csv := &v1alpha1.ClusterServiceVersion{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.ClusterServiceVersionAPIVersion, Kind: v1alpha1.ClusterServiceVersionKind},
+		ObjectMeta: metav1.ObjectMeta{Name: b.Name},
+		Spec: v1alpha1.ClusterServiceVersionSpec{
+			DisplayName:    b.title,
+			Version:        version.OperatorVersion{Version: semver.MustParse(number)},
+			Replaces:       b.Replaces,
+			MinKubeVersion: b.kubernetes,
+			InstallStrategy: v1alpha1.NamedInstallStrategy{StrategyName: v1alpha1.InstallStrategyNameDeployment, StrategySpec: v1alpha1.StrategyDetailsDeployment{
+				DeploymentSpecs: []v1alpha1.StrategyDeploymentSpec{{Name: pkg, Spec: appsv1.DeploymentSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: labels},
+					Template: corev1.PodTemplateSpec{
+						ObjectMeta: metav1.ObjectMeta{Labels: labels},
+						Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: pkg, Image: "registry.example.com/buoy:1"}}},
+					},
+				}}},
+			}},
+		},
+	}
+	modes := b.modes
+	if len(modes) == 0 {
+		modes = []v1alpha1.InstallModeType{v1alpha1.InstallModeTypeOwnNamespace}
+	}
+	for _, mode := range modes {
+		csv.Spec.InstallModes = append(csv.Spec.InstallModes, v1alpha1.InstallMode{Type: mode, Supported: true})
+	}
+	if b.definition != nil {
+		for _, v := range b.definition.versions {
+			csv.Spec.CustomResourceDefinitions.Owned = append(csv.Spec.CustomResourceDefinitions.Owned,
+				v1alpha1.CRDDescription{Name: b.definition.name(), Version: v, Kind: "Mooring"})
+		}
+	}
+	return csv
+}
+
+func (d *definition) crd() map[string]any {
+	field := map[string]any{"type": "string"}
+	schema := map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
+		"spec": map[string]any{"type": "object", "properties": map[string]any{"depth": field, "chain": field}},
+	}}}
+	if len(d.required) > 0 {
+		schema["openAPIV3Schema"].(map[string]any)["properties"].(map[string]any)["spec"].(map[string]any)["required"] = d.required
+	}
+	var versions []any
+	for i, v := range d.versions {
+		versions = append(versions, map[string]any{"name": v, "served": true, "storage": i == len(d.versions)-1, "schema": schema})
+	}
+	apiVersion := d.apiVersion
+	if apiVersion == "" {
+		apiVersion = "v1"
+	}
+	conversion := d.conversion
+	if conversion == "" {
+		conversion = string(apiextensionsv1.NoneConverter)
+	}
+	return map[string]any{
+		"apiVersion": "apiextensions.k8s.io/" + apiVersion, "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": d.name()},
+		"spec": map[string]any{
+			"group": d.group, "scope": "Namespaced", "versions": versions, "conversion": map[string]any{"strategy": conversion},
+			"names": map[string]any{"kind": "Mooring", "listKind": "MooringList", "plural": "moorings", "singular": "mooring"},
+		},
+	}
+}
+
+func manifest(t *testing.T, object any) []byte {
+	t.Helper()
+	data, err := json.Marshal(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}

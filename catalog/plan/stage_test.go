@@ -1,0 +1,347 @@
+package plan
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/catalog/remote"
+	"github.com/berth-csi/berth/test/catalogs/serving"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// stage is a namespace in which a trap is shown: with an OperatorGroup, and Subscription buoy to a package of
+// that name in catalog first.
+type stage struct {
+	*testing.T
+	cluster   *cluster.Cluster
+	namespace string
+}
+
+// newStage makes a namespace whose OperatorGroup has these namespaces, or all if there is none, and returns it
+// when OLM has taken note.
+func newStage(t *testing.T, c *cluster.Cluster, targets func(namespace string) []string) *stage {
+	t.Helper()
+	s := &stage{t, c, c.Namespace(t)}
+	group := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "group", Namespace: s.namespace},
+		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: targets(s.namespace)}}
+	s.create(group)
+	cluster.Eventually(t, limit, "OLM to take note of the OperatorGroup", func(ctx context.Context) error {
+		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(group), group); err != nil {
+			return err
+		}
+		if len(group.Status.Namespaces) == 0 {
+			return fmt.Errorf("its status has no namespaces")
+		}
+		return nil
+	})
+	return s
+}
+
+// The namespaces of OperatorGroups.
+func own(namespace string) []string { return []string{namespace} }
+func all(string) []string           { return nil }
+
+func (s *stage) create(o client.Object) {
+	s.Helper()
+	if err := s.cluster.Client().Create(s.Context(), o); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// delete deletes an object, and waits until it is gone.
+func (s *stage) delete(o client.Object) {
+	s.Helper()
+	if err := s.cluster.Client().Delete(s.Context(), o); err != nil {
+		s.Fatal(err)
+	}
+	cluster.Eventually(s, limit, "the end of "+o.GetName(), s.cluster.Gone(o))
+}
+
+func (s *stage) patch(o client.Object, merge string) {
+	s.Helper()
+	if err := s.cluster.Client().Patch(s.Context(), o, client.RawPatch(types.MergePatchType, []byte(merge))); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// approve waits until OLM asks whether it may install something, and lets it.
+func (s *stage) approve(name string) {
+	s.Helper()
+	cluster.Eventually(s, limit, "OLM to ask for approval of "+name, func(ctx context.Context) error {
+		plan, err := s.plan(ctx)
+		if err != nil {
+			return err
+		}
+		if !slices.Contains(plan.Spec.ClusterServiceVersionNames, name) || plan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval {
+			return fmt.Errorf("it is %s, for %s", plan.Status.Phase, plan.Spec.ClusterServiceVersionNames)
+		}
+		return s.cluster.Client().Patch(ctx, plan, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"approved":true}}`)))
+	})
+}
+
+// serve offers the catalog in a folder as a CatalogSource, and returns when OLM has a connection.
+func (s *stage) serve(name, dir string) {
+	s.Helper()
+	s.offer(name, serving.Start(s.T, dir), connected)
+}
+
+// offer makes a CatalogSource, and waits for the state of OLM's connection.
+func (s *stage) offer(name, address string, is func(state string) bool) {
+	s.Helper()
+	source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace},
+		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: address}}
+	s.create(source)
+	cluster.Eventually(s, limit, "OLM's connection to catalog "+name, func(ctx context.Context) error {
+		if err := s.cluster.Client().Get(ctx, client.ObjectKeyFromObject(source), source); err != nil {
+			return err
+		}
+		if state := connectionOf(source); !is(state) {
+			return fmt.Errorf("it is %s", state)
+		}
+		return nil
+	})
+}
+
+// subscribe makes a Subscription to channel stable of a package, by the name of that.
+func (s *stage) subscribe(pkg, source string, change ...func(*v1alpha1.Subscription)) {
+	s.Helper()
+	subscription := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: pkg, Namespace: s.namespace},
+		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: source, CatalogSourceNamespace: s.namespace, Package: pkg, Channel: "stable"}}
+	for _, c := range change {
+		c(subscription)
+	}
+	s.create(subscription)
+}
+
+// install offers a catalog, and has OLM install what Subscription buoy gets from there.
+func (s *stage) install(name string, bundles ...bundle) {
+	s.Helper()
+	if len(bundles) == 0 {
+		bundles = []bundle{{ChannelEntry: declcfg.ChannelEntry{Name: name}}}
+	}
+	pkg, _, _ := strings.Cut(name, ".")
+	s.serve("first", floating(s.T, pkg, bundles...))
+	s.subscribe(pkg, "first")
+	s.awaitInstalled(pkg, name)
+}
+
+// awaitInstalled waits until OLM has installed something and says so.
+func (s *stage) awaitInstalled(subscription, name string) {
+	s.Helper()
+	cluster.Eventually(s, limit, "OLM to install "+name, func(ctx context.Context) error {
+		if phase, _, err := s.phase(ctx, name); err != nil || phase != v1alpha1.CSVPhaseSucceeded {
+			return fmt.Errorf("it is %s: %w", phase, err)
+		}
+		if got := s.subscription(ctx, subscription); got.Status.InstalledCSV != name || got.Status.State != v1alpha1.SubscriptionStateAtLatest {
+			return fmt.Errorf("the Subscription says %+v", got.Status)
+		}
+		return nil
+	})
+}
+
+// subscription reads a Subscription, which is empty if there is none.
+func (s *stage) subscription(ctx context.Context, name string) *v1alpha1.Subscription {
+	found := &v1alpha1.Subscription{}
+	if err := s.cluster.Client().Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, found); err != nil {
+		s.Log(err)
+	}
+	return found
+}
+
+// change changes the spec of Subscription buoy.
+func (s *stage) change(change func(*v1alpha1.SubscriptionSpec)) {
+	s.Helper()
+	s.changeOf("buoy", change)
+}
+
+func (s *stage) changeOf(name string, change func(*v1alpha1.SubscriptionSpec)) {
+	s.Helper()
+	cluster.Eventually(s, limit, "the change of the Subscription", func(ctx context.Context) error {
+		subscription := s.subscription(ctx, name)
+		change(subscription.Spec)
+		return s.cluster.Client().Update(ctx, subscription)
+	})
+}
+
+// worlds returns the world of the namespace, with all catalogs that can be read.
+func (s *stage) world() *World {
+	s.Helper()
+	worlds, err := Observe(s.Context(), s.cluster.Config(), s.namespace)
+	if err != nil || len(worlds) != 1 {
+		s.Fatal(worlds, err)
+	}
+	for _, source := range worlds[0].CatalogSources {
+		if source.Namespace != s.namespace || !connected(connectionOf(source)) {
+			continue
+		}
+		c, err := remote.Read(s.Context(), s.cluster.Config(), source)
+		if err != nil {
+			s.Fatal(err)
+		}
+		s.Cleanup(func() { c.Close() })
+		worlds[0].Catalogs[Source{source.Namespace, source.Name}] = c.Catalog
+	}
+	return worlds[0]
+}
+
+// foretell foretells what OLM does with a Subscription.
+func (s *stage) foretell(w *World, subscription string) *Outcome {
+	s.Helper()
+	outcomes, err := w.Foretell(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	for _, o := range outcomes {
+		if o.Subscription == subscription {
+			return o
+		}
+	}
+	s.Fatalf("nothing is foretold of Subscription %s: %+v", subscription, outcomes)
+	return nil
+}
+
+// phase returns in which phase a ClusterServiceVersion is, and what OLM says of that.
+func (s *stage) phase(ctx context.Context, name string) (v1alpha1.ClusterServiceVersionPhase, v1alpha1.ClusterServiceVersionStatus, error) {
+	csv := &v1alpha1.ClusterServiceVersion{}
+	err := s.cluster.Client().Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, csv)
+	return csv.Status.Phase, csv.Status, err
+}
+
+// plan returns the InstallPlan of Subscription buoy.
+func (s *stage) plan(ctx context.Context) (*v1alpha1.InstallPlan, error) {
+	plan := &v1alpha1.InstallPlan{}
+	ref := s.subscription(ctx, "buoy").Status.InstallPlanRef
+	if ref == nil {
+		return nil, fmt.Errorf("the Subscription names no InstallPlan")
+	}
+	return plan, s.cluster.Client().Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: ref.Name}, plan)
+}
+
+// refusal returns the condition by which OLM tells that it resolves nothing.
+func (s *stage) refusal(ctx context.Context, subscription string) (v1alpha1.SubscriptionCondition, error) {
+	condition := s.subscription(ctx, subscription).Status.GetCondition(v1alpha1.SubscriptionResolutionFailed)
+	if condition.Status != corev1.ConditionTrue {
+		return condition, fmt.Errorf("condition ResolutionFailed is %s", condition.Status)
+	}
+	return condition, nil
+}
+
+// looks are what OLM notes of a time when it has looked at a namespace.
+const (
+	looked  = "no subscriptions were updated"
+	skipped = "all subscriptions up to date"
+)
+
+// logSize tells how much OLM's catalog operator has noted so far.
+func (s *stage) logSize() int64 {
+	s.Helper()
+	info, err := os.Stat(s.log())
+	if err != nil {
+		s.Fatal(err)
+	}
+	return info.Size()
+}
+
+func (s *stage) log() string { return filepath.Join(s.cluster.Logs(), "catalog.log") }
+
+// awaitLook waits until OLM has looked at the namespace from beginning to end since its log had a size, and
+// found nothing to do, in one way or the other.
+func (s *stage) awaitLook(since int64, end string) {
+	s.Helper()
+	cluster.Eventually(s, limit, "OLM to have looked at the namespace", func(context.Context) error {
+		log, err := os.Open(s.log())
+		if err != nil {
+			return err
+		}
+		defer log.Close()
+		text, err := io.ReadAll(io.NewSectionReader(log, since, math.MaxInt64-since))
+		if err != nil {
+			return err
+		}
+		begun := map[string]bool{} // by the name that OLM gives a look
+		for line := range strings.Lines(string(text)) {
+			_, id, _ := strings.Cut(line, " id=")
+			id, _, _ = strings.Cut(id, " ")
+			switch {
+			case !strings.Contains(line, "namespace="+s.namespace+"\n") && !strings.Contains(line, "namespace="+s.namespace+" "):
+			case strings.Contains(line, `msg="checking if subscriptions need update"`):
+				begun[id] = true
+			case begun[id] && strings.Contains(line, `msg="`+end+`"`):
+				return nil
+			}
+		}
+		return fmt.Errorf("its log does not have %q of it", end)
+	})
+}
+
+// awaitPlan waits until the InstallPlan of Subscription buoy is in a phase.
+func (s *stage) awaitPlan(phase v1alpha1.InstallPlanPhase) (plan *v1alpha1.InstallPlan) {
+	s.Helper()
+	cluster.Eventually(s, limit, "the InstallPlan to be "+string(phase), func(ctx context.Context) (err error) {
+		if plan, err = s.plan(ctx); err != nil {
+			return err
+		}
+		if plan.Status.Phase != phase {
+			return fmt.Errorf("it is %s: %s", plan.Status.Phase, plan.Status.Message)
+		}
+		return nil
+	})
+	return plan
+}
+
+// awaitPhase waits until a ClusterServiceVersion is in a phase for a reason that it tells.
+func (s *stage) awaitPhase(name string, phase v1alpha1.ClusterServiceVersionPhase) (status v1alpha1.ClusterServiceVersionStatus) {
+	s.Helper()
+	cluster.Eventually(s, limit, name+" to be "+string(phase), func(ctx context.Context) (err error) {
+		var is v1alpha1.ClusterServiceVersionPhase
+		if is, status, err = s.phase(ctx, name); err != nil {
+			return err
+		}
+		if is != phase || status.Reason == v1alpha1.CSVReasonRequirementsUnknown {
+			return fmt.Errorf("it is %s: %s", is, status.Message)
+		}
+		return nil
+	})
+	return status
+}
+
+// moorings is a CRD of the stage's own.
+func (s *stage) moorings(versions ...string) *definition {
+	return &definition{group: s.namespace + ".example.com", versions: versions}
+}
+
+// mooring is an object of that CRD.
+func (s *stage) mooring(version string) client.Object {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": s.namespace + ".example.com/" + version, "kind": "Mooring",
+		"metadata": map[string]any{"name": "pier", "namespace": s.namespace}, "spec": map[string]any{"depth": "7 m"},
+	}}
+}
+
+// nobody returns an address of this machine that nobody listens on.
+func nobody(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
