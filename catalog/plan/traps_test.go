@@ -357,7 +357,7 @@ func (trap trap) show(t *testing.T, c *cluster.Cluster) string {
 		trap.remedy(s)
 		s.awaitInstalled("buoy", trap.cured)
 	}
-	cells := []string{trap.name, fmt.Sprintf("OLM %s: %s", foretold.sentence(), reasons[at].What), happened, reasons[at].Do}
+	cells := []string{trap.name, fmt.Sprintf("OLM %s: %s", foretold.Sentence(), reasons[at].What), happened, reasons[at].Do}
 	for i := range cells {
 		cells[i] = plain(s.namespace, cells[i])
 	}
