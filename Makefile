@@ -13,8 +13,12 @@ help: ## List the targets
 demo: ## Start a local cluster, install the EFS operator from a catalog, bind a SharedVolume
 	@go run ./test/demo up
 
+.PHONY: demo-switch
+demo-switch: ## On one of its own, switch from the community's operator to the certified one
+	@go run ./test/demo switch
+
 .PHONY: demo-down
-demo-down: ## End the cluster that `make demo` started
+demo-down: ## End the clusters that these started
 	@go run ./test/demo down && rm -rf .demo
 
 .PHONY: build

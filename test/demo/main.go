@@ -1,6 +1,6 @@
-// Command demo plays Berth's main job on a local cluster, see command play. It builds what that needs,
+// Command demo plays one of Berth's jobs on a local cluster, see command play. It builds what that needs,
 // which takes minutes the first time, and tells how far it is; therefore it imports next to nothing
-// itself. `make demo` and `make demo-down` run it, and `make test` to build the tools.
+// itself. `make demo`, `make demo-switch` and `make demo-down` run it, and `make test` to build the tools.
 package main
 
 import (
@@ -34,9 +34,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	d := &demo{folder: filepath.Join(root, ".demo"), began: time.Now()}
 	d.narrator = narrator.New(os.Stdout, d.began)
-	switch strings.Join(args, " ") {
-	case "up":
-		return d.up(ctx)
+	switch what := strings.Join(args, " "); what {
+	case "up", "switch":
+		return d.up(ctx, what)
 	case "down":
 		return d.down(ctx)
 	case "tools":
@@ -45,16 +45,16 @@ func run(ctx context.Context, args []string) error {
 		}
 		return d.buildPromtool(ctx)
 	}
-	return fmt.Errorf("want one argument, \"up\", \"down\" or \"tools\"; got %q", args)
+	return fmt.Errorf("want one argument, \"up\", \"switch\", \"down\" or \"tools\"; got %q", args)
 }
 
 type demo struct {
-	folder   string // holds everything of the demonstration
+	folder   string // holds everything of all demonstrations
 	began    time.Time
 	narrator *narrator.Narrator
 }
 
-func (d *demo) up(ctx context.Context) error {
+func (d *demo) up(ctx context.Context, play string) error {
 	built, err := d.buildControlPlane(ctx)
 	if err != nil {
 		return err
@@ -62,16 +62,18 @@ func (d *demo) up(ctx context.Context) error {
 	if err := d.buildCommands(ctx); err != nil {
 		return err
 	}
-	// For whoever has no kubectl.
-	if err := os.Symlink(built.Path("kubectl"), filepath.Join(d.folder, "kubectl")); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
+	// For whoever has no kubectl, and for whoever has one.
+	for name, program := range map[string]string{"kubectl": built.Path("kubectl"), "kubectl-berth": filepath.Join("bin", "berth")} {
+		if err := os.Symlink(program, filepath.Join(d.folder, name)); err != nil && !errors.Is(err, os.ErrExist) {
+			return err
+		}
 	}
-	return d.play("up")
+	return d.play(play)
 }
 
 func (d *demo) down(ctx context.Context) error {
 	if _, err := os.Stat(d.folder); errors.Is(err, os.ErrNotExist) {
-		return d.narrator.Step("local cluster", func() (string, error) { return "was not up", nil })
+		return d.narrator.Step("local clusters", func() (string, error) { return "were not up", nil })
 	}
 	if _, err := os.Stat(d.program()); err != nil {
 		if err := d.buildCommands(ctx); err != nil {

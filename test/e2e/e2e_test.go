@@ -193,12 +193,8 @@ func versions(w *world, objects []client.Object) map[string]string {
 func (w *world) checkOperatorProcess() {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "the operator's pod to be ready and to hold the lock", func(ctx context.Context) error {
-		lock := &corev1.ConfigMap{}
-		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: namespace, Name: w.driver.Operator.Lock}, lock); err != nil {
-			return err
-		}
-		pod := &corev1.Pod{}
-		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: namespace, Name: lock.OwnerReferences[0].Name}, pod); err != nil {
+		pod, err := journey.LockHolder(ctx, w.Client(), namespace, w.driver.Operator.Lock)
+		if err != nil {
 			return err
 		}
 		if !strings.HasPrefix(pod.Spec.Containers[0].Image, operatorImage) || len(pod.Status.ContainerStatuses) == 0 || !pod.Status.ContainerStatuses[0].Ready {

@@ -196,7 +196,7 @@ func (w *world) usePersistentVolume() *corev1.Pod {
 		Spec: corev1.PersistentVolumeClaimSpec{AccessModes: modes, StorageClassName: &class, VolumeName: volume.Name,
 			Resources: corev1.VolumeResourceRequirements{Requests: size}},
 	}
-	pod := podWithClaim(in, name, claim.Name)
+	pod := journey.PodWithClaim(in, name, claim.Name)
 	for _, object := range []client.Object{volume, claim, pod} {
 		w.create(object)
 	}
@@ -210,17 +210,6 @@ func (w *world) usePersistentVolume() *corev1.Pod {
 		return nil
 	})
 	return pod
-}
-
-func podWithClaim(in, name, claim string) *corev1.Pod {
-	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: name},
-		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "main", Image: "registry.example/main", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
-			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}},
-		},
-	}
 }
 
 // replaceLeader runs a second pod of the operator, which has to wait for the first one's lock, and evicts

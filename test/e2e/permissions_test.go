@@ -161,11 +161,8 @@ func (w *world) awaitRequest(what string, is func(cluster.AuditEvent) bool) {
 // leader returns the operator's pod that holds the lock.
 func (w *world) leader() *corev1.Pod {
 	w.t.Helper()
-	lock, pod := &corev1.ConfigMap{}, &corev1.Pod{}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: w.driver.Operator.Lock}, lock); err != nil {
-		w.t.Fatal(err)
-	}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Namespace: namespace, Name: lock.OwnerReferences[0].Name}, pod); err != nil {
+	pod, err := journey.LockHolder(w.t.Context(), w.Client(), namespace, w.driver.Operator.Lock)
+	if err != nil {
 		w.t.Fatal(err)
 	}
 	return pod

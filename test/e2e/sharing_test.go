@@ -82,7 +82,7 @@ func (w *world) useSharedVolumes() {
 	w.create(contested)
 	w.awaitReason(contested, "Conflict")
 
-	user := podWithClaim(meddled.Namespace, "user", claim.Name)
+	user := journey.PodWithClaim(meddled.Namespace, "user", claim.Name)
 	w.create(user)
 	w.step(func(ctx context.Context, c client.Client) error { return c.Delete(ctx, meddled) })
 	w.awaitReason(meddled, "ClaimInUse")

@@ -15,7 +15,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
-	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -212,85 +211,15 @@ func (w *world) buildCatalog(bundle string) string {
 	return folder
 }
 
-// leaveCommunityOperator makes what the community's operator has made: its lock, the driver, and
-// SharedVolumes that pods use. It waits until these run.
+// leaveCommunityOperator makes what the community's operator has made, with SharedVolumes of two teams.
 func (w *world) leaveCommunityOperator() {
 	w.t.Helper()
-	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: w.driver.Operator.Lock, OwnerReferences: []metav1.OwnerReference{podReference(w.operatorPod())}}})
-	api := &apiextensionsv1.CustomResourceDefinition{}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Name: "sharedvolumes.aws-efs.managed.openshift.io"}, api); err != nil {
-		w.t.Fatal(err)
-	}
-	objects, err := community.Driver(namespace, api)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, object := range objects {
-		w.create(object)
-	}
 	teams := []string{w.Namespace(w.t), w.Namespace(w.t)}
-	making := errgroup.Group{}
-	making.SetLimit(10)
+	var keys []client.ObjectKey
 	for i := range shares {
-		making.Go(func() error { return w.leaveShare(teams[i%len(teams)], fmt.Sprintf("share-%d", i)) })
+		keys = append(keys, client.ObjectKey{Namespace: teams[i%len(teams)], Name: fmt.Sprintf("share-%d", i)})
 	}
-	if err := making.Wait(); err != nil {
-		w.t.Fatal(err)
-	}
-	cluster.Eventually(w.t, limit, "the community's driver and all users of its volumes to run", func(ctx context.Context) error {
-		node := &appsv1.DaemonSet{}
-		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: namespace, Name: "efs-csi-node"}, node); err != nil {
-			return err
-		}
-		if got := node.Status; got.NumberReady == 0 || got.NumberReady < got.DesiredNumberScheduled {
-			return fmt.Errorf("%d of %d pods of the driver are ready", got.NumberReady, got.DesiredNumberScheduled)
-		}
-		users := &corev1.PodList{}
-		if err := w.Client().List(ctx, users, userLabels); err != nil {
-			return err
-		}
-		running := slices.DeleteFunc(users.Items, func(pod corev1.Pod) bool { return pod.Status.Phase != corev1.PodRunning })
-		if len(running) != shares {
-			return fmt.Errorf("%d of %d users of volumes run", len(running), shares)
-		}
-		return nil
-	})
-}
-
-// userLabels are on the pods that use volumes.
-var userLabels = client.MatchingLabels{"role": "user"}
-
-// leaveShare makes a SharedVolume as the community's operator leaves it, and a pod that uses it.
-func (w *world) leaveShare(team, name string) error {
-	shared, volume, claim := community.Share(team, name)
-	status := shared.Status
-	user := podWithClaim(team, name, claim.Name)
-	user.Labels = userLabels
-	for _, object := range []client.Object{shared, volume, claim, user} {
-		if err := w.Client().Create(w.t.Context(), object); err != nil {
-			return err
-		}
-	}
-	shared.Status = status
-	return w.Client().Status().Update(w.t.Context(), shared)
-}
-
-// operatorPod returns the one pod of an operator that OLM runs.
-func (w *world) operatorPod() *corev1.Pod {
-	w.t.Helper()
-	pods := &corev1.PodList{}
-	if err := w.Client().List(w.t.Context(), pods, client.InNamespace(namespace), client.MatchingLabels{"name": w.driver.Operator.Name}); err != nil {
-		w.t.Fatal(err)
-	}
-	if len(pods.Items) != 1 {
-		w.t.Fatalf("the operator has %d pods, want 1", len(pods.Items))
-	}
-	return &pods.Items[0]
-}
-
-func podReference(pod *corev1.Pod) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
+	w.step(func(ctx context.Context, c client.Client) error { return community.Leave(ctx, c, namespace, keys) })
 }
 
 // awaitInstalled waits until OLM has updated the operator.
@@ -322,23 +251,17 @@ type switchRecord struct {
 
 // recording is what objects of a kind were, and what has become of them.
 type recording struct {
-	kind   string
-	before client.ObjectList
-	end    func() []watch.Event
+	community.Kind
+	end func() []watch.Event
 }
 
 // recordSwitch begins to record.
 func (w *world) recordSwitch() *switchRecord {
 	w.t.Helper()
 	r := &switchRecord{w: w}
-	keep := func(kind string, list client.ObjectList, options ...client.ListOption) {
-		r.kept = append(r.kept, recording{kind, list, w.Record(w.t, list, options...)})
+	for _, kind := range community.Kinds(namespace) {
+		r.kept = append(r.kept, recording{kind, w.Record(w.t, kind.List, kind.Options...)})
 	}
-	keep("PersistentVolume", &corev1.PersistentVolumeList{})
-	keep("DaemonSet", &appsv1.DaemonSetList{}, client.InNamespace(namespace))
-	keep("PersistentVolumeClaim", &corev1.PersistentVolumeClaimList{})
-	keep("SharedVolume", &sharedvolume.SharedVolumeList{})
-	keep("user of a volume", &corev1.PodList{}, userLabels)
 	r.lock = w.Record(w.t, &corev1.ConfigMapList{}, client.InNamespace(namespace), client.MatchingFields{metav1.ObjectNameField: w.driver.Operator.Lock})
 	r.pods = w.Record(w.t, &corev1.PodList{}, client.InNamespace(namespace), client.MatchingLabels{"name": w.driver.Operator.Name})
 	return r
@@ -351,7 +274,7 @@ func (r *switchRecord) check() {
 	t.Helper()
 	for _, kept := range r.kept {
 		before := map[client.ObjectKey]client.Object{}
-		if err := meta.EachListItem(kept.before, func(item runtime.Object) error {
+		if err := meta.EachListItem(kept.List, func(item runtime.Object) error {
 			object := item.(client.Object)
 			before[client.ObjectKeyFromObject(object)] = object
 			return nil
@@ -359,7 +282,7 @@ func (r *switchRecord) check() {
 			t.Fatal(err)
 		}
 		if len(before) == 0 {
-			t.Errorf("there was no %s to lose", kept.kind)
+			t.Errorf("there was no %s to lose", kept.Name)
 		}
 		for _, event := range kept.end() {
 			object := event.Object.(client.Object)
@@ -367,9 +290,9 @@ func (r *switchRecord) check() {
 			switch {
 			case was == nil: // that of the new SharedVolume, which is made while others are watched
 			case event.Type == watch.Deleted || was.GetUID() != object.GetUID():
-				t.Errorf("%s %s was deleted", kept.kind, object.GetName())
+				t.Errorf("%s %s was deleted", kept.Name, object.GetName())
 			default:
-				checkServed(t, was, object)
+				checkServed(t, kept.Kind, was, object)
 			}
 		}
 	}
@@ -377,25 +300,18 @@ func (r *switchRecord) check() {
 }
 
 // checkServed checks that an object served its users at some moment as it did before.
-func checkServed(t testing.TB, was, object client.Object) {
+func checkServed(t testing.TB, kind community.Kind, was, object client.Object) {
 	t.Helper()
 	switch object := object.(type) {
+	case *appsv1.DaemonSet: // whose pods are replaced one after the other
+		return
 	case *corev1.PersistentVolume:
 		if diff := cmp.Diff(was.(*corev1.PersistentVolume).Spec, object.Spec); diff != "" {
 			t.Errorf("the spec of PersistentVolume %s was changed (-before +then):\n%s", object.Name, diff)
 		}
-	case *corev1.PersistentVolumeClaim:
-		if object.Status.Phase != corev1.ClaimBound {
-			t.Errorf("PersistentVolumeClaim %s was %s", object.Name, object.Status.Phase)
-		}
-	case *sharedvolume.SharedVolume:
-		if object.Status.Phase != sharedvolume.Ready {
-			t.Errorf("SharedVolume %s was %q: %s", object.Name, object.Status.Phase, object.Status.Message)
-		}
-	case *corev1.Pod:
-		if object.Status.Phase != corev1.PodRunning {
-			t.Errorf("pod %s was %s", object.Name, object.Status.Phase)
-		}
+	}
+	if err := kind.Trouble(object); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -417,10 +333,17 @@ func (r *switchRecord) checkHandOver() {
 	if taken := revision(t, locks[1]); gone == 0 || taken < gone {
 		t.Errorf("our operator took the lock at revision %d, and the earlier one's pod was gone at %d (0 is never)", taken, gone)
 	}
-	lock := locks[1].Object.(*corev1.ConfigMap)
-	if want := []metav1.OwnerReference{podReference(r.w.operatorPod())}; !cmp.Equal(want, lock.OwnerReferences) {
-		t.Errorf("the lock's owner (-want +got):\n%s", cmp.Diff(want, lock.OwnerReferences))
-	}
+	r.w.step(func(ctx context.Context, c client.Client) error {
+		pod, err := journey.OperatorPod(ctx, c, namespace, r.w.driver.Operator.Name)
+		if err != nil {
+			return err
+		}
+		lock := locks[1].Object.(*corev1.ConfigMap)
+		if want := []metav1.OwnerReference{journey.PodReference(pod)}; !cmp.Equal(want, lock.OwnerReferences) {
+			return fmt.Errorf("the lock's owner (-want +got):\n%s", cmp.Diff(want, lock.OwnerReferences))
+		}
+		return nil
+	})
 }
 
 // revision is when something happened, in the order of the whole cluster.

@@ -59,7 +59,7 @@ func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
 				HostPath: &corev1.HostPathVolumeSource{Path: catalog.Folder}}}},
 		},
 	}
-	if err := ensure(ctx, c, pod); err != nil {
+	if err := Ensure(ctx, c, pod); err != nil {
 		return err
 	}
 	err := cluster.Until(ctx, fmt.Sprintf("catalog pod %s to be ready", name), func(ctx context.Context) error {
@@ -84,7 +84,7 @@ func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
 			DisplayName: name,
 		},
 	}
-	if err := ensure(ctx, c, source); err != nil {
+	if err := Ensure(ctx, c, source); err != nil {
 		return err
 	}
 	return cluster.Until(ctx, fmt.Sprintf("OLM to read catalog %s", name), func(ctx context.Context) error {
@@ -101,7 +101,7 @@ func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
 // Subscribe asks OLM for a package and returns the name of the ClusterServiceVersion once that
 // has Succeeded.
 func Subscribe(ctx context.Context, c client.Client, subscription *v1alpha1.Subscription) (string, error) {
-	if err := ensure(ctx, c, subscription); err != nil {
+	if err := Ensure(ctx, c, subscription); err != nil {
 		return "", err
 	}
 	csv := &v1alpha1.ClusterServiceVersion{}
@@ -140,7 +140,7 @@ func InstallDriver(ctx context.Context, c client.Client, name string) error {
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
 	}
-	if err := ensure(ctx, c, driver); err != nil {
+	if err := Ensure(ctx, c, driver); err != nil {
 		return err
 	}
 	want := map[string]operatorv1.ConditionStatus{
@@ -170,7 +170,7 @@ func InstallDriver(ctx context.Context, c client.Client, name string) error {
 
 // Share creates a SharedVolume and returns the name of its claim once that is Bound.
 func Share(ctx context.Context, c client.Client, volume *sharedvolume.SharedVolume) (string, error) {
-	if err := ensure(ctx, c, volume); err != nil {
+	if err := Ensure(ctx, c, volume); err != nil {
 		return "", err
 	}
 	claim := &corev1.PersistentVolumeClaim{}
@@ -212,8 +212,8 @@ func Gone(ctx context.Context, c client.Client, objects ...client.Object) error 
 	return nil
 }
 
-// ensure creates an object unless it exists, so that a step taken twice does no harm.
-func ensure(ctx context.Context, c client.Client, object client.Object) error {
+// Ensure creates an object unless it exists, so that a step taken twice does no harm.
+func Ensure(ctx context.Context, c client.Client, object client.Object) error {
 	if err := c.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)
 	}

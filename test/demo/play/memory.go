@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/community"
+	"github.com/berth-csi/berth/test/journey"
+)
+
+// memory is what there was before the switch: the kinds of objects by their UIDs. The cluster keeps it, so
+// that a play that was interrupted can go on, and one that has ended be shown again.
+type memory map[string]string
+
+// memoryKey is the ConfigMap that keeps it.
+var memoryKey = client.ObjectKey{Namespace: "default", Name: "before-the-switch"}
+
+// remember remembers all objects of the kinds.
+func remember(ctx context.Context, c client.Client, kinds []community.Kind) error {
+	seen := memory{}
+	for _, kind := range kinds {
+		objects, err := kind.Objects(ctx, c)
+		if err != nil {
+			return err
+		}
+		for _, object := range objects {
+			seen[string(object.GetUID())] = kind.Name
+		}
+	}
+	return journey.Ensure(ctx, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: memoryKey.Namespace, Name: memoryKey.Name}, Data: seen})
+}
+
+// recall returns what is remembered, or nil.
+func recall(ctx context.Context, c client.Client) (memory, error) {
+	kept := &corev1.ConfigMap{}
+	err := c.Get(ctx, memoryKey, kept)
+	return kept.Data, client.IgnoreNotFound(err)
+}
+
+// compare says that all objects of a kind that are remembered are still there, and serve their users.
+func (m memory) compare(ctx context.Context, c client.Client, kind community.Kind) (string, error) {
+	objects, err := kind.Objects(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	same, names := 0, []string{}
+	for _, object := range objects {
+		if m[string(object.GetUID())] != kind.Name {
+			continue // made since
+		}
+		if err := kind.Trouble(object); err != nil {
+			return "", err
+		}
+		same++
+		names = append(names, object.GetName())
+	}
+	were := 0
+	for _, name := range m {
+		if name == kind.Name {
+			were++
+		}
+	}
+	if same != were {
+		return "", fmt.Errorf("of %d before, only %d are left: %s", were, same, strings.Join(names, ", "))
+	}
+	return fmt.Sprintf("same UID as before: %d of %d, %s", same, were, kind.Good), nil
+}

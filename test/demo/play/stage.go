@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/node"
+	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/narrator"
+)
+
+const (
+	driverName   = "efs"
+	version      = "1.0.0"
+	namespace    = cluster.OperatorNamespace
+	catalogImage = "quay.io/berth-csi/berth"
+	// stepLimit bounds each step.
+	stepLimit = 2 * time.Minute
+)
+
+// stage is where a play is played: a folder, and the cluster in it.
+type stage struct {
+	root     string // of the repository
+	home     string // the folder of all demonstrations, with the programs
+	folder   string // that of this one
+	narrator *narrator.Narrator
+	driver   drivers.Driver
+	cluster  *cluster.Cluster
+}
+
+// step is a part of a play: what it is about, and what tells how it ended.
+type step struct {
+	what string
+	do   func(context.Context) (string, error)
+}
+
+// play takes steps, one after the other.
+func (s *stage) play(ctx context.Context, steps ...step) error {
+	for _, step := range steps {
+		stepContext, cancel := context.WithTimeout(ctx, stepLimit)
+		err := s.narrator.Step(step.what, func() (string, error) { return step.do(stepContext) })
+		cancel()
+		if err != nil {
+			return fmt.Errorf("%s: %w", step.what, err)
+		}
+	}
+	return nil
+}
+
+func (s *stage) startCluster(ctx context.Context) (string, error) {
+	running, err := cluster.Find(clusterFolder(s.folder))
+	if err == nil {
+		s.cluster = running
+		return "is up already", nil
+	}
+	if !errors.Is(err, cluster.ErrNotRunning) {
+		return "", err
+	}
+	s.cluster, err = cluster.Up(ctx, clusterFolder(s.folder), cluster.Options{
+		OLM: true,
+		Images: map[string]string{
+			node.ImageRepository(s.driver.Operator.Image): s.program("berth-operator"),
+			catalogImage: s.program("berth"),
+		},
+	}, s.narrator.Progress)
+	return "is up", err
+}
+
+func (s *stage) generateBundle(ctx context.Context) (string, error) {
+	return s.berth(ctx, "bundle", "generate", driverName, "--version", version, "--output", s.path("bundle"))
+}
+
+// buildCatalog makes a catalog of a bundle.
+func (s *stage) buildCatalog(bundle, catalog string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		return s.berth(ctx, "catalog", "build", bundle, "--output", s.path(catalog))
+	}
+}
+
+// serveCatalog has a catalog served, and OLM read it.
+func (s *stage) serveCatalog(name, catalog string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		err := journey.ServeCatalog(ctx, s.cluster.Client(), journey.Catalog{
+			Name: name, Folder: s.path(catalog), Port: journey.CatalogPort, Image: catalogImage + ":demo",
+			Args: []string{"catalog", "serve", journey.CatalogFolder, fmt.Sprintf("--address=$(POD_IP):%d", journey.CatalogPort)},
+		})
+		return fmt.Sprintf("OLM reads CatalogSource %s", name), err
+	}
+}
+
+// subscribe has OLM install the operator, or its predecessor, from a catalog.
+func (s *stage) subscribe(catalog string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		csv, err := journey.Subscribe(ctx, s.cluster.Client(), &v1alpha1.Subscription{
+			ObjectMeta: metav1.ObjectMeta{Name: s.driver.Package.Name, Namespace: namespace},
+			Spec: &v1alpha1.SubscriptionSpec{
+				CatalogSource: catalog, CatalogSourceNamespace: cluster.CatalogNamespace,
+				Package: s.driver.Package.Name, Channel: s.driver.Package.Channel,
+			},
+		})
+		return fmt.Sprintf("OLM installed %s, its operator runs", csv), err
+	}
+}
+
+// berth runs the command that a release engineer would, and returns it as the step's result.
+func (s *stage) berth(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, s.program("berth"), args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	shown := make([]string, len(args))
+	for i, arg := range args {
+		if relative, err := filepath.Rel(s.root, arg); err == nil && filepath.IsAbs(arg) {
+			arg = relative
+		}
+		shown[i] = arg
+	}
+	return "berth " + strings.Join(shown, " "), nil
+}
+
+// show runs a command of kubectl as an administrator does, and shows it and what it prints.
+func (s *stage) show(ctx context.Context, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+	defer cancel()
+	fmt.Printf("\n$ kubectl %s\n", strings.Join(args, " "))
+	cmd := s.cluster.Kubectl(ctx, args...)
+	cmd.Env = append(cmd.Env, "PATH="+s.home+string(filepath.ListSeparator)+os.Getenv("PATH")) // for its plugin
+	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it leaves a clean line
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
+	}
+	return nil
+}
+
+// path returns a path in the folder of the play.
+func (s *stage) path(elements ...string) string {
+	return filepath.Join(append([]string{s.folder}, elements...)...)
+}
+
+// program returns the path of one of our programs.
+func (s *stage) program(name string) string { return filepath.Join(s.home, "bin", name) }
+
+// clusterFolder returns the folder of the cluster of a play.
+func clusterFolder(play string) string { return filepath.Join(play, "cluster") }
