@@ -118,6 +118,10 @@ func (s *situation) toSubscribe() (decision, error) {
 		switch {
 		case p.Way != Replace:
 			return decision{}, s.gone()
+		case s.version(p.Installed) == nil && len(s.relics) > 0:
+			// OLM knows InstallPlans by a number, which begins anew with the Subscription, and takes an old
+			// one for what it is to do.
+			return wait(Renew, "InstallPlan %s, of the former Subscription, to be gone", s.relics[0].Name)
 		case s.version(p.Installed) == nil:
 			return write(Renew)
 		case s.version(p.Installed).DeletionTimestamp != nil:

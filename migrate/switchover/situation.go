@@ -20,8 +20,9 @@ type situation struct {
 	plan         *Plan
 	journal      *Journal
 	subscription *v1alpha1.Subscription
-	// requests are the InstallPlans of the namespace for the target.
-	requests []v1alpha1.InstallPlan
+	// requests are the InstallPlans of the namespace for the target, and relics those that only the Subscription
+	// of the plan has asked for.
+	requests, relics []v1alpha1.InstallPlan
 	// versions are the ClusterServiceVersions of the namespace that were not copied there.
 	versions []v1alpha1.ClusterServiceVersion
 	// deployments are those of the target that there are.
@@ -78,9 +79,14 @@ func (s *situation) readRequests(ctx context.Context, c client.Client) error {
 	if err := c.List(ctx, list, client.InNamespace(s.plan.Subscription.Namespace)); err != nil {
 		return fmt.Errorf("listing InstallPlans: %w", err)
 	}
-	s.requests = slices.DeleteFunc(list.Items, func(request v1alpha1.InstallPlan) bool {
-		return !slices.Contains(request.Spec.ClusterServiceVersionNames, s.plan.Target)
-	})
+	for _, request := range list.Items {
+		if slices.Contains(request.Spec.ClusterServiceVersionNames, s.plan.Target) {
+			s.requests = append(s.requests, request)
+		}
+		if len(request.OwnerReferences) == 1 && request.OwnerReferences[0].UID == s.plan.Subscription.UID {
+			s.relics = append(s.relics, request)
+		}
+	}
 	return nil
 }
 

@@ -226,6 +226,20 @@ func (w *world) removeOperator(ctx context.Context, c client.Client, csv string)
 	if err := journey.Gone(ctx, c, subscription, version); err != nil {
 		return err
 	}
+	// While there is one, OLM takes it for that of the next Subscription, and installs nothing.
+	err := cluster.Until(ctx, "the Subscription's InstallPlans to be gone", func(ctx context.Context) error {
+		plans := &v1alpha1.InstallPlanList{}
+		if err := c.List(ctx, plans, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		if len(plans.Items) > 0 {
+			return fmt.Errorf("there are %d, such as %s", len(plans.Items), plans.Items[0].Name)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	return cluster.Until(ctx, "the operator's pods to be gone", func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		if err := c.List(ctx, pods, client.InNamespace(namespace)); err != nil {
