@@ -16,8 +16,12 @@ const progressDelay = time.Second
 // startProgress says on a terminal that work goes on, and for how long, once it has taken a second. It
 // returns the function that ends that and clears the line. Where w is not a terminal it says nothing.
 func startProgress(w io.Writer, what string) (stop func()) {
-	if !isTerminal(w) {
+	file, isFile := w.(*os.File)
+	if !isFile || !term.IsTerminal(int(file.Fd())) {
 		return func() {}
+	}
+	if columns, _, err := term.GetSize(int(file.Fd())); err == nil {
+		what = cut(what, columns)
 	}
 	ended, cleared := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -33,6 +37,16 @@ func startProgress(w io.Writer, what string) (stop func()) {
 func isTerminal(w io.Writer) bool {
 	file, isFile := w.(*os.File)
 	return isFile && term.IsTerminal(int(file.Fd()))
+}
+
+// cut shortens what is said so that a line of a terminal holds it, and the time: a line that goes on in the
+// next one could not be cleared.
+func cut(what string, columns int) string {
+	const time = len("… 9999s") // of which the ellipsis is three bytes, and one column
+	if said := []rune(what); columns > time && len(said) > columns-time {
+		return string(said[:columns-time])
+	}
+	return what
 }
 
 // showProgress shows how long work has taken since it began, until it has ended.

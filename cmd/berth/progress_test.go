@@ -45,3 +45,21 @@ func TestNoProgress(t *testing.T) {
 		t.Errorf("it says %q", w.String())
 	}
 }
+
+// TestProgressFits makes sure that a line is never longer than the terminal is wide.
+func TestProgressFits(t *testing.T) {
+	for _, test := range []struct {
+		what    string
+		columns int
+		want    string
+	}{
+		{"reading", 80, "reading"},
+		{"waiting for a Deployment", 21, "waiting for "},
+		{"für immer", 13, "für "},
+		{"reading", 3, "reading"}, // no terminal is that narrow
+	} {
+		if got := cut(test.what, test.columns); got != test.want {
+			t.Errorf("cut(%q, %d) is %q, want %q", test.what, test.columns, got, test.want)
+		}
+	}
+}

@@ -123,41 +123,52 @@ func (f *runFlags) limit(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, f.timeout)
 }
 
-// ended turns the end of a run into that of the command.
-func ended(cmd *cobra.Command, err error, done string) error {
-	switch timeout := (*switchover.TimeoutError)(nil); {
-	case errors.As(err, &timeout):
-		return &exitError{code: exitTimeout, err: fmt.Errorf("%w; the same command goes on from here, and `berth switch status` says how far it is", err)}
-	case errors.Is(err, switchover.ErrWaiting):
-		cmd.PrintErrf("%v; the same command goes on from here\n", err)
-		return nil
+// goesOn is what helps whoever did not see a switch to its end.
+const goesOn = "the same command goes on from here, and `berth switch status` says how far it is"
+
+// ended turns the end of a run within a context into that of the command.
+func ended(ctx context.Context, cmd *cobra.Command, err error, done string) error {
+	switch {
 	case err == nil:
 		cmd.PrintErrln(done)
+		return nil
+	case errors.Is(err, switchover.ErrWaiting):
+		cmd.PrintErrf("%v; %s\n", err, goesOn)
+		return nil
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted; %s", goesOn)
+	case ctx.Err() == nil || !errors.Is(err, context.DeadlineExceeded):
+		return err
 	}
-	return err
+	if timeout := (*switchover.TimeoutError)(nil); !errors.As(err, &timeout) {
+		err = errors.New("time ran out before anything was done")
+	}
+	return &exitError{code: exitTimeout, err: fmt.Errorf("%w; %s", err, goesOn)}
 }
 
 // narration tells a person what is done and what is waited for: on a terminal the latter comes and goes.
 type narration struct {
 	cmd   *cobra.Command
+	plan  *switchover.Plan
 	began time.Time
 	clear func()
 }
 
-func narrate(cmd *cobra.Command) *narration {
-	return &narration{cmd: cmd, began: time.Now(), clear: func() {}}
+func narrate(cmd *cobra.Command, p *switchover.Plan) *narration {
+	return &narration{cmd: cmd, plan: p, began: time.Now(), clear: func() {}}
 }
 
 func (n *narration) report(e switchover.Event) {
 	n.clear()
 	n.clear = func() {}
+	now := fmt.Sprintf("%6.1fs  %-9s ", time.Since(n.began).Seconds(), e.Step)
 	switch {
 	case e.Waits == "":
-		n.cmd.PrintErrf("%6.1fs  %s\n", time.Since(n.began).Seconds(), e.Step)
+		n.cmd.PrintErrln(now + n.plan.Does(e.Step))
 	case isTerminal(n.cmd.ErrOrStderr()):
-		n.clear = startProgress(n.cmd.ErrOrStderr(), fmt.Sprintf("         %s: waiting for %s", e.Step, e.Waits))
+		n.clear = startProgress(n.cmd.ErrOrStderr(), now+"waiting for "+e.Waits)
 	default:
-		n.cmd.PrintErrf("%6.1fs  %s: waiting for %s\n", time.Since(n.began).Seconds(), e.Step, e.Waits)
+		n.cmd.PrintErrln(now + "waiting for " + e.Waits)
 	}
 }
 

@@ -34,8 +34,8 @@ came. Where all is done, it changes nothing.
 While it lasts, OLM asks for approval for all Subscriptions of the namespace. OLM installs nothing that
 was not foretold.
 
-Exit codes: 0 if all is done; 1 if it is not safe, or cannot go on; 2 if the command line is wrong; 124
-if time ran out.`,
+Exit codes: 0 if all is done, or with --wait=false all that can be done now; 1 if it is not safe, or
+cannot go on; 2 if the command line is wrong, or the file has no plan; 124 if time ran out.`,
 		Example: `  # Switch, and have the operator take over the driver
   berth switch apply aws-efs-operator --to certified-operators --create-driver
 
@@ -81,7 +81,7 @@ func (o *switchApply) apply(cmd *cobra.Command) error {
 	p, err := switchover.Ensure(ctx, cluster, o.request, given)
 	stop()
 	if err != nil {
-		return ended(cmd, err, "")
+		return ended(ctx, cmd, err, "")
 	}
 	if !p.Safe || o.dryRun {
 		if err := switchover.Write(cmd.OutOrStdout(), "text", p, palette(cmd)); err != nil {
@@ -91,14 +91,14 @@ func (o *switchApply) apply(cmd *cobra.Command) error {
 	if !p.Safe {
 		return &exitError{code: exitFailed}
 	}
-	told := narrate(cmd)
+	told := narrate(cmd, p)
 	err = switchover.Apply(ctx, cluster.Client, p, switchover.Options{DryRun: o.dryRun, NoWait: !o.run.wait, Report: told.report})
 	told.end()
 	done := fmt.Sprintf("Subscription %s is to %s, and %s runs", p.Subscription, p.To, p.Target)
 	if o.dryRun {
 		done = "nothing was changed: the API server has only checked the first write"
 	}
-	return ended(cmd, err, done)
+	return ended(ctx, cmd, err, done)
 }
 
 // given returns the plan of a file, and takes the request from it; nil if there is no file.
@@ -106,17 +106,18 @@ func (o *switchApply) given(standard io.Reader) (*switchover.Plan, error) {
 	if o.file == "" {
 		return nil, nil
 	}
+	from := "standard input"
 	if o.file != "-" {
 		file, err := os.Open(o.file)
 		if err != nil {
 			return nil, err
 		}
 		defer file.Close()
-		standard = file
+		standard, from = file, o.file
 	}
 	p, err := switchover.Read(standard)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.file, err)
+		return nil, fmt.Errorf("%s: %w", from, err)
 	}
 	o.request = p.Request()
 	return p, nil

@@ -57,12 +57,12 @@ Exit codes: 0 if all is as it was; 1 if it is not; 124 if time ran out.`,
 			defer cancel()
 			s, err := switchover.Find(ctx, cluster.Client, f.namespace, args[0])
 			if err != nil {
-				return err
+				return ended(ctx, cmd, err, "")
 			}
-			told := narrate(cmd)
+			told := narrate(cmd, s.Plan)
 			err = switchover.Rollback(ctx, cluster.Client, s.Plan, switchover.Options{NoWait: !run.wait, Report: told.report})
 			told.end()
-			return ended(cmd, err, "Subscription "+s.Plan.Subscription.String()+" is to "+s.Plan.From.String()+", as before")
+			return ended(ctx, cmd, err, "Subscription "+s.Plan.Subscription.String()+" is to "+s.Plan.From.String()+", as before")
 		},
 	}
 	f.add(cmd)

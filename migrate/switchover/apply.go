@@ -118,7 +118,11 @@ func ending(ctx context.Context, last Event) error {
 	if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
 	}
-	return &TimeoutError{Waited: cmp.Or(last.Waits, "the API server"), cause: ctx.Err()}
+	waited := cmp.Or(last.Waits, "the API server")
+	if last.Waits == "" && last.Step != "" {
+		waited = fmt.Sprintf("step %s to take effect", last.Step)
+	}
+	return &TimeoutError{Waited: waited, cause: ctx.Err()}
 }
 
 // take writes what a step is about. Before it does, it says so in the journal.
@@ -241,8 +245,27 @@ func (s *situation) createDriver(ctx context.Context, c client.Client) error {
 	})
 }
 
-// New makes a plan from what a cluster shows. It writes nothing to the cluster.
+// New makes a plan from what a cluster shows. It writes nothing to the cluster. A switch that is under way has
+// its plan, which is an error.
 func New(ctx context.Context, cluster Cluster, r Request) (*Plan, error) {
+	journals, err := findJournals(ctx, cluster.Client, r.Namespace, r.Package)
+	if err != nil {
+		return nil, err
+	}
+	if at := slices.IndexFunc(journals, (*Journal).open); at >= 0 {
+		return nil, journals[at].Plan.begun()
+	}
+	return fresh(ctx, cluster, r)
+}
+
+// begun is the error for a switch that is to begin while this one is under way.
+func (p *Plan) begun() error {
+	return fmt.Errorf("Subscription %s is being switched to %s already: see how far that is with `berth switch status %[3]s`, "+
+		"and go on with `berth switch apply %[3]s --to %[4]s`, or back with `berth switch rollback %[3]s`", p.Subscription, p.To, p.From.Package, p.To.Source)
+}
+
+// fresh makes a plan, whatever is under way.
+func fresh(ctx context.Context, cluster Cluster, r Request) (*Plan, error) {
 	seen, err := Look(ctx, cluster, r)
 	if err != nil {
 		return nil, err
@@ -264,11 +287,11 @@ func Ensure(ctx context.Context, cluster Cluster, r Request, given *Plan) (*Plan
 	if at := slices.IndexFunc(journals, (*Journal).open); at >= 0 {
 		under := journals[at].Plan
 		if !r.asks(under) || given != nil {
-			return nil, fmt.Errorf("Subscription %s is being switched to %s: go on with that, or go back with `berth switch rollback`", under.Subscription, under.To)
+			return nil, under.begun()
 		}
 		return under, nil
 	}
-	now, err := New(ctx, cluster, r)
+	now, err := fresh(ctx, cluster, r)
 	if err != nil {
 		return nil, err
 	}

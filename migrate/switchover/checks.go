@@ -20,23 +20,25 @@ const (
 var checks = []struct {
 	codes []plan.Code
 	fine  string
+	// target tells that the check is about what OLM will install, and is none if that is nothing.
+	target bool
 }{
-	{[]plan.Code{plan.PendingInstallPlan, plan.Installing}, "no InstallPlan is pending"},
-	{[]plan.Code{plan.SourceMissing}, "there is such a CatalogSource"},
-	{[]plan.Code{plan.SourceUnreachable}, "OLM reaches all catalogs of the namespace"},
-	{[]plan.Code{plan.PackageAbsent}, "the catalog has the package"},
-	{[]plan.Code{plan.ChannelAbsent, plan.ChannelBroken}, "the package has the channel"},
-	{[]plan.Code{plan.OperatorGroups, plan.InstallMode}, "the OperatorGroup fits"},
-	{[]plan.Code{plan.SecondSubscription, plan.ProvidedElsewhere}, "no other Subscription is for the same"},
-	{[]plan.Code{plan.OrphanedCSV}, "what is installed is the Subscription's"},
-	{[]plan.Code{plan.NoEdge, plan.Unsatisfied, plan.DependencyMissing}, "OLM finds a way to what it shall install"},
-	{[]plan.Code{plan.ManualApproval, plan.ManualApprovalElsewhere}, "nobody else is asked for approval"},
-	{[]plan.Code{plan.Downgrade}, "the version is no earlier one"},
-	{[]plan.Code{plan.SameCSV}, "the version is another one"},
-	{[]plan.Code{plan.NotUpgradeable}, "the operator allows to be updated"},
-	{[]plan.Code{plan.OldKubernetes}, "the version of Kubernetes suits it"},
-	{[]plan.Code{plan.OpenShiftHeldBack}, "the version of OpenShift suits it"},
-	{[]plan.Code{plan.InvalidObjects, plan.StoredVersionRemoved, plan.OldDefinition, plan.DefinitionsUnchecked}, "all objects of its APIs stay valid"},
+	{[]plan.Code{plan.PendingInstallPlan, plan.Installing}, "no InstallPlan is pending", false},
+	{[]plan.Code{plan.SourceMissing}, "there is such a CatalogSource", false},
+	{[]plan.Code{plan.SourceUnreachable}, "OLM reaches all catalogs of the namespace", false},
+	{[]plan.Code{plan.PackageAbsent}, "the catalog has the package", false},
+	{[]plan.Code{plan.ChannelAbsent, plan.ChannelBroken}, "the package has the channel", false},
+	{[]plan.Code{plan.OperatorGroups, plan.InstallMode}, "the OperatorGroup fits", false},
+	{[]plan.Code{plan.SecondSubscription, plan.ProvidedElsewhere}, "no other Subscription is in the way", false},
+	{[]plan.Code{plan.OrphanedCSV}, "what is installed is the Subscription's", false},
+	{[]plan.Code{plan.NoEdge, plan.Unsatisfied, plan.DependencyMissing}, "OLM finds a way to what it shall install", false},
+	{[]plan.Code{plan.ManualApproval, plan.ManualApprovalElsewhere}, "nobody else is asked for approval", false},
+	{[]plan.Code{plan.Downgrade}, "the version is no earlier one", true},
+	{[]plan.Code{plan.SameCSV}, "the version is another one", true},
+	{[]plan.Code{plan.NotUpgradeable}, "the operator allows to be updated", true},
+	{[]plan.Code{plan.OldKubernetes}, "the version of Kubernetes suits it", true},
+	{[]plan.Code{plan.OpenShiftHeldBack}, "the version of OpenShift suits it", true},
+	{[]plan.Code{plan.InvalidObjects, plan.StoredVersionRemoved, plan.OldDefinition, plan.DefinitionsUnchecked}, "all objects of its APIs stay valid", true},
 }
 
 // tolerated are the reasons for which a switch is safe nevertheless: those that apply deals with itself, and what
@@ -63,7 +65,7 @@ func checksOf(p *Plan, own *plan.Outcome) []Check {
 			}
 		}
 		left = slices.DeleteFunc(left, about)
-		if len(done) == before && !blind {
+		if len(done) == before && !blind && (p.Target != "" || !c.target) {
 			done = append(done, Check{Code: string(c.codes[0]), Verdict: OK, What: c.fine})
 		}
 	}
@@ -73,8 +75,16 @@ func checksOf(p *Plan, own *plan.Outcome) []Check {
 	return done
 }
 
+// asFlags says with the flags of a switch what package plan says of the fields of a Subscription.
+var asFlags = strings.NewReplacer(
+	"set spec.source and spec.sourceNamespace of the Subscription to", "name with --to",
+	"set spec.channel of the Subscription to", "name with --channel",
+	"set spec.name, and spec.channel, of the Subscription to", "name with --new-package, and --channel,",
+	"set spec.name of the Subscription to", "name with --new-package",
+)
+
 func checkOf(reason plan.Reason) Check {
-	c := Check{Code: string(reason.Code), Verdict: Refused, What: reason.What, Do: reason.Do}
+	c := Check{Code: string(reason.Code), Verdict: Refused, What: reason.What, Do: asFlags.Replace(reason.Do)}
 	switch {
 	case reason.Code == plan.ManualApproval || reason.Code == plan.ManualApprovalElsewhere:
 		c.Verdict, c.Do = Warning, "nothing: apply approves the InstallPlan, if it is the one that was foretold"

@@ -29,7 +29,7 @@ func wait(step StepName, format string, args ...any) (decision, error) {
 // has to decide whether to go on or back.
 func (s *situation) decide() (decision, error) {
 	if s.journal.open() && s.journal.State == RollingBack {
-		return decision{}, fmt.Errorf("it is being rolled back: end that with `berth switch rollback`")
+		return decision{}, fmt.Errorf("it is being rolled back: end that with `berth switch rollback %s`", s.plan.From.Package)
 	}
 	next, err := s.next()
 	switch writes := err == nil && next.waits == "" && next.step != ""; {
@@ -97,15 +97,15 @@ func (s *situation) toApprove() (decision, error) {
 	case request == nil:
 		return wait(Approve, "OLM to make an InstallPlan for %s%s", p.Target, because(trouble(s.subscription)))
 	case request.Status.Phase == v1alpha1.InstallPlanPhaseFailed:
-		return decision{}, fmt.Errorf("OLM could not carry out InstallPlan %s%s; go back with `berth switch rollback`, or correct that and delete the InstallPlan",
-			request.Name, because(request.Status.Message))
+		return decision{}, fmt.Errorf("OLM could not carry out InstallPlan %s%s; go back with `berth switch rollback %s`, or correct that and delete the InstallPlan",
+			request.Name, because(request.Status.Message), p.From.Package)
 	case request.Spec.Approved:
 		return wait(Install, "OLM to carry out InstallPlan %s, which is %s", request.Name, request.Status.Phase)
 	}
 	for _, name := range request.Spec.ClusterServiceVersionNames {
 		if name != p.Target && !slices.Contains(p.Along, name) {
-			return decision{}, fmt.Errorf("InstallPlan %s would install %s, which was not foretold: approve it if that is right, or go back with `berth switch rollback`",
-				request.Name, name)
+			return decision{}, fmt.Errorf("InstallPlan %s would install %s, which was not foretold: approve it if that is right, or go back with `berth switch rollback %s`",
+				request.Name, name, p.From.Package)
 		}
 	}
 	return write(Approve)

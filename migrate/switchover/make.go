@@ -158,7 +158,7 @@ func (w *World) touchedBy(p *Plan) ([]Touched, error) {
 			add("OLM", "CustomResourceDefinition", "", name, "created, or updated; its objects stay")
 		}
 	}
-	if w.driver != nil && (w.driver.custom || p.createsDriver()) {
+	if w.driver != nil && (w.driver.custom && p.Way != Stay || !w.driver.custom && p.createsDriver()) {
 		for _, object := range w.driver.found {
 			add("the operator", object.GetKind(), object.GetNamespace(), object.GetName(), "taken over where it is")
 		}

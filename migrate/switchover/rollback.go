@@ -16,6 +16,16 @@ const (
 	End      StepName = "end"
 )
 
+// backDoes is what each of them does.
+var backDoes = map[StepName]func(p *Plan) string{
+	Begin:   func(*Plan) string { return "write into the journal that there is a way back, and it is taken" },
+	Restore: func(p *Plan) string { return fmt.Sprintf("subscribe to %s, as before", p.From) },
+	Withdraw: func(p *Plan) string {
+		return fmt.Sprintf("delete the InstallPlan for %s, which nobody has approved", p.Target)
+	},
+	End: func(*Plan) string { return "write into the journal that all is as before" },
+}
+
 // Rollback takes a switch back, up to the point of no return: the Subscription is as it was then, and OLM has
 // installed nothing.
 func Rollback(ctx context.Context, c client.Client, p *Plan, o Options) error {
@@ -28,7 +38,9 @@ func (s *situation) back() (decision, error) {
 	switch {
 	case s.journal == nil || s.journal.State == RolledBack:
 		return decision{}, nil
-	case s.journal.State == Completed || p.Target != p.Installed && s.version(p.Target) != nil:
+	case s.journal.State == Completed:
+		return decision{}, fmt.Errorf("all is done, and %s is installed: that is beyond the point of no return, as OLM does not go back to an earlier version", p.Target)
+	case p.Target != p.Installed && s.version(p.Target) != nil:
 		return decision{}, fmt.Errorf("OLM has installed %s, and does not go back to an earlier version: this is beyond the point of no return; "+
 			"go on with `berth switch apply %s --to %s`", p.Target, p.From.Package, p.To.Source)
 	case s.subscription == nil || p.Installed != "" && s.version(p.Installed) == nil:

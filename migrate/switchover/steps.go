@@ -85,6 +85,17 @@ func (p *Plan) andHoldsLock() string {
 // createsDriver tells whether the plan is to create the ClusterCSIDriver.
 func (p *Plan) createsDriver() bool { return p.Driver != nil && p.Driver.Create }
 
+// Does says what a step of the plan does, or one of its rollback.
+func (p *Plan) Does(name StepName) string {
+	if does := backDoes[name]; does != nil {
+		return does(p)
+	}
+	if at := slices.IndexFunc(p.Steps, func(s Step) bool { return s.Name == name }); at >= 0 {
+		return p.Steps[at].Does
+	}
+	return ""
+}
+
 // stepsOf returns the steps of a plan.
 func stepsOf(p *Plan) []Step {
 	var found []Step
