@@ -7,6 +7,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/migrate/switchover"
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/journey"
 )
@@ -31,7 +32,11 @@ func playSwitch(ctx context.Context, s *stage) error {
 		return err
 	}
 	pkg := w.driver.Package.Name
-	if err := w.show(ctx, "berth", "switch", "plan", pkg, "--to", certifiedCatalog, "--create-driver"); err != nil {
+	first := []string{"berth", "switch", "plan", pkg, "--to", certifiedCatalog, "--create-driver"}
+	if w.underWay(ctx) {
+		first = []string{"berth", "switch", "status", pkg}
+	}
+	if err := w.show(ctx, first...); err != nil {
 		return err
 	}
 	if err := w.show(ctx, "berth", "switch", "apply", pkg, "--to", certifiedCatalog, "--create-driver"); err != nil {
@@ -89,6 +94,12 @@ func (w switching) holder(ctx context.Context) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("%s is held by a pod of %s", w.driver.Operator.Lock, pod.Spec.Containers[0].Image), nil
+}
+
+// underWay tells whether an earlier run was interrupted while it switched.
+func (w switching) underWay(ctx context.Context) bool {
+	status, err := switchover.Find(ctx, w.cluster.Client(), namespace, w.driver.Package.Name)
+	return err == nil && status.State == switchover.Applying
 }
 
 // compare shows that nobody has lost anything, and who looks after it now.
