@@ -68,7 +68,8 @@ func stuck(because string) func(*stage, *Outcome, int64) string {
 			if !strings.Contains(plan.Status.Message, because) {
 				return fmt.Errorf("it is %s: %s", plan.Status.Phase, plan.Status.Message)
 			}
-			happened = fmt.Sprintf("InstallPlan is %s: %s", plan.Status.Phase, plan.Status.Message)
+			// OLM tries again for a minute.
+			happened = "the InstallPlan is not carried out: " + strings.TrimPrefix(plan.Status.Message, "retrying execution due to error: ")
 			return nil
 		})
 		return happened

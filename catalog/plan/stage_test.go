@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -346,15 +345,4 @@ func (s *stage) mooring(version string) client.Object {
 		"apiVersion": s.namespace + ".example.com/" + version, "kind": "Mooring",
 		"metadata": map[string]any{"name": "pier", "namespace": s.namespace}, "spec": map[string]any{"depth": "7 m"},
 	}}
-}
-
-// nobody returns an address of this machine that nobody listens on.
-func nobody(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }

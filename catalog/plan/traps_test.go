@@ -135,7 +135,7 @@ var traps = []trap{
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", buoys(s.T, follows("buoy.v1.1.0")))
-			s.offer("broken", nobody(s.T), func(state string) bool { return state == "TRANSIENT_FAILURE" })
+			s.offer("broken", "127.0.0.1:1", func(state string) bool { return state == "TRANSIENT_FAILURE" })
 		},
 		happened: func(s *stage, o *Outcome, _ int64) string {
 			return refusedBy(s, o, func(said string) bool {
@@ -358,7 +358,7 @@ func (trap trap) show(t *testing.T, c *cluster.Cluster, watched client.Reader) s
 		trap.remedy(s)
 		s.awaitInstalled("buoy", trap.cured)
 	}
-	cells := []string{trap.name, fmt.Sprintf("OLM %s: %s", foretold.sentence(), reasons[at].What), happened, reasons[at].Do}
+	cells := []string{trap.name, foretold.tell(reasons[at]), happened, reasons[at].Do}
 	for i := range cells {
 		cells[i] = plain(s.namespace, cells[i])
 	}
