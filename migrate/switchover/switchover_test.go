@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +30,9 @@ func TestSwitchover(t *testing.T) {
 		"what is not safe is not begun":             {known: []string{broken}, do: unsafe},
 		"a plan holds for the cluster it is for":    {known: []string{second}, do: moved},
 		"a channel that is not there":               {known: []string{second}, do: otherChannel},
+		"a catalog that is not there":               {do: nowhere},
+		"a catalog that nobody reaches":             {do: unreachable},
+		"two Subscriptions for one package":         {known: []string{second}, do: twice},
 		"who wants to be asked is asked ever after": {known: []string{second}, approval: v1alpha1.ApprovalManual, do: manual},
 		"a dry run writes nothing":                  {known: []string{second}, do: dry},
 		"somebody interferes":                       {known: []string{second}, do: interference},
@@ -43,10 +47,7 @@ func TestSwitchover(t *testing.T) {
 }
 
 func unsafe(p *place) {
-	made := p.plan(p.to(broken))
-	if c := check(made, plan.NoEdge); made.Safe || c == nil || c.Verdict != switchover.Refused || c.Do == "" {
-		p.t.Errorf("the plan is safe: %t, of the edge it says %+v; want that there is none, and what to do", made.Safe, c)
-	}
+	p.mustRefuse(p.to(broken), plan.NoEdge)
 	p.mustLeaveAsIs(func() {
 		if err := p.apply(p.to(broken), switchover.Options{})(p.t.Context(), p.Config()); err == nil {
 			p.t.Error("it was applied")
@@ -82,10 +83,32 @@ func moved(p *place) {
 func otherChannel(p *place) {
 	r := p.to(second)
 	r.Channel = "preview"
+	p.mustRefuse(r, plan.ChannelAbsent)
+}
+
+func nowhere(p *place) { p.mustRefuse(p.to("nowhere"), plan.SourceMissing) }
+
+func unreachable(p *place) {
+	p.create(&v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "adrift", Namespace: p.namespace},
+		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: "127.0.0.1:1"}})
+	p.mustRefuse(p.to("adrift"), plan.SourceUnreachable)
+}
+
+func twice(p *place) {
+	again := p.subscription.DeepCopy()
+	again.ObjectMeta = metav1.ObjectMeta{Name: "again", Namespace: p.namespace}
+	p.create(again)
+	p.mustRefuse(p.to(second), plan.SecondSubscription)
+}
+
+// mustRefuse wants a plan that is not safe, for one reason at least.
+func (p *place) mustRefuse(r switchover.Request, code plan.Code) {
+	p.t.Helper()
 	made := p.plan(r)
-	if c := check(made, plan.ChannelAbsent); made.Safe || c == nil || c.Verdict != switchover.Refused {
-		p.t.Errorf("the plan is safe: %t, of the channel it says %+v; want that there is none", made.Safe, c)
+	if c := check(made, code); made.Safe || c == nil || c.Verdict != switchover.Refused || c.Do == "" {
+		p.t.Errorf("the plan is safe: %t; of %s it says %+v, want that it is refused, and what to do", made.Safe, code, c)
 	}
+	p.t.Logf("\n%s", made.Text(switchover.Plain))
 }
 
 func manual(p *place) {
