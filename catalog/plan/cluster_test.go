@@ -13,13 +13,16 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
 func TestMain(m *testing.M) {
+	ctrllog.SetLogger(klog.Background()) // for what watches the cluster
 	// What is parallel here waits for OLM most of the time, and takes no processor.
 	if err := flag.Set("test.parallel", strconv.Itoa(len(traps))); err != nil {
 		panic(err)

@@ -35,8 +35,8 @@ func (f *subject) checkDefinitions(ctx context.Context, d *catalog.Details) erro
 		}
 		if version := object.GetAPIVersion(); version != apiextensionsv1.SchemeGroupVersion.String() {
 			f.Holds = append(f.Holds, Reason{OldDefinition,
-				fmt.Sprintf("%s brings %s %s of %s, which this Kubernetes does not serve: its InstallPlan fails", f.Next.Name, definitionKind, object.GetName(), version),
-				"choose a version that brings one of " + apiextensionsv1.SchemeGroupVersion.String()})
+				fmt.Sprintf("%s brings CRD %s as one of %s, which this Kubernetes does not serve: the InstallPlan fails", f.Next.Name, object.GetName(), version),
+				"choose a later version, which brings it as one of " + apiextensionsv1.SchemeGroupVersion.String()})
 			continue
 		}
 		if err := f.checkDefinition(ctx, object); err != nil {
@@ -84,12 +84,12 @@ func (f *subject) checkDefinition(ctx context.Context, object *unstructured.Unst
 	}
 	if len(invalid) > 0 {
 		f.Holds = append(f.Holds, Reason{InvalidObjects,
-			fmt.Sprintf("%s brings a %s by which objects are not valid that are there, and OLM does not update it then: %s", f.Next.Name, coming.Name, some(invalid)),
+			fmt.Sprintf("by CRD %s as %s brings it, objects that are there are not valid, and then the InstallPlan fails: %s", coming.Name, f.Next.Name, some(invalid)),
 			"correct these objects first. If OLM has already tried for a minute, the InstallPlan has failed: delete it, and OLM makes another one"})
 	}
 	if safe, err := crd.SafeStorageVersionUpgrade(present, coming); !safe {
 		f.Holds = append(f.Holds, Reason{StoredVersionRemoved,
-			fmt.Sprintf("%s brings a %s that OLM does not update to: %v", f.Next.Name, coming.Name, err),
+			fmt.Sprintf("the InstallPlan fails at CRD %s as %s brings it: %v", coming.Name, f.Next.Name, err),
 			fmt.Sprintf("write all its objects anew in a version that stays, and then take the others out of status.storedVersions of %s %s; "+
 				"delete the InstallPlan if it has failed", definitionKind, coming.Name)})
 	}

@@ -6,17 +6,25 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/berth-csi/berth/test/cluster"
 )
 
 // silence: OLM has looked and done nothing, and says nothing of it.
 func silence(s *stage, o *Outcome, since int64) string {
 	s.awaitLook(since, looked)
-	subscription := s.subscription(s.Context(), "buoy")
-	if _, err := s.refusal(s.Context(), "buoy"); err == nil || subscription.Status.InstalledCSV != o.Installed {
+	subscription := s.subscription(s.Context(), s.cluster.Client(), "buoy")
+	if failure(subscription).Status == corev1.ConditionTrue || subscription.Status.InstalledCSV != o.Installed {
 		s.Fatalf("the Subscription says %+v", subscription.Status)
 	}
 	return fmt.Sprintf("OLM has looked, and the Subscription stays %s with %s, without condition ResolutionFailed", subscription.Status.State, subscription.Status.InstalledCSV)
+}
+
+// failure is the condition by which OLM tells that it resolves nothing.
+func failure(s *v1alpha1.Subscription) v1alpha1.SubscriptionCondition {
+	return s.Status.GetCondition(v1alpha1.SubscriptionResolutionFailed)
 }
 
 // refused: OLM says in the Subscription's condition just what was foretold.
@@ -27,11 +35,8 @@ func refused(s *stage, o *Outcome, _ int64) string {
 func refusedBy(s *stage, o *Outcome, is func(said string) bool) (happened string) {
 	s.Helper()
 	cluster.Eventually(s, limit, "OLM to say that it cannot resolve", func(ctx context.Context) error {
-		condition, err := s.refusal(ctx, "buoy")
-		if err != nil {
-			return err
-		}
-		if !is(condition.Message) {
+		condition := failure(s.subscription(ctx, s.watched, "buoy"))
+		if condition.Status != corev1.ConditionTrue || !is(condition.Message) {
 			return fmt.Errorf("it says %q; foretold was %q", condition.Message, o.Message)
 		}
 		happened = fmt.Sprintf("ResolutionFailed, %s: %s", condition.Reason, clauses(condition.Message))
@@ -63,7 +68,8 @@ func stuck(because string) func(*stage, *Outcome, int64) string {
 			if !strings.Contains(plan.Status.Message, because) {
 				return fmt.Errorf("it is %s: %s", plan.Status.Phase, plan.Status.Message)
 			}
-			happened = fmt.Sprintf("InstallPlan is %s: %s", plan.Status.Phase, plan.Status.Message)
+			// OLM tries again for a minute.
+			happened = "the InstallPlan is not carried out: " + strings.TrimPrefix(plan.Status.Message, "retrying execution due to error: ")
 			return nil
 		})
 		return happened

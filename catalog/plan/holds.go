@@ -39,12 +39,13 @@ func manualApproval(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason 
 	if manual < 0 || f.Next == nil {
 		return nil
 	}
-	code, what := ManualApproval, "OLM makes an InstallPlan that waits for approval"
+	code, what, do := ManualApproval, "OLM makes an InstallPlan that waits for approval", "approve the InstallPlan when it is there"
 	if s := f.world.Subscriptions[manual]; s != f.subscription && f.subscription.Spec.InstallPlanApproval != v1alpha1.ApprovalManual {
 		code = ManualApprovalElsewhere
+		do += fmt.Sprintf(", or set spec.installPlanApproval of Subscription %s to Automatic before", s.Name)
 		what += fmt.Sprintf(", because Subscription %s of the same namespace asks for it", s.Name)
 	}
-	return &Reason{code, what, "approve the InstallPlan when it is there"}
+	return &Reason{code, what, do}
 }
 
 // notUpgradeable: an operator may say in its OperatorCondition that it must not be updated now.

@@ -32,8 +32,11 @@ func unsatisfiable(refusal error) string {
 func (f *subject) ownObstacles() []Reason {
 	switch source := sourceOf(f.subscription); {
 	case !f.world.offers(source):
-		return []Reason{{SourceMissing, fmt.Sprintf("OLM knows no CatalogSource %s of namespace %s that it would look at for namespace %s", source.Name, source.Namespace, f.world.Namespace),
-			"set spec.source and spec.sourceNamespace of the Subscription to one that `oc get catalogsources` lists, or create it"}}
+		what := fmt.Sprintf("there is no CatalogSource %s in namespace %s", source.Name, source.Namespace)
+		if source.Namespace != f.world.Namespace {
+			what += ", or it is not for this namespace: OLM looks at those of the namespace itself and, unless its OperatorGroup does without, at global ones"
+		}
+		return []Reason{{SourceMissing, what, "set spec.source and spec.sourceNamespace of the Subscription to one that `oc get catalogsources -A` lists, or create it"}}
 	case f.catalog == nil:
 		return nil
 	case f.pkg == nil:
@@ -62,7 +65,7 @@ func (f *subject) obstacles() []Reason {
 	}
 	for _, other := range f.world.Subscriptions {
 		if other != f.subscription && other.Spec.Package == f.Package {
-			found = append(found, Reason{SecondSubscription, fmt.Sprintf("Subscription %s asks for package %q, too", other.Name, f.Package), "delete one of the Subscriptions"})
+			found = append(found, Reason{SecondSubscription, fmt.Sprintf("Subscription %s asks for package %q, too", other.Name, f.Package), f.spare(other)})
 		}
 	}
 	if orphan := f.orphan(); orphan != nil {
@@ -71,6 +74,17 @@ func (f *subject) obstacles() []Reason {
 				"OLM does not look again by itself. The operator stops meanwhile; its CRDs and their objects stay", f.subscription.Name, f.world.Namespace)})
 	}
 	return found
+}
+
+// spare says which of two Subscriptions to the same package should go: the one that has nothing installed.
+func (f *subject) spare(other *v1alpha1.Subscription) string {
+	switch {
+	case f.csv != nil && f.world.csv(other.Status.InstalledCSV) == nil:
+		return fmt.Sprintf("delete Subscription %s, which has nothing installed", other.Name)
+	case f.csv == nil && f.world.csv(other.Status.InstalledCSV) != nil:
+		return fmt.Sprintf("delete Subscription %s, which has nothing installed", f.subscription.Name)
+	}
+	return "delete one of the Subscriptions"
 }
 
 // unreachable finds the catalogs that OLM cannot ask. One is enough to keep it from resolving anything, even

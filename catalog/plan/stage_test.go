@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,10 +14,10 @@ import (
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/remote"
@@ -30,20 +29,41 @@ import (
 // that name in catalog first.
 type stage struct {
 	*testing.T
-	cluster   *cluster.Cluster
+	cluster *cluster.Cluster
+	// watched is what has been seen of the cluster's objects so far, to wait for something at no expense.
+	watched   client.Reader
 	namespace string
+}
+
+// watch watches what the stages of a test wait for.
+func watch(t *testing.T, c *cluster.Cluster) client.Reader {
+	t.Helper()
+	watched, err := cache.New(c.Config(), cache.Options{Scheme: c.Client().Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- watched.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return watched
 }
 
 // newStage makes a namespace whose OperatorGroup has these namespaces, or all if there is none, and returns it
 // when OLM has taken note.
-func newStage(t *testing.T, c *cluster.Cluster, targets func(namespace string) []string) *stage {
+func newStage(t *testing.T, c *cluster.Cluster, watched client.Reader, targets func(namespace string) []string) *stage {
 	t.Helper()
-	s := &stage{t, c, c.Namespace(t)}
+	s := &stage{t, c, watched, c.Namespace(t)}
 	group := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "group", Namespace: s.namespace},
 		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: targets(s.namespace)}}
 	s.create(group)
 	cluster.Eventually(t, limit, "OLM to take note of the OperatorGroup", func(ctx context.Context) error {
-		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(group), group); err != nil {
+		if err := watched.Get(ctx, client.ObjectKeyFromObject(group), group); err != nil {
 			return err
 		}
 		if len(group.Status.Namespaces) == 0 {
@@ -109,7 +129,7 @@ func (s *stage) offer(name, address string, is func(state string) bool) {
 		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: address}}
 	s.create(source)
 	cluster.Eventually(s, limit, "OLM's connection to catalog "+name, func(ctx context.Context) error {
-		if err := s.cluster.Client().Get(ctx, client.ObjectKeyFromObject(source), source); err != nil {
+		if err := s.watched.Get(ctx, client.ObjectKeyFromObject(source), source); err != nil {
 			return err
 		}
 		if state := connectionOf(source); !is(state) {
@@ -149,17 +169,18 @@ func (s *stage) awaitInstalled(subscription, name string) {
 		if phase, _, err := s.phase(ctx, name); err != nil || phase != v1alpha1.CSVPhaseSucceeded {
 			return fmt.Errorf("it is %s: %w", phase, err)
 		}
-		if got := s.subscription(ctx, subscription); got.Status.InstalledCSV != name || got.Status.State != v1alpha1.SubscriptionStateAtLatest {
+		if got := s.subscription(ctx, s.watched, subscription); got.Status.InstalledCSV != name || got.Status.State != v1alpha1.SubscriptionStateAtLatest {
 			return fmt.Errorf("the Subscription says %+v", got.Status)
 		}
 		return nil
 	})
 }
 
-// subscription reads a Subscription, which is empty if there is none.
-func (s *stage) subscription(ctx context.Context, name string) *v1alpha1.Subscription {
-	found := &v1alpha1.Subscription{}
-	if err := s.cluster.Client().Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, found); err != nil {
+// subscription returns a Subscription, which is empty if there is none, from what has been seen or from the
+// API server.
+func (s *stage) subscription(ctx context.Context, from client.Reader, name string) *v1alpha1.Subscription {
+	found := &v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{}}
+	if err := from.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, found); client.IgnoreNotFound(err) != nil {
 		s.Log(err)
 	}
 	return found
@@ -174,7 +195,7 @@ func (s *stage) change(change func(*v1alpha1.SubscriptionSpec)) {
 func (s *stage) changeOf(name string, change func(*v1alpha1.SubscriptionSpec)) {
 	s.Helper()
 	cluster.Eventually(s, limit, "the change of the Subscription", func(ctx context.Context) error {
-		subscription := s.subscription(ctx, name)
+		subscription := s.subscription(ctx, s.cluster.Client(), name)
 		change(subscription.Spec)
 		return s.cluster.Client().Update(ctx, subscription)
 	})
@@ -220,30 +241,21 @@ func (s *stage) foretell(w *World, subscription string) *Outcome {
 // phase returns in which phase a ClusterServiceVersion is, and what OLM says of that.
 func (s *stage) phase(ctx context.Context, name string) (v1alpha1.ClusterServiceVersionPhase, v1alpha1.ClusterServiceVersionStatus, error) {
 	csv := &v1alpha1.ClusterServiceVersion{}
-	err := s.cluster.Client().Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, csv)
+	err := s.watched.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, csv)
 	return csv.Status.Phase, csv.Status, err
 }
 
 // plan returns the InstallPlan of Subscription buoy.
 func (s *stage) plan(ctx context.Context) (*v1alpha1.InstallPlan, error) {
 	plan := &v1alpha1.InstallPlan{}
-	ref := s.subscription(ctx, "buoy").Status.InstallPlanRef
+	ref := s.subscription(ctx, s.watched, "buoy").Status.InstallPlanRef
 	if ref == nil {
 		return nil, fmt.Errorf("the Subscription names no InstallPlan")
 	}
-	return plan, s.cluster.Client().Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: ref.Name}, plan)
+	return plan, s.watched.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: ref.Name}, plan)
 }
 
-// refusal returns the condition by which OLM tells that it resolves nothing.
-func (s *stage) refusal(ctx context.Context, subscription string) (v1alpha1.SubscriptionCondition, error) {
-	condition := s.subscription(ctx, subscription).Status.GetCondition(v1alpha1.SubscriptionResolutionFailed)
-	if condition.Status != corev1.ConditionTrue {
-		return condition, fmt.Errorf("condition ResolutionFailed is %s", condition.Status)
-	}
-	return condition, nil
-}
-
-// looks are what OLM notes of a time when it has looked at a namespace.
+// What OLM notes of a time when it has looked at a namespace.
 const (
 	looked  = "no subscriptions were updated"
 	skipped = "all subscriptions up to date"
@@ -333,15 +345,4 @@ func (s *stage) mooring(version string) client.Object {
 		"apiVersion": s.namespace + ".example.com/" + version, "kind": "Mooring",
 		"metadata": map[string]any{"name": "pier", "namespace": s.namespace}, "spec": map[string]any{"depth": "7 m"},
 	}}
-}
-
-// nobody returns an address of this machine that nobody listens on.
-func nobody(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }

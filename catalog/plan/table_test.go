@@ -3,6 +3,7 @@ package plan
 import (
 	"bytes"
 	"flag"
+	"fmt"
 	"os"
 	"regexp"
 	"slices"
@@ -14,8 +15,19 @@ import (
 
 var update = flag.Bool("update", false, "write the table of traps")
 
+// tell says what is foretold, and why.
+func (o *Outcome) tell(r Reason) string {
+	switch {
+	case o.Verdict == Waits:
+		return fmt.Sprintf("OLM does not get to %s: %s", o.Next.Name, r.What)
+	case o.Verdict.Good():
+		return fmt.Sprintf("OLM %s; %s", o.Sentence(), r.What)
+	}
+	return fmt.Sprintf("OLM %s: %s", o.Sentence(), r.What)
+}
+
 // unsteady is what differs from one time to the next.
-var unsteady = regexp.MustCompile(`install-[a-z0-9]{5}|testtraps-[a-z0-9-]*|127\.0\.0\.1:[0-9]+`)
+var unsteady = regexp.MustCompile(`install-[a-z0-9]{5}|testtraps-[a-z0-9-]*|CONNECTING`)
 
 // plain returns a text with nothing in it that differs from one time to the next, as a cell of a table.
 func plain(namespace, text string) string {
@@ -24,8 +36,8 @@ func plain(namespace, text string) string {
 		switch {
 		case strings.HasPrefix(found, "install-"):
 			return "install-abcde"
-		case strings.HasPrefix(found, "127."):
-			return "ADDRESS"
+		case found == "CONNECTING": // as now and then between two attempts
+			return "TRANSIENT_FAILURE"
 		}
 		return "OTHER"
 	})

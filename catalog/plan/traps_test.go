@@ -120,7 +120,7 @@ var traps = []trap{
 		targets: all,
 		before: func(s *stage) {
 			modes := []v1alpha1.InstallModeType{v1alpha1.InstallModeTypeAllNamespaces}
-			newStage(s.T, s.cluster, all).install("buoy.v1.0.0",
+			newStage(s.T, s.cluster, s.watched, all).install("buoy.v1.0.0",
 				bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, modes: modes, definition: s.moorings("v1")})
 			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"), modes: modes, definition: s.moorings("v1")}))
 			s.subscribe("buoy", "not-yet-there")
@@ -135,7 +135,7 @@ var traps = []trap{
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", buoys(s.T, follows("buoy.v1.1.0")))
-			s.offer("broken", nobody(s.T), func(state string) bool { return state == "TRANSIENT_FAILURE" })
+			s.offer("broken", "127.0.0.1:1", func(state string) bool { return state == "TRANSIENT_FAILURE" })
 		},
 		happened: func(s *stage, o *Outcome, _ int64) string {
 			return refusedBy(s, o, func(said string) bool {
@@ -187,7 +187,7 @@ var traps = []trap{
 		happened: refused,
 		remedy: func(s *stage) {
 			s.delete(&v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: "buoy.v1.0.0", Namespace: s.namespace}})
-			s.patch(s.subscription(s.Context(), "buoy"), `{"metadata":{"annotations":{"look":"again"}}}`)
+			s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), `{"metadata":{"annotations":{"look":"again"}}}`)
 		},
 		cured: "buoy.v1.1.0",
 	},
@@ -274,7 +274,7 @@ var traps = []trap{
 			said := ""
 			cluster.Eventually(s, limit, "OLM to hold OpenShift back", func(ctx context.Context) error {
 				olm := &configv1.ClusterOperator{}
-				if err := s.cluster.Client().Get(ctx, client.ObjectKey{Name: "operator-lifecycle-manager"}, olm); err != nil {
+				if err := s.watched.Get(ctx, client.ObjectKey{Name: "operator-lifecycle-manager"}, olm); err != nil {
 					return err
 				}
 				for _, c := range olm.Status.Conditions {
@@ -303,12 +303,13 @@ var traps = []trap{
 // the documentation.
 func TestTraps(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
+	watched := watch(t, c)
 	rows := make([]string, len(traps))
 	shown := t.Run("all", func(t *testing.T) {
 		for i, trap := range traps {
 			t.Run(trap.name, func(t *testing.T) {
 				t.Parallel()
-				rows[i] = trap.show(t, c)
+				rows[i] = trap.show(t, c, watched)
 			})
 		}
 	})
@@ -318,12 +319,12 @@ func TestTraps(t *testing.T) {
 }
 
 // show lets a trap snap, and returns its row of the table.
-func (trap trap) show(t *testing.T, c *cluster.Cluster) string {
+func (trap trap) show(t *testing.T, c *cluster.Cluster, watched client.Reader) string {
 	targets := trap.targets
 	if targets == nil {
 		targets = own
 	}
-	s := newStage(t, c, targets)
+	s := newStage(t, c, watched, targets)
 	trap.before(s)
 
 	change := trap.change
@@ -357,7 +358,7 @@ func (trap trap) show(t *testing.T, c *cluster.Cluster) string {
 		trap.remedy(s)
 		s.awaitInstalled("buoy", trap.cured)
 	}
-	cells := []string{trap.name, fmt.Sprintf("OLM %s: %s", foretold.Sentence(), reasons[at].What), happened, reasons[at].Do}
+	cells := []string{trap.name, foretold.tell(reasons[at]), happened, reasons[at].Do}
 	for i := range cells {
 		cells[i] = plain(s.namespace, cells[i])
 	}

@@ -140,8 +140,10 @@ func (s *situation) take(ctx context.Context, c client.Client, step StepName, o 
 	case End:
 		return s.journal.note(ctx, c, End, RolledBack)
 	}
-	if err := s.journal.note(ctx, c, step, s.journal.State); err != nil {
-		return err
+	if s.journal.last() != step { // or else another has begun with it, and was stopped
+		if err := s.journal.note(ctx, c, step, s.journal.State); err != nil {
+			return err
+		}
 	}
 	return writes[step](s, ctx, c)
 }

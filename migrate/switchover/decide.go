@@ -102,6 +102,10 @@ func (s *situation) toApprove() (decision, error) {
 	case request.Spec.Approved:
 		return wait(Install, "OLM to carry out InstallPlan %s, which is %s", request.Name, request.Status.Phase)
 	}
+	if request.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval {
+		// If it were approved before OLM has written that, OLM could write nothing into it any more.
+		return wait(Approve, "OLM to ask for approval of InstallPlan %s", request.Name)
+	}
 	for _, name := range request.Spec.ClusterServiceVersionNames {
 		if name != p.Target && !slices.Contains(p.Along, name) {
 			return decision{}, fmt.Errorf("InstallPlan %s would install %s, which was not foretold: approve it if that is right, or go back with `berth switch rollback %s`",

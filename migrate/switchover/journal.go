@@ -104,6 +104,15 @@ func (j *Journal) note(ctx context.Context, c client.Client, step StepName, stat
 	return c.Patch(ctx, changed, client.MergeFromWithOptions(j.stored, client.MergeFromWithOptimisticLock{}))
 }
 
+// last is the step that was begun last.
+func (j *Journal) last() StepName {
+	if len(j.Entries) == 0 {
+		return ""
+	}
+	_, step, _ := strings.Cut(j.Entries[len(j.Entries)-1], " ")
+	return StepName(step)
+}
+
 func entry(step StepName) string {
 	return time.Now().UTC().Format(time.RFC3339) + " " + string(step) + "\n"
 }

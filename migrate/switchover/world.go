@@ -129,7 +129,7 @@ func (w *World) readCatalogs(ctx context.Context, config *rest.Config, r Request
 			w.read = append(w.read, read)
 		case source == w.target && connected(w.CatalogSources[at]):
 			return err
-		default:
+		case source != w.target: // else OLM does not reach it either
 			w.unread = append(w.unread, err.Error())
 		}
 	}

@@ -109,7 +109,7 @@ func (p *place) approveAll(ctx context.Context) error {
 		return err
 	}
 	for _, request := range requests.Items {
-		if request.Spec.Approved {
+		if request.Spec.Approved || request.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval {
 			continue
 		}
 		approved := request.DeepCopy()

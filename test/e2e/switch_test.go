@@ -22,11 +22,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/migrate/switchover"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/community"
+	"github.com/berth-csi/berth/test/fault"
 	"github.com/berth-csi/berth/test/journey"
 )
 
@@ -50,7 +53,7 @@ func TestSwitchByHand(t *testing.T) {
 				return journey.InstallDriver(ctx, c, w.driver.CSIName)
 			})
 		},
-	})
+	}, communityBundles(t)...)
 }
 
 // TestSwitchWithTool is the same with our tool, as a plugin of kubectl.
@@ -69,7 +72,38 @@ func TestSwitchWithTool(t *testing.T) {
 			apply()
 			w.checkSettled(apply)
 		},
-	})
+	}, communityBundles(t)...)
+}
+
+// TestSwitchWithKilledTool is the same with a tool that is killed at each of its writes, before it and after it,
+// and run again.
+func TestSwitchWithKilledTool(t *testing.T) {
+	run := func(createDriver bool) func(*world) {
+		return func(w *world) {
+			request := switchover.Request{Package: w.driver.Package.Name, Source: certifiedCatalog, CreateDriver: createDriver}
+			injector := fault.KillAtEach()
+			w.step(func(ctx context.Context, _ client.Client) error {
+				return injector.Run(ctx, w.Config(), func(ctx context.Context, config *rest.Config) error { return w.apply(ctx, config, request) })
+			})
+			if !injector.Came() {
+				w.t.Error("nobody was killed")
+			}
+		}
+	}
+	testSwitch(t, way{turn: run(false), adopt: run(true)}, communityBundles(t)[0])
+}
+
+// apply is what our command does, in this process.
+func (w *world) apply(ctx context.Context, config *rest.Config, request switchover.Request) error {
+	api, err := client.New(config, client.Options{Scheme: w.Client().Scheme(), Mapper: w.Client().RESTMapper()})
+	if err != nil {
+		return err
+	}
+	plan, err := switchover.Ensure(ctx, switchover.Cluster{Config: config, Client: api}, request, nil)
+	if err != nil {
+		return err
+	}
+	return switchover.Apply(ctx, api, plan, switchover.Options{Report: func(e switchover.Event) { w.t.Logf("%s %s", e.Step, e.Waits) }})
 }
 
 // way is how somebody gets from the community's operator to ours.
@@ -79,8 +113,8 @@ type way struct {
 }
 
 // testSwitch goes a way from several versions of the community's operator.
-func testSwitch(t *testing.T, way way) {
-	for _, from := range communityBundles(t) {
+func testSwitch(t *testing.T, way way, versions ...communityBundle) {
+	for _, from := range versions {
 		t.Run(from.version, func(t *testing.T) {
 			w := newWorld(t, efs(t), cluster.Options{})
 			w.serve(communityCatalog, w.buildCatalog(from.folder))

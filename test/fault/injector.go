@@ -26,6 +26,7 @@ type Injector struct {
 	leftOut []Target
 	at      Point // where the fault is; the zero Point: nowhere
 	nth     int   // of the writes, which is where the fault is; 0: at
+	each    bool  // write is where the client is killed
 	fault   Fault
 	deliver chan struct{} // closed by Deliver
 	once    sync.Once
@@ -86,6 +87,15 @@ func Inject(at Point, f Fault, leftOut ...Target) *Injector {
 func InjectNth(n int, f Fault, leftOut ...Target) *Injector {
 	i := Record(leftOut...)
 	i.nth, i.fault = n, f
+	return i
+}
+
+// KillAtEach returns an Injector that kills a client at each of its writes: first before it, and, when the next
+// process comes to it again, after it. The client makes one write after the other, and does not repeat those
+// that it made.
+func KillAtEach(leftOut ...Target) *Injector {
+	i := Record(leftOut...)
+	i.each = true
 	return i
 }
 
@@ -214,6 +224,9 @@ func (i *Injector) Counts() map[Point]Count {
 func (i *Injector) come(p Point) (Point, Fault) {
 	i.seen[p]++
 	p.Occurrence = i.seen[p]
+	if i.each && !p.IsWatch() {
+		return p, [...]Fault{KilledBefore, KilledAfter}[len(i.writes)%2]
+	}
 	here := p == i.at
 	if i.nth > 0 {
 		here = !p.IsWatch() && i.nth == len(i.writes)+1

@@ -1,0 +1,192 @@
+package switchover_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/catalog/plan"
+	"github.com/berth-csi/berth/migrate/switchover"
+)
+
+// TestSwitchover is what people do with a switch besides seeing it through.
+func TestSwitchover(t *testing.T) {
+	s := newSite(t)
+	for name, test := range map[string]struct {
+		approval v1alpha1.Approval
+		known    []string
+		do       func(*place)
+	}{
+		"what is not safe is not begun":             {known: []string{broken}, do: unsafe},
+		"a plan holds for the cluster it is for":    {known: []string{second}, do: moved},
+		"a channel that is not there":               {known: []string{second}, do: otherChannel},
+		"a catalog that is not there":               {do: nowhere},
+		"a catalog that nobody reaches":             {do: unreachable},
+		"two Subscriptions for one package":         {known: []string{second}, do: twice},
+		"who wants to be asked is asked ever after": {known: []string{second}, approval: v1alpha1.ApprovalManual, do: manual},
+		"a dry run writes nothing":                  {known: []string{second}, do: dry},
+		"somebody interferes":                       {known: []string{second}, do: interference},
+		"time runs out":                             {known: []string{second}, do: impatience},
+		"there is no way back from the end":         {known: []string{second}, do: noReturn},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test.do(s.settle(t, test.approval, test.known...))
+		})
+	}
+}
+
+func unsafe(p *place) {
+	p.mustRefuse(p.to(broken), plan.NoEdge)
+	p.mustLeaveAsIs(func() {
+		if err := p.apply(p.to(broken), switchover.Options{})(p.t.Context(), p.Config()); err == nil {
+			p.t.Error("it was applied")
+		}
+	})
+}
+
+// check returns what a plan says of one thing, or nil.
+func check(p *switchover.Plan, code plan.Code) *switchover.Check {
+	at := slices.IndexFunc(p.Checks, func(c switchover.Check) bool { return c.Code == string(code) })
+	if at < 0 {
+		return nil
+	}
+	return &p.Checks[at]
+}
+
+func moved(p *place) {
+	text, err := json.Marshal(p.plan(p.to(second)))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	given, err := switchover.Read(strings.NewReader(string(text)))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"low"}]}}}`)
+	_, err = switchover.Ensure(p.t.Context(), switchover.Cluster{Config: p.Config(), Client: p.Client()}, given.Request(), given)
+	if err == nil || !strings.Contains(err.Error(), "generation was 1 and is 2") {
+		p.t.Errorf("got %v, want that the Subscription's generation is another one", err)
+	}
+}
+
+func otherChannel(p *place) {
+	r := p.to(second)
+	r.Channel = "preview"
+	p.mustRefuse(r, plan.ChannelAbsent)
+}
+
+func nowhere(p *place) { p.mustRefuse(p.to("nowhere"), plan.SourceMissing) }
+
+func unreachable(p *place) {
+	p.create(&v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "adrift", Namespace: p.namespace},
+		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: "127.0.0.1:1"}})
+	p.mustRefuse(p.to("adrift"), plan.SourceUnreachable)
+}
+
+func twice(p *place) {
+	again := p.subscription.DeepCopy()
+	again.ObjectMeta = metav1.ObjectMeta{Name: "again", Namespace: p.namespace}
+	p.create(again)
+	p.mustRefuse(p.to(second), plan.SecondSubscription)
+}
+
+// mustRefuse wants a plan that is not safe, for one reason at least.
+func (p *place) mustRefuse(r switchover.Request, code plan.Code) {
+	p.t.Helper()
+	made := p.plan(r)
+	if c := check(made, code); made.Safe || c == nil || c.Verdict != switchover.Refused || c.Do == "" {
+		p.t.Errorf("the plan is safe: %t; of %s it says %+v, want that it is refused, and what to do", made.Safe, code, c)
+	}
+	p.t.Logf("\n%s", made.Text(switchover.Plain))
+}
+
+func manual(p *place) {
+	p.run(p.apply(p.to(second), switchover.Options{}))
+	got, err := p.end(p.t.Context())
+	if err != nil || got.approval != v1alpha1.ApprovalManual || got.installed != "buoy.v1.1.0" {
+		p.t.Errorf("got %+v, %v; want buoy.v1.1.0, and that OLM asks", got, err)
+	}
+}
+
+func dry(p *place) {
+	p.mustLeaveAsIs(func() { p.run(p.apply(p.to(second), switchover.Options{DryRun: true})) })
+}
+
+// mustLeaveAsIs wants nothing to become of a place.
+func (p *place) mustLeaveAsIs(do func()) {
+	p.t.Helper()
+	before, err := p.end(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	do()
+	after, err := p.end(p.t.Context())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, after, cmp.AllowUnexported(end{})); diff != "" {
+		p.t.Errorf("what has become of it (-before +after):\n%s", diff)
+	}
+}
+
+func interference(p *place) {
+	turned(p)
+	p.patchSubscription(`{"spec":{"channel":"preview"}}`)
+	for what, tool := range map[string]tool{"apply": p.apply(p.to(second), switchover.Options{}), "rollback": p.rollback} {
+		if err := tool(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "somebody has changed Subscription") {
+			p.t.Errorf("%s: got %v, want that somebody has changed the Subscription", what, err)
+		}
+	}
+	p.patchSubscription(`{"spec":{"channel":"stable"}}`)
+	p.run(p.rollback)
+}
+
+func (p *place) patchSubscription(patch string) {
+	p.t.Helper()
+	if err := p.Client().Patch(p.t.Context(), p.subscription, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+func impatience(p *place) {
+	turned(p)
+	ctx, cancel := context.WithDeadline(p.t.Context(), time.Now())
+	defer cancel()
+	timeout := &switchover.TimeoutError{}
+	made := p.status().Plan
+	if err := switchover.Apply(ctx, p.Client(), made, switchover.Options{Report: p.report}); !errors.As(err, &timeout) {
+		p.t.Errorf("got %v, want that time ran out", err)
+	}
+	if got := p.status(); got.State != switchover.Applying || got.Next != switchover.Approve || !got.Return {
+		p.t.Errorf("got %+v; want that approval is next, and that there is a way back", got)
+	}
+}
+
+func (p *place) status() *switchover.Status {
+	p.t.Helper()
+	status, err := switchover.Find(p.t.Context(), p.Client(), p.namespace, "buoy")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return status
+}
+
+func noReturn(p *place) {
+	p.run(p.apply(p.to(second), switchover.Options{}))
+	p.mustLeaveAsIs(func() {
+		if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "beyond the point of no return") {
+			p.t.Errorf("got %v, want that there is no way back", err)
+		}
+	})
+}
