@@ -33,6 +33,7 @@ func TestSwitchover(t *testing.T) {
 		"a catalog that is not there":               {do: nowhere},
 		"a catalog that nobody reaches":             {do: unreachable},
 		"two Subscriptions for one package":         {known: []string{second}, do: twice},
+		"a switch under way has its plan":           {known: []string{second}, do: underWay},
 		"who wants to be asked is asked ever after": {known: []string{second}, approval: v1alpha1.ApprovalManual, do: manual},
 		"a dry run writes nothing":                  {known: []string{second}, do: dry},
 		"somebody interferes":                       {known: []string{second}, do: interference},
@@ -105,10 +106,26 @@ func twice(p *place) {
 func (p *place) mustRefuse(r switchover.Request, code plan.Code) {
 	p.t.Helper()
 	made := p.plan(r)
-	if c := check(made, code); made.Safe || c == nil || c.Verdict != switchover.Refused || c.Do == "" {
-		p.t.Errorf("the plan is safe: %t; of %s it says %+v, want that it is refused, and what to do", made.Safe, code, c)
+	c := check(made, code)
+	if made.Safe || c == nil || c.Verdict != switchover.Refused || c.Do == "" {
+		p.t.Fatalf("the plan is safe: %t; of %s it says %+v, want that it is refused, and what to do", made.Safe, code, c)
+	}
+	if strings.Contains(c.Do, "spec.") {
+		p.t.Errorf("what to do is %q, want the flag that says it", c.Do)
+	}
+	if later := check(made, plan.Downgrade); made.Target == "" && later != nil {
+		p.t.Errorf("OLM installs nothing, and yet it is said of the version: %+v", later)
 	}
 	p.t.Logf("\n%s", made.Text(switchover.Plain))
+}
+
+func underWay(p *place) {
+	turned(p)
+	seen := switchover.Cluster{Config: p.Config(), Client: p.Client()}
+	if _, err := switchover.New(p.t.Context(), seen, p.to(second)); err == nil || !strings.Contains(err.Error(), "berth switch rollback buoy") {
+		p.t.Errorf("got %v, want that it is under way, and how to go back", err)
+	}
+	p.run(p.rollback)
 }
 
 func manual(p *place) {
@@ -165,7 +182,7 @@ func impatience(p *place) {
 	defer cancel()
 	timeout := &switchover.TimeoutError{}
 	made := p.status().Plan
-	if err := switchover.Apply(ctx, p.Client(), made, switchover.Options{Report: p.report}); !errors.As(err, &timeout) {
+	if err := switchover.Apply(ctx, p.Client(), made, switchover.Options{Report: p.report(made)}); !errors.As(err, &timeout) {
 		p.t.Errorf("got %v, want that time ran out", err)
 	}
 	if got := p.status(); got.State != switchover.Applying || got.Next != switchover.Approve || !got.Return {

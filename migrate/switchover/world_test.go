@@ -213,7 +213,7 @@ func (p *place) apply(r switchover.Request, o switchover.Options) tool {
 		if !made.Safe {
 			return fmt.Errorf("it is not safe: %+v", made.Checks)
 		}
-		o.Report = p.report
+		o.Report = p.report(made)
 		return switchover.Apply(ctx, seen.Client, made, o)
 	}
 }
@@ -228,10 +228,19 @@ func (p *place) rollback(ctx context.Context, config *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	return switchover.Rollback(ctx, seen.Client, status.Plan, switchover.Options{Report: p.report})
+	return switchover.Rollback(ctx, seen.Client, status.Plan, switchover.Options{Report: p.report(status.Plan)})
 }
 
-func (p *place) report(e switchover.Event) { p.t.Logf("%s %s", e.Step, e.Waits) }
+// report logs what is done by a plan, which can say of everything what it is.
+func (p *place) report(made *switchover.Plan) func(switchover.Event) {
+	return func(e switchover.Event) {
+		does := made.Does(e.Step)
+		p.t.Logf("%s: %s %s", e.Step, does, e.Waits)
+		if does == "" {
+			p.t.Errorf("nobody can tell what step %s does", e.Step)
+		}
+	}
+}
 
 // run runs a tool, and wants it to succeed in time.
 func (p *place) run(t tool) {

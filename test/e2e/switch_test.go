@@ -69,6 +69,9 @@ func TestSwitchWithTool(t *testing.T) {
 			}
 			apply()
 			w.checkSettled(apply)
+			if later := w.kubectlBerth("", "switch", "plan", w.driver.Package.Name, "--to", certifiedCatalog, "--create-driver"); !strings.Contains(later, "There is nothing to do.") {
+				w.t.Errorf("when all is done, the plan is\n%s", later)
+			}
 		},
 	}, communityBundles(t)...)
 }
