@@ -35,11 +35,11 @@ func Build(ctx context.Context, bundleDirs []string) (*declcfg.DeclarativeConfig
 		return nil, err
 	}
 	config := &declcfg.DeclarativeConfig{
-		Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: releases[0].Package, DefaultChannel: defaultChannel}},
+		Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: releases[0].Rendered.Package, DefaultChannel: defaultChannel}},
 		Channels: channels,
 	}
 	for _, r := range releases {
-		config.Bundles = append(config.Bundles, r.rendered)
+		config.Bundles = append(config.Bundles, r.Rendered)
 	}
 	if err := introduce(config, releases); err != nil {
 		return nil, err
@@ -47,76 +47,46 @@ func Build(ctx context.Context, bundleDirs []string) (*declcfg.DeclarativeConfig
 	return config, nil
 }
 
-// release is a bundle folder and what a catalog says of it.
-type release struct {
-	*folder
-	rendered declcfg.Bundle
-	channels []string
-	version  *declcfg.VersionRelease
-}
-
 // readReleases reads bundle folders, and returns them from the oldest version to the newest.
-func readReleases(ctx context.Context, dirs []string) ([]release, error) {
+func readReleases(ctx context.Context, dirs []string) ([]*Release, error) {
 	if len(dirs) == 0 {
 		return nil, errors.New("no bundle folder given; expected at least one")
 	}
-	var releases []release
+	var releases []*Release
 	var faults []error
 	for _, dir := range dirs {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		r, err := readRelease(dir)
+		r, err := ReadRelease(dir)
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
 		releases = append(releases, r)
 	}
-	slices.SortFunc(releases, func(a, b release) int {
-		return cmp.Or(a.version.Compare(b.version), cmp.Compare(a.Name, b.Name), cmp.Compare(a.dir, b.dir))
+	slices.SortFunc(releases, func(a, b *Release) int {
+		return cmp.Or(a.Compare(b), cmp.Compare(a.bundle.dir, b.bundle.dir))
 	})
 	return releases, errors.Join(faults...)
 }
 
-func readRelease(dir string) (release, error) {
-	f, err := readFolder(dir)
-	if err != nil {
-		return release{}, err
-	}
-	r := release{folder: f}
-	if r.channels, err = f.channels(); err != nil {
-		return r, err
-	}
-	if r.rendered, err = f.render(); err != nil {
-		return r, f.csvFault(err)
-	}
-	if r.version, err = r.rendered.VersionRelease(); err != nil {
-		return r, f.csvFault(fmt.Errorf("spec.version: %w", err))
-	}
-	return r, nil
-}
-
 // checkDistinct refuses bundles that cannot stand side by side in one package.
-func checkDistinct(releases []release) error {
+func checkDistinct(releases []*Release) error {
 	var faults []error
-	taken := map[string]release{}
+	taken := map[string]*Release{}
 	for _, r := range releases {
 		first := releases[0]
-		if r.Package != first.Package {
+		if r.Rendered.Package != first.Rendered.Package {
 			faults = append(faults, fmt.Errorf("%s is of package %s, but %s is of package %s; "+
 				"build one package at a time, several into the same output folder if they are to be one catalog",
-				r.annotationsFile, r.Package, first.annotationsFile, first.Package))
+				r.bundle.annotationsFile, r.Rendered.Package, first.bundle.annotationsFile, first.Rendered.Package))
 			continue
 		}
-		version := r.version.Version.String()
-		if len(r.version.Release) > 0 {
-			version += ", release " + r.version.Release.String()
-		}
-		for _, claim := range []string{"version " + version, "the name " + r.Name} {
+		for _, claim := range []string{"version " + r.Number(), "the name " + r.Rendered.Name} {
 			if other, found := taken[claim]; found {
 				faults = append(faults, fmt.Errorf("%s and %s both claim %s of package %s; expected every bundle to have its own",
-					other.csvFile, r.csvFile, claim, r.Package))
+					other.bundle.csvFile, r.bundle.csvFile, claim, r.Rendered.Package))
 				break
 			}
 			taken[claim] = r
@@ -127,37 +97,37 @@ func checkDistinct(releases []release) error {
 
 // channelsOf returns the package's channels, sorted by name, each with its entries from the oldest to
 // the newest.
-func channelsOf(releases []release) ([]declcfg.Channel, error) {
+func channelsOf(releases []*Release) ([]declcfg.Channel, error) {
 	entries := map[string][]declcfg.ChannelEntry{}
+	var faults []error
 	for _, r := range releases {
-		entry, err := r.entry()
-		if err != nil {
-			return nil, r.csvFault(err)
-		}
-		for _, channel := range r.channels {
+		entry, malformed := r.Entry()
+		names, none := r.bundle.channels()
+		faults = append(faults, malformed, none)
+		for _, channel := range names {
 			entries[channel] = append(entries[channel], entry)
 		}
 	}
 	var channels []declcfg.Channel
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		channels = append(channels, declcfg.Channel{
-			Schema: declcfg.SchemaChannel, Package: releases[0].Package, Name: name, Entries: entries[name]})
+			Schema: declcfg.SchemaChannel, Package: releases[0].Rendered.Package, Name: name, Entries: entries[name]})
 	}
-	return channels, nil
+	return channels, errors.Join(faults...)
 }
 
 // defaultChannelOf returns what the newest release that has an opinion says is the default channel.
-func defaultChannelOf(releases []release, channels []declcfg.Channel) (string, error) {
+func defaultChannelOf(releases []*Release, channels []declcfg.Channel) (string, error) {
 	var names []string
 	for _, c := range channels {
 		names = append(names, c.Name)
 	}
 	for _, r := range slices.Backward(releases) {
-		switch name := r.Annotations.DefaultChannelName; {
+		switch name := r.bundle.Annotations.DefaultChannelName; {
 		case name == "":
 			continue
 		case !slices.Contains(names, name):
-			return "", bundleFolder.Finding(r.annotationsFile, "annotation %s is %q, but no bundle is part of that channel; expected one of %s",
+			return "", bundleFolder.Finding(r.bundle.annotationsFile, "annotation %s is %q, but no bundle is part of that channel; expected one of %s",
 				annotationDefault, name, strings.Join(names, ", "))
 		default:
 			return name, nil
@@ -166,13 +136,13 @@ func defaultChannelOf(releases []release, channels []declcfg.Channel) (string, e
 	if len(names) == 1 {
 		return names[0], nil
 	}
-	return "", bundleFolder.Finding(releases[len(releases)-1].annotationsFile,
-		"no annotation %s, in no bundle of package %s; expected one of its channels %s", annotationDefault, releases[0].Package, strings.Join(names, ", "))
+	return "", bundleFolder.Finding(releases[len(releases)-1].bundle.annotationsFile,
+		"no annotation %s, in no bundle of package %s; expected one of its channels %s", annotationDefault, releases[0].Rendered.Package, strings.Join(names, ", "))
 }
 
 // introduce checks the catalog of a package, and gives the package the icon and the description of
 // the bundle that the default channel leads to.
-func introduce(config *declcfg.DeclarativeConfig, releases []release) error {
+func introduce(config *declcfg.DeclarativeConfig, releases []*Release) error {
 	pkg := &config.Packages[0]
 	model, err := declcfg.ConvertToModel(*config)
 	if err != nil {
@@ -182,12 +152,6 @@ func introduce(config *declcfg.DeclarativeConfig, releases []release) error {
 	if err != nil {
 		return err
 	}
-	newest := releases[slices.IndexFunc(releases, func(r release) bool { return r.Name == head.Name })]
-	if pkg.Description, err = newest.Description(); err != nil {
-		return newest.csvFault(fmt.Errorf("spec.description: %w", err))
-	}
-	if pkg.Icon, err = newest.icon(); err != nil {
-		return newest.csvFault(fmt.Errorf("spec.icon: %w", err))
-	}
-	return nil
+	newest := releases[slices.IndexFunc(releases, func(r *Release) bool { return r.Rendered.Name == head.Name })]
+	return newest.Introduce(pkg)
 }

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -31,24 +31,24 @@ const (
 	mediaType = "registry+v1"
 )
 
-// bundleFolder is the rule that bundle folders break of which no catalog can be built.
+// bundleFolder is the rule that bundles break of which no catalog can be built.
 var bundleFolder = findings.Rule{ID: "bundle-folder", Severity: findings.Error,
-	What: "A bundle folder is of the registry+v1 format.",
-	Why:  "The catalog would install less than what the folder holds, or nothing."}
+	What: "A bundle is of the registry+v1 format.",
+	Why:  "The catalog would install less than what the bundle holds, or nothing."}
 
-// folder is a bundle as it stands in a folder.
+// folder is a bundle as it stands in a folder, or in an image.
 type folder struct {
 	*registry.Bundle
-	dir string
+	source
 	// csvFile holds the ClusterServiceVersion, annotationsFile names the package and its channels.
 	csvFile, annotationsFile string
 }
 
-// readFolder reads a bundle. OLM's own tools skip a file that they cannot read, and take the first of
+// readBundle reads a bundle. OLM's own tools skip a file that they cannot read, and take the first of
 // two ClusterServiceVersions or of several documents in a file. This fails instead, because the
-// catalog would install less than what the folder holds.
-func readFolder(dir string) (*folder, error) {
-	bundle := &folder{dir: dir}
+// catalog would install less than what the bundle holds.
+func readBundle(from source) (*folder, error) {
+	bundle := &folder{source: from}
 	objects, err := bundle.readManifests()
 	if err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func readFolder(dir string) (*folder, error) {
 	if err != nil {
 		return nil, bundle.csvFault(err)
 	}
-	bundle.Name = csv.GetName()
+	bundle.Name, bundle.BundleImage = csv.GetName(), from.image
 	for _, d := range metadata.Dependencies {
 		bundle.Dependencies = append(bundle.Dependencies, &d)
 	}
@@ -71,7 +71,7 @@ func readFolder(dir string) (*folder, error) {
 	}
 	if err := bundle.AllProvidedAPIsInBundle(); err != nil {
 		return nil, bundle.csvFault(fmt.Errorf("every API that spec.customresourcedefinitions.owned lists needs its "+
-			"CustomResourceDefinition in %s: %w", filepath.Join(dir, manifestsDir), err))
+			"CustomResourceDefinition in %s: %w", filepath.Join(from.name(), manifestsDir), err))
 	}
 	return bundle, nil
 }
@@ -105,7 +105,7 @@ func (f *folder) readManifests() ([]*unstructured.Unstructured, error) {
 		f.csvFile = d.File
 	}
 	if len(faults) == 0 && f.csvFile == "" {
-		faults = append(faults, notABundle(f.dir, fmt.Sprintf("none of the %d files in its folder %s holds a ClusterServiceVersion",
+		faults = append(faults, f.notABundle(fmt.Sprintf("none of the %d files in its folder %s holds a ClusterServiceVersion",
 			len(documents), manifestsDir)))
 	}
 	return objects, errors.Join(faults...)
@@ -151,7 +151,7 @@ func (f *folder) readMetadata() (*metadata, error) {
 		}
 	}
 	if f.annotationsFile == "" {
-		return nil, notABundle(f.dir, fmt.Sprintf("no file in its folder %s has the annotation %s", metadataDir, annotationPackage))
+		return nil, f.notABundle(fmt.Sprintf("no file in its folder %s has the annotation %s", metadataDir, annotationPackage))
 	}
 	return found, nil
 }
@@ -200,26 +200,14 @@ func (f *folder) channels() ([]string, error) {
 // readDocuments reads the files of one folder of the bundle, but for hidden ones, in the order of
 // their names. A file must hold one document.
 func (f *folder) readDocuments(part string) ([]document.Document, error) {
-	entries, err := os.ReadDir(filepath.Join(f.dir, part))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, notABundle(f.dir, "it has no folder "+part)
-	}
+	files, err := f.read(part)
 	if err != nil {
-		return nil, fmt.Errorf("bundle folder %s: %w", f.dir, err)
+		return nil, err
 	}
 	var all []document.Document
 	var faults []error
-	for _, entry := range entries {
-		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
-			continue
-		}
-		path := filepath.Join(f.dir, part, entry.Name())
-		data, err := os.ReadFile(path)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("bundle folder %s: %w", f.dir, err))
-			continue
-		}
-		documents, malformed := document.Parse(path, data)
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		documents, malformed := document.Parse(filepath.Join(f.name(), part, file), files[file])
 		for _, fault := range malformed {
 			faults = append(faults, fault)
 		}
@@ -230,9 +218,4 @@ func (f *folder) readDocuments(part string) ([]document.Document, error) {
 		all = append(all, documents...)
 	}
 	return all, errors.Join(faults...)
-}
-
-func notABundle(dir, found string) error {
-	return fmt.Errorf("%s is not a bundle folder: %s; expected a folder %s with one ClusterServiceVersion and what it needs, "+
-		"and a folder %s with an annotations file", dir, found, manifestsDir, metadataDir)
 }
