@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -55,7 +56,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-// blobs returns what opm has rendered, by schema and name, without where it comes from.
+// blobs returns what opm has rendered, by schema, package and name, without where it comes from.
 func blobs(t *testing.T, text string) map[string]any {
 	t.Helper()
 	found := map[string]any{}
@@ -77,6 +78,6 @@ func blobs(t *testing.T, text string) map[string]any {
 			}
 			blob["relatedImages"] = others
 		}
-		found[blob["schema"].(string)+" "+blob["name"].(string)] = blob
+		found[fmt.Sprint(blob["schema"], blob["package"], blob["name"])] = blob
 	}
 }
