@@ -7,7 +7,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/pkg/registry"
@@ -25,14 +24,12 @@ const (
 
 	annotationMediaType = "operators.operatorframework.io.bundle.mediatype.v1"
 	annotationPackage   = "operators.operatorframework.io.bundle.package.v1"
-	annotationChannels  = "operators.operatorframework.io.bundle.channels.v1"
-	annotationDefault   = "operators.operatorframework.io.bundle.channel.default.v1"
 
 	mediaType = "registry+v1"
 )
 
-// bundleFolder is the rule that bundles break of which no catalog can be built.
-var bundleFolder = findings.Rule{ID: "bundle-folder", Severity: findings.Error,
+// BundleFormat is the rule that bundles break of which no catalog can be built.
+var BundleFormat = findings.Rule{ID: "bundle-folder", Severity: findings.Error,
 	What: "A bundle is of the registry+v1 format.",
 	Why:  "The catalog would install less than what the bundle holds, or nothing."}
 
@@ -40,8 +37,8 @@ var bundleFolder = findings.Rule{ID: "bundle-folder", Severity: findings.Error,
 type folder struct {
 	*registry.Bundle
 	source
-	// csvFile holds the ClusterServiceVersion, annotationsFile names the package and its channels.
-	csvFile, annotationsFile string
+	// csv holds the ClusterServiceVersion, annotations names the package and its channels.
+	csv, annotations document.Document
 }
 
 // readBundle reads a bundle. OLM's own tools skip a file that they cannot read, and take the first of
@@ -78,7 +75,7 @@ func readBundle(from source) (*folder, error) {
 
 // csvFault is an error about the bundle's ClusterServiceVersion.
 func (f *folder) csvFault(err error) error {
-	return fmt.Errorf("%s: %w", f.csvFile, err)
+	return fmt.Errorf("%s: %w", f.csv.File, err)
 }
 
 // readManifests returns the objects of the bundle, in the order of their files' names.
@@ -92,19 +89,19 @@ func (f *folder) readManifests() ([]*unstructured.Unstructured, error) {
 	for _, d := range documents {
 		object := &unstructured.Unstructured{}
 		if err := object.UnmarshalJSON(d.Content); err != nil {
-			faults = append(faults, d.Fault(bundleFolder, "expected a Kubernetes object: %v", err))
+			faults = append(faults, d.Fault(BundleFormat, "expected a Kubernetes object: %v", err))
 			continue
 		}
 		objects = append(objects, object)
 		if object.GetKind() != v1alpha1.ClusterServiceVersionKind {
 			continue
 		}
-		if f.csvFile != "" {
-			faults = append(faults, d.Fault(bundleFolder, "a second ClusterServiceVersion, beside that of %s; a bundle holds exactly one", f.csvFile))
+		if f.csv.File != "" {
+			faults = append(faults, d.Fault(BundleFormat, "a second ClusterServiceVersion, beside that of %s; a bundle holds exactly one", f.csv.File))
 		}
-		f.csvFile = d.File
+		f.csv = d
 	}
-	if len(faults) == 0 && f.csvFile == "" {
+	if len(faults) == 0 && f.csv.File == "" {
 		faults = append(faults, f.notABundle(fmt.Sprintf("none of the %d files in its folder %s holds a ClusterServiceVersion",
 			len(documents), manifestsDir)))
 	}
@@ -134,14 +131,14 @@ func (f *folder) readMetadata() (*metadata, error) {
 		if err := d.Decode(&part); err != nil {
 			return nil, err
 		}
-		if a := part.Annotations; a[annotationPackage] != "" && f.annotationsFile == "" {
-			f.annotationsFile = d.File
+		if a := part.Annotations; a[annotationPackage] != "" && f.annotations.File == "" {
+			f.annotations = d
 			if a[annotationMediaType] != mediaType {
-				return nil, bundleFolder.Finding(d.File, "annotation %s is %q; expected %q, the only format of bundles that a catalog is built from",
+				return nil, BundleFormat.Finding(d.File, "annotation %s is %q; expected %q, the only format of bundles that a catalog is built from",
 					annotationMediaType, a[annotationMediaType], mediaType)
 			}
 			found.Annotations = registry.Annotations{
-				PackageName: a[annotationPackage], Channels: a[annotationChannels], DefaultChannelName: a[annotationDefault]}
+				PackageName: a[annotationPackage], Channels: a[ChannelsAnnotation], DefaultChannelName: a[DefaultChannelAnnotation]}
 		}
 		if len(found.Dependencies) == 0 {
 			found.Dependencies = part.Dependencies
@@ -150,7 +147,7 @@ func (f *folder) readMetadata() (*metadata, error) {
 			found.Properties = part.Properties
 		}
 	}
-	if f.annotationsFile == "" {
+	if f.annotations.File == "" {
 		return nil, f.notABundle(fmt.Sprintf("no file in its folder %s has the annotation %s", metadataDir, annotationPackage))
 	}
 	return found, nil
@@ -182,21 +179,6 @@ func (f *folder) properties(stated []registry.Property, annotation string) ([]re
 	return all, nil
 }
 
-// channels returns the names of the channels that the bundle is part of.
-func (f *folder) channels() ([]string, error) {
-	var names []string
-	for name := range strings.SplitSeq(f.Annotations.Channels, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		return nil, bundleFolder.Finding(f.annotationsFile,
-			"no annotation %s; expected the names of the package's channels that the bundle is part of, with commas between them", annotationChannels)
-	}
-	return names, nil
-}
-
 // readDocuments reads the files of one folder of the bundle, but for hidden ones, in the order of
 // their names. A file must hold one document.
 func (f *folder) readDocuments(part string) ([]document.Document, error) {
@@ -212,7 +194,7 @@ func (f *folder) readDocuments(part string) ([]document.Document, error) {
 			faults = append(faults, fault)
 		}
 		if len(documents) > 1 {
-			faults = append(faults, documents[1].Fault(bundleFolder, "a second document begins here; OLM reads only the first one of a bundle's file, "+
+			faults = append(faults, documents[1].Fault(BundleFormat, "a second document begins here; OLM reads only the first one of a bundle's file, "+
 				"so give each of the %d a file of its own", len(documents)))
 		}
 		all = append(all, documents...)

@@ -3,8 +3,17 @@ package catalog
 import (
 	"cmp"
 	"fmt"
+	"strings"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/catalog/document"
+)
+
+// The annotations of a bundle that say which channels it is part of, and which one is the default.
+const (
+	ChannelsAnnotation       = "operators.operatorframework.io.bundle.channels.v1"
+	DefaultChannelAnnotation = "operators.operatorframework.io.bundle.channel.default.v1"
 )
 
 // Release is a bundle, and what a catalog says of it.
@@ -14,6 +23,9 @@ type Release struct {
 	// description of its ClusterServiceVersion instead.
 	Rendered declcfg.Bundle
 	Version  *declcfg.VersionRelease
+	// CSV is the document of the ClusterServiceVersion, and Annotations the one that names the package and its
+	// channels.
+	CSV, Annotations document.Document
 
 	bundle *folder
 }
@@ -32,7 +44,7 @@ func newRelease(from source) (*Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Release{bundle: bundle}
+	r := &Release{CSV: bundle.csv, Annotations: bundle.annotations, bundle: bundle}
 	if r.Rendered, err = bundle.render(); err != nil {
 		return nil, bundle.csvFault(err)
 	}
@@ -55,6 +67,19 @@ func (r *Release) Number() string {
 	}
 	return number
 }
+
+// Channels are the names of the channels that the bundle's annotations say it is part of.
+func (r *Release) Channels() (names []string) {
+	for name := range strings.SplitSeq(r.bundle.Annotations.Channels, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// DefaultChannel is the name of the channel that the annotations say is the package's default one, if they do.
+func (r *Release) DefaultChannel() string { return r.bundle.Annotations.DefaultChannelName }
 
 // Entry is the place in the upgrade graph that the ClusterServiceVersion gives the bundle.
 func (r *Release) Entry() (declcfg.ChannelEntry, error) {

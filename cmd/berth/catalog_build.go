@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/template"
+	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/findings"
 )
 
@@ -105,13 +105,13 @@ func buildCatalogs(cmd *cobra.Command, args []string) ([]*declcfg.DeclarativeCon
 	defer stop()
 	switch templates {
 	case 0:
-		config, err := catalog.Build(cmd.Context(), args)
+		config, err := build.Folders(cmd.Context(), args)
 		return []*declcfg.DeclarativeConfig{config}, err
 	case len(args):
 	default:
 		return nil, fmt.Errorf("some of %q are files and some are folders; want templates only, or bundle folders only", args)
 	}
-	configs, found, err := template.Build(cmd.Context(), args)
+	configs, found, err := build.Templates(cmd.Context(), args)
 	stop()
 	if err != nil {
 		return nil, err

@@ -1,10 +1,9 @@
-package template_test
+package build_test
 
 import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,22 +16,20 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/catalog/template"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/registry"
 )
 
-var update = flag.Bool("update", false, "write the files that hold what tests expect")
-
-// TestBuild holds what is made of testdata/tide.yaml against testdata/catalog, and has real opm judge it.
-func TestBuild(t *testing.T) {
+// TestTemplate holds what is made of testdata/tide.yaml against testdata/catalog, and has real opm judge it.
+func TestTemplate(t *testing.T) {
 	dir := t.TempDir()
 	if *update {
 		dir = "testdata/catalog"
 	}
-	got := build(t, "testdata/tide.yaml", dir)
+	got := made(t, "testdata/tide.yaml", dir)
 	want, err := os.ReadFile("testdata/catalog/tide/catalog.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -47,16 +44,16 @@ func TestBuild(t *testing.T) {
 		t.Errorf("opm validate: %v\n%s", err, out)
 	}
 	for range 20 {
-		if again := build(t, "testdata/tide.yaml", t.TempDir()); again != got {
+		if again := made(t, "testdata/tide.yaml", t.TempDir()); again != got {
 			t.Fatalf("-first +again:\n%s", cmp.Diff(got, again))
 		}
 	}
 }
 
-// build makes the catalog of a template without faults, and returns its text.
-func build(t *testing.T, file, dir string) string {
+// made returns the text of the catalog of a template without faults.
+func made(t *testing.T, file, dir string) string {
 	t.Helper()
-	configs, found, err := template.Build(t.Context(), []string{file})
+	configs, found, err := build.Templates(t.Context(), []string{file})
 	if err != nil || len(found) > 0 || len(configs) != 1 {
 		t.Fatalf("%d catalogs, findings %v, error %v", len(configs), found, err)
 	}
@@ -92,7 +89,7 @@ func TestEntries(t *testing.T) {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
 			archive := catalogs.Extract(t, path, ".")
 			writeBundles(t)
-			configs, found, err := template.Build(t.Context(), []string{"tide.yaml"})
+			configs, found, err := build.Templates(t.Context(), []string{"tide.yaml"})
 			if err != nil || len(configs) != 1 {
 				t.Fatalf("findings %v, error %v", found, err)
 			}
@@ -121,7 +118,7 @@ func TestFaults(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			configs, found, err := template.Build(t.Context(), files)
+			configs, found, err := build.Templates(t.Context(), files)
 			if err != nil || configs != nil {
 				t.Fatalf("%d catalogs, error %v", len(configs), err)
 			}
@@ -134,13 +131,13 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestBuildOfNothing(t *testing.T) {
-	if _, _, err := template.Build(t.Context(), []string{"nothing.yaml"}); err == nil || !strings.Contains(err.Error(), "nothing.yaml") {
+func TestTemplateOfNothing(t *testing.T) {
+	if _, _, err := build.Templates(t.Context(), []string{"nothing.yaml"}); err == nil || !strings.Contains(err.Error(), "nothing.yaml") {
 		t.Errorf("got error %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, _, err := template.Build(ctx, []string{"testdata/tide.yaml"}); !errors.Is(err, context.Canceled) {
+	if _, _, err := build.Templates(ctx, []string{"testdata/tide.yaml"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 }
@@ -177,7 +174,7 @@ func TestImages(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tide.yaml")
 	catalogs.Write(t, path, file.String())
 	dir := t.TempDir()
-	build(t, path, dir)
+	made(t, path, dir)
 	got, err := declcfg.LoadFS(t.Context(), os.DirFS(dir))
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +205,7 @@ func TestImageFaults(t *testing.T) {
 		address + "/sea/broken:v1":         `.*/sea/broken@sha256:[0-9a-f]{64}/manifests/csv.yaml:1:1: error: malformed YAML: .* \(syntax\)`,
 	} {
 		catalogs.Write(t, "tide.yaml", "schema: berth.template\npackage: tide\nchannels: [{name: stable}]\nbundles: [{image: "+fmt.Sprintf("%q", image)+"}]\n")
-		configs, found, err := template.Build(t.Context(), []string{"tide.yaml"})
+		configs, found, err := build.Templates(t.Context(), []string{"tide.yaml"})
 		if err != nil || configs != nil || len(found) != 1 {
 			t.Errorf("%s: %d catalogs, findings %v, error %v", image, len(configs), found, err)
 		} else if got := found[0].String(); !regexp.MustCompile(`^` + want + `$`).MatchString(got) {

@@ -1,10 +1,10 @@
-// Package template makes the catalogs of packages from templates: short files that people write. A template
-// says which bundles there are, as folders or images, and which of them each channel offers. What it does not
-// say follows from the bundles, so that most of it can be left out.
+// Package build makes the catalogs of packages from their bundles: from folders alone, or by templates, short files
+// that people write. A template says which bundles there are, as folders or images, and which of them each
+// channel offers. What it does not say follows from the bundles, so that most of it can be left out.
 //
-// Nothing comes of a template that would make a catalog by which OLM cannot work: every rule of package rules
-// is asked of it, and what is wrong is found all at once, at the line of the template that is to blame.
-package template
+// Nothing is made by which OLM cannot work: every rule of package rules is asked of a catalog, and what is wrong
+// is found all at once, at the line of what is to blame. The same input always gives the same catalog.
+package build
 
 import (
 	"context"
@@ -80,14 +80,14 @@ var (
 		Why:  "The catalog would lack it."}
 )
 
-// Build makes the catalogs of the packages that templates describe, and says all that is wrong with them.
-// There are no catalogs if one of the findings is an error. Build fails if a template cannot be read.
-func Build(ctx context.Context, files []string) ([]*declcfg.DeclarativeConfig, []*findings.Finding, error) {
+// Templates makes the catalogs of the packages that templates describe, and says all that is wrong with them.
+// There are no catalogs if one of the findings is an error. Templates fails if a template cannot be read.
+func Templates(ctx context.Context, files []string) ([]*declcfg.DeclarativeConfig, []*findings.Finding, error) {
 	var configs []*declcfg.DeclarativeConfig
 	var found []*findings.Finding
 	of := map[string]string{}
 	for _, file := range files {
-		d, err := build(ctx, file)
+		d, err := draftOf(ctx, file)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -116,9 +116,9 @@ type draft struct {
 	entryPaths [][][]any
 }
 
-// build makes the catalog of one package. Each step relies on those before it having found nothing wrong,
+// draftOf makes the catalog of one package. Each step relies on those before it having found nothing wrong,
 // except that the bundles of a template are read even if something else is.
-func build(ctx context.Context, file string) (*draft, error) {
+func draftOf(ctx context.Context, file string) (*draft, error) {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("template: %w", err)

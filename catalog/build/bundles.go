@@ -1,4 +1,4 @@
-package template
+package build
 
 import (
 	"context"
@@ -76,7 +76,7 @@ func (d *draft) checkBundles() {
 		if r.Rendered.Package != d.Package {
 			d.fault(at("bundles", i), "bundle %s is of package %q; expected one of package %q", r.Rendered.Name, r.Rendered.Package, d.Package)
 		}
-		for _, claim := range []string{"name " + r.Rendered.Name, "version " + r.Number()} {
+		for _, claim := range claims(r) {
 			if first, found := taken[claim]; found {
 				d.fault(at("bundles", i), "bundle %s has the same %s as bundle number %d; expected every bundle to have its own", r.Rendered.Name, claim, first+1)
 				break
