@@ -41,7 +41,7 @@ func TestShippedCatalogsUpdateTheCommunity(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					outcomes, err := w.Foretell()
+					outcomes, err := w.Foretell(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
