@@ -25,6 +25,26 @@ func assemble(dir string, entries []entry) (*Catalog, []*findings.Finding) {
 	return a.Catalog, a.hinted()
 }
 
+// Of makes a catalog of a configuration without reading it from a folder. Its documents, each of a schema and
+// a name, come from where the caller says. The names in it must be distinct.
+func Of(config *declcfg.DeclarativeConfig, from func(schema, name string) document.Span) *Catalog {
+	var entries []entry
+	for _, p := range config.Packages {
+		entries = append(entries, entry{pkg: &p, span: from(p.Schema, p.Name)})
+	}
+	for _, c := range config.Channels {
+		entries = append(entries, entry{channel: &c, span: from(c.Schema, c.Name)})
+	}
+	for _, b := range config.Bundles {
+		entries = append(entries, entry{bundle: &b, span: from(b.Schema, b.Name)})
+	}
+	for _, d := range config.Deprecations {
+		entries = append(entries, entry{deprecation: &d, span: from(d.Schema, d.Package)})
+	}
+	c, _ := assemble("", entries)
+	return c
+}
+
 // assembly is a catalog that is being put together.
 type assembly struct {
 	*Catalog

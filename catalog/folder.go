@@ -4,10 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
+	"maps"
 	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/pkg/registry"
@@ -25,30 +24,28 @@ const (
 
 	annotationMediaType = "operators.operatorframework.io.bundle.mediatype.v1"
 	annotationPackage   = "operators.operatorframework.io.bundle.package.v1"
-	annotationChannels  = "operators.operatorframework.io.bundle.channels.v1"
-	annotationDefault   = "operators.operatorframework.io.bundle.channel.default.v1"
 
 	mediaType = "registry+v1"
 )
 
-// bundleFolder is the rule that bundle folders break of which no catalog can be built.
-var bundleFolder = findings.Rule{ID: "bundle-folder", Severity: findings.Error,
-	What: "A bundle folder is of the registry+v1 format.",
-	Why:  "The catalog would install less than what the folder holds, or nothing."}
+// BundleFormat is the rule that bundles break of which no catalog can be built.
+var BundleFormat = findings.Rule{ID: "bundle-folder", Severity: findings.Error,
+	What: "A bundle is of the registry+v1 format.",
+	Why:  "The catalog would install less than what the bundle holds, or nothing."}
 
-// folder is a bundle as it stands in a folder.
+// folder is a bundle as it stands in a folder, or in an image.
 type folder struct {
 	*registry.Bundle
-	dir string
-	// csvFile holds the ClusterServiceVersion, annotationsFile names the package and its channels.
-	csvFile, annotationsFile string
+	source
+	// csv holds the ClusterServiceVersion, annotations names the package and its channels.
+	csv, annotations document.Document
 }
 
-// readFolder reads a bundle. OLM's own tools skip a file that they cannot read, and take the first of
+// readBundle reads a bundle. OLM's own tools skip a file that they cannot read, and take the first of
 // two ClusterServiceVersions or of several documents in a file. This fails instead, because the
-// catalog would install less than what the folder holds.
-func readFolder(dir string) (*folder, error) {
-	bundle := &folder{dir: dir}
+// catalog would install less than what the bundle holds.
+func readBundle(from source) (*folder, error) {
+	bundle := &folder{source: from}
 	objects, err := bundle.readManifests()
 	if err != nil {
 		return nil, err
@@ -62,7 +59,7 @@ func readFolder(dir string) (*folder, error) {
 	if err != nil {
 		return nil, bundle.csvFault(err)
 	}
-	bundle.Name = csv.GetName()
+	bundle.Name, bundle.BundleImage = csv.GetName(), from.image
 	for _, d := range metadata.Dependencies {
 		bundle.Dependencies = append(bundle.Dependencies, &d)
 	}
@@ -71,14 +68,14 @@ func readFolder(dir string) (*folder, error) {
 	}
 	if err := bundle.AllProvidedAPIsInBundle(); err != nil {
 		return nil, bundle.csvFault(fmt.Errorf("every API that spec.customresourcedefinitions.owned lists needs its "+
-			"CustomResourceDefinition in %s: %w", filepath.Join(dir, manifestsDir), err))
+			"CustomResourceDefinition in %s: %w", filepath.Join(from.name(), manifestsDir), err))
 	}
 	return bundle, nil
 }
 
 // csvFault is an error about the bundle's ClusterServiceVersion.
 func (f *folder) csvFault(err error) error {
-	return fmt.Errorf("%s: %w", f.csvFile, err)
+	return fmt.Errorf("%s: %w", f.csv.File, err)
 }
 
 // readManifests returns the objects of the bundle, in the order of their files' names.
@@ -92,20 +89,20 @@ func (f *folder) readManifests() ([]*unstructured.Unstructured, error) {
 	for _, d := range documents {
 		object := &unstructured.Unstructured{}
 		if err := object.UnmarshalJSON(d.Content); err != nil {
-			faults = append(faults, d.Fault(bundleFolder, "expected a Kubernetes object: %v", err))
+			faults = append(faults, d.Fault(BundleFormat, "expected a Kubernetes object: %v", err))
 			continue
 		}
 		objects = append(objects, object)
 		if object.GetKind() != v1alpha1.ClusterServiceVersionKind {
 			continue
 		}
-		if f.csvFile != "" {
-			faults = append(faults, d.Fault(bundleFolder, "a second ClusterServiceVersion, beside that of %s; a bundle holds exactly one", f.csvFile))
+		if f.csv.File != "" {
+			faults = append(faults, d.Fault(BundleFormat, "a second ClusterServiceVersion, beside that of %s; a bundle holds exactly one", f.csv.File))
 		}
-		f.csvFile = d.File
+		f.csv = d
 	}
-	if len(faults) == 0 && f.csvFile == "" {
-		faults = append(faults, notABundle(f.dir, fmt.Sprintf("none of the %d files in its folder %s holds a ClusterServiceVersion",
+	if len(faults) == 0 && f.csv.File == "" {
+		faults = append(faults, f.notABundle(fmt.Sprintf("none of the %d files in its folder %s holds a ClusterServiceVersion",
 			len(documents), manifestsDir)))
 	}
 	return objects, errors.Join(faults...)
@@ -134,14 +131,14 @@ func (f *folder) readMetadata() (*metadata, error) {
 		if err := d.Decode(&part); err != nil {
 			return nil, err
 		}
-		if a := part.Annotations; a[annotationPackage] != "" && f.annotationsFile == "" {
-			f.annotationsFile = d.File
+		if a := part.Annotations; a[annotationPackage] != "" && f.annotations.File == "" {
+			f.annotations = d
 			if a[annotationMediaType] != mediaType {
-				return nil, bundleFolder.Finding(d.File, "annotation %s is %q; expected %q, the only format of bundles that a catalog is built from",
+				return nil, BundleFormat.Finding(d.File, "annotation %s is %q; expected %q, the only format of bundles that a catalog is built from",
 					annotationMediaType, a[annotationMediaType], mediaType)
 			}
 			found.Annotations = registry.Annotations{
-				PackageName: a[annotationPackage], Channels: a[annotationChannels], DefaultChannelName: a[annotationDefault]}
+				PackageName: a[annotationPackage], Channels: a[ChannelsAnnotation], DefaultChannelName: a[DefaultChannelAnnotation]}
 		}
 		if len(found.Dependencies) == 0 {
 			found.Dependencies = part.Dependencies
@@ -150,8 +147,8 @@ func (f *folder) readMetadata() (*metadata, error) {
 			found.Properties = part.Properties
 		}
 	}
-	if f.annotationsFile == "" {
-		return nil, notABundle(f.dir, fmt.Sprintf("no file in its folder %s has the annotation %s", metadataDir, annotationPackage))
+	if f.annotations.File == "" {
+		return nil, f.notABundle(fmt.Sprintf("no file in its folder %s has the annotation %s", metadataDir, annotationPackage))
 	}
 	return found, nil
 }
@@ -182,57 +179,25 @@ func (f *folder) properties(stated []registry.Property, annotation string) ([]re
 	return all, nil
 }
 
-// channels returns the names of the channels that the bundle is part of.
-func (f *folder) channels() ([]string, error) {
-	var names []string
-	for name := range strings.SplitSeq(f.Annotations.Channels, ",") {
-		if name = strings.TrimSpace(name); name != "" {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 {
-		return nil, bundleFolder.Finding(f.annotationsFile,
-			"no annotation %s; expected the names of the package's channels that the bundle is part of, with commas between them", annotationChannels)
-	}
-	return names, nil
-}
-
 // readDocuments reads the files of one folder of the bundle, but for hidden ones, in the order of
 // their names. A file must hold one document.
 func (f *folder) readDocuments(part string) ([]document.Document, error) {
-	entries, err := os.ReadDir(filepath.Join(f.dir, part))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, notABundle(f.dir, "it has no folder "+part)
-	}
+	files, err := f.read(part)
 	if err != nil {
-		return nil, fmt.Errorf("bundle folder %s: %w", f.dir, err)
+		return nil, err
 	}
 	var all []document.Document
 	var faults []error
-	for _, entry := range entries {
-		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
-			continue
-		}
-		path := filepath.Join(f.dir, part, entry.Name())
-		data, err := os.ReadFile(path)
-		if err != nil {
-			faults = append(faults, fmt.Errorf("bundle folder %s: %w", f.dir, err))
-			continue
-		}
-		documents, malformed := document.Parse(path, data)
+	for _, file := range slices.Sorted(maps.Keys(files)) {
+		documents, malformed := document.Parse(filepath.Join(f.name(), part, file), files[file])
 		for _, fault := range malformed {
 			faults = append(faults, fault)
 		}
 		if len(documents) > 1 {
-			faults = append(faults, documents[1].Fault(bundleFolder, "a second document begins here; OLM reads only the first one of a bundle's file, "+
+			faults = append(faults, documents[1].Fault(BundleFormat, "a second document begins here; OLM reads only the first one of a bundle's file, "+
 				"so give each of the %d a file of its own", len(documents)))
 		}
 		all = append(all, documents...)
 	}
 	return all, errors.Join(faults...)
-}
-
-func notABundle(dir, found string) error {
-	return fmt.Errorf("%s is not a bundle folder: %s; expected a folder %s with one ClusterServiceVersion and what it needs, "+
-		"and a folder %s with an annotations file", dir, found, manifestsDir, metadataDir)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/action/migrations"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/operator-framework/operator-registry/pkg/registry"
@@ -24,20 +25,6 @@ func IsBundleFolder(dir string) bool {
 		}
 	}
 	return true
-}
-
-// RenderBundle returns the bundle in a folder as it stands in a catalog: the same as "opm render" makes
-// of it.
-func RenderBundle(dir string) (declcfg.Bundle, error) {
-	f, err := readFolder(dir)
-	if err != nil {
-		return declcfg.Bundle{}, err
-	}
-	rendered, err := f.render()
-	if err != nil {
-		return declcfg.Bundle{}, f.csvFault(err)
-	}
-	return rendered, nil
 }
 
 // render returns the bundle as it stands in a catalog.
@@ -55,6 +42,7 @@ func (f *folder) render() (declcfg.Bundle, error) {
 		Schema:        declcfg.SchemaBundle,
 		Name:          f.Name,
 		Package:       f.Package,
+		Image:         f.BundleImage,
 		Properties:    properties,
 		RelatedImages: images,
 	}
@@ -72,7 +60,26 @@ func (f *folder) render() (declcfg.Bundle, error) {
 	if rendered.CsvJSON, err = f.csvJSON(); err != nil {
 		return declcfg.Bundle{}, err
 	}
-	return rendered, nil
+	if f.BundleImage == "" {
+		return rendered, nil
+	}
+	return described(rendered)
+}
+
+// described returns a bundle that has an image with a description in the place of its objects: OLM takes
+// those from the image.
+func described(b declcfg.Bundle) (declcfg.Bundle, error) {
+	config := declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}
+	toDescription, err := migrations.NewMigrations("bundle-object-to-csv-metadata")
+	if err != nil {
+		return b, err
+	}
+	if err := toDescription.Migrate(&config); err != nil {
+		return b, err
+	}
+	b = config.Bundles[0]
+	b.Objects, b.CsvJSON = nil, ""
+	return b, nil
 }
 
 // csvJSON returns the ClusterServiceVersion.
@@ -98,8 +105,8 @@ func objectsLast(properties []property.Property) []property.Property {
 	return properties
 }
 
-// relatedImages returns the images that the ClusterServiceVersion lists, and those that its
-// Deployments run without its listing them.
+// relatedImages returns the images that the ClusterServiceVersion lists, and of those that it does not
+// list the bundle's own and those that its Deployments run.
 func (f *folder) relatedImages() ([]declcfg.RelatedImage, error) {
 	csv, err := f.ClusterServiceVersion()
 	if err != nil {
@@ -115,6 +122,9 @@ func (f *folder) relatedImages() ([]declcfg.RelatedImage, error) {
 	run, err := csv.GetOperatorImages()
 	if err != nil {
 		return nil, fmt.Errorf("spec.install: %w", err)
+	}
+	if f.BundleImage != "" {
+		run[f.BundleImage] = struct{}{}
 	}
 	for image := range run {
 		if !slices.ContainsFunc(images, func(listed declcfg.RelatedImage) bool { return listed.Image == image }) {

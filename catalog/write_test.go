@@ -9,14 +9,17 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
+var tide = []string{"testdata/bundles/tide/0.1.0", "testdata/bundles/tide/0.2.0"}
+
 func TestWriteReplacesWhatItMade(t *testing.T) {
 	dir := t.TempDir()
 	for _, bundles := range [][]string{tide[:1], tide, tide[:1]} {
-		config, err := catalog.Build(t.Context(), bundles)
+		config, err := build.Folders(t.Context(), bundles)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,7 +43,7 @@ func TestWriteReplacesWhatItMade(t *testing.T) {
 }
 
 func TestWriteRefuses(t *testing.T) {
-	config, err := catalog.Build(t.Context(), tide)
+	config, err := build.Folders(t.Context(), tide)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,15 +70,15 @@ func TestWriteRefuses(t *testing.T) {
 			if diff := cmp.Diff(before, catalogs.Tree(t, ".")); diff != "" {
 				t.Errorf("-before +after:\n%s", diff)
 			}
-			if got := string(readFile(t, tc.file)); got != "by hand\n" {
-				t.Errorf("%s now holds %q", tc.file, got)
+			if got, err := os.ReadFile(tc.file); err != nil || string(got) != "by hand\n" {
+				t.Errorf("%s now holds %q, error %v", tc.file, got, err)
 			}
 		})
 	}
 }
 
 func TestWriteNeedsOnePackage(t *testing.T) {
-	config, err := catalog.Build(t.Context(), tide)
+	config, err := build.Folders(t.Context(), tide)
 	if err != nil {
 		t.Fatal(err)
 	}

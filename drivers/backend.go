@@ -19,7 +19,7 @@ type Backend struct {
 	// Interval is how often the backend is asked.
 	Interval time.Duration
 	// Classes asks the backend, with the content of the Secret, and returns a StorageClass for each kind of
-	// storage that it offers. The driver is, or will be, in the namespace. An error says that the backend
-	// could not be asked.
-	Classes func(ctx context.Context, credentials map[string][]byte, namespace string) ([]storagev1.StorageClass, error)
+	// storage that it offers, and a sentence about each kind that can have none. The driver is, or will be, in
+	// the namespace. An error says that the backend could not be asked.
+	Classes func(ctx context.Context, credentials map[string][]byte, namespace string) (classes []storagev1.StorageClass, leftOut []string, err error)
 }

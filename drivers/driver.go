@@ -118,3 +118,13 @@ type Package struct {
 	// MinKubeVersion is the oldest Kubernetes that the operator runs on.
 	MinKubeVersion string
 }
+
+// Folder returns one of the folders that a driver's definition embeds. Its name is part of the program, so a wrong
+// one is a fault of the program, too.
+func Folder(files fs.FS, name string) fs.FS {
+	sub, err := fs.Sub(files, name)
+	if err != nil {
+		panic(err)
+	}
+	return sub
+}

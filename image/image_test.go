@@ -4,8 +4,6 @@ import (
 	"archive/tar"
 	"context"
 	"io"
-	"log"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,12 +11,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
+
+	"github.com/berth-csi/berth/test/registry"
 )
 
 func cargo() Content {
@@ -89,9 +88,7 @@ func TestIndexIsForAllArchitectures(t *testing.T) {
 
 // TestPush: what a registry gives back is what was pushed.
 func TestPush(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	defer server.Close()
-	reference := strings.TrimPrefix(server.URL, "http://") + "/harbour/cargo:v1"
+	reference := registry.Start(t, nil) + "/harbour/cargo:v1"
 	for range 2 { // the second finds it there
 		got, err := Push(t.Context(), reference, mustIndex(t, cargo()))
 		if err != nil {
@@ -113,9 +110,7 @@ func TestPush(t *testing.T) {
 }
 
 func TestPushExplains(t *testing.T) {
-	server := httptest.NewServer(nil)
-	address := strings.TrimPrefix(server.URL, "http://")
-	server.Close()
+	address := registry.Nobody()
 	for reference, want := range map[string]string{
 		"Not An Image":     `image "Not An Image": want a reference such as`,
 		address + "/a/b:c": "pushing to " + address + "/a/b:c: ",

@@ -29,6 +29,9 @@ var errNoCredentials = errors.New("there are no credentials to ask with yet")
 // installation.
 const backendTimeout = 30 * time.Second
 
+// classesMade is the end of the condition that tells whether all that the backend offers has a StorageClass.
+const classesMade = "ClassesMade"
+
 // A backendController asks what the driver's backend offers, and tells in conditions what it has heard. It
 // takes nothing back: what was offered once has volumes.
 type backendController struct {
@@ -40,10 +43,13 @@ type backendController struct {
 	known []string
 	// more is called when more is offered than what is known.
 	more func()
+	// leftOut is the last message about what is offered and has no StorageClass.
+	leftOut string
 }
 
 func (o *operator) newBackendController(c *clients, deployed bool, known []drivers.Manifest, more func()) factory.Controller {
 	controller := &backendController{operator: o, clients: c, deployed: deployed, known: namesOf(known), more: more}
+	controller.leftOut = c.condition(o.driver.ConditionPrefix + "Backend" + classesMade).Message
 	return factory.New().
 		WithInformers(c.secrets(o.driver.Backend.Secret).Informer()).
 		WithSync(controller.sync).
@@ -52,9 +58,12 @@ func (o *operator) newBackendController(c *clients, deployed bool, known []drive
 }
 
 func (c *backendController) sync(ctx context.Context, _ factory.SyncContext) error {
-	classes, err := c.ask(ctx)
+	classes, leftOut, err := c.ask(ctx)
 	if ctx.Err() != nil {
 		return nil // told to stop, which says nothing about the backend
+	}
+	if err == nil {
+		c.leaveOut(strings.Join(leftOut, " "))
 	}
 	if err := c.report(ctx, len(classes), err); err != nil {
 		return err
@@ -66,23 +75,32 @@ func (c *backendController) sync(ctx context.Context, _ factory.SyncContext) err
 	return nil
 }
 
-// ask returns the StorageClasses of all that the backend offers.
-func (c *backendController) ask(ctx context.Context) ([]drivers.Manifest, error) {
+// leaveOut tells in an event, when that changes, what is offered and has no StorageClass.
+func (c *backendController) leaveOut(message string) {
+	if message != c.leftOut && message != "" {
+		c.recorder.Warning("BackendLeftOut", message)
+	}
+	c.leftOut = message
+}
+
+// ask returns the StorageClasses of all that the backend offers, and a sentence about each thing that has none.
+func (c *backendController) ask(ctx context.Context) (made []drivers.Manifest, leftOut []string, err error) {
 	backend := c.driver.Backend
 	secret, err := c.clients.secrets(backend.Secret).Lister().Secrets(c.clients.namespace).Get(backend.Secret)
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("%w: Secret %s is not in namespace %s", errNoCredentials, backend.Secret, c.clients.namespace)
+		return nil, nil, fmt.Errorf("%w: Secret %s is not in namespace %s", errNoCredentials, backend.Secret, c.clients.namespace)
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, backendTimeout)
 	defer cancel()
-	classes, err := backend.Classes(ctx, secret.Data, c.clients.namespace)
+	classes, leftOut, err := backend.Classes(ctx, secret.Data, c.clients.namespace)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return c.asManifests(classes)
+	made, err = c.asManifests(classes)
+	return made, leftOut, err
 }
 
 // asManifests makes objects of the driver of StorageClasses that its assets do not have.
@@ -111,14 +129,18 @@ func (o *operator) asManifests(classes []storagev1.StorageClass) ([]drivers.Mani
 	return manifests, nil
 }
 
-// report tells what became of a question: whether the backend answers, and whether that keeps the driver
-// from being installed. Neither is a failure of the driver, nor of the operator.
+// report tells what became of a question: whether the backend answers, whether that keeps the driver from being
+// installed, and what it offers in vain. None is a failure of the driver, nor of the operator.
 func (c *backendController) report(ctx context.Context, offered int, failure error) error {
 	backend := c.driver.Backend
 	answers := c.backendCondition("Answers", operatorv1.ConditionTrue, "AsExpected", "")
 	if failure != nil {
 		answers = c.backendCondition("Answers", operatorv1.ConditionFalse, "CannotBeAsked", fmt.Sprintf(
 			"%s cannot be asked for its %ss; what is installed stays as it is: %v", backend.Name, backend.Kind, failure))
+	}
+	made := c.backendCondition(classesMade, operatorv1.ConditionTrue, "AsExpected", "")
+	if c.leftOut != "" {
+		made = c.backendCondition(classesMade, operatorv1.ConditionFalse, "LeftOut", c.leftOut)
 	}
 	disabled := c.disabledCondition(operatorv1.ConditionFalse, "AsExpected", "")
 	progressing := c.backendCondition("Progressing", operatorv1.ConditionFalse, "AsExpected", "")
@@ -131,11 +153,14 @@ func (c *backendController) report(ctx context.Context, offered int, failure err
 	case failure != nil:
 		disabled = c.disabledCondition(operatorv1.ConditionTrue, "BackendUnknown", fmt.Sprintf(
 			"the driver is installed as soon as %s says that it has a %s; now it cannot be asked: %v", backend.Name, backend.Kind, failure))
+	case c.leftOut != "":
+		disabled = c.disabledCondition(operatorv1.ConditionTrue, "NothingOffered", fmt.Sprintf(
+			"the driver is installed as soon as there is something to serve: %s has no %s that a StorageClass can be made for", backend.Name, backend.Kind))
 	default:
 		disabled = c.disabledCondition(operatorv1.ConditionTrue, "NothingOffered", fmt.Sprintf(
 			"the driver is installed as soon as there is something to serve: %s has no %s", backend.Name, backend.Kind))
 	}
-	return c.applyBackendStatus(ctx, c.clients, answers, disabled, progressing)
+	return c.applyBackendStatus(ctx, c.clients, answers, made, disabled, progressing)
 }
 
 func (o *operator) applyBackendStatus(ctx context.Context, c *clients, conditions ...*applyoperatorv1.OperatorConditionApplyConfiguration) error {

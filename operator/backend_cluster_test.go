@@ -219,7 +219,47 @@ func TestABackendThatCannotBeAskedIsNoFault(t *testing.T) {
 	cloud.SetShareTypes("gold", "tin")
 	w.waitForReason("ManilaDriverStorageClassApplied", "LeftAsItIs")
 	checkUnchanged(t, w, []client.Object{class})
+	w.waitForEvent("StorageClassLeft", `with the parameters type: "tin"`)
 	w.waitForConditions(allWell)
+}
+
+// TestWhatGetsNoClassIsTold: a kind of storage that no StorageClass can be made for is nobody's failure, but no
+// secret either, whether the backend goes on to answer or not.
+func TestWhatGetsNoClassIsTold(t *testing.T) {
+	cloud := openstack.Start(t, "not a name")
+	w := newBackendWorld(t, cloud)
+	w.create(w.customResource())
+	stop := w.startOperator()
+	custom := w.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionTrue)
+	if got := condition(custom, "ManilaControllerDisabled").Message; !strings.Contains(got, "no share type that a StorageClass can be made for") {
+		t.Errorf("without a class for any: %s", got)
+	}
+
+	cloud.SetShareTypes("gold", "Gold", "not a name")
+	w.waitForClasses("csi-manila-gold")
+	w.waitForReason("ManilaBackendClassesMade", "LeftOut")
+	custom = w.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
+	told := condition(custom, "ManilaBackendClassesMade").Message
+	for _, part := range []string{`Share type "gold" gets no StorageClass: csi-manila-gold is that of share type "Gold". `, `Share type "not a name" gets no StorageClass`} {
+		if !strings.Contains(told, part) {
+			t.Errorf("it tells %q, want %q in it", told, part)
+		}
+	}
+	w.waitForEvent("BackendLeftOut", `Share type "gold"`)
+	w.waitForConditions(allWell)
+
+	// What was told stays so while nobody knows better, also when the operator comes back.
+	stop()
+	cloud.SetManila(openstack.Forbidden)
+	w.startOperator()
+	custom = w.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
+	if got := condition(custom, "ManilaBackendClassesMade"); got.Message != told || got.Status != operatorv1.ConditionFalse {
+		t.Errorf("while Manila cannot be asked it tells %s: %q", got.Status, got.Message)
+	}
+
+	cloud.SetManila(openstack.Up)
+	cloud.SetShareTypes("Gold")
+	w.waitForReason("ManilaBackendClassesMade", "AsExpected")
 }
 
 // TestWorkloadsOfEarlierOperatorsAreTakenOver in place: pods that serve volumes are replaced one by one.

@@ -3,6 +3,8 @@ package operator
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -131,11 +133,28 @@ func (o *operator) decide(state operatorv1.StorageClassStateName, wanted, curren
 		return leaveClass, fmt.Sprintf("its %s differ from what the driver brings, and cannot be changed; delete it to have it made anew",
 			strings.Join(different, " and ")), nil
 	case len(different) > 0:
-		return leaveClass, fmt.Sprintf("the operator did not make it, and its %s differ from what the driver brings", strings.Join(different, " and ")), nil
+		return leaveClass, fmt.Sprintf("the operator did not make it, and its %s differ from what the driver brings; delete it to have that%s",
+			strings.Join(different, " and "), inItsPlace(wanted)), nil
 	case !o.ours(current):
 		return leaveClass, "", nil // as good as the driver's
 	}
 	return applyClass, "", nil
+}
+
+// inItsPlace says which parameters make a class of another name as good as the driver's, such as the kind of storage
+// that a backend offers; those by which the parts of a driver find their credentials stand in all of its classes.
+func inItsPlace(wanted *unstructured.Unstructured) string {
+	parameters, _, _ := unstructured.NestedStringMap(wanted.Object, "parameters")
+	var own []string
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		if !strings.HasPrefix(name, "csi.storage.k8s.io/") {
+			own = append(own, fmt.Sprintf("%s: %q", name, parameters[name]))
+		}
+	}
+	if len(own) == 0 {
+		return ""
+	}
+	return ", or make one of another name with the parameters " + strings.Join(own, ", ")
 }
 
 // differentForGood returns the fields in which two classes differ and that cannot be changed.

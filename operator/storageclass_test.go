@@ -19,6 +19,7 @@ func TestDecideOnStorageClass(t *testing.T) {
 		object := map[string]any{
 			"metadata": map[string]any{"name": "rope", "labels": map[string]any{label: value}}, "provisioner": "rope.example.com",
 			"reclaimPolicy": "Delete", "volumeBindingMode": "Immediate",
+			"parameters": map[string]any{"kind": "hemp", "csi.storage.k8s.io/provisioner-secret-name": "knot"},
 		}
 		if change != nil {
 			change(object)
@@ -46,7 +47,8 @@ func TestDecideOnStorageClass(t *testing.T) {
 			name: "an earlier operator's, of another kind", action: leaveClass, complaint: []string{"its reclaimPolicy and volumeBindingMode differ"},
 			current: class("tug", "old", func(o map[string]any) { o["reclaimPolicy"], o["volumeBindingMode"] = "Retain", "WaitForFirstConsumer" }),
 		},
-		{name: "an administrator's", current: class("a", "b", longer), action: leaveClass, complaint: []string{"the operator did not make it", "parameters"}},
+		{name: "an administrator's", current: class("a", "b", longer), action: leaveClass, complaint: []string{"the operator did not make it", "parameters differ",
+			`delete it to have that, or make one of another name with the parameters kind: "hemp"`}},
 		{name: "an administrator's, for another driver", current: class("a", "b", func(o map[string]any) { o["provisioner"] = "chain.example.com" }),
 			action: leaveClass, complaint: []string{"provisioner"}},
 		{name: "an administrator's, just like ours", current: class("a", "b", nil), action: leaveClass},

@@ -75,6 +75,64 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestDecodeStrictly: everything that is wrong with a document, where it stands, and what could be read of it.
+func TestDecodeStrictly(t *testing.T) {
+	type item struct {
+		Name  string    `json:"name"`
+		Skips *[]string `json:"skips"`
+	}
+	type list struct {
+		Name    string `json:"name"`
+		Entries []item `json:"entries"`
+	}
+	read := list{"tide", []item{{Name: "a"}, {"b", &[]string{"c", "d"}}}}
+	for _, tc := range []struct {
+		name, source, want string
+		decoded            bool
+		into               list
+	}{
+		{"YAML", asYAML, "", true, read},
+		{"JSON", asJSON, "", true, read},
+		{"unknown fields", "name: tide\nNAME: sea\nentries:\n- {name: a, is: b}\n- {name: b, skips: [c, d]}", `f:2:1: unknown field NAME; expected one of name, entries
+f:4:13: unknown field is; expected one of name, skips`, true, read},
+		{"unknown field in JSON", "{\"name\": \"tide\",\n \"is\": 1}", "f:2:2: unknown field is; expected one of name, entries", true, list{Name: "tide"}},
+		{"a field twice", "name: sea\nname: tide", "f:2:1: field name is given a second time", true, list{Name: "tide"}},
+		{"other types", "name: 1\nentries: [a, {skips: b, name: [c]}, [true]]", `f:1:1: field name is a number; expected a string, in quotes where it looks like something else
+f:2:11: number 1 of entries is a string; expected an object
+f:2:15: field skips is a string; expected an array
+f:2:25: field name is an array; expected a string, in quotes where it looks like something else
+f:2:37: number 3 of entries is an array; expected an object`, false, list{}},
+		{"nothing", "name:\nentries: [~]", `f:1:1: field name has no value; give it one, or leave it out
+f:2:11: number 1 of entries has no value; give it one, or leave it out`, false, list{}},
+		{"a list", "- tide", "f:1:1: the document is an array; expected an object", false, list{}},
+		{"what is a string for one decoder only", "name: yes", "f:1:1: field name is a boolean; expected a string, in quotes where it looks like something else", false, list{}},
+		{"a date", "name: 2020-01-01", "", true, list{Name: "2020-01-01"}},
+		{"an alias", "entries: [&a {name: a}, *a]", "", true, list{Entries: []item{{Name: "a"}, {Name: "a"}}}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			documents, malformed := Parse("f", []byte(tc.source))
+			if len(documents) != 1 || len(malformed) > 0 {
+				t.Fatal(documents, malformed)
+			}
+			var into list
+			decoded, found := documents[0].DecodeStrictly(&into)
+			var texts []string
+			for _, f := range found {
+				texts = append(texts, f.Error())
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(texts, "\n")); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+			if decoded != tc.decoded {
+				t.Errorf("decoded: %v", decoded)
+			}
+			if diff := cmp.Diff(tc.into, into); decoded && diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestList(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"b.yaml", "a/b.json", "a/drafts/c.yaml", ".hidden", "README.md", ".indexignore"} {

@@ -166,6 +166,11 @@ func (d Document) Position(path []any) (line, column int) {
 		}
 		node, line, column = next, place.Line, place.Column
 	}
+	return d.inFile(line, column)
+}
+
+// inFile returns the line and column, in the file, of what a YAML decoder places in the source.
+func (d Document) inFile(line, column int) (inFile, inLine int) {
 	offset := d.lineBegin(line)
 	for range column - 1 {
 		_, size := utf8.DecodeRune(d.Source[offset:])

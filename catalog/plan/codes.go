@@ -71,7 +71,7 @@ const (
 	OpenShiftHeldBack Code = "openshift-held-back"
 	// EndsEarly: updates end before the head of the channel.
 	EndsEarly Code = "ends-early"
-	// Deprecated: the catalog's maker says not to use it.
+	// Deprecated is what the catalog's maker says not to use any more.
 	Deprecated Code = "deprecated"
 	// DefinitionsUnchecked: whether objects are valid by the CRDs that come cannot be told.
 	DefinitionsUnchecked Code = "definitions-unchecked"

@@ -133,10 +133,11 @@ func joined(faults []*findings.Finding) error {
 
 // readBundle renders a bundle folder.
 func (r *renderer) readBundle(dir string) error {
-	b, err := catalog.RenderBundle(dir)
+	release, err := catalog.ReadRelease(dir)
 	if err != nil {
 		return err
 	}
+	b := release.Rendered
 	content, err := json.Marshal(b)
 	if err != nil {
 		return err

@@ -61,13 +61,20 @@ func rulesOf(rows []rule) []findings.Rule {
 }
 
 // Check judges the packages of a catalog. The findings are in the order of files and lines.
-func Check(c *catalog.Catalog) []*findings.Finding {
+func Check(c *catalog.Catalog) []*findings.Finding { return CheckAt(c, catalog.Fault) }
+
+// Place makes a finding of what is wrong with the value that a path of keys and indices leads to, in the
+// document at a span. It may be called for several at a time.
+type Place func(rule findings.Rule, span document.Span, path []any, format string, args ...any) *findings.Finding
+
+// CheckAt is like Check, for a catalog that comes from elsewhere than its documents: place knows from where.
+func CheckAt(c *catalog.Catalog, place Place) []*findings.Finding {
 	found := make([][]*findings.Finding, len(c.Packages))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for i, p := range c.Packages {
 		group.Go(func() error {
-			found[i] = checkPackage(p)
+			found[i] = checkPackage(p, place)
 			return nil
 		})
 	}
@@ -77,7 +84,7 @@ func Check(c *catalog.Catalog) []*findings.Finding {
 	return all
 }
 
-func checkPackage(p *catalog.Package) (found []*findings.Finding) {
+func checkPackage(p *catalog.Package, place Place) (found []*findings.Finding) {
 	s := newSubject(p)
 	for _, table := range tables {
 		for _, row := range table {
@@ -85,7 +92,7 @@ func checkPackage(p *catalog.Package) (found []*findings.Finding) {
 				continue
 			}
 			row.check(s, func(span document.Span, path []any, format string, args ...any) {
-				found = append(found, catalog.Fault(row.Rule, span, path, format, args...))
+				found = append(found, place(row.Rule, span, path, format, args...))
 			})
 		}
 	}

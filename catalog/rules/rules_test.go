@@ -9,9 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
-
 	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/document"
 	"github.com/berth-csi/berth/catalog/rules"
@@ -30,16 +27,16 @@ func TestCheck(t *testing.T) {
 	for _, d := range differences {
 		explained[d.archive] = true
 	}
-	for _, path := range archives(t, "testdata/validate") {
+	for _, path := range catalogs.Archives(t, "testdata/validate") {
 		name := strings.TrimSuffix(filepath.Base(path), ".txtar")
 		t.Run(name, func(t *testing.T) {
-			archive := extract(t, path, "catalog")
+			archive := catalogs.Extract(t, path, "catalog")
 			accepted := exec.CommandContext(t.Context(), opm, "validate", "catalog").Run() == nil
 			got, valid := judge(t)
 			if (accepted != valid) != explained[name] {
 				t.Errorf("valid by opm: %v, by us: %v; is a difference explained: %v", accepted, valid, explained[name])
 			}
-			compare(t, path, archive, map[bool]string{true: "opm: valid\n", false: "opm: not valid\n"}[accepted]+got)
+			catalogs.Compare(t, path, archive, map[bool]string{true: "opm: valid\n", false: "opm: not valid\n"}[accepted]+got, *update)
 		})
 	}
 }
@@ -68,9 +65,9 @@ func reportOf(t *testing.T, found []*findings.Finding) string {
 // TestAgainst holds the catalogs in testdata/against, in the folder "now" of each archive, against those
 // in the folder "before".
 func TestAgainst(t *testing.T) {
-	for _, path := range archives(t, "testdata/against") {
+	for _, path := range catalogs.Archives(t, "testdata/against") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
-			archive := extract(t, path, ".")
+			archive := catalogs.Extract(t, path, ".")
 			before, err := rules.Load(t.Context(), "before")
 			if err != nil {
 				t.Fatal(err)
@@ -79,7 +76,7 @@ func TestAgainst(t *testing.T) {
 			if err != nil || len(found) > 0 {
 				t.Fatal(found, err)
 			}
-			compare(t, path, archive, reportOf(t, rules.Against(now, before)))
+			catalogs.Compare(t, path, archive, reportOf(t, rules.Against(now, before)), *update)
 		})
 	}
 }
@@ -95,7 +92,7 @@ func TestLoad(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			extract(t, path, "catalog")
+			catalogs.Extract(t, path, "catalog")
 			c, err := rules.Load(t.Context(), "catalog")
 			switch {
 			case want == "" && (err != nil || c == nil):
@@ -107,62 +104,11 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// archives returns the absolute paths of a folder's archives.
-func archives(t *testing.T, dir string) []string {
-	t.Helper()
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	paths, err := filepath.Glob(filepath.Join(dir, "*.txtar"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(paths) == 0 {
-		t.Fatalf("no archive in %s", dir)
-	}
-	return paths
-}
-
-// extract writes the files of an archive, but for "want", below a folder of a new working directory.
-func extract(t *testing.T, path, dir string) *txtar.Archive {
-	t.Helper()
-	archive, err := txtar.ParseFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Chdir(t.TempDir())
-	for _, file := range archive.Files {
-		if file.Name != "want" {
-			catalogs.Write(t, filepath.Join(dir, file.Name), string(file.Data))
-		}
-	}
-	return archive
-}
-
-// compare holds a text against the file "want" of an archive, its last one.
-func compare(t *testing.T, path string, archive *txtar.Archive, got string) {
-	t.Helper()
-	want := &archive.Files[len(archive.Files)-1]
-	if want.Name != "want" {
-		t.Fatalf("the last file is %s", want.Name)
-	}
-	if *update && got != string(want.Data) {
-		want.Data = []byte(got)
-		if err := os.WriteFile(path, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if diff := cmp.Diff(string(want.Data), got); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
-}
-
 // TestEveryRule makes sure that every rule is broken by some archive, but for one that takes a very
 // large one; that is tested where files are cut.
 func TestEveryRule(t *testing.T) {
 	var said strings.Builder
-	for _, path := range append(archives(t, "testdata/validate"), archives(t, "testdata/against")...) {
+	for _, path := range append(catalogs.Archives(t, "testdata/validate"), catalogs.Archives(t, "testdata/against")...) {
 		data, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

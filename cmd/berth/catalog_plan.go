@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/plan"
@@ -16,11 +15,9 @@ import (
 
 // catalogPlan is the command line of "berth catalog plan".
 type catalogPlan struct {
-	channel    string
-	kubeconfig string
-	context    string
-	namespace  string
-	output     string
+	clusterFlags
+	channel string
+	output  string
 }
 
 func newCatalogPlanCommand() *cobra.Command {
@@ -61,16 +58,14 @@ or waits for somebody; 2 if that cannot be told.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.channel, "channel", "", "`CHANNEL` that PACKAGE is subscribed to (default the package's default channel)")
-	cmd.Flags().StringVar(&o.kubeconfig, "kubeconfig", "", "`FILE` that says where the cluster is (default as kubectl finds it)")
-	cmd.Flags().StringVar(&o.context, "context", "", "`NAME` of the context in it (default the current one)")
-	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "`NAMESPACE` of the Subscriptions (default all)")
+	o.clusterFlags.add(cmd)
 	addOutputFlag(cmd, &o.output, "text", plan.Formats)
 	return cmd
 }
 
 func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
 	switch {
-	case len(args) == 2 && o.kubeconfig+o.context+o.namespace != "":
+	case len(args) == 2 && o.clusterFlags.given():
 		return errors.New("--kubeconfig, --context and --namespace say where to read what is installed; leave them or PACKAGE away")
 	case len(args) == 1 && o.channel != "":
 		return errors.New("--channel is the one of PACKAGE; Subscriptions of a cluster have theirs")
@@ -96,11 +91,9 @@ func (o *catalogPlan) foretell(cmd *cobra.Command, args []string) ([]*plan.Outco
 }
 
 func (o *catalogPlan) foretellCluster(ctx context.Context, c *catalog.Catalog) (all []*plan.Outcome, err error) {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = o.kubeconfig
-	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.context}).ClientConfig()
+	config, err := o.config()
 	if err != nil {
-		return nil, fmt.Errorf("no cluster to ask (name a PACKAGE to do without one): %w", err)
+		return nil, fmt.Errorf("%w; name a PACKAGE to do without one", err)
 	}
 	worlds, err := plan.Observe(ctx, config, o.namespace)
 	if err != nil {

@@ -2,10 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
-	"log"
-	"net/http/httptest"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -13,35 +11,28 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-containerregistry/pkg/registry"
 
-	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/registry"
 )
 
 // TestOpmReadsImages pushes images of a bundle and of a catalog to a registry, and has the real opm read
 // them back: they say what their folders say.
 func TestOpmReadsImages(t *testing.T) {
-	peers, err := tools.Ensure(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
-	defer server.Close()
+	address := registry.Start(t, nil)
 	root := "../.."
 	for name, folder := range map[string]string{
 		"bundle":  filepath.Join(root, "bundle", "aws-ebs-csi-driver-operator", "1.0.0"),
 		"catalog": filepath.Join(root, "catalog", "certified"),
 	} {
 		t.Run(name, func(t *testing.T) {
-			reference := strings.TrimPrefix(server.URL, "http://") + "/harbour/" + name + ":v1"
+			reference := address + "/harbour/" + name + ":v1"
 			digest := output(t, exec.Command("berth", name, "image", folder, "--push", reference))
 			if !regexp.MustCompile(`^sha256:[0-9a-f]{64}\n$`).MatchString(digest) {
 				t.Errorf("it prints %q, want a digest", digest)
 			}
 			render := func(from string) map[string]any {
-				cmd := exec.Command(peers.Path("opm"), "render", "--use-http", "--output=json", from)
-				cmd.Env = append(os.Environ(), "HOME="+homeWithPolicy(t))
-				return blobs(t, output(t, cmd))
+				return blobs(t, output(t, catalogs.OPMOfImages(t, "render", "--use-http", "--output=json", from)))
 			}
 			if diff := cmp.Diff(render(folder), render(reference)); diff != "" {
 				t.Errorf("what opm reads (-folder +image):\n%s", diff)
@@ -52,20 +43,6 @@ func TestOpmReadsImages(t *testing.T) {
 			}
 		})
 	}
-}
-
-// homeWithPolicy returns a home folder that says that any image may be pulled. opm asks for that.
-func homeWithPolicy(t *testing.T) string {
-	home := t.TempDir()
-	folder := filepath.Join(home, ".config", "containers")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	policy := []byte(`{"default": [{"type": "insecureAcceptAnything"}]}`)
-	if err := os.WriteFile(filepath.Join(folder, "policy.json"), policy, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	return home
 }
 
 func output(t *testing.T, cmd *exec.Cmd) string {
@@ -79,7 +56,7 @@ func output(t *testing.T, cmd *exec.Cmd) string {
 	return string(out)
 }
 
-// blobs returns what opm has rendered, by schema and name, without where it comes from.
+// blobs returns what opm has rendered, by schema, package and name, without where it comes from.
 func blobs(t *testing.T, text string) map[string]any {
 	t.Helper()
 	found := map[string]any{}
@@ -101,6 +78,6 @@ func blobs(t *testing.T, text string) map[string]any {
 			}
 			blob["relatedImages"] = others
 		}
-		found[blob["schema"].(string)+" "+blob["name"].(string)] = blob
+		found[fmt.Sprint(blob["schema"], blob["package"], blob["name"])] = blob
 	}
 }

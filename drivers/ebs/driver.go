@@ -3,9 +3,9 @@ package ebs
 
 import (
 	"embed"
-	"io/fs"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/sidecars"
 )
 
 //go:embed assets examples
@@ -31,7 +31,7 @@ var Driver = drivers.Driver{
 		Description:    description,
 		Icon:           icon,
 		Keywords:       []string{"AWS", "EBS", "CSI", "storage", "block"},
-		Examples:       folder("examples"),
+		Examples:       drivers.Folder(files, "examples"),
 		Channel:        "stable",
 		MinKubeVersion: "1.27.0", // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
 	},
@@ -45,16 +45,11 @@ var Driver = drivers.Driver{
 		Env:   []string{"ROLEARN"},
 	},
 
-	Assets: folder("assets"),
+	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-aws-ebs-csi-driver:4.21"},
-		{Env: "PROVISIONER_IMAGE", Default: "quay.io/openshift/origin-csi-external-provisioner:4.21"},
-		{Env: "ATTACHER_IMAGE", Default: "quay.io/openshift/origin-csi-external-attacher:4.21"},
-		{Env: "RESIZER_IMAGE", Default: "quay.io/openshift/origin-csi-external-resizer:4.21"},
-		{Env: "SNAPSHOTTER_IMAGE", Default: "quay.io/openshift/origin-csi-external-snapshotter:4.21"},
-		{Env: "NODE_DRIVER_REGISTRAR_IMAGE", Default: "quay.io/openshift/origin-csi-node-driver-registrar:4.21"},
-		{Env: "LIVENESS_PROBE_IMAGE", Default: "quay.io/openshift/origin-csi-livenessprobe:4.21"},
-		{Env: "KUBE_RBAC_PROXY_IMAGE", Default: "quay.io/openshift/origin-kube-rbac-proxy:4.21"},
+		sidecars.Provisioner, sidecars.Attacher, sidecars.Resizer, sidecars.Snapshotter,
+		sidecars.NodeDriverRegistrar, sidecars.LivenessProbe, sidecars.KubeRBACProxy,
 	},
 	Settings:        []drivers.Setting{{Container: "csi-driver", Apply: tagVolumes}},
 	ClassParameters: encryptionKey,
@@ -70,14 +65,4 @@ func encryptionKey(cluster drivers.Cluster) map[string]string {
 		return nil
 	}
 	return map[string]string{"kmsKeyId": aws.KMSKeyARN}
-}
-
-// folder returns one of the embedded folders. Its name is part of the program, so a wrong one is a
-// fault of the program, too.
-func folder(name string) fs.FS {
-	sub, err := fs.Sub(files, name)
-	if err != nil {
-		panic(err)
-	}
-	return sub
 }

@@ -1,45 +1,29 @@
 package ebs
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/awstags"
 )
 
 // tagVolumes has the driver tag each volume and snapshot that it creates with the tags that the cluster
 // wants on all its resources. The tag by which the installer finds what belongs to a cluster is the
 // driver's own affair: it is told the cluster's name.
 func tagVolumes(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
+	fit, leftOut := awstags.Fitting(cluster.Infrastructure, "volumes", untaggable)
 	var words []string
-	for _, tag := range resourceTags(cluster.Infrastructure) {
-		if problem := untaggable(tag); problem != "" {
-			leftOut = append(leftOut, fmt.Sprintf("Infrastructure cluster, status.platformStatus.aws.resourceTags: "+
-				"volumes do not get the tag %q with the value %q: %s.", tag.Key, tag.Value, problem))
-			continue
-		}
+	for _, tag := range fit {
 		words = append(words, tag.Key+"="+tag.Value)
 	}
 	if len(words) > 0 {
 		container.Args = append(container.Args, "--extra-tags="+strings.Join(words, ","))
 	}
 	return leftOut
-}
-
-// resourceTags returns the tags that the cluster wants on its cloud resources, always in the same order.
-func resourceTags(infrastructure *configv1.Infrastructure) []configv1.AWSResourceTag {
-	platform := infrastructure.Status.PlatformStatus
-	if platform == nil || platform.AWS == nil {
-		return nil
-	}
-	return slices.SortedStableFunc(slices.Values(platform.AWS.ResourceTags), func(a, b configv1.AWSResourceTag) int {
-		return cmp.Compare(a.Key, b.Key)
-	})
 }
 
 // reservedKeys begin the keys of tags that the driver sets itself. It ends at once if it is told one.

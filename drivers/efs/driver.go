@@ -6,10 +6,10 @@ package efs
 
 import (
 	"embed"
-	"io/fs"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/permissions"
+	"github.com/berth-csi/berth/drivers/sidecars"
 )
 
 //go:embed assets examples
@@ -38,7 +38,7 @@ var Driver = drivers.Driver{
 		Description:    description,
 		Icon:           icon,
 		Keywords:       []string{"AWS", "EFS", "NFS", "CSI", "storage", "ReadWriteMany"},
-		Examples:       folder("examples"),
+		Examples:       drivers.Folder(files, "examples"),
 		Channel:        "stable",
 		Replaces:       "aws-efs-operator.v0.0.8", // the last one of the community's
 		UpdatesFrom:    "0.0.1",                   // Its versions 0.1.x are later than that one.
@@ -63,13 +63,10 @@ var Driver = drivers.Driver{
 		},
 	},
 
-	Assets: folder("assets"),
+	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-aws-efs-csi-driver:4.21"},
-		{Env: "PROVISIONER_IMAGE", Default: "quay.io/openshift/origin-csi-external-provisioner:4.21"},
-		{Env: "NODE_DRIVER_REGISTRAR_IMAGE", Default: "quay.io/openshift/origin-csi-node-driver-registrar:4.21"},
-		{Env: "LIVENESS_PROBE_IMAGE", Default: "quay.io/openshift/origin-csi-livenessprobe:4.21"},
-		{Env: "KUBE_RBAC_PROXY_IMAGE", Default: "quay.io/openshift/origin-kube-rbac-proxy:4.21"},
+		sidecars.Provisioner, sidecars.NodeDriverRegistrar, sidecars.LivenessProbe, sidecars.KubeRBACProxy,
 	},
 	Settings: []drivers.Setting{
 		{Container: "csi-driver", Apply: tagAccessPoints},
@@ -86,14 +83,4 @@ var Driver = drivers.Driver{
 			"aws-efs-csi-driver-operator.operator.openshift.io/CSIStaticResourceController",
 		},
 	},
-}
-
-// folder returns one of the embedded folders. Its name is part of the program, so a wrong one is a
-// fault of the program, too.
-func folder(name string) fs.FS {
-	sub, err := fs.Sub(files, name)
-	if err != nil {
-		panic(err)
-	}
-	return sub
 }

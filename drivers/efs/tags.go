@@ -1,15 +1,14 @@
 package efs
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/awstags"
 )
 
 // tagAccessPoints has the driver tag each access point that it creates: with the tags that the cluster
@@ -17,19 +16,19 @@ import (
 // when it destroys the cluster.
 func tagAccessPoints(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
 	owner := configv1.AWSResourceTag{Key: "kubernetes.io/cluster/" + cluster.Infrastructure.Status.InfrastructureName, Value: "owned"}
-	var words []string
 	taken := map[string]bool{owner.Key: true}
-	for _, tag := range resourceTags(cluster.Infrastructure) {
-		problem := untaggable(tag)
-		if problem == "" && taken[tag.Key] {
-			problem = "there is another tag with this key"
+	fit, leftOut := awstags.Fitting(cluster.Infrastructure, "access points", func(tag configv1.AWSResourceTag) string {
+		if problem := untaggable(tag); problem != "" {
+			return problem
 		}
-		if problem != "" {
-			leftOut = append(leftOut, fmt.Sprintf("Infrastructure cluster, status.platformStatus.aws.resourceTags: "+
-				"access points do not get the tag %q with the value %q: %s.", tag.Key, tag.Value, problem))
-			continue
+		if taken[tag.Key] {
+			return "there is another tag with this key"
 		}
 		taken[tag.Key] = true
+		return ""
+	})
+	var words []string
+	for _, tag := range fit {
 		words = append(words, tagWord(tag))
 	}
 	// This one comes last because the driver cuts spaces off the end, and of an escaped space, too,
@@ -37,17 +36,6 @@ func tagAccessPoints(cluster drivers.Cluster, container *corev1.Container) (left
 	words = append(words, tagWord(owner))
 	container.Args = append(container.Args, "--tags="+strings.Join(words, " "))
 	return leftOut
-}
-
-// resourceTags returns the tags that the cluster wants on its cloud resources, always in the same order.
-func resourceTags(infrastructure *configv1.Infrastructure) []configv1.AWSResourceTag {
-	platform := infrastructure.Status.PlatformStatus
-	if platform == nil || platform.AWS == nil {
-		return nil
-	}
-	return slices.SortedStableFunc(slices.Values(platform.AWS.ResourceTags), func(a, b configv1.AWSResourceTag) int {
-		return cmp.Compare(a.Key, b.Key)
-	})
 }
 
 // untaggable says why an access point cannot get a tag, or "" if it can. One such tag would cost more

@@ -3,10 +3,10 @@ package manila
 
 import (
 	"embed"
-	"io/fs"
 	"time"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/sidecars"
 )
 
 //go:embed assets examples
@@ -39,7 +39,7 @@ var Driver = drivers.Driver{
 		Description:    description,
 		Icon:           icon,
 		Keywords:       []string{"OpenStack", "Manila", "NFS", "CSI", "storage", "ReadWriteMany"},
-		Examples:       folder("examples"),
+		Examples:       drivers.Folder(files, "examples"),
 		Channel:        "stable",
 		MinKubeVersion: "1.27.0", // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
 	},
@@ -60,27 +60,13 @@ var Driver = drivers.Driver{
 		Classes:  classes,
 	},
 
-	Assets: folder("assets"),
+	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-csi-driver-manila:4.21"},
 		{Env: "NFS_DRIVER_IMAGE", Default: "quay.io/openshift/origin-csi-driver-nfs:4.21"},
-		{Env: "PROVISIONER_IMAGE", Default: "quay.io/openshift/origin-csi-external-provisioner:4.21"},
-		{Env: "RESIZER_IMAGE", Default: "quay.io/openshift/origin-csi-external-resizer:4.21"},
-		{Env: "SNAPSHOTTER_IMAGE", Default: "quay.io/openshift/origin-csi-external-snapshotter:4.21"},
-		{Env: "NODE_DRIVER_REGISTRAR_IMAGE", Default: "quay.io/openshift/origin-csi-node-driver-registrar:4.21"},
-		{Env: "LIVENESS_PROBE_IMAGE", Default: "quay.io/openshift/origin-csi-livenessprobe:4.21"},
-		{Env: "KUBE_RBAC_PROXY_IMAGE", Default: "quay.io/openshift/origin-kube-rbac-proxy:4.21"},
+		sidecars.Provisioner, sidecars.Resizer, sidecars.Snapshotter, sidecars.NodeDriverRegistrar,
+		sidecars.LivenessProbe, sidecars.KubeRBACProxy,
 	},
 	Secrets:         []string{cloudSecret},
 	TrustedCABundle: "manila-csi-driver-trusted-ca-bundle",
-}
-
-// folder returns one of the embedded folders. Its name is part of the program, so a wrong one is a
-// fault of the program, too.
-func folder(name string) fs.FS {
-	sub, err := fs.Sub(files, name)
-	if err != nil {
-		panic(err)
-	}
-	return sub
 }

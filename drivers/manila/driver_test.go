@@ -57,9 +57,19 @@ func credentials(cloud *openstack.Cloud) map[string][]byte {
 // earlier operators have.
 func TestClasses(t *testing.T) {
 	cloud := openstack.Start(t, "Fast_SSD", "default", "fast-ssd", "not a name")
-	found, err := classes(t.Context(), credentials(cloud), "harbour")
+	found, leftOut, err := classes(t.Context(), credentials(cloud), "harbour")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{
+		`Share type "fast-ssd" gets no StorageClass: csi-manila-fast-ssd is that of share type "Fast_SSD". ` +
+			`Rename it in Manila, or make a StorageClass by hand: like one of the others, but with the parameter type: "fast-ssd".`,
+		`Share type "not a name" gets no StorageClass: "csi-manila-not a name" cannot be the name of one: a lowercase RFC 1123 subdomain must consist of ` +
+			`lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for ` +
+			`validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*'). ` +
+			`Rename it in Manila, or make a StorageClass by hand: like one of the others, but with the parameter type: "not a name".`,
+	}, leftOut); diff != "" {
+		t.Errorf("share types without a class (-want +got):\n%s", diff)
 	}
 	types := map[string]string{}
 	for _, class := range found {
@@ -83,9 +93,9 @@ func TestClasses(t *testing.T) {
 }
 
 func TestNoShareTypesIsNoError(t *testing.T) {
-	found, err := classes(t.Context(), credentials(openstack.Start(t)), "harbour")
-	if err != nil || len(found) > 0 {
-		t.Errorf("classes %v, error %v; want neither", found, err)
+	found, leftOut, err := classes(t.Context(), credentials(openstack.Start(t)), "harbour")
+	if err != nil || len(found) > 0 || len(leftOut) > 0 {
+		t.Errorf("classes %v, without one %q, error %v; want none of these", found, leftOut, err)
 	}
 }
 
@@ -130,7 +140,7 @@ func TestACloudThatCannotBeAsked(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, test.timeout)
 				defer cancel()
 			}
-			found, err := classes(ctx, secret, "harbour")
+			found, _, err := classes(ctx, secret, "harbour")
 			if err == nil || !strings.Contains(err.Error(), test.want) || found != nil {
 				t.Errorf("classes %v, error %v; want none and an error with %q", found, err, test.want)
 			}

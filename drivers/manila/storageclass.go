@@ -2,6 +2,7 @@ package manila
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -15,25 +16,32 @@ import (
 // driverSecret is the Secret by which the driver finds out how to log in to the cloud. Volumes refer to it.
 const driverSecret = "csi-manila-secrets"
 
-// classes returns a StorageClass for each type of shares that Manila offers. Of types whose names come to
-// the same name of a class, the first one gets it.
-func classes(ctx context.Context, credentials map[string][]byte, namespace string) ([]storagev1.StorageClass, error) {
+// classes returns a StorageClass for each type of shares that Manila offers, and says which types get none. Of
+// types whose names come to the same name of a class, the first one gets it.
+func classes(ctx context.Context, credentials map[string][]byte, namespace string) (found []storagev1.StorageClass, leftOut []string, err error) {
 	types, err := shareTypes(ctx, credentials)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	slices.Sort(types)
-	var found []storagev1.StorageClass
-	taken := map[string]bool{}
+	owner := map[string]string{} // the share types of classes
 	for _, shareType := range types {
 		class := storageClass(shareType, namespace)
-		if taken[class.Name] || len(validation.IsDNS1123Subdomain(class.Name)) > 0 {
-			continue // volumes of it take a class that an administrator makes
+		problem := ""
+		if invalid := validation.IsDNS1123Subdomain(class.Name); len(invalid) > 0 {
+			problem = fmt.Sprintf("%q cannot be the name of one: %s", class.Name, invalid[0])
+		} else if first, taken := owner[class.Name]; taken {
+			problem = fmt.Sprintf("%s is that of share type %q", class.Name, first)
 		}
-		taken[class.Name] = true
+		if problem != "" {
+			leftOut = append(leftOut, fmt.Sprintf("Share type %q gets no StorageClass: %s. Rename it in Manila, or make a StorageClass by hand: "+
+				"like one of the others, but with the parameter type: %q.", shareType, strings.TrimSuffix(problem, "."), shareType))
+			continue
+		}
+		owner[class.Name] = shareType
 		found = append(found, class)
 	}
-	return found, nil
+	return found, leftOut, nil
 }
 
 // storageClass returns the class of volumes that are shares of a type.

@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"operator":     {"drivers"},
 	"bundle":       {"drivers", "findings", "image"},
 	"migrate":      {"catalog", "drivers"},
-	"catalog":      {"findings"},
+	"catalog":      {"findings", "image"},
 	"findings":     {},
 	"image":        {},
 	"sharedvolume": {},

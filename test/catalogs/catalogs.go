@@ -5,6 +5,7 @@ package catalogs
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,6 +24,16 @@ func OPM(t testing.TB) string {
 		t.Fatal(err)
 	}
 	return dir.Path("opm")
+}
+
+// OPMOfImages returns a command of the real opm that pulls images. It asks for a policy that allows that.
+func OPMOfImages(t testing.TB, args ...string) *exec.Cmd {
+	t.Helper()
+	home := t.TempDir()
+	Write(t, filepath.Join(home, ".config", "containers", "policy.json"), `{"default": [{"type": "insecureAcceptAnything"}]}`)
+	cmd := exec.CommandContext(t.Context(), OPM(t), args...)
+	cmd.Env = append(os.Environ(), "HOME="+home)
+	return cmd
 }
 
 // Write writes a file, and makes its folder.

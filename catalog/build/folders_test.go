@@ -1,4 +1,4 @@
-package catalog_test
+package build_test
 
 import (
 	"bytes"
@@ -16,21 +16,22 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
 var update = flag.Bool("update", false, "write the files that hold what tests expect")
 
-var tide = []string{"testdata/bundles/tide/0.1.0", "testdata/bundles/tide/0.2.0"}
+var tide = []string{"../testdata/bundles/tide/0.1.0", "../testdata/bundles/tide/0.2.0"}
 
-// TestBuild holds what is built against testdata/catalog, and has real opm judge that.
-func TestBuild(t *testing.T) {
-	config, err := catalog.Build(t.Context(), tide)
+// TestFolders holds what is built against ../testdata/catalog, and has real opm judge that.
+func TestFolders(t *testing.T) {
+	config, err := build.Folders(t.Context(), tide)
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden := "testdata/catalog"
+	golden := "../testdata/catalog"
 	if *update {
 		if _, err := catalog.Write(config, golden); err != nil {
 			t.Fatal(err)
@@ -53,13 +54,13 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-func TestBuildIsDeterministic(t *testing.T) {
-	first, err := catalog.Build(t.Context(), tide)
+func TestFoldersIsDeterministic(t *testing.T) {
+	first, err := build.Folders(t.Context(), tide)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 50 { // Go varies the order of small maps but rarely
-		again, err := catalog.Build(t.Context(), []string{tide[1], tide[0]})
+		again, err := build.Folders(t.Context(), []string{tide[1], tide[0]})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -69,10 +70,10 @@ func TestBuildIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestBuildRendersLikeOpm compares with what real opm makes of the same folders: those of this
+// TestFoldersRendersLikeOpm compares with what real opm makes of the same folders: those of this
 // package's tests and those that the project ships.
-func TestBuildRendersLikeOpm(t *testing.T) {
-	shipped, err := filepath.Glob("../bundle/*/*/manifests")
+func TestFoldersRendersLikeOpm(t *testing.T) {
+	shipped, err := filepath.Glob("../../bundle/*/*/manifests")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +91,7 @@ func TestBuildRendersLikeOpm(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got, err := catalog.Build(t.Context(), []string{dir})
+			got, err := build.Folders(t.Context(), []string{dir})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +104,7 @@ func TestBuildRendersLikeOpm(t *testing.T) {
 
 // TestShippedCatalogs reads the catalogs beside this package's code, and has real opm judge them, too.
 func TestShippedCatalogs(t *testing.T) {
-	packages, err := filepath.Glob("*/*/catalog.yaml")
+	packages, err := filepath.Glob("../*/*/catalog.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,8 +131,8 @@ func stderrOf(err error) []byte {
 	return nil
 }
 
-// TestBuildRefuses spoils copies of the two bundles, in folders "old" and "new".
-func TestBuildRefuses(t *testing.T) {
+// TestFoldersRefuses spoils copies of the two bundles, in folders "old" and "new".
+func TestFoldersRefuses(t *testing.T) {
 	const (
 		csv         = "manifests/tide.clusterserviceversion.yaml"
 		crd         = "manifests/tides.sea.example.com.crd.yaml"
@@ -161,7 +162,7 @@ func TestBuildRefuses(t *testing.T) {
 		{"other format", func(t *testing.T) { edit(t, "old/"+annotations, `registry\+v1`, "helm") },
 			`old/metadata/annotations.yaml: annotation .*mediatype.v1 is "helm"; expected "registry\+v1", .*`},
 		{"no channel", func(t *testing.T) { edit(t, "old/"+annotations, `.*channels.v1: stable\n`, "") },
-			`old/metadata/annotations.yaml: no annotation .*channels.v1; .*`},
+			`old/metadata/annotations.yaml:1: no annotation .*channels.v1; .*`},
 		{"channel is a number", func(t *testing.T) { edit(t, "old/"+annotations, `channels.v1: stable`, "channels.v1: 1.0") },
 			`old/metadata/annotations.yaml:6:3: field annotations is a number; expected a string, .*`},
 		{"malformed dependency", func(t *testing.T) {
@@ -175,20 +176,31 @@ func TestBuildRefuses(t *testing.T) {
 		{"malformed properties", func(t *testing.T) { edit(t, "new/"+csv, `olm.properties: .*`, "olm.properties: salt") },
 			`new/manifests/tide.clusterserviceversion.yaml: annotation olm.properties: expected a JSON array .*`},
 		{"same version", func(t *testing.T) { edit(t, "new/"+csv, `version: 0.2.0`, "version: 0.1.0") },
-			`old/manifests/tide.clusterserviceversion.yaml and new/manifests/tide.clusterserviceversion.yaml both claim version 0.1.0 of package tide; .*`},
+			`old/manifests/tide.clusterserviceversion.yaml and new/manifests/tide.clusterserviceversion.yaml both claim the version 0.1.0 of package tide; .*`},
 		{"same name", func(t *testing.T) { edit(t, "new/"+csv, `name: tide.v0.2.0`, "name: tide.v0.1.0") },
 			`old/manifests/tide.clusterserviceversion.yaml and new/manifests/tide.clusterserviceversion.yaml both claim the name tide.v0.1.0 of package tide; .*`},
 		{"two packages", func(t *testing.T) { edit(t, "new/"+annotations, `package.v1: tide`, "package.v1: moon") },
 			`new/metadata/annotations.yaml is of package moon, but old/metadata/annotations.yaml is of package tide; .*`},
 		{"default channel is empty", func(t *testing.T) { edit(t, "new/"+annotations, `default.v1: stable`, "default.v1: fast") },
-			`new/metadata/annotations.yaml: annotation .*channel.default.v1 is "fast", but no bundle is part of that channel; expected one of preview, stable`},
+			`new/metadata/annotations.yaml:7:3: annotation .*channel.default.v1 is "fast", but no bundle is part of that channel; expected one of preview, stable`},
 		{"no default channel", func(t *testing.T) {
 			for _, dir := range []string{"old", "new"} {
 				edit(t, filepath.Join(dir, annotations), `.*default.v1: stable\n`, "")
 			}
-		}, `new/metadata/annotations.yaml: no annotation .*channel.default.v1, in no bundle of package tide; expected one of its channels preview, stable`},
+		}, `new/metadata/annotations.yaml:1: no annotation .*channel.default.v1, in no bundle of package tide; expected one of its channels preview, stable`},
 		{"no update between the versions", func(t *testing.T) { edit(t, "new/"+csv, `  replaces: .*\n`, "") },
-			`the bundles make no valid package; see spec.replaces, .*: invalid index:.*multiple channel heads found in graph: tide.v0.1.0, tide.v0.2.0`},
+			`new/manifests/tide.clusterserviceversion.yaml:10:1: channel "stable" has 2 heads, tide.v0.1.0, tide.v0.2.0; .*`},
+		{"a circle", func(t *testing.T) { edit(t, "old/"+csv, `(?m)^spec:`, "spec:\n  replaces: tide.v0.2.0") },
+			`new/manifests/tide.clusterserviceversion.yaml:13:3: channel "stable" has no head: its entries replace or skip each other in a circle, .*`},
+		{"malformed skipRange", func(t *testing.T) { edit(t, "new/"+csv, `olm.skipRange: .*`, "olm.skipRange: later") },
+			`new/manifests/tide.clusterserviceversion.yaml:8:5: skipRange of entry "tide.v0.2.0" .* is "later"; .*`},
+		{"skips nothing", func(t *testing.T) { edit(t, "new/"+csv, `  - tide.v0.1.1`, `  - ""`) },
+			"new/manifests/tide.clusterserviceversion.yaml:15:5: entry \"tide.v0.2.0\" of channel \"preview\" skips an empty name\n" + `.*:15:5: .* "stable" skips an empty name`},
+		{"no name of a package", func(t *testing.T) {
+			for _, dir := range []string{"old", "new"} {
+				edit(t, filepath.Join(dir, annotations), `package.v1: tide`, "package.v1: High_Tide")
+			}
+		}, `new/metadata/annotations.yaml:1:1: package name "High_Tide": .*`},
 		{"faults in both", func(t *testing.T) { remove(t, "old/"+csv); remove(t, "new/metadata") },
 			`old is not a bundle folder: .*\nnew is not a bundle folder: .*`},
 	} {
@@ -200,11 +212,11 @@ func TestBuildRefuses(t *testing.T) {
 				}
 			}
 			t.Chdir(dir)
-			if _, err := catalog.Build(t.Context(), []string{"old", "new"}); err != nil {
+			if _, err := build.Folders(t.Context(), []string{"old", "new"}); err != nil {
 				t.Fatalf("before it is spoilt: %v", err)
 			}
 			tc.spoil(t)
-			config, err := catalog.Build(t.Context(), []string{"old", "new"})
+			config, err := build.Folders(t.Context(), []string{"old", "new"})
 			if config != nil || err == nil {
 				t.Fatalf("got %v and error %v, want an error", config, err)
 			}
@@ -215,13 +227,13 @@ func TestBuildRefuses(t *testing.T) {
 	}
 }
 
-func TestBuildOfNothing(t *testing.T) {
-	if _, err := catalog.Build(t.Context(), nil); err == nil {
+func TestFoldersOfNothing(t *testing.T) {
+	if _, err := build.Folders(t.Context(), nil); err == nil {
 		t.Error("got no error")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := catalog.Build(ctx, tide); !errors.Is(err, context.Canceled) {
+	if _, err := build.Folders(ctx, tide); !errors.Is(err, context.Canceled) {
 		t.Errorf("got error %v, want %v", err, context.Canceled)
 	}
 }

@@ -1,0 +1,138 @@
+package build
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/catalog"
+)
+
+// assemble makes the catalog, all but what the head of the default channel adds to it.
+func (d *draft) assemble() {
+	d.config = &declcfg.DeclarativeConfig{Packages: []declcfg.Package{{
+		Schema: declcfg.SchemaPackage, Name: d.Package, DefaultChannel: d.DefaultChannel, Description: d.Description, Icon: d.icon()}}}
+	if len(d.Channels) == 1 && d.DefaultChannel == "" {
+		d.config.Packages[0].DefaultChannel = d.Channels[0].Name
+	}
+	for i := range d.Channels {
+		d.config.Channels = append(d.config.Channels, d.channel(i))
+	}
+	for _, r := range d.releases {
+		d.config.Bundles = append(d.config.Bundles, r.Rendered)
+	}
+	if len(d.Deprecations) > 0 {
+		d.config.Deprecations = []declcfg.Deprecation{d.deprecations()}
+	}
+}
+
+// place is an entry of the template, and what it leads to.
+type place struct {
+	entry
+	*catalog.Release
+	path []any
+}
+
+// channel returns a channel, with its entries from the oldest to the newest.
+func (d *draft) channel(index int) declcfg.Channel {
+	said := d.Channels[index]
+	places := d.places(index)
+	slices.SortStableFunc(places, func(a, b place) int { return a.Compare(b.Release) })
+	c := declcfg.Channel{Schema: declcfg.SchemaChannel, Package: d.Package, Name: said.Name}
+	var paths [][]any
+	for i, p := range places {
+		c.Entries = append(c.Entries, d.entry(p, said.SkipRange, places[:i]))
+		paths = append(paths, p.path)
+	}
+	d.entryPaths = append(d.entryPaths, paths)
+	return c
+}
+
+// places returns the entries of a channel in the order of the template.
+func (d *draft) places(index int) (places []place) {
+	if d.Channels[index].Entries == nil {
+		for _, r := range d.releases {
+			places = append(places, place{Release: r, path: at("channels", index)})
+		}
+		return places
+	}
+	for i, e := range d.Channels[index].Entries {
+		p := place{entry: e, path: at("channels", index, "entries", i)}
+		if p.Release = d.find(cmp.Or(e.Name, e.Version), p.path); p.Release != nil {
+			places = append(places, p)
+		}
+	}
+	return places
+}
+
+// entry returns an entry of a channel as a catalog has it: what the template says of it or, where it says
+// nothing, what the channel does; then what its ClusterServiceVersion says. It replaces the latest one before it
+// that it does not skip, and only the first one that of its ClusterServiceVersion: that is the one in which the
+// channels of a package may differ.
+func (d *draft) entry(p place, skipRange *string, before []place) declcfg.ChannelEntry {
+	e, err := p.Release.Entry()
+	if err != nil {
+		d.fault(p.path, "%v", err)
+		return e
+	}
+	e.SkipRange = *cmp.Or(p.SkipRange, skipRange, &e.SkipRange)
+	if p.Skips != nil {
+		e.Skips = nil
+		for i, skipped := range *p.Skips {
+			e.Skips = append(e.Skips, d.nameOf(skipped, slices.Concat(p.path, at("skips", i))))
+		}
+	}
+	if p.Replaces != nil {
+		e.Replaces = d.replaced(*p.Replaces, p, before)
+		return e
+	}
+	for _, earlier := range slices.Backward(before) {
+		if name := earlier.Rendered.Name; !slices.Contains(e.Skips, name) {
+			e.Replaces = name
+			break
+		}
+	}
+	return e
+}
+
+// replaced returns the name of what an entry is said to replace. The first one of a channel may replace a bundle
+// that another catalog offers. For others such a name would be a slip: it leaves those before them behind.
+func (d *draft) replaced(said string, by place, before []place) string {
+	path := slices.Concat(by.path, at("replaces"))
+	name := d.nameOf(said, path)
+	if name != "" && len(before) > 0 && !slices.Contains(d.names(), name) {
+		d.fault(path, "%s replaces %s, which is no bundle of this template; only the first entry of a channel may: "+
+			"name what else it updates in skips, and here the bundle that comes before it", by.Rendered.Name, name)
+	}
+	return name
+}
+
+// nameOf returns the name of the bundle that a name or a version stands for. A name may be that of a bundle that
+// is not in this catalog; of those, OLM knows the name only.
+func (d *draft) nameOf(nameOrVersion string, path []any) string {
+	if _, isVersion := parse(nameOrVersion); !isVersion {
+		return nameOrVersion
+	}
+	if r := d.find(nameOrVersion, path); r != nil {
+		return r.Rendered.Name
+	}
+	return ""
+}
+
+func (d *draft) deprecations() declcfg.Deprecation {
+	all := declcfg.Deprecation{Schema: declcfg.SchemaDeprecation, Package: d.Package}
+	for i, said := range d.Deprecations {
+		entry := declcfg.DeprecationEntry{Message: said.Message}
+		switch {
+		case said.Package != "":
+			entry.Reference.Schema = declcfg.SchemaPackage
+		case said.Channel != "":
+			entry.Reference = declcfg.PackageScopedReference{Schema: declcfg.SchemaChannel, Name: said.Channel}
+		default:
+			entry.Reference = declcfg.PackageScopedReference{Schema: declcfg.SchemaBundle, Name: d.nameOf(said.Bundle, at("deprecations", i, "bundle"))}
+		}
+		all.Entries = append(all.Entries, entry)
+	}
+	return all
+}

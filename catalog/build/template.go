@@ -1,0 +1,207 @@
+// Package build makes the catalogs of packages from their bundles: from folders alone, or by templates, short files
+// that people write. A template says which bundles there are, as folders or images, and which of them each
+// channel offers. What it does not say follows from the bundles, so that most of it can be left out.
+//
+// Nothing is made by which OLM cannot work: every rule of package rules is asked of a catalog, and what is wrong
+// is found all at once, at the line of what is to blame. The same input always gives the same catalog.
+package build
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/findings"
+)
+
+// Schema is what a template says it is.
+const Schema = "berth.template"
+
+// template is a template as it is written. Where it speaks of a bundle, it may name the bundle or its version.
+type template struct {
+	Schema  string `json:"schema"`
+	Package string `json:"package"`
+	// DefaultChannel may be left out where there is one channel.
+	DefaultChannel string `json:"defaultChannel"`
+	// Description and Icon, the name of a file, are those of the default channel's head unless they are given.
+	Description  string        `json:"description"`
+	Icon         string        `json:"icon"`
+	Bundles      []bundle      `json:"bundles"`
+	Channels     []channel     `json:"channels"`
+	Deprecations []deprecation `json:"deprecations"`
+}
+
+// bundle is where a bundle comes from: one of the two.
+type bundle struct {
+	Folder string `json:"folder"` // beside the template, unless it is an absolute path
+	Image  string `json:"image"`
+}
+
+type channel struct {
+	Name string `json:"name"`
+	// SkipRange is that of all entries that have none of their own.
+	SkipRange *string `json:"skipRange"`
+	// Entries are all bundles unless they are given.
+	Entries []entry `json:"entries"`
+}
+
+// entry is a bundle in a channel, by name or by version. An empty Replaces, Skips or SkipRange says that there
+// is none, whatever the default.
+type entry struct {
+	Name      string    `json:"name"`
+	Version   string    `json:"version"`
+	Replaces  *string   `json:"replaces"`
+	Skips     *[]string `json:"skips"`
+	SkipRange *string   `json:"skipRange"`
+}
+
+// deprecation says of one of the three that nobody should use it any more.
+type deprecation struct {
+	Package string `json:"package"`
+	Channel string `json:"channel"`
+	Bundle  string `json:"bundle"`
+	Message string `json:"message"`
+}
+
+// The rules for templates, besides those of catalogs.
+var (
+	ruleTemplate = findings.Rule{ID: "template", Severity: findings.Error,
+		What: "A template says what its package consists of, and contradicts neither itself nor its bundles.",
+		Why:  "No catalog can be made of it."}
+	ruleBundle = findings.Rule{ID: "template-bundle", Severity: findings.Error,
+		What: "Every bundle that a template lists can be read.",
+		Why:  "The catalog would lack it."}
+)
+
+// Templates makes the catalogs of the packages that templates describe, and says all that is wrong with them.
+// There are no catalogs if one of the findings is an error. Templates fails if a template cannot be read.
+func Templates(ctx context.Context, files []string) ([]*declcfg.DeclarativeConfig, []*findings.Finding, error) {
+	var configs []*declcfg.DeclarativeConfig
+	var found []*findings.Finding
+	of := map[string]string{}
+	for _, file := range files {
+		d, err := draftOf(ctx, file)
+		if err != nil {
+			return nil, nil, err
+		}
+		if first := of[d.Package]; first != "" {
+			d.fault(at("package"), "package %s has a template already, %s; expected one for each package", d.Package, first)
+		} else if d.Package != "" {
+			of[d.Package] = file
+		}
+		configs, found = append(configs, d.config), append(found, d.found...)
+	}
+	findings.Sort(found)
+	if findings.Count(found, findings.Error) > 0 {
+		configs = nil
+	}
+	return configs, found, nil
+}
+
+// draft is the catalog of a package while it is made of its template.
+type draft struct {
+	template
+	document document.Document
+	found    []*findings.Finding
+	releases []*catalog.Release // in the order of the template
+	config   *declcfg.DeclarativeConfig
+	// entryPaths are those of the template's entries that the entries of each channel come from.
+	entryPaths [][][]any
+}
+
+// draftOf makes the catalog of one package. Each step relies on those before it having found nothing wrong,
+// except that the bundles of a template are read even if something else is.
+func draftOf(ctx context.Context, file string) (*draft, error) {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("template: %w", err)
+	}
+	d := &draft{}
+	if !d.decode(file, content) {
+		return d, nil
+	}
+	d.checkForm()
+	d.readBundles(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	d.makeCatalog()
+	return d, nil
+}
+
+// makeCatalog makes the catalog of a template and its bundles.
+func (d *draft) makeCatalog() {
+	for _, step := range []func(){d.checkBundles, d.assemble, d.check, d.introduce} {
+		if findings.Count(d.found, findings.Error) > 0 {
+			return
+		}
+		step()
+	}
+}
+
+// at is the path to a value of the template, by keys and indices.
+func at(path ...any) []any { return path }
+
+func (d *draft) fault(path []any, format string, args ...any) {
+	d.found = append(d.found, d.document.FaultAt(ruleTemplate, path, format, args...))
+}
+
+// decode reads the template. It returns false if there is nothing to go on with.
+func (d *draft) decode(file string, content []byte) bool {
+	documents, malformed := document.Parse(file, content)
+	d.found = malformed
+	if len(malformed) > 0 {
+		return false
+	}
+	if len(documents) == 0 {
+		d.found = append(d.found, ruleTemplate.Finding(file, "the file is empty; expected a template, a document of schema %s", Schema).At(1, 0))
+		return false
+	}
+	d.document = documents[0]
+	var says struct {
+		Schema any `json:"schema"`
+	}
+	if err := json.Unmarshal(d.document.Content, &says); err != nil || says.Schema != Schema {
+		d.fault(at("schema"), "this is no template: its schema is %s; expected %s%s", orNone(says.Schema), Schema, hint(says.Schema))
+		return false
+	}
+	if len(documents) > 1 {
+		d.found = append(d.found, documents[1].Fault(ruleTemplate, "a second document begins here; expected one in a file, the template of one package"))
+	}
+	decoded, found := d.document.DecodeStrictly(&d.template)
+	d.found = append(d.found, found...)
+	return decoded
+}
+
+func orNone(schema any) string {
+	if schema == nil {
+		return "missing"
+	}
+	return fmt.Sprintf("%q", fmt.Sprint(schema))
+}
+
+// hint says what to do with the schemas that are taken for a template's.
+func hint(schema any) string {
+	switch name, _ := schema.(string); {
+	case strings.HasPrefix(name, "olm.template.") || name == "olm.semver":
+		return "; `opm alpha render-template` makes a catalog of this one"
+	case strings.HasPrefix(name, "olm."):
+		return "; this is part of a catalog already"
+	}
+	return ""
+}
+
+// path returns the path of a file that the template names.
+func (d *draft) path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(d.document.File), name)
+}

@@ -1,0 +1,113 @@
+package document
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	yamlnode "go.yaml.in/yaml/v3"
+
+	"github.com/berth-csi/berth/findings"
+)
+
+// DecodeStrictly is like Decode, for documents that people write: it finds all that is wrong with the
+// document's fields, those that the value does not have and those that are given twice included. It reads what
+// it can, and says whether that is all but unknown fields.
+func (d Document) DecodeStrictly(into any) (decoded bool, found []*findings.Finding) {
+	var root yamlnode.Node
+	if err := yamlnode.Unmarshal(d.Source, &root); err != nil {
+		return false, []*findings.Finding{d.yamlFault(err)}
+	}
+	s := strict{document: d, known: true}
+	if len(root.Content) > 0 {
+		s.value(root.Content[0], root.Content[0], reflect.TypeOf(into).Elem(), "the document")
+	}
+	if !s.known {
+		return false, s.found
+	}
+	// The two decoders differ in few respects, such as whether "yes" is a string.
+	if fault := (*findings.Finding)(nil); errors.As(d.Decode(into), &fault) {
+		return false, append(s.found, fault)
+	}
+	return true, s.found
+}
+
+// strict holds a document against a type.
+type strict struct {
+	document Document
+	found    []*findings.Finding
+	// known tells that every field that the type has is as the type wants it.
+	known bool
+}
+
+// value holds a value against a type. The place is the value's, or that of its key.
+func (s *strict) value(node, place *yamlnode.Node, t reflect.Type, what string) {
+	if node.Kind == yamlnode.AliasNode {
+		node = node.Alias
+	}
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case node.Kind == yamlnode.ScalarNode && node.Tag == "!!null":
+		s.mismatch(place, "%s has no value; give it one, or leave it out", what)
+	case t.Kind() == reflect.Struct && node.Kind == yamlnode.MappingNode:
+		s.fields(node, t)
+	case t.Kind() == reflect.Slice && node.Kind == yamlnode.SequenceNode:
+		for i, element := range node.Content {
+			s.value(element, element, t.Elem(), fmt.Sprintf("number %d of %s", i+1, strings.TrimPrefix(what, "field ")))
+		}
+	case t.Kind() == reflect.String && kindOf(node) == jsonTypes["string"]:
+	default:
+		s.mismatch(place, "%s is %s; expected %s", what, kindOf(node), wanted(t))
+	}
+}
+
+// fields holds an object against a struct, whose fields all have a name in JSON.
+func (s *strict) fields(object *yamlnode.Node, t reflect.Type) {
+	fields := map[string]reflect.Type{}
+	var names []string
+	for _, field := range reflect.VisibleFields(t) {
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		fields[name], names = field.Type, append(names, name)
+	}
+	var seen []string
+	for i := 0; i+1 < len(object.Content); i += 2 {
+		key, value := object.Content[i], object.Content[i+1]
+		switch field := fields[key.Value]; {
+		case field == nil:
+			s.report(key, "unknown field %s; expected one of %s", key.Value, strings.Join(names, ", "))
+		case slices.Contains(seen, key.Value):
+			s.report(key, "field %s is given a second time", key.Value)
+		default:
+			s.value(value, key, field, "field "+key.Value)
+		}
+		seen = append(seen, key.Value)
+	}
+}
+
+func (s *strict) mismatch(at *yamlnode.Node, format string, args ...any) {
+	s.known = false
+	s.report(at, format, args...)
+}
+
+func (s *strict) report(at *yamlnode.Node, format string, args ...any) {
+	s.found = append(s.found, Field.Finding(s.document.File, format, args...).At(s.document.inFile(at.Line, at.Column)))
+}
+
+// kindOf names what stands in a document.
+func kindOf(node *yamlnode.Node) string {
+	switch {
+	case node.Kind == yamlnode.MappingNode:
+		return jsonTypes["object"]
+	case node.Kind == yamlnode.SequenceNode:
+		return jsonTypes["array"]
+	case node.Tag == "!!int" || node.Tag == "!!float":
+		return jsonTypes["number"]
+	case node.Tag == "!!bool":
+		return jsonTypes["bool"]
+	}
+	return jsonTypes["string"]
+}

@@ -1,0 +1,240 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/berth-csi/berth/test/registry"
+)
+
+// generous limits are those of tests that are not about them.
+var generous = Limits{Time: time.Minute, Size: 1 << 20}
+
+func TestPull(t *testing.T) {
+	repository := registry.Start(t, nil) + "/harbour/cargo"
+	if _, err := Push(t.Context(), repository+":v1", mustIndex(t, cargo())); err != nil {
+		t.Fatal(err)
+	}
+	want := Pulled{Reference: repository + "@" + digest,
+		Files: map[string][]byte{"hold/deep/rum": []byte("barrels"), "hold/tea": []byte("chests")}}
+	for _, reference := range []string{repository + ":v1", repository + "@" + digest, repository + ":v1@" + digest} {
+		got, err := Pull(t.Context(), reference, generous, "hold", "mast")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", reference, diff)
+		}
+	}
+}
+
+// TestPullReadsLayers: an upper layer hides what is below it. The archives are lists of entries, each the
+// name of a folder (with a slash), a link (with an arrow) or a file.
+func TestPullReadsLayers(t *testing.T) {
+	address := registry.Start(t, nil)
+	for _, tc := range []struct {
+		name   string
+		layers [][]string
+		want   string // the files and the layers that they are of, or a regular expression for the error
+	}{
+		{"a file is replaced", [][]string{{"hold/", "hold/tea", "hold/rum"}, {"hold/tea"}}, "hold/rum of 0, hold/tea of 1"},
+		{"a file is removed", [][]string{{"hold/tea", "hold/rum"}, {"hold/.wh.tea"}}, "hold/rum of 0"},
+		{"a file is removed and made anew", [][]string{{"hold/tea"}, {"hold/.wh.tea"}, {"hold/tea"}}, "hold/tea of 2"},
+		{"what a layer removes is below it", [][]string{{"hold/tea"}, {"hold/tea", "hold/.wh.tea"}}, "hold/tea of 1"},
+		{"a folder is removed", [][]string{{"hold/deep/rum", "hold/tea"}, {"hold/.wh.deep"}}, "hold/tea of 0"},
+		{"a folder above is removed", [][]string{{"hold/deep/rum"}, {".wh.hold"}}, ""},
+		{"a folder is emptied", [][]string{{"hold/deep/rum", "hold/tea"}, {"hold/deep/.wh..wh..opq", "hold/deep/gin"}}, "hold/deep/gin of 1, hold/tea of 0"},
+		{"everything is emptied", [][]string{{"hold/tea"}, {".wh..wh..opq"}}, ""},
+		{"a folder becomes a file", [][]string{{"hold/deep/rum"}, {"hold/deep"}}, "hold/deep of 1"},
+		{"a file becomes a folder", [][]string{{"hold/deep"}, {"hold/deep/rum"}}, "hold/deep/rum of 1"},
+		{"names with a dot or a slash before them", [][]string{{"./hold/tea", "/hold/rum"}}, "hold/rum of 0, hold/tea of 0"},
+		{"what is elsewhere does not matter", [][]string{{"mast", "bin/sh->busybox", "holdall/x", "hold/tea"}}, "hold/tea of 0"},
+		{"a link", [][]string{{"hold/tea->/etc/passwd"}}, `.* hold/tea is a link or something else that is not a file; .*`},
+		{"a link in place of a folder", [][]string{{"hold->/etc"}}, `.* hold is a link .*`},
+		{"a name that leads out", [][]string{{"hold/../../etc/passwd"}}, `.* its file "hold/../../etc/passwd" leads out of its folder`},
+		{"a removal that leads out", [][]string{{"hold/../../.wh.etc"}}, `.* leads out of its folder`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			reference := push(t, address, layered(t, tc.layers))
+			pulled, err := Pull(t.Context(), reference, generous, "hold")
+			got := listed(pulled.Files)
+			if err != nil {
+				got = err.Error()
+			}
+			if !regexp.MustCompile(`^` + tc.want + `$`).MatchString(got) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// TestPullOfAnIndex: what is not an image for any architecture is passed over.
+func TestPullOfAnIndex(t *testing.T) {
+	address := registry.Start(t, nil)
+	attestation, image := layered(t, [][]string{{"hold/signature"}}), layered(t, [][]string{{"hold/tea"}})
+	index := mutate.AppendManifests(empty.Index,
+		mutate.IndexAddendum{Add: attestation, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "unknown", Architecture: "unknown"}}},
+		mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: "s390x"}}})
+	if _, err := Push(t.Context(), address+"/harbour/index:v1", index); err != nil {
+		t.Fatal(err)
+	}
+	pulled, err := Pull(t.Context(), address+"/harbour/index:v1", generous, "hold")
+	if got := listed(pulled.Files); err != nil || got != "hold/tea of 0" {
+		t.Errorf("got %q and error %v", got, err)
+	}
+	if _, err := Push(t.Context(), address+"/harbour/none:v1", empty.Index); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Pull(t.Context(), address+"/harbour/none:v1", generous, "hold"); err == nil || !strings.Contains(err.Error(), "no image of any architecture") {
+		t.Errorf("of an index without images: got error %v", err)
+	}
+}
+
+func TestPullHasALimit(t *testing.T) {
+	reference := push(t, registry.Start(t, nil), layered(t, [][]string{{"mast"}, {"hold/tea"}, {"mast"}}))
+	if _, err := Pull(t.Context(), reference, Limits{time.Minute, 64 << 10}, "hold"); err != nil {
+		t.Error(err)
+	}
+	_, err := Pull(t.Context(), reference, Limits{time.Minute, 4 << 10}, "hold") // an archive of one file takes 2 KiB
+	if err == nil || !strings.HasSuffix(err.Error(), "its files take more than 4096 bytes; expected a smaller image") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// TestPullLogsIn: with what container tools have been told.
+func TestPullLogsIn(t *testing.T) {
+	address := registry.Start(t, func(inner http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if user, password, _ := r.BasicAuth(); user != "jim" || password != "treasure" {
+				w.Header().Set("WWW-Authenticate", `Basic realm="harbour"`)
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			inner.ServeHTTP(w, r)
+		})
+	})
+	home := t.TempDir()
+	t.Setenv("DOCKER_CONFIG", home)
+	_, err := Pull(t.Context(), address+"/harbour/cargo:v1", generous, "hold")
+	if err == nil || !strings.Contains(err.Error(), "; check the name, and log in with `docker login "+address+"`") {
+		t.Errorf("without a login: got error %v", err)
+	}
+	config := fmt.Sprintf(`{"auths": {%q: {"auth": %q}}}`, address, base64.StdEncoding.EncodeToString([]byte("jim:treasure")))
+	if err := os.WriteFile(filepath.Join(home, "config.json"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Push(t.Context(), address+"/harbour/cargo:v1", mustIndex(t, cargo())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Pull(t.Context(), address+"/harbour/cargo:v1", generous, "hold"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPullExplains(t *testing.T) {
+	address := registry.Start(t, nil)
+	nobody := registry.Nobody()
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and never says a word
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	for _, tc := range []struct {
+		reference, want string
+		time            time.Duration
+	}{
+		{"Not An Image", `image "Not An Image": want a reference with its registry and a tag or a digest, such as .*`, time.Minute},
+		{"cargo:v1", `image "cargo:v1": want a reference with its registry .*`, time.Minute},
+		{address + "/harbour/cargo", `image ".*": want a reference .*`, time.Minute},
+		{address + "/harbour/nothing:v1", `cannot pull image ` + address + `/harbour/nothing:v1: GET http://.*; check the name: ` + address + ` has no such image`, time.Minute},
+		{nobody + "/harbour/cargo:v1", `cannot pull image .*: .*Get "http://` + nobody + `/v2/": .* connection refused; check that ` + nobody + ` can be reached from here, .*`, time.Minute},
+		{silent.Addr().String() + "/harbour/cargo:v1", `cannot pull image .*: it took longer than 100ms: .*; check that .* can be reached from here, .*`, 100 * time.Millisecond},
+	} {
+		t.Run(tc.reference, func(t *testing.T) {
+			_, err := Pull(t.Context(), tc.reference, Limits{tc.time, 1 << 20}, "hold")
+			if err == nil || !regexp.MustCompile(`^`+tc.want+`$`).MatchString(err.Error()) {
+				t.Errorf("got error\n%v\nwant\n%s", err, tc.want)
+			}
+		})
+	}
+}
+
+// push pushes an image of one architecture, and returns its reference.
+func push(t *testing.T, address string, image v1.Image) (reference string) {
+	t.Helper()
+	reference = address + "/harbour/ship:v1"
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(ref, image, remote.WithContext(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	return reference
+}
+
+// layered returns an image of layers. Each file holds the number of its layer.
+func layered(t *testing.T, layers [][]string) v1.Image {
+	t.Helper()
+	image := empty.Image
+	for number, entries := range layers {
+		var archive bytes.Buffer
+		writer := tar.NewWriter(&archive)
+		for _, entry := range entries {
+			content := fmt.Sprint(number)
+			header := &tar.Header{Name: entry, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content))}
+			if link, target, is := strings.Cut(entry, "->"); is {
+				*header, content = tar.Header{Name: link, Typeflag: tar.TypeSymlink, Linkname: target}, ""
+			} else if strings.HasSuffix(entry, "/") {
+				*header, content = tar.Header{Name: entry, Typeflag: tar.TypeDir, Mode: 0o755}, ""
+			}
+			if err := writer.WriteHeader(header); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := writer.Write([]byte(content)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := writer.Close(); err != nil {
+			t.Fatal(err)
+		}
+		layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(archive.Bytes())), nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		if image, err = mutate.AppendLayers(image, layer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return image
+}
+
+// listed returns files and what they hold, in the order of their names.
+func listed(files map[string][]byte) string {
+	var texts []string
+	for file, content := range files {
+		texts = append(texts, fmt.Sprintf("%s of %s", file, content))
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, ", ")
+}
