@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -14,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -112,7 +110,8 @@ func (u *uninstaller) sync(ctx context.Context, _ factory.SyncContext) error {
 }
 
 // observe reads what is left of the driver: its own objects from the API server, so that no stale
-// cache ends a stage too early, and the users of its volumes from the informers.
+// cache ends a stage too early, and the users of its volumes from the informers. If these know of none, the
+// API server is asked before the driver goes.
 func (u *uninstaller) observe(ctx context.Context, custom *metav1.ObjectMeta) (remains, error) {
 	found := remains{pods: map[int]int{}, forced: custom.Annotations[forceAnnotation] == "true"}
 	for _, m := range u.manifests {
@@ -137,7 +136,10 @@ func (u *uninstaller) observe(ctx context.Context, custom *metav1.ObjectMeta) (r
 		found.pods[stageOf(m.Object.GetKind())] += pods
 	}
 	var err error
-	found.users, err = u.users()
+	if found.users, err = u.usersSeen(); err != nil || len(found.users) > 0 || !atBeginning(found) {
+		return found, err
+	}
+	found.users, err = u.usersNow(ctx)
 	return found, err
 }
 
@@ -153,49 +155,6 @@ func (u *uninstaller) podsOf(ctx context.Context, object *unstructured.Unstructu
 		return 0, fmt.Errorf("listing the pods of %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	return len(pods.Items), nil
-}
-
-// users returns the pods that use a volume of the driver, sorted: through a claim, or inline.
-func (u *uninstaller) users() ([]string, error) {
-	core := u.clients.clusterInformers.Core().V1()
-	pods, err := core.Pods().Lister().List(labels.Everything())
-	if err != nil {
-		return nil, err
-	}
-	var users []string
-	for _, pod := range pods {
-		if pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed {
-			continue
-		}
-		if slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return u.serves(pod, v) }) {
-			users = append(users, pod.Namespace+"/"+pod.Name)
-		}
-	}
-	slices.Sort(users)
-	return users, nil
-}
-
-// serves tells whether a volume of a pod is one of the driver. A claim that is not bound yet is
-// nobody's.
-func (u *uninstaller) serves(pod *corev1.Pod, volume corev1.Volume) bool {
-	claimName := ""
-	switch {
-	case volume.CSI != nil:
-		return volume.CSI.Driver == u.driver.CSIName
-	case volume.PersistentVolumeClaim != nil:
-		claimName = volume.PersistentVolumeClaim.ClaimName
-	case volume.Ephemeral != nil:
-		claimName = pod.Name + "-" + volume.Name
-	default:
-		return false
-	}
-	core := u.clients.clusterInformers.Core().V1()
-	claim, err := core.PersistentVolumeClaims().Lister().PersistentVolumeClaims(pod.Namespace).Get(claimName)
-	if err != nil || claim.Spec.VolumeName == "" {
-		return false
-	}
-	persistent, err := core.PersistentVolumes().Lister().Get(claim.Spec.VolumeName)
-	return err == nil && persistent.Spec.CSI != nil && persistent.Spec.CSI.Driver == u.driver.CSIName
 }
 
 // remove removes exactly the object that was looked at.
@@ -261,18 +220,3 @@ func (u *uninstaller) report(ctx context.Context, found remains, next step) erro
 }
 
 func (u *uninstaller) conditionPrefix() string { return u.driver.ConditionPrefix + "Uninstall" }
-
-// trim keeps of a pod, claim or volume what tells who uses what; of those a cluster has many.
-func trim(object any) (any, error) {
-	switch object := object.(type) {
-	case *corev1.Pod:
-		object.ManagedFields, object.Annotations = nil, nil
-		object.Spec = corev1.PodSpec{Volumes: object.Spec.Volumes}
-		object.Status = corev1.PodStatus{Phase: object.Status.Phase}
-	case *corev1.PersistentVolume:
-		object.ManagedFields, object.Annotations = nil, nil
-	case *corev1.PersistentVolumeClaim:
-		object.ManagedFields, object.Annotations = nil, nil
-	}
-	return object, nil
-}
