@@ -120,9 +120,10 @@ var traps = []trap{
 		targets: all,
 		before: func(s *stage) {
 			modes := []v1alpha1.InstallModeType{v1alpha1.InstallModeTypeAllNamespaces}
-			newStage(s.T, s.cluster, s.watched, all).install("buoy.v1.0.0",
-				bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, modes: modes, definition: s.moorings("v1")})
-			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"), modes: modes, definition: s.moorings("v1")}))
+			// OLM copies it to all namespaces, whose own operators have other names.
+			newStage(s.T, s.cluster, s.watched, all).install("beacon.v1.0.0",
+				bundle{ChannelEntry: declcfg.ChannelEntry{Name: "beacon.v1.0.0"}, modes: modes, definition: s.moorings("v1")})
+			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.1"}, modes: modes, definition: s.moorings("v1")}))
 			s.subscribe("buoy", "not-yet-there")
 		},
 		happened: func(s *stage, o *Outcome, _ int64) string {
