@@ -261,24 +261,19 @@ const (
 	skipped = "all subscriptions up to date"
 )
 
-// logSize tells how much OLM's catalog operator has noted so far.
-func (s *stage) logSize() int64 {
+// awaitLook has OLM look at the namespace once more, and waits until it has, from beginning to end, and found
+// nothing to do, in one way or the other.
+func (s *stage) awaitLook(end string) {
 	s.Helper()
-	info, err := os.Stat(s.log())
+	path := filepath.Join(s.cluster.Logs(), "catalog.log")
+	before, err := os.Stat(path)
 	if err != nil {
 		s.Fatal(err)
 	}
-	return info.Size()
-}
-
-func (s *stage) log() string { return filepath.Join(s.cluster.Logs(), "catalog.log") }
-
-// awaitLook waits until OLM has looked at the namespace from beginning to end since its log had a size, and
-// found nothing to do, in one way or the other.
-func (s *stage) awaitLook(since int64, end string) {
-	s.Helper()
+	since := before.Size()
+	s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), `{"metadata":{"annotations":{"look":"again"}}}`)
 	cluster.Eventually(s, limit, "OLM to have looked at the namespace", func(context.Context) error {
-		log, err := os.Open(s.log())
+		log, err := os.Open(path)
 		if err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ type trap struct {
 	world func(*World)
 	act   func(*stage)
 	// happened waits until OLM has done what it does, and says what that was.
-	happened func(s *stage, o *Outcome, since int64) string
+	happened func(s *stage, o *Outcome) string
 	// remedy is what people are told to do, and cured what OLM installs then.
 	remedy func(*stage)
 	cured  string
@@ -65,8 +65,8 @@ var traps = []trap{
 			s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
 			s.serve("second", buoys(s.T, follows("buoy.v1.2.0")))
 		},
-		happened: func(s *stage, _ *Outcome, since int64) string {
-			s.awaitLook(since, skipped)
+		happened: func(s *stage, _ *Outcome) string {
+			s.awaitLook(skipped)
 			plan := s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
 			return fmt.Sprintf("OLM does not look at the new catalog; InstallPlan for %s stays in phase %s",
 				strings.Join(plan.Spec.ClusterServiceVersionNames, ", "), plan.Status.Phase)
@@ -87,7 +87,7 @@ var traps = []trap{
 			s.changeOf("float", func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
 			s.serve("second", buoys(s.T, follows("buoy.v1.1.0")))
 		},
-		happened: func(s *stage, _ *Outcome, _ int64) string {
+		happened: func(s *stage, _ *Outcome) string {
 			plan := s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
 			return fmt.Sprintf("InstallPlan for %s is in phase %s", strings.Join(plan.Spec.ClusterServiceVersionNames, ", "), plan.Status.Phase)
 		},
@@ -120,12 +120,13 @@ var traps = []trap{
 		targets: all,
 		before: func(s *stage) {
 			modes := []v1alpha1.InstallModeType{v1alpha1.InstallModeTypeAllNamespaces}
-			newStage(s.T, s.cluster, s.watched, all).install("buoy.v1.0.0",
-				bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, modes: modes, definition: s.moorings("v1")})
-			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"), modes: modes, definition: s.moorings("v1")}))
+			// OLM copies it to all namespaces, whose own operators have other names.
+			newStage(s.T, s.cluster, s.watched, all).install("beacon.v1.0.0",
+				bundle{ChannelEntry: declcfg.ChannelEntry{Name: "beacon.v1.0.0"}, modes: modes, definition: s.moorings("v1")})
+			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.1"}, modes: modes, definition: s.moorings("v1")}))
 			s.subscribe("buoy", "not-yet-there")
 		},
-		happened: func(s *stage, o *Outcome, _ int64) string {
+		happened: func(s *stage, o *Outcome) string {
 			status := s.awaitPhase(o.Next.Name, v1alpha1.CSVPhaseFailed)
 			return fmt.Sprintf("%s is %s: %s, %s", o.Next.Name, status.Phase, status.Reason, status.Message)
 		},
@@ -137,7 +138,7 @@ var traps = []trap{
 			s.serve("second", buoys(s.T, follows("buoy.v1.1.0")))
 			s.offer("broken", "127.0.0.1:1", func(state string) bool { return state == "TRANSIENT_FAILURE" })
 		},
-		happened: func(s *stage, o *Outcome, _ int64) string {
+		happened: func(s *stage, o *Outcome) string {
 			return refusedBy(s, o, func(said string) bool {
 				return strings.HasPrefix(said, o.Message)
 			})
@@ -236,8 +237,8 @@ var traps = []trap{
 			s.install("buoy.v1.0.0", bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, title: "Community buoy"})
 			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, title: "Certified buoy"}))
 		},
-		happened: func(s *stage, o *Outcome, since int64) string {
-			happened := silence(s, o, since)
+		happened: func(s *stage, o *Outcome) string {
+			happened := silence(s, o)
 			csv := &v1alpha1.ClusterServiceVersion{}
 			if err := s.cluster.Client().Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: "buoy.v1.0.0"}, csv); err != nil {
 				s.Fatal(err)
@@ -251,7 +252,7 @@ var traps = []trap{
 			s.install("buoy.v1.0.0")
 			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"), kubernetes: "1.99.0"}))
 		},
-		happened: func(s *stage, o *Outcome, _ int64) string {
+		happened: func(s *stage, o *Outcome) string {
 			status := s.awaitPhase(o.Next.Name, v1alpha1.CSVPhasePending)
 			i := slices.IndexFunc(status.RequirementStatus, func(r v1alpha1.RequirementStatus) bool {
 				return r.Status == v1alpha1.RequirementStatusReasonPresentNotSatisfied
@@ -269,8 +270,8 @@ var traps = []trap{
 			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"),
 				properties: []property.Property{{Type: maxOpenShift, Value: []byte(`"4.22"`)}}}))
 		},
-		happened: func(s *stage, o *Outcome, since int64) string {
-			happened := updated(s, o, since)
+		happened: func(s *stage, o *Outcome) string {
+			happened := updated(s, o)
 			said := ""
 			cluster.Eventually(s, limit, "OLM to hold OpenShift back", func(ctx context.Context) error {
 				olm := &configv1.ClusterOperator{}
@@ -347,13 +348,12 @@ func (trap trap) show(t *testing.T, c *cluster.Cluster, watched client.Reader) s
 		t.Fatalf("foretold %s, %+v; want %s, %s", foretold.Verdict, reasons, trap.verdict, trap.code)
 	}
 
-	since := s.logSize()
 	if trap.act != nil {
 		trap.act(s)
 	} else {
 		s.change(change)
 	}
-	happened := trap.happened(s, foretold, since)
+	happened := trap.happened(s, foretold)
 	if trap.remedy != nil {
 		trap.remedy(s)
 		s.awaitInstalled("buoy", trap.cured)
