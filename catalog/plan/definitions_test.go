@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/test/catalogs/buoys"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -21,8 +22,8 @@ func TestDefinitions(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	api := c.Client()
 	namespace := c.Namespace(t)
-	present := &definition{group: namespace + ".example.com", versions: []string{"v1alpha1", "v1"}}
-	crd := &unstructured.Unstructured{Object: present.crd()}
+	present := &buoys.Definition{Group: namespace + ".example.com", Versions: []string{"v1alpha1", "v1"}}
+	crd := &unstructured.Unstructured{Object: present.CRD()}
 	if err := api.Create(t.Context(), crd); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,7 @@ func TestDefinitions(t *testing.T) {
 	for i := range 4 {
 		cluster.Eventually(t, limit, "an object of the CRD", func(ctx context.Context) error {
 			return client.IgnoreAlreadyExists(api.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
-				"apiVersion": present.group + "/v1", "kind": "Mooring", "metadata": map[string]any{"name": fmt.Sprintf("pier-%d", i), "namespace": namespace},
+				"apiVersion": present.Group + "/v1", "kind": "Mooring", "metadata": map[string]any{"name": fmt.Sprintf("pier-%d", i), "namespace": namespace},
 				"spec": map[string]any{"depth": "7 m"},
 			}}))
 		})
@@ -43,14 +44,14 @@ func TestDefinitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	carried := func(d definition) *catalog.Details {
-		return &catalog.Details{Carried: true, Objects: []*unstructured.Unstructured{{Object: d.crd()}}}
+	carried := func(d buoys.Definition) *catalog.Details {
+		return &catalog.Details{Carried: true, Objects: []*unstructured.Unstructured{{Object: d.CRD()}}}
 	}
 	stricter, trusted := *present, *present
-	stricter.required, trusted.required = []string{"chain"}, []string{"chain"}
-	trusted.conversion = string(apiextensionsv1.WebhookConverter)
+	stricter.Required, trusted.Required = []string{"chain"}, []string{"chain"}
+	trusted.Conversion = string(apiextensionsv1.WebhookConverter)
 	described := &v1alpha1.ClusterServiceVersion{}
-	described.Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: present.name(), Version: "v1"}, {Name: present.name(), Version: "v1alpha1"}, {Name: "moons.sea.example.com"}}
+	described.Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: present.Name(), Version: "v1"}, {Name: present.Name(), Version: "v1alpha1"}, {Name: "moons.sea.example.com"}}
 	for name, test := range map[string]struct {
 		details *catalog.Details
 		want    Code

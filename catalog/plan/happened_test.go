@@ -13,8 +13,8 @@ import (
 )
 
 // silence: OLM has looked and done nothing, and says nothing of it.
-func silence(s *stage, o *Outcome, since int64) string {
-	s.awaitLook(since, looked)
+func silence(s *stage, o *Outcome) string {
+	s.awaitLook(looked)
 	subscription := s.subscription(s.Context(), s.cluster.Client(), "buoy")
 	if failure(subscription).Status == corev1.ConditionTrue || subscription.Status.InstalledCSV != o.Installed {
 		s.Fatalf("the Subscription says %+v", subscription.Status)
@@ -28,7 +28,7 @@ func failure(s *v1alpha1.Subscription) v1alpha1.SubscriptionCondition {
 }
 
 // refused: OLM says in the Subscription's condition just what was foretold.
-func refused(s *stage, o *Outcome, _ int64) string {
+func refused(s *stage, o *Outcome) string {
 	return refusedBy(s, o, func(said string) bool { return clauses(said) == clauses(o.Message) })
 }
 
@@ -57,8 +57,8 @@ func clauses(message string) string {
 }
 
 // stuck: the InstallPlan is not carried out, for a reason.
-func stuck(because string) func(*stage, *Outcome, int64) string {
-	return func(s *stage, _ *Outcome, _ int64) (happened string) {
+func stuck(because string) func(*stage, *Outcome) string {
+	return func(s *stage, _ *Outcome) (happened string) {
 		s.Helper()
 		cluster.Eventually(s, limit, "the InstallPlan to be stuck", func(ctx context.Context) error {
 			plan, err := s.plan(ctx)
@@ -77,7 +77,7 @@ func stuck(because string) func(*stage, *Outcome, int64) string {
 }
 
 // updated: OLM makes the update.
-func updated(s *stage, o *Outcome, _ int64) string {
+func updated(s *stage, o *Outcome) string {
 	s.awaitInstalled("buoy", o.Next.Name)
 	return o.Next.Name + " is installed, and Succeeded"
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/remote"
+	"github.com/berth-csi/berth/test/catalogs/buoys"
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 )
@@ -151,13 +152,13 @@ func (s *stage) subscribe(pkg, source string, change ...func(*v1alpha1.Subscript
 }
 
 // install offers a catalog, and has OLM install what Subscription buoy gets from there.
-func (s *stage) install(name string, bundles ...bundle) {
+func (s *stage) install(name string, bundles ...buoys.Bundle) {
 	s.Helper()
 	if len(bundles) == 0 {
-		bundles = []bundle{{ChannelEntry: declcfg.ChannelEntry{Name: name}}}
+		bundles = []buoys.Bundle{{ChannelEntry: declcfg.ChannelEntry{Name: name}}}
 	}
 	pkg, _, _ := strings.Cut(name, ".")
-	s.serve("first", floating(s.T, pkg, bundles...))
+	s.serve("first", buoys.Write(s.T, pkg, bundles...))
 	s.subscribe(pkg, "first")
 	s.awaitInstalled(pkg, name)
 }
@@ -261,24 +262,19 @@ const (
 	skipped = "all subscriptions up to date"
 )
 
-// logSize tells how much OLM's catalog operator has noted so far.
-func (s *stage) logSize() int64 {
+// awaitLook has OLM look at the namespace once more, and waits until it has, from beginning to end, and found
+// nothing to do, in one way or the other.
+func (s *stage) awaitLook(end string) {
 	s.Helper()
-	info, err := os.Stat(s.log())
+	path := filepath.Join(s.cluster.Logs(), "catalog.log")
+	before, err := os.Stat(path)
 	if err != nil {
 		s.Fatal(err)
 	}
-	return info.Size()
-}
-
-func (s *stage) log() string { return filepath.Join(s.cluster.Logs(), "catalog.log") }
-
-// awaitLook waits until OLM has looked at the namespace from beginning to end since its log had a size, and
-// found nothing to do, in one way or the other.
-func (s *stage) awaitLook(since int64, end string) {
-	s.Helper()
+	since := before.Size()
+	s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), `{"metadata":{"annotations":{"look":"again"}}}`)
 	cluster.Eventually(s, limit, "OLM to have looked at the namespace", func(context.Context) error {
-		log, err := os.Open(s.log())
+		log, err := os.Open(path)
 		if err != nil {
 			return err
 		}
@@ -335,8 +331,8 @@ func (s *stage) awaitPhase(name string, phase v1alpha1.ClusterServiceVersionPhas
 }
 
 // moorings is a CRD of the stage's own.
-func (s *stage) moorings(versions ...string) *definition {
-	return &definition{group: s.namespace + ".example.com", versions: versions}
+func (s *stage) moorings(versions ...string) *buoys.Definition {
+	return &buoys.Definition{Group: s.namespace + ".example.com", Versions: versions}
 }
 
 // mooring is an object of that CRD.

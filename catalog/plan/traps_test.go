@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/test/catalogs/buoys"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -33,7 +34,7 @@ type trap struct {
 	world func(*World)
 	act   func(*stage)
 	// happened waits until OLM has done what it does, and says what that was.
-	happened func(s *stage, o *Outcome, since int64) string
+	happened func(s *stage, o *Outcome) string
 	// remedy is what people are told to do, and cured what OLM installs then.
 	remedy func(*stage)
 	cured  string
@@ -51,7 +52,7 @@ var traps = []trap{
 		name: "No entry of the new channel leads on from what is installed", verdict: Stranded, code: NoEdge,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys(s.T, declcfg.ChannelEntry{Name: "buoy.v2.0.0"}))
+			s.serve("second", buoys.Entries(s.T, declcfg.ChannelEntry{Name: "buoy.v2.0.0"}))
 		},
 		happened: silence,
 	},
@@ -60,13 +61,13 @@ var traps = []trap{
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
 			s.changeOf("buoy", func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
-			s.serve("between", buoys(s.T, follows("buoy.v1.1.0")))
+			s.serve("between", buoys.Entries(s.T, follows("buoy.v1.1.0")))
 			s.changeOf("buoy", func(spec *v1alpha1.SubscriptionSpec) { spec.CatalogSource = "between" })
 			s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
-			s.serve("second", buoys(s.T, follows("buoy.v1.2.0")))
+			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.2.0")))
 		},
-		happened: func(s *stage, _ *Outcome, since int64) string {
-			s.awaitLook(since, skipped)
+		happened: func(s *stage, _ *Outcome) string {
+			s.awaitLook(skipped)
 			plan := s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
 			return fmt.Sprintf("OLM does not look at the new catalog; InstallPlan for %s stays in phase %s",
 				strings.Join(plan.Spec.ClusterServiceVersionNames, ", "), plan.Status.Phase)
@@ -81,13 +82,13 @@ var traps = []trap{
 		name: "Another Subscription of the namespace is Manual", verdict: Waits, code: ManualApprovalElsewhere,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("others", floating(s.T, "float", bundle{ChannelEntry: declcfg.ChannelEntry{Name: "float.v1.0.0"}}))
+			s.serve("others", buoys.Write(s.T, "float", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "float.v1.0.0"}}))
 			s.subscribe("float", "others")
 			s.awaitInstalled("float", "float.v1.0.0")
 			s.changeOf("float", func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
-			s.serve("second", buoys(s.T, follows("buoy.v1.1.0")))
+			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.1.0")))
 		},
-		happened: func(s *stage, _ *Outcome, _ int64) string {
+		happened: func(s *stage, _ *Outcome) string {
 			plan := s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
 			return fmt.Sprintf("InstallPlan for %s is in phase %s", strings.Join(plan.Spec.ClusterServiceVersionNames, ", "), plan.Status.Phase)
 		},
@@ -98,7 +99,7 @@ var traps = []trap{
 		name: "A second Subscription of the namespace is to the same package", verdict: Refused, code: SecondSubscription,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys(s.T, follows("buoy.v1.1.0")))
+			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.1.0")))
 		},
 		world: func(w *World) {
 			second := w.Subscriptions[0].DeepCopy()
@@ -120,12 +121,13 @@ var traps = []trap{
 		targets: all,
 		before: func(s *stage) {
 			modes := []v1alpha1.InstallModeType{v1alpha1.InstallModeTypeAllNamespaces}
-			newStage(s.T, s.cluster, s.watched, all).install("buoy.v1.0.0",
-				bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, modes: modes, definition: s.moorings("v1")})
-			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"), modes: modes, definition: s.moorings("v1")}))
+			// OLM copies it to all namespaces, whose own operators have other names.
+			newStage(s.T, s.cluster, s.watched, all).install("beacon.v1.0.0",
+				buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "beacon.v1.0.0"}, Modes: modes, Definition: s.moorings("v1")})
+			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.1"}, Modes: modes, Definition: s.moorings("v1")}))
 			s.subscribe("buoy", "not-yet-there")
 		},
-		happened: func(s *stage, o *Outcome, _ int64) string {
+		happened: func(s *stage, o *Outcome) string {
 			status := s.awaitPhase(o.Next.Name, v1alpha1.CSVPhaseFailed)
 			return fmt.Sprintf("%s is %s: %s, %s", o.Next.Name, status.Phase, status.Reason, status.Message)
 		},
@@ -134,10 +136,10 @@ var traps = []trap{
 		name: "A catalog that OLM looks at cannot be reached", verdict: Refused, code: SourceUnreachable,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys(s.T, follows("buoy.v1.1.0")))
+			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.1.0")))
 			s.offer("broken", "127.0.0.1:1", func(state string) bool { return state == "TRANSIENT_FAILURE" })
 		},
-		happened: func(s *stage, o *Outcome, _ int64) string {
+		happened: func(s *stage, o *Outcome) string {
 			return refusedBy(s, o, func(said string) bool {
 				return strings.HasPrefix(said, o.Message)
 			})
@@ -147,7 +149,7 @@ var traps = []trap{
 		name: "The package has no such channel", verdict: Refused, code: ChannelAbsent,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys(s.T, follows("buoy.v1.1.0")))
+			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.1.0")))
 		},
 		change:   func(spec *v1alpha1.SubscriptionSpec) { spec.CatalogSource, spec.Channel = "second", "fast" },
 		happened: refused,
@@ -155,8 +157,8 @@ var traps = []trap{
 	{
 		name: "The catalog has the operator by another name", verdict: Refused, code: PackageAbsent,
 		before: func(s *stage) {
-			s.install("buoy.v1.0.0", bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, definition: s.moorings("v1")})
-			s.serve("second", floating(s.T, "buoy-certified", bundle{definition: s.moorings("v1"),
+			s.install("buoy.v1.0.0", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
+			s.serve("second", buoys.Write(s.T, "buoy-certified", buoys.Bundle{Definition: s.moorings("v1"),
 				ChannelEntry: declcfg.ChannelEntry{Name: "buoy-certified.v1.1.0", Replaces: "buoy.v1.0.0"}}))
 		},
 		happened: refused,
@@ -174,7 +176,7 @@ var traps = []trap{
 		name: "The Subscription is deleted and created anew", verdict: Refused, code: OrphanedCSV,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys(s.T, follows("buoy.v1.1.0")))
+			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.1.0")))
 		},
 		world: func(w *World) {
 			w.Subscriptions[0].Status = v1alpha1.SubscriptionStatus{}
@@ -194,11 +196,11 @@ var traps = []trap{
 	{
 		name: "An object is not valid by the CRD that comes", verdict: Waits, code: InvalidObjects,
 		before: func(s *stage) {
-			s.install("buoy.v1.0.0", bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, definition: s.moorings("v1")})
+			s.install("buoy.v1.0.0", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
 			s.create(s.mooring("v1"))
 			stricter := s.moorings("v1")
-			stricter.required = []string{"chain"}
-			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"), definition: stricter}))
+			stricter.Required = []string{"chain"}
+			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: stricter}))
 		},
 		happened: stuck("updated validation is too restrictive"),
 		remedy:   func(s *stage) { s.patch(s.mooring("v1"), `{"spec":{"chain":"10 m"}}`) },
@@ -207,8 +209,8 @@ var traps = []trap{
 	{
 		name: "The CRD that comes lacks a version that objects are stored in", verdict: Waits, code: StoredVersionRemoved,
 		before: func(s *stage) {
-			s.install("buoy.v1.0.0", bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, definition: s.moorings("v1alpha1")})
-			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"), definition: s.moorings("v1")}))
+			s.install("buoy.v1.0.0", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1alpha1")})
+			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: s.moorings("v1")}))
 		},
 		happened: stuck("risk of data loss"),
 	},
@@ -217,8 +219,8 @@ var traps = []trap{
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
 			old := s.moorings("v1")
-			old.apiVersion = "v1beta1"
-			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"), definition: old}))
+			old.APIVersion = "v1beta1"
+			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: old}))
 		},
 		happened: stuck("GroupVersionKind apiextensions.k8s.io/v1beta1, Kind=CustomResourceDefinition not found on the cluster"),
 	},
@@ -226,18 +228,18 @@ var traps = []trap{
 		name: "What replaces is an earlier version", verdict: Updates, code: Downgrade,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys(s.T, follows("buoy.v0.9.0")))
+			s.serve("second", buoys.Entries(s.T, follows("buoy.v0.9.0")))
 		},
 		happened: updated,
 	},
 	{
 		name: "The new catalog has what is installed, under the same name", verdict: Latest, code: SameCSV,
 		before: func(s *stage) {
-			s.install("buoy.v1.0.0", bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, title: "Community buoy"})
-			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, title: "Certified buoy"}))
+			s.install("buoy.v1.0.0", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Community buoy"})
+			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Certified buoy"}))
 		},
-		happened: func(s *stage, o *Outcome, since int64) string {
-			happened := silence(s, o, since)
+		happened: func(s *stage, o *Outcome) string {
+			happened := silence(s, o)
 			csv := &v1alpha1.ClusterServiceVersion{}
 			if err := s.cluster.Client().Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: "buoy.v1.0.0"}, csv); err != nil {
 				s.Fatal(err)
@@ -249,9 +251,9 @@ var traps = []trap{
 		name: "Kubernetes is older than minKubeVersion", verdict: Waits, code: OldKubernetes,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"), kubernetes: "1.99.0"}))
+			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Kubernetes: "1.99.0"}))
 		},
-		happened: func(s *stage, o *Outcome, _ int64) string {
+		happened: func(s *stage, o *Outcome) string {
 			status := s.awaitPhase(o.Next.Name, v1alpha1.CSVPhasePending)
 			i := slices.IndexFunc(status.RequirementStatus, func(r v1alpha1.RequirementStatus) bool {
 				return r.Status == v1alpha1.RequirementStatusReasonPresentNotSatisfied
@@ -266,11 +268,11 @@ var traps = []trap{
 		name: "The operator is not good for the next minor version of OpenShift", verdict: Updates, code: OpenShiftHeldBack,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"),
-				properties: []property.Property{{Type: maxOpenShift, Value: []byte(`"4.22"`)}}}))
+			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
+				Properties: []property.Property{{Type: maxOpenShift, Value: []byte(`"4.22"`)}}}))
 		},
-		happened: func(s *stage, o *Outcome, since int64) string {
-			happened := updated(s, o, since)
+		happened: func(s *stage, o *Outcome) string {
+			happened := updated(s, o)
 			said := ""
 			cluster.Eventually(s, limit, "OLM to hold OpenShift back", func(ctx context.Context) error {
 				olm := &configv1.ClusterOperator{}
@@ -292,8 +294,8 @@ var traps = []trap{
 		name: "Nothing provides what the next version requires", verdict: Stranded, code: DependencyMissing,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", floating(s.T, "buoy", bundle{ChannelEntry: follows("buoy.v1.1.0"),
-				properties: []property.Property{property.MustBuildPackageRequired("moon", ">=1.0.0")}}))
+			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
+				Properties: []property.Property{property.MustBuildPackageRequired("moon", ">=1.0.0")}}))
 		},
 		happened: silence,
 	},
@@ -347,13 +349,12 @@ func (trap trap) show(t *testing.T, c *cluster.Cluster, watched client.Reader) s
 		t.Fatalf("foretold %s, %+v; want %s, %s", foretold.Verdict, reasons, trap.verdict, trap.code)
 	}
 
-	since := s.logSize()
 	if trap.act != nil {
 		trap.act(s)
 	} else {
 		s.change(change)
 	}
-	happened := trap.happened(s, foretold, since)
+	happened := trap.happened(s, foretold)
 	if trap.remedy != nil {
 		trap.remedy(s)
 		s.awaitInstalled("buoy", trap.cured)

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/migrate/switchover"
-	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/catalogs/buoys"
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 )
@@ -45,10 +45,10 @@ const (
 func newSite(t *testing.T) *site {
 	t.Helper()
 	return &site{cluster.Shared(t, cluster.Options{OLM: true}), map[string]string{
-		first:   serving.Start(t, catalogs.Buoys(t, "buoy", declcfg.ChannelEntry{Name: "buoy.v1.0.0"})),
-		second:  serving.Start(t, catalogs.Buoys(t, "buoy", declcfg.ChannelEntry{Name: "buoy.v1.1.0", SkipRange: "<1.1.0"})),
-		renamed: serving.Start(t, catalogs.Buoys(t, "beacon", declcfg.ChannelEntry{Name: "beacon.v2.0.0"})),
-		broken:  serving.Start(t, catalogs.Buoys(t, "buoy", declcfg.ChannelEntry{Name: "buoy.v3.0.0"})),
+		first:   serving.Start(t, buoys.Write(t, "buoy", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}})),
+		second:  serving.Start(t, buoys.Write(t, "buoy", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.1.0", SkipRange: "<1.1.0"}})),
+		renamed: serving.Start(t, buoys.Write(t, "beacon", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "beacon.v2.0.0"}})),
+		broken:  serving.Start(t, buoys.Write(t, "buoy", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v3.0.0"}})),
 	}}
 }
 

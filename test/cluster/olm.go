@@ -26,9 +26,10 @@ var (
 )
 
 // olmOperator installs what install plans ask for. Its kubeconfig comes by the environment: it has
-// no flag for it.
+// no flag for it. Without a namespace it would list the operators of all in the status of its
+// ClusterOperator, each time in another order, and write that again and again.
 func (c *controlPlane) olmOperator() program {
-	return c.olmProgram("olm", "--writeStatusName=operator-lifecycle-manager")
+	return c.olmProgram("olm", "--namespace="+CatalogNamespace, "--writeStatusName=operator-lifecycle-manager")
 }
 
 // catalogOperator resolves subscriptions to install plans.

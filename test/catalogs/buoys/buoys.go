@@ -1,4 +1,5 @@
-package plan
+// Package buoys makes catalogs of operators that do nothing, for tests with OLM.
+package buoys
 
 import (
 	"encoding/json"
@@ -18,30 +19,33 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// bundle is one of an operator that does nothing, with its entry in a channel. Its name is PACKAGE.vVERSION.
-type bundle struct {
+// Bundle is one of an operator that does nothing, with its entry in a channel. Its name is PACKAGE.vVERSION.
+type Bundle struct {
 	declcfg.ChannelEntry
-	// modes are the install modes that it supports, OwnNamespace if there is none.
-	modes      []v1alpha1.InstallModeType
-	kubernetes string
-	properties []property.Property
-	definition *definition
-	title      string
+	// Modes are the install modes that it supports, OwnNamespace if there is none.
+	Modes []v1alpha1.InstallModeType
+	// Kubernetes is the oldest version that it runs on.
+	Kubernetes string
+	Properties []property.Property
+	Definition *Definition
+	Title      string
 }
 
-// definition is a CRD of moorings.
-type definition struct {
-	group      string
-	apiVersion string   // v1 if it is empty
-	versions   []string // the last one is stored
-	required   []string // fields of spec
-	conversion string   // the strategy, None if it is empty
+// Definition is a CRD of moorings.
+type Definition struct {
+	Group      string
+	APIVersion string   // v1 if it is empty
+	Versions   []string // the last one is stored
+	Required   []string // fields of spec
+	Conversion string   // the strategy, None if it is empty
 }
 
-func (d *definition) name() string { return "moorings." + d.group }
+// Name is that of the CRD.
+func (d *Definition) Name() string { return "moorings." + d.Group }
 
-// floating writes a catalog with one channel, stable, of a package whose bundles carry all that OLM installs.
-func floating(t *testing.T, pkg string, bundles ...bundle) string {
+// Write writes a catalog with one channel, stable, of a package whose bundles carry all that OLM installs, and
+// returns its folder.
+func Write(t testing.TB, pkg string, bundles ...Bundle) string {
 	t.Helper()
 	channel := declcfg.Channel{Schema: declcfg.SchemaChannel, Package: pkg, Name: "stable"}
 	config := declcfg.DeclarativeConfig{Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: pkg, DefaultChannel: channel.Name}}}
@@ -49,12 +53,12 @@ func floating(t *testing.T, pkg string, bundles ...bundle) string {
 		channel.Entries = append(channel.Entries, b.ChannelEntry)
 		declared := catalogs.Bundle(pkg, b.Name)
 		declared.Image = ""
-		declared.Properties = append(declared.Properties, b.properties...)
+		declared.Properties = append(declared.Properties, b.Properties...)
 		declared.Properties = append(declared.Properties, property.MustBuildBundleObject(manifest(t, b.csv())))
-		if b.definition != nil {
-			declared.Properties = append(declared.Properties, property.MustBuildBundleObject(manifest(t, b.definition.crd())))
-			for _, v := range b.definition.versions {
-				declared.Properties = append(declared.Properties, property.MustBuildGVK(b.definition.group, v, "Mooring"))
+		if b.Definition != nil {
+			declared.Properties = append(declared.Properties, property.MustBuildBundleObject(manifest(t, b.Definition.CRD())))
+			for _, v := range b.Definition.Versions {
+				declared.Properties = append(declared.Properties, property.MustBuildGVK(b.Definition.Group, v, "Mooring"))
 			}
 		}
 		config.Bundles = append(config.Bundles, declared)
@@ -65,27 +69,27 @@ func floating(t *testing.T, pkg string, bundles ...bundle) string {
 	return dir
 }
 
-// buoys writes a catalog of package buoy with these entries.
-func buoys(t *testing.T, entries ...declcfg.ChannelEntry) string {
+// Entries writes a catalog of package buoy with these entries.
+func Entries(t testing.TB, entries ...declcfg.ChannelEntry) string {
 	t.Helper()
-	var bundles []bundle
+	var bundles []Bundle
 	for _, e := range entries {
-		bundles = append(bundles, bundle{ChannelEntry: e})
+		bundles = append(bundles, Bundle{ChannelEntry: e})
 	}
-	return floating(t, "buoy", bundles...)
+	return Write(t, "buoy", bundles...)
 }
 
-func (b *bundle) csv() *v1alpha1.ClusterServiceVersion {
+func (b *Bundle) csv() *v1alpha1.ClusterServiceVersion {
 	pkg, number, _ := strings.Cut(b.Name, ".v")
 	labels := map[string]string{"app": pkg}
 	csv := &v1alpha1.ClusterServiceVersion{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.ClusterServiceVersionAPIVersion, Kind: v1alpha1.ClusterServiceVersionKind},
 		ObjectMeta: metav1.ObjectMeta{Name: b.Name},
 		Spec: v1alpha1.ClusterServiceVersionSpec{
-			DisplayName:    b.title,
+			DisplayName:    b.Title,
 			Version:        version.OperatorVersion{Version: semver.MustParse(number)},
 			Replaces:       b.Replaces,
-			MinKubeVersion: b.kubernetes,
+			MinKubeVersion: b.Kubernetes,
 			InstallStrategy: v1alpha1.NamedInstallStrategy{StrategyName: v1alpha1.InstallStrategyNameDeployment, StrategySpec: v1alpha1.StrategyDetailsDeployment{
 				DeploymentSpecs: []v1alpha1.StrategyDeploymentSpec{{Name: pkg, Spec: appsv1.DeploymentSpec{
 					Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -97,52 +101,53 @@ func (b *bundle) csv() *v1alpha1.ClusterServiceVersion {
 			}},
 		},
 	}
-	modes := b.modes
+	modes := b.Modes
 	if len(modes) == 0 {
 		modes = []v1alpha1.InstallModeType{v1alpha1.InstallModeTypeOwnNamespace}
 	}
 	for _, mode := range modes {
 		csv.Spec.InstallModes = append(csv.Spec.InstallModes, v1alpha1.InstallMode{Type: mode, Supported: true})
 	}
-	if b.definition != nil {
-		for _, v := range b.definition.versions {
+	if b.Definition != nil {
+		for _, v := range b.Definition.Versions {
 			csv.Spec.CustomResourceDefinitions.Owned = append(csv.Spec.CustomResourceDefinitions.Owned,
-				v1alpha1.CRDDescription{Name: b.definition.name(), Version: v, Kind: "Mooring"})
+				v1alpha1.CRDDescription{Name: b.Definition.Name(), Version: v, Kind: "Mooring"})
 		}
 	}
 	return csv
 }
 
-func (d *definition) crd() map[string]any {
+// CRD returns the CRD.
+func (d *Definition) CRD() map[string]any {
 	field := map[string]any{"type": "string"}
 	schema := map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
 		"spec": map[string]any{"type": "object", "properties": map[string]any{"depth": field, "chain": field}},
 	}}}
-	if len(d.required) > 0 {
-		schema["openAPIV3Schema"].(map[string]any)["properties"].(map[string]any)["spec"].(map[string]any)["required"] = d.required
+	if len(d.Required) > 0 {
+		schema["openAPIV3Schema"].(map[string]any)["properties"].(map[string]any)["spec"].(map[string]any)["required"] = d.Required
 	}
 	var versions []any
-	for i, v := range d.versions {
-		versions = append(versions, map[string]any{"name": v, "served": true, "storage": i == len(d.versions)-1, "schema": schema})
+	for i, v := range d.Versions {
+		versions = append(versions, map[string]any{"name": v, "served": true, "storage": i == len(d.Versions)-1, "schema": schema})
 	}
-	apiVersion := d.apiVersion
+	apiVersion := d.APIVersion
 	if apiVersion == "" {
 		apiVersion = "v1"
 	}
-	conversion := d.conversion
+	conversion := d.Conversion
 	if conversion == "" {
 		conversion = string(apiextensionsv1.NoneConverter)
 	}
 	return map[string]any{
-		"apiVersion": "apiextensions.k8s.io/" + apiVersion, "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": d.name()},
+		"apiVersion": "apiextensions.k8s.io/" + apiVersion, "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": d.Name()},
 		"spec": map[string]any{
-			"group": d.group, "scope": "Namespaced", "versions": versions, "conversion": map[string]any{"strategy": conversion},
+			"group": d.Group, "scope": "Namespaced", "versions": versions, "conversion": map[string]any{"strategy": conversion},
 			"names": map[string]any{"kind": "Mooring", "listKind": "MooringList", "plural": "moorings", "singular": "mooring"},
 		},
 	}
 }
 
-func manifest(t *testing.T, object any) []byte {
+func manifest(t testing.TB, object any) []byte {
 	t.Helper()
 	data, err := json.Marshal(object)
 	if err != nil {
