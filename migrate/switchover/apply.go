@@ -151,13 +151,14 @@ func (s *situation) take(ctx context.Context, c client.Client, step StepName, o 
 // writes are what steps write, beside the journal.
 var writes = map[StepName]func(*situation, context.Context, client.Client) error{
 	Hold: func(s *situation, ctx context.Context, c client.Client) error {
-		err := s.changeSubscription(ctx, c, func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
-		if err == nil {
-			err = noticed(ctx)
-		}
-		return err
+		return s.changeSubscription(ctx, c, func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
 	},
 	Turn: func(s *situation, ctx context.Context, c client.Client) error {
+		if s.plan.Way == Update {
+			if err := noticed(ctx); err != nil {
+				return err
+			}
+		}
 		return s.changeSubscription(ctx, c, s.plan.To.choose)
 	},
 	Release: func(s *situation, ctx context.Context, c client.Client) error {

@@ -76,7 +76,7 @@ func (s *situation) toInstall() (decision, error) {
 	case target == nil:
 		return s.toApprove()
 	case target.Status.Phase != v1alpha1.CSVPhaseSucceeded:
-		return wait(Install, "ClusterServiceVersion %s to succeed: it is %s%s", p.Target, orPending(target.Status.Phase), because(target.Status.Message))
+		return wait(Install, "ClusterServiceVersion %s to succeed: it is %s%s%s", p.Target, orPending(target.Status.Phase), because(target.Status.Message), s.retried())
 	case p.Installed != p.Target && p.Installed != "" && s.version(p.Installed) != nil:
 		return wait(Install, "ClusterServiceVersion %s to be gone", p.Installed)
 	case s.subscription == nil:
@@ -100,7 +100,7 @@ func (s *situation) toApprove() (decision, error) {
 		return decision{}, fmt.Errorf("OLM could not carry out InstallPlan %s%s; go back with `berth switch rollback %s`, or correct that and delete the InstallPlan",
 			request.Name, because(request.Status.Message), p.From.Package)
 	case request.Spec.Approved:
-		return wait(Install, "OLM to carry out InstallPlan %s, which is %s", request.Name, request.Status.Phase)
+		return wait(Install, "OLM to carry out InstallPlan %s, which is %s%s", request.Name, request.Status.Phase, because(request.Status.Message))
 	}
 	if request.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval {
 		// If it were approved before OLM has written that, OLM could write nothing into it any more.
@@ -238,6 +238,14 @@ func (s *situation) toAdopt() (decision, error) {
 		}
 	}
 	return decision{}, nil
+}
+
+// retried is what OLM says of an InstallPlan that it could not carry out yet.
+func (s *situation) retried() string {
+	if s.subscription == nil || s.request() == nil || s.request().Status.Message == "" {
+		return ""
+	}
+	return fmt.Sprintf("; OLM says of InstallPlan %s%s", s.request().Name, because(s.request().Status.Message))
 }
 
 func orPending(phase v1alpha1.ClusterServiceVersionPhase) string {

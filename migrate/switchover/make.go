@@ -79,8 +79,6 @@ func (w *World) foretell(ctx context.Context, p *Plan) (*plan.Outcome, error) {
 		}
 		p.Along = append(p.Along, o.Dependencies...)
 	}
-	slices.Sort(p.Along)
-	p.Along = slices.Compact(p.Along)
 	switch {
 	case own.Next != nil:
 		p.Target = own.Next.Name
@@ -90,6 +88,8 @@ func (w *World) foretell(ctx context.Context, p *Plan) (*plan.Outcome, error) {
 	case own.Verdict == plan.Latest:
 		p.Target, p.Way = p.Installed, Stay
 	}
+	slices.Sort(p.Along)
+	p.Along = slices.DeleteFunc(slices.Compact(p.Along), func(name string) bool { return name == p.Target })
 	return own, nil
 }
 

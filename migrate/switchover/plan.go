@@ -11,6 +11,7 @@ package switchover
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -133,6 +134,9 @@ func Read(r io.Reader) (*Plan, error) {
 	}
 	if p.Schema != Schema {
 		return nil, fmt.Errorf("schema is %q, want %q, as `berth switch plan -o json` writes it", p.Schema, Schema)
+	}
+	if p.Subscription.Name == "" || p.From.Package == "" || p.To.Source == "" || p.Way == "" && p.Safe {
+		return nil, errors.New("this is not a whole plan, as `berth switch plan -o json` writes it: subscription.name, from.package, to.source or way is missing")
 	}
 	return p, nil
 }
