@@ -103,7 +103,7 @@ func (d Driver) commonGrants(manifests []Manifest) []permissions.Grant {
 		{For: clusterWide, Group: "operator.openshift.io", Resources: []string{"cloudcredentials"}, Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
 
 		{For: inUse, Resources: []string{"pods"}, Verbs: permissions.Follow},
-		{For: inUse, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
+		{For: inUse, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: permissions.Follow},
 
 		// Its events are about its own Deployment, found by way of pod and ReplicaSet.
 		{For: told, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},

@@ -55,7 +55,7 @@ var Driver = drivers.Driver{
 				Verbs: []string{"list", "watch", "patch"}, Unexercised: permissions.ListedFirst},
 			{For: sharing, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumes/status"}, Verbs: []string{"patch"}},
 			{For: sharing, Resources: []string{"persistentvolumes", "persistentvolumeclaims"},
-				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}, Unexercised: permissions.ListedFirst},
+				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
 			// Which pods use the volume of a SharedVolume.
 			{For: sharing, Resources: []string{"pods"}, Verbs: []string{"list"}},
 			// In the namespaces of SharedVolumes.
