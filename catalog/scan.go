@@ -150,11 +150,13 @@ func (sc *scanner) property(s *rawjson.Scanner, values []byte) (p property.Prope
 // bundleObject reads the value of a property that holds an object of the bundle, which has to be one
 // of Kubernetes, in JSON.
 func (sc *scanner) bundleObject(s *rawjson.Scanner) {
+	held := false
 	s.Object(func(key []byte) {
 		if string(key) != "data" {
 			s.Other(key, dataShape)
 			return
 		}
+		held = true
 		sc.object = s.Base64(sc.object[:0])
 		object, kind := rawjson.Scan(sc.object), ""
 		object.Object(func(key []byte) {
@@ -168,4 +170,7 @@ func (sc *scanner) bundleObject(s *rawjson.Scanner) {
 			s.Fail()
 		}
 	})
+	if !held {
+		s.Fail()
+	}
 }
