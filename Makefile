@@ -53,7 +53,7 @@ fuzz: ## Try each parser on random input for a few seconds
 	while read -r package target; do go test "./$$package" -run '^$$' -fuzz "^$$target$$" -fuzztime 5s || exit 1; done
 
 .PHONY: sweep
-sweep: ## Try every fault at every write and watch of the controllers and of berth switch, for 45 minutes
+sweep: ## Try every fault at every write and watch of the controllers and of berth switch, for more than an hour
 	@bash -o pipefail -c "go test ./operator ./sharedvolume ./migrate/switchover -run '^TestCrashSweep$$' -all-faults -count 1 -timeout 120m -v 2>&1 | \
 		grep --line-buffered -E '^(TestCrashSweep/|ok|FAIL|panic)|^ *--- FAIL|_test.go:|once more:'"
 

@@ -80,10 +80,12 @@ func run(ctx context.Context, c client.Client, p *Plan, o Options, decide func(*
 			} else if o.NoWait {
 				return fmt.Errorf("%w for %s", ErrWaiting, next.waits)
 			}
-			if next.waits == "" && (err == nil || overtaken(err)) {
+			if next.waits == "" && err == nil {
 				continue
 			}
-			if err != nil {
+			if overtaken(err) {
+				err = nil // what there is now is looked at after a pause
+			} else if err != nil {
 				err = fmt.Errorf("step %s: %w", next.step, err)
 			}
 		}
