@@ -245,7 +245,11 @@ func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	content, err := os.ReadFile(from)
 	if err == nil {
+		// A process that another test forks now would hold the copy open for writing until its own
+		// program runs. Until then, the copy could not run: "text file busy".
+		syscall.ForkLock.RLock()
 		err = os.WriteFile(to, content, 0o700)
+		syscall.ForkLock.RUnlock()
 	}
 	if err != nil {
 		t.Fatal(err)
