@@ -70,19 +70,17 @@ func checkUnchanged(dir string, before document.Files) error {
 // readFiles decodes all documents of files, several at a time, and returns what they hold in the
 // order of files and lines.
 func readFiles(ctx context.Context, files document.Files, keep func(document.Document) error) ([]entry, error) {
-	r := reader{sections: make(chan numbered)}
+	r := reader{batches: make(chan *batch)}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return r.split(ctx, files) })
 	for range runtime.GOMAXPROCS(0) {
 		group.Go(func() error {
 			sc := scanner{keep: keep}
-			for section := range r.sections {
-				entries, err := sc.decode(section.Section)
-				if err != nil {
+			for batch := range r.batches {
+				if err := r.decode(&sc, batch); err != nil {
 					return err
 				}
-				r.add(section.number, entries...)
-				r.free.Put(section.buffer)
+				r.free.Put(batch)
 			}
 			return nil
 		})
@@ -96,38 +94,51 @@ func readFiles(ctx context.Context, files document.Files, keep func(document.Doc
 
 // reader decodes documents.
 type reader struct {
-	sections chan numbered
-	free     sync.Pool // of *[]byte, for the texts of sections
-	mu       sync.Mutex
-	entries  []entry
+	batches chan *batch
+	free    sync.Pool // of *batch
+	mu      sync.Mutex
+	entries []entry
+}
+
+// batchSize is how many bytes of sections are handed over at once, or more: handing over one after the
+// other takes about as long as decoding them.
+const batchSize = 256 << 10
+
+// batch is sections, and the texts of all of them.
+type batch struct {
+	text     []byte
+	sections []numbered
 }
 
 // numbered is a section of one of the files, and how many sections and faults come before it.
 type numbered struct {
 	document.Section
 	number int
-	buffer *[]byte // that holds its text
+}
+
+func (b *batch) add(s document.Section, number int) {
+	b.text = append(b.text, s.Source...)
+	b.sections = append(b.sections, numbered{s, number})
 }
 
 // split cuts files into sections.
 func (r *reader) split(ctx context.Context, files document.Files) error {
-	defer close(r.sections)
-	number, path := 0, ""
+	defer close(r.batches)
+	number, path, next := 0, "", r.emptyBatch()
+	send := func() bool {
+		select {
+		case r.batches <- next:
+			next = r.emptyBatch()
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
 	splitter := document.Splitter{
 		Yield: func(s document.Section) bool {
 			number++
-			buffer, _ := r.free.Get().(*[]byte)
-			if buffer == nil {
-				buffer = new([]byte)
-			}
-			*buffer = append((*buffer)[:0], s.Source...)
-			s.Source = *buffer
-			select {
-			case r.sections <- numbered{s, number, buffer}:
-				return true
-			case <-ctx.Done():
-				return false
-			}
+			next.add(s, number)
+			return len(next.text) < batchSize || send()
 		},
 		Fault: func(fault *findings.Finding) {
 			number++
@@ -143,6 +154,31 @@ func (r *reader) split(ctx context.Context, files document.Files) error {
 		if err != nil {
 			return fmt.Errorf("catalog file: %w", err)
 		}
+	}
+	if !send() {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (r *reader) emptyBatch() *batch {
+	b, _ := r.free.Get().(*batch)
+	if b == nil {
+		b = &batch{}
+	}
+	b.text, b.sections = b.text[:0], b.sections[:0]
+	return b
+}
+
+func (r *reader) decode(sc *scanner, b *batch) error {
+	text := b.text
+	for _, section := range b.sections {
+		section.Source, text = text[:section.Length], text[section.Length:]
+		entries, err := sc.decode(section.Section)
+		if err != nil {
+			return err
+		}
+		r.add(section.number, entries...)
 	}
 	return nil
 }

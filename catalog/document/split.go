@@ -145,6 +145,8 @@ func (b *brackets) close(text []byte) (length int, ended bool) {
 			continue
 		}
 		switch text[i] {
+		case '\n':
+			i += rawjson.Indentation(text[i+1:])
 		case '"':
 			b.quoted = true
 		case '{', '[':

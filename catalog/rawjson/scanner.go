@@ -49,15 +49,13 @@ func (s *Scanner) space() byte {
 	return s.skipSpace()
 }
 
-// skipSpace looks at eight bytes at a time where lines begin: indentation is much of what catalogs hold.
 func (s *Scanner) skipSpace() byte {
 	data, i := s.data, s.pos
 	for ; i < len(data); i++ {
 		switch c := data[i]; c {
 		case ' ', '\t', '\r':
 		case '\n':
-			for ; i+9 <= len(data) && binary.LittleEndian.Uint64(data[i+1:]) == ' '*ones; i += 8 {
-			}
+			i += Indentation(data[i+1:])
 		default:
 			s.pos = i
 			return c
@@ -65,6 +63,15 @@ func (s *Scanner) skipSpace() byte {
 	}
 	s.pos = i
 	return 0
+}
+
+// Indentation returns how many spaces a line begins with, but for less than eight of them. It looks at
+// eight at a time: indentation is much of what catalogs hold.
+func Indentation(line []byte) (spaces int) {
+	for spaces+8 <= len(line) && binary.LittleEndian.Uint64(line[spaces:]) == ' '*ones {
+		spaces += 8
+	}
+	return spaces
 }
 
 // expect reads one byte.

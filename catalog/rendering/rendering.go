@@ -3,7 +3,6 @@
 package rendering
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -25,6 +24,9 @@ import (
 
 // Formats are what Write writes: a stream of JSON objects, or of YAML documents.
 var Formats = []string{"json", "yaml"}
+
+// writeSize is how many bytes are written at once, or more.
+const writeSize = 1 << 20
 
 // indent is how many spaces a level of JSON is indented by.
 const indent = 4
@@ -155,20 +157,25 @@ func (r *renderer) write(w io.Writer) error {
 	slices.SortStableFunc(r.parts, func(a, b part) int {
 		return cmp.Or(last(a.pkg)-last(b.pkg), strings.Compare(a.pkg, b.pkg), a.kind-b.kind, strings.Compare(a.name, b.name))
 	})
-	out := bufio.NewWriterSize(w, 1<<20)
+	out := make([]byte, 0, 2*writeSize)
 	for _, p := range r.parts {
-		text := p.text
-		if text == nil {
+		if p.text != nil {
+			out = append(out, p.text...)
+		} else {
 			var err error
-			if text, err = r.store.Load(p.span); err != nil {
+			if out, err = r.store.Load(out, p.span); err != nil {
 				return err
 			}
 		}
-		if _, err := out.Write(text); err != nil {
-			return err
+		if len(out) >= writeSize {
+			if _, err := w.Write(out); err != nil {
+				return err
+			}
+			out = out[:0]
 		}
 	}
-	return out.Flush()
+	_, err := w.Write(out)
+	return err
 }
 
 // last puts documents of no package behind those of packages.

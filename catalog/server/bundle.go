@@ -56,7 +56,7 @@ func (c *content) bundle(p *catalog.Package, channel *catalog.Channel, e *declcf
 
 // addBulk adds the objects of a bundle, and the description of its ClusterServiceVersion.
 func (c *content) addBulk(m *model.Bundle, b *catalog.Bundle) error {
-	data, err := c.store.Load(b.Span)
+	data, err := c.store.Load(nil, b.Span)
 	if err != nil {
 		return err
 	}

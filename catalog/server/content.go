@@ -291,7 +291,7 @@ func (c *content) ListPackageCustomSchemas(_ context.Context, schema, pkg string
 		if other.Schema != schema || other.Package != pkg {
 			continue
 		}
-		data, err := c.store.Load(other.Span)
+		data, err := c.store.Load(nil, other.Span)
 		if err != nil {
 			return err
 		}
