@@ -60,6 +60,8 @@ func (s *situation) toTurn() (decision, error) {
 	switch {
 	case s.subscription == nil:
 		return decision{}, s.gone()
+	case s.subscription.UID != s.plan.Subscription.UID:
+		return decision{}, s.another()
 	case choiceOf(s.subscription.Spec) == s.plan.To:
 		return decision{}, nil
 	case choiceOf(s.subscription.Spec) == s.plan.From:
@@ -135,6 +137,8 @@ func (s *situation) toSubscribe() (decision, error) {
 	}
 	now := choiceOf(s.subscription.Spec)
 	switch {
+	case s.subscription.UID != p.Subscription.UID && p.Way != Replace:
+		return decision{}, s.another()
 	case now == p.To && s.subscription.UID == p.Subscription.UID && p.Way == Replace,
 		now != p.To && now != p.From:
 		return decision{}, s.changed()
@@ -151,6 +155,11 @@ func (s *situation) toSubscribe() (decision, error) {
 func (s *situation) changed() error {
 	p := s.plan
 	return fmt.Errorf("somebody has changed Subscription %s: it is to %s; want %s as before, or %s", p.Subscription, choiceOf(s.subscription.Spec), p.From, p.To)
+}
+
+func (s *situation) another() error {
+	return fmt.Errorf("somebody has deleted Subscription %s and made it anew: its UID is %s, want %s; end this with `berth switch rollback %s`, and make a new plan",
+		s.plan.Subscription, s.subscription.UID, s.plan.Subscription.UID, s.plan.From.Package)
 }
 
 func (s *situation) gone() error {

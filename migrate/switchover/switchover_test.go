@@ -37,6 +37,7 @@ func TestSwitchover(t *testing.T) {
 		"who wants to be asked is asked ever after": {known: []string{second}, approval: v1alpha1.ApprovalManual, do: manual},
 		"a dry run writes nothing":                  {known: []string{second}, do: dry},
 		"somebody interferes":                       {known: []string{second}, do: interference},
+		"somebody makes the Subscription anew":      {known: []string{second}, do: anew},
 		"time runs out":                             {known: []string{second}, do: impatience},
 		"there is no way back from the end":         {known: []string{second}, do: noReturn},
 	} {
@@ -166,6 +167,25 @@ func interference(p *place) {
 		}
 	}
 	p.patchSubscription(`{"spec":{"channel":"stable"}}`)
+	p.run(p.rollback)
+}
+
+func anew(p *place) {
+	turned(p)
+	former := &v1alpha1.Subscription{}
+	if err := p.Client().Get(p.t.Context(), client.ObjectKeyFromObject(p.subscription), former); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.Client().Delete(p.t.Context(), former); err != nil {
+		p.t.Fatal(err)
+	}
+	p.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: former.Namespace, Name: former.Name}, Spec: former.Spec})
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	err := p.apply(p.to(second), switchover.Options{})(ctx, p.Config())
+	if err == nil || !strings.Contains(err.Error(), "made it anew") {
+		p.t.Errorf("got %v, want that somebody has made the Subscription anew", err)
+	}
 	p.run(p.rollback)
 }
 
