@@ -32,8 +32,8 @@ func (s Section) Documents(buffer []byte) ([]Document, []*findings.Finding) {
 		return nil, []*findings.Finding{d.yamlFault(err)}
 	}
 	if beginsWithBrace(s.Source) && !isSingle(s.Source) {
-		return nil, []*findings.Finding{d.Fault(Syntax, "malformed YAML: more than one JSON object stands in this document; "+
-			"put a line of %s between them, or remove all such lines from the file", separator)}
+		return nil, []*findings.Finding{d.Fault(Syntax, "malformed YAML: something stands behind the object of this document, which OLM's tools would drop; "+
+			"if that is a document, put a line of %s before it, or remove all such lines from the file", separator)}
 	}
 	return []Document{d}, nil
 }

@@ -17,6 +17,8 @@ import (
 var differences = []struct{ archive, what, opm, why string }{
 	{"no-package", "a folder that holds no package", "valid",
 		"it would be served, empty; a wrong folder is more likely"},
+	{"yaml-rest", "something behind the object that a document is in flow style or JSON, where lines of `---` separate documents", "valid",
+		"it would be dropped in silence, be it a stray bracket or a bundle"},
 	{"schema-template", "a document of a schema that begins with `olm.` and is unknown, such as a template", "valid",
 		"it is OLM's to define such schemas, and the document has no effect; a template was not rendered"},
 	{"schema-unservable", "a document of a schema that `opm serve` cannot serve", "valid",
