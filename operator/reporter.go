@@ -40,6 +40,7 @@ type reporter struct {
 	current func(conditionType string) bool
 
 	mu       sync.Mutex
+	begun    bool                                                         // something was said or is expected
 	expected []part                                                       // that the summary waits for
 	said     map[string]*applyoperatorv1.OperatorStatusApplyConfiguration // by controller
 	turned   map[string]turn                                              // by type of condition
@@ -87,6 +88,7 @@ func (r *reporter) ApplyOperatorStatus(ctx context.Context, controller string, s
 func (r *reporter) note(controller string, status *applyoperatorv1.OperatorStatusApplyConfiguration) <-chan error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.begun = true
 	if !equality.Semantic.DeepEqual(r.said[controller], status) {
 		r.said[controller] = status
 		r.words++
@@ -110,7 +112,7 @@ func (r *reporter) note(controller string, status *applyoperatorv1.OperatorStatu
 func (r *reporter) expect(parts []part) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expected = parts
+	r.begun, r.expected = true, parts
 	r.wake()
 }
 
@@ -205,7 +207,9 @@ func (r *reporter) run(ctx context.Context) error {
 }
 
 // record writes the status if it is not as it is to be, and tells those who wait for that. As long as the
-// cache does not show the last write, or one of somebody else who was faster, they go on waiting.
+// cache does not show the last write, or one of somebody else who was faster, they go on waiting. Nothing is
+// written before anything is known: an operator that starts anew in the middle of an installation would forget
+// for a moment what the earlier one was waiting for, and one that is killed there would never get further.
 func (r *reporter) record(ctx context.Context) error {
 	meta, err := r.GetObjectMeta()
 	if err != nil {
@@ -216,7 +220,7 @@ func (r *reporter) record(ctx context.Context) error {
 		return r.told(err, 0)
 	}
 	r.mu.Lock()
-	if version == r.based {
+	if !r.begun || version == r.based {
 		r.mu.Unlock()
 		return nil
 	}

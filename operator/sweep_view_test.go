@@ -2,8 +2,6 @@ package operator_test
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"strconv"
 	"sync"
@@ -15,6 +13,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-csi/berth/test/likeness"
 )
 
 // A view follows what the cluster has of one world: all objects of the kinds that the operator makes, and
@@ -145,66 +145,13 @@ func (v *view) state() map[string]any {
 		if object.GetKind() == "Pod" {
 			continue // its name is random
 		}
-		text, err := json.Marshal(object.Object)
+		object = object.DeepCopy()
+		unstructured.RemoveNestedField(object.Object, "metadata", "annotations", nudgeAnnotation)
+		original, err := likeness.Of(object, v.world.variant.toOriginal)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var original map[string]any
-		if err := json.Unmarshal([]byte(v.world.variant.toOriginal.Replace(string(text))), &original); err != nil {
-			t.Fatal(err)
-		}
-		mask(object.GetKind(), original)
 		state[key] = original
 	}
 	return state
-}
-
-// masked are the fields that differ between two runs that do the same, by kind; "" stands for all kinds.
-var masked = map[string][][]string{
-	"": {
-		{"metadata", "uid"}, {"metadata", "resourceVersion"}, {"metadata", "generation"}, {"metadata", "creationTimestamp"}, {"metadata", "managedFields"},
-	},
-	"ClusterCSIDriver": {{"metadata", "annotations", nudgeAnnotation}, {"status", "generations"}, {"status", "observedGeneration"}},
-	// What its controller made of it, in how many steps, and the content of the credentials.
-	"Deployment": {{"status"}, {"metadata", "annotations", "deployment.kubernetes.io/revision"}, {"metadata", "annotations", "operator.openshift.io/spec-hash"},
-		{"spec", "template", "metadata", "annotations"}},
-	"DaemonSet": {{"status"}, {"metadata", "annotations", "deprecated.daemonset.template.generation"}, {"metadata", "annotations", "operator.openshift.io/spec-hash"},
-		{"metadata", "annotations", "storage.openshift.io/stable-generation"}, {"spec", "template", "metadata", "annotations"}},
-	"PodDisruptionBudget": {{"status"}},
-	"Service":             {{"spec", "clusterIP"}, {"spec", "clusterIPs"}},
-	"Secret":              {{"data"}},
-	"PersistentVolume":    {{"status"}, {"spec", "claimRef", "uid"}, {"spec", "claimRef", "resourceVersion"}},
-	"CredentialsRequest":  {{"status", "lastSyncTimestamp"}, {"status", "lastSyncGeneration"}},
-}
-
-func mask(kind string, object map[string]any) {
-	for _, fields := range [][][]string{masked[""], masked[kind]} {
-		for _, path := range fields {
-			unstructured.RemoveNestedField(object, path...)
-		}
-	}
-	if annotations, found, _ := unstructured.NestedMap(object, "metadata", "annotations"); found && len(annotations) == 0 {
-		unstructured.RemoveNestedField(object, "metadata", "annotations")
-	}
-	conditions, _, _ := unstructured.NestedSlice(object, "status", "conditions")
-	byType := map[string]any{}
-	for _, condition := range conditions {
-		condition := condition.(map[string]any)
-		delete(condition, "lastTransitionTime")
-		delete(condition, "lastProbeTime")
-		if isWell(condition) {
-			delete(condition, "message")
-		}
-		byType[fmt.Sprint(condition["type"])] = condition
-	}
-	if len(byType) > 0 {
-		object["status"].(map[string]any)["conditions"] = byType // their order is that in which they came
-	}
-}
-
-// isWell tells whether a condition is a summary that has nothing to complain of: then its message is that of
-// whichever condition has changed last.
-func isWell(condition map[string]any) bool {
-	status, summary := allWell[fmt.Sprint(condition["type"])]
-	return summary && condition["status"] == string(status)
 }

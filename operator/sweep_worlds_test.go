@@ -4,14 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -106,28 +103,6 @@ func (w *variantWorld) remove(object *unstructured.Unstructured) error {
 		}
 	}
 	return client.IgnoreNotFound(w.Client().Delete(context.Background(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
-}
-
-// difference tells how two states differ, object by object; "" if they do not.
-func difference(want, got map[string]any) string {
-	keys := map[string]bool{}
-	for _, state := range []map[string]any{want, got} {
-		for key := range state {
-			keys[key] = true
-		}
-	}
-	var text strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		switch {
-		case want[key] == nil:
-			fmt.Fprintf(&text, "+ %s\n", key)
-		case got[key] == nil:
-			fmt.Fprintf(&text, "- %s\n", key)
-		case !reflect.DeepEqual(want[key], got[key]):
-			fmt.Fprintf(&text, "  %s:\n%s", key, cmp.Diff(want[key], got[key]))
-		}
-	}
-	return text.String()
 }
 
 // pool holds the worlds that no run uses.

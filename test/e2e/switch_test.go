@@ -41,17 +41,19 @@ const (
 // TestSwitchByHand is how an administrator without any tool gets from the community's operator to ours:
 // another source in the Subscription, and later a ClusterCSIDriver. Whoever uses a volume notices nothing.
 func TestSwitchByHand(t *testing.T) {
-	testSwitch(t, way{
-		turn: func(w *world) {
-			w.patch(w.community(), fmt.Sprintf(`{"spec":{"source":%q,"channel":%q}}`, certifiedCatalog, w.driver.Package.Channel))
-			w.awaitInstalled(w.community(), "aws-efs-operator.v1.0.0")
-		},
-		adopt: func(w *world) {
-			w.step(func(ctx context.Context, c client.Client) error {
-				return journey.InstallDriver(ctx, c, w.driver.CSIName)
-			})
-		},
-	}, communityBundles(t)...)
+	testSwitch(t, byHand, communityBundles(t)...)
+}
+
+var byHand = way{
+	turn: func(w *world) {
+		w.patch(w.community(), fmt.Sprintf(`{"spec":{"source":%q,"channel":%q}}`, certifiedCatalog, w.driver.Package.Channel))
+		w.awaitInstalled(w.community(), "aws-efs-operator.v1.0.0")
+	},
+	adopt: func(w *world) {
+		w.step(func(ctx context.Context, c client.Client) error {
+			return journey.InstallDriver(ctx, c, w.driver.CSIName)
+		})
+	},
 }
 
 // TestSwitchWithTool is the same with our tool, as a plugin of kubectl.
@@ -118,27 +120,34 @@ func testSwitch(t *testing.T, way way, versions ...communityBundle) {
 	for _, from := range versions {
 		t.Run(from.version, func(t *testing.T) {
 			w := newWorld(t, efs(t), cluster.Options{})
-			w.serve(communityCatalog, w.buildCatalog(from.folder))
-			w.serve(certifiedCatalog, w.catalog)
-			w.step(func(ctx context.Context, c client.Client) error {
-				_, err := journey.Subscribe(ctx, c, w.subscription(communityCatalog, from.channel))
-				return err
-			})
-			w.leaveCommunityOperator()
-			seen := w.recordSwitch()
-
-			way.turn(w)
-			w.share(sharedVolume("new")) // there is no ClusterCSIDriver yet
-			metrics := w.prometheus()
-			metrics.shows = w.missing(true)
-			metrics.await(w)
-			way.adopt(w)
-			metrics.shows = w.missing(false)
-			metrics.await(w)
-
-			seen.check()
+			w.switchFrom(from, way, shares)
 		})
 	}
+}
+
+// switchFrom goes a way from a version of the community's operator while so many SharedVolumes are in use, and
+// checks what has become of those.
+func (w *world) switchFrom(from communityBundle, way way, shares int) {
+	w.t.Helper()
+	w.serve(communityCatalog, w.buildCatalog(from.folder))
+	w.serve(certifiedCatalog, w.catalog)
+	w.step(func(ctx context.Context, c client.Client) error {
+		_, err := journey.Subscribe(ctx, c, w.subscription(communityCatalog, from.channel))
+		return err
+	})
+	w.leaveCommunityOperator(shares)
+	seen := w.recordSwitch()
+
+	way.turn(w)
+	w.share(sharedVolume("new")) // there is no ClusterCSIDriver yet
+	metrics := w.prometheus()
+	metrics.shows = w.missing(true)
+	metrics.await(w)
+	way.adopt(w)
+	metrics.shows = w.missing(false)
+	metrics.await(w)
+
+	seen.check()
 }
 
 // community is the Subscription to the community's operator.
@@ -247,9 +256,12 @@ func (w *world) buildCatalog(bundle string) string {
 }
 
 // leaveCommunityOperator makes what the community's operator has made, with SharedVolumes of two teams.
-func (w *world) leaveCommunityOperator() {
+func (w *world) leaveCommunityOperator(shares int) {
 	w.t.Helper()
-	teams := []string{w.Namespace(w.t), w.Namespace(w.t)}
+	teams := []string{"team-one", "team-other"}
+	for _, team := range teams {
+		w.step(func(ctx context.Context, _ client.Client) error { return w.EnsureNamespace(ctx, team) })
+	}
 	var keys []client.ObjectKey
 	for i := range shares {
 		keys = append(keys, client.ObjectKey{Namespace: teams[i%len(teams)], Name: fmt.Sprintf("share-%d", i)})

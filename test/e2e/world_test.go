@@ -24,10 +24,15 @@ import (
 	"github.com/berth-csi/berth/test/cluster/cloudcredential"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/mortal"
 	"github.com/berth-csi/berth/test/openstack"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m) }
+func TestMain(m *testing.M) {
+	cluster.Init()
+	mortal.Init()
+	cluster.Main(m)
+}
 
 const (
 	limit       = 2 * time.Minute // for each step
@@ -119,6 +124,12 @@ func run(t testing.TB, program string, args ...string) {
 
 // step takes one step of the journey, and fails the test if it takes too long.
 func (w *world) step(do func(ctx context.Context, c client.Client) error) {
+	w.t.Helper()
+	w.stepWithin(limit, do)
+}
+
+// stepWithin is step with another limit.
+func (w *world) stepWithin(limit time.Duration, do func(ctx context.Context, c client.Client) error) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 	defer cancel()

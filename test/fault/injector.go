@@ -8,6 +8,7 @@
 package fault
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -26,14 +27,16 @@ type Injector struct {
 	leftOut []Target
 	at      Point // where the fault is; the zero Point: nowhere
 	nth     int   // of the writes, which is where the fault is; 0: at
-	each    bool  // write is where the client is killed
+	each    bool  // write that is new is where the client is killed
 	fault   Fault
 	deliver chan struct{} // closed by Deliver
 	once    sync.Once
 
 	mu      sync.Mutex
-	came    bool          // the client came to the point
-	seen    map[Point]int // occurrences, by points without one
+	came    bool               // the client came to the point
+	seen    map[Point]int      // occurrences, by points without one
+	tried   map[Point]bool     // points without occurrence before which the client was killed, and not yet after
+	made    map[Point][][]byte // the bodies of the requests after which the client was killed
 	writes  []*Write
 	watches []*stream
 	expired []Point        // watches that are not to be resumed, without occurrences
@@ -71,7 +74,7 @@ func (w Write) Deleted() bool {
 
 // Record returns an Injector that disturbs nothing. What leftOut names is not recorded.
 func Record(leftOut ...Target) *Injector {
-	return &Injector{leftOut: leftOut, deliver: make(chan struct{}), seen: map[Point]int{}, last: time.Now()}
+	return &Injector{leftOut: leftOut, deliver: make(chan struct{}), seen: map[Point]int{}, tried: map[Point]bool{}, made: map[Point][][]byte{}, last: time.Now()}
 }
 
 // Inject returns an Injector with a fault at a point, which happens once. It records as well, and so
@@ -91,8 +94,10 @@ func InjectNth(n int, f Fault, leftOut ...Target) *Injector {
 }
 
 // KillAtEach returns an Injector that kills a client at each of its writes: first before it, and, when the next
-// process comes to it again, after it. The client makes one write after the other, and does not repeat those
-// that it made.
+// process comes to it again, after it. That it comes again is known by the point without its occurrence, as a
+// new process may write other times and versions. A write that was done before, to the letter, is nothing new,
+// and disturbed no more: a client may apply all that it looks after whenever it begins. Nor are further events
+// about an object. All are new, and a process that dies at one before it has noted what it did tells it again.
 func KillAtEach(leftOut ...Target) *Injector {
 	i := Record(leftOut...)
 	i.each = true
@@ -221,20 +226,34 @@ func (i *Injector) Counts() map[Point]Count {
 }
 
 // come gives a point its occurrence, and tells which fault is to happen there.
-func (i *Injector) come(p Point) (Point, Fault) {
+func (i *Injector) come(p Point, body []byte) (Point, Fault) {
 	i.seen[p]++
-	p.Occurrence = i.seen[p]
-	if i.each && !p.IsWatch() {
-		return p, [...]Fault{KilledBefore, KilledAfter}[len(i.writes)%2]
-	}
-	here := p == i.at
-	if i.nth > 0 {
+	at := p
+	at.Occurrence = i.seen[p]
+	here := at == i.at
+	switch {
+	case i.each && !p.IsWatch():
+		return at, i.kill(p, body)
+	case i.nth > 0:
 		here = !p.IsWatch() && i.nth == len(i.writes)+1
 	}
 	if !here {
-		return p, ""
+		return at, ""
 	}
-	return p, i.fault
+	return at, i.fault
+}
+
+// kill tells how a client that is killed at each write is to be killed at this one.
+func (i *Injector) kill(p Point, body []byte) Fault {
+	if slices.ContainsFunc(i.made[p], func(made []byte) bool { return p.Resource == "events" || bytes.Equal(made, body) }) {
+		return ""
+	}
+	i.tried[p] = !i.tried[p]
+	if i.tried[p] {
+		return KilledBefore
+	}
+	i.made[p] = append(i.made[p], body)
+	return KilledAfter
 }
 
 func (i *Injector) isLeftOut(p Point) bool {

@@ -24,8 +24,9 @@ type Point struct {
 	// group is left out; a client that writes two resources of one name and different groups at objects
 	// of one name has points with different occurrences.
 	Resource string
-	// Namespace and Name are those of the object. A name that the API server is to choose reads "web-*". A
-	// watch has the name of the one object that it selects, or none.
+	// Namespace and Name are those of the object. A name that the API server is to choose reads "web-*", and
+	// that of an event, which ends in the time when it happened, "web.*". A watch has the name of the one
+	// object that it selects, or none.
 	Namespace, Name string
 	// Manager is the field manager of a write, if the request names one: the controllers of a client that
 	// apply parts of one object tell themselves apart by it.
@@ -93,6 +94,9 @@ func pointOf(request *http.Request, body []byte) (Point, bool, error) {
 		if p.Name == "" && meta.GenerateName != "" {
 			p.Name = meta.GenerateName + "*"
 		}
+	}
+	if p.Resource == "events" {
+		p.Name = p.Name[:strings.LastIndex(p.Name, ".")+1] + "*"
 	}
 	return p, true, nil
 }

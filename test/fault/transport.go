@@ -110,7 +110,7 @@ func (t *transport) finish() {
 
 // write sends a write, or does to it what the fault says.
 func (t *transport) write(request *http.Request, body []byte, point Point) (*http.Response, error) {
-	write := t.admit(point)
+	write := t.admit(point, body)
 	if write == nil {
 		return nil, errRefused
 	}
@@ -135,14 +135,14 @@ func (t *transport) write(request *http.Request, body []byte, point Point) (*htt
 }
 
 // admit records a write and returns it with the fault that is to happen to it; nil if the client is dead.
-func (t *transport) admit(point Point) *Write {
+func (t *transport) admit(point Point, body []byte) *Write {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.ctx.Err() != nil {
 		return nil
 	}
 	write := &Write{Life: t.number}
-	write.Point, write.Fault = t.come(point)
+	write.Point, write.Fault = t.come(point, body)
 	t.came = t.came || write.Fault != ""
 	t.writes = append(t.writes, write)
 	t.busy++

@@ -51,7 +51,7 @@ func (t *transport) open(point Point, resumed bool) (opened *stream, disturbance
 		return nil, "", true
 	}
 	opened = &stream{}
-	opened.point, disturbance = t.come(point)
+	opened.point, disturbance = t.come(point, nil)
 	t.watches = append(t.watches, opened)
 	t.busy++
 	return opened, disturbance, false

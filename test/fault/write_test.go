@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -25,6 +26,27 @@ import (
 // applied is what a client applies to make an object.
 func applied(name string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q}}`, name)
+}
+
+func TestEventsAreKnownWithoutTheirTimes(t *testing.T) {
+	w := newWorld(t)
+	injector := fault.Record()
+	w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+		events := kubernetes.NewForConfigOrDie(cfg).CoreV1().Events(w.namespace)
+		for _, name := range []string{"web.local.18ab", "web.local.18ac"} {
+			_, err := events.Create(ctx, &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: name}, InvolvedObject: corev1.ObjectReference{Namespace: w.namespace}}, metav1.CreateOptions{})
+			w.do(err)
+		}
+		_, err := events.Patch(ctx, "web.local.18ac", types.MergePatchType, []byte(`{"count":2}`), metav1.PatchOptions{})
+		return err
+	}))
+	var got []string
+	for _, point := range injector.Points() {
+		got = append(got, strings.ReplaceAll(point.String(), w.namespace, "ns"))
+	}
+	if diff := cmp.Diff([]string{"create_events_ns_web.local.*_1", "create_events_ns_web.local.*_2", "patch_events_ns_web.local.*_1"}, got); diff != "" {
+		t.Errorf("points (-want +got):\n%s", diff)
+	}
 }
 
 func TestPointsAreKnownByWhatTheyAre(t *testing.T) {
@@ -155,6 +177,56 @@ func TestFaultsOfAWrite(t *testing.T) {
 				t.Error("the injector says that the client did not come to the point")
 			}
 		})
+	}
+}
+
+// TestKillAtEach has a client that applies all that it wants whenever it begins, several objects at a time,
+// that tells an event in each life, and that writes another thing into one object at each attempt: it is killed
+// at each, before it and after it, and not at what it repeats.
+func TestKillAtEach(t *testing.T) {
+	w := newWorld(t)
+	injector := fault.KillAtEach()
+	lives := 0
+	w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+		lives++
+		secrets := w.secrets(cfg)
+		apply := func(name string, body []byte) error {
+			_, err := secrets.Patch(ctx, name, types.ApplyPatchType, body, metav1.PatchOptions{FieldManager: "test"})
+			return err
+		}
+		var both sync.WaitGroup
+		var errs [2]error
+		for i, name := range []string{"one", "other"} {
+			both.Go(func() { errs[i] = apply(name, applied(name)) })
+		}
+		both.Wait()
+		if err := errors.Join(errs[:]...); err != nil {
+			return err
+		}
+		event := &corev1.Event{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("begun.%d", lives)}, InvolvedObject: corev1.ObjectReference{Namespace: w.namespace}}
+		if _, err := kubernetes.NewForConfigOrDie(cfg).CoreV1().Events(w.namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		if w.exists("timed") {
+			return nil
+		}
+		return apply("timed", fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"timed","annotations":{"life":"%d"}}}`, lives))
+	}))
+	met := map[string][]fault.Fault{}
+	for _, write := range injector.Writes() {
+		if write.Fault != "" {
+			met[write.Point.Name] = append(met[write.Point.Name], write.Fault)
+		}
+		if write.Point.Name == "timed" && write.Fault == "" {
+			t.Errorf("nobody was killed at %s", write.Point)
+		}
+	}
+	twice := []fault.Fault{fault.KilledBefore, fault.KilledAfter}
+	if diff := cmp.Diff(map[string][]fault.Fault{"one": twice, "other": twice, "begun.*": twice, "timed": twice}, met); diff != "" {
+		t.Errorf("faults at each object (-want +got):\n%s", diff)
+	}
+	if !w.exists("timed") {
+		t.Error("the client has ended before its last write")
 	}
 }
 

@@ -1,0 +1,33 @@
+package operator_test
+
+import (
+	"testing"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestNothingIsSaidBeforeItIsKnown: an operator that has just started does not know how the driver is, and
+// leaves what an earlier one has said of it. One that said so each time, and died then, would get no further.
+func TestNothingIsSaidBeforeItIsKnown(t *testing.T) {
+	w := newWorld(t)
+	changes := w.Record(t, &operatorv1.ClusterCSIDriverList{}, client.MatchingFields{metav1.ObjectNameField: w.driver.CSIName})
+	w.installDriver()
+	said := 0
+	for _, change := range changes() {
+		custom := change.Object.(*operatorv1.ClusterCSIDriver)
+		for _, conditionType := range []string{operatorv1.OperatorStatusTypeAvailable, operatorv1.OperatorStatusTypeProgressing} {
+			switch summary := condition(custom, conditionType); summary.Status {
+			case "":
+			case operatorv1.ConditionUnknown:
+				t.Errorf("the operator wrote that %s is %s: %s", conditionType, summary.Status, summary.Reason)
+			default:
+				said++
+			}
+		}
+	}
+	if said == 0 {
+		t.Error("nothing was recorded")
+	}
+}
