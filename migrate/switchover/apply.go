@@ -203,7 +203,7 @@ func (s *situation) changeSubscription(ctx context.Context, c client.Client, cha
 // remove deletes the Subscription and the ClusterServiceVersion, which is what removes an operator of OLM. Its
 // CustomResourceDefinitions stay.
 func (s *situation) remove(ctx context.Context, c client.Client) error {
-	if s.subscription != nil {
+	if s.subscription != nil && s.subscription.UID == s.plan.Subscription.UID {
 		if err := c.Delete(ctx, s.subscription, asSeen(s.subscription)); err != nil {
 			return err
 		}

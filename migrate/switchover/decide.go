@@ -73,6 +73,9 @@ func (s *situation) toTurn() (decision, error) {
 // toInstall is what is left to do until the target is installed and its predecessor is gone.
 func (s *situation) toInstall() (decision, error) {
 	p := s.plan
+	if next, err := s.toClear(); err != nil || next.step != "" {
+		return next, err
+	}
 	target := s.version(p.Target)
 	switch {
 	case target == nil:
@@ -87,6 +90,19 @@ func (s *situation) toInstall() (decision, error) {
 		return wait(Install, "OLM to say in the Subscription that %s is installed", p.Target)
 	}
 	return decision{}, nil
+}
+
+// toClear is what is left to do where the operator was removed, and is there again all the same: OLM may carry out
+// an InstallPlan once more that it has carried out some seconds ago, and does so from memory.
+func (s *situation) toClear() (decision, error) {
+	removed := s.version(s.plan.Installed)
+	switch {
+	case s.plan.Way != Replace || removed == nil || s.subscription == nil || s.subscription.UID == s.plan.Subscription.UID:
+		return decision{}, nil
+	case removed.DeletionTimestamp != nil:
+		return wait(Remove, "ClusterServiceVersion %s to be gone", removed.Name)
+	}
+	return write(Remove)
 }
 
 // toApprove is what is left to do until OLM may install the target.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -210,9 +212,29 @@ func (w *world) checkOperatorProcess() {
 	w.t.Errorf("%s has asked the API server for nothing", w.account)
 }
 
+// atRest fails unless OLM's catalog operator has asked for nothing for a while. While it does something, it asks five
+// times a second.
+func (w *world) atRest(context.Context) error {
+	const while = 5 * time.Second
+	for _, event := range slices.Backward(w.Audit(w.t)) {
+		if strings.HasPrefix(event.Agent, "catalog/") && event.Verb != "watch" {
+			if ago := time.Since(event.Answered); ago < while {
+				return fmt.Errorf("%s ago, it asked to %s %s %s", ago.Round(time.Millisecond), event.Verb, event.Resource, event.Name)
+			}
+			break
+		}
+	}
+	return nil
+}
+
 // removeOperator removes the Subscription and the ClusterServiceVersion, as an administrator does to
 // remove an operator from OLM, and waits until no pod of the operator is left.
 func (w *world) removeOperator(ctx context.Context, c client.Client, csv string) error {
+	// While it installs, OLM may carry out an InstallPlan twice, the second time from memory: what is removed then
+	// comes back.
+	if err := cluster.Until(ctx, "OLM to have done what it was about", w.atRest); err != nil {
+		return err
+	}
 	meta := metav1.ObjectMeta{Namespace: namespace}
 	subscription := &v1alpha1.Subscription{ObjectMeta: meta}
 	subscription.Name = w.driver.Package.Name
