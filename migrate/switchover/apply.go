@@ -200,18 +200,14 @@ func (s *situation) changeSubscription(ctx context.Context, c client.Client, cha
 	return c.Patch(ctx, changed, client.MergeFromWithOptions(s.subscription, client.MergeFromWithOptimisticLock{}))
 }
 
-// remove deletes the Subscription and the ClusterServiceVersion, which is what removes an operator of OLM. Its
-// CustomResourceDefinitions stay.
+// remove deletes the Subscription, and once that is gone the ClusterServiceVersion, which is what removes an operator
+// of OLM. Its CustomResourceDefinitions stay. What is not as it has to be afterwards is deleted as well.
 func (s *situation) remove(ctx context.Context, c client.Client) error {
-	if s.subscription != nil && s.subscription.UID == s.plan.Subscription.UID {
-		if err := c.Delete(ctx, s.subscription, asSeen(s.subscription)); err != nil {
-			return err
-		}
+	if s.subscription != nil && (s.subscription.UID == s.plan.Subscription.UID || s.misled) {
+		return c.Delete(ctx, s.subscription, asSeen(s.subscription))
 	}
-	if installed := s.version(s.plan.Installed); installed != nil {
-		return c.Delete(ctx, installed, client.Preconditions{UID: &installed.UID})
-	}
-	return nil
+	installed := s.version(s.plan.Installed)
+	return c.Delete(ctx, installed, client.Preconditions{UID: &installed.UID})
 }
 
 // asSeen allows a deletion only if the object is as it was seen.

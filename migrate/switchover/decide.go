@@ -112,6 +112,10 @@ func (s *situation) toApprove() (decision, error) {
 	}
 	p, request := s.plan, s.request()
 	switch {
+	case request == nil && s.misled && p.Way == Replace:
+		// OLM had begun to install again what was removed when it noticed that the Subscription was gone, and
+		// took that InstallPlan for the one of the new Subscription.
+		return write(Remove)
 	case request == nil:
 		return wait(Approve, "OLM to make an InstallPlan for %s%s", p.Target, because(trouble(s.subscription)))
 	case request.Status.Phase == v1alpha1.InstallPlanPhaseFailed:
@@ -140,10 +144,11 @@ func (s *situation) toSubscribe() (decision, error) {
 		switch {
 		case p.Way != Replace:
 			return decision{}, s.gone()
-		case s.version(p.Installed) == nil && len(s.relics) > 0:
+		case len(s.relics) > 0:
 			// OLM knows InstallPlans by a number, which begins anew with the Subscription, and takes an old
-			// one for what it is to do.
-			return wait(Renew, "InstallPlan %s, of the former Subscription, to be gone", s.relics[0].Name)
+			// one for what it is to do. And as long as they are there, it may not have noticed that the
+			// Subscription is gone: it would install again what is removed.
+			return wait(Remove, "InstallPlan %s, of the former Subscription, to be gone", s.relics[0].Name)
 		case s.version(p.Installed) == nil:
 			return write(Renew)
 		case s.version(p.Installed).DeletionTimestamp != nil:

@@ -23,6 +23,8 @@ type situation struct {
 	// requests are the InstallPlans of the namespace for the target, and relics those that only the Subscription
 	// of the plan has asked for.
 	requests, relics []v1alpha1.InstallPlan
+	// misled tells whether the Subscription names an InstallPlan that is gone. OLM makes no other one then.
+	misled bool
 	// versions are the ClusterServiceVersions of the namespace that were not copied there.
 	versions []v1alpha1.ClusterServiceVersion
 	// deployments are those of the target that there are.
@@ -78,6 +80,10 @@ func (s *situation) readRequests(ctx context.Context, c client.Client) error {
 	list := &v1alpha1.InstallPlanList{}
 	if err := c.List(ctx, list, client.InNamespace(s.plan.Subscription.Namespace)); err != nil {
 		return fmt.Errorf("listing InstallPlans: %w", err)
+	}
+	if s.subscription != nil && s.subscription.Status.InstallPlanRef != nil {
+		named := s.subscription.Status.InstallPlanRef.UID
+		s.misled = !slices.ContainsFunc(list.Items, func(request v1alpha1.InstallPlan) bool { return request.UID == named })
 	}
 	for _, request := range list.Items {
 		if slices.Contains(request.Spec.ClusterServiceVersionNames, s.plan.Target) {

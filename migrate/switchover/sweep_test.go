@@ -118,8 +118,8 @@ func TestCrashSweep(t *testing.T) {
 	}
 }
 
-// tally counts what was made and deleted, by kinds: some names are OLM's choice. A ClusterServiceVersion that was
-// deleted some seconds after it was installed counts once: OLM may make it anew.
+// tally counts what was made and deleted, by kinds: some names are OLM's choice. What OLM has made a mess of after it
+// was deleted is made and deleted once more.
 func tally(writes []fault.Write) map[string]fault.Count {
 	counts := map[string]fault.Count{}
 	for _, w := range writes {
@@ -127,8 +127,11 @@ func tally(writes []fault.Write) map[string]fault.Count {
 		if w.Created() {
 			count.Created++
 		}
-		if w.Deleted() && (count.Deleted == 0 || w.Point.Resource != "clusterserviceversions") {
+		if w.Deleted() {
 			count.Deleted++
+		}
+		if slices.Contains([]string{"subscriptions", "clusterserviceversions"}, w.Point.Resource) {
+			count = fault.Count{Created: min(count.Created, 1), Deleted: min(count.Deleted, 1)}
 		}
 		counts[w.Point.Resource] = count
 	}

@@ -240,12 +240,7 @@ func (w *world) removeOperator(ctx context.Context, c client.Client, csv string)
 	subscription.Name = w.driver.Package.Name
 	version := &v1alpha1.ClusterServiceVersion{ObjectMeta: meta}
 	version.Name = csv
-	for _, object := range []client.Object{subscription, version} {
-		if err := c.Delete(ctx, object); err != nil {
-			return err
-		}
-	}
-	if err := journey.Gone(ctx, c, subscription, version); err != nil {
+	if err := c.Delete(ctx, subscription); err != nil {
 		return err
 	}
 	// While there is one, OLM takes it for that of the next Subscription, and installs nothing.
@@ -260,6 +255,12 @@ func (w *world) removeOperator(ctx context.Context, c client.Client, csv string)
 		return nil
 	})
 	if err != nil {
+		return err
+	}
+	if err := c.Delete(ctx, version); err != nil {
+		return err
+	}
+	if err := journey.Gone(ctx, c, subscription, version); err != nil {
 		return err
 	}
 	return cluster.Until(ctx, "the operator's pods to be gone", func(ctx context.Context) error {
