@@ -20,8 +20,8 @@ type situation struct {
 	plan         *Plan
 	journal      *Journal
 	subscription *v1alpha1.Subscription
-	// requests are the InstallPlans of the namespace for the target, and relics those that only the Subscription
-	// of the plan has asked for.
+	// requests are the InstallPlans of the namespace for the target, and relics those that only a Subscription of
+	// this name has asked for.
 	requests, relics []v1alpha1.InstallPlan
 	// misled tells whether the Subscription names an InstallPlan that is gone. OLM makes no other one then.
 	misled bool
@@ -89,7 +89,7 @@ func (s *situation) readRequests(ctx context.Context, c client.Client) error {
 		if slices.Contains(request.Spec.ClusterServiceVersionNames, s.plan.Target) {
 			s.requests = append(s.requests, request)
 		}
-		if len(request.OwnerReferences) == 1 && request.OwnerReferences[0].UID == s.plan.Subscription.UID {
+		if owners := request.OwnerReferences; len(owners) == 1 && owners[0].Kind == v1alpha1.SubscriptionKind && owners[0].Name == s.plan.Subscription.Name {
 			s.relics = append(s.relics, request)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,12 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/plan"
 	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestSwitchover is what people do with a switch besides seeing it through.
@@ -38,6 +41,8 @@ func TestSwitchover(t *testing.T) {
 		"a dry run writes nothing":                  {known: []string{second}, do: dry},
 		"somebody interferes":                       {known: []string{second}, do: interference},
 		"somebody makes the Subscription anew":      {known: []string{second}, do: anew},
+		"OLM installs again what was removed":       {known: []string{renamed}, do: comeback},
+		"OLM waits for what is gone":                {known: []string{renamed}, do: misled},
 		"time runs out":                             {known: []string{second}, do: impatience},
 		"there is no way back from the end":         {known: []string{second}, do: noReturn},
 	} {
@@ -187,6 +192,62 @@ func anew(p *place) {
 		p.t.Errorf("got %v, want that somebody has made the Subscription anew", err)
 	}
 	p.run(p.rollback)
+}
+
+// renewed brings a switch to another package to where its Subscription was made anew, and returns that.
+func renewed(p *place) *v1alpha1.Subscription {
+	p.t.Helper()
+	subscription := &v1alpha1.Subscription{}
+	cluster.Eventually(p.t, limit, "the Subscription to be made anew", func(ctx context.Context) error {
+		if err := p.apply(p.to(renamed), switchover.Options{NoWait: true})(ctx, p.Config()); !errors.Is(err, switchover.ErrWaiting) {
+			return err
+		}
+		if next := p.status().Next; next != switchover.Approve {
+			return fmt.Errorf("next is %s", next)
+		}
+		return p.Client().Get(ctx, client.ObjectKeyFromObject(p.subscription), subscription)
+	})
+	return subscription
+}
+
+func comeback(p *place) {
+	removed := &v1alpha1.ClusterServiceVersion{}
+	if err := p.Client().Get(p.t.Context(), client.ObjectKey{Namespace: p.namespace, Name: "buoy.v1.0.0"}, removed); err != nil {
+		p.t.Fatal(err)
+	}
+	renewed(p)
+	p.create(&v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: removed.Name}, Spec: removed.Spec})
+	p.mustReplace()
+}
+
+func misled(p *place) {
+	former := renewed(p)
+	cluster.Eventually(p.t, limit, "the Subscription to name what is gone", func(ctx context.Context) error {
+		wrong := &v1alpha1.Subscription{}
+		if err := p.Client().Get(ctx, client.ObjectKeyFromObject(former), wrong); err != nil {
+			return err
+		}
+		wrong.Status.State, wrong.Status.LastUpdated = v1alpha1.SubscriptionStateUpgradePending, metav1.Now()
+		wrong.Status.InstallPlanRef = &corev1.ObjectReference{Namespace: p.namespace, Name: "install-gone", UID: "gone"}
+		return p.Client().Status().Update(ctx, wrong)
+	})
+	p.mustReplace()
+	now := &v1alpha1.Subscription{}
+	if err := p.Client().Get(p.t.Context(), client.ObjectKeyFromObject(former), now); err != nil {
+		p.t.Fatal(err)
+	}
+	if now.UID == former.UID {
+		p.t.Error("the Subscription that OLM does nothing for is still there")
+	}
+}
+
+// mustReplace sees the switch to another package through.
+func (p *place) mustReplace() {
+	p.t.Helper()
+	p.run(p.apply(p.to(renamed), switchover.Options{}))
+	if err := p.installed(p.t.Context(), "beacon.v2.0.0"); err != nil {
+		p.t.Error(err)
+	}
 }
 
 func (p *place) patchSubscription(patch string) {
