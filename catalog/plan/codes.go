@@ -37,6 +37,8 @@ const (
 	Installing Code = "installing"
 	// PendingInstallPlan: there is an InstallPlan already, which is not carried out.
 	PendingInstallPlan Code = "pending-install-plan"
+	// InstallPlanGone: OLM waits for an InstallPlan that is gone.
+	InstallPlanGone Code = "install-plan-gone"
 	// ManualApproval: the Subscription asks for approval.
 	ManualApproval Code = "manual-approval"
 	// ManualApprovalElsewhere: another Subscription of the namespace asks for approval.

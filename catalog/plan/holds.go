@@ -24,14 +24,22 @@ var holds = []func(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason{
 // resolves nothing.
 func pendingPlans(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
 	for _, s := range f.world.Subscriptions {
-		if s.Status.InstallPlanRef == nil || s.Status.State != v1alpha1.SubscriptionStateUpgradePending {
+		pending := s.Status.InstallPlanRef != nil && s.Status.State == v1alpha1.SubscriptionStateUpgradePending
+		if _, stalled := f.world.stalled[s.Name]; !pending && !stalled {
 			return nil
 		}
+	}
+	if gone := f.world.stalled[f.subscription.Name]; gone != "" {
+		return &Reason{InstallPlanGone, fmt.Sprintf("InstallPlan %s is gone, and OLM has not noticed; it waits for it, and does not look at the catalog", gone),
+			fmt.Sprintf("have OLM choose anew: kubectl -n %s patch subscription %s --subresource=status --type=merge -p '%s'", f.world.Namespace, f.subscription.Name, unblocking)}
 	}
 	plan := f.subscription.Status.InstallPlanRef.Name
 	return &Reason{PendingInstallPlan, fmt.Sprintf("InstallPlan %s, for %s, is not carried out; until it is, OLM does not look at the catalog", plan, f.subscription.Status.CurrentCSV),
 		fmt.Sprintf("approve InstallPlan %s, or delete it to have OLM choose anew", plan)}
 }
+
+// unblocking is a merge patch of a Subscription that has OLM choose anew.
+const unblocking = `{"status":{"installPlanRef":null,"installplan":null,"currentCSV":null,"state":null}}`
 
 // manualApproval: one Subscription that asks for approval makes OLM ask for all of its namespace.
 func manualApproval(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason {

@@ -52,6 +52,7 @@ func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*Wor
 type observation struct {
 	subscriptions         []v1alpha1.Subscription
 	csvs                  []v1alpha1.ClusterServiceVersion
+	installPlans          []v1alpha1.InstallPlan
 	groups                []operatorsv1.OperatorGroup
 	conditions            []operatorsv2.OperatorCondition
 	sources               []v1alpha1.CatalogSource
@@ -84,6 +85,10 @@ func observe(ctx context.Context, config *rest.Config) (*observation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing ClusterServiceVersions: %w", err)
 	}
+	installPlans, err := client.OperatorsV1alpha1().InstallPlans("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing InstallPlans: %w", err)
+	}
 	groups, err := client.OperatorsV1().OperatorGroups("").List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing OperatorGroups: %w", err)
@@ -96,8 +101,8 @@ func observe(ctx context.Context, config *rest.Config) (*observation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing CatalogSources: %w", err)
 	}
-	seen.subscriptions, seen.csvs, seen.groups, seen.conditions, seen.sources =
-		subscriptions.Items, csvs.Items, groups.Items, conditions.Items, sources.Items
+	seen.subscriptions, seen.csvs, seen.installPlans, seen.groups, seen.conditions, seen.sources =
+		subscriptions.Items, csvs.Items, installPlans.Items, groups.Items, conditions.Items, sources.Items
 	return seen, nil
 }
 
@@ -109,6 +114,7 @@ func (seen *observation) world(namespace string) *World {
 		OpenShift:      seen.openShift,
 		Subscriptions:  in[v1alpha1.Subscription](namespace, seen.subscriptions),
 		CSVs:           in[v1alpha1.ClusterServiceVersion](namespace, seen.csvs),
+		InstallPlans:   in[v1alpha1.InstallPlan](namespace, seen.installPlans),
 		OperatorGroups: in[operatorsv1.OperatorGroup](namespace, seen.groups),
 		Conditions:     in[operatorsv2.OperatorCondition](namespace, seen.conditions),
 		CatalogSources: in[v1alpha1.CatalogSource](namespace, seen.sources),

@@ -35,13 +35,20 @@ func TestForetell(t *testing.T) {
 			"OLM makes an InstallPlan that waits for approval"},
 		"manual approval elsewhere": {func(w *World) { other(w).Spec.InstallPlanApproval = v1alpha1.ApprovalManual }, Waits,
 			"because Subscription ebb of the same namespace asks for it"},
-		"pending plan": {func(w *World) { pend(w.Subscriptions[0], "tide.v0.9.0") }, Waits,
+		"pending plan": {func(w *World) { pend(w, "tide.v0.9.0") }, Waits,
 			"InstallPlan install-1, for tide.v0.9.0, is not carried out; until it is, OLM does not look at the catalog"},
 		"pending plan for what is refused": {func(w *World) {
-			pend(w.Subscriptions[0], "tide.v0.9.0")
+			pend(w, "tide.v0.9.0")
 			w.Subscriptions[0].Spec.Channel = "slow"
 		}, Waits, "until it is, OLM does not look at the catalog"},
-		"pending plan and another Subscription": {func(w *World) { pend(w.Subscriptions[0], "tide.v0.9.0"); other(w) }, Updates, ""},
+		"pending plan that is gone": {func(w *World) { pend(w, "tide.v0.9.0"); w.InstallPlans = nil }, Waits,
+			"InstallPlan install-1 is gone, and OLM has not noticed; it waits for it, and does not look at the catalog"},
+		"pending plan that is gone, which OLM notices": {func(w *World) {
+			pend(w, "tide.v0.9.0")
+			w.InstallPlans = nil
+			w.Subscriptions[0].Status.Conditions = []v1alpha1.SubscriptionCondition{{Type: v1alpha1.SubscriptionInstallPlanPending, Status: corev1.ConditionTrue}}
+		}, Updates, ""},
+		"pending plan and another Subscription": {func(w *World) { pend(w, "tide.v0.9.0"); other(w) }, Updates, ""},
 		"no OperatorGroup":                      {func(w *World) { w.OperatorGroups = nil }, Refused, "namespace default has 0 OperatorGroups, and OLM wants one"},
 		"two OperatorGroups": {func(w *World) { w.OperatorGroups = append(w.OperatorGroups, group("more")) }, Refused,
 			"namespace default has 2 OperatorGroups, and OLM wants one"},
@@ -227,7 +234,7 @@ func TestTurn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pend(w.Subscriptions[0], "tide.v0.9.0")
+	pend(w, "tide.v0.9.0")
 	w.Subscriptions[0].Status.InstalledCSV = "tide.v0.0.0"
 	turned, err := w.Turn("tide", func(s *v1alpha1.SubscriptionSpec) { s.Channel = "fast" })
 	if err != nil {
@@ -321,11 +328,13 @@ func elsewhere(w *World, apis string) *World {
 	return there
 }
 
-// pend gives a Subscription an InstallPlan that nobody has approved.
-func pend(s *v1alpha1.Subscription, csv string) {
+// pend gives the first Subscription of a world an InstallPlan that nobody has approved.
+func pend(w *World, csv string) {
+	s := w.Subscriptions[0]
+	w.InstallPlans = []*v1alpha1.InstallPlan{{ObjectMeta: metav1.ObjectMeta{Name: "install-1", UID: "1"}}}
 	s.Status.CurrentCSV = csv
 	s.Status.State = v1alpha1.SubscriptionStateUpgradePending
-	s.Status.InstallPlanRef = &corev1.ObjectReference{Name: "install-1"}
+	s.Status.InstallPlanRef = &corev1.ObjectReference{Name: "install-1", UID: "1"}
 }
 
 func group(name string) *operatorsv1.OperatorGroup {

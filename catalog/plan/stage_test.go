@@ -14,6 +14,7 @@ import (
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -296,6 +297,18 @@ func (s *stage) awaitLook(end string) {
 			}
 		}
 		return fmt.Errorf("its log does not have %q of it", end)
+	})
+}
+
+// lose has the Subscription wait for an InstallPlan that is gone, as OLM leaves it where that is deleted before OLM has
+// said in the Subscription that it is pending.
+func (s *stage) lose(name string) {
+	s.Helper()
+	cluster.Eventually(s, limit, "the Subscription to wait for what is gone", func(ctx context.Context) error {
+		waiting := s.subscription(ctx, s.cluster.Client(), "buoy")
+		waiting.Status.State, waiting.Status.CurrentCSV, waiting.Status.LastUpdated = v1alpha1.SubscriptionStateUpgradePending, name, metav1.Now()
+		waiting.Status.InstallPlanRef = &corev1.ObjectReference{Namespace: s.namespace, Name: "install-gone", UID: "gone"}
+		return s.cluster.Client().Status().Update(ctx, waiting)
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/catalogs/buoys"
@@ -77,6 +78,26 @@ var traps = []trap{
 			s.approve("buoy.v1.2.0")
 		},
 		cured: "buoy.v1.2.0",
+	},
+	{
+		name: "The InstallPlan that OLM waits for is gone", verdict: Waits, code: InstallPlanGone,
+		before: func(s *stage) {
+			s.install("buoy.v1.0.0")
+			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.1.0")))
+			s.lose("buoy.v1.0.1")
+		},
+		happened: func(s *stage, _ *Outcome) string {
+			s.awaitLook(skipped)
+			status := s.subscription(s.Context(), s.cluster.Client(), "buoy").Status
+			return fmt.Sprintf("OLM does not look at the new catalog; the Subscription stays %s with %s", status.State, status.InstalledCSV)
+		},
+		remedy: func(s *stage) {
+			subscription := s.subscription(s.Context(), s.cluster.Client(), "buoy")
+			if err := s.cluster.Client().Status().Patch(s.Context(), subscription, client.RawPatch(types.MergePatchType, []byte(unblocking))); err != nil {
+				s.Fatal(err)
+			}
+		},
+		cured: "buoy.v1.1.0",
 	},
 	{
 		name: "Another Subscription of the namespace is Manual", verdict: Waits, code: ManualApprovalElsewhere,

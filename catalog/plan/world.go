@@ -25,6 +25,7 @@ type World struct {
 	Namespace      string
 	Subscriptions  []*v1alpha1.Subscription
 	CSVs           []*v1alpha1.ClusterServiceVersion // but for copies of those of other namespaces
+	InstallPlans   []*v1alpha1.InstallPlan
 	OperatorGroups []*operatorsv1.OperatorGroup
 	Conditions     []*operatorsv2.OperatorCondition
 	// Kubernetes is the version of the API server, nil if there is none to ask, and OpenShift that of the
@@ -41,6 +42,8 @@ type World struct {
 	madeUp bool
 	// stored is what else the cluster has, nil if there is none to ask.
 	stored *stored
+	// stalled are the InstallPlans, which are gone, that Subscriptions wait for without end, by the names of these.
+	stalled map[string]string
 	// turned are the sources that Subscriptions had before they were turned, by the names of Subscriptions.
 	turned map[string]Source
 }
@@ -210,13 +213,19 @@ func identify(p *catalog.Package, pkg, installed string) (string, *semver.Versio
 }
 
 // settled returns the world as OLM has it before it decides: Subscriptions say what is installed for
-// them, or that an update is under way.
+// them, or that an update is under way, and wait for nothing that is gone.
 func (w *World) settled() *World {
 	settled := *w
-	settled.Subscriptions = nil
+	settled.Subscriptions, settled.stalled = nil, map[string]string{}
 	for _, s := range w.Subscriptions {
 		s = s.DeepCopy()
+		missing, stalled := Missing(s, w.InstallPlans)
+		if stalled {
+			settled.stalled[s.Name] = s.Status.InstallPlanRef.Name
+		}
 		switch {
+		case missing:
+			s.Status.InstallPlanRef, s.Status.CurrentCSV, s.Status.State = nil, "", v1alpha1.SubscriptionStateNone
 		case s.Status.CurrentCSV == "":
 		case w.csv(s.Status.CurrentCSV) != nil:
 			s.Status.InstalledCSV, s.Status.State = s.Status.CurrentCSV, v1alpha1.SubscriptionStateAtLatest

@@ -1,5 +1,6 @@
 // Command imports checks that the rooms of the house import each other downward only, as
-// docs/architecture.md draws them. It prints each import that breaks a rule and then fails.
+// docs/architecture.md draws them, and that what is shipped does without packages that make it
+// large. It prints each import that breaks a rule and then fails.
 package main
 
 import (
@@ -30,6 +31,13 @@ var mayImport = map[string][]string{
 	"hack":         {"drivers"},
 	"test":         {"cmd", "operator", "bundle", "catalog", "migrate", "sharedvolume", "drivers", "findings", "image"},
 }
+
+// heavy are packages that what is shipped may not import, because they call methods by names that only the running
+// program knows: the linker then keeps every method of every type, which makes berth a third larger.
+var heavy = []string{"text/template", "html/template"}
+
+// unshipped are the rooms that no program which is shipped comes from.
+var unshipped = []string{"hack", "test"}
 
 type goPackage struct {
 	ImportPath                         string
@@ -91,6 +99,11 @@ func violations(p goPackage) []string {
 		}
 	}
 	complain(p.Imports, allowed)
+	for _, path := range p.Imports {
+		if slices.Contains(heavy, path) && !slices.Contains(unshipped, from) {
+			broken = append(broken, fmt.Sprintf("%s imports %s: that makes the linker keep every method of every type; put the text together without it", p.ImportPath, path))
+		}
+	}
 	complain(slices.Concat(p.TestImports, p.XTestImports), append([]string{"test"}, allowed...))
 	return broken
 }

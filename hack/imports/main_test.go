@@ -21,6 +21,8 @@ func TestViolations(t *testing.T) {
 		{"a test uses the cluster", goPackage{ImportPath: module + "/drivers/efs", XTestImports: []string{module + "/test/cluster"}}, nil},
 		{"code uses the cluster", goPackage{ImportPath: module + "/operator", Imports: []string{module + "/test/cluster"}}, []string{"imports " + module + "/test/cluster"}},
 		{"a test goes up", goPackage{ImportPath: module + "/drivers/efs", TestImports: []string{module + "/operator"}}, []string{"imports " + module + "/operator"}},
+		{"templates in what is shipped", goPackage{ImportPath: module + "/catalog/graph", Imports: []string{"html/template"}}, []string{"imports html/template"}},
+		{"templates in a tool", goPackage{ImportPath: module + "/hack/rbac", Imports: []string{"text/template"}, TestImports: []string{"text/template"}}, nil},
 		{"an unknown room", goPackage{ImportPath: module + "/util"}, []string{`room "util" is not in the plan`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

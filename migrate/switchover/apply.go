@@ -141,6 +141,8 @@ func (s *situation) take(ctx context.Context, c client.Client, step StepName, o 
 		return s.journal.note(ctx, c, Begin, RollingBack)
 	case End:
 		return s.journal.note(ctx, c, End, RolledBack)
+	case Settle:
+		return s.journal.note(ctx, c, Settle, s.journal.State)
 	}
 	if s.journal.last() != step { // or else another has begun with it, and was stopped
 		if err := s.journal.note(ctx, c, step, s.journal.State); err != nil {
@@ -171,6 +173,7 @@ var writes = map[StepName]func(*situation, context.Context, client.Client) error
 	},
 	Remove:   (*situation).remove,
 	Renew:    (*situation).renew,
+	Unblock:  (*situation).unblock,
 	Approve:  (*situation).approve,
 	Withdraw: (*situation).withdraw,
 	Create:   (*situation).createDriver,
@@ -201,9 +204,9 @@ func (s *situation) changeSubscription(ctx context.Context, c client.Client, cha
 }
 
 // remove deletes the Subscription, and once that is gone the ClusterServiceVersion, which is what removes an operator
-// of OLM. Its CustomResourceDefinitions stay. What is not as it has to be afterwards is deleted as well.
+// of OLM. Its CustomResourceDefinitions stay. If OLM installs it once more afterwards, it is deleted once more.
 func (s *situation) remove(ctx context.Context, c client.Client) error {
-	if s.subscription != nil && (s.subscription.UID == s.plan.Subscription.UID || s.misled) {
+	if s.subscription != nil && s.subscription.UID == s.plan.Subscription.UID {
 		return c.Delete(ctx, s.subscription, asSeen(s.subscription))
 	}
 	installed := s.version(s.plan.Installed)
@@ -224,6 +227,15 @@ func (s *situation) renew(ctx context.Context, c client.Client) error {
 	}
 	s.plan.To.choose(subscription.Spec)
 	return c.Create(ctx, subscription)
+}
+
+// unblock takes from the Subscription's status what OLM itself takes from it if it notices that the InstallPlan is gone.
+func (s *situation) unblock(ctx context.Context, c client.Client) error {
+	changed := s.subscription.DeepCopy()
+	changed.Status.InstallPlanRef, changed.Status.Install = nil, nil
+	changed.Status.CurrentCSV, changed.Status.State = "", v1alpha1.SubscriptionStateNone
+	changed.Status.LastUpdated = metav1.Now()
+	return c.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.subscription, client.MergeFromWithOptimisticLock{}))
 }
 
 func (s *situation) approve(ctx context.Context, c client.Client) error {

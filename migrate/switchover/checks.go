@@ -23,7 +23,7 @@ var checks = []struct {
 	// target tells that the check is about what OLM will install, and is none if that is nothing.
 	target bool
 }{
-	{[]plan.Code{plan.PendingInstallPlan, plan.Installing}, "no InstallPlan is pending", false},
+	{[]plan.Code{plan.PendingInstallPlan, plan.InstallPlanGone, plan.Installing}, "no InstallPlan is pending", false},
 	{[]plan.Code{plan.SourceMissing}, "there is such a CatalogSource", false},
 	{[]plan.Code{plan.SourceUnreachable}, "OLM reaches all catalogs of the namespace", false},
 	{[]plan.Code{plan.PackageAbsent}, "the catalog has the package", false},

@@ -112,10 +112,8 @@ func (s *situation) toApprove() (decision, error) {
 	}
 	p, request := s.plan, s.request()
 	switch {
-	case request == nil && s.misled && p.Way == Replace:
-		// OLM had begun to install again what was removed when it noticed that the Subscription was gone, and
-		// took that InstallPlan for the one of the new Subscription.
-		return write(Remove)
+	case request == nil && s.stalled:
+		return write(Unblock)
 	case request == nil:
 		return wait(Approve, "OLM to make an InstallPlan for %s%s", p.Target, because(trouble(s.subscription)))
 	case request.Status.Phase == v1alpha1.InstallPlanPhaseFailed:

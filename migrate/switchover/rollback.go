@@ -3,6 +3,9 @@ package switchover
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -12,14 +15,21 @@ import (
 const (
 	Begin    StepName = "begin"
 	Restore  StepName = "restore"
+	Settle   StepName = "settle"
 	Withdraw StepName = "withdraw"
 	End      StepName = "end"
 )
+
+// settling is for how long OLM may go on with what it has begun before it was told otherwise. It shows nowhere
+// whether it does: while it looks for what to install, which takes seconds where catalogs are large, it reads the
+// Subscription no more, and writes then what it has found.
+const settling = 20 * time.Second
 
 // backDoes is what each of them does.
 var backDoes = map[StepName]func(p *Plan) string{
 	Begin:   func(*Plan) string { return "write into the journal that there is a way back, and it is taken" },
 	Restore: func(p *Plan) string { return fmt.Sprintf("subscribe to %s, as before", p.From) },
+	Settle:  func(*Plan) string { return "give OLM the time to end what it has begun" },
 	Withdraw: func(p *Plan) string {
 		return fmt.Sprintf("delete the InstallPlan for %s, which nobody has approved", p.Target)
 	},
@@ -36,7 +46,12 @@ func Rollback(ctx context.Context, c client.Client, p *Plan, o Options) error {
 func (s *situation) back() (decision, error) {
 	p := s.plan
 	switch {
-	case s.journal == nil || s.journal.State == RolledBack:
+	case s.journal == nil:
+		return decision{}, nil
+	case s.journal.State == RolledBack && (s.subscription == nil || choiceOf(s.subscription.Spec) != p.From):
+		return decision{}, fmt.Errorf("this switch was rolled back already, and since then somebody has changed Subscription %s: want it to %s; "+
+			"there is nothing to take back", p.Subscription, p.From)
+	case s.journal.State == RolledBack:
 		return decision{}, nil
 	case s.journal.State == Completed:
 		return decision{}, fmt.Errorf("all is done, and %s is installed: that is beyond the point of no return, as OLM does not go back to an earlier version", p.Target)
@@ -60,17 +75,44 @@ func (s *situation) back() (decision, error) {
 		return decision{}, s.changed()
 	case now != p.From || string(s.subscription.Spec.InstallPlanApproval) != p.Subscription.Approval:
 		return write(Restore)
+	case s.journal.settling().IsZero():
+		return write(Settle)
+	case s.now.Sub(s.journal.settling()) < settling:
+		return wait(Settle, "OLM to end what it has begun, for which it gets %d seconds", int(settling.Seconds()))
 	case s.idle() != nil:
 		return write(Withdraw)
+	case s.stalled:
+		return write(Unblock)
+	case s.missing:
+		return wait(End, "OLM to notice that InstallPlan %s is gone", s.subscription.Status.InstallPlanRef.Name)
 	}
 	return write(End)
 }
 
+// settling returns when OLM was given the time to end what it has begun, or zero if it was not since it was told
+// otherwise.
+func (j *Journal) settling() time.Time {
+	for _, e := range slices.Backward(j.Entries) {
+		at, step, _ := strings.Cut(e, " ")
+		switch StepName(step) {
+		case Settle:
+			since, err := time.Parse(time.RFC3339, at)
+			if err != nil {
+				return time.Time{} // somebody has changed it
+			}
+			return since
+		case Restore, Begin:
+			return time.Time{}
+		}
+	}
+	return time.Time{}
+}
+
 // idle returns an InstallPlan for the target that installs nothing: nobody has approved it, or it has failed.
 func (s *situation) idle() *v1alpha1.InstallPlan {
-	for i := range s.requests {
-		if !s.requests[i].Spec.Approved || s.requests[i].Status.Phase == v1alpha1.InstallPlanPhaseFailed {
-			return &s.requests[i]
+	for _, request := range s.requests {
+		if !request.Spec.Approved || request.Status.Phase == v1alpha1.InstallPlanPhaseFailed {
+			return request
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -13,18 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/catalog/plan"
 )
 
 // situation is what a cluster shows of a switch. What there is not is nil.
 type situation struct {
+	now          time.Time
 	plan         *Plan
 	journal      *Journal
 	subscription *v1alpha1.Subscription
 	// requests are the InstallPlans of the namespace for the target, and relics those that only a Subscription of
 	// this name has asked for.
-	requests, relics []v1alpha1.InstallPlan
-	// misled tells whether the Subscription names an InstallPlan that is gone. OLM makes no other one then.
-	misled bool
+	requests, relics []*v1alpha1.InstallPlan
+	// missing tells whether the Subscription waits for an InstallPlan that is gone, and stalled whether it does so
+	// without end, because OLM is not going to notice.
+	missing, stalled bool
 	// versions are the ClusterServiceVersions of the namespace that were not copied there.
 	versions []v1alpha1.ClusterServiceVersion
 	// deployments are those of the target that there are.
@@ -37,7 +42,7 @@ type situation struct {
 
 // look reads what a cluster shows of a switch.
 func look(ctx context.Context, c client.Client, p *Plan) (*situation, error) {
-	s := &situation{plan: p}
+	s := &situation{now: time.Now(), plan: p}
 	for _, read := range []func(context.Context, client.Client) error{
 		s.readJournal, s.readSubscription, s.readRequests, s.readVersions, s.readOperator, s.readDriver,
 	} {
@@ -81,11 +86,14 @@ func (s *situation) readRequests(ctx context.Context, c client.Client) error {
 	if err := c.List(ctx, list, client.InNamespace(s.plan.Subscription.Namespace)); err != nil {
 		return fmt.Errorf("listing InstallPlans: %w", err)
 	}
-	if s.subscription != nil && s.subscription.Status.InstallPlanRef != nil {
-		named := s.subscription.Status.InstallPlanRef.UID
-		s.misled = !slices.ContainsFunc(list.Items, func(request v1alpha1.InstallPlan) bool { return request.UID == named })
+	there := make([]*v1alpha1.InstallPlan, len(list.Items))
+	for i := range list.Items {
+		there[i] = &list.Items[i]
 	}
-	for _, request := range list.Items {
+	if s.subscription != nil {
+		s.missing, s.stalled = plan.Missing(s.subscription, there)
+	}
+	for _, request := range there {
 		if slices.Contains(request.Spec.ClusterServiceVersionNames, s.plan.Target) {
 			s.requests = append(s.requests, request)
 		}
@@ -98,9 +106,9 @@ func (s *situation) readRequests(ctx context.Context, c client.Client) error {
 
 // request returns the InstallPlan for the target that the Subscription names, which is the last one, or nil.
 func (s *situation) request() *v1alpha1.InstallPlan {
-	for i := range s.requests {
-		if named := s.subscription.Status.InstallPlanRef; named != nil && named.Name == s.requests[i].Name {
-			return &s.requests[i]
+	for _, request := range s.requests {
+		if named := s.subscription.Status.InstallPlanRef; named != nil && named.Name == request.Name {
+			return request
 		}
 	}
 	return nil

@@ -85,8 +85,14 @@ func (p *Plan) andHoldsLock() string {
 // createsDriver tells whether the plan is to create the ClusterCSIDriver.
 func (p *Plan) createsDriver() bool { return p.Driver != nil && p.Driver.Create }
 
+// Unblock is a step that no plan lists: as a rule, there is no need for it.
+const Unblock StepName = "unblock"
+
 // Does says what a step of the plan does, or one of its rollback.
 func (p *Plan) Does(name StepName) string {
+	if name == Unblock {
+		return "have OLM choose anew: it waits for an InstallPlan that is gone, and will not notice"
+	}
 	if does := backDoes[name]; does != nil {
 		return does(p)
 	}

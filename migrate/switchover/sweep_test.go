@@ -121,7 +121,7 @@ func TestCrashSweep(t *testing.T) {
 }
 
 // tally counts what was made and deleted, by kinds: some names are OLM's choice. What had to be done once more counts
-// once, if the API server has seen OLM install again what was removed.
+// once, if the API server has seen OLM make again what was removed.
 func (p *place) tally(writes []fault.Write) map[string]fault.Count {
 	counts := map[string]fault.Count{}
 	for _, w := range writes {
@@ -134,35 +134,27 @@ func (p *place) tally(writes []fault.Write) map[string]fault.Count {
 		}
 		counts[w.Point.Resource] = count
 	}
-	versions, plans := p.installedAgain()
-	if count := counts["clusterserviceversions"]; count.Deleted > 1 {
-		count.Deleted -= min(count.Deleted-1, versions)
-		counts["clusterserviceversions"] = count
-	}
-	if count := counts["subscriptions"]; count.Created > 1 {
-		again := min(count.Created-1, plans)
-		counts["subscriptions"] = fault.Count{Created: count.Created - again, Deleted: count.Deleted - again}
+	for resource, again := range p.madeAgain() {
+		if count := counts[resource]; count.Deleted > 1 && again > 0 {
+			count.Deleted -= min(count.Deleted-1, again)
+			counts[resource] = count
+		}
 	}
 	return counts
 }
 
-// installedAgain returns how often OLM has made the first ClusterServiceVersion besides the first time, and how many
-// InstallPlans besides those for the first one and for the target.
-func (p *place) installedAgain() (versions, plans int) {
+// madeAgain returns how often OLM has made again what the tool has to delete: the first ClusterServiceVersion besides
+// the first time, and InstallPlans besides those for the first one and for the target.
+func (p *place) madeAgain() map[string]int {
 	p.t.Helper()
-	versions, plans = -1, -2
+	again := map[string]int{"clusterserviceversions": -1, "installplans": -2}
 	for _, event := range p.Audit(p.t) {
-		if event.Namespace != p.namespace || event.Verb != "create" || event.Code != http.StatusCreated || !strings.HasPrefix(event.Agent, "catalog/") {
-			continue
-		}
-		switch {
-		case event.Resource == "clusterserviceversions" && event.Name == "buoy.v1.0.0":
-			versions++
-		case event.Resource == "installplans":
-			plans++
+		if event.Namespace == p.namespace && event.Verb == "create" && event.Code == http.StatusCreated && strings.HasPrefix(event.Agent, "catalog/") &&
+			(event.Resource != "clusterserviceversions" || event.Name == "buoy.v1.0.0") {
+			again[event.Resource]++
 		}
 	}
-	return max(versions, 0), max(plans, 0)
+	return again
 }
 
 // mustWriteNothing runs a tool once more.

@@ -43,6 +43,9 @@ func TestSwitchover(t *testing.T) {
 		"somebody makes the Subscription anew":      {known: []string{second}, do: anew},
 		"OLM installs again what was removed":       {known: []string{renamed}, do: comeback},
 		"OLM waits for what is gone":                {known: []string{renamed}, do: misled},
+		"OLM ends what it has begun after it ought": {known: []string{second}, do: late},
+		"OLM waits for what was taken back":         {known: []string{second}, do: stalled},
+		"what is taken back can be done again":      {known: []string{second}, do: again},
 		"time runs out":                             {known: []string{second}, do: impatience},
 		"there is no way back from the end":         {known: []string{second}, do: noReturn},
 	} {
@@ -173,6 +176,10 @@ func interference(p *place) {
 	}
 	p.patchSubscription(`{"spec":{"channel":"stable"}}`)
 	p.run(p.rollback)
+	p.patchSubscription(`{"spec":{"channel":"preview"}}`)
+	if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "rolled back already") {
+		p.t.Errorf("got %v, want that there is nothing to take back", err)
+	}
 }
 
 func anew(p *place) {
@@ -221,23 +228,106 @@ func comeback(p *place) {
 }
 
 func misled(p *place) {
-	former := renewed(p)
+	renewed(p)
+	p.stall()
+	p.mustReplace()
+}
+
+// stall has the Subscription wait for an InstallPlan that is gone, as OLM leaves it where that is deleted before OLM
+// has said in the Subscription that it is pending.
+func (p *place) stall() {
+	p.t.Helper()
 	cluster.Eventually(p.t, limit, "the Subscription to name what is gone", func(ctx context.Context) error {
 		wrong := &v1alpha1.Subscription{}
-		if err := p.Client().Get(ctx, client.ObjectKeyFromObject(former), wrong); err != nil {
+		if err := p.Client().Get(ctx, client.ObjectKeyFromObject(p.subscription), wrong); err != nil {
 			return err
 		}
 		wrong.Status.State, wrong.Status.LastUpdated = v1alpha1.SubscriptionStateUpgradePending, metav1.Now()
+		wrong.Status.CurrentCSV = "buoy.v1.0.9"
 		wrong.Status.InstallPlanRef = &corev1.ObjectReference{Namespace: p.namespace, Name: "install-gone", UID: "gone"}
+		wrong.Status.RemoveConditions(v1alpha1.SubscriptionInstallPlanPending)
 		return p.Client().Status().Update(ctx, wrong)
 	})
-	p.mustReplace()
-	now := &v1alpha1.Subscription{}
-	if err := p.Client().Get(p.t.Context(), client.ObjectKeyFromObject(former), now); err != nil {
+}
+
+// settling brings a rollback to where OLM is given time.
+func settling(p *place) {
+	p.t.Helper()
+	turned(p)
+	cluster.Eventually(p.t, limit, "the rollback to wait for OLM", func(ctx context.Context) error {
+		if err := p.rollingBack(switchover.Options{NoWait: true})(ctx, p.Config()); !errors.Is(err, switchover.ErrWaiting) {
+			return fmt.Errorf("got %v, want that there is something to wait for", err)
+		}
+		if next := p.status().Next; next != switchover.Settle {
+			return fmt.Errorf("next is %s", next)
+		}
+		return nil
+	})
+}
+
+func late(p *place) {
+	settling(p)
+	p.create(&v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "install-late"}, Spec: p.unapproved().Spec})
+	p.mustTakeBack()
+}
+
+// unapproved returns the InstallPlan that nobody has approved.
+func (p *place) unapproved() *v1alpha1.InstallPlan {
+	p.t.Helper()
+	requests := &v1alpha1.InstallPlanList{}
+	if err := p.Client().List(p.t.Context(), requests, client.InNamespace(p.namespace)); err != nil {
 		p.t.Fatal(err)
 	}
-	if now.UID == former.UID {
-		p.t.Error("the Subscription that OLM does nothing for is still there")
+	at := slices.IndexFunc(requests.Items, func(r v1alpha1.InstallPlan) bool { return !r.Spec.Approved })
+	if at < 0 {
+		p.t.Fatalf("nobody is to approve any of %d InstallPlans", len(requests.Items))
+	}
+	return &requests.Items[at]
+}
+
+func stalled(p *place) {
+	settling(p)
+	if err := p.Client().Delete(p.t.Context(), p.unapproved()); err != nil {
+		p.t.Fatal(err)
+	}
+	cluster.Eventually(p.t, limit, "OLM to notice", p.atRest)
+	p.stall()
+	p.mustTakeBack()
+}
+
+// mustTakeBack sees a rollback through.
+func (p *place) mustTakeBack() {
+	p.t.Helper()
+	p.run(p.rollback)
+	if err := p.atRest(p.t.Context()); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// atRest fails unless all is as before any switch: the Subscription waits for nothing, and nobody is to approve anything.
+func (p *place) atRest(ctx context.Context) error {
+	e, err := p.end(ctx)
+	if err != nil {
+		return err
+	}
+	subscription := &v1alpha1.Subscription{}
+	if err := p.Client().Get(ctx, client.ObjectKeyFromObject(p.subscription), subscription); err != nil {
+		return err
+	}
+	if len(e.pending) > 0 || e.source != first || subscription.Status.State == v1alpha1.SubscriptionStateUpgradePending {
+		return fmt.Errorf("the Subscription to %s is %s, and %q are to be approved; want %s, that it waits for nothing, and none", e.source, subscription.Status.State, e.pending, first)
+	}
+	return nil
+}
+
+func again(p *place) {
+	for range 2 {
+		turned(p)
+		p.mustTakeBack()
+	}
+	p.run(p.apply(p.to(second), switchover.Options{}))
+	if err := p.installed(p.t.Context(), "buoy.v1.1.0"); err != nil {
+		p.t.Error(err)
 	}
 }
 

@@ -218,17 +218,24 @@ func (p *place) apply(r switchover.Request, o switchover.Options) tool {
 	}
 }
 
-// rollback is "berth switch rollback".
+// rollingBack is "berth switch rollback".
+func (p *place) rollingBack(o switchover.Options) tool {
+	return func(ctx context.Context, config *rest.Config) error {
+		seen, err := p.connect(config)
+		if err != nil {
+			return err
+		}
+		status, err := switchover.Find(ctx, seen.Client, p.namespace, "buoy")
+		if err != nil {
+			return err
+		}
+		o.Report = p.report(status.Plan)
+		return switchover.Rollback(ctx, seen.Client, status.Plan, o)
+	}
+}
+
 func (p *place) rollback(ctx context.Context, config *rest.Config) error {
-	seen, err := p.connect(config)
-	if err != nil {
-		return err
-	}
-	status, err := switchover.Find(ctx, seen.Client, p.namespace, "buoy")
-	if err != nil {
-		return err
-	}
-	return switchover.Rollback(ctx, seen.Client, status.Plan, switchover.Options{Report: p.report(status.Plan)})
+	return p.rollingBack(switchover.Options{})(ctx, config)
 }
 
 // report logs what is done by a plan, which can say of everything what it is.
