@@ -114,6 +114,9 @@ func (s *situation) toApprove() (decision, error) {
 	switch {
 	case request == nil && s.stalled:
 		return write(Unblock)
+	case request == nil && s.named != nil && s.named.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval:
+		return wait(Approve, "InstallPlan %s, for %s, to be gone: nobody foretold it, and OLM does not look at the catalog while it is pending; delete it to have OLM choose anew",
+			s.named.Name, strings.Join(s.named.Spec.ClusterServiceVersionNames, ", "))
 	case request == nil:
 		return wait(Approve, "OLM to make an InstallPlan for %s%s", p.Target, because(trouble(s.subscription)))
 	case request.Status.Phase == v1alpha1.InstallPlanPhaseFailed:

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/plan"
@@ -27,6 +28,8 @@ type situation struct {
 	// requests are the InstallPlans of the namespace for the target, and relics those that only a Subscription of
 	// this name has asked for.
 	requests, relics []*v1alpha1.InstallPlan
+	// named is the InstallPlan that the Subscription names, which is the last one.
+	named *v1alpha1.InstallPlan
 	// missing tells whether the Subscription waits for an InstallPlan that is gone, and stalled whether it does so
 	// without end, because OLM is not going to notice.
 	missing, stalled bool
@@ -90,10 +93,17 @@ func (s *situation) readRequests(ctx context.Context, c client.Client) error {
 	for i := range list.Items {
 		there[i] = &list.Items[i]
 	}
+	var named types.UID
 	if s.subscription != nil {
 		s.missing, s.stalled = plan.Missing(s.subscription, there)
+		if ref := s.subscription.Status.InstallPlanRef; ref != nil {
+			named = ref.UID
+		}
 	}
 	for _, request := range there {
+		if request.UID == named {
+			s.named = request
+		}
 		if slices.Contains(request.Spec.ClusterServiceVersionNames, s.plan.Target) {
 			s.requests = append(s.requests, request)
 		}
@@ -104,14 +114,12 @@ func (s *situation) readRequests(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// request returns the InstallPlan for the target that the Subscription names, which is the last one, or nil.
+// request returns the InstallPlan for the target that the Subscription names, or nil.
 func (s *situation) request() *v1alpha1.InstallPlan {
-	for _, request := range s.requests {
-		if named := s.subscription.Status.InstallPlanRef; named != nil && named.Name == request.Name {
-			return request
-		}
+	if s.named == nil || !slices.Contains(s.named.Spec.ClusterServiceVersionNames, s.plan.Target) {
+		return nil
 	}
-	return nil
+	return s.named
 }
 
 func (s *situation) readVersions(ctx context.Context, c client.Client) error {

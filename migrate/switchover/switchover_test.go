@@ -44,6 +44,7 @@ func TestSwitchover(t *testing.T) {
 		"OLM installs again what was removed":       {known: []string{renamed}, do: comeback},
 		"OLM waits for what is gone":                {known: []string{renamed}, do: misled},
 		"OLM ends what it has begun after it ought": {known: []string{second}, do: late},
+		"OLM makes what nobody foretold":            {known: []string{second}, do: unforeseen},
 		"OLM waits for what was taken back":         {known: []string{second}, do: stalled},
 		"what is taken back can be done again":      {known: []string{second}, do: again},
 		"time runs out":                             {known: []string{second}, do: impatience},
@@ -201,10 +202,20 @@ func anew(p *place) {
 	p.run(p.rollback)
 }
 
-// renewed brings a switch to another package to where its Subscription was made anew, and returns that.
-func renewed(p *place) *v1alpha1.Subscription {
+// mustApproveAfter waits until approval is next, and what it waits for begins with a text, or is nothing if that is empty.
+func (p *place) mustApproveAfter(waits string) {
 	p.t.Helper()
-	subscription := &v1alpha1.Subscription{}
+	cluster.Eventually(p.t, limit, "the switch to come to approval", func(context.Context) error {
+		if got := p.status(); got.Next != switchover.Approve || !strings.HasPrefix(got.Waits, waits) || waits == "" && got.Waits != "" {
+			return fmt.Errorf("it is at %s, and waits for %q; want %q", got.Next, got.Waits, waits)
+		}
+		return nil
+	})
+}
+
+// renewed brings a switch to another package to where its Subscription was made anew.
+func renewed(p *place) {
+	p.t.Helper()
 	cluster.Eventually(p.t, limit, "the Subscription to be made anew", func(ctx context.Context) error {
 		if err := p.apply(p.to(renamed), switchover.Options{NoWait: true})(ctx, p.Config()); !errors.Is(err, switchover.ErrWaiting) {
 			return err
@@ -212,9 +223,8 @@ func renewed(p *place) *v1alpha1.Subscription {
 		if next := p.status().Next; next != switchover.Approve {
 			return fmt.Errorf("next is %s", next)
 		}
-		return p.Client().Get(ctx, client.ObjectKeyFromObject(p.subscription), subscription)
+		return p.Client().Get(ctx, client.ObjectKeyFromObject(p.subscription), &v1alpha1.Subscription{})
 	})
-	return subscription
 }
 
 func comeback(p *place) {
@@ -237,14 +247,20 @@ func misled(p *place) {
 // has said in the Subscription that it is pending.
 func (p *place) stall() {
 	p.t.Helper()
-	cluster.Eventually(p.t, limit, "the Subscription to name what is gone", func(ctx context.Context) error {
+	p.await(&v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Name: "install-gone", UID: "gone"}})
+}
+
+// await has the Subscription wait for an InstallPlan.
+func (p *place) await(request *v1alpha1.InstallPlan) {
+	p.t.Helper()
+	cluster.Eventually(p.t, limit, "the Subscription to wait for "+request.Name, func(ctx context.Context) error {
 		wrong := &v1alpha1.Subscription{}
 		if err := p.Client().Get(ctx, client.ObjectKeyFromObject(p.subscription), wrong); err != nil {
 			return err
 		}
 		wrong.Status.State, wrong.Status.LastUpdated = v1alpha1.SubscriptionStateUpgradePending, metav1.Now()
 		wrong.Status.CurrentCSV = "buoy.v1.0.9"
-		wrong.Status.InstallPlanRef = &corev1.ObjectReference{Namespace: p.namespace, Name: "install-gone", UID: "gone"}
+		wrong.Status.InstallPlanRef = &corev1.ObjectReference{Namespace: p.namespace, Name: request.Name, UID: request.UID}
 		wrong.Status.RemoveConditions(v1alpha1.SubscriptionInstallPlanPending)
 		return p.Client().Status().Update(ctx, wrong)
 	})
@@ -267,22 +283,57 @@ func settling(p *place) {
 
 func late(p *place) {
 	settling(p)
-	p.create(&v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "install-late"}, Spec: p.unapproved().Spec})
+	p.copyUnapproved("install-late", "buoy.v1.1.0")
 	p.mustTakeBack()
 }
 
-// unapproved returns the InstallPlan that nobody has approved.
-func (p *place) unapproved() *v1alpha1.InstallPlan {
+// copyUnapproved makes an InstallPlan for something like that which nobody has approved, and returns it.
+func (p *place) copyUnapproved(name, version string) *v1alpha1.InstallPlan {
 	p.t.Helper()
-	requests := &v1alpha1.InstallPlanList{}
-	if err := p.Client().List(p.t.Context(), requests, client.InNamespace(p.namespace)); err != nil {
+	original := p.unapproved()
+	copied := &v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}, Spec: original.Spec}
+	copied.Spec.ClusterServiceVersionNames = []string{version}
+	p.create(copied)
+	copied.Status = original.Status
+	if err := p.Client().Status().Update(p.t.Context(), copied); err != nil {
 		p.t.Fatal(err)
 	}
-	at := slices.IndexFunc(requests.Items, func(r v1alpha1.InstallPlan) bool { return !r.Spec.Approved })
-	if at < 0 {
-		p.t.Fatalf("nobody is to approve any of %d InstallPlans", len(requests.Items))
+	return copied
+}
+
+func unforeseen(p *place) {
+	turned(p)
+	p.mustApproveAfter("")
+	other := p.copyUnapproved("install-other", "buoy.v1.0.9")
+	p.await(other)
+	p.mustApproveAfter("InstallPlan install-other, for buoy.v1.0.9, to be gone")
+	if err := p.Client().Delete(p.t.Context(), other); err != nil {
+		p.t.Fatal(err)
 	}
-	return &requests.Items[at]
+	p.run(p.apply(p.to(second), switchover.Options{}))
+	if err := p.installed(p.t.Context(), "buoy.v1.1.0"); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// unapproved returns the InstallPlan that nobody has approved, once OLM asks for that.
+func (p *place) unapproved() (found *v1alpha1.InstallPlan) {
+	p.t.Helper()
+	cluster.Eventually(p.t, limit, "OLM to ask for approval", func(ctx context.Context) error {
+		requests := &v1alpha1.InstallPlanList{}
+		if err := p.Client().List(ctx, requests, client.InNamespace(p.namespace)); err != nil {
+			return err
+		}
+		at := slices.IndexFunc(requests.Items, func(r v1alpha1.InstallPlan) bool {
+			return r.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval
+		})
+		if at < 0 {
+			return fmt.Errorf("nobody is to approve any of %d InstallPlans", len(requests.Items))
+		}
+		found = &requests.Items[at]
+		return nil
+	})
+	return found
 }
 
 func stalled(p *place) {
