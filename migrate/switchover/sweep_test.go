@@ -2,7 +2,6 @@ package switchover_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -57,11 +56,7 @@ func succeeded(name string) map[string]v1alpha1.ClusterServiceVersionPhase {
 // turned brings a switch to where OLM has made an InstallPlan that nobody has approved.
 func turned(p *place) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
-	defer cancel()
-	if err := p.apply(p.to(second), switchover.Options{NoWait: true})(ctx, p.Config()); !errors.Is(err, switchover.ErrWaiting) {
-		p.t.Fatalf("got %v, want that there is something to wait for", err)
-	}
+	p.applyUntil(switchover.Approve, p.to(second))
 	cluster.Eventually(p.t, limit, "OLM to ask for approval", func(ctx context.Context) error {
 		e, err := p.end(ctx)
 		if err == nil && !slices.Equal(e.pending, []string{"buoy.v1.1.0"}) {

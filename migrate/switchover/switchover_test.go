@@ -213,32 +213,18 @@ func (p *place) mustApproveAfter(waits string) {
 	})
 }
 
-// renewed brings a switch to another package to where its Subscription was made anew.
-func renewed(p *place) {
-	p.t.Helper()
-	cluster.Eventually(p.t, limit, "the Subscription to be made anew", func(ctx context.Context) error {
-		if err := p.apply(p.to(renamed), switchover.Options{NoWait: true})(ctx, p.Config()); !errors.Is(err, switchover.ErrWaiting) {
-			return err
-		}
-		if next := p.status().Next; next != switchover.Approve {
-			return fmt.Errorf("next is %s", next)
-		}
-		return p.Client().Get(ctx, client.ObjectKeyFromObject(p.subscription), &v1alpha1.Subscription{})
-	})
-}
-
 func comeback(p *place) {
 	removed := &v1alpha1.ClusterServiceVersion{}
 	if err := p.Client().Get(p.t.Context(), client.ObjectKey{Namespace: p.namespace, Name: "buoy.v1.0.0"}, removed); err != nil {
 		p.t.Fatal(err)
 	}
-	renewed(p)
+	p.applyUntil(switchover.Approve, p.to(renamed))
 	p.create(&v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: removed.Name}, Spec: removed.Spec})
 	p.mustReplace()
 }
 
 func misled(p *place) {
-	renewed(p)
+	p.applyUntil(switchover.Approve, p.to(renamed))
 	p.stall()
 	p.mustReplace()
 }
@@ -404,7 +390,7 @@ func impatience(p *place) {
 	defer cancel()
 	timeout := &switchover.TimeoutError{}
 	made := p.status().Plan
-	if err := switchover.Apply(ctx, p.Client(), made, switchover.Options{Report: p.report(made)}); !errors.As(err, &timeout) {
+	if err := switchover.Apply(ctx, p.Client(), made, switchover.Options{Report: p.report(made, nil)}); !errors.As(err, &timeout) {
 		p.t.Errorf("got %v, want that time ran out", err)
 	}
 	if got := p.status(); got.State != switchover.Applying || got.Next != switchover.Approve || !got.Return {

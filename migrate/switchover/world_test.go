@@ -2,6 +2,7 @@ package switchover_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -213,8 +214,23 @@ func (p *place) apply(r switchover.Request, o switchover.Options) tool {
 		if !made.Safe {
 			return fmt.Errorf("it is not safe: %+v", made.Checks)
 		}
-		o.Report = p.report(made)
+		o.Report = p.report(made, o.Report)
 		return switchover.Apply(ctx, seen.Client, made, o)
+	}
+}
+
+// applyUntil applies until a step comes next, which it neither takes nor waits for.
+func (p *place) applyUntil(step switchover.StepName, r switchover.Request) {
+	p.t.Helper()
+	ctx, stop := context.WithTimeout(p.t.Context(), limit)
+	defer stop()
+	err := p.apply(r, switchover.Options{Report: func(e switchover.Event) {
+		if e.Step == step {
+			stop()
+		}
+	}})(ctx, p.Config())
+	if !errors.Is(err, context.Canceled) {
+		p.t.Fatalf("got %v, want that step %s comes next", err, step)
 	}
 }
 
@@ -229,7 +245,7 @@ func (p *place) rollingBack(o switchover.Options) tool {
 		if err != nil {
 			return err
 		}
-		o.Report = p.report(status.Plan)
+		o.Report = p.report(status.Plan, o.Report)
 		return switchover.Rollback(ctx, seen.Client, status.Plan, o)
 	}
 }
@@ -238,9 +254,12 @@ func (p *place) rollback(ctx context.Context, config *rest.Config) error {
 	return p.rollingBack(switchover.Options{})(ctx, config)
 }
 
-// report logs what is done by a plan, which can say of everything what it is.
-func (p *place) report(made *switchover.Plan) func(switchover.Event) {
+// report logs what is done by a plan, which can say of everything what it is, and passes it on.
+func (p *place) report(made *switchover.Plan, next func(switchover.Event)) func(switchover.Event) {
 	return func(e switchover.Event) {
+		if next != nil {
+			defer next(e)
+		}
 		does := made.Does(e.Step)
 		p.t.Logf("%s: %s %s", e.Step, does, e.Waits)
 		if does == "" {
