@@ -40,10 +40,11 @@ func newSwitchRollbackCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rollback PACKAGE",
 		Short: "Take a switch back, up to the point of no return",
-		Long: `Take a switch back: the Subscription becomes what it was, and an InstallPlan that OLM has made for the
-other catalog, and that nobody has approved, is deleted. Beyond the point of no return, which the plan
-names, there is no way back, as OLM installs no earlier version; this command says so then and changes
-nothing.
+		Long: `Take a switch back: the Subscription becomes what it was. OLM gets 20 seconds to end what it has begun for
+the other catalog; an InstallPlan that came of it, and that nobody has approved, is deleted.
+
+Beyond the point of no return, which the plan names, there is no way back, as OLM installs no earlier
+version; this command says so then and changes nothing.
 
 Exit codes: 0 if all is as it was; 1 if it is not; 124 if time ran out.`,
 		Example: `  berth switch rollback aws-efs-operator`,

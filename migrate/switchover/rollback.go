@@ -75,7 +75,7 @@ func (s *situation) back() (decision, error) {
 		return decision{}, s.changed()
 	case now != p.From || string(s.subscription.Spec.InstallPlanApproval) != p.Subscription.Approval:
 		return write(Restore)
-	case s.journal.settling().IsZero():
+	case s.journal.settling().IsZero(), s.journal.settling().After(s.now): // by the clock of somebody who was stopped
 		return write(Settle)
 	case s.now.Sub(s.journal.settling()) < settling:
 		return wait(Settle, "OLM to end what it has begun, for which it gets %d seconds", int(settling.Seconds()))

@@ -44,6 +44,7 @@ func TestSwitchover(t *testing.T) {
 		"OLM installs again what was removed":       {known: []string{renamed}, do: comeback},
 		"OLM waits for what is gone":                {known: []string{renamed}, do: misled},
 		"OLM ends what it has begun after it ought": {known: []string{second}, do: late},
+		"the clock of who began was wrong":          {known: []string{second}, do: ahead},
 		"OLM makes what nobody foretold":            {known: []string{second}, do: unforeseen},
 		"OLM waits for what was taken back":         {known: []string{second}, do: stalled},
 		"what is taken back can be done again":      {known: []string{second}, do: again},
@@ -320,6 +321,25 @@ func (p *place) unapproved() (found *v1alpha1.InstallPlan) {
 		return nil
 	})
 	return found
+}
+
+func ahead(p *place) {
+	settling(p)
+	journal := &corev1.ConfigMap{}
+	if err := p.Client().Get(p.t.Context(), client.ObjectKey{Namespace: p.namespace, Name: "berth-switch-buoy"}, journal); err != nil {
+		p.t.Fatal(err)
+	}
+	entries := strings.Split(journal.Data["log"], "\n")
+	for i := range entries {
+		if _, step, found := strings.Cut(entries[i], " "); found {
+			entries[i] = "2999-12-31T23:59:59Z " + step
+		}
+	}
+	journal.Data["log"] = strings.Join(entries, "\n")
+	if err := p.Client().Update(p.t.Context(), journal); err != nil {
+		p.t.Fatal(err)
+	}
+	p.mustTakeBack()
 }
 
 func stalled(p *place) {
