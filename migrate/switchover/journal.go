@@ -24,7 +24,8 @@ const (
 )
 
 // Journal is what the cluster remembers of a switch: its plan, and what has been done when. What has to be
-// done next is never taken from here, but from what the cluster shows.
+// done next is never taken from here, but from what the cluster shows, all but how long OLM still has in a rollback:
+// that shows nowhere.
 type Journal struct {
 	Plan  *Plan
 	State State
