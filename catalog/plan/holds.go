@@ -38,9 +38,6 @@ func pendingPlans(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
 		fmt.Sprintf("approve InstallPlan %s, or delete it to have OLM choose anew", plan)}
 }
 
-// unblocking is a merge patch of a Subscription that has OLM choose anew.
-const unblocking = `{"status":{"installPlanRef":null,"installplan":null,"currentCSV":null,"state":null}}`
-
 // manualApproval: one Subscription that asks for approval makes OLM ask for all of its namespace.
 func manualApproval(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason {
 	manual := slices.IndexFunc(f.world.Subscriptions, func(s *v1alpha1.Subscription) bool { return s.Spec.InstallPlanApproval == v1alpha1.ApprovalManual })

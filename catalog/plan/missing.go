@@ -21,3 +21,13 @@ func Missing(s *v1alpha1.Subscription, there []*v1alpha1.InstallPlan) (missing, 
 	})
 	return true, !noticed
 }
+
+// Unblock has OLM choose anew for a Subscription that waits for an InstallPlan that is gone. It takes from the status what
+// OLM itself takes from it if it notices.
+func Unblock(s *v1alpha1.Subscription) {
+	s.Status.InstallPlanRef, s.Status.Install = nil, nil
+	s.Status.CurrentCSV, s.Status.State = "", v1alpha1.SubscriptionStateNone
+}
+
+// unblocking is Unblock as a merge patch, for people.
+const unblocking = `{"status":{"installPlanRef":null,"installplan":null,"currentCSV":null,"state":null}}`

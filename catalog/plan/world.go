@@ -225,7 +225,7 @@ func (w *World) settled() *World {
 		}
 		switch {
 		case missing:
-			s.Status.InstallPlanRef, s.Status.CurrentCSV, s.Status.State = nil, "", v1alpha1.SubscriptionStateNone
+			Unblock(s)
 		case s.Status.CurrentCSV == "":
 		case w.csv(s.Status.CurrentCSV) != nil:
 			s.Status.InstalledCSV, s.Status.State = s.Status.CurrentCSV, v1alpha1.SubscriptionStateAtLatest

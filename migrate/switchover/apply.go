@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/catalog/plan"
 )
 
 // pause is how long Apply and Rollback wait before they look again.
@@ -229,11 +231,9 @@ func (s *situation) renew(ctx context.Context, c client.Client) error {
 	return c.Create(ctx, subscription)
 }
 
-// unblock takes from the Subscription's status what OLM itself takes from it if it notices that the InstallPlan is gone.
 func (s *situation) unblock(ctx context.Context, c client.Client) error {
 	changed := s.subscription.DeepCopy()
-	changed.Status.InstallPlanRef, changed.Status.Install = nil, nil
-	changed.Status.CurrentCSV, changed.Status.State = "", v1alpha1.SubscriptionStateNone
+	plan.Unblock(changed)
 	changed.Status.LastUpdated = metav1.Now()
 	return c.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.subscription, client.MergeFromWithOptimisticLock{}))
 }

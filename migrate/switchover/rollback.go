@@ -75,9 +75,9 @@ func (s *situation) back() (decision, error) {
 		return decision{}, s.changed()
 	case now != p.From || string(s.subscription.Spec.InstallPlanApproval) != p.Subscription.Approval:
 		return write(Restore)
-	case s.journal.settling().IsZero(), s.journal.settling().After(s.now): // by the clock of somebody who was stopped
+	case s.journal.settlingSince().IsZero(), s.journal.settlingSince().After(s.now): // by the clock of somebody who was stopped
 		return write(Settle)
-	case s.now.Sub(s.journal.settling()) < settling:
+	case s.now.Sub(s.journal.settlingSince()) < settling:
 		return wait(Settle, "OLM to end what it has begun, for which it gets %d seconds", int(settling.Seconds()))
 	case s.idle() != nil:
 		return write(Withdraw)
@@ -89,9 +89,9 @@ func (s *situation) back() (decision, error) {
 	return write(End)
 }
 
-// settling returns when OLM was given the time to end what it has begun, or zero if it was not since it was told
+// settlingSince returns when OLM was given the time to end what it has begun, or zero if it was not since it was told
 // otherwise.
-func (j *Journal) settling() time.Time {
+func (j *Journal) settlingSince() time.Time {
 	for _, e := range slices.Backward(j.Entries) {
 		at, step, _ := strings.Cut(e, " ")
 		switch StepName(step) {

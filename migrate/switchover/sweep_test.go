@@ -67,8 +67,8 @@ func turned(p *place) {
 }
 
 // TestCrashSweep kills the tool at each of its writes, before it and after it, and then disturbs single writes, in
-// each way that there is. Where a fault kills it, somebody runs it again. Whatever the fault, the end must be the same, the tool must have made and deleted
-// the same, and another run must write nothing.
+// each way that there is. Where a fault kills it, somebody runs it again. Whatever the fault, the end must be the
+// same, the tool must have made and deleted the same, and another run must write nothing.
 func TestCrashSweep(t *testing.T) {
 	s := newSite(t)
 	var plans []fault.Plan

@@ -221,13 +221,13 @@ func comeback(p *place) {
 	}
 	p.applyUntil(switchover.Approve, p.to(renamed))
 	p.create(&v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: removed.Name}, Spec: removed.Spec})
-	p.mustReplace()
+	p.mustSwitch(renamed, "beacon.v2.0.0")
 }
 
 func misled(p *place) {
 	p.applyUntil(switchover.Approve, p.to(renamed))
 	p.stall()
-	p.mustReplace()
+	p.mustSwitch(renamed, "beacon.v2.0.0")
 }
 
 // stall has the Subscription wait for an InstallPlan that is gone, as OLM leaves it where that is deleted before OLM
@@ -297,10 +297,7 @@ func unforeseen(p *place) {
 	if err := p.Client().Delete(p.t.Context(), other); err != nil {
 		p.t.Fatal(err)
 	}
-	p.run(p.apply(p.to(second), switchover.Options{}))
-	if err := p.installed(p.t.Context(), "buoy.v1.1.0"); err != nil {
-		p.t.Error(err)
-	}
+	p.mustSwitch(second, "buoy.v1.1.0")
 }
 
 // unapproved returns the InstallPlan that nobody has approved, once OLM asks for that.
@@ -382,17 +379,14 @@ func again(p *place) {
 		turned(p)
 		p.mustTakeBack()
 	}
-	p.run(p.apply(p.to(second), switchover.Options{}))
-	if err := p.installed(p.t.Context(), "buoy.v1.1.0"); err != nil {
-		p.t.Error(err)
-	}
+	p.mustSwitch(second, "buoy.v1.1.0")
 }
 
-// mustReplace sees the switch to another package through.
-func (p *place) mustReplace() {
+// mustSwitch sees a switch to a catalog through, and wants just that installed.
+func (p *place) mustSwitch(source, name string) {
 	p.t.Helper()
-	p.run(p.apply(p.to(renamed), switchover.Options{}))
-	if err := p.installed(p.t.Context(), "beacon.v2.0.0"); err != nil {
+	p.run(p.apply(p.to(source), switchover.Options{}))
+	if err := p.installed(p.t.Context(), name); err != nil {
 		p.t.Error(err)
 	}
 }
