@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,11 +11,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -264,51 +265,92 @@ const (
 )
 
 // awaitLook has OLM look at the namespace once more, and waits until it has, from beginning to end, and found
-// nothing to do, in one way or the other.
-func (s *stage) awaitLook(end string) {
+// nothing to do, in one of these ways.
+func (s *stage) awaitLook(ends ...string) {
 	s.Helper()
-	path := filepath.Join(s.cluster.Logs(), "catalog.log")
-	before, err := os.Stat(path)
+	_, since, err := s.said(math.MaxInt64)
 	if err != nil {
 		s.Fatal(err)
 	}
-	since := before.Size()
-	s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), `{"metadata":{"annotations":{"look":"again"}}}`)
+	s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), fmt.Sprintf(`{"metadata":{"annotations":{"look-after":"%d"}}}`, since))
 	cluster.Eventually(s, limit, "OLM to have looked at the namespace", func(context.Context) error {
-		log, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer log.Close()
-		text, err := io.ReadAll(io.NewSectionReader(log, since, math.MaxInt64-since))
+		said, _, err := s.said(since)
 		if err != nil {
 			return err
 		}
 		begun := map[string]bool{} // by the name that OLM gives a look
-		for line := range strings.Lines(string(text)) {
+		for _, line := range said {
 			_, id, _ := strings.Cut(line, " id=")
 			id, _, _ = strings.Cut(id, " ")
 			switch {
-			case !strings.Contains(line, "namespace="+s.namespace+"\n") && !strings.Contains(line, "namespace="+s.namespace+" "):
 			case strings.Contains(line, `msg="checking if subscriptions need update"`):
 				begun[id] = true
-			case begun[id] && strings.Contains(line, `msg="`+end+`"`):
+			case begun[id] && slices.ContainsFunc(ends, func(end string) bool { return strings.Contains(line, `msg="`+end+`"`) }):
 				return nil
 			}
 		}
-		return fmt.Errorf("its log does not have %q of it", end)
+		return fmt.Errorf("its log does not have %q of it", ends)
 	})
 }
 
+// awaitRest waits until OLM has done nothing in the namespace for some seconds, more than a look usually takes.
+func (s *stage) awaitRest() {
+	s.Helper()
+	var end int64
+	last := time.Now()
+	cluster.Eventually(s, limit, "OLM to rest", func(context.Context) error {
+		said, now, err := s.said(end)
+		if err != nil {
+			return err
+		}
+		if end = now; len(said) > 0 {
+			last = time.Now()
+		}
+		if rests := time.Since(last); rests < 3*time.Second {
+			return fmt.Errorf("its last line about the namespace is %s old", rests)
+		}
+		return nil
+	})
+}
+
+// said returns the lines about the namespace that OLM has logged after an offset, and where the log ends.
+func (s *stage) said(since int64) (lines []string, end int64, err error) {
+	log, err := os.Open(filepath.Join(s.cluster.Logs(), "catalog.log"))
+	if err != nil {
+		return nil, 0, err
+	}
+	defer log.Close()
+	info, err := log.Stat()
+	if err != nil {
+		return nil, 0, err
+	}
+	since = min(since, info.Size())
+	text, err := io.ReadAll(io.NewSectionReader(log, since, info.Size()-since))
+	whole := text[:bytes.LastIndexByte(text, '\n')+1]
+	for line := range strings.Lines(string(whole)) {
+		if strings.Contains(line, "namespace="+s.namespace+"\n") || strings.Contains(line, "namespace="+s.namespace+" ") {
+			lines = append(lines, line)
+		}
+	}
+	return lines, since + int64(len(whole)), err
+}
+
 // lose has the Subscription wait for an InstallPlan that is gone, as OLM leaves it where that is deleted before OLM has
-// said in the Subscription that it is pending.
+// said in the Subscription that it is pending. OLM ends each look at a namespace with the status that it began with, so
+// that this can be lost again if OLM is looking.
 func (s *stage) lose(name string) {
 	s.Helper()
 	cluster.Eventually(s, limit, "the Subscription to wait for what is gone", func(ctx context.Context) error {
 		waiting := s.subscription(ctx, s.cluster.Client(), "buoy")
-		waiting.Status.State, waiting.Status.CurrentCSV, waiting.Status.LastUpdated = v1alpha1.SubscriptionStateUpgradePending, name, metav1.Now()
-		waiting.Status.InstallPlanRef = &corev1.ObjectReference{Namespace: s.namespace, Name: "install-gone", UID: "gone"}
-		return s.cluster.Client().Status().Update(ctx, waiting)
+		if ref := waiting.Status.InstallPlanRef; ref != nil && ref.UID == "gone" {
+			return nil
+		}
+		s.awaitRest()
+		if err := s.cluster.PointTo(ctx, waiting, name, &v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Name: "install-gone", UID: "gone"}}); err != nil {
+			return err
+		}
+		s.awaitLook(looked, skipped)
+		return fmt.Errorf("OLM has looked since")
 	})
 }
 

@@ -245,11 +245,7 @@ func (p *place) await(request *v1alpha1.InstallPlan) {
 		if err := p.Client().Get(ctx, client.ObjectKeyFromObject(p.subscription), wrong); err != nil {
 			return err
 		}
-		wrong.Status.State, wrong.Status.LastUpdated = v1alpha1.SubscriptionStateUpgradePending, metav1.Now()
-		wrong.Status.CurrentCSV = "buoy.v1.0.9"
-		wrong.Status.InstallPlanRef = &corev1.ObjectReference{Namespace: p.namespace, Name: request.Name, UID: request.UID}
-		wrong.Status.RemoveConditions(v1alpha1.SubscriptionInstallPlanPending)
-		return p.Client().Status().Update(ctx, wrong)
+		return p.PointTo(ctx, wrong, "buoy.v1.0.9", request)
 	})
 }
 

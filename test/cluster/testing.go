@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -195,4 +196,14 @@ func (c *Cluster) Gone(object client.Object) func(context.Context) error {
 		}
 		return fmt.Errorf("%T %s still exists; finalizers %q", object, client.ObjectKeyFromObject(object), object.GetFinalizers())
 	}
+}
+
+// PointTo has a Subscription wait for an InstallPlan of its namespace that brings a version, as OLM writes it before it has
+// said that the InstallPlan is pending.
+func (c *Cluster) PointTo(ctx context.Context, subscription *v1alpha1.Subscription, version string, plan *v1alpha1.InstallPlan) error {
+	status := &subscription.Status
+	status.State, status.CurrentCSV, status.LastUpdated = v1alpha1.SubscriptionStateUpgradePending, version, metav1.Now()
+	status.InstallPlanRef = &corev1.ObjectReference{Namespace: subscription.Namespace, Name: plan.Name, UID: plan.UID}
+	status.RemoveConditions(v1alpha1.SubscriptionInstallPlanPending)
+	return c.client.Status().Update(ctx, subscription)
 }
