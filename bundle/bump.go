@@ -53,7 +53,7 @@ func next(version semver.Version) semver.Version {
 // options returns what it takes to generate a bundle of the driver anew.
 func (b *Bundle) options(d drivers.Driver) (Options, error) {
 	csv := &v1alpha1.ClusterServiceVersion{}
-	if err := yaml.Unmarshal(b.file(manifestsDir+"/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
+	if err := yaml.Unmarshal(b.File(ManifestsDir+"/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
 		return Options{}, err
 	}
 	if b.Package != d.Package.Name || csv.Name == "" {
@@ -98,7 +98,7 @@ func Diff(before, after *Bundle) string {
 		}
 	}
 	for _, path := range order {
-		text.Write(diff.Diff(before.Name+"/"+path, before.file(path), after.Name+"/"+path, after.file(path)))
+		text.Write(diff.Diff(before.Name+"/"+path, before.File(path), after.Name+"/"+path, after.File(path)))
 	}
 	return text.String()
 }

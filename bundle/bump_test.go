@@ -10,17 +10,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/widget"
 )
 
 func TestBump(t *testing.T) {
-	earlier := mustGenerate(t, widget(), Options{Version: semver.MustParse("1.2.3"), Replaces: "widget-operator.v1.2.2",
+	earlier := mustGenerate(t, widget.Driver(), Options{Version: semver.MustParse("1.2.3"), Replaces: "widget-operator.v1.2.2",
 		Images: map[string]string{"DRIVER_IMAGE": "quay.io/mirror/widget:v7", OperatorImage: "quay.io/mirror/operator:v2"}})
 	released := time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)
-	got, err := Bump(earlier, widget(), Options{Released: released, Images: map[string]string{"NODE_REGISTRAR_IMAGE": "quay.io/example/registrar:v2"}})
+	got, err := Bump(earlier, widget.Driver(), Options{Released: released, Images: map[string]string{"NODE_REGISTRAR_IMAGE": "quay.io/example/registrar:v2"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := mustGenerate(t, widget(), Options{Version: semver.MustParse("1.2.4"), Replaces: "widget-operator.v1.2.3", SkipRange: ">=1.2.0 <1.2.4",
+	want := mustGenerate(t, widget.Driver(), Options{Version: semver.MustParse("1.2.4"), Replaces: "widget-operator.v1.2.3", SkipRange: ">=1.2.0 <1.2.4",
 		Released: released, Images: map[string]string{
 			"DRIVER_IMAGE": "quay.io/mirror/widget:v7", OperatorImage: "quay.io/mirror/operator:v2", "NODE_REGISTRAR_IMAGE": "quay.io/example/registrar:v2"}})
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -48,7 +49,7 @@ func TestBumpOfNothing(t *testing.T) {
 		"as it comes":  version1,
 		"with options": {Version: version1.Version, Replaces: "widget-operator.v0.9.9", SkipRange: ">=0.9.0 <1.0.0", Released: time.Date(2026, 1, 31, 0, 0, 0, 0, time.UTC)},
 	} {
-		got, err := Bump(mustGenerate(t, widget(), opts), widget(), Options{Images: map[string]string{"DRIVER_IMAGE": "quay.io/example/widget:v1"}})
+		got, err := Bump(mustGenerate(t, widget.Driver(), opts), widget.Driver(), Options{Images: map[string]string{"DRIVER_IMAGE": "quay.io/example/widget:v1"}})
 		if got != nil || err != nil {
 			t.Errorf("%s: bundle %v, error %v; want neither", name, got, err)
 		}
@@ -57,7 +58,7 @@ func TestBumpOfNothing(t *testing.T) {
 
 // TestBumpFollowsTheDefinition: what has become of the driver is part of the next version.
 func TestBumpFollowsTheDefinition(t *testing.T) {
-	d := widget()
+	d := widget.Driver()
 	earlier := mustGenerate(t, d, version1)
 	d.Package.Description += "More of it.\n"
 	got, err := Bump(earlier, d, Options{})
@@ -67,7 +68,7 @@ func TestBumpFollowsTheDefinition(t *testing.T) {
 }
 
 func TestBumpRefuses(t *testing.T) {
-	other := widget()
+	other := widget.Driver()
 	other.Package.Name = "gadget-operator"
 	for name, test := range map[string]struct {
 		earlier *Bundle
@@ -75,11 +76,11 @@ func TestBumpRefuses(t *testing.T) {
 		want    string
 	}{
 		"a bundle of another driver": {mustGenerate(t, other, version1), Options{}, "bundle gadget-operator.v1.0.0: it is of package gadget-operator, and was not generated from driver widget"},
-		"an image that there is not": {mustGenerate(t, widget(), version1), Options{Images: map[string]string{"SAIL_IMAGE": "quay.io/a/b:c"}}, "there is no image SAIL_IMAGE"},
-		"tags in a release":          {mustGenerate(t, widget(), version1), Options{Pinned: true, Images: map[string]string{"DRIVER_IMAGE": "quay.io/a/b:c"}}, "not given by digest: quay.io/example/widget-operator:v1, quay.io/a/b:c, quay.io/example/registrar:v1;"},
+		"an image that there is not": {mustGenerate(t, widget.Driver(), version1), Options{Images: map[string]string{"SAIL_IMAGE": "quay.io/a/b:c"}}, "there is no image SAIL_IMAGE"},
+		"tags in a release":          {mustGenerate(t, widget.Driver(), version1), Options{Pinned: true, Images: map[string]string{"DRIVER_IMAGE": "quay.io/a/b:c"}}, "not given by digest: quay.io/example/widget-operator:v1, quay.io/a/b:c, quay.io/example/registrar:v1;"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Bump(test.earlier, widget(), test.opts); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := Bump(test.earlier, widget.Driver(), test.opts); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("error %v, want %s", err, test.want)
 			}
 		})
@@ -97,7 +98,7 @@ func TestNext(t *testing.T) {
 // TestPinned: a release in which each image has its digest.
 func TestPinned(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0", 64)
-	mustGenerate(t, widget(), Options{Version: version1.Version, Pinned: true, Images: map[string]string{
+	mustGenerate(t, widget.Driver(), Options{Version: version1.Version, Pinned: true, Images: map[string]string{
 		OperatorImage: "quay.io/example/operator" + digest, "DRIVER_IMAGE": "quay.io/example/widget" + digest, "NODE_REGISTRAR_IMAGE": "quay.io/example/registrar" + digest}})
 }
 

@@ -80,35 +80,35 @@ func generate(d drivers.Driver, opts Options) (*Bundle, error) {
 		b.Files = append(b.Files, File{Path: path, Data: append([]byte(header), data...)})
 	}
 	labels := annotations(d.Package.Name, d.Package.Channel)
-	add(dockerfilePath, dockerfile(labels))
+	add(DockerfilePath, dockerfile(labels))
 	metadata, err := yaml.Marshal(map[string]any{"annotations": labels})
 	if err != nil {
 		return nil, err
 	}
-	add(annotationsPath, metadata)
+	add(AnnotationsPath, metadata)
 	properties, err := yaml.Marshal(map[string]any{"properties": []any{
-		map[string]any{"type": maxOpenShiftProperty, "value": maxOpenShiftVersion}}})
+		map[string]any{"type": MaxOpenShiftProperty, "value": maxOpenShiftVersion}}})
 	if err != nil {
 		return nil, err
 	}
-	add(propertiesPath, properties)
+	add(PropertiesPath, properties)
 	data, err := encode(csv)
 	if err != nil {
 		return nil, err
 	}
-	add(manifestsDir+"/"+d.Package.Name+".clusterserviceversion.yaml", data)
+	add(ManifestsDir+"/"+d.Package.Name+".clusterserviceversion.yaml", data)
 	for _, crd := range crds {
 		data, err := encode(crd)
 		if err != nil {
 			return nil, err
 		}
-		add(manifestsDir+"/"+crd.Spec.Group+"_"+crd.Spec.Names.Plural+".yaml", data)
+		add(ManifestsDir+"/"+crd.Spec.Group+"_"+crd.Spec.Names.Plural+".yaml", data)
 		for _, role := range teamRoles(crd) {
 			data, err := encode(role)
 			if err != nil {
 				return nil, err
 			}
-			add(manifestsDir+"/"+role.Name+".clusterrole.yaml", data)
+			add(ManifestsDir+"/"+role.Name+".clusterrole.yaml", data)
 		}
 	}
 	monitoring, err := monitoringFiles(d, b.Name)

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/widget"
 )
 
 var update = flag.Bool("update", false, "write golden files anew")
@@ -37,7 +38,7 @@ func mustGenerate(t *testing.T, d drivers.Driver, opts Options) *Bundle {
 func csvOf(t *testing.T, b *Bundle) *v1alpha1.ClusterServiceVersion {
 	t.Helper()
 	csv := &v1alpha1.ClusterServiceVersion{}
-	if err := yaml.UnmarshalStrict(b.file("manifests/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
+	if err := yaml.UnmarshalStrict(b.File("manifests/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
 		t.Fatal(err)
 	}
 	return csv
@@ -45,7 +46,7 @@ func csvOf(t *testing.T, b *Bundle) *v1alpha1.ClusterServiceVersion {
 
 func TestGenerateGolden(t *testing.T) {
 	const golden = "testdata/widget.txtar"
-	b := mustGenerate(t, widget(), Options{
+	b := mustGenerate(t, widget.Driver(), Options{
 		Version:  semver.MustParse("1.2.0-rc.1"),
 		Replaces: "widget-operator.v1.1.0", SkipRange: ">=1.1.0 <1.2.0",
 		Images:   map[string]string{"DRIVER_IMAGE": "quay.io/mirror/widget@sha256:" + strings.Repeat("0", 64), OperatorImage: "quay.io/mirror/operator:v2"},
@@ -104,15 +105,15 @@ func TestGenerateIsDeterministic(t *testing.T) {
 }
 
 func TestGenerateLeavesTheDefinitionAlone(t *testing.T) {
-	d := widget()
+	d := widget.Driver()
 	mustGenerate(t, d, Options{Version: version1.Version, Images: map[string]string{"DRIVER_IMAGE": "quay.io/other/image:v9"}})
-	if diff := cmp.Diff(widget().Images, d.Images); diff != "" {
+	if diff := cmp.Diff(widget.Driver().Images, d.Images); diff != "" {
 		t.Errorf("an image of one bundle became the definition's (-want +got):\n%s", diff)
 	}
 }
 
 func TestExamples(t *testing.T) {
-	annotations := csvOf(t, mustGenerate(t, widget(), version1)).Annotations
+	annotations := csvOf(t, mustGenerate(t, widget.Driver(), version1)).Annotations
 	var initialization struct{ Kind string }
 	if err := json.Unmarshal([]byte(annotations["operatorframework.io/initialization-resource"]), &initialization); err != nil {
 		t.Fatal(err)
@@ -184,7 +185,7 @@ func TestGenerateRefuses(t *testing.T) {
 		want: `asset crd.yaml: error unmarshaling JSON: while decoding JSON: json: unknown field "colour"`,
 	}} {
 		t.Run(tc.name, func(t *testing.T) {
-			d, opts := widget(), version1
+			d, opts := widget.Driver(), version1
 			tc.change(&d, &opts)
 			_, err := Generate(d, opts)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -196,7 +197,7 @@ func TestGenerateRefuses(t *testing.T) {
 
 func TestMaturityFollowsTheVersion(t *testing.T) {
 	for version, want := range map[string]string{"0.9.0": "alpha", "1.0.0-rc.1": "alpha", "1.0.0": "stable", "2.3.4": "stable"} {
-		csv := csvOf(t, mustGenerate(t, widget(), Options{Version: semver.MustParse(version)}))
+		csv := csvOf(t, mustGenerate(t, widget.Driver(), Options{Version: semver.MustParse(version)}))
 		if csv.Spec.Maturity != want {
 			t.Errorf("maturity of %s is %s, want %s", version, csv.Spec.Maturity, want)
 		}

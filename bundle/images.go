@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/distribution/reference"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"go.podman.io/image/v5/docker/reference"
 
 	"github.com/berth-csi/berth/drivers"
 )

@@ -43,7 +43,8 @@ func platforms() map[string]string {
 	return labels
 }
 
-const featurePrefix = "features.operators.openshift.io/"
+// FeaturePrefix is how annotations begin that say which features of OpenShift an operator supports.
+const FeaturePrefix = "features.operators.openshift.io/"
 
 // features says what a console's filters ask of an operator. The API wants strings, not booleans.
 func features(d drivers.Driver) map[string]string {
@@ -61,7 +62,7 @@ func features(d drivers.Driver) map[string]string {
 	}
 	annotations := map[string]string{}
 	for feature, has := range features {
-		annotations[featurePrefix+feature] = strconv.FormatBool(has)
+		annotations[FeaturePrefix+feature] = strconv.FormatBool(has)
 	}
 	return annotations
 }

@@ -15,8 +15,8 @@ func annotations(packageName, channel string) map[string]string {
 	return map[string]string{
 		packageAnnotation: packageName,
 		"operators.operatorframework.io.bundle.mediatype.v1":       "registry+v1",
-		"operators.operatorframework.io.bundle.manifests.v1":       manifestsDir + "/",
-		"operators.operatorframework.io.bundle.metadata.v1":        metadataDir + "/",
+		"operators.operatorframework.io.bundle.manifests.v1":       ManifestsDir + "/",
+		"operators.operatorframework.io.bundle.metadata.v1":        MetadataDir + "/",
 		"operators.operatorframework.io.bundle.channels.v1":        channel,
 		"operators.operatorframework.io.bundle.channel.default.v1": channel,
 	}
@@ -29,6 +29,6 @@ func dockerfile(annotations map[string]string) []byte {
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		fmt.Fprintf(&text, "LABEL %s=%q\n", key, annotations[key])
 	}
-	fmt.Fprintf(&text, "\nCOPY %s /%s/\nCOPY %s /%s/\n", manifestsDir, manifestsDir, metadataDir, metadataDir)
+	fmt.Fprintf(&text, "\nCOPY %s /%s/\nCOPY %s /%s/\n", ManifestsDir, ManifestsDir, MetadataDir, MetadataDir)
 	return []byte(text.String())
 }

@@ -30,7 +30,7 @@ func monitoringFiles(d drivers.Driver, csv string) ([]File, error) {
 			return nil, err
 		}
 		name := m.Object.GetName() + "." + strings.ToLower(m.Object.GetKind()) + ".yaml"
-		files = append(files, File{Path: manifestsDir + "/" + name, Data: data})
+		files = append(files, File{Path: ManifestsDir + "/" + name, Data: data})
 	}
 	return files, nil
 }

@@ -17,24 +17,11 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	driverregistry "github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/widget"
 )
 
 // everyDriver returns the drivers whose bundles have to keep the promises that these tests are about.
-func everyDriver() []drivers.Driver { return append(driverregistry.All(), widget()) }
-
-func TestValidatorsFindNothing(t *testing.T) {
-	for _, d := range everyDriver() {
-		t.Run(d.Name, func(t *testing.T) {
-			findings, err := Validate(written(t, mustGenerate(t, d, version1)))
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, f := range findings {
-				t.Error(f)
-			}
-		})
-	}
-}
+func everyDriver() []drivers.Driver { return append(driverregistry.All(), widget.Driver()) }
 
 // written writes a bundle to a folder of the test.
 func written(t *testing.T, b *Bundle) string {
@@ -50,7 +37,7 @@ func TestEveryObjectIsOfItsAPI(t *testing.T) {
 	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
 			b := mustGenerate(t, d, version1)
-			objects, err := b.objects()
+			objects, err := b.Objects()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,14 +59,14 @@ func TestEveryObjectIsOfItsAPI(t *testing.T) {
 				case "ClusterRole":
 					typed = &rbacv1.ClusterRole{}
 				default:
-					t.Errorf("%s is a %s: decode it here, if OLM installs that kind", o.file, o.GetKind())
+					t.Errorf("%s is a %s: decode it here, if OLM installs that kind", o.File, o.GetKind())
 					continue
 				}
-				if err := yaml.UnmarshalStrict(b.file(o.file), typed); err != nil {
-					t.Errorf("%s: %v", o.file, err)
+				if err := yaml.UnmarshalStrict(b.File(o.File), typed); err != nil {
+					t.Errorf("%s: %v", o.File, err)
 				}
-				if placeholder := regexp.MustCompile(`\$\{\w+\}`).Find(b.file(o.file)); placeholder != nil {
-					t.Errorf("%s: %s was not filled in", o.file, placeholder)
+				if placeholder := regexp.MustCompile(`\$\{\w+\}`).Find(b.File(o.File)); placeholder != nil {
+					t.Errorf("%s: %s was not filled in", o.File, placeholder)
 				}
 			}
 		})
@@ -217,13 +204,13 @@ func TestRegistryReadsIt(t *testing.T) {
 }
 
 func TestImageLabelsAreTheAnnotations(t *testing.T) {
-	b := mustGenerate(t, widget(), version1)
+	b := mustGenerate(t, widget.Driver(), version1)
 	var file struct{ Annotations map[string]string }
-	if err := yaml.UnmarshalStrict(b.file("metadata/annotations.yaml"), &file); err != nil {
+	if err := yaml.UnmarshalStrict(b.File("metadata/annotations.yaml"), &file); err != nil {
 		t.Fatal(err)
 	}
 	labels := map[string]string{}
-	for _, line := range strings.Split(string(b.file("bundle.Dockerfile")), "\n") {
+	for _, line := range strings.Split(string(b.File("bundle.Dockerfile")), "\n") {
 		if label, ok := strings.CutPrefix(line, "LABEL "); ok {
 			key, value, _ := strings.Cut(label, "=")
 			labels[key] = strings.Trim(value, `"`)
@@ -231,22 +218,5 @@ func TestImageLabelsAreTheAnnotations(t *testing.T) {
 	}
 	if diff := cmp.Diff(file.Annotations, labels); diff != "" {
 		t.Errorf("(-annotations +labels):\n%s", diff)
-	}
-}
-
-func TestCommittedBundlesAreValid(t *testing.T) {
-	packages, err := filepath.Glob("*/*/" + manifestsDir)
-	if err != nil || len(packages) == 0 {
-		t.Fatalf("no bundle is committed here (error %v)", err)
-	}
-	for _, manifests := range packages {
-		dir := filepath.Dir(manifests)
-		findings, err := Validate(dir)
-		if err != nil {
-			t.Error(err)
-		}
-		for _, f := range findings {
-			t.Error(f)
-		}
 	}
 }

@@ -83,12 +83,12 @@ func (b *Bundle) mayReplace(dir string) (bool, error) {
 			"choose another folder or remove this one", dir, found, b.Package)
 	}
 	for _, entry := range entries {
-		if !slices.Contains([]string{manifestsDir, metadataDir, dockerfilePath}, entry.Name()) {
+		if !slices.Contains([]string{ManifestsDir, MetadataDir, DockerfilePath}, entry.Name()) {
 			return false, refuse("it holds " + entry.Name() + ", which is no part of a bundle")
 		}
 	}
 	// Broken manifests are no reason to refuse: writing the bundle anew is what mends them.
-	metadata, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(annotationsPath)))
+	metadata, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(AnnotationsPath)))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return false, fmt.Errorf("bundle folder %s: %w", dir, err)
 	}

@@ -7,13 +7,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/test/widget"
 )
 
 func TestWriteReplacesABundleAsAWhole(t *testing.T) {
-	b := mustGenerate(t, widget(), version1)
+	b := mustGenerate(t, widget.Driver(), version1)
 	dir := written(t, b)
-	stale := filepath.Join(dir, manifestsDir, "stale.yaml")
-	broken := filepath.Join(dir, manifestsDir, b.Package+".clusterserviceversion.yaml")
+	stale := filepath.Join(dir, ManifestsDir, "stale.yaml")
+	broken := filepath.Join(dir, ManifestsDir, b.Package+".clusterserviceversion.yaml")
 	for _, file := range []string{stale, broken} {
 		if err := os.WriteFile(file, []byte("<<<<<<< ours"), 0o644); err != nil {
 			t.Fatal(err)
@@ -46,7 +48,7 @@ func onlyBundle(t *testing.T, dir string, b *Bundle) {
 }
 
 func TestWriteMakesFolders(t *testing.T) {
-	b := mustGenerate(t, widget(), version1)
+	b := mustGenerate(t, widget.Driver(), version1)
 	dir := filepath.Join(t.TempDir(), "a", "b", "c")
 	if err := b.Write(dir); err != nil {
 		t.Fatal(err)
@@ -62,7 +64,7 @@ func TestWriteMakesFolders(t *testing.T) {
 }
 
 func TestWriteToAnEmptyFolder(t *testing.T) {
-	b := mustGenerate(t, widget(), version1)
+	b := mustGenerate(t, widget.Driver(), version1)
 	dir := filepath.Join(t.TempDir(), "empty")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -74,7 +76,7 @@ func TestWriteToAnEmptyFolder(t *testing.T) {
 }
 
 func TestWriteThatFailsLeavesTheOldBundle(t *testing.T) {
-	old := mustGenerate(t, widget(), version1)
+	old := mustGenerate(t, widget.Driver(), version1)
 	dir := written(t, old)
 	impossible := &Bundle{Package: old.Package, Files: []File{{Path: "manifests"}, {Path: "manifests/in-a-file.yaml"}}}
 	if err := impossible.Write(dir); err == nil {
@@ -104,7 +106,7 @@ func TestWriteRefuses(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tc.content), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			err := mustGenerate(t, widget(), version1).Write(dir)
+			err := mustGenerate(t, widget.Driver(), version1).Write(dir)
 			if err == nil || !strings.Contains(err.Error(), "will not replace "+dir) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want: will not replace %s: … %s", err, dir, tc.want)
 			}

@@ -9,10 +9,10 @@ import (
 	"sync"
 
 	"github.com/blang/semver/v4"
-	"github.com/distribution/reference"
 	"github.com/operator-framework/api/pkg/constraints"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"go.podman.io/image/v5/docker/reference"
 
 	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/rawjson"

@@ -1,3 +1,5 @@
+//go:build !light
+
 package main
 
 import (
@@ -7,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/bundle"
+	"github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/findings"
 )
 
@@ -15,7 +17,7 @@ func newBundleValidateCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "validate DIR...",
-		Short: "Check bundle folders by the rules of OLM and OperatorHub",
+		Short: bundleValidateShort,
 		Long: `Check bundle folders, whoever made them: by the validators of the Operator Framework, and by what
 OLM and consoles hold a bundle to besides.
 
@@ -28,7 +30,7 @@ Exit codes: 0 if there is no error, though there may be warnings; 1 if there is 
 no bundle; 2 for a wrong command line.
 
 The rules:
-` + listRules(bundle.Rules()),
+` + listRules(rules.Rules()),
 		Example: `  # One bundle
   berth bundle validate bundle/aws-efs-operator/1.0.0
 
@@ -45,12 +47,12 @@ The rules:
 }
 
 func validateBundles(cmd *cobra.Command, dirs []string, format string) error {
-	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(dirs, " "), Rules: bundle.Rules()}
+	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(dirs, " "), Rules: rules.Rules()}
 	var failures []error
 	var summaries []string
 	for _, dir := range dirs {
 		stop := startProgress(cmd.ErrOrStderr(), "checking "+dir)
-		found, err := bundle.Validate(dir)
+		found, err := rules.Check(dir)
 		stop()
 		if err != nil {
 			failures = append(failures, err)

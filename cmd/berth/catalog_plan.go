@@ -1,3 +1,5 @@
+//go:build !light
+
 package main
 
 import (
@@ -24,7 +26,7 @@ func newCatalogPlanCommand() *cobra.Command {
 	o := &catalogPlan{}
 	cmd := &cobra.Command{
 		Use:   "plan DIR [PACKAGE[@VERSION]]",
-		Short: "Foretell what OLM will do next with what is installed, and why",
+		Short: catalogPlanShort,
 		Long: `Foretell what OLM will do if it has the catalog in a folder to choose from, and say why, or why
 nothing. OLM's own resolver decides, in this process.
 

@@ -16,6 +16,13 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/version"
 )
 
+// What the commands do that a light berth does not have in it (see companion.go).
+const (
+	bundleValidateShort = "Check bundle folders by the rules of OLM and OperatorHub"
+	catalogPlanShort    = "Foretell what OLM will do next with what is installed, and why"
+	switchShort         = "Switch an operator to another catalog, such as from the community's to the certified one"
+)
+
 // Exit codes of commands, but for those whose help tells other ones.
 const (
 	exitFailed = 1 // the command could not do what it was asked, or it found faults

@@ -1,19 +1,26 @@
-package bundle
+package rules_test
 
 import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/blang/semver/v4"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/bundle"
+	"github.com/berth-csi/berth/bundle/rules"
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/widget"
 )
 
-func TestValidateFinds(t *testing.T) {
+func TestCheckFinds(t *testing.T) {
 	const csv, crd = "manifests/widget-operator.clusterserviceversion.yaml", "manifests/widgets.example.com_widgetboxes.yaml"
 	const long = "widget-operator-for-those-who-like-their-names-long-and-telling.v1.0.0"
 	for _, tc := range []struct {
@@ -35,10 +42,10 @@ func TestValidateFinds(t *testing.T) {
 		want: []string{crd + `:~: error: spec.scope: Unsupported value: "Everywhere": supported values: "Cluster", "Namespaced" (customresourcedefinition)`},
 	}, {
 		name: "unusual channel",
-		file: annotationsPath, old: "channels.v1: stable", new: "channels.v1: weekly",
+		file: bundle.AnnotationsPath, old: "channels.v1: stable", new: "channels.v1: weekly",
 		want: []string{
 			csv + `:50:9: warning: channel(s) ["weekly"] are not following the recommended naming convention: https://olm.operatorframework.io/docs/best-practices/channel-naming (good-practices)`,
-			annotationsPath + `:~: error: the annotation operators.operatorframework.io.bundle.channels.v1 is "weekly", but as a label in bundle.Dockerfile it is "stable" (olm-labels)`,
+			bundle.AnnotationsPath + `:~: error: the annotation operators.operatorframework.io.bundle.channels.v1 is "weekly", but as a label in bundle.Dockerfile it is "stable" (olm-labels)`,
 		},
 	}, {
 		name: "example of a foreign API",
@@ -61,10 +68,10 @@ func TestValidateFinds(t *testing.T) {
 		want: []string{"manifests/widget-operator.servicemonitor.yaml:5:3: error: PrometheusRule widget-operator is in manifests/widget-operator.prometheusrule.yaml, too (olm-duplicate)"},
 	}, {
 		name: "another media type",
-		file: annotationsPath, old: "mediatype.v1: registry+v1", new: "mediatype.v1: plain+v0",
+		file: bundle.AnnotationsPath, old: "mediatype.v1: registry+v1", new: "mediatype.v1: plain+v0",
 		want: []string{
-			annotationsPath + `:~: error: operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", want "registry+v1" (olm-annotations)`,
-			annotationsPath + `:~: error: the annotation operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", but as a label in bundle.Dockerfile it is "registry+v1" (olm-labels)`,
+			bundle.AnnotationsPath + `:~: error: operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", want "registry+v1" (olm-annotations)`,
+			bundle.AnnotationsPath + `:~: error: the annotation operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", but as a label in bundle.Dockerfile it is "registry+v1" (olm-labels)`,
 		},
 	}, {
 		name: "a feature without quotes",
@@ -76,7 +83,7 @@ func TestValidateFinds(t *testing.T) {
 		want: []string{csv + ":~: warning: image quay.io/example/other:v1 of container widget-operator is not in spec.relatedImages (related-images)"},
 	}} {
 		t.Run(tc.name, func(t *testing.T) {
-			b := mustGenerate(t, widget(), version1)
+			b := generate(t, widget.Driver())
 			place := ""
 			for i, f := range b.Files {
 				if f.Path != tc.file {
@@ -93,7 +100,7 @@ func TestValidateFinds(t *testing.T) {
 			for _, text := range tc.want {
 				want = append(want, strings.Replace(text, ":~:", ":"+place+":", 1))
 			}
-			if diff := cmp.Diff(want, found(t, written(t, b))); diff != "" {
+			if diff := cmp.Diff(want, found(t, b)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
@@ -107,10 +114,24 @@ func fieldAt(data []byte, offset int) string {
 	return fmt.Sprintf("%d:%d", 1+bytes.Count(data[:begin], []byte("\n")), 1+len(line)-len(bytes.TrimLeft(line, " -")))
 }
 
-// found returns what is wrong with a bundle folder, with files relative to it.
-func found(t *testing.T, dir string) []string {
+// generate generates version 1.0.0 of a driver's bundle.
+func generate(t *testing.T, d drivers.Driver) *bundle.Bundle {
 	t.Helper()
-	all, err := Validate(dir)
+	b, err := bundle.Generate(d, bundle.Options{Version: semver.MustParse("1.0.0")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// found returns what is wrong with a bundle, by paths in it.
+func found(t *testing.T, b *bundle.Bundle) []string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "bundle")
+	if err := b.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	all, err := rules.Check(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +142,8 @@ func found(t *testing.T, dir string) []string {
 	return texts
 }
 
-// TestValidateFindsInMetadata looks at files that our bundles may lack.
-func TestValidateFindsInMetadata(t *testing.T) {
+// TestCheckFindsInMetadata looks at files that our bundles may lack.
+func TestCheckFindsInMetadata(t *testing.T) {
 	for _, tc := range []struct {
 		name, file, content string
 		want                string
@@ -137,25 +158,24 @@ func TestValidateFindsInMetadata(t *testing.T) {
 			"metadata/properties.yaml:3:1: error: found a tab character that violates indentation (yaml)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			dir := written(t, mustGenerate(t, widget(), version1))
-			if err := os.WriteFile(filepath.Join(dir, filepath.FromSlash(tc.file)), []byte(tc.content), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff([]string{tc.want}, found(t, dir)); diff != "" {
+			b := generate(t, widget.Driver())
+			b.Files = slices.DeleteFunc(b.Files, func(f bundle.File) bool { return f.Path == tc.file })
+			b.Files = append(b.Files, bundle.File{Path: tc.file, Data: []byte(tc.content)})
+			if diff := cmp.Diff([]string{tc.want}, found(t, b)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestValidateFindsTooMuch: what counts is the size after compression and base64, as OLM stores it.
-func TestValidateFindsTooMuch(t *testing.T) {
+// TestCheckFindsTooMuch: what counts is the size after compression and base64, as OLM stores it.
+func TestCheckFindsTooMuch(t *testing.T) {
 	noise := make([]byte, 800<<10)
 	rand.NewChaCha8([32]byte{}).Read(noise)
-	b := mustGenerate(t, widget(), version1)
-	b.Files = append(b.Files, File{Path: "manifests/noise.yaml", Data: fmt.Appendf(nil,
+	b := generate(t, widget.Driver())
+	b.Files = append(b.Files, bundle.File{Path: "manifests/noise.yaml", Data: fmt.Appendf(nil,
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: noise}\nbinaryData: {noise: %s}\n", base64.StdEncoding.EncodeToString(noise))})
-	got := strings.Join(found(t, written(t, b)), "\n")
+	got := strings.Join(found(t, b), "\n")
 	if !strings.Contains(got, "maximum bundle compressed size") {
 		t.Errorf("findings are %s; want one about the size", got)
 	}
@@ -164,7 +184,7 @@ func TestValidateFindsTooMuch(t *testing.T) {
 // TestEachRuleHasItsPlaceInReports: a report shows the rules that were broken, and those that were kept.
 func TestEachRuleHasItsPlaceInReports(t *testing.T) {
 	seen := map[string]bool{}
-	for _, r := range Rules() {
+	for _, r := range rules.Rules() {
 		if seen[r.ID] || r.What == "" || r.Severity == "" {
 			t.Errorf("rule %+v: want an ID of its own, a severity and a sentence", r)
 		}
@@ -172,9 +192,35 @@ func TestEachRuleHasItsPlaceInReports(t *testing.T) {
 	}
 }
 
-func TestValidateNeedsABundle(t *testing.T) {
-	dir := folder(t, map[string]string{"manifests/crd.yaml": crdManifest, "metadata/annotations.yaml": gadget})
-	if _, err := Validate(dir); err == nil || !strings.Contains(err.Error(), dir+" is not a bundle folder") {
+func TestCheckNeedsABundle(t *testing.T) {
+	dir := t.TempDir()
+	if _, err := rules.Check(dir); err == nil || !strings.Contains(err.Error(), dir+" is not a bundle folder") {
 		t.Errorf("error %v, want one that says that %s is no bundle", err, dir)
+	}
+}
+
+func TestGeneratedBundlesAreValid(t *testing.T) {
+	for _, d := range append(registry.All(), widget.Driver()) {
+		t.Run(d.Name, func(t *testing.T) {
+			for _, f := range found(t, generate(t, d)) {
+				t.Error(f)
+			}
+		})
+	}
+}
+
+func TestCommittedBundlesAreValid(t *testing.T) {
+	committed, err := filepath.Glob("../*/*/" + bundle.ManifestsDir)
+	if err != nil || len(committed) == 0 {
+		t.Fatalf("no bundle is committed (error %v)", err)
+	}
+	for _, manifests := range committed {
+		found, err := rules.Check(filepath.Dir(manifests))
+		if err != nil {
+			t.Error(err)
+		}
+		for _, f := range found {
+			t.Error(f)
+		}
 	}
 }

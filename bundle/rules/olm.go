@@ -1,4 +1,4 @@
-package bundle
+package rules
 
 import (
 	"fmt"
@@ -10,6 +10,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
 )
 
@@ -50,14 +51,14 @@ var installable = map[string]bool{
 func checkKinds(c *check, rule findings.Rule) {
 	for _, o := range c.objects {
 		if !installable[o.GetKind()] {
-			c.find(rule, o.file, []string{"kind"}, "OLM installs no %s: have the operator create %q", o.GetKind(), o.GetName())
+			c.find(rule, o.File, []string{"kind"}, "OLM installs no %s: have the operator create %q", o.GetKind(), o.GetName())
 		}
 	}
 }
 
 // csv returns the bundle's ClusterServiceVersion; there is one, or the bundle could not be loaded.
-func (c *check) csv() object {
-	return c.objects[slices.IndexFunc(c.objects, func(o object) bool { return o.GetKind() == "ClusterServiceVersion" })]
+func (c *check) csv() bundle.Object {
+	return c.objects[slices.IndexFunc(c.objects, func(o bundle.Object) bool { return o.GetKind() == "ClusterServiceVersion" })]
 }
 
 func checkDuplicates(c *check, rule findings.Rule) {
@@ -65,22 +66,22 @@ func checkDuplicates(c *check, rule findings.Rule) {
 	for _, o := range c.objects {
 		key := o.GroupVersionKind().GroupKind().String() + " " + o.GetName()
 		if other, taken := first[key]; taken {
-			c.find(rule, o.file, []string{"metadata", "name"}, "%s %s is in %s, too", o.GetKind(), o.GetName(), other)
+			c.find(rule, o.File, []string{"metadata", "name"}, "%s %s is in %s, too", o.GetKind(), o.GetName(), other)
 			continue
 		}
-		first[key] = o.file
+		first[key] = o.File
 	}
 }
 
 const annotationPrefix = "operators.operatorframework.io.bundle."
 
 func checkAnnotations(c *check, rule findings.Rule) {
-	annotations := c.bundle.annotations()
+	annotations := c.bundle.Annotations()
 	complain := func(key, format string, args ...any) {
-		c.find(rule, annotationsPath, []string{"annotations", key}, format, args...)
+		c.find(rule, bundle.AnnotationsPath, []string{"annotations", key}, format, args...)
 	}
 	for key, want := range map[string]string{
-		annotationPrefix + "mediatype.v1": "registry+v1", annotationPrefix + "manifests.v1": manifestsDir + "/", annotationPrefix + "metadata.v1": metadataDir + "/",
+		annotationPrefix + "mediatype.v1": "registry+v1", annotationPrefix + "manifests.v1": bundle.ManifestsDir + "/", annotationPrefix + "metadata.v1": bundle.MetadataDir + "/",
 	} {
 		if got := annotations[key]; got != want {
 			complain(key, "%s is %q, want %q", key, got, want)
@@ -96,7 +97,7 @@ func checkAnnotations(c *check, rule findings.Rule) {
 }
 
 func checkLabels(c *check, rule findings.Rule) {
-	dockerfile := c.bundle.file(dockerfilePath)
+	dockerfile := c.bundle.File(bundle.DockerfilePath)
 	if dockerfile == nil {
 		return // it may be built in another way
 	}
@@ -107,10 +108,10 @@ func checkLabels(c *check, rule findings.Rule) {
 			labels[key] = strings.Trim(value, `"`)
 		}
 	}
-	annotations := c.bundle.annotations()
+	annotations := c.bundle.Annotations()
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		if labels[key] != annotations[key] && strings.HasPrefix(key, annotationPrefix) {
-			c.find(rule, annotationsPath, []string{"annotations", key}, "the annotation %s is %q, but as a label in %s it is %q", key, annotations[key], dockerfilePath, labels[key])
+			c.find(rule, bundle.AnnotationsPath, []string{"annotations", key}, "the annotation %s is %q, but as a label in %s it is %q", key, annotations[key], bundle.DockerfilePath, labels[key])
 		}
 	}
 }
@@ -118,9 +119,9 @@ func checkLabels(c *check, rule findings.Rule) {
 var dependencyTypes = []string{"olm.package", "olm.gvk", "olm.label", "olm.constraint"}
 
 func checkDependencies(c *check, rule findings.Rule) {
-	const path = metadataDir + "/dependencies.yaml"
+	const path = bundle.MetadataDir + "/dependencies.yaml"
 	var file struct{ Dependencies []struct{ Type string } }
-	if data := c.bundle.file(path); data == nil || yaml.Unmarshal(data, &file) != nil {
+	if data := c.bundle.File(path); data == nil || yaml.Unmarshal(data, &file) != nil {
 		return
 	}
 	for i, d := range file.Dependencies {
@@ -129,8 +130,6 @@ func checkDependencies(c *check, rule findings.Rule) {
 		}
 	}
 }
-
-const maxOpenShiftProperty = "olm.maxOpenShiftVersion"
 
 var majorMinor = regexp.MustCompile(`^\d+\.\d+$`)
 
@@ -141,12 +140,12 @@ func checkMaxOpenShift(c *check, rule findings.Rule) {
 			Value any
 		}
 	}
-	if data := c.bundle.file(propertiesPath); data == nil || yaml.Unmarshal(data, &file) != nil {
+	if data := c.bundle.File(bundle.PropertiesPath); data == nil || yaml.Unmarshal(data, &file) != nil {
 		return
 	}
 	for i, p := range file.Properties {
-		if text, isText := p.Value.(string); p.Type == maxOpenShiftProperty && (!isText || !majorMinor.MatchString(text)) {
-			c.find(rule, propertiesPath, []string{"properties", strconv.Itoa(i), "value"}, "%s is %v, want MAJOR.MINOR in quotes, such as \"4.22\"", maxOpenShiftProperty, p.Value)
+		if text, isText := p.Value.(string); p.Type == bundle.MaxOpenShiftProperty && (!isText || !majorMinor.MatchString(text)) {
+			c.find(rule, bundle.PropertiesPath, []string{"properties", strconv.Itoa(i), "value"}, "%s is %v, want MAJOR.MINOR in quotes, such as \"4.22\"", bundle.MaxOpenShiftProperty, p.Value)
 		}
 	}
 }
@@ -158,14 +157,14 @@ func checkFeatures(c *check, rule findings.Rule) {
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		value := annotations[key]
 		_, isText := value.(string)
-		if !isText || strings.HasPrefix(key, featurePrefix) && value != "true" && value != "false" {
-			c.find(rule, csv.file, []string{"metadata", "annotations", key}, "the annotation %s is %v, want a string in quotes%s", key, value, orBoolean(key))
+		if !isText || strings.HasPrefix(key, bundle.FeaturePrefix) && value != "true" && value != "false" {
+			c.find(rule, csv.File, []string{"metadata", "annotations", key}, "the annotation %s is %v, want a string in quotes%s", key, value, orBoolean(key))
 		}
 	}
 }
 
 func orBoolean(key string) string {
-	if strings.HasPrefix(key, featurePrefix) {
+	if strings.HasPrefix(key, bundle.FeaturePrefix) {
 		return `: "true" or "false"`
 	}
 	return ""
@@ -188,8 +187,8 @@ func checkRelatedImages(c *check, rule findings.Rule) {
 			}
 		}
 	}
-	file := c.csv().file
-	if yaml.Unmarshal(c.bundle.file(file), &csv) != nil {
+	file := c.csv().File
+	if yaml.Unmarshal(c.bundle.File(file), &csv) != nil {
 		return // the validators tell
 	}
 	related := map[string]bool{}

@@ -1,4 +1,4 @@
-package bundle
+package rules
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
 )
 
@@ -20,10 +21,10 @@ var syntaxRule = findings.Rule{ID: "yaml", Severity: findings.Error, What: "Each
 // brokenFiles returns a finding for each file that cannot be read as YAML.
 func brokenFiles(dir string) ([]*findings.Finding, error) {
 	var broken []*findings.Finding
-	for _, part := range []string{manifestsDir, metadataDir} {
-		files, err := readFiles(dir, part)
+	for _, part := range []string{bundle.ManifestsDir, bundle.MetadataDir} {
+		files, err := bundle.ReadFiles(dir, part)
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // Load tells what a bundle is
+			continue // bundle.Load tells what a bundle is
 		}
 		if err != nil {
 			return nil, fmt.Errorf("bundle folder %s: %w", dir, err)

@@ -1,4 +1,8 @@
-package bundle
+// Package rules checks bundles: by the validators of the Operator Framework, and by what the Operator Lifecycle
+// Manager and consoles hold a bundle to besides.
+//
+// It is a package of its own because those validators bring a good part of an API server along.
+package rules
 
 import (
 	"fmt"
@@ -14,6 +18,7 @@ import (
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
 )
 
@@ -41,7 +46,7 @@ func rule(id, what string) findings.Rule {
 	return findings.Rule{ID: id, Severity: findings.Error, What: what}
 }
 
-// Rules are all rules that Validate goes by: those of the Operator Framework's validators, whose findings
+// Rules are all rules that Check goes by: those of the Operator Framework's validators, whose findings
 // may also be warnings, and OLM's own.
 func Rules() []findings.Rule {
 	all := []findings.Rule{syntaxRule}
@@ -54,18 +59,18 @@ func Rules() []findings.Rule {
 	return all
 }
 
-// Validate checks a bundle folder, and returns what is wrong with it in the order of files and lines. It
+// Check checks a bundle folder, and returns what is wrong with it in the order of files and lines. It
 // fails if the folder is no bundle at all.
-func Validate(dir string) ([]*findings.Finding, error) {
+func Check(dir string) ([]*findings.Finding, error) {
 	broken, err := brokenFiles(dir)
 	if err != nil || len(broken) > 0 {
 		return broken, err // of what cannot be read nothing else is known
 	}
-	b, err := Load(dir)
+	b, err := bundle.Load(dir)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := b.objects()
+	objects, err := b.Objects()
 	if err != nil {
 		return nil, err
 	}
@@ -99,15 +104,15 @@ func Validate(dir string) ([]*findings.Finding, error) {
 // check is a bundle that is being looked at, and what was found so far.
 type check struct {
 	dir     string
-	bundle  *Bundle
-	objects []object
+	bundle  *bundle.Bundle
+	objects []bundle.Object
 	found   []*findings.Finding
 }
 
 // find adds a finding about a field of a file.
 func (c *check) find(rule findings.Rule, file string, path []string, format string, args ...any) {
 	f := rule.Finding(filepath.Join(c.dir, filepath.FromSlash(file)), format, args...)
-	c.found = append(c.found, f.At(placeOf(c.bundle.file(file), path)))
+	c.found = append(c.found, f.At(placeOf(c.bundle.File(file), path)))
 }
 
 // add adds what a validator has found.
@@ -122,7 +127,7 @@ func (c *check) add(rule findings.Rule, severity findings.Severity, file string,
 	}
 	rule.Severity = severity
 	f := rule.Finding(filepath.Join(c.dir, filepath.FromSlash(file)), "%s", message)
-	c.found = append(c.found, f.At(guessPlace(c.bundle.file(file), e.Field, fmt.Sprint(e.BadValue), message)))
+	c.found = append(c.found, f.At(guessPlace(c.bundle.File(file), e.Field, fmt.Sprint(e.BadValue), message)))
 }
 
 // ordered sorts what was found, and drops what two validators found alike.
@@ -146,7 +151,7 @@ func (c *check) ordered() []*findings.Finding {
 
 // fileOf returns the file that a validator's subject was read from. What concerns the bundle as a
 // whole is put right in its ClusterServiceVersion.
-func fileOf(subject any, objects []object) string {
+func fileOf(subject any, objects []bundle.Object) string {
 	kind, name := v1alpha1.ClusterServiceVersionKind, ""
 	switch s := subject.(type) {
 	case *apiextensionsv1.CustomResourceDefinition:
@@ -158,8 +163,8 @@ func fileOf(subject any, objects []object) string {
 	}
 	for _, o := range objects {
 		if o.GetKind() == kind && (o.GetName() == name || name == "") {
-			return o.file
+			return o.File
 		}
 	}
-	return manifestsDir
+	return bundle.ManifestsDir
 }

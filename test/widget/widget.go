@@ -1,4 +1,5 @@
-package bundle
+// Package widget holds a driver that nobody has, for tests of what is made of every driver's definition.
+package widget
 
 import (
 	"testing/fstest"
@@ -7,8 +8,8 @@ import (
 	"github.com/berth-csi/berth/drivers/permissions"
 )
 
-// widget is a small driver that has one of everything that a bundle is made of.
-func widget() drivers.Driver {
+// Driver is a small driver that has one of everything that a bundle is made of.
+func Driver() drivers.Driver {
 	return drivers.Driver{
 		Name:    "widget",
 		CSIName: "widget.csi.example.com",
