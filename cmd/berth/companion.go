@@ -47,14 +47,14 @@ func newCompanionCommand(name, short string) *cobra.Command {
 	return cmd
 }
 
-// becomeCompanion makes this process the companion, which goes by the name of berth, with the same command line. It
-// returns only if that fails.
+// becomeCompanion makes this process the companion, with the same command line, and so by the same name. It returns only
+// if that fails.
 func becomeCompanion() error {
 	program, err := findCompanion()
 	if err != nil {
 		return fmt.Errorf("this command needs %s, which is berth with everything: %w", companion, err)
 	}
-	if err := syscall.Exec(program, append([]string{"berth"}, os.Args[1:]...), os.Environ()); err != nil {
+	if err := syscall.Exec(program, os.Args, os.Environ()); err != nil {
 		return fmt.Errorf("start %s: %w", program, err)
 	}
 	return nil
