@@ -64,32 +64,44 @@ func (d Document) jsonFault() (fault *findings.Finding, offset int, ended bool) 
 var yamlError = regexp.MustCompile(`^(?:error converting YAML to JSON: )?yaml: (?:line (\d+): )?`)
 
 // parserError matches what the YAML parser says, as opposed to the scanner below it.
-var parserError = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key|',' or)|` +
+var parserError = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key)|` +
 	`^found (duplicate %|incompatible YAML|undefined tag)`)
+
+// openBracket matches what the parser says, and openQuote and the like what the scanner says, of what has no end. They say
+// it where they give up.
+var (
+	openBracket = regexp.MustCompile(`^did not find expected ',' or`)
+	openQuote   = regexp.MustCompile(`^found unexpected (end of stream|document indicator)|^could not find expected ':'`)
+)
 
 // yamlFault places the error of a YAML decoder. What the decoder itself says of lines is of little
 // use: it counts from 1 in what its scanner refuses, from 0 in what its parser refuses, and names no
 // line for the first one and for what it refuses later. It says nothing of columns.
 func (d Document) yamlFault(err error) *findings.Finding {
 	line, message := yamlErrorLine(err)
+	// The newer decoder tells where what has no end began, counting likewise.
+	var parsed yamlnode.Node
+	begin, _ := yamlErrorLine(yamlnode.Unmarshal(d.Source, &parsed))
 	offset := -1
 	switch {
 	case parserError.MatchString(message):
 		line++
+	case openBracket.MatchString(message):
+		line = min(line, begin) + 1
+	case openQuote.MatchString(message) && begin > 0:
+		line = min(line, begin)
 	case strings.HasPrefix(message, "control characters"), strings.Contains(message, "UTF-8"):
 		offset = firstUnreadable(d.Source)
 	case strings.HasPrefix(message, "unknown anchor"):
 		name := strings.Trim(strings.Fields(message)[2], "'")
-		offset = bytes.Index(d.Source, []byte("*"+name))
-	case strings.HasPrefix(message, "invalid map key"):
-		offset = bytes.Index(d.Source, []byte("{{"))
-		message = "a key must be plain text, and not a mapping or a list; {{ }} of a template that was not filled in reads like one"
-	default:
-		// The scanner gives up at the end of what it could not finish, such as an open quote. The
-		// newer decoder tells where that began.
-		var ignored yamlnode.Node
-		if begin, _ := yamlErrorLine(yamlnode.Unmarshal(d.Source, &ignored)); begin > 0 {
-			line = min(line, begin)
+		alias := regexp.MustCompile(`(?m)(?:^|[:?,\[{-])\s*(\*` + regexp.QuoteMeta(name) + `)(?:$|[\s,\]}])`)
+		if match := alias.FindSubmatchIndex(d.Source); match != nil { // else the text begins it
+			offset = match[2]
+		}
+	case strings.HasPrefix(message, "invalid map key"), strings.HasPrefix(message, "unsupported map key"):
+		message = "a key must be plain text, and not null, a mapping or a list; {{ }} of a template that was not filled in reads like one"
+		if key := unusableKey(&parsed); key != nil {
+			offset = d.offset(key.Line, key.Column)
 		}
 	}
 	if offset < 0 {
@@ -106,7 +118,7 @@ var suspects = []struct{ message, pattern *regexp.Regexp }{
 	{regexp.MustCompile(`cannot start any token`), regexp.MustCompile("(?:^|[\\s,\\[{])([@`%|>])")},
 	{regexp.MustCompile(`tab character`), regexp.MustCompile("(\t)")},
 	{regexp.MustCompile(`unexpected end of stream`), regexp.MustCompile(`(["'])`)},
-	{regexp.MustCompile(`',' or`), regexp.MustCompile(`([\[{])`)},
+	{openBracket, regexp.MustCompile(`([\[{])`)},
 }
 
 // suspect returns the offset of what a message is about, in the line that begins at an offset.
@@ -120,6 +132,23 @@ func (d Document) suspect(begin int, message string) int {
 		}
 	}
 	return begin + len(line) - len(bytes.TrimLeft(line, " \t"))
+}
+
+// unusableKey returns the first key of a mapping that is null, a mapping or a list.
+func unusableKey(node *yamlnode.Node) *yamlnode.Node {
+	for i, content := range node.Content {
+		isKey, key := node.Kind == yamlnode.MappingNode && i%2 == 0, content
+		if key.Kind == yamlnode.AliasNode {
+			key = key.Alias
+		}
+		if isKey && (key.Kind != yamlnode.ScalarNode || key.ShortTag() == "!!null") {
+			return content
+		}
+		if key := unusableKey(content); key != nil {
+			return key
+		}
+	}
+	return nil
 }
 
 // yamlErrorLine takes the line out of a YAML decoder's error, 0 if there is none.
@@ -171,12 +200,17 @@ func (d Document) Position(path []any) (line, column int) {
 
 // inFile returns the line and column, in the file, of what a YAML decoder places in the source.
 func (d Document) inFile(line, column int) (inFile, inLine int) {
+	return d.place(d.offset(line, column))
+}
+
+// offset returns the offset of what a YAML decoder places in the source.
+func (d Document) offset(line, column int) int {
 	offset := d.lineBegin(line)
 	for range column - 1 {
 		_, size := utf8.DecodeRune(d.Source[offset:])
 		offset += size
 	}
-	return d.place(offset)
+	return offset
 }
 
 // jsonOffset returns the offset of what a path leads to in JSON that is well-formed.
