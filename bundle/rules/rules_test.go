@@ -156,6 +156,8 @@ func TestCheckFindsInMetadata(t *testing.T) {
 			`metadata/properties.yaml:3:3: error: olm.maxOpenShiftVersion is 4.2, want MAJOR.MINOR in quotes, such as "4.22" (openshift-version)`},
 		{"broken YAML", "metadata/properties.yaml", "properties:\n  - type: olm.package\n\tvalue: 1\n",
 			"metadata/properties.yaml:3:1: error: found a tab character that violates indentation (yaml)"},
+		{"an open quote", "metadata/properties.yaml", "properties:\n- type: \"olm.package\n  value: 1\n",
+			"metadata/properties.yaml:2:9: error: found unexpected end of stream (yaml)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := generate(t, widget.Driver())

@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"regexp"
-	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	yamlnode "go.yaml.in/yaml/v3"
 
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/yamlplace"
 )
 
 // Finding out where a fault stands costs a second look at the document. Only faulty ones pay for it.
@@ -19,28 +16,11 @@ import (
 // place returns the line and column, in the file, of the byte at an offset of the source. Decoders
 // notice behind the last line that an end is missing; that counts as the end of the last line.
 func (d Document) place(offset int) (line, column int) {
-	offset = max(0, min(offset, len(bytes.TrimRight(d.Source, "\r\n"))))
-	before := d.Source[:offset]
-	begin := bytes.LastIndexByte(before, '\n') + 1
-	column = 1 + utf8.RuneCount(before[begin:])
-	if begin == 0 {
+	line, column = yamlplace.Of(d.Source, min(offset, len(bytes.TrimRight(d.Source, "\r\n"))))
+	if line == 1 {
 		column += d.Indent
 	}
-	return d.Line + bytes.Count(before, newline), column
-}
-
-// yamlBreak matches what ends a line for YAML, which is more than what does in a file.
-var yamlBreak = regexp.MustCompile(`\r\n|[\r\n\x{85}\x{2028}\x{2029}]`)
-
-// lineBegin returns the offset of a line of the source, counted from 1 as YAML does, or of its last one.
-func (d Document) lineBegin(line int) int {
-	begin := 0
-	for _, end := range yamlBreak.FindAllIndex(d.Source, max(0, line-1)) {
-		if end[1] < len(d.Source) {
-			begin = end[1]
-		}
-	}
-	return begin
+	return d.Line + line - 1, column
 }
 
 // jsonFault finds what is wrong with JSON that is malformed, and the offset of that. It returns false
@@ -61,119 +41,11 @@ func (d Document) jsonFault() (fault *findings.Finding, offset int, ended bool) 
 		At(line, column), 0, false
 }
 
-var yamlError = regexp.MustCompile(`^(?:error converting YAML to JSON: )?yaml: (?:line (\d+): )?`)
-
-// parserError matches what the YAML parser says, as opposed to the scanner below it.
-var parserError = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key)|` +
-	`^found (duplicate %|incompatible YAML|undefined tag)`)
-
-// openBracket matches what the parser says, and openQuote and the like what the scanner says, of what has no end. They say
-// it where they give up.
-var (
-	openBracket = regexp.MustCompile(`^did not find expected ',' or`)
-	openQuote   = regexp.MustCompile(`^found unexpected (end of stream|document indicator)|^could not find expected ':'`)
-)
-
-// yamlFault places the error of a YAML decoder. What the decoder itself says of lines is of little
-// use: it counts from 1 in what its scanner refuses, from 0 in what its parser refuses, and names no
-// line for the first one and for what it refuses later. It says nothing of columns.
+// yamlFault says what is wrong with YAML that a decoder refuses.
 func (d Document) yamlFault(err error) *findings.Finding {
-	line, message := yamlErrorLine(err)
-	// The newer decoder tells where what has no end began, counting likewise.
-	var parsed yamlnode.Node
-	begin, _ := yamlErrorLine(yamlnode.Unmarshal(d.Source, &parsed))
-	offset := -1
-	switch {
-	case parserError.MatchString(message):
-		line++
-	case openBracket.MatchString(message):
-		line = min(line, begin) + 1
-	case openQuote.MatchString(message) && begin > 0:
-		line = min(line, begin)
-	case strings.HasPrefix(message, "control characters"), strings.Contains(message, "UTF-8"):
-		offset = firstUnreadable(d.Source)
-	case strings.HasPrefix(message, "unknown anchor"):
-		name := strings.Trim(strings.Fields(message)[2], "'")
-		alias := regexp.MustCompile(`(?m)(?:^|[:?,\[{-])\s*(\*` + regexp.QuoteMeta(name) + `)(?:$|[\s,\]}])`)
-		if match := alias.FindSubmatchIndex(d.Source); match != nil { // else the text begins it
-			offset = match[2]
-		}
-	case strings.HasPrefix(message, "invalid map key"), strings.HasPrefix(message, "unsupported map key"):
-		message = "a key must be plain text, and not null, a mapping or a list; {{ }} of a template that was not filled in reads like one"
-		if key := unusableKey(&parsed); key != nil {
-			offset = d.offset(key.Line, key.Column)
-		}
-	}
-	if offset < 0 {
-		offset = d.suspect(d.lineBegin(line), message)
-	}
+	offset, message := yamlplace.Fault(d.Source, err)
 	line, column := d.place(offset)
 	return Syntax.Finding(d.File, "malformed YAML: %s", message).At(line, column)
-}
-
-// suspects match what, in a line, the YAML decoder's message is about. Where none matches, it is the
-// first word of the line.
-var suspects = []struct{ message, pattern *regexp.Regexp }{
-	{regexp.MustCompile(`^mapping values are not allowed`), regexp.MustCompile(`:(?:[^:]|:\S)*?(:)(?:\s|$)`)},
-	{regexp.MustCompile(`cannot start any token`), regexp.MustCompile("(?:^|[\\s,\\[{])([@`%|>])")},
-	{regexp.MustCompile(`tab character`), regexp.MustCompile("(\t)")},
-	{regexp.MustCompile(`unexpected end of stream`), regexp.MustCompile(`(["'])`)},
-	{openBracket, regexp.MustCompile(`([\[{])`)},
-}
-
-// suspect returns the offset of what a message is about, in the line that begins at an offset.
-func (d Document) suspect(begin int, message string) int {
-	line, _, _ := bytes.Cut(d.Source[begin:], newline)
-	for _, s := range suspects {
-		if s.message.MatchString(message) {
-			if match := s.pattern.FindSubmatchIndex(line); match != nil {
-				return begin + match[2]
-			}
-		}
-	}
-	return begin + len(line) - len(bytes.TrimLeft(line, " \t"))
-}
-
-// unusableKey returns the first key of a mapping that is null, a mapping or a list.
-func unusableKey(node *yamlnode.Node) *yamlnode.Node {
-	for i, content := range node.Content {
-		isKey, key := node.Kind == yamlnode.MappingNode && i%2 == 0, content
-		if key.Kind == yamlnode.AliasNode {
-			key = key.Alias
-		}
-		if isKey && (key.Kind != yamlnode.ScalarNode || key.ShortTag() == "!!null") {
-			return content
-		}
-		if key := unusableKey(content); key != nil {
-			return key
-		}
-	}
-	return nil
-}
-
-// yamlErrorLine takes the line out of a YAML decoder's error, 0 if there is none.
-func yamlErrorLine(err error) (line int, message string) {
-	if err == nil {
-		return 0, ""
-	}
-	message = err.Error()
-	if prefix := yamlError.FindStringSubmatch(message); prefix != nil {
-		line, _ = strconv.Atoi(prefix[1])
-		message = message[len(prefix[0]):]
-	}
-	return line, message
-}
-
-// firstUnreadable returns the offset of the first byte that cannot stand in YAML.
-func firstUnreadable(source []byte) int {
-	for i := 0; i < len(source); {
-		r, size := utf8.DecodeRune(source[i:])
-		if r == utf8.RuneError && size == 1 || r == 0x7f || r < ' ' && r != '\t' && r != '\n' && r != '\r' {
-			return i
-		}
-		i += size
-	}
-	return 0
 }
 
 // Position returns the line and column of the value that a path of keys (string) and indices (int)
@@ -200,17 +72,7 @@ func (d Document) Position(path []any) (line, column int) {
 
 // inFile returns the line and column, in the file, of what a YAML decoder places in the source.
 func (d Document) inFile(line, column int) (inFile, inLine int) {
-	return d.place(d.offset(line, column))
-}
-
-// offset returns the offset of what a YAML decoder places in the source.
-func (d Document) offset(line, column int) int {
-	offset := d.lineBegin(line)
-	for range column - 1 {
-		_, size := utf8.DecodeRune(d.Source[offset:])
-		offset += size
-	}
-	return offset
+	return d.place(yamlplace.Offset(d.Source, line, column))
 }
 
 // jsonOffset returns the offset of what a path leads to in JSON that is well-formed.
