@@ -28,6 +28,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/server"
 	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/ports"
 )
 
 // catalogDir holds a small catalog.
@@ -299,15 +300,8 @@ func listening(ready chan<- net.Addr) func(server.Event) {
 // takes one that was free a moment ago.
 func serveByOpm(t *testing.T, dir string) string {
 	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
+	address := ports.Address(t)
 	_, port, _ := net.SplitHostPort(address)
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
 	cmd := exec.Command(catalogs.OPM(t), "serve", dir, "-p", port, "--pprof-addr", "", "-t", filepath.Join(t.TempDir(), "log"))
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/berth-csi/berth/operator/serving"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/ports"
 )
 
 func TestMain(m *testing.M) { cluster.Main(m) }
@@ -36,7 +36,7 @@ func serve(t *testing.T, c *cluster.Cluster) server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := server{address: freeAddress(t), folder: t.TempDir()}
+	s := server{address: ports.Address(t), folder: t.TempDir()}
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
@@ -53,16 +53,6 @@ func serve(t *testing.T, c *cluster.Cluster) server {
 		return err
 	})
 	return s
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // get asks for a path over a connection of its own, and returns the answer and who gave it.

@@ -25,6 +25,7 @@ import (
 
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/ports"
 )
 
 // rounds is how often each program runs, in turns with its peer. The best run of each counts.
@@ -73,10 +74,10 @@ func BenchmarkServe(b *testing.B) {
 				ours, theirs := best(), best()
 				var kept int64
 				for range rounds {
-					address, metrics := freeAddress(b), freeAddress(b)
+					address, metrics := ports.Address(b), ports.Address(b)
 					ours.improve(firstAnswer(b, address, func() { kept = cacheBytes(b, metrics) },
 						p.berth, "catalog", "serve", dir, "--address", address, "--metrics-address", metrics))
-					address = freeAddress(b)
+					address = ports.Address(b)
 					_, port, _ := net.SplitHostPort(address)
 					theirs.improve(firstAnswer(b, address, func() {}, p.opm, "serve", dir, "-p", port, "--pprof-addr", "", "-t", os.DevNull))
 				}
@@ -205,16 +206,6 @@ func awaitPackages(ctx context.Context, address string) error {
 			return fmt.Errorf("after %d packages: %w", count, err)
 		}
 	}
-}
-
-func freeAddress(b *testing.B) string {
-	b.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 var cacheMetric = regexp.MustCompile(`(?m)^berth_catalog_cache_bytes (\S+)$`)

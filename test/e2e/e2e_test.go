@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/ports"
 )
 
 // TestTheMainJob walks the whole way: Subscription, ClusterCSIDriver, SharedVolume, and back.
@@ -77,7 +77,7 @@ func TestTheMainJob(t *testing.T) {
 // TestACatalogServedByOpm: OLM installs the same from opm's server.
 func TestACatalogServedByOpm(t *testing.T) {
 	w := newWorld(t, efs(t), cluster.Options{})
-	port := freePort(t) // opm knows no address, only a port, which it takes on all of them
+	port := ports.Free(t) // opm knows no address, only a port, which it takes on all of them
 	w.step(func(ctx context.Context, c client.Client) error {
 		return journey.ServeCatalog(ctx, c, journey.Catalog{
 			Name: catalogName, Folder: w.catalog, Port: port, Image: opmImage + ":test",
@@ -89,16 +89,6 @@ func TestACatalogServedByOpm(t *testing.T) {
 		t.Errorf("OLM installed %s, want %s", got, want)
 	}
 	w.checkOperatorProcess()
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().(*net.TCPAddr).Port
 }
 
 // TestAMissingImageReachesTheAdministrator: an image variable that the Subscription blanks out is

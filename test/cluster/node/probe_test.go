@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,6 +19,8 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/berth-csi/berth/test/ports"
 )
 
 func TestChecks(t *testing.T) {
@@ -47,7 +48,7 @@ func TestChecks(t *testing.T) {
 	tcp := func(port intstr.IntOrString) corev1.ProbeHandler {
 		return corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: port}}
 	}
-	free := freePort(t)
+	free := int32(ports.Free(t))
 	tests := map[string]struct {
 		probe corev1.ProbeHandler
 		want  string // what the error says; empty for none
@@ -98,18 +99,6 @@ func serveHealth(t *testing.T) int32 {
 	go server.Serve(listener)
 	t.Cleanup(server.Stop)
 	return int32(listener.Addr().(*net.TCPAddr).Port)
-}
-
-func freePort(t *testing.T) int32 {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	number, _ := strconv.ParseInt(port, 10, 32)
-	return int32(number)
 }
 
 func TestWatchCountsAnswers(t *testing.T) {

@@ -1,0 +1,28 @@
+package ports
+
+import (
+	"net"
+	"slices"
+	"testing"
+)
+
+// TestFree: the kernel takes none of them for connections, and no two tests have the same.
+func TestFree(t *testing.T) {
+	end, err := firstEphemeral()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var taken []int
+	for range 200 {
+		port := Free(t)
+		if port < first || port >= end || slices.Contains(taken, port) {
+			t.Fatalf("got %d, want one from %d to %d that is none of %d", port, first, end-1, taken)
+		}
+		taken = append(taken, port)
+	}
+	listener, err := net.Listen("tcp", Address(t))
+	if err != nil {
+		t.Fatalf("a server cannot listen there: %v", err)
+	}
+	listener.Close()
+}
