@@ -5,7 +5,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 LDFLAGS := -X github.com/berth-csi/berth/cmd/internal/version.version=$(VERSION)
 # A program with gRPC's traces keeps every method of every type, and is a third larger.
 TAGS    := grpcnotrace
-# berth itself goes without the commands that kubectl-berth has for it, and starts with half the memory.
+# berth goes without the commands that kubectl-berth has for it, and without the memory that those take.
 LIGHT   := $(TAGS),light
 TOOL    := go tool -modfile=hack/tools/go.mod
 

@@ -64,13 +64,16 @@ func Fault(source []byte, err error) (offset int, message string) {
 	// The newer decoder tells where what has no end began, counting likewise.
 	var parsed yaml.Node
 	begin, _ := yamlErrorLine(yaml.Unmarshal(source, &parsed))
+	if begin == 0 {
+		begin = line // it does not tell
+	}
 	offset = -1
 	switch {
 	case parserError.MatchString(message):
 		line++
 	case openBracket.MatchString(message):
 		line = min(line, begin) + 1
-	case openQuote.MatchString(message) && begin > 0:
+	case openQuote.MatchString(message):
 		line = min(line, begin)
 	case strings.HasPrefix(message, "control characters"), strings.Contains(message, "UTF-8"):
 		offset = firstUnreadable(source)
