@@ -94,7 +94,7 @@ func TestCrashSweep(t *testing.T) {
 		t.Run(e.name+"/killed at each write", func(t *testing.T) { play(t, fault.KillAtEach()) })
 		var points []fault.Point
 		for _, w := range reference {
-			if w.Code < http.StatusBadRequest { // others come of what OLM writes meanwhile, now and then
+			if w.Code < http.StatusBadRequest && w.Point.Resource != correction { // others come of what OLM does meanwhile, now and then
 				points = append(points, w.Point)
 			}
 		}
@@ -115,11 +115,18 @@ func TestCrashSweep(t *testing.T) {
 	}
 }
 
+// correction is what the tool writes only in those runs in which OLM has left the Subscription waiting for an InstallPlan
+// that is gone: step unblock. It makes and deletes nothing.
+const correction = "subscriptions/status"
+
 // tally counts what was made and deleted, by kinds: some names are OLM's choice. What had to be done once more counts
 // once, if the API server has seen OLM make again what was removed.
 func (p *place) tally(writes []fault.Write) map[string]fault.Count {
 	counts := map[string]fault.Count{}
 	for _, w := range writes {
+		if w.Point.Resource == correction {
+			continue
+		}
 		count := counts[w.Point.Resource]
 		if w.Created() {
 			count.Created++
