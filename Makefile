@@ -42,7 +42,9 @@ browser: # tests of pages open them in Chromium
 .PHONY: test
 test: browser ## Run every test, against a real local cluster where one is needed
 	@go run ./test/demo tools # shows how far it is, which go test would not
-	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg -- -timeout 30m ./...
+	@mkdir -p bin
+	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -timeout 30m ./...; \
+	passed=$$?; go run ./test/attacks/report bin/test.json && exit $$passed
 
 .PHONY: bench
 bench: ## Run the benchmarks

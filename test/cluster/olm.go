@@ -58,6 +58,11 @@ func (k *keeper) bringOLM(ctx context.Context, api client.Client) error {
 	if err := create(ctx, api, group); err != nil {
 		return err
 	}
+	for _, role := range olmRoles() {
+		if err := create(ctx, api, role); err != nil {
+			return err
+		}
+	}
 	for name, user := range map[string]user{"olm.kubeconfig": olmUser, "catalog.kubeconfig": catalogUser} {
 		if err := k.plane.writeKubeconfig(name, user); err != nil {
 			return err

@@ -1,0 +1,103 @@
+// Package attacks is the table of what somebody may try against Berth: what stops it, and the test that tries
+// it. Each area of the project has a file of its own here. `make test` prints the table with the outcome of each
+// attack in that very run, and docs/security.md shows it.
+package attacks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Attack is one thing that somebody may try.
+type Attack struct {
+	// Attack is what they do, such as "make a DaemonSet with the driver's name and labels".
+	Attack string
+	// Stops is what stops it.
+	Stops string
+	// Test is the test that tries it: the folder of its package and its name as `go test -json` has it, such as
+	// "operator TestForgedNamespace/efs".
+	Test string
+}
+
+// An area is a part of the project that is attacked.
+type area struct {
+	name    string
+	attacks []Attack
+}
+
+type table []area
+
+var all = table{
+	{"The driver's operator", onOperator},
+	{"SharedVolumes", onSharedVolumes},
+	{"Memory, and what keeps a driver", onMemory},
+	{"Switching an operator's catalog", onSwitch},
+	{"Collecting what support needs", onSupport},
+	{"Bundles, catalogs and images", onInputs},
+	{"Reports", onReports},
+	{"Servers", onServers},
+}
+
+// Outcome is what became of an attack in a run of the tests.
+type Outcome string
+
+const (
+	Stopped    Outcome = "stopped"
+	NotStopped Outcome = "NOT STOPPED"
+	NotTried   Outcome = "not tried"
+)
+
+// Markdown returns the table as it is shown on a page, a section for each area.
+func Markdown() string {
+	var text strings.Builder
+	for _, area := range all {
+		if len(area.attacks) == 0 {
+			continue
+		}
+		fmt.Fprintf(&text, "### %s\n\n| attack | what stops it |\n| --- | --- |\n", area.name)
+		for _, a := range area.attacks {
+			fmt.Fprintf(&text, "| %s | %s |\n", a.Attack, a.Stops)
+		}
+		text.WriteString("\n")
+	}
+	return text.String()
+}
+
+// Report returns the table as text, with the outcome of each attack, and those that were not stopped.
+func Report(outcomes map[string]Outcome) (string, []Attack) { return all.report(outcomes) }
+
+func (t table) report(outcomes map[string]Outcome) (string, []Attack) {
+	var text strings.Builder
+	var open []Attack
+	width := 0
+	for _, a := range t.attacks() {
+		width = max(width, len([]rune(a.Attack)))
+	}
+	for _, area := range t {
+		if len(area.attacks) == 0 {
+			continue
+		}
+		fmt.Fprintf(&text, "\n%s\n", area.name)
+		for _, a := range area.attacks {
+			outcome := cmp.Or(outcomes[a.Test], NotTried)
+			fmt.Fprintf(&text, "  %-11s  %-*s  %s\n", outcome, width, a.Attack, a.Stops)
+			if outcome != Stopped {
+				open = append(open, a)
+			}
+		}
+	}
+	return text.String(), open
+}
+
+// All returns the attacks of all areas.
+func All() []Attack { return all.attacks() }
+
+func (t table) attacks() []Attack {
+	var attacks []Attack
+	for _, area := range t {
+		attacks = slices.Concat(attacks, area.attacks)
+	}
+	return attacks
+}

@@ -1,0 +1,3 @@
+package attacks
+
+var onMemory = []Attack{}

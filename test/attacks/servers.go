@@ -1,0 +1,3 @@
+package attacks
+
+var onServers = []Attack{}

@@ -1,0 +1,3 @@
+package attacks
+
+var onSwitch = []Attack{}

@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// A tenant of the test cluster may do what OLM's own deployment lets one do.
+func TestOLMRolesAreThoseOfOLM(t *testing.T) {
+	const module = "github.com/operator-framework/operator-lifecycle-manager"
+	pins, err := tools.ToolPins()
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := pins.Version(module)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := tools.ModuleFolder(t.Context(), module, version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content, err := os.ReadFile(filepath.Join(folder, "deploy/chart/templates/0000_50_olm_09-aggregated.clusterrole.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var want []*rbacv1.ClusterRole
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), len(content)); ; {
+		role := &rbacv1.ClusterRole{}
+		err := decoder.Decode(role)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		want = append(want, role)
+	}
+	if diff := cmp.Diff(want, olmRoles()); diff != "" {
+		t.Errorf("of OLM %s (-), here (+):\n%s", version, diff)
+	}
+}

@@ -1,0 +1,124 @@
+// Package tenant is a signed-in person of a cluster who is nobody's administrator: the attacker of the tests
+// of attacks. On OpenShift, whoever is signed in may request a project, and is its admin.
+package tenant
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/operator-framework/api/pkg/operators"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// patience is how long anything may take that only the cluster itself does.
+const patience = time.Minute
+
+// reserved are the names that OpenShift refuses in a project request.
+var reserved = regexp.MustCompile(`^(openshift|kube)(-|$)|^(default|kubernetes)$`)
+
+// Tenant is a signed-in person. It may do what the cluster role admin allows in its own projects, and
+// nothing else.
+type Tenant struct {
+	// Name is the user's.
+	Name string
+	// Config connects to the cluster as the tenant.
+	Config *rest.Config
+	// Client reads and writes as the tenant.
+	Client client.Client
+
+	t       testing.TB
+	cluster *cluster.Cluster
+}
+
+// New signs a person in. The name is the tenant's alone, as long as no other test has the same name.
+func New(t testing.TB, c *cluster.Cluster) *Tenant {
+	t.Helper()
+	config := c.Config()
+	tn := &Tenant{Name: "tenant-" + projectName(t.Name()), Config: config, t: t, cluster: c}
+	config.Impersonate = rest.ImpersonationConfig{UserName: tn.Name, Groups: []string{"system:authenticated", "system:authenticated:oauth"}}
+	api, err := client.New(config, client.Options{Scheme: c.Client().Scheme(), Mapper: c.Client().RESTMapper()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tn.Client = api
+	return tn
+}
+
+// Project makes a namespace as a project request does: the tenant chooses the name and becomes its admin,
+// and has no say in its labels. An empty name stands for one made from the test's. It returns the name. The
+// project's deletion begins when the test ends.
+func (tn *Tenant) Project(t testing.TB, name string) string {
+	t.Helper()
+	if name == "" {
+		name = projectName(t.Name())
+	}
+	if reserved.MatchString(name) {
+		t.Fatalf("a project request for %q is refused: no tenant may have that name", name)
+	}
+	admin := tn.cluster.Client()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{"openshift.io/requester": tn.Name}}}
+	if err := admin.Create(t.Context(), namespace); err != nil {
+		t.Fatalf("request project %s: %v", name, err)
+	}
+	t.Cleanup(func() {
+		// Somebody may have remade it meanwhile: that one is theirs.
+		if err := client.IgnoreNotFound(admin.Delete(context.Background(), namespace, client.Preconditions{UID: &namespace.UID})); err != nil && !apierrors.IsConflict(err) {
+			t.Errorf("delete project %s: %v", name, err)
+		}
+	})
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "admin"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: tn.Name}},
+	}
+	if err := admin.Create(t.Context(), binding); err != nil {
+		t.Fatalf("make %s the admin of project %s: %v", tn.Name, name, err)
+	}
+	if err := tn.cluster.EnsureNamespace(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	// The API server takes in bindings, and what is aggregated to the role, with a small delay.
+	cluster.Eventually(t, patience, "the tenant's rights in project "+name, func(ctx context.Context) error {
+		for _, right := range tn.rights(name) {
+			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
+			if err := tn.Client.Create(ctx, review); err != nil {
+				return err
+			}
+			if !review.Status.Allowed {
+				return fmt.Errorf("may not %s %s", right.Verb, right.Resource)
+			}
+		}
+		return nil
+	})
+	return name
+}
+
+// rights are some that an admin of a namespace has, among them one that OLM adds where there is OLM.
+func (tn *Tenant) rights(namespace string) []authorizationv1.ResourceAttributes {
+	some := []authorizationv1.ResourceAttributes{{Namespace: namespace, Verb: "create", Group: "apps", Resource: "daemonsets"}}
+	if _, err := tn.cluster.Client().RESTMapper().RESTMapping(schema.GroupKind{Group: operators.GroupName, Kind: "Subscription"}); err == nil {
+		some = append(some, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Group: operators.GroupName, Resource: "subscriptions"})
+	}
+	return some
+}
+
+var notInNames = regexp.MustCompile("[^a-z0-9]+")
+
+// projectName makes a test's name that of a project. The end of it tells more than its beginning.
+func projectName(test string) string {
+	name := notInNames.ReplaceAllString(strings.ToLower(test), "-")
+	return strings.Trim(name[max(0, len(name)-50):], "-")
+}
