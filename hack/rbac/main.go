@@ -55,6 +55,7 @@ func run(out io.Writer, folder, output string) error {
 // operator is one with its permissions.
 type operator struct {
 	Name     string
+	Count    permissions.Count
 	Purposes []purpose
 }
 
@@ -87,7 +88,7 @@ func explain(d drivers.Driver, folder string) (operator, error) {
 	for _, problem := range permissions.Check(grants, used) {
 		errs = append(errs, fmt.Errorf("%s: %s", d.Operator.Name, problem))
 	}
-	o := operator{Name: d.Operator.Name}
+	o := operator{Name: d.Operator.Name, Count: permissions.Counted(grants)}
 	for _, row := range permissions.Table(grants) {
 		if last := len(o.Purposes) - 1; last < 0 || o.Purposes[last].For != row.For {
 			o.Purposes = append(o.Purposes, purpose{For: row.For})
