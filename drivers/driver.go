@@ -63,6 +63,9 @@ type History struct {
 	// Finalizers are those that earlier operators put on the ClusterCSIDriver and that nobody else
 	// will ever remove.
 	Finalizers []string
+	// Traces are objects in which earlier operators named the service accounts of their drivers, besides those
+	// that are among the driver's own assets.
+	Traces []Trace
 }
 
 // Marks tells whether an object is one that an earlier operator made or, of an asset, may have made.

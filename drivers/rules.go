@@ -44,7 +44,10 @@ func (d Driver) OperatorGrants() ([]permissions.Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	grants := d.commonGrants(manifests)
+	grants, err := d.commonGrants()
+	if err != nil {
+		return nil, err
+	}
 	for i := range grants {
 		grants[i].From = "drivers/rules.go"
 	}
@@ -69,7 +72,7 @@ func (d Driver) unrendered() ([]Manifest, error) {
 }
 
 // commonGrants are what the operator of any driver needs.
-func (d Driver) commonGrants(manifests []Manifest) []permissions.Grant {
+func (d Driver) commonGrants() ([]permissions.Grant, error) {
 	const (
 		lock        = "To be the only operator of the driver that is active"
 		asked       = "To do what the driver's ClusterCSIDriver asks for, and report on it"
@@ -81,6 +84,10 @@ func (d Driver) commonGrants(manifests []Manifest) []permissions.Grant {
 		offered     = "To make a StorageClass of each kind of storage that the backend offers"
 		metrics     = "To show its metrics to those who may read them"
 	)
+	traces, err := d.Traces()
+	if err != nil {
+		return nil, err
+	}
 	grants := []permissions.Grant{
 		// The leader-for-life lock is a ConfigMap that a pod owns.
 		{For: lock, Own: true, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
@@ -94,9 +101,10 @@ func (d Driver) commonGrants(manifests []Manifest) []permissions.Grant {
 		{For: asked, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers/status"}, Names: []string{d.CSIName},
 			Verbs: []string{"patch"}},
 
-		// An earlier operator may be in another namespace, and so is its lock then.
+		// The driver may be in any namespace that administrators chose, and so is an earlier operator's lock. A
+		// namespace is known by its UID, which is looked at before each write.
+		{For: located, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 		{For: located, Resources: []string{"configmaps"}, Names: []string{d.Operator.Lock}, Verbs: []string{"get"}},
-		{For: located, Resources: []string{"pods"}, Verbs: []string{"get"}},
 
 		{For: clusterWide, Group: "config.openshift.io", Resources: []string{"apiservers", "infrastructures", "proxies"},
 			Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
@@ -112,9 +120,14 @@ func (d Driver) commonGrants(manifests []Manifest) []permissions.Grant {
 		{For: metrics, Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
 		{For: metrics, Group: "authorization.k8s.io", Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 	}
-	for _, m := range OfKind(manifests, "DaemonSet") {
-		grants = append(grants, permissions.Grant{For: located, Group: "apps", Resources: []string{"daemonsets"},
-			Names: []string{m.Object.GetName()}, Verbs: permissions.Follow})
+	for _, trace := range traces {
+		kind, ok := kinds[trace.Kind.GroupKind()]
+		if !ok {
+			return nil, fmt.Errorf("trace %s %s of driver %s: the API resource of its kind is not known: add it to the table of kinds in package drivers",
+				trace.Kind.Kind, trace.Name, d.Name)
+		}
+		grants = append(grants, permissions.Grant{For: located, Group: trace.Kind.Group, Resources: []string{kind.resource},
+			Names: []string{trace.Name}, Verbs: []string{"get"}})
 	}
 	if d.Backend != nil {
 		// Their names come from the backend.
@@ -125,7 +138,7 @@ func (d Driver) commonGrants(manifests []Manifest) []permissions.Grant {
 		grants = append(grants, permissions.Grant{For: credentials, Resources: []string{"secrets"}, Names: d.Secrets,
 			Verbs: permissions.Follow, Unexercised: permissions.ListedFirst})
 	}
-	return grants
+	return grants, nil
 }
 
 // kinds are the kinds that assets may be of, with their API resources.
@@ -187,13 +200,11 @@ func (d Driver) grantsToManage(m Manifest) ([]permissions.Grant, error) {
 	}
 	named, anyName := grant, grant
 	named.Names = []string{object.GetName()}
-	named.Verbs = []string{"get", "watch"}
+	named.Verbs = []string{"get", "list", "watch"}
+	named.Unexercised = maps.Clone(permissions.ListedFirst)
+	maps.Copy(named.Unexercised, kind.unexercised)
 	if !kind.kept {
 		named.Verbs = append(named.Verbs, "delete")
-	}
-	if group.Kind != "DaemonSet" { // These are listed anyway, to find the driver.
-		named.Verbs, named.Unexercised = append(named.Verbs, "list"), maps.Clone(permissions.ListedFirst)
-		maps.Copy(named.Unexercised, kind.unexercised)
 	}
 	if kind.updated {
 		named.Verbs = append(named.Verbs, "update")

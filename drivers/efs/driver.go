@@ -82,5 +82,10 @@ var Driver = drivers.Driver{
 			"aws-efs-csi-driver-operator.operator.openshift.io/AWSEFSDriverNodeServiceController",
 			"aws-efs-csi-driver-operator.operator.openshift.io/CSIStaticResourceController",
 		},
+		// Of the same operator, whose driver has a DaemonSet and a Deployment of other names.
+		Traces: []drivers.Trace{
+			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-controller-privileged-binding", Accounts: []string{"aws-efs-csi-driver-controller-sa"}, Foreign: true},
+			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-node-privileged-binding", Accounts: []string{"aws-efs-csi-driver-node-sa"}, Foreign: true},
+		},
 	},
 }

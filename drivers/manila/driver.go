@@ -69,4 +69,9 @@ var Driver = drivers.Driver{
 	},
 	Secrets:         []string{cloudSecret},
 	TrustedCABundle: "manila-csi-driver-trusted-ca-bundle",
+	History: drivers.History{
+		// Of the operator of OpenShift 4.5, whose Deployment and DaemonSets had the same names.
+		Traces: []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: "csi-driver-manila-operator",
+			Accounts: []string{"csi-nodeplugin", "openstack-manila-csi-controllerplugin", "openstack-manila-csi-nodeplugin"}}},
+	},
 }

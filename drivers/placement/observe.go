@@ -1,0 +1,122 @@
+package placement
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// Observe reads what a cluster shows of where a driver is. custom is the metadata of the driver's ClusterCSIDriver,
+// nil if there is none. It reads single objects by name and lists nothing.
+func Observe(ctx context.Context, c client.Reader, driver drivers.Driver, operator string, custom *metav1.ObjectMeta) (Observed, error) {
+	o := Observed{Operator: operator, Driver: readClusterCSIDriver(custom), Namespaces: map[string]Namespace{}}
+	traces, err := driver.Traces()
+	if err != nil {
+		return Observed{}, err
+	}
+	for _, trace := range traces {
+		seen, err := sightings(ctx, c, trace)
+		if err != nil {
+			return Observed{}, err
+		}
+		o.Sightings = append(o.Sightings, seen...)
+	}
+	names := []string{operator, driver.Namespace}
+	if o.Driver != nil {
+		names = append(names, o.Driver.Namespace)
+	}
+	for _, s := range o.Sightings {
+		names = append(names, s.Namespace)
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if name == "" {
+			continue
+		}
+		namespace, err := ReadNamespace(ctx, c, name)
+		if err != nil {
+			return Observed{}, err
+		}
+		if namespace != nil {
+			o.Namespaces[name] = *namespace
+		}
+	}
+	return o, nil
+}
+
+// sightings returns the accounts of the driver that a trace names.
+func sightings(ctx context.Context, c client.Reader, trace drivers.Trace) ([]Sighting, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(trace.Kind)
+	err := c.Get(ctx, client.ObjectKey{Name: trace.Name}, object)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s, to find the driver: %w", trace.Kind.Kind, trace.Name, err)
+	}
+	var seen []Sighting
+	for _, account := range drivers.AccountsIn(object) {
+		if account.Namespace != "" && slices.Contains(trace.Accounts, account.Name) {
+			seen = append(seen, Sighting{Trace: trace, Created: object.GetCreationTimestamp().Time, Namespace: account.Namespace, Account: account.Name})
+		}
+	}
+	return seen, nil
+}
+
+// ReadNamespace reads a namespace; it returns nil if there is none of the name.
+func ReadNamespace(ctx context.Context, c client.Reader, name string) (*Namespace, error) {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	err := c.Get(ctx, client.ObjectKey{Name: name}, object)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+	}
+	return &Namespace{UID: object.UID, Created: object.CreationTimestamp.Time, Terminating: object.DeletionTimestamp != nil,
+		Proof: object.Labels[ProofLabel]}, nil
+}
+
+func readClusterCSIDriver(custom *metav1.ObjectMeta) *ClusterCSIDriver {
+	if custom == nil {
+		return nil
+	}
+	return &ClusterCSIDriver{
+		UID: custom.UID, Namespace: custom.Annotations[NamespaceAnnotation], NamespaceUID: types.UID(custom.Annotations[NamespaceUIDAnnotation]),
+		NamedAt: namedAt(custom),
+	}
+}
+
+// namedAt returns when the annotation was last written, as far as the API server has kept that. It knows the last
+// write of whoever wrote it; otherwise it was not before the object's creation.
+func namedAt(custom *metav1.ObjectMeta) time.Time {
+	at := custom.CreationTimestamp.Time
+	for _, entry := range custom.ManagedFields {
+		var fields struct {
+			Metadata struct {
+				Annotations map[string]json.RawMessage `json:"f:annotations"`
+			} `json:"f:metadata"`
+		}
+		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		if _, wrote := fields.Metadata.Annotations["f:"+NamespaceAnnotation]; wrote && entry.Time.After(at) {
+			at = entry.Time.Time
+		}
+	}
+	return at
+}

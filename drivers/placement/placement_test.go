@@ -1,0 +1,167 @@
+package placement_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/placement"
+)
+
+// at is a time so many minutes after the beginning.
+func at(minutes int) time.Time {
+	return time.Unix(1_700_000_000, 0).Add(time.Duration(minutes) * time.Minute)
+}
+
+// there is a namespace that was made at a time. Its UID tells its name and that time.
+func there(name string, minutes int) placement.Namespace {
+	return placement.Namespace{UID: uidOf(name, minutes), Created: at(minutes)}
+}
+
+func uidOf(name string, minutes int) types.UID {
+	return types.UID(name + "-" + at(minutes).UTC().Format("0405"))
+}
+
+func named(namespace string, minutes int) placement.Sighting {
+	return placement.Sighting{Trace: drivers.Trace{Kind: drivers.SecurityContextConstraintsKind, Name: "scc"},
+		Created: at(minutes), Namespace: namespace, Account: "node"}
+}
+
+func foreign(namespace string, minutes int) placement.Sighting {
+	s := named(namespace, minutes)
+	s.Trace.Foreign = true
+	return s
+}
+
+func TestDecide(t *testing.T) {
+	annotated := func(namespace string, uid types.UID) *placement.ClusterCSIDriver {
+		return &placement.ClusterCSIDriver{UID: "driver", Namespace: namespace, NamespaceUID: uid, NamedAt: at(10)}
+	}
+	fresh := annotated("", "")
+	terminating := func(n placement.Namespace) placement.Namespace { n.Terminating = true; return n }
+	with := func(n placement.Namespace, proof string) placement.Namespace { n.Proof = proof; return n }
+	type namespaces = map[string]placement.Namespace
+	type sightings = []placement.Sighting
+	for _, tc := range []struct {
+		name       string
+		fixed      string
+		driver     *placement.ClusterCSIDriver
+		namespaces namespaces
+		sightings  sightings
+		want       string // the namespace, or "create" and that, or the reason
+		says       string // in the refusal's message
+		believed   string
+	}{
+		{name: "nothing is there: the operator's own", driver: fresh, namespaces: namespaces{"own": there("own", 0)}, want: "own", believed: "own"},
+		{name: "an earlier driver", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
+			sightings: sightings{named("old", 1), named("old", 2)}, want: "old", believed: "old"},
+		{name: "made in the same second as the trace", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 1)},
+			sightings: sightings{named("old", 1)}, want: "old", believed: "old"},
+		{name: "an earlier driver whose namespace is gone", driver: fresh, namespaces: namespaces{"own": there("own", 0)},
+			sightings: sightings{named("old", 1)}, want: "own", believed: "own"},
+		{name: "an earlier driver whose namespace was remade", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 2)},
+			sightings: sightings{named("old", 1)}, want: "own", believed: "own"},
+		{name: "an earlier driver whose namespace is being deleted", driver: fresh,
+			namespaces: namespaces{"own": there("own", 0), "old": terminating(there("old", 0))}, sightings: sightings{named("old", 1)}, want: "own", believed: "own"},
+		{name: "another operator's driver, which cannot be taken over", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
+			sightings: sightings{foreign("old", 1)}, want: "own", believed: "old own"},
+		{name: "two earlier drivers", driver: fresh, namespaces: namespaces{"own": there("own", 0), "a": there("a", 0), "b": there("b", 0)},
+			sightings: sightings{named("a", 1), named("b", 1)}, want: "SeveralNamespaces", says: "namespaces a, b,", believed: "a b"},
+		{name: "an earlier driver, and one of our own", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
+			sightings: sightings{named("own", 1), named("old", 1)}, want: "SeveralNamespaces", says: "namespaces old, own,", believed: "old own"},
+		{name: "two earlier drivers, one of them gone", driver: fresh, namespaces: namespaces{"own": there("own", 0), "a": there("a", 2), "b": there("b", 0)},
+			sightings: sightings{named("a", 1), named("b", 1)}, want: "b", believed: "b"},
+		{name: "nobody asks for the driver", namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
+			sightings: sightings{named("old", 1)}, want: "old", believed: "old"},
+
+		{name: "named by an administrator", driver: annotated("named", ""), namespaces: namespaces{"own": there("own", 0), "named": there("named", 0)}, want: "named", believed: "named"},
+		{name: "named by an administrator against traces", driver: annotated("named", ""),
+			namespaces: namespaces{"own": there("own", 0), "named": there("named", 0), "old": there("old", 0)}, sightings: sightings{named("old", 1)}, want: "named", believed: "named old"},
+		{name: "named, and not there", driver: annotated("named", ""), namespaces: namespaces{"own": there("own", 0)}, want: "NamespaceMissing", says: "named, which does not exist"},
+		{name: "named, and made since", driver: annotated("named", ""), namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)},
+			want: "NamespaceUnproven", says: "berth.dev/driver-namespace-uid=" + string(uidOf("named", 11))},
+		{name: "named, made since, and shown by a trace", driver: annotated("named", ""), namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)},
+			sightings: sightings{named("named", 12)}, want: "named", believed: "named"},
+		{name: "named, made since, and the operator's own", driver: annotated("own", ""), namespaces: namespaces{"own": there("own", 11)}, want: "own", believed: "own"},
+		{name: "named, made since, and the UID says so", driver: annotated("named", uidOf("named", 11)),
+			namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)}, want: "named", believed: "named"},
+		{name: "recorded, and deleted", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0)}, want: "NamespaceGone", says: "UID named-1320"},
+		{name: "recorded, and remade", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)},
+			want: "NamespaceRemade", says: "has UID named-2420"},
+		{name: "recorded, remade, and shown by a trace", driver: annotated("named", uidOf("named", 0)),
+			namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)}, sightings: sightings{named("named", 12)}, want: "NamespaceRemade", believed: "named"},
+		{name: "recorded, and being deleted", driver: annotated("named", uidOf("named", 0)),
+			namespaces: namespaces{"own": there("own", 0), "named": terminating(there("named", 0))}, want: "NamespaceTerminating"},
+		{name: "the operator's own was remade", driver: annotated("own", uidOf("own", 0)), namespaces: namespaces{"own": there("own", 11)}, want: "NamespaceRemade"},
+
+		{name: "the fixed one is not there", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0)}, want: "create fixed"},
+		{name: "the fixed one is anybody's", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 0)},
+			want: "NamespaceUnproven", says: "berth.dev/driver-namespace=fixed berth.dev/driver-namespace-uid=" + string(uidOf("fixed", 0))},
+		{name: "the fixed one is shown by a trace", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 0)},
+			sightings: sightings{named("fixed", 1)}, want: "fixed", believed: "fixed"},
+		{name: "the fixed one was remade", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 2)},
+			sightings: sightings{named("fixed", 1)}, want: "NamespaceUnproven"},
+		{name: "the fixed one was made by an operator that crashed", fixed: "fixed", driver: fresh,
+			namespaces: namespaces{"own": there("own", 0), "fixed": with(there("fixed", 0), "driver")}, want: "fixed", believed: "fixed"},
+		{name: "the fixed one was made for a ClusterCSIDriver of long ago", fixed: "fixed", driver: fresh,
+			namespaces: namespaces{"own": there("own", 0), "fixed": with(there("fixed", 0), string(uidOf("fixed", 0)))}, want: "fixed", believed: "fixed"},
+		{name: "the fixed one has a guessed proof", fixed: "fixed", driver: fresh,
+			namespaces: namespaces{"own": there("own", 0), "fixed": with(there("fixed", 0), "guess")}, want: "NamespaceUnproven"},
+		{name: "the fixed one is the operator's own", fixed: "own", driver: fresh, namespaces: namespaces{"own": there("own", 0)}, want: "own", believed: "own"},
+		{name: "an earlier driver elsewhere", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
+			sightings: sightings{named("old", 1)}, want: "SeveralNamespaces", says: "namespaces fixed, old,", believed: "old"},
+		{name: "the fixed one is named, and not there", fixed: "fixed", driver: annotated("fixed", ""), namespaces: namespaces{"own": there("own", 0)}, want: "create fixed"},
+		{name: "the fixed one is named, and the operator made it", fixed: "fixed", driver: annotated("fixed", ""),
+			namespaces: namespaces{"own": there("own", 0), "fixed": with(there("fixed", 11), "driver")}, want: "fixed", believed: "fixed"},
+		{name: "the fixed one was recorded, and deleted", fixed: "fixed", driver: annotated("fixed", "uid"), namespaces: namespaces{"own": there("own", 0)}, want: "NamespaceGone"},
+		{name: "the fixed one is being deleted", fixed: "fixed", driver: fresh,
+			namespaces: namespaces{"own": there("own", 0), "fixed": terminating(there("fixed", 0))}, want: "NamespaceTerminating"},
+		{name: "nobody asks for the driver of a fixed one", fixed: "fixed", namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 0)}, want: "NamespaceUnproven"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			decision := placement.Decide(drivers.Driver{CSIName: "x.csi.example.com", Namespace: tc.fixed},
+				placement.Observed{Operator: "own", Driver: tc.driver, Namespaces: tc.namespaces, Sightings: tc.sightings})
+			got := decision.Namespace
+			switch {
+			case decision.Refusal != nil:
+				if got != "" || decision.UID != "" || decision.Create {
+					t.Errorf("it is refused and decided: %+v", decision)
+				}
+				got = string(decision.Refusal.Reason)
+				if !strings.Contains(decision.Refusal.Message, tc.says) {
+					t.Errorf("the refusal says %q, want %q in it", decision.Refusal.Message, tc.says)
+				}
+			case decision.Create:
+				got = "create " + got
+			case decision.UID != tc.namespaces[got].UID:
+				t.Errorf("the UID is %q, want %q", decision.UID, tc.namespaces[got].UID)
+			}
+			if got != tc.want {
+				t.Errorf("decided %q, want %q (%+v)", got, tc.want, decision)
+			}
+			if diff := cmp.Diff(strings.Fields(tc.believed), decision.Believed); diff != "" && len(tc.believed)+len(decision.Believed) > 0 {
+				t.Errorf("believed namespaces (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestDecideTellsWhatItIgnored(t *testing.T) {
+	decision := placement.Decide(drivers.Driver{}, placement.Observed{Operator: "own", Driver: &placement.ClusterCSIDriver{},
+		Namespaces: map[string]placement.Namespace{"own": there("own", 0), "remade": there("remade", 5), "other": there("other", 0)},
+		Sightings:  []placement.Sighting{named("gone", 1), named("remade", 1), foreign("other", 1)}})
+	want := []string{
+		"SecurityContextConstraints scc names the service account gone/node in a namespace which does not exist",
+		"SecurityContextConstraints scc names the service account remade/node in a namespace which is newer than that",
+	}
+	if diff := cmp.Diff(want, decision.Ignored); diff != "" {
+		t.Errorf("ignored (-want +got):\n%s", diff)
+	}
+	if len(decision.Others) != 1 || decision.Others[0].Namespace != "other" {
+		t.Errorf("other drivers are %v, want the one in namespace other", decision.Others)
+	}
+}

@@ -1,0 +1,46 @@
+package drivers_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// TestEachDriverHasTraces: without any, nobody could tell where an earlier operator has put the driver.
+func TestEachDriverHasTraces(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		traces, err := d.Traces()
+		if err != nil {
+			t.Fatal(err)
+		}
+		accounts := map[string]bool{}
+		for _, trace := range traces {
+			for _, account := range trace.Accounts {
+				accounts[account] = true
+			}
+		}
+		for _, m := range drivers.OfKind(manifests, "ServiceAccount") {
+			if !accounts[m.Object.GetName()] {
+				t.Errorf("no trace names the service account %s", m.Object.GetName())
+			}
+		}
+	})
+}
+
+func TestAccountsIn(t *testing.T) {
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"users": []any{"system:admin", "system:serviceaccount:a:node", "system:serviceaccount:b", "serviceaccount:c:node", "system:serviceaccount:d:x:y"},
+		"subjects": []any{
+			map[string]any{"kind": "ServiceAccount", "namespace": "e", "name": "node"},
+			map[string]any{"kind": "User", "name": "system:serviceaccount:f:node"},
+			"garbage",
+		},
+	}}
+	want := []drivers.Account{{Namespace: "a", Name: "node"}, {Namespace: "d", Name: "x:y"}, {Namespace: "e", Name: "node"}}
+	if diff := cmp.Diff(want, drivers.AccountsIn(object)); diff != "" {
+		t.Errorf("accounts (-want +got):\n%s", diff)
+	}
+}
