@@ -144,10 +144,10 @@ func (d Driver) commonGrants() ([]permissions.Grant, error) {
 // kinds are the kinds that assets may be of, with their API resources.
 var kinds = map[schema.GroupKind]struct {
 	resource string
-	// posted objects are created by a request that does not tell their name beforehand, so that
-	// permission cannot be limited to it; others are applied.
-	posted bool
-	// updated objects are looked after by library-go, which replaces them rather than apply them.
+	// remade objects have fields that can only be changed by making the object anew, and that the driver does not
+	// work without if they are wrong. It is tried out first, under another name, whether that can be done.
+	remade bool
+	// updated objects are looked after by library-go, which replaces them rather than apply them, once they exist.
 	updated bool
 	// kept objects outlive the driver, because volumes may refer to them: nobody may delete them.
 	kept bool
@@ -160,18 +160,17 @@ var kinds = map[schema.GroupKind]struct {
 	{Kind: "Secret"}:                    {resource: "secrets", kept: true},
 	{Kind: "Service"}:                   {resource: "services"},
 	{Kind: "ServiceAccount"}:            {resource: "serviceaccounts"},
-	{Group: "apps", Kind: "DaemonSet"}:  {resource: "daemonsets", posted: true, updated: true},
-	{Group: "apps", Kind: "Deployment"}: {resource: "deployments", posted: true, updated: true},
+	{Group: "apps", Kind: "DaemonSet"}:  {resource: "daemonsets", updated: true},
+	{Group: "apps", Kind: "Deployment"}: {resource: "deployments", updated: true},
 	{Group: "cloudcredential.openshift.io", Kind: "CredentialsRequest"}: {resource: "credentialsrequests"},
 	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}:            {resource: "prometheusrules"},
 	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:            {resource: "servicemonitors"},
 	{Group: "policy", Kind: "PodDisruptionBudget"}:                      {resource: "poddisruptionbudgets"},
 	{Group: rbacv1.GroupName, Kind: "ClusterRole"}:                      {resource: "clusterroles"},
 	{Group: rbacv1.GroupName, Kind: "Role"}:                             {resource: "roles"},
-	// These may have to be made anew, see package operator, and it tries out first whether they can.
-	{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}:                {resource: "clusterrolebindings", posted: true},
-	{Group: rbacv1.GroupName, Kind: "RoleBinding"}:                       {resource: "rolebindings", posted: true},
-	{Group: "storage.k8s.io", Kind: "CSIDriver"}:                         {resource: "csidrivers", posted: true},
+	{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}:                {resource: "clusterrolebindings", remade: true},
+	{Group: rbacv1.GroupName, Kind: "RoleBinding"}:                       {resource: "rolebindings", remade: true},
+	{Group: "storage.k8s.io", Kind: "CSIDriver"}:                         {resource: "csidrivers", remade: true},
 	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: {resource: "securitycontextconstraints"},
 	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"}:      {resource: "volumesnapshotclasses"},
 	{Group: "storage.k8s.io", Kind: "StorageClass"}:                      {resource: "storageclasses"},
@@ -180,9 +179,17 @@ var kinds = map[schema.GroupKind]struct {
 // Kept tells whether an object outlives the driver that it is a part of.
 func (m Manifest) Kept() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].kept }
 
+// Remade tells whether an object is deleted and made anew where it cannot be changed to what is wanted: without
+// attachRequired and volumeLifecycleModes of a CSIDriver or the roleRef of a binding as they should be, the driver
+// does not work.
+func (m Manifest) Remade() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].remade }
+
+// TrialName is the name under which it is tried out, in a dry run, whether an object can be made.
+func TrialName(name string) string { return name + "-trial" }
+
 // grantsToManage returns what it takes to create, follow, change and delete the object of an asset. Lists and
-// watches ask for it by name, and an object that is applied has its name in the request even if it is yet
-// to be created; RBAC takes both as requests for the object of that name.
+// watches ask for it by name, and an object is created by server-side apply, which has its name in the request;
+// RBAC takes both as requests for the object of that name.
 func (d Driver) grantsToManage(m Manifest) ([]permissions.Grant, error) {
 	object := m.Object
 	group := object.GroupVersionKind().GroupKind()
@@ -198,7 +205,7 @@ func (d Driver) grantsToManage(m Manifest) ([]permissions.Grant, error) {
 		For: "To install the driver, keep it as it should be, and remove it", From: "drivers/rules.go",
 		Group: group.Group, Resources: []string{kind.resource},
 	}
-	named, anyName := grant, grant
+	named, trial := grant, grant
 	named.Names = []string{object.GetName()}
 	named.Verbs = []string{"get", "list", "watch"}
 	named.Unexercised = maps.Clone(permissions.ListedFirst)
@@ -206,18 +213,14 @@ func (d Driver) grantsToManage(m Manifest) ([]permissions.Grant, error) {
 	if !kind.kept {
 		named.Verbs = append(named.Verbs, "delete")
 	}
+	named.Verbs = append(named.Verbs, "patch", "create")
 	if kind.updated {
 		named.Verbs = append(named.Verbs, "update")
 	}
-	if !kind.updated || d.History.Marks(object) { // To take it over is a patch.
-		named.Verbs = append(named.Verbs, "patch")
-	}
 	grants := []permissions.Grant{named}
-	if kind.posted {
-		anyName.Verbs = []string{"create"}
-		grants = append(grants, anyName)
-	} else {
-		grants[0].Verbs = append(grants[0].Verbs, "create")
+	if kind.remade {
+		trial.Names, trial.Verbs = []string{TrialName(object.GetName())}, []string{"patch", "create"}
+		grants = append(grants, trial)
 	}
 	if slices.Contains([]string{"Role", "ClusterRole"}, group.Kind) {
 		// Nobody may grant what they do not have themselves.

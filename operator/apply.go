@@ -17,12 +17,6 @@ import (
 // optionalGroups are API groups that a cluster may lack; their objects are left out there.
 var optionalGroups = sets.New("monitoring.coreos.com")
 
-// remadeKinds are kinds with fields that can only be changed by making the object anew, and that the
-// driver does not work without if they are wrong: attachRequired and volumeLifecycleModes of a CSIDriver,
-// and the roleRef of a binding. While one is missing, which is for the time of one request, running pods
-// keep their volumes, and whatever needs the object is tried again by whoever needs it.
-var remadeKinds = sets.New("CSIDriver", "ClusterRoleBinding", "RoleBinding")
-
 // apply brings an object to what is wanted of it, and writes nothing while it is like that. It returns
 // the object as it is in the cluster then, not to be changed; nil where the cluster does not know its
 // kind and need not. It may be called for several objects at a time.
@@ -44,8 +38,8 @@ func (o *operator) apply(ctx context.Context, c *clients, object *followed, want
 	case current != nil && object.applied == revisionOf(hash, current):
 		return current, nil
 	}
-	live, err := o.write(ctx, c, wanted)
-	if apierrors.IsInvalid(err) && current != nil && remadeKinds.Has(kind) {
+	live, err := o.write(ctx, c.objects, wanted)
+	if apierrors.IsInvalid(err) && current != nil && (drivers.Manifest{Object: wanted}).Remade() {
 		live, err = o.remake(ctx, c, wanted, current, err)
 	}
 	if err != nil {
@@ -63,16 +57,20 @@ func (o *operator) apply(ctx context.Context, c *clients, object *followed, want
 	return live, nil
 }
 
-func (o *operator) write(ctx context.Context, c *clients, wanted *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (o *operator) write(ctx context.Context, c client.Client, wanted *unstructured.Unstructured, options ...client.ApplyOption) (*unstructured.Unstructured, error) {
 	live := wanted.DeepCopy()
-	err := c.objects.Apply(ctx, client.ApplyConfigurationFromUnstructured(live), client.ForceOwnership, client.FieldOwner(o.driver.Operator.Name))
+	options = append(options, client.ForceOwnership, client.FieldOwner(o.driver.Operator.Name))
+	err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(live), options...)
 	return live, err
 }
 
 // remake deletes an object that cannot be changed to what is wanted, and creates it, if the API server
-// would take it as a new one. refusal is why it cannot be changed.
+// would take it as a new one. refusal is why it cannot be changed. While the object is missing, which is for the time
+// of one request, running pods keep their volumes, and whatever needs the object is tried again by whoever needs it.
 func (o *operator) remake(ctx context.Context, c *clients, wanted, current *unstructured.Unstructured, refusal error) (*unstructured.Unstructured, error) {
-	if err := c.objects.Create(ctx, wanted.DeepCopy(), client.DryRunAll); !apierrors.IsAlreadyExists(err) {
+	trial := wanted.DeepCopy()
+	trial.SetName(drivers.TrialName(wanted.GetName()))
+	if _, err := o.write(ctx, c.objects, trial, client.DryRunAll); err != nil {
 		return nil, refusal // it is what is wanted that is wrong
 	}
 	uid, version := current.GetUID(), current.GetResourceVersion()
@@ -82,7 +80,7 @@ func (o *operator) remake(ctx context.Context, c *clients, wanted, current *unst
 	}
 	o.recorder.Warningf(wanted.GetKind()+"Remade", "Deleted %s %s to make it anew, because it could not be changed to what the driver needs: %v",
 		wanted.GetKind(), wanted.GetName(), refusal)
-	return o.write(ctx, c, wanted)
+	return o.write(ctx, c.objects, wanted)
 }
 
 // sameContent tells whether two versions of an object say the same, whoever said it, and whatever has come

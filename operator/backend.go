@@ -13,6 +13,7 @@ import (
 	"github.com/openshift/library-go/pkg/controller/factory"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -86,16 +87,16 @@ func (c *backendController) leaveOut(message string) {
 // ask returns the StorageClasses of all that the backend offers, and a sentence about each thing that has none.
 func (c *backendController) ask(ctx context.Context) (made []drivers.Manifest, leftOut []string, err error) {
 	backend := c.driver.Backend
-	secret, err := c.clients.secrets(backend.Secret).Lister().Secrets(c.clients.namespace).Get(backend.Secret)
+	secret, err := c.clients.secrets(backend.Secret).Lister().Secrets(c.clients.place.namespace).Get(backend.Secret)
 	if apierrors.IsNotFound(err) {
-		return nil, nil, fmt.Errorf("%w: Secret %s is not in namespace %s", errNoCredentials, backend.Secret, c.clients.namespace)
+		return nil, nil, fmt.Errorf("%w: Secret %s is not in namespace %s", errNoCredentials, backend.Secret, c.clients.place.namespace)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, backendTimeout)
 	defer cancel()
-	classes, leftOut, err := backend.Classes(ctx, secret.Data, c.clients.namespace)
+	classes, leftOut, err := backend.Classes(ctx, secret.Data, c.clients.place.namespace)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -188,7 +189,7 @@ func (o *operator) offers(ctx context.Context, c *clients, manifests []drivers.M
 	if err != nil {
 		return nil, err
 	}
-	deployed, err := o.deployed(ctx, c)
+	deployed, err := o.deployed(ctx, c, manifests)
 	if err != nil {
 		return nil, err
 	}
@@ -223,10 +224,21 @@ func (o *operator) awaitOffer(ctx context.Context, c *clients, manifests []drive
 	})
 }
 
-// deployed tells whether this operator, or an earlier one of the driver, has installed it.
-func (o *operator) deployed(ctx context.Context, c *clients) (bool, error) {
-	found, err := o.namesakes(ctx, c.objects)
-	return slices.Contains(namespacesOf(found), c.namespace), err
+// deployed tells whether this operator, or an earlier one of the driver, has installed it. The nodes' part of a driver
+// shows that: every version has it, and volumes hang on it.
+func (o *operator) deployed(ctx context.Context, c *clients, manifests []drivers.Manifest) (bool, error) {
+	for _, m := range drivers.OfKind(manifests, "DaemonSet") {
+		live := &metav1.PartialObjectMetadata{}
+		live.SetGroupVersionKind(m.Object.GroupVersionKind())
+		err := c.objects.Get(ctx, client.ObjectKeyFromObject(m.Object), live)
+		if client.IgnoreNotFound(err) != nil {
+			return false, fmt.Errorf("reading DaemonSet %s: %w", m.Object.GetName(), err)
+		}
+		if err == nil && o.ours(live) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // classesMade returns the StorageClasses that were made of what the backend has offered.

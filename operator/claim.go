@@ -15,11 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// namespaceAnnotation on a ClusterCSIDriver tells the namespace that the driver is in. It is written
-// before anything of the driver is made, and stays: neither an operator that comes back in another
-// namespace nor one that was interrupted while it removed the driver loses any of its objects.
-const namespaceAnnotation = "berth.dev/driver-namespace"
-
 // finalizer is the one that this operator puts on its ClusterCSIDriver.
 func (o *operator) finalizer() string {
 	return o.driver.Operator.Name + ".operator.openshift.io/uninstall"
@@ -27,7 +22,9 @@ func (o *operator) finalizer() string {
 
 // claim writes into the ClusterCSIDriver, all at once, what must be there before anything of the driver
 // is made or changed: which namespace the driver is in, and a finalizer, as something must see to its
-// removal. Those of earlier operators, which nobody would ever remove, go.
+// removal. Those of earlier operators, which nobody would ever remove, go. The namespace stays on record: neither an
+// operator that comes back in another one nor one that was interrupted while it removed the driver loses any of its
+// objects.
 func (o *operator) claim(ctx context.Context, c *clients) error {
 	custom, err := c.customResource.GetObjectMeta()
 	if err != nil {
@@ -37,11 +34,12 @@ func (o *operator) claim(ctx context.Context, c *clients) error {
 	if custom.DeletionTimestamp == nil {
 		finalizers = append(o.foreignFinalizers(finalizers), o.finalizer())
 	} // else none can be added any more, and whichever is there keeps the object until the driver is gone
-	if custom.Annotations[namespaceAnnotation] == c.namespace && sets.New(custom.Finalizers...).Equal(sets.New(finalizers...)) {
+	annotations := c.place.annotations()
+	if samePlace(custom.Annotations, annotations) && sets.New(custom.Finalizers...).Equal(sets.New(finalizers...)) {
 		return nil
 	}
 	if err := o.patchCustomResource(ctx, c, custom, map[string]any{
-		"annotations": map[string]any{namespaceAnnotation: c.namespace}, "finalizers": finalizers,
+		"annotations": annotations, "finalizers": finalizers,
 	}); err != nil {
 		return fmt.Errorf("claiming ClusterCSIDriver %s: %w", o.driver.CSIName, err)
 	}

@@ -15,7 +15,6 @@ import (
 	operatorinformers "github.com/openshift/client-go/operator/informers/externalversions"
 	"github.com/openshift/library-go/pkg/operator/genericoperatorclient"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
@@ -26,8 +25,6 @@ import (
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -38,10 +35,14 @@ const resync = 20 * time.Minute
 
 // clients are the connections of one cycle, from the creation of a ClusterCSIDriver to its removal.
 type clients struct {
-	kube     kubernetes.Interface
-	dynamic  dynamic.Interface
-	metadata metadata.Interface
-	objects  client.Client
+	kube    kubernetes.Interface
+	dynamic dynamic.Interface
+	objects client.Client
+	// unguarded is like objects, and needs no namespace of the driver to write.
+	unguarded client.Client
+	guard     *guard
+	// restart ends all that runs with these clients, to begin anew.
+	restart func()
 	// customResource reads and writes the driver's ClusterCSIDriver.
 	customResource *reporter
 
@@ -50,8 +51,8 @@ type clients struct {
 	operatorInformers operatorinformers.SharedInformerFactory // CloudCredential
 	dynamicInformers  dynamicinformer.DynamicSharedInformerFactory
 
-	// namespace is the driver's. It is not known before the driver was looked for.
-	namespace string
+	// place is where the driver is. It is not known before the driver was looked for.
+	place place
 	// namedInformers follow the objects of one name each, in the driver's namespace.
 	namedInformers map[string]informers.SharedInformerFactory
 
@@ -59,33 +60,40 @@ type clients struct {
 	factories []interface{ Start(stop <-chan struct{}) }
 }
 
-func (o *operator) newClients(asked mode) (*clients, error) {
-	kube, err := kubernetes.NewForConfig(o.cfg)
+// newClients makes clients whose writes a guard watches over. restart ends what runs with them.
+func (o *operator) newClients(asked mode, restart func()) (*clients, error) {
+	unguarded, err := client.New(o.cfg, client.Options{})
 	if err != nil {
 		return nil, err
 	}
-	dynamicClient, err := dynamic.NewForConfig(o.cfg)
+	guard := &guard{reader: unguarded, lost: restart}
+	cfg := rest.CopyConfig(o.cfg)
+	cfg.Wrap(guard.wrap)
+	forKube := rest.CopyConfig(cfg)
+	forKube.ContentType = runtime.ContentTypeJSON
+	forKube.Wrap(createByName(o.driver.Operator.Name))
+	kube, err := kubernetes.NewForConfig(forKube)
 	if err != nil {
 		return nil, err
 	}
-	objects, err := client.New(o.cfg, client.Options{})
+	dynamicClient, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
-	config, err := configclient.NewForConfig(o.cfg)
+	objects, err := client.New(cfg, client.Options{})
 	if err != nil {
 		return nil, err
 	}
-	operators, err := operatorclient.NewForConfig(o.cfg)
+	config, err := configclient.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
-	metadataClient, err := metadata.NewForConfig(o.cfg)
+	operators, err := operatorclient.NewForConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
 	customResource, dynamicInformers, err := genericoperatorclient.NewClusterScopedOperatorClientWithConfigName(
-		o.clock, onlyNamed(o.cfg, clusterCSIDrivers.Resource, o.driver.CSIName), clusterCSIDrivers,
+		o.clock, onlyNamed(cfg, clusterCSIDrivers.Resource, o.driver.CSIName), clusterCSIDrivers,
 		operatorv1.GroupVersion.WithKind("ClusterCSIDriver"), o.driver.CSIName, extractSpec, extractStatus)
 	if err != nil {
 		return nil, err
@@ -93,8 +101,10 @@ func (o *operator) newClients(asked mode) (*clients, error) {
 	c := &clients{
 		kube:              kube,
 		dynamic:           dynamicClient,
-		metadata:          metadataClient,
 		objects:           objects,
+		unguarded:         unguarded,
+		guard:             guard,
+		restart:           restart,
 		customResource:    o.newReporter(customResource, dynamicClient, asked),
 		clusterInformers:  informers.NewSharedInformerFactoryWithOptions(kube, resync, informers.WithTransform(trim)),
 		configInformers:   configinformers.NewSharedInformerFactory(config, resync),
@@ -124,7 +134,7 @@ func (c *clients) named(name string) informers.SharedInformerFactory {
 	factory, ok := c.namedInformers[name]
 	if !ok {
 		factory = informers.NewSharedInformerFactoryWithOptions(c.kube, resync,
-			informers.WithNamespace(c.namespace), informers.WithTweakListOptions(only(name)))
+			informers.WithNamespace(c.place.namespace), informers.WithTweakListOptions(only(name)))
 		c.namedInformers[name] = factory
 		c.add(factory)
 	}
@@ -139,14 +149,6 @@ func (c *clients) secrets(name string) coreinformers.SecretInformer {
 // configMaps returns the informer that follows one of the driver's ConfigMaps.
 func (c *clients) configMaps(name string) coreinformers.ConfigMapInformer {
 	return c.named(name).Core().V1().ConfigMaps()
-}
-
-// daemonSetsNamed returns the informer that follows the metadata of the DaemonSets of one name in all
-// namespaces.
-func (c *clients) daemonSetsNamed(name string) cache.SharedIndexInformer {
-	factory := metadatainformer.NewFilteredSharedInformerFactory(c.metadata, resync, metav1.NamespaceAll, only(name))
-	c.add(factory)
-	return factory.ForResource(appsv1.SchemeGroupVersion.WithResource("daemonsets")).Informer()
 }
 
 // condition returns a condition of the ClusterCSIDriver, an empty one where it has none of that type.

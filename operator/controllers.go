@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/placement"
 )
 
 // workers is the number of workers of each controller. Each has a single object to look after, so a
@@ -34,7 +36,7 @@ var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, S
 
 // manageDriver keeps all of the driver's objects as its definition says, until ctx ends.
 func (o *operator) manageDriver(ctx context.Context, c *clients) error {
-	manifests, unusable := o.manifests(c.namespace, os.Getenv)
+	manifests, unusable := o.manifests(c.place, os.Getenv)
 	if unusable != nil {
 		return runAll(ctx, []func(context.Context) error{
 			func(ctx context.Context) error { return o.reportManifests(ctx, c, unusable) },
@@ -54,10 +56,6 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 	}
 	parts := o.parts(manifests)
 	c.customResource.expect(parts)
-	namespace, err := o.newNamespaceController(c)
-	if err != nil {
-		return err
-	}
 	objects, ready := o.newObjectsController(c, manifests)
 	first := append(o.newConfigControllers(c, manifests, parts), objects)
 	workloads := o.newWorkloadControllers(ctx, c, parts)
@@ -74,7 +72,7 @@ func (o *operator) manageDriver(ctx context.Context, c *clients) error {
 	if err := o.adopt(ctx, c, relics); err != nil {
 		return err
 	}
-	report := []factory.Controller{o.newLogLevelController(c), namespace, o.newUpgradeableController(c, adopting)}
+	report := []factory.Controller{o.newLogLevelController(c), o.newNamespaceController(c), o.newUpgradeableController(c, adopting)}
 	report = append(report, backend...)
 	return runAll(ctx, []func(context.Context) error{
 		func(ctx context.Context) error { return o.reportManifests(ctx, c, nil) },
@@ -161,14 +159,22 @@ func (o *operator) releaseCustomResource(ctx context.Context, c *clients) error 
 	return nil
 }
 
-// manifests renders the driver's objects and marks each as this operator's.
-func (o *operator) manifests(namespace string, image func(env string) string) ([]drivers.Manifest, error) {
-	manifests, err := o.driver.Operand(drivers.Values{Namespace: namespace, Image: image})
+// manifests renders the driver's objects and marks each as this operator's. A Namespace that the driver is not in is
+// none of them.
+func (o *operator) manifests(in place, image func(env string) string) ([]drivers.Manifest, error) {
+	manifests, err := o.driver.Operand(drivers.Values{Namespace: in.namespace, Image: image})
 	if err != nil {
 		return nil, err
 	}
+	manifests = slices.DeleteFunc(manifests, func(m drivers.Manifest) bool {
+		return m.Object.GetKind() == "Namespace" && m.Object.GetName() != in.namespace
+	})
 	for i, m := range manifests {
-		m.Object.SetLabels(labels.Merge(m.Object.GetLabels(), labels.Set{managedByLabel: o.driver.Operator.Name}))
+		mark := labels.Set{managedByLabel: o.driver.Operator.Name}
+		if m.Object.GetKind() == "Namespace" && in.uid != "" {
+			mark[placement.ProofLabel] = string(in.uid)
+		}
+		m.Object.SetLabels(labels.Merge(m.Object.GetLabels(), mark))
 		if manifests[i].YAML, err = yaml.Marshal(m.Object.Object); err != nil {
 			return nil, err
 		}
@@ -254,7 +260,7 @@ func (o *operator) deploymentHooks(c *clients) []deploymentcontroller.Deployment
 	return []deploymentcontroller.DeploymentHookFunc{
 		deployment.WithReplicasHook(c.configInformers),
 		deployment.WithObservedProxyDeploymentHook(),
-		deployment.WithCABundleDeploymentHook(c.namespace, o.driver.TrustedCABundle, c.configMaps(o.driver.TrustedCABundle)),
+		deployment.WithCABundleDeploymentHook(c.place.namespace, o.driver.TrustedCABundle, c.configMaps(o.driver.TrustedCABundle)),
 		func(_ *operatorv1.OperatorSpec, d *appsv1.Deployment) error { return o.configure(c, &d.Spec.Template) },
 	}
 }
@@ -262,7 +268,7 @@ func (o *operator) deploymentHooks(c *clients) []deploymentcontroller.Deployment
 func (o *operator) daemonSetHooks(c *clients) []daemonset.DaemonSetHookFunc {
 	return []daemonset.DaemonSetHookFunc{
 		daemonset.WithObservedProxyDaemonSetHook(),
-		daemonset.WithCABundleDaemonSetHook(c.namespace, o.driver.TrustedCABundle, c.configMaps(o.driver.TrustedCABundle)),
+		daemonset.WithCABundleDaemonSetHook(c.place.namespace, o.driver.TrustedCABundle, c.configMaps(o.driver.TrustedCABundle)),
 		func(_ *operatorv1.OperatorSpec, d *appsv1.DaemonSet) error { return o.configure(c, &d.Spec.Template) },
 	}
 }

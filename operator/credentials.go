@@ -54,7 +54,7 @@ func (c *credentialsController) sync(ctx context.Context, _ factory.SyncContext)
 	}
 	role := os.Getenv(c.variable)
 	if cloud.Spec.CredentialsMode == operatorv1.CloudCredentialsModeManual && role == "" {
-		_, err := c.clients.secrets(c.secret).Lister().Secrets(c.clients.namespace).Get(c.secret)
+		_, err := c.clients.secrets(c.secret).Lister().Secrets(c.clients.place.namespace).Get(c.secret)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
@@ -100,13 +100,13 @@ func (c *credentialsController) madeByHand(exists bool) progress {
 	if c.variable == "" {
 		return progress{reason: "SecretMissing", message: fmt.Sprintf(
 			"there are no credentials: spec.credentialsMode of CloudCredential cluster is Manual. Create the Secret %s in namespace %s",
-			c.secret, c.clients.namespace)}
+			c.secret, c.clients.place.namespace)}
 	}
 	return progress{reason: "RoleMissing", message: fmt.Sprintf(
 		"there are no credentials: spec.credentialsMode of CloudCredential cluster is Manual, and the operator's environment variable %[1]s is not set. "+
 			"Either set %[1]s to the ARN of an IAM role, in spec.config.env of the Subscription to package %[2]s in namespace %[3]s, "+
 			"or create the Secret %[4]s in namespace %[5]s",
-		c.variable, c.driver.Package.Name, c.namespace, c.secret, c.clients.namespace)}
+		c.variable, c.driver.Package.Name, c.namespace, c.secret, c.clients.place.namespace)}
 }
 
 // progressOf reads what the cloud credential operator says of a request.

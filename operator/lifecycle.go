@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"math"
 	"strings"
 	"sync"
@@ -34,6 +35,7 @@ type operator struct {
 	recorder    events.Recorder
 	clock       clock.Clock
 	upgradeable upgradeable
+	lockWait    *lockWait
 	// offered are the StorageClasses of all that the driver's backend has been heard to offer. What it
 	// offered to an earlier process shows in the cluster.
 	offered []drivers.Manifest
@@ -93,11 +95,7 @@ func wishOf(object *unstructured.Unstructured) wish {
 // the same, until ctx ends. Each change ends all that ran for the earlier wish before anything runs
 // for the next, so that no controller works against another, and nothing that is remembered of a
 // deleted object can act on its successor.
-func (o *operator) serveCustomResource(ctx context.Context) error {
-	customResource, err := o.watchCustomResource(ctx)
-	if err != nil {
-		return err
-	}
+func (o *operator) serveCustomResource(ctx context.Context, customResource wishes) error {
 	for ctx.Err() == nil {
 		asked := customResource.current()
 		klog.Infof("ClusterCSIDriver %s: %s (UID %q)", o.driver.CSIName, asked.mode, asked.uid)
@@ -130,14 +128,14 @@ func (o *operator) grant(ctx context.Context, asked mode) {
 		return
 	}
 	act := map[mode]func(context.Context, *clients) error{
-		manage:  o.takingCare(o.manageDriver),
+		manage:  o.takingCare(manage, o.manageDriver),
 		leave:   o.leaveDriver,
-		remove:  o.takingCare(o.removeDriver),
+		remove:  o.takingCare(remove, o.removeDriver),
 		release: o.releaseCustomResource,
 	}[asked]
 	retry := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Second, Jitter: 0.1}
 	for ctx.Err() == nil {
-		if err := o.attempt(ctx, asked, act); err != nil && ctx.Err() == nil {
+		if err := o.attempt(ctx, asked, act); err != nil && !errors.Is(err, errUnsettled) && ctx.Err() == nil {
 			klog.Errorf("ClusterCSIDriver %s: %s: %v", o.driver.CSIName, asked, err)
 		}
 		select {
@@ -149,20 +147,23 @@ func (o *operator) grant(ctx context.Context, asked mode) {
 
 // takingCare returns an act that needs to know where the driver's objects are, and to be the only one who
 // looks after them. A driver that another operator still looks after is left to that one.
-func (o *operator) takingCare(act func(context.Context, *clients) error) func(context.Context, *clients) error {
+func (o *operator) takingCare(asked mode, act func(context.Context, *clients) error) func(context.Context, *clients) error {
 	return func(ctx context.Context, c *clients) error {
-		namespace, err := o.locate(ctx, c)
+		decision, err := o.locate(ctx, c)
 		if err != nil {
 			return err
 		}
-		holder, err := o.otherOperator(ctx, c.objects, namespace)
+		holder, err := o.otherOperator(ctx, c.unguarded, decision.Believed)
 		if err != nil {
 			return err
 		}
-		if holder != "" {
-			return o.leaveToOther(ctx, c, namespace, holder)
+		if holder != nil {
+			return o.leaveToOther(ctx, c, decision.Believed, holder)
 		}
-		c.namespace = namespace
+		if c.place, err = o.settle(ctx, c, decision, asked); err != nil {
+			return err
+		}
+		c.guard.keep(c.place)
 		if err := o.claim(ctx, c); err != nil {
 			return err
 		}
@@ -173,7 +174,7 @@ func (o *operator) takingCare(act func(context.Context, *clients) error) func(co
 func (o *operator) attempt(ctx context.Context, asked mode, act func(context.Context, *clients) error) error {
 	ctx, cancel := context.WithCancel(ctx) // ends the informers with the attempt
 	defer cancel()
-	c, err := o.newClients(asked)
+	c, err := o.newClients(asked, cancel)
 	if err != nil {
 		return err
 	}
@@ -186,6 +187,7 @@ func (o *operator) attempt(ctx context.Context, asked mode, act func(context.Con
 			defer cancel()
 			return act(ctx, c)
 		},
+		func(ctx context.Context) error { return o.reportLockWait(ctx, c) },
 	})
 }
 
@@ -198,6 +200,8 @@ func (o *operator) writtenIn(conditionType string) []mode {
 		return []mode{leave}
 	case strings.HasPrefix(rest, "DriverNamespace"):
 		return []mode{manage, remove}
+	case strings.HasPrefix(rest, "OperatorLock"):
+		return nil // only while it is said
 	default:
 		return []mode{manage}
 	}
@@ -207,6 +211,8 @@ func (o *operator) writtenIn(conditionType string) []mode {
 type wishes struct {
 	changed <-chan struct{} // carries something when current may have changed
 	current func() wish
+	// metadata returns that of the ClusterCSIDriver, nil if there is none.
+	metadata func() *metav1.ObjectMeta
 }
 
 // watchCustomResource follows the driver's ClusterCSIDriver, and no other object. It returns when it is
@@ -234,13 +240,24 @@ func (o *operator) watchCustomResource(ctx context.Context) (wishes, error) {
 	}
 	go informer.RunWithContext(ctx)
 	cache.WaitFor(ctx, "", informer.HasSyncedChecker())
-	return wishes{changed, func() wish {
+	object := func() *unstructured.Unstructured {
 		object, exists, _ := informer.GetStore().GetByKey(o.driver.CSIName) // a store in memory does not fail
 		if !exists {
-			return wishOf(nil)
+			return nil
 		}
-		return wishOf(object.(*unstructured.Unstructured))
-	}}, nil
+		return object.(*unstructured.Unstructured)
+	}
+	return wishes{changed: changed,
+		current: func() wish { return wishOf(object()) },
+		metadata: func() *metav1.ObjectMeta {
+			live := object()
+			if live == nil {
+				return nil
+			}
+			return &metav1.ObjectMeta{UID: live.GetUID(), CreationTimestamp: live.GetCreationTimestamp(),
+				Annotations: live.GetAnnotations(), ManagedFields: live.GetManagedFields()}
+		},
+	}, nil
 }
 
 // runAll runs the tasks until ctx ends or one of them fails, and waits for all of them.

@@ -32,7 +32,17 @@ var (
 		Help:           "Number of pods that use volumes of the driver and that its removal therefore waits for; 0 if none is under way or held up.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"driver"})
+
+	// waitingForLock is 1 while the operator waits for the lock in a namespace, its own or one in which another
+	// operator of the driver runs, and 0 when it has waited for that.
+	waitingForLock = metrics.NewGaugeVec(&metrics.GaugeOpts{
+		Name:           "berth_operator_waiting_for_lock",
+		Help:           "1 while the operator waits for the end of another one that holds the lock in the namespace; 0 if it does not.",
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"driver", "namespace"})
 )
 
 // Package serving serves this registry.
-func init() { legacyregistry.MustRegister(customResourceMissing, adoptedObjects, blockingPods) }
+func init() {
+	legacyregistry.MustRegister(customResourceMissing, adoptedObjects, blockingPods, waitingForLock)
+}

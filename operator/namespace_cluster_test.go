@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,10 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/community"
 )
-
-const namespaceAnnotation = "berth.dev/driver-namespace"
 
 // TestADriverStaysWhereItIs: an operator that comes back in another namespace looks after the same driver,
 // whether the ClusterCSIDriver tells it or the driver itself.
@@ -29,10 +25,11 @@ func TestADriverStaysWhereItIs(t *testing.T) {
 	stop := w.startOperator()
 	w.waitForConditions(allWell)
 	before := w.uids()
-	for _, told := range []string{"the annotation", "the DaemonSet"} {
+	for _, told := range []string{"the annotations", "what names its service accounts"} {
 		stop()
-		if told != "the annotation" {
+		if told != "the annotations" {
 			w.annotate(namespaceAnnotation, "null")
+			w.annotate(namespaceUIDAnnotation, "null")
 		}
 		next := newWorld(t)
 		next.home = w.home
@@ -53,29 +50,22 @@ func TestADriverStaysWhereItIs(t *testing.T) {
 	}
 }
 
-// TestSeveralDrivers: of several drivers one is looked after, and a person is asked to delete the others.
+// TestSeveralDrivers: a person is told of another operator's driver by what only administrators can write.
 func TestSeveralDrivers(t *testing.T) {
 	w := newWorld(t)
-	w.home = w.Namespace(t)
-	second := w.Namespace(t)
-	if second < w.home { // the first by name is chosen
-		w.home, second = second, w.home
-	}
-	w.createRelics(nil)
-	other := w.createSecondDaemonSet(second)
-
+	other := w.createForeignBinding(w.Namespace(t))
 	w.create(w.customResource())
 	w.startOperator()
 	w.waitForReason(w.driver.ConditionPrefix+"DriverNamespaceDegraded", "SeveralDrivers")
 	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{
 		"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionTrue})
-	for _, word := range []string{"namespace " + w.home, second + "/" + other.Name} {
+	for _, word := range []string{"namespace " + w.home, "ClusterRoleBinding " + other.Name, other.Subjects[0].Namespace + "/" + other.Subjects[0].Name} {
 		if got := condition(custom, "Degraded"); !strings.Contains(got.Message, word) {
 			t.Errorf("condition Degraded says %q, want %q in it", got.Message, word)
 		}
 	}
 	for _, write := range w.writes() {
-		if write.Namespace == second {
+		if write.Namespace == other.Subjects[0].Namespace || write.Name == other.Name {
 			t.Errorf("to the other driver the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
@@ -85,20 +75,62 @@ func TestSeveralDrivers(t *testing.T) {
 	w.waitForConditions(allWell)
 }
 
-func (w *world) createSecondDaemonSet(namespace string) *appsv1.DaemonSet {
+// createForeignBinding leaves what gives permissions to a driver that is not like ours.
+func (w *world) createForeignBinding(namespace string) *rbacv1.ClusterRoleBinding {
 	w.t.Helper()
-	objects, err := community.Driver(namespace, nil)
-	if err != nil {
-		w.t.Fatal(err)
+	trace := w.driver.History.Traces[0]
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: trace.Name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: trace.Accounts[0]}},
 	}
-	daemonSet := &appsv1.DaemonSet{}
-	for _, object := range objects {
-		if object.GetKind() == "DaemonSet" {
-			w.create(object)
-			daemonSet.Namespace, daemonSet.Name = object.GetNamespace(), object.GetName()
+	w.create(binding)
+	w.t.Cleanup(func() { _ = w.Client().Delete(context.Background(), binding) })
+	return binding
+}
+
+// TestSeveralNamespaces: where a driver is that two namespaces have accounts of, an administrator says.
+func TestSeveralNamespaces(t *testing.T) {
+	w := newWorld(t)
+	w.home = w.Namespace(t)
+	second := w.Namespace(t)
+	w.createRelics(nil)
+	w.create(&rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "efs-csi-provisioner"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "efs-csi-provisioner"},
+		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: second, Name: "efs-csi-controller-sa"}},
+	})
+	w.create(w.customResource())
+	w.startOperator()
+	degraded := w.driver.ConditionPrefix + "DriverNamespaceDegraded"
+	w.waitForReason(degraded, "SeveralNamespaces")
+	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
+	for _, word := range []string{"SecurityContextConstraints efs-csi-scc", w.home + "/efs-csi-sa", "ClusterRoleBinding efs-csi-provisioner", second + "/efs-csi-controller-sa", namespaceAnnotation + "="} {
+		if got := condition(custom, degraded); !strings.Contains(got.Message, word) {
+			t.Errorf("condition %s says %q, want %q in it", degraded, got.Message, word)
 		}
 	}
-	return daemonSet
+	for _, write := range w.writes() {
+		if write.Resource != "clustercsidrivers" || write.Subresource != "status" {
+			t.Errorf("before the namespace is known the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+		}
+	}
+	w.waitForEvent("SeveralNamespaces", w.home)
+	w.annotate(namespaceAnnotation, fmt.Sprintf("%q", w.home))
+	w.waitForConditions(allWell)
+	if got := w.namespaceUID(w.home); custom.Annotations[namespaceUIDAnnotation] != "" || w.recordedUID() != string(got) {
+		t.Errorf("the recorded UID is %q, want %s", w.recordedUID(), got)
+	}
+}
+
+// recordedUID is that of the driver's namespace in the ClusterCSIDriver.
+func (w *world) recordedUID() string {
+	w.t.Helper()
+	custom := w.customResource()
+	if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(custom), custom); err != nil {
+		w.t.Fatal(err)
+	}
+	return custom.Annotations[namespaceUIDAnnotation]
 }
 
 // TestAnOperatorThatIsStillActiveKeepsTheDriver: the lock excludes operators of one namespace. One in the
@@ -144,16 +176,25 @@ func TestAnOperatorThatIsStillActiveKeepsTheDriver(t *testing.T) {
 // createLockedOperator creates a pod that holds the lock, as the operator library has it: the pod owns the
 // ConfigMap.
 func (w *world) createLockedOperator() *corev1.Pod {
+	return w.createLockedOperatorAs(w.Client(), w.home)
+}
+
+// createLockedOperatorAs is createLockedOperator for anybody's client, and any namespace.
+func (w *world) createLockedOperatorAs(c client.Client, namespace string) *corev1.Pod {
 	w.t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.home, Name: "aws-efs-operator-5c9b6-x7k2p"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "aws-efs-operator-5c9b6-x7k2p"},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "aws-efs-operator", Image: "quay.io/app-sre/aws-efs-operator:0.0.8"}}},
 	}
-	w.create(pod)
-	w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-		Namespace: w.home, Name: w.driver.Operator.Lock,
+	if err := c.Create(w.t.Context(), pod); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := c.Create(w.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: w.driver.Operator.Lock,
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}},
-	}})
+	}}); err != nil {
+		w.t.Fatal(err)
+	}
 	w.waitUntilRunning(pod)
 	return pod
 }

@@ -40,9 +40,9 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	management.SetOperatorNotRemovable() // uninstalling is not library-go's: it knows no order
 
 	cfg := withDeadline(process.KubeConfig)
-	o := &operator{driver: driver, version: version, namespace: process.OperatorNamespace, cfg: cfg, recorder: process.EventRecorder, clock: process.Clock}
+	o := &operator{driver: driver, version: version, namespace: process.OperatorNamespace, cfg: cfg, recorder: process.EventRecorder, clock: process.Clock, lockWait: newLockWait()}
 
-	if err := becomeLeader(ctx, cfg, driver.Operator.Lock); ctx.Err() != nil {
+	if err := o.becomeLeader(ctx); ctx.Err() != nil {
 		return nil // told to stop while it waited
 	} else if err != nil {
 		return fmt.Errorf("waiting for the lock %s/%s: %w", o.namespace, driver.Operator.Lock, err)
@@ -54,10 +54,14 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	klog.Infof("operator of %s runs in namespace %s", driver.CSIName, o.namespace)
 	blockingPods.WithLabelValues(driver.CSIName).Set(0)
 
-	tasks := []func(context.Context) error{o.serveCustomResource}
+	customResource, err := o.watchCustomResource(ctx)
+	if err != nil {
+		return err
+	}
+	tasks := []func(context.Context) error{func(ctx context.Context) error { return o.serveCustomResource(ctx, customResource) }}
 	for _, companion := range companions {
 		tasks = append(tasks, func(ctx context.Context) error {
-			if err := o.awaitOtherOperators(ctx); ctx.Err() != nil {
+			if err := o.awaitOtherOperators(ctx, customResource); ctx.Err() != nil {
 				return nil // told to stop while it waited
 			} else if err != nil {
 				return err

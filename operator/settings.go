@@ -78,7 +78,7 @@ func mountedSecrets(secrets []string, pod corev1.PodSpec) []string {
 // annotateSecret marks a pod with the content of a Secret that it mounts, if that exists: when the
 // content changes, the pods are replaced, and only these.
 func (o *operator) annotateSecret(c *clients, name string, pod *corev1.PodTemplateSpec) error {
-	secret, err := c.secrets(name).Lister().Secrets(c.namespace).Get(name)
+	secret, err := c.secrets(name).Lister().Secrets(c.place.namespace).Get(name)
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -83,7 +83,7 @@ func (c *storageClassController) bring(ctx context.Context, cluster drivers.Clus
 	case applyClass:
 		_, err = c.apply(ctx, c.clients, class, wanted)
 	case removeClass:
-		err = c.remove(ctx, c.clients, current)
+		err = c.remove(ctx, c.clients.objects, current)
 	}
 	return complaint, err
 }

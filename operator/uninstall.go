@@ -53,6 +53,8 @@ type remains struct {
 	// foreign names the objects that have the name of one of ours and are not, and kept those that outlive
 	// the driver.
 	foreign, kept []string
+	// lost is the driver's namespace if that is not the driver's any more, so that nothing in it was looked at.
+	lost string
 }
 
 // step is the next thing to do to remove a driver.
@@ -91,6 +93,9 @@ func nextStep(r remains) step {
 	}
 	if len(r.kept) > 0 {
 		message += fmt.Sprintf("; kept, because volumes may refer to them: %s", strings.Join(r.kept, ", "))
+	}
+	if r.lost != "" {
+		message += fmt.Sprintf("; not looked at: the namespace %s, as the one that the driver was in has been deleted", r.lost)
 	}
 	return step{reason: "Removed", message: message, done: true}
 }

@@ -3,6 +3,7 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -34,9 +35,12 @@ type uninstaller struct {
 // It runs until ctx ends.
 func (o *operator) removeDriver(ctx context.Context, c *clients) error {
 	// What images it ran makes no difference to what there is to remove.
-	manifests, err := o.manifests(c.namespace, anyImage)
+	manifests, err := o.manifests(c.place, anyImage)
 	if err != nil {
 		return err
+	}
+	if c.place.lost {
+		manifests = slices.DeleteFunc(manifests, func(m drivers.Manifest) bool { return c.place.has(m.Object) || m.Kept() })
 	}
 	// While volumes are in use, the driver of an earlier operator is not to go with that one's API.
 	relics, err := o.relics(ctx, c, manifests)
@@ -46,10 +50,6 @@ func (o *operator) removeDriver(ctx context.Context, c *clients) error {
 	if err := o.adopt(ctx, c, relics); err != nil {
 		return err
 	}
-	namespace, err := o.newNamespaceController(c)
-	if err != nil {
-		return err
-	}
 	classes, err := o.classesMade(ctx, c)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (o *operator) removeDriver(ctx context.Context, c *clients) error {
 	u := &uninstaller{operator: o, clients: c, manifests: append(manifests, classes...)}
 	u.told = c.condition(u.conditionPrefix() + operatorv1.OperatorStatusTypeProgressing).Reason
 	defer blockingPods.WithLabelValues(o.driver.CSIName).Set(0)
-	return c.run(ctx, []factory.Controller{o.newLogLevelController(c), namespace, u.controller()})
+	return c.run(ctx, []factory.Controller{o.newLogLevelController(c), o.newNamespaceController(c), u.controller()})
 }
 
 func (u *uninstaller) controller() factory.Controller {
@@ -99,7 +99,7 @@ func (u *uninstaller) sync(ctx context.Context, _ factory.SyncContext) error {
 		return err
 	}
 	for _, m := range next.delete {
-		if err := u.remove(ctx, u.clients, m.Object); err != nil {
+		if err := u.remove(ctx, u.clients.objects, m.Object); err != nil {
 			return err
 		}
 	}
@@ -114,6 +114,9 @@ func (u *uninstaller) sync(ctx context.Context, _ factory.SyncContext) error {
 // API server is asked before the driver goes.
 func (u *uninstaller) observe(ctx context.Context, custom *metav1.ObjectMeta) (remains, error) {
 	found := remains{pods: map[int]int{}, forced: custom.Annotations[forceAnnotation] == "true"}
+	if u.clients.place.lost {
+		found.lost = u.clients.place.namespace
+	}
 	for _, m := range u.manifests {
 		current := &unstructured.Unstructured{}
 		current.SetGroupVersionKind(m.Object.GroupVersionKind())
@@ -158,12 +161,12 @@ func (u *uninstaller) podsOf(ctx context.Context, object *unstructured.Unstructu
 }
 
 // remove removes exactly the object that was looked at.
-func (o *operator) remove(ctx context.Context, c *clients, object *unstructured.Unstructured) error {
+func (o *operator) remove(ctx context.Context, c client.Client, object *unstructured.Unstructured) error {
 	if object.GetDeletionTimestamp() != nil {
 		return nil
 	}
 	uid := object.GetUID()
-	err := c.objects.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	err := c.Delete(ctx, object, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
 	if apierrors.IsNotFound(err) {
 		return nil
 	}

@@ -1,0 +1,416 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/community"
+	"github.com/berth-csi/berth/test/openstack"
+	"github.com/berth-csi/berth/test/tenant"
+)
+
+// What a tenant tries, to have the driver's permissions and credentials, or to keep the driver from others. Each of
+// these was successful once.
+
+const (
+	namespaceAnnotation    = "berth.dev/driver-namespace"
+	namespaceUIDAnnotation = "berth.dev/driver-namespace-uid"
+)
+
+// ownLabels are the labels by which the operator knows its own objects, and those of earlier operators.
+func (w *world) ownLabels() map[string]string {
+	labels := map[string]string{"app.kubernetes.io/managed-by": w.driver.Operator.Name}
+	for key, value := range w.driver.History.Labels {
+		labels[key] = value
+	}
+	return labels
+}
+
+// forge has a tenant make DaemonSets and service accounts in a namespace that look as if they were of the driver.
+func (w *world) forge(tn *tenant.Tenant, namespace string) []client.Object {
+	w.t.Helper()
+	manifests, err := w.driver.Operand(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var forged []client.Object
+	for _, m := range manifests {
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: m.Object.GetName(), Labels: w.ownLabels()}
+		switch m.Object.GetKind() {
+		case "ServiceAccount":
+			forged = append(forged, &corev1.ServiceAccount{ObjectMeta: meta})
+		case "DaemonSet":
+			labels := selectorOf(m.Object)
+			forged = append(forged, &appsv1.DaemonSet{ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{
+				Selector: &metav1.LabelSelector{MatchLabels: labels},
+				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+					Containers: []corev1.Container{{Name: "attack", Image: "registry.example/attack:1"}}}},
+			}})
+		}
+	}
+	for _, object := range forged {
+		if err := tn.Client.Create(w.t.Context(), object); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return forged
+}
+
+// checkNothingFor checks that the operator has written nothing to a namespace, and that nothing outside of it grants
+// anything to what is in it.
+func (w *world) checkNothingFor(namespace string) {
+	w.t.Helper()
+	for _, write := range w.writes() {
+		if write.Namespace == namespace || write.Resource == "namespaces" && write.Name == namespace {
+			w.t.Errorf("in a tenant's namespace the operator did: %s %s %s (%d)", write.Verb, write.Resource, write.Name, write.Code)
+		}
+	}
+	if grants := w.grantsTo(w.t.Context(), namespace); len(grants) > 0 {
+		w.t.Errorf("a tenant's namespace is granted something by %q", grants)
+	}
+}
+
+// grantsTo returns those of the driver's objects outside of a namespace that mention it.
+func (w *world) grantsTo(ctx context.Context, namespace string) []string {
+	w.t.Helper()
+	var grants []string
+	for _, object := range w.objects() {
+		live := object.(*unstructured.Unstructured)
+		if live.GetKind() == "Namespace" || w.Client().Get(ctx, client.ObjectKeyFromObject(live), live) != nil || live.GetNamespace() == namespace {
+			continue
+		}
+		live.SetManagedFields(nil)
+		text, err := live.MarshalJSON()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if strings.Contains(string(text), `"`+namespace+`"`) || strings.Contains(string(text), ":"+namespace+":") {
+			grants = append(grants, nameOf(live))
+		}
+	}
+	return grants
+}
+
+// checkForged checks that what a tenant has made is as it was.
+func (w *world) checkForged(forged []client.Object) {
+	w.t.Helper()
+	for _, object := range forged {
+		now := object.DeepCopyObject().(client.Object)
+		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), now); err != nil {
+			w.t.Error(err)
+		} else if now.GetUID() != object.GetUID() || now.GetGeneration() > max(1, object.GetGeneration()) || len(now.GetLabels()) != len(object.GetLabels()) {
+			w.t.Errorf("%T %s of a tenant was changed", object, object.GetName())
+		}
+	}
+}
+
+// TestAttackForgedDriver: a tenant's DaemonSet with the driver's name and labels was there before the driver.
+func TestAttackForgedDriver(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, w *world) {
+		tn := tenant.New(t, w.Cluster)
+		project := tn.Project(t, "")
+		forged := w.forge(tn, project)
+		w.create(w.customResource())
+		w.startOperator()
+		custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse})
+		if got := condition(custom, "Degraded"); got.Status != operatorv1.ConditionFalse {
+			t.Errorf("a tenant degrades the driver: %s: %s", got.Reason, got.Message)
+		}
+		if got := custom.Annotations[namespaceAnnotation]; got != w.home {
+			t.Errorf("the driver is in namespace %q, want %q", got, w.home)
+		}
+		w.checkNothingFor(project)
+		w.checkForged(forged)
+	})
+}
+
+// TestAttackForgedLock: a tenant's pod holds a lock of the right name, beside a forged driver.
+func TestAttackForgedLock(t *testing.T) {
+	w := newWorld(t)
+	tn := tenant.New(t, w.Cluster)
+	project := tn.Project(t, "")
+	w.forge(tn, project)
+	w.createLockedOperatorAs(tn.Client, project)
+	w.create(w.customResource())
+	served := make(chan struct{})
+	w.startOperator(func(ctx context.Context, _ *rest.Config) error {
+		close(served)
+		<-ctx.Done()
+		return nil
+	})
+	w.waitForConditions(allWell)
+	<-served
+	w.checkNothingFor(project)
+}
+
+// TestAttackForgedDriverBesideOurs: a tenant's DaemonSet degraded a driver that is installed.
+func TestAttackForgedDriverBesideOurs(t *testing.T) {
+	w := newWorld(t)
+	w.installDriver()
+	tn := tenant.New(t, w.Cluster)
+	project := tn.Project(t, "")
+	w.forge(tn, project)
+	w.annotate("example.com/look", `"again"`)
+	w.waitForRepair()
+	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionTrue})
+	for _, c := range custom.Status.Conditions {
+		if strings.HasSuffix(c.Type, "Degraded") && c.Status == operatorv1.ConditionTrue {
+			t.Errorf("a tenant degrades the driver: %s: %s: %s", c.Type, c.Reason, c.Message)
+		}
+	}
+	for _, event := range w.Audit(t) {
+		if event.User == w.user && event.Resource == "daemonsets" && event.Namespace == "" {
+			t.Errorf("the operator looks at DaemonSets of all namespaces: %s", event.URI)
+		}
+	}
+	w.checkNothingFor(project)
+}
+
+// withFixedNamespace is Manila in a fixed namespace of a name that tenants may take.
+func withFixedNamespace(t *testing.T, name string) drivers.Driver {
+	t.Helper()
+	driver, err := registry.Get("manila")
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, assets := driver.Namespace, fstest.MapFS{}
+	if err := fs.WalkDir(driver.Assets, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(driver.Assets, path)
+		assets[path] = &fstest.MapFile{Data: []byte(strings.ReplaceAll(string(text), before, name))}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	driver.Assets, driver.Namespace = assets, name
+	return driver
+}
+
+// TestAttackFixedNamespace: a tenant has made a namespace of the name that the driver's definition tells.
+func TestAttackFixedNamespace(t *testing.T) {
+	const fixed = "manila-csi-driver-of-tests"
+	w := newWorldWith(t, withFixedNamespace(t, fixed))
+	w.enterCloud(openstack.Start(t, "default"))
+	tn := tenant.New(t, w.Cluster)
+	tn.Project(t, fixed)
+	forged := w.forge(tn, fixed)
+	w.create(w.customResource())
+	w.startOperator()
+	degraded := w.driver.ConditionPrefix + "DriverNamespaceDegraded"
+	w.waitForReason(degraded, "NamespaceUnproven")
+	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
+	namespace := &corev1.Namespace{}
+	if err := w.Client().Get(t.Context(), client.ObjectKey{Name: fixed}, namespace); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{namespaceAnnotation + "=" + fixed, namespaceUIDAnnotation + "=" + string(namespace.UID)} {
+		if got := condition(custom, degraded).Message; !strings.Contains(got, want) {
+			t.Errorf("condition %s says %q, want %q in it", degraded, got, want)
+		}
+	}
+	w.checkNothingFor(fixed)
+	w.checkForged(forged)
+	if len(custom.Finalizers) > 0 || custom.Annotations[namespaceAnnotation] != "" {
+		t.Errorf("the ClusterCSIDriver is claimed: finalizers %q, annotations %v", custom.Finalizers, custom.Annotations)
+	}
+
+	// Once the tenant's namespace is gone, the operator makes its own.
+	w.deleteNamespace(fixed)
+	custom = w.waitForConditions(allWell)
+	if err := w.Client().Get(t.Context(), client.ObjectKey{Name: fixed}, namespace); err != nil {
+		t.Fatal(err)
+	}
+	if got := custom.Annotations[namespaceUIDAnnotation]; got != string(namespace.UID) {
+		t.Errorf("the recorded UID is %q, want %s", got, namespace.UID)
+	}
+
+	// The namespace outlives the driver, and is known again.
+	w.deleteCustomResource()
+	w.waitUntilRemoved()
+	w.create(w.customResource())
+	w.waitForConditions(allWell)
+	t.Cleanup(func() { _ = w.Client().Delete(context.Background(), namespace) })
+}
+
+// TestAttackRemadeNamespaceOfATrace: the namespace of an earlier driver was deleted, which leaves its
+// SecurityContextConstraints, and a tenant has taken its name.
+func TestAttackRemadeNamespaceOfATrace(t *testing.T) {
+	w := newWorld(t)
+	old := w.freeName("old")
+	if err := w.EnsureNamespace(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	relics, err := community.Driver(old, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, relic := range relics {
+		if relic.GetKind() == "SecurityContextConstraints" {
+			w.create(relic)
+		}
+	}
+	w.deleteNamespace(old)
+	w.tick()
+	tn := tenant.New(t, w.Cluster)
+	tn.Project(t, old)
+	forged := w.forge(tn, old)
+	w.create(w.customResource())
+	w.startOperator()
+	w.waitForConditions(allWell)
+	w.checkNothingFor(old)
+	w.checkForged(forged)
+}
+
+// TestAttackNamespaceThatAnAdministratorNamed: an administrator names a namespace that does not exist yet, and a tenant
+// makes it first.
+func TestAttackNamespaceThatAnAdministratorNamed(t *testing.T) {
+	w := newWorld(t)
+	chosen := w.freeName("chosen")
+	custom := w.customResource()
+	custom.Annotations = map[string]string{namespaceAnnotation: chosen}
+	w.create(custom)
+	w.tick()
+	tn := tenant.New(t, w.Cluster)
+	tn.Project(t, chosen)
+	forged := w.forge(tn, chosen)
+	w.startOperator()
+	w.waitForReason(w.driver.ConditionPrefix+"DriverNamespaceDegraded", "NamespaceUnproven")
+	w.checkNothingFor(chosen)
+	w.checkForged(forged)
+
+	// An administrator who knows the namespace says so.
+	namespace := &corev1.Namespace{}
+	if err := w.Client().Get(t.Context(), client.ObjectKey{Name: chosen}, namespace); err != nil {
+		t.Fatal(err)
+	}
+	w.home = chosen
+	w.annotate(namespaceUIDAnnotation, fmt.Sprintf("%q", namespace.UID))
+	w.waitForConditions(allWell)
+}
+
+// TestAttackRemadeNamespace: the driver's namespace is deleted, and a tenant takes its name.
+func TestAttackRemadeNamespace(t *testing.T) {
+	t.Run("while the operator runs", func(t *testing.T) { testAttackRemadeNamespace(t, true) })
+	t.Run("while the operator is away", func(t *testing.T) { testAttackRemadeNamespace(t, false) })
+}
+
+func testAttackRemadeNamespace(t *testing.T, running bool) {
+	w := newWorld(t)
+	w.home = w.freeName("home")
+	if err := w.EnsureNamespace(t.Context(), w.home); err != nil {
+		t.Fatal(err)
+	}
+	custom := w.customResource()
+	custom.Annotations = map[string]string{namespaceAnnotation: w.home}
+	w.create(custom)
+	stop := w.startOperator()
+	custom = w.waitForConditions(allWell)
+	before := w.namespaceUID(w.home)
+	if got := custom.Annotations[namespaceUIDAnnotation]; got != string(before) {
+		t.Errorf("the recorded UID is %q, want %s", got, before)
+	}
+	if !running {
+		stop()
+	}
+	w.deleteNamespace(w.home)
+	began := len(w.writes())
+	tn := tenant.New(t, w.Cluster)
+	tn.Project(t, w.home)
+	forged := w.forge(tn, w.home)
+	if !running {
+		w.startOperator()
+	}
+	w.waitForReason(w.driver.ConditionPrefix+"DriverNamespaceDegraded", "NamespaceRemade")
+	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
+	for _, write := range w.writes()[began:] {
+		if write.Namespace == w.home && write.Code < 300 {
+			t.Errorf("in a tenant's namespace the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+		}
+	}
+	cluster.Eventually(t, limit, "what was granted to the namespace to be withdrawn", func(ctx context.Context) error {
+		if grants := w.grantsTo(ctx, w.home); len(grants) > 0 {
+			return fmt.Errorf("there are still %q", grants)
+		}
+		return nil
+	})
+	w.checkForged(forged)
+
+	// What is outside of the namespace can be removed, and what is in it stays.
+	w.deleteCustomResource()
+	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", w.Gone(w.customResource()))
+	w.checkForged(forged)
+	for _, object := range w.objects() {
+		if object.GetNamespace() == w.home {
+			continue
+		}
+		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); err == nil {
+			t.Errorf("%s is still there", nameOf(object))
+		}
+	}
+}
+
+// freeName returns the name of a namespace that does not exist.
+func (w *world) freeName(prefix string) string { return prefix + "-" + w.namespace }
+
+func (w *world) namespaceUID(name string) types.UID {
+	w.t.Helper()
+	namespace := &corev1.Namespace{}
+	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Name: name}, namespace); err != nil {
+		w.t.Fatal(err)
+	}
+	return namespace.UID
+}
+
+// deleteNamespace deletes a namespace and waits until it is gone.
+func (w *world) deleteNamespace(name string) {
+	w.t.Helper()
+	namespace := &corev1.Namespace{}
+	key, uid := client.ObjectKey{Name: name}, w.namespaceUID(name)
+	if err := w.Client().Delete(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		w.t.Fatal(err)
+	}
+	cluster.Eventually(w.t, limit, "namespace "+name+" to be gone", func(ctx context.Context) error {
+		err := w.Client().Get(ctx, key, namespace)
+		if err == nil && namespace.UID == uid {
+			return fmt.Errorf("it is %s", namespace.Status.Phase)
+		}
+		return client.IgnoreNotFound(err)
+	})
+}
+
+// tick returns when what is made next has a later time: the API server's times are in seconds.
+func (w *world) tick() {
+	w.t.Helper()
+	var first metav1.Time
+	cluster.Eventually(w.t, limit, "the API server's clock to go on", func(ctx context.Context) error {
+		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "tick-"}}
+		if err := w.Client().Create(ctx, made, client.DryRunAll); err != nil {
+			return err
+		}
+		if first.IsZero() {
+			first = made.CreationTimestamp
+		}
+		if !made.CreationTimestamp.After(first.Time) {
+			return fmt.Errorf("it is still %s", first)
+		}
+		return nil
+	})
+}
