@@ -62,8 +62,11 @@ func (o *operator) settle(ctx context.Context, c *clients, decision placement.De
 	for _, ignored := range decision.Ignored {
 		klog.Infof("looking for the driver %s: not believed: %s", o.driver.CSIName, ignored)
 	}
+	for _, elsewhere := range decision.Elsewhere { // What shows that is about to be taken over.
+		o.recorder.Warningf("DriverElsewhere", "The driver is to be in another namespace, but there is one, or was: %s. Remove what is left of it there: only one can serve volumes on a node", elsewhere)
+	}
 	refusal := decision.Refusal
-	if refusal.Lost() {
+	if refusal != nil && refusal.Lost {
 		if err := o.withdraw(ctx, c, refusal.Namespace); err != nil {
 			return place{}, err
 		}

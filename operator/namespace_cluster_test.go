@@ -152,6 +152,11 @@ func TestAnOperatorThatIsStillActiveKeepsTheDriver(t *testing.T) {
 	if got := condition(custom, "Degraded"); !strings.Contains(got.Message, old.Namespace+"/"+old.Name) {
 		t.Errorf("condition Degraded says %q, want the pod of the other operator in it", got.Message)
 	}
+	waits := w.driver.ConditionPrefix + "OperatorLockDegraded"
+	w.waitForReason(waits, "WaitingForLock")
+	if got, _ := metric(t, "berth_operator_waiting_for_lock", map[string]string{"driver": w.driver.CSIName, "namespace": w.home}); got != 1 {
+		t.Errorf("berth_operator_waiting_for_lock is %v while the operator waits, want 1", got)
+	}
 	if len(custom.Finalizers) > 0 || custom.Annotations[namespaceAnnotation] != "" {
 		t.Errorf("the ClusterCSIDriver is claimed already: finalizers %q, annotations %v", custom.Finalizers, custom.Annotations)
 	}
@@ -171,6 +176,10 @@ func TestAnOperatorThatIsStillActiveKeepsTheDriver(t *testing.T) {
 	}
 	w.waitForConditions(allWell)
 	<-served
+	w.waitForReason(waits, "")
+	if got, found := metric(t, "berth_operator_waiting_for_lock", map[string]string{"driver": w.driver.CSIName, "namespace": w.home}); got != 0 || !found {
+		t.Errorf("berth_operator_waiting_for_lock is %v when nobody waits (found: %v), want 0", got, found)
+	}
 }
 
 // createLockedOperator creates a pod that holds the lock, as the operator library has it: the pod owns the

@@ -83,8 +83,9 @@ type Decision struct {
 	// Believed are the namespaces that administrators have given to operators of the driver: what is in them
 	// tells the truth about those operators.
 	Believed []string
-	// Others are the sightings of further drivers of the same volumes.
-	Others []Sighting
+	// Others are the sightings of other operators' drivers of the same volumes, which cannot be taken over, and
+	// Elsewhere those of drivers like ours in other namespaces than the one that the ClusterCSIDriver names.
+	Others, Elsewhere []Sighting
 	// Ignored tells of each sighting that is not believed why.
 	Ignored []string
 }
@@ -114,12 +115,9 @@ type Refusal struct {
 	Message string
 	// Namespace is the one in question, "" if there are several.
 	Namespace string
-}
-
-// Lost tells whether the driver's namespace, which was known, is not there any more. Whatever is granted to
-// accounts of that name would be another's.
-func (r *Refusal) Lost() bool {
-	return r != nil && slices.Contains([]Reason{Gone, Remade, Terminating}, r.Reason)
+	// Lost says that the driver's namespace is on record and is not there any more. Whatever is granted to accounts
+	// in a namespace of that name would be another's.
+	Lost bool
 }
 
 // Decide returns where a driver is.
@@ -174,7 +172,7 @@ func (d *decider) sift() {
 func (d *decider) place() {
 	if d.Driver != nil && d.Driver.Namespace != "" {
 		d.placeAsAnnotated()
-		d.otherThan(d.Driver.Namespace)
+		d.lookElsewhere()
 		return
 	}
 	own := cmp.Or(d.driver.Namespace, d.Operator)
@@ -205,6 +203,11 @@ func (d *decider) place() {
 
 // placeAsAnnotated goes by what the ClusterCSIDriver says.
 func (d *decider) placeAsAnnotated() {
+	defer func() {
+		if r := d.decision.Refusal; r != nil {
+			r.Lost = d.Driver.NamespaceUID != ""
+		}
+	}()
 	name, uid := d.Driver.Namespace, d.Driver.NamespaceUID
 	namespace, exists := d.Namespaces[name]
 	anew := fmt.Sprintf("To have the driver made in another namespace, set the annotation %s to that and remove %s", NamespaceAnnotation, NamespaceUIDAnnotation)
@@ -239,11 +242,11 @@ func (d *decider) proven(name string) bool {
 	return made || name == d.Operator || d.named[name]
 }
 
-// otherThan takes all that traces name besides one namespace for further drivers.
-func (d *decider) otherThan(name string) {
+// lookElsewhere notes what traces name besides what the ClusterCSIDriver does.
+func (d *decider) lookElsewhere() {
 	for _, s := range d.Sightings {
-		if d.named[s.Namespace] && !s.Trace.Foreign && s.Namespace != name {
-			d.decision.Others = append(d.decision.Others, s)
+		if d.named[s.Namespace] && !s.Trace.Foreign && s.Namespace != d.Driver.Namespace {
+			d.decision.Elsewhere = append(d.decision.Elsewhere, s)
 		}
 	}
 }

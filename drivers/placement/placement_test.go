@@ -132,6 +132,9 @@ func TestDecide(t *testing.T) {
 					t.Errorf("it is refused and decided: %+v", decision)
 				}
 				got = string(decision.Refusal.Reason)
+				if lost := tc.driver != nil && tc.driver.NamespaceUID != ""; decision.Refusal.Lost != lost {
+					t.Errorf("the namespace is lost: %v, want %v", decision.Refusal.Lost, lost)
+				}
 				if !strings.Contains(decision.Refusal.Message, tc.says) {
 					t.Errorf("the refusal says %q, want %q in it", decision.Refusal.Message, tc.says)
 				}
@@ -163,5 +166,14 @@ func TestDecideTellsWhatItIgnored(t *testing.T) {
 	}
 	if len(decision.Others) != 1 || decision.Others[0].Namespace != "other" {
 		t.Errorf("other drivers are %v, want the one in namespace other", decision.Others)
+	}
+}
+
+func TestDecideTellsOfADriverElsewhere(t *testing.T) {
+	decision := placement.Decide(drivers.Driver{}, placement.Observed{Operator: "own", Driver: &placement.ClusterCSIDriver{Namespace: "named"},
+		Namespaces: map[string]placement.Namespace{"own": there("own", 0), "named": there("named", 0), "elsewhere": there("elsewhere", 0)},
+		Sightings:  []placement.Sighting{named("named", 1), named("elsewhere", 1)}})
+	if len(decision.Elsewhere) != 1 || decision.Elsewhere[0].Namespace != "elsewhere" {
+		t.Errorf("drivers elsewhere are %v, want the one in namespace elsewhere", decision.Elsewhere)
 	}
 }

@@ -89,7 +89,7 @@ func bindAnotherRole(object map[string]any) {
 func (w *world) replaceEarlierOperator(earlier earlierOperator) {
 	w.t.Helper()
 	w.awaitRequest("look for the holder of the earlier operator's lock", func(event cluster.AuditEvent) bool {
-		return event.Verb == "get" && event.Resource == "pods" && event.Namespace == earlier.namespace
+		return event.Verb == "list" && event.Resource == "pods" && event.Namespace == earlier.namespace
 	})
 	w.step(func(ctx context.Context, c client.Client) error {
 		if err := c.Delete(ctx, earlier.pod); err != nil {
