@@ -25,8 +25,8 @@ type List struct {
 	Resource string
 	// Namespace is theirs; empty for all namespaces, and for objects that are in none.
 	Namespace string
-	// Fields is a field selector; empty for all objects.
-	Fields string
+	// Labels and Fields are selectors; empty for all objects.
+	Labels, Fields string
 }
 
 // Each reads objects page by page and hands each over to do, until do returns an error. The fields of T say
@@ -49,11 +49,10 @@ func page[T any](ctx context.Context, client rest.Interface, list List, from str
 	request := client.Get().NamespaceIfScoped(list.Namespace, list.Namespace != "").Resource(list.Resource).
 		SetHeader("Accept", "application/json").
 		Param("limit", strconv.Itoa(pageSize))
-	if list.Fields != "" {
-		request = request.Param("fieldSelector", list.Fields)
-	}
-	if from != "" {
-		request = request.Param("continue", from)
+	for name, value := range map[string]string{"labelSelector": list.Labels, "fieldSelector": list.Fields, "continue": from} {
+		if value != "" {
+			request = request.Param(name, value)
+		}
 	}
 	body, err := request.Stream(ctx)
 	if err != nil {

@@ -1,0 +1,4 @@
+package sharedvolume
+
+// CacheOptions are those of the controller's caches.
+var CacheOptions = cacheOptions
