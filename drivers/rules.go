@@ -103,8 +103,6 @@ func (d Driver) commonGrants(manifests []Manifest) []permissions.Grant {
 		{For: clusterWide, Group: "operator.openshift.io", Resources: []string{"cloudcredentials"}, Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
 
 		{For: inUse, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
-		{For: inUse, Resources: []string{"persistentvolumeclaims"}, Verbs: []string{"get"},
-			Unexercised: map[string]string{"get": "a claim must be taken away from under a pod"}},
 
 		// Its events are about its own Deployment, found by way of pod and ReplicaSet.
 		{For: told, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},

@@ -25,6 +25,8 @@ const (
 	// maxNamespaces is in how many namespaces pods are looked for one namespace at a time. If the volumes belong
 	// to more, all pods of the cluster are listed.
 	maxNamespaces = 50
+	// clocksDiffer is by how much the clocks of a control plane may differ.
+	clocksDiffer = 10 * time.Second
 	// The users are looked for again after so many times as long as that took, and within these times: a cluster
 	// may have very many pods, and large ones.
 	usersRest    = 10
@@ -46,10 +48,10 @@ type inUse struct {
 // claimKey is a claim's namespace and name.
 type claimKey = types.NamespacedName
 
-// binding is to which claims of one name volumes of the driver are bound, or were when the claim was deleted.
+// binding is how volumes of the driver go with the claims of one name.
 type binding struct {
-	uids  []types.UID
-	bound bool // one still is, so the claim exists
+	bound bool      // a volume is bound to the claim of that name
+	until time.Time // when the last of those was released that were bound to earlier claims
 }
 
 // persistentVolume, pod are what is read of those objects.
@@ -62,7 +64,10 @@ type (
 				UID             types.UID
 			}
 		}
-		Status struct{ Phase corev1.PersistentVolumePhase }
+		Status struct {
+			Phase                   corev1.PersistentVolumePhase
+			LastPhaseTransitionTime *metav1.Time
+		}
 	}
 	pod struct {
 		Metadata struct {
@@ -98,7 +103,7 @@ func (i inUse) pods(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	search := search{inUse: i, bindings: bindings, inline: inline, claims: map[claimKey]*metav1.ObjectMeta{}}
+	search := search{inUse: i, bindings: bindings, inline: inline}
 	var users []string
 	for _, namespace := range i.namespaces(bindings, inline) {
 		// Pods that are on no node, or have ended, have nothing mounted.
@@ -147,7 +152,13 @@ func (i inUse) bindings(ctx context.Context) (map[claimKey]binding, error) {
 		}
 		key := claimKey{Namespace: ref.Namespace, Name: ref.Name}
 		known := found[key]
-		found[key] = binding{append(known.uids, ref.UID), known.bound || phase == corev1.VolumeBound}
+		switch since := volume.Status.LastPhaseTransitionTime; {
+		case phase == corev1.VolumeBound || since == nil: // Kubernetes before 1.29 does not tell.
+			known.bound = true
+		case since.After(known.until):
+			known.until = since.Time
+		}
+		found[key] = known
 		return nil
 	})
 	if err != nil {
@@ -173,8 +184,7 @@ type search struct {
 	inUse
 	bindings map[claimKey]binding
 	inline   bool
-	// What was read on the way: claims that exist, nil for none, and the nodes of the driver's pods.
-	claims      map[claimKey]*metav1.ObjectMeta
+	// driverNodes are read when they are needed.
 	driverNodes map[string]bool
 }
 
@@ -189,37 +199,18 @@ func (s *search) uses(ctx context.Context, p pod) (bool, error) {
 			key.Name = p.Metadata.Name + "-" + volume.Name
 		}
 		inline := s.inline && volume.CSI != nil && volume.CSI.Driver == s.csiName
-		claimed, err := s.claimed(ctx, key, p.Metadata.CreationTimestamp)
-		if err != nil {
-			return false, err
-		}
-		if inline || claimed {
+		if inline || s.claimed(key, p.Metadata.CreationTimestamp.Time) {
 			return s.started(ctx, p)
 		}
 	}
 	return false, nil
 }
 
-// claimed tells whether a pod that names a claim may have got a volume of the driver by it. If that volume's claim
-// is gone, there may be another one of that name: a pod that is no older than it can only have got what is bound
-// to that one.
-func (s *search) claimed(ctx context.Context, key claimKey, created metav1.Time) (bool, error) {
+// claimed tells whether a pod that names a claim may have got a volume of the driver by it. If that claim is gone,
+// there may be another one of that name, by which younger pods get something else.
+func (s *search) claimed(key claimKey, created time.Time) bool {
 	binding, ok := s.bindings[key]
-	if !ok || binding.bound {
-		return ok, nil
-	}
-	claim, known := s.claims[key]
-	if !known {
-		current, err := s.clients.kube.CoreV1().PersistentVolumeClaims(key.Namespace).Get(ctx, key.Name, metav1.GetOptions{})
-		switch {
-		case err == nil:
-			claim = &metav1.ObjectMeta{UID: current.UID, CreationTimestamp: current.CreationTimestamp}
-		case !apierrors.IsNotFound(err):
-			return false, err
-		}
-		s.claims[key] = claim
-	}
-	return claim == nil || slices.Contains(binding.uids, claim.UID) || !created.After(claim.CreationTimestamp.Time), nil
+	return ok && (binding.bound || created.Before(binding.until.Add(clocksDiffer)))
 }
 
 // started tells whether a node may have begun to mount the volumes of a pod. Where a kubelet has not said yet that
