@@ -16,6 +16,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,6 +106,40 @@ func TestTenantFillsCaches(t *testing.T) {
 		if got > mostBytes {
 			t.Errorf("the cache holds %d bytes of a %T of %d, want at most %d", got, object, given, mostBytes)
 		}
+	}
+}
+
+// TestTenantHasLargeObjectsListed: an API server that cannot send what there is as events of a watch is asked for
+// small pages, and the objects of one page are trimmed before the next comes.
+func TestTenantHasLargeObjectsListed(t *testing.T) {
+	w := served(t)
+	who, project := w.attacker(t)
+	const claims = 45 // in pages of 20
+	for i := range claims {
+		claim := foreignClaim(project, fmt.Sprintf("large-%d", i))
+		claim.Annotations = map[string]string{"filler": strings.Repeat("x", 100_000)}
+		w.do("create", who.Client.Create(t.Context(), claim))
+	}
+	kube := kubernetes.NewForConfigOrDie(w.Config())
+	pages, got := 0, 0
+	source := sharedvolume.TrimmedLists(&toolscache.ListWatch{ListFunc: func(options metav1.ListOptions) (runtime.Object, error) {
+		pages++
+		page, err := kube.CoreV1().PersistentVolumeClaims(project).List(t.Context(), options)
+		if len(page.Items) > 20 {
+			t.Errorf("page %d has %d claims, want at most 20", pages, len(page.Items))
+		}
+		return page, err
+	}})
+	list, err := source.List(metav1.ListOptions{ResourceVersion: "0"}) // as an informer begins
+	w.do("list", err)
+	for _, claim := range list.(*corev1.PersistentVolumeClaimList).Items {
+		got++
+		if size := deepSize(reflect.ValueOf(claim)); size > mostBytes {
+			t.Errorf("claim %s has %d bytes, want at most %d", claim.Name, size, mostBytes)
+		}
+	}
+	if got != claims || pages != 3 {
+		t.Errorf("%d claims came in %d pages, want %d in 3", got, pages, claims)
 	}
 }
 

@@ -1,4 +1,8 @@
 package sharedvolume
 
-// CacheOptions are those of the controller's caches.
-var CacheOptions = cacheOptions
+var (
+	// CacheOptions are those of the controller's caches.
+	CacheOptions = cacheOptions
+	// TrimmedLists is where these get lists from.
+	TrimmedLists = newTrimmedLists
+)

@@ -20,7 +20,7 @@ const pageSize = 20
 // came. An API server that can send what there is as events of a watch does so, one object after the other;
 // the others are asked for lists.
 func newInformer(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-	return toolscache.NewSharedIndexInformer(trimmedLists{toolscache.ToListerWatcherWithContext(source)}, example, resync, indexers)
+	return toolscache.NewSharedIndexInformer(newTrimmedLists(source), example, resync, indexers)
 }
 
 // trimmedLists lists objects page by page, and trims those of one page before it asks for the next.
@@ -28,7 +28,9 @@ type trimmedLists struct {
 	toolscache.ListerWatcherWithContext
 }
 
-var _ toolscache.ListerWatcher = trimmedLists{}
+func newTrimmedLists(source toolscache.ListerWatcher) toolscache.ListerWatcher {
+	return trimmedLists{toolscache.ToListerWatcherWithContext(source)}
+}
 
 func (l trimmedLists) Watch(options metav1.ListOptions) (watch.Interface, error) {
 	return l.WatchWithContext(context.Background(), options)
