@@ -18,6 +18,13 @@ const operatorPort = 8443
 // ServingCertFolder is where an operator's pod has the certificate to serve with, once there is one.
 const ServingCertFolder = "/var/run/secrets/serving-cert"
 
+// memoryLimit is how much memory an operator's container may take. For 10,000 SharedVolumes it takes a third, as
+// the benchmarks of test/scale tell. A Subscription's config.resources replaces it.
+const memoryLimit = "512Mi"
+
+// MemoryLimitEnv is the variable that tells an operator the limit on its memory, in bytes.
+const MemoryLimitEnv = "MEMORY_LIMIT"
+
 // driverLabel tells of an operator's Deployment which driver it is for: a cluster may have several
 // operators, in any namespaces.
 const driverLabel = "berth.dev/csi-driver"
@@ -83,10 +90,15 @@ func (d Driver) operatorPod() corev1.PodSpec {
 			// An operator that waits for the lock is healthy and ready as well: nothing waits for it.
 			ReadinessProbe: operatorProbe(5),
 			LivenessProbe:  operatorProbe(10),
-			Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
-				corev1.ResourceCPU:    resource.MustParse("10m"),
-				corev1.ResourceMemory: resource.MustParse("64Mi"),
-			}},
+			Resources: corev1.ResourceRequirements{
+				Requests: corev1.ResourceList{
+					corev1.ResourceCPU:    resource.MustParse("10m"),
+					corev1.ResourceMemory: resource.MustParse("64Mi"),
+				},
+				// What others write about SharedVolumes and pods takes memory. If somebody finds a way to make it
+				// too much, the operator is to end for it, and not what else is on its node.
+				Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memoryLimit)},
+			},
 			SecurityContext: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: ptr.To(false),
 				ReadOnlyRootFilesystem:   ptr.To(true),
@@ -112,6 +124,7 @@ func (d Driver) operatorEnv() []corev1.EnvVar {
 		field("POD_NAMESPACE", "metadata.namespace"),
 		field("POD_IP", "status.podIP"),
 		{Name: "OPERATOR_NAME", Value: d.Operator.Name},
+		{Name: MemoryLimitEnv, ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"}}},
 	}
 	for _, image := range d.Images {
 		env = append(env, corev1.EnvVar{Name: image.Env, Value: image.Default})

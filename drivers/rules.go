@@ -110,8 +110,7 @@ func (d Driver) commonGrants() ([]permissions.Grant, error) {
 			Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
 		{For: clusterWide, Group: "operator.openshift.io", Resources: []string{"cloudcredentials"}, Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
 
-		{For: inUse, Resources: []string{"pods"}, Verbs: permissions.Follow},
-		{For: inUse, Resources: []string{"persistentvolumes", "persistentvolumeclaims"}, Verbs: permissions.Follow},
+		{For: inUse, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
 
 		// Its events are about its own Deployment, found by way of pod and ReplicaSet.
 		{For: told, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},

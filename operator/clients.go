@@ -46,7 +46,6 @@ type clients struct {
 	// customResource reads and writes the driver's ClusterCSIDriver.
 	customResource *reporter
 
-	clusterInformers  informers.SharedInformerFactory // of all namespaces
 	configInformers   configinformers.SharedInformerFactory
 	operatorInformers operatorinformers.SharedInformerFactory // CloudCredential
 	dynamicInformers  dynamicinformer.DynamicSharedInformerFactory
@@ -106,13 +105,12 @@ func (o *operator) newClients(asked mode, restart func()) (*clients, error) {
 		guard:             guard,
 		restart:           restart,
 		customResource:    o.newReporter(customResource, dynamicClient, asked),
-		clusterInformers:  informers.NewSharedInformerFactoryWithOptions(kube, resync, informers.WithTransform(trim)),
 		configInformers:   configinformers.NewSharedInformerFactory(config, resync),
 		operatorInformers: operatorinformers.NewSharedInformerFactory(operators, resync),
 		dynamicInformers:  dynamicInformers,
 		namedInformers:    map[string]informers.SharedInformerFactory{},
 	}
-	c.add(c.clusterInformers, c.configInformers, c.operatorInformers, c.dynamicInformers)
+	c.add(c.configInformers, c.operatorInformers, c.dynamicInformers)
 	return c, nil
 }
 

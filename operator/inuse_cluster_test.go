@@ -2,12 +2,15 @@ package operator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,8 +27,7 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 	w.installDriver()
 	users := []*corev1.Pod{
 		w.mountedVolume(),
-		w.createUser("inline", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
-			CSI: &corev1.CSIVolumeSource{Driver: w.driver.CSIName}}}),
+		w.createUser("inline", w.inlineVolume()),
 		w.createUser("ephemeral", w.ephemeralVolume("ephemeral")),
 	}
 	bystander := w.createUser("bystander", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
@@ -37,6 +39,7 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 
 	w.deleteCustomResource()
 	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Progressing": operatorv1.ConditionTrue, "Available": operatorv1.ConditionTrue})
+	w.allowInlineVolumes()
 	for i, user := range users {
 		got := w.waitForUninstallMessage(fmt.Sprintf("in use by %d pod", len(users)-i))
 		if got.Reason != "VolumesInUse" {
@@ -95,6 +98,64 @@ func TestUninstallCanBeForced(t *testing.T) {
 	}
 }
 
+// TestUninstallWaitsForPodOfAReplacedClaim: a pod has a volume mounted whose claim somebody has taken away, and
+// another one of that name is not bound to it. A pod that is younger than that claim counts no more.
+func TestUninstallWaitsForPodOfAReplacedClaim(t *testing.T) {
+	w := newWorld(t)
+	w.installDriver()
+	pod := w.mountedVolume()
+	claim := &corev1.PersistentVolumeClaim{}
+	if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "data"}, claim); err != nil {
+		t.Fatal(err)
+	}
+	next := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "data"}, Spec: *claim.Spec.DeepCopy()}
+	next.Spec.VolumeName = "another"
+	if err := w.Client().Delete(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Client().Patch(t.Context(), claim, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, limit, "the claim to be gone", w.Gone(claim))
+	w.create(next)
+
+	w.deleteCustomResource()
+	w.waitForUninstallMessage("in use by 1 pod: " + pod.Namespace + "/" + pod.Name)
+	cluster.Eventually(t, limit, "the volume to be released for longer than clocks differ", func(context.Context) error {
+		if time.Since(next.CreationTimestamp.Time) < 15*time.Second {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	w.createUser("younger", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})
+	if err := w.Client().Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	w.waitUntilRemoved()
+}
+
+// allowInlineVolumes has the CSIDriver allow what the driver does not ask for. That cannot be changed, only made
+// anew.
+func (w *world) allowInlineVolumes() {
+	w.t.Helper()
+	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
+	if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(driver), driver); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := w.Client().Delete(w.t.Context(), driver); err != nil {
+		w.t.Fatal(err)
+	}
+	anew := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.Name, Labels: driver.Labels, Annotations: driver.Annotations}, Spec: driver.Spec}
+	anew.Spec.VolumeLifecycleModes = append(anew.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral)
+	w.create(anew)
+}
+
+// inlineVolume returns a volume of the driver that a pod has without a claim.
+func (w *world) inlineVolume() corev1.Volume {
+	return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: w.driver.CSIName}}}
+}
+
 // mountedVolume makes a volume of the driver with a claim, and a running pod that mounts it.
 func (w *world) mountedVolume() *corev1.Pod {
 	w.t.Helper()
@@ -126,6 +187,12 @@ func (w *world) ephemeralVolume(pod string) corev1.Volume {
 // createVolume makes a volume of the driver for one claim, and returns what that has to say.
 func (w *world) createVolume(name, claim string) corev1.PersistentVolumeClaimSpec {
 	w.t.Helper()
+	return w.createVolumeFor(w.namespace, name, claim)
+}
+
+// createVolumeFor makes a volume of the driver for one claim of a namespace, and returns what that has to say.
+func (w *world) createVolumeFor(namespace, name, claim string) corev1.PersistentVolumeClaimSpec {
+	w.t.Helper()
 	empty, size := "", corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -133,7 +200,7 @@ func (w *world) createVolume(name, claim string) corev1.PersistentVolumeClaimSpe
 			Capacity: size, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
 				Driver: w.driver.CSIName, VolumeHandle: "fs-0123456789abcdef0"}},
-			ClaimRef: &corev1.ObjectReference{Namespace: w.namespace, Name: claim},
+			ClaimRef: &corev1.ObjectReference{Namespace: namespace, Name: claim},
 		},
 	}
 	w.create(volume)

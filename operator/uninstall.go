@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -42,8 +43,10 @@ func stageOf(kind string) int {
 // remains is what the cluster shows of a driver that is to be removed. Everything is decided from
 // it: an operator that was interrupted looks again and goes on.
 type remains struct {
-	// users are the pods, as namespace/name, that use a volume of the driver.
+	// users are the pods, as namespace/name, that use a volume of the driver, and not more than maxUsers of
+	// them. They are looked for again after a time.
 	users []string
+	again time.Duration
 	// forced says that an administrator wants the driver gone even so.
 	forced bool
 	// objects are those of the driver's objects that exist, foreign ones left out.
@@ -74,7 +77,7 @@ func nextStep(r remains) step {
 		return step{reason: reasonInUse, message: fmt.Sprintf(
 			"volumes of the driver are in use by %s: %s. The driver is removed when they are gone; to remove it at once, "+
 				"at the price of pods that can neither read nor unmount their volumes, set the annotation %s=true on the ClusterCSIDriver",
-			count(len(r.users), "pod"), abbreviate(r.users), forceAnnotation)}
+			countUsers(r.users), abbreviate(r.users), forceAnnotation)}
 	}
 	for i, s := range stages {
 		objects := slices.DeleteFunc(slices.Clone(r.objects), func(m drivers.Manifest) bool {
@@ -104,6 +107,14 @@ func nextStep(r remains) step {
 // out there is no way back, and whoever still uses a volume can only be hurt by waiting.
 func atBeginning(r remains) bool {
 	return slices.ContainsFunc(r.objects, func(m drivers.Manifest) bool { return m.Object.GetKind() == "DaemonSet" })
+}
+
+// countUsers tells how many pods there are, as far as they were looked for.
+func countUsers(users []string) string {
+	if len(users) >= maxUsers {
+		return count(len(users), "pod") + " or more"
+	}
+	return count(len(users), "pod")
 }
 
 func count(n int, of string) string {

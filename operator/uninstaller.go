@@ -29,6 +29,9 @@ type uninstaller struct {
 	clients   *clients
 	manifests []drivers.Manifest
 	told      string // the last reason that an event told of
+
+	found []string  // the pods that used volumes when they were last looked for
+	again time.Time // when to look for them again
 }
 
 // removeDriver takes the driver apart and, if its ClusterCSIDriver is being deleted, lets that go.
@@ -61,13 +64,7 @@ func (o *operator) removeDriver(ctx context.Context, c *clients) error {
 }
 
 func (u *uninstaller) controller() factory.Controller {
-	core := u.clients.clusterInformers.Core().V1()
-	watched := []factory.Informer{
-		u.clients.customResource.Informer(),
-		core.Pods().Informer(),
-		core.PersistentVolumes().Informer(),
-		core.PersistentVolumeClaims().Informer(),
-	}
+	watched := []factory.Informer{u.clients.customResource.Informer()}
 	for _, m := range u.manifests {
 		watched = append(watched, u.clients.follow(m.Object).informers()...)
 	}
@@ -82,7 +79,7 @@ func (u *uninstaller) controller() factory.Controller {
 }
 
 // sync takes the next step. What the step changes wakes the controller up for the one after it.
-func (u *uninstaller) sync(ctx context.Context, _ factory.SyncContext) error {
+func (u *uninstaller) sync(ctx context.Context, syncContext factory.SyncContext) error {
 	custom, err := u.clients.customResource.GetObjectMeta()
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -93,6 +90,9 @@ func (u *uninstaller) sync(ctx context.Context, _ factory.SyncContext) error {
 	found, err := u.observe(ctx, custom)
 	if err != nil {
 		return err
+	}
+	if found.again > 0 {
+		syncContext.Queue().AddAfter(syncContext.QueueKey(), found.again)
 	}
 	next := nextStep(found)
 	if err := u.report(ctx, found, next); err != nil {
@@ -110,8 +110,7 @@ func (u *uninstaller) sync(ctx context.Context, _ factory.SyncContext) error {
 }
 
 // observe reads what is left of the driver: its own objects from the API server, so that no stale
-// cache ends a stage too early, and the users of its volumes from the informers. If these know of none, the
-// API server is asked before the driver goes.
+// cache ends a stage too early, and who uses its volumes, while that makes a difference.
 func (u *uninstaller) observe(ctx context.Context, custom *metav1.ObjectMeta) (remains, error) {
 	found := remains{pods: map[int]int{}, forced: custom.Annotations[forceAnnotation] == "true"}
 	if u.clients.place.lost {
@@ -138,11 +137,11 @@ func (u *uninstaller) observe(ctx context.Context, custom *metav1.ObjectMeta) (r
 		}
 		found.pods[stageOf(m.Object.GetKind())] += pods
 	}
-	var err error
-	if found.users, err = u.usersSeen(); err != nil || len(found.users) > 0 || !atBeginning(found) {
-		return found, err
+	if !atBeginning(found) {
+		return found, nil
 	}
-	found.users, err = u.usersNow(ctx)
+	var err error
+	found.users, found.again, err = u.users(ctx)
 	return found, err
 }
 
@@ -189,7 +188,7 @@ func (u *uninstaller) tell(found remains, next step) {
 	}
 	if found.forced && len(found.users) > 0 && !next.done {
 		u.recorder.Warningf("RemovalForced", "Removing the driver although its volumes are in use by %s, because of the annotation %s: %s",
-			count(len(found.users), "pod"), forceAnnotation, abbreviate(found.users))
+			countUsers(found.users), forceAnnotation, abbreviate(found.users))
 	}
 	u.recorder.Event(next.reason, next.message)
 }

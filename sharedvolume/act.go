@@ -28,11 +28,12 @@ var acts = map[action]func(context.Context, *reconciler, *observed, step) error{
 
 	addFinalizer: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
 		o.fresh = true
-		return r.setFinalizers(ctx, o, append(slices.Clone(o.sharedVolume.Finalizers), Finalizer))
+		return r.changeFinalizers(ctx, o, func(present []string) []string { return append(present, Finalizer) })
 	},
 	removeFinalizer: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
-		return r.setFinalizers(ctx, o, slices.DeleteFunc(slices.Clone(o.sharedVolume.Finalizers),
-			func(finalizer string) bool { return finalizer == Finalizer }))
+		return r.changeFinalizers(ctx, o, func(present []string) []string {
+			return slices.DeleteFunc(present, func(finalizer string) bool { return finalizer == Finalizer })
+		})
 	},
 
 	createClaim: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
@@ -68,10 +69,10 @@ var acts = map[action]func(context.Context, *reconciler, *observed, step) error{
 		return r.delete(ctx, o, s.volume)
 	},
 
-	lookUpUsers: func(ctx context.Context, r *reconciler, o *observed, _ step) (err error) {
-		o.users, err = r.users.of(ctx, o.claim.Namespace, o.claim.Name)
+	lookUpUsers: func(_ context.Context, r *reconciler, o *observed, _ step) error {
+		o.users, o.usersPending = r.users.of(client.ObjectKeyFromObject(o.claim), client.ObjectKeyFromObject(o.sharedVolume))
 		o.usersKnown = true
-		return err
+		return nil
 	},
 	readLive: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
 		o.live = true
@@ -79,8 +80,21 @@ var acts = map[action]func(context.Context, *reconciler, *observed, step) error{
 	},
 }
 
-// setFinalizers writes the list of finalizers, unless somebody else has changed the object since.
-func (r *reconciler) setFinalizers(ctx context.Context, o *observed, finalizers []string) error {
+// changeFinalizers writes what change makes of the list of finalizers, unless somebody else has changed the
+// object since. A list that is too long for the cache is read for that.
+func (r *reconciler) changeFinalizers(ctx context.Context, o *observed, change func([]string) []string) error {
+	present := o.sharedVolume.Finalizers
+	if slices.Contains(present, unlisted) {
+		current, err := getListed(ctx, r.live, client.ObjectKeyFromObject(o.sharedVolume))
+		if err != nil {
+			return err
+		}
+		if current == nil {
+			return apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("sharedvolumes").GroupResource(), o.sharedVolume.Name)
+		}
+		present = current.Finalizers
+	}
+	finalizers := change(slices.Clone(present))
 	return r.patch(ctx, o, o.sharedVolume, mergePatch{locked: true, body: map[string]any{
 		"metadata": map[string]any{"finalizers": finalizers}}})
 }

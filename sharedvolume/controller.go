@@ -7,9 +7,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
@@ -54,27 +56,13 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("SharedVolume types: %w", err)
 	}
-	owned := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{OwnedLabel: "true"})}
 	anyName := true // Controllers of several clusters may run in one process.
 	mgr, err := manager.New(cfg, manager.Options{
 		Scheme:     scheme,
 		Logger:     klog.FromContext(ctx),
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: &anyName, ReconciliationTimeout: passTime},
-		Cache: cache.Options{
-			ReaderFailOnMissingInformer: true,
-			DefaultTransform: func(object any) (any, error) {
-				if object, ok := object.(client.Object); ok {
-					trim(object)
-				}
-				return object, nil
-			},
-			ByObject: map[client.Object]cache.ByObject{
-				&v1alpha1.SharedVolume{}:        {},
-				&corev1.PersistentVolumeClaim{}: owned,
-				&corev1.PersistentVolume{}:      owned,
-			},
-		},
+		Cache:      cacheOptions(),
 	})
 	if err != nil {
 		return fmt.Errorf("SharedVolume controller: %w", err)
@@ -88,10 +76,38 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	return mgr.Start(ctx)
 }
 
+// cacheOptions say which objects the caches hold, and how much of each.
+func cacheOptions() cache.Options {
+	owned := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{OwnedLabel: "true"})}
+	return cache.Options{
+		ReaderFailOnMissingInformer: true,
+		DefaultTransform: func(object any) (any, error) {
+			if object, ok := object.(client.Object); ok {
+				trim(object)
+			}
+			return object, nil
+		},
+		NewInformer: newInformer,
+		ByObject: map[client.Object]cache.ByObject{
+			&v1alpha1.SharedVolume{}:        {},
+			&corev1.PersistentVolumeClaim{}: owned,
+			&corev1.PersistentVolume{}:      owned,
+		},
+	}
+}
+
 // add makes mgr run the controller.
 func add(mgr manager.Manager, opts Options) error {
 	if opts.Workers == 0 {
 		opts.Workers = DefaultWorkers
+	}
+	core, err := corev1client.NewForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return err
+	}
+	users := newUsers(core.RESTClient())
+	if err := mgr.Add(users); err != nil {
+		return err
 	}
 	r := &reconciler{
 		cached: mgr.GetCache(),
@@ -100,7 +116,7 @@ func add(mgr manager.Manager, opts Options) error {
 		events: mgr.GetEventRecorder(controllerName),
 		memory: newMemory(),
 		turns:  newTurns(),
-		users:  newUsers(mgr.GetAPIReader()),
+		users:  users,
 		retry:  workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 5*time.Minute),
 	}
 	return builder.ControllerManagedBy(mgr).
@@ -113,7 +129,8 @@ func add(mgr manager.Manager, opts Options) error {
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, time.Minute),
 			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 				queue := newQueue(name, limiter)
-				r.turns.wake = func(key types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: key}) }
+				wake := func(key types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: key}) }
+				r.turns.wake, r.users.wake = wake, wake
 				return queue
 			},
 		}).
@@ -262,6 +279,20 @@ func (r *reconciler) readObjects(ctx context.Context, from client.Reader, o *obs
 
 func claimKey(sv *v1alpha1.SharedVolume) types.NamespacedName {
 	return types.NamespacedName{Namespace: sv.Namespace, Name: ClaimName(sv.Name)}
+}
+
+// getListed reads a SharedVolume from the API server; it returns nil if there is none. A list of one name is
+// as cheap as a get, and needs no permission besides that for the cache.
+func getListed(ctx context.Context, live client.Reader, key types.NamespacedName) (*v1alpha1.SharedVolume, error) {
+	list := &v1alpha1.SharedVolumeList{}
+	err := live.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name})
+	if err != nil {
+		return nil, fmt.Errorf("reading SharedVolume %s: %w", key, err)
+	}
+	if len(list.Items) == 0 {
+		return nil, nil
+	}
+	return &list.Items[0], nil
 }
 
 // get reads an object; it returns nil if there is none.

@@ -34,9 +34,10 @@ type observed struct {
 	volume, communityVolume *corev1.PersistentVolume
 	// live says that claim and volumes were read from the API server, not from a cache.
 	live bool
-	// users are the pods that hold the claim; usersKnown says that they were looked up.
-	users      []string
-	usersKnown bool
+	// users are pods that hold the claim; usersKnown says that they were looked up. If usersPending, these
+	// may not be all, or not any more, and the SharedVolume is woken when they are known.
+	users                    []string
+	usersKnown, usersPending bool
 	// turn says that the binder may be handed one more claim of the namespace; turnKnown says that this
 	// was asked.
 	turn, turnKnown bool
@@ -221,6 +222,8 @@ func replaceVolume(o observed, volume *corev1.PersistentVolume) step {
 			"PersistentVolume %s is being deleted and is made anew once it is gone", volume.Name)}
 	case !o.usersKnown:
 		return step{do: lookUpUsers}
+	case len(o.users) == 0 && o.usersPending:
+		return step{do: wait}
 	case len(o.users) == 0 && !o.live:
 		return step{do: readLive} // The claim may be on its way out already.
 	case len(o.users) == 0:

@@ -124,10 +124,11 @@ func TestNext(t *testing.T) {
 		}, "wait: Pending ClaimTerminating", "pod web-0 still uses it"},
 		{"volume going", settled, func(o *observed) { o.volume.DeletionTimestamp = deleted }, "look up the pods that use the claim", ""},
 		{"volume going, free", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown = deleted, true }, "read the claim and the volume from the API server", ""},
+		{"volume going, pods not listed yet", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown, o.usersPending = deleted, true, true }, "wait", ""},
 		{"volume going, free indeed", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown, o.live = deleted, true, true }, "delete the claim", ""},
 		{"volume going, in use", settled, func(o *observed) {
 			o.volume.DeletionTimestamp, o.usersKnown, o.users = deleted, true, []string{"a", "b", "c", "d", "e", "f"}
-		}, "wait: Pending VolumeTerminating", "pods a, b, c, d, e and 1 more still use it"},
+		}, "wait: Pending VolumeTerminating", "pods a, b, c, d, e and more still use it"},
 		{"volume of an earlier claim going", settled, func(o *observed) {
 			o.volume.DeletionTimestamp, o.claim.Spec.VolumeName, o.claim.Status.Phase = deleted, "", corev1.ClaimPending
 		}, "wait: Pending VolumeTerminating", "made anew once it is gone"},

@@ -82,18 +82,20 @@ func deleting(o observed, object client.Object, kind string) *verdict {
 	return &verdict{phase: v1alpha1.Deleting, reason: reasonDeleting, detail: "The claim and its volume are being deleted"}
 }
 
+// fewUsers is how many pods a message names.
+const fewUsers = 5
+
 // heldBy names the pods that something waits for.
 func heldBy(users []string) string {
-	const few = 5
 	switch n := len(users); {
 	case n == 0:
 		return ""
 	case n == 1:
 		return "; pod " + users[0] + " still uses it"
-	case n <= few:
+	case n <= fewUsers:
 		return "; pods " + strings.Join(users, ", ") + " still use it"
 	default:
-		return fmt.Sprintf("; pods %s and %d more still use it", strings.Join(users[:few], ", "), n-few)
+		return fmt.Sprintf("; pods %s and more still use it", strings.Join(users[:fewUsers], ", "))
 	}
 }
 

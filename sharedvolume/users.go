@@ -2,86 +2,188 @@ package sharedvolume
 
 import (
 	"context"
-	"fmt"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/singleflight"
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-csi/berth/listing"
 )
 
-// usersFresh is how old an answer of users may be. Many claims of a namespace are often deleted
-// together; they share one list of its pods.
-const usersFresh = 5 * time.Second
+const (
+	// usersFresh is how old an answer of users may be, and the least time between two lists of one
+	// namespace's pods. Many claims of a namespace are often deleted together; they share one list.
+	usersFresh = 10 * time.Second
+	// listTime is how long listing the pods of a namespace may take.
+	listTime = 30 * time.Second
+	// listRest is how many times as long as that took it is until the pods of the namespace are listed again:
+	// a namespace may have thousands of pods, of 1 MiB each.
+	listRest = 20
+	// listers is how many namespaces' pods are listed at the same time.
+	listers = 2
+	// answerTime is how long an answer is kept that nobody asks for.
+	answerTime = time.Minute
+	// maxUsers is how many pods are found for a claim; a message names fewer.
+	maxUsers = fewUsers + 1
+)
 
-// users finds the pods that hold a claim. It lists the pods of the claim's namespace when asked, and
-// keeps none: a cache of all pods of a cluster would be larger than everything else here together.
+// users finds the pods that hold a claim. It lists the pods of the claim's namespace when asked, and keeps
+// none but the names of those that hold a claim that was asked about: a cache of all pods of a cluster would be
+// larger than everything else here together. It keeps nobody waiting, but wakes those who asked: how long a
+// list takes is up to whoever makes pods in the namespace.
 type users struct {
-	reader  client.Reader
-	flights singleflight.Group
+	list func(ctx context.Context, namespace string, do func(pod) error) error
+	// wake is told of a SharedVolume for whose claim there is an answer now. It must not call back.
+	wake  func(types.NamespacedName)
+	now   func() time.Time
+	queue workqueue.TypedDelayingInterface[string] // the namespaces to list
 
 	mu          sync.Mutex
-	byNamespace map[string]podsByClaim
+	byNamespace map[string]*usersOfNamespace
 }
 
-// podsByClaim has the names of the pods that hold a claim, by the claim's name.
-type podsByClaim struct {
-	names map[string][]string
-	at    time.Time
+// usersOfNamespace is what was asked and found about one namespace, by the claims' names.
+type usersOfNamespace struct {
+	asked map[string]types.NamespacedName // the SharedVolumes on whose behalf, until there is an answer
+	found map[string][]string             // the names of the pods
+	at    time.Time                       // when that was known
+	next  time.Time                       // when they may be listed again
 }
 
-func newUsers(reader client.Reader) *users {
-	return &users{reader: reader, byNamespace: map[string]podsByClaim{}}
+// pod is what is read of a pod.
+type pod struct {
+	Metadata struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Volumes []struct {
+			PersistentVolumeClaim *corev1.PersistentVolumeClaimVolumeSource `json:"persistentVolumeClaim"`
+		} `json:"volumes"`
+	} `json:"spec"`
 }
 
-// of returns the names of the pods that hold a claim, sorted.
-func (u *users) of(ctx context.Context, namespace, claim string) ([]string, error) {
-	u.mu.Lock()
-	known, ok := u.byNamespace[namespace]
-	u.mu.Unlock()
-	if ok && time.Since(known.at) < usersFresh {
-		return known.names[claim], nil
+// newUsers returns one that asks the API server with a client of the core API.
+func newUsers(core rest.Interface) *users {
+	return &users{
+		list: func(ctx context.Context, namespace string, do func(pod) error) error {
+			// Kubernetes' own protection of claims goes by the same: a pod that is on no node yet will not get
+			// there with a claim that is being deleted.
+			return listing.Each(ctx, core, listing.List{Resource: "pods", Namespace: namespace, Fields: "spec.nodeName!="}, do)
+		},
+		now:         time.Now,
+		queue:       workqueue.NewTypedDelayingQueue[string](),
+		byNamespace: map[string]*usersOfNamespace{},
 	}
-	answer, err, _ := u.flights.Do(namespace, func() (any, error) { return u.list(ctx, namespace) })
-	if err != nil {
-		return nil, fmt.Errorf("listing the pods of namespace %s: %w", namespace, err)
-	}
-	return answer.(podsByClaim).names[claim], nil
 }
 
-// list asks for the pods page by page, so that a namespace with thousands costs little memory.
-func (u *users) list(ctx context.Context, namespace string) (podsByClaim, error) {
-	found := podsByClaim{names: map[string][]string{}, at: time.Now()}
-	for page := ""; ; {
-		pods := &corev1.PodList{}
-		if err := u.reader.List(ctx, pods, client.InNamespace(namespace), client.Limit(500), client.Continue(page)); err != nil {
-			return podsByClaim{}, err
-		}
-		for _, pod := range pods.Items {
-			// Kubernetes' own protection of claims goes by the same: a pod that is on no node yet
-			// will not get there with a claim that is being deleted.
-			if pod.Spec.NodeName == "" {
-				continue
-			}
-			for _, volume := range pod.Spec.Volumes {
-				if source := volume.PersistentVolumeClaim; source != nil {
-					found.names[source.ClaimName] = append(found.names[source.ClaimName], pod.Name)
-				}
-			}
-		}
-		if page = pods.Continue; page == "" {
-			break
-		}
-	}
-	for _, names := range found.names {
-		slices.Sort(names)
-	}
+// of returns the names of pods that hold a claim, sorted. If pending, that is what was found earlier, if
+// anything: a SharedVolume is woken when it is known.
+func (u *users) of(claim, asking types.NamespacedName) (names []string, pending bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.byNamespace, func(_ string, old podsByClaim) bool { return time.Since(old.at) >= usersFresh })
-	u.byNamespace[namespace] = found
-	return found, nil
+	of := u.byNamespace[claim.Namespace]
+	if of == nil {
+		of = &usersOfNamespace{asked: map[string]types.NamespacedName{}}
+		u.byNamespace[claim.Namespace] = of
+	}
+	names, known := of.found[claim.Name]
+	if known && u.now().Sub(of.at) < usersFresh {
+		return names, false
+	}
+	of.asked[claim.Name] = asking
+	u.queue.AddAfter(claim.Namespace, max(0, of.next.Sub(u.now())))
+	return names, true
+}
+
+// Start lists pods until ctx ends.
+func (u *users) Start(ctx context.Context) error {
+	var group sync.WaitGroup
+	for range listers {
+		group.Go(func() {
+			for {
+				namespace, ended := u.queue.Get()
+				if ended {
+					return
+				}
+				u.answer(ctx, namespace)
+				u.queue.Done(namespace)
+			}
+		})
+	}
+	<-ctx.Done()
+	u.queue.ShutDown()
+	group.Wait()
+	return nil
+}
+
+// answer lists the pods of a namespace, for those who have asked until now.
+func (u *users) answer(ctx context.Context, namespace string) {
+	u.mu.Lock()
+	of := u.byNamespace[namespace]
+	if of == nil || len(of.asked) == 0 {
+		u.mu.Unlock()
+		return
+	}
+	asked := of.asked
+	of.asked = map[string]types.NamespacedName{}
+	u.mu.Unlock()
+
+	began := u.now()
+	found, err := u.find(ctx, namespace, asked)
+	ended := u.now()
+
+	u.mu.Lock()
+	of.next = ended.Add(max(usersFresh, listRest*ended.Sub(began)))
+	if err != nil {
+		maps.Copy(asked, of.asked)
+		of.asked = asked
+	} else {
+		of.found, of.at = found, ended
+	}
+	waiting := len(of.asked) > 0
+	maps.DeleteFunc(u.byNamespace, func(_ string, other *usersOfNamespace) bool {
+		return len(other.asked) == 0 && ended.Sub(other.at) > answerTime && ended.After(other.next)
+	})
+	u.mu.Unlock()
+
+	if err != nil {
+		klog.Errorf("Looking for the pods that use claims of namespace %s, again in %v: %v", namespace, of.next.Sub(ended).Round(time.Second), err)
+	}
+	if waiting {
+		u.queue.AddAfter(namespace, of.next.Sub(ended))
+	}
+	if err == nil {
+		for _, sharedVolume := range asked {
+			u.wake(sharedVolume)
+		}
+	}
+}
+
+// find returns the pods that hold the claims that are asked about, which all have an entry then.
+func (u *users) find(ctx context.Context, namespace string, asked map[string]types.NamespacedName) (map[string][]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	found := make(map[string][]string, len(asked))
+	for claim := range asked {
+		found[claim] = nil
+	}
+	err := u.list(ctx, namespace, func(p pod) error { // The API server lists them by name.
+		for _, volume := range p.Spec.Volumes {
+			if volume.PersistentVolumeClaim == nil {
+				continue
+			}
+			claim := volume.PersistentVolumeClaim.ClaimName
+			names, isAsked := found[claim]
+			if isAsked && len(names) < maxUsers && (len(names) == 0 || names[len(names)-1] != p.Metadata.Name) {
+				found[claim] = append(names, p.Metadata.Name)
+			}
+		}
+		return nil
+	})
+	return found, err
 }

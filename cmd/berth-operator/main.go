@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"strings"
 	"syscall"
 
@@ -20,13 +19,11 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
-// gcPercent is how much garbage, of what is alive, may gather before it is collected. An operator
-// allocates little once a driver is installed, so four times as many collections as by default cost next to
-// nothing, and garbage is a fifth of its memory and not half.
-const gcPercent = 25
-
 func main() {
-	debug.SetGCPercent(gcPercent)
+	if err := tuneMemory(); err != nil {
+		fmt.Fprintf(os.Stderr, "berth-operator: %v\n", err)
+		os.Exit(1)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	ctrllog.SetLogger(klog.Background())

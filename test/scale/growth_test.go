@@ -13,13 +13,14 @@ const unlimited = 100_000
 
 // BenchmarkTenThousand has SharedVolumes created until there are a hundred, a thousand, and ten thousand,
 // and takes the time for each of them. With all of them standing, among as many other objects as a large
-// cluster has, it looks at the operator's memory and its restart.
+// cluster has, it looks at the operator's memory and its restart, and at its memory when a tenant attacks it.
 func BenchmarkTenThousand(b *testing.B) {
 	a := newArena(b, unlimited)
 	crowd := a.Namespace(b)
 	grown := b.Run("growth", func(b *testing.B) { a.in(b).growth(crowd) })
 	if grown {
 		b.Run("standing", func(b *testing.B) { a.in(b).standing() })
+		b.Run("attacked", func(b *testing.B) { a.in(b).attacked() })
 	}
 }
 

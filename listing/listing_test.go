@@ -1,0 +1,93 @@
+package listing_test
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/tenant"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+// TestTenantMakesLargePods: pods of 1 MB each are read in little more memory than one of them takes.
+func TestTenantMakesLargePods(t *testing.T) {
+	const pods, each, most = 60, 1_000_000, 12 << 20
+	c := cluster.Shared(t, cluster.Options{})
+	who := tenant.New(t, c)
+	project := who.Project(t, "")
+	for i := range pods {
+		err := who.Client.Create(t.Context(), &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: fmt.Sprintf("large-%d", i)},
+			Spec: corev1.PodSpec{
+				SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.com/never"}},
+				Containers:      []corev1.Container{{Name: "main", Image: "example.com/any", Args: []string{strings.Repeat("x", each)}}},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	core := kubernetes.NewForConfigOrDie(c.Config()).CoreV1().RESTClient()
+	alive := func() int {
+		var stats runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&stats)
+		return int(stats.HeapAlloc)
+	}
+	type pod struct {
+		Metadata struct{ Name string }
+	}
+	before, peak, names := alive(), 0, map[string]bool{}
+	err := listing.Each(t.Context(), core, listing.List{Resource: "pods", Namespace: project}, func(p pod) error {
+		names[p.Metadata.Name] = true
+		peak = max(peak, alive())
+		return nil
+	})
+	if err != nil || len(names) != pods {
+		t.Fatalf("%d pods were read, want %d: %v", len(names), pods, err)
+	}
+	t.Logf("%d KiB are in memory at most", (peak-before)>>10)
+	if peak-before > most {
+		t.Errorf("%d bytes are in memory at a time, of %d, want at most %d", peak-before, pods*each, most)
+	}
+}
+
+// The selectors go to the API server.
+func TestSelectors(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	namespace := c.Namespace(t)
+	for _, name := range []string{"a", "b", "c"} {
+		err := c.Client().Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name, Labels: map[string]string{"vowel": fmt.Sprint(name == "a")}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	core := kubernetes.NewForConfigOrDie(c.Config()).CoreV1().RESTClient()
+	for _, test := range []struct {
+		list listing.List
+		want string
+	}{
+		{listing.List{Labels: "vowel=true"}, "a"},
+		{listing.List{Labels: "vowel=false", Fields: "metadata.name!=b"}, "c"},
+		{listing.List{Fields: "metadata.name!=kube-root-ca.crt,metadata.name!=openshift-service-ca.crt"}, "abc"},
+	} {
+		test.list.Resource, test.list.Namespace = "configmaps", namespace
+		got := ""
+		err := listing.Each(t.Context(), core, test.list, func(object metav1.PartialObjectMetadata) error {
+			got += object.Name
+			return nil
+		})
+		if err != nil || got != test.want {
+			t.Errorf("%+v: got %q (%v), want %q", test.list, got, err, test.want)
+		}
+	}
+}

@@ -1,0 +1,124 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/tenant"
+)
+
+// TestTenantBlocksRemoval: pods of a tenant that cannot have a volume of the driver mounted do not keep the
+// driver from being removed.
+func TestTenantBlocksRemoval(t *testing.T) {
+	data := func(source corev1.VolumeSource) []corev1.Volume {
+		return []corev1.Volume{{Name: "data", VolumeSource: source}}
+	}
+	claimed := data(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}})
+	bound := func(w *world, who *tenant.Tenant, project string) { w.boundClaim(who, project) }
+	for _, attack := range []struct {
+		name    string
+		prepare func(w *world, who *tenant.Tenant, project string) // makes the claim "data"
+		pod     func(w *world) corev1.PodSpec
+	}{
+		{"a pod that is on no node names the claim", bound, func(*world) corev1.PodSpec {
+			return corev1.PodSpec{Volumes: claimed, SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.com/never"}}}
+		}},
+		{"a pod names a node that does not exist", bound, func(*world) corev1.PodSpec {
+			return corev1.PodSpec{Volumes: claimed, NodeName: "no-such-node"}
+		}},
+		{"a claim names a volume that is bound to another's claim",
+			func(w *world, who *tenant.Tenant, project string) {
+				others := w.mountedVolume() // of a volume that has the name of the namespace
+				if err := w.Client().Delete(w.t.Context(), others); err != nil {
+					w.t.Fatal(err)
+				}
+				w.createdBy(who, w.claimOf(project, w.namespace))
+			},
+			func(*world) corev1.PodSpec { return corev1.PodSpec{Volumes: claimed, NodeName: "worker-0"} }},
+		{"a pod has an inline volume that the CSIDriver forbids", func(*world, *tenant.Tenant, string) {}, func(w *world) corev1.PodSpec {
+			return corev1.PodSpec{Volumes: []corev1.Volume{w.inlineVolume()}, NodeName: "worker-0"}
+		}},
+	} {
+		t.Run(attack.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.installDriver()
+			who := tenant.New(t, w.Cluster)
+			project := who.Project(t, "")
+			attack.prepare(w, who, project)
+			pod := &corev1.Pod{
+				// The finalizer keeps the pod from being collected where its node is not there.
+				ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "blocker", Finalizers: []string{"example.com/hold"}},
+				Spec:       attack.pod(w),
+			}
+			pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "example.com/app:1"}}
+			w.createdBy(who, pod)
+			t.Cleanup(func() {
+				free := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+				if err := client.IgnoreNotFound(w.Client().Patch(context.Background(), pod, free)); err != nil {
+					t.Error(err)
+				}
+			})
+			if pod.Spec.NodeName == "worker-0" {
+				w.waitUntilRunning(pod)
+			}
+			w.deleteCustomResource()
+			w.waitUntilRemoved()
+			// Kubernetes may have ended the pod by now, but the driver has not waited for that.
+			events := &corev1.EventList{}
+			if err := w.Client().List(t.Context(), events, client.InNamespace(w.namespace)); err != nil {
+				t.Fatal(err)
+			}
+			for _, event := range events.Items {
+				if event.Reason == "VolumesInUse" {
+					t.Errorf("the removal waited: %s", event.Message)
+				}
+			}
+		})
+	}
+}
+
+// createdBy has a tenant create something.
+func (w *world) createdBy(who *tenant.Tenant, object client.Object) {
+	w.t.Helper()
+	if err := who.Client.Create(w.t.Context(), object); err != nil {
+		w.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// claimOf returns the claim "data" of a project, which names a volume.
+func (w *world) claimOf(project, volume string) *corev1.PersistentVolumeClaim {
+	w.t.Helper()
+	spec := &corev1.PersistentVolume{}
+	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Name: volume}, spec); err != nil {
+		w.t.Fatal(err)
+	}
+	class := ""
+	return &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "data"},
+		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class, VolumeName: volume, AccessModes: spec.Spec.AccessModes,
+			Resources: corev1.VolumeResourceRequirements{Requests: spec.Spec.Capacity}},
+	}
+}
+
+// boundClaim has a tenant make a claim, and waits until a volume of the driver is bound to it.
+func (w *world) boundClaim(who *tenant.Tenant, project string) {
+	w.t.Helper()
+	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "data"}}
+	claim.Spec = w.createVolumeFor(project, "volume-of-"+project, claim.Name)
+	w.createdBy(who, claim)
+	cluster.Eventually(w.t, limit, "the claim to be bound", func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		if claim.Status.Phase != corev1.ClaimBound {
+			return fmt.Errorf("it is %s", claim.Status.Phase)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,330 @@
+package sharedvolume_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+	tenants "github.com/berth-csi/berth/test/tenant"
+)
+
+// mostBytes is how much the caches may hold of an object that a tenant has written.
+const mostBytes = 4 << 10
+
+// attacker signs a tenant in who has a project, and may make SharedVolumes there.
+func (w world) attacker(t *testing.T) (*tenants.Tenant, string) {
+	t.Helper()
+	who := tenants.New(t, w.Cluster)
+	project := who.Project(t, "")
+	// What the bundle aggregates to the role admin. Other tests share the cluster, so it is bound to this project.
+	role := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"sharedvolumes"}, Verbs: []string{"*"}}
+	metadata := metav1.ObjectMeta{Namespace: project, Name: "sharedvolumes"}
+	w.do("create", w.client.Create(t.Context(), &rbacv1.Role{ObjectMeta: metadata, Rules: []rbacv1.PolicyRule{role}}))
+	w.do("create", w.client.Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metadata,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: metadata.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: who.Name}},
+	}))
+	cluster.Eventually(t, patience, "the tenant's rights", func(ctx context.Context) error {
+		return who.Client.List(ctx, &v1alpha1.SharedVolumeList{}, client.InNamespace(project))
+	})
+	return who, project
+}
+
+// TestTenantFillsCaches: of objects as large as the API server takes them, the caches hold little.
+func TestTenantFillsCaches(t *testing.T) {
+	w := served(t)
+	who, project := w.attacker(t)
+	many := func(n int, name string) (names []string) {
+		for i := range n {
+			names = append(names, fmt.Sprintf("%s%s-%05d", name, strings.Repeat("x", 40), i))
+		}
+		return names
+	}
+	large := func(object client.Object) {
+		object.SetNamespace(project)
+		object.SetAnnotations(map[string]string{sharedvolume.OwnerNameLabel: strings.Repeat("n", 250_000)})
+		labels := map[string]string{sharedvolume.OwnedLabel: "true"}
+		for _, name := range many(1000, "label-") {
+			labels[name] = name
+		}
+		object.SetLabels(labels)
+		object.SetFinalizers(many(4000, "example.com/finalizer-"))
+	}
+	sv := newVolume(project, "large")
+	large(sv)
+	w.do("create", who.Client.Create(t.Context(), sv))
+	claim := foreignClaim(project, "large")
+	large(claim)
+	claim.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{sharedvolume.OwnerUIDLabel: string(sv.UID)}}
+	for _, name := range many(2000, "key-") {
+		claim.Spec.Selector.MatchLabels[name] = name
+	}
+	claim.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "any", Operator: metav1.LabelSelectorOpIn, Values: many(2000, "value-")}}
+	claim.Spec.VolumeName = strings.Repeat("v", 200_000)
+	w.do("create", who.Client.Create(t.Context(), claim))
+	t.Cleanup(func() {
+		for _, object := range []client.Object{sv, claim} {
+			w.do("free", client.IgnoreNotFound(w.client.Patch(context.Background(), object, patch(`{"metadata":{"finalizers":null}}`))))
+		}
+	})
+
+	options := sharedvolume.CacheOptions()
+	options.Scheme, options.Mapper = w.client.Scheme(), w.client.RESTMapper()
+	cached, err := cache.New(w.Config(), options)
+	w.do("make a cache", err)
+	go func() { _ = cached.Start(t.Context()) }()
+	for _, object := range []client.Object{&v1alpha1.SharedVolume{}, &corev1.PersistentVolumeClaim{}} {
+		cluster.Eventually(t, patience, "the cache", func(ctx context.Context) error {
+			return cached.Get(ctx, client.ObjectKey{Namespace: project, Name: "large"}, object)
+		})
+		stored := object.DeepCopyObject().(client.Object)
+		w.get(stored, project, "large")
+		got, given := deepSize(reflect.ValueOf(object)), deepSize(reflect.ValueOf(stored))
+		t.Logf("%T: %d bytes are cached of %d", object, got, given)
+		if got > mostBytes {
+			t.Errorf("the cache holds %d bytes of a %T of %d, want at most %d", got, object, given, mostBytes)
+		}
+	}
+}
+
+// TestTenantHasLargeObjectsListed: an API server that cannot send what there is as events of a watch is asked for
+// small pages, and the objects of one page are trimmed before the next comes.
+func TestTenantHasLargeObjectsListed(t *testing.T) {
+	w := served(t)
+	who, project := w.attacker(t)
+	const claims = 45 // in pages of 20
+	for i := range claims {
+		claim := foreignClaim(project, fmt.Sprintf("large-%d", i))
+		claim.Annotations = map[string]string{"filler": strings.Repeat("x", 100_000)}
+		w.do("create", who.Client.Create(t.Context(), claim))
+	}
+	kube := kubernetes.NewForConfigOrDie(w.Config())
+	pages, got := 0, 0
+	source := sharedvolume.TrimmedLists(&toolscache.ListWatch{ListFunc: func(options metav1.ListOptions) (runtime.Object, error) {
+		pages++
+		page, err := kube.CoreV1().PersistentVolumeClaims(project).List(t.Context(), options)
+		if len(page.Items) > 20 {
+			t.Errorf("page %d has %d claims, want at most 20", pages, len(page.Items))
+		}
+		return page, err
+	}})
+	list, err := source.List(metav1.ListOptions{ResourceVersion: "0"}) // as an informer begins
+	w.do("list", err)
+	for _, claim := range list.(*corev1.PersistentVolumeClaimList).Items {
+		got++
+		if size := deepSize(reflect.ValueOf(claim)); size > mostBytes {
+			t.Errorf("claim %s has %d bytes, want at most %d", claim.Name, size, mostBytes)
+		}
+	}
+	if got != claims || pages != 3 {
+		t.Errorf("%d claims came in %d pages, want %d in 3", got, pages, claims)
+	}
+}
+
+// deepSize returns how many bytes a value has in memory, with all that it refers to.
+func deepSize(value reflect.Value) int {
+	size := int(value.Type().Size())
+	inner := func(part reflect.Value) int { return deepSize(part) - int(part.Type().Size()) } // what is outside of the value
+	switch value.Kind() {
+	case reflect.String:
+		size += value.Len()
+	case reflect.Pointer, reflect.Interface:
+		if !value.IsNil() && value.Type() != reflect.TypeFor[*time.Location]() {
+			size += deepSize(value.Elem())
+		}
+	case reflect.Slice:
+		size += (value.Cap() - value.Len()) * int(value.Type().Elem().Size())
+		for i := range value.Len() {
+			size += deepSize(value.Index(i))
+		}
+	case reflect.Map:
+		for entries := value.MapRange(); entries.Next(); {
+			size += deepSize(entries.Key()) + deepSize(entries.Value())
+		}
+	case reflect.Struct:
+		for i := range value.NumField() {
+			size += inner(value.Field(i))
+		}
+	case reflect.Array:
+		for i := range value.Len() {
+			size += inner(value.Index(i))
+		}
+	}
+	return size
+}
+
+// TestTenantsFinalizersAreKept, however many, when the controller puts its own on and takes it off.
+func TestTenantsFinalizersAreKept(t *testing.T) {
+	w := served(t)
+	who, project := w.attacker(t)
+	sv := newVolume(project, "logs")
+	for i := range 1000 {
+		sv.Finalizers = append(sv.Finalizers, fmt.Sprintf("example.com/finalizer-%d", i))
+	}
+	given := slices.Clone(sv.Finalizers)
+	w.do("create", who.Client.Create(t.Context(), sv))
+	p := w.ready(sv)
+	if diff := cmp.Diff(append(slices.Clone(given), sharedvolume.Finalizer), sv.Finalizers); diff != "" {
+		t.Errorf("finalizers of a SharedVolume that is Ready (-want +got):\n%s", diff)
+	}
+	w.do("delete", who.Client.Delete(t.Context(), sv))
+	w.gone(p.volume)
+	w.eventually("the controller's finalizer to be taken off", sv, func() error {
+		if diff := cmp.Diff(given, sv.Finalizers); diff != "" {
+			return fmt.Errorf("the finalizers (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+	w.do("free", who.Client.Patch(t.Context(), sv, patch(`{"metadata":{"finalizers":null}}`)))
+}
+
+// TestTenantHasPodsListed: SharedVolumes that wait for a pod, in a namespace of many large pods, have these listed
+// in small pages, and not more often than one SharedVolume has.
+func TestTenantHasPodsListed(t *testing.T) {
+	w := served(t)
+	who, project := w.attacker(t)
+	const waiting = 4
+	for i := range waiting {
+		sv := newVolume(project, fmt.Sprintf("logs-%d", i))
+		w.do("create", who.Client.Create(t.Context(), sv))
+		claim := w.ready(sv).claim
+		for j := range 15 {
+			w.do("create", who.Client.Create(t.Context(), &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: fmt.Sprintf("web-%d-%d", i, j)},
+				Spec: corev1.PodSpec{
+					NodeName:   "worker-0", // Pods of a node that does not exist are soon collected.
+					Containers: []corev1.Container{{Name: "main", Image: "example.com/web", Args: []string{strings.Repeat("x", 20_000)}}},
+					Volumes: []corev1.Volume{{Name: "logs", VolumeSource: corev1.VolumeSource{
+						PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name}}}},
+				},
+			}))
+		}
+	}
+	began := time.Now()
+	for i := range waiting {
+		sv := newVolume(project, fmt.Sprintf("logs-%d", i))
+		w.do("delete", who.Client.Delete(t.Context(), sv))
+		w.until(sv, "ClaimInUse")
+	}
+	// Each looks again every ten seconds. The pods are listed in two pages.
+	lists := 0
+	cluster.Eventually(t, patience, "the pods to be listed again", func(context.Context) error {
+		lists = 0
+		for _, event := range w.Audit(t) {
+			if event.User != controllerUser || event.Namespace != project || event.Resource != "pods" || event.Received.Before(began) {
+				continue
+			}
+			address, err := url.Parse(event.URI)
+			if err != nil || event.Code != http.StatusOK {
+				t.Fatalf("%s: %d %v", event.URI, event.Code, err)
+			}
+			if limit := address.Query().Get("limit"); limit != "50" {
+				t.Fatalf("pods are listed in pages of %s, want 50", limit)
+			}
+			if address.Query().Get("continue") == "" {
+				lists++
+			}
+		}
+		if lists < 2 {
+			return fmt.Errorf("they were listed %d times", lists)
+		}
+		return nil
+	})
+	if most := 1 + int(time.Since(began)/(10*time.Second)); lists > most {
+		t.Errorf("the pods were listed %d times in %v, want at most %d", lists, time.Since(began), most)
+	}
+}
+
+// TestTenantLeavesVolume: a tenant has a volume made that is found by none of the usual ways when the
+// SharedVolume is gone.
+func TestTenantLeavesVolume(t *testing.T) {
+	t.Run("under the community operator's name", func(t *testing.T) {
+		w := apart(t)
+		who, project := w.attacker(t)
+		stop := w.runConfined(project)
+		name := "pv-" + project + "-logs"
+		claim := foreignClaim(project, "pvc-logs")
+		claim.Spec.StorageClassName, claim.Spec.VolumeName = ptr.To(""), name
+		claim.Labels = legacyLabels(project, "logs")
+		w.do("create", who.Client.Create(t.Context(), claim))
+		sv := newVolume(project, "logs")
+		w.do("create", who.Client.Create(t.Context(), sv))
+		p := w.ready(sv)
+		if p.volume.Name != name {
+			t.Fatalf("the volume is %s, want %s", p.volume.Name, name)
+		}
+		stop() // as for an update of the operator
+		leave(w, who, sv)
+		w.do("delete the claim", who.Client.Delete(t.Context(), claim))
+		w.gone(claim)
+		w.runConfined(project)
+		w.gone(p.volume)
+	})
+	t.Run("whose claim names another volume", func(t *testing.T) {
+		w := apart(t)
+		who, project := w.attacker(t)
+		stop := w.runConfined(project)
+		sv := newVolume(project, "logs")
+		w.do("create", who.Client.Create(t.Context(), sv))
+		p := w.ready(sv)
+		stop() // as for an update of the operator
+
+		w.do("delete the claim", who.Client.Delete(t.Context(), p.claim))
+		w.gone(p.claim)
+		claim := foreignClaim(project, p.claim.Name)
+		claim.Spec.StorageClassName, claim.Spec.Selector = ptr.To(""), p.claim.Spec.Selector
+		claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("10Ti")
+		w.do("create", who.Client.Create(t.Context(), claim))
+		stop = w.runConfined(project)
+		w.eventually("the volume to be reserved for the new claim", p.volume, func() error {
+			if ref := p.volume.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
+				return fmt.Errorf("it is reserved for %v", ref)
+			}
+			return nil
+		})
+		stop()
+
+		w.do("bind elsewhere", who.Client.Patch(t.Context(), claim, patch(`{"spec":{"volumeName":"elsewhere"}}`)))
+		w.eventually("the binder to give the claim up", p.volume, func() error {
+			if ref := p.volume.Spec.ClaimRef; ref == nil || ref.UID != "" {
+				return fmt.Errorf("it is reserved for %v", ref)
+			}
+			return nil
+		})
+		leave(w, who, sv)
+		w.do("delete the claim", who.Client.Delete(t.Context(), claim))
+		w.gone(claim)
+		w.runConfined(project)
+		w.gone(p.volume)
+	})
+}
+
+// leave has a tenant delete a SharedVolume while there is no controller.
+func leave(w world, who *tenants.Tenant, sv *v1alpha1.SharedVolume) {
+	w.t.Helper()
+	w.do("take the finalizers off", who.Client.Patch(w.t.Context(), sv.DeepCopy(), patch(`{"metadata":{"finalizers":null}}`)))
+	w.do("delete", who.Client.Delete(w.t.Context(), sv))
+	w.gone(sv)
+}

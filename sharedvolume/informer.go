@@ -1,0 +1,72 @@
+package sharedvolume
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// pageSize is how many objects are listed at a time, of which each may have 1.5 MiB.
+const pageSize = 20
+
+// newInformer returns an informer that never has more in memory than the caches hold and a few objects as they
+// came. An API server that can send what there is as events of a watch does so, one object after the other;
+// the others are asked for lists.
+func newInformer(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+	return toolscache.NewSharedIndexInformer(newTrimmedLists(source), example, resync, indexers)
+}
+
+// trimmedLists lists objects page by page, and trims those of one page before it asks for the next.
+type trimmedLists struct {
+	toolscache.ListerWatcherWithContext
+}
+
+func newTrimmedLists(source toolscache.ListerWatcher) toolscache.ListerWatcher {
+	return trimmedLists{toolscache.ToListerWatcherWithContext(source)}
+}
+
+func (l trimmedLists) Watch(options metav1.ListOptions) (watch.Interface, error) {
+	return l.WatchWithContext(context.Background(), options)
+}
+
+func (l trimmedLists) List(options metav1.ListOptions) (runtime.Object, error) {
+	return l.ListWithContext(context.Background(), options)
+}
+
+func (l trimmedLists) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+	// For a list that may be of any age, the API server takes all of it from its cache and ignores the limit.
+	options.ResourceVersion, options.ResourceVersionMatch, options.Limit, options.Continue = "", "", pageSize, ""
+	var all []runtime.Object
+	for {
+		page, err := l.ListerWatcherWithContext.ListWithContext(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		err = meta.EachListItemWithAlloc(page, func(item runtime.Object) error {
+			object, ok := item.(client.Object)
+			if !ok {
+				return fmt.Errorf("the list has a %T, want an object with metadata", item)
+			}
+			trim(object)
+			all = append(all, object)
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		list, err := meta.ListAccessor(page)
+		if err != nil {
+			return nil, err
+		}
+		if options.Continue = list.GetContinue(); options.Continue == "" {
+			return page, meta.SetList(page, all)
+		}
+	}
+}
