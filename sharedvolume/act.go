@@ -30,7 +30,7 @@ var acts = map[action]func(context.Context, *reconciler, *observed, step) error{
 	readNamespace: func(ctx context.Context, r *reconciler, o *observed, _ step) (err error) {
 		o.namespace, err = get[corev1.Namespace](ctx, r.live, types.NamespacedName{Name: o.sharedVolume.Namespace})
 		o.namespaceKnown = true
-		if err == nil && effectOf(o.grant, o.namespace).effective == knownIneffective(o.grant) {
+		if err == nil && !equality.Semantic.DeepEqual(grantStatus(o.grant, o.namespace), o.grant.Status) {
 			select {
 			case r.doubted <- event.GenericEvent{Object: o.grant}:
 			default: // Others are about to be looked at; this one will come again.

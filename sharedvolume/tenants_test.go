@@ -60,14 +60,7 @@ func testDocumentation(t *testing.T, w world) {
 		for i, example := range examplesOf(t, page) {
 			file := filepath.Join(t.TempDir(), fmt.Sprint(i, ".yaml"))
 			w.do("write", os.WriteFile(file, []byte(example), 0o600))
-			// The API server takes in a grant with a small delay.
-			cluster.Eventually(t, patience, "the example of "+page, func(ctx context.Context) error {
-				out, err := w.Kubectl(ctx, "apply", "--filename="+file).CombinedOutput()
-				if err != nil {
-					return fmt.Errorf("%w: %s", err, out)
-				}
-				return nil
-			})
+			w.kubectl("apply", "--filename="+file)
 		}
 	}
 	website := newVolume("shop", "website")
@@ -219,11 +212,7 @@ func testGrants(t *testing.T, w world) {
 	w.events(own, "Warning NotGranted 1")
 
 	// What the message says helps.
-	kubectl := exec.CommandContext(t.Context(), "bash", "-ec", strings.ReplaceAll(command, "oc create", `"$0" "$@" create`))
-	kubectl.Args = append(kubectl.Args, w.Kubectl(t.Context()).Args...)
-	if out, err := kubectl.CombinedOutput(); err != nil {
-		t.Fatalf("%s: %v\n%s", command, err, out)
-	}
+	w.shell(command)
 	p := w.ready(own)
 	w.granted(first.namespace)
 	w.events(own, "Warning NotGranted 1", "Normal Recovered 1")
@@ -284,6 +273,21 @@ func testGrants(t *testing.T, w world) {
 		policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1alpha1.SharedVolumePolicySpec{Access: v1alpha1.AccessOpen}}
 		w.refused("a policy", w.client.Create(t.Context(), policy), "the one SharedVolumePolicy is called cluster")
 	})
+}
+
+// shell runs an administrator's command line, with kubectl for oc, and returns what it prints.
+func (w world) shell(commands string) string {
+	w.t.Helper()
+	kubectl, folder := w.Kubectl(w.t.Context()), w.t.TempDir()
+	w.do("link", os.Symlink(kubectl.Path, filepath.Join(folder, "oc")))
+	shell := exec.CommandContext(w.t.Context(), "bash", "-o", "pipefail", "-ec", commands)
+	shell.Dir = folder
+	shell.Env = append(kubectl.Environ(), "PATH="+folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	out, err := shell.CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("%s: %v\n%s", commands, err, out)
+	}
+	return string(out)
 }
 
 // granted waits until a grant says that it is for the namespace of its name, and which that is.
