@@ -94,6 +94,8 @@ type Operator struct {
 	// Env are the names of optional environment variables that an administrator may set through
 	// the Subscription, such as the role to assume with short-lived credentials.
 	Env []string
+	// Alerts are rules of Prometheus, a YAML list of them, beside those that every operator comes with.
+	Alerts string
 	// Grants are the permissions the operator needs beyond those of every operator and what it takes to
 	// manage the assets. Where each stands, is filled in.
 	Grants []permissions.Grant

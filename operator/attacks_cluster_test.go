@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/operator"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/openstack"
@@ -149,11 +150,11 @@ func TestAttackForgedLock(t *testing.T) {
 	w.createLockedOperatorAs(tn.Client, project)
 	w.create(w.customResource())
 	served := make(chan struct{})
-	w.startOperator(func(ctx context.Context, _ *rest.Config) error {
+	w.startOperator(operator.Companion{Run: func(ctx context.Context, _ *rest.Config) error {
 		close(served)
 		<-ctx.Done()
 		return nil
-	})
+	}})
 	w.waitForConditions(allWell)
 	<-served
 	w.checkNothingFor(project)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/operator"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -141,11 +142,11 @@ func TestAnOperatorThatIsStillActiveKeepsTheDriver(t *testing.T) {
 	old := w.createLockedOperator()
 
 	served := make(chan struct{})
-	w.startOperator(func(ctx context.Context, _ *rest.Config) error {
+	w.startOperator(operator.Companion{Run: func(ctx context.Context, _ *rest.Config) error {
 		close(served)
 		<-ctx.Done()
 		return nil
-	})
+	}})
 	w.create(w.customResource())
 	w.waitForReason(w.driver.ConditionPrefix+"DriverNamespaceDegraded", "OtherOperatorActive")
 	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})

@@ -32,7 +32,13 @@ type Process struct {
 
 // A Companion is a further controller that the operator process runs for a driver, such as the one
 // that serves the driver's volume API. It runs whether or not the driver is asked for.
-type Companion func(ctx context.Context, cfg *rest.Config) error
+type Companion struct {
+	// Prepare, if there is one, returns before the operator takes over what an earlier one has made: while it
+	// can be told what that was.
+	Prepare func(ctx context.Context, cfg *rest.Config) error
+	// Run runs the controller until ctx ends.
+	Run func(ctx context.Context, cfg *rest.Config) error
+}
 
 // Run runs the operator of one driver until ctx ends. It returns an error if it cannot start, or if
 // a companion fails. version is what the ClusterCSIDriver says that it is looked after by.
@@ -54,6 +60,16 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	klog.Infof("operator of %s runs in namespace %s", driver.CSIName, o.namespace)
 	blockingPods.WithLabelValues(driver.CSIName).Set(0)
 
+	for _, companion := range companions {
+		if companion.Prepare == nil {
+			continue
+		}
+		if err := companion.Prepare(ctx, cfg); ctx.Err() != nil {
+			return nil // told to stop meanwhile
+		} else if err != nil {
+			return err
+		}
+	}
 	customResource, err := o.watchCustomResource(ctx)
 	if err != nil {
 		return err
@@ -66,7 +82,7 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 			} else if err != nil {
 				return err
 			}
-			return companion(ctx, cfg)
+			return companion.Run(ctx, cfg)
 		})
 	}
 	return runAll(ctx, tasks)

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
@@ -24,6 +25,18 @@ var acts = map[action]func(context.Context, *reconciler, *observed, step) error{
 	takeTurn: func(_ context.Context, r *reconciler, o *observed, _ step) error {
 		o.turn, o.turnKnown = r.turns.take(client.ObjectKeyFromObject(o.sharedVolume)), true
 		return nil
+	},
+
+	readNamespace: func(ctx context.Context, r *reconciler, o *observed, _ step) (err error) {
+		o.namespace, err = get[corev1.Namespace](ctx, r.live, types.NamespacedName{Name: o.sharedVolume.Namespace})
+		o.namespaceKnown = true
+		if err == nil && !equality.Semantic.DeepEqual(grantStatus(o.grant, o.namespace), o.grant.Status) {
+			select {
+			case r.doubted <- event.GenericEvent{Object: o.grant}:
+			default: // Others are about to be looked at; this one will come again.
+			}
+		}
+		return err
 	},
 
 	addFinalizer: func(ctx context.Context, r *reconciler, o *observed, _ step) error {

@@ -1,6 +1,7 @@
 package sharedvolume_test
 
 import (
+	"errors"
 	"net/http"
 	"path"
 	"strings"
@@ -12,18 +13,30 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
 // apart returns a cluster, shared by some tests, in which no controller runs: each of these tests runs
-// controllers of its own, confined to namespaces of its own.
+// controllers of its own, confined to namespaces of its own. SharedVolumes need grants there.
 func apart(t *testing.T) world {
 	t.Helper()
 	t.Parallel()
 	w := newWorld(t, cluster.Shared(t, cluster.Options{Name: "apart"}))
 	apartCluster.Do(func() {
-		w.define(definitionFile)
+		w.defineAll()
+		w.setAccess(v1alpha1.AccessGranted)
 		apartConfig = w.controllerConfig()
+		// One controller writes what is to be said of the policy, so that none of the others has to.
+		stop := w.runConfined("none")
+		policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
+		w.eventually("the policy's status", policy, func() error {
+			if len(policy.Status.Conditions) == 0 {
+				return errors.New("it has none")
+			}
+			return nil
+		})
+		stop()
 	})
 	return w
 }
@@ -33,12 +46,13 @@ var (
 	apartConfig  *rest.Config // the controllers'
 )
 
-// lasting creates a namespace that goes with the cluster. Its deletion would wait for a controller, and
-// many of them keep a cluster busy for longer than the tests.
+// lasting creates a namespace that goes with the cluster, and grants it all that the tests' SharedVolumes ask
+// for. Its deletion would wait for a controller, and many of them keep a cluster busy for longer than the tests.
 func (w world) lasting() string {
 	w.t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "apart-"}}
 	w.do("create", w.client.Create(w.t.Context(), namespace))
+	w.grant(namespace.Name, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
 	return namespace.Name
 }
 
@@ -70,6 +84,10 @@ func confine(request *http.Request, namespace string) {
 		if !strings.Contains(folder, "/namespaces/") {
 			request.URL.Path = folder + "namespaces/" + namespace + "/" + resource
 		}
+	case "sharedvolumegrants":
+		query := request.URL.Query()
+		query.Set("fieldSelector", "metadata.name="+namespace)
+		request.URL.RawQuery = query.Encode()
 	case "persistentvolumes":
 		query := request.URL.Query()
 		query.Set("labelSelector", query.Get("labelSelector")+","+sharedvolume.OwnerNamespaceLabel+"="+namespace)

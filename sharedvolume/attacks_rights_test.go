@@ -26,20 +26,24 @@ import (
 
 func anyAccessPoint(a arena) {
 	stolen := volumeOf(a.attacker.namespace, "stolen", "fs-01", "fsap-02")
-	const refusal = "SharedVolumeGrant default of the namespace does not list it"
-	a.refused("create", a.attacker.api.Create(a.t.Context(), stolen.DeepCopy()), refusal)
-	apply := &unstructured.Unstructured{}
-	apply.Object = map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "SharedVolume",
-		"metadata": map[string]any{"namespace": stolen.Namespace, "name": stolen.Name},
+	applied := &unstructured.Unstructured{}
+	applied.Object = map[string]any{"apiVersion": v1alpha1.GroupVersion.String(), "kind": "SharedVolume",
+		"metadata": map[string]any{"namespace": stolen.Namespace, "name": "applied"},
 		"spec":     map[string]any{"fileSystemID": "fs-01", "accessPointID": "fsap-02"}}
-	a.refused("apply", a.attacker.api.Apply(a.t.Context(), client.ApplyConfigurationFromUnstructured(apply), client.FieldOwner("attacker")), refusal)
+	a.do("apply", a.attacker.api.Apply(a.t.Context(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("attacker")))
 	generated := stolen.DeepCopy()
 	generated.Name, generated.GenerateName = "", "stolen-"
-	a.refused("generate", a.attacker.api.Create(a.t.Context(), generated), refusal)
-
-	specless := a.own("specless")
-	specless.Spec = v1alpha1.SharedVolumeSpec{}
-	a.refused("create without spec", a.attacker.api.Create(a.t.Context(), specless.DeepCopy()), "spec must name")
+	// One that has no IDs at first.
+	late := volumeOf(a.attacker.namespace, "late", "", "")
+	late.Spec = v1alpha1.SharedVolumeSpec{}
+	for _, sv := range []*v1alpha1.SharedVolume{stolen, generated, late} {
+		a.created(sv)
+	}
+	a.until(late, "InvalidSpec")
+	a.do("fill in", a.attacker.api.Patch(a.t.Context(), late, patch(`{"spec":{"fileSystemID":"fs-01","accessPointID":"fsap-02"}}`)))
+	for _, name := range []string{stolen.Name, generated.Name, late.Name, "applied"} {
+		a.ungranted(volumeOf(a.attacker.namespace, name, "", ""), "SharedVolumeGrant "+a.attacker.namespace+" does not list it")
+	}
 }
 
 func heldNamespace(a arena) {
@@ -191,25 +195,21 @@ func ownVolume(a arena) {
 }
 
 func selfGrant(a arena) {
-	grant := newGrant(a.attacker.namespace, "default", "fs-01", "*")
+	grant := newGrant(a.attacker.namespace, "fs-01", "*")
 	// Some are given all rights in their namespace.
 	almighty := a.tenantCalled("almighty", a.attacker.namespace, "cluster-admin")
 	fresh := a.tenant(a.Namespace(a.t), "cluster-admin")
 	all := `{"spec":{"fileSystems":[{"fileSystemID":"fs-01","accessPointIDs":["*"]}]}}`
-	for what, try := range map[string]struct {
-		err  error
-		want string
-	}{
-		"create":                   {a.attacker.api.Create(a.t.Context(), grant.DeepCopy()), "cannot create resource"},
-		"patch":                    {a.attacker.api.Patch(a.t.Context(), grant.DeepCopy(), patch(all)), "cannot patch resource"},
-		"delete":                   {a.attacker.api.Delete(a.t.Context(), grant.DeepCopy()), "cannot delete resource"},
-		"patch with all rights":    {almighty.api.Patch(a.t.Context(), grant.DeepCopy(), patch(all)), "only who may create SharedVolumeGrants in all namespaces"},
-		"create with all rights":   {fresh.api.Create(a.t.Context(), newGrant(fresh.namespace, "default", "fs-01", "*")), "only who may create SharedVolumeGrants in all namespaces"},
-		"a grant of another name":  {a.client.Create(a.t.Context(), newGrant(fresh.namespace, "other", "fs-01", "*")), "is called default"},
-		"in another's namespace":   {a.attacker.api.Create(a.t.Context(), newGrant(a.victim.namespace, "default", "fs-0a", "*")), "cannot create resource"},
-		"the namespace's own word": {a.attacker.api.Patch(a.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.attacker.namespace}}, patch(`{"metadata":{"labels":{"x":"y"}}}`)), "cannot patch resource"},
+	for what, err := range map[string]error{
+		"create":                   a.attacker.api.Create(a.t.Context(), grant.DeepCopy()),
+		"patch":                    a.attacker.api.Patch(a.t.Context(), grant.DeepCopy(), patch(all)),
+		"patch the status":         a.attacker.api.Status().Patch(a.t.Context(), grant.DeepCopy(), patch(`{"status":{"namespaceUID":"x"}}`)),
+		"delete":                   a.attacker.api.Delete(a.t.Context(), grant.DeepCopy()),
+		"patch with all rights":    almighty.api.Patch(a.t.Context(), grant.DeepCopy(), patch(all)),
+		"create with all rights":   fresh.api.Create(a.t.Context(), newGrant(fresh.namespace, "fs-01", "*")),
+		"the namespace's own word": a.attacker.api.Patch(a.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.attacker.namespace}}, patch(`{"metadata":{"labels":{"x":"y"}}}`)),
 	} {
-		a.refused(what, try.err, try.want)
+		a.refused(what, err, "forbidden")
 	}
 }
 
@@ -224,16 +224,17 @@ func selfRights(a arena) {
 	}
 }
 
-func policyOff(a arena) {
+func openDoor(a arena) {
 	for _, object := range []struct{ version, kind, name string }{
-		{"admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "sharedvolumegrant-default-of-the-namespace"},
-		{"admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "sharedvolume-needs-grant"},
+		{v1alpha1.GroupVersion.String(), "SharedVolumePolicy", "cluster"},
+		{"apiextensions.k8s.io/v1", "CustomResourceDefinition", "sharedvolumepolicies.aws-efs.managed.openshift.io"},
 		{"apiextensions.k8s.io/v1", "CustomResourceDefinition", "sharedvolumegrants.aws-efs.managed.openshift.io"},
 		{"apiextensions.k8s.io/v1", "CustomResourceDefinition", "sharedvolumes.aws-efs.managed.openshift.io"},
 	} {
 		target := &unstructured.Unstructured{Object: map[string]any{"apiVersion": object.version, "kind": object.kind, "metadata": map[string]any{"name": object.name}}}
+		a.refused("create "+object.name, a.attacker.api.Create(a.t.Context(), target.DeepCopy()), "cannot create resource")
 		a.refused("delete "+object.name, a.attacker.api.Delete(a.t.Context(), target), "cannot delete resource")
-		a.refused("patch "+object.name, a.attacker.api.Patch(a.t.Context(), target, patch(`{"spec":null}`)), "cannot patch resource")
+		a.refused("patch "+object.name, a.attacker.api.Patch(a.t.Context(), target, patch(`{"spec":{"access":"Open"}}`)), "cannot patch resource")
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,9 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
@@ -47,7 +50,7 @@ type Options struct {
 
 // Run serves the SharedVolumes of a cluster until ctx ends. The limits on requests a second come with
 // cfg. It returns an error if the controller cannot start, for instance because the
-// CustomResourceDefinition of SharedVolumes is not there.
+// CustomResourceDefinition of SharedVolumes is not there. Prepare comes first.
 func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -67,7 +70,14 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	if err != nil {
 		return fmt.Errorf("SharedVolume controller: %w", err)
 	}
-	if err := add(mgr, opts); err != nil {
+	doubted := make(chan event.GenericEvent, DefaultWorkers)
+	if err := add(mgr, opts, doubted); err != nil {
+		return fmt.Errorf("SharedVolume controller: %w", err)
+	}
+	if err := addGrants(mgr, doubted); err != nil {
+		return fmt.Errorf("SharedVolume controller: %w", err)
+	}
+	if err := addPolicies(mgr); err != nil {
 		return fmt.Errorf("SharedVolume controller: %w", err)
 	}
 	if err := addOrphans(mgr); err != nil {
@@ -79,6 +89,10 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 // cacheOptions say which objects the caches hold, and how much of each.
 func cacheOptions() cache.Options {
 	owned := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{OwnedLabel: "true"})}
+	// Administrators write these few; they are read for each SharedVolume, and never changed in memory.
+	readOnly := cache.ByObject{Transform: cache.TransformStripManagedFields(), UnsafeDisableDeepCopy: new(true)}
+	onePolicy := readOnly
+	onePolicy.Field = fields.OneTermEqualSelector(metav1.ObjectNameField, v1alpha1.PolicyName)
 	return cache.Options{
 		ReaderFailOnMissingInformer: true,
 		DefaultTransform: func(object any) (any, error) {
@@ -92,12 +106,14 @@ func cacheOptions() cache.Options {
 			&v1alpha1.SharedVolume{}:        {},
 			&corev1.PersistentVolumeClaim{}: owned,
 			&corev1.PersistentVolume{}:      owned,
+			&v1alpha1.SharedVolumeGrant{}:   readOnly,
+			&v1alpha1.SharedVolumePolicy{}:  onePolicy,
 		},
 	}
 }
 
-// add makes mgr run the controller.
-func add(mgr manager.Manager, opts Options) error {
+// add makes mgr run the controller, which puts into doubted the grants whose status it finds to be wrong.
+func add(mgr manager.Manager, opts Options, doubted chan<- event.GenericEvent) error {
 	if opts.Workers == 0 {
 		opts.Workers = DefaultWorkers
 	}
@@ -110,20 +126,24 @@ func add(mgr manager.Manager, opts Options) error {
 		return err
 	}
 	r := &reconciler{
-		cached: mgr.GetCache(),
-		live:   mgr.GetAPIReader(),
-		client: mgr.GetClient(),
-		events: mgr.GetEventRecorder(controllerName),
-		memory: newMemory(),
-		turns:  newTurns(),
-		users:  users,
-		retry:  workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 5*time.Minute),
+		cached:  mgr.GetCache(),
+		live:    mgr.GetAPIReader(),
+		client:  mgr.GetClient(),
+		events:  mgr.GetEventRecorder(controllerName),
+		memory:  newMemory(),
+		turns:   newTurns(),
+		users:   users,
+		without: newUngranted(),
+		doubted: doubted,
+		retry:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 5*time.Minute),
 	}
 	return builder.ControllerManagedBy(mgr).
 		Named("sharedvolume").
 		For(&v1alpha1.SharedVolume{}).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(ownerOfClaim)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ownerOfVolume)).
+		Watches(&v1alpha1.SharedVolumeGrant{}, handler.EnqueueRequestsFromMapFunc(r.inNamespaceOf), builder.WithPredicates(changesGrant)).
+		Watches(&v1alpha1.SharedVolumePolicy{}, handler.EnqueueRequestsFromMapFunc(r.everywhere), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.Workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, time.Minute),
@@ -155,6 +175,33 @@ func ownerOfVolume(_ context.Context, volume client.Object) []reconcile.Request 
 	return []reconcile.Request{{NamespacedName: owner}}
 }
 
+// changesGrant tells whether a change of a grant may make a difference to SharedVolumes.
+var changesGrant = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return knownIneffective(e.ObjectOld.(*v1alpha1.SharedVolumeGrant)) != knownIneffective(e.ObjectNew.(*v1alpha1.SharedVolumeGrant))
+}})
+
+// inNamespaceOf maps a grant to the SharedVolumes of its namespace.
+func (r *reconciler) inNamespaceOf(ctx context.Context, grant client.Object) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(grant.GetName()))
+}
+
+// everywhere maps the policy to all SharedVolumes.
+func (r *reconciler) everywhere(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.requests(ctx)
+}
+
+func (r *reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
+	var found v1alpha1.SharedVolumeList
+	if err := r.cached.List(ctx, &found, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		klog.FromContext(ctx).Error(err, "listing SharedVolumes in the cache") // It holds them all once it has begun.
+	}
+	var requests []reconcile.Request
+	for i := range found.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&found.Items[i])})
+	}
+	return requests
+}
+
 type reconciler struct {
 	cached client.Reader
 	live   client.Reader
@@ -163,6 +210,9 @@ type reconciler struct {
 	memory *memory
 	turns  *turns
 	users  *users
+	// without are the SharedVolumes without a grant, for people to count.
+	without *ungranted
+	doubted chan<- event.GenericEvent
 	// retry spaces out attempts at what no watch will tell us has become possible.
 	retry workqueue.TypedRateLimiter[types.NamespacedName]
 }
@@ -236,6 +286,7 @@ func (r *reconciler) forget(key types.NamespacedName) {
 	r.memory.forget(key)
 	r.turns.leave(key)
 	r.retry.Forget(key)
+	r.without.set(key, true)
 }
 
 // observe reads what the caches have, or what was written since. Where there is doubt about claim and
@@ -247,6 +298,15 @@ func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (obs
 	if err != nil || o.sharedVolume == nil {
 		return o, err
 	}
+	policy, err := get[v1alpha1.SharedVolumePolicy](ctx, r.cached, policyKey)
+	if err != nil {
+		return o, err
+	}
+	if o.grant, err = get[v1alpha1.SharedVolumeGrant](ctx, r.cached, types.NamespacedName{Name: key.Namespace}); err != nil {
+		return o, err
+	}
+	o.open = isOpen(policy)
+	r.without.set(key, lists(o.grant, o.sharedVolume.Spec) && !knownIneffective(o.grant))
 	if r.memory.takeDoubt(key) {
 		if err := r.readObjects(ctx, r.live, &o); err != nil {
 			return o, err

@@ -32,6 +32,15 @@ type observed struct {
 	// volume and communityVolume are the objects under the name that a new volume gets and under the
 	// one that the community operator gave, whoever made them; nil if there is none.
 	volume, communityVolume *corev1.PersistentVolume
+	// open says that no grant is needed.
+	open bool
+	// grant is the SharedVolumeGrant that has the namespace's name; nil if there is none. It is shared, and
+	// not to be changed.
+	grant *v1alpha1.SharedVolumeGrant
+	// namespace is the SharedVolume's, as the API server has it; nil if it is gone. namespaceKnown says that
+	// it was read.
+	namespace      *corev1.Namespace
+	namespaceKnown bool
 	// live says that claim and volumes were read from the API server, not from a cache.
 	live bool
 	// users are pods that hold the claim; usersKnown says that they were looked up. If usersPending, these
@@ -54,6 +63,7 @@ type action string
 const (
 	wait            action = "wait"
 	takeTurn        action = "take a turn"
+	readNamespace   action = "read the namespace from the API server"
 	addFinalizer    action = "add the finalizer"
 	createClaim     action = "create the claim"
 	labelClaim      action = "label the claim"
@@ -92,6 +102,11 @@ func next(o observed) step {
 	if problem := problemOf(o.sharedVolume.Spec); problem != "" {
 		return step{do: wait, show: failed(reasonInvalidSpec, "%s", problem)}
 	}
+	if !o.open && !hasVolume(o) {
+		if s, wanting := nextGrant(o); wanting {
+			return s
+		}
+	}
 	if o.claim == nil && !o.turn {
 		return nextTurn(o)
 	}
@@ -120,6 +135,40 @@ func problemOf(spec v1alpha1.SharedVolumeSpec) string {
 		return fmt.Sprintf("spec.accessPointID is %.64q, want an ID of at most 128 characters such as fsap-0123456789abcdef0", spec.AccessPointID)
 	default:
 		return ""
+	}
+}
+
+// hasVolume tells whether the SharedVolume has its volume already, and so needs no grant any more. It goes by
+// what no tenant can write: a volume, its name, labels and reservation, and creation times.
+//
+// A volume of the controller's has the UID of the SharedVolume in its name. One of the community operator's
+// has only names that another SharedVolume may have had, in an earlier namespace. It counts if it is bound
+// to the claim that is there, or was made when this very SharedVolume was there.
+//
+// A volume that is being deleted is as good as none, unless there is a claim to be freed first.
+func hasVolume(o observed) bool {
+	has := func(volume *corev1.PersistentVolume) bool {
+		return volume != nil && ownsVolume(o, volume) && mounts(volume, o.sharedVolume.Spec) && (volume.DeletionTimestamp == nil || o.claim != nil)
+	}
+	if has(o.volume) {
+		return true
+	}
+	return has(o.communityVolume) &&
+		(o.claim != nil && bound(o.claim, o.communityVolume) || !o.communityVolume.CreationTimestamp.Before(&o.sharedVolume.CreationTimestamp))
+}
+
+// nextGrant decides for a SharedVolume that needs a grant. It returns false if it has one.
+func nextGrant(o observed) (step, bool) {
+	listed := lists(o.grant, o.sharedVolume.Spec)
+	switch {
+	case listed && !o.namespaceKnown:
+		return step{do: readNamespace}, true
+	case listed && o.namespace != nil && effectOf(o.grant, o.namespace).effective:
+		return step{}, false
+	case !o.live && slices.Contains(o.sharedVolume.Finalizers, Finalizer):
+		return step{do: readLive}, true // It may have had a volume, and somebody hidden that from the cache.
+	default:
+		return step{do: wait, show: notGranted(o)}, true
 	}
 }
 

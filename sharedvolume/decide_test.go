@@ -30,7 +30,7 @@ func example() *v1alpha1.SharedVolume {
 	}
 }
 
-// settled returns what there is once all is done.
+// settled returns what there is once all is done, where no grant is needed.
 func settled() observed {
 	sv := example()
 	claim := desiredClaim(sv)
@@ -39,7 +39,36 @@ func settled() observed {
 	volume.CreationTimestamp = metav1.NewTime(now)
 	claim.Spec.VolumeName = volume.Name
 	claim.Status.Phase = corev1.ClaimBound
-	return observed{sharedVolume: sv, claim: claim, volume: volume, now: now}
+	return observed{sharedVolume: sv, claim: claim, volume: volume, now: now, open: true}
+}
+
+// closed makes a grant needed of what there is.
+func closed(from func() observed) func() observed {
+	return func() observed {
+		o := from()
+		o.open = false
+		return o
+	}
+}
+
+// granted returns what there is of a SharedVolume with a grant of which nothing is made yet.
+func granted() observed {
+	o := closed(settled)()
+	o.sharedVolume.Finalizers, o.claim, o.volume = nil, nil, nil
+	o.grant = exampleGrant()
+	o.namespace, o.namespaceKnown = exampleNamespace(), true
+	return o
+}
+
+func exampleGrant() *v1alpha1.SharedVolumeGrant {
+	return &v1alpha1.SharedVolumeGrant{
+		ObjectMeta: metav1.ObjectMeta{Name: "team", Generation: 1, CreationTimestamp: metav1.NewTime(now)},
+		Spec:       v1alpha1.SharedVolumeGrantSpec{FileSystems: []v1alpha1.FileSystemGrant{{FileSystemID: "fs-01", AccessPointIDs: []string{"fsap-02"}}}},
+	}
+}
+
+func exampleNamespace() *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", UID: "ns-1", CreationTimestamp: metav1.NewTime(now)}}
 }
 
 // community returns what the community operator leaves of a SharedVolume.
@@ -87,6 +116,40 @@ func TestNext(t *testing.T) {
 		{"refused", settled, func(o *observed) {
 			o.claim, o.volume, o.turn, o.refused = nil, nil, true, failed(reasonQuotaExceeded, "no room")
 		}, "wait: Failed QuotaExceeded", "no room"},
+
+		// Where a grant is needed.
+		{"granted", granted, func(*observed) {}, "take a turn", ""},
+		{"listed, namespace not known", granted, func(o *observed) { o.namespace, o.namespaceKnown = nil, false }, "read the namespace from the API server", ""},
+		{"namespace gone", granted, func(o *observed) { o.namespace = nil }, "wait: Failed NotGranted", "There is no namespace team"},
+		{"for an earlier namespace", granted, func(o *observed) { o.grant.Status.NamespaceUID = "ns-0" }, "wait: Failed NotGranted", "lists it, but not for this namespace"},
+		{"for a namespace that came later", granted, func(o *observed) { o.namespace.CreationTimestamp.Time = now.Add(time.Second) }, "wait: Failed NotGranted", "was created after the grant"},
+		{"no grant", granted, func(o *observed) { o.grant, o.namespaceKnown = nil, false }, "wait: Failed NotGranted", "there is no SharedVolumeGrant team"},
+		{"not listed", granted, func(o *observed) { o.sharedVolume.Spec.AccessPointID = "fsap-03" }, "wait: Failed NotGranted", "SharedVolumeGrant team does not list it"},
+		{"no grant, a finalizer", closed(settled), func(o *observed) { o.claim, o.volume = nil, nil }, "read the claim and the volume from the API server", ""},
+		{"no grant, a finalizer and nothing else", closed(settled), func(o *observed) { o.claim, o.volume, o.live = nil, nil, true }, "wait: Failed NotGranted", "there is no SharedVolumeGrant team"},
+		{"no grant, a claim", closed(settled), func(o *observed) { o.volume, o.live = nil, true }, "wait: Failed NotGranted", "SharedVolumeGrant"},
+		{"no grant, a volume", closed(settled), func(*observed) {}, "wait: Ready Bound", ""},
+		{"no grant, a volume, the claim deleted", closed(settled), func(o *observed) { o.claim = nil }, "take a turn", ""},
+		{"no grant, a volume of something else", closed(settled), func(o *observed) { o.volume.Spec.CSI.VolumeHandle, o.live = "fs-9::fsap-9", true }, "wait: Failed NotGranted", "SharedVolumeGrant"},
+		{"no grant, a volume of another claim", closed(settled), func(o *observed) { o.volume.Spec.ClaimRef.Namespace, o.live = "other", true }, "wait: Failed NotGranted", "SharedVolumeGrant"},
+		{"no grant, a volume that goes", closed(settled), func(o *observed) { o.volume.DeletionTimestamp = deleted }, "look up the pods that use the claim", ""},
+		{"no grant, a volume that goes, the claim gone", closed(settled), func(o *observed) { o.volume.DeletionTimestamp, o.claim, o.live = deleted, nil, true }, "wait: Failed NotGranted", "SharedVolumeGrant"},
+		{"no grant, no spec", closed(settled), func(o *observed) { o.sharedVolume.Spec = v1alpha1.SharedVolumeSpec{} }, "wait: Failed InvalidSpec", ""},
+		{"no grant, deleted", closed(settled), func(o *observed) { o.sharedVolume.DeletionTimestamp = deleted }, "look up the pods that use the claim", ""},
+		{"no grant, deleted, nothing left", closed(settled), func(o *observed) {
+			o.sharedVolume.DeletionTimestamp, o.claim, o.volume, o.live = deleted, nil, nil, true
+		}, "remove the finalizer", ""},
+		{"no grant, community", closed(community), func(*observed) {}, "wait: Ready Bound", ""},
+		{"no grant, community, claim deleted", closed(community), func(o *observed) { o.claim = nil }, "take a turn", ""},
+		{"no grant, community, volume of an earlier SharedVolume", closed(community), func(o *observed) {
+			o.sharedVolume.CreationTimestamp, o.claim, o.live = metav1.NewTime(now.Add(time.Second)), nil, true
+		}, "wait: Failed NotGranted", "SharedVolumeGrant"},
+		{"no grant, community, volume of an earlier SharedVolume, claim forged", closed(community), func(o *observed) {
+			o.sharedVolume.CreationTimestamp, o.claim.UID, o.live = metav1.NewTime(now.Add(time.Second)), "claim-2", true
+		}, "wait: Failed NotGranted", "SharedVolumeGrant"},
+		{"no grant, community, restored from a backup", closed(community), func(o *observed) {
+			o.sharedVolume.CreationTimestamp = metav1.NewTime(now.Add(time.Second))
+		}, "wait: Ready Bound", ""},
 
 		// What somebody else made stays his.
 		{"foreign claim", settled, func(o *observed) { o.claim.Spec.Selector = nil }, "wait: Failed Conflict", "PersistentVolumeClaim pvc-logs exists"},
@@ -315,6 +378,9 @@ func TestNoticeOf(t *testing.T) {
 		{reasonPending, reasonBound, ""}, // as everybody expects
 		{reasonBound, reasonDeleting, ""},
 		{reasonPending, reasonConflict, "Warning Conflict"},
+		{reasonPending, reasonNotGranted, "Warning NotGranted"},
+		{reasonNotGranted, reasonNotGranted, ""},
+		{reasonNotGranted, reasonPending, "Normal Recovered"},
 		{"", reasonInvalidSpec, "Warning InvalidSpec"},
 		{reasonConflict, reasonConflict, ""}, // told already
 		{reasonConflict, reasonBound, "Normal Recovered"},

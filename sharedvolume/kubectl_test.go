@@ -2,23 +2,37 @@ package sharedvolume_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
 func TestKubectlExplain(t *testing.T) {
 	w := served(t)
-	cluster.Eventually(t, patience, "the definition to be published", func(ctx context.Context) error {
-		return w.Kubectl(ctx, "explain", "sharedvolume").Run()
-	})
+	for _, kind := range []string{"sharedvolume", "sharedvolumegrant", "sharedvolumepolicy"} {
+		cluster.Eventually(t, patience, "the definition to be published", func(ctx context.Context) error {
+			return w.Kubectl(ctx, "explain", kind).Run()
+		})
+	}
 	for object, fields := range map[string][]string{
 		"sharedvolume":                   {"spec", "status"},
 		"sharedvolume.spec":              {"fileSystemID", "accessPointID"},
 		"sharedvolume.status":            {"claimRef", "phase", "message", "observedGeneration", "conditions"},
 		"sharedvolume.status.claimRef":   {"apiGroup", "kind", "name"},
 		"sharedvolume.status.conditions": {"type", "status", "observedGeneration", "lastTransitionTime", "reason", "message"},
+
+		"sharedvolumegrant":                  {"spec", "status"},
+		"sharedvolumegrant.spec":             {"fileSystems", "namespaceUID"},
+		"sharedvolumegrant.spec.fileSystems": {"fileSystemID", "accessPointIDs"},
+		"sharedvolumegrant.status":           {"namespaceUID", "conditions"},
+		"sharedvolumepolicy":                 {"spec", "status"},
+		"sharedvolumepolicy.spec":            {"access"},
+		"sharedvolumepolicy.status":          {"conditions"},
 	} {
 		text := w.kubectl("explain", object)
 		for _, field := range fields {
@@ -41,6 +55,31 @@ func TestKubectlWaitAndGet(t *testing.T) {
 	if len(lines) < 2 || !strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), want) {
 		t.Errorf("kubectl get shows %q, want a line %q", lines, want)
 	}
+}
+
+func TestKubectlGetGrants(t *testing.T) {
+	w := served(t)
+	namespace := w.Namespace(t)
+	grant := newGrant(namespace, "fs-01", "fsap-01")
+	grant.Spec.FileSystems = append(grant.Spec.FileSystems, v1alpha1.FileSystemGrant{FileSystemID: "fs-02", AccessPointIDs: []string{"*"}})
+	w.do("create", w.client.Create(t.Context(), grant))
+	w.granted(namespace)
+	lines := strings.Split(w.kubectl("get", "svg", namespace), "\n")
+	if want := namespace + " fs-01 fs-02 True NamespaceFound"; len(lines) < 2 || !strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), want) {
+		t.Errorf("kubectl get shows %q, want a line %q", lines, want)
+	}
+	policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
+	w.eventually("the policy's status", policy, func() error {
+		if len(policy.Status.Conditions) == 0 {
+			return errors.New("it has none")
+		}
+		return nil
+	})
+	lines = strings.Split(w.kubectl("get", "svp"), "\n")
+	if want := "cluster Open False"; len(lines) < 2 || !strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), want) {
+		t.Errorf("kubectl get shows %q, want a line %q", lines, want)
+	}
+	w.events(policy, "Warning Open 1")
 }
 
 // kubectl runs kubectl as the administrator, and returns what it prints.

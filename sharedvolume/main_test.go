@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -35,8 +37,9 @@ func TestMain(m *testing.M) {
 const (
 	// patience is how long a cluster on a busy machine may need for anything it does at once.
 	patience = 2 * time.Minute
-	// definitionFile is the CustomResourceDefinition that is generated from the API types.
-	definitionFile = "../drivers/efs/assets/crd/aws-efs.managed.openshift.io_sharedvolumes.yaml"
+	// definitionFile is the CustomResourceDefinition of SharedVolumes that is generated from the API types.
+	definitionFile = definitions + "/aws-efs.managed.openshift.io_sharedvolumes.yaml"
+	definitions    = "../drivers/efs/assets/crd"
 	// controllerUser runs the controller in the tests, with no more than the rights it needs.
 	controllerNamespace, controllerAccount = "default", "sharedvolume-controller"
 	controllerUser                         = "system:serviceaccount:" + controllerNamespace + ":" + controllerAccount
@@ -49,6 +52,15 @@ var rights = []rbacv1.PolicyRule{
 	{APIGroups: []string{""}, Resources: []string{"persistentvolumeclaims", "persistentvolumes"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
 	{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"list"}},
 	{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create"}},
+
+	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumegrants"}, Verbs: []string{"list", "watch"}},
+	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumegrants/status"}, Verbs: []string{"patch"}},
+	{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumepolicies"}, ResourceNames: []string{"cluster"}, Verbs: []string{"get", "list", "watch", "create", "patch"}},
+	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumepolicies/status"}, ResourceNames: []string{"cluster"}, Verbs: []string{"patch"}},
+	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"csidrivers"}, ResourceNames: []string{"efs.csi.aws.com"}, Verbs: []string{"get"}},
+	{APIGroups: []string{"storage.k8s.io"}, Resources: []string{"storageclasses"}, ResourceNames: []string{"efs-sc"}, Verbs: []string{"get"}},
+	{APIGroups: []string{"security.openshift.io"}, Resources: []string{"securitycontextconstraints"}, ResourceNames: []string{"efs-csi-scc"}, Verbs: []string{"get"}},
 }
 
 // world is a cluster that serves SharedVolumes.
@@ -60,13 +72,16 @@ type world struct {
 
 var running sync.Once
 
-// served returns the cluster that most tests share, with the controller running.
+// served returns the cluster that most tests share, with the controller running. SharedVolumes need no grants
+// there: it is a cluster that works as it did with the community operator. Those of TestTenants and of apart
+// need them.
 func served(t *testing.T) world {
 	t.Helper()
 	t.Parallel()
 	w := newWorld(t, cluster.Shared(t, cluster.Options{}))
 	running.Do(func() {
-		w.define(definitionFile)
+		w.defineAll()
+		w.setAccess(v1alpha1.AccessOpen)
 		cfg := w.controllerConfig()
 		go func() {
 			// It outlives the test; the process ends it.
@@ -95,6 +110,29 @@ func newWorld(t testing.TB, c *cluster.Cluster) world {
 
 // in returns the same world for a subtest.
 func (w world) in(t testing.TB) world { return world{w.Cluster, w.client, t} }
+
+// defineAll defines SharedVolumes and what belongs to them.
+func (w world) defineAll() {
+	w.t.Helper()
+	files, err := filepath.Glob(definitions + "/*.yaml")
+	if err != nil || len(files) != 3 {
+		w.t.Fatalf("%s has %q: %v", definitions, files, err)
+	}
+	for _, file := range files {
+		w.define(file)
+	}
+}
+
+// setAccess writes the policy.
+func (w world) setAccess(access v1alpha1.Access) {
+	w.t.Helper()
+	policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}, Spec: v1alpha1.SharedVolumePolicySpec{Access: access}}
+	err := w.client.Create(w.t.Context(), policy)
+	if apierrors.IsAlreadyExists(err) {
+		err = w.client.Patch(w.t.Context(), policy, patch(fmt.Sprintf(`{"spec":{"access":"%s"}}`, access)))
+	}
+	w.do("set access", err)
+}
 
 // define creates or updates a CustomResourceDefinition and waits until it is served as it is.
 func (w world) define(file string) {
@@ -202,12 +240,12 @@ func (w world) gone(object client.Object) {
 	})
 }
 
-// newVolume returns a SharedVolume with IDs that no other test uses.
+// usualSpec is that of SharedVolumes in tests that are not about it.
+var usualSpec = v1alpha1.SharedVolumeSpec{FileSystemID: "fs-0123456789abcdef0", AccessPointID: "fsap-0123456789abcdef0"}
+
+// newVolume returns a SharedVolume.
 func newVolume(namespace, name string) *v1alpha1.SharedVolume {
-	return &v1alpha1.SharedVolume{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.SharedVolumeSpec{FileSystemID: "fs-0123456789abcdef0", AccessPointID: "fsap-0123456789abcdef0"},
-	}
+	return &v1alpha1.SharedVolume{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: usualSpec}
 }
 
 // create creates a SharedVolume.

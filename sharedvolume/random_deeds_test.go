@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/fault"
 )
@@ -177,6 +178,9 @@ func (s *sequence) deleteNamespace(name string) bool {
 	s.do("delete", s.client.Delete(s.t.Context(), namespace.DeepCopy()))
 	s.model = newModel()
 	s.createInPlace(namespace)
+	// The grant was for the namespace that is gone.
+	grant := &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
+	s.do("grant anew", s.client.Patch(s.t.Context(), grant, patch(fmt.Sprintf(`{"spec":{"namespaceUID":"%s"}}`, namespace.UID))))
 	return true
 }
 

@@ -18,6 +18,7 @@ const (
 	reasonPending           = "Pending"
 	reasonNotBound          = "NotBound"
 	reasonInvalidSpec       = "InvalidSpec"
+	reasonNotGranted        = "NotGranted"
 	reasonConflict          = "Conflict"
 	reasonClaimTerminating  = "ClaimTerminating"
 	reasonVolumeTerminating = "VolumeTerminating"
@@ -66,6 +67,23 @@ func newVerdict(phase v1alpha1.Phase, reason, format string, args ...any) *verdi
 		message = string(runes[:maxMessage-1]) + "…"
 	}
 	return &verdict{phase: phase, reason: reason, message: message, detail: message}
+}
+
+// notGranted is the verdict on a SharedVolume that lacks a grant. Who sees it can see no grants, so it says all
+// that is to be said.
+func notGranted(o observed) *verdict {
+	sv := o.sharedVolume
+	lead := fmt.Sprintf("Namespace %s may not use access point %s of file system %s: ", sv.Namespace, sv.Spec.AccessPointID, sv.Spec.FileSystemID)
+	switch {
+	case o.grant == nil:
+		return failed(reasonNotGranted, "%s%s", lead, fmt.Sprintf("there is no SharedVolumeGrant %s. A cluster administrator can create it: "+
+			`echo '{"apiVersion":"%s","kind":"SharedVolumeGrant","metadata":{"name":"%s"},"spec":{"fileSystems":[{"fileSystemID":"%s","accessPointIDs":["%s"]}]}}' | oc create -f -`,
+			sv.Namespace, v1alpha1.GroupVersion, sv.Namespace, sv.Spec.FileSystemID, sv.Spec.AccessPointID))
+	case !lists(o.grant, sv.Spec):
+		return failed(reasonNotGranted, "%sSharedVolumeGrant %s does not list it. A cluster administrator can add it: oc edit sharedvolumegrant %[2]s", lead, o.grant.Name)
+	default:
+		return failed(reasonNotGranted, "%sSharedVolumeGrant %s lists it, but not for this namespace. %s", lead, o.grant.Name, effectOf(o.grant, o.namespace).message)
+	}
 }
 
 // deleting is the verdict on a SharedVolume that waits for one of its objects to go. It says the same

@@ -2,12 +2,15 @@ package sharedvolume_test
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,8 +57,20 @@ func TestTakeOver(t *testing.T) {
 	wrong := legacyClaim(neighbour.Name, "c")
 	w.do("create", w.client.Create(t.Context(), wrong))
 
-	w.define(definitionFile)
+	// The community operator made its driver, too.
+	w.do("create", w.client.Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{
+		Name: sharedvolume.DriverName, Labels: map[string]string{sharedvolume.OwnedLabel: "true"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: w.definition().Name, UID: w.definition().UID}},
+	}}))
+	w.defineAll()
 	cfg := w.controllerConfig()
+	w.do("prepare", sharedvolume.Prepare(t.Context(), cfg))
+	w.do("prepare again", sharedvolume.Prepare(t.Context(), cfg))
+	policy := &v1alpha1.SharedVolumePolicy{}
+	w.get(policy, "", v1alpha1.PolicyName)
+	if policy.Spec.Access != v1alpha1.AccessOpen {
+		t.Errorf("a cluster that comes from the community operator begins with %s", policy.Spec.Access)
+	}
 	stop := w.run(cfg)
 	began := time.Now()
 	for _, l := range []legacy{current, oldest, victim} {
@@ -148,6 +163,29 @@ func TestTakeOver(t *testing.T) {
 		w.gone(p.claim)
 		w.gone(p.volume)
 	})
+	t.Run("the door can be closed, as the page shows", func(t *testing.T) {
+		w := w.in(t)
+		other := w.Namespace(t)
+		for _, sv := range []*v1alpha1.SharedVolume{volumeOf(other, "first", "fs-01", "fsap-01"), volumeOf(other, "second", "fs-01", "fsap-02"), volumeOf(other, "third", "fs-02", "fsap-01")} {
+			w.do("create", w.client.Create(t.Context(), sv))
+			w.ready(sv)
+		}
+		for _, commands := range commandsOf(t, "security.md", "## Close a cluster that began open") {
+			w.shell(commands)
+		}
+		grant := &v1alpha1.SharedVolumeGrant{}
+		w.get(grant, "", other)
+		if diff := cmp.Diff([]v1alpha1.FileSystemGrant{
+			{FileSystemID: "fs-01", AccessPointIDs: []string{"fsap-01", "fsap-02"}}, {FileSystemID: "fs-02", AccessPointIDs: []string{"fsap-01"}},
+		}, grant.Spec.FileSystems); diff != "" {
+			t.Errorf("the page's command grants what is not used, or not all of it (-want +got):\n%s", diff)
+		}
+		w.until(w.created(volumeOf(other, "more", "fs-02", "fsap-02")), "NotGranted")
+		w.ready(w.created(volumeOf(other, "again", "fs-02", "fsap-01")))
+		for _, sv := range []*v1alpha1.SharedVolume{oldest.sv, victim.sv} {
+			w.bound(sv)
+		}
+	})
 	t.Run("so does deletion of the definition, and all can begin again", func(t *testing.T) {
 		w := w.in(t)
 		p := w.bound(oldest.sv)
@@ -161,8 +199,37 @@ func TestTakeOver(t *testing.T) {
 		w.gone(p.claim)
 		w.gone(p.volume)
 		w.define(definitionFile)
+		w.setAccess(v1alpha1.AccessOpen)
 		w.ready(w.create(namespace, "again"))
 	})
+}
+
+// created creates a SharedVolume.
+func (w world) created(sv *v1alpha1.SharedVolume) *v1alpha1.SharedVolume {
+	w.t.Helper()
+	w.do("create", w.client.Create(w.t.Context(), sv))
+	return sv
+}
+
+// commandsOf returns the command lines that a section of a page shows, each block of them at once.
+func commandsOf(t *testing.T, page, section string) []string {
+	t.Helper()
+	raw, err := os.ReadFile(filepath.Join("../docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, found := strings.Cut(string(raw), section+"\n")
+	text, _, _ = strings.Cut(text, "\n## ")
+	var commands []string
+	for i, block := range strings.Split(text, "\n```\n") {
+		if i%2 == 1 {
+			commands = append(commands, block)
+		}
+	}
+	if !found || len(commands) == 0 {
+		t.Fatalf("%s shows no commands under %q", page, section)
+	}
+	return commands
 }
 
 // bound waits until a SharedVolume is Ready with a claim that is not being deleted.

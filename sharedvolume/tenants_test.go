@@ -2,46 +2,41 @@ package sharedvolume_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-const (
-	// teamRoles are the roles that the bundle ships.
-	teamRoles = "../bundle/aws-efs-operator/1.0.0/manifests/*.clusterrole.yaml"
-	// policyFolder is what an administrator applies to opt in to grants.
-	policyFolder = "policy"
-)
+// teamRoles are the roles that the bundle ships.
+const teamRoles = "../bundle/aws-efs-operator/1.0.0/manifests/*.clusterrole.yaml"
 
-// TestTenants runs in a cluster in which namespaces need grants, and teams have the bundle's roles.
+// TestTenants runs in a cluster in which namespaces need grants, as in every new installation, and teams have
+// the bundle's roles.
 func TestTenants(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, cluster.Start(t, cluster.Options{}))
-	w.define(definitionFile)
+	w.defineAll()
 	w.run(w.controllerConfig())
 	w.applyRoles()
-	specless := w.applyPolicy()
 	t.Run("roles", func(t *testing.T) { testTeamRoles(t, w.in(t)) })
-	t.Run("grants", func(t *testing.T) { testGrants(t, w.in(t), specless) })
+	t.Run("grants", func(t *testing.T) { testGrants(t, w.in(t)) })
 	t.Run("attacks", func(t *testing.T) { testAttacks(t, w.in(t)) })
-	t.Run("policies", func(t *testing.T) { testPolicies(t, w.in(t)) })
 	t.Run("documentation", func(t *testing.T) { testDocumentation(t, w.in(t)) })
 }
 
@@ -57,53 +52,6 @@ func (w world) applyRoles() {
 	}
 }
 
-// applyPolicy switches the policy on, and waits until the API server has taken in all of it. It returns
-// a SharedVolume without spec that was there before.
-func (w world) applyPolicy() *v1alpha1.SharedVolume {
-	w.t.Helper()
-	specless := newVolume(w.Namespace(w.t), "specless")
-	specless.Spec = v1alpha1.SharedVolumeSpec{}
-	w.do("create", w.client.Create(w.t.Context(), specless))
-	w.kubectl("apply", "--filename="+policyFolder+"/aws-efs.managed.openshift.io_sharedvolumegrants.yaml")
-	for _, kind := range []string{"sharedvolumes", "sharedvolumegrants"} { // Kubernetes checks the policies' types once, when they come.
-		cluster.Eventually(w.t, patience, "the definition of "+kind+" to be published", func(ctx context.Context) error {
-			return w.Kubectl(ctx, "explain", kind).Run()
-		})
-	}
-	w.kubectl("apply", "--filename="+policyFolder)
-	almighty := w.tenant(w.Namespace(w.t), "cluster-admin")
-	cluster.Eventually(w.t, patience, "the policies to be in force", func(ctx context.Context) error {
-		for policy, err := range map[string]error{
-			"sharedvolume-needs-grant":              almighty.api.Create(ctx, newVolume(almighty.namespace, "logs"), client.DryRunAll),
-			"sharedvolumegrant-needs-administrator": almighty.api.Create(ctx, newGrant(almighty.namespace, "default", "fs-01", "*"), client.DryRunAll),
-			"sharedvolume-keeps-spec":               w.client.Patch(ctx, specless.DeepCopy(), patch(`{"spec":{"fileSystemID":"fs-01","accessPointID":"fsap-01"}}`), client.DryRunAll),
-		} {
-			if err == nil || !strings.Contains(err.Error(), policy) {
-				return fmt.Errorf("%s: %v", policy, err)
-			}
-		}
-		return nil
-	})
-	return specless
-}
-
-// testPolicies asks Kubernetes whether the policies' expressions go with the types they are about.
-func testPolicies(t *testing.T, w world) {
-	t.Parallel()
-	for _, name := range []string{"sharedvolume-needs-grant", "sharedvolume-keeps-spec", "sharedvolumegrant-needs-administrator"} {
-		policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		w.eventually("the types to be checked", policy, func() error {
-			if policy.Status.ObservedGeneration != policy.Generation {
-				return errors.New("they are not")
-			}
-			return nil
-		})
-		if checked := policy.Status.TypeChecking; checked == nil || len(checked.ExpressionWarnings) > 0 {
-			t.Errorf("%s: %+v", name, checked)
-		}
-	}
-}
-
 // testDocumentation does what the pages show, one after the other.
 func testDocumentation(t *testing.T, w world) {
 	t.Parallel()
@@ -112,14 +60,7 @@ func testDocumentation(t *testing.T, w world) {
 		for i, example := range examplesOf(t, page) {
 			file := filepath.Join(t.TempDir(), fmt.Sprint(i, ".yaml"))
 			w.do("write", os.WriteFile(file, []byte(example), 0o600))
-			// The API server takes in a grant with a small delay.
-			cluster.Eventually(t, patience, "the example of "+page, func(ctx context.Context) error {
-				out, err := w.Kubectl(ctx, "apply", "--filename="+file).CombinedOutput()
-				if err != nil {
-					return fmt.Errorf("%w: %s", err, out)
-				}
-				return nil
-			})
+			w.kubectl("apply", "--filename="+file)
 		}
 	}
 	website := newVolume("shop", "website")
@@ -182,23 +123,19 @@ func (w world) tenantCalled(name, namespace, role string) tenant {
 }
 
 // grant grants a namespace access points of one file system.
-func (w world) grant(namespace, fileSystem string, accessPoints ...string) *unstructured.Unstructured {
+func (w world) grant(namespace, fileSystem string, accessPoints ...string) *v1alpha1.SharedVolumeGrant {
 	w.t.Helper()
-	grant := newGrant(namespace, "default", fileSystem, accessPoints...)
+	grant := newGrant(namespace, fileSystem, accessPoints...)
 	w.do("grant", w.client.Create(w.t.Context(), grant))
 	return grant
 }
 
-func newGrant(namespace, name, fileSystem string, accessPoints ...string) *unstructured.Unstructured {
-	grant := &unstructured.Unstructured{}
-	text := fmt.Sprintf(`{apiVersion: aws-efs.managed.openshift.io/v1alpha1, kind: SharedVolumeGrant,
-		metadata: {namespace: %s, name: %s},
-		spec: {fileSystems: [{fileSystemID: %s, accessPointIDs: ["%s"]}]}}`,
-		namespace, name, fileSystem, strings.Join(accessPoints, `", "`))
-	if err := yaml.Unmarshal([]byte(text), grant); err != nil {
-		panic(err)
+func newGrant(namespace, fileSystem string, accessPoints ...string) *v1alpha1.SharedVolumeGrant {
+	return &v1alpha1.SharedVolumeGrant{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: v1alpha1.SharedVolumeGrantSpec{FileSystems: []v1alpha1.FileSystemGrant{
+			{FileSystemID: fileSystem, AccessPointIDs: accessPoints}}},
 	}
-	return grant
 }
 
 func patch(body string) client.Patch {
@@ -240,14 +177,11 @@ func testTeamRoles(t *testing.T, w world) {
 				w.do("create", w.client.Create(t.Context(), sv))
 				w.refused("delete", who.api.Delete(t.Context(), sv), "forbidden")
 			} else {
-				// The API server takes in a grant with a small delay, too.
-				cluster.Eventually(t, patience, "creation", func(ctx context.Context) error { return who.api.Create(ctx, sv) })
+				w.do("create", who.api.Create(t.Context(), sv))
 			}
 			w.ready(sv)
 			w.do("get", who.api.Get(t.Context(), client.ObjectKeyFromObject(sv), sv))
-			grants := &unstructured.UnstructuredList{}
-			grants.SetGroupVersionKind(newGrant(namespace, "default", "fs-01", "*").GroupVersionKind())
-			w.do("read the grant", who.api.List(t.Context(), grants, client.InNamespace(namespace)))
+			w.refused("read the grant", who.api.Get(t.Context(), client.ObjectKey{Name: namespace}, &v1alpha1.SharedVolumeGrant{}), "forbidden")
 			w.refused("status", who.api.Status().Patch(t.Context(), sv.DeepCopy(), patch(`{"status":{"phase":"Ready"}}`)), "forbidden")
 			w.refused("elsewhere", who.api.List(t.Context(), &v1alpha1.SharedVolumeList{}, client.InNamespace("default")), "forbidden")
 			err := who.api.DeleteAllOf(t.Context(), &v1alpha1.SharedVolume{}, client.InNamespace(namespace))
@@ -263,39 +197,51 @@ func testTeamRoles(t *testing.T, w world) {
 }
 
 // testGrants has two tenants, each with a grant of their own.
-func testGrants(t *testing.T, w world, specless *v1alpha1.SharedVolume) {
+func testGrants(t *testing.T, w world) {
 	t.Parallel()
 	first, second := w.tenant(w.Namespace(t), "edit"), w.tenant(w.Namespace(t), "edit")
-	refusal := "SharedVolumeGrant default of the namespace does not list it"
-
-	w.refused("without a grant", first.api.Create(t.Context(), volumeOf(first.namespace, "logs", "fs-01", "fsap-01")),
-		"binding 'sharedvolumegrant-default-of-the-namespace' denied request")
-	grant := w.grant(first.namespace, "fs-01", "fsap-01", "fsap-02")
-	w.grant(second.namespace, "fs-02", "*")
 	own := volumeOf(first.namespace, "logs", "fs-01", "fsap-01")
-	w.eventuallyCreated(first, own)
+	w.do("create", first.api.Create(t.Context(), own))
+	command := fmt.Sprintf(`echo '{"apiVersion":"aws-efs.managed.openshift.io/v1alpha1","kind":"SharedVolumeGrant","metadata":{"name":"%s"},`+
+		`"spec":{"fileSystems":[{"fileSystemID":"fs-01","accessPointIDs":["fsap-01"]}]}}' | oc create -f -`, first.namespace)
+	w.ungranted(own, "Namespace "+first.namespace+" may not use access point fsap-01 of file system fs-01: there is no SharedVolumeGrant "+
+		first.namespace+". A cluster administrator can create it: "+command)
+	if len(own.Finalizers) > 0 {
+		t.Errorf("it has the finalizers %v, with nothing to wait for", own.Finalizers)
+	}
+	w.events(own, "Warning NotGranted 1")
+
+	// What the message says helps.
+	w.shell(command)
 	p := w.ready(own)
-	w.eventuallyCreated(second, volumeOf(second.namespace, "logs", "fs-02", "fsap-01"))
-	for _, bad := range []struct {
-		who tenant
-		sv  *v1alpha1.SharedVolume
-	}{
-		{first, volumeOf(first.namespace, "other-point", "fs-01", "fsap-03")},
-		{first, volumeOf(first.namespace, "other-system", "fs-02", "fsap-01")},
-		{second, volumeOf(second.namespace, "other-system", "fs-01", "fsap-01")},
+	w.granted(first.namespace)
+	w.events(own, "Warning NotGranted 1", "Normal Recovered 1")
+
+	w.grant(second.namespace, "fs-02", "*")
+	other := volumeOf(second.namespace, "logs", "fs-02", "fsap-01")
+	w.do("create", second.api.Create(t.Context(), other))
+	w.ready(other)
+	for _, sv := range []*v1alpha1.SharedVolume{
+		volumeOf(first.namespace, "other-point", "fs-01", "fsap-03"),
+		volumeOf(first.namespace, "other-system", "fs-02", "fsap-01"),
+		volumeOf(second.namespace, "other-system", "fs-01", "fsap-01"),
 	} {
-		w.refused(bad.sv.Name, bad.who.api.Create(t.Context(), bad.sv), refusal)
+		w.do("create", w.client.Create(t.Context(), sv))
+		w.ungranted(sv, "SharedVolumeGrant "+sv.Namespace+" does not list it. A cluster administrator can add it: oc edit sharedvolumegrant "+sv.Namespace)
 	}
 
+	t.Run("added later", func(t *testing.T) {
+		w := w.in(t)
+		w.do("add", w.client.Patch(t.Context(), &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: first.namespace}}, client.RawPatch(types.JSONPatchType,
+			[]byte(`[{"op":"add","path":"/spec/fileSystems/0/accessPointIDs/-","value":"fsap-03"}]`))))
+		w.ready(volumeOf(first.namespace, "other-point", "fs-01", "fsap-03"))
+	})
 	t.Run("taken back", func(t *testing.T) {
 		w := w.in(t)
-		w.do("take back", w.client.Delete(t.Context(), grant))
-		cluster.Eventually(t, patience, "creation to be refused", func(ctx context.Context) error {
-			if err := first.api.Create(ctx, volumeOf(first.namespace, "more", "fs-01", "fsap-02"), client.DryRunAll); err == nil {
-				return errors.New("it is not")
-			}
-			return nil
-		})
+		w.do("take back", w.client.Delete(t.Context(), &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: first.namespace}}))
+		late := volumeOf(first.namespace, "late", "fs-01", "fsap-01")
+		w.do("create", first.api.Create(t.Context(), late))
+		w.ungranted(late, "there is no SharedVolumeGrant")
 		// What was granted goes on, is repaired and can be deleted.
 		w.do("delete the claim", first.api.Delete(t.Context(), p.claim))
 		w.gone(p.claim)
@@ -303,36 +249,77 @@ func testGrants(t *testing.T, w world, specless *v1alpha1.SharedVolume) {
 		w.do("delete", first.api.Delete(t.Context(), own))
 		w.gone(own)
 		w.gone(p.volume)
+		w.do("delete", first.api.Delete(t.Context(), late))
+		w.gone(late)
 	})
-	t.Run("not inherited", func(t *testing.T) {
+	t.Run("taken back, and the volume deleted", func(t *testing.T) {
 		w := w.in(t)
-		w.do("delete the namespace", w.client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: second.namespace}}))
-		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: second.namespace}}
-		cluster.Eventually(t, patience, "the namespace anew", func(ctx context.Context) error { return w.client.Create(ctx, namespace.DeepCopy()) })
-		w.refused("in a namespace of the same name", w.client.Create(t.Context(), volumeOf(second.namespace, "logs", "fs-02", "fsap-01")), "denied request")
+		third := w.tenant(w.Namespace(t), "edit")
+		grant := w.grant(third.namespace, "fs-03", "*")
+		sv := volumeOf(third.namespace, "logs", "fs-03", "fsap-01")
+		w.do("create", third.api.Create(t.Context(), sv))
+		p := w.ready(sv)
+		w.do("take back", w.client.Delete(t.Context(), grant))
+		w.do("delete the volume", w.client.Delete(t.Context(), p.volume))
+		w.gone(p.volume)
+		w.ungranted(sv, "there is no SharedVolumeGrant")
+		w.do("delete", third.api.Delete(t.Context(), sv))
+		w.gone(sv)
+		w.gone(p.claim)
 	})
-	t.Run("filled in later", func(t *testing.T) {
+	t.Run("of a wrong name", func(t *testing.T) {
 		w := w.in(t)
-		who := w.tenant(specless.Namespace, "edit")
-		err := who.api.Patch(t.Context(), specless.DeepCopy(), patch(`{"spec":{"fileSystemID":"fs-01","accessPointID":"fsap-01"}}`))
-		w.refused("late spec", err, "the spec of a SharedVolume cannot be added or changed later")
-		w.do("delete", who.api.Delete(t.Context(), specless))
-		w.gone(specless)
-	})
-	t.Run("of another name", func(t *testing.T) {
-		w := w.in(t)
-		w.refused("a second grant", w.client.Create(t.Context(), newGrant(first.namespace, "second", "fs-03", "*")), "the grant of a namespace is called default")
+		w.refused("a grant", w.client.Create(t.Context(), newGrant("a.b", "fs-03", "*")), "a grant has the name of the namespace that it is for")
+		policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1alpha1.SharedVolumePolicySpec{Access: v1alpha1.AccessOpen}}
+		w.refused("a policy", w.client.Create(t.Context(), policy), "the one SharedVolumePolicy is called cluster")
 	})
 }
 
-// eventuallyCreated creates a SharedVolume once the API server has taken in a new grant.
-func (w world) eventuallyCreated(who tenant, sv *v1alpha1.SharedVolume) {
+// shell runs an administrator's command line, with kubectl for oc, and returns what it prints.
+func (w world) shell(commands string) string {
 	w.t.Helper()
-	cluster.Eventually(w.t, patience, "the grant to be in force", func(ctx context.Context) error { return who.api.Create(ctx, sv) })
+	kubectl, folder := w.Kubectl(w.t.Context()), w.t.TempDir()
+	w.do("link", os.Symlink(kubectl.Path, filepath.Join(folder, "oc")))
+	shell := exec.CommandContext(w.t.Context(), "bash", "-o", "pipefail", "-ec", commands)
+	shell.Dir = folder
+	shell.Env = append(kubectl.Environ(), "PATH="+folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	out, err := shell.CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("%s: %v\n%s", commands, err, out)
+	}
+	return string(out)
 }
 
-// TestWithoutPolicy: whoever may create SharedVolumes may name any access point.
-func TestWithoutPolicy(t *testing.T) {
+// granted waits until a grant says that it is for the namespace of its name, and which that is.
+func (w world) granted(namespace string) {
+	w.t.Helper()
+	of := &corev1.Namespace{}
+	w.get(of, "", namespace)
+	grant := &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	w.eventually("the grant to be effective", grant, func() error {
+		if grant.Status.NamespaceUID != string(of.UID) || !meta.IsStatusConditionTrue(grant.Status.Conditions, v1alpha1.ConditionEffective) {
+			return fmt.Errorf("its status is %+v", grant.Status)
+		}
+		return nil
+	})
+}
+
+// ungranted waits until a SharedVolume says that it lacks a grant, with the words wanted, and checks that nothing
+// was made for it.
+func (w world) ungranted(sv *v1alpha1.SharedVolume, want string) {
+	w.t.Helper()
+	w.until(sv, "NotGranted")
+	if sv.Status.Phase != v1alpha1.Failed || !strings.Contains(sv.Status.Message, want) {
+		w.t.Errorf("it is %s, %q; want %q in it", sv.Status.Phase, sv.Status.Message, want)
+	}
+	volume := &corev1.PersistentVolume{}
+	if err := w.client.Get(w.t.Context(), client.ObjectKey{Name: "sharedvolume-" + string(sv.UID)}, volume); !apierrors.IsNotFound(err) {
+		w.t.Errorf("without a grant, there is volume %s: %v", volume.Name, err)
+	}
+}
+
+// TestOpen: where no grant is needed, whoever may create SharedVolumes may name any access point.
+func TestOpen(t *testing.T) {
 	w := served(t)
 	sv := volumeOf(w.Namespace(t), "logs", "fs-0a", "fsap-0a")
 	w.do("create", w.client.Create(t.Context(), sv))

@@ -12,10 +12,12 @@ import (
 	"github.com/berth-csi/berth/sharedvolume"
 )
 
-// companions are the controllers that serve an API of a driver, each with its flags, by the name of the
-// API's CustomResourceDefinition.
+// companions are the controllers that serve APIs of a driver, each with its flags, by the name of an API's
+// CustomResourceDefinition. One that is nil is served by the controller of another API.
 var companions = map[string]func(*pflag.FlagSet) operator.Companion{
-	"sharedvolumes.aws-efs.managed.openshift.io": serveSharedVolumes,
+	"sharedvolumes.aws-efs.managed.openshift.io":        serveSharedVolumes,
+	"sharedvolumegrants.aws-efs.managed.openshift.io":   nil,
+	"sharedvolumepolicies.aws-efs.managed.openshift.io": nil,
 }
 
 func companionsOf(d drivers.Driver, flags *pflag.FlagSet) ([]operator.Companion, error) {
@@ -29,7 +31,9 @@ func companionsOf(d drivers.Driver, flags *pflag.FlagSet) ([]operator.Companion,
 		if !ok {
 			return nil, fmt.Errorf("driver %s brings the API %s, but this build has no controller for it", d.Name, api)
 		}
-		found = append(found, companion(flags))
+		if companion != nil {
+			found = append(found, companion(flags))
+		}
 	}
 	return found, nil
 }
@@ -41,12 +45,12 @@ func serveSharedVolumes(flags *pflag.FlagSet) operator.Companion {
 	flags.IntVar(&options.Workers, "shared-volume-workers", options.Workers, "`NUMBER` of SharedVolumes to work on at the same time")
 	allowed := limits{burst: 100}
 	allowed.addFlags(flags, "shared-volume-", "about SharedVolumes")
-	return func(ctx context.Context, cfg *rest.Config) error {
+	return operator.Companion{Prepare: sharedvolume.Prepare, Run: func(ctx context.Context, cfg *rest.Config) error {
 		if options.Workers < 1 {
 			return fmt.Errorf("--shared-volume-workers is %d, want 1 or more", options.Workers)
 		}
 		return sharedvolume.Run(ctx, allowed.applyTo(cfg), options)
-	}
+	}}
 }
 
 // limits are how many requests a client may make of the API server.

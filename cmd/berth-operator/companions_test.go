@@ -42,7 +42,7 @@ func TestSharedVolumesNeedWorkers(t *testing.T) {
 	if err := flags.Parse([]string{"--shared-volume-workers=0"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := serve(context.Background(), &rest.Config{}); err == nil || !strings.Contains(err.Error(), "--shared-volume-workers is 0, want 1 or more") {
+	if err := serve.Run(context.Background(), &rest.Config{}); err == nil || !strings.Contains(err.Error(), "--shared-volume-workers is 0, want 1 or more") {
 		t.Errorf("without workers, the answer is %v", err)
 	}
 }

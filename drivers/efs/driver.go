@@ -18,11 +18,17 @@ var files embed.FS
 //go:embed description.md
 var description string
 
+//go:embed alerts.yaml
+var alerts string
+
 //go:embed icon.svg
 var icon []byte
 
 // sharing is what most of the operator's own permissions are for.
 const sharing = "To make a volume and a claim of each SharedVolume"
+
+// granting is what the rest of them is for, but for the driver's.
+const granting = "To give a volume only to those SharedVolumes whose namespace was granted it"
 
 // Driver is the AWS EFS CSI driver. Its package updates the community's aws-efs-operator: names that
 // objects and people refer to are those of that operator.
@@ -58,9 +64,18 @@ var Driver = drivers.Driver{
 				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
 			// Which pods use the volume of a SharedVolume.
 			{For: sharing, Resources: []string{"pods"}, Verbs: []string{"list"}},
-			// In the namespaces of SharedVolumes.
+			// In the namespaces of SharedVolumes, and about grants and the policy.
 			{For: sharing, Group: "events.k8s.io", Resources: []string{"events"}, Verbs: []string{"create"}},
+
+			// A grant has the name of its namespace, whichever that is.
+			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumegrants"}, Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
+			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumegrants/status"}, Verbs: []string{"patch"}},
+			{For: granting, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumepolicies"}, Names: []string{"cluster"},
+				Verbs: append([]string{"get", "create", "patch"}, permissions.Follow...), Unexercised: permissions.ListedFirst},
+			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumepolicies/status"}, Names: []string{"cluster"}, Verbs: []string{"patch"}},
 		},
+		Alerts: alerts,
 	},
 
 	Assets: drivers.Folder(files, "assets"),

@@ -46,6 +46,7 @@ func TestTheMainJob(t *testing.T) {
 	}
 
 	kept, removed := sharedVolume("kept"), sharedVolume("removed")
+	w.grant(kept.Namespace)
 	w.share(kept)
 	w.share(removed)
 

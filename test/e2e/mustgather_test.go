@@ -71,7 +71,11 @@ func TestMustGather(t *testing.T) {
 		return journey.InstallDriver(ctx, c, w.driver.CSIName)
 	})
 	w.step(func(ctx context.Context, c client.Client) error {
-		_, err := journey.Share(ctx, c, sharedVolume("website"))
+		website := sharedVolume("website")
+		if err := journey.Grant(ctx, c, website.Namespace, website.Spec.FileSystemID, website.Spec.AccessPointID); err != nil {
+			return err
+		}
+		_, err := journey.Share(ctx, c, website)
 		return err
 	})
 

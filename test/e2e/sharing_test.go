@@ -40,7 +40,11 @@ func (w *world) useAPIs() {
 // useSharedVolumes makes SharedVolumes, meddles with what is made of them, uses one in a pod, and deletes all.
 func (w *world) useSharedVolumes() {
 	w.t.Helper()
-	meddled, contested := sharedVolume("meddled"), sharedVolume("contested")
+	meddled, contested, ungranted := sharedVolume("meddled"), sharedVolume("contested"), sharedVolume("ungranted")
+	w.create(ungranted)
+	w.awaitReason(ungranted, "NotGranted")
+	w.grant(meddled.Namespace)
+	w.awaitReason(ungranted, "Bound")
 	w.share(meddled)
 
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: meddled.Namespace, Name: "pvc-" + meddled.Name}}
@@ -87,12 +91,21 @@ func (w *world) useSharedVolumes() {
 	w.step(func(ctx context.Context, c client.Client) error { return c.Delete(ctx, meddled) })
 	w.awaitReason(meddled, "ClaimInUse")
 	w.step(func(ctx context.Context, c client.Client) error {
-		for _, object := range []client.Object{user, contested, foreign} {
+		for _, object := range []client.Object{user, contested, ungranted, foreign} {
 			if err := c.Delete(ctx, object); err != nil {
 				return err
 			}
 		}
-		return journey.Gone(ctx, c, meddled, contested, claim, volume)
+		return journey.Gone(ctx, c, meddled, contested, ungranted, claim, volume)
+	})
+}
+
+// grant lets a namespace's SharedVolumes mount what those of the tests ask for.
+func (w *world) grant(namespace string) {
+	w.t.Helper()
+	wanted := sharedVolume("any").Spec
+	w.step(func(ctx context.Context, c client.Client) error {
+		return journey.Grant(ctx, c, namespace, wanted.FileSystemID, wanted.AccessPointID)
 	})
 }
 

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/migrate/switchover"
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/fault"
@@ -139,13 +140,19 @@ func (w *world) switchFrom(from communityBundle, way way, shares int) {
 	seen := w.recordSwitch()
 
 	way.turn(w)
-	w.share(sharedVolume("new")) // there is no ClusterCSIDriver yet
+	w.awaitAccess(sharedvolume.AccessOpen)
+	w.share(sharedVolume("new")) // there is no ClusterCSIDriver yet, and no grant
 	metrics := w.prometheus()
 	metrics.shows = w.missing(true)
 	metrics.await(w)
 	way.adopt(w)
 	metrics.shows = w.missing(false)
 	metrics.await(w)
+	w.awaitAccess(sharedvolume.AccessOpen)
+	for name, value := range map[string]int{"open": 1, "without_grant": shares + 1} {
+		metrics.shows = fmt.Sprintf("berth_shared_volumes_%s{driver=%q} %d", name, w.driver.CSIName, value)
+		metrics.await(w)
+	}
 
 	seen.check()
 }

@@ -34,6 +34,9 @@ func TestTeamsKeepTheirSharedVolumes(t *testing.T) {
 	}
 	w.serveCatalog()
 	csv := w.subscribe(nil)
+	// Nothing but the definition is left of that operator, and nobody has a volume: new ones need a grant.
+	w.awaitReason(ordinary, "NotGranted")
+	w.grant(team)
 	w.awaitReason(ordinary, "Bound")
 	w.awaitReason(endless, "InvalidSpec")
 	w.awaitReason(specless, "InvalidSpec")

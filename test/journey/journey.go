@@ -12,6 +12,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -163,6 +164,28 @@ func InstallDriver(ctx context.Context, c client.Client, name string) error {
 		}
 		if met < len(want) {
 			return fmt.Errorf("ClusterCSIDriver %s: %d of %d conditions as wanted; %s", name, met, len(want), last)
+		}
+		return nil
+	})
+}
+
+// Grant lets the SharedVolumes of a namespace mount access points of a file system, and waits until the operator
+// says that it is so.
+func Grant(ctx context.Context, c client.Client, namespace, fileSystem string, accessPoints ...string) error {
+	grant := &sharedvolume.SharedVolumeGrant{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: sharedvolume.SharedVolumeGrantSpec{FileSystems: []sharedvolume.FileSystemGrant{
+			{FileSystemID: fileSystem, AccessPointIDs: accessPoints}}},
+	}
+	if err := Ensure(ctx, c, grant); err != nil {
+		return err
+	}
+	return cluster.Until(ctx, fmt.Sprintf("SharedVolumeGrant %s to be effective", namespace), func(ctx context.Context) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(grant), grant); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(grant.Status.Conditions, sharedvolume.ConditionEffective) {
+			return fmt.Errorf("its conditions are %v", grant.Status.Conditions)
 		}
 		return nil
 	})

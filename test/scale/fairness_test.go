@@ -13,7 +13,7 @@ import (
 // the claim of one in another namespace is Bound: alone, and as long as the ten thousand are not.
 func BenchmarkFairness(b *testing.B) {
 	a := newArena(b, 0)
-	crowd, other, n, made := a.Namespace(b), a.Namespace(b), few(10_000, 500), 0
+	crowd, other, n, made := a.team(), a.team(), few(10_000, 500), 0
 	pause := time.Duration(few(1000, 100)) * time.Millisecond // so that one does not see the end of the last
 	one := func() float64 {
 		took := a.untilBound(other, 1, func() {

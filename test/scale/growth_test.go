@@ -16,7 +16,7 @@ const unlimited = 100_000
 // cluster has, it looks at the operator's memory and its restart, and at its memory when a tenant attacks it.
 func BenchmarkTenThousand(b *testing.B) {
 	a := newArena(b, unlimited)
-	crowd := a.Namespace(b)
+	crowd := a.team()
 	grown := b.Run("growth", func(b *testing.B) { a.in(b).growth(crowd) })
 	if grown {
 		b.Run("standing", func(b *testing.B) { a.in(b).standing() })

@@ -32,6 +32,21 @@ func (a *arena) atOnce(n int, do func(ctx context.Context, i int) error) {
 	}
 }
 
+// team creates a namespace, and grants it the file system that SharedVolumes are of: they cost what they do in a
+// cluster that asks for grants, as new ones do.
+func (a *arena) team() string {
+	a.Helper()
+	namespace := a.Namespace(a)
+	a.create(&v1alpha1.SharedVolumeGrant{
+		ObjectMeta: metav1.ObjectMeta{Name: namespace},
+		Spec: v1alpha1.SharedVolumeGrantSpec{FileSystems: []v1alpha1.FileSystemGrant{
+			{FileSystemID: fileSystem, AccessPointIDs: []string{v1alpha1.AllAccessPoints}}}},
+	})
+	return namespace
+}
+
+const fileSystem = "fs-0123456789abcdef0"
+
 // share creates the i-th SharedVolume of a namespace.
 func (a *arena) share(ctx context.Context, namespace string, i int) error {
 	return a.client.Create(ctx, sharedVolume(namespace, i))
@@ -40,7 +55,7 @@ func (a *arena) share(ctx context.Context, namespace string, i int) error {
 func sharedVolume(namespace string, i int) *v1alpha1.SharedVolume {
 	return &v1alpha1.SharedVolume{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("volume-%d", i)},
-		Spec:       v1alpha1.SharedVolumeSpec{FileSystemID: "fs-0123456789abcdef0", AccessPointID: fmt.Sprintf("fsap-%017x", i)},
+		Spec:       v1alpha1.SharedVolumeSpec{FileSystemID: fileSystem, AccessPointID: fmt.Sprintf("fsap-%017x", i)},
 	}
 }
 

@@ -27,7 +27,7 @@ func (a *arena) standing() {
 	lived, livedPeak := a.memory(before)
 	a.stop()
 
-	namespace := a.Namespace(a)
+	namespace := a.team()
 	began := time.Now()
 	took := a.untilBound(namespace, 1, func() {
 		if err := a.share(a.Context(), namespace, 0); err != nil {

@@ -26,7 +26,7 @@ func BenchmarkThroughput(b *testing.B) {
 	lists := 0
 	for range 3 {
 		floor := a.bareClient(a.Namespace(b), n)
-		ours := a.operator(a.Namespace(b), n)
+		ours := a.operator(a.team(), n)
 		did := a.finish(ours)
 		floors, times = append(floors, floor.Seconds()), append(times, ours.time.Seconds())
 		ratios = append(ratios, ours.time.Seconds()/floor.Seconds())
@@ -126,7 +126,7 @@ func (a *arena) operator(namespace string, n int) round {
 func (a *arena) warmUp() {
 	a.Helper()
 	a.start()
-	namespace := a.Namespace(a)
+	namespace := a.team()
 	a.untilBound(namespace, 1, func() {
 		if err := a.share(a.Context(), namespace, 0); err != nil {
 			a.Fatal(err)

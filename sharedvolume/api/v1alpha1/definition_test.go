@@ -14,7 +14,8 @@ import (
 func TestEveryFieldIsDescribed(t *testing.T) {
 	for _, file := range []string{
 		"../../../drivers/efs/assets/crd/aws-efs.managed.openshift.io_sharedvolumes.yaml",
-		"../../policy/aws-efs.managed.openshift.io_sharedvolumegrants.yaml",
+		"../../../drivers/efs/assets/crd/aws-efs.managed.openshift.io_sharedvolumegrants.yaml",
+		"../../../drivers/efs/assets/crd/aws-efs.managed.openshift.io_sharedvolumepolicies.yaml",
 	} {
 		t.Run(filepath.Base(file), func(t *testing.T) { checkDescriptions(t, file) })
 	}

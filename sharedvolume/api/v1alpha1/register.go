@@ -11,7 +11,8 @@ var GroupVersion = schema.GroupVersion{Group: "aws-efs.managed.openshift.io", Ve
 
 // AddToScheme makes this package's types known to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &SharedVolume{}, &SharedVolumeList{})
+	scheme.AddKnownTypes(GroupVersion, &SharedVolume{}, &SharedVolumeList{},
+		&SharedVolumeGrant{}, &SharedVolumeGrantList{}, &SharedVolumePolicy{}, &SharedVolumePolicyList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

@@ -1,0 +1,206 @@
+package sharedvolume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	polling "k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	watched "sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+)
+
+// Reasons of the condition GrantsRequired of the policy. They are part of the API.
+const (
+	reasonGranted       = "Granted"
+	reasonOpen          = "Open"
+	reasonUnknownAccess = "UnknownAccess"
+)
+
+// preparationTime is how long Prepare tries.
+const preparationTime = time.Minute
+
+var policyKey = types.NamespacedName{Name: v1alpha1.PolicyName}
+
+// Prepare sees to it that there is a SharedVolumePolicy. It has to be done before anything that the community
+// operator left is taken over: that is what tells where a cluster comes from.
+func Prepare(ctx context.Context, cfg *rest.Config) error {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return fmt.Errorf("SharedVolume types: %w", err)
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, preparationTime)
+	defer cancel()
+	var last error
+	if polling.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
+		if last = ensurePolicy(ctx, c, c); last != nil {
+			klog.Errorf("%v", last)
+		}
+		return last == nil, nil
+	}) != nil {
+		return last
+	}
+	return nil
+}
+
+// ensurePolicy creates the policy unless there is one.
+func ensurePolicy(ctx context.Context, live client.Reader, writer client.Writer) error {
+	policy, err := get[v1alpha1.SharedVolumePolicy](ctx, live, policyKey)
+	if err != nil || policy != nil {
+		return err
+	}
+	access, err := initialAccess(ctx, live)
+	if err != nil {
+		return err
+	}
+	wanted := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"access": string(access)}}}
+	wanted.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SharedVolumePolicy"))
+	wanted.SetName(v1alpha1.PolicyName)
+	// Applied, because the right to apply can be limited to the name, and the right to create cannot.
+	err = writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(controllerName))
+	if apierrors.IsConflict(err) {
+		return nil // Somebody has created it meanwhile, who wants something else.
+	}
+	if err != nil {
+		return fmt.Errorf("creating SharedVolumePolicy %s: %w", v1alpha1.PolicyName, err)
+	}
+	klog.Infof("created SharedVolumePolicy %s with spec.access %s", v1alpha1.PolicyName, access)
+	return nil
+}
+
+// managedByLabel is on what an operator like this one has made or taken over.
+const managedByLabel = "app.kubernetes.io/managed-by"
+
+// communityObjects are the cluster-scoped objects that the community operator makes at its start.
+var communityObjects = map[schema.GroupVersionKind]string{
+	{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"}: "efs-csi-scc",
+	storagev1.SchemeGroupVersion.WithKind("CSIDriver"):                                  DriverName,
+	storagev1.SchemeGroupVersion.WithKind("StorageClass"):                               "efs-sc",
+}
+
+// initialAccess returns what a new policy says: Open where the community operator has been at work until now,
+// else Granted. It goes by cluster-scoped objects alone, which no tenant can make.
+func initialAccess(ctx context.Context, live client.Reader) (v1alpha1.Access, error) {
+	var found []metav1.Object
+	for kind, name := range communityObjects {
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(kind)
+		err := live.Get(ctx, types.NamespacedName{Name: name}, object)
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("reading %s %s, to tell whether the cluster comes from the community operator: %w", kind.Kind, name, err)
+		}
+		found = append(found, object)
+	}
+	return accessAfter(found), nil
+}
+
+// accessAfter is initialAccess for the objects that were found. An operator like this one takes objects over
+// one after the other: as soon as it has begun, the cluster has been asked what it begins with.
+func accessAfter(found []metav1.Object) v1alpha1.Access {
+	ours := func(object metav1.Object) bool { return object.GetLabels()[managedByLabel] != "" }
+	communitys := func(object metav1.Object) bool {
+		return object.GetLabels()[OwnedLabel] == "true" && slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool {
+			return owner.Kind == "CustomResourceDefinition" && owner.Name == "sharedvolumes."+v1alpha1.GroupVersion.Group
+		})
+	}
+	if slices.ContainsFunc(found, communitys) && !slices.ContainsFunc(found, ours) {
+		return v1alpha1.AccessOpen
+	}
+	return v1alpha1.AccessGranted
+}
+
+// isOpen tells whether SharedVolumes need no grants. What is not known, is closed.
+func isOpen(policy *v1alpha1.SharedVolumePolicy) bool {
+	return policy != nil && policy.Spec.Access == v1alpha1.AccessOpen
+}
+
+// grantsRequired returns the condition of a policy.
+func grantsRequired(policy *v1alpha1.SharedVolumePolicy) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionGrantsRequired, Status: metav1.ConditionTrue, ObservedGeneration: policy.Generation}
+	switch policy.Spec.Access {
+	case v1alpha1.AccessGranted:
+		condition.Reason = reasonGranted
+		condition.Message = "A new SharedVolume gets a volume only if the SharedVolumeGrant of its namespace lists its access point"
+	case v1alpha1.AccessOpen:
+		condition.Status, condition.Reason = metav1.ConditionFalse, reasonOpen
+		condition.Message = "Whoever has the role edit or admin in any namespace can mount any access point of any file system that the nodes reach. " +
+			"To change that, see what is used with: oc get sharedvolumes -A; write a SharedVolumeGrant for each namespace that shall have more; and run: " +
+			`oc patch sharedvolumepolicy cluster --type=merge -p '{"spec":{"access":"Granted"}}'. What has a volume by then, keeps it`
+	default:
+		condition.Reason = reasonUnknownAccess
+		condition.Message = fmt.Sprintf("spec.access is %.64q, want Granted or Open; as long as it is neither, grants are required", policy.Spec.Access)
+	}
+	return condition
+}
+
+// policies writes into the status of the policy what follows from it, and creates it anew if it is deleted.
+type policies struct {
+	cached client.Reader
+	live   client.Reader
+	client client.Client
+	events events.EventRecorder
+}
+
+func addPolicies(mgr manager.Manager) error {
+	atStart := watched.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		queue.Add(reconcile.Request{NamespacedName: policyKey}) // There may be none.
+		return nil
+	})
+	return builder.ControllerManagedBy(mgr).
+		Named("sharedvolume-policy").
+		For(&v1alpha1.SharedVolumePolicy{}).
+		WatchesRawSource(atStart).
+		Complete(&policies{cached: mgr.GetCache(), live: mgr.GetAPIReader(), client: mgr.GetClient(), events: mgr.GetEventRecorder(controllerName)})
+}
+
+func (r *policies) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	policy, err := get[v1alpha1.SharedVolumePolicy](ctx, r.cached, request.NamespacedName)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	showOpen(isOpen(policy))
+	if policy == nil {
+		return reconcile.Result{}, ensurePolicy(ctx, r.live, r.client)
+	}
+	status, condition := *policy.Status.DeepCopy(), grantsRequired(policy)
+	meta.SetStatusCondition(&status.Conditions, condition)
+	if equality.Semantic.DeepEqual(status, policy.Status) {
+		return reconcile.Result{}, nil
+	}
+	before := meta.FindStatusCondition(policy.Status.Conditions, condition.Type)
+	patched := policy.DeepCopy()
+	if err := r.client.Status().Patch(ctx, patched, mergePatch{locked: true, body: map[string]any{"status": status}}, client.FieldOwner(controllerName)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("writing the status of SharedVolumePolicy %s: %w", policy.Name, err)
+	}
+	if condition.Reason != reasonGranted && (before == nil || before.Reason != condition.Reason) {
+		r.events.Eventf(policy, nil, corev1.EventTypeWarning, condition.Reason, "Reconcile", "%s", condition.Message)
+	}
+	return reconcile.Result{}, nil
+}

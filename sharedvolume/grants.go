@@ -1,0 +1,137 @@
+package sharedvolume
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	watched "sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+)
+
+// Reasons of the condition Effective of a grant. They are part of the API.
+const (
+	reasonNamespaceFound    = "NamespaceFound"
+	reasonNamespaceMissing  = "NamespaceMissing"
+	reasonNamespaceNewer    = "NamespaceNewer"
+	reasonNamespaceReplaced = "NamespaceReplaced"
+)
+
+// lists tells whether a grant, which may be nil, lists the access point that spec names.
+func lists(grant *v1alpha1.SharedVolumeGrant, spec v1alpha1.SharedVolumeSpec) bool {
+	return grant != nil && slices.ContainsFunc(grant.Spec.FileSystems, func(granted v1alpha1.FileSystemGrant) bool {
+		return granted.FileSystemID == spec.FileSystemID &&
+			(slices.Contains(granted.AccessPointIDs, spec.AccessPointID) || slices.Contains(granted.AccessPointIDs, v1alpha1.AllAccessPoints))
+	})
+}
+
+// effect tells whether a grant is for a namespace, and why.
+type effect struct {
+	effective       bool
+	reason, message string
+}
+
+// effectOf tells whether a grant is for the namespace that has its name; namespace is nil if there is none.
+//
+// Anybody may create a namespace of a name that is free, so the name alone proves nothing. A grant is for the
+// UID that its spec gives. Without one, it is for the UID that the operator has recorded, and as long as none
+// is, for a namespace that is not newer than the grant: whoever wrote the grant saw that one.
+func effectOf(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) effect {
+	wanted, from := grant.Spec.NamespaceUID, "spec.namespaceUID"
+	if wanted == "" {
+		wanted, from = grant.Status.NamespaceUID, "status.namespaceUID"
+	}
+	if namespace == nil {
+		return effect{reason: reasonNamespaceMissing, message: fmt.Sprintf(
+			"There is no namespace %s. A namespace that is created after the grant is granted nothing, unless its UID is in the grant's spec.namespaceUID", grant.Name)}
+	}
+	settle := fmt.Sprintf(`If the grant shall be for this namespace, whoever owns it: oc patch sharedvolumegrant %s --type=merge -p '{"spec":{"namespaceUID":"%s"}}'`,
+		grant.Name, namespace.UID)
+	switch {
+	case wanted != "" && wanted != string(namespace.UID):
+		return effect{reason: reasonNamespaceReplaced, message: fmt.Sprintf(
+			"Namespace %s has the UID %s, and the grant is for the one with the UID %s, as its %s says. %s", grant.Name, namespace.UID, wanted, from, settle)}
+	case wanted == "" && namespace.CreationTimestamp.After(grant.CreationTimestamp.Time):
+		return effect{reason: reasonNamespaceNewer, message: fmt.Sprintf(
+			"Namespace %s was created after the grant, so the grant may have been meant for an earlier one. %s", grant.Name, settle)}
+	}
+	return effect{effective: true, reason: reasonNamespaceFound, message: fmt.Sprintf("The grant is for namespace %s with the UID %s", grant.Name, namespace.UID)}
+}
+
+// grantStatus returns the status of a grant.
+func grantStatus(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) v1alpha1.SharedVolumeGrantStatus {
+	status, effect := *grant.Status.DeepCopy(), effectOf(grant, namespace)
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionEffective, Status: metav1.ConditionFalse, ObservedGeneration: grant.Generation,
+		Reason: effect.reason, Message: effect.message,
+	}
+	if effect.effective {
+		condition.Status = metav1.ConditionTrue
+		status.NamespaceUID = string(namespace.UID)
+	}
+	meta.SetStatusCondition(&status.Conditions, condition)
+	return status
+}
+
+// knownIneffective tells whether a grant's status says that it is for no namespace that there is.
+func knownIneffective(grant *v1alpha1.SharedVolumeGrant) bool {
+	return meta.IsStatusConditionFalse(grant.Status.Conditions, v1alpha1.ConditionEffective)
+}
+
+// grants writes into the status of each grant which namespace it is for, and whether that is there.
+type grants struct {
+	cached client.Reader
+	live   client.Reader
+	client client.Client
+	events events.EventRecorder
+}
+
+// addGrants makes mgr look after grants. Namespaces are not watched: a grant whose namespace has changed is
+// looked at again when it comes through doubted, because a SharedVolume of the namespace asks for it.
+func addGrants(mgr manager.Manager, doubted <-chan event.GenericEvent) error {
+	return builder.ControllerManagedBy(mgr).
+		Named("sharedvolume-grants").
+		For(&v1alpha1.SharedVolumeGrant{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(watched.Channel(doubted, &handler.EnqueueRequestForObject{})).
+		Complete(&grants{cached: mgr.GetCache(), live: mgr.GetAPIReader(), client: mgr.GetClient(), events: mgr.GetEventRecorder(controllerName)})
+}
+
+func (r *grants) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	grant, err := get[v1alpha1.SharedVolumeGrant](ctx, r.cached, request.NamespacedName)
+	if err != nil || grant == nil {
+		return reconcile.Result{}, err
+	}
+	namespace, err := get[corev1.Namespace](ctx, r.live, types.NamespacedName{Name: grant.Name})
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	status := grantStatus(grant, namespace)
+	if equality.Semantic.DeepEqual(status, grant.Status) {
+		return reconcile.Result{}, nil
+	}
+	wasIneffective, now := knownIneffective(grant), *meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEffective)
+	patched := grant.DeepCopy()
+	// Unless somebody has changed the grant since: the UID that is recorded must follow from what it says.
+	body := mergePatch{locked: true, body: map[string]any{"status": status}}
+	if err := r.client.Status().Patch(ctx, patched, body, client.FieldOwner(controllerName)); err != nil {
+		return reconcile.Result{}, fmt.Errorf("writing the status of SharedVolumeGrant %s: %w", grant.Name, err)
+	}
+	if now.Status == metav1.ConditionFalse && !wasIneffective {
+		r.events.Eventf(grant, nil, corev1.EventTypeWarning, now.Reason, "Reconcile", "%s", now.Message)
+	}
+	return reconcile.Result{}, nil
+}

@@ -1,0 +1,149 @@
+package sharedvolume
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+)
+
+func TestLists(t *testing.T) {
+	grant := exampleGrant()
+	grant.Spec.FileSystems = append(grant.Spec.FileSystems, v1alpha1.FileSystemGrant{FileSystemID: "fs-02", AccessPointIDs: []string{"*"}})
+	for _, test := range []struct {
+		fileSystem, accessPoint string
+		want                    bool
+	}{
+		{"fs-01", "fsap-02", true},
+		{"fs-01", "fsap-03", false},
+		{"fs-02", "fsap-03", true},
+		{"fs-03", "fsap-02", false},
+		{"", "", false},
+	} {
+		spec := v1alpha1.SharedVolumeSpec{FileSystemID: test.fileSystem, AccessPointID: test.accessPoint}
+		if got := lists(grant, spec); got != test.want {
+			t.Errorf("%+v: %v, want %v", spec, got, test.want)
+		}
+		if lists(nil, spec) {
+			t.Errorf("%+v: no grant lists it", spec)
+		}
+	}
+}
+
+func TestEffectOf(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		do   func(*v1alpha1.SharedVolumeGrant, *corev1.Namespace)
+		gone bool
+		want string
+		uid  string // that the status names
+		says string
+	}{
+		{name: "new", want: "NamespaceFound", uid: "ns-1", says: "for namespace team with the UID ns-1"},
+		{name: "of an older namespace", want: "NamespaceFound", uid: "ns-1", do: func(_ *v1alpha1.SharedVolumeGrant, ns *corev1.Namespace) {
+			ns.CreationTimestamp.Time = now.Add(-time.Hour)
+		}},
+		{name: "of a newer namespace", want: "NamespaceNewer", says: `oc patch sharedvolumegrant team --type=merge -p '{"spec":{"namespaceUID":"ns-1"}}'`,
+			do: func(_ *v1alpha1.SharedVolumeGrant, ns *corev1.Namespace) {
+				ns.CreationTimestamp.Time = now.Add(time.Second)
+			}},
+		{name: "recorded", want: "NamespaceFound", uid: "ns-1", do: func(g *v1alpha1.SharedVolumeGrant, _ *corev1.Namespace) {
+			g.Status.NamespaceUID = "ns-1"
+		}},
+		{name: "recorded, of the same second", want: "NamespaceReplaced", uid: "ns-0", says: "as its status.namespaceUID says", do: func(g *v1alpha1.SharedVolumeGrant, _ *corev1.Namespace) {
+			g.Status.NamespaceUID = "ns-0"
+		}},
+		{name: "named", want: "NamespaceFound", uid: "ns-1", do: func(g *v1alpha1.SharedVolumeGrant, ns *corev1.Namespace) {
+			g.Spec.NamespaceUID, g.Status.NamespaceUID, ns.CreationTimestamp.Time = "ns-1", "ns-0", now.Add(time.Hour)
+		}},
+		{name: "another named", want: "NamespaceReplaced", uid: "ns-1", says: "as its spec.namespaceUID says", do: func(g *v1alpha1.SharedVolumeGrant, _ *corev1.Namespace) {
+			g.Spec.NamespaceUID, g.Status.NamespaceUID = "ns-0", "ns-1"
+		}},
+		{name: "no namespace", gone: true, want: "NamespaceMissing", says: "There is no namespace team"},
+		{name: "no namespace any more", gone: true, want: "NamespaceMissing", uid: "ns-1", do: func(g *v1alpha1.SharedVolumeGrant, _ *corev1.Namespace) {
+			g.Status.NamespaceUID = "ns-1"
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			grant, namespace := exampleGrant(), exampleNamespace()
+			if test.do != nil {
+				test.do(grant, namespace)
+			}
+			if test.gone {
+				namespace = nil
+			}
+			status := grantStatus(grant, namespace)
+			condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEffective)
+			if condition.Reason != test.want || status.NamespaceUID != test.uid || !strings.Contains(condition.Message, test.says) {
+				t.Errorf("namespace UID %q, %s: %s; want %q, %s: %s", status.NamespaceUID, condition.Reason, condition.Message, test.uid, test.want, test.says)
+			}
+			if effective := test.want == "NamespaceFound"; effective != (condition.Status == metav1.ConditionTrue) || effective != effectOf(grant, namespace).effective {
+				t.Errorf("Effective is %s", condition.Status)
+			}
+			// The same again writes nothing.
+			grant.Status = status
+			if again := grantStatus(grant, namespace); !equality.Semantic.DeepEqual(status, again) {
+				t.Errorf("the same again is %+v, was %+v", again, status)
+			}
+		})
+	}
+}
+
+func TestAccessAfter(t *testing.T) {
+	community := func(labels ...string) metav1.Object {
+		object := &metav1.PartialObjectMetadata{}
+		object.Labels = map[string]string{OwnedLabel: "true"}
+		for _, label := range labels {
+			object.Labels[label] = "aws-efs-operator"
+		}
+		object.OwnerReferences = []metav1.OwnerReference{{Kind: "CustomResourceDefinition", Name: "sharedvolumes.aws-efs.managed.openshift.io"}}
+		return object
+	}
+	unowned, unlabelled := community(), community()
+	unowned.SetOwnerReferences(nil)
+	unlabelled.SetLabels(nil)
+	for name, test := range map[string]struct {
+		found []metav1.Object
+		want  v1alpha1.Access
+	}{
+		"nothing":             {nil, v1alpha1.AccessGranted},
+		"the community's":     {[]metav1.Object{community(), community()}, v1alpha1.AccessOpen},
+		"one of it":           {[]metav1.Object{unowned, community()}, v1alpha1.AccessOpen},
+		"without owner":       {[]metav1.Object{unowned}, v1alpha1.AccessGranted},
+		"without label":       {[]metav1.Object{unlabelled}, v1alpha1.AccessGranted},
+		"taken over":          {[]metav1.Object{community(managedByLabel)}, v1alpha1.AccessGranted},
+		"taken over in parts": {[]metav1.Object{community(), community(managedByLabel)}, v1alpha1.AccessGranted},
+	} {
+		if got := accessAfter(test.found); got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+func TestGrantsRequired(t *testing.T) {
+	for access, want := range map[v1alpha1.Access]struct {
+		open   bool
+		reason string
+		says   string
+	}{
+		v1alpha1.AccessGranted: {false, "Granted", "SharedVolumeGrant"},
+		v1alpha1.AccessOpen:    {true, "Open", `oc patch sharedvolumepolicy cluster --type=merge -p '{"spec":{"access":"Granted"}}'`},
+		"open":                 {false, "UnknownAccess", `spec.access is "open", want Granted or Open`},
+		"":                     {false, "UnknownAccess", ""},
+	} {
+		policy := &v1alpha1.SharedVolumePolicy{Spec: v1alpha1.SharedVolumePolicySpec{Access: access}}
+		got := grantsRequired(policy)
+		if isOpen(policy) != want.open || (got.Status == metav1.ConditionFalse) != want.open || got.Reason != want.reason || !strings.Contains(got.Message, want.says) {
+			t.Errorf("%q: open %v, %+v; want open %v, %s: %s", access, isOpen(policy), got, want.open, want.reason, want.says)
+		}
+	}
+	if isOpen(nil) {
+		t.Error("without a policy, it is open")
+	}
+}
