@@ -153,13 +153,7 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 	}
 	steps := []step{{"create by applying", apply}, {"apply again", apply}}
 	if kind := m.Object.GetKind(); kind == "Deployment" || kind == "DaemonSet" {
-		steps = []step{
-			{"create", func() error {
-				_, err := objects.Create(t.Context(), m.Object.DeepCopy(), metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
-				return err
-			}},
-			{"get and update", update},
-		}
+		steps = []step{{"create by applying", apply}, {"get and update", update}}
 	}
 	byName := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, m.Object.GetName()).String()}
 	if !m.Kept() {

@@ -90,10 +90,8 @@ func (d Driver) commonGrants() ([]permissions.Grant, error) {
 	}
 	grants := []permissions.Grant{
 		// The leader-for-life lock is a ConfigMap that a pod owns.
-		{For: lock, Own: true, Resources: []string{"configmaps"}, Verbs: []string{"create"}},
-		{For: lock, Own: true, Resources: []string{"configmaps"}, Names: []string{d.Operator.Lock}, Verbs: []string{"get", "delete"},
-			Unexercised: map[string]string{"delete": "the node of the operator's pod must be lost"}},
-		{For: lock, Own: true, Resources: []string{"pods"}, Verbs: []string{"get", "delete"}},
+		{For: lock, Own: true, Resources: []string{"configmaps"}, Names: []string{d.Operator.Lock}, Verbs: []string{"get", "create", "patch", "delete"}},
+		{For: lock, Own: true, Resources: []string{"pods"}, Verbs: []string{"get"}},
 		{For: lock, Resources: []string{"nodes"}, Verbs: []string{"get"}},
 
 		{For: asked, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers"}, Names: []string{d.CSIName},
@@ -161,12 +159,12 @@ var kinds = map[schema.GroupKind]struct {
 	{Kind: "ServiceAccount"}:            {resource: "serviceaccounts"},
 	{Group: "apps", Kind: "DaemonSet"}:  {resource: "daemonsets", updated: true},
 	{Group: "apps", Kind: "Deployment"}: {resource: "deployments", updated: true},
-	{Group: "cloudcredential.openshift.io", Kind: "CredentialsRequest"}: {resource: "credentialsrequests"},
-	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}:            {resource: "prometheusrules"},
-	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:            {resource: "servicemonitors"},
-	{Group: "policy", Kind: "PodDisruptionBudget"}:                      {resource: "poddisruptionbudgets"},
-	{Group: rbacv1.GroupName, Kind: "ClusterRole"}:                      {resource: "clusterroles"},
-	{Group: rbacv1.GroupName, Kind: "Role"}:                             {resource: "roles"},
+	{Group: "cloudcredential.openshift.io", Kind: "CredentialsRequest"}:  {resource: "credentialsrequests"},
+	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}:             {resource: "prometheusrules"},
+	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:             {resource: "servicemonitors"},
+	{Group: "policy", Kind: "PodDisruptionBudget"}:                       {resource: "poddisruptionbudgets"},
+	{Group: rbacv1.GroupName, Kind: "ClusterRole"}:                       {resource: "clusterroles"},
+	{Group: rbacv1.GroupName, Kind: "Role"}:                              {resource: "roles"},
 	{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}:                {resource: "clusterrolebindings", remade: true},
 	{Group: rbacv1.GroupName, Kind: "RoleBinding"}:                       {resource: "rolebindings", remade: true},
 	{Group: "storage.k8s.io", Kind: "CSIDriver"}:                         {resource: "csidrivers", remade: true},

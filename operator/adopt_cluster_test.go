@@ -23,9 +23,10 @@ import (
 // TestAdoption goes the whole way of a driver that the community's operator left: it is taken over where it
 // is, kept, and removed.
 func TestAdoption(t *testing.T) {
-	t.Run("in the operator's namespace", func(t *testing.T) { testAdoption(t, newWorld(t), 0) })
-	t.Run("in another namespace", func(t *testing.T) { testAdoption(t, awayFromHome(t), 0) })
-	t.Run("by an operator that is restarted on its way", func(t *testing.T) { testAdoption(t, awayFromHome(t), 6) })
+	t.Run("in the operator's namespace", func(t *testing.T) { testAdoption(t, newWorld(t), 0, false) })
+	t.Run("in another namespace", func(t *testing.T) { testAdoption(t, awayFromHome(t), 0, false) })
+	t.Run("in a namespace that only the ClusterCSIDriver names", func(t *testing.T) { testAdoption(t, awayFromHome(t), 0, true) })
+	t.Run("by an operator that is restarted on its way", func(t *testing.T) { testAdoption(t, awayFromHome(t), 6, false) })
 }
 
 // awayFromHome is a world whose driver is in another namespace than its operator.
@@ -35,7 +36,7 @@ func awayFromHome(t *testing.T) *world {
 	return w
 }
 
-func testAdoption(t *testing.T, w *world, restarts int) {
+func testAdoption(t *testing.T, w *world, restarts int, named bool) {
 	w.makeWorkersOfAllNodes()
 	api := w.createAPI()
 	relics := w.createRelics(api)
@@ -55,6 +56,13 @@ func testAdoption(t *testing.T, w *world, restarts int) {
 
 	custom := w.customResource()
 	custom.Finalizers = w.driver.History.Finalizers
+	if named {
+		scc := relics[slices.IndexFunc(relics, func(r *unstructured.Unstructured) bool { return r.GetKind() == "SecurityContextConstraints" })]
+		if err := w.Client().Patch(t.Context(), scc, client.RawPatch("application/merge-patch+json", []byte(`{"users":[]}`))); err != nil {
+			t.Fatal(err)
+		}
+		custom.Annotations = map[string]string{namespaceAnnotation: w.home}
+	}
 	w.create(custom)
 	for range restarts {
 		w.runUntilItWrites(func(custom *operatorv1.ClusterCSIDriver) bool {

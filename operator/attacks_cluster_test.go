@@ -384,6 +384,7 @@ func (w *world) namespaceUID(name string) types.UID {
 func (w *world) deleteNamespace(name string) {
 	w.t.Helper()
 	namespace := &corev1.Namespace{}
+	w.ended = name
 	key, uid := client.ObjectKey{Name: name}, w.namespaceUID(name)
 	if err := w.Client().Delete(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		w.t.Fatal(err)

@@ -79,7 +79,7 @@ func (o *operator) newClients(asked mode, restart func()) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	objects, err := client.New(cfg, client.Options{})
+	objects, err := client.New(cfg, client.Options{Mapper: unguarded.RESTMapper()})
 	if err != nil {
 		return nil, err
 	}

@@ -35,6 +35,9 @@ func createByName(manager string) func(http.RoundTripper) http.RoundTripper {
 			if err := json.Unmarshal(body, &object.Object); err != nil {
 				return nil, fmt.Errorf("creating an object by %s: %w", request.URL.Path, err)
 			}
+			if object.GetName() == "" {
+				return nil, fmt.Errorf("creating an object by %s: it has no name", request.URL.Path)
+			}
 			object.SetResourceVersion(neverSeen)
 			if body, err = json.Marshal(object.Object); err != nil {
 				return nil, err

@@ -133,10 +133,15 @@ func (o *operator) grant(ctx context.Context, asked mode) {
 		remove:  o.takingCare(remove, o.removeDriver),
 		release: o.releaseCustomResource,
 	}[asked]
-	retry := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Second, Jitter: 0.1}
+	fresh := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Second, Jitter: 0.1}
+	retry := fresh
 	for ctx.Err() == nil {
+		began := o.clock.Now()
 		if err := o.attempt(ctx, asked, act); err != nil && !errors.Is(err, errUnsettled) && ctx.Err() == nil {
 			klog.Errorf("ClusterCSIDriver %s: %s: %v", o.driver.CSIName, asked, err)
+		}
+		if o.clock.Since(began) > time.Minute {
+			retry = fresh // Something has gone well for a while.
 		}
 		select {
 		case <-ctx.Done():

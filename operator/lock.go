@@ -49,15 +49,26 @@ func (o *operator) becomeLeader(ctx context.Context) error {
 		<-told
 		waitingForLock.WithLabelValues(o.driver.CSIName, o.namespace).Set(0)
 	}()
-	err = leader.Become(ctx, lock, leader.WithClient(c), func(c *leader.Config) error {
-		c.MaxBackoffInterval = lockPollMax
-		return nil
-	})
-	if errors.Is(err, leader.ErrNoNamespace) {
-		klog.Warningf("not running in a pod: going on without the lock %s", lock)
-		return nil
+	locking := lockClient{c, client.ObjectKey{Namespace: o.namespace, Name: lock}, o.driver.Operator.Name}
+	for {
+		err := leader.Become(ctx, lock, leader.WithClient(locking), func(c *leader.Config) error {
+			c.MaxBackoffInterval = lockPollMax
+			return nil
+		})
+		switch {
+		case errors.Is(err, leader.ErrNoNamespace):
+			klog.Warningf("not running in a pod: going on without the lock %s", lock)
+			return nil
+		case !errors.Is(err, errLeaderOnLostNode):
+			return err
+		}
+		klog.Infof("waiting for the lock %s: %v", locking.lock, err)
+		select {
+		case <-time.After(lockPollMax):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	return err
 }
 
 // tellOfOwnLock tells of a wait for the lock in the operator's own namespace until ctx ends. The operator that holds

@@ -230,8 +230,15 @@ func (w *world) replaceLeader() {
 	if err := w.Client().Status().Update(w.t.Context(), leader); err != nil {
 		w.t.Fatal(err)
 	}
-	w.awaitRequest("delete the evicted pod", func(event cluster.AuditEvent) bool {
-		return event.Verb == "delete" && event.Resource == "pods" && event.Name == leader.Name
+	w.awaitRequest("delete the lock of the evicted pod", func(event cluster.AuditEvent) bool {
+		return event.Verb == "delete" && event.Resource == "configmaps" && event.Name == w.driver.Operator.Lock
+	})
+	cluster.Eventually(w.t, limit, "another pod to hold the lock", func(ctx context.Context) error {
+		holder, err := journey.LockHolder(ctx, w.Client(), namespace, w.driver.Operator.Lock)
+		if err == nil && holder.UID == leader.UID {
+			err = fmt.Errorf("the evicted pod %s holds it", holder.Name)
+		}
+		return err
 	})
 }
 
