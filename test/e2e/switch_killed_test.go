@@ -118,6 +118,7 @@ func (w *world) endState() (state map[string]any, names *strings.Replacer) {
 		slices.DeleteFunc(w.driverObjects(), func(object *unstructured.Unstructured) bool { return !w.read(object) }),
 		w.list(operatorv1.GroupVersion.WithKind("ClusterCSIDriver")),
 		w.list(sharedvolume.GroupVersion.WithKind("SharedVolume")),
+		w.list(sharedvolume.GroupVersion.WithKind("SharedVolumePolicy")),
 		w.list(corev1.SchemeGroupVersion.WithKind("PersistentVolume")),
 		w.list(corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")),
 		w.list(corev1.SchemeGroupVersion.WithKind("ConfigMap"), own, client.MatchingFields{metav1.ObjectNameField: w.driver.Operator.Lock}),

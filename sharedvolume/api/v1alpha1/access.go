@@ -16,7 +16,6 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=svg
-// +kubebuilder:printcolumn:name="File Systems",type=string,JSONPath=`.spec.fileSystems[*].fileSystemID`
 // +kubebuilder:printcolumn:name="Effective",type=string,JSONPath=`.status.conditions[?(@.type=="Effective")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Effective")].reason`
 // +kubebuilder:printcolumn:name="Namespace UID",type=string,priority=1,JSONPath=`.status.namespaceUID`
