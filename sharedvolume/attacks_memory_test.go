@@ -96,6 +96,8 @@ func TestTenantFillsCaches(t *testing.T) {
 	w.do("make a cache", err)
 	go func() { _ = cached.Start(t.Context()) }()
 	for _, object := range []client.Object{&v1alpha1.SharedVolume{}, &corev1.PersistentVolumeClaim{}} {
+		_, err := cached.GetInformer(t.Context(), object)
+		w.do("fill the cache", err)
 		cluster.Eventually(t, patience, "the cache", func(ctx context.Context) error {
 			return cached.Get(ctx, client.ObjectKey{Namespace: project, Name: "large"}, object)
 		})
@@ -122,15 +124,15 @@ func TestTenantHasLargeObjectsListed(t *testing.T) {
 	}
 	kube := kubernetes.NewForConfigOrDie(w.Config())
 	pages, got := 0, 0
-	source := sharedvolume.TrimmedLists(&toolscache.ListWatch{ListFunc: func(options metav1.ListOptions) (runtime.Object, error) {
+	source := sharedvolume.TrimmedLists(&toolscache.ListWatch{ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		pages++
-		page, err := kube.CoreV1().PersistentVolumeClaims(project).List(t.Context(), options)
+		page, err := kube.CoreV1().PersistentVolumeClaims(project).List(ctx, options)
 		if len(page.Items) > 20 {
 			t.Errorf("page %d has %d claims, want at most 20", pages, len(page.Items))
 		}
 		return page, err
 	}})
-	list, err := source.List(metav1.ListOptions{ResourceVersion: "0"}) // as an informer begins
+	list, err := source.ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "0"}) // as an informer begins
 	w.do("list", err)
 	for _, claim := range list.(*corev1.PersistentVolumeClaimList).Items {
 		got++

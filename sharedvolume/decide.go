@@ -271,8 +271,11 @@ func replaceVolume(o observed, volume *corev1.PersistentVolume) step {
 			"PersistentVolume %s is being deleted and is made anew once it is gone", volume.Name)}
 	case !o.usersKnown:
 		return step{do: lookUpUsers}
+	case len(o.users) == 0 && o.usersPending && o.now.Sub(volume.DeletionTimestamp.Time) < stallTime:
+		return step{do: wait, again: stallTime}
 	case len(o.users) == 0 && o.usersPending:
-		return step{do: wait}
+		return step{do: wait, again: stallTime, show: pending(reasonVolumeTerminating,
+			"PersistentVolume %s was deleted; it and its claim are made anew once all pods of the namespace were looked at, which takes long: are there very many, or very large ones?", volume.Name)}
 	case len(o.users) == 0 && !o.live:
 		return step{do: readLive} // The claim may be on its way out already.
 	case len(o.users) == 0:

@@ -188,6 +188,9 @@ func TestNext(t *testing.T) {
 		{"volume going", settled, func(o *observed) { o.volume.DeletionTimestamp = deleted }, "look up the pods that use the claim", ""},
 		{"volume going, free", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown = deleted, true }, "read the claim and the volume from the API server", ""},
 		{"volume going, pods not listed yet", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown, o.usersPending = deleted, true, true }, "wait", ""},
+		{"volume going, pods not listed for long", settled, func(o *observed) {
+			o.volume.DeletionTimestamp, o.usersKnown, o.usersPending, o.now = deleted, true, true, now.Add(stallTime)
+		}, "wait: Pending VolumeTerminating", "are there very many"},
 		{"volume going, free indeed", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown, o.live = deleted, true, true }, "delete the claim", ""},
 		{"volume going, in use", settled, func(o *observed) {
 			o.volume.DeletionTimestamp, o.usersKnown, o.users = deleted, true, []string{"a", "b", "c", "d", "e", "f"}

@@ -28,7 +28,7 @@ type trimmedLists struct {
 	toolscache.ListerWatcherWithContext
 }
 
-func newTrimmedLists(source toolscache.ListerWatcher) toolscache.ListerWatcher {
+func newTrimmedLists(source toolscache.ListerWatcher) trimmedLists {
 	return trimmedLists{toolscache.ToListerWatcherWithContext(source)}
 }
 

@@ -129,11 +129,16 @@ func (u *users) answer(ctx context.Context, namespace string) {
 		u.mu.Unlock()
 		return
 	}
+	began := u.now()
+	if left := of.next.Sub(began); left > 0 {
+		u.mu.Unlock()
+		u.queue.AddAfter(namespace, left)
+		return
+	}
 	asked := of.asked
-	of.asked = map[string]types.NamespacedName{}
+	of.asked, of.next = map[string]types.NamespacedName{}, began.Add(listTime)
 	u.mu.Unlock()
 
-	began := u.now()
 	found, err := u.find(ctx, namespace, asked)
 	ended := u.now()
 

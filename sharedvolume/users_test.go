@@ -1,0 +1,121 @@
+package sharedvolume
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// podsList stands in for the lists of a namespace's pods.
+type podsList struct {
+	pods  []pod
+	takes time.Duration
+	err   error
+	at    []time.Time // when it was asked
+}
+
+func (l *podsList) list(ctx context.Context, _ string, do func(pod) error) error {
+	l.at = append(l.at, time.Now())
+	select {
+	case <-time.After(l.takes):
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for _, p := range l.pods {
+		if err := do(p); err != nil {
+			return err
+		}
+	}
+	return l.err
+}
+
+func podWith(name string, claims ...string) pod {
+	var p pod
+	p.Metadata.Name = name
+	for _, claim := range claims {
+		p.Spec.Volumes = append(p.Spec.Volumes, struct {
+			PersistentVolumeClaim *corev1.PersistentVolumeClaimVolumeSource `json:"persistentVolumeClaim"`
+		}{&corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}})
+	}
+	return p
+}
+
+func TestUsers(t *testing.T) {
+	key := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "team", Name: name} }
+	for _, test := range []struct {
+		name  string
+		takes time.Duration
+		err   error
+		lists []time.Duration // when, from the beginning
+	}{
+		{"quick", 0, nil, []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}},
+		{"slow", time.Second, nil, []time.Duration{0, 21 * time.Second}},
+		{"too slow", time.Minute, nil, []time.Duration{0}},
+		{"failing", 0, errors.New("no"), []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				source := &podsList{takes: test.takes, err: test.err,
+					pods: []pod{podWith("a", "pvc-1", "pvc-1", "pvc-3"), podWith("b", "pvc-1"), podWith("c"), podWith("d", "pvc-3")}}
+				u := newUsers(nil)
+				u.list = source.list
+				var mu sync.Mutex
+				var woken []string
+				u.wake = func(key types.NamespacedName) {
+					mu.Lock()
+					defer mu.Unlock()
+					woken = append(woken, key.Name)
+				}
+				done := make(chan error)
+				go func() { done <- u.Start(ctx) }()
+				began := time.Now()
+				for range 35 { // Two SharedVolumes ask all the time, as fast as they can.
+					for _, name := range []string{"1", "2"} {
+						names, pending := u.of(key("pvc-"+name), key(name))
+						if want := map[string][]string{"1": {"a", "b"}}[name]; !pending && !slices.Equal(names, want) {
+							t.Errorf("pods with claim %s: %q, want %q", name, names, want)
+						}
+					}
+					time.Sleep(time.Second)
+					synctest.Wait()
+				}
+				var at []time.Duration
+				for _, asked := range source.at {
+					at = append(at, asked.Sub(began))
+				}
+				if !slices.Equal(at, test.lists) {
+					t.Errorf("pods are listed at %v, want %v", at, test.lists)
+				}
+				if answered := test.err == nil && test.takes < listTime; answered == (len(woken) == 0) {
+					t.Errorf("woken were %q", woken)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// However many pods hold a claim, few are remembered, and only of claims that were asked about.
+func TestUsersRememberFew(t *testing.T) {
+	source := &podsList{}
+	for i := range 1000 {
+		source.pods = append(source.pods, podWith(string(rune('a'+i%26))+time.Duration(i).String(), "pvc-1", "pvc-2"))
+	}
+	u := newUsers(nil)
+	u.list = source.list
+	found, err := u.find(t.Context(), "team", map[string]types.NamespacedName{"pvc-1": {}})
+	if err != nil || len(found) != 1 || len(found["pvc-1"]) != maxUsers {
+		t.Errorf("found %v (%v), want %d pods of one claim", found, err, maxUsers)
+	}
+}
