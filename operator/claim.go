@@ -20,13 +20,17 @@ import (
 // namespace nor one that was interrupted while it removed the driver loses any of its objects.
 const namespaceAnnotation = "berth.dev/driver-namespace"
 
+// operatorNamespaceAnnotation on a ClusterCSIDriver tells the namespace of the operator that has claimed it,
+// so that nobody has to look for it in namespaces that anybody can make. must-gather/gather goes by it.
+const operatorNamespaceAnnotation = "berth.dev/operator-namespace"
+
 // finalizer is the one that this operator puts on its ClusterCSIDriver.
 func (o *operator) finalizer() string {
 	return o.driver.Operator.Name + ".operator.openshift.io/uninstall"
 }
 
 // claim writes into the ClusterCSIDriver, all at once, what must be there before anything of the driver
-// is made or changed: which namespace the driver is in, and a finalizer, as something must see to its
+// is made or changed: which namespaces driver and operator are in, and a finalizer, as something must see to its
 // removal. Those of earlier operators, which nobody would ever remove, go.
 func (o *operator) claim(ctx context.Context, c *clients) error {
 	custom, err := c.customResource.GetObjectMeta()
@@ -37,11 +41,11 @@ func (o *operator) claim(ctx context.Context, c *clients) error {
 	if custom.DeletionTimestamp == nil {
 		finalizers = append(o.foreignFinalizers(finalizers), o.finalizer())
 	} // else none can be added any more, and whichever is there keeps the object until the driver is gone
-	if custom.Annotations[namespaceAnnotation] == c.namespace && sets.New(custom.Finalizers...).Equal(sets.New(finalizers...)) {
+	if custom.Annotations[namespaceAnnotation] == c.namespace && custom.Annotations[operatorNamespaceAnnotation] == o.namespace && sets.New(custom.Finalizers...).Equal(sets.New(finalizers...)) {
 		return nil
 	}
 	if err := o.patchCustomResource(ctx, c, custom, map[string]any{
-		"annotations": map[string]any{namespaceAnnotation: c.namespace}, "finalizers": finalizers,
+		"annotations": map[string]any{namespaceAnnotation: c.namespace, operatorNamespaceAnnotation: o.namespace}, "finalizers": finalizers,
 	}); err != nil {
 		return fmt.Errorf("claiming ClusterCSIDriver %s: %w", o.driver.CSIName, err)
 	}
