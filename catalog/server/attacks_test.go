@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/berth-csi/berth/catalog/server"
+	"github.com/berth-csi/berth/test/cluster"
 )
 
 // longest is how long anything may take that the server does in a second.
@@ -128,16 +129,37 @@ func TestAttacks(t *testing.T) {
 			}
 		}
 		checkAnswers()
+		var attackers []*attacker
+		connect := func(from string) {
+			t.Helper()
+			a := attack(t, address, from)
+			attackers = append(attackers, a)
+			// The server may close the connection before this is written.
+			_, _ = io.WriteString(a.conn, http2.ClientPreface)
+			_ = a.framer.WriteSettings()
+		}
 		for host := range 4 { // from a few addresses, and then from very many
 			for range 32 {
-				attack(t, address, fmt.Sprintf("127.0.1.%d", host+1))
+				connect(fmt.Sprintf("127.0.1.%d", host+1))
 			}
 			checkAnswers()
 		}
 		for host := range 200 {
-			attack(t, address, fmt.Sprintf("127.0.2.%d", host+1))
+			connect(fmt.Sprintf("127.0.2.%d", host+1))
 		}
 		checkAnswers()
+		cluster.Eventually(t, longest, "the server to close what is too much", func(context.Context) error {
+			open := 0
+			for _, a := range attackers {
+				if a.isOpen() {
+					open++
+				}
+			}
+			if open > 128 {
+				return fmt.Errorf("%d of %d connections are open", open, len(attackers))
+			}
+			return nil
+		})
 	})
 }
 
@@ -191,6 +213,14 @@ func (a *attacker) begin(stream uint32, method string) {
 func (a *attacker) end(stream uint32) {
 	a.t.Helper()
 	a.check(a.framer.WriteData(stream, true, make([]byte, 5)))
+}
+
+// isOpen tells whether the server has left the connection open: what it has sent is read.
+func (a *attacker) isOpen() bool {
+	_ = a.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := io.Copy(io.Discard, a.conn)
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
 // awaitClosed waits until the server has closed the connection. It answers pings, so as to seem alive.

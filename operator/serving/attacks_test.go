@@ -110,16 +110,28 @@ func TestAttacks(t *testing.T) {
 		t.Parallel()
 		s := serve(t, c)
 		// From a few addresses, all that one may have, and again as many, and then from very many addresses.
+		var held []net.Conn
 		for host := range 4 {
 			for range 16 {
-				s.dial(t, fmt.Sprintf("127.0.1.%d", host+1))
+				held = append(held, s.dial(t, fmt.Sprintf("127.0.1.%d", host+1)))
 			}
 			s.checkHealth(t)
 		}
 		for host := range 200 {
-			s.dial(t, fmt.Sprintf("127.0.2.%d", host+1))
+			held = append(held, s.dial(t, fmt.Sprintf("127.0.2.%d", host+1)))
 		}
 		s.checkHealth(t)
+		open := 0
+		for _, conn := range held {
+			_ = conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+			var timeout net.Error
+			if _, err := conn.Read(make([]byte, 1)); errors.As(err, &timeout) && timeout.Timeout() {
+				open++
+			}
+		}
+		if open > 64 {
+			t.Errorf("%d of %d connections are open, want at most 64", open, len(held))
+		}
 		if code, _, err := s.get("/metrics", reader); err != nil || code != http.StatusOK {
 			t.Errorf("Prometheus gets %d, %v", code, err)
 		}
