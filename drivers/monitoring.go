@@ -59,3 +59,9 @@ func (m *Manifest) addAlerts(list string) error {
 
 // servingCertSecret names the Secret with the certificate that the operator serves its metrics with.
 func (d Driver) servingCertSecret() string { return d.Operator.Name + "-serving-cert" }
+
+// MetricsHost is the name that the operator's metrics are served under when it runs in a namespace. Tokens
+// that are for reading them and nothing else have it as their audience; must-gather/gather asks for one.
+func (d Driver) MetricsHost(namespace string) string {
+	return d.Operator.Name + "-metrics." + namespace + ".svc"
+}

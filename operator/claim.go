@@ -15,13 +15,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// operatorNamespaceAnnotation on a ClusterCSIDriver tells the namespace of the operator that has claimed it,
+// so that nobody has to look for it in namespaces that anybody can make. must-gather/gather goes by it.
+const operatorNamespaceAnnotation = "berth.dev/operator-namespace"
+
 // finalizer is the one that this operator puts on its ClusterCSIDriver.
 func (o *operator) finalizer() string {
 	return o.driver.Operator.Name + ".operator.openshift.io/uninstall"
 }
 
 // claim writes into the ClusterCSIDriver, all at once, what must be there before anything of the driver
-// is made or changed: which namespace the driver is in, and a finalizer, as something must see to its
+// is made or changed: which namespaces driver and operator are in, and a
+// finalizer, as something must see to its
 // removal. Those of earlier operators, which nobody would ever remove, go. The namespace stays on record: neither an
 // operator that comes back in another one nor one that was interrupted while it removed the driver loses any of its
 // objects.
@@ -35,9 +40,11 @@ func (o *operator) claim(ctx context.Context, c *clients) error {
 		finalizers = append(o.foreignFinalizers(finalizers), o.finalizer())
 	} // else none can be added any more, and whichever is there keeps the object until the driver is gone
 	annotations := c.place.annotations()
-	if samePlace(custom.Annotations, annotations) && sets.New(custom.Finalizers...).Equal(sets.New(finalizers...)) {
+	claimed := samePlace(custom.Annotations, annotations) && custom.Annotations[operatorNamespaceAnnotation] == o.namespace
+	if claimed && sets.New(custom.Finalizers...).Equal(sets.New(finalizers...)) {
 		return nil
 	}
+	annotations[operatorNamespaceAnnotation] = o.namespace
 	if err := o.patchCustomResource(ctx, c, custom, map[string]any{
 		"annotations": annotations, "finalizers": finalizers,
 	}); err != nil {

@@ -40,6 +40,9 @@ func TestADriverStaysWhereItIs(t *testing.T) {
 		if got := custom.Annotations[namespaceAnnotation]; got != w.home {
 			t.Errorf("by %s: the annotation says %q, want %q", told, got, w.home)
 		}
+		if got := custom.Annotations["berth.dev/operator-namespace"]; got != next.namespace {
+			t.Errorf("by %s: the annotation says that the operator is in namespace %q, want %q", told, got, next.namespace)
+		}
 		if diff := cmp.Diff(before, next.uids()); diff != "" {
 			t.Errorf("by %s: UIDs of the driver's objects (-before +after):\n%s", told, diff)
 		}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,15 +17,14 @@ import (
 	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/document"
 	"github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/catalog/upgrade"
 )
 
 // content is a catalog made ready to be queried: in memory but for the bulk of its bundles, which is in
 // a store. It gives the answers that operator-registry's own cache gives.
 type content struct {
 	*catalog.Catalog
+	*index
 	store *document.Store
-	heads map[*catalog.Channel]*declcfg.ChannelEntry
 }
 
 var _ registry.GRPCQuery = &content{}
@@ -41,13 +39,7 @@ func open(ctx context.Context, dir string) (*content, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	c := &content{read, store, map[*catalog.Channel]*declcfg.ChannelEntry{}}
-	for _, p := range c.Packages {
-		for _, channel := range p.Channels {
-			c.heads[channel] = &upgrade.Of(p, channel).Heads[0].ChannelEntry
-		}
-	}
-	return c, nil
+	return &content{read, newIndex(read), store}, nil
 }
 
 // Close gives up the store.
@@ -167,7 +159,7 @@ func (c *content) GetBundleForChannel(_ context.Context, pkg, channel string) (*
 	if err != nil {
 		return nil, err
 	}
-	return c.wholeBundle(p, ch, c.heads[ch])
+	return c.wholeBundle(p, ch, c.heads[ch].ChannelEntry)
 }
 
 // GetBundleThatReplaces returns a bundle of a channel that replaces or skips another one.
@@ -186,47 +178,30 @@ func (c *content) GetBundleThatReplaces(_ context.Context, name, pkg, channel st
 
 // GetChannelEntriesThatReplace returns all entries that replace or skip a bundle.
 func (c *content) GetChannelEntriesThatReplace(_ context.Context, name string) (found []*registry.ChannelEntry, err error) {
-	c.entries(func(p *catalog.Package, channel *catalog.Channel, e *declcfg.ChannelEntry) {
-		if e.Replaces == name || slices.Contains(e.Skips, name) {
-			found = append(found, &registry.ChannelEntry{PackageName: p.Name, ChannelName: channel.Name, BundleName: e.Name, Replaces: e.Replaces})
-		}
-	})
+	for _, e := range c.replacements[name] {
+		found = append(found, &registry.ChannelEntry{PackageName: e.pkg.Name, ChannelName: e.channel.Name, BundleName: e.Name, Replaces: e.Replaces})
+	}
 	if len(found) == 0 {
 		return nil, fmt.Errorf("no channel entries found that replace %s", name)
 	}
 	return found, nil
 }
 
-// entries calls a function for every entry of every channel.
-func (c *content) entries(do func(*catalog.Package, *catalog.Channel, *declcfg.ChannelEntry)) {
-	for _, p := range c.Packages {
-		for _, channel := range p.Channels {
-			for i := range channel.Entries {
-				do(p, channel, &channel.Entries[i])
-			}
-		}
-	}
-}
-
 // GetChannelEntriesThatProvide returns all entries whose bundles provide an API.
 func (c *content) GetChannelEntriesThatProvide(_ context.Context, group, version, kind string) (found []*registry.ChannelEntry, err error) {
 	api := property.GVK{Group: group, Version: version, Kind: kind}
-	c.entries(func(p *catalog.Package, channel *catalog.Channel, e *declcfg.ChannelEntry) {
-		if provides(p.FindBundle(e.Name), api) {
-			found = append(found, replacements(p, channel, e, func(string) bool { return true })...)
-		}
-	})
+	for _, e := range c.providers[api] {
+		found = append(found, e.replaces(e.Skips)...)
+	}
 	return found, noProvider(found, api)
 }
 
 // GetLatestChannelEntriesThatProvide returns the heads of channels whose bundles provide an API.
 func (c *content) GetLatestChannelEntriesThatProvide(_ context.Context, group, version, kind string) (found []*registry.ChannelEntry, err error) {
 	api := property.GVK{Group: group, Version: version, Kind: kind}
-	for _, p := range c.Packages {
-		for _, channel := range p.Channels {
-			if e := c.heads[channel]; provides(p.FindBundle(e.Name), api) {
-				found = append(found, replacements(p, channel, e, func(skipped string) bool { return upgrade.Of(p, channel).Find(skipped) != nil })...)
-			}
+	for _, e := range c.providers[api] {
+		if first := c.heads[e.channel]; first.Name == e.Name {
+			found = append(found, e.replaces(first.skips)...)
 		}
 	}
 	return found, noProvider(found, api)
@@ -237,32 +212,6 @@ func noProvider(found []*registry.ChannelEntry, api property.GVK) error {
 		return nil
 	}
 	return fmt.Errorf("no channel entries found that provide group:%q version:%q kind:%q", api.Group, api.Version, api.Kind)
-}
-
-// provides tells whether a bundle provides an API.
-func provides(b *catalog.Bundle, api property.GVK) bool {
-	for _, p := range b.Properties {
-		var provided property.GVK
-		if p.Type == property.TypeGVK && json.Unmarshal(p.Value, &provided) == nil && provided == api {
-			return true
-		}
-	}
-	return false
-}
-
-// replacements returns an entry once for what it replaces, and once for each other one that it skips,
-// of those that are wanted.
-func replacements(p *catalog.Package, channel *catalog.Channel, e *declcfg.ChannelEntry, wanted func(skipped string) bool) []*registry.ChannelEntry {
-	of := func(replaced string) *registry.ChannelEntry {
-		return &registry.ChannelEntry{PackageName: p.Name, ChannelName: channel.Name, BundleName: e.Name, Replaces: replaced}
-	}
-	all := []*registry.ChannelEntry{of(e.Replaces)}
-	for _, skipped := range e.Skips {
-		if skipped != e.Replaces && wanted(skipped) {
-			all = append(all, of(skipped))
-		}
-	}
-	return all
 }
 
 // GetBundleThatProvides returns the head of a default channel whose bundle provides an API, of the

@@ -67,9 +67,9 @@ func (m *metrics) count(e Event) {
 // serve answers HTTP requests for metrics, and for whether the server is alive, until ctx is done.
 func (m *metrics) serve(ctx context.Context, listener net.Listener) error {
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{}))
+	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
-	web := &http.Server{Handler: mux, ReadHeaderTimeout: patience, WriteTimeout: time.Minute}
+	web := &http.Server{Handler: mux, ReadTimeout: patience, WriteTimeout: time.Minute, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10}
 	stop := context.AfterFunc(ctx, func() { _ = web.Close() })
 	defer stop()
 	if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {

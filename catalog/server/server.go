@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/reflection"
 
 	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/connections"
 )
 
 // DefaultAddress is where Serve listens: OLM's usual port, on loopback, for the protocol knows neither
@@ -56,7 +57,11 @@ type Event struct {
 // running requests end and returns nil. When the catalog changes, later requests are answered from
 // what it is then, over the same connections. A catalog that is not valid is not served: Serve fails
 // before it listens, and goes on with what it has when there is one.
-func Serve(ctx context.Context, dir string, options Options) (err error) {
+func Serve(ctx context.Context, dir string, options Options) error {
+	return serve(ctx, dir, options, defaults)
+}
+
+func serve(ctx context.Context, dir string, options Options, limits limits) (err error) {
 	first, err := open(ctx, dir)
 	if err != nil {
 		return err
@@ -78,7 +83,8 @@ func Serve(ctx context.Context, dir string, options Options) (err error) {
 			options.Report(e)
 		}
 	}
-	answering := newServer(&served, counts)
+	limited := connections.Limit(listener, limits.connections)
+	answering := newServer(&served, counts, limits.serverOptions(limited)...)
 	ready := Event{Listening: true, Address: listener.Addr(), Catalog: first.Catalog, Size: first.store.Size()}
 
 	group, ctx := errgroup.WithContext(ctx)
@@ -88,7 +94,7 @@ func Serve(ctx context.Context, dir string, options Options) (err error) {
 			return errors.Join(err, listener.Close())
 		}
 		ready.MetricsAddress = web.Addr()
-		group.Go(func() error { return counts.serve(ctx, web) })
+		group.Go(func() error { return counts.serve(ctx, connections.Limit(web, limits.connections)) })
 	}
 	group.Go(func() error {
 		served.watch(ctx, dir, report)
@@ -97,7 +103,7 @@ func Serve(ctx context.Context, dir string, options Options) (err error) {
 	group.Go(func() error {
 		stop := context.AfterFunc(ctx, func() { drain(answering) })
 		defer stop()
-		if err := answering.Serve(listener); !errors.Is(err, grpc.ErrServerStopped) {
+		if err := answering.Serve(limited); !errors.Is(err, grpc.ErrServerStopped) {
 			return err
 		}
 		return nil // it was told to stop before it began
@@ -107,10 +113,10 @@ func Serve(ctx context.Context, dir string, options Options) (err error) {
 }
 
 // newServer returns a server that answers from what is current.
-func newServer(content *current, counts *metrics) *grpc.Server {
-	s := grpc.NewServer(grpc.ConnectionTimeout(patience),
+func newServer(content *current, counts *metrics, options ...grpc.ServerOption) *grpc.Server {
+	s := grpc.NewServer(append(options,
 		grpc.UnaryInterceptor(counts.requests.UnaryServerInterceptor()),
-		grpc.StreamInterceptor(counts.requests.StreamServerInterceptor()))
+		grpc.StreamInterceptor(counts.requests.StreamServerInterceptor()))...)
 	api.RegisterRegistryServer(s, server.NewRegistryServer(content))
 	api.RegisterExperimentalRegistryServer(s, server.NewExperimentalRegistryServer(content))
 	grpc_health_v1.RegisterHealthServer(s, server.NewHealthServer())

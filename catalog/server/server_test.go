@@ -257,11 +257,22 @@ func serve(t *testing.T, dir string) string {
 	t.Helper()
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
+	t.Cleanup(func() { // after the server has ended
+		if left := catalogs.Tree(t, temp); len(left) > 0 {
+			t.Errorf("server left %v", left)
+		}
+	})
+	return serveBy(t, server.Serve, dir)
+}
+
+// serveBy serves a catalog for the time of a test.
+func serveBy(t *testing.T, serve func(context.Context, string, server.Options) error, dir string) string {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ready := make(chan net.Addr, 1)
 	done := make(chan error, 1)
 	go func() {
-		done <- server.Serve(ctx, dir, server.Options{Address: "127.0.0.1:0", Report: listening(ready)})
+		done <- serve(ctx, dir, server.Options{Address: "127.0.0.1:0", Report: listening(ready)})
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -272,9 +283,6 @@ func serve(t *testing.T, dir string) string {
 			}
 		case <-time.After(30 * time.Second):
 			t.Error("server did not end")
-		}
-		if left := catalogs.Tree(t, temp); len(left) > 0 {
-			t.Errorf("server left %v", left)
 		}
 	})
 	select {

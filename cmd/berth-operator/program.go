@@ -8,6 +8,7 @@ import (
 
 	"github.com/openshift/library-go/pkg/operator/events"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -44,7 +45,11 @@ func (p program) run(ctx context.Context, companions []operator.Companion) error
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serving.Run(ctx, serving.Options{Address: p.address, CertFolder: drivers.ServingCertFolder, Kube: kube})
+		return serving.Run(ctx, serving.Options{
+			Address: p.address, CertFolder: drivers.ServingCertFolder, Kube: kube,
+			Account:  serviceaccount.MakeUsername(process.OperatorNamespace, p.driver.Operator.Name),
+			Audience: p.driver.MetricsHost(process.OperatorNamespace),
+		})
 	})
 	group.Go(func() error { return operator.Run(ctx, p.driver, version.Get().GitVersion, process, companions...) })
 	return group.Wait()

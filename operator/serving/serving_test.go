@@ -28,19 +28,28 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 type server struct {
 	address string
 	folder  string // of its certificate
+	agent   string // what it calls itself to the API server
 }
 
 func serve(t *testing.T, c *cluster.Cluster) server {
 	t.Helper()
-	kube, err := kubernetes.NewForConfig(c.Config())
+	return serveWith(t, c, serving.Run, serving.Options{})
+}
+
+func serveWith(t *testing.T, c *cluster.Cluster, run func(context.Context, serving.Options) error, options serving.Options) server {
+	t.Helper()
+	config := c.Config()
+	config.UserAgent = t.Name()
+	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := server{address: ports.Address(t), folder: t.TempDir()}
+	s := server{address: ports.Address(t), folder: t.TempDir(), agent: config.UserAgent}
+	options.Address, options.CertFolder, options.Kube = s.address, s.folder, kube
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- serving.Run(ctx, serving.Options{Address: s.address, CertFolder: s.folder, Kube: kube})
+		ended <- run(ctx, options)
 	}()
 	t.Cleanup(func() {
 		stop()
@@ -57,8 +66,12 @@ func serve(t *testing.T, c *cluster.Cluster) server {
 
 // get asks for a path over a connection of its own, and returns the answer and who gave it.
 func (s server) get(path, token string) (code int, answer string, err error) {
-	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
-		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	return s.getBy(&http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}, path, token)
+}
+
+// getBy asks for a path by a client, and returns the answer and who gave it.
+func (s server) getBy(client *http.Client, path, token string) (code int, answer string, err error) {
 	request, err := http.NewRequest(http.MethodGet, "https://"+s.address+path, nil)
 	if err != nil {
 		return 0, "", err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	securityv1 "github.com/openshift/api/security/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -47,6 +48,8 @@ var leaks = []struct{ line, left string }{
 	{`"key": "-----BEGIN PRIVATE KEY-----\n` + marker + `\n-----END PRIVATE KEY-----"`, `"key": <redacted>`},
 	{"certificate from /etc/tls/private/tls.crt, key --tls-private-key-file=/etc/tls/private/tls.key", "certificate from /etc/tls/private/tls.crt, key --tls-private-key-file=/etc/tls/private/tls.key"},
 	{"mounted fs-0123456789abcdef0:/ at /var/lib/kubelet", "mounted fs-0123456789abcdef0:/ at /var/lib/kubelet"},
+	// Not secret, but to be shown and not obeyed by a terminal.
+	{"a file called \x1b[2J\x1b]0;title\x07 and \rover\u009b1m it, for Zoë", "a file called ?[2J?]0;title? and ?over?1m it, for Zoë"},
 }
 
 // TestMustGather: what support needs of a driver at work is collected, and nothing that is secret.
@@ -156,7 +159,7 @@ func TestMustGather(t *testing.T) {
 const leakyImage = "registry.example/leaky"
 
 // runLeakyProgram runs a program that logs all leaks and fails, and does so once more, as part of the
-// driver, in a namespace of its own.
+// driver.
 func (w *world) runLeakyProgram() {
 	w.t.Helper()
 	var lines []string
@@ -166,7 +169,7 @@ func (w *world) runLeakyProgram() {
 	pod := map[string]string{"app": "leaky"}
 	deployment := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: "leaky", Namespace: w.Namespace(w.t),
+			Name: "leaky", Namespace: namespace,
 			Labels: map[string]string{"app.kubernetes.io/managed-by": w.driver.Operator.Name},
 		},
 		Spec: appsv1.DeploymentSpec{
@@ -267,48 +270,141 @@ func (w *world) hideSecrets() {
 }
 
 // TestMustGatherGoesOn: a cluster without the Operator Lifecycle Manager, and a driver that no operator
-// of ours looks after. What is there is collected; what is not is listed, and is no failure.
+// of ours looks after. What is there is collected; what is not is listed, and is no failure. Where the
+// driver is, only cluster-scoped objects tell, and the command line.
 func TestMustGatherGoesOn(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
-	in := c.Namespace(t)
-	labels := map[string]string{"app": "tug"}
-	err := c.Client().Create(t.Context(), &appsv1.DaemonSet{
-		ObjectMeta: metav1.ObjectMeta{Name: "tug-node", Namespace: in},
-		Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
-				Spec: corev1.PodSpec{Containers: []corev1.Container{{
-					Name: "registrar", Image: "registry.example/registrar:1",
-					Args: []string{"--kubelet-registration-path=/var/lib/kubelet/plugins/tug.csi.example.com/csi.sock"},
-				}}},
-			},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	folder, summary := gather(t, c, "tug.csi.example.com")
-	files := filesIn(t, folder)
-	if file := "tug.csi.example.com/namespaces/" + in + "/daemonset-tug-node.yaml"; files[file] == "" {
-		t.Errorf("there is no file %s", file)
-	}
-	for _, want := range []string{
-		"cluster/catalogsources.yaml: ", "tug.csi.example.com/clustercsidriver.yaml: ", "tug.csi.example.com/csidriver.yaml: ",
-		"tug.csi.example.com/namespaces/" + in + "/subscriptions.yaml: ",
+	const driver = "tug.csi.example.com"
+	for _, test := range []struct {
+		name  string
+		proof func(in string) []client.Object
+		named bool // on the command line
+		found bool
+	}{
+		{name: "by SecurityContextConstraints", found: true, proof: func(in string) []client.Object {
+			return []client.Object{privilegedSCC(in, "system:serviceaccount:"+in+":tug-node")}
+		}},
+		{name: "by a ClusterRoleBinding", found: true, proof: func(in string) []client.Object { return append(mayUse(in, in, "tug-node"), privilegedSCC(in)) }},
+		{name: "by the command line", found: true, named: true},
+		{name: "by nothing"},
+		{name: "by another account's right", proof: func(in string) []client.Object {
+			return []client.Object{privilegedSCC(in, "system:serviceaccount:"+in+":other")}
+		}},
+		{name: "by another right", proof: func(in string) []client.Object {
+			constraints := privilegedSCC(in, "system:serviceaccount:"+in+":tug-node")
+			constraints.AllowPrivilegedContainer = false
+			return append(mayUse(in, in, "tug-node"), constraints)
+		}},
 	} {
-		if !strings.Contains("\n"+files["missing.txt"], "\n"+want) {
-			t.Errorf("missing.txt does not say %q:\n%s", want, files["missing.txt"])
-		}
-	}
-	count := strings.Count(files["missing.txt"], "\n")
-	if want := fmt.Sprintf("gather: wrote %d files to %s; %d could not be collected, ", len(files), folder, count); !strings.HasPrefix(summary, want) {
-		t.Errorf("the last line is %q, want %q", summary, want)
+		t.Run(test.name, func(t *testing.T) {
+			in := c.Namespace(t)
+			labels := map[string]string{"app": "tug"}
+			objects := []client.Object{&appsv1.DaemonSet{
+				ObjectMeta: metav1.ObjectMeta{Name: "tug-node", Namespace: in},
+				Spec: appsv1.DaemonSetSpec{
+					Selector: &metav1.LabelSelector{MatchLabels: labels},
+					Template: corev1.PodTemplateSpec{
+						ObjectMeta: metav1.ObjectMeta{Labels: labels},
+						Spec: corev1.PodSpec{ServiceAccountName: "tug-node", Containers: []corev1.Container{{
+							Name: "registrar", Image: "registry.example/registrar:1",
+							Args: []string{"--kubelet-registration-path=/var/lib/kubelet/plugins/" + driver + "/csi.sock"},
+						}}},
+					},
+				},
+			}}
+			if test.proof != nil {
+				objects = append(objects, test.proof(in)...)
+			}
+			for _, object := range objects {
+				if err := c.Client().Create(t.Context(), object); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() {
+					if err := c.Client().Delete(context.Background(), object); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			argument := driver
+			if test.named {
+				argument += "/" + in
+			}
+			folder, summary := gather(t, c, argument)
+			files := filesIn(t, folder)
+			if file := driver + "/namespaces/" + in + "/daemonset-tug-node.yaml"; (files[file] != "") != test.found {
+				t.Errorf("found file %s: %v, want %v", file, !test.found, test.found)
+			}
+			wants := []string{"cluster/catalogsources.yaml: ", driver + "/clustercsidriver.yaml: ", driver + "/csidriver.yaml: "}
+			if test.found {
+				wants = append(wants, driver+"/namespaces/"+in+"/subscriptions.yaml: ")
+			}
+			for _, want := range wants {
+				if !strings.Contains("\n"+files["missing.txt"], "\n"+want) {
+					t.Errorf("missing.txt does not say %q:\n%s", want, files["missing.txt"])
+				}
+			}
+			count := strings.Count(files["missing.txt"], "\n")
+			if want := fmt.Sprintf("gather: wrote %d files to %s; %d could not be collected, ", len(files), folder, count); !strings.HasPrefix(summary, want) {
+				t.Errorf("the last line is %q, want %q", summary, want)
+			}
+		})
 	}
 
-	folder, _ = gather(t, c)
+	folder, _ := gather(t, c)
 	if missing := filesIn(t, folder)["missing.txt"]; !strings.Contains("\n"+missing, "\ndrivers: found no operator") {
 		t.Errorf("without an operator and a name, missing.txt is:\n%s", missing)
+	}
+}
+
+// privilegedSCC are SecurityContextConstraints that let users run privileged containers.
+func privilegedSCC(name string, users ...string) *securityv1.SecurityContextConstraints {
+	return &securityv1.SecurityContextConstraints{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Users: users, AllowPrivilegedContainer: true,
+		RunAsUser:      securityv1.RunAsUserStrategyOptions{Type: securityv1.RunAsUserStrategyRunAsAny},
+		SELinuxContext: securityv1.SELinuxContextStrategyOptions{Type: securityv1.SELinuxStrategyRunAsAny},
+	}
+}
+
+// mayUse lets a service account use SecurityContextConstraints.
+func mayUse(constraints, namespace, account string) []client.Object {
+	meta := metav1.ObjectMeta{Name: constraints + "-users"}
+	return []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{securityv1.GroupName},
+			Resources: []string{"securitycontextconstraints"}, ResourceNames: []string{constraints}, Verbs: []string{"use"}}}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: account}}},
+	}
+}
+
+// TestMustGatherStaysWithinLimits: when there is enough, all else is left out, and that is told.
+func TestMustGatherStaysWithinLimits(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	folder := filepath.Join(t.TempDir(), "must-gather")
+	command := gatherCommand(t, supportKubeconfig(t, c), folder)
+	command.Env = append(command.Env, "MUST_GATHER_MIB=0")
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("gather: %v\n%s", err, out)
+	}
+	files := filesIn(t, folder)
+	if want := folder + ": holds more than 0 MiB, so that all else is left out; "; !strings.Contains(files["missing.txt"], want) {
+		t.Errorf("missing.txt does not say %q:\n%s", want, files["missing.txt"])
+	}
+	if len(files) > 10 { // the first eight are read at the same time
+		t.Errorf("it wrote %d files", len(files))
+	}
+}
+
+// TestMustGatherTakesNames: nothing but names gets from the command line into paths and questions.
+func TestMustGatherTakesNames(t *testing.T) {
+	for _, argument := range []string{"../up", "efs.csi.aws.com/../up", "efs.csi.aws.com/", "/name", "-A", "a b", "a\nb", "\x1b[2J", "$(id)", strings.Repeat("a", 254)} {
+		folder := filepath.Join(t.TempDir(), "out")
+		out, err := gatherCommand(t, "/nonexistent", folder, argument).CombinedOutput()
+		if err == nil || !strings.HasPrefix(string(out), "gather: want DRIVER or DRIVER/NAMESPACE, ") || strings.ContainsAny(string(out), "\x1b") || strings.Count(string(out), "\n") != 1 {
+			t.Errorf("%q: error %v, and it says %q", argument, err, out)
+		}
+		if _, err := os.Stat(folder); err == nil {
+			t.Errorf("%q: it wrote a folder all the same", argument)
+		}
 	}
 }
 
@@ -393,7 +489,7 @@ func gatherCommand(t *testing.T, kubeconfig string, args ...string) *exec.Cmd {
 	}
 	path := t.TempDir()
 	programs := map[string]string{"kubectl": built.Path("kubectl")}
-	for _, name := range []string{"awk", "bash", "cat", "cut", "find", "head", "mkdir", "mktemp", "rm", "sed", "sort", "tr", "wc"} {
+	for _, name := range []string{"awk", "bash", "cat", "cut", "du", "find", "head", "mkdir", "mktemp", "mv", "rm", "sed", "sort", "tail", "tr", "wc"} {
 		if programs[name], err = exec.LookPath(name); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,260 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/operator-framework/operator-registry/pkg/api"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	"github.com/berth-csi/berth/catalog/server"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// longest is how long anything may take that the server does in a second.
+const longest = 30 * time.Second
+
+// TestAttacks: somebody who reaches the server over the network tries to keep it busy or others out.
+func TestAttacks(t *testing.T) {
+	address := serveBy(t, server.ServeQuickly, catalogDir)
+	for _, kind := range []struct {
+		name string
+		do   func(*attacker)
+	}{
+		{"say nothing", nil},
+		{"ask nothing", func(a *attacker) { a.greet(nil) }},
+		{"begin a request", func(a *attacker) { a.greet(nil); a.begin(1, "/api.Registry/ListBundles") }},
+		{"begin a request that has no end", func(a *attacker) {
+			a.greet(nil)
+			a.begin(1, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+		}},
+		{"read no answer", func(a *attacker) {
+			a.greet([]http2.Setting{{ID: http2.SettingInitialWindowSize, Val: 0}})
+			for stream := uint32(1); stream < 20; stream += 2 {
+				a.begin(stream, "/api.Registry/ListBundles")
+				a.end(stream)
+			}
+		}},
+	} {
+		t.Run("keep a connection/"+kind.name, func(t *testing.T) {
+			t.Parallel()
+			a := attack(t, address, "127.0.0.2")
+			if kind.do != nil {
+				kind.do(a)
+			}
+			a.awaitClosed()
+		})
+	}
+
+	t.Run("ping for ever", func(t *testing.T) {
+		t.Parallel()
+		a := attack(t, serveBy(t, server.Serve, catalogDir), "127.0.0.2")
+		a.greet(nil)
+		for range 10 {
+			a.check(a.framer.WritePing(false, [8]byte{}))
+		}
+		for {
+			frame, err := a.framer.ReadFrame()
+			if err != nil {
+				t.Fatalf("the server does not say that it is too much: %v", err)
+			}
+			if away, ok := frame.(*http2.GoAwayFrame); ok {
+				if away.ErrCode != http2.ErrCodeEnhanceYourCalm {
+					t.Errorf("the server goes away with %v, want %v", away.ErrCode, http2.ErrCodeEnhanceYourCalm)
+				}
+				return
+			}
+		}
+	})
+
+	t.Run("open very many streams", func(t *testing.T) {
+		t.Parallel()
+		a := attack(t, serveBy(t, server.Serve, catalogDir), "127.0.0.2")
+		a.greet(nil)
+		const streams = 100
+		for i := range uint32(streams) {
+			a.begin(2*i+1, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+		}
+		// What is refused was opened before the server's limit was known.
+		for refused := 0; refused < streams-16; {
+			frame, err := a.framer.ReadFrame()
+			if err != nil {
+				t.Fatalf("%d streams were refused, want %d: %v", refused, streams-16, err)
+			}
+			if reset, ok := frame.(*http2.RSTStreamFrame); ok && reset.ErrCode == http2.ErrCodeRefusedStream {
+				refused++
+			}
+		}
+	})
+
+	t.Run("send a large request", func(t *testing.T) {
+		t.Parallel()
+		_, err := api.NewRegistryClient(dialFrom(t, serveBy(t, server.Serve, catalogDir), "127.0.0.3")).GetPackage(t.Context(), &api.GetPackageRequest{Name: strings.Repeat("x", 100<<10)})
+		if status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("the answer is: %v", err)
+		}
+	})
+
+	t.Run("send large headers", func(t *testing.T) {
+		t.Parallel()
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "x", strings.Repeat("x", 20<<10))
+		if _, err := api.NewRegistryClient(dialFrom(t, serveBy(t, server.Serve, catalogDir), "127.0.0.4")).GetPackage(ctx, &api.GetPackageRequest{Name: "tide"}); err == nil {
+			t.Error("it is answered")
+		}
+	})
+
+	t.Run("take all connections", func(t *testing.T) {
+		t.Parallel()
+		address := serveBy(t, server.Serve, catalogDir)
+		olm := api.NewRegistryClient(dialFrom(t, address, "127.0.0.1"))
+		checkAnswers := func() {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), longest)
+			defer cancel()
+			if _, err := olm.GetPackage(ctx, &api.GetPackageRequest{Name: "tide"}, grpc.WaitForReady(true)); err != nil {
+				t.Errorf("OLM gets no answer: %v", err)
+			}
+		}
+		checkAnswers()
+		var attackers []*attacker
+		connect := func(from string) {
+			t.Helper()
+			a := attack(t, address, from)
+			attackers = append(attackers, a)
+			// The server may close the connection before this is written.
+			_, _ = io.WriteString(a.conn, http2.ClientPreface)
+			_ = a.framer.WriteSettings()
+		}
+		for host := range 4 { // from a few addresses, and then from very many
+			for range 32 {
+				connect(fmt.Sprintf("127.0.1.%d", host+1))
+			}
+			checkAnswers()
+		}
+		for host := range 200 {
+			connect(fmt.Sprintf("127.0.2.%d", host+1))
+		}
+		checkAnswers()
+		cluster.Eventually(t, longest, "the server to close what is too much", func(context.Context) error {
+			open := 0
+			for _, a := range attackers {
+				if a.isOpen() {
+					open++
+				}
+			}
+			if open > 128 {
+				return fmt.Errorf("%d of %d connections are open", open, len(attackers))
+			}
+			return nil
+		})
+	})
+}
+
+// attacker speaks HTTP/2 by hand.
+type attacker struct {
+	t      *testing.T
+	conn   net.Conn
+	framer *http2.Framer
+}
+
+func attack(t *testing.T, address, from string) *attacker {
+	t.Helper()
+	conn, err := dialerFrom(from).Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(longest)); err != nil {
+		t.Fatal(err)
+	}
+	return &attacker{t, conn, http2.NewFramer(conn, conn)}
+}
+
+func (a *attacker) check(err error) {
+	a.t.Helper()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// greet begins HTTP/2.
+func (a *attacker) greet(settings []http2.Setting) {
+	a.t.Helper()
+	_, err := io.WriteString(a.conn, http2.ClientPreface)
+	a.check(err)
+	a.check(a.framer.WriteSettings(settings...))
+}
+
+// begin begins a request.
+func (a *attacker) begin(stream uint32, method string) {
+	a.t.Helper()
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for _, field := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"}} {
+		a.check(encoder.WriteField(hpack.HeaderField{Name: field[0], Value: field[1]}))
+	}
+	a.check(a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true}))
+}
+
+// end ends a request with an empty message.
+func (a *attacker) end(stream uint32) {
+	a.t.Helper()
+	a.check(a.framer.WriteData(stream, true, make([]byte, 5)))
+}
+
+// isOpen tells whether the server has left the connection open: what it has sent is read.
+func (a *attacker) isOpen() bool {
+	_ = a.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
+	_, err := io.Copy(io.Discard, a.conn)
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// awaitClosed waits until the server has closed the connection. It answers pings, so as to seem alive.
+func (a *attacker) awaitClosed() {
+	a.t.Helper()
+	for {
+		frame, err := a.framer.ReadFrame()
+		var timeout net.Error
+		if errors.As(err, &timeout) && timeout.Timeout() {
+			a.t.Errorf("the server keeps the connection for more than %v", longest)
+		}
+		if err != nil {
+			return
+		}
+		if ping, ok := frame.(*http2.PingFrame); ok && !ping.IsAck() {
+			_ = a.framer.WritePing(true, ping.Data)
+		}
+	}
+}
+
+func dialerFrom(address string) *net.Dialer {
+	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: longest}
+}
+
+// dialFrom connects a client, from an address of loopback.
+func dialFrom(t *testing.T, address, from string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) {
+			return dialerFrom(from).DialContext(ctx, "tcp", address)
+		}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}

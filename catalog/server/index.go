@@ -1,0 +1,104 @@
+package server
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/operator-framework/operator-registry/pkg/registry"
+
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/upgrade"
+)
+
+// index finds entries of channels without a look at all of them. It is made once for a catalog.
+type index struct {
+	// heads are the heads of channels.
+	heads map[*catalog.Channel]*head
+	// providers are the entries whose bundles provide an API, and replacements those that replace or skip a
+	// bundle. Both are in the order of the catalog.
+	providers    map[property.GVK][]located
+	replacements map[string][]located
+}
+
+// located is an entry and where it is.
+type located struct {
+	pkg     *catalog.Package
+	channel *catalog.Channel
+	*declcfg.ChannelEntry
+}
+
+// head is the head of a channel.
+type head struct {
+	*declcfg.ChannelEntry
+	// skips are those of its skips that the channel has.
+	skips []string
+}
+
+func newIndex(c *catalog.Catalog) *index {
+	x := &index{map[*catalog.Channel]*head{}, map[property.GVK][]located{}, map[string][]located{}}
+	for _, p := range c.Packages {
+		provided := map[string][]property.GVK{}
+		for _, b := range p.Bundles {
+			provided[b.Name] = providedBy(b)
+		}
+		for _, channel := range p.Channels {
+			graph := upgrade.Of(p, channel)
+			first := &head{ChannelEntry: &graph.Heads[0].ChannelEntry}
+			for _, skipped := range first.Skips {
+				if graph.Find(skipped) != nil {
+					first.skips = append(first.skips, skipped)
+				}
+			}
+			x.heads[channel] = first
+			for i := range channel.Entries {
+				e := located{p, channel, &channel.Entries[i]}
+				for _, api := range provided[e.Name] {
+					x.providers[api] = append(x.providers[api], e)
+				}
+				for _, name := range unique(append([]string{e.Replaces}, e.Skips...)) {
+					x.replacements[name] = append(x.replacements[name], e)
+				}
+			}
+		}
+	}
+	return x
+}
+
+// providedBy returns the APIs that a bundle provides.
+func providedBy(b *catalog.Bundle) []property.GVK {
+	var apis []property.GVK
+	for _, p := range b.Properties {
+		var api property.GVK
+		if p.Type == property.TypeGVK && json.Unmarshal(p.Value, &api) == nil {
+			apis = append(apis, api)
+		}
+	}
+	return unique(apis)
+}
+
+// unique returns each element once.
+func unique[E comparable](all []E) []E {
+	seen := map[E]bool{}
+	return slices.DeleteFunc(all, func(e E) bool {
+		again := seen[e]
+		seen[e] = true
+		return again
+	})
+}
+
+// replaces returns an entry once for what it replaces, and once for each of the skipped ones that it does not
+// replace.
+func (e located) replaces(skips []string) []*registry.ChannelEntry {
+	of := func(replaced string) *registry.ChannelEntry {
+		return &registry.ChannelEntry{PackageName: e.pkg.Name, ChannelName: e.channel.Name, BundleName: e.Name, Replaces: replaced}
+	}
+	all := []*registry.ChannelEntry{of(e.Replaces)}
+	for _, skipped := range skips {
+		if skipped != e.Replaces {
+			all = append(all, of(skipped))
+		}
+	}
+	return all
+}

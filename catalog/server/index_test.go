@@ -1,0 +1,41 @@
+package server
+
+import (
+	"testing"
+
+	"github.com/operator-framework/operator-registry/pkg/registry"
+
+	"github.com/berth-csi/berth/test/catalogs"
+)
+
+// TestQuestionsAreAnsweredFromAnIndex: how much work a question makes does not depend on how much is in
+// the catalog, so that nobody can keep the server busy with small questions.
+func TestQuestionsAreAnsweredFromAnIndex(t *testing.T) {
+	dir := t.TempDir()
+	if err := catalogs.Generate(dir, catalogs.Kind{Packages: 20, Bundles: 300}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := open(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for name, ask := range map[string]func() ([]*registry.ChannelEntry, error){
+		"providers": func() ([]*registry.ChannelEntry, error) {
+			return c.GetChannelEntriesThatProvide(t.Context(), "a", "b", "c")
+		},
+		"latest providers": func() ([]*registry.ChannelEntry, error) {
+			return c.GetLatestChannelEntriesThatProvide(t.Context(), "a", "b", "c")
+		},
+		"replacements": func() ([]*registry.ChannelEntry, error) { return c.GetChannelEntriesThatReplace(t.Context(), "a") },
+	} {
+		allocations := testing.AllocsPerRun(10, func() {
+			if found, err := ask(); err == nil || len(found) > 0 {
+				t.Errorf("%s: found %v, %v", name, found, err)
+			}
+		})
+		if allocations > 20 {
+			t.Errorf("%s: nothing is found with %v allocations in a catalog of 300 bundles, want at most 20", name, allocations)
+		}
+	}
+}
