@@ -12,7 +12,8 @@ import (
 	"github.com/operator-framework/api/pkg/manifests"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Load reads a bundle folder. It fails if the folder does not have the shape of a bundle: manifests

@@ -6,11 +6,10 @@ import (
 	"io/fs"
 	"path/filepath"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/yamlplace"
+	"github.com/berth-csi/berth/yaml"
 )
 
 var syntaxRule = findings.Rule{ID: "yaml", Severity: findings.Error, What: "Each file of manifests and metadata is YAML, and holds one document.",

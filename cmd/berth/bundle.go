@@ -9,10 +9,10 @@ import (
 
 	"github.com/blang/semver/v4"
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/yaml"
 )
 
 func newBundleCommand() *cobra.Command {
