@@ -3,7 +3,6 @@ package bundle
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -36,7 +35,7 @@ func Load(dir string) (*Bundle, error) {
 		b.Files = append(b.Files, files...)
 	}
 	// A bundle needs its Dockerfile only to be built into an image.
-	if data, err := ReadFile(filepath.Join(dir, DockerfilePath)); err == nil {
+	if data, err := yaml.ReadFile(filepath.Join(dir, DockerfilePath)); err == nil {
 		b.Files = append([]File{{Path: DockerfilePath, Data: data}}, b.Files...)
 	}
 
@@ -73,38 +72,13 @@ func ReadFiles(dir, part string) ([]File, error) {
 		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		data, err := ReadFile(filepath.Join(dir, part, entry.Name()))
+		data, err := yaml.ReadFile(filepath.Join(dir, part, entry.Name()))
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, File{Path: path.Join(part, entry.Name()), Data: data})
 	}
 	return files, nil
-}
-
-// maxFile is how long a file of a bundle may be, in bytes. OLM takes no bundle above 4 MiB from a catalog.
-const maxFile = 32 << 20
-
-// ReadFile reads a file of a bundle. It fails if that is a device, a pipe or the like, which may never end, or is
-// longer than any file of a bundle.
-func ReadFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file, but %s; expected files and folders only", path, info.Mode().Type())
-	}
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1)) // it may grow meanwhile
-	if len(data) > maxFile {
-		return nil, fmt.Errorf("%s is longer than %d MiB; expected a file of a bundle", path, maxFile>>20)
-	}
-	return data, err
 }
 
 // Object is one object of a bundle.

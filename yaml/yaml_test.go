@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -216,4 +217,36 @@ func allocated(f func()) uint64 {
 	f()
 	runtime.ReadMemStats(&after)
 	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestReadFile: what never ends is not read.
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link, large, fine := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "large"), filepath.Join(dir, "fine")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", link); err != nil {
+		t.Fatal(err)
+	}
+	for file, size := range map[string]int64{large: 32<<20 + 1, fine: 3} {
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(file, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, want := range map[string]string{
+		pipe:  pipe + " is no regular file (prw-r--r--); expected files and folders only: remove it",
+		link:  link + " is no regular file (Dcrw-rw-rw-); expected files and folders only: remove it",
+		large: large + " is longer than 32 MiB; expected a shorter file",
+	} {
+		if _, err := yaml.ReadFile(file); err == nil || err.Error() != want {
+			t.Errorf("%s: got error %v, want %s", file, err, want)
+		}
+	}
+	if data, err := yaml.ReadFile(fine); err != nil || len(data) != 3 {
+		t.Errorf("got %d bytes and error %v", len(data), err)
+	}
 }

@@ -32,7 +32,7 @@ func brokenFiles(dir string) (broken []*findings.Finding, err error) {
 		case entry.IsDir() || isHidden:
 			return nil
 		}
-		data, err := bundle.ReadFile(file)
+		data, err := yaml.ReadFile(file)
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -59,7 +58,7 @@ func (c *bundleContent) addFlags(cmd *cobra.Command) {
 func (c *bundleContent) options() (bundle.Options, error) {
 	opts := bundle.Options{Images: map[string]string{}, Pinned: c.pinned}
 	if c.file != "" {
-		data, err := os.ReadFile(c.file)
+		data, err := yaml.ReadFile(c.file)
 		if err != nil {
 			return opts, fmt.Errorf("--images: %w", err)
 		}
