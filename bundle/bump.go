@@ -9,9 +9,9 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/rogpeppe/go-internal/diff"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Bump returns the bundle that follows an earlier one: with the next z-version, which updates all earlier ones

@@ -10,7 +10,7 @@ import (
 	"path"
 	"strings"
 
-	"sigs.k8s.io/yaml"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Where things stand in a bundle folder. The format fixes none of the file names, only the folders

@@ -9,7 +9,8 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/yaml"
 )
 
 // loadExamples reads example objects, sorted by file name. The first is the initialization resource:

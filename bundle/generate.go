@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/yaml"
 )
 
 //go:generate go run ../cmd/berth bundle generate ebs --version 1.0.0 --output aws-ebs-csi-driver-operator/1.0.0

@@ -12,7 +12,8 @@ import (
 	"github.com/operator-framework/api/pkg/manifests"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Load reads a bundle folder. It fails if the folder does not have the shape of a bundle: manifests
@@ -34,7 +35,7 @@ func Load(dir string) (*Bundle, error) {
 		b.Files = append(b.Files, files...)
 	}
 	// A bundle needs its Dockerfile only to be built into an image.
-	if data, err := os.ReadFile(filepath.Join(dir, DockerfilePath)); err == nil {
+	if data, err := yaml.ReadFile(filepath.Join(dir, DockerfilePath)); err == nil {
 		b.Files = append([]File{{Path: DockerfilePath, Data: data}}, b.Files...)
 	}
 
@@ -71,7 +72,7 @@ func ReadFiles(dir, part string) ([]File, error) {
 		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(dir, part, entry.Name()))
+		data, err := yaml.ReadFile(filepath.Join(dir, part, entry.Name()))
 		if err != nil {
 			return nil, err
 		}

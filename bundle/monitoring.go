@@ -7,9 +7,9 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // monitoringFiles are the objects by which the cluster's monitoring reads the operator's metrics. OLM

@@ -9,9 +9,9 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Details are the bulk of a bundle.

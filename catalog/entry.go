@@ -12,11 +12,11 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/catalog/document"
 	"github.com/berth-csi/berth/catalog/rawjson"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // The rules that single documents are read by, besides those of package document.

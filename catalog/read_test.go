@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/catalog/document"
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
@@ -74,28 +75,25 @@ entries: [{reference: {schema: olm.package}, message: ebb}]
 	}
 }
 
-// TestReadWhileItChanges writes another file to a folder while the first one is being read.
+// TestReadWhileItChanges: a file that comes while others are read.
 func TestReadWhileItChanges(t *testing.T) {
 	dir := t.TempDir()
-	slow := filepath.Join(dir, "catalog.json")
-	if err := syscall.Mkfifo(slow, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	written := make(chan error, 1)
-	go func() {
-		pipe, err := os.OpenFile(slow, os.O_WRONLY, 0) // waits until it is being read
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, "more.json"), nil, 0o600)
-			_, failed := pipe.WriteString(`{"schema": "olm.package", "name": "tide"}`)
-			err = errors.Join(err, failed, pipe.Close())
-		}
-		written <- err
-	}()
-	_, _, err := catalog.Read(t.Context(), dir)
-	if err := <-written; err != nil {
-		t.Fatal(err)
-	}
+	catalogs.Write(t, filepath.Join(dir, "catalog.json"), `{"schema": "olm.package", "name": "tide"}`)
+	_, _, err := catalog.ReadAndKeep(t.Context(), dir, func(document.Document) error {
+		return os.WriteFile(filepath.Join(dir, "more.json"), nil, 0o600)
+	})
 	if err == nil || !strings.Contains(err.Error(), "changed while it was being read") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// TestReadRefusesPipes: what never ends is not read.
+func TestReadRefusesPipes(t *testing.T) {
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "catalog.json"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := catalog.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "catalog.json is no regular file (prw-------)") {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -133,7 +131,7 @@ func TestReadFails(t *testing.T) {
 	if err := os.Symlink(".", filepath.Join(dir, "folder")); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := catalog.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "is a directory") {
+	if _, _, err := catalog.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "is no regular file") {
 		t.Errorf("of a link to a folder: got error %v", err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	"github.com/berth-csi/berth/yaml"
 )
 
 // BundleFolders are the folders that a bundle consists of, in a folder or in an image.
@@ -41,7 +43,7 @@ func (s source) read(part string) (map[string][]byte, error) {
 		if entry.IsDir() || isHidden(entry.Name()) {
 			continue
 		}
-		data, err := os.ReadFile(filepath.Join(s.dir, part, entry.Name()))
+		data, err := yaml.ReadFile(filepath.Join(s.dir, part, entry.Name()))
 		if err != nil {
 			faults = append(faults, fmt.Errorf("bundle folder %s: %w", s.dir, err))
 			continue

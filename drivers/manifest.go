@@ -1,19 +1,16 @@
 package drivers
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"regexp"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
-	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/yaml"
 )
 
 // namespacePlaceholder stands in assets for the namespace that the driver runs in.
@@ -99,14 +96,11 @@ func (d Driver) render(files fs.FS, placeholders *strings.Replacer) ([]Manifest,
 // decode returns the one object that a file holds.
 func decode(file []byte) (*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
-	for documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file))); ; {
-		document, err := documents.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+	documents, err := yaml.Split(file)
+	if err != nil {
+		return nil, err
+	}
+	for _, document := range documents {
 		object := &unstructured.Unstructured{}
 		if err := yaml.UnmarshalStrict(document, &object.Object); err != nil {
 			return nil, err

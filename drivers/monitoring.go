@@ -7,7 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/yaml"
 )
 
 //go:embed monitoring

@@ -1,10 +1,15 @@
 package image
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +18,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // Pulled is what was read of an image.
@@ -26,14 +32,24 @@ type Pulled struct {
 
 // Limits say what a pull may take. It fails once it would take more.
 type Limits struct {
+	// Time is that of the whole pull, however it is spent.
 	Time time.Duration
-	// Size is that of all layers, uncompressed, in bytes.
+	// Size is that of all that is read out of the image, in bytes: its manifests, and its layers after
+	// decompression, each of them once.
 	Size int64
 }
 
+// How many parts an image may have. Each is a request.
+const (
+	maxManifests = 64
+	maxLayers    = 128
+)
+
 // Pull reads the files in folders of an image, by a reference such as quay.io/example/bundle:v1.0.0 or
-// quay.io/example/bundle@sha256:…, which must name the registry. What is in the folders has to be the same
-// for all architectures: one of them is read. Pull logs in as Push does. An error says what to do.
+// quay.io/example/bundle@sha256:…, which must name the registry. It reads the images for all platforms, and
+// fails if what is in the folders is not the same in all of them. Pull logs in as Push does. It asks the
+// registry, and where the registry sends it on to, but no address of this machine or its cloud and none that
+// the image names. An error says what to do.
 func Pull(ctx context.Context, reference string, limits Limits, folders ...string) (Pulled, error) {
 	ref, err := name.ParseReference(reference, name.StrictValidation)
 	if err != nil {
@@ -42,7 +58,7 @@ func Pull(ctx context.Context, reference string, limits Limits, folders ...strin
 	ctx, cancel := context.WithTimeout(ctx, limits.Time)
 	defer cancel()
 	pulled, err := pull(ctx, ref, limits.Size, folders)
-	if errors.Is(err, context.DeadlineExceeded) {
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("it took longer than %s: %w", limits.Time, err)
 	}
 	if err != nil {
@@ -52,41 +68,246 @@ func Pull(ctx context.Context, reference string, limits Limits, folders ...strin
 }
 
 func pull(ctx context.Context, ref name.Reference, size int64, folders []string) (Pulled, error) {
-	found, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	puller, err := remote.NewPuller(remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithTransport(newGuard(ref.Context().Registry)),
+		remote.WithRetryBackoff(remote.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 3}), // a wait does not end with the context
+		remote.WithRetryPredicate(func(err error) bool { return ctx.Err() == nil && isPassing(err) }))
 	if err != nil {
 		return Pulled{}, err
 	}
-	image, err := oneImage(found)
+	p := &pulling{puller: puller, repository: ref.Context(), folders: folders, left: newBudget(size), layers: map[v1.Hash]*layer{}}
+	found, err := p.manifest(ctx, ref)
 	if err != nil {
 		return Pulled{}, err
 	}
-	files, err := readFiles(image, size, folders)
+	images, err := p.images(ctx, found)
 	if err != nil {
 		return Pulled{}, err
+	}
+	files, err := p.files(ctx, images[0])
+	if err != nil {
+		return Pulled{}, err
+	}
+	for _, other := range images[1:] {
+		otherFiles, err := p.files(ctx, other)
+		if err != nil {
+			return Pulled{}, err
+		}
+		if file, differ := difference(files, otherFiles); differ {
+			return Pulled{}, unfit("its file %q is not the same for %s and for %s; expected the same files for all platforms", file, images[0].platform, other.platform)
+		}
 	}
 	return Pulled{Reference: repository(ref) + "@" + found.Digest.String(), Files: files}, nil
 }
 
-// oneImage returns the image itself, or the first one of an image for several architectures.
-func oneImage(found *remote.Descriptor) (v1.Image, error) {
+// pulling is a pull under way.
+type pulling struct {
+	puller     *remote.Puller
+	repository name.Repository
+	folders    []string
+	left       *budget
+	layers     map[v1.Hash]*layer // that were read
+}
+
+// manifest is a manifest of any kind: of an image, or of a list of images.
+type manifest struct {
+	v1.Descriptor
+	content struct {
+		MediaType types.MediaType `json:"mediaType"`
+		Config    *v1.Descriptor  `json:"config"`
+		Layers    []v1.Descriptor `json:"layers"`
+		Manifests []v1.Descriptor `json:"manifests"`
+	}
+}
+
+func (p *pulling) manifest(ctx context.Context, ref name.Reference) (*manifest, error) {
+	found, err := p.puller.Get(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.left.take(found.Size); err != nil {
+		return nil, err
+	}
+	return parse(found.Descriptor, found.Manifest)
+}
+
+// parse reads a manifest, of which its registry has told the media type.
+func parse(found v1.Descriptor, text []byte) (*manifest, error) {
+	m := &manifest{Descriptor: found}
+	if err := json.Unmarshal(text, &m.content); err != nil {
+		return nil, unfit("the manifest %s cannot be read: %v", found.Digest, err)
+	}
+	isIndex, isImage := found.MediaType.IsIndex(), found.MediaType.IsImage()
+	switch c := m.content; {
+	case !isIndex && !isImage:
+		return nil, unfit("the manifest %s is of media type %q; expected an image, in the format of OCI or of Docker's schema 2", found.Digest, found.MediaType)
+	case c.MediaType != "" && c.MediaType != found.MediaType:
+		return nil, unfit("the manifest %s says that it is of media type %q, but its registry says %q; expected the same", found.Digest, c.MediaType, found.MediaType)
+	case isIndex && (c.Config != nil || c.Layers != nil), isImage && c.Manifests != nil:
+		return nil, unfit("the manifest %s lists both layers and images; expected either", found.Digest)
+	}
+	return m, nil
+}
+
+// platformImage is the image for one platform, or the only one.
+type platformImage struct {
+	platform string
+	layers   []v1.Descriptor
+}
+
+// images returns the images for all platforms. What tools for builds put beside them, such as how an image was
+// made, is for a platform that nobody has.
+func (p *pulling) images(ctx context.Context, found *manifest) ([]platformImage, error) {
 	if !found.MediaType.IsIndex() {
-		return found.Image()
+		layers, err := found.layers(p.left.size)
+		return []platformImage{{"all", layers}}, err
 	}
-	index, err := found.ImageIndex()
+	listed, err := found.images()
 	if err != nil {
 		return nil, err
 	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		return nil, err
+	var images []platformImage
+	for _, d := range listed {
+		m, err := p.manifest(ctx, p.repository.Digest(d.Digest.String()))
+		if err != nil {
+			return nil, err
+		}
+		if m.Size != d.Size {
+			return nil, unfit("the manifest %s is %d bytes long, but listed with %d; expected the same", d.Digest, m.Size, d.Size)
+		}
+		layers, err := m.layers(p.left.size)
+		if err != nil {
+			return nil, err
+		}
+		images = append(images, platformImage{nameOf(d), layers})
 	}
-	for _, m := range manifest.Manifests {
-		isAttestation := m.Platform != nil && m.Platform.OS == "unknown"
-		if m.MediaType.IsImage() && !isAttestation {
-			return index.Image(m.Digest)
+	return images, nil
+}
+
+// images returns what the list of images has for platforms.
+func (m *manifest) images() (images []v1.Descriptor, err error) {
+	if listed := len(m.content.Manifests); listed > maxManifests {
+		return nil, unfit("it lists %d images; expected at most %d", listed, maxManifests)
+	}
+	for _, d := range m.content.Manifests {
+		isForNobody := d.Platform != nil && d.Platform.OS == "unknown" && d.Platform.Architecture == "unknown"
+		switch {
+		case d.MediaType.IsIndex():
+			return nil, unfit("it lists another list of images, %s; expected a list of images only", d.Digest)
+		case isForNobody || !d.MediaType.IsImage():
+			continue
+		}
+		if err := checkNotForeign(d); err != nil {
+			return nil, err
+		}
+		images = append(images, d)
+	}
+	if len(images) == 0 {
+		return nil, unfit("it lists no image of any architecture; expected at least one")
+	}
+	return images, nil
+}
+
+// nameOf returns what to call a platform, which may be made to look like anything.
+func nameOf(image v1.Descriptor) string {
+	if image.Platform == nil {
+		return fmt.Sprintf("no platform, %s", image.Digest)
+	}
+	return fmt.Sprintf("platform %q", shortened(image.Platform.String()))
+}
+
+// layerTypes are those of archives with files, as they may be shared with everybody.
+var layerTypes = []types.MediaType{types.OCILayer, types.OCILayerZStd, types.OCIUncompressedLayer, types.DockerLayer, types.DockerUncompressedLayer}
+
+// layers returns the layers of the image, if they can be read and do not take more than some bytes.
+func (m *manifest) layers(size int64) ([]v1.Descriptor, error) {
+	layers := m.content.Layers
+	if !m.MediaType.IsImage() {
+		return nil, unfit("the manifest %s is of media type %q; expected an image", m.Digest, m.MediaType)
+	}
+	if len(layers) > maxLayers {
+		return nil, unfit("it has %d layers; expected at most %d", len(layers), maxLayers)
+	}
+	if m.content.Config != nil {
+		if err := checkNotForeign(*m.content.Config); err != nil {
+			return nil, err
 		}
 	}
-	return nil, errors.New("it lists no image of any architecture")
+	var total int64
+	for _, d := range layers {
+		if err := checkNotForeign(d); err != nil {
+			return nil, err
+		}
+		if !slices.Contains(layerTypes, d.MediaType) {
+			return nil, unfit("its layer %s is of media type %q; expected a tar archive, which may be in gzip or zstd", d.Digest, d.MediaType)
+		}
+		if d.Size < 0 || d.Size > size-total {
+			return nil, newBudget(size).exceeded()
+		}
+		total += d.Size
+	}
+	return layers, nil
+}
+
+// checkNotForeign refuses what is to be fetched from elsewhere than the registry: whoever made the image would
+// choose where requests go.
+func checkNotForeign(d v1.Descriptor) error {
+	if len(d.URLs) > 0 || !d.MediaType.IsDistributable() {
+		return unfit("its part %s is to be fetched from a place that the image names; expected all of it in the registry: build the image without foreign layers", d.Digest)
+	}
+	return nil
+}
+
+// files returns the files in the folders of an image.
+func (p *pulling) files(ctx context.Context, image platformImage) (map[string][]byte, error) {
+	s := &stack{}
+	for _, d := range image.layers {
+		if p.layers[d.Digest] == nil {
+			read, err := p.layer(ctx, d)
+			if err != nil {
+				return nil, err
+			}
+			p.layers[d.Digest] = read
+		}
+		s.layers = append(s.layers, p.layers[d.Digest])
+	}
+	if err := s.checkLinks(); err != nil {
+		return nil, err
+	}
+	return s.files(), nil
+}
+
+// layer reads a layer, and checks that its manifest says the truth about it.
+func (p *pulling) layer(ctx context.Context, d v1.Descriptor) (_ *layer, err error) {
+	blob, err := p.puller.Layer(ctx, p.repository.Digest(d.Digest.String()))
+	if err != nil {
+		return nil, err
+	}
+	stream, err := blob.Compressed() // which checks the digest at its end
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	counted := &io.LimitedReader{R: stream, N: d.Size + 1}
+	read, err := readLayer(counted, p.left, p.folders)
+	if size := d.Size + 1 - counted.N; err == nil && size != d.Size {
+		return nil, unfit("its layer %s is not of the %d bytes that its manifest says; expected the same", d.Digest, d.Size)
+	}
+	return read, err
+}
+
+// difference returns the first file that is not the same in both.
+func difference(a, b map[string][]byte) (file string, differ bool) {
+	names := slices.Concat(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b)))
+	slices.Sort(names)
+	for _, name := range names {
+		contentA, inA := a[name]
+		contentB, inB := b[name]
+		if inA != inB || !bytes.Equal(contentA, contentB) {
+			return name, true
+		}
+	}
+	return "", false
 }
 
 // repository is the part of a reference before its tag or digest, as it was written.

@@ -69,8 +69,8 @@ func TestPullReadsLayers(t *testing.T) {
 		{"a file becomes a folder", [][]string{{"hold/deep"}, {"hold/deep/rum"}}, "hold/deep/rum of 1"},
 		{"names with a dot or a slash before them", [][]string{{"./hold/tea", "/hold/rum"}}, "hold/rum of 0, hold/tea of 0"},
 		{"what is elsewhere does not matter", [][]string{{"mast", "bin/sh->busybox", "holdall/x", "hold/tea"}}, "hold/tea of 0"},
-		{"a link", [][]string{{"hold/tea->/etc/passwd"}}, `.* hold/tea is a link or something else that is not a file; .*`},
-		{"a link in place of a folder", [][]string{{"hold->/etc"}}, `.* hold is a link .*`},
+		{"a link", [][]string{{"hold/tea->/etc/passwd"}}, `.* "hold/tea" is a link or something else that is not a file; .*`},
+		{"a link in place of a folder", [][]string{{"hold->/etc"}}, `.* "hold" is a link .*`},
 		{"a name that leads out", [][]string{{"hold/../../etc/passwd"}}, `.* its file "hold/../../etc/passwd" leads out of its folder`},
 		{"a removal that leads out", [][]string{{"hold/../../.wh.etc"}}, `.* leads out of its folder`},
 	} {

@@ -18,9 +18,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // errNoCredentials says that a backend has not been asked yet.

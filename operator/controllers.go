@@ -20,10 +20,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // workers is the number of workers of each controller. Each has a single object to look after, so a

@@ -8,10 +8,9 @@ import (
 	"strconv"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // What the Operator Lifecycle Manager, and consoles, hold a bundle to that no validator of the Operator

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Validators name fields, values or neither, but never a line. To find it takes a second look at the file,
@@ -21,11 +21,11 @@ func placeOf(document []byte, path []string) (line, column int) {
 
 // rootOf returns the content of a document; an empty node at its beginning if it has none.
 func rootOf(document []byte) *yaml.Node {
-	var node yaml.Node
-	if err := yaml.Unmarshal(document, &node); err != nil || len(node.Content) == 0 {
+	node, err := yaml.Parse(document)
+	if err != nil || node.Line == 0 {
 		return &yaml.Node{Line: 1, Column: 1}
 	}
-	return node.Content[0]
+	return &node
 }
 
 // walk follows a path as far as there are such fields, and returns the last one's key, or list element, and

@@ -49,7 +49,7 @@ func rule(id, what string) findings.Rule {
 // Rules are all rules that Check goes by: those of the Operator Framework's validators, whose findings
 // may also be warnings, and OLM's own.
 func Rules() []findings.Rule {
-	all := []findings.Rule{syntaxRule}
+	all := []findings.Rule{syntaxRule, expansionRule}
 	for _, v := range validators {
 		all = append(all, v.rule)
 	}

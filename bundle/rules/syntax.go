@@ -5,36 +5,66 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-
-	"sigs.k8s.io/yaml"
+	"strings"
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/yamlplace"
+	"github.com/berth-csi/berth/yaml"
 )
 
 var syntaxRule = findings.Rule{ID: "yaml", Severity: findings.Error, What: "Each file of manifests and metadata is YAML, and holds one document.",
 	Why: "Nobody could read the bundle."}
 
-// brokenFiles returns a finding for each file that cannot be read as YAML.
-func brokenFiles(dir string) ([]*findings.Finding, error) {
-	var broken []*findings.Finding
-	for _, part := range []string{bundle.ManifestsDir, bundle.MetadataDir} {
-		files, err := bundle.ReadFiles(dir, part)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // bundle.Load tells what a bundle is
+var expansionRule = findings.Rule{ID: "yaml-expansion", Severity: findings.Error, What: "No YAML in the folder becomes many times as long by its aliases, nests very deep or holds very many values.",
+	Why: "A few kilobytes could fill the memory of whoever reads them. Validators read every file of the folder."}
+
+// brokenFiles returns a finding for each file that cannot be read as YAML, and for each that would take too much to
+// read.
+func brokenFiles(dir string) (broken []*findings.Finding, err error) {
+	err = filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
+		isHidden := file != dir && strings.HasPrefix(entry.Name(), ".")
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && isHidden:
+			return fs.SkipDir
+		case entry.IsDir() || isHidden:
+			return nil
 		}
+		data, err := yaml.ReadFile(file)
 		if err != nil {
-			return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
+			return err
 		}
-		for _, f := range files {
-			var content any
-			if err := yaml.Unmarshal(f.Data, &content); err != nil {
-				offset, message := yamlplace.Fault(f.Data, err)
-				broken = append(broken, syntaxRule.Finding(filepath.Join(dir, filepath.FromSlash(f.Path)), "%s", message).
-					At(yamlplace.Of(f.Data, offset)))
-			}
+		var content any
+		if err := yaml.Unmarshal(data, &content); err != nil {
+			broken = append(broken, faultOf(file, data, err, mustBeYAML(dir, file))...)
 		}
+		return nil
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // bundle.Load tells what a bundle is
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
 	return broken, nil
+}
+
+// mustBeYAML tells whether a file is in one of the folders that a bundle consists of.
+func mustBeYAML(dir, file string) bool {
+	folder, err := filepath.Rel(dir, filepath.Dir(file))
+	return err == nil && (folder == bundle.ManifestsDir || folder == bundle.MetadataDir)
+}
+
+// faultOf says why a file cannot be read, if that is a fault.
+func faultOf(file string, data []byte, err error, mustBeYAML bool) []*findings.Finding {
+	if refusal := (*yaml.Refusal)(nil); errors.As(err, &refusal) {
+		return []*findings.Finding{expansionRule.Finding(file, "%s", refusal.Message).At(refusal.Line, refusal.Column)}
+	}
+	if !mustBeYAML {
+		return nil
+	}
+	offset, message := yamlplace.Fault(data, err)
+	return []*findings.Finding{syntaxRule.Finding(file, "%s", message).At(yamlplace.Of(data, offset))}
 }

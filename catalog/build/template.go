@@ -10,7 +10,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/document"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Schema is what a template says it is.
@@ -119,7 +119,7 @@ type draft struct {
 // draftOf makes the catalog of one package. Each step relies on those before it having found nothing wrong,
 // except that the bundles of a template are read even if something else is.
 func draftOf(ctx context.Context, file string) (*draft, error) {
-	content, err := os.ReadFile(file)
+	content, err := yaml.ReadFile(file)
 	if err != nil {
 		return nil, fmt.Errorf("template: %w", err)
 	}

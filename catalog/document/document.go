@@ -22,13 +22,16 @@ var (
 	Size = findings.Rule{ID: "document-size", Severity: findings.Error,
 		What: "No document is longer than 32 MiB.",
 		Why:  "OLM takes no bundle above 4 MiB from a catalog; what is this long is something else."}
+	Expansion = findings.Rule{ID: "document-expansion", Severity: findings.Error,
+		What: "No YAML document becomes more than 16 times as long by its aliases, nor longer than 64 MiB; none is in UTF-16, holds more than half a million values or nests more than 500 levels deep.",
+		Why:  "A few kilobytes could fill the memory of whoever reads them."}
 	Field = findings.Rule{ID: "field", Severity: findings.Error,
 		What: "Every field has the type that OLM expects, and those that must be there are.",
 		Why:  "Neither OLM nor its tools read a catalog in which one has not."}
 )
 
 // Rules are all rules of this package.
-var Rules = []findings.Rule{Syntax, Size, Field}
+var Rules = []findings.Rule{Syntax, Size, Expansion, Field}
 
 // Document is one document of a file, which may hold many.
 type Document struct {

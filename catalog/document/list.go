@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 
 	"github.com/joelanford/ignore"
+
+	"github.com/berth-csi/berth/yaml"
 )
 
 // IgnoreFile names the files that exclude others from a catalog, with patterns like those of git.
@@ -45,6 +47,9 @@ func List(dir string) (Files, error) {
 		}
 		info, err := fs.Stat(root, path) // of what a link leads to
 		if err != nil {
+			return err
+		}
+		if err := yaml.CheckRegular(filepath.Join(dir, path), info); err != nil {
 			return err
 		}
 		files = append(files, File{filepath.Join(dir, path), info.Size(), info.ModTime().UnixNano()})

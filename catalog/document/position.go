@@ -5,10 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 
-	yamlnode "go.yaml.in/yaml/v3"
-
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/yamlplace"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Finding out where a fault stands costs a second look at the document. Only faulty ones pay for it.
@@ -43,6 +42,12 @@ func (d Document) jsonFault() (fault *findings.Finding, offset int, ended bool) 
 
 // yamlFault says what is wrong with YAML that a decoder refuses.
 func (d Document) yamlFault(err error) *findings.Finding {
+	if refusal := (*yaml.Refusal)(nil); errors.As(err, &refusal) {
+		if refusal.Line == 0 {
+			return d.Fault(Expansion, "%s", refusal.Message)
+		}
+		return Expansion.Finding(d.File, "%s", refusal.Message).At(d.inFile(refusal.Line, refusal.Column))
+	}
 	offset, message := yamlplace.Fault(d.Source, err)
 	line, column := d.place(offset)
 	return Syntax.Finding(d.File, "malformed YAML: %s", message).At(line, column)
@@ -54,11 +59,11 @@ func (d Document) Position(path []any) (line, column int) {
 	if d.JSON {
 		return d.place(jsonOffset(d.Source, path))
 	}
-	var root yamlnode.Node
-	if err := yamlnode.Unmarshal(d.Source, &root); err != nil || len(root.Content) == 0 {
+	root, err := yaml.Parse(d.Source)
+	if err != nil || root.Line == 0 {
 		return d.Line, 0
 	}
-	node := root.Content[0]
+	node := &root
 	line, column = node.Line, node.Column
 	for _, step := range path {
 		next, place := child(node, step)
@@ -110,14 +115,14 @@ func jsonOffset(source []byte, path []any) int {
 }
 
 // child returns the value of a mapping or a sequence, and the node that stands for its place.
-func child(node *yamlnode.Node, step any) (value, place *yamlnode.Node) {
+func child(node *yaml.Node, step any) (value, place *yaml.Node) {
 	switch step := step.(type) {
 	case int:
-		if node.Kind == yamlnode.SequenceNode && step < len(node.Content) {
+		if node.Kind == yaml.SequenceNode && step < len(node.Content) {
 			return node.Content[step], node.Content[step]
 		}
 	case string:
-		for i := 0; node.Kind == yamlnode.MappingNode && i+1 < len(node.Content); i += 2 {
+		for i := 0; node.Kind == yaml.MappingNode && i+1 < len(node.Content); i += 2 {
 			if node.Content[i].Value == step {
 				value, place = node.Content[i+1], node.Content[i]
 			}

@@ -3,17 +3,13 @@ package document
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-
-	yamlnode "go.yaml.in/yaml/v3"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/catalog/rawjson"
 	"github.com/berth-csi/berth/catalog/rawyaml"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Documents decodes a section. What cannot be decoded becomes findings. The documents refer to the
@@ -31,7 +27,7 @@ func (s Section) Documents(buffer []byte) ([]Document, []*findings.Finding) {
 	if d.Content, err = yamlToJSON(buffer, s.Source); err != nil {
 		return nil, []*findings.Finding{d.yamlFault(err)}
 	}
-	if beginsWithBrace(s.Source) && !isSingle(s.Source) {
+	if beginsWithBrace(s.Source) && !yaml.IsSingle(s.Source) {
 		return nil, []*findings.Finding{d.Fault(Syntax, "malformed YAML: something stands behind the object of this document, which OLM's tools would drop; "+
 			"if that is a document, put a line of %s before it, or remove all such lines from the file", separator)}
 	}
@@ -105,7 +101,7 @@ func yamlToJSON(buffer, source []byte) ([]byte, error) {
 	if converted, ok := rawyaml.AppendJSON(buffer[:0], source); ok {
 		return converted, nil
 	}
-	return yaml.YAMLToJSON(source)
+	return yaml.ToJSON(source)
 }
 
 // beginsWithBrace tells whether a YAML document begins with a brace, but for comments: such a document
@@ -117,12 +113,4 @@ func beginsWithBrace(source []byte) bool {
 		}
 	}
 	return false
-}
-
-// isSingle tells whether a text is but one document for a YAML decoder. Of several, such as JSON
-// objects in a row, the tools read the first and drop the others silently.
-func isSingle(text []byte) bool {
-	var first, second yamlnode.Node
-	decoder := yamlnode.NewDecoder(bytes.NewReader(text))
-	return decoder.Decode(&first) == nil && errors.Is(decoder.Decode(&second), io.EOF)
 }

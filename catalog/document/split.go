@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/rawjson"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Section is a part of a file that holds a document, not yet decoded. Where something is wrong in it
@@ -214,7 +215,7 @@ func (s *splitter) nextIsYAML() bool {
 		return false
 	}
 	_, err := yamlToJSON(nil, text)
-	return err == nil && isSingle(text)
+	return err == nil && yaml.IsSingle(text)
 }
 
 const separator = "---"

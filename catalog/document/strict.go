@@ -7,22 +7,21 @@ import (
 	"slices"
 	"strings"
 
-	yamlnode "go.yaml.in/yaml/v3"
-
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // DecodeStrictly is like Decode, for documents that people write: it finds all that is wrong with the
 // document's fields, those that the value does not have and those that are given twice included. It reads what
 // it can, and says whether that is all but unknown fields.
 func (d Document) DecodeStrictly(into any) (decoded bool, found []*findings.Finding) {
-	var root yamlnode.Node
-	if err := yamlnode.Unmarshal(d.Source, &root); err != nil {
+	root, err := yaml.Parse(d.Source)
+	if err != nil {
 		return false, []*findings.Finding{d.yamlFault(err)}
 	}
 	s := strict{document: d, known: true}
-	if len(root.Content) > 0 {
-		s.value(root.Content[0], root.Content[0], reflect.TypeOf(into).Elem(), "the document")
+	if root.Line > 0 {
+		s.value(&root, &root, reflect.TypeOf(into).Elem(), "the document")
 	}
 	if !s.known {
 		return false, s.found
@@ -43,19 +42,19 @@ type strict struct {
 }
 
 // value holds a value against a type. The place is the value's, or that of its key.
-func (s *strict) value(node, place *yamlnode.Node, t reflect.Type, what string) {
-	if node.Kind == yamlnode.AliasNode {
+func (s *strict) value(node, place *yaml.Node, t reflect.Type, what string) {
+	if node.Kind == yaml.AliasNode {
 		node = node.Alias
 	}
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch {
-	case node.Kind == yamlnode.ScalarNode && node.Tag == "!!null":
+	case node.Kind == yaml.ScalarNode && node.Tag == "!!null":
 		s.mismatch(place, "%s has no value; give it one, or leave it out", what)
-	case t.Kind() == reflect.Struct && node.Kind == yamlnode.MappingNode:
+	case t.Kind() == reflect.Struct && node.Kind == yaml.MappingNode:
 		s.fields(node, t)
-	case t.Kind() == reflect.Slice && node.Kind == yamlnode.SequenceNode:
+	case t.Kind() == reflect.Slice && node.Kind == yaml.SequenceNode:
 		for i, element := range node.Content {
 			s.value(element, element, t.Elem(), fmt.Sprintf("number %d of %s", i+1, strings.TrimPrefix(what, "field ")))
 		}
@@ -66,7 +65,7 @@ func (s *strict) value(node, place *yamlnode.Node, t reflect.Type, what string) 
 }
 
 // fields holds an object against a struct, whose fields all have a name in JSON.
-func (s *strict) fields(object *yamlnode.Node, t reflect.Type) {
+func (s *strict) fields(object *yaml.Node, t reflect.Type) {
 	fields := map[string]reflect.Type{}
 	var names []string
 	for _, field := range reflect.VisibleFields(t) {
@@ -88,21 +87,21 @@ func (s *strict) fields(object *yamlnode.Node, t reflect.Type) {
 	}
 }
 
-func (s *strict) mismatch(at *yamlnode.Node, format string, args ...any) {
+func (s *strict) mismatch(at *yaml.Node, format string, args ...any) {
 	s.known = false
 	s.report(at, format, args...)
 }
 
-func (s *strict) report(at *yamlnode.Node, format string, args ...any) {
+func (s *strict) report(at *yaml.Node, format string, args ...any) {
 	s.found = append(s.found, Field.Finding(s.document.File, format, args...).At(s.document.inFile(at.Line, at.Column)))
 }
 
 // kindOf names what stands in a document.
-func kindOf(node *yamlnode.Node) string {
+func kindOf(node *yaml.Node) string {
 	switch {
-	case node.Kind == yamlnode.MappingNode:
+	case node.Kind == yaml.MappingNode:
 		return jsonTypes["object"]
-	case node.Kind == yamlnode.SequenceNode:
+	case node.Kind == yaml.SequenceNode:
 		return jsonTypes["array"]
 	case node.Tag == "!!int" || node.Tag == "!!float":
 		return jsonTypes["number"]

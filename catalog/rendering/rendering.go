@@ -15,11 +15,11 @@ import (
 	"sync"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/document"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Formats are what Write writes: a stream of JSON objects, or of YAML documents.
@@ -199,7 +199,7 @@ func (r *renderer) render(content []byte, on *scratch) ([]byte, error) {
 	if r.format != "yaml" {
 		return text, nil
 	}
-	text, err := yaml.JSONToYAML(text)
+	text, err := yaml.FromJSON(text)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,8 @@ var differences = []struct{ archive, what, opm, why string }{
 		"it would be served, empty; a wrong folder is more likely"},
 	{"yaml-rest", "something behind the object that a document is in flow style or JSON, where lines of `---` separate documents", "valid",
 		"it would be dropped in silence, be it a stray bracket or a bundle"},
+	{"yaml-aliases", "a YAML document that becomes very long by its aliases", "valid",
+		"it would fill the memory of whoever reads it"},
 	{"schema-template", "a document of a schema that begins with `olm.` and is unknown, such as a template", "valid",
 		"it is OLM's to define such schemas, and the document has no effect; a template was not rendered"},
 	{"schema-unservable", "a document of a schema that `opm serve` cannot serve", "valid",

@@ -11,9 +11,9 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/operator-framework/operator-registry/pkg/api"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // isInline tells whether OLM can install a bundle from the catalog alone.
@@ -90,7 +90,7 @@ func bundleObject(p property.Property) (object string, isCSV bool, err error) {
 	}
 	data := carried.Data
 	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
-		if data, err = yaml.YAMLToJSON(data); err != nil {
+		if data, err = yaml.ToJSON(data); err != nil {
 			return "", false, err
 		}
 	}

@@ -2,17 +2,16 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/blang/semver/v4"
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/yaml"
 )
 
 func newBundleCommand() *cobra.Command {
@@ -59,7 +58,7 @@ func (c *bundleContent) addFlags(cmd *cobra.Command) {
 func (c *bundleContent) options() (bundle.Options, error) {
 	opts := bundle.Options{Images: map[string]string{}, Pinned: c.pinned}
 	if c.file != "" {
-		data, err := os.ReadFile(c.file)
+		data, err := yaml.ReadFile(c.file)
 		if err != nil {
 			return opts, fmt.Errorf("--images: %w", err)
 		}

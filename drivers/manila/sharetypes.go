@@ -11,7 +11,8 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/config"
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/sharetypes"
-	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Keys of the Secret that the cloud credential operator makes.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"go.yaml.in/yaml/v3"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Of returns the line and column of the byte at an offset, both counted from 1, and columns in characters.
@@ -62,8 +62,8 @@ var (
 func Fault(source []byte, err error) (offset int, message string) {
 	line, message := yamlErrorLine(err)
 	// The newer decoder tells where what has no end began, counting likewise.
-	var parsed yaml.Node
-	begin, _ := yamlErrorLine(yaml.Unmarshal(source, &parsed))
+	parsed, parseErr := yaml.Parse(source)
+	begin, _ := yamlErrorLine(parseErr)
 	if begin == 0 {
 		begin = line // it does not tell
 	}

@@ -1,6 +1,6 @@
 // Command imports checks that the rooms of the house import each other downward only, as
 // docs/architecture.md draws them, and that what is shipped does without packages that make it
-// large. It prints each import that breaks a rule and then fails.
+// large, or that read YAML without bounds. It prints each import that breaks a rule and then fails.
 package main
 
 import (
@@ -19,24 +19,30 @@ const module = "github.com/berth-csi/berth"
 // mayImport lists, for each room, the rooms whose packages it may import besides its own. A room
 // that is not listed may import none, and nothing may import a room that no list names.
 var mayImport = map[string][]string{
-	"cmd":          {"operator", "bundle", "catalog", "migrate", "sharedvolume", "drivers", "findings", "image"},
-	"operator":     {"connections", "drivers", "listing"},
-	"bundle":       {"drivers", "findings", "image"},
-	"migrate":      {"catalog", "drivers"},
-	"catalog":      {"connections", "findings", "image"},
+	"cmd":          {"operator", "bundle", "catalog", "migrate", "sharedvolume", "drivers", "findings", "image", "yaml"},
+	"operator":     {"connections", "drivers", "listing", "yaml"},
+	"bundle":       {"drivers", "findings", "image", "yaml"},
+	"migrate":      {"catalog", "drivers", "yaml"},
+	"catalog":      {"connections", "findings", "image", "yaml"},
 	"connections":  {},
-	"findings":     {},
+	"findings":     {"yaml"},
 	"image":        {},
-	"sharedvolume": {"listing"},
+	"sharedvolume": {"listing", "yaml"},
 	"listing":      {},
-	"drivers":      {},
+	"drivers":      {"yaml"},
+	"yaml":         {},
 	"hack":         {"drivers"},
-	"test":         {"cmd", "operator", "bundle", "catalog", "migrate", "sharedvolume", "connections", "drivers", "findings", "image", "listing"},
+	"test":         {"cmd", "operator", "bundle", "catalog", "migrate", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
 }
 
 // heavy are packages that what is shipped may not import, because they call methods by names that only the running
 // program knows: the linker then keeps every method of every type, which makes berth a third larger.
 var heavy = []string{"text/template", "html/template"}
+
+// unbounded are libraries that read YAML however long it becomes once its aliases are written out. What is shipped
+// reads it by package yaml, which bounds that.
+var unbounded = []string{"sigs.k8s.io/yaml", "go.yaml.in/yaml/v2", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4", "gopkg.in/yaml.v2", "gopkg.in/yaml.v3",
+	"github.com/goccy/go-yaml", "k8s.io/apimachinery/pkg/util/yaml"}
 
 // unshipped are the rooms that no program which is shipped comes from.
 var unshipped = []string{"hack", "test"}
@@ -104,6 +110,9 @@ func violations(p goPackage) []string {
 	for _, path := range p.Imports {
 		if slices.Contains(heavy, path) && !slices.Contains(unshipped, from) {
 			broken = append(broken, fmt.Sprintf("%s imports %s: that makes the linker keep every method of every type; put the text together without it", p.ImportPath, path))
+		}
+		if slices.Contains(unbounded, path) && from != "yaml" && !slices.Contains(unshipped, from) {
+			broken = append(broken, fmt.Sprintf("%s imports %s: that reads YAML without bounds; use package yaml of this module", p.ImportPath, path))
 		}
 	}
 	complain(slices.Concat(p.TestImports, p.XTestImports), append([]string{"test"}, allowed...))

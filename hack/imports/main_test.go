@@ -23,6 +23,9 @@ func TestViolations(t *testing.T) {
 		{"a test goes up", goPackage{ImportPath: module + "/drivers/efs", TestImports: []string{module + "/operator"}}, []string{"imports " + module + "/operator"}},
 		{"templates in what is shipped", goPackage{ImportPath: module + "/catalog/graph", Imports: []string{"html/template"}}, []string{"imports html/template"}},
 		{"templates in a tool", goPackage{ImportPath: module + "/hack/rbac", Imports: []string{"text/template"}, TestImports: []string{"text/template"}}, nil},
+		{"YAML without bounds", goPackage{ImportPath: module + "/catalog", Imports: []string{"sigs.k8s.io/yaml"}}, []string{"imports sigs.k8s.io/yaml"}},
+		{"YAML within bounds", goPackage{ImportPath: module + "/yaml", Imports: []string{"sigs.k8s.io/yaml"}}, nil},
+		{"YAML in tests and tools", goPackage{ImportPath: module + "/hack/rbac", Imports: []string{"sigs.k8s.io/yaml"}, TestImports: []string{"sigs.k8s.io/yaml"}}, nil},
 		{"an unknown room", goPackage{ImportPath: module + "/util"}, []string{`room "util" is not in the plan`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/base64"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// bomb is a document of 100 kB that becomes 98 MB by its aliases.
+var bomb = "a: &rum " + strings.Repeat("x", 96<<10) + "\nb:\n" + strings.Repeat("- *rum\n", 1000)
+
+const tide = `schema: olm.package
+name: tide
+defaultChannel: stable
+---
+schema: olm.channel
+package: tide
+name: stable
+entries:
+- name: tide.v0.1.0
+---
+schema: olm.bundle
+package: tide
+name: tide.v0.1.0
+image: registry.example.com/sea/tide-bundle:0.1.0
+properties:
+- type: olm.package
+  value:
+    packageName: tide
+    version: 0.1.0
+`
+
+// TestHostileYAML: whatever command reads a document that stands for much more than it holds refuses it, says where,
+// and needs no more memory than for others.
+func TestHostileYAML(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write := func(file, content string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("good/catalog.yaml", tide)
+	write("catalog/catalog.yaml", tide+"---\nschema: sea.example.com\n"+bomb)
+	write("object/catalog.yaml", tide+"- type: olm.bundle.object\n  value:\n    data: "+base64.StdEncoding.EncodeToString([]byte("kind: Thing\n"+bomb))+"\n")
+	write("template.yaml", "schema: berth.template\npackage: tide\n"+bomb)
+	write("images.yaml", bomb)
+	const annotations = "annotations:\n  operators.operatorframework.io.bundle.package.v1: tide\n  operators.operatorframework.io.bundle.mediatype.v1: registry+v1\n"
+	for folder, file := range map[string]string{"manifests": "manifests/thing.yaml", "metadata": "metadata/dependencies.yaml", "elsewhere": "tests/scorecard/config.yaml"} {
+		write(folder+"/manifests/tide.yaml", "apiVersion: operators.coreos.com/v1alpha1\nkind: ClusterServiceVersion\nmetadata:\n  name: tide.v0.1.0\nspec:\n  version: 0.1.0\n")
+		write(folder+"/metadata/annotations.yaml", annotations)
+		write(folder+"/"+file, "kind: Thing\n"+bomb)
+	}
+	for name, tc := range map[string]struct{ command, want string }{
+		"validate":                              {"catalog validate catalog", "catalog/catalog.yaml:42:3: error: alias *rum stands for 98306 bytes"},
+		"diff":                                  {"catalog diff good catalog", "catalog/catalog.yaml:42:3: alias *rum"},
+		"list":                                  {"catalog list packages catalog", "catalog/catalog.yaml:42:3: alias *rum"},
+		"graph":                                 {"catalog graph catalog", "catalog/catalog.yaml:42:3: alias *rum"},
+		"render":                                {"catalog render catalog", "catalog/catalog.yaml:42:3: alias *rum"},
+		"serve":                                 {"catalog serve catalog --address 127.0.0.1:0", "catalog/catalog.yaml:42:3: alias *rum"},
+		"validate a bundle's object":            {"catalog validate object", "object/catalog.yaml:21:3: error: property of type olm.bundle.object: "},
+		"build from a template":                 {"catalog build template.yaml --output out", "template.yaml:23:3: error: alias *rum"},
+		"build from a bundle's manifest":        {"catalog build manifests --output out", "manifests/manifests/thing.yaml:22:3: alias *rum"},
+		"build from a bundle's metadata":        {"catalog build metadata --output out", "metadata/metadata/dependencies.yaml:22:3: alias *rum"},
+		"render a bundle's manifest":            {"catalog render manifests", "manifests/manifests/thing.yaml:22:3: alias *rum"},
+		"validate a bundle's manifest":          {"bundle validate manifests", "manifests/manifests/thing.yaml:22:3: error: alias *rum"},
+		"validate a bundle's metadata":          {"bundle validate metadata", "metadata/metadata/dependencies.yaml:22:3: error: alias *rum"},
+		"validate a bundle with something else": {"bundle validate elsewhere", "elsewhere/tests/scorecard/config.yaml:22:3: error: alias *rum"},
+		"make an image of a bundle":             {"bundle image manifests --layout image", "manifests/thing.yaml: error converting YAML to JSON: line 22, column 3: alias *rum"},
+		"generate with images":                  {"bundle generate efs --version 1.0.0 --output out --images images.yaml", "line 21, column 3: alias *rum"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			output, used := fails(t, strings.Fields(tc.command)...)
+			if !strings.Contains(output, tc.want) {
+				t.Errorf("%s says\n%.2000s\nwant in it %s", tc.command, output, tc.want)
+			}
+			if used > 200<<20 {
+				t.Errorf("%s took %d MiB of memory; want less than 200", tc.command, used>>20)
+			}
+		})
+	}
+}
+
+// fails runs berth with arguments, which must fail, and returns what it prints and how much memory it took, in bytes.
+func fails(t *testing.T, arguments ...string) (output string, used int64) {
+	t.Helper()
+	path, err := exec.LookPath("berth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), path, arguments...)
+	cmd.WaitDelay = time.Second
+	text, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Errorf("%s succeeds", arguments)
+	}
+	return string(text), cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+}

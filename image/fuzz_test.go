@@ -1,0 +1,98 @@
+package image
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// addHostile adds the files of testdata/hostile that a pattern matches as seeds.
+func addHostile(f *testing.F, pattern string) {
+	files, err := filepath.Glob(filepath.Join(hostile, pattern))
+	if err != nil || len(files) == 0 {
+		f.Fatal(files, err)
+	}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(content)
+	}
+}
+
+// FuzzLayer reads anything for a layer: what comes of it are files of the folder, no larger than what may be read,
+// and the same each time.
+func FuzzLayer(f *testing.F) {
+	addHostile(f, "*.tar*")
+	const size = 256 << 10
+	read := func(data []byte) (map[string][]byte, error) {
+		l, err := readLayer(bytes.NewReader(data), newBudget(size), []string{"hold"})
+		if err != nil {
+			return nil, err
+		}
+		s := &stack{layers: []*layer{l}}
+		return s.files(), s.checkLinks()
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		files, err := read(data)
+		again, errAgain := read(data)
+		if diff := cmp.Diff(files, again, cmpopts.EquateEmpty()); diff != "" || (err == nil) != (errAgain == nil) {
+			t.Errorf("read twice: errors %v and %v; files (-first +second):\n%s", err, errAgain, diff)
+		}
+		total := 0
+		for name, content := range files {
+			total += len(content)
+			if !isWithin(name, "hold") || !isPlain(name) || strings.Contains(name, "..") && slices.Contains(strings.Split(name, "/"), "..") {
+				t.Errorf("it has a file %q", name)
+			}
+		}
+		if total > size {
+			t.Errorf("files of %d bytes; want at most %d", total, size)
+		}
+	})
+}
+
+// FuzzManifest reads anything for a manifest: what is asked for because of it is all in the registry, and bounded.
+func FuzzManifest(f *testing.F) {
+	addHostile(f, "*.json")
+	const size = 1 << 20
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, mediaType := range []types.MediaType{types.OCIManifestSchema1, types.DockerManifestSchema2, types.OCIImageIndex, types.DockerManifestList} {
+			m, err := parse(v1.Descriptor{MediaType: mediaType}, text)
+			if err != nil {
+				continue
+			}
+			layers, err := m.layers(size)
+			if err != nil {
+				layers = nil
+			}
+			images, err := m.images()
+			if err != nil {
+				images = nil
+			}
+			if len(layers) > maxLayers || len(images) > maxManifests || len(layers) > 0 && len(images) > 0 {
+				t.Errorf("%s: %d layers, %d images", mediaType, len(layers), len(images))
+			}
+			var total int64
+			for _, d := range slices.Concat(layers, images) {
+				if len(d.URLs) > 0 || !d.MediaType.IsDistributable() {
+					t.Errorf("%s: %s is fetched from elsewhere", mediaType, d.Digest)
+				}
+			}
+			for _, d := range layers {
+				if total += d.Size; d.Size < 0 || total > size {
+					t.Errorf("%s: %d bytes are fetched; want at most %d", mediaType, total, size)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,621 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/berth-csi/berth/test/registry"
+)
+
+var update = flag.Bool("update", false, "write testdata/hostile anew, but for the sparse layers, which are GNU tar's")
+
+const hostile = "testdata/hostile"
+
+// hostileLayers are those of testdata/hostile that are made here.
+func hostileLayers(t testing.TB) map[string][]byte {
+	file := func(name, content string) *tar.Header {
+		return &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content)), Format: tar.FormatPAX}
+	}
+	archive := func(write func(*tar.Writer)) []byte {
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		write(w)
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return b.Bytes()
+	}
+	entries := func(headers ...*tar.Header) []byte {
+		return archive(func(w *tar.Writer) {
+			for _, h := range headers {
+				if err := w.WriteHeader(h); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.CopyN(w, strings.NewReader(strings.Repeat("x", int(h.Size))), h.Size); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+	}
+	const many = 2000
+	var files, removals []*tar.Header
+	for i := range many {
+		files = append(files, file(fmt.Sprintf("hold/%d", i), ""))
+		removals = append(removals, file(fmt.Sprintf("hold/.wh.x%d", i), ""))
+	}
+	manyNames := func(w *tar.Writer) {
+		for i := range 100 {
+			if err := w.WriteHeader(file(fmt.Sprintf("mast/%s%d", strings.Repeat("a/", 100<<10), i), "")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	attribute := file("hold/tea", "")
+	attribute.Typeflag, attribute.PAXRecords = tar.TypeDir, map[string]string{"SCHILY.xattr.trusted.overlay.opaque": "y"}
+	window := append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x98}, 0x01, 0x00, 0x00) // a window of 512 MiB, and a last block of nothing
+	members := []byte{}
+	for range 2000 {
+		members = append(members, packed(t, nil)...)
+	}
+	return map[string][]byte{
+		"files.tar.gz":            packed(t, entries(files...)),
+		"removals.tar.gz":         packed(t, entries(removals...)),
+		"long-names.tar.gz":       packed(t, archive(manyNames)),
+		"zeros.tar.gz":            packed(t, entries(file("hold/zeros", strings.Repeat("x", 20<<20)))),
+		"zeros-elsewhere.tar.gz":  packed(t, entries(file("mast/zeros", strings.Repeat("x", 20<<20)))),
+		"zeros-behind.tar.gz":     packed(t, append(entries(file("hold/tea", "")), make([]byte, 20<<20)...)),
+		"zeros.tar.zst":           zipped(t, entries(file("hold/zeros", strings.Repeat("x", 20<<20)))),
+		"window.tar.zst":          window,
+		"empty-members.tar.gz":    members,
+		"control-characters.tar":  entries(file("hold/tea\x1b[2J\n::error::sunk", "")),
+		"right-to-left.tar":       entries(file("hold/\u202egpj.lmay", "")),
+		"leads-out.tar":           entries(file("hold/../../etc/passwd", "")),
+		"below-a-link.tar":        entries(&tar.Header{Name: "mast", Typeflag: tar.TypeSymlink, Linkname: "hold"}, file("mast/tea", "")),
+		"link.tar":                entries(&tar.Header{Name: "mast", Typeflag: tar.TypeSymlink, Linkname: "hold"}),
+		"below-mast.tar":          entries(file("mast/tea", "")),
+		"removal-below-mast.tar":  entries(file("mast/.wh.tea", "")),
+		"hard-link.tar":           entries(&tar.Header{Name: "hold/tea", Typeflag: tar.TypeLink, Linkname: "etc/passwd"}),
+		"symbolic-link.tar":       entries(&tar.Header{Name: "hold/tea", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}),
+		"device.tar":              entries(&tar.Header{Name: "hold/tea", Typeflag: tar.TypeChar, Devmajor: 0, Devminor: 0}),
+		"pipe.tar":                entries(&tar.Header{Name: "hold/tea", Typeflag: tar.TypeFifo}),
+		"twice.tar":               entries(file("hold/tea", "a"), file("hold/tea", "ab")),
+		"file-and-folder.tar":     entries(file("hold/tea", "a"), &tar.Header{Name: "hold/tea/", Typeflag: tar.TypeDir}),
+		"removes-nothing.tar":     entries(file("hold/.wh.", "")),
+		"overlay-attribute.tar":   entries(attribute),
+		"no-archive.tar":          bytes.Repeat([]byte("rum"), 1000),
+		"torn.tar.gz":             packed(t, entries(file("hold/tea", strings.Repeat("x", 4096))))[:60],
+		"case.tar":                entries(file("Hold/tea", ""), file("hold/Tea", ""), file("hold/tea", "")),
+		"other-for-s390x.tar":     entries(file("hold/tea", "other")),
+		"one.tar":                 entries(file("hold/tea", "one")),
+		"one-with-other-time.tar": entries(&tar.Header{Name: "hold/tea", Typeflag: tar.TypeReg, Size: 3, ModTime: time.Unix(1e9, 0)}),
+	}
+}
+
+func packed(t testing.TB, data []byte) []byte {
+	var b bytes.Buffer
+	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func zipped(t testing.TB, data []byte) []byte {
+	w, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return w.EncodeAll(data, nil)
+}
+
+// TestHostileLayers: an image whose layers try to be more than they seem is refused, with little memory. Each of
+// its layers is a file of testdata/hostile.
+func TestHostileLayers(t *testing.T) {
+	if *update {
+		for name, content := range hostileLayers(t) {
+			if err := os.WriteFile(filepath.Join(hostile, name), content, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const tooMuch = "its files take more than 4194304 bytes; expected a smaller image"
+	const sparse = `its file "hold/tea" is stored as a sparse file, which .* pack the layer without tar's option --sparse`
+	notAFile := `"hold/tea" is a link or something else that is not a file; expected files and folders only`
+	address := registry.Start(t, nil)
+	for _, tc := range []struct{ name, layers, want string }{
+		{"a sparse file of GNU tar", "sparse-gnu.tar.gz", sparse},
+		{"a sparse file of pax 0.0", "sparse-pax-0.0.tar.gz", sparse},
+		{"a sparse file of pax 0.1", "sparse-pax-0.1.tar.gz", sparse},
+		{"a sparse file of pax 1.0", "sparse-pax-1.0.tar.gz", sparse},
+		{"a large file", "zeros.tar.gz", tooMuch},
+		{"a large file in zstd", "zeros.tar.zst", tooMuch},
+		{"a large file that nobody asked for", "zeros-elsewhere.tar.gz", tooMuch},
+		{"much behind the archive", "zeros-behind.tar.gz", tooMuch},
+		{"a large window of zstd", "window.tar.zst", "one of its layers is no tar archive: window size exceeded"},
+		{"very many empty members of gzip", "empty-members.tar.gz", "hold: nothing"},
+		{"very long names", "long-names.tar.gz", `its file "mast/a/a/.*…" has a name of \d+ bytes, \d+ folders deep; expected at most 1024 bytes, and 32 folders`},
+		{"thousands of files and removals", "files.tar.gz removals.tar.gz", "hold: 2000 files"},
+		{"control characters in a name", "control-characters.tar", `"hold/tea\\x1b\[2J\\n::error::sunk" is the name of a file; expected one without control characters`},
+		{"a name that reads backwards", "right-to-left.tar", `"hold/\\u202egpj.lmay" is the name of a file; .*`},
+		{"a name that leads out", "leads-out.tar", `its file "hold/../../etc/passwd" leads out of its folder`},
+		{"a file below a link", "below-a-link.tar", `one of its layers has files in "mast", which is, or is below, a symbolic link; .*`},
+		{"a file below a link of another layer", "link.tar below-mast.tar", `one of its layers has files in "mast", .*`},
+		{"a removal below a link of another layer", "link.tar removal-below-mast.tar", `one of its layers has files in "mast", .*`},
+		{"a link instead of a folder of another layer", "below-mast.tar link.tar", "hold: nothing"},
+		{"a hard link", "hard-link.tar", notAFile},
+		{"a symbolic link", "symbolic-link.tar", notAFile},
+		{"a device, which some take for a removal", "device.tar", notAFile},
+		{"a pipe", "pipe.tar", notAFile},
+		{"a file twice", "twice.tar", `one of its layers has "hold/tea" twice, as a file and as a file; expected each file once`},
+		{"a file that is also a folder", "file-and-folder.tar", `one of its layers has "hold/tea" twice, as a file and as a folder; .*`},
+		{"a removal of nothing", "removes-nothing.tar", `one of its layers removes "hold/.wh.", which is no file; .*`},
+		{"an attribute of overlay file systems", "overlay-attribute.tar", `"hold/tea" has an attribute that hides files from some programs; .*`},
+		{"no archive", "no-archive.tar", "one of its layers is no tar archive: .*"},
+		{"a torn archive", "torn.tar.gz", "one of its layers is no tar archive: unexpected EOF"},
+		{"names that differ in their case", "case.tar", "hold: 2 files"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			image := hostileImage(t, strings.Fields(tc.layers)...)
+			reference := image.upload(t, address, "layers")
+			var pulled Pulled
+			var err error
+			used := allocated(func() { pulled, err = Pull(t.Context(), reference, Limits{time.Minute, 4 << 20}, "hold") })
+			got := "hold: nothing"
+			if n := len(pulled.Files); n > 0 {
+				got = fmt.Sprintf("hold: %d files", n)
+			}
+			if err != nil {
+				got = strings.TrimPrefix(err.Error(), "cannot pull image "+reference+": ")
+			}
+			if !regexp.MustCompile(`^` + tc.want + `$`).MatchString(got) {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+			if used > 32<<20 {
+				t.Errorf("it took %d MiB of memory; want less than 32", used>>20)
+			}
+		})
+	}
+}
+
+// allocated returns how much memory a function asks for, in bytes.
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestPullTakesLinearTime: twice the files of each kind take twice the steps.
+func TestPullTakesLinearTime(t *testing.T) {
+	steps := func(n int) int {
+		s := &stack{}
+		for number := range 8 {
+			l := &layer{folders: []string{"hold"}, names: map[string]kind{}, files: map[string][]byte{}, removals: map[string]bool{}}
+			for i := range n {
+				name := fmt.Sprintf("hold/%d/%d/x", number, i)
+				l.names[name], l.files[name] = aFile, nil
+				l.names[fmt.Sprintf("mast/%d", i)] = aLink
+				l.gone = append(l.gone, fmt.Sprintf("hold/%d/%d/y", (number+1)%8, i))
+				l.removals[fmt.Sprintf("hold/%d/%d", (number+1)%8, i)] = true
+			}
+			s.layers = append(s.layers, l)
+		}
+		if err := s.checkLinks(); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(s.files()); got != 8*n {
+			t.Fatalf("%d files, want %d", got, 8*n)
+		}
+		return s.steps
+	}
+	few, many := steps(200), steps(1600)
+	if many > 9*few {
+		t.Errorf("eight times the files take %d steps instead of %d, %.1f times as many", many, few, float64(many)/float64(few))
+	}
+	t.Logf("%d files take %d steps, %d files %d", 8*200, few, 8*1600, many)
+}
+
+// upload is an image as a registry gets it, however wrong it is.
+type upload struct {
+	manifest map[string]any
+	blobs    [][]byte
+}
+
+const (
+	imageType = "application/vnd.oci.image.manifest.v1+json"
+	indexType = "application/vnd.oci.image.index.v1+json"
+	layerType = "application/vnd.oci.image.layer.v1.tar"
+)
+
+func descriptor(mediaType string, content []byte) map[string]any {
+	return map[string]any{"mediaType": mediaType, "size": len(content), "digest": fmt.Sprintf("sha256:%x", sha256.Sum256(content))}
+}
+
+// hostileImage returns an image of layers in testdata/hostile.
+func hostileImage(t testing.TB, layers ...string) *upload {
+	t.Helper()
+	config := []byte("{}")
+	image := &upload{blobs: [][]byte{config}}
+	var descriptors []any
+	for _, name := range layers {
+		content, err := os.ReadFile(filepath.Join(hostile, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		mediaType := layerType + map[string]string{".gz": "+gzip", ".zst": "+zstd"}[filepath.Ext(name)]
+		image.blobs, descriptors = append(image.blobs, content), append(descriptors, descriptor(mediaType, content))
+	}
+	image.manifest = map[string]any{"schemaVersion": 2, "mediaType": imageType, "layers": descriptors,
+		"config": descriptor("application/vnd.oci.image.config.v1+json", config)}
+	return image
+}
+
+// layer returns the descriptor of one of the image's layers.
+func (u *upload) layer(i int) map[string]any { return u.manifest["layers"].([]any)[i].(map[string]any) }
+
+// text is the manifest's.
+func (u *upload) text(t testing.TB) []byte {
+	t.Helper()
+	text, err := json.Marshal(u.manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// upload puts the image into a registry, and returns its reference.
+func (u *upload) upload(t testing.TB, address, tag string) (reference string) {
+	t.Helper()
+	repository := "http://" + address + "/v2/harbour/ship/"
+	for _, blob := range u.blobs {
+		send(t, http.MethodPost, fmt.Sprintf("%sblobs/uploads/?digest=sha256:%x", repository, sha256.Sum256(blob)), "application/octet-stream", blob)
+	}
+	send(t, http.MethodPut, repository+"manifests/"+tag, u.manifest["mediaType"].(string), u.text(t))
+	return address + "/harbour/ship:" + tag
+}
+
+func send(t testing.TB, method, url, mediaType string, body []byte) {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", mediaType)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusCreated {
+		answer, _ := io.ReadAll(response.Body)
+		t.Fatalf("%s %s: %s: %s", method, url, response.Status, answer)
+	}
+}
+
+// entry is an image in an index.
+type entry struct {
+	image    *upload
+	platform map[string]any
+}
+
+func linux(architecture string) map[string]any {
+	return map[string]any{"os": "linux", "architecture": architecture}
+}
+
+// uploadIndex puts an index of images into a registry, and returns its reference.
+func uploadIndex(t *testing.T, address string, change func(manifests []any) []any, entries ...entry) (reference string) {
+	t.Helper()
+	index := &upload{manifest: map[string]any{"schemaVersion": 2, "mediaType": indexType}}
+	var manifests []any
+	for i, e := range entries {
+		e.image.upload(t, address, fmt.Sprint("entry", i))
+		d := descriptor(imageType, e.image.text(t))
+		if e.platform != nil {
+			d["platform"] = e.platform
+		}
+		manifests = append(manifests, d)
+	}
+	if change != nil {
+		manifests = change(manifests)
+	}
+	index.manifest["manifests"] = manifests
+	keepSeed(t, index.text(t))
+	return index.upload(t, address, "index")
+}
+
+// TestHostilePlatforms: what is read of an image for several platforms is the same for all of them.
+func TestHostilePlatforms(t *testing.T) {
+	one, again, other := func() *upload { return hostileImage(t, "one.tar") }, func() *upload { return hostileImage(t, "one-with-other-time.tar") }, func() *upload { return hostileImage(t, "other-for-s390x.tar") }
+	unknown := map[string]any{"os": "unknown", "architecture": "unknown"}
+	for _, tc := range []struct {
+		name    string
+		entries []entry
+		change  func([]any) []any
+		want    string
+	}{
+		{"the same layers", []entry{{one(), linux("amd64")}, {one(), linux("arm64")}}, nil, "hold/tea"},
+		{"the same files in other layers", []entry{{one(), linux("amd64")}, {again(), linux("arm64")}}, nil, "hold/tea"},
+		{"how it was made", []entry{{one(), linux("amd64")}, {other(), unknown}}, nil, "hold/tea"},
+		{"another file", []entry{{one(), linux("amd64")}, {again(), linux("arm64")}, {other(), linux("s390x")}}, nil,
+			`its file "hold/tea" is not the same for platform "linux/amd64" and for platform "linux/s390x"; expected the same files for all platforms`},
+		{"another file for no platform", []entry{{one(), linux("amd64")}, {other(), nil}}, nil,
+			`its file "hold/tea" is not the same for platform "linux/amd64" and for no platform, sha256:[0-9a-f]{64}; .*`},
+		{"another file for half a platform", []entry{{one(), linux("amd64")}, {other(), map[string]any{"os": "unknown", "architecture": "amd64"}}}, nil, `its file "hold/tea" is not the same .*`},
+		{"a file that another platform lacks", []entry{{one(), linux("amd64")}, {hostileImage(t, "below-mast.tar"), linux("arm64")}}, nil, `its file "hold/tea" is not the same .*`},
+		{"a platform whose name has control characters", []entry{{one(), linux("amd64")}, {other(), linux("\x1b[31m\n")}}, nil, `.* platform "linux/\\x1b\[31m\\n"; .*`},
+		{"an index in the index", []entry{{one(), linux("amd64")}}, func(m []any) []any {
+			return append(m, map[string]any{"mediaType": indexType, "size": 1, "digest": m[0].(map[string]any)["digest"], "platform": linux("arm64")})
+		}, `it lists another list of images, sha256:.*; expected a list of images only`},
+		{"too many images", []entry{{one(), linux("amd64")}}, func(m []any) []any {
+			for len(m) <= 64 {
+				m = append(m, m[0])
+			}
+			return m
+		}, `it lists 65 images; expected at most 64`},
+		{"an image with foreign urls", []entry{{one(), linux("amd64")}}, func(m []any) []any {
+			m[0].(map[string]any)["urls"] = []string{"http://127.0.0.1:1/"}
+			return m
+		}, `its part sha256:.* is to be fetched from a place that the image names; .*`},
+		{"a size that is not true", []entry{{one(), linux("amd64")}}, func(m []any) []any {
+			m[0].(map[string]any)["size"] = 1
+			return m
+		}, `the manifest sha256:.* is \d+ bytes long, but listed with 1; expected the same`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			reference := uploadIndex(t, registry.Start(t, nil), tc.change, tc.entries...)
+			pulled, err := Pull(t.Context(), reference, generous, "hold")
+			check(t, reference, pulled, err, tc.want)
+		})
+	}
+}
+
+// keepSeed holds a manifest against the one of the corpus that fuzzing begins with, or writes that.
+func keepSeed(t *testing.T, manifest []byte) {
+	t.Helper()
+	file := filepath.Join(hostile, strings.NewReplacer("/", "-", "_", "-", ",", "", "'", "").Replace(strings.TrimPrefix(t.Name(), "TestHostile"))+".json")
+	if *update {
+		if err := os.WriteFile(file, manifest, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kept, err := os.ReadFile(file); err != nil || !bytes.Equal(kept, manifest) {
+		t.Errorf("%s is not what this test sends (%v); run it with -update", file, err)
+	}
+}
+
+// check holds what was pulled, or why not, against a regular expression.
+func check(t *testing.T, reference string, pulled Pulled, err error, want string) {
+	t.Helper()
+	var got string
+	for name := range pulled.Files {
+		got += name
+	}
+	if err != nil {
+		got = strings.TrimPrefix(err.Error(), "cannot pull image "+reference+": ")
+	}
+	if !regexp.MustCompile(`^` + want + `$`).MatchString(got) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestHostileManifests: a manifest that sends its reader elsewhere, or is not what it says.
+func TestHostileManifests(t *testing.T) {
+	var requests atomic.Int32
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	defer elsewhere.Close()
+	const foreign = `its part sha256:.* is to be fetched from a place that the image names; expected all of it in the registry: build the image without foreign layers`
+	for _, tc := range []struct {
+		name   string
+		change func(*upload)
+		want   string
+	}{
+		{"a layer with urls that the registry lacks", func(u *upload) {
+			u.layer(0)["urls"], u.layer(0)["digest"] = []string{elsewhere.URL + "/layer"}, "sha256:"+strings.Repeat("0", 64)
+		}, foreign},
+		{"a layer with urls", func(u *upload) { u.layer(0)["urls"] = []string{elsewhere.URL + "/layer"} }, foreign},
+		{"a layer that may not be shared", func(u *upload) {
+			u.layer(0)["mediaType"] = "application/vnd.oci.image.layer.nondistributable.v1.tar"
+		}, foreign},
+		{"a foreign layer of Docker's", func(u *upload) {
+			u.layer(0)["mediaType"] = "application/vnd.docker.image.rootfs.foreign.diff.tar.gzip"
+		}, foreign},
+		{"a configuration with urls", func(u *upload) {
+			u.manifest["config"].(map[string]any)["urls"] = []string{elsewhere.URL + "/config"}
+		}, foreign},
+		{"a layer of another type", func(u *upload) { u.layer(0)["mediaType"] = "application/zip" }, `its layer sha256:.* is of media type "application/zip"; expected a tar archive, .*`},
+		{"a list of images, too", func(u *upload) { u.manifest["manifests"] = []any{} }, `the manifest sha256:.* lists both layers and images; expected either`},
+		{"a layer that is longer than said", func(u *upload) { u.layer(0)["size"] = 100 }, `.*(unexpected EOF|its layer sha256:.* is not of the 100 bytes .*)`},
+		{"a layer that is shorter than said", func(u *upload) { u.layer(0)["size"] = 100 << 10 }, `its layer sha256:.* is not of the 102400 bytes that its manifest says; expected the same`},
+		{"a layer that is said to be huge", func(u *upload) { u.layer(0)["size"] = int64(1) << 60 }, `its files take more than 1048576 bytes; .*`},
+		{"a layer of negative size", func(u *upload) { u.layer(0)["size"] = -1 }, `its files take more than 1048576 bytes; .*`},
+		{"too many layers", func(u *upload) {
+			for len(u.manifest["layers"].([]any)) <= 128 {
+				u.manifest["layers"] = append(u.manifest["layers"].([]any), u.layer(0))
+			}
+		}, `it has 129 layers; expected at most 128`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			image := hostileImage(t, "one.tar")
+			tc.change(image)
+			keepSeed(t, bytes.ReplaceAll(image.text(t), []byte(elsewhere.URL), []byte("http://elsewhere.example.com")))
+			reference := image.upload(t, registry.Start(t, nil), "v1")
+			pulled, err := Pull(t.Context(), reference, generous, "hold")
+			check(t, reference, pulled, err, tc.want)
+		})
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("%d requests went to a place that an image named; want none", n)
+	}
+}
+
+// TestHostileRegistry: a registry that lies, never ends, or sends its clients on.
+func TestHostileRegistry(t *testing.T) {
+	trickle := func(w http.ResponseWriter, r *http.Request) {
+		for r.Context().Err() == nil {
+			if _, err := io.WriteString(w, " "); err != nil {
+				return
+			}
+			w.(http.Flusher).Flush()
+			<-time.After(time.Millisecond)
+		}
+	}
+	endless := func(status int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(status)
+			for block := make([]byte, 64<<10); r.Context().Err() == nil; {
+				if _, err := w.Write(block); err != nil {
+					return
+				}
+			}
+		}
+	}
+	const late, long = `it took longer than 300ms: .*`, `.*its registry answers with more than 4194304 bytes where a manifest or a token is expected; expected less`
+	for _, tc := range []struct {
+		name, path string
+		answer     http.HandlerFunc
+		want       string
+	}{
+		{"slow at the greeting", "/v2/$", trickle, "hold/tea|" + late},
+		{"slow with the manifest", "/manifests/", trickle, late},
+		{"slow with a layer", "/blobs/", trickle, late},
+		{"fails again and again", "/blobs/", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) }, late},
+		{"an endless manifest", "/manifests/", endless(http.StatusOK), long},
+		{"an endless error", "/manifests/", endless(http.StatusNotFound), long},
+		{"an endless error for a layer", "/blobs/", endless(http.StatusNotFound), long},
+		{"an endless layer", "/blobs/", endless(http.StatusOK), `.*error verifying sha256 checksum .*|its layer .*|one of its layers is no tar archive: .*`},
+		{"another layer", "/blobs/", func(w http.ResponseWriter, _ *http.Request) {
+			other, err := os.ReadFile(hostile + "/other-for-s390x.tar")
+			if err != nil {
+				t.Error(err)
+			}
+			w.Write(other)
+		}, `.*error verifying sha256 checksum .*|its layer .*`},
+		{"no image", "/manifests/", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			io.WriteString(w, "{}")
+		}, `the manifest sha256:.* is of media type "application/json"; expected an image, .*`},
+		{"another type than the manifest's", "/manifests/", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", indexType)
+			fmt.Fprintf(w, `{"mediaType": %q}`, imageType)
+		}, `the manifest sha256:.* says that it is of media type .*, but its registry says .*; expected the same`},
+		{"on to the cloud's credentials", "/blobs/", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusTemporaryRedirect)
+		}, `.*its registry sends us on to "169.254.169.254", an address of this machine or its cloud; expected one that registries keep layers at`},
+		{"for a token to the cloud's credentials", "/v2/$", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="http://[fe80::1]/token",service="x"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		}, `.*its registry sends us on to "\[fe80::1\]", an address of this machine .*`},
+		{"on and on", "/blobs/", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+		}, `.*stopped after 10 redirects.*`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			hostile := regexp.MustCompile(tc.path)
+			uploaded := false
+			address := registry.Start(t, func(inner http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if uploaded && hostile.MatchString(r.URL.Path) {
+						tc.answer(w, r)
+						return
+					}
+					inner.ServeHTTP(w, r)
+				})
+			})
+			reference := hostileImage(t, "one.tar").upload(t, address, "v1")
+			uploaded = true
+			var pulled Pulled
+			var err error
+			used := allocated(func() { pulled, err = Pull(t.Context(), reference, Limits{300 * time.Millisecond, 1 << 20}, "hold") })
+			check(t, reference, pulled, err, tc.want)
+			if used > 64<<20 {
+				t.Errorf("it took %d MiB of memory; want less than 64", used>>20)
+			}
+		})
+	}
+}
+
+// TestRegistriesSendOn: a registry elsewhere sends its clients on to neither this machine nor its cloud, and not
+// where anybody could read along.
+func TestRegistriesSendOn(t *testing.T) {
+	var requests atomic.Int32
+	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
+	defer here.Close()
+	port := here.URL[strings.LastIndex(here.URL, ":"):]
+	for _, tc := range []struct {
+		registry, to string
+		allowed      bool
+	}{
+		{"registry.example.com", "http://storage.example.com/", false},
+		{"registry.example.com", "https://storage.example.com/", true},
+		{"registry.example.com", "https://10.1.2.3/", true},
+		{"registry.example.com", "https://127.0.0.1" + port, false},
+		{"10.1.2.3:5000", here.URL, false},
+		{"10.1.2.3:5000", "http://localhost" + port, false},
+		{"10.1.2.3:5000", "http://LocalHost." + port, false},
+		{"10.1.2.3:5000", "http://[::1]" + port, false},
+		{"10.1.2.3:5000", "http://[::ffff:127.0.0.1]" + port, false},
+		{"10.1.2.3:5000", "http://0.0.0.0" + port, false},
+		{"10.1.2.3:5000", "http://169.254.169.254/", false},
+		{"10.1.2.3:5000", "http://[::ffff:169.254.169.254]/", false},
+		{"10.1.2.3:5000", "http://[fd00:ec2::254]/", false},
+		{"10.1.2.3:5000", "http://[fe80::1%25eth0]/", false},
+		{"10.1.2.3:5000", "http://10.1.2.4/", true},
+		{"127.0.0.1:5000", here.URL, true},
+		{"127.0.0.1:5000", "http://169.254.169.254/", false},
+	} {
+		from, err := name.NewRegistry(tc.registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tc.to, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := newGuard(from).transport(request); (err == nil) != tc.allowed {
+			t.Errorf("from %s on to %s: error %v", tc.registry, tc.to, err)
+		}
+	}
+	// A name may stand for any address. It is looked at when it is known.
+	for address, local := range map[string]bool{"127.0.0.1:80": false, "[::1]:80": false, "169.254.169.254:80": true, "[fe80::1%eth0]:80": true, "0.0.0.0:80": false} {
+		if err := checkAddress(address, local); err == nil {
+			t.Errorf("%s can be reached", address)
+		}
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, here.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if response, err := toPublic.RoundTrip(request); err == nil {
+		response.Body.Close()
+		t.Error("the transport for others' addresses connects to this machine")
+	}
+	if n := requests.Load(); n != 0 {
+		t.Errorf("%d requests arrived; want none", n)
+	}
+}

@@ -1,0 +1,138 @@
+// Package yaml reads and writes YAML, as sigs.k8s.io/yaml does, within bounds: what is read may come from
+// anybody, and a few kilobytes of YAML can stand for gigabytes. All code that is shipped reads YAML by this
+// package, and hack/imports holds it to that.
+//
+// A document is refused if its aliases make it many times as long as it is written, or if it holds more values or
+// nests deeper than anything that is meant to be read. What then is read takes memory in proportion to its source.
+package yaml
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+
+	yamlv2 "go.yaml.in/yaml/v2"
+	yamlv3 "go.yaml.in/yaml/v3"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	kubernetes "sigs.k8s.io/yaml"
+)
+
+// Unmarshal reads a document into a value, by the value's JSON tags.
+func Unmarshal(source []byte, into any) error {
+	content, err := toJSON(source, yamlv2.Unmarshal)
+	if err != nil {
+		return fmt.Errorf("error converting YAML to JSON: %w", err)
+	}
+	if json.Unmarshal(content, into) == nil {
+		return nil
+	}
+	return kubernetes.Unmarshal(source, into) // which makes texts of numbers where the value wants texts
+}
+
+// UnmarshalStrict is like Unmarshal. It fails if a key is given twice, or the value has no field for it.
+func UnmarshalStrict(source []byte, into any) error {
+	if _, err := toJSON(source, yamlv2.UnmarshalStrict); err != nil {
+		return fmt.Errorf("error converting YAML to JSON: %w", err)
+	}
+	return kubernetes.UnmarshalStrict(source, into)
+}
+
+// ToJSON returns a document as JSON.
+func ToJSON(source []byte) ([]byte, error) { return toJSON(source, yamlv2.Unmarshal) }
+
+func toJSON(source []byte, decode func([]byte, any) error) ([]byte, error) {
+	if err := checkSource(source); err != nil {
+		return nil, err
+	}
+	var value any // shares what aliases stand for, as far as that is text
+	if err := decode(source, &value); err != nil {
+		if isExcessive(err) {
+			return nil, refuseAliases(source)
+		}
+		return nil, err
+	}
+	w := &writer{limit: Longest(len(source))}
+	if err := w.value(value, 0); err != nil {
+		if errors.Is(err, errTooLong) {
+			return nil, refuseAliases(source)
+		}
+		if errors.Is(err, errTooDeep) {
+			return nil, refuseDepth(source)
+		}
+		return nil, err
+	}
+	return w.out, nil
+}
+
+// FromJSON returns JSON as YAML.
+func FromJSON(content []byte) ([]byte, error) {
+	if err := checkSource(content); err != nil {
+		return nil, err
+	}
+	return kubernetes.JSONToYAML(content)
+}
+
+// Marshal returns a value as YAML, by its JSON tags.
+func Marshal(value any) ([]byte, error) { return kubernetes.Marshal(value) }
+
+// Node is a value in a document, with its place. Those of aliases lead to what they stand for, which may be very
+// much.
+type Node = yamlv3.Node
+
+// The kinds of nodes.
+const (
+	ScalarNode   = yamlv3.ScalarNode
+	MappingNode  = yamlv3.MappingNode
+	SequenceNode = yamlv3.SequenceNode
+	AliasNode    = yamlv3.AliasNode
+)
+
+// Parse returns the root of a document. It is a zero node for an empty one. An error may tell no more than where
+// to look: the decoders do not agree on all that is wrong.
+func Parse(source []byte) (Node, error) {
+	var document Node
+	if err := checkSource(source); err != nil {
+		return document, err
+	}
+	err := yamlv3.Unmarshal(source, &document)
+	if len(document.Content) == 0 {
+		return Node{}, err
+	}
+	return *document.Content[0], err
+}
+
+// IsSingle tells whether a text is but one document.
+func IsSingle(text []byte) bool {
+	if checkSource(text) != nil {
+		return false
+	}
+	var first, second Node
+	decoder := yamlv3.NewDecoder(bytes.NewReader(text))
+	return decoder.Decode(&first) == nil && errors.Is(decoder.Decode(&second), io.EOF)
+}
+
+// Split returns the documents of a file.
+func Split(file []byte) (documents [][]byte, err error) {
+	for reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(file))); ; {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return documents, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, document)
+	}
+}
+
+// typeOf names the type of a decoded key.
+func typeOf(key any) string {
+	if key == nil {
+		return "null"
+	}
+	return reflect.TypeOf(key).String()
+}

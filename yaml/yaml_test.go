@@ -1,0 +1,252 @@
+package yaml_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	kubernetes "sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/yaml"
+)
+
+var update = flag.Bool("update", false, "write testdata/hostile anew")
+
+const hostile = "testdata/hostile"
+
+// attacks are documents that stand for much more than they hold, and what is said of them. The documents are files of
+// testdata/hostile.
+var attacks = []struct{ name, text, want string }{
+	{"long-string", "a: &a " + strings.Repeat("x", 96<<10) + "\nb:\n" + strings.Repeat("- *a\n", 1000),
+		`line 21, column 3: alias \*a stands for 98306 bytes; the document has 103314 bytes, but would have more than 1915168 with its aliases written out; ` +
+			`expected at most 16 times as many, and no more than 67108864: use fewer aliases, or shorten what they stand for`},
+	{"laughs", laughs(9), `line 6, column 24: alias \*e stands for \d+ bytes; .*`},
+	{"few-laughs", laughs(6), `line 6, column 20: alias \*e stands for \d+ bytes; .*`},
+	{"long-key", "? &a " + strings.Repeat("x", 1000) + "\n: 1\nb:\n" + strings.Repeat("- ? *a\n  : 1\n", 5000), `line \d+, column 5: alias \*a stands for 1002 bytes; .*`},
+	{"mappings", "a: &a {" + strings.Repeat("x: y, ", 1) + strings.Repeat("k: "+strings.Repeat("v", 40000), 1) + "}\nb: [" + strings.Repeat("*a, ", 100) + "]\n", `line 2, column \d+: alias \*a stands for 40\d\d\d bytes; .*`},
+	{"merges", "a: &a {" + numbered("k%d: 0, ", 1000) + "}\nb:\n" + strings.Repeat("- <<: *a\n", 200), `line \d+, column 7: alias \*a stands for \d+ bytes; .*`},
+	{"merged-lists", "a: &a {" + numbered("k%d: 0, ", 1000) + "}\nb:\n  <<: [" + strings.Repeat("*a, ", 400) + "]\n", `line 3, column \d+: alias \*a stands for \d+ bytes; .*`},
+	{"nested-sequences", "a: " + strings.Repeat("[", 600) + strings.Repeat("]", 600) + "\n", `line 1, column 503: the document nests more than 500 levels deep; expected fewer`},
+	{"nested-mappings", strings.Repeat(`{"a":`, 600) + "1" + strings.Repeat("}", 600), `line 1, column 2497: the document nests more than 500 levels deep; expected fewer`},
+	{"nested-too-deep", strings.Repeat("[", 20000), `yaml: exceeded max depth of 10000`},
+	{"cycle", "a: &a\n- *a\n", `yaml: anchor 'a' value contains itself`},
+	{"cyclic-merge", "a: &a\n  <<: *a\n", `yaml: anchor 'a' value contains itself`},
+	{"utf-16", "\xff\xfea\x00:\x00 \x00b\x00", `the document is in UTF-16; expected UTF-8: save it in that encoding`},
+	{"infinite", "a: .inf\n", `json: unsupported value: \+Inf`},
+	{"null-key", "~: a\n", `unsupported map key of type: null`},
+	{"mapping-key", "? {a: b}\n: c\n", `yaml: invalid map key: map\[.*`},
+}
+
+// laughs are lists of ten of the list before, nine times over.
+func laughs(levels int) string {
+	text := "a: &a lol\n"
+	for i := 1; i < levels; i++ {
+		text += fmt.Sprintf("%c: &%[1]c [%s]\n", 'a'+i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", 'a'+i-1), 10), ", "))
+	}
+	return text
+}
+
+func numbered(format string, n int) string {
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, format, i)
+	}
+	return text.String()
+}
+
+// readers are all ways to read a document.
+var readers = map[string]func([]byte) error{
+	"ToJSON":             func(source []byte) error { _, err := yaml.ToJSON(source); return err },
+	"Unmarshal":          func(source []byte) error { return yaml.Unmarshal(source, new(any)) },
+	"Unmarshal a struct": func(source []byte) error { return yaml.Unmarshal(source, new(struct{ A any })) },
+	"UnmarshalStrict":    func(source []byte) error { return yaml.UnmarshalStrict(source, new(map[string]any)) },
+}
+
+// TestHostile: however a document is read that stands for much more than it holds, it is refused, at its place, and
+// takes little memory.
+func TestHostile(t *testing.T) {
+	for _, tc := range attacks {
+		t.Run(tc.name, func(t *testing.T) {
+			file := filepath.Join(hostile, tc.name+".yaml")
+			if *update {
+				if err := os.WriteFile(file, []byte(tc.text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			source, err := os.ReadFile(file)
+			if err != nil || string(source) != tc.text {
+				t.Fatalf("%s is not what this test makes (%v); run it with -update", file, err)
+			}
+			for name, read := range readers {
+				var err error
+				used := allocated(func() { err = read(source) })
+				if err == nil || !regexp.MustCompile(`^(error converting YAML to JSON: )?`+tc.want+`$`).MatchString(err.Error()) {
+					t.Errorf("%s: got  %v\nwant %s", name, err, tc.want)
+				}
+				if used > 64<<20 {
+					t.Errorf("%s took %d MiB of memory; want less than 64", name, used>>20)
+				}
+			}
+			used := allocated(func() { _, _ = yaml.Parse(source); yaml.IsSingle(source) })
+			if used > 64<<20 {
+				t.Errorf("parsing took %d MiB of memory; want less than 64", used>>20)
+			}
+		})
+	}
+}
+
+// TestManyValues: what would take much memory to parse is refused before that.
+func TestManyValues(t *testing.T) {
+	for name, source := range map[string][]byte{
+		"flow":        []byte("[" + strings.Repeat("a,", 8<<20) + "a]"),
+		"block":       []byte(strings.Repeat("- a\n", 4<<20)),
+		"empty":       []byte("[" + strings.Repeat("[],", 4<<20) + "]"),
+		"mappings":    []byte("{" + strings.Repeat("a: b,", 4<<20) + "}"),
+		"other lines": []byte(strings.Repeat("- a\u2028", 4<<20)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			for reader, read := range readers {
+				var refusal *yaml.Refusal
+				used := allocated(func() { refusal, _ = errors.AsType[*yaml.Refusal](read(source)) })
+				if refusal == nil || !strings.Contains(refusal.Message, "places at which a value may begin; expected at most 524288") || used > 1<<20 {
+					t.Errorf("%s: got %v with %d KiB of memory", reader, refusal, used>>10)
+				}
+			}
+			if _, err := yaml.Parse(source); !errors.As(err, new(*yaml.Refusal)) {
+				t.Errorf("it is parsed: %v", err)
+			}
+			if _, err := yaml.FromJSON(source); !errors.As(err, new(*yaml.Refusal)) {
+				t.Errorf("it is taken for JSON: %v", err)
+			}
+		})
+	}
+}
+
+// TestOrdinaryAnchors: what people use aliases for is read as ever.
+func TestOrdinaryAnchors(t *testing.T) {
+	labels := "labels: &labels {app: tide, tier: \"1\"}\n"
+	schema := "schema: &schema\n  properties:\n" + numbered("    field%d: {type: string, description: \"what it is for\"}\n", 500)
+	for name, source := range map[string]string{
+		"labels in many places":   labels + strings.Repeat("---\n", 0) + "all:\n" + strings.Repeat("- metadata: {labels: *labels}\n", 500),
+		"a schema ten times":      schema + "all: [" + strings.Repeat("*schema, ", 10) + "]\n",
+		"a base that is merged":   "base: &base {a: 1, b: {c: d}}\nall:\n- <<: *base\n  a: 2\n- {<<: [*base, *base], e: f}\n",
+		"an alias for a key":      "a: &a b\n*a : c\n",
+		"a short text many times": "a: &a yes\nb: [" + strings.Repeat("*a, ", 1000) + "]\n",
+	} {
+		t.Run(name, func(t *testing.T) { same(t, []byte(source)) })
+	}
+}
+
+// same holds a document as JSON against what the library makes of it.
+func same(t *testing.T, source []byte) {
+	t.Helper()
+	got, err := yaml.ToJSON(source)
+	if err != nil {
+		t.Errorf("%q: %v", source, err)
+		return
+	}
+	if limit := yaml.Longest(len(source)); len(got) > limit+16*1024 && len(got) > 7*len(source) {
+		t.Errorf("%d bytes become %d; want at most %d", len(source), len(got), limit)
+	}
+	for range 100 { // of 1 and "1", which are the same key then, the library takes one by chance
+		want, err := kubernetes.YAMLToJSON(source)
+		if err != nil {
+			t.Fatalf("%q becomes %s, but the library says %v", source, got, err)
+		}
+		var ours, theirs any
+		if err := json.Unmarshal(got, &ours); err != nil {
+			t.Fatalf("%q becomes %s: %v", source, got, err)
+		}
+		if err := json.Unmarshal(want, &theirs); err != nil {
+			t.Fatal(err)
+		}
+		if cmp.Equal(theirs, ours) {
+			return
+		}
+		if !bytes.ContainsAny(source, "0123456789.eyonE") {
+			break
+		}
+	}
+	want, _ := kubernetes.YAMLToJSON(source)
+	t.Errorf("%q becomes\n%s\nbut by the library\n%s", source, got, want)
+}
+
+// FuzzAliases holds documents with aliases against what the library makes of them: the same, as long as it is not
+// much more than was written.
+func FuzzAliases(f *testing.F) {
+	files, err := filepath.Glob(filepath.Join(hostile, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		f.Fatal(files, err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(source)
+	}
+	for _, source := range []string{"a: &a b\nc: *a\n", "a: &a [1, 0x10, 1e3, .5, yes, ~, 010]\nb: [*a, *a]\n", "a: &a {b: c}\nd:\n  <<: *a\n  e: f\n", "a: &a {<<: {b: c}}\nd: [*a]\n",
+		"1: a\n\"1\": b\n", "true: a\n1.5: b\n0x10: c\n", "a: !!binary aGk=\nb: !!str 5\nc: !!int \"5\"\nd: !thing x\n", "a: 1e999\n", "a: 99999999999999999999\nb: -9223372036854775808\nc: 18446744073709551615\n",
+		"\ufeffa: b\n", "a: \"\\u2028\\0<&>\"\n", "a: 2001-01-01\nb: 2001-01-01T00:00:00Z\n", "&a a: *a\n", "*a", "a: &a\nb: *a\n"} {
+		f.Add([]byte(source))
+	}
+	f.Fuzz(func(t *testing.T, source []byte) {
+		if _, err := yaml.ToJSON(source); err == nil {
+			same(t, source)
+			return
+		}
+		if yaml.Unmarshal(source, new(any)) == nil {
+			t.Errorf("Unmarshal reads %q, but ToJSON does not", source)
+		}
+	})
+}
+
+func allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
+}
+
+// TestReadFile: what never ends is not read.
+func TestReadFile(t *testing.T) {
+	dir := t.TempDir()
+	pipe, link, large, fine := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "large"), filepath.Join(dir, "fine")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/zero", link); err != nil {
+		t.Fatal(err)
+	}
+	for file, size := range map[string]int64{large: 32<<20 + 1, fine: 3} {
+		if err := os.WriteFile(file, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Truncate(file, size); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for file, want := range map[string]string{
+		pipe:  pipe + " is no regular file (prw-r--r--); expected files and folders only: remove it",
+		link:  link + " is no regular file (Dcrw-rw-rw-); expected files and folders only: remove it",
+		large: large + " is longer than 32 MiB; expected a shorter file",
+	} {
+		if _, err := yaml.ReadFile(file); err == nil || err.Error() != want {
+			t.Errorf("%s: got error %v, want %s", file, err, want)
+		}
+	}
+	if data, err := yaml.ReadFile(fine); err != nil || len(data) != 3 {
+		t.Errorf("got %d bytes and error %v", len(data), err)
+	}
+}
