@@ -15,9 +15,11 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/berth-csi/berth/cmd/internal/logging"
 	"github.com/berth-csi/berth/cmd/internal/version"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // gcPercent is how much garbage, of what is alive, may gather before it is collected. An operator
@@ -27,11 +29,12 @@ const gcPercent = 25
 
 func main() {
 	debug.SetGCPercent(gcPercent)
+	logging.To(os.Stderr)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	ctrllog.SetLogger(klog.Background())
 	if err := newCommand(ctx).Execute(); err != nil {
-		fmt.Fprintf(os.Stderr, "berth-operator: %v\n", err)
+		fmt.Fprintf(escape.Messages(os.Stderr), "berth-operator: %v\n", err)
 		os.Exit(1)
 	}
 }
