@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"cmd":          {"operator", "bundle", "catalog", "migrate", "sharedvolume", "drivers", "findings", "image"},
 	"operator":     {"drivers"},
 	"bundle":       {"drivers", "findings", "image"},
-	"migrate":      {"catalog", "drivers"},
+	"migrate":      {"catalog", "drivers", "findings"},
 	"catalog":      {"findings", "image"},
 	"findings":     {},
 	"image":        {},
