@@ -1,7 +1,6 @@
 package findings
 
 import (
-	"encoding/json"
 	"encoding/xml"
 	"fmt"
 	"io"
@@ -10,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // Report is the outcome of checks.
@@ -47,7 +48,7 @@ func (r Report) Write(w io.Writer, format string) error {
 
 func (r Report) writeText(w io.Writer) error {
 	for _, f := range r.Findings {
-		if _, err := fmt.Fprintln(w, f.String()); err != nil {
+		if _, err := io.WriteString(w, escape.Line(f.String())+"\n"); err != nil {
 			return err
 		}
 	}
@@ -55,19 +56,12 @@ func (r Report) writeText(w io.Writer) error {
 }
 
 func (r Report) writeJSON(w io.Writer) error {
-	return encode(w, struct {
+	return escape.JSON(w, struct {
 		Subject  string     `json:"subject"`
 		Errors   int        `json:"errors"`
 		Warnings int        `json:"warnings"`
 		Findings []*Finding `json:"findings"`
 	}{r.Subject, Count(r.Findings, Error), Count(r.Findings, Warning), append([]*Finding{}, r.Findings...)})
-}
-
-func encode(w io.Writer, value any) error {
-	encoder := json.NewEncoder(w)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
 }
 
 // The parts of SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/) that a report has.
@@ -137,9 +131,9 @@ func (r Report) writeSARIF(w io.Writer) error {
 		if f.Line > 0 {
 			location.Physical.Region = &sarifRegion{f.Line, f.Column}
 		}
-		run.Results = append(run.Results, sarifResult{f.Rule, f.Severity, sarifMessage{f.Message}, []sarifLocation{location}})
+		run.Results = append(run.Results, sarifResult{f.Rule, f.Severity, sarifMessage{escape.SARIF(f.Message)}, []sarifLocation{location}})
 	}
-	return encode(w, sarifLog{"https://json.schemastore.org/sarif-2.1.0.json", "2.1.0", []sarifRun{run}})
+	return escape.JSON(w, sarifLog{"https://json.schemastore.org/sarif-2.1.0.json", "2.1.0", []sarifRun{run}})
 }
 
 // The parts of the JUnit format that CI systems agree on.
@@ -170,7 +164,7 @@ type (
 // writeJUnit makes a test case of each rule. It fails if there is an error by that rule; warnings
 // are its output.
 func (r Report) writeJUnit(w io.Writer) error {
-	suite := junitSuite{Name: r.Tool + " " + r.Subject, Tests: len(r.Rules)}
+	suite := junitSuite{Name: escape.Line(r.Tool + " " + r.Subject), Tests: len(r.Rules)}
 	for _, rule := range r.Rules {
 		test := junitCase{Class: r.Tool, Name: rule.ID}
 		var failures, output []string
@@ -178,9 +172,9 @@ func (r Report) writeJUnit(w io.Writer) error {
 			switch {
 			case f.Rule != rule.ID:
 			case f.Severity == Error:
-				failures = append(failures, f.String())
+				failures = append(failures, escape.Line(f.String()))
 			default:
-				output = append(output, f.String())
+				output = append(output, escape.Line(f.String()))
 			}
 		}
 		if len(failures) > 0 {

@@ -1,10 +1,12 @@
 package diff
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // Formats are what Write writes: text for people, JSON for programs, Markdown for a pull request.
@@ -14,73 +16,94 @@ var Formats = []string{"text", "json", "markdown"}
 func (d *Diff) Write(w io.Writer, format string) error {
 	switch format {
 	case "json":
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(d)
+		return escape.JSON(w, d)
 	case "markdown":
-		return d.markdown(w)
+		_, err := io.WriteString(w, d.markdown())
+		return err
 	}
 	for _, p := range d.Packages {
-		if _, err := fmt.Fprintf(w, "%s %s\n%s", p.Name, p.Kind, render(p.lines(), 1, "")); err != nil {
+		if _, err := io.WriteString(w, inText.render([]line{p.line()}, 0)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// markdown writes a section that can stand in a pull request.
-func (d *Diff) markdown(w io.Writer) error {
+// markdown returns a section that can stand in a pull request.
+func (d *Diff) markdown() string {
+	between := say("clusters from %s to %s", d.Before, d.After).in(inMarkdown)
 	if len(d.Packages) == 0 {
-		_, err := fmt.Fprintf(w, "Nothing changes for clusters from `%s` to `%s`.\n", d.Before, d.After)
-		return err
+		return "Nothing changes for " + between + ".\n"
 	}
-	if _, err := fmt.Fprintf(w, "What changes for clusters from `%s` to `%s`:\n", d.Before, d.After); err != nil {
-		return err
-	}
+	text := "What changes for " + between + ":\n"
 	for _, p := range d.Packages {
-		if _, err := fmt.Fprintf(w, "\n### %s %s\n\n%s", p.Name, p.Kind, render(p.lines(), 0, "- ")); err != nil {
-			return err
-		}
+		l := p.line()
+		text += "\n### " + l.text.in(inMarkdown) + "\n\n" + inMarkdown.render(l.below, 0)
 	}
-	return nil
+	return text
 }
 
 // line is a line of a report. Those below it explain it.
 type line struct {
-	text  string
+	text  text
 	below []line
 }
 
-// render writes lines as text, each after a mark and indented by its level.
-func render(lines []line, level int, mark string) string {
+// text is a text with values that come from catalogs. Each medium shows these in its own way.
+type text struct {
+	format string // with a %s for each value
+	values []string
+}
+
+func say(format string, values ...string) text { return text{format, values} }
+
+func (t text) in(m medium) string {
+	var shown []any
+	for _, value := range t.values {
+		shown = append(shown, m.value(value))
+	}
+	return fmt.Sprintf(t.format, shown...)
+}
+
+// medium is what a report is shown in.
+type medium struct {
+	mark  string // before each line
+	value func(string) string
+}
+
+var (
+	inText     = medium{"", escape.Cell}
+	inMarkdown = medium{"- ", escape.Markdown}
+)
+
+// render writes lines, each after a mark and indented by its level.
+func (m medium) render(lines []line, level int) string {
 	var text strings.Builder
 	for _, l := range lines {
-		text.WriteString(strings.Repeat("  ", level) + mark + l.text + "\n")
-		text.WriteString(render(l.below, level+1, mark))
+		text.WriteString(strings.Repeat("  ", level) + m.mark + l.text.in(m) + "\n")
+		text.WriteString(m.render(l.below, level+1))
 	}
 	return text.String()
 }
 
-func (p Package) lines() (lines []line) {
-	lines = appendChange(lines, "default channel", p.DefaultChannel)
-	lines = appendChange(lines, "deprecation", p.Deprecation)
+func (p Package) line() line {
+	l := line{text: say("%s "+string(p.Kind), p.Name)}
+	l.below = appendChange(l.below, say("default channel"), p.DefaultChannel)
+	l.below = appendChange(l.below, say("deprecation"), p.Deprecation)
 	for _, c := range p.Channels {
-		lines = append(lines, c.line())
+		l.below = append(l.below, c.line())
 	}
-	if len(p.Rewritten) > 0 {
-		lines = append(lines, line{text: "rewritten under the same name, which clusters that have it installed do not get: " + strings.Join(p.Rewritten, ", ")})
-	}
+	l.below = appendNames(l.below, "rewritten under the same name, which clusters that have it installed do not get", p.Rewritten)
 	for _, name := range sortedKeys(p.Deprecations) {
-		lines = appendChange(lines, "deprecation of "+name, p.Deprecations[name])
+		l.below = appendChange(l.below, say("deprecation of %s", name), p.Deprecations[name])
 	}
-	return lines
+	return l
 }
 
 func (c Channel) line() line {
-	l := line{text: fmt.Sprintf("channel %s %s", c.Name, c.Kind)}
-	l.below = appendChange(l.below, "head", c.Head)
-	l.below = appendChange(l.below, "deprecation", c.Deprecation)
+	l := line{text: say("channel %s "+string(c.Kind), c.Name)}
+	l.below = appendChange(l.below, say("head"), c.Head)
+	l.below = appendChange(l.below, say("deprecation"), c.Deprecation)
 	l.below = appendNames(l.below, "new entries", c.Added)
 	l.below = appendNames(l.below, "entries gone", c.Removed)
 	l.below = appendNames(l.below, "LOST: no update leads to the head any more from", c.Lost)
@@ -98,16 +121,16 @@ func (c *Content) lines() (lines []line) {
 		if len(part.changes) == 0 {
 			continue
 		}
-		l := line{text: part.title}
+		l := line{text: say(part.title)}
 		for _, key := range sortedKeys(part.changes) {
-			l.below = appendChange(l.below, key, part.changes[key].without(key))
+			l.below = appendChange(l.below, say("%s", key), part.changes[key].without(key))
 		}
 		lines = append(lines, l)
 	}
-	lines = appendChange(lines, "install modes", c.InstallModes)
-	lines = appendChange(lines, "oldest Kubernetes", c.MinKubeVersion)
+	lines = appendChange(lines, say("install modes"), c.InstallModes)
+	lines = appendChange(lines, say("oldest Kubernetes"), c.MinKubeVersion)
 	if c.Unknown != "" {
-		lines = append(lines, line{text: "not compared: " + c.Unknown})
+		lines = append(lines, line{text: say("not compared: " + c.Unknown)})
 	}
 	return lines
 }
@@ -116,25 +139,32 @@ func appendNames(lines []line, title string, names []string) []line {
 	if len(names) == 0 {
 		return lines
 	}
-	return append(lines, line{text: title + ": " + strings.Join(names, ", ")})
+	return append(lines, line{text: say(title+": %s"+strings.Repeat(", %s", len(names)-1), names...)})
 }
 
-func appendChange(lines []line, title string, c *Change) []line {
+func appendChange(lines []line, title text, c *Change) []line {
 	if c == nil {
 		return lines
 	}
-	return append(lines, line{text: fmt.Sprintf("%s: %s → %s", title, none(c.Before), none(c.After))})
+	changed := say(title.format+": ", title.values...)
+	changed.addValue(c.Before)
+	changed.format += " → "
+	changed.addValue(c.After)
+	return append(lines, line{text: changed})
+}
+
+// addValue adds a value that may be none.
+func (t *text) addValue(value string) {
+	if value == "" {
+		t.format += "none"
+		return
+	}
+	t.format += "%s"
+	t.values = append(slices.Clone(t.values), value)
 }
 
 // without returns the change without what its title says already: the repository of images without a
 // name.
 func (c Change) without(title string) *Change {
 	return &Change{strings.TrimPrefix(strings.TrimPrefix(c.Before, title), ":"), strings.TrimPrefix(strings.TrimPrefix(c.After, title), ":")}
-}
-
-func none(text string) string {
-	if text == "" {
-		return "none"
-	}
-	return text
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -15,39 +16,39 @@ import (
 // version is what the page shows of a version, as OperatorHub would: what its ClusterServiceVersion says.
 // The names of fields are the page's.
 type version struct {
-	Name        string `json:"name"`
-	Version     string `json:"version"`
-	Display     string `json:"display,omitempty"`
-	Provider    string `json:"provider,omitempty"`
-	Icon        int    `json:"icon"`        // among texts, as a data URL
-	Description int    `json:"description"` // among texts, in Markdown
-	Deprecated  string `json:"deprecated,omitempty"`
-	Bundle      string `json:"bundle,omitempty"` // the image
+	Name        printable `json:"name"`
+	Version     printable `json:"version"`
+	Display     printable `json:"display,omitempty"`
+	Provider    printable `json:"provider,omitempty"`
+	Icon        int       `json:"icon"`        // among texts, as a data URL
+	Description int       `json:"description"` // among texts, in Markdown
+	Deprecated  printable `json:"deprecated,omitempty"`
+	Bundle      printable `json:"bundle,omitempty"` // the image
 	// Facts are what is said of it in a word each, and Lists what there are several of.
 	Facts []fact `json:"facts,omitempty"`
 	Lists []list `json:"lists,omitempty"`
 	// Unknown says what the catalog does not tell.
-	Unknown string `json:"unknown,omitempty"`
+	Unknown printable `json:"unknown,omitempty"`
 }
 
 type fact struct {
-	Title string `json:"title"`
-	Text  string `json:"text"`
+	Title string    `json:"title"`
+	Text  printable `json:"text"`
 }
 
 type list struct {
-	Title string   `json:"title"`
-	Items []string `json:"items"`
+	Title string      `json:"title"`
+	Items []printable `json:"items"`
 }
 
 // texts holds long texts once that many versions have.
 type texts struct {
-	all   []string
-	index map[string]int
+	all   []prose
+	index map[prose]int
 }
 
 // add returns the number of a text.
-func (t *texts) add(text string) int {
+func (t *texts) add(text prose) int {
 	n, found := t.index[text]
 	if !found {
 		n = len(t.all)
@@ -63,7 +64,8 @@ func (t *texts) describe(p *catalog.Package, b *catalog.Bundle) (*version, error
 	if err != nil {
 		return nil, err
 	}
-	v := &version{Name: b.Name, Version: b.Number().String(), Bundle: b.Image, Display: p.Name, Deprecated: p.Deprecation(b.Schema, b.Name)}
+	v := &version{Name: printable(b.Name), Version: printable(b.Number().String()), Bundle: printable(b.Image), Display: printable(p.Name),
+		Deprecated: printable(p.Deprecation(b.Schema, b.Name))}
 	icon, description := "", p.Description
 	if p.Icon != nil && len(p.Icon.Data) > 0 {
 		icon = dataURL(p.Icon.MediaType, base64.StdEncoding.EncodeToString(p.Icon.Data))
@@ -72,7 +74,7 @@ func (t *texts) describe(p *catalog.Package, b *catalog.Bundle) (*version, error
 	case csv == nil:
 		v.Unknown = "The catalog says nothing of this version; its image does."
 	default:
-		v.Display, v.Provider, description = csv.Spec.DisplayName, csv.Spec.Provider.Name, csv.Spec.Description
+		v.Display, v.Provider, description = printable(csv.Spec.DisplayName), printable(csv.Spec.Provider.Name), csv.Spec.Description
 		if len(csv.Spec.Icon) > 0 {
 			icon = dataURL(csv.Spec.Icon[0].MediaType, csv.Spec.Icon[0].Data)
 		}
@@ -86,20 +88,23 @@ func (t *texts) describe(p *catalog.Package, b *catalog.Bundle) (*version, error
 	}
 	v.Lists = append(v.Lists, images(b))
 	v.Lists = slices.DeleteFunc(v.Lists, func(l list) bool { return len(l.Items) == 0 })
-	v.Icon, v.Description = t.add(icon), t.add(description)
+	v.Icon, v.Description = t.add(prose(icon)), t.add(prose(description))
 	return v, nil
 }
 
+var imageType = regexp.MustCompile(`^image/[a-z0-9.+-]+$`)
+
 // dataURL is an image that needs no file. What is no image is none.
 func dataURL(mediaType, data string) string {
-	if !strings.HasPrefix(mediaType, "image/") {
+	image, err := base64.StdEncoding.DecodeString(data)
+	if !imageType.MatchString(mediaType) || err != nil {
 		return ""
 	}
-	return "data:" + mediaType + ";base64," + data
+	return "data:" + mediaType + ";base64," + base64.StdEncoding.EncodeToString(image)
 }
 
 // annotated are the annotations that OperatorHub shows, by their titles.
-var annotated = []fact{
+var annotated = []struct{ title, annotation string }{
 	{"Capability", "capabilities"}, {"Categories", "categories"}, {"Support", "support"}, {"Created", "createdAt"},
 	{"Certified", "certified"}, {"Repository", "repository"}, {"Image", "containerImage"},
 	{"Suggested namespace", "operatorframework.io/suggested-namespace"},
@@ -109,15 +114,15 @@ const featurePrefix = "features.operators.openshift.io/"
 
 func facts(csv *v1alpha1.ClusterServiceVersion) (all []fact) {
 	for _, a := range annotated {
-		if text := csv.Annotations[a.Text]; text != "" {
-			all = append(all, fact{a.Title, text})
+		if text := csv.Annotations[a.annotation]; text != "" {
+			all = append(all, fact{a.title, printable(text)})
 		}
 	}
 	if csv.Spec.MinKubeVersion != "" {
-		all = append(all, fact{"Oldest Kubernetes", csv.Spec.MinKubeVersion})
+		all = append(all, fact{"Oldest Kubernetes", printable(csv.Spec.MinKubeVersion)})
 	}
 	if csv.Spec.Maturity != "" {
-		all = append(all, fact{"Maturity", csv.Spec.Maturity})
+		all = append(all, fact{"Maturity", printable(csv.Spec.Maturity)})
 	}
 	var features []string
 	for _, key := range slices.Sorted(maps.Keys(csv.Annotations)) {
@@ -126,7 +131,7 @@ func facts(csv *v1alpha1.ClusterServiceVersion) (all []fact) {
 		}
 	}
 	if len(features) > 0 {
-		all = append(all, fact{"Features", strings.Join(features, ", ")})
+		all = append(all, fact{"Features", printable(strings.Join(features, ", "))})
 	}
 	return all
 }
@@ -135,7 +140,7 @@ func installModes(csv *v1alpha1.ClusterServiceVersion) list {
 	l := list{Title: "Install modes"}
 	for _, mode := range csv.Spec.InstallModes {
 		if mode.Supported {
-			l.Items = append(l.Items, string(mode.Type))
+			l.Items = append(l.Items, printable(mode.Type))
 		}
 	}
 	return l
@@ -144,7 +149,7 @@ func installModes(csv *v1alpha1.ClusterServiceVersion) list {
 func apis(csv *v1alpha1.ClusterServiceVersion) list {
 	l := list{Title: "APIs"}
 	for _, crd := range csv.Spec.CustomResourceDefinitions.Owned {
-		l.Items = append(l.Items, fmt.Sprintf("%s %s (%s)", crd.Kind, crd.Version, crd.Name))
+		l.Items = append(l.Items, printable(fmt.Sprintf("%s %s (%s)", crd.Kind, crd.Version, crd.Name)))
 	}
 	return l
 }
@@ -153,7 +158,7 @@ func images(b *catalog.Bundle) list {
 	l := list{Title: "Images"}
 	for _, image := range b.RelatedImages {
 		if item := image.Image; item != "" {
-			l.Items = append(l.Items, item)
+			l.Items = append(l.Items, printable(item))
 		}
 	}
 	return l
@@ -177,7 +182,7 @@ func asked(title string, permissions []v1alpha1.StrategyDeploymentPermissions) l
 			if len(rule.ResourceNames) > 0 {
 				item += fmt.Sprintf(" (%s)", strings.Join(rule.ResourceNames, ", "))
 			}
-			l.Items = append(l.Items, item)
+			l.Items = append(l.Items, printable(item))
 		}
 	}
 	return l

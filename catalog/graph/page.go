@@ -4,11 +4,11 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"html"
 	"io"
 	"strings"
 
 	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // page has two holes, {{title}} and {{data}}. They are filled without html/template: a program that
@@ -19,36 +19,47 @@ var page string
 
 // shown is a package in the page.
 type shown struct {
-	Name       string     `json:"name"`
-	Deprecated string     `json:"deprecated,omitempty"`
+	Name       printable  `json:"name"`
+	Deprecated printable  `json:"deprecated,omitempty"`
 	Drawing    string     `json:"drawing"`
 	Versions   []*version `json:"versions"`
 	Links      []link     `json:"links"`
 }
 
+// printable is text from a catalog. The page gets it with all that is not visible written as escapes, as the
+// drawing does: it finds versions by their names in both.
+type printable string
+
+func (p printable) MarshalText() ([]byte, error) { return []byte(escape.Visible(string(p))), nil }
+
+// prose is like printable, for text of several lines.
+type prose string
+
+func (p prose) MarshalText() ([]byte, error) { return []byte(escape.Prose(string(p))), nil }
+
 // link is an edge in the page.
 type link struct {
-	Channel string       `json:"channel"`
-	From    string       `json:"from"`
-	To      string       `json:"to"`
+	Channel printable    `json:"channel"`
+	From    printable    `json:"from"`
+	To      printable    `json:"to"`
 	Kind    upgrade.Edge `json:"kind"`
 }
 
 // WritePage writes packages as one HTML page that loads nothing else. It fails if a bundle cannot be
 // read.
 func WritePage(w io.Writer, packages []*Package) error {
-	t := &texts{index: map[string]int{}}
+	t := &texts{index: map[prose]int{}}
 	var data struct {
-		Title    string   `json:"title"`
-		Packages []*shown `json:"packages"`
-		Texts    []string `json:"texts"`
+		Title    printable `json:"title"`
+		Packages []*shown  `json:"packages"`
+		Texts    []prose   `json:"texts"`
 	}
-	data.Title = fmt.Sprintf("Updates of %d packages", len(packages))
+	data.Title = printable(fmt.Sprintf("Updates of %d packages", len(packages)))
 	if len(packages) == 1 {
-		data.Title = "Updates of " + packages[0].Name
+		data.Title = printable("Updates of " + packages[0].Name)
 	}
 	for _, p := range packages {
-		s := &shown{Name: p.Name, Deprecated: p.Deprecated, Drawing: p.SVG(), Versions: []*version{}, Links: []link{}} // null would be no list
+		s := &shown{Name: printable(p.Name), Deprecated: printable(p.Deprecated), Drawing: p.SVG(), Versions: []*version{}, Links: []link{}} // null would be no list
 		for _, b := range p.source.Bundles {
 			v, err := t.describe(p.source, b)
 			if err != nil {
@@ -58,7 +69,7 @@ func WritePage(w io.Writer, packages []*Package) error {
 		}
 		for _, c := range p.Channels {
 			for _, e := range c.Edges {
-				s.Links = append(s.Links, link{c.Name, e.From.Name, e.To.Name, e.Kind})
+				s.Links = append(s.Links, link{printable(c.Name), printable(e.From.Name), printable(e.To.Name), e.Kind})
 			}
 		}
 		data.Packages = append(data.Packages, s)
@@ -68,6 +79,6 @@ func WritePage(w io.Writer, packages []*Package) error {
 	if err != nil {
 		return err
 	}
-	_, err = strings.NewReplacer("{{title}}", html.EscapeString(data.Title), "{{data}}", string(encoded)).WriteString(w, page)
+	_, err = strings.NewReplacer("{{title}}", escape.HTML(string(data.Title)), "{{data}}", string(encoded)).WriteString(w, page)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // Sizes of a drawing, in pixels.
@@ -39,7 +40,7 @@ func (p *Package) SVG() string {
 <style>%s</style>
 <defs>%s%s%s</defs>
 %s</svg>
-`, x, height, x, height, html.EscapeString(p.Name), style, arrow(upgrade.Replaces), arrow(upgrade.Skips), arrow(upgrade.SkipRange), body.String())
+`, x, height, x, height, escape.HTML(p.Name), style, arrow(upgrade.Replaces), arrow(upgrade.Skips), arrow(upgrade.SkipRange), body.String())
 }
 
 // style is that of the drawing. The page sets the colours anew for what people choose in it.
@@ -118,7 +119,7 @@ func (d *drawing) draw(height int) {
 	c := d.channel
 	band := d.left - side - laneWidth*d.laneCount()
 	fmt.Fprintf(d, `<g class="u channel" data-channel="%s"><rect class="band" x="%d" y="%d" width="%d" height="%d" rx="10"/>`+"\n",
-		html.EscapeString(c.Name), band, margin, d.left+nodeWidth+side-band, height-2*margin)
+		escape.HTML(c.Name), band, margin, d.left+nodeWidth+side-band, height-2*margin)
 	var notes []string
 	if c.Default {
 		notes = append(notes, "default")
@@ -127,7 +128,7 @@ func (d *drawing) draw(height int) {
 		notes = append(notes, "deprecated")
 	}
 	fmt.Fprintf(d, `<text class="title" x="%d" y="%d">%s</text><text class="note" x="%d" y="%d">%s</text>`+"\n",
-		d.left+nodeWidth/2, margin+22, html.EscapeString(c.Name), d.left+nodeWidth/2, margin+38, strings.Join(notes, ", "))
+		d.left+nodeWidth/2, margin+22, escape.HTML(c.Name), d.left+nodeWidth/2, margin+38, strings.Join(notes, ", "))
 	for _, l := range d.lanes {
 		d.drawLane(l)
 	}
@@ -143,8 +144,8 @@ func (d *drawing) draw(height int) {
 func (d *drawing) drawLane(l *lane) {
 	x, last := d.left-12-laneWidth*(l.place+1), l.from[len(l.from)-1]
 	fmt.Fprintf(d, `<path class="edge skipRange" data-to="%s" d="M%d %dH%dV%dH%d" marker-end="url(#to-skipRange)"><title>%s</title></path>`,
-		html.EscapeString(l.to.Name), d.left, middle(last.Row)+8, x, middle(l.to.Row)-8, d.left,
-		html.EscapeString(fmt.Sprintf("skipRange of %s: %s", l.to.Version, l.to.Range)))
+		escape.HTML(l.to.Name), d.left, middle(last.Row)+8, x, middle(l.to.Row)-8, d.left,
+		escape.HTML(fmt.Sprintf("skipRange of %s: %s", l.to.Version, l.to.Range)))
 	for _, n := range l.from {
 		fmt.Fprintf(d, `<circle cx="%d" cy="%d" r="2.5"/>`, x, middle(n.Row)+8)
 	}
@@ -172,7 +173,7 @@ func (d *drawing) drawEdge(e Edge) {
 		path = fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, from, x+bulge, from, x+bulge, to, x, to)
 	}
 	fmt.Fprintf(d, `<path class="edge %s" data-from="%s" data-to="%s" d="%s" marker-end="url(#to-%s)"><title>%s</title></path>`+"\n", e.Kind,
-		html.EscapeString(e.From.Name), html.EscapeString(e.To.Name), path, e.Kind, html.EscapeString(fmt.Sprintf("%s %s %s", e.To.Version, e.Kind, e.From.Version)))
+		escape.HTML(e.From.Name), escape.HTML(e.To.Name), path, e.Kind, escape.HTML(fmt.Sprintf("%s %s %s", e.To.Version, e.Kind, e.From.Version)))
 }
 
 // neighbours tells whether no other version of the channel lies between two.
@@ -182,21 +183,21 @@ func (d *drawing) neighbours(e Edge) bool {
 
 func (d *drawing) drawNode(n *Node) {
 	y := middle(n.Row)
-	about := n.Name
+	about := escape.HTML(n.Name)
 	if states := n.states(); len(states) > 0 {
 		about += ": " + strings.Join(states, ", ")
 	}
 	if n.Deprecated != "" {
-		about += "\n" + n.Deprecated
+		about += "\n" + escape.HTML(n.Deprecated)
 	}
 	fmt.Fprintf(d, `<g class="node %s" data-name="%s"><title>%s</title><rect class="box" x="%d" y="%d" width="%d" height="%d" rx="8"/>`,
-		strings.Join(n.states(), " "), html.EscapeString(n.Name), html.EscapeString(about), d.left, y-nodeHeight/2, nodeWidth, nodeHeight)
+		strings.Join(n.states(), " "), escape.HTML(n.Name), about, d.left, y-nodeHeight/2, nodeWidth, nodeHeight)
 	below := 5
 	if n.Range != "" {
 		below = -1
-		fmt.Fprintf(d, `<text class="range" x="%d" y="%d">%s</text>`, d.left+nodeWidth/2, y+13, html.EscapeString(shorten(n.Range, rangeLength)))
+		fmt.Fprintf(d, `<text class="range" x="%d" y="%d">%s</text>`, d.left+nodeWidth/2, y+13, html.EscapeString(shorten(escape.Visible(n.Range), rangeLength)))
 	}
-	fmt.Fprintf(d, `<text class="label" x="%d" y="%d">%s</text></g>`+"\n", d.left+nodeWidth/2, y+below, html.EscapeString(shorten(n.Version, labelLength)))
+	fmt.Fprintf(d, `<text class="label" x="%d" y="%d">%s</text></g>`+"\n", d.left+nodeWidth/2, y+below, html.EscapeString(shorten(escape.Visible(n.Version), labelLength)))
 }
 
 // shorten cuts a text to so many characters.

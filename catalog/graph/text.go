@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // A skipRange is a node of its own in Mermaid and DOT: an arrow from every version in it would hide all
@@ -13,11 +14,11 @@ import (
 // Mermaid returns a package as a Mermaid flowchart, which GitHub and GitLab draw in Markdown.
 func (p *Package) Mermaid() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "%%%% %s\nflowchart BT\n", p.Name)
+	fmt.Fprintf(&text, "%%%% %s\nflowchart BT\n", escape.Mermaid(p.Name))
 	for i, c := range p.Channels {
-		fmt.Fprintf(&text, "  subgraph c%d[%s]\n    direction BT\n", i, mermaidText(c.title()))
+		fmt.Fprintf(&text, "  subgraph c%d[\"%s\"]\n    direction BT\n", i, escape.Mermaid(c.title()))
 		for _, n := range c.Nodes {
-			fmt.Fprintf(&text, "    c%dn%d[%s]%s\n", i, n.Row, mermaidText(n.label()), mermaidClass(n))
+			fmt.Fprintf(&text, "    c%dn%d[\"%s\"]%s\n", i, n.Row, escape.Mermaid(n.label()), mermaidClass(n))
 		}
 		for _, e := range c.Edges {
 			switch e.Kind {
@@ -29,18 +30,13 @@ func (p *Package) Mermaid() string {
 		}
 		for _, n := range c.Nodes {
 			if n.Range != "" {
-				fmt.Fprintf(&text, "    c%dr%d([%s]) -.-> c%dn%d\n", i, n.Row, mermaidText(n.Range), i, n.Row)
+				fmt.Fprintf(&text, "    c%dr%d([\"%s\"]) -.-> c%dn%d\n", i, n.Row, escape.Mermaid(n.Range), i, n.Row)
 			}
 		}
 		text.WriteString("  end\n")
 	}
 	text.WriteString("  classDef head stroke-width:3px\n  classDef deprecated stroke:#b45309,color:#b45309\n  classDef stranded stroke:#b91c1c,color:#b91c1c\n  classDef outside stroke-dasharray:4 3\n")
 	return text.String()
-}
-
-// mermaidText quotes a text for Mermaid, which has entities of its own.
-func mermaidText(text string) string {
-	return `"` + strings.NewReplacer("#", "#35;", `"`, "#quot;", "<", "#lt;", ">", "#gt;", "&", "#amp;", "\n", " ").Replace(text) + `"`
 }
 
 func mermaidClass(n *Node) string {
@@ -53,13 +49,13 @@ func mermaidClass(n *Node) string {
 // DOT returns a package in the language of Graphviz.
 func (p *Package) DOT() string {
 	var text strings.Builder
-	fmt.Fprintf(&text, "digraph %s {\n  rankdir=BT\n  node [shape=box, style=rounded, fontname=\"sans-serif\"]\n  edge [fontname=\"sans-serif\", fontsize=10]\n", dotText(p.Name))
+	fmt.Fprintf(&text, "digraph %s {\n  rankdir=BT\n  node [shape=box, style=rounded, fontname=\"sans-serif\"]\n  edge [fontname=\"sans-serif\", fontsize=10]\n", escape.DOT(p.Name))
 	for i, c := range p.Channels {
-		fmt.Fprintf(&text, "  subgraph cluster_%d {\n    label=%s\n", i, dotText(c.title()))
+		fmt.Fprintf(&text, "  subgraph cluster_%d {\n    label=%s\n", i, escape.DOT(c.title()))
 		for _, n := range c.Nodes {
-			fmt.Fprintf(&text, "    c%dn%d [label=%s%s]\n", i, n.Row, dotText(n.label()), dotStyle(n))
+			fmt.Fprintf(&text, "    c%dn%d [label=%s%s]\n", i, n.Row, escape.DOT(n.label()), dotStyle(n))
 			if n.Range != "" {
-				fmt.Fprintf(&text, "    c%dr%d [label=%s, shape=plain]\n    c%dr%d -> c%dn%d [style=dotted]\n", i, n.Row, dotText(n.Range), i, n.Row, i, n.Row)
+				fmt.Fprintf(&text, "    c%dr%d [label=%s, shape=plain]\n    c%dr%d -> c%dn%d [style=dotted]\n", i, n.Row, escape.DOT(n.Range), i, n.Row, i, n.Row)
 			}
 		}
 		for _, e := range c.Edges {
@@ -86,11 +82,6 @@ func dotStyle(n *Node) (style string) {
 		style += dotStyles[state]
 	}
 	return style
-}
-
-// dotText quotes a text for DOT.
-func dotText(text string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", " ").Replace(text) + `"`
 }
 
 // title says which channel it is.

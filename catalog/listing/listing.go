@@ -2,7 +2,6 @@
 package listing
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"maps"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // Package is a line of a list of packages. The names of fields in JSON stay as they are.
@@ -81,17 +81,18 @@ func Write(w io.Writer, format, kind string, c *catalog.Catalog, only string) er
 		return err
 	}
 	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(rows)
+		return escape.JSON(w, rows)
 	}
 	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
 	for i, r := range rows {
 		if i == 0 {
 			fmt.Fprintln(table, strings.Join(r.header(), "\t"))
 		}
-		fmt.Fprintln(table, strings.Join(r.cells(), "\t"))
+		cells := r.cells()
+		for at, cell := range cells {
+			cells[at] = escape.Cell(cell)
+		}
+		fmt.Fprintln(table, strings.Join(cells, "\t"))
 	}
 	return table.Flush()
 }

@@ -1,12 +1,12 @@
 package plan
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // Formats are what Write writes: text for people, a JSON array for programs.
@@ -15,10 +15,7 @@ var Formats = []string{"text", "json"}
 // Write writes outcomes.
 func Write(w io.Writer, format string, outcomes []*Outcome) error {
 	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(outcomes)
+		return escape.JSON(w, outcomes)
 	}
 	for _, o := range outcomes {
 		if _, err := io.WriteString(w, o.text()); err != nil {
@@ -30,11 +27,11 @@ func Write(w io.Writer, format string, outcomes []*Outcome) error {
 
 // text tells people what OLM will do, and why.
 func (o *Outcome) text() string {
-	var text strings.Builder
+	var text escape.Lines
 	line := func(title, format string, args ...any) {
-		fmt.Fprintf(&text, "  %-9s%s\n", title, fmt.Sprintf(format, args...))
+		text.Add("  %-9s%s", title, fmt.Sprintf(format, args...))
 	}
-	fmt.Fprintln(&text, o.title())
+	text.Add("%s", o.title())
 	line("OLM", "%s%s", o.Sentence(), o.head(len(o.Then) == 0))
 	for _, hold := range o.Holds {
 		line("waits", "%s", hold.What)

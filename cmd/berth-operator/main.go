@@ -14,12 +14,15 @@ import (
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/berth-csi/berth/cmd/internal/logging"
 	"github.com/berth-csi/berth/cmd/internal/version"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 func main() {
+	logging.To(os.Stderr)
 	if err := tuneMemory(); err != nil {
 		fmt.Fprintf(os.Stderr, "berth-operator: %v\n", err)
 		os.Exit(1)
@@ -28,7 +31,7 @@ func main() {
 	defer stop()
 	ctrllog.SetLogger(klog.Background())
 	if err := newCommand(ctx).Execute(); err != nil {
-		fmt.Fprintf(os.Stderr, "berth-operator: %v\n", err)
+		fmt.Fprintf(escape.Messages(os.Stderr), "berth-operator: %v\n", err)
 		os.Exit(1)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -9,6 +10,7 @@ import (
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 func newBundleBumpCommand() *cobra.Command {
@@ -69,7 +71,9 @@ func bumpBundle(cmd *cobra.Command, dir, output string, opts bundle.Options) err
 	if err := bumped.Write(output); err != nil {
 		return err
 	}
-	fmt.Fprint(cmd.OutOrStdout(), bundle.Diff(earlier, bumped))
+	if _, err := io.WriteString(escape.Screen(cmd.OutOrStdout()), bundle.Diff(earlier, bumped)); err != nil {
+		return err
+	}
 	cmd.PrintErrf("wrote %s: bundle %s\n", output, bumped.Name)
 	return nil
 }

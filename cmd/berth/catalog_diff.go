@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/diff"
@@ -49,11 +47,11 @@ func compareCatalogs(cmd *cobra.Command, old, new string) (*diff.Diff, error) {
 	defer startProgress(cmd.ErrOrStderr(), "comparing")()
 	before, err := rules.Load(cmd.Context(), old)
 	if err != nil {
-		return nil, fmt.Errorf("%s is not a valid catalog:\n%w", old, err)
+		return nil, notValid(old, err)
 	}
 	after, err := rules.Load(cmd.Context(), new)
 	if err != nil {
-		return nil, fmt.Errorf("%s is not a valid catalog:\n%w", new, err)
+		return nil, notValid(new, err)
 	}
 	return diff.Compare(before, after)
 }

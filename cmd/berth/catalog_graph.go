@@ -38,7 +38,7 @@ unless one is named: it finds versions, and shows of each what OperatorHub would
 			defer stop()
 			c, err := rules.Load(cmd.Context(), args[0])
 			if err != nil {
-				return fmt.Errorf("%s is not a valid catalog:\n%w", args[0], err)
+				return notValid(args[0], err)
 			}
 			packages, err := chosenPackages(c, args[1:])
 			if err != nil {

@@ -43,7 +43,7 @@ fields keep their names.`,
 			c, err := rules.Load(cmd.Context(), args[1])
 			stop()
 			if err != nil {
-				return fmt.Errorf("%s is not a valid catalog:\n%w", args[1], err)
+				return notValid(args[1], err)
 			}
 			return listing.Write(cmd.OutOrStdout(), output, args[0], c, only)
 		},

@@ -79,7 +79,7 @@ func (o *catalogPlan) foretell(cmd *cobra.Command, args []string) ([]*plan.Outco
 	defer startProgress(cmd.ErrOrStderr(), "foretelling")()
 	c, err := rules.Load(cmd.Context(), args[0])
 	if err != nil {
-		return nil, fmt.Errorf("%s is not a valid catalog:\n%w", args[0], err)
+		return nil, notValid(args[0], err)
 	}
 	if len(args) == 1 {
 		return o.foretellCluster(cmd.Context(), c)

@@ -50,7 +50,9 @@ func (o *catalogServe) run(cmd *cobra.Command, dir string) error {
 					cmd.PrintErrf("metrics on http://%s/metrics\n", e.MetricsAddress)
 				}
 			case e.Err != nil:
-				cmd.PrintErrf("%s has changed and is not valid; still serving what it was:\n%v\n", dir, e.Err)
+				for _, line := range linesOf(&headed{dir + " has changed and is not valid; still serving what it was:", e.Err}) {
+					cmd.PrintErrln(line)
+				}
 			default:
 				cmd.PrintErrf("%s has changed; now serving %s\n", dir, contents(e.Catalog))
 			}

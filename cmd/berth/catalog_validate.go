@@ -65,7 +65,7 @@ func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {
 	if o.against != "" {
 		before, err := rules.Load(cmd.Context(), o.against)
 		if err != nil {
-			return fmt.Errorf("the catalog to hold it against is not valid:\n%w", err)
+			return &headed{"the catalog to hold it against is not valid:", err}
 		}
 		report.Rules = append(slices.Clone(report.Rules), rules.AgainstRules...)
 		report.Findings = append(report.Findings, rules.Against(c, before)...)

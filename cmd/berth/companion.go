@@ -41,7 +41,7 @@ func newCompanionCommand(name, short string) *cobra.Command {
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		if err := becomeCompanion(); err != nil {
-			cmd.PrintErrf("berth: %v\n", err)
+			printError(cmd, err)
 		}
 	})
 	return cmd

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-csi/berth/cmd/internal/logging"
 	"github.com/berth-csi/berth/cmd/internal/version"
 )
 
@@ -39,19 +40,21 @@ func run(ctx context.Context, args []string) int {
 	root := newCommand()
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])}
 	root.SetArgs(args)
+	show(root)
+	logging.To(os.Stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
 	if exit := (*exitError)(nil); errors.As(err, &exit) {
 		if exit.err != nil {
-			fmt.Fprintf(os.Stderr, "berth: %v\n", exit.err)
+			printError(root, exit.err)
 		}
 		return exit.code
 	}
-	fmt.Fprintf(os.Stderr, "berth: %v\n", err)
+	printError(root, err)
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
-		fmt.Fprintf(os.Stderr, "See '%s --help'.\n", usage.command)
+		root.PrintErrf("See '%s --help'.\n", usage.command)
 		return exitUsage
 	}
 	return exitFailed

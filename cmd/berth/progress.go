@@ -3,11 +3,12 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"time"
 
 	"golang.org/x/term"
+
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // Work that takes longer than this is worth a word.
@@ -16,27 +17,23 @@ const progressDelay = time.Second
 // startProgress says on a terminal that work goes on, and for how long, once it has taken a second. It
 // returns the function that ends that and clears the line. Where w is not a terminal it says nothing.
 func startProgress(w io.Writer, what string) (stop func()) {
-	file, isFile := w.(*os.File)
-	if !isFile || !term.IsTerminal(int(file.Fd())) {
+	if !isTerminal(w) {
 		return func() {}
 	}
+	file := fileOf(w)
+	what = escape.Line(what)
 	if columns, _, err := term.GetSize(int(file.Fd())); err == nil {
 		what = cut(what, columns)
 	}
 	ended, cleared := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(cleared)
-		showProgress(w, what, time.Now(), ended)
+		showProgress(file, what, time.Now(), ended)
 	}()
 	return sync.OnceFunc(func() {
 		close(ended)
 		<-cleared
 	})
-}
-
-func isTerminal(w io.Writer) bool {
-	file, isFile := w.(*os.File)
-	return isFile && term.IsTerminal(int(file.Fd()))
 }
 
 // cut shortens what is said so that a line of a terminal holds it, and the time: a line that goes on in the

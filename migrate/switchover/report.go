@@ -2,11 +2,12 @@ package switchover
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // Formats are what Write writes: text for people, JSON for programs.
@@ -15,10 +16,7 @@ var Formats = []string{"text", "json"}
 // Write writes a plan or a status. The marks of text are in colours if these are wanted.
 func Write(w io.Writer, format string, what interface{ Text(Palette) string }, palette Palette) error {
 	if format == "json" {
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(what)
+		return escape.JSON(w, what)
 	}
 	_, err := io.WriteString(w, what.Text(palette))
 	return err
@@ -39,60 +37,66 @@ var marks = map[Verdict]string{OK: "✔", Warning: "!", Refused: "✗"}
 
 // Text tells people what the plan is.
 func (p *Plan) Text(colour Palette) string {
-	var t strings.Builder
+	var t escape.Lines
 	p.textOfChoices(&t)
-	t.WriteString("\nChecks\n")
+	t.Add("")
+	t.Add("Checks")
 	for _, c := range p.Checks {
-		fmt.Fprintf(&t, "  %s %s\n", colour(c.Verdict, marks[c.Verdict]), c.What)
+		t.AddMarked("  "+colour(c.Verdict, marks[c.Verdict]), " %s", c.What)
 		if c.Verdict != OK && c.Do != "" {
-			fmt.Fprintf(&t, "    do: %s\n", c.Do)
+			t.Add("    do: %s", c.Do)
 		}
 	}
 	if !p.Safe {
-		fmt.Fprintf(&t, "\n%s It is not safe to switch: see above for what to do first. Nothing has been changed.\n", colour(Refused, marks[Refused]))
+		t.Add("")
+		t.AddMarked(colour(Refused, marks[Refused]), " It is not safe to switch: see above for what to do first. Nothing has been changed.")
 		return t.String()
 	}
 	if len(p.Touched) == 0 {
-		fmt.Fprintf(&t, "\n%s There is nothing to do.\n", colour(OK, marks[OK]))
+		t.Add("")
+		t.AddMarked(colour(OK, marks[OK]), " There is nothing to do.")
 		return t.String()
 	}
-	t.WriteString("\nSteps\n")
+	t.Add("")
+	t.Add("Steps")
 	for i, s := range p.Steps {
 		if s.NoReturn {
-			t.WriteString("   ── the point of no return: `berth switch rollback` leads back from all before it ──\n")
+			t.Add("   ── the point of no return: `berth switch rollback` leads back from all before it ──")
 		}
-		fmt.Fprintf(&t, "  %2d  %-9s %s\n", i+1, s.Name, s.Does)
+		t.Add("  %2d  %-9s %s", i+1, s.Name, s.Does)
 	}
-	t.WriteString("\nObjects\n")
+	t.Add("")
+	t.Add("Objects")
 	p.textOfTouched(&t)
-	fmt.Fprintf(&t, "\n%s It is safe to switch.\n", colour(OK, marks[OK]))
+	t.Add("")
+	t.AddMarked(colour(OK, marks[OK]), " It is safe to switch.")
 	return t.String()
 }
 
 // textOfChoices says what is now, and what will be.
-func (p *Plan) textOfChoices(t *strings.Builder) {
-	fmt.Fprintf(t, "Subscription %s\n", p.Subscription)
-	fmt.Fprintf(t, "  from  %s: %s\n", p.From, cmp.Or(p.Installed, "nothing installed"))
-	fmt.Fprintf(t, "  to    %s: %s\n", p.To, cmp.Or(p.Target, "nothing that OLM would install"))
+func (p *Plan) textOfChoices(t *escape.Lines) {
+	t.Add("Subscription %s", p.Subscription)
+	t.Add("  from  %s: %s", p.From, cmp.Or(p.Installed, "nothing installed"))
+	t.Add("  to    %s: %s", p.To, cmp.Or(p.Target, "nothing that OLM would install"))
 	switch own := p.outcome(); {
 	case p.Way == Update && own.Next != nil:
-		fmt.Fprintf(t, "  OLM   %s\n", own.Sentence())
+		t.Add("  OLM   %s", own.Sentence())
 	case p.Way == Replace:
-		t.WriteString("  OLM   updates nothing to a package of another name here: the operator is removed, and installed anew; what it manages stays\n")
+		t.Add("  OLM   updates nothing to a package of another name here: the operator is removed, and installed anew; what it manages stays")
 	case p.Way == Stay:
-		t.WriteString("  OLM   has nothing to install\n")
+		t.Add("  OLM   has nothing to install")
 	case own.Message != "":
-		fmt.Fprintf(t, "  OLM   %s: %s\n", own.Sentence(), own.Message)
+		t.Add("  OLM   %s: %s", own.Sentence(), own.Message)
 	default:
-		fmt.Fprintf(t, "  OLM   %s\n", own.Sentence())
+		t.Add("  OLM   %s", own.Sentence())
 	}
 	for _, step := range p.outcome().Then {
-		fmt.Fprintf(t, "  then  %s\n", step.Name)
+		t.Add("  then  %s", step.Name)
 	}
 }
 
 // textOfTouched lists objects, those of a kind that the same happens to in one line.
-func (p *Plan) textOfTouched(t *strings.Builder) {
+func (p *Plan) textOfTouched(t *escape.Lines) {
 	type group struct{ by, kind, namespace, how string }
 	var order []group
 	names := map[group][]string{}
@@ -108,23 +112,25 @@ func (p *Plan) textOfTouched(t *strings.Builder) {
 		if g.namespace != "" {
 			where += " in " + g.namespace
 		}
-		fmt.Fprintf(t, "  %-12s %s: %s (%s)\n", g.by, where, strings.Join(names[g], ", "), g.how)
+		t.Add("  %-12s %s: %s (%s)", g.by, where, strings.Join(names[g], ", "), g.how)
 	}
 }
 
 // Text tells people how far a switch is.
 func (s *Status) Text(colour Palette) string {
-	var t strings.Builder
+	var t escape.Lines
 	p := s.Plan
 	p.textOfChoices(&t)
-	fmt.Fprintf(&t, "\nJournal, ConfigMap %s/%s\n", p.Subscription.Namespace, journalName(p.Subscription.Name))
+	t.Add("")
+	t.Add("Journal, ConfigMap %s/%s", p.Subscription.Namespace, journalName(p.Subscription.Name))
 	for _, line := range s.Log {
-		fmt.Fprintf(&t, "  %s\n", line)
+		t.Add("  %s", line)
 	}
 	verdict, said := s.summary()
-	fmt.Fprintf(&t, "\n%s %s\n", colour(verdict, marks[verdict]), said)
+	t.Add("")
+	t.AddMarked(colour(verdict, marks[verdict]), " %s", said)
 	if s.State == Applying && s.Return {
-		t.WriteString("  There is a way back: berth switch rollback " + p.From.Package + "\n")
+		t.Add("  There is a way back: berth switch rollback %s", p.From.Package)
 	}
 	return t.String()
 }

@@ -47,7 +47,7 @@ func TestTemplates(t *testing.T) {
 			if out, ok := c.run(script.validate); !ok {
 				t.Errorf("of a valid catalog it says: %s", out)
 			}
-			if out, ok := c.run(script.diff); !ok || !strings.Contains(out, "head: buoy.v1.0.0 → buoy.v1.1.0") {
+			if out, ok := c.run(script.diff); !ok || !strings.Contains(strings.ReplaceAll(out, "`", ""), "head: buoy.v1.0.0 → buoy.v1.1.0") {
 				t.Errorf("of a changed catalog it says: %s", out)
 			}
 			c.write("one")

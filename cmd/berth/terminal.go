@@ -1,0 +1,102 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/berth-csi/berth/findings/escape"
+)
+
+// colours are the sequences that reports have of their own; see switchover.Colours.
+var colours = []string{"\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"}
+
+// show has the commands write to the standard streams. Messages, on standard error, are a line each, and all that
+// they are put together from is text. Reports, on standard output, escape what comes from outside by their formats,
+// and data, such as what "berth catalog render" writes, goes to files and programs byte by byte; a terminal gets
+// nothing but visible characters of either.
+func show(root *cobra.Command) {
+	root.SetErr(stream{escape.Messages(os.Stderr), os.Stderr})
+	root.SetOut(os.Stdout)
+	if isTerminal(os.Stdout) {
+		root.SetOut(stream{escape.Screen(os.Stdout, colours...), os.Stdout})
+	}
+}
+
+// stream is a writer to a file, by way of another writer.
+type stream struct {
+	io.Writer
+	file *os.File
+}
+
+// fileOf returns the file that a writer writes to, or nil.
+func fileOf(w io.Writer) *os.File {
+	switch w := w.(type) {
+	case stream:
+		return w.file
+	case *os.File:
+		return w
+	}
+	return nil
+}
+
+func isTerminal(w io.Writer) bool {
+	file := fileOf(w)
+	return file != nil && term.IsTerminal(int(file.Fd()))
+}
+
+// printError says what went wrong, in a line for each fault.
+func printError(cmd *cobra.Command, err error) {
+	lines := linesOf(err)
+	lines[0] = cmd.Root().Name() + ": " + lines[0]
+	for _, line := range lines {
+		cmd.PrintErrln(line)
+	}
+}
+
+// headed is an error with faults that are listed below it.
+type headed struct {
+	head   string
+	faults error
+}
+
+func (e *headed) Error() string { return e.head + "\n" + e.faults.Error() }
+func (e *headed) Unwrap() error { return e.faults }
+
+// linesOf returns the lines of an error. There are several only where errors are joined, or listed below another
+// one: the end of a line in a message is part of that.
+func linesOf(err error) []string {
+	text := err.Error()
+	switch e := err.(type) {
+	case *headed:
+		return append([]string{e.head}, linesOf(e.faults)...)
+	case interface{ Unwrap() []error }:
+		var texts, lines []string
+		for _, fault := range e.Unwrap() {
+			texts, lines = append(texts, fault.Error()), append(lines, linesOf(fault)...)
+		}
+		if text == strings.Join(texts, "\n") && len(lines) > 0 {
+			return lines
+		}
+	case interface{ Unwrap() error }:
+		if e.Unwrap() == nil {
+			break
+		}
+		if before, after, found := strings.Cut(text, e.Unwrap().Error()); found {
+			lines := linesOf(e.Unwrap())
+			lines[0] = before + lines[0]
+			lines[len(lines)-1] += after
+			return lines
+		}
+	}
+	return []string{text}
+}
+
+// notValid is the error for a catalog that cannot be worked with, for all that is wrong with it.
+func notValid(dir string, faults error) error {
+	return &headed{fmt.Sprintf("%s is not a valid catalog:", dir), faults}
+}

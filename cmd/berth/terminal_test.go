@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+)
+
+// TestTerminalShowsVisibleCharacters has data go to a terminal and to a file: the latter gets it byte by byte.
+func TestTerminalShowsVisibleCharacters(t *testing.T) {
+	dir := t.TempDir()
+	const hostile = "\u202eebit\u200b"
+	catalog := fmt.Sprintf(`{"schema":"olm.package","name":"tide","defaultChannel":"stable","description":"%s"}`, hostile)
+	if err := os.WriteFile(filepath.Join(dir, "catalog.json"), []byte(catalog), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct{ format, file, terminal string }{
+		{"json", `"description": "` + hostile + `"`, `"description": "\u202eebit\u200b"`},
+		{"yaml", "description: " + hostile, `description: \u202eebit\u200b`},
+	} {
+		file, err := exec.Command("berth", "catalog", "render", dir, "-o", test.format).Output()
+		if err != nil || !strings.Contains(string(file), test.file) {
+			t.Errorf("%s to a file: %q, %v; want %q in it", test.format, file, err, test.file)
+		}
+		terminal := onTerminal(t, exec.Command("berth", "catalog", "render", dir, "-o", test.format))
+		if !strings.Contains(terminal, test.terminal) {
+			t.Errorf("%s to a terminal: %q, want %q in it", test.format, terminal, test.terminal)
+		}
+	}
+}
+
+// onTerminal returns what a command writes to a terminal.
+func onTerminal(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer master.Close()
+	if err := unix.IoctlSetPointerInt(int(master.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = terminal, terminal
+	err = cmd.Start()
+	_ = terminal.Close() // it is the command's now
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown, err := io.ReadAll(master)
+	if err != nil && !errors.Is(err, unix.EIO) { // which is how it ends
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("%s: %v\n%s", cmd, err, shown)
+	}
+	return string(shown)
+}
+
+func TestLinesOfErrors(t *testing.T) {
+	one, two := errors.New("one\nforged"), errors.New("two")
+	joined := errors.Join(one, two)
+	for _, test := range []struct {
+		err  error
+		want []string
+	}{
+		{one, []string{"one\nforged"}},
+		{joined, []string{"one\nforged", "two"}},
+		{fmt.Errorf("before %w after", joined), []string{"before one\nforged", "two after"}},
+		{fmt.Errorf("before %w after", one), []string{"before one\nforged after"}},
+		{fmt.Errorf("%w and %w", one, two), []string{"one\nforged and two"}},
+		{&headed{"head\nforged", errors.Join(joined, two)}, []string{"head\nforged", "one\nforged", "two", "two"}},
+		{&usageError{err: joined}, []string{"one\nforged", "two"}},
+	} {
+		if diff := cmp.Diff(test.want, linesOf(test.err)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", test.err, diff)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package reports_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/test/catalogs/buoys"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/tenant"
+)
+
+// TestHostileTenant has an administrator ask what OLM will do, where a tenant has written into the own Subscription
+// what is to be more than text.
+func TestHostileTenant(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{OLM: true})
+	berth := program(t)
+	catalog := buoys.Entries(t, declcfg.ChannelEntry{Name: "buoy.v1.0.0"})
+	somebody := tenant.New(t, c)
+	text := hostile["all at once"]
+	subscribe := func(project, text string) {
+		t.Helper()
+		err := somebody.Client.Create(t.Context(), &v1alpha1.Subscription{
+			ObjectMeta: metav1.ObjectMeta{Namespace: somebody.Project(t, project), Name: "buoy"},
+			Spec: &v1alpha1.SubscriptionSpec{Package: "buoy", Channel: "stable" + text, CatalogSource: "sea" + text,
+				CatalogSourceNamespace: "sea" + text, StartingCSV: "buoy" + text, InstallPlanApproval: v1alpha1.ApprovalManual},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	subscribe("reports-hostile-0", text)
+	subscribe("reports-harmless", harmless(text))
+	for name, args := range map[string][]string{
+		"catalog plan":         {"catalog", "plan", catalog},
+		"catalog plan as JSON": {"catalog", "plan", catalog, "-o", "json"},
+		"switch plan":          {"switch", "plan", "buoy", "--to", "sea"},
+		"switch plan as JSON":  {"switch", "plan", "buoy", "--to", "sea", "-o", "json"},
+		"switch apply":         {"switch", "apply", "buoy", "--to", "sea", "--dry-run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := func(project string) (string, string, int) {
+				return run(t, berth, t.TempDir(), append(args, "--kubeconfig", c.Kubeconfig(), "--namespace", project)...)
+			}
+			wantOut, wantErr, wantCode := in("reports-harmless")
+			out, stderr, code := in("reports-hostile-0")
+			mustBeVisible(t, "standard output", out)
+			mustBeVisible(t, "standard error", stderr)
+			if diff := cmp.Diff(linesOf(t, wantOut+wantErr), linesOf(t, out+stderr)); diff != "" || code != wantCode {
+				t.Errorf("exit code %d, want %d; lines (-harmless +hostile):\n%s\n%s%s", code, wantCode, diff, out, stderr)
+			}
+		})
+	}
+}

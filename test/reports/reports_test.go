@@ -1,0 +1,366 @@
+// Package reports_test gives berth catalogs, bundles and a cluster into which somebody has put texts that want to be
+// more than text, and holds each report against that of a harmless twin.
+package reports_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/awalterschulze/gographviz"
+	"github.com/google/go-cmp/cmp"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/text"
+
+	"github.com/berth-csi/berth/test/browser"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+// command is a command line, and how what it writes to standard output is looked at.
+type command struct {
+	args   string
+	medium string
+	code   int
+}
+
+var commands = []command{
+	{"catalog validate new --against old", "text", 0},
+	{"catalog validate new --against old -o json", "json", 0},
+	{"catalog validate broken", "text", 1},
+	{"catalog validate broken -o json", "json", 1},
+	{"catalog validate broken -o sarif", "sarif", 1},
+	{"catalog validate broken -o junit", "xml", 1},
+	{"catalog validate strange", "text", 1},
+	{"catalog validate unreadable", "text", 1},
+	{"catalog validate new --against broken", "text", 1},
+	{"catalog list packages new", "text", 0},
+	{"catalog list channels new", "text", 0},
+	{"catalog list bundles new", "text", 0},
+	{"catalog list bundles new -o json", "json", 0},
+	{"catalog list bundles broken", "text", 1},
+	{"catalog diff old new", "text", 1},
+	{"catalog diff old new -o json", "json", 1},
+	{"catalog diff old new -o markdown", "markdown", 1},
+	{"catalog diff old broken", "text", 2},
+	{"catalog graph new", "mermaid", 0},
+	{"catalog graph new -o dot", "dot", 0},
+	{"catalog graph new -o svg", "xml", 0},
+	{"catalog graph new -o html", "html", 0},
+	{"catalog graph unreadable", "text", 1},
+	{"catalog plan new tide@1.0.0", "text", 0},
+	{"catalog plan new tide@1.0.0 -o json", "json", 0},
+	{"catalog plan new tide@9.0.0", "text", 1},
+	{"catalog plan new tide@1.0.0 --channel gone", "text", 1},
+	{"catalog plan broken tide@1.0.0", "text", 2},
+	{"catalog render broken", "text", 1},
+	{"catalog image broken --layout layout", "text", 1},
+	{"catalog build template.yaml --output built", "text", 1},
+	{"catalog build bundles/none --output built", "text", 1},
+	{"catalog serve broken --address 127.0.0.1:0", "text", 1},
+	{"bundle validate bundles/1.0.0 bundles/none", "text", 1},
+	{"bundle validate bundles/1.0.0 bundles/none -o json", "json", 1},
+	{"bundle validate bundles/1.0.0 bundles/none -o sarif", "sarif", 1},
+	{"bundle validate bundles/1.0.0 bundles/none -o junit", "xml", 1},
+	{"bundle image bundles/torn --layout layout", "text", 1},
+	{"bundle bump bundles/1.0.0", "text", 1},
+	{"switch apply -f new", "text", 2},
+}
+
+// structures return what of a report is not text: that has to be as in the report of the harmless twin.
+var structures = map[string]func(*testing.T, string) string{
+	"text": linesOf, "json": jsonOf, "sarif": sarifOf, "xml": xmlOf, "markdown": markdownOf, "mermaid": mermaidOf, "dot": dotOf, "html": htmlOf,
+}
+
+// program is berth, as a person runs it.
+func program(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := tools.Build(t.Context(), dir, nil, "./cmd/berth"); err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(dir, "berth")
+}
+
+// TestHostileFiles runs each command with files that somebody has written who means ill.
+func TestHostileFiles(t *testing.T) {
+	berth := program(t)
+	type pair struct{ hostile, harmless *world }
+	worlds := map[string]pair{}
+	for name, text := range hostile {
+		worlds[name] = pair{newWorld(t, text), newWorld(t, harmless(text))}
+	}
+	for _, c := range commands {
+		t.Run(strings.ReplaceAll(c.args, "/", "-"), func(t *testing.T) {
+			t.Parallel()
+			for name, w := range worlds {
+				t.Run(name, func(t *testing.T) {
+					wantOut, wantErr := check(t, berth, w.harmless.dir, c)
+					out, stderr := check(t, berth, w.hostile.dir, c)
+					mustBeVisible(t, "standard output", out)
+					mustBeVisible(t, "standard error", stderr)
+					if diff := cmp.Diff(linesOf(t, wantErr), linesOf(t, stderr)); diff != "" {
+						t.Errorf("lines of standard error (-harmless +hostile):\n%s\n%q", diff, stderr)
+					}
+					structure := structures[c.medium]
+					if diff := cmp.Diff(structure(t, wantOut), structure(t, out)); diff != "" {
+						t.Errorf("structure of standard output (-harmless +hostile):\n%s\n%s", diff, out)
+					}
+				})
+			}
+		})
+	}
+}
+
+// check runs a command that ends with the exit code that it has to have, and returns what it writes.
+func check(t *testing.T, berth, dir string, c command) (string, string) {
+	t.Helper()
+	out, stderr, code := run(t, berth, dir, strings.Fields(c.args)...)
+	if code != c.code {
+		t.Errorf("berth %s: exit code %d, want %d\n%s%s", c.args, code, c.code, out, stderr)
+	}
+	return out, stderr
+}
+
+// run runs a command, and returns what it writes and its exit code.
+func run(t *testing.T, berth, dir string, args ...string) (string, string, int) {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), berth, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &stderr
+	cmd.Env = append(os.Environ(), "KUBECONFIG=none", "HOME="+dir)
+	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	return out.String(), stderr.String(), cmd.ProcessState.ExitCode()
+}
+
+// mustBeVisible makes sure that a terminal shows what is written as it is, and a CI system takes nothing of it for a
+// command.
+func mustBeVisible(t *testing.T, what, written string) {
+	t.Helper()
+	for line := range strings.Lines(written) {
+		line = strings.TrimSuffix(line, "\n")
+		if !utf8.ValidString(line) || strings.ContainsFunc(line, func(r rune) bool {
+			return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp, unicode.Noncharacter_Code_Point)
+		}) {
+			t.Errorf("%s has what is not visible: %q", what, line)
+		}
+		if strings.HasPrefix(strings.TrimSpace(line), "::") || regexp.MustCompile(`##[a-z]*\[`).MatchString(line) {
+			t.Errorf("%s has a command of a CI system: %q", what, line)
+		}
+	}
+}
+
+func linesOf(_ *testing.T, written string) string {
+	return fmt.Sprintf("%d lines", strings.Count(written, "\n"))
+}
+
+func jsonOf(t *testing.T, written string) string {
+	t.Helper()
+	var value any
+	if err := json.Unmarshal([]byte(written), &value); err != nil {
+		t.Fatal(err)
+	}
+	return shapeOf(value)
+}
+
+// shapeOf returns a JSON value without its texts and numbers.
+func shapeOf(value any) string {
+	var parts []string
+	switch value := value.(type) {
+	case map[string]any:
+		for _, v := range value {
+			parts = append(parts, shapeOf(v))
+		}
+		slices.Sort(parts)
+		return "{" + strings.Join(parts, ",") + "}"
+	case []any:
+		for _, v := range value {
+			parts = append(parts, shapeOf(v))
+		}
+		return "[" + strings.Join(parts, ",") + "]"
+	}
+	return fmt.Sprintf("%T", value)
+}
+
+// sarifOf also makes sure that messages have no links, and that places are URIs.
+func sarifOf(t *testing.T, written string) string {
+	t.Helper()
+	var log struct {
+		Runs []struct {
+			Results []struct {
+				Message   struct{ Text string }
+				Locations []struct {
+					PhysicalLocation struct{ ArtifactLocation struct{ URI string } }
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(written), &log); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range log.Runs[0].Results {
+		mustBeVisible(t, "a message", r.Message.Text)
+		if strings.Contains(r.Message.Text, "](") {
+			t.Errorf("a message has a link: %s", r.Message.Text)
+		}
+		uri := r.Locations[0].PhysicalLocation.ArtifactLocation.URI
+		if parsed, err := url.Parse(uri); err != nil || parsed.Scheme != "" || parsed.Host != "" || strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r > '~' }) {
+			t.Errorf("URI %q: %v", uri, err)
+		}
+	}
+	return jsonOf(t, written)
+}
+
+// xmlOf returns the elements and their attributes, without texts.
+func xmlOf(t *testing.T, written string) string {
+	t.Helper()
+	var structure strings.Builder
+	for decoder := xml.NewDecoder(strings.NewReader(written)); ; {
+		token, err := decoder.Token()
+		if errors.Is(err, io.EOF) {
+			return structure.String()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			fmt.Fprintf(&structure, "<%s", token.Name.Local)
+			for _, a := range token.Attr {
+				fmt.Fprintf(&structure, " %s", a.Name.Local)
+			}
+			structure.WriteString(">\n")
+		case xml.EndElement:
+			structure.WriteString("</>\n")
+		case xml.CharData:
+			fmt.Fprintf(&structure, "%d lines\n", strings.Count(string(token), "\n"))
+		default:
+			fmt.Fprintf(&structure, "%T\n", token)
+		}
+	}
+}
+
+// markdownOf returns the elements that GitHub's Markdown makes of a text. None is a link, an image, or HTML.
+func markdownOf(t *testing.T, written string) string {
+	t.Helper()
+	source := []byte(written)
+	parsed := goldmark.New(goldmark.WithExtensions(extension.GFM, extension.Footnote)).Parser().Parse(text.NewReader(source))
+	var structure strings.Builder
+	depth := 0
+	if err := ast.Walk(parsed, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		if !entering {
+			depth--
+			return ast.WalkContinue, nil
+		}
+		fmt.Fprintf(&structure, "%s%s", strings.Repeat(" ", depth), n.Kind())
+		if plain, is := n.(*ast.Text); is && n.Parent().Kind() != ast.KindCodeSpan {
+			fmt.Fprintf(&structure, " %q", plain.Segment.Value(source))
+		}
+		structure.WriteString("\n")
+		if slices.Contains([]ast.NodeKind{ast.KindLink, ast.KindImage, ast.KindAutoLink, ast.KindRawHTML, ast.KindHTMLBlock}, n.Kind()) {
+			t.Errorf("there is a %s in it", n.Kind())
+		}
+		depth++
+		return ast.WalkContinue, nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return structure.String()
+}
+
+var mermaidString = regexp.MustCompile(`"[^"\n]*"`)
+
+// mermaidOf returns a diagram without what stands in quotes.
+func mermaidOf(t *testing.T, written string) string {
+	t.Helper()
+	for _, quoted := range mermaidString.FindAllString(written, -1) {
+		// Such as a directive, which Mermaid takes out of labels, too.
+		if strings.ContainsAny(mermaidEntity.ReplaceAllString(quoted, ""), "%;`[]{}|\\:#") {
+			t.Errorf("a label has more than text: %s", quoted)
+		}
+	}
+	return mermaidString.ReplaceAllString(written, `""`)
+}
+
+var mermaidEntity = regexp.MustCompile(`#\w+;`)
+
+// dotOf returns the nodes, edges and clusters of a graph, as a parser of DOT reads it.
+func dotOf(t *testing.T, written string) string {
+	t.Helper()
+	parsed, err := gographviz.ParseString(written)
+	if err != nil {
+		t.Fatal(err)
+	}
+	graph := gographviz.NewGraph()
+	if err := gographviz.Analyse(parsed, graph); err != nil {
+		t.Fatal(err)
+	}
+	var structure []string
+	for _, n := range graph.Nodes.Sorted() {
+		structure = append(structure, fmt.Sprintf("%s %d attributes", n.Name, len(n.Attrs)))
+		if regexp.MustCompile(`(^|[^\\])(\\\\)*\\[^\\"]`).MatchString(n.Attrs["label"]) {
+			t.Errorf("label %s has an escape", n.Attrs["label"])
+		}
+	}
+	for _, e := range graph.Edges.Sorted() {
+		structure = append(structure, fmt.Sprintf("%s -> %s", e.Src, e.Dst))
+	}
+	return strings.Join(structure, "\n")
+}
+
+// htmlOf opens a page in a browser and each version in it. It returns the elements that there were. Package browser
+// makes sure that nothing fails in it and that it loads nothing.
+func htmlOf(t *testing.T, written string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "page.html")
+	if err := os.WriteFile(path, []byte(written), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	page := browser.Open(t, 1280, 800)
+	page.Load(path)
+	var elements []string
+	var title, shown string
+	page.Eval(`(() => {
+		const described = e => e.closest(".text"); // a description is Markdown, of which some is shown
+		let seen = [];
+		const look = () => { for (const e of document.querySelectorAll("*")) if (!described(e)) seen.push(e.tagName + " " + e.getAttributeNames().join(" ")); };
+		look();
+		for (const name of [...document.querySelectorAll("#drawing .node")].map(n => n.dataset.name)) {
+			choose(name);
+			look();
+			if (shown.versions.some(v => v.name === name) !== !!document.querySelector("#details .text")) seen.push("not found: " + name);
+			for (const e of document.querySelectorAll(".text *")) if (!/^(LI|P|CODE|STRONG|PRE|OL|UL|H4|A)$/.test(e.tagName) || e.tagName === "A" && !/^https?:/.test(e.href)) seen.push("in the description: " + e.outerHTML);
+		}
+		return seen;
+	})()`, &elements)
+	page.Eval(`document.title`, &title)
+	page.Eval(`document.documentElement.innerText + [...document.querySelectorAll("#drawing title")].map(t => t.textContent).join("\n")`, &shown)
+	if title != "Updates of tide" {
+		t.Errorf("the title is %q", title)
+	}
+	for line := range strings.Lines(shown) {
+		if strings.ContainsFunc(strings.Trim(line, "\n\t"), func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != '\t' }) {
+			t.Errorf("the page has what is not visible: %q", line)
+		}
+	}
+	return strings.Join(elements, "\n")
+}
