@@ -32,7 +32,7 @@ func TestTemplates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"CATALOG=" + folder, "BASE=" + base, "GITHUB_STEP_SUMMARY=/dev/stdout"}
+	env := []string{"CATALOG=" + folder, "BASE=" + base, "GITHUB_STEP_SUMMARY=/dev/stdout", "RUNNER_TEMP=" + t.TempDir()}
 	makefile := "make --no-print-directory -f " + filepath.Join(templates, "catalog.mk") + " CATALOG_BASE=" + base + " "
 	for name, script := range map[string]struct{ validate, diff string }{
 		"action":   {actionStep(t, templates, "Validate"), actionStep(t, templates, "Tell what changes")},
@@ -60,6 +60,31 @@ func TestTemplates(t *testing.T) {
 	c.write("1.0.0")
 	if out, ok := c.run(makefile + "catalog-graph && grep -c 'Updates of buoy' catalog.html"); !ok {
 		t.Errorf("drawing a catalog, it says: %s", out)
+	}
+}
+
+// TestActionWritesNothingForAPullRequest: a pull request can make any name in the checkout a link to another
+// file of the machine that checks it, and none is written through.
+func TestActionWritesNothingForAPullRequest(t *testing.T) {
+	bin, profile := t.TempDir(), filepath.Join(t.TempDir(), "profile")
+	catalogs.Write(t, filepath.Join(bin, "berth"), "#!/bin/sh\necho written\n")
+	if err := os.Chmod(filepath.Join(bin, "berth"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	catalogs.Write(t, profile, "as it was")
+	templates, err := filepath.Abs("../../ci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &checkout{t: t, dir: t.TempDir(), env: []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "CATALOG=" + folder, "RUNNER_TEMP=" + t.TempDir()}}
+	if err := os.Symlink(profile, filepath.Join(c.dir, "berth.sarif")); err != nil {
+		t.Fatal(err)
+	}
+	if out, ok := c.run(actionStep(t, templates, "Validate")); !ok {
+		t.Errorf("it says: %s", out)
+	}
+	if content, err := os.ReadFile(profile); err != nil || string(content) != "as it was" {
+		t.Errorf("a file out of the checkout holds %q, %v", content, err)
 	}
 }
 
