@@ -62,7 +62,7 @@ func (s *sequence) createVolume(name string) bool {
 	if s.model.volumes[name] != nil {
 		return false
 	}
-	sv := volumeOf(s.namespace, name, fmt.Sprintf("fs-%02d", s.dice.IntN(100)), fmt.Sprintf("fsap-%02d", s.dice.IntN(100)))
+	sv := volumeOf(s.namespace, name, usualSpec.FileSystemID, fmt.Sprintf("fsap-%02d", s.dice.IntN(100)))
 	s.createInPlace(sv)
 	s.model.volumes[name] = sv
 	return true

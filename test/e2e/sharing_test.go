@@ -17,7 +17,9 @@ import (
 // apiUses are what happens to objects of the APIs that come with a driver, by the name of the API's
 // CustomResourceDefinition.
 var apiUses = map[string]func(*world){
-	"sharedvolumes.aws-efs.managed.openshift.io": (*world).useSharedVolumes,
+	"sharedvolumes.aws-efs.managed.openshift.io":        (*world).useSharedVolumes,
+	"sharedvolumegrants.aws-efs.managed.openshift.io":   (*world).replaceGrantedNamespace,
+	"sharedvolumepolicies.aws-efs.managed.openshift.io": (*world).openAndClose,
 }
 
 // useAPIs does with the APIs that come with the driver what their users do.
@@ -97,6 +99,60 @@ func (w *world) useSharedVolumes() {
 			}
 		}
 		return journey.Gone(ctx, c, meddled, contested, ungranted, claim, volume)
+	})
+}
+
+// replaceGrantedNamespace makes a grant for another namespace than has its name now.
+func (w *world) replaceGrantedNamespace() {
+	w.t.Helper()
+	shared := sharedVolume("inherited")
+	shared.Namespace = w.Namespace(w.t)
+	w.create(&sharedvolume.SharedVolumeGrant{
+		ObjectMeta: metav1.ObjectMeta{Name: shared.Namespace},
+		Spec: sharedvolume.SharedVolumeGrantSpec{NamespaceUID: "another", FileSystems: []sharedvolume.FileSystemGrant{
+			{FileSystemID: shared.Spec.FileSystemID, AccessPointIDs: []string{shared.Spec.AccessPointID}}}},
+	})
+	w.create(shared)
+	w.awaitReason(shared, "NotGranted")
+	w.step(func(ctx context.Context, c client.Client) error {
+		if err := c.Delete(ctx, shared); err != nil {
+			return err
+		}
+		return journey.Gone(ctx, c, shared)
+	})
+}
+
+// openAndClose lets SharedVolumes do without grants for a while.
+func (w *world) openAndClose() {
+	w.t.Helper()
+	policy := &sharedvolume.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: sharedvolume.PolicyName}}
+	early, late := sharedVolume("early"), sharedVolume("late")
+	early.Namespace = w.Namespace(w.t)
+	late.Namespace = early.Namespace
+	w.create(early)
+	w.awaitReason(early, "NotGranted")
+	w.patch(policy, `{"spec":{"access":"Open"}}`)
+	w.awaitReason(early, "Bound")
+	w.patch(policy, `{"spec":{"access":"Granted"}}`)
+	cluster.Eventually(w.t, limit, "the door to be closed", func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
+			return err
+		}
+		if !meta.IsStatusConditionTrue(policy.Status.Conditions, sharedvolume.ConditionGrantsRequired) {
+			return fmt.Errorf("conditions are %v", policy.Status.Conditions)
+		}
+		return nil
+	})
+	w.create(late)
+	w.awaitReason(late, "NotGranted")
+	w.awaitReason(early, "Bound")
+	w.step(func(ctx context.Context, c client.Client) error {
+		for _, object := range []client.Object{early, late} {
+			if err := c.Delete(ctx, object); err != nil {
+				return err
+			}
+		}
+		return journey.Gone(ctx, c, early, late)
 	})
 }
 
