@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 )
 
 // Formats are what Write writes: text for people, JSON for programs.
@@ -56,15 +58,7 @@ func (p *Plan) Text(colour Palette) string {
 		fmt.Fprintf(&t, "\n%s There is nothing to do.\n", colour(OK, marks[OK]))
 		return t.String()
 	}
-	t.WriteString("\nSteps\n")
-	for i, s := range p.Steps {
-		if s.NoReturn {
-			t.WriteString("   ── the point of no return: `berth switch rollback` leads back from all before it ──\n")
-		}
-		fmt.Fprintf(&t, "  %2d  %-9s %s\n", i+1, s.Name, s.Does)
-	}
-	t.WriteString("\nObjects\n")
-	p.textOfTouched(&t)
+	p.textOfSteps(&t)
 	fmt.Fprintf(&t, "\n%s It is safe to switch.\n", colour(OK, marks[OK]))
 	return t.String()
 }
@@ -89,6 +83,40 @@ func (p *Plan) textOfChoices(t *strings.Builder) {
 	for _, step := range p.outcome().Then {
 		fmt.Fprintf(t, "  then  %s\n", step.Name)
 	}
+	for _, c := range p.Contents {
+		if c.Name != p.Target {
+			fmt.Fprintf(t, "  along %s, of %s\n", c.Name, c.source())
+		}
+	}
+	p.textOfConfig(t)
+}
+
+// textOfConfig shows what the Subscription says of the operator's environment and pods, which stays.
+func (p *Plan) textOfConfig(t *strings.Builder) {
+	if p.Subscription.Config == nil {
+		return
+	}
+	text, err := yaml.Marshal(p.Subscription.Config)
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	t.WriteString("\nspec.config of the Subscription, which stays as it is\n")
+	for line := range strings.Lines(string(text)) {
+		t.WriteString("  " + line)
+	}
+}
+
+// textOfSteps says what is done, and which objects that changes.
+func (p *Plan) textOfSteps(t *strings.Builder) {
+	t.WriteString("\nSteps\n")
+	for i, s := range p.Steps {
+		if s.NoReturn {
+			t.WriteString("   ── the point of no return: `berth switch rollback` leads back from all before it ──\n")
+		}
+		fmt.Fprintf(t, "  %2d  %-9s %s\n", i+1, s.Name, s.Does)
+	}
+	t.WriteString("\nObjects\n")
+	p.textOfTouched(t)
 }
 
 // textOfTouched lists objects, those of a kind that the same happens to in one line.
@@ -117,14 +145,17 @@ func (s *Status) Text(colour Palette) string {
 	var t strings.Builder
 	p := s.Plan
 	p.textOfChoices(&t)
-	fmt.Fprintf(&t, "\nJournal, ConfigMap %s/%s\n", p.Subscription.Namespace, journalName(p.Subscription.Name))
+	if s.State == Applying || s.State == RollingBack {
+		p.textOfSteps(&t)
+	}
+	fmt.Fprintf(&t, "\nJournal, ConfigMap %s\n", s.Journal)
 	for _, line := range s.Log {
 		fmt.Fprintf(&t, "  %s\n", line)
 	}
 	verdict, said := s.summary()
 	fmt.Fprintf(&t, "\n%s %s\n", colour(verdict, marks[verdict]), said)
 	if s.State == Applying && s.Return {
-		t.WriteString("  There is a way back: berth switch rollback " + p.From.Package + "\n")
+		t.WriteString("  There is a way back: " + p.command("rollback") + "\n")
 	}
 	return t.String()
 }
