@@ -149,16 +149,18 @@ func (o *operator) createNamespace(ctx context.Context, c *clients, name string)
 	if err != nil {
 		return "", err
 	}
-	for _, m := range drivers.OfKind(manifests, "Namespace") {
-		m.Object.SetResourceVersion(neverSeen)
-		made, err := o.write(ctx, c.unguarded, m.Object)
-		if err != nil {
-			return "", fmt.Errorf("making the namespace %s for the driver: %w", name, err)
-		}
-		o.recorder.Eventf("NamespaceCreated", "Created Namespace %s because it was missing", name)
-		return made.GetUID(), nil
+	namespaces := drivers.OfKind(manifests, "Namespace")
+	if len(namespaces) == 0 {
+		return "", fmt.Errorf("the driver's namespace %s does not exist, and none of the driver's assets is that Namespace", name)
 	}
-	return "", fmt.Errorf("the driver's namespace %s does not exist, and none of the driver's assets is that Namespace", name)
+	wanted := namespaces[0].Object
+	wanted.SetResourceVersion(neverSeen)
+	made, err := o.write(ctx, c.unguarded, wanted)
+	if err != nil {
+		return "", fmt.Errorf("making the namespace %s for the driver: %w", name, err)
+	}
+	o.recorder.Eventf("NamespaceCreated", "Created Namespace %s because it was missing", name)
+	return made.GetUID(), nil
 }
 
 // grantingKinds are the kinds of objects outside of the driver's namespace that give something to what is in it:

@@ -111,7 +111,7 @@ func namedAt(custom *metav1.ObjectMeta) time.Time {
 				Annotations map[string]json.RawMessage `json:"f:annotations"`
 			} `json:"f:metadata"`
 		}
-		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+		if entry.FieldsV1 == nil || entry.Time == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		if _, wrote := fields.Metadata.Annotations["f:"+NamespaceAnnotation]; wrote && entry.Time.After(at) {
