@@ -60,7 +60,19 @@ type Outcome struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Message is what OLM itself will say in the condition ResolutionFailed.
 	Message string `json:"message,omitempty"`
+
+	bundles []Bundle
 }
+
+// Bundle is one that OLM installs, and the catalog that it comes from.
+type Bundle struct {
+	From Source
+	*catalog.Bundle
+}
+
+// Bundles are what OLM installs next for the Subscription: that of Next, and those of Dependencies. A plan that was
+// read from JSON has none.
+func (o *Outcome) Bundles() []Bundle { return o.bundles }
 
 // Step is an update, or the first installation.
 type Step struct {
@@ -189,8 +201,13 @@ func (f *subject) resolved(ctx context.Context, r *resolution) error {
 		f.Why = f.strands()
 	}
 	if chosen != nil {
+		f.bundles = append(f.bundles, Bundle{sourceOf(f.subscription), f.pkg.FindBundle(chosen.Name)})
 		for _, dependency := range r.created {
 			f.Dependencies = append(f.Dependencies, dependency.Spec.StartingCSV)
+			from := sourceOf(dependency)
+			if found := f.world.bundle(from, dependency.Spec.Package, dependency.Spec.StartingCSV); found != nil {
+				f.bundles = append(f.bundles, Bundle{from, found})
+			}
 		}
 		if err := f.follow(r); err != nil {
 			return err

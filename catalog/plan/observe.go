@@ -131,28 +131,21 @@ func (seen *observation) world(namespace string) *World {
 const openShiftCatalogs = "openshift-marketplace"
 
 // globalNamespace returns the namespace whose catalogs OLM offers to all others. That is a flag of OLM's
-// which nobody can see in general; so it is OpenShift's, or else the one that most Subscriptions of other
-// namespaces have a catalog of. It is empty where nobody uses one.
+// which nobody can see in general; so it is OpenShift's, or else the one that OLM itself names in the statuses of
+// Subscriptions, which list the catalogs that it looks at for their namespace. Nobody but OLM and administrators writes
+// these. It is empty where OLM names none.
 func (seen *observation) globalNamespace() string {
-	users := map[string]int{}
-	for _, s := range seen.sources {
-		users[s.Namespace] = 0
-	}
-	if _, found := users[openShiftCatalogs]; found {
+	if slices.ContainsFunc(seen.sources, func(s v1alpha1.CatalogSource) bool { return s.Namespace == openShiftCatalogs }) {
 		return openShiftCatalogs
 	}
 	for _, s := range seen.subscriptions {
-		if _, found := users[s.Spec.CatalogSourceNamespace]; found && s.Spec.CatalogSourceNamespace != s.Namespace {
-			users[s.Spec.CatalogSourceNamespace]++
+		for _, health := range s.Status.CatalogHealth {
+			if ref := health.CatalogSourceRef; ref != nil && ref.Namespace != s.Namespace {
+				return ref.Namespace
+			}
 		}
 	}
-	most := ""
-	for _, namespace := range slices.Sorted(maps.Keys(users)) {
-		if users[namespace] > users[most] {
-			most = namespace
-		}
-	}
-	return most
+	return ""
 }
 
 // openShiftVersion returns the version of OpenShift that the cluster has, or is about to have. It is nil

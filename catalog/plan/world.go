@@ -263,6 +263,15 @@ func (w *World) looksAt(s *v1alpha1.CatalogSource) bool {
 // withoutGlobal is the annotation of an OperatorGroup whose namespace does without global catalogs.
 const withoutGlobal = "olm.operatorframework.io/exclude-global-namespace-resolution"
 
+// bundle returns a bundle of a catalog, or nil.
+func (w *World) bundle(source Source, pkg, name string) *catalog.Bundle {
+	c := w.Catalogs[source]
+	if c == nil || c.Find(pkg) == nil {
+		return nil
+	}
+	return c.Find(pkg).FindBundle(name)
+}
+
 // csv returns the ClusterServiceVersion of a name, or nil.
 func (w *World) csv(name string) *v1alpha1.ClusterServiceVersion {
 	for _, csv := range w.CSVs {

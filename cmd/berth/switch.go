@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -45,16 +46,29 @@ that came. "status" says how far it is, and "rollback" takes it back until OLM h
 	return cmd
 }
 
+// journalFlags say which cluster is meant, and where it has journals of switches.
+type journalFlags struct {
+	clusterFlags
+	journals string
+}
+
+// add gives a command the flags.
+func (f *journalFlags) add(cmd *cobra.Command) {
+	f.clusterFlags.add(cmd)
+	cmd.Flags().StringVar(&f.journals, "journal-namespace", switchover.DefaultJournalNamespace,
+		"`NAMESPACE` of the journals; nobody but cluster administrators may have the right to write ConfigMaps there")
+}
+
 // switchFlags say which switch is meant.
 type switchFlags struct {
-	clusterFlags
+	journalFlags
 	request switchover.Request
 	to      string
 }
 
 // add gives a command the flags of a switch that may be yet to begin.
 func (f *switchFlags) add(cmd *cobra.Command) {
-	f.clusterFlags.add(cmd)
+	f.journalFlags.add(cmd)
 	cmd.Flags().StringVar(&f.to, "to", "", "`[NAMESPACE/]NAME` of the CatalogSource to switch to (default namespace: that of the present one)")
 	cmd.Flags().StringVar(&f.request.Channel, "channel", "", "`CHANNEL` to subscribe to (default the present one, or else the package's default channel)")
 	cmd.Flags().StringVar(&f.request.NewPackage, "new-package", "", "`NAME` that the package has in the other catalog, if it is another one")
@@ -81,8 +95,8 @@ func (f *switchFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// connect returns a client of the cluster.
-func (f *clusterFlags) connect() (switchover.Cluster, error) {
+// connect returns a client of the cluster. What is ignored there, the command says on standard error.
+func (f *journalFlags) connect(cmd *cobra.Command) (switchover.Cluster, error) {
 	config, err := f.config()
 	if err != nil {
 		return switchover.Cluster{}, err
@@ -95,12 +109,22 @@ func (f *clusterFlags) connect() (switchover.Cluster, error) {
 		}
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
-	return switchover.Cluster{Config: config, Client: c}, err
+	warned := map[string]bool{}
+	warn := func(what string) {
+		if !warned[what] {
+			cmd.PrintErrln("berth: warning: " + what)
+		}
+		warned[what] = true
+	}
+	return switchover.Cluster{Config: config, Client: c, JournalNamespace: f.journals, Warn: warn}, err
 }
 
-// palette are the colours of marks on a terminal, if they are wanted there.
-func palette(cmd *cobra.Command) switchover.Palette {
-	if isTerminal(cmd.OutOrStdout()) && os.Getenv("NO_COLOR") == "" {
+// palette are the colours of marks on standard output.
+func palette(cmd *cobra.Command) switchover.Palette { return paletteOf(cmd.OutOrStdout()) }
+
+// paletteOf are the colours of marks on a terminal, if they are wanted there.
+func paletteOf(w io.Writer) switchover.Palette {
+	if isTerminal(w) && os.Getenv("NO_COLOR") == "" {
 		return switchover.Colours
 	}
 	return switchover.Plain

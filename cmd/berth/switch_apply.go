@@ -30,8 +30,9 @@ func newSwitchApplyCommand() *cobra.Command {
 not begun, and neither is one by a plan in a file if the cluster is not as it was when that was made.
 
 Each write is made only if what it changes is as it was last seen. A journal in the cluster, a ConfigMap
-beside the Subscription, holds the plan: the same command goes on where it was stopped, however that
-came. Where all is done, it changes nothing.
+in a namespace that only administrators write to, holds the plan: the same command goes on where it was
+stopped, however that came, and shows on standard error what it goes on with. It does not if the journal
+says something else than the command line or the cluster. Where all is done, it changes nothing.
 
 While it lasts, OLM asks for approval for all Subscriptions of the namespace. OLM installs nothing that
 was not foretold.
@@ -73,17 +74,22 @@ func (o *switchApply) apply(cmd *cobra.Command) error {
 	if err != nil {
 		return &exitError{code: exitUsage, err: err}
 	}
-	cluster, err := o.connect()
+	cluster, err := o.connect(cmd)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := o.run.limit(cmd.Context())
 	defer cancel()
 	stop := startProgress(cmd.ErrOrStderr(), "reading the cluster and its catalogs")
-	p, err := switchover.Ensure(ctx, cluster, o.request, given)
+	p, resumed, err := switchover.Ensure(ctx, cluster, o.request, given)
 	stop()
 	if err != nil {
 		return ended(ctx, cmd, err, "")
+	}
+	if resumed != nil {
+		if err := switchover.Write(cmd.ErrOrStderr(), "text", resumed, paletteOf(cmd.ErrOrStderr())); err != nil {
+			return err
+		}
 	}
 	if !p.Safe || o.dryRun {
 		if err := switchover.Write(cmd.OutOrStdout(), "text", p, palette(cmd)); err != nil {
@@ -94,7 +100,7 @@ func (o *switchApply) apply(cmd *cobra.Command) error {
 		return &exitError{code: exitFailed}
 	}
 	told := narrate(cmd, p)
-	err = switchover.Apply(ctx, cluster.Client, p, switchover.Options{DryRun: o.dryRun, NoWait: !o.run.wait, Report: told.report})
+	err = switchover.Apply(ctx, cluster, p, switchover.Options{DryRun: o.dryRun, NoWait: !o.run.wait, Report: told.report})
 	told.end()
 	done := fmt.Sprintf("Subscription %s is to %s, and %s runs", p.Subscription, p.To, p.Target)
 	if o.dryRun {

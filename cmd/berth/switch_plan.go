@@ -49,7 +49,7 @@ Exit codes: 0 if it is safe to switch; 1 if it is not; 2 if that cannot be told.
 
 func (f *switchFlags) plan(cmd *cobra.Command) (*switchover.Plan, error) {
 	defer startProgress(cmd.ErrOrStderr(), "reading the cluster and its catalogs")()
-	cluster, err := f.connect()
+	cluster, err := f.connect(cmd)
 	if err != nil {
 		return nil, err
 	}

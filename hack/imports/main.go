@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"cmd":          {"operator", "bundle", "catalog", "migrate", "sharedvolume", "drivers", "findings", "image", "yaml"},
 	"operator":     {"connections", "drivers", "listing", "yaml"},
 	"bundle":       {"drivers", "findings", "image", "yaml"},
-	"migrate":      {"catalog", "drivers", "findings"},
+	"migrate":      {"catalog", "drivers", "findings", "yaml"},
 	"catalog":      {"connections", "findings", "image", "yaml"},
 	"connections":  {},
 	"findings":     {"yaml"},

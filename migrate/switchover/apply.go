@@ -3,6 +3,8 @@ package switchover
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -54,12 +56,12 @@ func (e *TimeoutError) Unwrap() error { return e.cause }
 
 // Apply carries a plan out, from wherever it is, until all is done or the context ends. It is told apart in the
 // error whether time ran out (TimeoutError). Each write is made only if what it changes is as it was seen.
-func Apply(ctx context.Context, c client.Client, p *Plan, o Options) error {
-	return run(ctx, c, p, o, (*situation).decide)
+func Apply(ctx context.Context, cluster Cluster, p *Plan, o Options) error {
+	return run(ctx, cluster, p, o, (*situation).decide)
 }
 
 // run looks, decides, writes and looks again.
-func run(ctx context.Context, c client.Client, p *Plan, o Options, decide func(*situation) (decision, error)) error {
+func run(ctx context.Context, cluster Cluster, p *Plan, o Options, decide func(*situation) (decision, error)) error {
 	told := Event{}
 	tell := func(e Event) {
 		if e != told {
@@ -68,7 +70,7 @@ func run(ctx context.Context, c client.Client, p *Plan, o Options, decide func(*
 		told = e
 	}
 	for {
-		seen, err := look(ctx, c, p)
+		seen, err := look(ctx, cluster, p)
 		if err == nil {
 			var next decision
 			if next, err = decide(seen); err != nil || next.step == "" {
@@ -76,7 +78,7 @@ func run(ctx context.Context, c client.Client, p *Plan, o Options, decide func(*
 			}
 			tell(Event{next.step, next.waits})
 			if next.waits == "" {
-				if err = seen.take(ctx, c, next.step, o); err == nil && o.DryRun {
+				if err = seen.take(ctx, cluster, next.step, o); err == nil && o.DryRun {
 					return nil
 				}
 			} else if o.NoWait {
@@ -130,13 +132,14 @@ func ending(ctx context.Context, last Event) error {
 }
 
 // take writes what a step is about. Before it does, it says so in the journal.
-func (s *situation) take(ctx context.Context, c client.Client, step StepName, o Options) error {
+func (s *situation) take(ctx context.Context, cluster Cluster, step StepName, o Options) error {
 	if o.DryRun {
-		c = client.NewDryRunClient(c)
+		cluster.Client = client.NewDryRunClient(cluster.Client)
 	}
+	c := cluster.Client
 	switch step {
 	case Record:
-		return begin(ctx, c, s.journal, s.plan)
+		return cluster.begin(ctx, s.journal, s.plan)
 	case Finish:
 		return s.journal.note(ctx, c, Finish, Completed)
 	case Begin:
@@ -221,14 +224,37 @@ func asSeen(object client.Object) client.Preconditions {
 	return client.Preconditions{UID: &uid, ResourceVersion: &revision}
 }
 
-// renew makes the Subscription anew.
+// renew makes the Subscription anew, or writes down which it is if it is there. Somebody else may make one of that name
+// meanwhile: a nonce, which is in the journal before it is in the Subscription, tells which is ours.
 func (s *situation) renew(ctx context.Context, c client.Client) error {
-	subscription := &v1alpha1.Subscription{
-		ObjectMeta: metav1.ObjectMeta{Namespace: s.plan.Subscription.Namespace, Name: s.plan.Subscription.Name},
-		Spec:       &v1alpha1.SubscriptionSpec{InstallPlanApproval: v1alpha1.ApprovalManual, Config: s.plan.Subscription.Config},
+	if made := s.subscription; made != nil {
+		return s.journal.write(ctx, c, func(data map[string]string) { data[uidKey] = string(made.UID) })
 	}
-	s.plan.To.choose(subscription.Spec)
-	return c.Create(ctx, subscription)
+	if s.journal.renewal.nonce == "" || s.renewed() { // what was made before is gone, and its nonce known to whoever has read it
+		nonce := newNonce()
+		if err := s.journal.write(ctx, c, func(data map[string]string) {
+			data[nonceKey] = nonce
+			delete(data, uidKey)
+		}); err != nil {
+			return err
+		}
+	}
+	return c.Create(ctx, &v1alpha1.Subscription{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.plan.Subscription.Namespace, Name: s.plan.Subscription.Name,
+			Annotations: map[string]string{renewalAnnotation: s.journal.renewal.nonce},
+		},
+		Spec: s.plan.renewedSpec(),
+	})
+}
+
+// nonceLength is how many digits a nonce has.
+const nonceLength = 32
+
+func newNonce() string {
+	bytes := make([]byte, nonceLength/2)
+	_, _ = rand.Read(bytes) // which never fails
+	return hex.EncodeToString(bytes)
 }
 
 func (s *situation) unblock(ctx context.Context, c client.Client) error {
@@ -261,67 +287,126 @@ func (s *situation) createDriver(ctx context.Context, c client.Client) error {
 // New makes a plan from what a cluster shows. It writes nothing to the cluster. A switch that is under way has
 // its plan, which is an error.
 func New(ctx context.Context, cluster Cluster, r Request) (*Plan, error) {
-	journals, err := findJournals(ctx, cluster.Client, r.Namespace, r.Package)
+	under, err := cluster.underWay(ctx, r.Namespace, r.Package)
 	if err != nil {
 		return nil, err
 	}
-	if at := slices.IndexFunc(journals, (*Journal).open); at >= 0 {
-		return nil, journals[at].Plan.begun()
+	if under != nil {
+		return nil, under.Plan.begun()
 	}
 	return fresh(ctx, cluster, r)
 }
 
-// begun is the error for a switch that is to begin while this one is under way.
-func (p *Plan) begun() error {
-	return fmt.Errorf("Subscription %s is being switched to %s already: see how far that is with `berth switch status %[3]s`, "+
-		"and go on with `berth switch apply %[3]s --to %[4]s`, or back with `berth switch rollback %[3]s`", p.Subscription, p.To, p.From.Package, p.To.Source)
+// underWay returns the journal of the switch that is under way, or nil.
+func (c Cluster) underWay(ctx context.Context, namespace, pkg string) (*Journal, error) {
+	found, err := c.findJournals(ctx, namespace, pkg)
+	if err != nil {
+		return nil, err
+	}
+	return only(slices.DeleteFunc(found, func(j *Journal) bool { return !j.open() }), pkg)
 }
 
-// fresh makes a plan, whatever is under way.
+// only returns the journal of a package, or nil. It fails if there are several.
+func only(found []*Journal, pkg string) (*Journal, error) {
+	if len(found) == 0 {
+		return nil, nil
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	var names []string
+	for _, j := range found {
+		names = append(names, j.Plan.Subscription.String())
+	}
+	return nil, fmt.Errorf("%d switches of package %s may be meant, of Subscriptions %s; say with --namespace in which namespace that one is", len(found), pkg, strings.Join(names, ", "))
+}
+
+// begun is the error for a switch that is to begin while this one is under way.
+func (p *Plan) begun() error {
+	return fmt.Errorf("Subscription %s is being switched to %s already: see how far that is with `%s`, and go on with `%s`, or back with `%s`",
+		p.Subscription, p.To, p.command("status"), p.command("apply"), p.command("rollback"))
+}
+
+// fresh makes a plan, unless a switch of the Subscription is under way.
 func fresh(ctx context.Context, cluster Cluster, r Request) (*Plan, error) {
 	seen, err := Look(ctx, cluster, r)
 	if err != nil {
 		return nil, err
 	}
 	p, err := seen.Make(ctx, r)
-	return p, errors.Join(err, seen.Close())
-}
-
-// Ensure returns the plan that is to be carried out: that of a switch under way, if there is one, or else a new
-// one. It fails if the new one is not safe, or if it is not the given one, which may be nil.
-func Ensure(ctx context.Context, cluster Cluster, r Request, given *Plan) (*Plan, error) {
-	journals, err := findJournals(ctx, cluster.Client, r.Namespace, r.Package)
+	if err := errors.Join(err, seen.Close()); err != nil {
+		return nil, err
+	}
+	earlier, err := cluster.journalOf(ctx, p.Subscription) // one that cannot be read is not written over
 	if err != nil {
 		return nil, err
 	}
-	if at := slices.IndexFunc(journals, func(j *Journal) bool { return given != nil && same(j.Plan, given) }); at >= 0 {
-		return journals[at].Plan, nil // begun, or even completed
+	if earlier.open() {
+		return nil, earlier.Plan.begun()
 	}
-	if at := slices.IndexFunc(journals, (*Journal).open); at >= 0 {
-		under := journals[at].Plan
-		if !r.asks(under) || given != nil {
-			return nil, under.begun()
+	return p, nil
+}
+
+// Ensure returns the plan that is to be carried out: that of a switch under way, if there is one, with how far that
+// is, or else a new one. It fails if the one under way is not what is asked for, or the new one is not the given
+// one, which may be nil.
+func Ensure(ctx context.Context, cluster Cluster, r Request, given *Plan) (*Plan, *Status, error) {
+	under, err := cluster.underWay(ctx, r.Namespace, r.Package)
+	if err != nil {
+		return nil, nil, err
+	}
+	if under != nil {
+		if err := under.suits(r, given); err != nil {
+			return nil, nil, err
 		}
-		return under, nil
+		status, err := under.status(ctx, cluster)
+		return under.Plan, status, err
+	}
+	if done, err := cluster.completed(ctx, given); err != nil || done != nil {
+		return done, nil, err
 	}
 	now, err := fresh(ctx, cluster, r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if given != nil {
 		if moved := given.moved(now); len(moved) > 0 {
-			return nil, fmt.Errorf("the cluster is not as it was when the plan was made: %s; make a new plan", strings.Join(moved, "; "))
+			return nil, nil, fmt.Errorf("the cluster is not as it was when the plan was made: %s; make a new plan", strings.Join(moved, "; "))
 		}
 	}
-	return now, nil
+	return now, nil, nil
 }
 
-// same tells whether two plans are one.
-func same(a, b *Plan) bool { return a.Subscription.UID == b.Subscription.UID && len(a.moved(b)) == 0 }
+// suits fails if a switch under way is not what is asked for.
+func (j *Journal) suits(r Request, given *Plan) error {
+	var differs error
+	if given == nil {
+		differs = r.differs(j.Plan)
+	} else if moved := j.Plan.moved(given); len(moved) > 0 {
+		differs = errors.New(strings.Join(moved, "; "))
+	}
+	if differs != nil {
+		return fmt.Errorf("%w; this is not what is asked for:\n%w", j.Plan.begun(), differs)
+	}
+	return nil
+}
 
-// asks tells whether a request is for what a plan does.
-func (r Request) asks(p *Plan) bool {
-	differs := func(asked, planned string) bool { return asked != "" && asked != planned }
-	return !(differs(r.Source, p.To.Source) || differs(r.SourceNamespace, p.To.SourceNamespace) || differs(r.NewPackage, p.To.Package) ||
-		differs(r.Channel, p.To.Channel) || r.CreateDriver && !p.createsDriver())
+// completed returns the plan of a journal that is the given one, which may be nil, if that has been carried out and
+// nothing is left to write.
+func (c Cluster) completed(ctx context.Context, given *Plan) (*Plan, error) {
+	if given == nil {
+		return nil, nil
+	}
+	j, err := c.journalOf(ctx, given.Subscription)
+	if err != nil || j == nil || j.State != Completed || len(j.Plan.moved(given)) > 0 {
+		return nil, err
+	}
+	seen, err := look(ctx, c, j.Plan)
+	if err != nil {
+		return nil, err
+	}
+	if next, err := seen.decide(); err != nil || next.step != "" && next.waits == "" {
+		return nil, nil
+	}
+	return j.Plan, nil
 }

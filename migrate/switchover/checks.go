@@ -14,6 +14,7 @@ const (
 	catalogUnread   = "catalog-unread"
 	driverUnmanaged = "driver-unmanaged"
 	driverUnknown   = "driver-unknown"
+	driverUnplaced  = "driver-unplaced"
 )
 
 // checks are what every plan checks of what OLM will do, in this order, and what is said if it is fine.
@@ -107,6 +108,14 @@ func (w *World) ownChecks(p *Plan, turnedChannel bool) []Check {
 	if len(w.unread) > 0 {
 		warn(catalogUnread, "see that what other Subscriptions of the namespace get is what you want",
 			"not all catalogs could be read from here: %s", strings.Join(w.unread, "; "))
+	}
+	if d := w.driver; d != nil && d.placed.Refusal != nil {
+		verdict := Warning
+		if p.createsDriver() { // it would stop there
+			verdict = Refused
+		}
+		done = append(done, Check{driverUnplaced, verdict, fmt.Sprintf("in which namespace driver %s is cannot be told: %s", d.CSIName, d.placed.Refusal.Message),
+			"do as that says"})
 	}
 	switch d := w.driver; {
 	case d == nil:

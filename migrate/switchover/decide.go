@@ -28,8 +28,11 @@ func wait(step StepName, format string, args ...any) (decision, error) {
 // decide says what comes next, from what the cluster shows alone. The error says why nothing can: somebody
 // has to decide whether to go on or back.
 func (s *situation) decide() (decision, error) {
+	if err := s.verify(); err != nil {
+		return decision{}, err
+	}
 	if s.journal.open() && s.journal.State == RollingBack {
-		return decision{}, fmt.Errorf("it is being rolled back: end that with `berth switch rollback %s`", s.plan.From.Package)
+		return decision{}, fmt.Errorf("it is being rolled back: end that with `%s`", s.plan.command("rollback"))
 	}
 	next, err := s.next()
 	switch writes := err == nil && next.waits == "" && next.step != ""; {
@@ -60,19 +63,18 @@ func (s *situation) toTurn() (decision, error) {
 	switch {
 	case s.subscription == nil:
 		return decision{}, s.gone()
-	case s.subscription.UID != s.plan.Subscription.UID:
-		return decision{}, s.another()
 	case choiceOf(s.subscription.Spec) == s.plan.To:
 		return decision{}, nil
-	case choiceOf(s.subscription.Spec) == s.plan.From:
-		return write(Turn)
 	}
-	return decision{}, s.changed()
+	return write(Turn)
 }
 
 // toInstall is what is left to do until the target is installed and its predecessor is gone.
 func (s *situation) toInstall() (decision, error) {
 	p := s.plan
+	if s.subscription != nil && s.subscription.UID != p.Subscription.UID && !s.renewed() {
+		return write(Renew) // it is there, and its UID is yet to be written down
+	}
 	if next, err := s.toClear(); err != nil || next.step != "" {
 		return next, err
 	}
@@ -120,8 +122,8 @@ func (s *situation) toApprove() (decision, error) {
 	case request == nil:
 		return wait(Approve, "OLM to make an InstallPlan for %s%s", p.Target, because(trouble(s.subscription)))
 	case request.Status.Phase == v1alpha1.InstallPlanPhaseFailed:
-		return decision{}, fmt.Errorf("OLM could not carry out InstallPlan %s%s; go back with `berth switch rollback %s`, or correct that and delete the InstallPlan",
-			request.Name, because(request.Status.Message), p.From.Package)
+		return decision{}, fmt.Errorf("OLM could not carry out InstallPlan %s%s; go back with `%s`, or correct that and delete the InstallPlan",
+			request.Name, because(request.Status.Message), p.command("rollback"))
 	case request.Spec.Approved:
 		return wait(Install, "OLM to carry out InstallPlan %s, which is %s%s", request.Name, request.Status.Phase, because(request.Status.Message))
 	}
@@ -129,11 +131,8 @@ func (s *situation) toApprove() (decision, error) {
 		// If it were approved before OLM has written that, OLM could write nothing into it any more.
 		return wait(Approve, "OLM to ask for approval of InstallPlan %s", request.Name)
 	}
-	for _, name := range request.Spec.ClusterServiceVersionNames {
-		if name != p.Target && !slices.Contains(p.Along, name) {
-			return decision{}, fmt.Errorf("InstallPlan %s would install %s, which was not foretold: approve it if that is right, or go back with `berth switch rollback %s`",
-				request.Name, name, p.From.Package)
-		}
+	if err := p.foretold(request); err != nil {
+		return decision{}, fmt.Errorf("InstallPlan %s %w: approve it if that is right, or go back with `%s`", request.Name, err, p.command("rollback"))
 	}
 	return write(Approve)
 }
@@ -157,31 +156,18 @@ func (s *situation) toSubscribe() (decision, error) {
 		}
 		return write(Remove)
 	}
-	now := choiceOf(s.subscription.Spec)
+	now, first := choiceOf(s.subscription.Spec), s.subscription.UID == p.Subscription.UID
 	switch {
-	case s.subscription.UID != p.Subscription.UID && p.Way != Replace:
-		return decision{}, s.another()
-	case now == p.To && s.subscription.UID == p.Subscription.UID && p.Way == Replace,
-		now != p.To && now != p.From:
-		return decision{}, s.changed()
-	case now == p.From && p.Way == Replace:
+	case p.Way == Replace && first && now == p.From && s.subscription.Status.InstalledCSV == p.Installed:
 		return write(Remove)
+	case p.Way == Replace && (first || now == p.From):
+		return decision{}, s.changed()
 	case s.subscription.Spec.InstallPlanApproval != v1alpha1.ApprovalManual:
 		return write(Hold)
 	case now == p.From:
 		return write(Turn)
 	}
 	return decision{}, nil
-}
-
-func (s *situation) changed() error {
-	p := s.plan
-	return fmt.Errorf("somebody has changed Subscription %s: it is to %s; want %s as before, or %s", p.Subscription, choiceOf(s.subscription.Spec), p.From, p.To)
-}
-
-func (s *situation) another() error {
-	return fmt.Errorf("somebody has deleted Subscription %s and made it anew: its UID is %s, want %s; end this with `berth switch rollback %s`, and make a new plan",
-		s.plan.Subscription, s.subscription.UID, s.plan.Subscription.UID, s.plan.From.Package)
 }
 
 func (s *situation) gone() error {

@@ -15,7 +15,7 @@ func (w *World) Make(ctx context.Context, r Request) (*Plan, error) {
 	s := w.subscription
 	p := &Plan{
 		Schema: Schema,
-		Subscription: Subscription{Namespace: s.Namespace, Name: s.Name, UID: s.UID, Generation: s.Generation,
+		Subscription: Subscription{Namespace: s.Namespace, Name: s.Name, UID: s.UID, NamespaceUID: w.namespaceUID, Generation: s.Generation,
 			Approval: string(s.Spec.InstallPlanApproval), Config: s.Spec.Config},
 		From:      choiceOf(s.Spec),
 		To:        r.choice(s.Spec),
@@ -24,6 +24,9 @@ func (w *World) Make(ctx context.Context, r Request) (*Plan, error) {
 	turnedChannel := w.fitChannel(p, r)
 	own, err := w.foretell(ctx, p)
 	if err != nil {
+		return nil, err
+	}
+	if err := p.describeContents(); err != nil {
 		return nil, err
 	}
 	p.describeDriver(w.driver, r)
@@ -116,6 +119,26 @@ func (w *World) renewed(p *Plan) *plan.World {
 	return &later
 }
 
+// describeContents says what OLM installs of the target, and of what comes along.
+func (p *Plan) describeContents() error {
+	if p.Way == Stay {
+		return nil
+	}
+	for _, o := range p.Outcomes {
+		for _, b := range o.Bundles() {
+			if slices.ContainsFunc(p.Contents, func(c Content) bool { return c.Name == b.Name }) {
+				continue // of another Subscription, too
+			}
+			c, err := contentOf(b)
+			if err != nil {
+				return err
+			}
+			p.Contents = append(p.Contents, c)
+		}
+	}
+	return nil
+}
+
 // describeDriver says which driver the operator is for.
 func (p *Plan) describeDriver(d *seenDriver, r Request) {
 	if d != nil {
@@ -131,7 +154,7 @@ func (w *World) touchedBy(p *Plan) ([]Touched, error) {
 	}
 	namespace := p.Subscription.Namespace
 	if p.Way != Stay || p.From != p.To || p.createsDriver() && !w.driver.custom {
-		add("berth", "ConfigMap", namespace, journalName(p.Subscription.Name), "written: the journal")
+		add("berth", "ConfigMap", w.journals, journalName(p.Subscription), "written: the journal")
 	}
 	if p.Way == Replace {
 		add("berth", "Subscription", namespace, p.Subscription.Name, "deleted, and created anew")

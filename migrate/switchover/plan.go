@@ -10,10 +10,7 @@
 package switchover
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -23,7 +20,7 @@ import (
 )
 
 // Schema is the value of Plan.Schema.
-const Schema = "berth.switch-plan.v1"
+const Schema = "berth.switch-plan.v2"
 
 // Plan is how an operator gets from one catalog to another. The names of fields in JSON stay as they are.
 type Plan struct {
@@ -38,7 +35,9 @@ type Plan struct {
 	// Along are the other ClusterServiceVersions that OLM installs in the same go: dependencies, and what
 	// other Subscriptions of the namespace get.
 	Along []string `json:"along,omitempty"`
-	Way   Way      `json:"way"`
+	// Contents are what OLM installs of each of these, and where from.
+	Contents []Content `json:"contents,omitempty"`
+	Way      Way       `json:"way"`
 	// Driver is the CSI driver that the operator is for, if it is a known one.
 	Driver *Driver `json:"driver,omitempty"`
 	// Safe tells whether no check is refused.
@@ -56,6 +55,8 @@ type Subscription struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid"`
+	// NamespaceUID is that of the namespace, of whose name there may be another one later.
+	NamespaceUID types.UID `json:"namespaceUID"`
 	// Generation counts the changes of its spec.
 	Generation int64 `json:"generation"`
 	// Approval is its spec.installPlanApproval, which is Manual for as long as the switch takes.
@@ -124,23 +125,6 @@ type Touched struct {
 	How       string `json:"how"`
 }
 
-// Read reads a plan that was written as JSON.
-func Read(r io.Reader) (*Plan, error) {
-	decoder := json.NewDecoder(r)
-	decoder.DisallowUnknownFields()
-	p := &Plan{}
-	if err := decoder.Decode(p); err != nil {
-		return nil, fmt.Errorf("this is no plan, as `berth switch plan -o json` writes it: %w", err)
-	}
-	if p.Schema != Schema {
-		return nil, fmt.Errorf("schema is %q, want %q, as `berth switch plan -o json` writes it", p.Schema, Schema)
-	}
-	if p.Subscription.Name == "" || p.From.Package == "" || p.To.Source == "" || p.Way == "" && p.Safe {
-		return nil, errors.New("this is not a whole plan, as `berth switch plan -o json` writes it: subscription.name, from.package, to.source or way is missing")
-	}
-	return p, nil
-}
-
 // moved says what is not as it was when the plan was made, given the plan that would be made now.
 func (p *Plan) moved(now *Plan) []string {
 	var moved []string
@@ -150,6 +134,7 @@ func (p *Plan) moved(now *Plan) []string {
 		}
 	}
 	differ("the Subscription's UID", p.Subscription.UID, now.Subscription.UID)
+	differ("its namespace's UID", p.Subscription.NamespaceUID, now.Subscription.NamespaceUID)
 	differ("the Subscription's generation", p.Subscription.Generation, now.Subscription.Generation)
 	differ("what the Subscription chooses", p.From, now.From)
 	differ("what it shall choose", p.To, now.To)
@@ -158,6 +143,9 @@ func (p *Plan) moved(now *Plan) []string {
 	differ("the way", p.Way, now.Way)
 	if !slices.Equal(p.Along, now.Along) {
 		moved = append(moved, fmt.Sprintf("what OLM installs along was %q and is %q", p.Along, now.Along))
+	}
+	if !slices.Equal(p.Contents, now.Contents) {
+		moved = append(moved, "the content of what OLM will install is another one")
 	}
 	return moved
 }

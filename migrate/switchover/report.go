@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // Formats are what Write writes: text for people, JSON for programs.
@@ -57,17 +58,7 @@ func (p *Plan) Text(colour Palette) string {
 		t.AddMarked(colour(OK, marks[OK]), " There is nothing to do.")
 		return t.String()
 	}
-	t.Add("")
-	t.Add("Steps")
-	for i, s := range p.Steps {
-		if s.NoReturn {
-			t.Add("   ── the point of no return: `berth switch rollback` leads back from all before it ──")
-		}
-		t.Add("  %2d  %-9s %s", i+1, s.Name, s.Does)
-	}
-	t.Add("")
-	t.Add("Objects")
-	p.textOfTouched(&t)
+	p.textOfSteps(&t)
 	t.Add("")
 	t.AddMarked(colour(OK, marks[OK]), " It is safe to switch.")
 	return t.String()
@@ -93,6 +84,43 @@ func (p *Plan) textOfChoices(t *escape.Lines) {
 	for _, step := range p.outcome().Then {
 		t.Add("  then  %s", step.Name)
 	}
+	for _, c := range p.Contents {
+		if c.Name != p.Target {
+			t.Add("  along %s, of %s", c.Name, c.source())
+		}
+	}
+	p.textOfConfig(t)
+}
+
+// textOfConfig shows what the Subscription says of the operator's environment and pods, which stays.
+func (p *Plan) textOfConfig(t *escape.Lines) {
+	if p.Subscription.Config == nil {
+		return
+	}
+	text, err := yaml.Marshal(p.Subscription.Config)
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	t.Add("")
+	t.Add("spec.config of the Subscription, which stays as it is")
+	for line := range strings.Lines(string(text)) {
+		t.Add("  %s", strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// textOfSteps says what is done, and which objects that changes.
+func (p *Plan) textOfSteps(t *escape.Lines) {
+	t.Add("")
+	t.Add("Steps")
+	for i, s := range p.Steps {
+		if s.NoReturn {
+			t.Add("   ── the point of no return: `berth switch rollback` leads back from all before it ──")
+		}
+		t.Add("  %2d  %-9s %s", i+1, s.Name, s.Does)
+	}
+	t.Add("")
+	t.Add("Objects")
+	p.textOfTouched(t)
 }
 
 // textOfTouched lists objects, those of a kind that the same happens to in one line.
@@ -121,8 +149,11 @@ func (s *Status) Text(colour Palette) string {
 	var t escape.Lines
 	p := s.Plan
 	p.textOfChoices(&t)
+	if s.State == Applying || s.State == RollingBack {
+		p.textOfSteps(&t)
+	}
 	t.Add("")
-	t.Add("Journal, ConfigMap %s/%s", p.Subscription.Namespace, journalName(p.Subscription.Name))
+	t.Add("Journal, ConfigMap %s", s.Journal)
 	for _, line := range s.Log {
 		t.Add("  %s", line)
 	}
@@ -130,7 +161,7 @@ func (s *Status) Text(colour Palette) string {
 	t.Add("")
 	t.AddMarked(colour(verdict, marks[verdict]), " %s", said)
 	if s.State == Applying && s.Return {
-		t.Add("  There is a way back: berth switch rollback %s", p.From.Package)
+		t.Add("  There is a way back: %s", p.command("rollback"))
 	}
 	return t.String()
 }

@@ -49,8 +49,9 @@ func (c Choice) String() string {
 }
 
 // choice returns what the request comes to for a Subscription, but for the channel.
-func (r Request) choice(now *v1alpha1.SubscriptionSpec) Choice {
-	c := choiceOf(now)
+func (r Request) choice(now *v1alpha1.SubscriptionSpec) Choice { return r.choiceFrom(choiceOf(now)) }
+
+func (r Request) choiceFrom(c Choice) Choice {
 	c.Source, c.SourceNamespace = r.Source, cmp.Or(r.SourceNamespace, c.SourceNamespace)
 	c.Package, c.Channel = cmp.Or(r.NewPackage, c.Package), cmp.Or(r.Channel, c.Channel)
 	return c

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // The steps of a rollback.
@@ -38,8 +37,8 @@ var backDoes = map[StepName]func(p *Plan) string{
 
 // Rollback takes a switch back, up to the point of no return: the Subscription is as it was then, and OLM has
 // installed nothing.
-func Rollback(ctx context.Context, c client.Client, p *Plan, o Options) error {
-	return run(ctx, c, p, o, (*situation).back)
+func Rollback(ctx context.Context, cluster Cluster, p *Plan, o Options) error {
+	return run(ctx, cluster, p, o, (*situation).back)
 }
 
 // back says what comes next in a rollback.
@@ -55,24 +54,25 @@ func (s *situation) back() (decision, error) {
 		return decision{}, nil
 	case s.journal.State == Completed:
 		return decision{}, fmt.Errorf("all is done, and %s is installed: that is beyond the point of no return, as OLM does not go back to an earlier version", p.Target)
+	}
+	if err := s.verify(); err != nil {
+		return decision{}, err
+	}
+	switch {
 	case p.Target != p.Installed && s.version(p.Target) != nil:
-		return decision{}, fmt.Errorf("OLM has installed %s, and does not go back to an earlier version: this is beyond the point of no return; "+
-			"go on with `berth switch apply %s --to %s`", p.Target, p.From.Package, p.To.Source)
-	case s.subscription == nil || p.Installed != "" && s.version(p.Installed) == nil:
-		return decision{}, fmt.Errorf("the operator has been removed: this is beyond the point of no return; go on with `berth switch apply %s --to %s`",
-			p.From.Package, p.To.Source)
+		return decision{}, fmt.Errorf("OLM has installed %s, and does not go back to an earlier version: this is beyond the point of no return; go on with `%s`",
+			p.Target, p.command("apply"))
+	case s.subscription == nil || s.subscription.UID != p.Subscription.UID || p.Installed != "" && s.version(p.Installed) == nil:
+		return decision{}, fmt.Errorf("the operator has been removed: this is beyond the point of no return; go on with `%s`", p.command("apply"))
 	}
 	for _, request := range s.requests {
 		if phase := request.Status.Phase; request.Spec.Approved && phase != v1alpha1.InstallPlanPhaseFailed && phase != v1alpha1.InstallPlanPhaseComplete {
-			return decision{}, fmt.Errorf("InstallPlan %s is approved: this is beyond the point of no return; go on with `berth switch apply %s --to %s`",
-				request.Name, p.From.Package, p.To.Source)
+			return decision{}, fmt.Errorf("InstallPlan %s is approved: this is beyond the point of no return; go on with `%s`", request.Name, p.command("apply"))
 		}
 	}
 	switch now := choiceOf(s.subscription.Spec); {
 	case s.journal.State != RollingBack:
 		return write(Begin)
-	case now != p.From && now != p.To:
-		return decision{}, s.changed()
 	case now != p.From || string(s.subscription.Spec.InstallPlanApproval) != p.Subscription.Approval:
 		return write(Restore)
 	case s.journal.settlingSince().IsZero(), s.journal.settlingSince().After(s.now): // by the clock of somebody who was stopped

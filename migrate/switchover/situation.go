@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,9 +20,11 @@ import (
 
 // situation is what a cluster shows of a switch. What there is not is nil.
 type situation struct {
-	now          time.Time
-	plan         *Plan
-	journal      *Journal
+	now     time.Time
+	plan    *Plan
+	journal *Journal
+	// namespaceUID is that of the Subscription's namespace, empty if there is none.
+	namespaceUID types.UID
 	subscription *v1alpha1.Subscription
 	// requests are the InstallPlans of the namespace for the target, and relics those that only a Subscription of
 	// this name has asked for.
@@ -44,12 +45,19 @@ type situation struct {
 }
 
 // look reads what a cluster shows of a switch.
-func look(ctx context.Context, c client.Client, p *Plan) (*situation, error) {
+func look(ctx context.Context, cluster Cluster, p *Plan) (*situation, error) {
 	s := &situation{now: time.Now(), plan: p}
+	var err error
+	if s.journal, err = cluster.journalOf(ctx, p.Subscription); err != nil {
+		return nil, err
+	}
+	if s.namespaceUID, err = readNamespaceUID(ctx, cluster.Client, p.Subscription.Namespace); err != nil {
+		return nil, err
+	}
 	for _, read := range []func(context.Context, client.Client) error{
-		s.readJournal, s.readSubscription, s.readRequests, s.readVersions, s.readOperator, s.readDriver,
+		s.readSubscription, s.readRequests, s.readVersions, s.readOperator, s.readDriver,
 	} {
-		if err := read(ctx, c); err != nil {
+		if err := read(ctx, cluster.Client); err != nil {
 			return nil, err
 		}
 	}
@@ -65,20 +73,14 @@ func find(ctx context.Context, c client.Client, object client.Object, namespace,
 	return err == nil, err
 }
 
-func (s *situation) readJournal(ctx context.Context, c client.Client) error {
-	stored := &corev1.ConfigMap{}
-	found, err := find(ctx, c, stored, s.plan.Subscription.Namespace, journalName(s.plan.Subscription.Name))
-	if found {
-		s.journal, err = parseJournal(stored)
-	}
-	return err
-}
-
 func (s *situation) readSubscription(ctx context.Context, c client.Client) error {
 	subscription := &v1alpha1.Subscription{}
 	found, err := find(ctx, c, subscription, s.plan.Subscription.Namespace, s.plan.Subscription.Name)
 	if !found {
 		return err
+	}
+	if subscription.Spec == nil { // the API server lets nobody write such a one
+		return fmt.Errorf("Subscription %s has no spec", s.plan.Subscription)
 	}
 	s.subscription = subscription
 	return nil
@@ -193,12 +195,21 @@ func (s *situation) readDriver(ctx context.Context, c client.Client) error {
 		return err
 	}
 	s.driver = driver
+	defined, found := driverOf(s.plan.From.Package, s.plan.To.Package)
+	if !found {
+		return fmt.Errorf("no driver is known whose operator is package %s or %s", s.plan.From.Package, s.plan.To.Package)
+	}
+	placed, err := place(ctx, c, defined, s.plan.Subscription.Namespace, driver)
+	if err != nil || placed.Refusal != nil { // of which the ClusterCSIDriver tells
+		return err
+	}
 	for _, name := range s.plan.Driver.DaemonSets {
-		list := &appsv1.DaemonSetList{}
-		if err := c.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: name}); err != nil {
-			return fmt.Errorf("looking for DaemonSet %s: %w", name, err)
+		set := appsv1.DaemonSet{}
+		if found, err := find(ctx, c, &set, placed.Namespace, name); err != nil {
+			return fmt.Errorf("reading DaemonSet %s/%s: %w", placed.Namespace, name, err)
+		} else if found {
+			s.nodes = append(s.nodes, set)
 		}
-		s.nodes = append(s.nodes, list.Items...)
 	}
 	return nil
 }

@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
-
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Status is how far a switch is. The names of fields in JSON stay as they are.
 type Status struct {
 	State State `json:"state"`
-	Plan  *Plan `json:"plan"`
+	// Journal is the ConfigMap that says so, NAMESPACE/NAME.
+	Journal string `json:"journal"`
+	Plan    *Plan  `json:"plan"`
 	// Log is what was done, each in a line with its time.
 	Log []string `json:"log"`
 	// Next is the step that comes next, and Waits what it waits for, if it does.
@@ -25,31 +25,30 @@ type Status struct {
 
 // Find returns the status of the switch of a package, by its name before the switch or after it. Without a
 // namespace it is looked for in all of them.
-func Find(ctx context.Context, c client.Client, namespace, pkg string) (*Status, error) {
-	journals, err := findJournals(ctx, c, namespace, pkg)
+func Find(ctx context.Context, cluster Cluster, namespace, pkg string) (*Status, error) {
+	found, err := cluster.findJournals(ctx, namespace, pkg)
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(journals, (*Journal).open) { // others are past
-		journals = slices.DeleteFunc(journals, func(j *Journal) bool { return !j.open() })
+	if slices.ContainsFunc(found, (*Journal).open) { // others are past
+		found = slices.DeleteFunc(found, func(j *Journal) bool { return !j.open() })
 	}
-	switch len(journals) {
-	case 0:
-		return nil, fmt.Errorf("no switch of package %s has been begun%s", pkg, inNamespace(namespace))
-	case 1:
-	default:
-		return nil, fmt.Errorf("package %s is switched in several namespaces, such as %s and %s; name one with --namespace",
-			pkg, journals[0].Plan.Subscription, journals[1].Plan.Subscription)
+	j, err := only(found, pkg)
+	if err != nil {
+		return nil, err
 	}
-	return journals[0].status(ctx, c)
+	if j == nil {
+		return nil, fmt.Errorf("no switch of package %s has been begun%s: namespace %s has no journal of one", pkg, inNamespace(namespace), cluster.journals())
+	}
+	return j.status(ctx, cluster)
 }
 
-func (j *Journal) status(ctx context.Context, c client.Client) (*Status, error) {
-	s := &Status{State: j.State, Plan: j.Plan, Log: j.Entries}
+func (j *Journal) status(ctx context.Context, cluster Cluster) (*Status, error) {
+	s := &Status{State: j.State, Journal: j.stored.Namespace + "/" + j.stored.Name, Plan: j.Plan, Log: j.Entries}
 	if !j.open() {
 		return s, nil
 	}
-	seen, err := look(ctx, c, j.Plan)
+	seen, err := look(ctx, cluster, j.Plan)
 	if err != nil {
 		return nil, err
 	}

@@ -32,16 +32,18 @@ const (
 	Finish   StepName = "finish"
 )
 
-// steps are all that plans are made of. A step without ways is part of every one.
-var steps = []struct {
+// stepKind is what plans are made of. Without ways it is part of every one.
+type stepKind struct {
 	name     StepName
 	ways     []Way
 	driver   bool // only if the ClusterCSIDriver is to be created
 	does     func(p *Plan) string
 	noReturn bool
-}{
+}
+
+var steps = []stepKind{
 	{name: Record, does: func(p *Plan) string {
-		return fmt.Sprintf("write this plan into ConfigMap %s, to go on from there whatever happens", journalName(p.Subscription.Name))
+		return fmt.Sprintf("write this plan into ConfigMap %s, to go on from there whatever happens", journalName(p.Subscription))
 	}},
 	{name: Hold, ways: []Way{Update}, does: func(p *Plan) string {
 		return "have OLM ask for approval, so that nothing is installed that was not foretold"
@@ -80,6 +82,11 @@ func (p *Plan) andHoldsLock() string {
 		return ""
 	}
 	return " and holds the lock " + p.Driver.Lock
+}
+
+// known tells whether there is a step of that name.
+func (name StepName) known() bool {
+	return name == Unblock || backDoes[name] != nil || slices.ContainsFunc(steps, func(s stepKind) bool { return s.name == name })
 }
 
 // createsDriver tells whether the plan is to create the ClusterCSIDriver.

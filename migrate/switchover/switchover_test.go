@@ -50,6 +50,9 @@ func TestSwitchover(t *testing.T) {
 		"what is taken back can be done again":      {known: []string{second}, do: again},
 		"time runs out":                             {known: []string{second}, do: impatience},
 		"there is no way back from the end":         {known: []string{second}, do: noReturn},
+		"journals that nobody can read":             {known: []string{second}, do: unreadable},
+		"a switch under way is another one":         {known: []string{second}, do: otherwise},
+		"somebody changes the configuration":        {known: []string{second}, do: reconfigured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -86,7 +89,7 @@ func moved(p *place) {
 		p.t.Fatal(err)
 	}
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"low"}]}}}`)
-	_, err = switchover.Ensure(p.t.Context(), switchover.Cluster{Config: p.Config(), Client: p.Client()}, given.Request(), given)
+	_, _, err = switchover.Ensure(p.t.Context(), p.seen(), given.Request(), given)
 	if err == nil || !strings.Contains(err.Error(), "generation was 1 and is 2") {
 		p.t.Errorf("got %v, want that the Subscription's generation is another one", err)
 	}
@@ -132,8 +135,7 @@ func (p *place) mustRefuse(r switchover.Request, code plan.Code) {
 
 func underWay(p *place) {
 	turned(p)
-	seen := switchover.Cluster{Config: p.Config(), Client: p.Client()}
-	if _, err := switchover.New(p.t.Context(), seen, p.to(second)); err == nil || !strings.Contains(err.Error(), "berth switch rollback buoy") {
+	if _, err := switchover.New(p.t.Context(), p.seen(), p.to(second)); err == nil || !strings.Contains(err.Error(), "berth switch rollback buoy") {
 		p.t.Errorf("got %v, want that it is under way, and how to go back", err)
 	}
 	p.run(p.rollback)
@@ -201,7 +203,15 @@ func anew(p *place) {
 	if err == nil || !strings.Contains(err.Error(), "made it anew") {
 		p.t.Errorf("got %v, want that somebody has made the Subscription anew", err)
 	}
-	p.run(p.rollback)
+	if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "made it anew") || !strings.Contains(err.Error(), "delete configmap "+p.journal().Name) {
+		p.t.Errorf("rollback: got %v, want that somebody has made the Subscription anew, and how to give up", err)
+	}
+	if err := p.Client().Delete(p.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.journal().Namespace, Name: p.journal().Name}}); err != nil {
+		p.t.Fatal(err)
+	}
+	if _, err := switchover.New(p.t.Context(), p.seen(), p.to(second)); err != nil {
+		p.t.Errorf("got %v, want a new plan", err)
+	}
 }
 
 // mustApproveAfter waits until approval is next, and what it waits for begins with a text, or is nothing if that is empty.
@@ -320,7 +330,7 @@ func (p *place) unapproved() (found *v1alpha1.InstallPlan) {
 func ahead(p *place) {
 	settling(p)
 	journal := &corev1.ConfigMap{}
-	if err := p.Client().Get(p.t.Context(), client.ObjectKey{Namespace: p.namespace, Name: "berth-switch-buoy"}, journal); err != nil {
+	if err := p.Client().Get(p.t.Context(), p.journal(), journal); err != nil {
 		p.t.Fatal(err)
 	}
 	entries := strings.Split(journal.Data["log"], "\n")
@@ -401,7 +411,7 @@ func impatience(p *place) {
 	defer cancel()
 	timeout := &switchover.TimeoutError{}
 	made := p.status().Plan
-	if err := switchover.Apply(ctx, p.Client(), made, switchover.Options{Report: p.report(made, nil)}); !errors.As(err, &timeout) {
+	if err := switchover.Apply(ctx, p.seen(), made, switchover.Options{Report: p.report(made, nil)}); !errors.As(err, &timeout) {
 		p.t.Errorf("got %v, want that time ran out", err)
 	}
 	if got := p.status(); got.State != switchover.Applying || got.Next != switchover.Approve || !got.Return {
@@ -411,7 +421,7 @@ func impatience(p *place) {
 
 func (p *place) status() *switchover.Status {
 	p.t.Helper()
-	status, err := switchover.Find(p.t.Context(), p.Client(), p.namespace, "buoy")
+	status, err := switchover.Find(p.t.Context(), p.seen(), p.namespace, "buoy")
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -425,4 +435,61 @@ func noReturn(p *place) {
 			p.t.Errorf("got %v, want that there is no way back", err)
 		}
 	})
+}
+
+func unreadable(p *place) {
+	foreign := journalOf(switchover.DefaultJournalNamespace, "berth-switch."+p.namespace+".other", "garbage")
+	own := journalOf(p.journal().Namespace, p.journal().Name, "garbage")
+	for _, journal := range []*corev1.ConfigMap{foreign, own} {
+		p.create(journal)
+		p.t.Cleanup(func() {
+			if err := client.IgnoreNotFound(p.Client().Delete(context.Background(), journal)); err != nil {
+				p.t.Error(err)
+			}
+		})
+	}
+	seen, warned := p.seen(), ""
+	seen.Warn = func(what string) { warned += what + "\n" }
+	if _, err := switchover.New(p.t.Context(), seen, p.to(second)); err == nil || !strings.Contains(err.Error(), "ConfigMap "+own.Namespace+"/"+own.Name+" is no journal") {
+		p.t.Errorf("got %v, want that the Subscription's own journal cannot be read", err)
+	}
+	for _, journal := range []*corev1.ConfigMap{foreign, own} {
+		if !strings.Contains(warned, "ignored: ConfigMap "+journal.Namespace+"/"+journal.Name+" is no journal") {
+			p.t.Errorf("it warned of %q, want %s, too", warned, journal.Name)
+		}
+	}
+	if err := p.Client().Delete(p.t.Context(), own); err != nil {
+		p.t.Fatal(err)
+	}
+	p.mustSwitch(second, "buoy.v1.1.0")
+}
+
+func otherwise(p *place) {
+	turned(p)
+	r := p.to(second)
+	r.Channel = "preview"
+	if _, _, err := switchover.Ensure(p.t.Context(), p.seen(), r, nil); err == nil || !strings.Contains(err.Error(), `--channel: the plan has "stable", and "preview" is asked for`) {
+		p.t.Errorf("got %v, want that another channel is asked for", err)
+	}
+	_, resumed, err := switchover.Ensure(p.t.Context(), p.seen(), p.to(second), nil)
+	if err != nil || resumed == nil || resumed.Next != switchover.Approve || !strings.Contains(resumed.Text(switchover.Plain), "approve the InstallPlan") {
+		p.t.Errorf("got %+v, %v; want how far it is, and its steps", resumed, err)
+	}
+	p.run(p.rollback)
+}
+
+func reconfigured(p *place) {
+	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"high"}]}}}`)
+	if text := p.plan(p.to(second)).Text(switchover.Plain); !strings.Contains(text, "value: high") {
+		p.t.Errorf("the plan does not show the configuration:\n%s", text)
+	}
+	turned(p)
+	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"low"}]}}}`)
+	for i, tool := range []tool{p.apply(p.to(second), switchover.Options{}), p.rollback} {
+		if err := tool(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "spec.config is not as the plan shows it") {
+			p.t.Errorf("%s: got %v, want that somebody has changed the configuration", []string{"apply", "rollback"}[i], err)
+		}
+	}
+	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"high"}]}}}`)
+	p.mustSwitch(second, "buoy.v1.1.0")
 }

@@ -5,31 +5,39 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
-	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/plan"
 	"github.com/berth-csi/berth/catalog/remote"
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/drivers/placement"
 )
 
 // Cluster is how to reach a cluster.
 type Cluster struct {
 	Config *rest.Config
 	Client client.Client
+	// JournalNamespace is where journals are looked for and written. Whoever can write there decides what a switch
+	// does. Empty stands for DefaultJournalNamespace.
+	JournalNamespace string
+	// Warn, if it is there, is told what is ignored in that namespace, and why.
+	Warn func(string)
 }
 
 // World is what a plan is made from. It has to be closed.
 type World struct {
 	*plan.World
 	subscription *v1alpha1.Subscription
+	namespaceUID types.UID
+	journals     string // the namespace of journals
 	target       plan.Source
 	// unread says why catalogs of other Subscriptions could not be read.
 	unread []string
@@ -42,6 +50,8 @@ type seenDriver struct {
 	drivers.Driver
 	daemonSets []string // the names of those that it runs by
 	found      []*unstructured.Unstructured
+	// placed says in which namespace it is.
+	placed placement.Decision
 	// custom tells whether there is a ClusterCSIDriver.
 	custom bool
 }
@@ -56,6 +66,10 @@ func Look(ctx context.Context, cluster Cluster, r Request) (*World, error) {
 	if err != nil {
 		return nil, err
 	}
+	if w.namespaceUID, err = readNamespaceUID(ctx, cluster.Client, w.Namespace); err != nil {
+		return nil, err
+	}
+	w.journals = cluster.journals()
 	if err := w.readCatalogs(ctx, cluster.Config, r); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -74,17 +88,29 @@ func (w *World) Close() error {
 	return errors.Join(faults...)
 }
 
-// choose finds the Subscription that is asked for.
+// readNamespaceUID reads the UID of a namespace. It is empty if there is none.
+func readNamespaceUID(ctx context.Context, c client.Client, name string) (types.UID, error) {
+	namespace := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+	if _, err := find(ctx, c, namespace, "", name); err != nil {
+		return "", fmt.Errorf("reading Namespace %s: %w", name, err)
+	}
+	return namespace.UID, nil
+}
+
+// choose finds the Subscription that is asked for, by the name that the package has now, or by the new one if all is
+// done. One of either name in another namespace leaves open which is meant: whoever may make Subscriptions in some
+// namespace can have put it there.
 func choose(namespaces []*plan.World, r Request) (*World, error) {
 	var found []*World
-	for _, pkg := range []string{r.Package, r.NewPackage} { // by the new name if all is done
-		for _, w := range namespaces {
-			if s := subscriptionTo(w, pkg); s != nil {
-				found = append(found, &World{World: w, subscription: s})
-			}
+	var names []string
+	for _, w := range namespaces {
+		s := subscriptionTo(w, r.Package)
+		if s == nil && r.NewPackage != "" {
+			s = subscriptionTo(w, r.NewPackage)
 		}
-		if len(found) > 0 {
-			break
+		if s != nil {
+			found = append(found, &World{World: w, subscription: s})
+			names = append(names, fmt.Sprintf("%s/%s to package %s", s.Namespace, s.Name, s.Spec.Package))
 		}
 	}
 	switch len(found) {
@@ -95,7 +121,7 @@ func choose(namespaces []*plan.World, r Request) (*World, error) {
 		found[0].target = plan.Source{Namespace: to.SourceNamespace, Name: to.Source}
 		return found[0], nil
 	}
-	return nil, fmt.Errorf("there are Subscriptions to package %s in namespaces %s and %s: name one with --namespace", r.Package, found[0].Namespace, found[1].Namespace)
+	return nil, fmt.Errorf("%d Subscriptions may be meant: %s; say with --namespace in which namespace the one to switch is", len(found), strings.Join(names, ", "))
 }
 
 // subscriptionTo returns the Subscription of a namespace to a package, or nil. Of several, it is the one that
@@ -122,7 +148,7 @@ func (w *World) readCatalogs(ctx context.Context, config *rest.Config, r Request
 		if at < 0 {
 			continue // OLM has no such one either
 		}
-		read, err := remote.Read(ctx, config, w.CatalogSources[at], r.choice(w.subscription.Spec).Package)
+		read, err := remote.Read(ctx, config, w.CatalogSources[at], w.packagesOf(source, r)...)
 		switch {
 		case err == nil:
 			w.Catalogs[source] = read.Catalog
@@ -136,6 +162,20 @@ func (w *World) readCatalogs(ctx context.Context, config *rest.Config, r Request
 	return nil
 }
 
+// packagesOf returns the packages that Subscriptions will have from a catalog.
+func (w *World) packagesOf(source plan.Source, r Request) (names []string) {
+	for _, s := range w.Subscriptions {
+		choice := choiceOf(s.Spec)
+		if s == w.subscription {
+			choice = r.choice(s.Spec)
+		}
+		if choice.Source == source.Name && choice.SourceNamespace == source.Namespace {
+			names = append(names, choice.Package)
+		}
+	}
+	return names
+}
+
 // connected tells whether OLM has a connection to a catalog.
 func connected(c *v1alpha1.CatalogSource) bool {
 	return c.Status.GRPCConnectionState != nil && c.Status.GRPCConnectionState.LastObservedState == "READY"
@@ -143,25 +183,27 @@ func connected(c *v1alpha1.CatalogSource) bool {
 
 // readDriver finds the driver that the operator is for, and what there is of it.
 func (w *World) readDriver(ctx context.Context, c client.Client, r Request) error {
-	all := registry.All()
-	at := slices.IndexFunc(all, func(d drivers.Driver) bool { return d.Package.Name == r.Package || d.Package.Name == r.NewPackage })
-	if at < 0 {
+	defined, found := driverOf(r.Package, r.NewPackage)
+	if !found {
 		if r.CreateDriver {
 			return fmt.Errorf("no driver is known whose operator is package %s: leave --create-driver away, and create its ClusterCSIDriver by hand", r.Package)
 		}
 		return nil
 	}
-	d := &seenDriver{Driver: all[at]}
+	d := &seenDriver{Driver: defined}
 	w.driver = d
-	manifests, err := d.Operand(drivers.Values{Namespace: w.Namespace, Image: func(env string) string { return env }})
+	manifests, err := operand(defined, w.Namespace)
 	if err != nil {
 		return err
 	}
-	for _, m := range drivers.OfKind(manifests, "DaemonSet") {
-		d.daemonSets = append(d.daemonSets, m.Object.GetName())
+	if d.daemonSets, err = daemonSetsOf(defined, w.Namespace); err != nil {
+		return err
 	}
-	in, err := d.namespace(ctx, c, w.Namespace)
-	if err != nil {
+	custom := &operatorv1.ClusterCSIDriver{}
+	if d.custom, err = find(ctx, c, custom, "", d.CSIName); err != nil {
+		return err
+	}
+	if d.placed, err = place(ctx, c, defined, w.Namespace, custom); err != nil {
 		return err
 	}
 	for _, m := range manifests {
@@ -169,7 +211,10 @@ func (w *World) readDriver(ctx context.Context, c client.Client, r Request) erro
 		live.SetGroupVersionKind(m.Object.GroupVersionKind())
 		namespace := m.Object.GetNamespace()
 		if namespace == w.Namespace {
-			namespace = in
+			if d.placed.Refusal != nil {
+				continue // nobody can tell where it is
+			}
+			namespace = d.placed.Namespace
 		}
 		found, err := find(ctx, c, live, namespace, m.Object.GetName())
 		if err != nil {
@@ -179,20 +224,33 @@ func (w *World) readDriver(ctx context.Context, c client.Client, r Request) erro
 			d.found = append(d.found, live)
 		}
 	}
-	d.custom, err = find(ctx, c, &operatorv1.ClusterCSIDriver{}, "", d.CSIName)
-	return err
+	return nil
 }
 
-// namespace returns the namespace that the driver is in: that of its DaemonSet, or else the operator's.
-func (d *seenDriver) namespace(ctx context.Context, c client.Client, operators string) (string, error) {
-	for _, name := range d.daemonSets {
-		list := &appsv1.DaemonSetList{}
-		if err := c.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: name}); err != nil {
-			return "", fmt.Errorf("looking for DaemonSet %s: %w", name, err)
-		}
-		if len(list.Items) > 0 && !slices.ContainsFunc(list.Items, func(set appsv1.DaemonSet) bool { return set.Namespace == operators }) {
-			return list.Items[0].Namespace, nil
-		}
+// place decides by cluster-scoped objects in which namespace a driver is. custom is its ClusterCSIDriver, without a
+// name if there is none.
+func place(ctx context.Context, c client.Client, d drivers.Driver, operator string, custom *operatorv1.ClusterCSIDriver) (placement.Decision, error) {
+	var metadata *metav1.ObjectMeta
+	if custom.Name != "" {
+		metadata = &custom.ObjectMeta
 	}
-	return operators, nil
+	observed, err := placement.Observe(ctx, c, d, operator, metadata)
+	if err != nil {
+		return placement.Decision{}, fmt.Errorf("finding out where driver %s is: %w", d.CSIName, err)
+	}
+	return placement.Decide(d, observed), nil
+}
+
+// operand returns the objects that a driver consists of.
+func operand(d drivers.Driver, namespace string) ([]drivers.Manifest, error) {
+	return d.Operand(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
+}
+
+// daemonSetsOf returns the names of the DaemonSets that a driver runs by.
+func daemonSetsOf(d drivers.Driver, namespace string) (names []string, err error) {
+	manifests, err := operand(d, namespace)
+	for _, m := range drivers.OfKind(manifests, "DaemonSet") {
+		names = append(names, m.Object.GetName())
+	}
+	return names, err
 }

@@ -31,11 +31,12 @@ const limit = 2 * time.Minute
 // site is a cluster with OLM, and catalogs that its namespaces may use.
 type site struct {
 	*cluster.Cluster
-	addresses map[string]string // of catalogs, by the names of CatalogSources
+	pkg, renamedPkg string
+	addresses       map[string]string // of catalogs, by the names of CatalogSources
 }
 
-// The catalogs of a site: the first has version 1.0.0 of package buoy, the others what may follow. In the renamed
-// one the package is called beacon, and does not know its former name.
+// The catalogs of a site: the first has version 1.0.0 of the package, buoy as a rule, the others what may follow. In the
+// renamed one the package is called beacon as a rule, and does not know its former name.
 const (
 	first   = "first"
 	second  = "second"
@@ -45,15 +46,20 @@ const (
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	return &site{cluster.Shared(t, cluster.Options{OLM: true}), map[string]string{
-		first:   serving.Start(t, buoys.Write(t, "buoy", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}})),
-		second:  serving.Start(t, buoys.Write(t, "buoy", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.1.0", SkipRange: "<1.1.0"}})),
-		renamed: serving.Start(t, buoys.Write(t, "beacon", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "beacon.v2.0.0"}})),
-		broken:  serving.Start(t, buoys.Write(t, "buoy", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v3.0.0"}})),
+	return newSiteOf(t, "buoy", "beacon")
+}
+
+func newSiteOf(t *testing.T, pkg, renamedPkg string) *site {
+	t.Helper()
+	return &site{cluster.Shared(t, cluster.Options{OLM: true}), pkg, renamedPkg, map[string]string{
+		first:   serving.Start(t, buoys.Write(t, pkg, buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.0.0"}})),
+		second:  serving.Start(t, buoys.Write(t, pkg, buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.1.0", SkipRange: "<1.1.0"}})),
+		renamed: serving.Start(t, buoys.Write(t, renamedPkg, buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: renamedPkg + ".v2.0.0"}})),
+		broken:  serving.Start(t, buoys.Write(t, pkg, buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v3.0.0"}})),
 	}}
 }
 
-// place is a namespace of a site in which version 1.0.0 of package buoy is installed from the first catalog.
+// place is a namespace of a site in which version 1.0.0 of the package is installed from the first catalog.
 type place struct {
 	*site
 	t            *testing.T
@@ -64,7 +70,13 @@ type place struct {
 // settle makes a place. The catalogs are those of the site that its OLM knows.
 func (s *site) settle(t *testing.T, approval v1alpha1.Approval, known ...string) *place {
 	t.Helper()
-	p := &place{site: s, t: t, namespace: s.Namespace(t)}
+	return s.settleIn(t, s.Namespace(t), approval, known...)
+}
+
+// settleIn makes a place of a namespace.
+func (s *site) settleIn(t *testing.T, namespace string, approval v1alpha1.Approval, known ...string) *place {
+	t.Helper()
+	p := &place{site: s, t: t, namespace: namespace}
 	p.create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: p.namespace},
 		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: []string{p.namespace}}})
 	for _, name := range slices.Concat([]string{first}, known) {
@@ -82,16 +94,16 @@ func (s *site) settle(t *testing.T, approval v1alpha1.Approval, known ...string)
 		})
 	}
 	p.subscription = &v1alpha1.Subscription{
-		ObjectMeta: metav1.ObjectMeta{Name: "buoy", Namespace: p.namespace},
-		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: first, CatalogSourceNamespace: p.namespace, Package: "buoy", Channel: "stable",
+		ObjectMeta: metav1.ObjectMeta{Name: s.pkg, Namespace: p.namespace},
+		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: first, CatalogSourceNamespace: p.namespace, Package: s.pkg, Channel: "stable",
 			InstallPlanApproval: approval},
 	}
 	p.create(p.subscription)
-	cluster.Eventually(t, limit, "OLM to install buoy.v1.0.0", func(ctx context.Context) error {
+	cluster.Eventually(t, limit, "OLM to install "+s.pkg+".v1.0.0", func(ctx context.Context) error {
 		if err := p.approveAll(ctx); err != nil {
 			return err
 		}
-		return p.installed(ctx, "buoy.v1.0.0")
+		return p.installed(ctx, s.pkg+".v1.0.0")
 	})
 	return p
 }
@@ -167,16 +179,21 @@ func (p *place) end(ctx context.Context) (end, error) {
 			e.pending = append(e.pending, request.Spec.ClusterServiceVersionNames...)
 		}
 	}
-	err := p.Client().Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: "berth-switch-buoy"}, journal)
+	err := p.Client().Get(ctx, p.journal(), journal)
 	e.state = journal.Data["state"]
 	return e, client.IgnoreNotFound(err)
 }
 
+// journal names the ConfigMap of the journal.
+func (p *place) journal() client.ObjectKey {
+	return client.ObjectKey{Namespace: switchover.DefaultJournalNamespace, Name: "berth-switch." + p.namespace + "." + p.pkg}
+}
+
 // to is a request to switch to a catalog of the place.
 func (p *place) to(source string) switchover.Request {
-	r := switchover.Request{Package: "buoy", Namespace: p.namespace, Source: source}
+	r := switchover.Request{Package: p.pkg, Namespace: p.namespace, Source: source}
 	if source == renamed {
-		r.NewPackage = "beacon"
+		r.NewPackage = p.renamedPkg
 	}
 	return r
 }
@@ -187,10 +204,15 @@ func (p *place) connect(config *rest.Config) (switchover.Cluster, error) {
 	return switchover.Cluster{Config: config, Client: c}, err
 }
 
+// seen is the cluster as an administrator sees it.
+func (p *place) seen() switchover.Cluster {
+	return switchover.Cluster{Config: p.Config(), Client: p.Client(), Warn: func(what string) { p.t.Log(what) }}
+}
+
 // plan makes a plan.
 func (p *place) plan(r switchover.Request) *switchover.Plan {
 	p.t.Helper()
-	made, err := switchover.New(p.t.Context(), switchover.Cluster{Config: p.Config(), Client: p.Client()}, r)
+	made, err := switchover.New(p.t.Context(), p.seen(), r)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -207,7 +229,7 @@ func (p *place) apply(r switchover.Request, o switchover.Options) tool {
 		if err != nil {
 			return err
 		}
-		made, err := switchover.Ensure(ctx, seen, r, nil)
+		made, _, err := switchover.Ensure(ctx, seen, r, nil)
 		if err != nil {
 			return err
 		}
@@ -215,7 +237,7 @@ func (p *place) apply(r switchover.Request, o switchover.Options) tool {
 			return fmt.Errorf("it is not safe: %+v", made.Checks)
 		}
 		o.Report = p.report(made, o.Report)
-		return switchover.Apply(ctx, seen.Client, made, o)
+		return switchover.Apply(ctx, seen, made, o)
 	}
 }
 
@@ -241,12 +263,12 @@ func (p *place) rollingBack(o switchover.Options) tool {
 		if err != nil {
 			return err
 		}
-		status, err := switchover.Find(ctx, seen.Client, p.namespace, "buoy")
+		status, err := switchover.Find(ctx, seen, p.namespace, p.pkg)
 		if err != nil {
 			return err
 		}
 		o.Report = p.report(status.Plan, o.Report)
-		return switchover.Rollback(ctx, seen.Client, status.Plan, o)
+		return switchover.Rollback(ctx, seen, status.Plan, o)
 	}
 }
 

@@ -103,11 +103,12 @@ func (w *world) apply(ctx context.Context, config *rest.Config, request switchov
 	if err != nil {
 		return err
 	}
-	plan, err := switchover.Ensure(ctx, switchover.Cluster{Config: config, Client: api}, request, nil)
+	seen := switchover.Cluster{Config: config, Client: api}
+	plan, _, err := switchover.Ensure(ctx, seen, request, nil)
 	if err != nil {
 		return err
 	}
-	return switchover.Apply(ctx, api, plan, switchover.Options{Report: func(e switchover.Event) { w.t.Logf("%s %s", e.Step, e.Waits) }})
+	return switchover.Apply(ctx, seen, plan, switchover.Options{Report: func(e switchover.Event) { w.t.Logf("%s %s", e.Step, e.Waits) }})
 }
 
 // way is how somebody gets from the community's operator to ours.

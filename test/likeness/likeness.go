@@ -35,7 +35,7 @@ var masked = map[string][][]string{
 	"": {
 		{"metadata", "uid"}, {"metadata", "resourceVersion"}, {"metadata", "generation"}, {"metadata", "creationTimestamp"}, {"metadata", "managedFields"},
 	},
-	"ClusterCSIDriver": {{"status", "generations"}, {"status", "observedGeneration"}},
+	"ClusterCSIDriver": {{"status", "generations"}, {"status", "observedGeneration"}, {"metadata", "annotations", "berth.dev/driver-namespace-uid"}},
 	// What its controller made of it, in how many steps, and the content of the credentials.
 	"Deployment": {{"status"}, {"metadata", "annotations", "deployment.kubernetes.io/revision"}, {"metadata", "annotations", "operator.openshift.io/spec-hash"},
 		{"spec", "template", "metadata", "annotations"}},

@@ -98,7 +98,7 @@ func (w switching) holder(ctx context.Context) (string, error) {
 
 // underWay tells whether an earlier run was interrupted while it switched.
 func (w switching) underWay(ctx context.Context) bool {
-	status, err := switchover.Find(ctx, w.cluster.Client(), namespace, w.driver.Package.Name)
+	status, err := switchover.Find(ctx, switchover.Cluster{Client: w.cluster.Client()}, namespace, w.driver.Package.Name)
 	return err == nil && status.State == switchover.Applying
 }
 

@@ -1,0 +1,446 @@
+package switchover_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/tenant"
+)
+
+// TestAttacks is what a tenant may try against an administrator's switch. The administrator calls our commands without
+// --namespace unless it says otherwise.
+func TestAttacks(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		pkg   string // one that no other attack is about
+		known string
+		do    func(*attack)
+	}{
+		{"forge a journal in a project", "gull", second, forgeSubscription},
+		{"forge a journal that deletes a ClusterServiceVersion", "tern", second, forgeDeletion},
+		{"forge a journal that makes commands panic", "skua", second, forgePanic},
+		{"write garbage with a journal's labels", "crake", second, writeGarbage},
+		{"write a journal where journals are", "heron", second, writeWhereJournalsAre},
+		{"forge a journal beside the Subscription", "egret", renamed, forgeBeside},
+		{"forge the way back beside the Subscription", "stork", second, forgeWayBack},
+		{"take the place of a Subscription that is replaced", "plover", renamed, takePlace},
+		{"change what was made in that place", "dunlin", renamed, remake},
+		{"subscribe to the package in a project", "curlew", renamed, subscribeToo},
+		{"make a DaemonSet with the driver's name", "aws-efs-operator", second, forgeDaemonSet},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := newSiteOf(t, test.pkg, test.pkg+"-renamed")
+			test.do(&attack{site: s, t: t, tenant: tenant.New(t, s.Cluster), known: test.known})
+		})
+	}
+}
+
+// attack is a tenant, and an administrator who switches.
+type attack struct {
+	*site
+	t      *testing.T
+	tenant *tenant.Tenant
+	known  string
+}
+
+// everywhere is a request without a namespace.
+func (p *place) everywhere(source string) switchover.Request {
+	r := p.to(source)
+	r.Namespace = ""
+	return r
+}
+
+// forged is what a forger has the operator's environment be.
+var forged = &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "LD_PRELOAD", Value: "/forged.so"}}}
+
+// forge writes a journal as a tenant: that of a real plan, with changes.
+func (a *attack) forge(namespace string, p *place, change func(*switchover.Plan)) {
+	a.t.Helper()
+	made := p.plan(p.to(a.known))
+	change(made)
+	text, err := json.Marshal(made)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.write(namespace, string(text), made.Subscription)
+}
+
+// write writes a journal as a tenant.
+func (a *attack) write(namespace, plan string, s switchover.Subscription) {
+	a.t.Helper()
+	if err := a.tenant.Client.Create(a.t.Context(), journalOf(namespace, "berth-switch."+s.Namespace+"."+s.Name, plan)); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func journalOf(namespace, name, plan string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+			Labels: map[string]string{"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "switch"}},
+		Data: map[string]string{"plan.json": plan, "state": "Applying", "log": "2026-11-22T00:00:00Z record\n"},
+	}
+}
+
+// replacing has a plan replace the operator, which is what lets a forger say most.
+func replacing(made *switchover.Plan) {
+	made.Way = switchover.Replace
+	made.Steps = nil
+	for _, name := range []switchover.StepName{switchover.Record, switchover.Remove, switchover.Renew, switchover.Approve,
+		switchover.Install, switchover.Release, switchover.Operator, switchover.Finish} {
+		made.Steps = append(made.Steps, switchover.Step{Name: name, Does: "all is well", NoReturn: name == switchover.Remove})
+	}
+	made.Subscription.Config = forged
+}
+
+// try runs a tool, however that ends, and returns how.
+func (p *place) try(t tool) error {
+	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
+	defer cancel()
+	err := t(ctx, p.Config())
+	p.t.Logf("it ended with: %v", err)
+	return err
+}
+
+// mustNotForge fails if any Subscription has what a forger wrote.
+func (a *attack) mustNotForge() {
+	a.t.Helper()
+	all := &v1alpha1.SubscriptionList{}
+	if err := a.Client().List(a.t.Context(), all); err != nil {
+		a.t.Fatal(err)
+	}
+	for _, s := range all.Items {
+		if strings.HasPrefix(s.Spec.Package, a.pkg) && s.Spec.Config != nil && len(s.Spec.Config.Env) > 0 {
+			a.t.Errorf("Subscription %s/%s has environment %+v, which a forger wrote", s.Namespace, s.Name, s.Spec.Config.Env)
+		}
+	}
+}
+
+func forgeSubscription(a *attack) {
+	p, victim := a.settle(a.t, "", a.known), a.Namespace(a.t)
+	a.forge(a.tenant.Project(a.t, ""), p, func(made *switchover.Plan) {
+		replacing(made)
+		made.Subscription.Namespace, made.Subscription.Name, made.Installed = victim, "lighthouse", ""
+	})
+	_ = p.try(p.apply(p.everywhere(a.known), switchover.Options{}))
+	a.mustNotForge()
+	p.mustBeInstalled(a.pkg + ".v1.1.0")
+}
+
+func (p *place) mustBeInstalled(name string) {
+	p.t.Helper()
+	if err := p.installed(p.t.Context(), name); err != nil {
+		p.t.Error(err)
+	}
+}
+
+func forgeDeletion(a *attack) {
+	p, victim := a.settle(a.t, "", a.known), newSiteOf(a.t, a.pkg+"-victim", a.pkg+"-none").settle(a.t, "")
+	version := &v1alpha1.ClusterServiceVersion{}
+	key := client.ObjectKey{Namespace: victim.namespace, Name: victim.pkg + ".v1.0.0"}
+	if err := a.Client().Get(a.t.Context(), key, version); err != nil {
+		a.t.Fatal(err)
+	}
+	a.forge(a.tenant.Project(a.t, ""), p, func(made *switchover.Plan) {
+		replacing(made)
+		made.Subscription.Namespace, made.Subscription.Name, made.Installed = key.Namespace, "nothing", key.Name
+	})
+	_ = p.try(p.apply(p.everywhere(a.known), switchover.Options{}))
+	after := &v1alpha1.ClusterServiceVersion{}
+	if err := a.Client().Get(a.t.Context(), key, after); err != nil || after.UID != version.UID || after.DeletionTimestamp != nil {
+		a.t.Errorf("ClusterServiceVersion %s: %v, UID %s, deleted at %v; want it with UID %s as before", key, err, after.UID, after.DeletionTimestamp, version.UID)
+	}
+	a.mustNotForge()
+	p.mustBeInstalled(a.pkg + ".v1.1.0")
+}
+
+func forgePanic(a *attack) {
+	p := a.settle(a.t, "", a.known)
+	real := p.plan(p.to(a.known))
+	project := a.tenant.Project(a.t, "")
+	a.write(project, fmt.Sprintf(`{"schema":%q,"subscription":{"namespace":%q,"name":"x"},"from":{"package":%q},"to":{"source":%q},"way":"update","safe":true,"outcomes":[null]}`, real.Schema, project, a.pkg, a.known), switchover.Subscription{Namespace: project, Name: "x"})
+	for name, call := range map[string]func() error{
+		"status": func() error {
+			status, err := switchover.Find(a.t.Context(), p.seen(), "", a.pkg)
+			if err == nil {
+				status.Text(switchover.Plain)
+			}
+			return err
+		},
+		"plan": func() error {
+			_, err := switchover.New(a.t.Context(), p.seen(), p.everywhere(a.known))
+			return err
+		},
+		"apply": func() error {
+			return p.apply(p.everywhere(a.known), switchover.Options{DryRun: true})(a.t.Context(), p.Config())
+		},
+	} {
+		err := func() (err error) {
+			defer func() {
+				if cause := recover(); cause != nil {
+					err = fmt.Errorf("it panicked: %v", cause)
+				}
+			}()
+			return call()
+		}()
+		if name == "status" && err != nil && strings.HasPrefix(err.Error(), "no switch of package") {
+			err = nil
+		}
+		if err != nil {
+			a.t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func writeGarbage(a *attack) {
+	p := a.settle(a.t, "", a.known)
+	a.write(a.tenant.Project(a.t, ""), "garbage", switchover.Subscription{Namespace: p.namespace, Name: a.pkg})
+	p.run(p.apply(p.everywhere(a.known), switchover.Options{}))
+	p.mustBeInstalled(a.pkg + ".v1.1.0")
+	if _, err := switchover.New(a.t.Context(), p.seen(), p.everywhere(a.known)); err != nil {
+		a.t.Errorf("plan: %v", err)
+	}
+	if _, err := switchover.Find(a.t.Context(), p.seen(), "", a.pkg); err != nil {
+		a.t.Errorf("status: %v", err)
+	}
+}
+
+func writeWhereJournalsAre(a *attack) {
+	err := a.tenant.Client.Create(a.t.Context(), journalOf(switchover.DefaultJournalNamespace, "berth-switch.x.y", "{}"))
+	if !apierrors.IsForbidden(err) {
+		a.t.Errorf("got %v, want it forbidden", err)
+	}
+}
+
+// allowConfigMaps gives the tenant the right to write ConfigMaps of a namespace, and none to write Subscriptions.
+func (a *attack) allowConfigMaps(namespace string) {
+	a.t.Helper()
+	for _, object := range []client.Object{
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "configmaps"},
+			Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create", "update", "get", "list"}}}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "configmaps"},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "configmaps"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: a.tenant.Name}}},
+	} {
+		if err := a.Client().Create(a.t.Context(), object); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	cluster.Eventually(a.t, limit, "the tenant's right to write ConfigMaps", func(ctx context.Context) error {
+		return a.tenant.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "may-i"}}, client.DryRunAll)
+	})
+	err := a.tenant.Client.Create(a.t.Context(), &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "may-i"},
+		Spec: &v1alpha1.SubscriptionSpec{Package: "any"}}, client.DryRunAll)
+	if !apierrors.IsForbidden(err) {
+		a.t.Fatalf("to write a Subscription: %v, want it forbidden", err)
+	}
+}
+
+func forgeBeside(a *attack) {
+	p := a.settle(a.t, "", a.known)
+	a.allowConfigMaps(p.namespace)
+	a.forge(p.namespace, p, func(made *switchover.Plan) { made.Subscription.Config = forged })
+	_ = p.try(p.apply(p.to(a.known), switchover.Options{}))
+	a.mustNotForge()
+	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
+}
+
+func forgeWayBack(a *attack) {
+	p := a.settle(a.t, "", a.known)
+	a.allowConfigMaps(p.namespace)
+	a.forge(p.namespace, p, func(made *switchover.Plan) {
+		made.To = made.From
+		made.From.Source, made.From.SourceNamespace = "forged", a.Namespace(a.t)
+	})
+	_ = p.try(func(ctx context.Context, _ *rest.Config) error {
+		status, err := switchover.Find(ctx, p.seen(), "", a.pkg)
+		if err != nil {
+			return err
+		}
+		return switchover.Rollback(ctx, p.seen(), status.Plan, switchover.Options{Report: func(switchover.Event) {}})
+	})
+	if got, err := p.end(a.t.Context()); err != nil || got.source != first {
+		a.t.Errorf("the Subscription is to source %q, %v; want %q as before", got.source, err, first)
+	}
+}
+
+// takes is what a tenant makes where a Subscription was.
+func (p *place) takes(config *v1alpha1.SubscriptionConfig, annotations map[string]string) *v1alpha1.Subscription {
+	return &v1alpha1.Subscription{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.pkg, Annotations: annotations},
+		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: renamed, CatalogSourceNamespace: p.namespace, Package: p.renamedPkg, Channel: "stable",
+			InstallPlanApproval: v1alpha1.ApprovalManual, Config: config},
+	}
+}
+
+// mustRefuseForeign applies once more where a Subscription is a tenant's, which must be left to itself, and then where it is gone.
+func (a *attack) mustRefuseForeign(p *place, foreign *v1alpha1.Subscription) {
+	a.t.Helper()
+	err := p.try(p.apply(p.everywhere(a.known), switchover.Options{}))
+	if err == nil || !strings.Contains(err.Error(), "made it anew") || !strings.Contains(err.Error(), "delete it") {
+		a.t.Errorf("apply: got %v, want that somebody else has made the Subscription, and what to do", err)
+	}
+	requests := &v1alpha1.InstallPlanList{}
+	if err := a.Client().List(a.t.Context(), requests, client.InNamespace(p.namespace)); err != nil {
+		a.t.Fatal(err)
+	}
+	for _, request := range requests.Items {
+		if request.Spec.Approved && slices.ContainsFunc(request.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == foreign.UID }) {
+			a.t.Errorf("InstallPlan %s, which the tenant's Subscription has asked for, is approved", request.Name)
+		}
+	}
+	if err := a.Client().Delete(a.t.Context(), foreign); client.IgnoreNotFound(err) != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func takePlace(a *attack) {
+	p := a.settleIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
+	p.applyUntil(switchover.Renew, p.everywhere(a.known))
+	for _, config := range []*v1alpha1.SubscriptionConfig{forged, nil} {
+		foreign := p.takes(config, nil)
+		if err := a.tenant.Client.Create(a.t.Context(), foreign); err != nil {
+			a.t.Fatal(err)
+		}
+		a.mustRefuseForeign(p, foreign)
+	}
+	p.run(p.apply(p.everywhere(a.known), switchover.Options{}))
+	a.mustNotForge()
+	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
+}
+
+func remake(a *attack) {
+	p := a.settleIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
+	p.applyUntil(switchover.Approve, p.everywhere(a.known))
+	made := &v1alpha1.Subscription{}
+	if err := a.tenant.Client.Get(a.t.Context(), client.ObjectKeyFromObject(p.subscription), made); err != nil {
+		a.t.Fatal(err)
+	}
+	if err := a.tenant.Client.Delete(a.t.Context(), made); err != nil {
+		a.t.Fatal(err)
+	}
+	foreign := p.takes(forged, made.Annotations)
+	if err := a.tenant.Client.Create(a.t.Context(), foreign); err != nil {
+		a.t.Fatal(err)
+	}
+	a.mustRefuseForeign(p, foreign)
+	p.run(p.apply(p.everywhere(a.known), switchover.Options{}))
+	a.mustNotForge()
+	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
+}
+
+func subscribeToo(a *attack) {
+	p, project := a.settle(a.t, "", a.known), a.tenant.Project(a.t, "")
+	own := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "mine"},
+		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: first, CatalogSourceNamespace: project, Package: a.pkg, Channel: "stable", Config: forged}}
+	if err := a.tenant.Client.Create(a.t.Context(), own); err != nil {
+		a.t.Fatal(err)
+	}
+	for _, when := range []string{"before the switch", "after it"} {
+		_, err := switchover.New(a.t.Context(), p.seen(), p.everywhere(a.known))
+		if err == nil || !strings.Contains(err.Error(), "--namespace") || !strings.Contains(err.Error(), p.namespace+"/"+a.pkg) || !strings.Contains(err.Error(), project+"/mine") {
+			a.t.Errorf("%s: got %v, want that either Subscription may be meant, and which these are", when, err)
+		}
+		p.run(p.apply(p.to(a.known), switchover.Options{})) // which names the namespace
+	}
+	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
+}
+
+func forgeDaemonSet(a *attack) {
+	const driver = "efs.csi.aws.com"
+	p, project := a.settle(a.t, "", a.known), a.tenant.Project(a.t, "")
+	labels := map[string]string{"app": "efs-csi-node", "openshift.io/aws-efs-operator-owned": "true"}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "efs-csi-node", Labels: labels},
+		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
+			ObjectMeta: metav1.ObjectMeta{Labels: labels},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "never", Image: "registry.example.com/never:1",
+				Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10000")}}}}},
+		}}}
+	if err := a.tenant.Client.Create(a.t.Context(), set); err != nil {
+		a.t.Fatal(err)
+	}
+	cluster.Eventually(a.t, limit, "the tenant's DaemonSet to want pods", func(ctx context.Context) error {
+		if err := a.Client().Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
+			return err
+		}
+		if set.Status.DesiredNumberScheduled == 0 {
+			return errors.New("it wants none")
+		}
+		return nil
+	})
+	r := p.everywhere(a.known)
+	r.CreateDriver = true
+	for _, touched := range p.plan(r).Touched {
+		if touched.Namespace == project {
+			a.t.Errorf("the plan takes %+v for the driver's", touched)
+		}
+	}
+	a.t.Cleanup(func() {
+		custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver}}
+		if err := client.IgnoreNotFound(a.Client().Delete(context.Background(), custom)); err != nil {
+			a.t.Error(err)
+		}
+	})
+	var reported sync.Once
+	available := switchover.Options{Report: func(e switchover.Event) {
+		switch e.Step {
+		case switchover.Operator:
+			a.lock(p)
+		case switchover.Adopt:
+			reported.Do(func() { a.report(driver) })
+		}
+	}}
+	if err := p.try(p.apply(r, available)); err != nil {
+		a.t.Errorf("apply --create-driver: %v", err)
+	}
+}
+
+// lock has the pod of the operator hold the lock, as the real one does when it runs.
+func (a *attack) lock(p *place) {
+	a.t.Helper()
+	pods := &corev1.PodList{}
+	if err := a.Client().List(a.t.Context(), pods, client.InNamespace(p.namespace), client.MatchingLabels{"app": a.pkg}); err != nil {
+		a.t.Error(err)
+	}
+	for _, pod := range pods.Items {
+		lock := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "aws-efs-operator-lock",
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}}}}
+		if err := a.Client().Create(a.t.Context(), lock); err != nil && !apierrors.IsAlreadyExists(err) {
+			a.t.Error(err)
+		}
+	}
+}
+
+// report has the ClusterCSIDriver say what it does when the driver is available.
+func (a *attack) report(driver string) {
+	a.t.Helper()
+	custom := &operatorv1.ClusterCSIDriver{}
+	if err := a.Client().Get(a.t.Context(), client.ObjectKey{Name: driver}, custom); err != nil {
+		a.t.Error(err)
+	}
+	for condition, status := range map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionFalse} {
+		custom.Status.Conditions = append(custom.Status.Conditions, operatorv1.OperatorCondition{Type: condition, Status: status, LastTransitionTime: metav1.Now()})
+	}
+	if err := a.Client().Status().Update(a.t.Context(), custom); err != nil {
+		a.t.Error(err)
+	}
+}
