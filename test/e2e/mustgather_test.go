@@ -45,7 +45,7 @@ var leaks = []struct{ line, left string }{
 	{`{"password":"` + marker + `","user":"me"}`, `{"password":"<redacted>","user":"me"}`},
 	{"started with --client-secret=" + marker + " --v=2", "started with --client-secret=<redacted> --v=2"},
 	{"-----BEGIN RSA PRIVATE KEY-----\n" + marker + "\n-----END RSA PRIVATE KEY-----", "<redacted>"},
-	{`"key": "-----BEGIN PRIVATE KEY-----\n` + marker + `\n-----END PRIVATE KEY-----"`, `"key": <redacted>`},
+	{`"key": "-----BEGIN PRIVATE KEY-----\n` + marker + `\n-----END PRIVATE KEY-----"`, `"key": "<redacted>"`},
 	{"certificate from /etc/tls/private/tls.crt, key --tls-private-key-file=/etc/tls/private/tls.key", "certificate from /etc/tls/private/tls.crt, key --tls-private-key-file=/etc/tls/private/tls.key"},
 	{"mounted fs-0123456789abcdef0:/ at /var/lib/kubelet", "mounted fs-0123456789abcdef0:/ at /var/lib/kubelet"},
 	// Not secret, but to be shown and not obeyed by a terminal.
