@@ -195,6 +195,9 @@ func explain(d document.Document, err error, into ...any) *findings.Finding {
 // ClusterServiceVersion.
 func lighten(d document.Document, b *declcfg.Bundle) (faults []*findings.Finding) {
 	for i, p := range b.Properties {
+		if len(faults) >= document.MaxFaults {
+			return append(faults, d.Fault(Object, "properties from number %d on were not looked at, because so much is wrong with those before; mend these first", i+1))
+		}
 		if !IsBulk(p.Type) {
 			b.Properties[i].Value = canonical(p.Value)
 			continue

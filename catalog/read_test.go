@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
@@ -133,5 +135,20 @@ func TestReadFails(t *testing.T) {
 	}
 	if _, _, err := catalog.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "is no regular file") {
 		t.Errorf("of a link to a folder: got error %v", err)
+	}
+}
+
+// TestReadTellsSomeFaults: of very many faults of a document some are told, because the place of each takes a look at
+// all of the document.
+func TestReadTellsSomeFaults(t *testing.T) {
+	dir := t.TempDir()
+	catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), "schema: olm.bundle\npackage: tide\nname: tide.v1.0.0\nproperties:\n"+
+		strings.Repeat("- type: olm.bundle.object\n  value:\n    data: eA==\n", 5000))
+	_, found, err := catalog.Read(t.Context(), dir)
+	toldOf := func(f *findings.Finding) bool {
+		return strings.HasPrefix(f.Message, "properties from number 51 on were not looked at")
+	}
+	if err != nil || len(found) != document.MaxFaults+1 || !slices.ContainsFunc(found, toldOf) {
+		t.Errorf("%d findings, error %v; want %d findings", len(found), err, document.MaxFaults+1)
 	}
 }

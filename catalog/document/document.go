@@ -33,6 +33,10 @@ var (
 // Rules are all rules of this package.
 var Rules = []findings.Rule{Syntax, Size, Expansion, Field}
 
+// MaxFaults is how many faults of one document are told. To find the place of one takes another look at all of the
+// document, so that the time for all would grow with their number and with its length.
+const MaxFaults = 50
+
 // Document is one document of a file, which may hold many.
 type Document struct {
 	Span

@@ -171,3 +171,14 @@ func TestList(t *testing.T) {
 		t.Error("a link that leads nowhere is no error")
 	}
 }
+
+// TestDecodeStrictlyTellsSomeFaults: of very many faults of a document some are told.
+func TestDecodeStrictlyTellsSomeFaults(t *testing.T) {
+	documents, _ := Parse("f", []byte(strings.Repeat("unknown: 1\n", 20000)))
+	_, found := documents[0].DecodeStrictly(&struct {
+		Known string `json:"known"`
+	}{})
+	if len(found) != MaxFaults+1 || !strings.HasPrefix(found[MaxFaults].Message, "there is more wrong") {
+		t.Errorf("%d findings; want %d", len(found), MaxFaults+1)
+	}
+}

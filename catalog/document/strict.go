@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/berth-csi/berth/findings"
@@ -72,18 +71,18 @@ func (s *strict) fields(object *yaml.Node, t reflect.Type) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 		fields[name], names = field.Type, append(names, name)
 	}
-	var seen []string
+	seen := map[string]bool{}
 	for i := 0; i+1 < len(object.Content); i += 2 {
 		key, value := object.Content[i], object.Content[i+1]
 		switch field := fields[key.Value]; {
 		case field == nil:
 			s.report(key, "unknown field %s; expected one of %s", key.Value, strings.Join(names, ", "))
-		case slices.Contains(seen, key.Value):
+		case seen[key.Value]:
 			s.report(key, "field %s is given a second time", key.Value)
 		default:
 			s.value(value, key, field, "field "+key.Value)
 		}
-		seen = append(seen, key.Value)
+		seen[key.Value] = true
 	}
 }
 
@@ -93,6 +92,12 @@ func (s *strict) mismatch(at *yaml.Node, format string, args ...any) {
 }
 
 func (s *strict) report(at *yaml.Node, format string, args ...any) {
+	if len(s.found) > MaxFaults {
+		return
+	}
+	if len(s.found) == MaxFaults {
+		format, args = "there is more wrong with this document from here on; mend what comes before first", nil
+	}
 	s.found = append(s.found, Field.Finding(s.document.File, format, args...).At(s.document.inFile(at.Line, at.Column)))
 }
 
