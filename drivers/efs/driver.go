@@ -60,8 +60,9 @@ var Driver = drivers.Driver{
 			{For: sharing, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumes"},
 				Verbs: []string{"list", "watch", "patch"}, Unexercised: permissions.ListedFirst},
 			{For: sharing, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumes/status"}, Verbs: []string{"patch"}},
-			{For: sharing, Resources: []string{"persistentvolumes", "persistentvolumeclaims"},
-				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+			{For: sharing, Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
+			{For: sharing, Resources: []string{"persistentvolumeclaims"},
+				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}, Unexercised: permissions.ListedFirst},
 			// Which pods use the volume of a SharedVolume.
 			{For: sharing, Resources: []string{"pods"}, Verbs: []string{"list"}},
 			// In the namespaces of SharedVolumes, and about grants and the policy.
