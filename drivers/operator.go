@@ -18,8 +18,8 @@ const operatorPort = 8443
 // ServingCertFolder is where an operator's pod has the certificate to serve with, once there is one.
 const ServingCertFolder = "/var/run/secrets/serving-cert"
 
-// memoryLimit is how much memory an operator's container may take. For 10,000 SharedVolumes it takes a third, as
-// the benchmarks of test/scale tell. A Subscription's config.resources replaces it.
+// memoryLimit is how much memory an operator's container may take. For 10,000 SharedVolumes it takes a
+// quarter, as docs/develop.md tells. A Subscription's config.resources replaces it.
 const memoryLimit = "512Mi"
 
 // MemoryLimitEnv is the variable that tells an operator the limit on its memory, in bytes.
