@@ -93,11 +93,12 @@ func (a *arena) attacked() {
 	a.ReportMetric(0, "ns/op")
 }
 
-// signIn signs a tenant in who has a project, and may make SharedVolumes there.
+// signIn signs a tenant in who has a project, and may make SharedVolumes there that get a volume.
 func (a *arena) signIn() (who *tenant.Tenant, project string) {
 	a.Helper()
 	who = tenant.New(a, a.Cluster)
 	project = who.Project(a, "")
+	a.grant(project)
 	metadata := metav1.ObjectMeta{Namespace: project, Name: "sharedvolumes"}
 	a.create(&rbacv1.Role{ObjectMeta: metadata, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"sharedvolumes"}, Verbs: []string{"*"}}}})

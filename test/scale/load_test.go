@@ -37,12 +37,18 @@ func (a *arena) atOnce(n int, do func(ctx context.Context, i int) error) {
 func (a *arena) team() string {
 	a.Helper()
 	namespace := a.Namespace(a)
+	a.grant(namespace)
+	return namespace
+}
+
+// grant grants a namespace the file system that SharedVolumes are of.
+func (a *arena) grant(namespace string) {
+	a.Helper()
 	a.create(&v1alpha1.SharedVolumeGrant{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: v1alpha1.SharedVolumeGrantSpec{FileSystems: []v1alpha1.FileSystemGrant{
 			{FileSystemID: fileSystem, AccessPointIDs: []string{v1alpha1.AllAccessPoints}}}},
 	})
-	return namespace
 }
 
 const fileSystem = "fs-0123456789abcdef0"
