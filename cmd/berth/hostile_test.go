@@ -1,14 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
 // bomb is a document of 100 kB that becomes 98 MB by its aliases.
@@ -38,6 +41,10 @@ properties:
 // TestHostileYAML: whatever command reads a document that stands for much more than it holds refuses it, says where,
 // and needs no more memory than for others.
 func TestHostileYAML(t *testing.T) {
+	programs := t.TempDir()
+	if err := tools.Build(t.Context(), programs, nil, "./test/catalogs/measure"); err != nil {
+		t.Fatal(err)
+	}
 	t.Chdir(t.TempDir())
 	write := func(file, content string) {
 		t.Helper()
@@ -78,7 +85,7 @@ func TestHostileYAML(t *testing.T) {
 		"generate with images":                  {"bundle generate efs --version 1.0.0 --output out --images images.yaml", "line 21, column 3: alias *rum"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			output, used := fails(t, strings.Fields(tc.command)...)
+			output, used := fails(t, filepath.Join(programs, "measure"), strings.Fields(tc.command)...)
 			if !strings.Contains(output, tc.want) {
 				t.Errorf("%s says\n%.2000s\nwant in it %s", tc.command, output, tc.want)
 			}
@@ -90,17 +97,31 @@ func TestHostileYAML(t *testing.T) {
 }
 
 // fails runs berth with arguments, which must fail, and returns what it prints and how much memory it took, in bytes.
-func fails(t *testing.T, arguments ...string) (output string, used int64) {
+// The measurer tells the latter: of a child of this process, Linux counts the memory of this process, too.
+func fails(t *testing.T, measurer string, arguments ...string) (output string, used int64) {
 	t.Helper()
-	path, err := exec.LookPath("berth")
+	printed := filepath.Join(t.TempDir(), "stdout")
+	cmd := exec.CommandContext(t.Context(), measurer, append([]string{"--stdout", printed, "berth"}, arguments...)...)
+	cmd.WaitDelay = time.Second
+	var messages bytes.Buffer
+	cmd.Stderr = &messages
+	told, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v: %s", err, &messages)
+	}
+	var usage struct {
+		PeakRSS int64
+		Exit    int
+	}
+	if err := json.Unmarshal(told, &usage); err != nil {
+		t.Fatal(err)
+	}
+	if usage.Exit == 0 {
+		t.Errorf("%s succeeds", arguments)
+	}
+	text, err := os.ReadFile(printed)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), path, arguments...)
-	cmd.WaitDelay = time.Second
-	text, err := cmd.CombinedOutput()
-	if err == nil {
-		t.Errorf("%s succeeds", arguments)
-	}
-	return string(text), cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
+	return messages.String() + string(text), usage.PeakRSS
 }

@@ -1,5 +1,5 @@
 // Command measure runs a command and prints what it took, as JSON on standard output. What the command
-// prints there is dropped.
+// prints there goes to a file, if one is named, or is dropped.
 //
 // It is a program of its own because of how Linux counts: the memory that a process is said to have
 // taken at most includes that of the process that started it. This one is very small.
@@ -8,6 +8,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,7 +24,9 @@ type Usage struct {
 }
 
 func main() {
-	usage, err := measure(os.Args[1:])
+	to := flag.String("stdout", os.DevNull, "the `file` for what the command prints")
+	flag.Parse()
+	usage, err := measure(*to, flag.Args())
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(usage)
 	}
@@ -33,14 +36,19 @@ func main() {
 	}
 }
 
-func measure(args []string) (Usage, error) {
+func measure(to string, args []string) (Usage, error) {
 	if len(args) == 0 {
 		return Usage{}, errors.New("no command")
 	}
+	stdout, err := os.Create(to)
+	if err != nil {
+		return Usage{}, err
+	}
+	defer stdout.Close()
 	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Stderr = os.Stderr
+	cmd.Stdout, cmd.Stderr = stdout, os.Stderr
 	start := time.Now()
-	err := cmd.Run()
+	err = cmd.Run()
 	wall := time.Since(start)
 	if cmd.ProcessState == nil {
 		return Usage{}, err // it did not start
