@@ -37,6 +37,7 @@ func (w world) attacker(t *testing.T) (*tenants.Tenant, string) {
 	t.Helper()
 	who := tenants.New(t, w.Cluster)
 	project := who.Project(t, "")
+	w.grant(project, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
 	// What the bundle aggregates to the role admin. Other tests share the cluster, so it is bound to this project.
 	role := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"sharedvolumes"}, Verbs: []string{"*"}}
 	metadata := metav1.ObjectMeta{Namespace: project, Name: "sharedvolumes"}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/fault"
 )
 
@@ -19,6 +20,7 @@ import (
 func TestComesAgainWhenTold(t *testing.T) {
 	w := apart(t)
 	namespace := w.Namespace(t)
+	w.grant(namespace, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
 	asked := attempts{of: "persistentvolumeclaims"}
 	injector := fault.Inject(fault.Point{
 		Verb: "create", Resource: "persistentvolumeclaims", Namespace: namespace, Name: "pvc-logs",
