@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -254,7 +255,12 @@ func (w *world) createAPI() client.Object {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	api := drivers.OfKind(manifests, "CustomResourceDefinition")[0].Object
+	definitions := drivers.OfKind(manifests, "CustomResourceDefinition")
+	at := slices.IndexFunc(definitions, func(m drivers.Manifest) bool { return strings.HasPrefix(m.Object.GetName(), "sharedvolumes.") })
+	if at < 0 {
+		w.t.Fatalf("of the %d definitions of driver %s, none is of SharedVolumes", len(definitions), w.driver.Name)
+	}
+	api := definitions[at].Object
 	w.create(api)
 	w.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
