@@ -43,7 +43,7 @@ browser: # tests of pages open them in Chromium
 test: browser ## Run every test, against a real local cluster where one is needed
 	@go run ./test/demo tools # shows how far it is, which go test would not
 	@mkdir -p bin
-	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -timeout 30m ./...; \
+	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -timeout 45m ./...; \
 	passed=$$?; go run ./test/attacks/report bin/test.json && exit $$passed
 
 .PHONY: bench

@@ -77,6 +77,10 @@ func (r *orphans) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	if owner, err = getListed(ctx, r.live, ownerOf(volume)); err != nil || madeFor(volume, owner) {
 		return reconcile.Result{RequeueAfter: r.retry.When(request.Name)}, err
 	}
+	// Most SharedVolumes take their volume with them, before they go.
+	if volume, err = get[corev1.PersistentVolume](ctx, r.live, request.NamespacedName); err != nil || volume == nil || !mayBeOrphan(volume) {
+		return reconcile.Result{}, err
+	}
 	ref := volume.Spec.ClaimRef
 	claim, err := get[corev1.PersistentVolumeClaim](ctx, r.live, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name})
 	switch {
