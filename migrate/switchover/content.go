@@ -93,8 +93,8 @@ func (p *Plan) checkContents() error {
 	return nil
 }
 
-// foretold fails unless an InstallPlan installs what the plan foretold, and nothing else.
-func (p *Plan) foretold(request *v1alpha1.InstallPlan) error {
+// matches fails unless an InstallPlan installs what was planned, and nothing else.
+func (p *Plan) matches(request *v1alpha1.InstallPlan) error {
 	for _, name := range request.Spec.ClusterServiceVersionNames {
 		if !slices.ContainsFunc(p.Contents, func(c Content) bool { return c.Name == name }) {
 			return fmt.Errorf("would install %s, which was not foretold", name)

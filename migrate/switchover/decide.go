@@ -131,7 +131,7 @@ func (s *situation) toApprove() (decision, error) {
 		// If it were approved before OLM has written that, OLM could write nothing into it any more.
 		return wait(Approve, "OLM to ask for approval of InstallPlan %s", request.Name)
 	}
-	if err := p.foretold(request); err != nil {
+	if err := p.matches(request); err != nil {
 		return decision{}, fmt.Errorf("InstallPlan %s %w: approve it if that is right, or go back with `%s`", request.Name, err, p.command("rollback"))
 	}
 	return write(Approve)

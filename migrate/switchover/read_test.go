@@ -321,7 +321,7 @@ func TestForetold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			foretold := *p
 			foretold.Contents = []Content{test.content}
-			err := foretold.foretold(&v1alpha1.InstallPlan{Spec: v1alpha1.InstallPlanSpec{ClusterServiceVersionNames: append(test.names, p.Target)},
+			err := foretold.matches(&v1alpha1.InstallPlan{Spec: v1alpha1.InstallPlanSpec{ClusterServiceVersionNames: append(test.names, p.Target)},
 				Status: v1alpha1.InstallPlanStatus{Plan: test.steps, BundleLookups: test.lookups}})
 			if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 				t.Errorf("got %v, want %q", err, test.want)
