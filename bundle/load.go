@@ -35,7 +35,7 @@ func Load(dir string) (*Bundle, error) {
 		b.Files = append(b.Files, files...)
 	}
 	// A bundle needs its Dockerfile only to be built into an image.
-	if data, err := yaml.ReadFile(filepath.Join(dir, DockerfilePath)); err == nil {
+	if data, err := yaml.ReadFileIn(dir, DockerfilePath); err == nil {
 		b.Files = append([]File{{Path: DockerfilePath, Data: data}}, b.Files...)
 	}
 
@@ -72,7 +72,7 @@ func ReadFiles(dir, part string) ([]File, error) {
 		if entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		data, err := yaml.ReadFile(filepath.Join(dir, part, entry.Name()))
+		data, err := yaml.ReadFileIn(dir, filepath.Join(part, entry.Name()))
 		if err != nil {
 			return nil, err
 		}

@@ -43,7 +43,7 @@ func (s source) read(part string) (map[string][]byte, error) {
 		if entry.IsDir() || isHidden(entry.Name()) {
 			continue
 		}
-		data, err := yaml.ReadFile(filepath.Join(s.dir, part, entry.Name()))
+		data, err := yaml.ReadFileIn(s.dir, filepath.Join(part, entry.Name()))
 		if err != nil {
 			faults = append(faults, fmt.Errorf("bundle folder %s: %w", s.dir, err))
 			continue

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 )
 
 // maxFile is how long a file may be that is read as a whole, in bytes. OLM takes no bundle above 4 MiB from a catalog.
@@ -16,7 +17,7 @@ func ReadFile(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := CheckRegular(path, info); err != nil {
+	if err := checkRegular(path, info); err != nil {
 		return nil, err
 	}
 	file, err := os.Open(path)
@@ -24,6 +25,43 @@ func ReadFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
+	return readAll(path, file)
+}
+
+// ReadFileIn reads a file by its path in a folder, as ReadFile does. It fails if a symbolic link leads out of the
+// folder: whoever wrote the folder could have any file of this machine quoted in reports, or shipped in an image.
+func ReadFileIn(dir, path string) ([]byte, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if _, err := StatIn(root, path); err != nil {
+		return nil, err
+	}
+	file, err := root.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readAll(filepath.Join(dir, path), file)
+}
+
+// StatIn tells what a path in a folder leads to. It fails if that is outside of the folder, or no regular file.
+func StatIn(root *os.Root, path string) (os.FileInfo, error) {
+	shown := filepath.Join(root.Name(), path)
+	info, err := root.Stat(path)
+	if err != nil {
+		if target, isLink := root.Readlink(path); isLink == nil {
+			return nil, fmt.Errorf("%s is a symbolic link to %s, which is missing or outside of %s; expected files and folders only: put the file there itself",
+				shown, target, root.Name())
+		}
+		return nil, err
+	}
+	return info, checkRegular(shown, info)
+}
+
+func readAll(path string, file io.Reader) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1)) // it may grow meanwhile
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("%s is longer than %d MiB; expected a shorter file", path, maxFile>>20)
@@ -31,8 +69,8 @@ func ReadFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// CheckRegular fails if a file is a device, a pipe or the like.
-func CheckRegular(path string, info os.FileInfo) error {
+// checkRegular fails if a file is a device, a pipe or the like.
+func checkRegular(path string, info os.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil
 	}

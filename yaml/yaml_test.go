@@ -246,6 +246,18 @@ func TestReadFile(t *testing.T) {
 			t.Errorf("%s: got error %v, want %s", file, err, want)
 		}
 	}
+	for file, want := range map[string]string{
+		"pipe":  pipe + " is no regular file (prw-r--r--); expected files and folders only: remove it",
+		"link":  link + " is a symbolic link to /dev/zero, which is missing or outside of " + dir + "; expected files and folders only: put the file there itself",
+		"large": large + " is longer than 32 MiB; expected a shorter file",
+	} {
+		if _, err := yaml.ReadFileIn(dir, file); err == nil || err.Error() != want {
+			t.Errorf("%s in a folder: got error %v, want %s", file, err, want)
+		}
+	}
+	if data, err := yaml.ReadFileIn(dir, "fine"); err != nil || len(data) != 3 {
+		t.Errorf("in a folder: got %d bytes and error %v", len(data), err)
+	}
 	if data, err := yaml.ReadFile(fine); err != nil || len(data) != 3 {
 		t.Errorf("got %d bytes and error %v", len(data), err)
 	}

@@ -32,7 +32,11 @@ func brokenFiles(dir string) (broken []*findings.Finding, err error) {
 		case entry.IsDir() || isHidden:
 			return nil
 		}
-		data, err := yaml.ReadFile(file)
+		below, err := filepath.Rel(dir, file)
+		if err != nil {
+			return err
+		}
+		data, err := yaml.ReadFileIn(dir, below)
 		if err != nil {
 			return err
 		}

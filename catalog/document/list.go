@@ -26,7 +26,8 @@ type File struct {
 	Modified int64 // in nanoseconds since 1970
 }
 
-// List returns the files at any depth below dir that belong to the catalog, in order.
+// List returns the files at any depth below dir that belong to the catalog, in order. Symbolic links are followed within
+// dir, as a mounted ConfigMap has some.
 func List(dir string) (Files, error) {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -35,21 +36,22 @@ func List(dir string) (Files, error) {
 	if !info.IsDir() {
 		return nil, fmt.Errorf("%s is a file; expected the folder of a catalog", dir)
 	}
-	root := os.DirFS(dir)
-	ignored, err := ignore.NewMatcher(root, IgnoreFile)
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("catalog folder: %w", err)
+	}
+	defer root.Close()
+	ignored, err := ignore.NewMatcher(root.FS(), IgnoreFile)
 	if err != nil {
 		return nil, fmt.Errorf("catalog folder %s: %w", dir, err)
 	}
 	var files Files
-	err = fs.WalkDir(root, ".", func(path string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || entry.Name() == IgnoreFile || ignored.Match(path, false) {
 			return err
 		}
-		info, err := fs.Stat(root, path) // of what a link leads to
+		info, err := yaml.StatIn(root, path)
 		if err != nil {
-			return err
-		}
-		if err := yaml.CheckRegular(filepath.Join(dir, path), info); err != nil {
 			return err
 		}
 		files = append(files, File{filepath.Join(dir, path), info.Size(), info.ModTime().UnixNano()})

@@ -3,14 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 
-	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/bundle"
+	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/image"
 )
 
@@ -98,7 +99,7 @@ func newCatalogImageCommand() *cobra.Command {
 an image as it is. For a CatalogSource of OLM v0, name the folder in spec.grpcPodConfig.extractContent:
 OLM then runs the image of its choice to serve it.
 
-A catalog that cannot be read is refused.
+A catalog that cannot be read is refused, and files that an .indexignore file excludes stay out.
 ` + aboutImages,
 		Example: `  # To a registry
   berth catalog image catalog/certified --push quay.io/example/catalog:v1
@@ -120,25 +121,24 @@ A catalog that cannot be read is refused.
 
 // catalogContent returns what the image of a catalog folder holds.
 func catalogContent(ctx context.Context, dir string) (image.Content, error) {
-	folder := os.DirFS(dir)
-	config, err := declcfg.LoadFS(ctx, folder)
+	c, found, err := catalog.Read(ctx, dir)
 	if err != nil {
-		return image.Content{}, fmt.Errorf("%s is not a catalog: %w; `berth catalog validate %s` says where", dir, err, dir)
+		return image.Content{}, err
 	}
-	if len(config.Packages) == 0 {
-		return image.Content{}, fmt.Errorf("%s is not a catalog: it has no package", dir)
+	for _, f := range found {
+		if f.Severity == findings.Error {
+			return image.Content{}, fmt.Errorf("%s is not a valid catalog: %w; `berth catalog validate %s` tells all", dir, f, dir)
+		}
 	}
 	content := image.Content{Files: map[string][]byte{}, Labels: map[string]string{configsLabel: "/" + configsFolder}}
-	err = fs.WalkDir(folder, ".", func(file string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
+	for _, file := range c.Files {
+		below, err := filepath.Rel(dir, file.Path)
+		if err != nil {
+			return image.Content{}, err
 		}
-		data, err := fs.ReadFile(folder, file)
-		content.Files[path.Join(configsFolder, file)] = data
-		return err
-	})
-	if err != nil {
-		return image.Content{}, fmt.Errorf("catalog %s: %w", dir, err)
+		if content.Files[path.Join(configsFolder, filepath.ToSlash(below))], err = os.ReadFile(file.Path); err != nil {
+			return image.Content{}, fmt.Errorf("catalog %s: %w", dir, err)
+		}
 	}
 	return content, nil
 }
