@@ -8,7 +8,7 @@ import (
 	"github.com/blang/semver/v4"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/image"
 )
@@ -22,7 +22,7 @@ const pulls = 4
 
 // readBundles reads all bundles.
 func (d *draft) readBundles(ctx context.Context) {
-	d.releases = make([]*catalog.Release, len(d.Bundles))
+	d.releases = make([]*fbc.Release, len(d.Bundles))
 	faults := make([]error, len(d.Bundles))
 	var group errgroup.Group
 	group.SetLimit(pulls)
@@ -44,18 +44,18 @@ func (d *draft) readBundles(ctx context.Context) {
 	}
 }
 
-func (d *draft) readBundle(ctx context.Context, b bundle) (*catalog.Release, error) {
+func (d *draft) readBundle(ctx context.Context, b bundle) (*fbc.Release, error) {
 	switch {
 	case count(b.Folder, b.Image) != 1: // which checkForm has found
 		return nil, nil
 	case b.Folder != "":
-		return catalog.ReadRelease(d.path(b.Folder))
+		return fbc.ReadRelease(d.path(b.Folder))
 	}
-	pulled, err := image.Pull(ctx, b.Image, limits, catalog.BundleFolders...)
+	pulled, err := image.Pull(ctx, b.Image, limits, fbc.BundleFolders...)
 	if err != nil {
 		return nil, err
 	}
-	return catalog.ReleaseOf(pulled.Reference, pulled.Files)
+	return fbc.ReleaseOf(pulled.Reference, pulled.Files)
 }
 
 // split returns the errors that an error joins.
@@ -87,9 +87,9 @@ func (d *draft) checkBundles() {
 }
 
 // find returns the bundle that a name or a version stands for. If there is none, it reports that at a path.
-func (d *draft) find(nameOrVersion string, path []any) *catalog.Release {
+func (d *draft) find(nameOrVersion string, path []any) *fbc.Release {
 	version, isVersion := parse(nameOrVersion)
-	var found []*catalog.Release
+	var found []*fbc.Release
 	for _, r := range d.releases {
 		if isVersion && r.Version.Version.Equals(version) || r.Rendered.Name == nameOrVersion {
 			found = append(found, r)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/fbc"
 )
 
 // assemble makes the catalog, all but what the head of the default channel adds to it.
@@ -30,7 +30,7 @@ func (d *draft) assemble() {
 // place is an entry of the template, and what it leads to.
 type place struct {
 	entry
-	*catalog.Release
+	*fbc.Release
 	path []any
 }
 

@@ -9,11 +9,11 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/document"
 	"github.com/berth-csi/berth/catalog/rules"
-	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // origin is where a document of a catalog that is being made comes from: the document there, and the path in it, of
@@ -24,7 +24,7 @@ type origin func(path []any) (document.Document, []any)
 // made of.
 func check(config *declcfg.DeclarativeConfig, from func(schema, name string) origin) []*findings.Finding {
 	var origins []origin
-	made := catalog.Of(config, func(schema, name string) document.Span {
+	made := fbc.Of(config, func(schema, name string) document.Span {
 		origins = append(origins, from(schema, name))
 		source, path := origins[len(origins)-1](nil)
 		line, _ := source.Position(path)
@@ -76,9 +76,9 @@ func (d *draft) introduce() {
 }
 
 // introduce gives a package that was checked what the head of its default channel says of it.
-func introduce(config *declcfg.DeclarativeConfig, releases []*catalog.Release) error {
+func introduce(config *declcfg.DeclarativeConfig, releases []*fbc.Release) error {
 	pkg := &config.Packages[0]
-	checked := catalog.Of(config, func(string, string) document.Span { return document.Span{} }).Find(pkg.Name)
+	checked := fbc.Of(config, func(string, string) document.Span { return document.Span{} }).Find(pkg.Name)
 	head := upgrade.Of(checked, checked.FindChannel(pkg.DefaultChannel)).Heads[0]
 	return named(releases, head.Name).Introduce(pkg)
 }

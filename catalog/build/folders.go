@@ -11,8 +11,8 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
 )
 
@@ -49,31 +49,31 @@ func Folders(ctx context.Context, dirs []string) (*declcfg.DeclarativeConfig, er
 }
 
 // readFolders reads bundle folders, and returns them from the oldest version to the newest.
-func readFolders(ctx context.Context, dirs []string) ([]*catalog.Release, error) {
+func readFolders(ctx context.Context, dirs []string) ([]*fbc.Release, error) {
 	if len(dirs) == 0 {
 		return nil, errors.New("no bundle folder given; expected at least one")
 	}
-	var releases []*catalog.Release
+	var releases []*fbc.Release
 	var faults []error
 	for _, dir := range dirs {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		r, err := catalog.ReadRelease(dir)
+		r, err := fbc.ReadRelease(dir)
 		if err != nil {
 			faults = append(faults, err)
 			continue
 		}
 		releases = append(releases, r)
 	}
-	slices.SortFunc(releases, func(a, b *catalog.Release) int { return cmp.Or(a.Compare(b), cmp.Compare(a.CSV.File, b.CSV.File)) })
+	slices.SortFunc(releases, func(a, b *fbc.Release) int { return cmp.Or(a.Compare(b), cmp.Compare(a.CSV.File, b.CSV.File)) })
 	return releases, errors.Join(faults...)
 }
 
 // checkDistinct refuses bundles that cannot stand side by side in one package.
-func checkDistinct(releases []*catalog.Release) error {
+func checkDistinct(releases []*fbc.Release) error {
 	var faults []error
-	taken := map[string]*catalog.Release{}
+	taken := map[string]*fbc.Release{}
 	for _, r := range releases {
 		first := releases[0]
 		if r.Rendered.Package != first.Rendered.Package {
@@ -95,21 +95,21 @@ func checkDistinct(releases []*catalog.Release) error {
 }
 
 // claims are what two bundles of a package cannot both have.
-func claims(r *catalog.Release) []string {
+func claims(r *fbc.Release) []string {
 	return []string{"name " + r.Rendered.Name, "version " + r.Number()}
 }
 
 // channelsOf returns the package's channels, sorted by name, each with its entries from the oldest to
 // the newest.
-func channelsOf(releases []*catalog.Release) ([]declcfg.Channel, error) {
+func channelsOf(releases []*fbc.Release) ([]declcfg.Channel, error) {
 	entries := map[string][]declcfg.ChannelEntry{}
 	var faults []error
 	for _, r := range releases {
 		entry, err := r.Entry()
 		names := r.Channels()
 		if err == nil && len(names) == 0 {
-			err = r.Annotations.Fault(catalog.BundleFormat, "no annotation %s; expected the names of the package's channels that the bundle "+
-				"is part of, with commas between them", catalog.ChannelsAnnotation)
+			err = r.Annotations.Fault(fbc.BundleFormat, "no annotation %s; expected the names of the package's channels that the bundle "+
+				"is part of, with commas between them", fbc.ChannelsAnnotation)
 		}
 		faults = append(faults, err)
 		for _, channel := range names {
@@ -125,7 +125,7 @@ func channelsOf(releases []*catalog.Release) ([]declcfg.Channel, error) {
 }
 
 // defaultChannelOf returns what the newest release that has an opinion says is the default channel.
-func defaultChannelOf(releases []*catalog.Release, channels []declcfg.Channel) (string, error) {
+func defaultChannelOf(releases []*fbc.Release, channels []declcfg.Channel) (string, error) {
 	var names []string
 	for _, c := range channels {
 		names = append(names, c.Name)
@@ -135,8 +135,8 @@ func defaultChannelOf(releases []*catalog.Release, channels []declcfg.Channel) (
 		case name == "":
 			continue
 		case !slices.Contains(names, name):
-			return "", r.Annotations.FaultAt(catalog.BundleFormat, at("annotations", catalog.DefaultChannelAnnotation),
-				"annotation %s is %q, but no bundle is part of that channel; expected one of %s", catalog.DefaultChannelAnnotation, name, strings.Join(names, ", "))
+			return "", r.Annotations.FaultAt(fbc.BundleFormat, at("annotations", fbc.DefaultChannelAnnotation),
+				"annotation %s is %q, but no bundle is part of that channel; expected one of %s", fbc.DefaultChannelAnnotation, name, strings.Join(names, ", "))
 		default:
 			return name, nil
 		}
@@ -144,13 +144,13 @@ func defaultChannelOf(releases []*catalog.Release, channels []declcfg.Channel) (
 	if len(names) == 1 {
 		return names[0], nil
 	}
-	return "", releases[len(releases)-1].Annotations.Fault(catalog.BundleFormat, "no annotation %s, in no bundle of package %s; expected one of its channels %s",
-		catalog.DefaultChannelAnnotation, releases[0].Rendered.Package, strings.Join(names, ", "))
+	return "", releases[len(releases)-1].Annotations.Fault(fbc.BundleFormat, "no annotation %s, in no bundle of package %s; expected one of its channels %s",
+		fbc.DefaultChannelAnnotation, releases[0].Rendered.Package, strings.Join(names, ", "))
 }
 
 // checkFolders asks all rules for catalogs of this one. What they find is about the ClusterServiceVersion that says
 // how a bundle updates others, or the newest one where it is about a channel as a whole.
-func checkFolders(config *declcfg.DeclarativeConfig, releases []*catalog.Release) error {
+func checkFolders(config *declcfg.DeclarativeConfig, releases []*fbc.Release) error {
 	newest := releases[len(releases)-1]
 	entry := func(channel int) origin {
 		return func(path []any) (document.Document, []any) {
@@ -179,8 +179,8 @@ func checkFolders(config *declcfg.DeclarativeConfig, releases []*catalog.Release
 	return errors.Join(faults...)
 }
 
-func named(releases []*catalog.Release, name string) *catalog.Release {
-	return releases[slices.IndexFunc(releases, func(r *catalog.Release) bool { return r.Rendered.Name == name })]
+func named(releases []*fbc.Release, name string) *fbc.Release {
+	return releases[slices.IndexFunc(releases, func(r *fbc.Release) bool { return r.Rendered.Name == name })]
 }
 
 // inCSV returns the path in a ClusterServiceVersion of what a value in a channel's entry comes from.

@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
@@ -33,12 +33,12 @@ func TestFolders(t *testing.T) {
 	}
 	golden := "../testdata/catalog"
 	if *update {
-		if _, err := catalog.Write(config, golden); err != nil {
+		if _, err := fbc.Write(config, golden); err != nil {
 			t.Fatal(err)
 		}
 	}
 	dir := t.TempDir()
-	written, err := catalog.Write(config, dir)
+	written, err := fbc.Write(config, dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/fbc"
 )
 
 // FuzzTemplate makes catalogs of any text and two bundles. Whatever is found is about a place in the template.
@@ -28,9 +28,9 @@ func FuzzTemplate(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(whole)
-	var releases []*catalog.Release
+	var releases []*fbc.Release
 	for _, version := range []string{"0.2.0", "0.1.0"} {
-		release, err := catalog.ReadRelease("../testdata/bundles/tide/" + version)
+		release, err := fbc.ReadRelease("../testdata/bundles/tide/" + version)
 		if err != nil {
 			f.Fatal(err)
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/registry"
@@ -57,7 +57,7 @@ func made(t *testing.T, file, dir string) string {
 	if err != nil || len(found) > 0 || len(configs) != 1 {
 		t.Fatalf("%d catalogs, findings %v, error %v", len(configs), found, err)
 	}
-	written, err := catalog.Write(configs[0], dir)
+	written, err := fbc.Write(configs[0], dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/fbc"
 )
 
 // Content is what one version does otherwise than another.
@@ -33,7 +33,7 @@ type Content struct {
 }
 
 // compareHeads returns what a bundle does otherwise than another one.
-func compareHeads(before, after *catalog.Bundle) (*Content, error) {
+func compareHeads(before, after *fbc.Bundle) (*Content, error) {
 	was, err := before.Details()
 	if err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func changes(before, after map[string]string) map[string]*Change {
 }
 
 // images returns the pull specs of the images that a bundle needs, by their names.
-func images(b *catalog.Bundle) map[string]string {
+func images(b *fbc.Bundle) map[string]string {
 	specs := map[string]string{}
 	for _, image := range b.RelatedImages {
 		name := image.Name
@@ -104,10 +104,10 @@ func repository(image string) string {
 }
 
 // dependencies returns what a bundle requires of others.
-func dependencies(b *catalog.Bundle) map[string]string {
+func dependencies(b *fbc.Bundle) map[string]string {
 	required := map[string]string{}
 	for _, p := range b.Properties {
-		parsed, err := catalog.ParseProperty(p)
+		parsed, err := fbc.ParseProperty(p)
 		if err != nil {
 			continue // it is none of these
 		}
@@ -189,7 +189,7 @@ func objects(rule rbacv1.PolicyRule) (all []string) {
 }
 
 // compareCRDs compares the versions of the CustomResourceDefinitions that two bundles carry.
-func compareCRDs(before, after *catalog.Details) (map[string]*Change, error) {
+func compareCRDs(before, after *fbc.Details) (map[string]*Change, error) {
 	was, err := crds(before)
 	if err != nil {
 		return nil, err
@@ -202,7 +202,7 @@ func compareCRDs(before, after *catalog.Details) (map[string]*Change, error) {
 }
 
 // crds returns the versions of the CustomResourceDefinitions that a bundle carries, by name.
-func crds(d *catalog.Details) (map[string]string, error) {
+func crds(d *fbc.Details) (map[string]string, error) {
 	versions := map[string][]string{}
 	for _, object := range d.Objects {
 		if object.GetKind() != "CustomResourceDefinition" || object.GetAPIVersion() != apiextensionsv1.SchemeGroupVersion.String() {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/document"
-	"github.com/berth-csi/berth/catalog/rawjson"
-	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/fbc/rawjson"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // Diff is what changes. The names of fields in JSON stay as they are.
@@ -79,7 +79,7 @@ type Channel struct {
 }
 
 // Compare returns what changes from one valid catalog to another.
-func Compare(before, after *catalog.Catalog) (*Diff, error) {
+func Compare(before, after *fbc.Catalog) (*Diff, error) {
 	d := &Diff{Before: before.Dir, After: after.Dir, Packages: []Package{}}
 	names := map[string]bool{}
 	for _, p := range slices.Concat(before.Packages, after.Packages) {
@@ -98,15 +98,15 @@ func Compare(before, after *catalog.Catalog) (*Diff, error) {
 }
 
 // comparePackage returns what changes in a package that one of two catalogs may not have, or nil.
-func comparePackage(before, after *catalog.Package) (*Package, error) {
+func comparePackage(before, after *fbc.Package) (*Package, error) {
 	switch {
 	case before == nil:
-		before = &catalog.Package{Package: declcfg.Package{Name: after.Name}}
+		before = &fbc.Package{Package: declcfg.Package{Name: after.Name}}
 		d, err := compareContents(before, after)
 		d.Kind = Added
 		return d, err
 	case after == nil:
-		d, err := compareContents(before, &catalog.Package{Package: declcfg.Package{Name: before.Name}})
+		d, err := compareContents(before, &fbc.Package{Package: declcfg.Package{Name: before.Name}})
 		d.Kind = Removed
 		return d, err
 	}
@@ -117,7 +117,7 @@ func comparePackage(before, after *catalog.Package) (*Package, error) {
 	return d, nil
 }
 
-func compareContents(before, after *catalog.Package) (*Package, error) {
+func compareContents(before, after *fbc.Package) (*Package, error) {
 	d := &Package{
 		Name: after.Name, Kind: Changed, DefaultChannel: changed(before.DefaultChannel, after.DefaultChannel),
 		Deprecation: changed(before.Deprecation(declcfg.SchemaPackage, ""), after.Deprecation(declcfg.SchemaPackage, "")),
@@ -154,7 +154,7 @@ func compareContents(before, after *catalog.Package) (*Package, error) {
 	return d, nil
 }
 
-func channelNames(p *catalog.Package) (names []string) {
+func channelNames(p *fbc.Package) (names []string) {
 	for _, c := range p.Channels {
 		names = append(names, c.Name)
 	}
@@ -197,7 +197,7 @@ func canonical(span document.Span) ([]byte, error) {
 }
 
 // compareChannel returns what changes in a channel that one of two packages may not have, or nil.
-func compareChannel(before, after *catalog.Package, name string) (*Channel, error) {
+func compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
 	was, is := before.FindChannel(name), after.FindChannel(name)
 	d := &Channel{Name: name, Kind: Changed,
 		Deprecation: changed(before.Deprecation(declcfg.SchemaChannel, name), after.Deprecation(declcfg.SchemaChannel, name))}
@@ -221,7 +221,7 @@ func compareChannel(before, after *catalog.Package, name string) (*Channel, erro
 	return d, nil
 }
 
-func graph(p *catalog.Package, c *catalog.Channel) *upgrade.Graph {
+func graph(p *fbc.Package, c *fbc.Channel) *upgrade.Graph {
 	if c == nil {
 		return &upgrade.Graph{}
 	}

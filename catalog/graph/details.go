@@ -10,7 +10,7 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
-	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/fbc"
 )
 
 // version is what the page shows of a version, as OperatorHub would: what its ClusterServiceVersion says.
@@ -59,7 +59,7 @@ func (t *texts) add(text prose) int {
 }
 
 // describe returns what there is to say of a bundle.
-func (t *texts) describe(p *catalog.Package, b *catalog.Bundle) (*version, error) {
+func (t *texts) describe(p *fbc.Package, b *fbc.Bundle) (*version, error) {
 	details, err := b.Details()
 	if err != nil {
 		return nil, err
@@ -154,7 +154,7 @@ func apis(csv *v1alpha1.ClusterServiceVersion) list {
 	return l
 }
 
-func images(b *catalog.Bundle) list {
+func images(b *fbc.Bundle) list {
 	l := list{Title: "Images"}
 	for _, image := range b.RelatedImages {
 		if item := image.Image; item != "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // Package is what is drawn of a package.
@@ -23,7 +23,7 @@ type Package struct {
 	// channels.
 	Rows []string
 
-	source *catalog.Package
+	source *fbc.Package
 }
 
 // Channel is a column.
@@ -59,7 +59,7 @@ type Edge struct {
 
 // Of returns what there is to draw of a package of a valid catalog. Channels are in order of their
 // names, but the default one comes first.
-func Of(p *catalog.Package) *Package {
+func Of(p *fbc.Package) *Package {
 	drawn := &Package{Name: p.Name, Deprecated: p.Deprecation(declcfg.SchemaPackage, ""), source: p}
 	for _, c := range p.Channels {
 		drawn.Channels = append(drawn.Channels, newChannel(p, c))
@@ -74,7 +74,7 @@ func Of(p *catalog.Package) *Package {
 	return drawn
 }
 
-func newChannel(p *catalog.Package, c *catalog.Channel) *Channel {
+func newChannel(p *fbc.Package, c *fbc.Channel) *Channel {
 	g := upgrade.Of(p, c)
 	drawn := &Channel{Name: c.Name, Default: c.Name == p.DefaultChannel, Deprecated: p.Deprecation(declcfg.SchemaChannel, c.Name)}
 	byName := map[string]*Node{}
@@ -116,7 +116,7 @@ func newChannel(p *catalog.Package, c *catalog.Channel) *Channel {
 }
 
 // versionOf returns the version of a bundle, as the catalog says, or else as the name does.
-func versionOf(p *catalog.Package, name string) string {
+func versionOf(p *fbc.Package, name string) string {
 	if b := p.FindBundle(name); b != nil && b.Number() != nil {
 		return b.Number().String()
 	}

@@ -12,15 +12,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 // load reads the catalog that the tests draw: one package with all that its bundles are, and one with
 // everything that can be said of updates.
-func load(t *testing.T) *catalog.Catalog {
+func load(t *testing.T) *fbc.Catalog {
 	t.Helper()
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, os.DirFS("../testdata/catalog")); err != nil {

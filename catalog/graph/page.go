@@ -7,8 +7,8 @@ import (
 	"io"
 	"strings"
 
-	"github.com/berth-csi/berth/catalog/upgrade"
 	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // page has two holes, {{title}} and {{data}}. They are filled without html/template: a program that

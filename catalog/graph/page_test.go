@@ -8,14 +8,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/test/browser"
 )
 
 // open writes the page of a catalog and opens it. Package browser makes sure that nothing in it fails and
 // that it loads nothing.
-func open(t *testing.T, c *catalog.Catalog, width, height int) *browser.Page {
+func open(t *testing.T, c *fbc.Catalog, width, height int) *browser.Page {
 	t.Helper()
 	var packages []*Package
 	for _, p := range c.Packages {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/berth-csi/berth/catalog/upgrade"
 	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // Sizes of a drawing, in pixels.

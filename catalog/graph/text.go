@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/berth-csi/berth/catalog/upgrade"
 	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // A skipRange is a node of its own in Mermaid and DOT: an arrow from every version in it would hide all

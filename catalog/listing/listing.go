@@ -12,9 +12,9 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // Package is a line of a list of packages. The names of fields in JSON stay as they are.
@@ -54,7 +54,7 @@ type Bundle struct {
 }
 
 // lists make the lists, by what they are of.
-var lists = map[string]func([]*catalog.Package) ([]row, error){
+var lists = map[string]func([]*fbc.Package) ([]row, error){
 	"packages": packages,
 	"channels": channels,
 	"bundles":  bundles,
@@ -67,14 +67,14 @@ func Kinds() []string { return slices.Sorted(maps.Keys(lists)) }
 var Formats = []string{"text", "json"}
 
 // Write lists what a valid catalog holds, of one package if that is not empty.
-func Write(w io.Writer, format, kind string, c *catalog.Catalog, only string) error {
+func Write(w io.Writer, format, kind string, c *fbc.Catalog, only string) error {
 	of := c.Packages
 	if only != "" {
 		p := c.Find(only)
 		if p == nil {
 			return fmt.Errorf("%s holds no package %q; `berth catalog list packages %s` lists those that it holds", c.Dir, only, c.Dir)
 		}
-		of = []*catalog.Package{p}
+		of = []*fbc.Package{p}
 	}
 	rows, err := lists[kind](of)
 	if err != nil {
@@ -142,7 +142,7 @@ func yes(it bool) string {
 	return "-"
 }
 
-func packages(of []*catalog.Package) ([]row, error) {
+func packages(of []*fbc.Package) ([]row, error) {
 	rows := []row{}
 	for _, p := range of {
 		head := p.FindBundle(upgrade.Of(p, p.FindChannel(p.DefaultChannel)).Heads[0].Name)
@@ -160,7 +160,7 @@ func packages(of []*catalog.Package) ([]row, error) {
 	return rows, nil
 }
 
-func channels(of []*catalog.Package) ([]row, error) {
+func channels(of []*fbc.Package) ([]row, error) {
 	rows := []row{}
 	for _, p := range of {
 		for _, c := range sorted(p) {
@@ -172,12 +172,12 @@ func channels(of []*catalog.Package) ([]row, error) {
 }
 
 // sorted returns the channels of a package by name.
-func sorted(p *catalog.Package) []*catalog.Channel {
-	return slices.SortedFunc(slices.Values(p.Channels), func(a, b *catalog.Channel) int { return strings.Compare(a.Name, b.Name) })
+func sorted(p *fbc.Package) []*fbc.Channel {
+	return slices.SortedFunc(slices.Values(p.Channels), func(a, b *fbc.Channel) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // bundles lists the entries of channels, from the latest version to the first.
-func bundles(of []*catalog.Package) ([]row, error) {
+func bundles(of []*fbc.Package) ([]row, error) {
 	rows := []row{}
 	for _, p := range of {
 		for _, c := range sorted(p) {

@@ -7,8 +7,8 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/rawjson"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/rawjson"
 )
 
 // Nearly all of a catalog is bundles. What is usual of them is rendered without decoding them.
@@ -110,7 +110,7 @@ func (on *scratch) properties(s *rawjson.Scanner) {
 			s.Fail()
 		}
 		bulk = append(bulk, "\n        }"...)
-		if !catalog.IsBulk(propertyType) {
+		if !fbc.IsBulk(propertyType) {
 			light = append(light, bulk[begin:]...)
 			bulk = bulk[:begin]
 		}
@@ -155,7 +155,7 @@ func relatedImages(text []byte, images []declcfg.RelatedImage) []byte {
 func bulkLast(properties []property.Property) []property.Property {
 	slices.SortStableFunc(properties, func(a, b property.Property) int {
 		rank := map[bool]int{true: 1}
-		return rank[catalog.IsBulk(a.Type)] - rank[catalog.IsBulk(b.Type)]
+		return rank[fbc.IsBulk(a.Type)] - rank[fbc.IsBulk(b.Type)]
 	})
 	return properties
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/yaml"
 )
@@ -84,10 +84,10 @@ const (
 
 // read renders the documents of a folder, and remembers where they belong.
 func (r *renderer) read(ctx context.Context, dir string) error {
-	if catalog.IsBundleFolder(dir) {
+	if fbc.IsBundleFolder(dir) {
 		return r.readBundle(dir)
 	}
-	c, faults, err := catalog.ReadAndKeep(ctx, dir, func(d document.Document) error {
+	c, faults, err := fbc.ReadAndKeep(ctx, dir, func(d document.Document) error {
 		on, _ := r.free.Get().(*scratch)
 		if on == nil {
 			on = &scratch{}
@@ -135,7 +135,7 @@ func joined(faults []*findings.Finding) error {
 
 // readBundle renders a bundle folder.
 func (r *renderer) readBundle(dir string) error {
-	release, err := catalog.ReadRelease(dir)
+	release, err := fbc.ReadRelease(dir)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ var typed = []string{declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.Schem
 
 // decoded renders a document by way of operator-registry's types.
 func decoded(content []byte) ([]byte, error) {
-	meta, ok := catalog.ScanMeta(content)
+	meta, ok := fbc.ScanMeta(content)
 	if ok && slices.Contains(typed, meta.Schema) {
 		meta.Blob = content // to decode it once
 	} else if err := json.Unmarshal(content, &meta); err != nil {

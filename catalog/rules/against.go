@@ -3,9 +3,9 @@ package rules
 import (
 	"strings"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // The rules for a catalog that takes the place of another one.
@@ -29,7 +29,7 @@ var AgainstRules = []findings.Rule{againstPackage, againstChannel, againstEntry,
 
 // Against judges what becomes of those who have installed from another catalog when this one takes its
 // place: in the same CatalogSource, or because their Subscription changes its source.
-func Against(now, before *catalog.Catalog) (found []*findings.Finding) {
+func Against(now, before *fbc.Catalog) (found []*findings.Finding) {
 	for _, was := range before.Packages {
 		p := now.Find(was.Name)
 		if p == nil || !p.Declared {
@@ -45,10 +45,10 @@ func Against(now, before *catalog.Catalog) (found []*findings.Finding) {
 }
 
 // channelAgainst judges what becomes of those who are subscribed to a channel.
-func channelAgainst(p, was *catalog.Package, channel *catalog.Channel) (found []*findings.Finding) {
+func channelAgainst(p, was *fbc.Package, channel *fbc.Channel) (found []*findings.Finding) {
 	c := p.FindChannel(channel.Name)
 	if c == nil {
-		return []*findings.Finding{catalog.Fault(againstChannel, p.Span, nil, "channel %q of package %q, declared at %s:%d, is gone",
+		return []*findings.Finding{fbc.Fault(againstChannel, p.Span, nil, "channel %q of package %q, declared at %s:%d, is gone",
 			channel.Name, p.Name, channel.File, channel.Line)}
 	}
 	g := upgrade.Of(p, c)
@@ -62,13 +62,13 @@ func channelAgainst(p, was *catalog.Package, channel *catalog.Channel) (found []
 		}
 		gone = append(gone, e.Name)
 		if _, arrives := g.Path(e.Version()); !arrives {
-			found = append(found, catalog.Fault(againstEntry, c.Span, []any{"entries"}, "no update leads from %q, an entry of channel %q at %s:%d, "+
+			found = append(found, fbc.Fault(againstEntry, c.Span, []any{"entries"}, "no update leads from %q, an entry of channel %q at %s:%d, "+
 				"to the head %q of the channel here: nothing replaces it, skips it or has its version in its skipRange",
 				e.Name, c.Name, channel.File, channel.Line, g.Heads[0].Name))
 		}
 	}
 	if len(gone) > len(found) {
-		found = append(found, catalog.Fault(againstGone, c.Span, []any{"entries"}, "entries of channel %q at %s:%d are gone: %s",
+		found = append(found, fbc.Fault(againstGone, c.Span, []any{"entries"}, "entries of channel %q at %s:%d are gone: %s",
 			c.Name, channel.File, channel.Line, strings.Join(gone, ", ")))
 	}
 	return found

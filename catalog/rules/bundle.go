@@ -14,10 +14,10 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"go.podman.io/image/v5/docker/reference"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/rawjson"
-	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/rawjson"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // bundleRules are those about bundles.
@@ -69,7 +69,7 @@ func checkBundleChannel(s *subject, report report) {
 func checkProperties(s *subject, report report) {
 	for _, b := range s.Bundles {
 		for i, p := range b.Properties {
-			if p.Value == nil && catalog.IsBulk(p.Type) {
+			if p.Value == nil && fbc.IsBulk(p.Type) {
 				continue // it was checked when it was read
 			}
 			if shape := usualShapes[p.Type]; shape != nil {
@@ -77,7 +77,7 @@ func checkProperties(s *subject, report report) {
 					continue
 				}
 			}
-			if _, err := catalog.ParseProperty(p); err != nil {
+			if _, err := fbc.ParseProperty(p); err != nil {
 				report(b.Span, propertyPath(i), "property %q of bundle %q: %v", p.Type, b.Name, err)
 			}
 		}
@@ -153,7 +153,7 @@ func versionText(number semver.Version, release declcfg.Release) string {
 }
 
 func checkUniqueVersions(s *subject, report report) {
-	first := map[string]*catalog.Bundle{}
+	first := map[string]*fbc.Bundle{}
 	for _, b := range s.Bundles {
 		for _, said := range b.Stated() {
 			number, release, err := parseVersion(said)
@@ -229,7 +229,7 @@ func checkContent(s *subject, report report) {
 }
 
 // count returns how many properties of a type a bundle has.
-func count(b *catalog.Bundle, propertyType string) int {
+func count(b *fbc.Bundle, propertyType string) int {
 	n := 0
 	for _, p := range b.Properties {
 		if p.Type == propertyType {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/blang/semver/v4"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // channelRules are those about channels and the updates in them.
@@ -221,7 +221,7 @@ func checkPathsByRange(s *subject, report report) {
 }
 
 // stranded returns the entries that opm calls so.
-func stranded(c *catalog.Channel, g *upgrade.Graph) []*upgrade.Entry {
+func stranded(c *fbc.Channel, g *upgrade.Graph) []*upgrade.Entry {
 	if len(g.Chain) == 0 {
 		return nil
 	}

@@ -13,10 +13,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/document"
-	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // rule is a rule that a package has to keep.
@@ -34,11 +34,11 @@ type report func(span document.Span, path []any, format string, args ...any)
 
 // subject is a package that is judged.
 type subject struct {
-	*catalog.Package
+	*fbc.Package
 	graphs []*upgrade.Graph // one for each channel
 }
 
-func newSubject(p *catalog.Package) *subject {
+func newSubject(p *fbc.Package) *subject {
 	s := &subject{Package: p}
 	for _, c := range p.Channels {
 		s.graphs = append(s.graphs, upgrade.Of(p, c))
@@ -49,8 +49,8 @@ func newSubject(p *catalog.Package) *subject {
 // tables are the rules that Check asks, in the order of reports.
 var tables = [][]rule{packageRules, channelRules, bundleRules, deprecationRules}
 
-// Rules are all rules that Check and catalog.Read know.
-var Rules = slices.Concat(document.Rules, catalog.Rules, rulesOf(slices.Concat(tables...)))
+// Rules are all rules that Check and fbc.Read know.
+var Rules = slices.Concat(document.Rules, fbc.Rules, rulesOf(slices.Concat(tables...)))
 
 func rulesOf(rows []rule) []findings.Rule {
 	var all []findings.Rule
@@ -61,14 +61,14 @@ func rulesOf(rows []rule) []findings.Rule {
 }
 
 // Check judges the packages of a catalog. The findings are in the order of files and lines.
-func Check(c *catalog.Catalog) []*findings.Finding { return CheckAt(c, catalog.Fault) }
+func Check(c *fbc.Catalog) []*findings.Finding { return CheckAt(c, fbc.Fault) }
 
 // Place makes a finding of what is wrong with the value that a path of keys and indices leads to, in the
 // document at a span. It may be called for several at a time.
 type Place func(rule findings.Rule, span document.Span, path []any, format string, args ...any) *findings.Finding
 
 // CheckAt is like Check, for a catalog that comes from elsewhere than its documents: place knows from where.
-func CheckAt(c *catalog.Catalog, place Place) []*findings.Finding {
+func CheckAt(c *fbc.Catalog, place Place) []*findings.Finding {
 	found := make([][]*findings.Finding, len(c.Packages))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -84,7 +84,7 @@ func CheckAt(c *catalog.Catalog, place Place) []*findings.Finding {
 	return all
 }
 
-func checkPackage(p *catalog.Package, place Place) (found []*findings.Finding) {
+func checkPackage(p *fbc.Package, place Place) (found []*findings.Finding) {
 	s := newSubject(p)
 	for _, table := range tables {
 		for _, row := range table {
@@ -105,13 +105,13 @@ var served = []string{"channel-path", "bundle-dependency"}
 
 // Load reads a catalog that has to be fit to be served to OLM. If it is not, the error is all that keeps
 // it from that.
-func Load(ctx context.Context, dir string) (*catalog.Catalog, error) {
+func Load(ctx context.Context, dir string) (*fbc.Catalog, error) {
 	return LoadAndKeep(ctx, dir, func(document.Document) error { return nil })
 }
 
-// LoadAndKeep is like Load, and hands each document to keep as catalog.ReadAndKeep does.
-func LoadAndKeep(ctx context.Context, dir string, keep func(document.Document) error) (*catalog.Catalog, error) {
-	c, found, err := catalog.ReadAndKeep(ctx, dir, keep)
+// LoadAndKeep is like Load, and hands each document to keep as fbc.ReadAndKeep does.
+func LoadAndKeep(ctx context.Context, dir string, keep func(document.Document) error) (*fbc.Catalog, error) {
+	c, found, err := fbc.ReadAndKeep(ctx, dir, keep)
 	if err != nil {
 		return nil, err
 	}

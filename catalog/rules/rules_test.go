@@ -9,9 +9,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/document"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/test/catalogs"
 )
@@ -44,7 +44,7 @@ func TestCheck(t *testing.T) {
 // judge returns all that is found in the catalog in folder catalog, and whether it is valid.
 func judge(t *testing.T) (text string, valid bool) {
 	t.Helper()
-	c, found, err := catalog.Read(t.Context(), "catalog")
+	c, found, err := fbc.Read(t.Context(), "catalog")
 	if err != nil {
 		return err.Error() + "\n", false
 	}
@@ -72,7 +72,7 @@ func TestAgainst(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			now, found, err := catalog.Read(t.Context(), "now")
+			now, found, err := fbc.Read(t.Context(), "now")
 			if err != nil || len(found) > 0 {
 				t.Fatal(found, err)
 			}

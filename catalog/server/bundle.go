@@ -12,15 +12,15 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/api"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/yaml"
 )
 
 // isInline tells whether OLM can install a bundle from the catalog alone.
-func isInline(b *catalog.Bundle) bool { return b.Image == "" }
+func isInline(b *fbc.Bundle) bool { return b.Image == "" }
 
 // bundle returns an entry of a channel as OLM gets it: with its bulk if that is wanted.
-func (c *content) bundle(p *catalog.Package, channel *catalog.Channel, e *declcfg.ChannelEntry, withBulk func(*catalog.Bundle) bool) (*api.Bundle, error) {
+func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry, withBulk func(*fbc.Bundle) bool) (*api.Bundle, error) {
 	b := p.FindBundle(e.Name)
 	m := model.Bundle{
 		Package:   &model.Package{Name: p.Name, Description: p.Description},
@@ -42,7 +42,7 @@ func (c *content) bundle(p *catalog.Package, channel *catalog.Channel, e *declcf
 		m.RelatedImages = append(m.RelatedImages, model.RelatedImage(image))
 	}
 	for _, p := range b.Properties {
-		if !catalog.IsBulk(p.Type) {
+		if !fbc.IsBulk(p.Type) {
 			m.Properties = append(m.Properties, p)
 		}
 	}
@@ -55,7 +55,7 @@ func (c *content) bundle(p *catalog.Package, channel *catalog.Channel, e *declcf
 }
 
 // addBulk adds the objects of a bundle, and the description of its ClusterServiceVersion.
-func (c *content) addBulk(m *model.Bundle, b *catalog.Bundle) error {
+func (c *content) addBulk(m *model.Bundle, b *fbc.Bundle) error {
 	data, err := c.store.Load(nil, b.Span)
 	if err != nil {
 		return err

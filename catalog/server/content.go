@@ -14,15 +14,15 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/registry"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/document"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/fbc/document"
 )
 
 // content is a catalog made ready to be queried: in memory but for the bulk of its bundles, which is in
 // a store. It gives the answers that operator-registry's own cache gives.
 type content struct {
-	*catalog.Catalog
+	*fbc.Catalog
 	*index
 	store *document.Store
 }
@@ -46,7 +46,7 @@ func open(ctx context.Context, dir string) (*content, error) {
 func (c *content) Close() error { return c.store.Close() }
 
 // channel finds a channel.
-func (c *content) channel(pkg, name string) (*catalog.Package, *catalog.Channel, error) {
+func (c *content) channel(pkg, name string) (*fbc.Package, *fbc.Channel, error) {
 	p := c.Find(pkg)
 	if p == nil {
 		return nil, nil, fmt.Errorf("package %q not found", pkg)
@@ -89,7 +89,7 @@ func (c *content) GetPackage(_ context.Context, name string) (*registry.PackageM
 }
 
 // deprecation returns what is said of something in a package, or nil if it is not deprecated.
-func deprecation(p *catalog.Package, schema, name string) *registry.Deprecation {
+func deprecation(p *fbc.Package, schema, name string) *registry.Deprecation {
 	if message := p.Deprecation(schema, name); message != "" {
 		return &registry.Deprecation{Message: message}
 	}
@@ -144,8 +144,8 @@ func (c *content) GetBundle(_ context.Context, pkg, channel, name string) (*api.
 
 // wholeBundle returns all of a bundle. As it is of no use to who asks for one, it does not say what the
 // bundle updates.
-func (c *content) wholeBundle(p *catalog.Package, channel *catalog.Channel, e *declcfg.ChannelEntry) (*api.Bundle, error) {
-	bundle, err := c.bundle(p, channel, e, func(*catalog.Bundle) bool { return true })
+func (c *content) wholeBundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry) (*api.Bundle, error) {
+	bundle, err := c.bundle(p, channel, e, func(*fbc.Bundle) bool { return true })
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +232,7 @@ func (c *content) GetBundleThatProvides(ctx context.Context, group, version, kin
 // ListPackageCustomSchemas sends the documents of a schema that is not OLM's.
 func (c *content) ListPackageCustomSchemas(_ context.Context, schema, pkg string, send func(*structpb.Struct) error) error {
 	for what, name := range map[string]string{"schema": schema, "packageName": pkg} {
-		if (what == "schema" || name != "") && !catalog.IsServable(name) {
+		if (what == "schema" || name != "") && !fbc.IsServable(name) {
 			return &cache.ValidationError{Err: fmt.Errorf("invalid custom schema query: %s is %q", what, name)}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/operator-framework/operator-registry/pkg/registry"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/berth-csi/berth/catalog/document"
+	"github.com/berth-csi/berth/fbc/document"
 )
 
 // interval is how often Serve looks whether the catalog has changed. It looks at names, sizes and times

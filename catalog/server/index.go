@@ -8,14 +8,14 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/operator-framework/operator-registry/pkg/registry"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/upgrade"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/olm/upgrade"
 )
 
 // index finds entries of channels without a look at all of them. It is made once for a catalog.
 type index struct {
 	// heads are the heads of channels.
-	heads map[*catalog.Channel]*head
+	heads map[*fbc.Channel]*head
 	// providers are the entries whose bundles provide an API, and replacements those that replace or skip a
 	// bundle. Both are in the order of the catalog.
 	providers    map[property.GVK][]located
@@ -24,8 +24,8 @@ type index struct {
 
 // located is an entry and where it is.
 type located struct {
-	pkg     *catalog.Package
-	channel *catalog.Channel
+	pkg     *fbc.Package
+	channel *fbc.Channel
 	*declcfg.ChannelEntry
 }
 
@@ -36,8 +36,8 @@ type head struct {
 	skips []string
 }
 
-func newIndex(c *catalog.Catalog) *index {
-	x := &index{map[*catalog.Channel]*head{}, map[property.GVK][]located{}, map[string][]located{}}
+func newIndex(c *fbc.Catalog) *index {
+	x := &index{map[*fbc.Channel]*head{}, map[property.GVK][]located{}, map[string][]located{}}
 	for _, p := range c.Packages {
 		provided := map[string][]property.GVK{}
 		for _, b := range p.Bundles {
@@ -67,7 +67,7 @@ func newIndex(c *catalog.Catalog) *index {
 }
 
 // providedBy returns the APIs that a bundle provides.
-func providedBy(b *catalog.Bundle) []property.GVK {
+func providedBy(b *fbc.Bundle) []property.GVK {
 	var apis []property.GVK
 	for _, p := range b.Properties {
 		var api property.GVK

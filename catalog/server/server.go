@@ -17,8 +17,8 @@ import (
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/reflection"
 
-	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/connections"
+	"github.com/berth-csi/berth/fbc"
 )
 
 // DefaultAddress is where Serve listens: OLM's usual port, on loopback, for the protocol knows neither
@@ -47,7 +47,7 @@ type Event struct {
 	Listening               bool
 	Address, MetricsAddress net.Addr
 	// Catalog is what is served from now on, of which Size bytes are kept on disk.
-	Catalog *catalog.Catalog
+	Catalog *fbc.Catalog
 	Size    int64
 	// Err says why the catalog, which has changed, is not served. What was served before still is.
 	Err error

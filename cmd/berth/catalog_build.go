@@ -7,8 +7,8 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/build"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 )
 
@@ -72,7 +72,7 @@ olm.skipRange.`,
 				return err
 			}
 			for _, config := range configs {
-				file, err := catalog.Write(config, output)
+				file, err := fbc.Write(config, output)
 				if err != nil {
 					return err
 				}

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/graph"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
 )
 
 // drawings are the formats of one package each.
@@ -59,7 +59,7 @@ unless one is named: it finds versions, and shows of each what OperatorHub would
 }
 
 // chosenPackages returns the package that is named, or all.
-func chosenPackages(c *catalog.Catalog, named []string) (all []*graph.Package, err error) {
+func chosenPackages(c *fbc.Catalog, named []string) (all []*graph.Package, err error) {
 	if len(named) > 0 {
 		p := c.Find(named[0])
 		if p == nil {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/catalog"
-	"github.com/berth-csi/berth/catalog/plan"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/olm/prediction"
 )
 
 // catalogPlan is the command line of "berth catalog plan".
@@ -48,12 +48,12 @@ or waits for somebody; 2 if that cannot be told.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			outcomes, err := o.foretell(cmd, args)
 			if err == nil {
-				err = plan.Write(cmd.OutOrStdout(), o.output, outcomes)
+				err = prediction.Write(cmd.OutOrStdout(), o.output, outcomes)
 			}
 			if err != nil {
 				return &exitError{code: exitUsage, err: err}
 			}
-			if !plan.Good(outcomes) {
+			if !prediction.Good(outcomes) {
 				return &exitError{code: exitFailed}
 			}
 			return nil
@@ -61,7 +61,7 @@ or waits for somebody; 2 if that cannot be told.`,
 	}
 	cmd.Flags().StringVar(&o.channel, "channel", "", "`CHANNEL` that PACKAGE is subscribed to (default the package's default channel)")
 	o.clusterFlags.add(cmd)
-	addOutputFlag(cmd, &o.output, "text", plan.Formats)
+	addOutputFlag(cmd, &o.output, "text", prediction.Formats)
 	return cmd
 }
 
@@ -75,7 +75,7 @@ func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
 	return cobra.RangeArgs(1, 2)(cmd, args)
 }
 
-func (o *catalogPlan) foretell(cmd *cobra.Command, args []string) ([]*plan.Outcome, error) {
+func (o *catalogPlan) foretell(cmd *cobra.Command, args []string) ([]*prediction.Outcome, error) {
 	defer startProgress(cmd.ErrOrStderr(), "foretelling")()
 	c, err := rules.Load(cmd.Context(), args[0])
 	if err != nil {
@@ -85,19 +85,19 @@ func (o *catalogPlan) foretell(cmd *cobra.Command, args []string) ([]*plan.Outco
 		return o.foretellCluster(cmd.Context(), c)
 	}
 	pkg, version, _ := strings.Cut(args[1], "@")
-	world, err := plan.Installed(c, pkg, version, o.channel)
+	world, err := prediction.Installed(c, pkg, version, o.channel)
 	if err != nil {
 		return nil, err
 	}
 	return world.Foretell(cmd.Context())
 }
 
-func (o *catalogPlan) foretellCluster(ctx context.Context, c *catalog.Catalog) (all []*plan.Outcome, err error) {
+func (o *catalogPlan) foretellCluster(ctx context.Context, c *fbc.Catalog) (all []*prediction.Outcome, err error) {
 	config, err := o.config()
 	if err != nil {
 		return nil, fmt.Errorf("%w; name a PACKAGE to do without one", err)
 	}
-	worlds, err := plan.Observe(ctx, config, o.namespace)
+	worlds, err := prediction.Observe(ctx, config, o.namespace)
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/catalog"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 )
 
@@ -56,7 +56,7 @@ The rules:
 func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {
 	stop := startProgress(cmd.ErrOrStderr(), "reading "+dir)
 	defer stop()
-	c, found, err := catalog.Read(cmd.Context(), dir)
+	c, found, err := fbc.Read(cmd.Context(), dir)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {
 }
 
 // contents says in a few words what a catalog holds.
-func contents(c *catalog.Catalog) string {
+func contents(c *fbc.Catalog) string {
 	channels, bundles := 0, 0
 	for _, p := range c.Packages {
 		channels, bundles = channels+len(p.Channels), bundles+len(p.Bundles)

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/bundle"
-	"github.com/berth-csi/berth/catalog"
+	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/image"
 )
@@ -121,7 +121,7 @@ A catalog that cannot be read is refused, and files that an .indexignore file ex
 
 // catalogContent returns what the image of a catalog folder holds.
 func catalogContent(ctx context.Context, dir string) (image.Content, error) {
-	c, found, err := catalog.Read(ctx, dir)
+	c, found, err := fbc.Read(ctx, dir)
 	if err != nil {
 		return image.Content{}, err
 	}

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/berth-csi/berth/catalog/plan"
+	"github.com/berth-csi/berth/olm/prediction"
 )
 
 // The codes of checks that are not about what OLM does.
@@ -19,46 +19,46 @@ const (
 
 // checks are what every plan checks of what OLM will do, in this order, and what is said if it is fine.
 var checks = []struct {
-	codes []plan.Code
+	codes []prediction.Code
 	fine  string
 	// target tells that the check is about what OLM will install, and is none if that is nothing.
 	target bool
 }{
-	{[]plan.Code{plan.PendingInstallPlan, plan.InstallPlanGone, plan.Installing}, "no InstallPlan is pending", false},
-	{[]plan.Code{plan.SourceMissing}, "there is such a CatalogSource", false},
-	{[]plan.Code{plan.SourceUnreachable}, "OLM reaches all catalogs of the namespace", false},
-	{[]plan.Code{plan.PackageAbsent}, "the catalog has the package", false},
-	{[]plan.Code{plan.ChannelAbsent, plan.ChannelBroken}, "the package has the channel", false},
-	{[]plan.Code{plan.OperatorGroups, plan.InstallMode}, "the OperatorGroup fits", false},
-	{[]plan.Code{plan.SecondSubscription, plan.ProvidedElsewhere}, "no other Subscription is in the way", false},
-	{[]plan.Code{plan.OrphanedCSV}, "what is installed is the Subscription's", false},
-	{[]plan.Code{plan.NoEdge, plan.Unsatisfied, plan.DependencyMissing}, "OLM finds a way to what it shall install", false},
-	{[]plan.Code{plan.ManualApproval, plan.ManualApprovalElsewhere}, "nobody else is asked for approval", false},
-	{[]plan.Code{plan.Downgrade}, "the version is no earlier one", true},
-	{[]plan.Code{plan.SameCSV}, "the version is another one", true},
-	{[]plan.Code{plan.NotUpgradeable}, "the operator allows to be updated", true},
-	{[]plan.Code{plan.OldKubernetes}, "the version of Kubernetes suits it", true},
-	{[]plan.Code{plan.OpenShiftHeldBack}, "the version of OpenShift suits it", true},
-	{[]plan.Code{plan.InvalidObjects, plan.StoredVersionRemoved, plan.OldDefinition, plan.DefinitionsUnchecked}, "all objects of its APIs stay valid", true},
+	{[]prediction.Code{prediction.PendingInstallPlan, prediction.InstallPlanGone, prediction.Installing}, "no InstallPlan is pending", false},
+	{[]prediction.Code{prediction.SourceMissing}, "there is such a CatalogSource", false},
+	{[]prediction.Code{prediction.SourceUnreachable}, "OLM reaches all catalogs of the namespace", false},
+	{[]prediction.Code{prediction.PackageAbsent}, "the catalog has the package", false},
+	{[]prediction.Code{prediction.ChannelAbsent, prediction.ChannelBroken}, "the package has the channel", false},
+	{[]prediction.Code{prediction.OperatorGroups, prediction.InstallMode}, "the OperatorGroup fits", false},
+	{[]prediction.Code{prediction.SecondSubscription, prediction.ProvidedElsewhere}, "no other Subscription is in the way", false},
+	{[]prediction.Code{prediction.OrphanedCSV}, "what is installed is the Subscription's", false},
+	{[]prediction.Code{prediction.NoEdge, prediction.Unsatisfied, prediction.DependencyMissing}, "OLM finds a way to what it shall install", false},
+	{[]prediction.Code{prediction.ManualApproval, prediction.ManualApprovalElsewhere}, "nobody else is asked for approval", false},
+	{[]prediction.Code{prediction.Downgrade}, "the version is no earlier one", true},
+	{[]prediction.Code{prediction.SameCSV}, "the version is another one", true},
+	{[]prediction.Code{prediction.NotUpgradeable}, "the operator allows to be updated", true},
+	{[]prediction.Code{prediction.OldKubernetes}, "the version of Kubernetes suits it", true},
+	{[]prediction.Code{prediction.OpenShiftHeldBack}, "the version of OpenShift suits it", true},
+	{[]prediction.Code{prediction.InvalidObjects, prediction.StoredVersionRemoved, prediction.OldDefinition, prediction.DefinitionsUnchecked}, "all objects of its APIs stay valid", true},
 }
 
 // tolerated are the reasons for which a switch is safe nevertheless: those that apply deals with itself, and what
 // is only to be known.
-var tolerated = []plan.Code{
-	plan.ManualApproval, plan.ManualApprovalElsewhere,
-	plan.SameCSV, plan.OpenShiftHeldBack, plan.DefinitionsUnchecked, plan.EndsEarly, plan.Deprecated,
+var tolerated = []prediction.Code{
+	prediction.ManualApproval, prediction.ManualApprovalElsewhere,
+	prediction.SameCSV, prediction.OpenShiftHeldBack, prediction.DefinitionsUnchecked, prediction.EndsEarly, prediction.Deprecated,
 }
 
 // checksOf says what each check has come to.
-func checksOf(p *Plan, own *plan.Outcome) []Check {
+func checksOf(p *Plan, own *prediction.Outcome) []Check {
 	left := slices.Concat(own.Why, own.Holds, own.Risks)
 	if p.Way == Stay { // and OLM has nothing to wait for
 		left = slices.Clone(own.Risks)
 	}
-	blind := own.Verdict == plan.Refused || own.Next == nil && own.Verdict == plan.Waits
+	blind := own.Verdict == prediction.Refused || own.Next == nil && own.Verdict == prediction.Waits
 	var done []Check
 	for _, c := range checks {
-		about := func(r plan.Reason) bool { return slices.Contains(c.codes, r.Code) }
+		about := func(r prediction.Reason) bool { return slices.Contains(c.codes, r.Code) }
 		before := len(done)
 		for _, reason := range left {
 			if about(reason) {
@@ -84,10 +84,10 @@ var asFlags = strings.NewReplacer(
 	"set spec.name of the Subscription to", "name with --new-package",
 )
 
-func checkOf(reason plan.Reason) Check {
+func checkOf(reason prediction.Reason) Check {
 	c := Check{Code: string(reason.Code), Verdict: Refused, What: reason.What, Do: asFlags.Replace(reason.Do)}
 	switch {
-	case reason.Code == plan.ManualApproval || reason.Code == plan.ManualApprovalElsewhere:
+	case reason.Code == prediction.ManualApproval || reason.Code == prediction.ManualApprovalElsewhere:
 		c.Verdict, c.Do = Warning, "nothing: apply approves the InstallPlan, if it is the one that was foretold"
 	case slices.Contains(tolerated, reason.Code):
 		c.Verdict = Warning

@@ -12,7 +12,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver"
 
-	"github.com/berth-csi/berth/catalog/plan"
+	"github.com/berth-csi/berth/olm/prediction"
 )
 
 // Content is what OLM installs by the name of a ClusterServiceVersion.
@@ -29,7 +29,7 @@ type Content struct {
 func (c Content) source() string { return c.SourceNamespace + "/" + c.Source }
 
 // contentOf returns the content of a bundle of a catalog.
-func contentOf(b plan.Bundle) (Content, error) {
+func contentOf(b prediction.Bundle) (Content, error) {
 	c := Content{Name: b.Name, SourceNamespace: b.From.Namespace, Source: b.From.Name, Image: b.Image}
 	if c.Image != "" {
 		return c, nil

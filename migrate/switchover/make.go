@@ -7,7 +7,7 @@ import (
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
-	"github.com/berth-csi/berth/catalog/plan"
+	"github.com/berth-csi/berth/olm/prediction"
 )
 
 // Make makes the plan. It reads nothing but what Look has found, and the objects of CRDs that would change.
@@ -57,7 +57,7 @@ func (w *World) fitChannel(p *Plan, r Request) bool {
 }
 
 // foretell says what OLM will do, and which way that is. It returns what OLM does with the Subscription.
-func (w *World) foretell(ctx context.Context, p *Plan) (*plan.Outcome, error) {
+func (w *World) foretell(ctx context.Context, p *Plan) (*prediction.Outcome, error) {
 	turned, err := w.Turn(p.Subscription.Name, p.To.choose)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (w *World) foretell(ctx context.Context, p *Plan) (*plan.Outcome, error) {
 		return nil, err
 	}
 	own := p.outcome()
-	if own != nil && own.Verdict == plan.Stranded && p.To.Package != p.From.Package {
+	if own != nil && own.Verdict == prediction.Stranded && p.To.Package != p.From.Package {
 		p.Way = Replace
 		if p.Outcomes, err = w.renewed(p).Foretell(ctx); err != nil {
 			return nil, err
@@ -88,7 +88,7 @@ func (w *World) foretell(ctx context.Context, p *Plan) (*plan.Outcome, error) {
 		if p.Way == "" {
 			p.Way = Update
 		}
-	case own.Verdict == plan.Latest:
+	case own.Verdict == prediction.Latest:
 		p.Target, p.Way = p.Installed, Stay
 	}
 	slices.Sort(p.Along)
@@ -97,7 +97,7 @@ func (w *World) foretell(ctx context.Context, p *Plan) (*plan.Outcome, error) {
 }
 
 // outcome is what OLM will do with the Subscription of the plan, or nil.
-func (p *Plan) outcome() *plan.Outcome {
+func (p *Plan) outcome() *prediction.Outcome {
 	for _, o := range p.Outcomes {
 		if o.Subscription == p.Subscription.Name {
 			return o
@@ -107,7 +107,7 @@ func (p *Plan) outcome() *plan.Outcome {
 }
 
 // renewed is the world once the operator has been removed and its Subscription is a new one.
-func (w *World) renewed(p *Plan) *plan.World {
+func (w *World) renewed(p *Plan) *prediction.World {
 	later := *w.World
 	later.CSVs = slices.DeleteFunc(slices.Clone(w.CSVs), func(csv *v1alpha1.ClusterServiceVersion) bool { return csv.Name == p.Installed })
 	later.Subscriptions = slices.Clone(w.Subscriptions)

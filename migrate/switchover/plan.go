@@ -16,7 +16,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-csi/berth/catalog/plan"
+	"github.com/berth-csi/berth/olm/prediction"
 )
 
 // Schema is the value of Plan.Schema.
@@ -47,7 +47,7 @@ type Plan struct {
 	// Touched are the objects that will be changed, and by whom.
 	Touched []Touched `json:"touched,omitempty"`
 	// Outcomes are what OLM will do with all Subscriptions of the namespace.
-	Outcomes []*plan.Outcome `json:"outcomes"`
+	Outcomes []*prediction.Outcome `json:"outcomes"`
 }
 
 // Subscription is the one that is switched, as it was when the plan was made.

@@ -13,9 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"github.com/berth-csi/berth/catalog/plan"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/olm/prediction"
 )
 
 // maxPlan is how many bytes a plan may have. A ConfigMap holds a MiB.
@@ -169,9 +169,9 @@ func (p *Plan) checkOutcomes() error {
 	if own == nil {
 		return fmt.Errorf("outcomes has none for Subscription %q", p.Subscription.Name)
 	}
-	verdicts := []plan.Verdict{plan.Installs, plan.Updates, plan.Waits, plan.Latest, plan.Stranded, plan.Refused}
+	verdicts := []prediction.Verdict{prediction.Installs, prediction.Updates, prediction.Waits, prediction.Latest, prediction.Stranded, prediction.Refused}
 	for _, o := range p.Outcomes {
-		goesOn := o.Verdict == plan.Installs || o.Verdict == plan.Updates
+		goesOn := o.Verdict == prediction.Installs || o.Verdict == prediction.Updates
 		if !slices.Contains(verdicts, o.Verdict) || goesOn && o.Next == nil {
 			return fmt.Errorf("the outcome for Subscription %q has verdict %q, and next: %t", o.Subscription, o.Verdict, o.Next != nil)
 		}

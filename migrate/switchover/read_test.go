@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-csi/berth/catalog/plan"
+	"github.com/berth-csi/berth/olm/prediction"
 )
 
 // sound is a plan that can be carried out, one way or another.
@@ -21,17 +21,17 @@ func sound(way Way) *Plan {
 		To:           Choice{Source: "second", SourceNamespace: "harbour", Package: "buoy", Channel: "stable"},
 		Installed:    "buoy.v1.0.0", Target: "buoy.v1.1.0", Way: way, Safe: true,
 	}
-	outcome := &plan.Outcome{Subscription: "buoy", Verdict: plan.Updates, Next: &plan.Step{Name: p.Target}}
+	outcome := &prediction.Outcome{Subscription: "buoy", Verdict: prediction.Updates, Next: &prediction.Step{Name: p.Target}}
 	switch way {
 	case Replace:
 		p.To.Package = "beacon"
 	case Stay:
-		p.Target, outcome = p.Installed, &plan.Outcome{Subscription: "buoy", Verdict: plan.Latest}
+		p.Target, outcome = p.Installed, &prediction.Outcome{Subscription: "buoy", Verdict: prediction.Latest}
 	}
 	if way != Stay {
 		p.Contents = []Content{{Name: p.Target, SourceNamespace: "harbour", Source: "second"}}
 	}
-	p.Outcomes = []*plan.Outcome{outcome}
+	p.Outcomes = []*prediction.Outcome{outcome}
 	p.Steps = stepsOf(p)
 	return p
 }

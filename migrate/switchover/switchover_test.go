@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/catalog/plan"
 	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -62,7 +62,7 @@ func TestSwitchover(t *testing.T) {
 }
 
 func unsafe(p *place) {
-	p.mustRefuse(p.to(broken), plan.NoEdge)
+	p.mustRefuse(p.to(broken), prediction.NoEdge)
 	p.mustLeaveAsIs(func() {
 		if err := p.apply(p.to(broken), switchover.Options{})(p.t.Context(), p.Config()); err == nil {
 			p.t.Error("it was applied")
@@ -71,7 +71,7 @@ func unsafe(p *place) {
 }
 
 // check returns what a plan says of one thing, or nil.
-func check(p *switchover.Plan, code plan.Code) *switchover.Check {
+func check(p *switchover.Plan, code prediction.Code) *switchover.Check {
 	at := slices.IndexFunc(p.Checks, func(c switchover.Check) bool { return c.Code == string(code) })
 	if at < 0 {
 		return nil
@@ -98,26 +98,26 @@ func moved(p *place) {
 func otherChannel(p *place) {
 	r := p.to(second)
 	r.Channel = "preview"
-	p.mustRefuse(r, plan.ChannelAbsent)
+	p.mustRefuse(r, prediction.ChannelAbsent)
 }
 
-func nowhere(p *place) { p.mustRefuse(p.to("nowhere"), plan.SourceMissing) }
+func nowhere(p *place) { p.mustRefuse(p.to("nowhere"), prediction.SourceMissing) }
 
 func unreachable(p *place) {
 	p.create(&v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "adrift", Namespace: p.namespace},
 		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: "127.0.0.1:1"}})
-	p.mustRefuse(p.to("adrift"), plan.SourceUnreachable)
+	p.mustRefuse(p.to("adrift"), prediction.SourceUnreachable)
 }
 
 func twice(p *place) {
 	again := p.subscription.DeepCopy()
 	again.ObjectMeta = metav1.ObjectMeta{Name: "again", Namespace: p.namespace}
 	p.create(again)
-	p.mustRefuse(p.to(second), plan.SecondSubscription)
+	p.mustRefuse(p.to(second), prediction.SecondSubscription)
 }
 
 // mustRefuse wants a plan that is not safe, for one reason at least.
-func (p *place) mustRefuse(r switchover.Request, code plan.Code) {
+func (p *place) mustRefuse(r switchover.Request, code prediction.Code) {
 	p.t.Helper()
 	made := p.plan(r)
 	c := check(made, code)
@@ -127,7 +127,7 @@ func (p *place) mustRefuse(r switchover.Request, code plan.Code) {
 	if strings.Contains(c.Do, "spec.") {
 		p.t.Errorf("what to do is %q, want the flag that says it", c.Do)
 	}
-	if later := check(made, plan.Downgrade); made.Target == "" && later != nil {
+	if later := check(made, prediction.Downgrade); made.Target == "" && later != nil {
 		p.t.Errorf("OLM installs nothing, and yet it is said of the version: %+v", later)
 	}
 	p.t.Logf("\n%s", made.Text(switchover.Plain))

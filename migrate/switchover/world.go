@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/catalog/plan"
-	"github.com/berth-csi/berth/catalog/remote"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
+	"github.com/berth-csi/berth/fbc/remote"
+	"github.com/berth-csi/berth/olm/prediction"
 )
 
 // Cluster is how to reach a cluster.
@@ -34,11 +34,11 @@ type Cluster struct {
 
 // World is what a plan is made from. It has to be closed.
 type World struct {
-	*plan.World
+	*prediction.World
 	subscription *v1alpha1.Subscription
 	namespaceUID types.UID
 	journals     string // the namespace of journals
-	target       plan.Source
+	target       prediction.Source
 	// unread says why catalogs of other Subscriptions could not be read.
 	unread []string
 	driver *seenDriver
@@ -58,7 +58,7 @@ type seenDriver struct {
 
 // Look reads all that a plan is made from. It writes nothing to the cluster.
 func Look(ctx context.Context, cluster Cluster, r Request) (*World, error) {
-	namespaces, err := plan.Observe(ctx, cluster.Config, r.Namespace)
+	namespaces, err := prediction.Observe(ctx, cluster.Config, r.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func readNamespaceUID(ctx context.Context, c client.Client, name string) (types.
 // choose finds the Subscription that is asked for, by the name that the package has now, or by the new one if all is
 // done. One of either name in another namespace leaves open which is meant: whoever may make Subscriptions in some
 // namespace can have put it there.
-func choose(namespaces []*plan.World, r Request) (*World, error) {
+func choose(namespaces []*prediction.World, r Request) (*World, error) {
 	var found []*World
 	var names []string
 	for _, w := range namespaces {
@@ -118,7 +118,7 @@ func choose(namespaces []*plan.World, r Request) (*World, error) {
 		return nil, fmt.Errorf("there is no Subscription to package %s%s", r.Package, inNamespace(r.Namespace))
 	case 1:
 		to := r.choice(found[0].subscription.Spec)
-		found[0].target = plan.Source{Namespace: to.SourceNamespace, Name: to.Source}
+		found[0].target = prediction.Source{Namespace: to.SourceNamespace, Name: to.Source}
 		return found[0], nil
 	}
 	return nil, fmt.Errorf("%d Subscriptions may be meant: %s; say with --namespace in which namespace the one to switch is", len(found), strings.Join(names, ", "))
@@ -126,7 +126,7 @@ func choose(namespaces []*plan.World, r Request) (*World, error) {
 
 // subscriptionTo returns the Subscription of a namespace to a package, or nil. Of several, it is the one that
 // has installed something.
-func subscriptionTo(w *plan.World, pkg string) (found *v1alpha1.Subscription) {
+func subscriptionTo(w *prediction.World, pkg string) (found *v1alpha1.Subscription) {
 	for _, s := range w.Subscriptions {
 		if s.Spec.Package == pkg && (found == nil || found.Status.InstalledCSV == "" && s.Status.InstalledCSV != "") {
 			found = s
@@ -137,9 +137,9 @@ func subscriptionTo(w *plan.World, pkg string) (found *v1alpha1.Subscription) {
 
 // readCatalogs reads the catalog to switch to, and those of other Subscriptions: OLM decides for all together.
 func (w *World) readCatalogs(ctx context.Context, config *rest.Config, r Request) error {
-	wanted := []plan.Source{w.target}
+	wanted := []prediction.Source{w.target}
 	for _, s := range w.Subscriptions {
-		if source := (plan.Source{Namespace: s.Spec.CatalogSourceNamespace, Name: s.Spec.CatalogSource}); s != w.subscription && !slices.Contains(wanted, source) {
+		if source := (prediction.Source{Namespace: s.Spec.CatalogSourceNamespace, Name: s.Spec.CatalogSource}); s != w.subscription && !slices.Contains(wanted, source) {
 			wanted = append(wanted, source)
 		}
 	}
@@ -163,7 +163,7 @@ func (w *World) readCatalogs(ctx context.Context, config *rest.Config, r Request
 }
 
 // packagesOf returns the packages that Subscriptions will have from a catalog.
-func (w *World) packagesOf(source plan.Source, r Request) (names []string) {
+func (w *World) packagesOf(source prediction.Source, r Request) (names []string) {
 	for _, s := range w.Subscriptions {
 		choice := choiceOf(s.Spec)
 		if s == w.subscription {

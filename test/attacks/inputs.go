@@ -64,7 +64,7 @@ var onInputs = []Attack{
 	{"do so in a manifest of a bundle that a catalog is built from", expansion, commands + "build_from_a_bundle's_manifest"},
 	{"do so in a template", expansion, commands + "build_from_a_template"},
 	{"do so in a bundle's folder that no bundle has, but that validators read", expansion, commands + "validate_a_bundle_with_something_else"},
-	{"put a pipe into a catalog, which never ends", "only regular files are read", "catalog TestReadRefusesPipes"},
+	{"put a pipe into a catalog, which never ends", "only regular files are read", "fbc TestReadRefusesPipes"},
 	{"link a bundle's file to a device", "only regular files are read, up to 32 MiB", "yaml TestReadFile"},
 	{"link a catalog's or bundle's file to a secret elsewhere, to be quoted in a report or shipped", "links are followed within the folder only", "cmd/berth TestScripts/image"},
 }

@@ -1,0 +1,158 @@
+package fbc
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/findings"
+)
+
+// assemble makes a catalog of what documents say.
+func assemble(dir string, entries []entry) (*Catalog, []*findings.Finding) {
+	a := assembly{Catalog: &Catalog{Dir: dir}, packages: map[string]*Package{}}
+	for _, e := range entries {
+		a.add(e)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.packages)) {
+		a.Packages = append(a.Packages, a.packages[name])
+	}
+	a.markIncomplete()
+	return a.Catalog, a.hinted()
+}
+
+// Of makes a catalog of a configuration without reading it from a folder. Its documents, each of a schema and
+// a name, come from where the caller says. The names in it must be distinct.
+func Of(config *declcfg.DeclarativeConfig, from func(schema, name string) document.Span) *Catalog {
+	var entries []entry
+	for _, p := range config.Packages {
+		entries = append(entries, entry{pkg: &p, span: from(p.Schema, p.Name)})
+	}
+	for _, c := range config.Channels {
+		entries = append(entries, entry{channel: &c, span: from(c.Schema, c.Name)})
+	}
+	for _, b := range config.Bundles {
+		entries = append(entries, entry{bundle: &b, span: from(b.Schema, b.Name)})
+	}
+	for _, d := range config.Deprecations {
+		entries = append(entries, entry{deprecation: &d, span: from(d.Schema, d.Package)})
+	}
+	c, _ := assemble("", entries)
+	return c
+}
+
+// assembly is a catalog that is being put together.
+type assembly struct {
+	*Catalog
+	packages map[string]*Package
+	faults   []*findings.Finding
+}
+
+func (a *assembly) add(e entry) {
+	switch {
+	case e.fault != nil:
+		a.faults = append(a.faults, e.fault)
+	case e.other != nil:
+		a.Others = append(a.Others, &Other{*e.other, e.span})
+	case e.pkg != nil:
+		if p := a.inPackage(e.pkg.Name, e.span); p.Declared {
+			a.duplicate(e, declcfg.SchemaPackage, p.Name, p.Name, p.Span)
+		} else {
+			p.Package, p.Span, p.Declared = *e.pkg, e.span, true
+		}
+	case e.channel != nil:
+		p := a.inPackage(e.channel.Package, e.span)
+		if first := p.channels[e.channel.Name]; first != nil {
+			a.duplicate(e, declcfg.SchemaChannel, first.Name, p.Name, first.Span)
+			return
+		}
+		c := &Channel{*e.channel, e.span}
+		p.Channels, p.channels[c.Name] = append(p.Channels, c), c
+	case e.bundle != nil:
+		p := a.inPackage(e.bundle.Package, e.span)
+		if first := p.bundles[e.bundle.Name]; first != nil {
+			a.duplicate(e, declcfg.SchemaBundle, first.Name, p.Name, first.Span)
+			return
+		}
+		b := newBundle(*e.bundle, e.span)
+		p.Bundles, p.bundles[b.Name] = append(p.Bundles, b), b
+	case e.deprecation != nil:
+		p := a.inPackage(e.deprecation.Package, e.span)
+		if len(p.Deprecations) > 0 {
+			a.duplicate(e, declcfg.SchemaDeprecation, "", p.Name, p.Deprecations[0].Span)
+			return
+		}
+		p.Deprecations = append(p.Deprecations, &Deprecation{*e.deprecation, e.span})
+	}
+}
+
+// inPackage returns the package of a name. The span is one of its documents.
+func (a *assembly) inPackage(name string, span document.Span) *Package {
+	p := a.packages[name]
+	if p == nil {
+		p = &Package{Span: span, channels: map[string]*Channel{}, bundles: map[string]*Bundle{}}
+		p.Name = name
+		a.packages[name] = p
+	}
+	return p
+}
+
+func (a *assembly) duplicate(e entry, schema, name, pkg string, first document.Span) {
+	a.faults = append(a.faults, Duplicate.Finding(e.span.File, "%s of package %q is declared a second time; the first time was at %s:%d",
+		title(schema, name), pkg, first.File, first.Line).At(e.span.Line, 0))
+}
+
+// markIncomplete marks the packages beside whose documents something is faulty.
+func (a *assembly) markIncomplete() {
+	faulty := map[string]bool{}
+	for _, fault := range a.faults {
+		if fault.Rule != Duplicate.ID {
+			faulty[area(a.Dir, fault.File)] = true
+		}
+	}
+	for _, p := range a.Packages {
+		for span := range p.spans {
+			p.Incomplete = p.Incomplete || faulty[area(a.Dir, span.File)]
+		}
+	}
+}
+
+// spans yields the places of all documents of a package.
+func (p *Package) spans(yield func(document.Span) bool) {
+	all := []document.Span{p.Span}
+	for _, c := range p.Channels {
+		all = append(all, c.Span)
+	}
+	for _, b := range p.Bundles {
+		all = append(all, b.Span)
+	}
+	for _, d := range p.Deprecations {
+		all = append(all, d.Span)
+	}
+	slices.Values(all)(yield)
+}
+
+// extensions are those of files that are meant to hold catalog documents.
+var extensions = []string{".yaml", ".yml", ".json"}
+
+// hinted returns the faults in order. Of a file that may be no part of the catalog it leaves but one,
+// with a hint.
+func (a *assembly) hinted() []*findings.Finding {
+	findings.Sort(a.faults)
+	before := ""
+	return slices.DeleteFunc(a.faults, func(fault *findings.Finding) bool {
+		if slices.Contains(extensions, filepath.Ext(fault.File)) {
+			return false
+		}
+		if fault.File == before {
+			return true
+		}
+		before = fault.File
+		fault.Message += fmt.Sprintf("; if this file is no part of the catalog, name it in an %s file beside it", document.IgnoreFile)
+		return false
+	})
+}

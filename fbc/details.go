@@ -1,0 +1,92 @@
+package fbc
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// Details are the bulk of a bundle.
+type Details struct {
+	// CSV is the bundle's ClusterServiceVersion. Where the catalog only describes it, it has no install
+	// strategy: then nobody can tell its permissions and Deployments but from the bundle's image. It is
+	// nil if the catalog says nothing of it.
+	CSV *v1alpha1.ClusterServiceVersion
+	// Objects are the other objects that the bundle carries. There are none where it is described.
+	Objects []*unstructured.Unstructured
+	// Carried tells that the bundle carries its objects, and does not only describe them.
+	Carried bool
+}
+
+// Details reads the bulk of a bundle, from where it stands.
+func (b *Bundle) Details() (*Details, error) {
+	d, err := document.Load(b.Span)
+	if err != nil {
+		return nil, err
+	}
+	var whole declcfg.Bundle
+	if err := json.Unmarshal(d.Content, &whole); err != nil {
+		return nil, fmt.Errorf("%s:%d: %w", b.File, b.Line, err)
+	}
+	details := &Details{}
+	for _, p := range whole.Properties {
+		parsed, err := ParseProperty(p)
+		if err != nil {
+			return nil, fmt.Errorf("%s:%d: property of type %s: %w", b.File, b.Line, p.Type, err)
+		}
+		for _, object := range parsed.BundleObjects {
+			if err := details.add(object.Data); err != nil {
+				return nil, fmt.Errorf("%s:%d: property of type %s: %w", b.File, b.Line, p.Type, err)
+			}
+		}
+		for _, described := range parsed.CSVMetadatas {
+			if details.CSV == nil {
+				details.CSV = describedCSV(whole.Name, described)
+			}
+		}
+	}
+	return details, nil
+}
+
+// add adds an object that the bundle carries.
+func (d *Details) add(data []byte) error {
+	var object unstructured.Unstructured
+	if err := yaml.Unmarshal(data, &object); err != nil {
+		return err
+	}
+	if object.GetKind() != v1alpha1.ClusterServiceVersionKind || d.Carried {
+		d.Objects = append(d.Objects, &object)
+		return nil
+	}
+	d.CSV, d.Carried = &v1alpha1.ClusterServiceVersion{}, true
+	return yaml.Unmarshal(data, d.CSV)
+}
+
+// describedCSV returns a ClusterServiceVersion with what a description says of it.
+func describedCSV(name string, m property.CSVMetadata) *v1alpha1.ClusterServiceVersion {
+	return &v1alpha1.ClusterServiceVersion{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: m.Annotations, Labels: m.Labels},
+		Spec: v1alpha1.ClusterServiceVersionSpec{
+			APIServiceDefinitions:     m.APIServiceDefinitions,
+			CustomResourceDefinitions: m.CustomResourceDefinitions,
+			Description:               m.Description,
+			DisplayName:               m.DisplayName,
+			InstallModes:              m.InstallModes,
+			Keywords:                  m.Keywords,
+			Links:                     m.Links,
+			Maintainers:               m.Maintainers,
+			Maturity:                  m.Maturity,
+			MinKubeVersion:            m.MinKubeVersion,
+			NativeAPIs:                m.NativeAPIs,
+			Provider:                  m.Provider,
+		},
+	}
+}

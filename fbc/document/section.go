@@ -1,0 +1,116 @@
+package document
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/berth-csi/berth/fbc/rawjson"
+	"github.com/berth-csi/berth/fbc/rawyaml"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// Documents decodes a section. What cannot be decoded becomes findings. The documents refer to the
+// section's text, and to a buffer that may be nil: its memory is used if JSON has to be made of YAML.
+func (s Section) Documents(buffer []byte) ([]Document, []*findings.Finding) {
+	d := Document{Span: s.Span, Source: s.Source}
+	if s.JSON {
+		if !rawjson.Valid(s.Source) && !json.Valid(s.Source) {
+			return s.salvage()
+		}
+		d.Content = s.Source
+		return []Document{d}, nil
+	}
+	var err error
+	if d.Content, err = yamlToJSON(buffer, s.Source); err != nil {
+		return nil, []*findings.Finding{d.yamlFault(err)}
+	}
+	if beginsWithBrace(s.Source) && !yaml.IsSingle(s.Source) {
+		return nil, []*findings.Finding{d.Fault(Syntax, "malformed YAML: something stands behind the object of this document, which OLM's tools would drop; "+
+			"if that is a document, put a line of %s before it, or remove all such lines from the file", separator)}
+	}
+	return []Document{d}, nil
+}
+
+// Parse decodes all documents of a file that was read.
+func Parse(path string, data []byte) ([]Document, []*findings.Finding) {
+	var c collector
+	c.splitter(path, data).split()
+	return c.documents, c.faults
+}
+
+// salvage reports what is wrong with a JSON section, and decodes what seems to be other documents
+// behind that: where a quote or a bracket is missing, they were not told apart.
+func (s Section) salvage() ([]Document, []*findings.Finding) {
+	fault, offset, _ := Document{Span: s.Span, Source: s.Source}.jsonFault()
+	faults := []*findings.Finding{fault}
+	begin := nextObject(s.Source, offset)
+	if begin < 0 {
+		return nil, faults
+	}
+	c := collector{faults: faults}
+	rest := c.splitter(s.File, s.Source[begin:])
+	rest.line, rest.offset = s.Line+bytes.Count(s.Source[:begin], newline), s.Offset+int64(begin)
+	rest.lineBegin = rest.offset // as nextObject says
+	rest.json(certain)
+	return c.documents, c.faults
+}
+
+// collector keeps what a splitter finds.
+type collector struct {
+	documents []Document
+	faults    []*findings.Finding
+}
+
+func (c *collector) splitter(path string, data []byte) *splitter {
+	return &splitter{
+		window: newWindow(bytes.NewReader(data), nil),
+		path:   path,
+		fault:  func(fault *findings.Finding) { c.faults = append(c.faults, fault) },
+		yield: func(section Section) bool {
+			section.Source = bytes.Clone(section.Source)
+			documents, faults := section.Documents(nil)
+			c.documents, c.faults = append(c.documents, documents...), append(c.faults, faults...)
+			return true
+		},
+	}
+}
+
+// Load reads the document at a span again. It fails if there is no longer one.
+func Load(span Span) (Document, error) {
+	file, err := os.Open(span.File)
+	if err != nil {
+		return Document{}, err
+	}
+	defer file.Close()
+	source := make([]byte, span.Length)
+	if _, err := file.ReadAt(source, span.Offset); err != nil {
+		return Document{}, fmt.Errorf("%s:%d: cannot read the document that stood here: %w", span.File, span.Line, err)
+	}
+	documents, faults := Section{Span: span, Source: source}.Documents(nil)
+	if len(faults) > 0 {
+		return Document{}, faults[0]
+	}
+	return documents[0], nil
+}
+
+// yamlToJSON converts a YAML document as OLM's tools do.
+func yamlToJSON(buffer, source []byte) ([]byte, error) {
+	if converted, ok := rawyaml.AppendJSON(buffer[:0], source); ok {
+		return converted, nil
+	}
+	return yaml.ToJSON(source)
+}
+
+// beginsWithBrace tells whether a YAML document begins with a brace, but for comments: such a document
+// may be meant as a stream of JSON objects.
+func beginsWithBrace(source []byte) bool {
+	for line := range bytes.Lines(source) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {
+			return line[0] == '{'
+		}
+	}
+	return false
+}

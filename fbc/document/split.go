@@ -1,0 +1,306 @@
+package document
+
+import (
+	"bytes"
+	"io"
+	"regexp"
+
+	"github.com/berth-csi/berth/fbc/rawjson"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// Section is a part of a file that holds a document, not yet decoded. Where something is wrong in it
+// it may hold none, or several.
+type Section struct {
+	Span
+	// Source is the text. It is valid as long as Splitter.Yield runs.
+	Source []byte
+}
+
+// splitter cuts a file into sections.
+type splitter struct {
+	*window
+	path  string
+	yield func(Section) bool
+	fault func(*findings.Finding)
+}
+
+// Splitter cuts files into sections, one after the other. It keeps its memory between them.
+type Splitter struct {
+	// Yield takes the sections, in order. If it returns false, that was the last one.
+	Yield func(Section) bool
+	// Fault takes what cannot be cut. What follows that is cut all the same.
+	Fault func(*findings.Finding)
+
+	buffer []byte
+}
+
+// Split cuts a file. It fails if the file cannot be read.
+func (s *Splitter) Split(path string, file io.Reader) error {
+	cut := splitter{window: newWindow(file, s.buffer), path: path, yield: s.Yield, fault: s.Fault}
+	cut.split()
+	s.buffer = cut.buffer
+	return cut.failure()
+}
+
+func (s *splitter) split() {
+	if s.firstByte() == '{' {
+		s.json(0)
+	} else {
+		s.yaml()
+	}
+}
+
+// firstByte returns the first byte that is not white space, 0 if there is none. It takes nothing: in
+// YAML, white space counts.
+func (s *splitter) firstByte() byte {
+	for {
+		if rest := bytes.TrimSpace(s.text()); len(rest) > 0 {
+			return rest[0]
+		}
+		if !s.more() {
+			return 0
+		}
+	}
+}
+
+// section takes n bytes as a section.
+func (s *splitter) section(n int) Section {
+	section := Section{Span: s.span()}
+	section.Length = n
+	section.Source = s.take(n)
+	return section
+}
+
+// span is where the text begins.
+func (s *splitter) span() Span {
+	return Span{File: s.path, Line: s.line, Indent: int(s.offset - s.lineBegin), Offset: s.offset}
+}
+
+// tooLong reports that the document that comes next is too long.
+func (s *splitter) tooLong() {
+	s.fault(Size.Finding(s.path, "the document that begins here is longer than %d MiB; neither it nor what follows it was read",
+		maxLength>>20).At(s.line, 0))
+}
+
+// certain is how many objects it takes until the tools take a file for JSON for good. Up to then it
+// may be YAML: a flow mapping looks like JSON, and lines of "---" may stand between JSON objects.
+const certain = 2
+
+// json cuts a stream of JSON objects, of which count were cut before.
+func (s *splitter) json(count int) {
+	for ; ; count++ {
+		if s.skipSpace() == 0 {
+			return
+		}
+		length, ended := s.objectLength()
+		if count < certain && !(ended && rawjson.Valid(s.text()[:length])) && s.nextIsYAML() {
+			s.yaml()
+			return
+		}
+		if !ended && !s.skipBroken() {
+			return
+		}
+		if ended && !s.yield(s.jsonSection(length)) {
+			return
+		}
+	}
+}
+
+func (s *splitter) jsonSection(length int) Section {
+	section := s.section(length)
+	section.JSON = true
+	return section
+}
+
+// objectLength returns the length of the JSON object that the text begins with, by its brackets and
+// quotes alone. It returns false if it begins with something else, or if they do not close.
+func (s *splitter) objectLength() (length int, ended bool) {
+	var b brackets
+	for s.text()[0] == '{' {
+		if length, ended = b.close(s.text()); ended || !s.more() {
+			return length, ended
+		}
+	}
+	return 0, false
+}
+
+// brackets follows the brackets and quotes of a JSON object.
+type brackets struct {
+	seen   int // how many bytes were followed
+	depth  int // how many brackets are open
+	quoted bool
+}
+
+// close goes on to where the object ends, and returns its length, or false if text is not long enough.
+func (b *brackets) close(text []byte) (length int, ended bool) {
+	for i := b.seen; i < len(text); i++ {
+		if b.quoted {
+			quote := bytes.IndexByte(text[i:], '"')
+			if quote < 0 {
+				break
+			}
+			i += quote
+			b.quoted = isEscaped(text, i)
+			continue
+		}
+		switch text[i] {
+		case '\n':
+			i += rawjson.Indentation(text[i+1:])
+		case '"':
+			b.quoted = true
+		case '{', '[':
+			b.depth++
+		case '}', ']':
+			if b.depth--; b.depth == 0 {
+				return i + 1, true
+			}
+		}
+	}
+	b.seen = len(text)
+	return 0, false
+}
+
+// isEscaped tells whether an odd number of backslashes stands before text[i].
+func isEscaped(text []byte, i int) bool {
+	return (i-len(bytes.TrimRight(text[:i], `\`)))%2 == 1
+}
+
+// skipBroken reports what is wrong with the JSON that comes next, and takes all of it up to where the
+// next object seems to begin. It returns false if there is none.
+func (s *splitter) skipBroken() bool {
+	for s.more() { // all that a document may hold
+	}
+	if s.failure() != nil {
+		return false
+	}
+	fault, offset, ended := Document{Span: s.span(), Source: s.text()}.jsonFault()
+	if !ended && s.err == nil {
+		s.tooLong()
+		return false
+	}
+	s.fault(fault)
+	next := nextObject(s.text(), offset)
+	if next < 0 {
+		return false
+	}
+	s.take(next)
+	return true
+}
+
+// nextObject returns the offset of the first line at an offset or behind it that begins with a brace,
+// as the first line of a document does, but not at the beginning of text. It is negative if there is
+// none.
+func nextObject(text []byte, offset int) int {
+	offset = max(0, offset-1)
+	found := bytes.Index(text[offset:], []byte("\n{"))
+	if found < 0 {
+		return -1
+	}
+	return offset + found + 1
+}
+
+// longestFlow is how long a YAML document may be, in bytes, that begins like JSON and is not.
+const longestFlow = 1 << 20
+
+// nextIsYAML tells whether what comes next, up to a separator, is a YAML document.
+func (s *splitter) nextIsYAML() bool {
+	end := s.untilSeparator()
+	text := s.text()[:end]
+	if leadingSeparator.Match(text) {
+		return true
+	}
+	if len(text) > longestFlow {
+		return false
+	}
+	_, err := yamlToJSON(nil, text)
+	return err == nil && yaml.IsSingle(text)
+}
+
+const separator = "---"
+
+var leadingSeparator = regexp.MustCompile(`^---(\s|$)`)
+
+// untilSeparator returns how many bytes come before the next line that begins like a separator, or
+// before the end of the file. A separator that the text begins with does not count.
+func (s *splitter) untilSeparator() int {
+	for seen := 0; ; {
+		text := s.text()
+		if found := bytes.Index(text[seen:], []byte("\n"+separator)); found >= 0 {
+			return seen + found + 1
+		}
+		seen = max(0, len(text)-len(separator))
+		if !s.more() {
+			return len(s.text())
+		}
+	}
+}
+
+// yaml cuts YAML documents.
+func (s *splitter) yaml() {
+	torn := false // whether the next document's first line is missing
+	for {
+		// A separator with nothing before it belongs to the document that follows.
+		if s.atSeparator() {
+			torn = s.isTorn()
+		}
+		length := s.untilSeparator()
+		if length > maxLength {
+			s.tooLong()
+			return
+		}
+		section := s.section(length)
+		if length > 0 && !torn && !s.yield(section.withoutSeparator()) {
+			return
+		}
+		if !s.atSeparator() { // but at the end of the file
+			return
+		}
+		torn = s.isTorn()
+		s.take(s.lineLength())
+	}
+}
+
+// withoutSeparator drops the separator that a document begins with, unless there is nothing else.
+func (s Section) withoutSeparator() Section {
+	first, rest, _ := bytes.Cut(s.Source, newline)
+	if leadingSeparator.Match(first) && len(rest) > 0 {
+		dropped := len(s.Source) - len(rest)
+		s.Source, s.Line, s.Offset, s.Length = rest, s.Line+1, s.Offset+int64(dropped), s.Length-dropped
+	}
+	return s
+}
+
+func (s *splitter) atSeparator() bool {
+	for len(s.text()) < len(separator) && s.more() {
+	}
+	return bytes.HasPrefix(s.text(), []byte(separator))
+}
+
+// isTorn tells whether the separator that the text begins with has something else on its line: then
+// the first line of its document is missing.
+func (s *splitter) isTorn() bool {
+	end := s.lineLength()
+	line := s.text()[len(separator):end]
+	rest := bytes.TrimSpace(line)
+	if len(rest) == 0 || rest[0] == '#' {
+		return false
+	}
+	s.fault(Syntax.Finding(s.path, "malformed YAML: %q follows the separator %s on its line; only a comment may", rest, separator).
+		At(s.line, len(separator)+1+bytes.Index(line, rest)))
+	return true
+}
+
+// lineLength returns the length of the line that the text begins with, and of what ends it.
+func (s *splitter) lineLength() int {
+	for {
+		text := s.text()
+		if end := bytes.IndexByte(text, '\n'); end >= 0 {
+			return end + 1
+		}
+		if !s.more() {
+			return len(s.text())
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package document_test
+
+import (
+	"bytes"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-csi/berth/fbc/document"
+)
+
+// TestStore keeps several MiB, several documents at a time: some of it is in the file by the end, and some is not.
+func TestStore(t *testing.T) {
+	store, err := document.NewStore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const count = 200
+	span := func(i int) document.Span { return document.Span{File: "catalog.json", Offset: int64(i)} }
+	content := func(i int) []byte { return bytes.Repeat([]byte{byte(i)}, 1+i*211) }
+	var group errgroup.Group
+	var size int64
+	for i := range count {
+		size += int64(len(content(i)))
+		group.Go(func() error { return store.Keep(span(i), content(i)) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if store.Size() != size {
+		t.Errorf("the size is %d, want %d", store.Size(), size)
+	}
+	before := []byte("before")
+	for i := range count {
+		got, err := store.Load(bytes.Clone(before), span(i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got, append(bytes.Clone(before), content(i)...)) {
+			t.Errorf("document %d: got %d bytes that are not those that were kept", i, len(got))
+		}
+	}
+	if _, err := store.Load(nil, span(count)); err == nil {
+		t.Error("a document was loaded that nobody has kept")
+	}
+}

@@ -1,0 +1,212 @@
+package fbc
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/findings"
+)
+
+// Read reads the catalog in a folder: every file at any depth, but for those that an .indexignore
+// file excludes. What is wrong with single documents is returned as findings, in the order of files
+// and lines, and the catalog is then what the others say. Whether those fit together it does not
+// judge.
+//
+// It fails if the folder cannot be read, holds no package, or changes meanwhile.
+func Read(ctx context.Context, dir string) (*Catalog, []*findings.Finding, error) {
+	return ReadAndKeep(ctx, dir, func(document.Document) error { return nil })
+}
+
+// ReadAndKeep is like Read, and hands each document to keep, several at a time and in no order, before
+// it is judged. The document is valid until keep returns; if that fails, so does the reading.
+func ReadAndKeep(ctx context.Context, dir string, keep func(document.Document) error) (*Catalog, []*findings.Finding, error) {
+	files, err := document.List(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	entries, err := readFiles(ctx, files, keep)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := checkUnchanged(dir, files); err != nil {
+		return nil, nil, err
+	}
+	c, faults := assemble(dir, entries)
+	c.Files = files
+	if len(faults) == 0 && !slices.ContainsFunc(c.Packages, func(p *Package) bool { return p.Declared }) {
+		return nil, nil, emptyError(dir)
+	}
+	return c, faults, nil
+}
+
+// checkUnchanged makes sure that files are still as they were listed.
+func checkUnchanged(dir string, before document.Files) error {
+	now, err := document.List(dir)
+	if err != nil {
+		return err
+	}
+	if slices.Equal(before, now) {
+		return nil
+	}
+	changed := dir
+	for _, file := range before {
+		if !slices.Contains(now, file) {
+			changed = file.Path
+			break
+		}
+	}
+	return fmt.Errorf("catalog folder %s changed while it was being read (%s); try again when nobody writes to it", dir, changed)
+}
+
+// readFiles decodes all documents of files, several at a time, and returns what they hold in the
+// order of files and lines.
+func readFiles(ctx context.Context, files document.Files, keep func(document.Document) error) ([]entry, error) {
+	r := reader{batches: make(chan *batch)}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error { return r.split(ctx, files) })
+	for range runtime.GOMAXPROCS(0) {
+		group.Go(func() error {
+			sc := scanner{keep: keep}
+			for batch := range r.batches {
+				if err := r.decode(&sc, batch); err != nil {
+					return err
+				}
+				r.free.Put(batch)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(r.entries, func(a, b entry) int { return a.number - b.number })
+	return r.entries, nil
+}
+
+// reader decodes documents.
+type reader struct {
+	batches chan *batch
+	free    sync.Pool // of *batch
+	mu      sync.Mutex
+	entries []entry
+}
+
+// batchSize is how many bytes of sections are handed over at once, or more: handing over one after the
+// other takes about as long as decoding them.
+const batchSize = 256 << 10
+
+// batch is sections, and the texts of all of them.
+type batch struct {
+	text     []byte
+	sections []numbered
+}
+
+// numbered is a section of one of the files, and how many sections and faults come before it.
+type numbered struct {
+	document.Section
+	number int
+}
+
+func (b *batch) add(s document.Section, number int) {
+	b.text = append(b.text, s.Source...)
+	b.sections = append(b.sections, numbered{s, number})
+}
+
+// split cuts files into sections.
+func (r *reader) split(ctx context.Context, files document.Files) error {
+	defer close(r.batches)
+	number, path, next := 0, "", r.emptyBatch()
+	send := func() bool {
+		select {
+		case r.batches <- next:
+			next = r.emptyBatch()
+			return true
+		case <-ctx.Done():
+			return false
+		}
+	}
+	splitter := document.Splitter{
+		Yield: func(s document.Section) bool {
+			number++
+			next.add(s, number)
+			return len(next.text) < batchSize || send()
+		},
+		Fault: func(fault *findings.Finding) {
+			number++
+			r.add(number, entry{span: document.Span{File: path}, fault: fault})
+		},
+	}
+	for _, file := range files {
+		path = file.Path
+		err := splitFile(&splitter, path)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err != nil {
+			return fmt.Errorf("catalog file: %w", err)
+		}
+	}
+	if !send() {
+		return ctx.Err()
+	}
+	return nil
+}
+
+func (r *reader) emptyBatch() *batch {
+	b, _ := r.free.Get().(*batch)
+	if b == nil {
+		b = &batch{}
+	}
+	b.text, b.sections = b.text[:0], b.sections[:0]
+	return b
+}
+
+func (r *reader) decode(sc *scanner, b *batch) error {
+	text := b.text
+	for _, section := range b.sections {
+		section.Source, text = text[:section.Length], text[section.Length:]
+		entries, err := sc.decode(section.Section)
+		if err != nil {
+			return err
+		}
+		r.add(section.number, entries...)
+	}
+	return nil
+}
+
+func splitFile(splitter *document.Splitter, path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	return splitter.Split(path, file)
+}
+
+func (r *reader) add(number int, entries ...entry) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, e := range entries {
+		e.number = number
+		r.entries = append(r.entries, e)
+	}
+}
+
+// area is the folder right below dir that holds file, or dir itself: catalogs keep a folder for each
+// package.
+func area(dir, file string) string {
+	below, err := filepath.Rel(dir, file)
+	if first, _, nested := strings.Cut(filepath.ToSlash(below), "/"); err == nil && nested {
+		return first
+	}
+	return "."
+}

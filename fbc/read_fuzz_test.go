@@ -1,0 +1,105 @@
+package fbc
+
+import (
+	"bytes"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/findings"
+)
+
+// FuzzDecode holds what is found wrong with a file against what operator-registry makes of it: what it
+// cannot read is a finding, and its line is one of the file's.
+func FuzzDecode(f *testing.F) {
+	archives, err := filepath.Glob("rules/testdata/validate/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range archives {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			f.Add(file.Data)
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		bundles := 0
+		var faults []*findings.Finding
+		splitter := document.Splitter{
+			Yield: func(s document.Section) bool {
+				sc := scanner{keep: func(document.Document) error { return nil }}
+				entries, err := sc.decode(s)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range entries {
+					if e.fault != nil {
+						faults = append(faults, e.fault)
+					} else if e.bundle != nil {
+						bundles++
+					}
+				}
+				return true
+			},
+			Fault: func(fault *findings.Finding) { faults = append(faults, fault) },
+		}
+		if err := splitter.Split("catalog.yaml", bytes.NewReader(data)); err != nil {
+			t.Fatal(err)
+		}
+		for _, fault := range faults {
+			if last := 1 + bytes.Count(data, []byte("\n")); fault.Line < 1 || fault.Line > last {
+				t.Errorf("%v: the file has %d lines", fault, last)
+			}
+		}
+		config, err := declcfg.LoadReader(bytes.NewReader(data))
+		if err != nil && len(faults) == 0 {
+			t.Errorf("no finding, but operator-registry fails: %v", err)
+		}
+		if err == nil && len(faults) == 0 && bundles != len(config.Bundles) {
+			t.Errorf("%d bundles, but operator-registry finds %d", bundles, len(config.Bundles))
+		}
+	})
+}
+
+// FuzzScan holds bundles that are read where they lie against how they are decoded otherwise.
+func FuzzScan(f *testing.F) {
+	archives, err := filepath.Glob("rules/testdata/validate/*.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, path := range archives {
+		archive, err := txtar.ParseFile(path)
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, file := range archive.Files {
+			documents, _ := document.Parse("catalog.yaml", file.Data)
+			for _, d := range documents {
+				f.Add(d.Content)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		got := new(scanner).bundle(content)
+		if got == nil {
+			return
+		}
+		d := document.Document{Source: content, Content: content}
+		d.JSON = true
+		want, faults := decodeDocument(d)
+		if len(faults) > 0 {
+			t.Fatalf("it is read, but otherwise %v", faults[0])
+		}
+		if diff := cmp.Diff(want.bundle, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("-decoded +read:\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,284 @@
+package remote
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/catalog/server"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/catalogs/serving"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestMain is also the program of a pod that serves a catalog.
+func TestMain(m *testing.M) {
+	cluster.Init()
+	if documents := os.Getenv(content); documents != "" {
+		if err := serve(documents, os.Getenv(host)+":50051"); err != nil {
+			panic(err)
+		}
+		return
+	}
+	cluster.Main(m)
+}
+
+// What the program of a pod is told: the documents of a catalog, for a pod sees no folder of a test, and
+// what to listen on.
+const content, host = "CATALOG", "POD_IP"
+
+func serve(documents, address string) error {
+	dir, err := os.MkdirTemp("", "catalog-")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "catalog.json"), []byte(documents), 0o644); err != nil {
+		return err
+	}
+	return server.Serve(context.Background(), dir, server.Options{Address: address})
+}
+
+// TestRead reads a catalog from who serves it, and compares with what is in its folder.
+func TestRead(t *testing.T) {
+	dir := shore(t)
+	read, err := Read(t.Context(), &rest.Config{}, sourceAt(serving.Start(t, dir)), "tide")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, _, err := fbc.Read(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(summary(t, want, "tide", "moon"), summary(t, read.Catalog, "tide", "moon")); diff != "" {
+		t.Errorf("in the folder (-) and served (+):\n%s", diff)
+	}
+	if err := read.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(read.Dir); !os.IsNotExist(err) {
+		t.Errorf("its folder is still there: %v", err)
+	}
+}
+
+// TestForwarded reads from a pod that cannot be reached but by way of the API server.
+func TestForwarded(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const image = "registry.example.com/shore"
+	c := cluster.Shared(t, cluster.Options{Images: map[string]string{image: program}})
+	source := sourceAt("")
+	source.Namespace = c.Namespace(t)
+	source.Status.GRPCConnectionState = &v1alpha1.GRPCConnectionState{Address: "shore." + source.Namespace + ".svc:50051"}
+
+	_, err = Read(t.Context(), c.Config(), source)
+	if want := "of 0 pods with label olm.catalogSource=shore in namespace " + source.Namespace + " none is ready"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("without a pod: got %v, want %q", err, want)
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: source.Namespace, Name: "shore-1", Labels: map[string]string{"olm.catalogSource": source.Name}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{
+			Name: "registry-server", Image: image + ":1",
+			Ports:          []corev1.ContainerPort{{Name: "grpc", ContainerPort: 50051}},
+			ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: 50051}}},
+			Env: []corev1.EnvVar{{Name: content, Value: stream(t, shore(t))},
+				{Name: host, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "status.podIP"}}}},
+		}}},
+	}
+	if err := c.Client().Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, time.Minute, "the pod to be ready", func(ctx context.Context) error {
+		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if !isReady(*pod) {
+			return fmt.Errorf("its status is %+v", pod.Status)
+		}
+		return nil
+	})
+	read, err := Read(t.Context(), c.Config(), source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	if got := len(read.Packages); got != 2 {
+		t.Errorf("got %d packages, want 2", got)
+	}
+}
+
+// TestUndetailed: of other packages, what OLM takes from images is left out.
+func TestUndetailed(t *testing.T) {
+	read, err := Read(t.Context(), &rest.Config{}, sourceAt(serving.Start(t, shore(t))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer read.Close()
+	for name, want := range map[string]bool{"tide.v1.0.0": false, "moon.v1.0.0": true} {
+		pkg, _, _ := strings.Cut(name, ".")
+		details, err := read.Find(pkg).FindBundle(name).Details()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := details.CSV != nil; got != want {
+			t.Errorf("%s has a ClusterServiceVersion: %t, want %t", name, got, want)
+		}
+	}
+}
+
+// TestUnreachable says what was tried, and of which CatalogSource.
+func TestUnreachable(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Read(t.Context(), &rest.Config{}, sourceAt(address))
+	if err == nil {
+		t.Fatal("it was read")
+	}
+	for _, part := range []string{"CatalogSource sea/shore", "spec.address cannot be reached from here", address, "correct the address"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%q does not say %q", err, part)
+		}
+	}
+}
+
+func sourceAt(address string) *v1alpha1.CatalogSource {
+	return &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Namespace: "sea", Name: "shore"},
+		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: address}}
+}
+
+// shore is a catalog of two packages: tide, whose bundles are described, and moon, whose bundle is carried.
+func shore(t *testing.T) string {
+	t.Helper()
+	first, second, moon := catalogs.Bundle("tide", "tide.v1.0.0"), catalogs.Bundle("tide", "tide.v1.1.0"), catalogs.Bundle("moon", "moon.v1.0.0")
+	first.Properties = append(first.Properties, description("1.25.0"), property.MustBuildGVK("sea.example.com", "v1", "Tide"))
+	second.Properties = append(second.Properties, description("1.26.0"), property.MustBuildPackageRequired("moon", ">=1.0.0"),
+		property.MustBuildGVKRequired("sea.example.com", "v1", "Moon"), property.Property{Type: "olm.maxOpenShiftVersion", Value: json.RawMessage(`"4.22"`)})
+	moon.Image = ""
+	for _, object := range []any{
+		map[string]any{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": map[string]any{"name": moon.Name},
+			"spec": map[string]any{"version": "1.0.0", "install": map[string]any{"strategy": "deployment", "spec": map[string]any{"deployments": []any{}}}}},
+		map[string]any{"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "phases"}},
+	} {
+		manifest, err := json.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		moon.Properties = append(moon.Properties, property.MustBuildBundleObject(manifest))
+	}
+	dir := t.TempDir()
+	catalogs.WriteConfig(t, dir, declcfg.DeclarativeConfig{
+		Packages: []declcfg.Package{
+			{Schema: declcfg.SchemaPackage, Name: "tide", DefaultChannel: "stable"},
+			{Schema: declcfg.SchemaPackage, Name: "moon", DefaultChannel: "stable"},
+		},
+		Channels: []declcfg.Channel{
+			{Schema: declcfg.SchemaChannel, Package: "tide", Name: "fast", Entries: []declcfg.ChannelEntry{{Name: "tide.v1.1.0", SkipRange: "<1.1.0"}}},
+			{Schema: declcfg.SchemaChannel, Package: "tide", Name: "stable", Entries: []declcfg.ChannelEntry{
+				{Name: "tide.v1.0.0"}, {Name: "tide.v1.1.0", Replaces: "tide.v1.0.0", Skips: []string{"tide.v1.0.1"}}}},
+			{Schema: declcfg.SchemaChannel, Package: "moon", Name: "stable", Entries: []declcfg.ChannelEntry{{Name: "moon.v1.0.0"}}},
+		},
+		Bundles: []declcfg.Bundle{first, second, moon},
+		Deprecations: []declcfg.Deprecation{{Schema: declcfg.SchemaDeprecation, Package: "tide", Entries: []declcfg.DeprecationEntry{
+			{Reference: declcfg.PackageScopedReference{Schema: declcfg.SchemaPackage}, Message: "all"},
+			{Reference: declcfg.PackageScopedReference{Schema: declcfg.SchemaChannel, Name: "fast"}, Message: "too fast"},
+			{Reference: declcfg.PackageScopedReference{Schema: declcfg.SchemaBundle, Name: "tide.v1.0.0"}, Message: "leaks"},
+		}}},
+	})
+	return dir
+}
+
+// description is the description of a ClusterServiceVersion that wants a version of Kubernetes.
+func description(kubernetes string) property.Property {
+	return property.MustBuildCSVMetadata(v1alpha1.ClusterServiceVersion{Spec: v1alpha1.ClusterServiceVersionSpec{
+		DisplayName: "Tide", MinKubeVersion: kubernetes,
+		InstallModes: []v1alpha1.InstallMode{{Type: v1alpha1.InstallModeTypeAllNamespaces, Supported: true}},
+	}})
+}
+
+// stream returns the documents of a catalog's folder, one after the other.
+func stream(t *testing.T, dir string) string {
+	t.Helper()
+	config, err := declcfg.LoadFS(t.Context(), os.DirFS(dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var documents strings.Builder
+	if err := declcfg.WriteJSON(*config, &documents); err != nil {
+		t.Fatal(err)
+	}
+	return documents.String()
+}
+
+// bundleSummary is what matters of a bundle.
+type bundleSummary struct {
+	Image, Version string
+	Properties     []string
+	Details        fbc.Details
+}
+
+// packageSummary is what matters of a package.
+type packageSummary struct {
+	Default      string
+	Channels     map[string][]declcfg.ChannelEntry
+	Bundles      map[string]bundleSummary
+	Deprecations map[string]string
+}
+
+func summary(t *testing.T, c *fbc.Catalog, packages ...string) map[string]packageSummary {
+	t.Helper()
+	all := map[string]packageSummary{}
+	for _, name := range packages {
+		p := c.Find(name)
+		s := packageSummary{p.DefaultChannel, map[string][]declcfg.ChannelEntry{}, map[string]bundleSummary{}, map[string]string{}}
+		for _, channel := range p.Channels {
+			s.Channels[channel.Name] = channel.Entries
+		}
+		for _, b := range p.Bundles {
+			details, err := b.Details()
+			if err != nil {
+				t.Fatal(err)
+			}
+			// A server adds these, and no description has them.
+			details.CSV.Spec.Version.Version.Major, details.CSV.Spec.InstallStrategy.StrategyName = 0, ""
+			said := bundleSummary{Image: b.Image, Version: b.Number().String(), Details: *details}
+			for _, p := range b.Properties {
+				if !fbc.IsBulk(p.Type) {
+					said.Properties = append(said.Properties, p.Type+" "+string(p.Value))
+				}
+			}
+			slices.Sort(said.Properties)
+			s.Bundles[b.Name] = said
+		}
+		for _, d := range p.Deprecations {
+			for _, e := range d.Entries {
+				s.Deprecations[e.Reference.Schema+" "+e.Reference.Name] = e.Message
+			}
+		}
+		all[name] = s
+	}
+	return all
+}

@@ -1,0 +1,176 @@
+package fbc
+
+import (
+	"bytes"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/fbc/rawjson"
+)
+
+// Nearly all of a catalog is bundles, and nearly all of a bundle is not needed. So they are read where
+// they lie, in one pass that decodes a few fields and makes sure that the others could be decoded. It
+// refuses every bundle in which anything is wrong or unusual; decodeDocument then has the last word.
+
+var (
+	metadataShape  = rawjson.ShapeOf[property.CSVMetadata]()
+	metaShape      = rawjson.ShapeOf[identity]()
+	topShape       = rawjson.ShapeOf[declcfg.Bundle]()
+	propertyShape  = rawjson.ShapeOf[property.Property]()
+	imageShape     = rawjson.ShapeOf[declcfg.RelatedImage]()
+	dataShape      = rawjson.ShapeOf[struct{ Data string }]()
+	objectKeyShape = rawjson.ShapeOf[struct{ Kind string }]()
+)
+
+// scanner reads bundles. It is for one goroutine.
+type scanner struct {
+	keep    func(document.Document) error
+	content []byte // of a document, as JSON
+	object  []byte // of a bundle, decoded
+}
+
+// bundle reads a document that may be a bundle, without the values of its bulk. It returns nil for all
+// others, and for bundles that it refuses.
+func (sc *scanner) bundle(content []byte) *declcfg.Bundle {
+	s := rawjson.Scan(content)
+	b := &declcfg.Bundle{}
+	var keys uniqueKeys
+	values := make([]byte, 0, 512) // of properties, one behind the other
+	s.Object(func(key []byte) {
+		keys.add(s, key)
+		switch string(key) {
+		case "schema":
+			b.Schema = s.String()
+		case "name":
+			b.Name = s.String()
+		case "package":
+			b.Package = s.String()
+		case "image":
+			b.Image = s.String()
+		case "properties":
+			s.Array(func() {
+				var p property.Property
+				p, values = sc.property(s, values)
+				b.Properties = append(b.Properties, p)
+			})
+		case "relatedImages":
+			s.Array(func() { b.RelatedImages = append(b.RelatedImages, scanImage(s)) })
+		default:
+			s.Other(key, topShape)
+		}
+	})
+	if !s.End() || b.Schema != declcfg.SchemaBundle || b.Package == "" {
+		return nil
+	}
+	return b
+}
+
+// ScanMeta reads what any document has, without its blob. It returns false for documents that are unusual,
+// such as those with a key twice, and for what is no document.
+func ScanMeta(content []byte) (meta declcfg.Meta, ok bool) {
+	s := rawjson.Scan(content)
+	var keys uniqueKeys
+	s.Object(func(key []byte) {
+		keys.add(s, key)
+		switch string(key) {
+		case "schema":
+			meta.Schema = s.String()
+		case "name":
+			meta.Name = s.String()
+		case "package":
+			meta.Package = s.String()
+		default:
+			s.Other(key, metaShape)
+		}
+	})
+	return meta, s.End()
+}
+
+// uniqueKeys are the keys of an object, which OLM's tools do not take in two spellings.
+type uniqueKeys [][]byte
+
+func (u *uniqueKeys) add(s *rawjson.Scanner, key []byte) {
+	for _, other := range *u {
+		if bytes.EqualFold(key, other) {
+			s.Fail()
+		}
+	}
+	*u = append(*u, key)
+}
+
+func scanImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {
+	s.Object(func(key []byte) {
+		switch string(key) {
+		case "name":
+			image.Name = s.String()
+		case "image":
+			image.Image = s.String()
+		default:
+			s.Other(key, imageShape)
+		}
+	})
+	return image
+}
+
+// property reads a property. If its value is no bulk, it is put behind other values.
+func (sc *scanner) property(s *rawjson.Scanner, values []byte) (p property.Property, _ []byte) {
+	typed, valued := false, false
+	s.Object(func(key []byte) {
+		switch {
+		case string(key) == "type" && !typed:
+			p.Type, typed = s.String(), true
+			return
+		case string(key) != "value":
+			s.Other(key, propertyShape)
+			return
+		case !typed || valued: // the usual order of keys, and each of them once
+			s.Fail()
+			return
+		}
+		valued = true
+		switch p.Type {
+		case property.TypeBundleObject:
+			sc.bundleObject(s)
+		case property.TypeCSVMetadata:
+			s.Fits(metadataShape)
+		default:
+			begin := len(values)
+			values = s.Append(values, rawjson.Style{})
+			p.Value = values[begin:len(values):len(values)]
+		}
+	})
+	if !valued {
+		s.Fail()
+	}
+	return p, values
+}
+
+// bundleObject reads the value of a property that holds an object of the bundle, which has to be one
+// of Kubernetes, in JSON.
+func (sc *scanner) bundleObject(s *rawjson.Scanner) {
+	held := false
+	s.Object(func(key []byte) {
+		if string(key) != "data" {
+			s.Other(key, dataShape)
+			return
+		}
+		held = true
+		sc.object = s.Base64(sc.object[:0])
+		object, kind := rawjson.Scan(sc.object), ""
+		object.Object(func(key []byte) {
+			if string(key) == "kind" {
+				kind = object.String()
+			} else {
+				object.Other(key, objectKeyShape)
+			}
+		})
+		if kind == "" || !object.End() {
+			s.Fail()
+		}
+	})
+	if !held {
+		s.Fail()
+	}
+}

@@ -1,0 +1,138 @@
+package prediction
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/berth-csi/berth/test/catalogs/buoys"
+	"github.com/berth-csi/berth/test/catalogs/serving"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+func TestMain(m *testing.M) {
+	ctrllog.SetLogger(klog.Background()) // for what watches the cluster
+	// What is parallel here waits for OLM most of the time, and takes no processor.
+	if err := flag.Set("test.parallel", strconv.Itoa(len(traps))); err != nil {
+		panic(err)
+	}
+	cluster.Main(m)
+}
+
+const limit = 2 * time.Minute
+
+// TestAgainstOLM foretells what OLM does with a Subscription, step by step, and watches OLM do it. Somebody
+// wants to be asked from the beginning: OLM may overlook it for a moment if that changes.
+func TestAgainstOLM(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{OLM: true})
+	namespace := c.Namespace(t)
+	api := c.Client()
+	create := func(o client.Object) {
+		t.Helper()
+		if err := api.Create(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: namespace},
+		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: []string{namespace}}})
+	first := buoys.Entries(t, declcfg.ChannelEntry{Name: "buoy.v1.0.0"})
+	second := buoys.Entries(t, declcfg.ChannelEntry{Name: "buoy.v1.1.0", Replaces: "buoy.v1.0.0"})
+	subscription := &v1alpha1.Subscription{
+		ObjectMeta: metav1.ObjectMeta{Name: "buoy", Namespace: namespace},
+		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: "first", CatalogSourceNamespace: namespace, Package: "buoy", Channel: "stable",
+			InstallPlanApproval: v1alpha1.ApprovalManual},
+	}
+	serve := func(name, dir string) {
+		t.Helper()
+		create(&v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+			Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: serving.Start(t, dir)}})
+	}
+	foretell := func(dir string) *Outcome {
+		t.Helper()
+		worlds, err := Observe(t.Context(), c.Config(), namespace)
+		if err != nil || len(worlds) != 1 {
+			t.Fatal(worlds, err)
+		}
+		if n := worlds[0].Put(read(t, dir)); n != 1 {
+			t.Fatalf("the catalog has something for %d Subscriptions", n)
+		}
+		outcomes, err := worlds[0].Foretell(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return outcomes[0]
+	}
+	// install approves what OLM asks for, and waits until it is there.
+	install := func(name string) {
+		t.Helper()
+		asked := &v1alpha1.InstallPlan{}
+		cluster.Eventually(t, limit, "OLM to ask for approval", func(ctx context.Context) error {
+			if err := api.Get(ctx, client.ObjectKeyFromObject(subscription), subscription); err != nil {
+				return err
+			}
+			if subscription.Status.CurrentCSV != name || subscription.Status.InstallPlanRef == nil || subscription.Status.State != v1alpha1.SubscriptionStateUpgradePending {
+				return fmt.Errorf("the Subscription says %+v", subscription.Status)
+			}
+			return api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: subscription.Status.InstallPlanRef.Name}, asked)
+		})
+		if got := foretell(second); got.Verdict != Waits || len(got.Holds) == 0 {
+			t.Errorf("before it is approved: got %+v, want that OLM waits", got)
+		}
+		if err := api.Patch(t.Context(), asked, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"approved":true}}`))); err != nil {
+			t.Fatal(err)
+		}
+		cluster.Eventually(t, limit, "OLM to install "+name, func(ctx context.Context) error {
+			csv := &v1alpha1.ClusterServiceVersion{}
+			if err := api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, csv); err != nil {
+				return err
+			}
+			if csv.Status.Phase != v1alpha1.CSVPhaseSucceeded {
+				return fmt.Errorf("it is %s: %s", csv.Status.Phase, csv.Status.Message)
+			}
+			if err := api.Get(ctx, client.ObjectKeyFromObject(subscription), subscription); err != nil {
+				return err
+			}
+			if subscription.Status.InstalledCSV != name {
+				return fmt.Errorf("the Subscription says that %q is installed", subscription.Status.InstalledCSV)
+			}
+			return nil
+		})
+	}
+
+	serve("first", first)
+	create(subscription)
+	got := foretell(first)
+	if got.Verdict != Waits || got.Next == nil || got.Next.Name != "buoy.v1.0.0" {
+		t.Fatalf("got %+v, want that OLM installs when it may", got)
+	}
+	install(got.Next.Name)
+	if got := foretell(first); got.Verdict != Latest {
+		t.Errorf("got %+v, want that it is the latest", got)
+	}
+	if got := foretell(buoys.Entries(t, declcfg.ChannelEntry{Name: "buoy.v2.0.0"})); got.Verdict != Stranded {
+		t.Errorf("got %+v, want that it is stranded", got)
+	}
+
+	// Another source.
+	serve("second", second)
+	if err := api.Patch(t.Context(), subscription, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"source":"second"}}`))); err != nil {
+		t.Fatal(err)
+	}
+	got = foretell(second)
+	if got.Verdict != Waits || got.Next == nil || got.Next.Name != "buoy.v1.1.0" {
+		t.Fatalf("got %+v, want that OLM updates when it may", got)
+	}
+	install(got.Next.Name)
+}

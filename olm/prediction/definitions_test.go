@@ -1,0 +1,121 @@
+package prediction
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/test/catalogs/buoys"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestDefinitions compares CRDs that come with one that is there, and with its objects.
+func TestDefinitions(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{OLM: true})
+	api := c.Client()
+	namespace := c.Namespace(t)
+	present := &buoys.Definition{Group: namespace + ".example.com", Versions: []string{"v1alpha1", "v1"}}
+	crd := &unstructured.Unstructured{Object: present.CRD()}
+	if err := api.Create(t.Context(), crd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := api.Delete(context.Background(), crd); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range 4 {
+		cluster.Eventually(t, limit, "an object of the CRD", func(ctx context.Context) error {
+			return client.IgnoreAlreadyExists(api.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": present.Group + "/v1", "kind": "Mooring", "metadata": map[string]any{"name": fmt.Sprintf("pier-%d", i), "namespace": namespace},
+				"spec": map[string]any{"depth": "7 m"},
+			}}))
+		})
+	}
+	stored, err := newStored(c.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	carried := func(d buoys.Definition) *fbc.Details {
+		return &fbc.Details{Carried: true, Objects: []*unstructured.Unstructured{{Object: d.CRD()}}}
+	}
+	stricter, trusted := *present, *present
+	stricter.Required, trusted.Required = []string{"chain"}, []string{"chain"}
+	trusted.Conversion = string(apiextensionsv1.WebhookConverter)
+	described := &v1alpha1.ClusterServiceVersion{}
+	described.Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: present.Name(), Version: "v1"}, {Name: present.Name(), Version: "v1alpha1"}, {Name: "moons.sea.example.com"}}
+	for name, test := range map[string]struct {
+		details *fbc.Details
+		want    Code
+		says    string
+	}{
+		"the same": {carried(*present), "", ""},
+		// Objects count once, though OLM looks at them in each version.
+		"stricter": {carried(stricter), InvalidObjects,
+			fmt.Sprintf("Mooring %[1]s/pier-0 (spec.chain: Required value), Mooring %[1]s/pier-1 (spec.chain: Required value), Mooring %[1]s/pier-2 (spec.chain: Required value) and 1 more", namespace)},
+		"stricter, with a webhook": {carried(trusted), "", ""},
+		"described": {&fbc.Details{CSV: described}, DefinitionsUnchecked,
+			"by the objects that are there, could not be checked"},
+		"not known":      {&fbc.Details{}, "", ""},
+		"another object": {&fbc.Details{Carried: true, Objects: []*unstructured.Unstructured{{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}}}, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := Installed(tide(t), "tide", "0.0.0", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.stored = stored
+			f := w.subject(w.Subscriptions[0])
+			f.Next = &Step{Name: "tide.v1.0.0"}
+			if err := f.checkDefinitions(t.Context(), test.details); err != nil {
+				t.Fatal(err)
+			}
+			got := append(f.Holds, f.Risks...)
+			if test.want == "" {
+				if len(got) > 0 {
+					t.Errorf("got %+v", got)
+				}
+				return
+			}
+			if len(got) != 1 || got[0].Code != test.want || !strings.Contains(got[0].What, test.says) {
+				t.Errorf("got %+v, want %s, %q", got, test.want, test.says)
+			}
+		})
+	}
+}
+
+// TestLacks tells a dependency that is missing from one that is there.
+func TestLacks(t *testing.T) {
+	for name, test := range map[string]struct {
+		required property.Property
+		want     bool
+	}{
+		"API of the catalog":     {property.MustBuildGVKRequired("sea.example.com", "v1", "Tide"), false},
+		"API of what is there":   {property.MustBuildGVKRequired("sky.example.com", "v1", "Moon"), false},
+		"API of nobody":          {property.MustBuildGVKRequired("sky.example.com", "v1", "Sun"), true},
+		"package of the catalog": {property.MustBuildPackageRequired("tide", ">=1.0.0"), false},
+		"later package":          {property.MustBuildPackageRequired("tide", ">=3.0.0"), true},
+		"package of nobody":      {property.MustBuildPackageRequired("sun", ">=1.0.0"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, err := Installed(tide(t), "tide", "0.0.0", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.CSVs[0].Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: "moons.sky.example.com", Version: "v1", Kind: "Moon"}}
+			b := &fbc.Bundle{}
+			b.Properties = []property.Property{test.required}
+			if got := w.lacks(b); got != test.want {
+				t.Errorf("got %t, want %t", got, test.want)
+			}
+		})
+	}
+}

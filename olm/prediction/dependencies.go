@@ -1,0 +1,79 @@
+package prediction
+
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver/cache"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/operator-framework/operator-registry/pkg/registry"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/olm/upgrade"
+)
+
+// because tells a dependency that nothing provides from what else keeps OLM from installing an entry, and what
+// to do about it. What it is, is left to say.
+func (f *subject) because(e *upgrade.Entry) Reason {
+	reason := Reason{Code: Unsatisfied, Do: makeRoom}
+	if b := f.pkg.FindBundle(e.Name); b != nil && f.world.lacks(b) {
+		reason = Reason{Code: DependencyMissing, Do: addCatalog}
+	}
+	if !f.world.allRead() {
+		reason.Do = searchElsewhere
+	}
+	return reason
+}
+
+// allRead tells whether the world has all catalogs that OLM looks at.
+func (w *World) allRead() bool {
+	return !w.madeUp && !slices.ContainsFunc(w.CatalogSources, func(s *v1alpha1.CatalogSource) bool {
+		return w.looksAt(s) && w.Catalogs[Source{s.Namespace, s.Name}] == nil
+	})
+}
+
+// lacks tells whether a bundle requires an API or a package that no catalog has, and that nothing in the
+// namespace provides.
+func (w *World) lacks(b *fbc.Bundle) bool {
+	provided, versions := cache.APISet{}, map[string][]*semver.Version{}
+	for _, source := range w.sources() {
+		snapshot, isSnapshot := source.(*cache.Snapshot)
+		if !isSnapshot {
+			continue
+		}
+		for _, e := range snapshot.Entries {
+			provided = provided.Union(e.ProvidedAPIs)
+			versions[e.SourceInfo.Package] = append(versions[e.SourceInfo.Package], e.Version)
+		}
+	}
+	for _, csv := range w.CSVs {
+		for _, owned := range csv.Spec.CustomResourceDefinitions.Owned {
+			provided[registry.APIKey{Group: groupOf(owned.Name), Version: owned.Version, Kind: owned.Kind}] = struct{}{}
+		}
+	}
+	for api := range apis(b, property.TypeGVKRequired) {
+		if _, found := provided[api]; !found {
+			return true
+		}
+	}
+	for _, p := range b.Properties {
+		var required property.PackageRequired
+		if p.Type == property.TypePackageRequired && json.Unmarshal(p.Value, &required) == nil && !within(versions[required.PackageName], required.VersionRange) {
+			return true
+		}
+	}
+	return false
+}
+
+// within tells whether one of the versions is in a range.
+func within(versions []*semver.Version, text string) bool {
+	accepts, err := semver.ParseRange(text)
+	for _, v := range versions {
+		if err == nil && v != nil && accepts(*v) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,83 @@
+package prediction
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// silence: OLM has looked and done nothing, and says nothing of it.
+func silence(s *stage, o *Outcome) string {
+	s.awaitLook(looked)
+	subscription := s.subscription(s.Context(), s.cluster.Client(), "buoy")
+	if failure(subscription).Status == corev1.ConditionTrue || subscription.Status.InstalledCSV != o.Installed {
+		s.Fatalf("the Subscription says %+v", subscription.Status)
+	}
+	return fmt.Sprintf("OLM has looked, and the Subscription stays %s with %s, without condition ResolutionFailed", subscription.Status.State, subscription.Status.InstalledCSV)
+}
+
+// failure is the condition by which OLM tells that it resolves nothing.
+func failure(s *v1alpha1.Subscription) v1alpha1.SubscriptionCondition {
+	return s.Status.GetCondition(v1alpha1.SubscriptionResolutionFailed)
+}
+
+// refused: OLM says in the Subscription's condition just what was foretold.
+func refused(s *stage, o *Outcome) string {
+	return refusedBy(s, o, func(said string) bool { return clauses(said) == clauses(o.Message) })
+}
+
+func refusedBy(s *stage, o *Outcome, is func(said string) bool) (happened string) {
+	s.Helper()
+	cluster.Eventually(s, limit, "OLM to say that it cannot resolve", func(ctx context.Context) error {
+		condition := failure(s.subscription(ctx, s.watched, "buoy"))
+		if condition.Status != corev1.ConditionTrue || !is(condition.Message) {
+			return fmt.Errorf("it says %q; foretold was %q", condition.Message, o.Message)
+		}
+		happened = fmt.Sprintf("ResolutionFailed, %s: %s", condition.Reason, clauses(condition.Message))
+		return nil
+	})
+	return happened
+}
+
+// clauses returns the clauses of a refusal in order: the resolver has none.
+func clauses(message string) string {
+	head, rest, found := strings.Cut(message, ": ")
+	if !found || strings.Contains(head, "catalogsource") {
+		return message
+	}
+	all := strings.Split(rest, ", ")
+	slices.Sort(all)
+	return head + ": " + strings.Join(all, ", ")
+}
+
+// stuck: the InstallPlan is not carried out, for a reason.
+func stuck(because string) func(*stage, *Outcome) string {
+	return func(s *stage, _ *Outcome) (happened string) {
+		s.Helper()
+		cluster.Eventually(s, limit, "the InstallPlan to be stuck", func(ctx context.Context) error {
+			plan, err := s.plan(ctx)
+			if err != nil {
+				return err
+			}
+			if !strings.Contains(plan.Status.Message, because) {
+				return fmt.Errorf("it is %s: %s", plan.Status.Phase, plan.Status.Message)
+			}
+			// OLM tries again for a minute.
+			happened = "the InstallPlan is not carried out: " + strings.TrimPrefix(plan.Status.Message, "retrying execution due to error: ")
+			return nil
+		})
+		return happened
+	}
+}
+
+// updated: OLM makes the update.
+func updated(s *stage, o *Outcome) string {
+	s.awaitInstalled("buoy", o.Next.Name)
+	return o.Next.Name + " is installed, and Succeeded"
+}

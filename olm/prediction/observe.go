@@ -1,0 +1,197 @@
+package prediction
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/blang/semver/v4"
+	configclient "github.com/openshift/client-go/config/clientset/versioned"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/operator-framework/operator-lifecycle-manager/pkg/api/client/clientset/versioned"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/fbc"
+)
+
+// Observe reads what OLM decides from in a cluster: a world for each namespace that has Subscriptions,
+// in order. An empty namespace stands for all. The worlds have no catalogs yet. It only reads, but of all
+// namespaces: what one can have depends on the others.
+func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*World, error) {
+	seen, err := observe(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	namespaces := map[string]bool{}
+	for _, g := range seen.groups {
+		namespaces[g.Namespace] = true
+	}
+	for _, s := range seen.subscriptions {
+		namespaces[s.Namespace] = true
+	}
+	var all, wanted []*World
+	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
+		all = append(all, seen.world(name))
+	}
+	for _, w := range all {
+		w.Elsewhere = slices.DeleteFunc(slices.Clone(all), func(other *World) bool { return other == w })
+		if len(w.Subscriptions) > 0 && (namespace == "" || w.Namespace == namespace) {
+			wanted = append(wanted, w)
+		}
+	}
+	return wanted, nil
+}
+
+// observation is what is read of a cluster.
+type observation struct {
+	subscriptions         []v1alpha1.Subscription
+	csvs                  []v1alpha1.ClusterServiceVersion
+	installPlans          []v1alpha1.InstallPlan
+	groups                []operatorsv1.OperatorGroup
+	conditions            []operatorsv2.OperatorCondition
+	sources               []v1alpha1.CatalogSource
+	kubernetes, openShift *semver.Version
+	stored                *stored
+}
+
+func observe(ctx context.Context, config *rest.Config) (*observation, error) {
+	client, err := versioned.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	seen := &observation{}
+	if seen.stored, err = newStored(config); err != nil {
+		return nil, err
+	}
+	if seen.kubernetes, err = kubernetesVersion(client); err != nil {
+		return nil, err
+	}
+	if seen.openShift, err = openShiftVersion(ctx, config); err != nil {
+		return nil, err
+	}
+	subscriptions, err := client.OperatorsV1alpha1().Subscriptions("").List(ctx, metav1.ListOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("the cluster at %s has no Operator Lifecycle Manager: it knows no Subscriptions", config.Host)
+	} else if err != nil {
+		return nil, fmt.Errorf("listing Subscriptions: %w", err)
+	}
+	csvs, err := client.OperatorsV1alpha1().ClusterServiceVersions("").List(ctx, metav1.ListOptions{LabelSelector: "!" + v1alpha1.CopiedLabelKey})
+	if err != nil {
+		return nil, fmt.Errorf("listing ClusterServiceVersions: %w", err)
+	}
+	installPlans, err := client.OperatorsV1alpha1().InstallPlans("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing InstallPlans: %w", err)
+	}
+	groups, err := client.OperatorsV1().OperatorGroups("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing OperatorGroups: %w", err)
+	}
+	conditions, err := client.OperatorsV2().OperatorConditions("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing OperatorConditions: %w", err)
+	}
+	sources, err := client.OperatorsV1alpha1().CatalogSources("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("listing CatalogSources: %w", err)
+	}
+	seen.subscriptions, seen.csvs, seen.installPlans, seen.groups, seen.conditions, seen.sources =
+		subscriptions.Items, csvs.Items, installPlans.Items, groups.Items, conditions.Items, sources.Items
+	return seen, nil
+}
+
+// world returns what is to be seen of a namespace.
+func (seen *observation) world(namespace string) *World {
+	w := &World{
+		Namespace:      namespace,
+		Kubernetes:     seen.kubernetes,
+		OpenShift:      seen.openShift,
+		Subscriptions:  in[v1alpha1.Subscription](namespace, seen.subscriptions),
+		CSVs:           in[v1alpha1.ClusterServiceVersion](namespace, seen.csvs),
+		InstallPlans:   in[v1alpha1.InstallPlan](namespace, seen.installPlans),
+		OperatorGroups: in[operatorsv1.OperatorGroup](namespace, seen.groups),
+		Conditions:     in[operatorsv2.OperatorCondition](namespace, seen.conditions),
+		CatalogSources: in[v1alpha1.CatalogSource](namespace, seen.sources),
+		Catalogs:       map[Source]*fbc.Catalog{},
+		stored:         seen.stored,
+	}
+	if global := seen.globalNamespace(); global != namespace {
+		w.CatalogSources = append(w.CatalogSources, in[v1alpha1.CatalogSource](global, seen.sources)...)
+	}
+	return w
+}
+
+// openShiftCatalogs is the namespace of global catalogs on OpenShift.
+const openShiftCatalogs = "openshift-marketplace"
+
+// globalNamespace returns the namespace whose catalogs OLM offers to all others. That is a flag of OLM's
+// which nobody can see in general; so it is OpenShift's, or else the one that OLM itself names in the statuses of
+// Subscriptions, which list the catalogs that it looks at for their namespace. Nobody but OLM and administrators writes
+// these. It is empty where OLM names none.
+func (seen *observation) globalNamespace() string {
+	if slices.ContainsFunc(seen.sources, func(s v1alpha1.CatalogSource) bool { return s.Namespace == openShiftCatalogs }) {
+		return openShiftCatalogs
+	}
+	for _, s := range seen.subscriptions {
+		for _, health := range s.Status.CatalogHealth {
+			if ref := health.CatalogSourceRef; ref != nil && ref.Namespace != s.Namespace {
+				return ref.Namespace
+			}
+		}
+	}
+	return ""
+}
+
+// openShiftVersion returns the version of OpenShift that the cluster has, or is about to have. It is nil
+// where there is no OpenShift.
+func openShiftVersion(ctx context.Context, config *rest.Config) (*semver.Version, error) {
+	client, err := configclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := client.ConfigV1().ClusterVersions().Get(ctx, "version", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("reading ClusterVersion version: %w", err)
+	}
+	version, err := semver.Parse(cluster.Status.Desired.Version)
+	if err != nil {
+		return nil, fmt.Errorf("ClusterVersion version says that the version is %q: %w", cluster.Status.Desired.Version, err)
+	}
+	return &version, nil
+}
+
+// kubernetesVersion asks for the version of the API server.
+func kubernetesVersion(client versioned.Interface) (*semver.Version, error) {
+	info, err := client.Discovery().ServerVersion()
+	if err != nil {
+		return nil, fmt.Errorf("asking the API server for its version: %w", err)
+	}
+	version, err := semver.ParseTolerant(info.GitVersion)
+	if err != nil {
+		return nil, fmt.Errorf("the API server says that its version is %q: %w", info.GitVersion, err)
+	}
+	version.Pre, version.Build = nil, nil // OLM, too, takes 1.30.0-rc.1 for 1.30.0
+	return &version, nil
+}
+
+// in returns the objects of one namespace, by name.
+func in[T any, P interface {
+	*T
+	metav1.Object
+}](namespace string, objects []T) (found []P) {
+	for i := range objects {
+		if o := P(&objects[i]); o.GetNamespace() == namespace {
+			found = append(found, o)
+		}
+	}
+	slices.SortFunc(found, func(a, b P) int { return strings.Compare(a.GetName(), b.GetName()) })
+	return found
+}

@@ -1,0 +1,212 @@
+package prediction
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/property"
+
+	"github.com/berth-csi/berth/olm/upgrade"
+)
+
+// What is said where something is required that is not there, or something there is in the way.
+const (
+	searchElsewhere = "see that another catalog of the cluster has what is required; only this one has been searched"
+	addCatalog      = "add a CatalogSource whose catalog has what is required"
+	makeRoom        = "uninstall what is in the way, or choose a version that goes with it"
+)
+
+// attendant is what OLM's resolver says besides why something cannot be.
+var attendant = regexp.MustCompile(`(, |^)subscription \S+ (exists|requires [^, ]+)`)
+
+// unsatisfiable is what OLM's resolver says of why it refuses, without what everybody knows.
+func unsatisfiable(refusal error) string {
+	said := strings.TrimPrefix(refusal.Error(), "constraints not satisfiable: ")
+	return strings.TrimPrefix(attendant.ReplaceAllString(said, ""), ", ")
+}
+
+// ownObstacles finds what keeps OLM from resolving anything for the Subscription itself.
+func (f *subject) ownObstacles() []Reason {
+	switch source := sourceOf(f.subscription); {
+	case !f.world.offers(source):
+		what := fmt.Sprintf("there is no CatalogSource %s in namespace %s", source.Name, source.Namespace)
+		if source.Namespace != f.world.Namespace {
+			what += ", or it is not for this namespace: OLM looks at those of the namespace itself and, unless its OperatorGroup does without, at global ones"
+		}
+		return []Reason{{SourceMissing, what, "set spec.source and spec.sourceNamespace of the Subscription to one that `oc get catalogsources -A` lists, or create it"}}
+	case f.catalog == nil:
+		return nil
+	case f.pkg == nil:
+		return []Reason{{PackageAbsent, fmt.Sprintf("the catalog has no package %q", f.Package), f.otherPackage()}}
+	case f.channel == nil:
+		var names []string
+		for _, c := range f.pkg.Channels {
+			names = append(names, c.Name)
+		}
+		slices.Sort(names)
+		return []Reason{{ChannelAbsent, fmt.Sprintf("package %q has no channel %q", f.Package, f.Channel), "set spec.channel of the Subscription to one of " + strings.Join(names, ", ")}}
+	case len(f.graph.Chain) == 0:
+		return []Reason{{ChannelBroken, fmt.Sprintf("OLM finds no order in channel %q, as `berth catalog validate` explains", f.Channel), "have the catalog corrected"}}
+	case f.csv == nil && f.subscription.Spec.StartingCSV != "" && f.graph.Find(f.subscription.Spec.StartingCSV) == nil:
+		return []Reason{{StartAbsent, fmt.Sprintf("channel %q has no entry %q, which spec.startingCSV of the Subscription names", f.Channel, f.subscription.Spec.StartingCSV),
+			"leave startingCSV away, or name an entry of the channel"}}
+	}
+	return nil
+}
+
+// obstacles finds what keeps OLM from resolving anything in the namespace.
+func (f *subject) obstacles() []Reason {
+	found := append(f.world.unreachable(), f.ownObstacles()...)
+	if n := len(f.world.OperatorGroups); n != 1 {
+		found = append(found, Reason{OperatorGroups, fmt.Sprintf("namespace %s has %d OperatorGroups, and OLM wants one", f.world.Namespace, n), "leave one OperatorGroup in the namespace"})
+	}
+	for _, other := range f.world.Subscriptions {
+		if other != f.subscription && other.Spec.Package == f.Package {
+			found = append(found, Reason{SecondSubscription, fmt.Sprintf("Subscription %s asks for package %q, too", other.Name, f.Package), f.spare(other)})
+		}
+	}
+	if orphan := f.orphan(); orphan != nil {
+		found = append(found, Reason{OrphanedCSV, fmt.Sprintf("ClusterServiceVersion %s is of this package, and no Subscription has it installed: OLM neither takes it over nor installs another one beside it", orphan.Name),
+			fmt.Sprintf("delete that ClusterServiceVersion, and when it is gone, change the Subscription in any way, as with `oc annotate subscription %s -n %s look=again`: "+
+				"OLM does not look again by itself. The operator stops meanwhile; its CRDs and their objects stay", f.subscription.Name, f.world.Namespace)})
+	}
+	return found
+}
+
+// spare says which of two Subscriptions to the same package should go: the one that has nothing installed.
+func (f *subject) spare(other *v1alpha1.Subscription) string {
+	switch {
+	case f.csv != nil && f.world.csv(other.Status.InstalledCSV) == nil:
+		return fmt.Sprintf("delete Subscription %s, which has nothing installed", other.Name)
+	case f.csv == nil && f.world.csv(other.Status.InstalledCSV) != nil:
+		return fmt.Sprintf("delete Subscription %s, which has nothing installed", f.subscription.Name)
+	}
+	return "delete one of the Subscriptions"
+}
+
+// unreachable finds the catalogs that OLM cannot ask. One is enough to keep it from resolving anything, even
+// from the others.
+func (w *World) unreachable() (found []Reason) {
+	for _, s := range w.CatalogSources {
+		if state := connectionOf(s); !connected(state) && w.looksAt(s) {
+			found = append(found, Reason{SourceUnreachable,
+				fmt.Sprintf("OLM cannot reach CatalogSource %s of namespace %s (its connection is %s), and then resolves nothing from any other either", s.Name, s.Namespace, state),
+				fmt.Sprintf("see why with `oc describe catalogsource %s -n %s`; repair it or delete it", s.Name, s.Namespace)})
+		}
+	}
+	return found
+}
+
+// otherPackage says by which name the catalog has what is installed, if it does.
+func (f *subject) otherPackage() string {
+	installed := map[string]bool{}
+	if f.csv != nil {
+		for _, owned := range f.csv.Spec.CustomResourceDefinitions.Owned {
+			installed[groupOf(owned.Name)+" "+owned.Kind] = true
+		}
+	}
+	var names []string
+	for _, p := range f.catalog.Packages {
+		c := p.FindChannel(p.DefaultChannel)
+		if c == nil {
+			continue
+		}
+		for _, head := range upgrade.Of(p, c).Heads {
+			for api := range apis(p.FindBundle(head.Name), property.TypeGVK) {
+				if name := fmt.Sprintf("%s (channel %s)", p.Name, c.Name); installed[api.Group+" "+api.Kind] && !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	if len(names) == 0 {
+		return "set spec.name of the Subscription to a package that it has"
+	}
+	return "set spec.name, and spec.channel, of the Subscription to what provides the same APIs: " + strings.Join(names, ", ")
+}
+
+// groupOf returns the group of the CRD of a name.
+func groupOf(definition string) string {
+	_, group, _ := strings.Cut(definition, ".")
+	return group
+}
+
+// orphan returns a ClusterServiceVersion that the subject's Subscription should have, but that none has, or
+// nil. That is left where somebody has deleted a Subscription.
+func (f *subject) orphan() *v1alpha1.ClusterServiceVersion {
+	if f.csv != nil {
+		return nil
+	}
+	owned := map[string]bool{}
+	for _, s := range f.world.Subscriptions {
+		owned[s.Status.InstalledCSV] = true
+	}
+	for _, csv := range f.world.CSVs {
+		if !owned[csv.Name] && f.mayBe(csv) {
+			return csv
+		}
+	}
+	return nil
+}
+
+// mayBe tells whether a ClusterServiceVersion is one of the subject's package.
+func (f *subject) mayBe(csv *v1alpha1.ClusterServiceVersion) bool {
+	if f.pkg != nil && f.pkg.FindBundle(csv.Name) != nil {
+		return true
+	}
+	name, _, _ := strings.Cut(csv.Name, ".")
+	return name == f.Package
+}
+
+// strands says why no update leads on from what is installed, in a channel whose head is another one.
+func (f *subject) strands() []Reason {
+	installed := f.installed()
+	if next := f.graph.Next(installed); next != nil {
+		return []Reason{f.unsatisfied(next)}
+	}
+	head := f.graph.Heads[0]
+	reason := Reason{Code: NoEdge, What: fmt.Sprintf("in channel %q, whose head is %s, no entry that OLM may install replaces %s, skips it or has %s in its skipRange",
+		f.Channel, head.Name, installed.Name, installed.Number)}
+	if head.Number != nil && head.Number.LT(*installed.Number) {
+		reason.What += "; it is later than the head"
+	}
+	reason.Do = f.wayOut(installed)
+	return []Reason{reason}
+}
+
+// unsatisfied says why OLM does not make an update that the channel has.
+func (f *subject) unsatisfied(next *upgrade.Step) Reason {
+	reason := f.because(next.Entry)
+	reason.What = fmt.Sprintf("%s follows, but OLM cannot install it", next.Entry.Name)
+	// Asked for nothing else, OLM has to say why.
+	alone := *f.world
+	subscription := f.subscription.DeepCopy()
+	subscription.Status = v1alpha1.SubscriptionStatus{}
+	subscription.Spec.StartingCSV = next.Entry.Name
+	alone.Subscriptions = slices.Clone(alone.Subscriptions)
+	alone.Subscriptions[slices.Index(alone.Subscriptions, f.subscription)] = subscription
+	alone.CSVs = slices.DeleteFunc(slices.Clone(alone.CSVs), func(csv *v1alpha1.ClusterServiceVersion) bool { return csv == f.csv })
+	if _, err := alone.resolve(); err != nil {
+		reason.What += ": " + unsatisfiable(err)
+	}
+	return reason
+}
+
+// wayOut looks for a channel that leads on.
+func (f *subject) wayOut(installed upgrade.Version) string {
+	var names []string
+	for _, c := range f.pkg.Channels {
+		g := upgrade.Of(f.pkg, c)
+		if steps, arrives := g.Path(installed); arrives && len(steps) > 0 {
+			names = append(names, fmt.Sprintf("%s (to %s)", c.Name, g.Heads[0].Name))
+		}
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return "no channel of the package leads on: its maker has to add an entry that does"
+	}
+	return "set spec.channel of the Subscription to one that leads on: " + strings.Join(names, ", ")
+}

@@ -1,0 +1,110 @@
+package prediction
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-lifecycle-manager/pkg/api/client/clientset/versioned"
+	typed "github.com/operator-framework/operator-lifecycle-manager/pkg/api/client/clientset/versioned/typed/operators/v1alpha1"
+	listersv1 "github.com/operator-framework/operator-lifecycle-manager/pkg/api/client/listers/operators/v1"
+	listers "github.com/operator-framework/operator-lifecycle-manager/pkg/api/client/listers/operators/v1alpha1"
+	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver"
+	"github.com/operator-framework/operator-lifecycle-manager/pkg/lib/operatorlister"
+	"github.com/sirupsen/logrus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientcache "k8s.io/client-go/tools/cache"
+)
+
+// globalNamespace stands for the namespace of global catalogs, whichever that is.
+const globalNamespace = "global"
+
+// resolution is what OLM would do in a namespace.
+type resolution struct {
+	// chosen are the names of ClusterServiceVersions that it installs, by that of the Subscription.
+	chosen map[string]string
+	// created are the Subscriptions that it makes for dependencies. Each has the name of what it
+	// installs for it in spec.startingCSV.
+	created []*v1alpha1.Subscription
+}
+
+// resolve has OLM's own code decide. The error is what OLM would write into the condition
+// ResolutionFailed of all Subscriptions of the namespace.
+func (w *World) resolve() (*resolution, error) {
+	w = w.known()
+	log := logrus.New()
+	log.SetOutput(io.Discard)
+	lister, client := w.lister(), clientset{subscriptions: w.Subscriptions}
+	olm := resolver.NewOperatorStepResolver(lister, client, globalNamespace,
+		resolver.NewOperatorCacheProvider(lister, client, w.sources(), log), log)
+	steps, lookups, updated, err := olm.ResolveSteps(w.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	r := &resolution{chosen: map[string]string{}}
+	for _, s := range updated {
+		r.chosen[s.Name] = s.Status.CurrentCSV
+	}
+	for _, s := range w.Subscriptions {
+		// What a Subscription has already taken into its status is not said of it again.
+		if slices.ContainsFunc(lookups, func(l v1alpha1.BundleLookup) bool { return l.Identifier == s.Status.CurrentCSV }) {
+			r.chosen[s.Name] = s.Status.CurrentCSV
+		}
+	}
+	for _, step := range steps {
+		if step.Resource.Kind != v1alpha1.SubscriptionKind {
+			continue
+		}
+		created := &v1alpha1.Subscription{}
+		if err := json.Unmarshal([]byte(step.Resource.Manifest), created); err != nil {
+			return nil, fmt.Errorf("what OLM's resolver makes of %s: %w", step.Resolving, err)
+		}
+		r.created = append(r.created, created)
+	}
+	return r, nil
+}
+
+// lister lists the objects of the world to OLM's code.
+func (w *World) lister() operatorlister.OperatorLister {
+	lister := operatorlister.NewLister()
+	lister.OperatorsV1alpha1().RegisterSubscriptionLister(w.Namespace, listers.NewSubscriptionLister(indexed(w.Subscriptions)))
+	lister.OperatorsV1alpha1().RegisterClusterServiceVersionLister(w.Namespace, listers.NewClusterServiceVersionLister(indexed(w.CSVs)))
+	for _, s := range w.CatalogSources { // for their priorities
+		lister.OperatorsV1alpha1().RegisterCatalogSourceLister(s.Namespace, listers.NewCatalogSourceLister(indexed(w.CatalogSources)))
+	}
+	lister.OperatorsV1().RegisterOperatorGroupLister(w.Namespace, listersv1.NewOperatorGroupLister(indexed(w.OperatorGroups)))
+	return lister
+}
+
+func indexed[T runtime.Object](objects []T) clientcache.Indexer {
+	indexer := clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{clientcache.NamespaceIndex: clientcache.MetaNamespaceIndexFunc})
+	for _, o := range objects {
+		_ = indexer.Add(o) // whatever has metadata can be added
+	}
+	return indexer
+}
+
+// clientset is the part of a client that the resolver uses beside its listers: it lists Subscriptions.
+type clientset struct {
+	versioned.Interface
+	typed.OperatorsV1alpha1Interface
+	typed.SubscriptionInterface
+	subscriptions []*v1alpha1.Subscription
+}
+
+func (c clientset) OperatorsV1alpha1() typed.OperatorsV1alpha1Interface { return c }
+
+func (c clientset) Subscriptions(string) typed.SubscriptionInterface { return c }
+
+// List returns copies: the resolver writes into what it gets.
+func (c clientset) List(context.Context, metav1.ListOptions) (*v1alpha1.SubscriptionList, error) {
+	list := &v1alpha1.SubscriptionList{}
+	for _, s := range c.subscriptions {
+		list.Items = append(list.Items, *s.DeepCopy())
+	}
+	return list, nil
+}

@@ -1,0 +1,96 @@
+package prediction
+
+import (
+	"testing"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/test/catalogs"
+)
+
+// community is the package aws-efs-operator as it was before the project had it: the versions of its channels,
+// from the oldest to the newest. Those of staging stand for the many that there were.
+var community = map[string][]string{
+	"stable":  {"0.0.1", "0.0.2", "0.0.3", "0.0.4", "0.0.5", "0.0.6", "0.0.7", "0.0.8"},
+	"staging": {"0.1.1-1b6dd57", "0.1.99-c0ffee0", "0.1.150-9c87267"},
+}
+
+// TestShippedCatalogsUpdateTheCommunity: OLM updates everybody who has installed a version of the community's
+// operator, whichever of the catalogs takes that one's place, in the channel that they are subscribed to and in
+// those that they are told to go to. What the catalogs deprecate is among these channels.
+func TestShippedCatalogsUpdateTheCommunity(t *testing.T) {
+	const pkg, head = "aws-efs-operator", "aws-efs-operator.v1.0.0"
+	before := communityCatalog(t, pkg)
+	for _, dir := range []string{"../certified", "../community"} {
+		now, err := rules.Load(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range rules.Against(now, before) {
+			if found.Severity == findings.Error {
+				t.Error(found)
+			}
+		}
+		for subscribed, versions := range community {
+			for _, channel := range []string{subscribed, "stable", "preview"} {
+				for _, version := range versions {
+					w, err := Installed(now, pkg, version, channel)
+					if err != nil {
+						t.Fatal(err)
+					}
+					outcomes, err := w.Foretell(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if got := outcomes[0]; got.Verdict != Updates || got.Next.Name != head || !got.Arrives {
+						t.Errorf("%s, channel %s, from %s: got %+v, want an update to %s", dir, channel, version, got, head)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestShippedCatalogsReplaceEachOther: whoever is subscribed to one can change to the other, and back.
+func TestShippedCatalogsReplaceEachOther(t *testing.T) {
+	var both []*fbc.Catalog
+	for _, dir := range []string{"../certified", "../community"} {
+		c, err := rules.Load(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, c)
+	}
+	for i, now := range both {
+		for _, found := range rules.Against(now, both[1-i]) {
+			t.Error(found)
+		}
+	}
+}
+
+// communityCatalog is the catalog that the community's operator came from.
+func communityCatalog(t *testing.T, pkg string) *fbc.Catalog {
+	t.Helper()
+	config := declcfg.DeclarativeConfig{Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: pkg, DefaultChannel: "stable"}}}
+	for name, versions := range community {
+		channel := declcfg.Channel{Schema: declcfg.SchemaChannel, Package: pkg, Name: name}
+		replaces := ""
+		for _, version := range versions {
+			bundle := catalogs.Bundle(pkg, pkg+".v"+version)
+			channel.Entries = append(channel.Entries, declcfg.ChannelEntry{Name: bundle.Name, Replaces: replaces})
+			config.Bundles = append(config.Bundles, bundle)
+			replaces = bundle.Name
+		}
+		config.Channels = append(config.Channels, channel)
+	}
+	dir := t.TempDir()
+	catalogs.WriteConfig(t, dir, config)
+	c, err := rules.Load(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

@@ -1,0 +1,59 @@
+package prediction
+
+import (
+	"context"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apiextensionsclient "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset/typed/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/pager"
+)
+
+// stored reads what a cluster has beside OLM's objects, when it is needed.
+type stored struct {
+	definitions apiextensionsclient.CustomResourceDefinitionInterface
+	objects     dynamic.Interface
+}
+
+func newStored(config *rest.Config) (*stored, error) {
+	definitions, err := apiextensionsclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &stored{definitions.CustomResourceDefinitions(), objects}, nil
+}
+
+// definition returns the CRD of a name, or nil if there is none.
+func (s *stored) definition(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	crd, err := s.definitions.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading CustomResourceDefinition %s: %w", name, err)
+	}
+	return crd, nil
+}
+
+// each calls a function for every object of a resource, until that fails.
+func (s *stored) each(ctx context.Context, resource schema.GroupVersionResource, do func(*unstructured.Unstructured) error) error {
+	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		list, err := s.objects.Resource(resource).List(ctx, options)
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", resource.GroupResource(), err)
+		}
+		return list, nil
+	})
+	return pages.EachListItem(ctx, metav1.ListOptions{}, func(o runtime.Object) error { return do(o.(*unstructured.Unstructured)) })
+}
