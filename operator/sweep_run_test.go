@@ -13,7 +13,7 @@ import (
 
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/fault"
-	"github.com/berth-csi/berth/test/likeness"
+	"github.com/berth-csi/berth/test/statediff"
 )
 
 const (
@@ -64,7 +64,7 @@ func (s *sweep) run(t *testing.T, sc scenario, injector func(*variant) *fault.In
 	for _, violation := range append(sc.violations(r), r.violations()...) {
 		t.Error(violation)
 	}
-	w.installed = likeness.Difference(s.installation.state, got.state) == ""
+	w.installed = statediff.Difference(s.installation.state, got.state) == ""
 	return got
 }
 
@@ -113,7 +113,7 @@ func (r *run) settle(end func(*variantWorld) error, reference *outcome) {
 		seen = now
 		last = end(r.variantWorld)
 		if last == nil && reference != nil {
-			if diff := likeness.Difference(reference.state, r.view.state()); diff != "" {
+			if diff := statediff.Difference(reference.state, r.view.state()); diff != "" {
 				last = fmt.Errorf("objects (-undisturbed +now):\n%s", diff)
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/test/fault"
-	"github.com/berth-csi/berth/test/likeness"
+	"github.com/berth-csi/berth/test/statediff"
 )
 
 // TestCrashSweep runs each scenario undisturbed first, and then once for each fault at each point of that
@@ -118,7 +118,7 @@ type outcome struct {
 
 func (o outcome) mustBe(t *testing.T, want outcome) {
 	t.Helper()
-	if diff := likeness.Difference(want.state, o.state); diff != "" {
+	if diff := statediff.Difference(want.state, o.state); diff != "" {
 		t.Errorf("objects in the end (-undisturbed +now):\n%s", diff)
 	}
 	if diff := cmp.Diff(want.counts, o.counts); diff != "" {

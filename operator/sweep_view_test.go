@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/berth-csi/berth/test/likeness"
+	"github.com/berth-csi/berth/test/statediff"
 )
 
 // A view follows what the cluster has of one world: all objects of the kinds that the operator makes, and
@@ -147,7 +147,7 @@ func (v *view) state() map[string]any {
 		}
 		object = object.DeepCopy()
 		unstructured.RemoveNestedField(object.Object, "metadata", "annotations", nudgeAnnotation)
-		original, err := likeness.Of(object, v.world.variant.toOriginal)
+		original, err := statediff.Of(object, v.world.variant.toOriginal)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/migrate/switchover"
-	"github.com/berth-csi/berth/test/catalogs/buoys"
+	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 )
@@ -52,10 +52,10 @@ func newSite(t *testing.T) *site {
 func newSiteOf(t *testing.T, pkg, renamedPkg string) *site {
 	t.Helper()
 	return &site{cluster.Shared(t, cluster.Options{OLM: true}), pkg, renamedPkg, map[string]string{
-		first:   serving.Start(t, buoys.Write(t, pkg, buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.0.0"}})),
-		second:  serving.Start(t, buoys.Write(t, pkg, buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.1.0", SkipRange: "<1.1.0"}})),
-		renamed: serving.Start(t, buoys.Write(t, renamedPkg, buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: renamedPkg + ".v2.0.0"}})),
-		broken:  serving.Start(t, buoys.Write(t, pkg, buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v3.0.0"}})),
+		first:   serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.0.0"}})),
+		second:  serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.1.0", SkipRange: "<1.1.0"}})),
+		renamed: serving.Start(t, operators.Write(t, renamedPkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: renamedPkg + ".v2.0.0"}})),
+		broken:  serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v3.0.0"}})),
 	}}
 }
 

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/berth-csi/berth/test/catalogs/buoys"
+	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 )
@@ -47,8 +47,8 @@ func TestAgainstOLM(t *testing.T) {
 	}
 	create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: namespace},
 		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: []string{namespace}}})
-	first := buoys.Entries(t, declcfg.ChannelEntry{Name: "buoy.v1.0.0"})
-	second := buoys.Entries(t, declcfg.ChannelEntry{Name: "buoy.v1.1.0", Replaces: "buoy.v1.0.0"})
+	first := operators.Entries(t, declcfg.ChannelEntry{Name: "buoy.v1.0.0"})
+	second := operators.Entries(t, declcfg.ChannelEntry{Name: "buoy.v1.1.0", Replaces: "buoy.v1.0.0"})
 	subscription := &v1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Name: "buoy", Namespace: namespace},
 		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: "first", CatalogSourceNamespace: namespace, Package: "buoy", Channel: "stable",
@@ -121,7 +121,7 @@ func TestAgainstOLM(t *testing.T) {
 	if got := foretell(first); got.Verdict != Latest {
 		t.Errorf("got %+v, want that it is the latest", got)
 	}
-	if got := foretell(buoys.Entries(t, declcfg.ChannelEntry{Name: "buoy.v2.0.0"})); got.Verdict != Stranded {
+	if got := foretell(operators.Entries(t, declcfg.ChannelEntry{Name: "buoy.v2.0.0"})); got.Verdict != Stranded {
 		t.Errorf("got %+v, want that it is stranded", got)
 	}
 

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/test/catalogs/buoys"
+	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -22,7 +22,7 @@ func TestDefinitions(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	api := c.Client()
 	namespace := c.Namespace(t)
-	present := &buoys.Definition{Group: namespace + ".example.com", Versions: []string{"v1alpha1", "v1"}}
+	present := &operators.Definition{Group: namespace + ".example.com", Versions: []string{"v1alpha1", "v1"}}
 	crd := &unstructured.Unstructured{Object: present.CRD()}
 	if err := api.Create(t.Context(), crd); err != nil {
 		t.Fatal(err)
@@ -44,7 +44,7 @@ func TestDefinitions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	carried := func(d buoys.Definition) *fbc.Details {
+	carried := func(d operators.Definition) *fbc.Details {
 		return &fbc.Details{Carried: true, Objects: []*unstructured.Unstructured{{Object: d.CRD()}}}
 	}
 	stricter, trusted := *present, *present

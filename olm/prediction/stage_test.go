@@ -23,7 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/fbc/remote"
-	"github.com/berth-csi/berth/test/catalogs/buoys"
+	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 )
@@ -154,13 +154,13 @@ func (s *stage) subscribe(pkg, source string, change ...func(*v1alpha1.Subscript
 }
 
 // install offers a catalog, and has OLM install what Subscription buoy gets from there.
-func (s *stage) install(name string, bundles ...buoys.Bundle) {
+func (s *stage) install(name string, bundles ...operators.Bundle) {
 	s.Helper()
 	if len(bundles) == 0 {
-		bundles = []buoys.Bundle{{ChannelEntry: declcfg.ChannelEntry{Name: name}}}
+		bundles = []operators.Bundle{{ChannelEntry: declcfg.ChannelEntry{Name: name}}}
 	}
 	pkg, _, _ := strings.Cut(name, ".")
-	s.serve("first", buoys.Write(s.T, pkg, bundles...))
+	s.serve("first", operators.Write(s.T, pkg, bundles...))
 	s.subscribe(pkg, "first")
 	s.awaitInstalled(pkg, name)
 }
@@ -386,8 +386,8 @@ func (s *stage) awaitPhase(name string, phase v1alpha1.ClusterServiceVersionPhas
 }
 
 // moorings is a CRD of the stage's own.
-func (s *stage) moorings(versions ...string) *buoys.Definition {
-	return &buoys.Definition{Group: s.namespace + ".example.com", Versions: versions}
+func (s *stage) moorings(versions ...string) *operators.Definition {
+	return &operators.Definition{Group: s.namespace + ".example.com", Versions: versions}
 }
 
 // mooring is an object of that CRD.

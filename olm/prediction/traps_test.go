@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/catalogs/buoys"
+	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -53,7 +53,7 @@ var traps = []trap{
 		name: "No entry of the new channel leads on from what is installed", verdict: Stranded, code: NoEdge,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys.Entries(s.T, declcfg.ChannelEntry{Name: "buoy.v2.0.0"}))
+			s.serve("second", operators.Entries(s.T, declcfg.ChannelEntry{Name: "buoy.v2.0.0"}))
 		},
 		happened: silence,
 	},
@@ -62,10 +62,10 @@ var traps = []trap{
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
 			s.changeOf("buoy", func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
-			s.serve("between", buoys.Entries(s.T, follows("buoy.v1.1.0")))
+			s.serve("between", operators.Entries(s.T, follows("buoy.v1.1.0")))
 			s.changeOf("buoy", func(spec *v1alpha1.SubscriptionSpec) { spec.CatalogSource = "between" })
 			s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
-			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.2.0")))
+			s.serve("second", operators.Entries(s.T, follows("buoy.v1.2.0")))
 		},
 		happened: func(s *stage, _ *Outcome) string {
 			s.awaitLook(skipped)
@@ -83,7 +83,7 @@ var traps = []trap{
 		name: "The InstallPlan that OLM waits for is gone", verdict: Waits, code: InstallPlanGone,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.1.0")))
+			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 			s.lose("buoy.v1.0.1")
 		},
 		happened: func(s *stage, _ *Outcome) string {
@@ -103,11 +103,11 @@ var traps = []trap{
 		name: "Another Subscription of the namespace is Manual", verdict: Waits, code: ManualApprovalElsewhere,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("others", buoys.Write(s.T, "float", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "float.v1.0.0"}}))
+			s.serve("others", operators.Write(s.T, "float", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "float.v1.0.0"}}))
 			s.subscribe("float", "others")
 			s.awaitInstalled("float", "float.v1.0.0")
 			s.changeOf("float", func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
-			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.1.0")))
+			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 		},
 		happened: func(s *stage, _ *Outcome) string {
 			plan := s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
@@ -120,7 +120,7 @@ var traps = []trap{
 		name: "A second Subscription of the namespace is to the same package", verdict: Refused, code: SecondSubscription,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.1.0")))
+			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 		},
 		world: func(w *World) {
 			second := w.Subscriptions[0].DeepCopy()
@@ -144,8 +144,8 @@ var traps = []trap{
 			modes := []v1alpha1.InstallModeType{v1alpha1.InstallModeTypeAllNamespaces}
 			// OLM copies it to all namespaces, whose own operators have other names.
 			newStage(s.T, s.cluster, s.watched, all).install("beacon.v1.0.0",
-				buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "beacon.v1.0.0"}, Modes: modes, Definition: s.moorings("v1")})
-			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.1"}, Modes: modes, Definition: s.moorings("v1")}))
+				operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "beacon.v1.0.0"}, Modes: modes, Definition: s.moorings("v1")})
+			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.1"}, Modes: modes, Definition: s.moorings("v1")}))
 			s.subscribe("buoy", "not-yet-there")
 		},
 		happened: func(s *stage, o *Outcome) string {
@@ -157,7 +157,7 @@ var traps = []trap{
 		name: "A catalog that OLM looks at cannot be reached", verdict: Refused, code: SourceUnreachable,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.1.0")))
+			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 			s.offer("broken", "127.0.0.1:1", func(state string) bool { return state == "TRANSIENT_FAILURE" })
 		},
 		happened: func(s *stage, o *Outcome) string {
@@ -170,7 +170,7 @@ var traps = []trap{
 		name: "The package has no such channel", verdict: Refused, code: ChannelAbsent,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.1.0")))
+			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 		},
 		change:   func(spec *v1alpha1.SubscriptionSpec) { spec.CatalogSource, spec.Channel = "second", "fast" },
 		happened: refused,
@@ -178,8 +178,8 @@ var traps = []trap{
 	{
 		name: "The catalog has the operator by another name", verdict: Refused, code: PackageAbsent,
 		before: func(s *stage) {
-			s.install("buoy.v1.0.0", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
-			s.serve("second", buoys.Write(s.T, "buoy-certified", buoys.Bundle{Definition: s.moorings("v1"),
+			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
+			s.serve("second", operators.Write(s.T, "buoy-certified", operators.Bundle{Definition: s.moorings("v1"),
 				ChannelEntry: declcfg.ChannelEntry{Name: "buoy-certified.v1.1.0", Replaces: "buoy.v1.0.0"}}))
 		},
 		happened: refused,
@@ -197,7 +197,7 @@ var traps = []trap{
 		name: "The Subscription is deleted and created anew", verdict: Refused, code: OrphanedCSV,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys.Entries(s.T, follows("buoy.v1.1.0")))
+			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 		},
 		world: func(w *World) {
 			w.Subscriptions[0].Status = v1alpha1.SubscriptionStatus{}
@@ -217,11 +217,11 @@ var traps = []trap{
 	{
 		name: "An object is not valid by the CRD that comes", verdict: Waits, code: InvalidObjects,
 		before: func(s *stage) {
-			s.install("buoy.v1.0.0", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
+			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
 			s.create(s.mooring("v1"))
 			stricter := s.moorings("v1")
 			stricter.Required = []string{"chain"}
-			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: stricter}))
+			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: stricter}))
 		},
 		happened: stuck("updated validation is too restrictive"),
 		remedy:   func(s *stage) { s.patch(s.mooring("v1"), `{"spec":{"chain":"10 m"}}`) },
@@ -230,8 +230,8 @@ var traps = []trap{
 	{
 		name: "The CRD that comes lacks a version that objects are stored in", verdict: Waits, code: StoredVersionRemoved,
 		before: func(s *stage) {
-			s.install("buoy.v1.0.0", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1alpha1")})
-			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: s.moorings("v1")}))
+			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1alpha1")})
+			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: s.moorings("v1")}))
 		},
 		happened: stuck("risk of data loss"),
 	},
@@ -241,7 +241,7 @@ var traps = []trap{
 			s.install("buoy.v1.0.0")
 			old := s.moorings("v1")
 			old.APIVersion = "v1beta1"
-			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: old}))
+			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: old}))
 		},
 		happened: stuck("GroupVersionKind apiextensions.k8s.io/v1beta1, Kind=CustomResourceDefinition not found on the cluster"),
 	},
@@ -249,15 +249,15 @@ var traps = []trap{
 		name: "What replaces is an earlier version", verdict: Updates, code: Downgrade,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys.Entries(s.T, follows("buoy.v0.9.0")))
+			s.serve("second", operators.Entries(s.T, follows("buoy.v0.9.0")))
 		},
 		happened: updated,
 	},
 	{
 		name: "The new catalog has what is installed, under the same name", verdict: Latest, code: SameCSV,
 		before: func(s *stage) {
-			s.install("buoy.v1.0.0", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Community buoy"})
-			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Certified buoy"}))
+			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Community buoy"})
+			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Certified buoy"}))
 		},
 		happened: func(s *stage, o *Outcome) string {
 			happened := silence(s, o)
@@ -272,7 +272,7 @@ var traps = []trap{
 		name: "Kubernetes is older than minKubeVersion", verdict: Waits, code: OldKubernetes,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Kubernetes: "1.99.0"}))
+			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Kubernetes: "1.99.0"}))
 		},
 		happened: func(s *stage, o *Outcome) string {
 			status := s.awaitPhase(o.Next.Name, v1alpha1.CSVPhasePending)
@@ -289,7 +289,7 @@ var traps = []trap{
 		name: "The operator is not good for the next minor version of OpenShift", verdict: Updates, code: OpenShiftHeldBack,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
+			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
 				Properties: []property.Property{{Type: maxOpenShift, Value: []byte(`"4.22"`)}}}))
 		},
 		happened: func(s *stage, o *Outcome) string {
@@ -315,7 +315,7 @@ var traps = []trap{
 		name: "Nothing provides what the next version requires", verdict: Stranded, code: DependencyMissing,
 		before: func(s *stage) {
 			s.install("buoy.v1.0.0")
-			s.serve("second", buoys.Write(s.T, "buoy", buoys.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
+			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
 				Properties: []property.Property{property.MustBuildPackageRequired("moon", ">=1.0.0")}}))
 		},
 		happened: silence,

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/narrator"
+	"github.com/berth-csi/berth/test/progress"
 )
 
 func main() {
@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	d := &demo{folder: filepath.Join(root, ".demo"), began: time.Now()}
-	d.narrator = narrator.New(os.Stdout, d.began)
+	d.narrator = progress.New(os.Stdout, d.began)
 	switch what := strings.Join(args, " "); what {
 	case "up", "switch":
 		return d.up(ctx, what)
@@ -51,7 +51,7 @@ func run(ctx context.Context, args []string) error {
 type demo struct {
 	folder   string // holds everything of all demonstrations
 	began    time.Time
-	narrator *narrator.Narrator
+	narrator *progress.Printer
 }
 
 func (d *demo) up(ctx context.Context, play string) error {

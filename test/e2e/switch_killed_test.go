@@ -20,10 +20,10 @@ import (
 
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/crashloop"
 	"github.com/berth-csi/berth/test/fault"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/likeness"
-	"github.com/berth-csi/berth/test/mortal"
+	"github.com/berth-csi/berth/test/statediff"
 )
 
 const (
@@ -41,11 +41,11 @@ const (
 // had killed it, and nobody has noticed: no volume was without service at any moment, as that does not depend
 // on an operator, and the lock was handed over once, as it is the pod's.
 func TestSwitchWithKilledOperator(t *testing.T) {
-	spared, killed := switchMortal(t, mortal.Spared), switchMortal(t, mortal.Killed)
+	spared, killed := switchMortal(t, crashloop.Spared), switchMortal(t, crashloop.Killed)
 	if spared.record.Lives != 1 {
 		t.Errorf("an operator that nobody kills was started %d times", spared.record.Lives)
 	}
-	if diff := likeness.Difference(spared.state, killed.state); diff != "" {
+	if diff := statediff.Difference(spared.state, killed.state); diff != "" {
 		t.Errorf("objects in the end (-undisturbed +killed):\n%s", diff)
 	}
 	killed.checkKills(t, spared)
@@ -53,16 +53,16 @@ func TestSwitchWithKilledOperator(t *testing.T) {
 
 // mortalSwitch is what has come of a switch.
 type mortalSwitch struct {
-	record mortal.Record
+	record crashloop.Record
 	state  map[string]any
 	names  *strings.Replacer
 }
 
 // switchMortal goes from the community's operator to ours, which meets a fate.
-func switchMortal(t *testing.T, fate mortal.Fate) (done mortalSwitch) {
+func switchMortal(t *testing.T, fate crashloop.Fate) (done mortalSwitch) {
 	t.Helper()
 	succeeded := t.Run(string(fate), func(t *testing.T) {
-		image := mortal.Image(t, "./cmd/berth-operator", fate)
+		image := crashloop.Image(t, "./cmd/berth-operator", fate)
 		t.Cleanup(func() { tell(t, image) })
 		w := newWorld(t, efs(t), cluster.Options{Images: map[string]string{operatorImage: image}})
 		w.switchFrom(communityBundles(t)[0], way{turn: byHand.turn, adopt: func(w *world) {
@@ -84,7 +84,7 @@ func tell(t *testing.T, image string) {
 	if !t.Failed() {
 		return
 	}
-	record, err := mortal.Read(image)
+	record, err := crashloop.Read(image)
 	if err != nil {
 		t.Error(err)
 	}
@@ -98,10 +98,10 @@ func tell(t *testing.T, image string) {
 
 // awaitIdle waits until the operator that an image runs has nothing to do any more, and returns what has
 // happened to it.
-func (w *world) awaitIdle(image string) (record mortal.Record) {
+func (w *world) awaitIdle(image string) (record crashloop.Record) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "the operator to have nothing to do", func(context.Context) (err error) {
-		if record, err = mortal.Read(image); err == nil && record.Idle < silence {
+		if record, err = crashloop.Read(image); err == nil && record.Idle < silence {
 			err = fmt.Errorf("it has asked for something %s ago", record.Idle)
 		}
 		return err
@@ -136,7 +136,7 @@ func (w *world) endState() (state map[string]any, names *strings.Replacer) {
 	}
 	names, state = strings.NewReplacer(renamed...), map[string]any{}
 	for _, object := range objects {
-		like, err := likeness.Of(object, names)
+		like, err := statediff.Of(object, names)
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -23,14 +23,14 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/cloudcredential"
 	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/crashloop"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/mortal"
 	"github.com/berth-csi/berth/test/openstack"
 )
 
 func TestMain(m *testing.M) {
 	cluster.Init()
-	mortal.Init()
+	crashloop.Init()
 	cluster.Main(m)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-csi/berth/test/catalogs/buoys"
+	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/tenant"
 )
@@ -18,7 +18,7 @@ import (
 func TestHostileTenant(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	berth := program(t)
-	catalog := buoys.Entries(t, declcfg.ChannelEntry{Name: "buoy.v1.0.0"})
+	catalog := operators.Entries(t, declcfg.ChannelEntry{Name: "buoy.v1.0.0"})
 	somebody := tenant.New(t, c)
 	text := hostile["all at once"]
 	subscribe := func(project, text string) {

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/tools"
-	"github.com/berth-csi/berth/test/narrator"
+	"github.com/berth-csi/berth/test/progress"
 )
 
 func main() {
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	told := narrator.New(os.Stdout, began)
+	told := progress.New(os.Stdout, began)
 	home := filepath.Join(root, ".demo")
 	if args[0] == "down" {
 		return down(ctx, told, home)
@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 // down ends the clusters of all plays.
-func down(ctx context.Context, told *narrator.Narrator, home string) error {
+func down(ctx context.Context, told *progress.Printer, home string) error {
 	ctx, cancel := context.WithTimeout(ctx, stepLimit)
 	defer cancel()
 	return told.Step("local clusters", func() (string, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/node"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/narrator"
+	"github.com/berth-csi/berth/test/progress"
 )
 
 const (
@@ -34,7 +34,7 @@ type stage struct {
 	root     string // of the repository
 	home     string // the folder of all demonstrations, with the programs
 	folder   string // that of this one
-	narrator *narrator.Narrator
+	narrator *progress.Printer
 	driver   drivers.Driver
 	cluster  *cluster.Cluster
 }

@@ -1,5 +1,5 @@
-// Package buoys makes catalogs of operators that do nothing, for tests with OLM.
-package buoys
+// Package operators makes catalogs of operators that do nothing, for tests with OLM.
+package operators
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package mortal
+package crashloop
 
 import (
 	"context"

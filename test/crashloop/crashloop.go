@@ -1,10 +1,10 @@
-// Package mortal has an operator that OLM installs die at each of its writes, before it and after it, and
+// Package crashloop has an operator that OLM installs die at each of its writes, before it and after it, and
 // start again at once. The operator is the real program, in a container of a node of the local cluster. It
 // speaks with the API server through another program of the container, which ends it with SIGKILL.
 //
 // kubelet would start the container anew each time, and soon wait for minutes between two times. Here the
 // container goes on, and with it the pod, which holds the operator's lock, as in a cluster.
-package mortal
+package crashloop
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
-// Package likeness compares what two runs of the same thing have made of a cluster: a state holds objects,
+// Package statediff compares what two runs of the same thing have made of a cluster: a state holds objects,
 // each without what differs between any two runs.
-package likeness
+package statediff
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
-// Package narrator tells a person at a terminal what a program does while it does it: one line for
+// Package progress tells a person at a terminal what a program does while it does it: one line for
 // each step, with the time since the beginning.
-package narrator
+package progress
 
 import (
 	"fmt"
@@ -17,9 +17,9 @@ import (
 // quietInterval is how often a running step is heard of where lines cannot be overwritten.
 const quietInterval = 15 * time.Second
 
-// Narrator prints one line a step. On a terminal the line of the running step is live; elsewhere the
+// Printer prints one line a step. On a terminal the line of the running step is live; elsewhere the
 // step is heard of now and then.
-type Narrator struct {
+type Printer struct {
 	out  io.Writer
 	live bool
 	tick time.Duration
@@ -31,8 +31,8 @@ type Narrator struct {
 }
 
 // New returns a narrator of something that began at a time.
-func New(out *os.File, began time.Time) *Narrator {
-	n := &Narrator{out: out, live: term.IsTerminal(int(out.Fd())), tick: quietInterval, began: began}
+func New(out *os.File, began time.Time) *Printer {
+	n := &Printer{out: out, live: term.IsTerminal(int(out.Fd())), tick: quietInterval, began: began}
 	if n.live {
 		n.tick = 200 * time.Millisecond
 	}
@@ -40,7 +40,7 @@ func New(out *os.File, began time.Time) *Narrator {
 }
 
 // Step runs one step and prints its line: what it is about, and how it ended.
-func (n *Narrator) Step(what string, do func() (string, error)) error {
+func (n *Printer) Step(what string, do func() (string, error)) error {
 	n.set(what, "")
 	done := make(chan struct{})
 	var shown sync.WaitGroup
@@ -57,7 +57,7 @@ func (n *Narrator) Step(what string, do func() (string, error)) error {
 }
 
 // Progress says what the running step is at.
-func (n *Narrator) Progress(p tools.Progress) {
+func (n *Printer) Progress(p tools.Progress) {
 	detail := p.Phase
 	switch {
 	case p.Total > 0:
@@ -70,14 +70,14 @@ func (n *Narrator) Progress(p tools.Progress) {
 	n.detail = detail
 }
 
-func (n *Narrator) set(what, detail string) {
+func (n *Printer) set(what, detail string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.what, n.detail = what, detail
 }
 
 // show prints the running step again and again until done.
-func (n *Narrator) show(done <-chan struct{}) {
+func (n *Printer) show(done <-chan struct{}) {
 	ticker := time.NewTicker(n.tick)
 	defer ticker.Stop()
 	for {
@@ -101,8 +101,8 @@ func (n *Narrator) show(done <-chan struct{}) {
 	}
 }
 
-func (n *Narrator) line(mark, what, detail string) { fmt.Fprintln(n.out, n.text(mark, what, detail)) }
+func (n *Printer) line(mark, what, detail string) { fmt.Fprintln(n.out, n.text(mark, what, detail)) }
 
-func (n *Narrator) text(mark, what, detail string) string {
+func (n *Printer) text(mark, what, detail string) string {
 	return fmt.Sprintf("%7.1fs %s %-38s %s", time.Since(n.began).Seconds(), mark, what, detail)
 }
