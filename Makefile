@@ -5,8 +5,6 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
 LDFLAGS := -X github.com/berth-csi/berth/cmd/internal/version.version=$(VERSION)
 # A program with gRPC's traces keeps every method of every type, and is a third larger.
 TAGS    := grpcnotrace
-# berth goes without the commands that kubectl-berth has for it, and without the memory that those take.
-LIGHT   := $(TAGS),light
 TOOL    := go tool -modfile=hack/tools/go.mod
 
 .PHONY: help
@@ -26,10 +24,10 @@ demo-down: ## End the clusters that these started
 	@go run ./test/demo down && rm -rf .demo
 
 .PHONY: build
-build: ## Build berth, kubectl-berth and berth-operator into bin/
-	go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/berth-operator
-	go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/kubectl-berth ./cmd/berth
-	go build -tags $(LIGHT) -ldflags '$(LDFLAGS)' -o bin/berth ./cmd/berth
+build: ## Build berth, its links kubectl-berth and oc-berth, and berth-operator into bin/
+	go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/berth-operator ./cmd/berth
+	ln -sf berth bin/kubectl-berth
+	ln -sf berth bin/oc-berth
 
 .PHONY: browser
 browser: # tests of pages open them in Chromium
@@ -80,9 +78,7 @@ lint: ## gofmt, go vet and staticcheck
 	@unformatted=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
 	if [ -n "$$unformatted" ]; then echo "gofmt would change:" $$unformatted; exit 1; fi
 	go vet ./...
-	go vet -tags light ./cmd/berth
 	$(TOOL) staticcheck ./...
-	$(TOOL) staticcheck -tags light ./cmd/berth
 
 .PHONY: verify
 verify: ## Generated files fresh, go.mod tidy, imports downward only

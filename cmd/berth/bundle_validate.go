@@ -1,5 +1,3 @@
-//go:build !light
-
 package main
 
 import (
@@ -17,7 +15,7 @@ func newBundleValidateCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "validate DIR...",
-		Short: bundleValidateShort,
+		Short: "Check bundle folders by the rules of OLM and OperatorHub",
 		Long: `Check bundle folders, whoever made them: by the validators of the Operator Framework, and by what
 OLM and consoles hold a bundle to besides.
 

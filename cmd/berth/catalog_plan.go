@@ -1,5 +1,3 @@
-//go:build !light
-
 package main
 
 import (
@@ -26,7 +24,7 @@ func newCatalogPlanCommand() *cobra.Command {
 	o := &catalogPlan{}
 	cmd := &cobra.Command{
 		Use:   "plan DIR [PACKAGE[@VERSION]]",
-		Short: catalogPlanShort,
+		Short: "Predict what OLM will do next with what is installed, and why",
 		Long: `Foretell what OLM will do if it has the catalog in a folder to choose from, and say why, or why
 nothing. OLM's own resolver decides, in this process.
 

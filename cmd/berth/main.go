@@ -17,13 +17,6 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/version"
 )
 
-// What the commands do that a light berth does not have in it (see companion.go).
-const (
-	bundleValidateShort = "Check bundle folders by the rules of OLM and OperatorHub"
-	catalogPlanShort    = "Foretell what OLM will do next with what is installed, and why"
-	switchShort         = "Switch an operator to another catalog, such as from the community's to the certified one"
-)
-
 // Exit codes of commands, but for those whose help tells other ones.
 const (
 	exitFailed = 1 // the command could not do what it was asked, or it found faults
@@ -78,7 +71,7 @@ func newCommand() *cobra.Command {
 a bundle for each version of a driver's operator, and catalogs of such bundles. And it switches an
 operator that is installed from one catalog to another.
 
-Called kubectl-berth, it is a plugin: kubectl berth, oc berth.`,
+Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth.`,
 		Example: `  # From a driver's definition to a catalog that OLM can read
   berth bundle generate efs --version 1.0.0 --output bundles/1.0.0
   berth catalog build bundles/1.0.0 --output catalog

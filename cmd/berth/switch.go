@@ -1,5 +1,3 @@
-//go:build !light
-
 package main
 
 import (
@@ -30,7 +28,7 @@ const requestTimeout = 30 * time.Second
 func newSwitchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "switch",
-		Short: switchShort,
+		Short: "Switch an operator to another catalog, such as from the community's to the certified one",
 		Long: `Switch an operator that the Operator Lifecycle Manager (OLM) runs to another catalog. Its Subscription
 is turned there, and OLM updates the operator from there. Volumes, the driver that serves them, and
 whoever uses them notice nothing.

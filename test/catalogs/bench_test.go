@@ -96,7 +96,7 @@ type programs struct{ berth, opm, measurer string }
 func build(b *testing.B) programs {
 	b.Helper()
 	dir := b.TempDir()
-	b.Setenv("GOFLAGS", "-tags=grpcnotrace,light") // as make build has it
+	b.Setenv("GOFLAGS", "-tags=grpcnotrace") // as make build has it
 	if err := tools.Build(b.Context(), dir, nil, "./cmd/berth", "./test/catalogs/measure"); err != nil {
 		b.Fatal(err)
 	}

@@ -24,7 +24,7 @@ const (
 // that a catalog is broken.
 func TestTemplates(t *testing.T) {
 	bin := t.TempDir()
-	t.Setenv("GOFLAGS", "-tags=grpcnotrace,light") // as the templates install it
+	t.Setenv("GOFLAGS", "-tags=grpcnotrace") // as the templates install it
 	if err := tools.Build(t.Context(), bin, nil, "./cmd/berth"); err != nil {
 		t.Fatal(err)
 	}
