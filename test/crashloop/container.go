@@ -28,24 +28,24 @@ import (
 // Init must be called at the beginning of main by the program that is the operator's image. In the
 // operator's container it does not return.
 func Init() {
-	fate, found := strings.CutPrefix(filepath.Base(os.Args[0]), prefix)
+	mode, found := strings.CutPrefix(filepath.Base(os.Args[0]), prefix)
 	if !found {
 		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, Fate(fate)); err != nil && ctx.Err() == nil {
-		fmt.Fprintf(os.Stderr, "mortal: %v\n", err)
+	if err := run(ctx, Mode(mode)); err != nil && ctx.Err() == nil {
+		fmt.Fprintf(os.Stderr, "crashloop: %v\n", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
 // run runs the operator, life after life, and records what happens.
-func run(ctx context.Context, fate Fate) error {
-	begin, found := injectors[fate]
+func run(ctx context.Context, mode Mode) error {
+	begin, found := injectors[mode]
 	if !found {
-		return fmt.Errorf("the fate is %q, want %s or %s", fate, Spared, Killed)
+		return fmt.Errorf("the mode is %q, want %s or %s", mode, Recorded, Killed)
 	}
 	injector := begin(questions...)
 	cluster, err := rest.InClusterConfig()

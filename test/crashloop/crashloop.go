@@ -22,30 +22,30 @@ import (
 	"github.com/berth-csi/berth/test/fault"
 )
 
-// A Fate is what becomes of an operator.
-type Fate string
+// A Mode says whether an operator is killed.
+type Mode string
 
 const (
-	// Spared operators live on. What they write is recorded.
-	Spared Fate = "spared"
+	// Recorded operators run on, and their writes are recorded.
+	Recorded Mode = "recorded"
 	// Killed operators are killed at each of their writes.
-	Killed Fate = "killed"
+	Killed Mode = "killed"
 )
 
-// injectors have the operator meet its fate.
-var injectors = map[Fate]func(leftOut ...fault.Target) *fault.Injector{Spared: fault.Record, Killed: fault.KillAtEach}
+// injectors have the operator run in its mode.
+var injectors = map[Mode]func(leftOut ...fault.Target) *fault.Injector{Recorded: fault.Record, Killed: fault.KillAtEach}
 
 // questions are requests that the API calls creations, and that leave nothing in the cluster: whose token it
 // is that somebody who wants to read metrics has, and what they may do.
 var questions = []fault.Target{{Resource: "tokenreviews"}, {Resource: "subjectaccessreviews"}}
 
-// prefix begins the name by which the running program knows that it is the operator's image. The fate ends it.
-const prefix = "mortal-"
+// prefix begins the name by which the running program knows that it is the operator's image. The mode follows it.
+const prefix = "crashloop-"
 
 // Image builds an operator, from a package of the project such as "./cmd/berth-operator", and returns the path
 // of a program that is to be that of its image. The program is the running one, by another name; it has to call
 // Init.
-func Image(t testing.TB, operator string, fate Fate) string {
+func Image(t testing.TB, operator string, mode Mode) string {
 	t.Helper()
 	dir := folder(t)
 	if err := tools.Build(t.Context(), dir, nil, operator); err != nil {
@@ -58,7 +58,7 @@ func Image(t testing.TB, operator string, fate Fate) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	image := filepath.Join(dir, prefix+string(fate))
+	image := filepath.Join(dir, prefix+string(mode))
 	if err := os.Symlink(self, image); err != nil {
 		t.Fatal(err)
 	}
@@ -69,7 +69,7 @@ func Image(t testing.TB, operator string, fate Fate) string {
 // removes those of processes that were killed.
 func folder(t testing.TB) string {
 	t.Helper()
-	cache, err := tools.CacheFolder("mortal")
+	cache, err := tools.CacheFolder("crashloop")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	d := &demo{folder: filepath.Join(root, ".demo"), began: time.Now()}
-	d.narrator = progress.New(os.Stdout, d.began)
+	d.printer = progress.New(os.Stdout, d.began)
 	switch what := strings.Join(args, " "); what {
 	case "up", "switch":
 		return d.up(ctx, what)
@@ -49,9 +49,9 @@ func run(ctx context.Context, args []string) error {
 }
 
 type demo struct {
-	folder   string // holds everything of all demonstrations
-	began    time.Time
-	narrator *progress.Printer
+	folder  string // holds everything of all demonstrations
+	began   time.Time
+	printer *progress.Printer
 }
 
 func (d *demo) up(ctx context.Context, play string) error {
@@ -73,7 +73,7 @@ func (d *demo) up(ctx context.Context, play string) error {
 
 func (d *demo) down(ctx context.Context) error {
 	if _, err := os.Stat(d.folder); errors.Is(err, os.ErrNotExist) {
-		return d.narrator.Step("local clusters", func() (string, error) { return "were not up", nil })
+		return d.printer.Step("local clusters", func() (string, error) { return "were not up", nil })
 	}
 	if _, err := os.Stat(d.program()); err != nil {
 		if err := d.buildCommands(ctx); err != nil {
@@ -84,23 +84,23 @@ func (d *demo) down(ctx context.Context) error {
 }
 
 func (d *demo) buildControlPlane(ctx context.Context) (built tools.Dir, err error) {
-	err = d.narrator.Step("control plane: etcd, Kubernetes, OLM", func() (string, error) {
-		built, err = tools.Ensure(ctx, d.narrator.Progress)
+	err = d.printer.Step("control plane: etcd, Kubernetes, OLM", func() (string, error) {
+		built, err = tools.Ensure(ctx, d.printer.Progress)
 		return "built", err
 	})
 	return built, err
 }
 
 func (d *demo) buildPromtool(ctx context.Context) error {
-	return d.narrator.Step("promtool", func() (string, error) {
-		_, err := tools.Promtool(ctx, d.narrator.Progress)
+	return d.printer.Step("promtool", func() (string, error) {
+		_, err := tools.Promtool(ctx, d.printer.Progress)
 		return "built", err
 	})
 }
 
 func (d *demo) buildCommands(ctx context.Context) error {
-	return d.narrator.Step("berth, berth-operator, local cluster", func() (string, error) {
-		return "built", tools.Build(ctx, filepath.Join(d.folder, "bin"), d.narrator.Progress,
+	return d.printer.Step("berth, berth-operator, local cluster", func() (string, error) {
+		return "built", tools.Build(ctx, filepath.Join(d.folder, "bin"), d.printer.Progress,
 			"./test/demo/play", "./cmd/berth", "./cmd/berth-operator")
 	})
 }

@@ -44,7 +44,7 @@ func TestMustGatherAttacks(t *testing.T) {
 		checkNothingOf(t, folder, in)
 	})
 
-	t.Run("remake the operator's namespace", func(t *testing.T) {
+	t.Run("recreate the operator's namespace", func(t *testing.T) {
 		mallory := tenant.New(t, c)
 		in := mallory.Project(t, "")
 		askForDriver(t, c, driver, map[string]string{"berth.dev/operator-namespace": in, "berth.dev/driver-namespace": in, "berth.dev/driver-namespace-uid": "of-the-one-before"})

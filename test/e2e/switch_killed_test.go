@@ -41,7 +41,7 @@ const (
 // had killed it, and nobody has noticed: no volume was without service at any moment, as that does not depend
 // on an operator, and the lock was handed over once, as it is the pod's.
 func TestSwitchWithKilledOperator(t *testing.T) {
-	spared, killed := switchMortal(t, crashloop.Spared), switchMortal(t, crashloop.Killed)
+	spared, killed := switchMortal(t, crashloop.Recorded), switchMortal(t, crashloop.Killed)
 	if spared.record.Lives != 1 {
 		t.Errorf("an operator that nobody kills was started %d times", spared.record.Lives)
 	}
@@ -58,11 +58,11 @@ type mortalSwitch struct {
 	names  *strings.Replacer
 }
 
-// switchMortal goes from the community's operator to ours, which meets a fate.
-func switchMortal(t *testing.T, fate crashloop.Fate) (done mortalSwitch) {
+// switchMortal goes from the community's operator to ours, which meets a mode.
+func switchMortal(t *testing.T, mode crashloop.Mode) (done mortalSwitch) {
 	t.Helper()
-	succeeded := t.Run(string(fate), func(t *testing.T) {
-		image := crashloop.Image(t, "./cmd/berth-operator", fate)
+	succeeded := t.Run(string(mode), func(t *testing.T) {
+		image := crashloop.Image(t, "./cmd/berth-operator", mode)
 		t.Cleanup(func() { tell(t, image) })
 		w := newWorld(t, efs(t), cluster.Options{Images: map[string]string{operatorImage: image}})
 		w.switchFrom(communityBundles(t)[0], way{turn: byHand.turn, adopt: func(w *world) {

@@ -26,23 +26,23 @@ var encodings = []struct{ name, contentType string }{
 	{"protobuf", "application/vnd.kubernetes.protobuf"},
 }
 
-// world is a namespace of the cluster that the tests share.
-type world struct {
+// space is a namespace of the cluster that the tests share.
+type space struct {
 	t         *testing.T
 	cfg       *rest.Config
 	namespace string
 	admin     typedcorev1.SecretInterface // nothing disturbs it
 }
 
-func newWorld(t *testing.T) *world {
+func newSpace(t *testing.T) *space {
 	c := cluster.Shared(t, cluster.Options{})
-	w := &world{t: t, cfg: c.Config(), namespace: c.Namespace(t)}
+	w := &space{t: t, cfg: c.Config(), namespace: c.Namespace(t)}
 	w.admin = w.secrets(w.cfg)
 	return w
 }
 
 // secrets is the client for the objects that these tests write.
-func (w *world) secrets(cfg *rest.Config) typedcorev1.SecretInterface {
+func (w *space) secrets(cfg *rest.Config) typedcorev1.SecretInterface {
 	return kubernetes.NewForConfigOrDie(cfg).CoreV1().Secrets(w.namespace)
 }
 
@@ -50,7 +50,7 @@ func named(name string) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}
 }
 
-func (w *world) exists(name string) bool {
+func (w *space) exists(name string) bool {
 	w.t.Helper()
 	_, err := w.admin.Get(context.Background(), name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -59,7 +59,7 @@ func (w *world) exists(name string) bool {
 	return err == nil
 }
 
-func (w *world) do(err error) {
+func (w *space) do(err error) {
 	w.t.Helper()
 	if err != nil {
 		w.t.Fatal(err)

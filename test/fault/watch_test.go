@@ -20,12 +20,12 @@ import (
 )
 
 // firstWatch is the point of the first watch of all Secrets of the namespace.
-func (w *world) firstWatch() fault.Point {
+func (w *space) firstWatch() fault.Point {
 	return fault.Point{Verb: "watch", Resource: "secrets", Namespace: w.namespace, Occurrence: 1}
 }
 
 // start watches the Secrets that will be made from now on.
-func (w *world) start(ctx context.Context, client typedcorev1.SecretInterface) (watch.Interface, metav1.ListOptions) {
+func (w *space) start(ctx context.Context, client typedcorev1.SecretInterface) (watch.Interface, metav1.ListOptions) {
 	w.t.Helper()
 	list, err := client.List(ctx, metav1.ListOptions{})
 	w.do(err)
@@ -35,14 +35,14 @@ func (w *world) start(ctx context.Context, client typedcorev1.SecretInterface) (
 	return watching, from
 }
 
-func (w *world) make(name string) {
+func (w *space) make(name string) {
 	w.t.Helper()
 	_, err := w.admin.Create(context.Background(), named(name), metav1.CreateOptions{})
 	w.do(err)
 }
 
 // next returns the name in the next event, or "" when the watch ends.
-func (w *world) next(watching watch.Interface) string {
+func (w *space) next(watching watch.Interface) string {
 	w.t.Helper()
 	select {
 	case event, open := <-watching.ResultChan():
@@ -59,7 +59,7 @@ func (w *world) next(watching watch.Interface) string {
 func TestStaleWatch(t *testing.T) {
 	for _, encoding := range encodings {
 		t.Run(encoding.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newSpace(t)
 			w.cfg.ContentType = encoding.contentType
 			injector := fault.Inject(w.firstWatch(), fault.Stale)
 			w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
@@ -100,7 +100,7 @@ func TestStaleWatch(t *testing.T) {
 func TestDroppedEvent(t *testing.T) {
 	for _, encoding := range encodings {
 		t.Run(encoding.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newSpace(t)
 			w.cfg.ContentType = encoding.contentType
 			injector := fault.Inject(w.firstWatch(), fault.EventDropped)
 			w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
@@ -133,7 +133,7 @@ func TestDroppedEvent(t *testing.T) {
 func TestInformersSurvive(t *testing.T) {
 	for _, f := range []fault.Fault{"", fault.Stale, fault.EventDropped} {
 		t.Run(string(f), func(t *testing.T) {
-			w := newWorld(t)
+			w := newSpace(t)
 			w.make("old")
 			injector := fault.Record()
 			if f != "" {

@@ -29,7 +29,7 @@ func applied(name string) []byte {
 }
 
 func TestEventsAreKnownWithoutTheirTimes(t *testing.T) {
-	w := newWorld(t)
+	w := newSpace(t)
 	injector := fault.Record()
 	w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
 		events := kubernetes.NewForConfigOrDie(cfg).CoreV1().Events(w.namespace)
@@ -52,7 +52,7 @@ func TestEventsAreKnownWithoutTheirTimes(t *testing.T) {
 func TestPointsAreKnownByWhatTheyAre(t *testing.T) {
 	for _, encoding := range encodings {
 		t.Run(encoding.name, func(t *testing.T) {
-			w := newWorld(t)
+			w := newSpace(t)
 			w.cfg.ContentType = encoding.contentType
 			injector := fault.Record(fault.Target{Resource: "events"}, fault.Target{Resource: "secrets", Name: "lock"})
 			err := injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
@@ -131,7 +131,7 @@ func TestFaultsOfAWrite(t *testing.T) {
 		{fault.Hang, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }, false, 1, []int{201, 0, 201}},
 	} {
 		t.Run(string(tc.fault), func(t *testing.T) {
-			w := newWorld(t)
+			w := newSpace(t)
 			at := fault.Point{Verb: "create", Resource: "secrets", Namespace: w.namespace, Name: "second", Occurrence: 1}
 			injector := fault.Inject(at, tc.fault)
 			lives := 0
@@ -184,7 +184,7 @@ func TestFaultsOfAWrite(t *testing.T) {
 // that tells an event in each life, and that writes another thing into one object at each attempt: it is killed
 // at each, before it and after it, and not at what it repeats.
 func TestKillAtEach(t *testing.T) {
-	w := newWorld(t)
+	w := newSpace(t)
 	injector := fault.KillAtEach()
 	lives := 0
 	w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
@@ -233,7 +233,7 @@ func TestKillAtEach(t *testing.T) {
 func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
 
 // isDead wants that nothing a dead client does gets anywhere.
-func (w *world) isDead(ctx context.Context, cfg *rest.Config) {
+func (w *space) isDead(ctx context.Context, cfg *rest.Config) {
 	w.t.Helper()
 	if ctx.Err() == nil {
 		w.t.Error("the context of the dead client goes on")
@@ -254,7 +254,7 @@ func (w *world) isDead(ctx context.Context, cfg *rest.Config) {
 // TestWhatADeadClientHasSentIsDone kills a client that waits for the answer to another write, which is
 // on its way for long: the client hears no more of it, and the next one finds it done.
 func TestWhatADeadClientHasSentIsDone(t *testing.T) {
-	w := newWorld(t)
+	w := newSpace(t)
 	underway, arrive := make(chan struct{}), make(chan struct{})
 	slow := rest.CopyConfig(w.cfg)
 	slow.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -309,7 +309,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 func TestIdleWaitsForAnswers(t *testing.T) {
-	w := newWorld(t)
+	w := newSpace(t)
 	injector := fault.Inject(fault.Point{Verb: "create", Resource: "secrets", Namespace: w.namespace, Name: "a", Occurrence: 1}, fault.Hang)
 	w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
 		hanging, giveUp := context.WithCancel(ctx)

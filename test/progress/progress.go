@@ -30,7 +30,7 @@ type Printer struct {
 	detail string
 }
 
-// New returns a narrator of something that began at a time.
+// New returns a progress printer of something that began at a time.
 func New(out *os.File, began time.Time) *Printer {
 	n := &Printer{out: out, live: term.IsTerminal(int(out.Fd())), tick: quietInterval, began: began}
 	if n.live {

@@ -102,15 +102,15 @@ func program(t *testing.T) string {
 // TestHostileFiles runs each command with files that somebody has written who means ill.
 func TestHostileFiles(t *testing.T) {
 	berth := program(t)
-	type pair struct{ hostile, harmless *world }
-	worlds := map[string]pair{}
+	type pair struct{ hostile, harmless *input }
+	inputs := map[string]pair{}
 	for name, text := range hostile {
-		worlds[name] = pair{newWorld(t, text), newWorld(t, harmless(text))}
+		inputs[name] = pair{newInput(t, text), newInput(t, harmless(text))}
 	}
 	for _, c := range commands {
 		t.Run(strings.ReplaceAll(c.args, "/", "-"), func(t *testing.T) {
 			t.Parallel()
-			for name, w := range worlds {
+			for name, w := range inputs {
 				t.Run(name, func(t *testing.T) {
 					wantOut, wantErr := check(t, berth, w.harmless.dir, c)
 					out, stderr := check(t, berth, w.hostile.dir, c)

@@ -62,7 +62,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return chosen.play(ctx, &stage{root: root, home: home, folder: filepath.Join(home, chosen.folder), narrator: told, driver: driver})
+	return chosen.play(ctx, &stage{root: root, home: home, folder: filepath.Join(home, chosen.folder), printer: told, driver: driver})
 }
 
 // down ends the clusters of all plays.

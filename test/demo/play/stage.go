@@ -31,12 +31,12 @@ const (
 
 // stage is where a play is played: a folder, and the cluster in it.
 type stage struct {
-	root     string // of the repository
-	home     string // the folder of all demonstrations, with the programs
-	folder   string // that of this one
-	narrator *progress.Printer
-	driver   drivers.Driver
-	cluster  *cluster.Cluster
+	root    string // of the repository
+	home    string // the folder of all demonstrations, with the programs
+	folder  string // that of this one
+	printer *progress.Printer
+	driver  drivers.Driver
+	cluster *cluster.Cluster
 }
 
 // step is a part of a play: what it is about, and what tells how it ended.
@@ -49,7 +49,7 @@ type step struct {
 func (s *stage) play(ctx context.Context, steps ...step) error {
 	for _, step := range steps {
 		stepContext, cancel := context.WithTimeout(ctx, stepLimit)
-		err := s.narrator.Step(step.what, func() (string, error) { return step.do(stepContext) })
+		err := s.printer.Step(step.what, func() (string, error) { return step.do(stepContext) })
 		cancel()
 		if err != nil {
 			return fmt.Errorf("%s: %w", step.what, err)
@@ -73,7 +73,7 @@ func (s *stage) startCluster(ctx context.Context) (string, error) {
 			node.ImageRepository(s.driver.Operator.Image): s.program("berth-operator"),
 			catalogImage: s.program("berth"),
 		},
-	}, s.narrator.Progress)
+	}, s.printer.Progress)
 	return "is up", err
 }
 

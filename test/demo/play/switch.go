@@ -63,7 +63,7 @@ func (w switching) setUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if before, err := recall(ctx, w.cluster.Client()); err != nil || before != nil {
+	if before, err := readRecord(ctx, w.cluster.Client()); err != nil || before != nil {
 		return err
 	}
 	return w.play(ctx,
@@ -83,7 +83,7 @@ func (w switching) leave(ctx context.Context) (string, error) {
 	if err := community.Leave(ctx, w.cluster.Client(), namespace, shares); err != nil {
 		return "", err
 	}
-	err := remember(ctx, w.cluster.Client(), community.Kinds(namespace))
+	err := save(ctx, w.cluster.Client(), community.Kinds(namespace))
 	return fmt.Sprintf("the driver, and %d SharedVolumes that pods use", len(shares)), err
 }
 
@@ -104,7 +104,7 @@ func (w switching) underWay(ctx context.Context) bool {
 
 // compare shows that nobody has lost anything, and who looks after it now.
 func (w switching) compare(ctx context.Context) error {
-	before, err := recall(ctx, w.cluster.Client())
+	before, err := readRecord(ctx, w.cluster.Client())
 	if err != nil {
 		return err
 	}

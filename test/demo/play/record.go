@@ -13,16 +13,16 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// memory is what there was before the switch: the kinds of objects by their UIDs. The cluster keeps it, so
+// record is what there was before the switch: the kinds of objects by their UIDs. The cluster keeps it, so
 // that a play that was interrupted can go on, and one that has ended be shown again.
-type memory map[string]string
+type record map[string]string
 
-// memoryKey is the ConfigMap that keeps it.
-var memoryKey = client.ObjectKey{Namespace: "default", Name: "before-the-switch"}
+// recordKey is the ConfigMap that keeps it.
+var recordKey = client.ObjectKey{Namespace: "default", Name: "before-the-switch"}
 
-// remember remembers all objects of the kinds.
-func remember(ctx context.Context, c client.Client, kinds []community.Kind) error {
-	seen := memory{}
+// save records all objects of the kinds.
+func save(ctx context.Context, c client.Client, kinds []community.Kind) error {
+	seen := record{}
 	for _, kind := range kinds {
 		objects, err := kind.Objects(ctx, c)
 		if err != nil {
@@ -32,18 +32,18 @@ func remember(ctx context.Context, c client.Client, kinds []community.Kind) erro
 			seen[string(object.GetUID())] = kind.Name
 		}
 	}
-	return journey.Ensure(ctx, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: memoryKey.Namespace, Name: memoryKey.Name}, Data: seen})
+	return journey.Ensure(ctx, c, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: recordKey.Namespace, Name: recordKey.Name}, Data: seen})
 }
 
-// recall returns what is remembered, or nil.
-func recall(ctx context.Context, c client.Client) (memory, error) {
+// readRecord returns the record, or nil if there is none.
+func readRecord(ctx context.Context, c client.Client) (record, error) {
 	kept := &corev1.ConfigMap{}
-	err := c.Get(ctx, memoryKey, kept)
+	err := c.Get(ctx, recordKey, kept)
 	return kept.Data, client.IgnoreNotFound(err)
 }
 
-// compare says that all objects of a kind that are remembered are still there, and serve their users.
-func (m memory) compare(ctx context.Context, c client.Client, kind community.Kind) (string, error) {
+// compare says that all objects of a kind of the record are still there, and serve their users.
+func (m record) compare(ctx context.Context, c client.Client, kind community.Kind) (string, error) {
 	objects, err := kind.Objects(ctx, c)
 	if err != nil {
 		return "", err

@@ -11,7 +11,7 @@ import (
 	"unicode"
 )
 
-// harmless returns what stands in the harmless twin of a world for a hostile text. It is as long, and as little a
+// harmless returns what stands in the harmless twin of an input for a hostile text. It is as long, and as little a
 // name.
 func harmless(text string) string { return "X y" + strings.Repeat("z", max(0, len(text)-3)) }
 
@@ -29,15 +29,15 @@ var hostile = map[string]string{
 	"no XML":     "\x01\x0b\ufffe\uffff",
 }
 
-// world is a folder with catalogs and bundles into which somebody has put a text wherever there may be one.
-type world struct {
+// input is a folder with catalogs and bundles into which somebody has put a text wherever there may be one.
+type input struct {
 	dir  string
 	text string
 }
 
-func newWorld(t *testing.T, text string) *world {
+func newInput(t *testing.T, text string) *input {
 	t.Helper()
-	w := &world{t.TempDir(), text}
+	w := &input{t.TempDir(), text}
 	w.catalog(t, "old", 1)
 	w.catalog(t, "new", 2)
 	w.broken(t)
@@ -52,7 +52,7 @@ type object = map[string]any
 type list = []any
 
 // write writes documents, as JSON.
-func (w *world) write(t *testing.T, path string, documents ...any) {
+func (w *input) write(t *testing.T, path string, documents ...any) {
 	t.Helper()
 	var text strings.Builder
 	for _, d := range documents {
@@ -63,7 +63,7 @@ func (w *world) write(t *testing.T, path string, documents ...any) {
 	w.writeText(t, path, forYAML(strings.TrimSuffix(text.String(), "\n"))+"\n")
 }
 
-func (w *world) writeText(t *testing.T, path, text string) {
+func (w *input) writeText(t *testing.T, path, text string) {
 	t.Helper()
 	path = filepath.Join(w.dir, path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -75,13 +75,13 @@ func (w *world) writeText(t *testing.T, path, text string) {
 }
 
 // fileName is the text as far as the name of a file can hold it.
-func (w *world) fileName() string {
+func (w *input) fileName() string {
 	name := strings.ReplaceAll(w.text, "/", "_")
 	return name[:min(len(name), 100)]
 }
 
 // catalog writes a valid catalog of one package, with so many versions.
-func (w *world) catalog(t *testing.T, dir string, versions int) {
+func (w *input) catalog(t *testing.T, dir string, versions int) {
 	t.Helper()
 	x := strings.ReplaceAll(w.text, "/", "_") // OLM refuses channels with it
 	entries := list{}
@@ -117,7 +117,7 @@ func (w *world) catalog(t *testing.T, dir string, versions int) {
 }
 
 // csv returns a ClusterServiceVersion.
-func (w *world) csv(t *testing.T, name, version string) []byte {
+func (w *input) csv(t *testing.T, name, version string) []byte {
 	t.Helper()
 	data, err := json.Marshal(w.csvObject(name, version))
 	if err != nil {
@@ -139,7 +139,7 @@ func forYAML(text string) string {
 	return written.String()
 }
 
-func (w *world) csvObject(name, version string) object {
+func (w *input) csvObject(name, version string) object {
 	x := w.text
 	return object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion",
 		"metadata": object{"name": name, "annotations": object{"capabilities": "Basic" + x, "categories": x, "support": x, "repository": x, "createdAt": x,
@@ -160,7 +160,7 @@ func (w *world) csvObject(name, version string) object {
 }
 
 // broken writes a catalog with faults of each kind, and files that are none.
-func (w *world) broken(t *testing.T) {
+func (w *input) broken(t *testing.T) {
 	t.Helper()
 	x := w.text
 	w.write(t, "broken/"+w.fileName()+"catalog.json",
@@ -187,7 +187,7 @@ func must(data []byte, err error) []byte {
 }
 
 // bundles writes bundle folders: one that can be read, with faults, and one that cannot.
-func (w *world) bundles(t *testing.T) {
+func (w *input) bundles(t *testing.T) {
 	t.Helper()
 	x := w.text
 	for _, dir := range []string{"bundles/1.0.0", "bundles/none"} {
@@ -205,7 +205,7 @@ func (w *world) bundles(t *testing.T) {
 }
 
 // template writes a template of a catalog with faults.
-func (w *world) template(t *testing.T) {
+func (w *input) template(t *testing.T) {
 	t.Helper()
 	x := w.text
 	w.write(t, "template.yaml", object{"schema": "berth.template", "package": "tide", "bundles": list{object{"folder": "bundles/none"}, object{"folder": "bundles/" + x}},
