@@ -1,0 +1,161 @@
+// Command words checks that code and documentation use the terms of Kubernetes and OLM, and one word for one thing. It
+// prints each word that has a better one, with its place, and then fails.
+package main
+
+import (
+	"fmt"
+	"go/scanner"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func main() {
+	found, err := check()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "words: %v\n", err)
+		os.Exit(1)
+	}
+	for _, line := range found {
+		fmt.Fprintln(os.Stderr, line)
+	}
+	if len(found) > 0 {
+		fmt.Fprintf(os.Stderr, "words: %d places; hack/words/rules.go lists what to write instead\n", len(found))
+		os.Exit(1)
+	}
+}
+
+// check returns a line for each word that has a better one, in files that git knows or would add.
+func check() ([]string, error) {
+	out, err := exec.Command("git", "ls-files", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files: %w", err)
+	}
+	var found []string
+	for _, file := range strings.Fields(string(out)) {
+		if !isOurs(file) {
+			continue
+		}
+		content, err := os.ReadFile(file)
+		if os.IsNotExist(err) {
+			continue // deleted, and not yet committed
+		}
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, checkFile(file, string(content))...)
+	}
+	return found, nil
+}
+
+// checked are the endings of files that people write and read.
+var checked = []string{".go", ".md", ".txtar", ".sh", ".mk", ".html", "Makefile", "gather"}
+
+// isOurs tells whether a file is written by people, and is not the list of words itself.
+func isOurs(file string) bool {
+	return slices.ContainsFunc(checked, func(ending string) bool { return strings.HasSuffix(file, ending) }) &&
+		!strings.HasPrefix(file, "hack/words/") && !strings.Contains(filepath.Base(file), "zz_generated")
+}
+
+// checkFile checks the name and the content of a file.
+func checkFile(file, content string) []string {
+	found := checkText(file, 0, file, nil)
+	names := identifiers(file, content)
+	for i, line := range strings.Split(content, "\n") {
+		found = append(found, checkText(file, i+1, line, names[i+1])...)
+	}
+	return found
+}
+
+// checkText checks a line, of which the names are identifiers of Go. Line 0 is the name of the file.
+func checkText(file string, line int, text string, names []string) (found []string) {
+	inText, inNames := split(text), split(strings.Join(names, " "))
+	for _, r := range rules {
+		if !r.appliesTo(file) {
+			continue
+		}
+		words := inText
+		if r.names && line > 0 {
+			words = inNames
+		}
+		if r.matches(words) {
+			place := file
+			if line > 0 {
+				place = fmt.Sprintf("%s:%d", file, line)
+			}
+			found = append(found, fmt.Sprintf("%s: %q: write %s", place, r.phrase, r.instead))
+		}
+	}
+	return found
+}
+
+// identifiers returns the identifiers of a Go file by the lines that they are in. Other files have none.
+func identifiers(file, content string) map[int][]string {
+	if !strings.HasSuffix(file, ".go") {
+		return nil
+	}
+	names := map[int][]string{}
+	files := token.NewFileSet()
+	source := files.AddFile(file, -1, len(content))
+	var s scanner.Scanner
+	s.Init(source, []byte(content), nil, 0)
+	for {
+		position, kind, name := s.Scan()
+		if kind == token.EOF {
+			return names
+		}
+		if kind == token.IDENT {
+			line := source.Line(position)
+			names[line] = append(names[line], name)
+		}
+	}
+}
+
+var (
+	separators = regexp.MustCompile(`[^A-Za-z]+`)
+	humps      = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
+)
+
+// split returns the words of a text in lower case. Each hump of an identifier is a word.
+func split(text string) []string {
+	return strings.Fields(strings.ToLower(separators.ReplaceAllString(humps.ReplaceAllString(text, "$1$3 $2$4"), " ")))
+}
+
+// A rule is about a phrase that has a better one.
+type rule struct {
+	phrase  string // in lower case, a word or several
+	instead string
+	// in are the folders that the rule is about; none stands for all.
+	in []string
+	// names limits the rule to identifiers of Go and names of files: in prose the word is plain English.
+	names bool
+	// but are phrases that hold this one and are right, such as those of an API.
+	but []string
+}
+
+func (r rule) appliesTo(file string) bool {
+	return len(r.in) == 0 || slices.ContainsFunc(r.in, func(folder string) bool { return strings.HasPrefix(file, folder+"/") })
+}
+
+// matches tells whether the phrase is among words, and not only as part of one that is right.
+func (r rule) matches(words []string) bool {
+	right := 0
+	for _, phrase := range r.but {
+		right += count(words, strings.Fields(phrase))
+	}
+	return count(words, strings.Fields(r.phrase)) > right
+}
+
+// count returns how often a phrase is among words.
+func count(words, phrase []string) (n int) {
+	for i := range words {
+		if len(words)-i >= len(phrase) && slices.Equal(words[i:i+len(phrase)], phrase) {
+			n++
+		}
+	}
+	return n
+}
