@@ -22,7 +22,7 @@ const (
 
 // clusterServiceVersion says how the Operator Lifecycle Manager installs and shows the driver's operator.
 func clusterServiceVersion(d drivers.Driver, opts Options, crds []*apiextensionsv1.CustomResourceDefinition) (*v1alpha1.ClusterServiceVersion, error) {
-	rules, err := d.OperatorRules()
+	rules, err := d.OperatorPolicyRules()
 	if err != nil {
 		return nil, err
 	}

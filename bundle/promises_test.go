@@ -137,7 +137,7 @@ func imagesOf(t *testing.T, m drivers.Manifest) []string {
 func TestPermissionsAreTheDefinitions(t *testing.T) {
 	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
-			want, err := d.OperatorRules()
+			want, err := d.OperatorPolicyRules()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -56,7 +56,7 @@ func TestApply(t *testing.T) {
 // operatorOf returns the client configuration of an operator under the rules of a driver.
 func operatorOf(t *testing.T, c *cluster.Cluster, d drivers.Driver, ns string) *rest.Config {
 	t.Helper()
-	rules, err := d.OperatorRules()
+	rules, err := d.OperatorPolicyRules()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 		if err := objects.Delete(t.Context(), m.Object.GetName(), metav1.DeleteOptions{}); err != nil {
 			return err
 		}
-		// Others may have to let go of it first.
+		// Others may have to remove their finalizers first.
 		cluster.Eventually(t, 30*time.Second, m.File+" to be gone", func(ctx context.Context) error {
 			_, err := objects.Get(ctx, m.Object.GetName(), metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {

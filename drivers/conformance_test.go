@@ -359,11 +359,11 @@ func examples(t *testing.T, d drivers.Driver) []*unstructured.Unstructured {
 // it might do by mistake.
 func TestNobodyMayDeleteWhatVolumesReferTo(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
-		grants, err := d.OperatorGrants()
+		rules, err := d.OperatorRules()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for p := range permissions.SetOf(grants) {
+		for p := range permissions.SetOf(rules) {
 			if slices.Contains([]string{"namespaces", "secrets"}, p.Resource) && slices.Contains([]string{"delete", "deletecollection"}, p.Verb) {
 				t.Errorf("the operator may: %s", p)
 			}

@@ -96,9 +96,9 @@ type Operator struct {
 	Env []string
 	// Alerts are rules of Prometheus, a YAML list of them, beside those that every operator comes with.
 	Alerts string
-	// Grants are the permissions the operator needs beyond those of every operator and what it takes to
+	// Rules are the permissions the operator needs beyond those of every operator and what it takes to
 	// manage the assets. Where each stands, is filled in.
-	Grants []permissions.Grant
+	Rules []permissions.Rule
 }
 
 // Package is what the Operator Lifecycle Manager and a console show of a driver's operator.

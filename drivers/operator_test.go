@@ -49,7 +49,7 @@ func TestOperatorRulesOfUnknownKind(t *testing.T) {
 	d := drivers.Driver{Name: "tug", Assets: fstest.MapFS{
 		"rope.yaml": {Data: []byte("apiVersion: harbour.example/v1\nkind: Rope\nmetadata:\n  name: long\n")},
 	}}
-	_, err := d.OperatorRules()
+	_, err := d.OperatorPolicyRules()
 	want := "asset rope.yaml of driver tug: Rope long: the API resource of kind Rope.harbour.example is not known"
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)

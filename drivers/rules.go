@@ -26,43 +26,43 @@ type Rules struct {
 	ClusterPermissions []rbacv1.PolicyRule
 }
 
-// OperatorRules returns the rules that OperatorGrants come to. It fails as that does.
-func (d Driver) OperatorRules() (Rules, error) {
-	grants, err := d.OperatorGrants()
+// OperatorPolicyRules returns what OperatorRules come to in RBAC. It fails as that does.
+func (d Driver) OperatorPolicyRules() (Rules, error) {
+	rules, err := d.OperatorRules()
 	if err != nil {
 		return Rules{}, err
 	}
-	own, everywhere := permissions.Rules(grants)
+	own, everywhere := permissions.PolicyRules(rules)
 	return Rules{Permissions: own, ClusterPermissions: everywhere}, nil
 }
 
-// OperatorGrants returns what the driver's operator needs: what every operator needs, Operator.Grants, and
+// OperatorRules returns what the driver's operator needs: what every operator needs, Operator.Rules, and
 // what it takes to manage each of the driver's assets.
 // It fails if an asset is of a kind whose API resource is not known here.
-func (d Driver) OperatorGrants() ([]permissions.Grant, error) {
+func (d Driver) OperatorRules() ([]permissions.Rule, error) {
 	manifests, err := d.unrendered()
 	if err != nil {
 		return nil, err
 	}
-	grants, err := d.commonGrants()
+	rules, err := d.commonRules()
 	if err != nil {
 		return nil, err
 	}
-	for i := range grants {
-		grants[i].From = "drivers/rules.go"
+	for i := range rules {
+		rules[i].From = "drivers/rules.go"
 	}
-	for _, grant := range d.Operator.Grants {
-		grant.From = path.Join("drivers", d.Name, "driver.go")
-		grants = append(grants, grant)
+	for _, rule := range d.Operator.Rules {
+		rule.From = path.Join("drivers", d.Name, "driver.go")
+		rules = append(rules, rule)
 	}
 	for _, m := range manifests {
-		toManage, err := d.grantsToManage(m)
+		toManage, err := d.rulesToManage(m)
 		if err != nil {
 			return nil, fmt.Errorf("asset %s of driver %s: %w", m.File, d.Name, err)
 		}
-		grants = append(grants, toManage...)
+		rules = append(rules, toManage...)
 	}
-	return grants, nil
+	return rules, nil
 }
 
 // unrendered returns the driver's assets with all placeholders still in place whose values depend on the
@@ -71,8 +71,8 @@ func (d Driver) unrendered() ([]Manifest, error) {
 	return d.Manifests(Values{Namespace: cmp.Or(d.Namespace, namespacePlaceholder), Image: func(env string) string { return "${" + env + "}" }})
 }
 
-// commonGrants are what the operator of any driver needs.
-func (d Driver) commonGrants() ([]permissions.Grant, error) {
+// commonRules are what the operator of any driver needs.
+func (d Driver) commonRules() ([]permissions.Rule, error) {
 	const (
 		lock        = "To be the only operator of the driver that is active"
 		asked       = "To do what the driver's ClusterCSIDriver asks for, and report on it"
@@ -88,7 +88,7 @@ func (d Driver) commonGrants() ([]permissions.Grant, error) {
 	if err != nil {
 		return nil, err
 	}
-	grants := []permissions.Grant{
+	rules := []permissions.Rule{
 		// The leader-for-life lock is a ConfigMap that a pod owns.
 		{For: lock, Own: true, Resources: []string{"configmaps"}, Names: []string{d.Operator.Lock}, Verbs: []string{"get", "create", "patch", "delete"}},
 		{For: lock, Own: true, Resources: []string{"pods"}, Verbs: []string{"get"}},
@@ -123,27 +123,27 @@ func (d Driver) commonGrants() ([]permissions.Grant, error) {
 			return nil, fmt.Errorf("trace %s %s of driver %s: the API resource of its kind is not known: add it to the table of kinds in package drivers",
 				trace.Kind.Kind, trace.Name, d.Name)
 		}
-		grants = append(grants, permissions.Grant{For: located, Group: trace.Kind.Group, Resources: []string{kind.resource},
+		rules = append(rules, permissions.Rule{For: located, Group: trace.Kind.Group, Resources: []string{kind.resource},
 			Names: []string{trace.Name}, Verbs: []string{"get"}})
 	}
 	if d.Backend != nil {
 		// Their names come from the backend.
-		grants = append(grants, permissions.Grant{For: offered, Group: "storage.k8s.io", Resources: []string{"storageclasses"},
+		rules = append(rules, permissions.Rule{For: offered, Group: "storage.k8s.io", Resources: []string{"storageclasses"},
 			Verbs: append([]string{"get", "create", "patch", "delete"}, permissions.Follow...)})
 	}
 	if len(d.Secrets) > 0 {
-		grants = append(grants, permissions.Grant{For: credentials, Resources: []string{"secrets"}, Names: d.Secrets,
+		rules = append(rules, permissions.Rule{For: credentials, Resources: []string{"secrets"}, Names: d.Secrets,
 			Verbs: permissions.Follow, Unexercised: permissions.ListedFirst})
 	}
-	return grants, nil
+	return rules, nil
 }
 
 // kinds are the kinds that assets may be of, with their API resources.
 var kinds = map[schema.GroupKind]struct {
 	resource string
-	// remade objects have fields that can only be changed by making the object anew, and that the driver does not
+	// recreated objects have fields that can only be changed by making the object anew, and that the driver does not
 	// work without if they are wrong. It is tried out first, under another name, whether that can be done.
-	remade bool
+	recreated bool
 	// updated objects are looked after by library-go, which replaces them rather than apply them, once they exist.
 	updated bool
 	// kept objects outlive the driver, because volumes may refer to them: nobody may delete them.
@@ -165,9 +165,9 @@ var kinds = map[schema.GroupKind]struct {
 	{Group: "policy", Kind: "PodDisruptionBudget"}:                       {resource: "poddisruptionbudgets"},
 	{Group: rbacv1.GroupName, Kind: "ClusterRole"}:                       {resource: "clusterroles"},
 	{Group: rbacv1.GroupName, Kind: "Role"}:                              {resource: "roles"},
-	{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}:                {resource: "clusterrolebindings", remade: true},
-	{Group: rbacv1.GroupName, Kind: "RoleBinding"}:                       {resource: "rolebindings", remade: true},
-	{Group: "storage.k8s.io", Kind: "CSIDriver"}:                         {resource: "csidrivers", remade: true},
+	{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}:                {resource: "clusterrolebindings", recreated: true},
+	{Group: rbacv1.GroupName, Kind: "RoleBinding"}:                       {resource: "rolebindings", recreated: true},
+	{Group: "storage.k8s.io", Kind: "CSIDriver"}:                         {resource: "csidrivers", recreated: true},
 	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: {resource: "securitycontextconstraints"},
 	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"}:      {resource: "volumesnapshotclasses"},
 	{Group: "storage.k8s.io", Kind: "StorageClass"}:                      {resource: "storageclasses"},
@@ -176,18 +176,18 @@ var kinds = map[schema.GroupKind]struct {
 // Kept tells whether an object outlives the driver that it is a part of.
 func (m Manifest) Kept() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].kept }
 
-// Remade tells whether an object is deleted and made anew where it cannot be changed to what is wanted: without
+// Recreated tells whether an object is deleted and recreated where it cannot be changed to what is wanted: without
 // attachRequired and volumeLifecycleModes of a CSIDriver or the roleRef of a binding as they should be, the driver
 // does not work.
-func (m Manifest) Remade() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].remade }
+func (m Manifest) Recreated() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].recreated }
 
 // TrialName is the name under which it is tried out, in a dry run, whether an object can be made.
 func TrialName(name string) string { return name + "-trial" }
 
-// grantsToManage returns what it takes to create, follow, change and delete the object of an asset. Lists and
+// rulesToManage returns what it takes to create, follow, change and delete the object of an asset. Lists and
 // watches ask for it by name, and an object is created by server-side apply, which has its name in the request;
 // RBAC takes both as requests for the object of that name.
-func (d Driver) grantsToManage(m Manifest) ([]permissions.Grant, error) {
+func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 	object := m.Object
 	group := object.GroupVersionKind().GroupKind()
 	if group.Kind == "CustomResourceDefinition" {
@@ -198,11 +198,11 @@ func (d Driver) grantsToManage(m Manifest) ([]permissions.Grant, error) {
 		return nil, fmt.Errorf("%s %s: the API resource of kind %s is not known: add it to the table of kinds in package drivers",
 			group.Kind, object.GetName(), group)
 	}
-	grant := permissions.Grant{
+	rule := permissions.Rule{
 		For: "To install the driver, keep it as it should be, and remove it", From: "drivers/rules.go",
 		Group: group.Group, Resources: []string{kind.resource},
 	}
-	named, trial := grant, grant
+	named, trial := rule, rule
 	named.Names = []string{object.GetName()}
 	named.Verbs = []string{"get", "list", "watch"}
 	named.Unexercised = maps.Clone(permissions.ListedFirst)
@@ -214,23 +214,23 @@ func (d Driver) grantsToManage(m Manifest) ([]permissions.Grant, error) {
 	if kind.updated {
 		named.Verbs = append(named.Verbs, "update")
 	}
-	grants := []permissions.Grant{named}
-	if kind.remade {
+	rules := []permissions.Rule{named}
+	if kind.recreated {
 		trial.Names, trial.Verbs = []string{TrialName(object.GetName())}, []string{"patch", "create"}
-		grants = append(grants, trial)
+		rules = append(rules, trial)
 	}
 	if slices.Contains([]string{"Role", "ClusterRole"}, group.Kind) {
-		// Nobody may grant what they do not have themselves.
+		// Nobody may give what they do not have themselves.
 		var role rbacv1.ClusterRole // a Role has its rules in the same place
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role); err != nil {
 			return nil, err
 		}
 		reason := fmt.Sprintf("To give it to the driver's pods and others, in %s %s", group.Kind, object.GetName())
-		toGrant, err := permissions.ToGrant(reason, path.Join("drivers", d.Name, "assets", m.File), role.Rules)
+		delegated, err := permissions.Delegate(reason, path.Join("drivers", d.Name, "assets", m.File), role.Rules)
 		if err != nil {
 			return nil, err
 		}
-		grants = append(grants, toGrant...)
+		rules = append(rules, delegated...)
 	}
-	return grants, nil
+	return rules, nil
 }

@@ -39,7 +39,7 @@ func (o *operator) apply(ctx context.Context, c *clients, object *followed, want
 		return current, nil
 	}
 	live, err := o.write(ctx, c.objects, wanted)
-	if apierrors.IsInvalid(err) && current != nil && (drivers.Manifest{Object: wanted}).Remade() {
+	if apierrors.IsInvalid(err) && current != nil && (drivers.Manifest{Object: wanted}).Recreated() {
 		live, err = o.remake(ctx, c, wanted, current, err)
 	}
 	if err != nil {

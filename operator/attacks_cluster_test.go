@@ -339,7 +339,7 @@ func testAttackRemadeNamespace(t *testing.T, running bool) {
 	if !running {
 		w.startOperator()
 	}
-	w.waitForReason(w.driver.ConditionPrefix+"DriverNamespaceDegraded", "NamespaceRemade")
+	w.waitForReason(w.driver.ConditionPrefix+"DriverNamespaceDegraded", "NamespaceRecreated")
 	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
 	for _, write := range w.writes()[began:] {
 		if write.Namespace == w.home && write.Code < 300 {

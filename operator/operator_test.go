@@ -89,7 +89,7 @@ func newWorldOf(t *testing.T, driver drivers.Driver) *world {
 	w := &world{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t), written: &atomic.Int64{}}
 	w.home = cmp.Or(driver.Namespace, w.namespace)
 	w.user = fmt.Sprintf("system:serviceaccount:%s:operator", w.namespace)
-	rules, err := driver.OperatorRules()
+	rules, err := driver.OperatorPolicyRules()
 	if err != nil {
 		t.Fatal(err)
 	}

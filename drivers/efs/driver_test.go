@@ -106,7 +106,7 @@ func TestDriverFlags(t *testing.T) {
 	deployment := convert[appsv1.Deployment](t, drivers.OfKind(all, "Deployment")[0])
 	daemonSet := convert[appsv1.DaemonSet](t, drivers.OfKind(all, "DaemonSet")[0])
 	for _, pod := range []*corev1.PodSpec{&deployment.Spec.Template.Spec, &daemonSet.Spec.Template.Spec} {
-		efs.Driver.Configure(pod, everyWish())
+		efs.Driver.Configure(pod, everySetting())
 	}
 	ran := 0
 	for _, c := range slices.Concat(deployment.Spec.Template.Spec.Containers, daemonSet.Spec.Template.Spec.Containers) {
@@ -126,8 +126,8 @@ func TestDriverFlags(t *testing.T) {
 	}
 }
 
-// everyWish is a cluster that asks for all that the driver can be told.
-func everyWish() drivers.Cluster {
+// everySetting is a cluster that asks for all that the driver can be told.
+func everySetting() drivers.Cluster {
 	infrastructure, custom := &configv1.Infrastructure{}, &operatorv1.ClusterCSIDriver{}
 	infrastructure.Status.InfrastructureName = "harbour-x1"
 	custom.Spec.DriverConfig.AWS = &operatorv1.AWSCSIDriverConfigSpec{EFSVolumeMetrics: &operatorv1.AWSEFSVolumeMetrics{

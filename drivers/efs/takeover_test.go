@@ -30,11 +30,11 @@ func TestTakeOver(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	namespace := c.Namespace(t)
 	apply := appliers(t, c)
-	relics, err := community.Driver(namespace, nil)
+	leftovers, err := community.Driver(namespace, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, before := range relics {
+	for _, before := range leftovers {
 		kind := before.GetKind()
 		t.Run(kind, func(t *testing.T) {
 			ours := manifestOf(t, kind, before.GetName(), namespace)

@@ -1,6 +1,6 @@
 package permissions
 
-// Count says how much grants come to, so that it can be compared from version to version.
+// Count says how much rules come to, so that it can be compared from version to version.
 type Count struct {
 	// Rules is the number of rules of RBAC.
 	Rules int
@@ -9,20 +9,20 @@ type Count struct {
 	Wide, WideToUse int
 }
 
-// Counted counts what grants come to.
-func Counted(grants []Grant) Count {
-	own, everywhere := Rules(grants)
+// Counted counts what rules come to.
+func Counted(rules []Rule) Count {
+	own, everywhere := PolicyRules(rules)
 	used := Set{}
-	for _, grant := range grants {
-		if grant.ToGrant {
+	for _, rule := range rules {
+		if rule.Delegated {
 			continue
 		}
-		for _, p := range grant.permissions() {
+		for _, p := range rule.permissions() {
 			used[p] = true
 		}
 	}
 	count := Count{Rules: len(own) + len(everywhere)}
-	for p := range SetOf(grants).smallest() {
+	for p := range SetOf(rules).smallest() {
 		if p.Own || p.Name != "" {
 			continue
 		}

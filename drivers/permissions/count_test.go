@@ -7,11 +7,11 @@ import (
 )
 
 func TestCounted(t *testing.T) {
-	got := permissions.Counted([]permissions.Grant{
+	got := permissions.Counted([]permissions.Rule{
 		{Own: true, Resources: []string{"pods"}, Verbs: []string{"get"}},                                  // in its own namespace
 		{Resources: []string{"secrets"}, Names: []string{"key"}, Verbs: []string{"get"}},                  // of one name
 		{Resources: []string{"nodes"}, Verbs: []string{"get", "list"}},                                    // wide, used
-		{Resources: []string{"nodes", "events"}, Verbs: []string{"get"}, ToGrant: true},                   // the one used as well, the other not
+		{Resources: []string{"nodes", "events"}, Verbs: []string{"get"}, Delegated: true},                 // the one used as well, the other not
 		{Resources: []string{"nodes"}, Names: []string{"a"}, Verbs: []string{"get"}},                      // allowed by another
 		{Group: "apps", Resources: []string{"deployments"}, Verbs: []string{"create"}, Own: true},         // in its own namespace
 		{Group: "apps", Resources: []string{"deployments"}, Names: []string{"b"}, Verbs: []string{"get"}}, // of one name

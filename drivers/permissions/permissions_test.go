@@ -10,11 +10,11 @@ import (
 	"github.com/berth-csi/berth/drivers/permissions"
 )
 
-// grant returns a grant of one resource, and of one name at most, from the text that shows it to people.
-func grant(t *testing.T, text string) permissions.Grant {
+// rule returns a rule of one resource, and of one name at most, from the text that shows it to people.
+func rule(t *testing.T, text string) permissions.Rule {
 	t.Helper()
 	_, verbs, _ := strings.Cut(text, ": ")
-	g := permissions.Grant{For: "To sail", From: "crew.go", Verbs: strings.Fields(verbs)}
+	g := permissions.Rule{For: "To sail", From: "crew.go", Verbs: strings.Fields(verbs)}
 	for p := range parse(t, text) {
 		g.Own, g.Group, g.Resources = p.Own, p.Group, []string{p.Resource}
 		if p.Name != "" {
@@ -33,9 +33,9 @@ func parse(t *testing.T, lines ...string) permissions.Set {
 	return set
 }
 
-// TestRules: rules are few, in order, and allow just what the grants do.
+// TestRules: rules of RBAC are few, in order, and allow just the same.
 func TestRules(t *testing.T) {
-	for name, test := range map[string]struct{ grants, want []string }{
+	for name, test := range map[string]struct{ rules, want []string }{
 		"none": {},
 		"verbs of one object make one rule, in order": {
 			[]string{"cluster  apps/deployments named crane: patch delete", "cluster  apps/deployments named crane: use get approve"},
@@ -79,19 +79,19 @@ func TestRules(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var grants []permissions.Grant
-			for _, text := range test.grants {
-				grants = append(grants, grant(t, text))
+			var rules []permissions.Rule
+			for _, text := range test.rules {
+				rules = append(rules, rule(t, text))
 			}
-			own, everywhere := permissions.Rules(grants)
+			own, everywhere := permissions.PolicyRules(rules)
 			got := permissions.Set{}
 			for _, part := range []struct {
 				own   bool
 				rules []rbacv1.PolicyRule
 			}{{true, own}, {false, everywhere}} {
 				for _, r := range part.rules {
-					g := permissions.Grant{Own: part.own, Group: r.APIGroups[0], Resources: r.Resources, Names: r.ResourceNames, Verbs: r.Verbs}
-					for p := range permissions.SetOf([]permissions.Grant{g}) {
+					g := permissions.Rule{Own: part.own, Group: r.APIGroups[0], Resources: r.Resources, Names: r.ResourceNames, Verbs: r.Verbs}
+					for p := range permissions.SetOf([]permissions.Rule{g}) {
 						got[p] = true
 					}
 				}
@@ -128,8 +128,8 @@ cluster  operator.openshift.io/clustercsidrivers/status: patch
 	}
 }
 
-func TestToGrantRefusesURLs(t *testing.T) {
-	_, err := permissions.ToGrant("To give it", "role.yaml", []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}})
+func TestDelegateRefusesURLs(t *testing.T) {
+	_, err := permissions.Delegate("To give it", "role.yaml", []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}})
 	if err == nil || !strings.Contains(err.Error(), "role.yaml") || !strings.Contains(err.Error(), "/metrics") {
 		t.Errorf("error %v, want one that names role.yaml and /metrics", err)
 	}

@@ -10,13 +10,13 @@ import (
 )
 
 func TestExercise(t *testing.T) {
-	held := grant(t, "cluster  core/nodes: get")
-	held.ToGrant = true
-	grants := []permissions.Grant{
-		grant(t, "namespace  core/configmaps: create get"),
-		grant(t, "cluster  core/configmaps named bundle: create"),
-		grant(t, "cluster  core/pods: get delete"),
-		grant(t, "namespace  core/pods: get"),
+	held := rule(t, "cluster  core/nodes: get")
+	held.Delegated = true
+	rules := []permissions.Rule{
+		rule(t, "namespace  core/configmaps: create get"),
+		rule(t, "cluster  core/configmaps named bundle: create"),
+		rule(t, "cluster  core/pods: get delete"),
+		rule(t, "namespace  core/pods: get"),
 		held,
 	}
 	for name, test := range map[string]struct {
@@ -28,7 +28,7 @@ func TestExercise(t *testing.T) {
 		"a name that is not known yet":    {"namespace  core/configmaps: create", "namespace  core/configmaps: create"},
 		"a place counts before all":       {"namespace  core/pods named a: get", "namespace  core/pods: get"},
 		"the whole cluster has the place": {"namespace  core/pods named a: delete", "cluster  core/pods: delete"},
-		"what is only to be granted":      {"cluster  core/nodes named n: get", ""},
+		"what is only to be delegated":    {"cluster  core/nodes named n: get", ""},
 		"another verb":                    {"cluster  core/pods named a: patch", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -37,7 +37,7 @@ func TestExercise(t *testing.T) {
 			for p := range request {
 				requests = append(requests, p)
 			}
-			used, unforeseen := permissions.Exercise(grants, requests)
+			used, unforeseen := permissions.Exercise(rules, requests)
 			if diff := cmp.Diff(parse(t, test.used), used); diff != "" {
 				t.Errorf("used (-want +got):\n%s", diff)
 			}
@@ -49,33 +49,33 @@ func TestExercise(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	excused := grant(t, "cluster  core/pods: list watch")
+	excused := rule(t, "cluster  core/pods: list watch")
 	excused.Unexercised = map[string]string{"list": "no old server is at hand"}
-	pointless := grant(t, "cluster  core/pods: list watch")
+	pointless := rule(t, "cluster  core/pods: list watch")
 	pointless.Unexercised = map[string]string{"get": "nobody gets it", "list": "no old server is at hand"}
-	toGrant := grant(t, "cluster  core/nodes: get")
-	toGrant.ToGrant = true
+	delegated := rule(t, "cluster  core/nodes: get")
+	delegated.Delegated = true
 	for name, test := range map[string]struct {
-		grants []permissions.Grant
-		used   string
-		want   []string // fragments of the problems, all of one in one string, by " … "
+		rules []permissions.Rule
+		used  string
+		want  []string // fragments of the problems, all of one in one string, by " … "
 	}{
-		"all used":            {[]permissions.Grant{grant(t, "cluster  core/pods: list watch")}, "cluster  core/pods: list watch", nil},
-		"unused for a reason": {[]permissions.Grant{excused}, "cluster  core/pods: watch", nil},
-		"only to be granted":  {[]permissions.Grant{toGrant}, "", nil},
-		"unused": {[]permissions.Grant{grant(t, "cluster  core/pods: list watch")}, "cluster  core/pods: watch",
+		"all used":             {[]permissions.Rule{rule(t, "cluster  core/pods: list watch")}, "cluster  core/pods: list watch", nil},
+		"unused for a reason":  {[]permissions.Rule{excused}, "cluster  core/pods: watch", nil},
+		"only to be delegated": {[]permissions.Rule{delegated}, "", nil},
+		"unused": {[]permissions.Rule{rule(t, "cluster  core/pods: list watch")}, "cluster  core/pods: watch",
 			[]string{`no end-to-end run has used "cluster  core/pods: list" … To sail … crew.go`}},
-		"used against the reason": {[]permissions.Grant{excused}, "cluster  core/pods: list watch",
+		"used against the reason": {[]permissions.Rule{excused}, "cluster  core/pods: list watch",
 			[]string{`has used "cluster  core/pods: list" … crew.go … no old server is at hand`}},
-		"a reason for nothing": {[]permissions.Grant{pointless}, "cluster  core/pods: watch",
+		"a reason for nothing": {[]permissions.Rule{pointless}, "cluster  core/pods: watch",
 			[]string{"crew.go … the verb get … To sail"}},
-		"used but not granted": {[]permissions.Grant{excused}, "cluster  core/pods: watch\ncluster  core/pods named a: delete",
-			[]string{`has used "cluster  core/pods named a: delete" … not granted`}},
-		"used but only to be granted": {[]permissions.Grant{toGrant}, "cluster  core/nodes: get",
-			[]string{`has used "cluster  core/nodes: get" … not granted`}},
+		"used but not allowed": {[]permissions.Rule{excused}, "cluster  core/pods: watch\ncluster  core/pods named a: delete",
+			[]string{`has used "cluster  core/pods named a: delete" … not allowed`}},
+		"used but only to be delegated": {[]permissions.Rule{delegated}, "cluster  core/nodes: get",
+			[]string{`has used "cluster  core/nodes: get" … not allowed`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := permissions.Check(test.grants, parse(t, test.used))
+			got := permissions.Check(test.rules, parse(t, test.used))
 			if len(got) != len(test.want) {
 				t.Fatalf("problems %q, want %q", got, test.want)
 			}
@@ -91,19 +91,19 @@ func TestCheck(t *testing.T) {
 }
 
 func TestTable(t *testing.T) {
-	sail, dock := grant(t, "cluster  core/pods: list watch get"), grant(t, "namespace  core/configmaps named lock: get")
+	sail, dock := rule(t, "cluster  core/pods: list watch get"), rule(t, "namespace  core/configmaps named lock: get")
 	sail.Unexercised = map[string]string{"list": "no old server is at hand"}
 	dock.For = "To dock"
-	more := grant(t, "cluster  core/secrets: get watch")
-	toGrant := grant(t, "cluster  core/nodes: get")
-	toGrant.For, toGrant.ToGrant = "To lend", true
+	more := rule(t, "cluster  core/secrets: get watch")
+	delegated := rule(t, "cluster  core/nodes: get")
+	delegated.For, delegated.Delegated = "To lend", true
 	want := []permissions.Row{
 		{For: "To sail", Where: "cluster", Object: "core/pods,secrets", Verbs: "get watch"},
 		{For: "To sail", Where: "cluster", Object: "core/pods", Verbs: "list", Unexercised: "no old server is at hand"},
 		{For: "To dock", Where: "namespace", Object: "core/configmaps named lock", Verbs: "get"},
-		{For: "To lend", Where: "cluster", Object: "core/nodes", Verbs: "get", ToGrant: true},
+		{For: "To lend", Where: "cluster", Object: "core/nodes", Verbs: "get", Delegated: true},
 	}
-	if diff := cmp.Diff(want, permissions.Table([]permissions.Grant{sail, dock, toGrant, more})); diff != "" {
+	if diff := cmp.Diff(want, permissions.Table([]permissions.Rule{sail, dock, delegated, more})); diff != "" {
 		t.Errorf("table (-want +got):\n%s", diff)
 	}
 }

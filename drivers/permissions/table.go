@@ -16,21 +16,21 @@ type Row struct {
 	Verbs  string
 	// Unexercised says why no end-to-end run has used them; empty if one has.
 	Unexercised string
-	ToGrant     bool
+	Delegated   bool
 }
 
-// Table explains grants: those with the same purpose together, in the order in which the purposes come,
+// Table explains rules: those with the same purpose together, in the order in which the purposes come,
 // and what has been exercised first.
-func Table(grants []Grant) []Row {
+func Table(rules []Rule) []Row {
 	type class struct {
 		purpose, reason string
-		toGrant         bool
+		delegated       bool
 	}
 	var order []class
 	sets := map[class]Set{}
-	for _, grant := range grants {
-		for _, p := range grant.permissions() {
-			c := class{grant.For, grant.Unexercised[p.Verb], grant.ToGrant}
+	for _, rule := range rules {
+		for _, p := range rule.permissions() {
+			c := class{rule.For, rule.Unexercised[p.Verb], rule.Delegated}
 			if sets[c] == nil {
 				sets[c] = Set{}
 				order = append(order, c)
@@ -51,7 +51,7 @@ func Table(grants []Grant) []Row {
 	for _, c := range order {
 		for _, where := range []string{ownScope, clusterScope} {
 			for _, r := range sets[c].smallest().rules(where == ownScope) {
-				rows = append(rows, Row{c.purpose, where, object(r), strings.Join(r.Verbs, " "), c.reason, c.toGrant})
+				rows = append(rows, Row{c.purpose, where, object(r), strings.Join(r.Verbs, " "), c.reason, c.delegated})
 			}
 		}
 	}

@@ -98,8 +98,8 @@ const (
 	Missing Reason = "NamespaceMissing"
 	// Gone: the recorded namespace has been deleted.
 	Gone Reason = "NamespaceGone"
-	// Remade: there is another namespace in the place of the recorded one.
-	Remade Reason = "NamespaceRemade"
+	// Recreated: there is another namespace in the place of the recorded one.
+	Recreated Reason = "NamespaceRecreated"
 	// Terminating: the namespace is being deleted.
 	Terminating Reason = "NamespaceTerminating"
 	// Unproven: nothing shows that administrators gave the namespace to the driver.
@@ -215,7 +215,7 @@ func (d *decider) placeAsAnnotated() {
 	case uid != "" && !exists:
 		d.refuse(Gone, name, fmt.Sprintf("the namespace %s, UID %s, that the driver is in has been deleted. %s", name, uid, anew))
 	case uid != "" && namespace.UID != uid:
-		d.refuse(Remade, name, fmt.Sprintf("the driver is in the namespace %[1]s with UID %[2]s, as the annotation %[3]s says, but the namespace of that name has UID %[4]s: "+
+		d.refuse(Recreated, name, fmt.Sprintf("the driver is in the namespace %[1]s with UID %[2]s, as the annotation %[3]s says, but the namespace of that name has UID %[4]s: "+
 			"somebody has made another one, and what is in it is not trusted. If it is trustworthy, say so: %[5]s %[6]s",
 			name, uid, NamespaceUIDAnnotation, namespace.UID, d.settle(name, namespace.UID), anew))
 	case exists && namespace.Terminating:

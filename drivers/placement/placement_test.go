@@ -63,7 +63,7 @@ func TestDecide(t *testing.T) {
 			sightings: sightings{named("old", 1)}, want: "old", believed: "old"},
 		{name: "an earlier driver whose namespace is gone", driver: fresh, namespaces: namespaces{"own": there("own", 0)},
 			sightings: sightings{named("old", 1)}, want: "own", believed: "own"},
-		{name: "an earlier driver whose namespace was remade", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 2)},
+		{name: "an earlier driver whose namespace was recreated", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 2)},
 			sightings: sightings{named("old", 1)}, want: "own", believed: "own"},
 		{name: "an earlier driver whose namespace is being deleted", driver: fresh,
 			namespaces: namespaces{"own": there("own", 0), "old": terminating(there("old", 0))}, sightings: sightings{named("old", 1)}, want: "own", believed: "own"},
@@ -90,20 +90,20 @@ func TestDecide(t *testing.T) {
 		{name: "named, made since, and the UID says so", driver: annotated("named", uidOf("named", 11)),
 			namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)}, want: "named", believed: "named"},
 		{name: "recorded, and deleted", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0)}, want: "NamespaceGone", says: "UID named-1320"},
-		{name: "recorded, and remade", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)},
-			want: "NamespaceRemade", says: "has UID named-2420"},
-		{name: "recorded, remade, and shown by a trace", driver: annotated("named", uidOf("named", 0)),
-			namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)}, sightings: sightings{named("named", 12)}, want: "NamespaceRemade", believed: "named"},
+		{name: "recorded, and recreated", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)},
+			want: "NamespaceRecreated", says: "has UID named-2420"},
+		{name: "recorded, recreated, and shown by a trace", driver: annotated("named", uidOf("named", 0)),
+			namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)}, sightings: sightings{named("named", 12)}, want: "NamespaceRecreated", believed: "named"},
 		{name: "recorded, and being deleted", driver: annotated("named", uidOf("named", 0)),
 			namespaces: namespaces{"own": there("own", 0), "named": terminating(there("named", 0))}, want: "NamespaceTerminating"},
-		{name: "the operator's own was remade", driver: annotated("own", uidOf("own", 0)), namespaces: namespaces{"own": there("own", 11)}, want: "NamespaceRemade"},
+		{name: "the operator's own was recreated", driver: annotated("own", uidOf("own", 0)), namespaces: namespaces{"own": there("own", 11)}, want: "NamespaceRecreated"},
 
 		{name: "the fixed one is not there", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0)}, want: "create fixed"},
 		{name: "the fixed one is anybody's", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 0)},
 			want: "NamespaceUnproven", says: "berth.dev/driver-namespace=fixed berth.dev/driver-namespace-uid=" + string(uidOf("fixed", 0))},
 		{name: "the fixed one is shown by a trace", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 0)},
 			sightings: sightings{named("fixed", 1)}, want: "fixed", believed: "fixed"},
-		{name: "the fixed one was remade", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 2)},
+		{name: "the fixed one was recreated", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 2)},
 			sightings: sightings{named("fixed", 1)}, want: "NamespaceUnproven"},
 		{name: "the fixed one was made by an operator that crashed", fixed: "fixed", driver: fresh,
 			namespaces: namespaces{"own": there("own", 0), "fixed": with(there("fixed", 0), "driver")}, want: "fixed", believed: "fixed"},
@@ -155,11 +155,11 @@ func TestDecide(t *testing.T) {
 
 func TestDecideTellsWhatItIgnored(t *testing.T) {
 	decision := placement.Decide(drivers.Driver{}, placement.Observed{Operator: "own", Driver: &placement.ClusterCSIDriver{},
-		Namespaces: map[string]placement.Namespace{"own": there("own", 0), "remade": there("remade", 5), "other": there("other", 0)},
-		Sightings:  []placement.Sighting{named("gone", 1), named("remade", 1), foreign("other", 1)}})
+		Namespaces: map[string]placement.Namespace{"own": there("own", 0), "recreated": there("recreated", 5), "other": there("other", 0)},
+		Sightings:  []placement.Sighting{named("gone", 1), named("recreated", 1), foreign("other", 1)}})
 	want := []string{
 		"SecurityContextConstraints scc names the service account gone/node in a namespace which does not exist",
-		"SecurityContextConstraints scc names the service account remade/node in a namespace which is newer than that",
+		"SecurityContextConstraints scc names the service account recreated/node in a namespace which is newer than that",
 	}
 	if diff := cmp.Diff(want, decision.Ignored); diff != "" {
 		t.Errorf("ignored (-want +got):\n%s", diff)

@@ -1,6 +1,6 @@
-// Command rbac explains what the operators may do in a cluster, from the grants in the drivers' definitions
+// Command rbac explains what the operators may do in a cluster, from the rules in the drivers' definitions
 // and the records of end-to-end runs: as a table for people or, with -output, as a page of the
-// documentation. It fails if grants, reasons and records do not fit together, and says what does not.
+// documentation. It fails if rules, reasons and records do not fit together, and says what does not.
 package main
 
 import (
@@ -68,7 +68,7 @@ type purpose struct {
 // explain returns what a driver's operator may do. It fails if that does not fit to the record of an
 // end-to-end run.
 func explain(d drivers.Driver, folder string) (operator, error) {
-	grants, err := d.OperatorGrants()
+	rules, err := d.OperatorRules()
 	if err != nil {
 		return operator{}, err
 	}
@@ -85,11 +85,11 @@ func explain(d drivers.Driver, folder string) (operator, error) {
 		return operator{}, fmt.Errorf("%s: %w", file, err)
 	}
 	var errs []error
-	for _, problem := range permissions.Check(grants, used) {
+	for _, problem := range permissions.Check(rules, used) {
 		errs = append(errs, fmt.Errorf("%s: %s", d.Operator.Name, problem))
 	}
-	o := operator{Name: d.Operator.Name, Count: permissions.Counted(grants)}
-	for _, row := range permissions.Table(grants) {
+	o := operator{Name: d.Operator.Name, Count: permissions.Counted(rules)}
+	for _, row := range permissions.Table(rules) {
 		if last := len(o.Purposes) - 1; last < 0 || o.Purposes[last].For != row.For {
 			o.Purposes = append(o.Purposes, purpose{For: row.For})
 		}
@@ -102,7 +102,7 @@ func explain(d drivers.Driver, folder string) (operator, error) {
 // fate tells what is known of the use of some permissions.
 func fate(row permissions.Row) string {
 	switch {
-	case row.ToGrant:
+	case row.Delegated:
 		return "not used: only to give it"
 	case row.Unexercised != "":
 		return "not seen: " + row.Unexercised

@@ -67,8 +67,8 @@ func TestWhatDoesNotFitTogether(t *testing.T) {
 		"no record": {func(record string) string { return "cluster" }, "line 1"},
 		"seen after all": {func(record string) string { return strings.ReplaceAll(record, ": watch", ": list watch") },
 			permissions.ListedFirst["list"]},
-		"not granted": {func(record string) string { return record + "cluster  core/secrets: get\n" },
-			"has used \"cluster  core/secrets: get\", which is not granted"},
+		"not allowed": {func(record string) string { return record + "cluster  core/secrets: get\n" },
+			"has used \"cluster  core/secrets: get\", which is not allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := records(t, test.edit)

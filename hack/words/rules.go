@@ -24,7 +24,7 @@ var rules = []rule{
 	{phrase: "gate", instead: "event filter", but: []string{"feature gate", "readiness gate"}, in: []string{"operator", "sharedvolume"}},
 	{phrase: "remake", instead: "recreate"},
 	{phrase: "remade", instead: "recreated"},
-	{phrase: "renew", instead: "recreate", but: []string{"election renew"}},
+	{phrase: "renew", instead: "recreate", in: []string{"migrate", "operator", "sharedvolume"}},
 	{phrase: "foretell", instead: "predict"},
 	{phrase: "foretells", instead: "predicts"},
 	{phrase: "foretold", instead: "predicted"},

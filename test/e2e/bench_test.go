@@ -32,7 +32,7 @@ import (
 func BenchmarkOperator(b *testing.B) {
 	for _, driver := range registry.All() {
 		b.Run(driver.Name, func(b *testing.B) {
-			w := newWorld(b, driver, cluster.Options{Durable: true})
+			w := newEnvironment(b, driver, cluster.Options{Durable: true})
 			w.serveCatalog()
 			w.subscribe(nil)
 			w.checkOperatorProcess()
@@ -42,14 +42,14 @@ func BenchmarkOperator(b *testing.B) {
 	}
 }
 
-// with returns the same world for another benchmark.
-func (w *world) with(b *testing.B) *world {
+// with returns the same environment for another benchmark.
+func (w *environment) with(b *testing.B) *environment {
 	other := *w
 	other.t = b
 	return &other
 }
 
-func (w *world) benchmarkInstall(b *testing.B) {
+func (w *environment) benchmarkInstall(b *testing.B) {
 	var installed, oneByOne, atOnce time.Duration
 	for b.Loop() {
 		oneByOne += w.createObjects(1)
@@ -70,7 +70,7 @@ func (w *world) benchmarkInstall(b *testing.B) {
 
 // createObjects creates the driver's objects as the administrator, some of them at a time, and returns
 // how long that took.
-func (w *world) createObjects(atATime int) time.Duration {
+func (w *environment) createObjects(atATime int) time.Duration {
 	w.t.Helper()
 	objects := w.driverObjects()
 	creating := errgroup.Group{}
@@ -86,7 +86,7 @@ func (w *world) createObjects(atATime int) time.Duration {
 }
 
 // deleteObjects deletes what createObjects created, and waits until nothing of it is left.
-func (w *world) deleteObjects() {
+func (w *environment) deleteObjects() {
 	w.t.Helper()
 	w.step(func(ctx context.Context, c client.Client) error {
 		var gone []client.Object
@@ -102,7 +102,7 @@ func (w *world) deleteObjects() {
 
 // installTime returns how long it took from the last creation of the ClusterCSIDriver until the last
 // object of the driver was there, as the API server saw it.
-func (w *world) installTime() time.Duration {
+func (w *environment) installTime() time.Duration {
 	w.t.Helper()
 	var asked, done time.Time
 	created := 0
@@ -122,7 +122,7 @@ func (w *world) installTime() time.Duration {
 }
 
 // uninstall deletes the ClusterCSIDriver and waits until it, and with it the driver, is gone.
-func (w *world) uninstall() {
+func (w *environment) uninstall() {
 	w.t.Helper()
 	w.step(func(ctx context.Context, c client.Client) error {
 		custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
@@ -140,7 +140,7 @@ const (
 	observed = 2 * time.Minute
 )
 
-func (w *world) benchmarkSettled(b *testing.B) {
+func (w *environment) benchmarkSettled(b *testing.B) {
 	w.step(func(ctx context.Context, c client.Client) error {
 		return journey.InstallDriver(ctx, c, w.driver.CSIName)
 	})
@@ -165,7 +165,7 @@ func (w *world) benchmarkSettled(b *testing.B) {
 	w.uninstall()
 }
 
-func (w *world) awaitQuiet() {
+func (w *environment) awaitQuiet() {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "the operator to settle", func(context.Context) error {
 		if i := slices.IndexFunc(w.requestsSince(time.Now().Add(-quiet)), isWrite); i >= 0 {
@@ -176,7 +176,7 @@ func (w *world) awaitQuiet() {
 }
 
 // requestsSince returns the operator's requests since a moment.
-func (w *world) requestsSince(since time.Time) []cluster.AuditEvent {
+func (w *environment) requestsSince(since time.Time) []cluster.AuditEvent {
 	w.t.Helper()
 	return slices.DeleteFunc(w.Audit(w.t), func(event cluster.AuditEvent) bool {
 		return event.User != w.account || event.Received.Before(since)
@@ -188,7 +188,7 @@ func isWrite(event cluster.AuditEvent) bool {
 }
 
 // memory returns, in MiB, a field of what the kernel says of the operator's process.
-func (w *world) memory(field string) float64 {
+func (w *environment) memory(field string) float64 {
 	w.t.Helper()
 	programs, err := filepath.Glob("/proc/[0-9]*/exe")
 	if err != nil {

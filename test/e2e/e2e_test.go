@@ -24,7 +24,7 @@ import (
 
 // TestTheMainJob walks the whole way: Subscription, ClusterCSIDriver, SharedVolume, and back.
 func TestTheMainJob(t *testing.T) {
-	w := newWorld(t, efs(t), cluster.Options{})
+	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.serveCatalog()
 
 	csv := w.subscribe(nil)
@@ -77,7 +77,7 @@ func TestTheMainJob(t *testing.T) {
 
 // TestACatalogServedByOpm: OLM installs the same from opm's server.
 func TestACatalogServedByOpm(t *testing.T) {
-	w := newWorld(t, efs(t), cluster.Options{})
+	w := newEnvironment(t, efs(t), cluster.Options{})
 	port := ports.Free(t) // opm knows no address, only a port, which it takes on all of them
 	w.step(func(ctx context.Context, c client.Client) error {
 		return journey.ServeCatalog(ctx, c, journey.Catalog{
@@ -95,7 +95,7 @@ func TestACatalogServedByOpm(t *testing.T) {
 // TestAMissingImageReachesTheAdministrator: an image variable that the Subscription blanks out is
 // named in the ClusterCSIDriver, and nothing is installed.
 func TestAMissingImageReachesTheAdministrator(t *testing.T) {
-	w := newWorld(t, efs(t), cluster.Options{})
+	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.serveCatalog()
 	w.subscribe(&v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "DRIVER_IMAGE", Value: ""}}})
 	w.waitForOperatorWithout("DRIVER_IMAGE")
@@ -126,7 +126,7 @@ func TestAMissingImageReachesTheAdministrator(t *testing.T) {
 
 // waitForOperatorWithout waits until every pod of the operator has a blank variable: OLM makes the
 // Deployment first as the bundle has it, and applies the Subscription's variables after that.
-func (w *world) waitForOperatorWithout(variable string) {
+func (w *environment) waitForOperatorWithout(variable string) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "the operator to run without "+variable, func(ctx context.Context) error {
 		pods := &corev1.PodList{}
@@ -155,7 +155,7 @@ func sharedVolume(name string) *sharedvolume.SharedVolume {
 }
 
 // claimAndVolume returns the claim of a SharedVolume and the volume that it is bound to.
-func claimAndVolume(w *world, shared *sharedvolume.SharedVolume) []client.Object {
+func claimAndVolume(w *environment, shared *sharedvolume.SharedVolume) []client.Object {
 	w.t.Helper()
 	claim := &corev1.PersistentVolumeClaim{}
 	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Namespace: shared.Namespace, Name: "pvc-" + shared.Name}, claim); err != nil {
@@ -169,7 +169,7 @@ func claimAndVolume(w *world, shared *sharedvolume.SharedVolume) []client.Object
 }
 
 // versions returns the resource versions of objects as they are now.
-func versions(w *world, objects []client.Object) map[string]string {
+func versions(w *environment, objects []client.Object) map[string]string {
 	w.t.Helper()
 	versions := map[string]string{}
 	for _, object := range objects {
@@ -183,7 +183,7 @@ func versions(w *world, objects []client.Object) map[string]string {
 
 // checkOperatorProcess checks that the Deployment that OLM made has really started the operator: a
 // pod of it is ready, and its service account has asked the API server for something.
-func (w *world) checkOperatorProcess() {
+func (w *environment) checkOperatorProcess() {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "the operator's pod to be ready and to hold the lock", func(ctx context.Context) error {
 		pod, err := journey.LockHolder(ctx, w.Client(), namespace, w.driver.Operator.Lock)
@@ -205,7 +205,7 @@ func (w *world) checkOperatorProcess() {
 
 // atRest fails unless OLM's catalog operator has asked for nothing for a while. While it does something, it asks five
 // times a second.
-func (w *world) atRest(context.Context) error {
+func (w *environment) atRest(context.Context) error {
 	const while = 5 * time.Second
 	for _, event := range slices.Backward(w.Audit(w.t)) {
 		if strings.HasPrefix(event.Agent, "catalog/") && event.Verb != "watch" {
@@ -220,7 +220,7 @@ func (w *world) atRest(context.Context) error {
 
 // removeOperator removes the Subscription and the ClusterServiceVersion, as an administrator does to
 // remove an operator from OLM, and waits until no pod of the operator is left.
-func (w *world) removeOperator(ctx context.Context, c client.Client, csv string) error {
+func (w *environment) removeOperator(ctx context.Context, c client.Client, csv string) error {
 	// While it installs, OLM may carry out an InstallPlan twice, the second time from memory: what is removed then
 	// comes back.
 	if err := cluster.Until(ctx, "OLM to have done what it was about", w.atRest); err != nil {

@@ -18,7 +18,7 @@ import (
 // TestGrantsAreForAdministrators installs the operator as a new cluster does, and has a tenant try to mount what
 // nobody has granted, with all rights that OLM gives to who is admin of a namespace.
 func TestGrantsAreForAdministrators(t *testing.T) {
-	w := newWorld(t, efs(t), cluster.Options{})
+	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.serveCatalog()
 	w.subscribe(nil)
 	w.awaitAccess(sharedvolume.AccessGranted)
@@ -70,7 +70,7 @@ func boundEverywhere(user, role string) *rbacv1.ClusterRoleBinding {
 }
 
 // awaitAccess waits until the policy is there, and says so and no other.
-func (w *world) awaitAccess(want sharedvolume.Access) {
+func (w *environment) awaitAccess(want sharedvolume.Access) {
 	w.t.Helper()
 	policy := &sharedvolume.SharedVolumePolicy{}
 	cluster.Eventually(w.t, limit, "the SharedVolumePolicy to have been looked at", func(ctx context.Context) error {
@@ -89,7 +89,7 @@ func (w *world) awaitAccess(want sharedvolume.Access) {
 
 // awaitOLMRoles waits until OLM has made what it makes for each API that a bundle brings: roles that are part of
 // those that teams have.
-func (w *world) awaitOLMRoles(resources ...string) {
+func (w *environment) awaitOLMRoles(resources ...string) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "OLM's roles for the APIs", func(ctx context.Context) error {
 		for _, resource := range resources {

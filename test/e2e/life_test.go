@@ -29,7 +29,7 @@ type earlierOperator struct {
 
 // leaveEarlierOperator makes what an earlier operator of the driver has made, objects that cannot be changed
 // to what the driver needs, and the earlier operator's lock, which a pod still holds.
-func (w *world) leaveEarlierOperator() earlierOperator {
+func (w *environment) leaveEarlierOperator() earlierOperator {
 	w.t.Helper()
 	earlier := earlierOperator{namespace: w.driver.Namespace}
 	if earlier.namespace == "" {
@@ -86,7 +86,7 @@ func bindAnotherRole(object map[string]any) {
 }
 
 // replaceEarlierOperator ends an earlier operator when ours has taken notice of it.
-func (w *world) replaceEarlierOperator(earlier earlierOperator) {
+func (w *environment) replaceEarlierOperator(earlier earlierOperator) {
 	w.t.Helper()
 	w.awaitRequest("look for the holder of the earlier operator's lock", func(event cluster.AuditEvent) bool {
 		return event.Verb == "list" && event.Resource == "pods" && event.Namespace == earlier.namespace
@@ -100,7 +100,7 @@ func (w *world) replaceEarlierOperator(earlier earlierOperator) {
 }
 
 // loseObjects takes away objects of the driver, and waits until all are there again.
-func (w *world) loseObjects(objects ...*unstructured.Unstructured) {
+func (w *environment) loseObjects(objects ...*unstructured.Unstructured) {
 	w.t.Helper()
 	before := w.uids(objects...)
 	for _, object := range objects {
@@ -124,7 +124,7 @@ func (w *world) loseObjects(objects ...*unstructured.Unstructured) {
 }
 
 // reconfigure asks for something that the driver's pods have to be told, and waits until they are.
-func (w *world) reconfigure(in string) {
+func (w *environment) reconfigure(in string) {
 	w.t.Helper()
 	var workloads []*unstructured.Unstructured
 	for _, object := range w.driverObjectsIn(in) {
@@ -156,7 +156,7 @@ func (w *world) reconfigure(in string) {
 
 // uninstallInUse removes the driver while a pod uses a volume of it, and ends that pod when the operator has
 // said that it waits.
-func (w *world) uninstallInUse() {
+func (w *environment) uninstallInUse() {
 	w.t.Helper()
 	user := w.usePersistentVolume()
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
@@ -181,7 +181,7 @@ func (w *world) uninstallInUse() {
 }
 
 // usePersistentVolume runs a pod that uses a volume of the driver.
-func (w *world) usePersistentVolume() *corev1.Pod {
+func (w *environment) usePersistentVolume() *corev1.Pod {
 	w.t.Helper()
 	in, name, class := w.Namespace(w.t), "user", ""
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
@@ -214,7 +214,7 @@ func (w *world) usePersistentVolume() *corev1.Pod {
 
 // replaceLeader runs a second pod of the operator, which has to wait for the first one's lock, and evicts
 // the first.
-func (w *world) replaceLeader() {
+func (w *environment) replaceLeader() {
 	w.t.Helper()
 	leader := w.leader()
 	second := &corev1.Pod{
@@ -242,7 +242,7 @@ func (w *world) replaceLeader() {
 	})
 }
 
-func (w *world) create(object client.Object) {
+func (w *environment) create(object client.Object) {
 	w.t.Helper()
 	if err := w.Client().Create(w.t.Context(), object); err != nil {
 		w.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
@@ -250,7 +250,7 @@ func (w *world) create(object client.Object) {
 }
 
 // patch changes an object by a JSON merge patch.
-func (w *world) patch(object client.Object, body string) {
+func (w *environment) patch(object client.Object, body string) {
 	w.t.Helper()
 	if err := w.Client().Patch(w.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(body))); err != nil {
 		w.t.Fatalf("patch %T %s: %v", object, object.GetName(), err)

@@ -28,7 +28,7 @@ import (
 )
 
 // monitoringObjects are the objects of the operator's own monitoring, where OLM puts them.
-func (w *world) monitoringObjects() []*unstructured.Unstructured {
+func (w *environment) monitoringObjects() []*unstructured.Unstructured {
 	w.t.Helper()
 	manifests, err := w.driver.OperatorMonitoring()
 	if err != nil {
@@ -44,7 +44,7 @@ func (w *world) monitoringObjects() []*unstructured.Unstructured {
 
 // checkMonitoring checks that OLM has installed all that monitoring needs, and that those who may read
 // metrics can read the operator's by it, over a verified connection, and nobody else.
-func (w *world) checkMonitoring() {
+func (w *environment) checkMonitoring() {
 	w.t.Helper()
 	objects := w.monitoringObjects()
 	cluster.Eventually(w.t, limit, "OLM to install the operator's monitoring", func(context.Context) error {
@@ -69,7 +69,7 @@ func (w *world) checkMonitoring() {
 }
 
 // prometheus reads the operator's metrics as the cluster's Prometheus does.
-func (w *world) prometheus() scraper {
+func (w *environment) prometheus() scraper {
 	w.t.Helper()
 	service := &corev1.Service{}
 	key := client.ObjectKey{Namespace: namespace, Name: w.driver.Operator.Name + "-metrics"}
@@ -82,7 +82,7 @@ func (w *world) prometheus() scraper {
 }
 
 // missing is the line that an alert goes by: whether there is no ClusterCSIDriver.
-func (w *world) missing(is bool) string {
+func (w *environment) missing(is bool) string {
 	value := 0
 	if is {
 		value = 1
@@ -92,7 +92,7 @@ func (w *world) missing(is bool) string {
 
 // await waits until the metrics show what they are to show. It takes kubelet a moment to put the
 // certificate where the operator reads it.
-func (s scraper) await(w *world) {
+func (s scraper) await(w *environment) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "Prometheus to read "+s.shows, func(ctx context.Context) error {
 		return s.read(ctx, s.discoverAs, http.StatusOK)
@@ -100,7 +100,7 @@ func (s scraper) await(w *world) {
 }
 
 // letReadMetrics lets somebody read the metrics of any program.
-func (w *world) letReadMetrics(who rbacv1.Subject) {
+func (w *environment) letReadMetrics(who rbacv1.Subject) {
 	w.t.Helper()
 	meta := metav1.ObjectMeta{Name: "metrics-" + who.Name}
 	for _, object := range []client.Object{
@@ -116,7 +116,7 @@ func (w *world) letReadMetrics(who rbacv1.Subject) {
 
 // issueServingCertificate does what OpenShift does for an annotated Service: it issues a certificate, and
 // tells who stands behind it in a ConfigMap of the namespace. It returns that authority.
-func (w *world) issueServingCertificate(service *corev1.Service) *x509.CertPool {
+func (w *environment) issueServingCertificate(service *corev1.Service) *x509.CertPool {
 	w.t.Helper()
 	const day = 24 * time.Hour
 	authority, err := crypto.MakeSelfSignedCAConfig("service-ca", day)

@@ -58,7 +58,7 @@ func TestMustGather(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, efs(t), cluster.Options{Images: map[string]string{leakyImage: shell}})
+	w := newEnvironment(t, efs(t), cluster.Options{Images: map[string]string{leakyImage: shell}})
 	w.serveCatalog()
 	w.hideSecrets()
 	w.subscribe(&v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{
@@ -160,7 +160,7 @@ const leakyImage = "registry.example/leaky"
 
 // runLeakyProgram runs a program that logs all leaks and fails, and does so once more, as part of the
 // driver.
-func (w *world) runLeakyProgram() {
+func (w *environment) runLeakyProgram() {
 	w.t.Helper()
 	var lines []string
 	for _, leak := range leaks {
@@ -233,7 +233,7 @@ func checkLeaks(t *testing.T, files map[string]string) {
 }
 
 // hideSecrets puts secrets where they are in real clusters.
-func (w *world) hideSecrets() {
+func (w *environment) hideSecrets() {
 	w.t.Helper()
 	here := metav1.ObjectMeta{Namespace: namespace}
 	named := func(name string) metav1.ObjectMeta {

@@ -30,7 +30,7 @@ var update = flag.Bool("update", false, "write the records of exercised permissi
 func TestPermissionsAreExact(t *testing.T) {
 	for _, driver := range registry.All() {
 		t.Run(driver.Name, func(t *testing.T) {
-			w := newWorld(t, driver, cluster.Options{})
+			w := newEnvironment(t, driver, cluster.Options{})
 			w.serveCatalog()
 			earlier := w.leaveEarlierOperator()
 			w.subscribe(nil)
@@ -58,7 +58,7 @@ func TestPermissionsAreExact(t *testing.T) {
 }
 
 // checkPermissions checks that the bundle's permissions were enough for all that the operator did.
-func (w *world) checkPermissions() {
+func (w *environment) checkPermissions() {
 	w.t.Helper()
 	requests := 0
 	for _, event := range w.Audit(w.t) {
@@ -77,9 +77,9 @@ func (w *world) checkPermissions() {
 
 // checkExercised compares what the operator has used of its permissions with the record of that, and with
 // the reasons why some are not used.
-func (w *world) checkExercised() {
+func (w *environment) checkExercised() {
 	w.t.Helper()
-	grants, err := w.driver.OperatorGrants()
+	grants, err := w.driver.OperatorRules()
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func needsOf(event cluster.AuditEvent) []permissions.Permission {
 }
 
 // awaitRequest waits until the operator has sent a request.
-func (w *world) awaitRequest(what string, is func(cluster.AuditEvent) bool) {
+func (w *environment) awaitRequest(what string, is func(cluster.AuditEvent) bool) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "the operator to "+what, func(context.Context) error {
 		if !slices.ContainsFunc(w.Audit(w.t), func(event cluster.AuditEvent) bool { return event.User == w.account && is(event) }) {
@@ -159,7 +159,7 @@ func (w *world) awaitRequest(what string, is func(cluster.AuditEvent) bool) {
 }
 
 // leader returns the operator's pod that holds the lock.
-func (w *world) leader() *corev1.Pod {
+func (w *environment) leader() *corev1.Pod {
 	w.t.Helper()
 	pod, err := journey.LockHolder(w.t.Context(), w.Client(), namespace, w.driver.Operator.Lock)
 	if err != nil {

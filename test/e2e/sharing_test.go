@@ -16,14 +16,14 @@ import (
 
 // apiUses are what happens to objects of the APIs that come with a driver, by the name of the API's
 // CustomResourceDefinition.
-var apiUses = map[string]func(*world){
-	"sharedvolumes.aws-efs.managed.openshift.io":        (*world).useSharedVolumes,
-	"sharedvolumegrants.aws-efs.managed.openshift.io":   (*world).replaceGrantedNamespace,
-	"sharedvolumepolicies.aws-efs.managed.openshift.io": (*world).openAndClose,
+var apiUses = map[string]func(*environment){
+	"sharedvolumes.aws-efs.managed.openshift.io":        (*environment).useSharedVolumes,
+	"sharedvolumegrants.aws-efs.managed.openshift.io":   (*environment).replaceGrantedNamespace,
+	"sharedvolumepolicies.aws-efs.managed.openshift.io": (*environment).openAndClose,
 }
 
 // useAPIs does with the APIs that come with the driver what their users do.
-func (w *world) useAPIs() {
+func (w *environment) useAPIs() {
 	w.t.Helper()
 	apis, err := w.driver.ServedAPIs()
 	if err != nil {
@@ -40,7 +40,7 @@ func (w *world) useAPIs() {
 }
 
 // useSharedVolumes makes SharedVolumes, meddles with what is made of them, uses one in a pod, and deletes all.
-func (w *world) useSharedVolumes() {
+func (w *environment) useSharedVolumes() {
 	w.t.Helper()
 	meddled, contested, ungranted := sharedVolume("meddled"), sharedVolume("contested"), sharedVolume("ungranted")
 	w.create(ungranted)
@@ -103,7 +103,7 @@ func (w *world) useSharedVolumes() {
 }
 
 // replaceGrantedNamespace makes a grant for another namespace than has its name now.
-func (w *world) replaceGrantedNamespace() {
+func (w *environment) replaceGrantedNamespace() {
 	w.t.Helper()
 	shared := sharedVolume("inherited")
 	shared.Namespace = w.Namespace(w.t)
@@ -123,7 +123,7 @@ func (w *world) replaceGrantedNamespace() {
 }
 
 // openAndClose lets SharedVolumes do without grants for a while.
-func (w *world) openAndClose() {
+func (w *environment) openAndClose() {
 	w.t.Helper()
 	policy := &sharedvolume.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: sharedvolume.PolicyName}}
 	early, late := sharedVolume("early"), sharedVolume("late")
@@ -157,7 +157,7 @@ func (w *world) openAndClose() {
 }
 
 // grant lets a namespace's SharedVolumes mount what those of the tests ask for.
-func (w *world) grant(namespace string) {
+func (w *environment) grant(namespace string) {
 	w.t.Helper()
 	wanted := sharedVolume("any").Spec
 	w.step(func(ctx context.Context, c client.Client) error {
@@ -166,7 +166,7 @@ func (w *world) grant(namespace string) {
 }
 
 // share makes a SharedVolume and waits until it can be used.
-func (w *world) share(volume *sharedvolume.SharedVolume) {
+func (w *environment) share(volume *sharedvolume.SharedVolume) {
 	w.t.Helper()
 	w.step(func(ctx context.Context, c client.Client) error {
 		claim, err := journey.Share(ctx, c, volume)
@@ -178,7 +178,7 @@ func (w *world) share(volume *sharedvolume.SharedVolume) {
 }
 
 // awaitReason waits until a SharedVolume is not Ready for a reason.
-func (w *world) awaitReason(volume *sharedvolume.SharedVolume, reason string) {
+func (w *environment) awaitReason(volume *sharedvolume.SharedVolume, reason string) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "SharedVolume "+volume.Name+" to say "+reason, func(ctx context.Context) error {
 		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(volume), volume); err != nil {

@@ -41,31 +41,31 @@ const (
 // had killed it, and nobody has noticed: no volume was without service at any moment, as that does not depend
 // on an operator, and the lock was handed over once, as it is the pod's.
 func TestSwitchWithKilledOperator(t *testing.T) {
-	spared, killed := switchMortal(t, crashloop.Recorded), switchMortal(t, crashloop.Killed)
-	if spared.record.Lives != 1 {
-		t.Errorf("an operator that nobody kills was started %d times", spared.record.Lives)
+	undisturbed, killed := switchWith(t, crashloop.Recorded), switchWith(t, crashloop.Killed)
+	if undisturbed.record.Lives != 1 {
+		t.Errorf("an operator that nobody kills was started %d times", undisturbed.record.Lives)
 	}
-	if diff := statediff.Difference(spared.state, killed.state); diff != "" {
+	if diff := statediff.Difference(undisturbed.state, killed.state); diff != "" {
 		t.Errorf("objects in the end (-undisturbed +killed):\n%s", diff)
 	}
-	killed.checkKills(t, spared)
+	killed.checkKills(t, undisturbed)
 }
 
-// mortalSwitch is what has come of a switch.
-type mortalSwitch struct {
+// switchOutcome is what has come of a switch.
+type switchOutcome struct {
 	record crashloop.Record
 	state  map[string]any
 	names  *strings.Replacer
 }
 
-// switchMortal goes from the community's operator to ours, which meets a mode.
-func switchMortal(t *testing.T, mode crashloop.Mode) (done mortalSwitch) {
+// switchWith goes from the community's operator to ours, which runs in a mode.
+func switchWith(t *testing.T, mode crashloop.Mode) (done switchOutcome) {
 	t.Helper()
 	succeeded := t.Run(string(mode), func(t *testing.T) {
 		image := crashloop.Image(t, "./cmd/berth-operator", mode)
 		t.Cleanup(func() { tell(t, image) })
-		w := newWorld(t, efs(t), cluster.Options{Images: map[string]string{operatorImage: image}})
-		w.switchFrom(communityBundles(t)[0], way{turn: byHand.turn, adopt: func(w *world) {
+		w := newEnvironment(t, efs(t), cluster.Options{Images: map[string]string{operatorImage: image}})
+		w.switchFrom(communityBundles(t)[0], way{turn: byHand.turn, adopt: func(w *environment) {
 			w.stepWithin(killedLimit, func(ctx context.Context, c client.Client) error {
 				return journey.InstallDriver(ctx, c, w.driver.CSIName)
 			})
@@ -98,7 +98,7 @@ func tell(t *testing.T, image string) {
 
 // awaitIdle waits until the operator that an image runs has nothing to do any more, and returns what has
 // happened to it.
-func (w *world) awaitIdle(image string) (record crashloop.Record) {
+func (w *environment) awaitIdle(image string) (record crashloop.Record) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "the operator to have nothing to do", func(context.Context) (err error) {
 		if record, err = crashloop.Read(image); err == nil && record.Idle < silence {
@@ -111,7 +111,7 @@ func (w *world) awaitIdle(image string) (record crashloop.Record) {
 
 // endState is all that the operator has to do with: the driver, its ClusterCSIDriver, what users have, the
 // lock, and what OLM hears. names gives what is named at random the same name in each run.
-func (w *world) endState() (state map[string]any, names *strings.Replacer) {
+func (w *environment) endState() (state map[string]any, names *strings.Replacer) {
 	w.t.Helper()
 	own, named := client.InNamespace(namespace), client.MatchingLabels{"name": w.driver.Operator.Name}
 	objects := slices.Concat(
@@ -146,7 +146,7 @@ func (w *world) endState() (state map[string]any, names *strings.Replacer) {
 }
 
 // list returns all objects of a kind that the options say.
-func (w *world) list(kind schema.GroupVersionKind, options ...client.ListOption) (objects []*unstructured.Unstructured) {
+func (w *environment) list(kind schema.GroupVersionKind, options ...client.ListOption) (objects []*unstructured.Unstructured) {
 	w.t.Helper()
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind)
@@ -160,7 +160,7 @@ func (w *world) list(kind schema.GroupVersionKind, options ...client.ListOption)
 }
 
 // read fills an object with what the cluster has of it, and tells whether there is one.
-func (w *world) read(object client.Object) bool {
+func (w *environment) read(object client.Object) bool {
 	w.t.Helper()
 	err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object)
 	if client.IgnoreNotFound(err) != nil {
@@ -171,7 +171,7 @@ func (w *world) read(object client.Object) bool {
 
 // checkKills checks that the operator was killed at all that it writes in an undisturbed switch, before it and
 // after it, and that it has written nothing else.
-func (s mortalSwitch) checkKills(t *testing.T, undisturbed mortalSwitch) {
+func (s switchOutcome) checkKills(t *testing.T, undisturbed switchOutcome) {
 	t.Helper()
 	want, got := undisturbed.faults(), s.faults()
 	kills := map[fault.Fault]int{}
@@ -199,7 +199,7 @@ func (s mortalSwitch) checkKills(t *testing.T, undisturbed mortalSwitch) {
 
 // faults counts what has happened at the operator's writes, by what they are to and in whose name. Whether it
 // creates an object, or updates it some more, depends on what others are doing to it meanwhile.
-func (s mortalSwitch) faults() map[string]map[fault.Fault]int {
+func (s switchOutcome) faults() map[string]map[fault.Fault]int {
 	faults := map[string]map[fault.Fault]int{}
 	for _, write := range s.record.Writes {
 		p := write.Point

@@ -46,11 +46,11 @@ func TestSwitchByHand(t *testing.T) {
 }
 
 var byHand = way{
-	turn: func(w *world) {
+	turn: func(w *environment) {
 		w.patch(w.community(), fmt.Sprintf(`{"spec":{"source":%q,"channel":%q}}`, certifiedCatalog, w.driver.Package.Channel))
 		w.awaitInstalled(w.community(), "aws-efs-operator.v1.0.0")
 	},
-	adopt: func(w *world) {
+	adopt: func(w *environment) {
 		w.step(func(ctx context.Context, c client.Client) error {
 			return journey.InstallDriver(ctx, c, w.driver.CSIName)
 		})
@@ -60,13 +60,13 @@ var byHand = way{
 // TestSwitchWithTool is the same with our tool, as a plugin of kubectl.
 func TestSwitchWithTool(t *testing.T) {
 	testSwitch(t, way{
-		turn: func(w *world) {
+		turn: func(w *environment) {
 			planned := w.kubectlBerth("", "switch", "plan", w.driver.Package.Name, "--to", certifiedCatalog, "--output", "json")
 			w.kubectlBerth(planned, "switch", "apply", "--filename", "-")
 			w.awaitInstalled(w.community(), "aws-efs-operator.v1.0.0")
 			w.checkSettled(func() { w.kubectlBerth(planned, "switch", "apply", "--filename", "-") })
 		},
-		adopt: func(w *world) {
+		adopt: func(w *environment) {
 			apply := func() {
 				w.kubectlBerth("", "switch", "apply", w.driver.Package.Name, "--to", certifiedCatalog, "--create-driver")
 			}
@@ -82,8 +82,8 @@ func TestSwitchWithTool(t *testing.T) {
 // TestSwitchWithKilledTool is the same with a tool that is killed at each of its writes, before it and after it,
 // and run again.
 func TestSwitchWithKilledTool(t *testing.T) {
-	run := func(createDriver bool) func(*world) {
-		return func(w *world) {
+	run := func(createDriver bool) func(*environment) {
+		return func(w *environment) {
 			request := switchover.Request{Package: w.driver.Package.Name, Source: certifiedCatalog, CreateDriver: createDriver}
 			injector := fault.KillAtEach()
 			w.step(func(ctx context.Context, _ client.Client) error {
@@ -98,7 +98,7 @@ func TestSwitchWithKilledTool(t *testing.T) {
 }
 
 // apply is what our command does, in this process.
-func (w *world) apply(ctx context.Context, config *rest.Config, request switchover.Request) error {
+func (w *environment) apply(ctx context.Context, config *rest.Config, request switchover.Request) error {
 	api, err := client.New(config, client.Options{Scheme: w.Client().Scheme(), Mapper: w.Client().RESTMapper()})
 	if err != nil {
 		return err
@@ -113,15 +113,15 @@ func (w *world) apply(ctx context.Context, config *rest.Config, request switchov
 
 // way is how somebody gets from the community's operator to ours.
 type way struct {
-	turn  func(*world) // until our operator runs
-	adopt func(*world) // until it has taken over the driver
+	turn  func(*environment) // until our operator runs
+	adopt func(*environment) // until it has taken over the driver
 }
 
 // testSwitch goes a way from several versions of the community's operator.
 func testSwitch(t *testing.T, way way, versions ...communityBundle) {
 	for _, from := range versions {
 		t.Run(from.version, func(t *testing.T) {
-			w := newWorld(t, efs(t), cluster.Options{})
+			w := newEnvironment(t, efs(t), cluster.Options{})
 			w.switchFrom(from, way, shares)
 		})
 	}
@@ -129,7 +129,7 @@ func testSwitch(t *testing.T, way way, versions ...communityBundle) {
 
 // switchFrom goes a way from a version of the community's operator while so many SharedVolumes are in use, and
 // checks what has become of those.
-func (w *world) switchFrom(from communityBundle, way way, shares int) {
+func (w *environment) switchFrom(from communityBundle, way way, shares int) {
 	w.t.Helper()
 	w.serve(communityCatalog, w.buildCatalog(from.folder))
 	w.serve(certifiedCatalog, w.catalog)
@@ -159,12 +159,12 @@ func (w *world) switchFrom(from communityBundle, way way, shares int) {
 }
 
 // community is the Subscription to the community's operator.
-func (w *world) community() *v1alpha1.Subscription {
+func (w *environment) community() *v1alpha1.Subscription {
 	return w.subscription(communityCatalog, w.driver.Package.Channel)
 }
 
 // kubectlBerth runs our command as a plugin of kubectl, and returns what it prints.
-func (w *world) kubectlBerth(input string, args ...string) string {
+func (w *environment) kubectlBerth(input string, args ...string) string {
 	w.t.Helper()
 	plugin := filepath.Join(filepath.Dir(w.berth), "kubectl-berth")
 	if err := os.Symlink(w.berth, plugin); err != nil && !errors.Is(err, fs.ErrExist) {
@@ -183,7 +183,7 @@ func (w *world) kubectlBerth(input string, args ...string) string {
 }
 
 // checkSettled checks that somebody who does something writes nothing. Everybody else may.
-func (w *world) checkSettled(do func()) {
+func (w *environment) checkSettled(do func()) {
 	w.t.Helper()
 	before := len(w.toolWrites())
 	do()
@@ -193,7 +193,7 @@ func (w *world) checkSettled(do func()) {
 }
 
 // toolWrites are the writes of our command so far.
-func (w *world) toolWrites() (writes []string) {
+func (w *environment) toolWrites() (writes []string) {
 	w.t.Helper()
 	for _, event := range w.Audit(w.t) {
 		if strings.HasPrefix(event.Agent, "kubectl-berth/") && !slices.Contains([]string{"get", "list", "watch"}, event.Verb) {
@@ -256,7 +256,7 @@ func renumbered(t *testing.T, folder string, words map[string]string) string {
 }
 
 // buildCatalog makes a catalog of one bundle.
-func (w *world) buildCatalog(bundle string) string {
+func (w *environment) buildCatalog(bundle string) string {
 	w.t.Helper()
 	folder := filepath.Join(w.t.TempDir(), "catalog")
 	run(w.t, w.berth, "catalog", "build", bundle, "--output", folder)
@@ -264,7 +264,7 @@ func (w *world) buildCatalog(bundle string) string {
 }
 
 // leaveCommunityOperator makes what the community's operator has made, with SharedVolumes of two teams.
-func (w *world) leaveCommunityOperator(shares int) {
+func (w *environment) leaveCommunityOperator(shares int) {
 	w.t.Helper()
 	teams := []string{"team-one", "team-other"}
 	for _, team := range teams {
@@ -278,7 +278,7 @@ func (w *world) leaveCommunityOperator(shares int) {
 }
 
 // awaitInstalled waits until OLM has updated the operator.
-func (w *world) awaitInstalled(subscription *v1alpha1.Subscription, name string) {
+func (w *environment) awaitInstalled(subscription *v1alpha1.Subscription, name string) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "OLM to install "+name, func(ctx context.Context) error {
 		versions := &v1alpha1.ClusterServiceVersionList{}
@@ -298,7 +298,7 @@ func (w *world) awaitInstalled(subscription *v1alpha1.Subscription, name string)
 
 // switchRecord is what has become of those objects that nobody may lose.
 type switchRecord struct {
-	w    *world
+	w    *environment
 	kept []recording
 	lock func() []watch.Event
 	pods func() []watch.Event // of operators
@@ -311,7 +311,7 @@ type recording struct {
 }
 
 // recordSwitch begins to record.
-func (w *world) recordSwitch() *switchRecord {
+func (w *environment) recordSwitch() *switchRecord {
 	w.t.Helper()
 	r := &switchRecord{w: w}
 	for _, kind := range community.Kinds(namespace) {

@@ -23,7 +23,7 @@ const communityCRD = "../../sharedvolume/testdata/community-crd.yaml"
 // are stored, of every kind that its definition allows: OLM refuses a definition that makes a stored
 // object invalid. Then somebody with no more than a role of Kubernetes in a namespace works there.
 func TestTeamsKeepTheirSharedVolumes(t *testing.T) {
-	w := newWorld(t, efs(t), cluster.Options{})
+	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.kubectl("apply", "--filename="+communityCRD)
 	team := w.Namespace(t)
 	ordinary, endless, specless := stored(team, "ordinary"), stored(team, "endless"), stored(team, "specless")
@@ -74,7 +74,7 @@ func stored(namespace, name string) *sharedvolume.SharedVolume {
 
 // teamRoles returns the names and verbs of the cluster roles that give rights to SharedVolumes to whoever
 // has a role of Kubernetes: those of the bundle, and those that OLM makes besides.
-func (w *world) teamRoles() map[string][]string {
+func (w *environment) teamRoles() map[string][]string {
 	w.t.Helper()
 	const api = "sharedvolumes.aws-efs.managed.openshift.io"
 	want := []string{api + "-view", api + "-edit", api + "-admin", api + "-v1alpha1-view", api + "-v1alpha1-edit", api + "-v1alpha1-admin"}
@@ -93,7 +93,7 @@ func (w *world) teamRoles() map[string][]string {
 }
 
 // member returns a client of somebody who has a role of Kubernetes in a namespace, once that works.
-func (w *world) member(of, role string) client.Client {
+func (w *environment) member(of, role string) client.Client {
 	w.t.Helper()
 	w.create(&rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: of, Name: role},
@@ -110,7 +110,7 @@ func (w *world) member(of, role string) client.Client {
 	return api
 }
 
-func (w *world) kubectl(args ...string) {
+func (w *environment) kubectl(args ...string) {
 	w.t.Helper()
 	if out, err := w.Kubectl(w.t.Context(), args...).CombinedOutput(); err != nil {
 		w.t.Fatalf("kubectl %q: %v\n%s", args, err, out)

@@ -23,14 +23,14 @@ import (
 // gave it, the operator says that it must not be replaced while it adopts a driver - here one in another
 // namespace - or removes it. It writes that once each time.
 func TestOLMHearsWhenNotToUpgrade(t *testing.T) {
-	w := newWorld(t, efs(t), cluster.Options{})
+	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.serveCatalog()
-	relics, err := community.Driver(w.Namespace(t), nil)
+	leftovers, err := community.Driver(w.Namespace(t), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, relic := range relics {
-		if err := w.Client().Create(t.Context(), relic); err != nil {
+	for _, leftover := range leftovers {
+		if err := w.Client().Create(t.Context(), leftover); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -62,7 +62,7 @@ func TestOLMHearsWhenNotToUpgrade(t *testing.T) {
 
 // checkVerdictsAreWrittenFirst checks the operator's writes: so many verdicts, and that of the adoption
 // before anything was adopted.
-func (w *world) checkVerdictsAreWrittenFirst(want int) {
+func (w *environment) checkVerdictsAreWrittenFirst(want int) {
 	w.t.Helper()
 	verdicts := 0
 	for _, event := range w.Audit(w.t) {
@@ -81,7 +81,7 @@ func (w *world) checkVerdictsAreWrittenFirst(want int) {
 	}
 }
 
-func (w *world) waitForUpgradeable(own *operatorsv2.OperatorCondition, reason string) {
+func (w *environment) waitForUpgradeable(own *operatorsv2.OperatorCondition, reason string) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "Upgradeable to be "+reason, func(ctx context.Context) error {
 		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(own), own); err != nil {
@@ -98,7 +98,7 @@ func (w *world) waitForUpgradeable(own *operatorsv2.OperatorCondition, reason st
 }
 
 // watchUpgradeable returns a function that returns what has become of the condition since.
-func (w *world) watchUpgradeable(own *operatorsv2.OperatorCondition) func() []string {
+func (w *environment) watchUpgradeable(own *operatorsv2.OperatorCondition) func() []string {
 	w.t.Helper()
 	c, err := client.NewWithWatch(w.Config(), client.Options{Scheme: w.Client().Scheme()})
 	if err != nil {

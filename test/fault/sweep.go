@@ -62,7 +62,7 @@ func Sweep(t *testing.T, workers int, plans ...Plan) []Tally {
 		}
 		queues = append(queues, queue)
 	}
-	together(workers, inTurns(queues))
+	together(workers, roundRobin(queues))
 	result := make([]Tally, len(plans))
 	for i := range tallies {
 		result[i] = tallies[i].sum()
@@ -152,8 +152,8 @@ func (a *tally) sum() Tally {
 	return Tally{Points: len(a.points), Tried: a.tried, Missed: a.missed}
 }
 
-// inTurns takes one call of each queue, and begins again with the first, until there is none left.
-func inTurns(queues [][]func()) []func() {
+// roundRobin takes one call of each queue, and begins again with the first, until there is none left.
+func roundRobin(queues [][]func()) []func() {
 	var calls []func()
 	for i := 0; ; i++ {
 		before := len(calls)

@@ -72,7 +72,7 @@ func (a *arena) install() {
 	for _, m := range drivers.OfKind(manifests, "CustomResourceDefinition") {
 		a.create(m.Object)
 	}
-	rules, err := a.driver.OperatorRules()
+	rules, err := a.driver.OperatorPolicyRules()
 	if err != nil {
 		a.Fatal(err)
 	}

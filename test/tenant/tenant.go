@@ -74,7 +74,7 @@ func (tn *Tenant) Project(t testing.TB, name string) string {
 		t.Fatalf("request project %s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		// Somebody may have remade it meanwhile: that one is theirs.
+		// Somebody may have recreated it meanwhile: that one is theirs.
 		if err := client.IgnoreNotFound(admin.Delete(context.Background(), namespace, client.Preconditions{UID: &namespace.UID})); err != nil && !apierrors.IsConflict(err) {
 			t.Errorf("delete project %s: %v", name, err)
 		}

@@ -33,7 +33,7 @@ func Driver() drivers.Driver {
 			Lock:  "widget-operator-lock",
 			Image: "quay.io/example/widget-operator:v1",
 			Env:   []string{"CLIENTID"},
-			Grants: []permissions.Grant{
+			Rules: []permissions.Rule{
 				{For: "To pack widgets", Group: "widgets.example.com", Resources: []string{"widgetboxes"}, Verbs: []string{"get", "list", "watch"}},
 			},
 		},

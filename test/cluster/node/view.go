@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// view is how a running container sees the world: what a program needs to run beside it.
+// view is how a running container sees its surroundings: what a program needs to run beside it.
 type view struct {
 	env    map[string]string
 	dir    string

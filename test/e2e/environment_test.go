@@ -44,8 +44,8 @@ const (
 	opmImage      = "quay.io/operator-framework/opm"
 )
 
-// world is a cluster with OLM, and a catalog that holds the operator of a driver.
-type world struct {
+// environment is a cluster with OLM, and a catalog that holds the operator of a driver.
+type environment struct {
 	*cluster.Cluster
 	t       testing.TB
 	driver  drivers.Driver
@@ -65,9 +65,9 @@ func efs(t testing.TB) drivers.Driver {
 	return driver
 }
 
-// newWorld builds Berth's commands, makes a catalog with them as a release engineer would, and
+// newEnvironment builds Berth's commands, makes a catalog with them as a release engineer would, and
 // starts a cluster whose nodes know them, besides what the options say.
-func newWorld(t testing.TB, driver drivers.Driver, options cluster.Options) *world {
+func newEnvironment(t testing.TB, driver drivers.Driver, options cluster.Options) *environment {
 	t.Helper()
 	dir := t.TempDir()
 	if err := tools.Build(t.Context(), dir, nil, "./cmd/berth", "./cmd/berth-operator"); err != nil {
@@ -85,7 +85,7 @@ func newWorld(t testing.TB, driver drivers.Driver, options cluster.Options) *wor
 	images := map[string]string{operatorImage: operator, berthImage: berth, opmImage: peers.Path("opm")}
 	maps.Copy(images, options.Images)
 	options.OLM, options.Images = true, images
-	w := &world{
+	w := &environment{
 		t: t, driver: driver, catalog: catalog, berth: berth, program: operator,
 		account: accountOf(driver),
 		Cluster: cluster.Start(t, options),
@@ -94,8 +94,8 @@ func newWorld(t testing.TB, driver drivers.Driver, options cluster.Options) *wor
 	return w
 }
 
-// of is the same world, seen from another driver.
-func (w *world) of(driver drivers.Driver) *world {
+// of is the same environment, seen from another driver.
+func (w *environment) of(driver drivers.Driver) *environment {
 	other := *w
 	other.driver, other.account = driver, accountOf(driver)
 	return &other
@@ -107,7 +107,7 @@ func accountOf(driver drivers.Driver) string {
 
 // enterCloud leaves in the cluster what the installer does, to log in to a cloud with: a driver may have to
 // ask it what there is.
-func (w *world) enterCloud(cloud *openstack.Cloud) {
+func (w *environment) enterCloud(cloud *openstack.Cloud) {
 	w.t.Helper()
 	w.create(&corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: cloudcredential.RootOpenStack},
@@ -123,13 +123,13 @@ func run(t testing.TB, program string, args ...string) {
 }
 
 // step takes one step of the journey, and fails the test if it takes too long.
-func (w *world) step(do func(ctx context.Context, c client.Client) error) {
+func (w *environment) step(do func(ctx context.Context, c client.Client) error) {
 	w.t.Helper()
 	w.stepWithin(limit, do)
 }
 
 // stepWithin is step with another limit.
-func (w *world) stepWithin(limit time.Duration, do func(ctx context.Context, c client.Client) error) {
+func (w *environment) stepWithin(limit time.Duration, do func(ctx context.Context, c client.Client) error) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), limit)
 	defer cancel()
@@ -139,13 +139,13 @@ func (w *world) stepWithin(limit time.Duration, do func(ctx context.Context, c c
 }
 
 // serveCatalog has the catalog served by Berth.
-func (w *world) serveCatalog() {
+func (w *environment) serveCatalog() {
 	w.t.Helper()
 	w.serve(catalogName, w.catalog)
 }
 
 // serve has a catalog in a folder served by Berth.
-func (w *world) serve(name, folder string) {
+func (w *environment) serve(name, folder string) {
 	w.t.Helper()
 	w.step(func(ctx context.Context, c client.Client) error {
 		return journey.ServeCatalog(ctx, c, journey.Catalog{
@@ -156,7 +156,7 @@ func (w *world) serve(name, folder string) {
 }
 
 // subscribe installs the operator and returns the name of its ClusterServiceVersion.
-func (w *world) subscribe(config *v1alpha1.SubscriptionConfig) (csv string) {
+func (w *environment) subscribe(config *v1alpha1.SubscriptionConfig) (csv string) {
 	w.t.Helper()
 	subscription := w.subscription(catalogName, w.driver.Package.Channel)
 	subscription.Spec.Config = config
@@ -168,7 +168,7 @@ func (w *world) subscribe(config *v1alpha1.SubscriptionConfig) (csv string) {
 }
 
 // subscription asks for the operator, or its predecessor, from a catalog.
-func (w *world) subscription(catalog, channel string) *v1alpha1.Subscription {
+func (w *environment) subscription(catalog, channel string) *v1alpha1.Subscription {
 	return &v1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Name: w.driver.Package.Name, Namespace: namespace},
 		Spec: &v1alpha1.SubscriptionSpec{
@@ -180,12 +180,12 @@ func (w *world) subscription(catalog, channel string) *v1alpha1.Subscription {
 
 // driverObjects are all objects that the driver consists of, in the namespace that it has of its own, or else
 // the operator's.
-func (w *world) driverObjects() []*unstructured.Unstructured {
+func (w *environment) driverObjects() []*unstructured.Unstructured {
 	return w.driverObjectsIn(cmp.Or(w.driver.Namespace, namespace))
 }
 
 // driverObjectsIn are the same in another namespace.
-func (w *world) driverObjectsIn(in string) []*unstructured.Unstructured {
+func (w *environment) driverObjectsIn(in string) []*unstructured.Unstructured {
 	w.t.Helper()
 	manifests, err := w.driver.Operand(drivers.Values{Namespace: in, Image: func(env string) string { return env }})
 	if err != nil {
@@ -199,7 +199,7 @@ func (w *world) driverObjectsIn(in string) []*unstructured.Unstructured {
 }
 
 // uids returns the UIDs of those of the objects that exist, by kind and name.
-func (w *world) uids(objects ...*unstructured.Unstructured) map[string]string {
+func (w *environment) uids(objects ...*unstructured.Unstructured) map[string]string {
 	w.t.Helper()
 	uids := map[string]string{}
 	for _, object := range objects {
