@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -56,23 +57,44 @@ func (o *operator) relics(ctx context.Context, c *clients, manifests []drivers.M
 // is the business of the ordinary apply path.
 func (o *operator) adopt(ctx context.Context, c *clients, relics []*metav1.PartialObjectMetadata) error {
 	for _, relic := range relics {
-		owners := slices.DeleteFunc(slices.Clone(relic.OwnerReferences), func(owner metav1.OwnerReference) bool {
-			return owner.Kind == "CustomResourceDefinition"
-		})
-		// The resource version makes sure that nobody else's change of the owners is lost.
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"resourceVersion": relic.ResourceVersion, "ownerReferences": owners,
-			"labels": map[string]any{managedByLabel: o.driver.Operator.Name},
-		}})
-		if err != nil {
+		kind, name, uid := relic.GroupVersionKind(), relic.Name, relic.UID
+		err := retry.RetryOnConflict(conflictBackoff, func() error {
+			err := o.adoptOne(ctx, c, relic)
+			if !apierrors.IsConflict(err) {
+				return err
+			}
+			// Others may write its status at any time.
+			again := c.objects.Get(ctx, client.ObjectKeyFromObject(relic), relic)
+			relic.SetGroupVersionKind(kind) // the answer has none
+			switch {
+			case again != nil:
+				return again
+			case relic.UID != uid || !o.ours(relic):
+				return fmt.Errorf("it is not the object any more that it was, UID %s: %v", uid, err)
+			}
 			return err
+		})
+		if err != nil {
+			return fmt.Errorf("adopting %s %s: %w", kind.Kind, name, err)
 		}
-		kind, name := relic.Kind, relic.Name
-		if err := c.objects.Patch(ctx, relic, client.RawPatch(types.MergePatchType, patch)); err != nil {
-			return fmt.Errorf("adopting %s %s: %w", kind, name, err)
-		}
-		adoptedObjects.WithLabelValues(o.driver.CSIName, kind).Inc()
-		o.recorder.Eventf("Adopted", "Took over %s %s, which an earlier operator of the driver made", kind, name)
+		adoptedObjects.WithLabelValues(o.driver.CSIName, kind.Kind).Inc()
+		o.recorder.Eventf("Adopted", "Took over %s %s, which an earlier operator of the driver made", kind.Kind, name)
 	}
 	return nil
+}
+
+// adoptOne writes what adoption changes about an object, unless that is not as it was read.
+func (o *operator) adoptOne(ctx context.Context, c *clients, relic *metav1.PartialObjectMetadata) error {
+	owners := slices.DeleteFunc(slices.Clone(relic.OwnerReferences), func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "CustomResourceDefinition"
+	})
+	// The resource version makes sure that nobody else's change of the owners is lost.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": relic.ResourceVersion, "ownerReferences": owners,
+		"labels": map[string]any{managedByLabel: o.driver.Operator.Name},
+	}})
+	if err != nil {
+		return err
+	}
+	return c.objects.Patch(ctx, relic.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
 }

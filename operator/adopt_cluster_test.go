@@ -3,8 +3,10 @@ package operator_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,6 +30,50 @@ func TestAdoption(t *testing.T) {
 	t.Run("in another namespace", func(t *testing.T) { testAdoption(t, awayFromHome(t), 0, false) })
 	t.Run("in a namespace that only the ClusterCSIDriver names", func(t *testing.T) { testAdoption(t, awayFromHome(t), 0, true) })
 	t.Run("by an operator that is restarted on its way", func(t *testing.T) { testAdoption(t, awayFromHome(t), 6, false) })
+}
+
+// TestAdoptionGoesOnAfterAConflict: somebody, such as the controller of DaemonSets, writes an object just before it is
+// adopted. That one write is made again, and nothing else begins anew.
+func TestAdoptionGoesOnAfterAConflict(t *testing.T) {
+	w := awayFromHome(t)
+	w.setImages()
+	w.createRelics(w.createAPI())
+	cfg := w.ServiceAccountConfig(t, w.namespace, "operator")
+	var overtaken atomic.Int32
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/daemonsets/efs-csi-node") && overtaken.Add(1) == 1 {
+				set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.home, Name: "efs-csi-node"}}
+				if err := w.Client().Patch(r.Context(), set, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/other":"faster"}}}`))); err != nil {
+					t.Error(err)
+				}
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.operate(ctx, cfg) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	w.create(w.customResource())
+	w.waitForConditions(allWell)
+	if overtaken.Load() < 2 {
+		t.Errorf("the DaemonSet was patched %d times; want it to be patched again", overtaken.Load())
+	}
+	watches := 0
+	for _, event := range w.Audit(t) {
+		if event.User == w.user && event.Verb == "watch" && event.Resource == "csidrivers" {
+			watches++
+		}
+	}
+	if watches != 1 {
+		t.Errorf("the operator began to watch the CSIDriver %d times, want once", watches)
+	}
 }
 
 // awayFromHome is a world whose driver is in another namespace than its operator.

@@ -90,7 +90,7 @@ func (s *sweep) disturbed(t *testing.T, sc scenario, reference outcome, at fault
 // keepWatch leaves an installed driver with an operator that nothing disturbs, and checks in the end that
 // it has written nothing in all that time. Much of what an operator does it does only once in a minute.
 func (s *sweep) keepWatch(t *testing.T) {
-	w, _ := s.worlds.take(t, true)
+	w, giveBack := s.worlds.take(t, true)
 	if !w.installed {
 		w.clear()
 		s.installIn(w)
@@ -102,6 +102,7 @@ func (s *sweep) keepWatch(t *testing.T) {
 	before := len(r.injector.Writes())
 	t.Cleanup(func() {
 		r.stop()
+		giveBack()
 		if late := r.injector.Writes()[before:]; len(late) > 0 {
 			t.Errorf("while the driver was installed and nothing happened, the operator wrote: %v", late)
 		}

@@ -125,6 +125,11 @@ func newPool(t *testing.T) *pool {
 	}
 	p.idle[0].setImages()
 	watchWorlds(t, slices.Clone(p.idle))
+	t.Cleanup(func() { // Other tests use the same drivers.
+		for _, w := range p.idle {
+			w.clear()
+		}
+	})
 	formerAPI := p.idle[0].createAPI()
 	for _, w := range p.idle {
 		w.formerAPI = formerAPI
