@@ -376,7 +376,7 @@ func mayUse(constraints, namespace, account string) []client.Object {
 	}
 }
 
-// TestMustGatherStaysWithinLimits: when there is enough, all else is left out, and that is told.
+// TestMustGatherStaysWithinLimits: the script stops at the size limit, and says so.
 func TestMustGatherStaysWithinLimits(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	folder := filepath.Join(t.TempDir(), "must-gather")
@@ -386,7 +386,7 @@ func TestMustGatherStaysWithinLimits(t *testing.T) {
 		t.Fatalf("gather: %v\n%s", err, out)
 	}
 	files := filesIn(t, folder)
-	if want := folder + ": holds more than 0 MiB, so that all else is left out; "; !strings.Contains(files["missing.txt"], want) {
+	if want := folder + ": reached the limit of 0 MiB, so the rest was left out; "; !strings.Contains(files["missing.txt"], want) {
 		t.Errorf("missing.txt does not say %q:\n%s", want, files["missing.txt"])
 	}
 	if len(files) > 10 { // the first eight are read at the same time
