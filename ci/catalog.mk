@@ -8,11 +8,11 @@ CATALOG_BASE ?= origin/main
 BERTH        ?= berth
 
 .PHONY: catalog-validate
-catalog-validate: ## Find everything that is wrong with $(CATALOG)
+catalog-validate: ## Validate $(CATALOG)
 	$(BERTH) catalog validate $(CATALOG)
 
 .PHONY: catalog-diff
-catalog-diff: ## Tell what $(CATALOG) changes for clusters since $(CATALOG_BASE)
+catalog-diff: ## Report what $(CATALOG) changes for clusters since $(CATALOG_BASE)
 	@old=$$(mktemp -d) && trap 'rm -rf "$$old"' EXIT && git archive $(CATALOG_BASE) -- $(CATALOG) | tar -x -C "$$old" && \
 	{ $(BERTH) catalog diff "$$old/$(CATALOG)" $(CATALOG) || [ $$? -eq 1 ]; }
 

@@ -35,7 +35,7 @@ func TestTemplates(t *testing.T) {
 	env := []string{"CATALOG=" + folder, "BASE=" + base, "GITHUB_STEP_SUMMARY=/dev/stdout", "RUNNER_TEMP=" + t.TempDir()}
 	makefile := "make --no-print-directory -f " + filepath.Join(templates, "catalog.mk") + " CATALOG_BASE=" + base + " "
 	for name, script := range map[string]struct{ validate, diff string }{
-		"action":   {actionStep(t, templates, "Validate"), actionStep(t, templates, "Tell what changes")},
+		"action":   {actionStep(t, templates, "Validate"), actionStep(t, templates, "Report changes")},
 		"task":     {taskScript(t, templates), taskScript(t, templates)},
 		"makefile": {makefile + "catalog-validate", makefile + "catalog-diff"},
 	} {
