@@ -1,6 +1,6 @@
-// Package attacks is the table of what somebody may try against Berth: what stops it, and the test that tries
-// it. Each area of the project has a file of its own here. `make test` prints the table with the outcome of each
-// attack in that very run, and docs/security.md shows it.
+// Package attacks lists attacks against Berth: what stops each of them, and the test that tries it. Each area of
+// the project has its own file here. `make test` prints the table with the outcome of each attack in that run, and
+// docs/security.md shows it.
 package attacks
 
 import (
@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// Attack is one thing that somebody may try.
+// Attack is one attack, and its defense.
 type Attack struct {
-	// Attack is what they do, such as "make a DaemonSet with the driver's name and labels".
+	// Attack is what the attacker does, such as "create a DaemonSet with the driver's name and labels".
 	Attack string
 	// Stops is what stops it.
 	Stops string
-	// Test is the test that tries it: the folder of its package and its name as `go test -json` has it, such as
-	// "operator TestForgedNamespace/efs".
+	// Test is the test that tries it: the folder of its package and its name in the output of `go test -json`, such
+	// as "operator TestForgedNamespace/efs".
 	Test string
 }
 
@@ -40,7 +40,7 @@ var all = table{
 	{"Servers", onServers},
 }
 
-// Outcome is what became of an attack in a run of the tests.
+// Outcome is the result of an attack in a run of the tests.
 type Outcome string
 
 const (
@@ -49,7 +49,7 @@ const (
 	NotTried   Outcome = "not tried"
 )
 
-// Markdown returns the table as it is shown on a page, a section for each area.
+// Markdown returns the table in Markdown, with a section for each area.
 func Markdown() string {
 	var text strings.Builder
 	for _, area := range all {
@@ -65,7 +65,7 @@ func Markdown() string {
 	return text.String()
 }
 
-// Report returns the table as text, with the outcome of each attack, and those that were not stopped.
+// Report returns the table as text, with the outcome of each attack, and the attacks that were not stopped.
 func Report(outcomes map[string]Outcome) (string, []Attack) { return all.report(outcomes) }
 
 func (t table) report(outcomes map[string]Outcome) (string, []Attack) {

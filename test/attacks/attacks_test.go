@@ -17,7 +17,7 @@ import (
 
 var update = flag.Bool("update", false, "write the table into docs/security.md")
 
-// The lines of the page that the table stands between.
+// The table is between these lines of the page.
 const (
 	page  = "../../docs/security.md"
 	begin = "<!-- The table is written by go test ./test/attacks -update. -->\n"
@@ -32,7 +32,7 @@ func TestPageShowsTheTable(t *testing.T) {
 	before, rest, found := strings.Cut(string(content), begin)
 	shown, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
-		t.Fatalf("%s lacks the lines that the table stands between", page)
+		t.Fatalf("%s lacks the lines %q and %q around the table", page, begin, end)
 	}
 	want := "\n" + attacks.Markdown()
 	if *update {
@@ -42,20 +42,20 @@ func TestPageShowsTheTable(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(shown, want); diff != "" {
-		t.Errorf("%s does not show the table as it is; go test ./test/attacks -update writes it (- page, + table):\n%s", page, diff)
+		t.Errorf("%s is out of date; run go test ./test/attacks -update (- page, + table):\n%s", page, diff)
 	}
 }
 
-// Whether its subtest exists, shows in the run only: what was not tried there fails the run.
+// Only a run shows whether the subtest exists: it fails if an attack was not tried.
 func TestEachAttackHasItsTest(t *testing.T) {
 	tests := map[string]map[string]bool{}
 	seen := map[string]bool{}
 	for _, a := range attacks.All() {
 		if a.Attack == "" || a.Stops == "" || strings.ContainsAny(a.Attack+a.Stops, "|\n") {
-			t.Errorf("%+v: want both texts, each to fit a cell of a table", a)
+			t.Errorf("%+v: want both texts, without characters that break a table cell", a)
 		}
 		if seen[a.Attack] {
-			t.Errorf("%q stands twice in the table", a.Attack)
+			t.Errorf("%q is in the table twice", a.Attack)
 		}
 		seen[a.Attack] = true
 		folder, test, ok := strings.Cut(a.Test, " ")

@@ -1,6 +1,6 @@
 package attacks
 
-// The names of tests are as go test has them: spaces of command lines are underscores there.
+// Tests have the names that go test prints, with underscores for the spaces in command lines.
 var onReports = []Attack{
 	{"break lines, forge lines and hide text on a terminal, with control characters in names, channels and messages of a catalog",
 		"each line of a report is escaped as a whole; invisible characters are written as \\x1b, \\n or \\u202e", "test/reports TestHostileFiles/catalog_diff_old_new"},

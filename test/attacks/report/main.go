@@ -1,5 +1,5 @@
-// Command report prints the table of attacks with what became of each in a run of the tests. It reads what
-// `go test -json` wrote to a file, and fails if there is an attack that the run did not try and see stopped.
+// Command report prints the table of attacks with the outcome of each in a run of the tests. It reads what
+// `go test -json` wrote to a file, and fails if the run did not try an attack, or did not stop it.
 package main
 
 import (

@@ -26,6 +26,6 @@ func TestRead(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if _, err := read(strings.NewReader("no JSON\n")); err == nil {
-		t.Error("a line that is no event was taken for one")
+		t.Error("read accepted a line that is not an event")
 	}
 }
