@@ -5,7 +5,6 @@ import (
 	"embed"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/sidecars"
 )
 
 //go:embed assets examples
@@ -48,8 +47,8 @@ var Driver = drivers.Driver{
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-aws-ebs-csi-driver:4.21"},
-		sidecars.Provisioner, sidecars.Attacher, sidecars.Resizer, sidecars.Snapshotter,
-		sidecars.NodeDriverRegistrar, sidecars.LivenessProbe, sidecars.KubeRBACProxy,
+		drivers.ProvisionerImage, drivers.AttacherImage, drivers.ResizerImage, drivers.SnapshotterImage,
+		drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
 	Settings:        []drivers.Setting{{Container: "csi-driver", Apply: tagVolumes}},
 	ClassParameters: encryptionKey,

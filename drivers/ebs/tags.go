@@ -8,16 +8,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/awstags"
 )
 
 // tagVolumes has the driver tag each volume and snapshot that it creates with the tags that the cluster
 // wants on all its resources. The tag by which the installer finds what belongs to a cluster is the
 // driver's own affair: it is told the cluster's name.
 func tagVolumes(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
-	fit, leftOut := awstags.Fitting(cluster.Infrastructure, "volumes", untaggable)
+	tags, leftOut := drivers.AWSTags(cluster.Infrastructure, "volumes", untaggable)
 	var words []string
-	for _, tag := range fit {
+	for _, tag := range tags {
 		words = append(words, tag.Key+"="+tag.Value)
 	}
 	if len(words) > 0 {

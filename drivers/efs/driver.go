@@ -9,7 +9,6 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/permissions"
-	"github.com/berth-csi/berth/drivers/sidecars"
 )
 
 //go:embed assets examples
@@ -82,7 +81,7 @@ var Driver = drivers.Driver{
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-aws-efs-csi-driver:4.21"},
-		sidecars.Provisioner, sidecars.NodeDriverRegistrar, sidecars.LivenessProbe, sidecars.KubeRBACProxy,
+		drivers.ProvisionerImage, drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
 	Settings: []drivers.Setting{
 		{Container: "csi-driver", Apply: tagAccessPoints},

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/awstags"
 )
 
 // tagAccessPoints has the driver tag each access point that it creates: with the tags that the cluster
@@ -17,7 +16,7 @@ import (
 func tagAccessPoints(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
 	owner := configv1.AWSResourceTag{Key: "kubernetes.io/cluster/" + cluster.Infrastructure.Status.InfrastructureName, Value: "owned"}
 	taken := map[string]bool{owner.Key: true}
-	fit, leftOut := awstags.Fitting(cluster.Infrastructure, "access points", func(tag configv1.AWSResourceTag) string {
+	tags, leftOut := drivers.AWSTags(cluster.Infrastructure, "access points", func(tag configv1.AWSResourceTag) string {
 		if problem := untaggable(tag); problem != "" {
 			return problem
 		}
@@ -28,7 +27,7 @@ func tagAccessPoints(cluster drivers.Cluster, container *corev1.Container) (left
 		return ""
 	})
 	var words []string
-	for _, tag := range fit {
+	for _, tag := range tags {
 		words = append(words, tagWord(tag))
 	}
 	// This one comes last because the driver cuts spaces off the end, and of an escaped space, too,

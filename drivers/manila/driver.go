@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/sidecars"
 )
 
 //go:embed assets examples
@@ -64,8 +63,8 @@ var Driver = drivers.Driver{
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-csi-driver-manila:4.21"},
 		{Env: "NFS_DRIVER_IMAGE", Default: "quay.io/openshift/origin-csi-driver-nfs:4.21"},
-		sidecars.Provisioner, sidecars.Resizer, sidecars.Snapshotter, sidecars.NodeDriverRegistrar,
-		sidecars.LivenessProbe, sidecars.KubeRBACProxy,
+		drivers.ProvisionerImage, drivers.ResizerImage, drivers.SnapshotterImage, drivers.NodeDriverRegistrarImage,
+		drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
 	Secrets:         []string{cloudSecret},
 	TrustedCABundle: "manila-csi-driver-trusted-ca-bundle",

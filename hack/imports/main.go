@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"olm":          {"fbc", "findings"},
 	"fbc":          {"findings", "yaml"},
 	"connections":  {},
-	"findings":     {"yaml"},
+	"findings":     {},
 	"image":        {},
 	"sharedvolume": {"listing"},
 	"listing":      {},
