@@ -50,7 +50,7 @@ func TestOperatorRulesOfUnknownKind(t *testing.T) {
 		"rope.yaml": {Data: []byte("apiVersion: harbour.example/v1\nkind: Rope\nmetadata:\n  name: long\n")},
 	}}
 	_, err := d.OperatorPolicyRules()
-	want := "asset rope.yaml of driver tug: Rope long: the API resource of kind Rope.harbour.example is not known"
+	want := "asset rope.yaml of driver tug: Rope long: the API resource of kind Rope.harbour.example is unknown"
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
 	}

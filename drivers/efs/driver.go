@@ -57,22 +57,22 @@ var Driver = drivers.Driver{
 		Env:   []string{"ROLEARN", "NODE_ROLEARN"},
 		Rules: []permissions.Rule{
 			{For: sharing, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumes"},
-				Verbs: []string{"list", "watch", "patch"}, Unexercised: permissions.ListedFirst},
+				Verbs: []string{"list", "watch", "patch"}, Unexercised: permissions.ListFallback},
 			{For: sharing, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumes/status"}, Verbs: []string{"patch"}},
 			{For: sharing, Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
 			{For: sharing, Resources: []string{"persistentvolumeclaims"},
-				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}, Unexercised: permissions.ListedFirst},
+				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}, Unexercised: permissions.ListFallback},
 			// Which pods use the volume of a SharedVolume.
 			{For: sharing, Resources: []string{"pods"}, Verbs: []string{"list"}},
 			// In the namespaces of SharedVolumes, and about grants and the policy.
 			{For: sharing, Group: "events.k8s.io", Resources: []string{"events"}, Verbs: []string{"create"}},
 
 			// A grant has the name of its namespace, whichever that is.
-			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumegrants"}, Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
+			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumegrants"}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumegrants/status"}, Verbs: []string{"patch"}},
 			{For: granting, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumepolicies"}, Names: []string{"cluster"},
-				Verbs: append([]string{"get", "create", "patch"}, permissions.Follow...), Unexercised: permissions.ListedFirst},
+				Verbs: append([]string{"get", "create", "patch"}, permissions.ListWatch...), Unexercised: permissions.ListFallback},
 			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumepolicies/status"}, Names: []string{"cluster"}, Verbs: []string{"patch"}},
 		},
 		Alerts: alerts,
