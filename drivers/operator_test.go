@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
 func TestOperatorDeployment(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
@@ -41,7 +41,7 @@ func compareWithGolden(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got), `go test ./drivers -update` writes it anew:\n%s", file, diff)
+		t.Errorf("%s (-want +got), `go test ./drivers -update` updates it:\n%s", file, diff)
 	}
 }
 
