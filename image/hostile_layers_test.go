@@ -20,11 +20,11 @@ import (
 	"github.com/berth-csi/berth/test/registry"
 )
 
-var update = flag.Bool("update", false, "write testdata/hostile anew, but for the sparse layers, which are GNU tar's")
+var update = flag.Bool("update", false, "update testdata/hostile, except for the sparse layers, which GNU tar wrote")
 
 const hostile = "testdata/hostile"
 
-// hostileLayers are those of testdata/hostile that are made here.
+// hostileLayers returns the layers of testdata/hostile that Go can write.
 func hostileLayers(t testing.TB) map[string][]byte {
 	file := func(name, content string) *tar.Header {
 		return &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content)), Format: tar.FormatPAX}
@@ -127,8 +127,8 @@ func zipped(t testing.TB, data []byte) []byte {
 	return w.EncodeAll(data, nil)
 }
 
-// TestHostileLayers: an image whose layers try to be more than they seem is refused, with little memory. Each of
-// its layers is a file of testdata/hostile.
+// TestHostileLayers: an image with deceptive layers is rejected, with little memory. Its layers are files of
+// testdata/hostile.
 func TestHostileLayers(t *testing.T) {
 	if *update {
 		for name, content := range hostileLayers(t) {
@@ -150,7 +150,7 @@ func TestHostileLayers(t *testing.T) {
 		{"a large file in zstd", "zeros.tar.zst", tooMuch},
 		{"a large file that nobody asked for", "zeros-elsewhere.tar.gz", tooMuch},
 		{"much behind the archive", "zeros-behind.tar.gz", tooMuch},
-		{"a large window of zstd", "window.tar.zst", "one of its layers is no tar archive: window size exceeded"},
+		{"a large window of zstd", "window.tar.zst", "one of its layers is not a tar archive: window size exceeded"},
 		{"very many empty members of gzip", "empty-members.tar.gz", "hold: nothing"},
 		{"very long names", "long-names.tar.gz", `its file "mast/a/a/.*…" has a name of \d+ bytes, \d+ folders deep; expected at most 1024 bytes, and 32 folders`},
 		{"thousands of files and removals", "files.tar.gz removals.tar.gz", "hold: 2000 files"},
@@ -167,10 +167,10 @@ func TestHostileLayers(t *testing.T) {
 		{"a pipe", "pipe.tar", notAFile},
 		{"a file twice", "twice.tar", `one of its layers has "hold/tea" twice, as a file and as a file; expected each file once`},
 		{"a file that is also a folder", "file-and-folder.tar", `one of its layers has "hold/tea" twice, as a file and as a folder; .*`},
-		{"a removal of nothing", "removes-nothing.tar", `one of its layers removes "hold/.wh.", which is no file; .*`},
+		{"a removal of nothing", "removes-nothing.tar", `one of its layers removes "hold/.wh.", which is not a file; .*`},
 		{"an attribute of overlay file systems", "overlay-attribute.tar", `"hold/tea" has an attribute that hides files from some programs; .*`},
-		{"no archive", "no-archive.tar", "one of its layers is no tar archive: .*"},
-		{"a torn archive", "torn.tar.gz", "one of its layers is no tar archive: unexpected EOF"},
+		{"no archive", "no-archive.tar", "one of its layers is not a tar archive: .*"},
+		{"a torn archive", "torn.tar.gz", "one of its layers is not a tar archive: unexpected EOF"},
 		{"names that differ in their case", "case.tar", "hold: 2 files"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -190,13 +190,13 @@ func TestHostileLayers(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 			if used > 32<<20 {
-				t.Errorf("it took %d MiB of memory; want less than 32", used>>20)
+				t.Errorf("it allocated %d MiB; want less than 32", used>>20)
 			}
 		})
 	}
 }
 
-// allocated returns how much memory a function asks for, in bytes.
+// allocated returns how many bytes a function allocates.
 func allocated(f func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -205,7 +205,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestPullTakesLinearTime: twice the files of each kind take twice the steps.
+// TestPullTakesLinearTime: time is proportional to the number of files of each kind.
 func TestPullTakesLinearTime(t *testing.T) {
 	steps := func(n int) int {
 		s := &stack{}

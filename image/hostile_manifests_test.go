@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/test/registry"
 )
 
-// upload is an image as a registry gets it, however wrong it is.
+// upload is an image as it is pushed to a registry. It may be malformed.
 type upload struct {
 	manifest map[string]any
 	blobs    [][]byte
@@ -37,7 +37,7 @@ func descriptor(mediaType string, content []byte) map[string]any {
 	return map[string]any{"mediaType": mediaType, "size": len(content), "digest": fmt.Sprintf("sha256:%x", sha256.Sum256(content))}
 }
 
-// hostileImage returns an image of layers in testdata/hostile.
+// hostileImage returns an image with layers of testdata/hostile.
 func hostileImage(t testing.TB, layers ...string) *upload {
 	t.Helper()
 	config := []byte("{}")
@@ -56,10 +56,10 @@ func hostileImage(t testing.TB, layers ...string) *upload {
 	return image
 }
 
-// layer returns the descriptor of one of the image's layers.
+// layer returns the descriptor of a layer.
 func (u *upload) layer(i int) map[string]any { return u.manifest["layers"].([]any)[i].(map[string]any) }
 
-// text is the manifest's.
+// text returns the manifest as JSON.
 func (u *upload) text(t testing.TB) []byte {
 	t.Helper()
 	text, err := json.Marshal(u.manifest)
@@ -69,7 +69,7 @@ func (u *upload) text(t testing.TB) []byte {
 	return text
 }
 
-// upload puts the image into a registry, and returns its reference.
+// upload pushes the image to a registry and returns its reference.
 func (u *upload) upload(t testing.TB, address, tag string) (reference string) {
 	t.Helper()
 	repository := "http://" + address + "/v2/harbour/ship/"
@@ -108,7 +108,7 @@ func linux(architecture string) map[string]any {
 	return map[string]any{"os": "linux", "architecture": architecture}
 }
 
-// uploadIndex puts an index of images into a registry, and returns its reference.
+// uploadIndex pushes an index of images to a registry and returns its reference.
 func uploadIndex(t *testing.T, address string, change func(manifests []any) []any, entries ...entry) (reference string) {
 	t.Helper()
 	index := &upload{manifest: map[string]any{"schemaVersion": 2, "mediaType": indexType}}
@@ -129,7 +129,7 @@ func uploadIndex(t *testing.T, address string, change func(manifests []any) []an
 	return index.upload(t, address, "index")
 }
 
-// TestHostilePlatforms: what is read of an image for several platforms is the same for all of them.
+// TestHostilePlatforms: the files must be the same for all platforms of an image.
 func TestHostilePlatforms(t *testing.T) {
 	one, again, other := func() *upload { return hostileImage(t, "one.tar") }, func() *upload { return hostileImage(t, "one-with-other-time.tar") }, func() *upload { return hostileImage(t, "other-for-s390x.tar") }
 	unknown := map[string]any{"os": "unknown", "architecture": "unknown"}
@@ -161,7 +161,7 @@ func TestHostilePlatforms(t *testing.T) {
 		{"an image with foreign urls", []entry{{one(), linux("amd64")}}, func(m []any) []any {
 			m[0].(map[string]any)["urls"] = []string{"http://127.0.0.1:1/"}
 			return m
-		}, `its part sha256:.* is to be fetched from a place that the image names; .*`},
+		}, `its blob sha256:.* has URLs outside of the registry; .*`},
 		{"a size that is not true", []entry{{one(), linux("amd64")}}, func(m []any) []any {
 			m[0].(map[string]any)["size"] = 1
 			return m
@@ -175,7 +175,7 @@ func TestHostilePlatforms(t *testing.T) {
 	}
 }
 
-// keepSeed holds a manifest against the one of the corpus that fuzzing begins with, or writes that.
+// keepSeed compares a manifest with its file in the seed corpus of FuzzManifest, or updates that.
 func keepSeed(t *testing.T, manifest []byte) {
 	t.Helper()
 	file := filepath.Join(hostile, strings.NewReplacer("/", "-", "_", "-", ",", "", "'", "").Replace(strings.TrimPrefix(t.Name(), "TestHostile"))+".json")
@@ -189,7 +189,7 @@ func keepSeed(t *testing.T, manifest []byte) {
 	}
 }
 
-// check holds what was pulled, or why not, against a regular expression.
+// check compares the pulled files, or the error, with a regular expression.
 func check(t *testing.T, reference string, pulled Pulled, err error, want string) {
 	t.Helper()
 	var got string
@@ -204,12 +204,12 @@ func check(t *testing.T, reference string, pulled Pulled, err error, want string
 	}
 }
 
-// TestHostileManifests: a manifest that sends its reader elsewhere, or is not what it says.
+// TestHostileManifests: a manifest with URLs outside of the registry or with false descriptors.
 func TestHostileManifests(t *testing.T) {
 	var requests atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 	defer elsewhere.Close()
-	const foreign = `its part sha256:.* is to be fetched from a place that the image names; expected all of it in the registry: build the image without foreign layers`
+	const foreign = `its blob sha256:.* has URLs outside of the registry; expected all blobs in the registry: build the image without foreign layers`
 	for _, tc := range []struct {
 		name   string
 		change func(*upload)
@@ -230,8 +230,8 @@ func TestHostileManifests(t *testing.T) {
 		}, foreign},
 		{"a layer of another type", func(u *upload) { u.layer(0)["mediaType"] = "application/zip" }, `its layer sha256:.* is of media type "application/zip"; expected a tar archive, .*`},
 		{"a list of images, too", func(u *upload) { u.manifest["manifests"] = []any{} }, `the manifest sha256:.* lists both layers and images; expected either`},
-		{"a layer that is longer than said", func(u *upload) { u.layer(0)["size"] = 100 }, `.*(unexpected EOF|its layer sha256:.* is not of the 100 bytes .*)`},
-		{"a layer that is shorter than said", func(u *upload) { u.layer(0)["size"] = 100 << 10 }, `its layer sha256:.* is not of the 102400 bytes that its manifest says; expected the same`},
+		{"a layer that is longer than said", func(u *upload) { u.layer(0)["size"] = 100 }, `.*(unexpected EOF|its layer sha256:.* does not have the 100 bytes .*)`},
+		{"a layer that is shorter than said", func(u *upload) { u.layer(0)["size"] = 100 << 10 }, `its layer sha256:.* does not have the 102400 bytes that its manifest says; expected the same size`},
 		{"a layer that is said to be huge", func(u *upload) { u.layer(0)["size"] = int64(1) << 60 }, `its files take more than 1048576 bytes; .*`},
 		{"a layer of negative size", func(u *upload) { u.layer(0)["size"] = -1 }, `its files take more than 1048576 bytes; .*`},
 		{"too many layers", func(u *upload) {
@@ -250,11 +250,11 @@ func TestHostileManifests(t *testing.T) {
 		})
 	}
 	if n := requests.Load(); n != 0 {
-		t.Errorf("%d requests went to a place that an image named; want none", n)
+		t.Errorf("%d requests went to a URL in a manifest; want none", n)
 	}
 }
 
-// TestHostileRegistry: a registry that lies, never ends, or sends its clients on.
+// TestHostileRegistry: a registry that lies, sends data forever, or redirects.
 func TestHostileRegistry(t *testing.T) {
 	trickle := func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
@@ -275,7 +275,7 @@ func TestHostileRegistry(t *testing.T) {
 			}
 		}
 	}
-	const late, long = `it took longer than 300ms: .*`, `.*its registry answers with more than 4194304 bytes where a manifest or a token is expected; expected less`
+	const late, long = `it took longer than 300ms: .*`, `.*its registry sent more than 4194304 bytes instead of a manifest or a token; expected less`
 	for _, tc := range []struct {
 		name, path string
 		answer     http.HandlerFunc
@@ -288,7 +288,7 @@ func TestHostileRegistry(t *testing.T) {
 		{"an endless manifest", "/manifests/", endless(http.StatusOK), long},
 		{"an endless error", "/manifests/", endless(http.StatusNotFound), long},
 		{"an endless error for a layer", "/blobs/", endless(http.StatusNotFound), long},
-		{"an endless layer", "/blobs/", endless(http.StatusOK), `.*error verifying sha256 checksum .*|its layer .*|one of its layers is no tar archive: .*`},
+		{"an endless layer", "/blobs/", endless(http.StatusOK), `.*error verifying sha256 checksum .*|its layer .*|one of its layers is not a tar archive: .*`},
 		{"another layer", "/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			other, err := os.ReadFile(hostile + "/other-for-s390x.tar")
 			if err != nil {
@@ -306,11 +306,11 @@ func TestHostileRegistry(t *testing.T) {
 		}, `the manifest sha256:.* says that it is of media type .*, but its registry says .*; expected the same`},
 		{"on to the cloud's credentials", "/blobs/", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusTemporaryRedirect)
-		}, `.*its registry sends us on to "169.254.169.254", an address of this machine or its cloud; expected one that registries keep layers at`},
+		}, `.*its registry redirects to "169.254.169.254", an address of this machine or its cloud; expected an address where registries keep layers`},
 		{"for a token to the cloud's credentials", "/v2/$", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="http://[fe80::1]/token",service="x"`)
 			w.WriteHeader(http.StatusUnauthorized)
-		}, `.*its registry sends us on to "\[fe80::1\]", an address of this machine .*`},
+		}, `.*its registry redirects to "\[fe80::1\]", an address of this machine .*`},
 		{"on and on", "/blobs/", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
 		}, `.*stopped after 10 redirects.*`},
@@ -338,15 +338,15 @@ func TestHostileRegistry(t *testing.T) {
 			used := allocated(func() { pulled, err = Pull(t.Context(), reference, limits, "hold") })
 			check(t, reference, pulled, err, tc.want)
 			if used > 64<<20 {
-				t.Errorf("it took %d MiB of memory; want less than 64", used>>20)
+				t.Errorf("it allocated %d MiB; want less than 64", used>>20)
 			}
 		})
 	}
 }
 
-// TestRegistriesSendOn: a registry elsewhere sends its clients on to neither this machine nor its cloud, and not
-// where anybody could read along.
-func TestRegistriesSendOn(t *testing.T) {
+// TestRedirects: a remote registry cannot redirect its clients to their own machine, to their cloud's metadata
+// service, or from HTTPS to HTTP.
+func TestRedirects(t *testing.T) {
 	var requests atomic.Int32
 	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 	defer here.Close()
