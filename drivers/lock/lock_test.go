@@ -20,7 +20,8 @@ func TestHolder(t *testing.T) {
 	pods := map[string]*corev1.Pod{}
 	for name, phase := range map[string]corev1.PodPhase{"running": corev1.PodRunning, "succeeded": corev1.PodSucceeded, "failed": corev1.PodFailed} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example/main"}}}}
+			// Without a node, nobody else writes the pod's status.
+			Spec: corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{Name: "main", Image: "registry.example/main"}}}}
 		if err := c.Client().Create(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}

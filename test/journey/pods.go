@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/drivers/lock"
 )
 
-// OperatorPod returns the one pod of an operator that OLM runs. It is labelled with the operator's name.
+// OperatorPod returns the only pod of an operator that OLM runs. Its label is the operator's name.
 func OperatorPod(ctx context.Context, c client.Client, namespace, operator string) (*corev1.Pod, error) {
 	pods := &corev1.PodList{}
 	if err := c.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"name": operator}); err != nil {
@@ -32,7 +32,7 @@ func LockHolder(ctx context.Context, c client.Client, namespace, name string) (*
 	return pod, err
 }
 
-// PodReference makes a pod the owner of something.
+// PodReference returns an owner reference to a pod.
 func PodReference(pod *corev1.Pod) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
 }
