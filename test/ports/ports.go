@@ -29,14 +29,14 @@ func Free(t testing.TB) int {
 	}
 	for {
 		port := first + rand.IntN(end-first)
-		claim, err := net.Listen("unix", "@berth-port-"+strconv.Itoa(port)) // visible to all processes of the machine
+		reservation, err := net.Listen("unix", "@berth-port-"+strconv.Itoa(port)) // visible to all processes of the machine
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { claim.Close() })
+		t.Cleanup(func() { reservation.Close() })
 		listener, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
