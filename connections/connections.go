@@ -1,5 +1,5 @@
-// Package connections keeps a server's connections within bounds, so that whoever can reach it over the
-// network cannot keep others out or use up its memory.
+// Package connections limits a server's connections, so that no network client can lock out others or exhaust the
+// server's memory.
 package connections
 
 import (
@@ -8,12 +8,12 @@ import (
 	"sync"
 )
 
-// Limits are how many connections a server has at most.
+// Limits are the maximum numbers of open connections.
 type Limits struct {
-	// PerHost is how many of them one address may have. Further ones of that address are closed.
+	// PerHost is the limit for one address. Further connections from that address are closed.
 	PerHost int
-	// Total is how many there are of all addresses. For a further one the oldest is closed: were it refused,
-	// whoever comes first could keep out all who come later, such as kubelet, which would restart the server.
+	// Total is the limit for all addresses. A further connection closes the oldest one. If it were closed itself,
+	// early clients could lock out later ones, such as kubelet, which would then restart the server.
 	Total int
 }
 
@@ -23,16 +23,16 @@ type Listener struct {
 	limits Limits
 
 	mutex sync.Mutex
-	open  *list.List // of *connection, the oldest first
+	open  *list.List // of *connection, oldest first
 	hosts map[string]int
 }
 
-// Limit returns a listener that accepts the connections of another one within limits.
+// Limit returns a listener that accepts another listener's connections within limits.
 func Limit(listener net.Listener, limits Limits) *Listener {
 	return &Listener{Listener: listener, limits: limits, open: list.New(), hosts: map[string]int{}}
 }
 
-// Accept waits for the next connection that the limits allow.
+// Accept waits for the next connection within the limits.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
@@ -65,7 +65,7 @@ func (l *Listener) admit(conn net.Conn) net.Conn {
 	return c
 }
 
-// forget counts a connection no longer.
+// forget stops counting a connection.
 func (l *Listener) forget(c *connection) {
 	if c.element == nil {
 		return
@@ -77,7 +77,7 @@ func (l *Listener) forget(c *connection) {
 	}
 }
 
-// Cut closes the connection that comes from an address.
+// Cut closes the connection from an address and port.
 func (l *Listener) Cut(remote net.Addr) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -101,10 +101,10 @@ type connection struct {
 	net.Conn
 	listener *Listener
 	host     string
-	element  *list.Element // nil when the listener does not count it any more
+	element  *list.Element // nil if the listener no longer counts it
 }
 
-// Close closes the connection, and makes room for another one.
+// Close closes the connection and stops counting it.
 func (c *connection) Close() error {
 	c.listener.mutex.Lock()
 	c.listener.forget(c)

@@ -47,7 +47,7 @@ func serve(t *testing.T, limits connections.Limits) server {
 	return s
 }
 
-// dial connects from an address of loopback.
+// dial connects from a loopback address.
 func (s server) dial(from string) net.Conn {
 	s.t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}, Timeout: 10 * time.Second}
@@ -59,7 +59,7 @@ func (s server) dial(from string) net.Conn {
 	return conn
 }
 
-// admit connects, and expects the server to accept that. It returns both ends.
+// admit connects and expects the server to accept. It returns both ends.
 func (s server) admit(from string) (client, served net.Conn) {
 	s.t.Helper()
 	client = s.dial(from)
@@ -108,7 +108,7 @@ func TestAHostHasSoMany(t *testing.T) {
 		_ = served.Close()
 	}
 	s.admit("127.0.0.1")
-	s.checkClosed("the connection after the one that took the free place", s.dial("127.0.0.1"))
+	s.checkClosed("the connection after the one that replaced a closed one", s.dial("127.0.0.1"))
 }
 
 func TestTheOldestMakesRoom(t *testing.T) {
@@ -131,7 +131,7 @@ func TestCut(t *testing.T) {
 	good, served := s.admit("127.0.0.1")
 	s.Cut(bad.LocalAddr())
 	s.Cut(bad.LocalAddr()) // it is gone already
-	s.checkClosed("what was cut", bad)
+	s.checkClosed("the connection that was cut", bad)
 	s.checkOpen("the other one", good, served)
 	s.admit("127.0.0.1")
 }

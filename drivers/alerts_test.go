@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
-// TestAlerts has promtool check the alerts of each driver's operator, and test them by testdata.
+// TestAlerts checks the alerts of each driver's operator with promtool, and runs the tests in testdata.
 func TestAlerts(t *testing.T) {
 	promtool, err := tools.Promtool(t.Context(), nil)
 	if err != nil {
@@ -48,7 +48,7 @@ func TestAlerts(t *testing.T) {
 	})
 }
 
-// TestEachAlertIsTested: promtool does not mind rules that no test asks for.
+// TestEachAlertIsTested: promtool accepts rules without a test.
 func TestEachAlertIsTested(t *testing.T) {
 	forEachOperator(t, func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest) {
 		tests, err := os.ReadFile(filepath.Join("testdata", d.Name, "alerts.yaml"))
@@ -65,7 +65,7 @@ func TestEachAlertIsTested(t *testing.T) {
 				}
 			}
 			if alert.Labels["severity"] != "info" {
-				t.Errorf("alert %s has severity %q, want info: volumes work on", alert.Alert, alert.Labels["severity"])
+				t.Errorf("alert %s has severity %q, want info: volumes keep working", alert.Alert, alert.Labels["severity"])
 			}
 		}
 	})
@@ -91,7 +91,7 @@ func alerts(t *testing.T, rule drivers.Manifest) []alert {
 	return all
 }
 
-// TestAlertsLeadToPages: what an alert refers to is there, in the page and under the heading.
+// TestAlertsLeadToPages: the runbook of each alert exists, as a heading in a page.
 func TestAlertsLeadToPages(t *testing.T) {
 	forEachOperator(t, func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest) {
 		for _, alert := range alerts(t, monitoring["PrometheusRule"]) {
@@ -108,7 +108,7 @@ func TestAlertsLeadToPages(t *testing.T) {
 	})
 }
 
-// TestAlertTellsHowToInstall: the object in the text of the alert is the one that installs the driver.
+// TestAlertTellsHowToInstall: the command in the alert's description creates the object that installs the driver.
 func TestAlertTellsHowToInstall(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	forEachOperator(t, func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest) {

@@ -30,8 +30,8 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// TestApply: the API server takes each object of a driver, every field of it, from an operator that
-// has the rules of OperatorRules and no others; and lets that operator follow, change and delete it.
+// TestApply: with only the permissions of OperatorRules, an operator can create each object of a driver, with every
+// field, and watch, change and delete it.
 func TestApply(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	for _, d := range registry.All() {
@@ -53,7 +53,7 @@ func TestApply(t *testing.T) {
 	}
 }
 
-// operatorOf returns the client configuration of an operator under the rules of a driver.
+// operatorOf returns the client configuration of an operator with a driver's rules.
 func operatorOf(t *testing.T, c *cluster.Cluster, d drivers.Driver, ns string) *rest.Config {
 	t.Helper()
 	rules, err := d.OperatorPolicyRules()
@@ -83,7 +83,7 @@ func deleteObject(t *testing.T, c *cluster.Cluster, object client.Object) {
 	}
 }
 
-// resources reads and writes objects of all kinds as somebody.
+// resources reads and writes objects of all kinds with the permissions of one user.
 type resources struct {
 	client  dynamic.Interface
 	mapping meta.RESTMapper
@@ -108,7 +108,7 @@ func (r resources) of(t *testing.T, object *unstructured.Unstructured) dynamic.R
 	return r.client.Resource(found.Resource).Namespace(object.GetNamespace())
 }
 
-// try does with an object all that an operator ever does.
+// try does everything that an operator does with an object.
 func (r resources) try(t *testing.T, m drivers.Manifest) {
 	t.Helper()
 	objects := r.of(t, m.Object)
@@ -126,7 +126,7 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 		if err := objects.Delete(t.Context(), m.Object.GetName(), metav1.DeleteOptions{}); err != nil {
 			return err
 		}
-		// Others may have to remove their finalizers first.
+		// Controllers may have to remove their finalizers first.
 		cluster.Eventually(t, 30*time.Second, m.File+" to be gone", func(ctx context.Context) error {
 			_, err := objects.Get(ctx, m.Object.GetName(), metav1.GetOptions{})
 			if apierrors.IsNotFound(err) {
@@ -137,7 +137,7 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 		return nil
 	}
 	update := func() error {
-		// The cluster's own controllers write the status of some objects meanwhile.
+		// The cluster's own controllers may write the object's status at the same time.
 		return retry.RetryOnConflict(retry.DefaultRetry, func() error {
 			current, err := objects.Get(t.Context(), m.Object.GetName(), metav1.GetOptions{})
 			if err != nil {
@@ -147,19 +147,19 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 			return err
 		})
 	}
-	type step struct {
+	type request struct {
 		what string
 		do   func() error
 	}
-	steps := []step{{"create by applying", apply}, {"apply again", apply}}
+	requests := []request{{"create by applying", apply}, {"apply again", apply}}
 	if kind := m.Object.GetKind(); kind == "Deployment" || kind == "DaemonSet" {
-		steps = []step{{"create by applying", apply}, {"get and update", update}}
+		requests = []request{{"create by applying", apply}, {"get and update", update}}
 	}
 	byName := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, m.Object.GetName()).String()}
 	if !m.Kept() {
-		steps = slices.Concat(steps, []step{{"delete", remove}}, steps)
+		requests = slices.Concat(requests, []request{{"delete", remove}}, requests)
 	}
-	steps = append(steps, []step{ // It stays: others may refer to it.
+	requests = append(requests, []request{ // The object stays, as others may refer to it.
 		{"list", func() error { _, err := objects.List(t.Context(), byName); return err }},
 		{"watch", func() error {
 			watch, err := objects.Watch(t.Context(), byName)
@@ -169,14 +169,14 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 			return err
 		}},
 	}...)
-	for _, step := range steps {
-		if err := step.do(); err != nil {
-			t.Errorf("%s: %s: %v", m.File, step.what, err)
+	for _, r := range requests {
+		if err := r.do(); err != nil {
+			t.Errorf("%s: %s: %v", m.File, r.what, err)
 		}
 	}
 }
 
-// TestExamples: the API server takes the example objects of a driver as they are.
+// TestExamples: the API server accepts the examples of a driver unchanged.
 func TestExamples(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	administrator := resourcesOf(t, c.Config(), c.Client().RESTMapper())
@@ -228,7 +228,7 @@ func established(c *cluster.Cluster, definition *unstructured.Unstructured) func
 	}
 }
 
-// TestOperatorPodIsRestricted: an operator's pod fits the strictest of the pod security standards.
+// TestOperatorPodIsRestricted: an operator's pod complies with the strictest pod security standard.
 func TestOperatorPodIsRestricted(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	for _, d := range registry.All() {

@@ -26,11 +26,11 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 )
 
-// The tests in this package hold for every driver. What is particular to one is tested in its folder.
+// The tests in this package apply to every driver. Tests of a single driver are in its folder.
 
 const namespace = "harbour"
 
-// forEachDriver runs a test for each driver, with its manifests. Images are named after their variables.
+// forEachDriver runs a test with the manifests of each driver. Images are named after their variables.
 func forEachDriver(t *testing.T, test func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest)) {
 	for _, d := range registry.All() {
 		t.Run(d.Name, func(t *testing.T) {
@@ -57,7 +57,7 @@ var scheme = func() *runtime.Scheme {
 	return s
 }()
 
-// untyped are kinds that we have no Go types of. Their fields are checked by the API server, in TestApply.
+// untyped are kinds without Go types here. The API server checks their fields, in TestApply.
 var untyped = []string{"CredentialsRequest", "ServiceMonitor"}
 
 func TestObjectsDecodeStrictly(t *testing.T) {
@@ -83,7 +83,7 @@ func as[T any](t *testing.T, m drivers.Manifest) T {
 	return typed
 }
 
-// filledIn are the placeholders that library-go's controllers know values for, by the kind of object.
+// filledIn are the placeholders that library-go's controllers replace, by the kind of object.
 var filledIn = map[string][]string{
 	"Deployment": {
 		"CLUSTER_ID", "LOG_LEVEL", "TLS_CIPHER_SUITES", "TLS_MIN_VERSION",
@@ -92,7 +92,7 @@ var filledIn = map[string][]string{
 	"DaemonSet": {"LOG_LEVEL", "TLS_CIPHER_SUITES", "TLS_MIN_VERSION"},
 }
 
-// Anything that looks the least bit like a placeholder must be one that somebody fills in.
+// This pattern is generous: whatever looks like a placeholder must be one that is replaced.
 var likeAPlaceholder = regexp.MustCompile(`\$\{([^}]*)\}?`)
 
 func TestPlaceholdersAreKnown(t *testing.T) {
@@ -101,7 +101,7 @@ func TestPlaceholdersAreKnown(t *testing.T) {
 			known := filledIn[m.Object.GetKind()]
 			for _, found := range likeAPlaceholder.FindAllStringSubmatch(string(m.YAML), -1) {
 				if !slices.Contains(known, found[1]) {
-					t.Errorf("%s: nobody fills in %s; for kind %s, library-go fills in %v", m.File, found[0], m.Object.GetKind(), known)
+					t.Errorf("%s: nobody replaces %s; for kind %s, library-go replaces %v", m.File, found[0], m.Object.GetKind(), known)
 				}
 			}
 			var pairs []string
@@ -178,7 +178,7 @@ func TestSelectorsMatch(t *testing.T) {
 	})
 }
 
-// anyPods are the SecurityContextConstraints that any pod may use, and that each OpenShift cluster has.
+// anyPods are the SecurityContextConstraints of every OpenShift cluster that any pod may use.
 const anyPods = "restricted-v2"
 
 func TestReferencesExist(t *testing.T) {
@@ -205,21 +205,21 @@ func TestReferencesExist(t *testing.T) {
 				}
 				mounted[v.Secret.SecretName] = true
 				if !slices.Contains(secrets, v.Secret.SecretName) {
-					t.Errorf("%s: mounts the Secret %s, which neither a CredentialsRequest nor a Service asks for", w.file, v.Secret.SecretName)
+					t.Errorf("%s: mounts the Secret %s, which neither a CredentialsRequest nor a Service requests", w.file, v.Secret.SecretName)
 				}
 			}
 		}
 		for _, secret := range secrets {
 			if !mounted[secret] {
-				t.Errorf("the Secret %s is asked for, but mounted nowhere", secret)
+				t.Errorf("the Secret %s is requested, but never mounted", secret)
 			}
 		}
 		for _, m := range slices.Concat(drivers.OfKind(manifests, "RoleBinding"), drivers.OfKind(manifests, "ClusterRoleBinding")) {
-			binding := as[rbacv1.ClusterRoleBinding](t, m) // a RoleBinding has all of it in the same places
+			binding := as[rbacv1.ClusterRoleBinding](t, m) // also fits a RoleBinding
 			role := binding.RoleRef.Kind + " " + binding.RoleRef.Name
 			want(m.File, role)
 			if position[role] > position[m.Object.GetKind()+" "+m.Object.GetName()] {
-				t.Errorf("%s: comes before %s, and would be refused without it: rename a file", m.File, role)
+				t.Errorf("%s: is applied before %s, and would be rejected: rename a file", m.File, role)
 			}
 			for _, s := range binding.Subjects {
 				if s.Namespace == namespace {
@@ -232,7 +232,7 @@ func TestReferencesExist(t *testing.T) {
 	})
 }
 
-// givenSecrets are the Secrets that others make at the request of an asset.
+// givenSecrets are the Secrets that other components create because an asset requests them.
 func givenSecrets(t *testing.T, manifests []drivers.Manifest) []string {
 	t.Helper()
 	var names []string
@@ -242,7 +242,7 @@ func givenSecrets(t *testing.T, manifests []drivers.Manifest) []string {
 			t.Errorf("%s: has no spec.secretRef.name: %v", m.File, err)
 		}
 		if in, _, _ := unstructured.NestedString(m.Object.Object, "spec", "secretRef", "namespace"); in != namespace {
-			t.Errorf("%s: asks for the Secret %s in namespace %q, want the driver's own", m.File, name, in)
+			t.Errorf("%s: requests the Secret %s in namespace %q, want the driver's own", m.File, name, in)
 		}
 		names = append(names, name)
 	}
@@ -254,8 +254,8 @@ func givenSecrets(t *testing.T, manifests []drivers.Manifest) []string {
 	return names
 }
 
-// TestCredentialsRollPods: whoever reads credentials once, at the start, must be started again when
-// they change.
+// TestCredentialsRollPods: programs read credentials once, when they start, so they must be restarted when the
+// credentials change.
 func TestCredentialsRollPods(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		if diff := cmp.Diff(givenSecrets(t, drivers.OfKind(manifests, "CredentialsRequest")), d.Secrets); diff != "" {
@@ -264,8 +264,8 @@ func TestCredentialsRollPods(t *testing.T) {
 	})
 }
 
-// TestRolesCanBeSet: where short-lived credentials are in use, each request needs a role of its own,
-// and an administrator must be able to give it.
+// TestRolesCanBeSet: with short-lived credentials each request needs its own role, and an administrator must be able
+// to set it.
 func TestRolesCanBeSet(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		users := map[string]string{}
@@ -298,7 +298,7 @@ func TestSettingsHaveContainers(t *testing.T) {
 				}
 			}
 			if users != 1 {
-				t.Errorf("a setting is for container %s, which %d pods have: want one", setting.Container, users)
+				t.Errorf("a setting is for container %s, which is in %d pods: want one", setting.Container, users)
 			}
 		}
 	})
@@ -317,7 +317,7 @@ func TestPackage(t *testing.T) {
 			}
 		}
 		if !strings.HasPrefix(string(d.Package.Icon), "<svg ") {
-			t.Errorf("the icon is no SVG image: %.20s", d.Package.Icon)
+			t.Errorf("the icon is not an SVG image: %.20s", d.Package.Icon)
 		}
 		first := examples(t, d)[0]
 		if first.GetKind() != "ClusterCSIDriver" || first.GetName() != d.CSIName {
@@ -329,7 +329,7 @@ func TestPackage(t *testing.T) {
 func TestFolderHasDriversName(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
 		if _, err := os.Stat(filepath.Join(d.Name, "driver.go")); err != nil {
-			t.Errorf("driver %s is not in the folder of its name: %v", d.Name, err)
+			t.Errorf("driver %s is not in the folder with its name: %v", d.Name, err)
 		}
 	})
 }
@@ -355,8 +355,8 @@ func examples(t *testing.T, d drivers.Driver) []*unstructured.Unstructured {
 	return found
 }
 
-// TestNobodyMayDeleteWhatVolumesReferTo: an operator has no right to delete a namespace or a Secret, whatever
-// it might do by mistake.
+// TestNobodyMayDeleteWhatVolumesReferTo: no bug can make an operator delete a namespace or a Secret, as it lacks the
+// permission.
 func TestNobodyMayDeleteWhatVolumesReferTo(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
 		rules, err := d.OperatorRules()

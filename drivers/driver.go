@@ -1,8 +1,7 @@
-// Package drivers is the ground floor of the house: it says what an optional CSI driver is.
+// Package drivers defines what an optional CSI driver is.
 //
-// A driver is described once, by one folder below this one, and everything else reads that
-// description: the operator installs it, the bundle ships it, a migration knows it by it.
-// Nothing outside a driver's folder may ask for a driver by name; package registry lists them.
+// A driver is defined once, in its folder below this one. The operator, the bundle and migrations all read that
+// definition. No code outside of a driver's folder may refer to a driver by name; package registry lists all drivers.
 package drivers
 
 import (
@@ -28,26 +27,27 @@ type Driver struct {
 	// Operator says how the driver's operator runs in a cluster.
 	Operator Operator
 
-	// Namespace is where the driver is, for one whose place others know: volumes refer to Secrets there, or
-	// earlier operators have always used it. Other drivers are where their operator runs.
+	// Namespace is the driver's fixed namespace, if it has one because volumes refer to Secrets there or earlier
+	// operators always used it. Other drivers run in the namespace of their operator.
 	Namespace string
-	// Backend, where there is one, may have nothing to offer; then there is no driver.
+	// Backend is the driver's storage service, if that may have nothing to offer. The driver is installed only if it
+	// has.
 	Backend *Backend
 
-	// Assets holds the objects the driver consists of, one YAML document a file, at any depth.
-	// An object is known by its kind, never by its file name. A CredentialsRequest lies in a folder
-	// named after the part of the driver that uses the credentials. Placeholders in assets are those
-	// that Manifests fills in, and those that library-go's CSI controllers know. Objects are applied
-	// in the order of their paths: a role comes before its bindings, or the API server refuses these.
+	// Assets holds the objects of the driver, one YAML document per file, at any depth. Code identifies an object by
+	// its kind, never by its file name. A CredentialsRequest is in a folder named after the component of the driver
+	// that uses the credentials. Placeholders in assets are those that Manifests replaces and those of library-go's
+	// CSI controllers. Objects are applied in the order of their paths: a role must precede its bindings, or the API
+	// server rejects these.
 	Assets fs.FS
 	// Images are the container images that the assets' image placeholders stand for.
 	Images []Image
-	// Settings fit the driver's containers to the cluster's configuration.
+	// Settings adapt the driver's containers to the cluster's configuration.
 	Settings []Setting
-	// ClassParameters, if there are any, are parameters that each StorageClass among the assets gets besides
-	// its own, because the cluster's configuration asks for them.
+	// ClassParameters returns parameters that each StorageClass among the assets gets in addition to its own, because
+	// the cluster's configuration asks for them. It may be nil.
 	ClassParameters func(Cluster) map[string]string
-	// Secrets are Secrets of the operand's namespace whose change must roll the pods that mount them.
+	// Secrets are Secrets in the driver's namespace. A change of one must roll the pods that mount it.
 	Secrets []string
 	// TrustedCABundle is the ConfigMap that the cluster network operator fills with the trusted CA
 	// bundle. Pods roll when it changes.
@@ -56,19 +56,18 @@ type Driver struct {
 	History History
 }
 
-// History tells objects of earlier operators of a driver from those of strangers.
+// History identifies the objects that earlier operators of a driver created.
 type History struct {
 	// Labels mark the objects that an earlier operator made.
 	Labels map[string]string
-	// Finalizers are those that earlier operators put on the ClusterCSIDriver and that nobody else
-	// will ever remove.
+	// Finalizers are those that earlier operators added to the ClusterCSIDriver. Nobody else will ever remove them.
 	Finalizers []string
-	// Traces are objects in which earlier operators named the service accounts of their drivers, besides those
-	// that are among the driver's own assets.
+	// Traces are objects in which earlier operators named the service accounts of their drivers, in addition to the
+	// driver's own assets.
 	Traces []Trace
 }
 
-// Marks tells whether an object is one that an earlier operator made or, of an asset, may have made.
+// Marks reports whether an object has the labels that earlier operators set.
 func (h History) Marks(object metav1.Object) bool {
 	return len(h.Labels) > 0 && labels.SelectorFromSet(h.Labels).Matches(labels.Set(object.GetLabels()))
 }
@@ -78,7 +77,7 @@ type Image struct {
 	// Env is the operator's environment variable that carries the pull spec; the placeholder
 	// "${Env}" in an asset stands for its value.
 	Env string
-	// Default is the pull spec that a bundle carries where the release does not say otherwise.
+	// Default is the pull spec in bundles, unless a release pins another one.
 	Default string
 }
 
@@ -94,10 +93,10 @@ type Operator struct {
 	// Env are the names of optional environment variables that an administrator may set through
 	// the Subscription, such as the role to assume with short-lived credentials.
 	Env []string
-	// Alerts are rules of Prometheus, a YAML list of them, beside those that every operator comes with.
+	// Alerts are Prometheus alerting rules, as a YAML list, in addition to those that every operator has.
 	Alerts string
-	// Rules are the permissions the operator needs beyond those of every operator and what it takes to
-	// manage the assets. Where each stands, is filled in.
+	// Rules are the permissions that this operator needs in addition to those of every operator and those to manage
+	// the assets. Their From is filled in.
 	Rules []permissions.Rule
 }
 
@@ -115,17 +114,16 @@ type Package struct {
 	Examples fs.FS
 	// Channel is the package's default channel.
 	Channel string
-	// Replaces names the ClusterServiceVersion that the first version of this package updates.
+	// Replaces names the ClusterServiceVersion that the first version of this package replaces.
 	Replaces string
-	// UpdatesFrom is the oldest version that every version of this package updates right away, whichever
-	// one it replaces; "" for none.
+	// UpdatesFrom is the oldest version that OLM can update to any version of this package directly, whichever one
+	// that replaces; "" for none.
 	UpdatesFrom string
 	// MinKubeVersion is the oldest Kubernetes that the operator runs on.
 	MinKubeVersion string
 }
 
-// Folder returns one of the folders that a driver's definition embeds. Its name is part of the program, so a wrong
-// one is a fault of the program, too.
+// Folder returns a folder that a driver's definition embeds. A wrong name is a programming error, so it panics.
 func Folder(files fs.FS, name string) fs.FS {
 	sub, err := fs.Sub(files, name)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// namespacePlaceholder stands in assets for the namespace that the driver runs in.
+// namespacePlaceholder stands for the driver's namespace in assets.
 const namespacePlaceholder = "${NAMESPACE}"
 
 // Manifest is one object of a driver, rendered from its asset.
@@ -23,7 +23,7 @@ type Manifest struct {
 	// YAML is the rendered document. It may still hold the placeholders that library-go's CSI
 	// controllers fill in from the cluster's configuration, such as "${LOG_LEVEL}".
 	YAML []byte
-	// Object is the same, decoded.
+	// Object is the decoded document.
 	Object *unstructured.Unstructured
 }
 
@@ -31,13 +31,11 @@ type Manifest struct {
 type Values struct {
 	// Namespace replaces "${NAMESPACE}": where the driver runs.
 	Namespace string
-	// Image returns the pull spec for an image's environment variable, or "" where there is none.
-	// os.Getenv is the usual choice.
+	// Image returns the pull spec for an image's environment variable, or "" if there is none; usually os.Getenv.
 	Image func(env string) string
 }
 
-// MissingImagesError says that images of a driver are not known, and by which environment
-// variables they are expected.
+// MissingImagesError says which environment variables with images of a driver are not set.
 type MissingImagesError struct{ Env []string }
 
 func (e *MissingImagesError) Error() string {
@@ -45,9 +43,8 @@ func (e *MissingImagesError) Error() string {
 		"(the bundle's ClusterServiceVersion sets it; a Subscription may override it in spec.config.env)", strings.Join(e.Env, ", "))
 }
 
-// Manifests renders all of the driver's assets, sorted by file name.
-// It fails with a MissingImagesError if a needed image is not known, so that a literal
-// placeholder never stands where an image belongs.
+// Manifests renders all of the driver's assets, sorted by file name. It fails with a MissingImagesError if an image
+// is unknown, so that no placeholder ever reaches a cluster as an image.
 func (d Driver) Manifests(v Values) ([]Manifest, error) {
 	replace := []string{namespacePlaceholder, v.Namespace}
 	var missing []string
@@ -71,7 +68,7 @@ func (d Driver) Manifests(v Values) ([]Manifest, error) {
 	return manifests, nil
 }
 
-// render fills in placeholders in all files and decodes the object that each of them holds.
+// render replaces placeholders in all files and decodes the object in each.
 func (d Driver) render(files fs.FS, placeholders *strings.Replacer) ([]Manifest, error) {
 	var manifests []Manifest
 	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
@@ -93,7 +90,7 @@ func (d Driver) render(files fs.FS, placeholders *strings.Replacer) ([]Manifest,
 	return manifests, err
 }
 
-// decode returns the one object that a file holds.
+// decode returns the only object in a file.
 func decode(file []byte) (*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
 	documents, err := yaml.Split(file)
@@ -118,15 +115,14 @@ func decode(file []byte) (*unstructured.Unstructured, error) {
 	return found[0], nil
 }
 
-// Operand renders the objects that the driver itself consists of: all assets but the definitions of
-// APIs, which the Operator Lifecycle Manager installs with the operator, and which stay when the
-// driver goes. It fails as Manifests does.
+// Operand renders the objects of the driver itself: all assets but CustomResourceDefinitions. OLM installs those with
+// the operator, and they stay when the driver is removed. It fails as Manifests does.
 func (d Driver) Operand(v Values) ([]Manifest, error) {
 	manifests, err := d.Manifests(v)
 	return slices.DeleteFunc(manifests, func(m Manifest) bool { return m.Object.GetKind() == "CustomResourceDefinition" }), err
 }
 
-// OfKind returns those manifests that are of the given kind.
+// OfKind returns the manifests of a kind.
 func OfKind(manifests []Manifest, kind string) []Manifest {
 	var found []Manifest
 	for _, m := range manifests {
@@ -139,7 +135,7 @@ func OfKind(manifests []Manifest, kind string) []Manifest {
 
 var placeholder = regexp.MustCompile(`\$\{[A-Z][A-Z0-9_]*\}`)
 
-// CheckRendered fails if a document still holds a placeholder: such a document must not reach a cluster.
+// CheckRendered fails if a document still contains a placeholder. Such a document must not reach a cluster.
 func CheckRendered(document []byte) error {
 	if left := placeholder.Find(document); left != nil {
 		return fmt.Errorf("placeholder %s was not filled in: %w", left, errUnrendered)
@@ -147,10 +143,10 @@ func CheckRendered(document []byte) error {
 	return nil
 }
 
-var errUnrendered = errors.New("the operator knows no value for it")
+var errUnrendered = errors.New("the operator has no value for it")
 
-// ServedAPIs returns the names of the CustomResourceDefinitions that the driver's bundle brings:
-// the APIs that the operator serves besides the driver.
+// ServedAPIs returns the names of the CustomResourceDefinitions in the driver's bundle: the APIs that the operator
+// serves in addition to the driver.
 func (d Driver) ServedAPIs() ([]string, error) {
 	manifests, err := d.unrendered()
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// withoutMetrics are the images of sidecars that serve their health alone, by HTTP.
+// withoutMetrics are the images of sidecars that serve only their health over HTTP.
 var withoutMetrics = []string{
 	imageOf("NODE_DRIVER_REGISTRAR_IMAGE"), // node-driver-registrar, as of version 2.15
 }
@@ -24,7 +24,7 @@ var withoutMetrics = []string{
 // listener is an address that a container listens on.
 type listener struct {
 	host, port string
-	// encrypted is whether only those get an answer who prove who they are.
+	// encrypted says whether the listener authenticates its clients.
 	encrypted bool
 }
 
@@ -40,8 +40,8 @@ func listeners(c corev1.Container) []listener {
 	return found
 }
 
-// TestPortTable shows in testdata who listens where in the node's network. OpenShift keeps the ports
-// 9200 to 9219 for the metrics of CSI drivers, and those from 8200 for what the proxies ask.
+// TestPortTable writes the listeners in the host network to testdata. OpenShift reserves ports 9200 to 9219 for the
+// metrics of CSI drivers, and those from 8200 for the servers behind the proxies.
 func TestPortTable(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		var table []string
@@ -67,7 +67,7 @@ func TestPortTable(t *testing.T) {
 	})
 }
 
-// TestDriversFitOnOneNode: in the node's network no two drivers may use the same port.
+// TestDriversFitOnOneNode: no two drivers may use the same port of the host network.
 func TestDriversFitOnOneNode(t *testing.T) {
 	users := map[int32]string{}
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
@@ -86,9 +86,8 @@ func TestDriversFitOnOneNode(t *testing.T) {
 	})
 }
 
-// TestMetricsAreServed: what a container serves by plain HTTP nobody outside of its node can reach; and
-// the cluster's Prometheus can read the metrics of each container that has some, through a proxy that
-// lets only those in who may read metrics.
+// TestMetricsAreServed: plain HTTP is reachable only from the same node, and the cluster's Prometheus can read the
+// metrics of each container through a proxy that authorizes its clients.
 func TestMetricsAreServed(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		for _, w := range workloads(t, manifests) {
@@ -112,8 +111,7 @@ func TestMetricsAreServed(t *testing.T) {
 	})
 }
 
-// scraped follows the way from the metrics of a container to the cluster's Prometheus, and says where
-// it ends if it does not lead there.
+// scraped follows the path from a container's metrics to the cluster's Prometheus. The error says where it breaks.
 func scraped(t *testing.T, w workload, manifests []drivers.Manifest, upstream string) error {
 	i := slices.IndexFunc(w.containers(), func(c corev1.Container) bool {
 		return c.Image == imageOf("KUBE_RBAC_PROXY_IMAGE") && slices.Contains(c.Args, "--upstream="+upstream)
@@ -131,7 +129,7 @@ func scraped(t *testing.T, w workload, manifests []drivers.Manifest, upstream st
 		return fmt.Errorf("container %s listens on %v and names the ports %v; want one, the same", proxy.Name, listeners(proxy), proxy.Ports)
 	}
 	if !mayReview(t, manifests, w.pod.Spec.ServiceAccountName) {
-		return fmt.Errorf("the service account %s may not ask who wants to read them", w.pod.Spec.ServiceAccountName)
+		return fmt.Errorf("the service account %s may not create TokenReviews and SubjectAccessReviews", w.pod.Spec.ServiceAccountName)
 	}
 	service, port := serviceOf(t, manifests, w, proxy.Ports[0].Name)
 	if port.Name == "" {
@@ -146,7 +144,7 @@ func scraped(t *testing.T, w workload, manifests []drivers.Manifest, upstream st
 	return monitored(t, manifests, service, port.Name)
 }
 
-// servesWith is whether a proxy takes certificate and key from a Secret.
+// servesWith reports whether a proxy uses the certificate and key of a Secret.
 func servesWith(w workload, proxy corev1.Container, secret string) bool {
 	for _, mount := range proxy.VolumeMounts {
 		if slices.ContainsFunc(w.pod.Spec.Volumes, func(v corev1.Volume) bool {
@@ -159,7 +157,7 @@ func servesWith(w workload, proxy corev1.Container, secret string) bool {
 	return false
 }
 
-// serviceOf returns the Service that leads to a port of a workload's pods, and its port.
+// serviceOf returns the Service with a port of a workload's pods, and that port.
 func serviceOf(t *testing.T, manifests []drivers.Manifest, w workload, target string) (corev1.Service, corev1.ServicePort) {
 	for _, m := range drivers.OfKind(manifests, "Service") {
 		service := as[corev1.Service](t, m)
@@ -172,7 +170,7 @@ func serviceOf(t *testing.T, manifests []drivers.Manifest, w workload, target st
 	return corev1.Service{}, corev1.ServicePort{}
 }
 
-// monitored says why Prometheus does not ask a port of a Service, or not in the right way.
+// monitored returns an error if Prometheus does not scrape a port of a Service correctly.
 func monitored(t *testing.T, manifests []drivers.Manifest, service corev1.Service, port string) error {
 	for _, m := range drivers.OfKind(manifests, "ServiceMonitor") {
 		monitor := read[serviceMonitor](t, m)
@@ -182,15 +180,15 @@ func monitored(t *testing.T, manifests []drivers.Manifest, service corev1.Servic
 			}
 			host := service.Name + "." + service.Namespace + ".svc"
 			if e.Path != "/metrics" || e.Scheme != "https" || e.TLSConfig.InsecureSkipVerify || e.TLSConfig.ServerName != host {
-				return fmt.Errorf("%s: port %s is asked as %+v; want /metrics by https, with the certificate of %s", m.File, port, e, host)
+				return fmt.Errorf("%s: port %s is scraped as %+v; want /metrics by https, with the certificate of %s", m.File, port, e, host)
 			}
 			return nil
 		}
 	}
-	return fmt.Errorf("no ServiceMonitor asks port %s of Service %s", port, service.Name)
+	return fmt.Errorf("no ServiceMonitor scrapes port %s of Service %s", port, service.Name)
 }
 
-// mayReview is whether a service account may ask the API server who somebody is and what they may do.
+// mayReview reports whether a service account may create TokenReviews and SubjectAccessReviews.
 func mayReview(t *testing.T, manifests []drivers.Manifest, account string) bool {
 	for _, b := range drivers.OfKind(manifests, "ClusterRoleBinding") {
 		binding := as[rbacv1.ClusterRoleBinding](t, b)

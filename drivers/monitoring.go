@@ -14,9 +14,9 @@ import (
 //go:embed monitoring
 var monitoring embed.FS
 
-// OperatorMonitoring returns the objects by which the cluster's monitoring finds the driver's operator,
-// reads its metrics over a verified connection, and alerts. As with OperatorDeployment, the namespace is
-// left to whoever installs them; nothing in them depends on it.
+// OperatorMonitoring returns the objects with which the cluster's monitoring finds the driver's operator, reads its
+// metrics over a verified connection, and alerts. As with OperatorDeployment, whoever installs them sets the
+// namespace.
 func (d Driver) OperatorMonitoring() ([]Manifest, error) {
 	placeholders := strings.NewReplacer(
 		"${DRIVER}", d.CSIName,
@@ -39,7 +39,7 @@ func (d Driver) OperatorMonitoring() ([]Manifest, error) {
 	return manifests, nil
 }
 
-// addAlerts adds alerts to the one group of a PrometheusRule.
+// addAlerts adds alerts to the only group of a PrometheusRule.
 func (m *Manifest) addAlerts(list string) error {
 	var alerts []any
 	if err := yaml.UnmarshalStrict([]byte(list), &alerts); err != nil {
@@ -58,11 +58,11 @@ func (m *Manifest) addAlerts(list string) error {
 	return err
 }
 
-// servingCertSecret names the Secret with the certificate that the operator serves its metrics with.
+// servingCertSecret names the Secret with the certificate of the operator's metrics endpoint.
 func (d Driver) servingCertSecret() string { return d.Operator.Name + "-serving-cert" }
 
-// MetricsHost is the name that the operator's metrics are served under when it runs in a namespace. Tokens
-// that are for reading them and nothing else have it as their audience; must-gather/gather asks for one.
+// MetricsHost is the host name of the operator's metrics endpoint if the operator runs in namespace. Tokens for
+// reading metrics have it as their only audience; must-gather/gather requests such a token.
 func (d Driver) MetricsHost(namespace string) string {
 	return d.Operator.Name + "-metrics." + namespace + ".svc"
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// forEachOperator runs a test for the monitoring of each driver's operator, by kind of object. There is
-// one of each.
+// forEachOperator runs a test with the monitoring objects of each driver's operator, by kind. There is one of each
+// kind.
 func forEachOperator(t *testing.T, test func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest)) {
 	for _, d := range registry.All() {
 		t.Run(d.Name, func(t *testing.T) {
@@ -32,7 +32,7 @@ func forEachOperator(t *testing.T, test func(t *testing.T, d drivers.Driver, mon
 					t.Errorf("%s: %v", m.File, err)
 				}
 				if in := m.Object.GetNamespace(); in != "" {
-					t.Errorf("%s: has the namespace %s; want none, as that is whichever the operator is installed to", m.File, in)
+					t.Errorf("%s: has the namespace %s; want none: it is the one that the operator is installed in", m.File, in)
 				}
 				byKind[m.Object.GetKind()] = m
 			}
@@ -41,7 +41,7 @@ func forEachOperator(t *testing.T, test func(t *testing.T, d drivers.Driver, mon
 	}
 }
 
-// TestOperatorMonitoringIsAccepted: the API server knows each field of each object.
+// TestOperatorMonitoringIsAccepted: the API server accepts every field of each object.
 func TestOperatorMonitoringIsAccepted(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	administrator := resourcesOf(t, c.Config(), c.Client().RESTMapper())
@@ -57,7 +57,7 @@ func TestOperatorMonitoringIsAccepted(t *testing.T) {
 	})
 }
 
-// TestOperatorIsScraped follows the way that Prometheus takes to the operator's metrics.
+// TestOperatorIsScraped follows the path from Prometheus to the operator's metrics.
 func TestOperatorIsScraped(t *testing.T) {
 	forEachOperator(t, func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest) {
 		service, deployment := as[corev1.Service](t, monitoring["Service"]), d.OperatorDeployment()
@@ -81,13 +81,13 @@ func TestOperatorIsScraped(t *testing.T) {
 		}
 		want := fmt.Sprintf("%s.harbour.svc:%d", service.Name, port.Port)
 		if got := endpoint.address(service.Name, "harbour"); got != want {
-			t.Errorf("in namespace harbour, Prometheus asks %q, want %q: a serving certificate is for that host", got, want)
+			t.Errorf("in namespace harbour, Prometheus scrapes %q, want %q: the serving certificate is for that host", got, want)
 		}
 
 		secret := service.Annotations["service.beta.openshift.io/serving-cert-secret-name"]
 		i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == secret })
 		if i < 0 {
-			t.Fatalf("the Service asks for a certificate in the Secret %q, which the operator does not mount", secret)
+			t.Fatalf("the Service requests a certificate in the Secret %q, which the operator does not mount", secret)
 		}
 		if optional := pod.Spec.Volumes[i].Secret.Optional; optional == nil || !*optional {
 			t.Errorf("the operator cannot start without the Secret %s", secret)
@@ -95,7 +95,7 @@ func TestOperatorIsScraped(t *testing.T) {
 	})
 }
 
-// read decodes an object of a kind that we have no Go types of, as far as a test asks for it.
+// read decodes an object of a kind without Go types here, as far as a test needs it.
 func read[T any](t *testing.T, m drivers.Manifest) T {
 	t.Helper()
 	var typed T
@@ -124,7 +124,7 @@ type scrapeEndpoint struct {
 	}
 }
 
-// address is what relabeling makes of the address of a pod behind a Service, or "" if it leaves it alone.
+// address applies relabeling to the address of a pod behind a Service. It returns "" if that leaves it alone.
 func (e scrapeEndpoint) address(service, namespace string) string {
 	found := map[string]string{"__meta_kubernetes_service_name": service, "__meta_kubernetes_namespace": namespace}
 	for _, rule := range e.Relabelings {

@@ -12,28 +12,28 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// operatorPort is where an operator serves its health and its metrics, over HTTPS.
+// operatorPort is the HTTPS port of an operator's health and metrics endpoints.
 const operatorPort = 8443
 
-// ServingCertFolder is where an operator's pod has the certificate to serve with, once there is one.
+// ServingCertFolder is where the operator's pod mounts the serving certificate. It is empty until the certificate
+// exists.
 const ServingCertFolder = "/var/run/secrets/serving-cert"
 
-// memoryLimit is how much memory an operator's container may take. For 10,000 SharedVolumes it takes a
-// quarter, as docs/develop.md tells. A Subscription's config.resources replaces it.
+// memoryLimit is the memory limit of an operator's container. An operator with 10,000 SharedVolumes uses a quarter of
+// it; see docs/develop.md. A Subscription's config.resources overrides it.
 const memoryLimit = "512Mi"
 
-// MemoryLimitEnv is the variable that tells an operator the limit on its memory, in bytes.
+// MemoryLimitEnv is the environment variable with the operator's memory limit in bytes.
 const MemoryLimitEnv = "MEMORY_LIMIT"
 
-// driverLabel tells of an operator's Deployment which driver it is for: a cluster may have several
-// operators, in any namespaces.
+// driverLabel on an operator's Deployment names its driver: a cluster may have several operators, in any namespaces.
 const driverLabel = "berth.dev/csi-driver"
 
-// OperatorDeployment returns the Deployment that runs the driver's operator, with the default images.
-// The namespace is left to whoever installs it.
+// OperatorDeployment returns the Deployment of the driver's operator, with the default images. Whoever installs it
+// sets the namespace.
 //
-// Its name and its pods' label must stay as they are: an update of the operator writes the new
-// Deployment over the old one, whose selector cannot change.
+// Its name and its pods' labels must never change: an update of the operator writes the new Deployment over the old
+// one, whose selector is immutable.
 func (d Driver) OperatorDeployment() *appsv1.Deployment {
 	podLabels := map[string]string{"name": d.Operator.Name}
 	return &appsv1.Deployment{
@@ -42,8 +42,8 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(int32(1)),
 			Selector: &metav1.LabelSelector{MatchLabels: podLabels},
-			// The lock keeps two operators from being active together, whatever the strategy. With a
-			// rolling update the new pod would still be started only to wait for the old one's end.
+			// The lock keeps two operators from being active at the same time, whatever the strategy. With a rolling
+			// update, the new pod would only wait for the old one to end.
 			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
@@ -83,11 +83,11 @@ func (d Driver) operatorPod() corev1.PodSpec {
 			Name:            d.Operator.Name,
 			Image:           d.Operator.Image,
 			ImagePullPolicy: corev1.PullIfNotPresent,
-			// Brackets around the address do for both IPv4 and IPv6.
+			// Brackets around the address are valid for both IPv4 and IPv6.
 			Args:  []string{"driver", d.Name, "--namespace=$(POD_NAMESPACE)", fmt.Sprintf("--listen=[$(POD_IP)]:%d", operatorPort)},
 			Env:   d.operatorEnv(),
 			Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: operatorPort, Protocol: corev1.ProtocolTCP}},
-			// An operator that waits for the lock is healthy and ready as well: nothing waits for it.
+			// An operator that waits for the lock is healthy and ready, too: nothing depends on it.
 			ReadinessProbe: operatorProbe(5),
 			LivenessProbe:  operatorProbe(10),
 			Resources: corev1.ResourceRequirements{
@@ -95,8 +95,8 @@ func (d Driver) operatorPod() corev1.PodSpec {
 					corev1.ResourceCPU:    resource.MustParse("10m"),
 					corev1.ResourceMemory: resource.MustParse("64Mi"),
 				},
-				// What others write about SharedVolumes and pods takes memory. If somebody finds a way to make it
-				// too much, the operator is to end for it, and not what else is on its node.
+				// Memory grows with the SharedVolumes and pods that tenants create. If a tenant manages to exhaust
+				// it, the operator must be killed, not other processes on its node.
 				Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse(memoryLimit)},
 			},
 			SecurityContext: &corev1.SecurityContext{
@@ -107,14 +107,13 @@ func (d Driver) operatorPod() corev1.PodSpec {
 			TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 			VolumeMounts:             []corev1.VolumeMount{{Name: "serving-cert", MountPath: ServingCertFolder, ReadOnly: true}},
 		}},
-		// The operator works without: only its metrics cannot be read then.
+		// The operator runs without the certificate; then its metrics cannot be read.
 		Volumes: []corev1.Volume{{Name: "serving-cert", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 			SecretName: d.servingCertSecret(), Optional: ptr.To(true)}}}},
 	}
 }
 
-// operatorEnv are the variables that an operator reads, but for those of Operator.Env, which an
-// administrator adds.
+// operatorEnv are the environment variables that an operator reads. An administrator may add those of Operator.Env.
 func (d Driver) operatorEnv() []corev1.EnvVar {
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}

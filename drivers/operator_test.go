@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "update the golden files")
 
 func TestOperatorDeployment(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
@@ -41,7 +41,7 @@ func compareWithGolden(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got), `go test ./drivers -update` writes it anew:\n%s", file, diff)
+		t.Errorf("%s (-want +got), `go test ./drivers -update` updates it:\n%s", file, diff)
 	}
 }
 
@@ -50,7 +50,7 @@ func TestOperatorRulesOfUnknownKind(t *testing.T) {
 		"rope.yaml": {Data: []byte("apiVersion: harbour.example/v1\nkind: Rope\nmetadata:\n  name: long\n")},
 	}}
 	_, err := d.OperatorPolicyRules()
-	want := "asset rope.yaml of driver tug: Rope long: the API resource of kind Rope.harbour.example is not known"
+	want := "asset rope.yaml of driver tug: Rope long: the API resource of kind Rope.harbour.example is unknown"
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)
 	}

@@ -14,19 +14,19 @@ import (
 	"github.com/berth-csi/berth/drivers/permissions"
 )
 
-// Rules is what the operator of a driver may do. Rules are merged, sorted and free of repetition.
+// Rules are the RBAC rules of a driver's operator, merged, sorted and without duplicates.
 //
-// The Operator Lifecycle Manager makes a Role of Permissions, and also a ClusterRole where the
-// operator serves all namespaces. So whatever can be limited to names is, in both.
+// OLM creates a Role from Permissions, and also a ClusterRole if the operator watches all namespaces. So both
+// are limited to names wherever possible.
 type Rules struct {
-	// Permissions hold in the namespace that the operator runs in. They are about the operator itself:
-	// its driver may be in another namespace.
+	// Permissions apply in the operator's own namespace. They are about the operator itself: its driver may be
+	// in another namespace.
 	Permissions []rbacv1.PolicyRule
-	// ClusterPermissions hold in the whole cluster. What they allow is left out of Permissions.
+	// ClusterPermissions apply in the whole cluster. Permissions do not repeat them.
 	ClusterPermissions []rbacv1.PolicyRule
 }
 
-// OperatorPolicyRules returns what OperatorRules come to in RBAC. It fails as that does.
+// OperatorPolicyRules returns OperatorRules as RBAC rules. It fails as that does.
 func (d Driver) OperatorPolicyRules() (Rules, error) {
 	rules, err := d.OperatorRules()
 	if err != nil {
@@ -36,9 +36,8 @@ func (d Driver) OperatorPolicyRules() (Rules, error) {
 	return Rules{Permissions: own, ClusterPermissions: everywhere}, nil
 }
 
-// OperatorRules returns what the driver's operator needs: what every operator needs, Operator.Rules, and
-// what it takes to manage each of the driver's assets.
-// It fails if an asset is of a kind whose API resource is not known here.
+// OperatorRules returns the permissions of the driver's operator: those of every operator, Operator.Rules, and
+// those to manage each of the driver's assets. It fails if an asset's kind is not in the table of kinds.
 func (d Driver) OperatorRules() ([]permissions.Rule, error) {
 	manifests, err := d.unrendered()
 	if err != nil {
@@ -65,24 +64,23 @@ func (d Driver) OperatorRules() ([]permissions.Rule, error) {
 	return rules, nil
 }
 
-// unrendered returns the driver's assets with all placeholders still in place whose values depend on the
-// cluster.
+// unrendered returns the driver's assets, and keeps the placeholders whose values depend on the cluster.
 func (d Driver) unrendered() ([]Manifest, error) {
 	return d.Manifests(Values{Namespace: cmp.Or(d.Namespace, namespacePlaceholder), Image: func(env string) string { return "${" + env + "}" }})
 }
 
-// commonRules are what the operator of any driver needs.
+// commonRules returns the permissions that every operator needs.
 func (d Driver) commonRules() ([]permissions.Rule, error) {
 	const (
-		lock        = "To be the only operator of the driver that is active"
-		asked       = "To do what the driver's ClusterCSIDriver asks for, and report on it"
-		located     = "To find the driver where an earlier operator has put it"
-		clusterWide = "To follow the cluster's configuration"
-		credentials = "To restart the driver's pods when their credentials change"
-		inUse       = "To remove the driver only when nobody uses its volumes"
-		told        = "To tell in events what it does"
-		offered     = "To make a StorageClass of each kind of storage that the backend offers"
-		metrics     = "To show its metrics to those who may read them"
+		lock           = "To be the only active operator of the driver"
+		reconcile      = "To reconcile the driver's ClusterCSIDriver and report its status"
+		locate         = "To find a driver that an earlier operator installed"
+		config         = "To watch the cluster's configuration"
+		credentials    = "To restart the driver's pods when their credentials change"
+		removal        = "To remove the driver only when its volumes are not in use"
+		events         = "To record events"
+		backendClasses = "To create a StorageClass for each kind of storage that the backend offers"
+		metrics        = "To serve its metrics only to those who may read them"
 	)
 	traces, err := d.Traces()
 	if err != nil {
@@ -94,25 +92,25 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		{For: lock, Own: true, Resources: []string{"pods"}, Verbs: []string{"get"}},
 		{For: lock, Resources: []string{"nodes"}, Verbs: []string{"get"}},
 
-		{For: asked, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers"}, Names: []string{d.CSIName},
-			Verbs: append([]string{"patch"}, permissions.Follow...), Unexercised: permissions.ListedFirst},
-		{For: asked, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers/status"}, Names: []string{d.CSIName},
+		{For: reconcile, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers"}, Names: []string{d.CSIName},
+			Verbs: append([]string{"patch"}, permissions.ListWatch...), Unexercised: permissions.ListFallback},
+		{For: reconcile, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers/status"}, Names: []string{d.CSIName},
 			Verbs: []string{"patch"}},
 
-		// The driver may be in any namespace that administrators chose, and so is an earlier operator's lock. A
-		// namespace is known by its UID, which is looked at before each write.
-		{For: located, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
-		{For: located, Resources: []string{"configmaps"}, Names: []string{d.Operator.Lock}, Verbs: []string{"get"}},
+		// The driver may be in any namespace that an administrator chose, and so may an earlier operator's lock. The
+		// operator identifies the namespace by its UID, which it reads before each write.
+		{For: locate, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+		{For: locate, Resources: []string{"configmaps"}, Names: []string{d.Operator.Lock}, Verbs: []string{"get"}},
 
-		{For: clusterWide, Group: "config.openshift.io", Resources: []string{"apiservers", "infrastructures", "proxies"},
-			Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
-		{For: clusterWide, Group: "operator.openshift.io", Resources: []string{"cloudcredentials"}, Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
+		{For: config, Group: "config.openshift.io", Resources: []string{"apiservers", "infrastructures", "proxies"},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+		{For: config, Group: "operator.openshift.io", Resources: []string{"cloudcredentials"}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 
-		{For: inUse, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
+		{For: removal, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
 
-		// Its events are about its own Deployment, found by way of pod and ReplicaSet.
-		{For: told, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
-		{For: told, Own: true, Group: "apps", Resources: []string{"replicasets"}, Verbs: []string{"get"}},
+		// Events refer to the operator's own Deployment, which it finds through its pod and ReplicaSet.
+		{For: events, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
+		{For: events, Own: true, Group: "apps", Resources: []string{"replicasets"}, Verbs: []string{"get"}},
 
 		{For: metrics, Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
 		{For: metrics, Group: "authorization.k8s.io", Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
@@ -120,40 +118,40 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 	for _, trace := range traces {
 		kind, ok := kinds[trace.Kind.GroupKind()]
 		if !ok {
-			return nil, fmt.Errorf("trace %s %s of driver %s: the API resource of its kind is not known: add it to the table of kinds in package drivers",
+			return nil, fmt.Errorf("trace %s %s of driver %s: the API resource of its kind is unknown: add it to the table of kinds in package drivers",
 				trace.Kind.Kind, trace.Name, d.Name)
 		}
-		rules = append(rules, permissions.Rule{For: located, Group: trace.Kind.Group, Resources: []string{kind.resource},
+		rules = append(rules, permissions.Rule{For: locate, Group: trace.Kind.Group, Resources: []string{kind.resource},
 			Names: []string{trace.Name}, Verbs: []string{"get"}})
 	}
 	if d.Backend != nil {
-		// Their names come from the backend.
-		rules = append(rules, permissions.Rule{For: offered, Group: "storage.k8s.io", Resources: []string{"storageclasses"},
-			Verbs: append([]string{"get", "create", "patch", "delete"}, permissions.Follow...)})
+		// The backend determines the names.
+		rules = append(rules, permissions.Rule{For: backendClasses, Group: "storage.k8s.io", Resources: []string{"storageclasses"},
+			Verbs: append([]string{"get", "create", "patch", "delete"}, permissions.ListWatch...)})
 	}
 	if len(d.Secrets) > 0 {
 		rules = append(rules, permissions.Rule{For: credentials, Resources: []string{"secrets"}, Names: d.Secrets,
-			Verbs: permissions.Follow, Unexercised: permissions.ListedFirst})
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
 	}
 	return rules, nil
 }
 
-// kinds are the kinds that assets may be of, with their API resources.
+// kinds lists the kinds of assets, with their API resources.
 var kinds = map[schema.GroupKind]struct {
 	resource string
-	// recreated objects have fields that can only be changed by making the object anew, and that the driver does not
-	// work without if they are wrong. It is tried out first, under another name, whether that can be done.
+	// recreated objects have immutable fields without which the driver does not work. If one of them is wrong, the
+	// object is deleted and recreated, after a dry run under another name has shown that it can be created.
 	recreated bool
-	// updated objects are looked after by library-go, which replaces them rather than apply them, once they exist.
+	// updated objects are managed by library-go, which updates existing ones instead of applying them.
 	updated bool
-	// kept objects outlive the driver, because volumes may refer to them: nobody may delete them.
+	// kept objects stay when the driver is removed, because volumes may refer to them.
 	kept bool
-	// unexercised says of a verb why no end-to-end run can use it.
+	// unexercised gives, by verb, the reason why no end-to-end run can use it.
 	unexercised map[string]string
 }{
 	{Kind: "ConfigMap"}: {resource: "configmaps"},
 	{Kind: "Namespace"}: {resource: "namespaces", kept: true, unexercised: map[string]string{
-		"create": "the end-to-end run begins with an earlier operator, which is there"}},
+		"create": "the end-to-end run begins with an earlier operator, whose namespace exists"}},
 	{Kind: "Secret"}:                    {resource: "secrets", kept: true},
 	{Kind: "Service"}:                   {resource: "services"},
 	{Kind: "ServiceAccount"}:            {resource: "serviceaccounts"},
@@ -173,20 +171,20 @@ var kinds = map[schema.GroupKind]struct {
 	{Group: "storage.k8s.io", Kind: "StorageClass"}:                      {resource: "storageclasses"},
 }
 
-// Kept tells whether an object outlives the driver that it is a part of.
+// Kept reports whether an object stays when its driver is removed.
 func (m Manifest) Kept() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].kept }
 
-// Recreated tells whether an object is deleted and recreated where it cannot be changed to what is wanted: without
-// attachRequired and volumeLifecycleModes of a CSIDriver or the roleRef of a binding as they should be, the driver
-// does not work.
+// Recreated reports whether an object is recreated if it differs from the desired state in an immutable field. The
+// driver does not work with a wrong attachRequired or volumeLifecycleModes of its CSIDriver, nor with a wrong roleRef of
+// a binding.
 func (m Manifest) Recreated() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].recreated }
 
-// TrialName is the name under which it is tried out, in a dry run, whether an object can be made.
+// TrialName returns the name for the dry run that shows whether an object can be created.
 func TrialName(name string) string { return name + "-trial" }
 
-// rulesToManage returns what it takes to create, follow, change and delete the object of an asset. Lists and
-// watches ask for it by name, and an object is created by server-side apply, which has its name in the request;
-// RBAC takes both as requests for the object of that name.
+// rulesToManage returns the permissions to create, watch, change and delete the object of an asset. They are limited to
+// its name: lists and watches select the object by name, and server-side apply, which creates it, has the name in the
+// request.
 func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 	object := m.Object
 	group := object.GroupVersionKind().GroupKind()
@@ -195,17 +193,17 @@ func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 	}
 	kind, ok := kinds[group]
 	if !ok {
-		return nil, fmt.Errorf("%s %s: the API resource of kind %s is not known: add it to the table of kinds in package drivers",
+		return nil, fmt.Errorf("%s %s: the API resource of kind %s is unknown: add it to the table of kinds in package drivers",
 			group.Kind, object.GetName(), group)
 	}
 	rule := permissions.Rule{
-		For: "To install the driver, keep it as it should be, and remove it", From: "drivers/rules.go",
+		For: "To install, reconcile and remove the driver", From: "drivers/rules.go",
 		Group: group.Group, Resources: []string{kind.resource},
 	}
 	named, trial := rule, rule
 	named.Names = []string{object.GetName()}
 	named.Verbs = []string{"get", "list", "watch"}
-	named.Unexercised = maps.Clone(permissions.ListedFirst)
+	named.Unexercised = maps.Clone(permissions.ListFallback)
 	maps.Copy(named.Unexercised, kind.unexercised)
 	if !kind.kept {
 		named.Verbs = append(named.Verbs, "delete")
@@ -220,12 +218,12 @@ func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 		rules = append(rules, trial)
 	}
 	if slices.Contains([]string{"Role", "ClusterRole"}, group.Kind) {
-		// Nobody may give what they do not have themselves.
-		var role rbacv1.ClusterRole // a Role has its rules in the same place
+		// RBAC lets nobody grant permissions that they do not have.
+		var role rbacv1.ClusterRole // also fits a Role
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role); err != nil {
 			return nil, err
 		}
-		reason := fmt.Sprintf("To give it to the driver's pods and others, in %s %s", group.Kind, object.GetName())
+		reason := fmt.Sprintf("To delegate it to the driver's pods and others, in %s %s", group.Kind, object.GetName())
 		delegated, err := permissions.Delegate(reason, path.Join("drivers", d.Name, "assets", m.File), role.Rules)
 		if err != nil {
 			return nil, err

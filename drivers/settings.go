@@ -6,20 +6,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Cluster is what an operator has observed of the cluster's configuration. It is not to be changed.
+// Cluster is the observed configuration of the cluster. It must not be modified.
 type Cluster struct {
 	Infrastructure   *configv1.Infrastructure
 	ClusterCSIDriver *operatorv1.ClusterCSIDriver // the driver's own
 }
 
-// Setting carries a piece of the cluster's configuration to one container of a driver: such pieces as
-// are particular to the driver. What all drivers follow, such as proxy and log level, is the operator's.
+// Setting applies a piece of the cluster's configuration to one of the driver's containers, in a way that is specific
+// to this driver. The operator handles what is common to all drivers, such as proxy and log level.
 type Setting struct {
-	// Container is the name of the container, in whichever of the driver's pods it is.
+	// Container is the name of the container, in any of the driver's pods.
 	Container string
-	// Apply changes the container that its asset describes. It depends on nothing but its arguments and
-	// does the same each time, as a difference rolls the pods. It returns, a sentence each, what the
-	// cluster asks for and the driver cannot do; that has been left out then.
+	// Apply changes the container that the asset defines. It is a pure function and its result is stable, as a change
+	// would roll the pods. It returns a sentence for each thing that the cluster asks for and the driver cannot do;
+	// that is left out.
 	Apply func(cluster Cluster, container *corev1.Container) (leftOut []string)
 }
 
@@ -34,7 +34,7 @@ func (d Driver) Configure(pod *corev1.PodSpec, cluster Cluster) {
 	}
 }
 
-// LeftOut returns, a sentence each, what the cluster asks for and the driver cannot do.
+// LeftOut returns a sentence for each thing that the cluster asks for and the driver cannot do.
 func (d Driver) LeftOut(cluster Cluster) []string {
 	var leftOut []string
 	for _, setting := range d.Settings {

@@ -9,17 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A Trace is a cluster-scoped object in which an operator names the service accounts of its driver, and so the
-// namespace that the driver is in. Nobody but administrators, and operators that they have installed, can write
-// one: unlike anything in a namespace, it proves where a driver is.
+// A Trace is a cluster-scoped object in which an operator names the service accounts of its driver, and thus the
+// driver's namespace. Only administrators, and operators that they installed, can write one. So unlike anything in a
+// namespace, it proves where a driver is.
 type Trace struct {
-	// Kind and Name are the object's.
+	// Kind and Name identify the object.
 	Kind schema.GroupVersionKind
 	Name string
-	// Accounts are the names of the driver's service accounts that the object may name.
+	// Accounts are the driver's service accounts that the object may name.
 	Accounts []string
-	// Foreign says that this driver's objects have other names than ours, so that it cannot be taken over in
-	// place. It tells that there is another driver, and not where ours is.
+	// Foreign says that the driver of the trace has objects with other names than ours, so that it cannot be adopted.
+	// It shows that another driver exists, and not where ours is.
 	Foreign bool
 }
 
@@ -55,8 +55,8 @@ func AccountsIn(object *unstructured.Unstructured) []Account {
 	return accounts
 }
 
-// Traces returns the objects that may tell where the driver is: those of its own assets that name its service
-// accounts, and those that earlier operators made under other names.
+// Traces returns the objects that may show where the driver is: the assets that name its service accounts, and
+// objects of earlier operators with other names.
 func (d Driver) Traces() ([]Trace, error) {
 	manifests, err := d.Manifests(Values{Namespace: namespacePlaceholder, Image: func(env string) string { return env }})
 	if err != nil {

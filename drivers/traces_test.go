@@ -9,7 +9,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// TestEachDriverHasTraces: without any, nobody could tell where an earlier operator has put the driver.
+// TestEachDriverHasTraces: without traces nobody could find the driver of an earlier operator.
 func TestEachDriverHasTraces(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		traces, err := d.Traces()

@@ -100,7 +100,7 @@ func TestContainers(t *testing.T) {
 	})
 }
 
-// openDoors tells what a container may do without having said so. A privileged container may do
+// openDoors returns the privileges that a container has without requesting them. A privileged container may do
 // anything; it can still have a read-only root.
 func openDoors(sc *corev1.SecurityContext) []string {
 	if sc == nil {
@@ -108,7 +108,7 @@ func openDoors(sc *corev1.SecurityContext) []string {
 	}
 	var problems []string
 	if sc.ReadOnlyRootFilesystem == nil {
-		problems = append(problems, "does not say whether its root is read-only")
+		problems = append(problems, "does not set readOnlyRootFilesystem")
 	}
 	if sc.Privileged != nil && *sc.Privileged {
 		return problems
@@ -122,7 +122,7 @@ func openDoors(sc *corev1.SecurityContext) []string {
 	return problems
 }
 
-// TestExceptionsAreExplained wants a comment right above each line that opens a door.
+// TestExceptionsAreExplained: each line that adds a privilege has a comment above it.
 func TestExceptionsAreExplained(t *testing.T) {
 	door := regexp.MustCompile(`^\s*(privileged: true|readOnlyRootFilesystem: false|hostNetwork: true|hostPID: true|hostIPC: true)$`)
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
@@ -155,8 +155,8 @@ func TestProxyReachesTheDriver(t *testing.T) {
 	})
 }
 
-// TestPorts: in the node's network no two containers of a driver may use the same port, as any two of
-// its pods may meet on a node. A probe must ask a port that its container says it has.
+// TestPorts: no two containers of a driver may use the same port of the host network, as any two of its pods may be
+// on the same node. A probe must use a port that its container declares.
 func TestPorts(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
 		users := map[int32]string{}
@@ -173,7 +173,7 @@ func TestPorts(t *testing.T) {
 				}
 				for _, probe := range []*corev1.Probe{c.LivenessProbe, c.ReadinessProbe, c.StartupProbe} {
 					if probe != nil && probe.HTTPGet != nil && !named[probe.HTTPGet.Port.String()] {
-						t.Errorf("%s: a probe of container %s asks port %s, which it does not have", w.file, c.Name, probe.HTTPGet.Port.String())
+						t.Errorf("%s: a probe of container %s uses port %s, which the container does not declare", w.file, c.Name, probe.HTTPGet.Port.String())
 					}
 				}
 			}

@@ -95,7 +95,7 @@ func TestReadRefusesPipes(t *testing.T) {
 	if err := syscall.Mkfifo(filepath.Join(dir, "catalog.json"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := fbc.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "catalog.json is no regular file (prw-------)") {
+	if _, _, err := fbc.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "catalog.json is not a regular file (prw-------)") {
 		t.Errorf("got error %v", err)
 	}
 }
@@ -133,7 +133,7 @@ func TestReadFails(t *testing.T) {
 	if err := os.Symlink(".", filepath.Join(dir, "folder")); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := fbc.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "is no regular file") {
+	if _, _, err := fbc.Read(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
 		t.Errorf("of a link to a folder: got error %v", err)
 	}
 }

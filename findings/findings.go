@@ -1,5 +1,5 @@
-// Package findings is what checks of files say: what is wrong, where, how bad that is and by which
-// rule. Its reports are for people and for the systems that run checks: text, JSON, SARIF and JUnit.
+// Package findings defines findings, the results of checks of files, and reports of them: as text for users, and as
+// JSON, SARIF and JUnit for systems that run checks.
 package findings
 
 import (
@@ -9,54 +9,54 @@ import (
 	"strings"
 )
 
-// Severity says what a finding means.
+// Severity is the severity of a finding.
 type Severity string
 
 const (
-	// Error is a finding that keeps what is checked from doing its work.
+	// Error means that the checked files do not work.
 	Error Severity = "error"
-	// Warning is a finding that somebody should look at.
+	// Warning means that somebody should look at the finding.
 	Warning Severity = "warning"
 )
 
-// Rule is one thing that is checked.
+// Rule is a rule that files are checked against.
 type Rule struct {
-	// ID names the rule, in reports and forever: others suppress or count findings by it.
+	// ID names the rule in reports. It must never change: users suppress and count findings by it.
 	ID       string
 	Severity Severity
-	// What is the rule itself, as a sentence that is true of everything that keeps it.
+	// What states the rule as a sentence about files that comply.
 	What string
 	// Why says what happens otherwise.
 	Why string
 }
 
-// Finding is one fault, and the place where it stands. It is an error, too.
+// Finding is one violation of a rule and its position. It is also an error.
 type Finding struct {
-	// File is the path of the file, or of the folder, as the user can open it.
+	// File is the path of the file or folder, as the user can open it.
 	File string `json:"file"`
-	// Line and Column count from 1, columns in characters. They are 0 where the fault is one of the
-	// whole file, or of the whole line.
+	// Line and Column count from 1; columns count characters. They are 0 if the finding is about the whole file or
+	// the whole line.
 	Line     int      `json:"line,omitempty"`
 	Column   int      `json:"column,omitempty"`
 	Severity Severity `json:"severity"`
-	// Rule is the ID of the rule that is broken.
+	// Rule is the ID of the violated rule.
 	Rule string `json:"rule"`
 	// Message says what was found and what was expected.
 	Message string `json:"message"`
 }
 
-// Finding returns a finding by this rule about a whole file.
+// Finding returns a finding about a whole file.
 func (r Rule) Finding(file, format string, args ...any) *Finding {
 	return &Finding{File: file, Severity: r.Severity, Rule: r.ID, Message: fmt.Sprintf(format, args...)}
 }
 
-// At places the finding, and returns it.
+// At sets the position of the finding and returns it.
 func (f *Finding) At(line, column int) *Finding {
 	f.Line, f.Column = line, column
 	return f
 }
 
-// Place is where the finding stands: FILE, FILE:LINE or FILE:LINE:COLUMN.
+// Place returns the position of the finding: FILE, FILE:LINE or FILE:LINE:COLUMN.
 func (f *Finding) Place() string {
 	switch {
 	case f.Line == 0:
@@ -67,16 +67,15 @@ func (f *Finding) Place() string {
 	return fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
 }
 
-// Error is the place and the message, for findings that are passed on as errors.
+// Error returns position and message, for findings that are returned as errors.
 func (f *Finding) Error() string { return f.Place() + ": " + f.Message }
 
-// String is all of the finding, as a text report has it.
+// String returns the finding as a line of a text report.
 func (f *Finding) String() string {
 	return fmt.Sprintf("%s: %s: %s (%s)", f.Place(), f.Severity, f.Message, f.Rule)
 }
 
-// Sort puts findings in the order of files, lines and columns, and those of one place in that of
-// their rules.
+// Sort sorts findings by file, line, column and rule.
 func Sort(all []*Finding) {
 	slices.SortStableFunc(all, func(a, b *Finding) int {
 		return cmp.Or(strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
@@ -84,7 +83,7 @@ func Sort(all []*Finding) {
 	})
 }
 
-// Count returns how many findings have a severity.
+// Count returns the number of findings with a severity.
 func Count(all []*Finding, severity Severity) int {
 	count := 0
 	for _, f := range all {

@@ -13,18 +13,18 @@ import (
 	"github.com/berth-csi/berth/findings/escape"
 )
 
-// Report is the outcome of checks.
+// Report is the result of checks.
 type Report struct {
-	// Tool is the command that checked, such as "berth catalog validate".
+	// Tool is the command that ran the checks, such as "berth catalog validate".
 	Tool string
-	// Subject is what it checked, such as a folder.
+	// Subject is what was checked, such as a folder.
 	Subject string
-	// Rules are all those that were checked, broken or not.
+	// Rules are all rules that were checked, whether violated or not.
 	Rules    []Rule
 	Findings []*Finding
 }
 
-// Text is the format that people read: a line for each finding.
+// Text is the format for users: a line for each finding.
 const Text = "text"
 
 var writers = map[string]func(Report, io.Writer) error{
@@ -37,7 +37,7 @@ var writers = map[string]func(Report, io.Writer) error{
 // Formats are the names of all formats.
 func Formats() []string { return slices.Sorted(maps.Keys(writers)) }
 
-// Write writes the report in a format. The same report gives the same bytes.
+// Write writes the report in a format. Its output is deterministic.
 func (r Report) Write(w io.Writer, format string) error {
 	write, known := writers[format]
 	if !known {
@@ -64,7 +64,7 @@ func (r Report) writeJSON(w io.Writer) error {
 	}{r.Subject, Count(r.Findings, Error), Count(r.Findings, Warning), append([]*Finding{}, r.Findings...)})
 }
 
-// The parts of SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/) that a report has.
+// The elements of SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/) in reports.
 type (
 	sarifLog struct {
 		Schema  string     `json:"$schema"`
@@ -90,7 +90,7 @@ type (
 		Default          sarifDefault  `json:"defaultConfiguration"`
 	}
 	sarifDefault struct {
-		Level Severity `json:"level"` // SARIF's words for severities are ours
+		Level Severity `json:"level"` // SARIF uses the same words for severities
 	}
 	sarifMessage struct {
 		Text string `json:"text"`
@@ -136,7 +136,7 @@ func (r Report) writeSARIF(w io.Writer) error {
 	return escape.JSON(w, sarifLog{"https://json.schemastore.org/sarif-2.1.0.json", "2.1.0", []sarifRun{run}})
 }
 
-// The parts of the JUnit format that CI systems agree on.
+// The elements of JUnit on which CI systems agree.
 type (
 	junitSuites struct {
 		XMLName xml.Name     `xml:"testsuites"`
@@ -161,8 +161,7 @@ type (
 	}
 )
 
-// writeJUnit makes a test case of each rule. It fails if there is an error by that rule; warnings
-// are its output.
+// writeJUnit writes a test case for each rule. It fails if the rule has an error; warnings are its output.
 func (r Report) writeJUnit(w io.Writer) error {
 	suite := junitSuite{Name: escape.Line(r.Tool + " " + r.Subject), Tests: len(r.Rules)}
 	for _, rule := range r.Rules {

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/findings"
 )
 
-var update = flag.Bool("update", false, "write the files that hold what tests expect")
+var update = flag.Bool("update", false, "update the golden files")
 
 var (
 	salty  = findings.Rule{ID: "salty", Severity: findings.Error, What: "Sea water is salty.", Why: "Fish would drown."}
@@ -31,7 +31,7 @@ var (
 	}
 )
 
-// TestReport holds all formats, of a report and of one that found nothing, against testdata.
+// TestReport compares reports with and without findings, in all formats, with testdata.
 func TestReport(t *testing.T) {
 	nothing := sample
 	nothing.Findings = nil

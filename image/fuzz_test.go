@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// addHostile adds the files of testdata/hostile that a pattern matches as seeds.
+// addHostile adds the files of testdata/hostile that match a pattern as seeds.
 func addHostile(f *testing.F, pattern string) {
 	files, err := filepath.Glob(filepath.Join(hostile, pattern))
 	if err != nil || len(files) == 0 {
@@ -29,8 +29,8 @@ func addHostile(f *testing.F, pattern string) {
 	}
 }
 
-// FuzzLayer reads anything for a layer: what comes of it are files of the folder, no larger than what may be read,
-// and the same each time.
+// FuzzLayer reads arbitrary data as a layer. The result must be files of the folder, within the size limit, and the
+// same each time.
 func FuzzLayer(f *testing.F) {
 	addHostile(f, "*.tar*")
 	const size = 256 << 10
@@ -61,7 +61,8 @@ func FuzzLayer(f *testing.F) {
 	})
 }
 
-// FuzzManifest reads anything for a manifest: what is asked for because of it is all in the registry, and bounded.
+// FuzzManifest reads arbitrary data as a manifest. What it makes Pull fetch must be in the registry and within
+// limits.
 func FuzzManifest(f *testing.F) {
 	addHostile(f, "*.json")
 	const size = 1 << 20

@@ -14,28 +14,28 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 )
 
-// A registry may send its clients on: to where it keeps its layers, or to who hands out tokens. Whoever runs one,
-// and gets somebody to pull from it, could so have requests sent from within that somebody's network. A guard
-// sends them on only to places that registries have a reason for:
+// A registry may redirect its clients to where its layers are stored or to its token server. So whoever runs a
+// registry could make its clients send requests within their own network. A guard follows redirects only to addresses
+// that registries have a reason for:
 //
-//   - from a registry that is spoken to in HTTPS, only by HTTPS, so that services which are not meant to be found
-//     there fail before they see a request;
-//   - never to this machine, unless that is where the registry is, and never to addresses that are valid on one
-//     link only, which is where clouds offer their machines credentials.
+//   - from a registry that uses HTTPS, only to HTTPS, so that internal services which do not expect the request
+//     fail in the handshake;
+//   - never to this machine, unless the registry is on it, and never to link-local addresses, where clouds offer
+//     machines their credentials.
 //
-// Private addresses are allowed: storage within a company has them.
+// Private addresses are allowed, as companies store layers there.
 type guard struct {
-	registry string // its host and port
-	secure   bool   // whether it is spoken to in HTTPS
-	local    bool   // whether it is on this machine
+	registry string // host and port
+	secure   bool   // uses HTTPS
+	local    bool   // is on this machine
 }
 
-// maxAnswer is how long an answer may be that is no layer, in bytes: what registries take for a manifest
-// (https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pushing-manifests).
+// maxAnswer is the maximum size of a response other than a layer, in bytes. It is what registries accept as a
+// manifest (https://github.com/opencontainers/distribution-spec/blob/main/spec.md#pushing-manifests).
 const maxAnswer = 4 << 20
 
-// The transports are shared, for the connections that they keep. The one to the registry itself, or to a proxy,
-// connects to any address: a user named it.
+// The transports are shared to reuse connections. toNamed may connect to any address: it is for the registry and the
+// proxy, which the user chose.
 var (
 	toNamed  = newTransport(func(string, string, syscall.RawConn) error { return nil })
 	toPublic = newTransport(func(_, address string, _ syscall.RawConn) error { return checkAddress(address, false) })
@@ -61,7 +61,7 @@ func newGuard(registry name.Registry) *guard {
 	return &guard{registry: host, secure: registry.Scheme() == "https", local: isLocal(hostOf(host))}
 }
 
-// RoundTrip sends a request, if it may be sent.
+// RoundTrip sends a request if its address is allowed.
 func (g *guard) RoundTrip(request *http.Request) (*http.Response, error) {
 	by, err := g.transport(request)
 	if err != nil {
@@ -80,7 +80,7 @@ func (g *guard) transport(request *http.Request) (*http.Transport, error) {
 		return toNamed, nil
 	}
 	if g.secure && to.Scheme != "https" {
-		return nil, unfit("its registry sends us on to %q, without encryption; expected an address in HTTPS", to.Scheme+"://"+to.Host)
+		return nil, contentErrorf("its registry redirects to %q, without encryption; expected an address in HTTPS", to.Scheme+"://"+to.Host)
 	}
 	if address, err := netip.ParseAddr(to.Hostname()); err == nil && isForbidden(address, g.local) || isLocal(to.Hostname()) && !g.local {
 		return nil, forbidden(to.Host)
@@ -95,10 +95,10 @@ func (g *guard) transport(request *http.Request) (*http.Transport, error) {
 }
 
 func forbidden(address string) error {
-	return unfit("its registry sends us on to %q, an address of this machine or its cloud; expected one that registries keep layers at", address)
+	return contentErrorf("its registry redirects to %q, an address of this machine or its cloud; expected an address where registries keep layers", address)
 }
 
-// checkAddress refuses an address that is connected to, whatever its name is.
+// checkAddress checks the address that a host name resolved to.
 func checkAddress(address string, local bool) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -110,7 +110,7 @@ func checkAddress(address string, local bool) error {
 	return nil
 }
 
-// metadata are addresses at which clouds offer their machines credentials, and which look like others.
+// metadata are addresses of clouds' metadata services that are not link-local.
 var metadata = []netip.Addr{netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("100.100.100.200")}
 
 func isForbidden(address netip.Addr, local bool) bool {
@@ -126,7 +126,7 @@ func isForbidden(address netip.Addr, local bool) bool {
 	return address.IsLinkLocalUnicast() || address.IsMulticast()
 }
 
-// isLocal tells whether a host is this machine, by its name.
+// isLocal reports whether a host name or address is this machine.
 func isLocal(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	address, err := netip.ParseAddr(host)
@@ -141,7 +141,7 @@ func hostOf(hostAndPort string) string {
 	return strings.Trim(hostAndPort, "[]")
 }
 
-// isForLayer tells whether a request, or the one that led to it, is for a layer.
+// isForLayer reports whether a request, or the one that was redirected to it, is for a layer.
 func isForLayer(request *http.Request) bool {
 	for request.Response != nil && request.Response.Request != nil {
 		request = request.Response.Request
@@ -149,7 +149,7 @@ func isForLayer(request *http.Request) bool {
 	return strings.Contains(request.URL.Path, "/blobs/")
 }
 
-// answer is an answer that may be only so long.
+// answer is a response body with a maximum size.
 type answer struct {
 	io.ReadCloser
 	left int
@@ -158,13 +158,13 @@ type answer struct {
 func (a *answer) Read(p []byte) (int, error) {
 	n, err := a.ReadCloser.Read(p)
 	if a.left -= n; a.left < 0 {
-		return 0, unfit("its registry answers with more than %d bytes where a manifest or a token is expected; expected less", maxAnswer)
+		return 0, contentErrorf("its registry sent more than %d bytes instead of a manifest or a token; expected less", maxAnswer)
 	}
 	return n, err
 }
 
-// isPassing tells whether a request may succeed if it is made again.
-func isPassing(err error) bool {
+// isTransient reports whether a request may succeed when it is retried.
+func isTransient(err error) bool {
 	if content := (*contentError)(nil); errors.As(err, &content) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return false
 	}

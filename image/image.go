@@ -1,6 +1,6 @@
-// Package image makes images of folders: OCI images that hold files and labels and no program, such as
-// those of bundles and catalogs. The same content gives the same digest, on every machine, as long as Go's
-// compression stays as it is; it takes neither a container engine nor root.
+// Package image builds OCI images that contain files and labels and no program, such as images of bundles and
+// catalogs. It needs neither a container engine nor root. The same content has the same digest on every machine, as
+// long as Go's compression does not change.
 package image
 
 import (
@@ -20,14 +20,13 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// architectures are those that OpenShift runs on. Files suit all of them, so that an image has one for
-// each, with the same layer.
+// architectures are those of OpenShift. The files suit all of them, so an index has an image for each, with the same
+// layer.
 var architectures = []string{"amd64", "arm64", "ppc64le", "s390x"}
 
-// Content is what an image holds.
+// Content is the content of an image.
 type Content struct {
-	// Files are the image's files, each with its slash-separated path from the image's root. Folders come
-	// with them.
+	// Files are the image's files, each with its slash-separated path from the image's root. Folders are implied.
 	Files map[string][]byte
 	// Labels are the image's labels.
 	Labels map[string]string
@@ -73,7 +72,7 @@ func (c Content) image(layer v1.Layer, architecture string) (v1.Image, error) {
 	return mutate.ConfigFile(image, config)
 }
 
-// tar returns the files as an archive in which nothing tells of where or when it was made.
+// tar returns the files as an archive that does not depend on when or where it was built.
 func (c Content) tar() ([]byte, error) {
 	folders := map[string]bool{}
 	names := map[string]bool{}

@@ -27,8 +27,8 @@ func cargo() Content {
 	}
 }
 
-// digest is the one of the cargo, wherever and whenever an image is made of it. It changes with what images
-// are made of, and then everybody gets new ones.
+// digest is the digest of cargo(). It changes only if the way in which images are built changes; then all images get
+// new digests.
 const digest = "sha256:18a72c2aea0ce78e6dc98001a384c7fc72b30b900f632f0317c49d13d17ffeb4"
 
 func mustIndex(t *testing.T, c Content) v1.ImageIndex {
@@ -86,7 +86,7 @@ func TestIndexIsForAllArchitectures(t *testing.T) {
 	}
 }
 
-// TestPush: what a registry gives back is what was pushed.
+// TestPush: the registry returns the same image that was pushed.
 func TestPush(t *testing.T) {
 	reference := registry.Start(t, nil) + "/harbour/cargo:v1"
 	for range 2 { // the second finds it there
@@ -122,7 +122,7 @@ func TestPushExplains(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := Push(ctx, address+"/a/b:c", mustIndex(t, cargo())); err == nil {
-		t.Error("it was pushed though nobody waits for it")
+		t.Error("it was pushed although its context had ended")
 	}
 }
 
@@ -185,12 +185,12 @@ func TestWriteLayoutRefuses(t *testing.T) {
 func TestPathsStayBelowTheRoot(t *testing.T) {
 	for _, path := range []string{"/etc/passwd", "../escape", "a/../../b", "a//b", "."} {
 		if _, err := (Content{Files: map[string][]byte{path: nil}}).Index(); err == nil {
-			t.Errorf("a file %q is taken", path)
+			t.Errorf("a file %q is accepted", path)
 		}
 	}
 }
 
-// tarFiles returns the files of an archive, and its folders, with their content.
+// tarFiles returns the files of an archive with their content, and its folders.
 func tarFiles(t *testing.T, archive io.ReadCloser) map[string]string {
 	t.Helper()
 	defer archive.Close()

@@ -18,40 +18,41 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// What a layer says of the layers below it: a file of this prefix stands for one that is gone, and one of
-// this name for everything in its folder
+// Names with which a layer removes content of lower layers: a file with this prefix removes one file, and a file with
+// this name everything in its folder
 // (https://github.com/opencontainers/image-spec/blob/main/layer.md#whiteouts).
 const (
 	whiteout = ".wh."
 	opaque   = ".wh..wh..opq"
 )
 
-// The longest and the deepest name of an entry. Time and memory for an entry grow with both.
+// Limits of an entry's name. Time and memory for an entry grow with both.
 const (
 	maxName  = 1024
 	maxDepth = 32
 )
 
-// maxWindow is how much memory a layer in zstd may ask for: what every decoder has to offer (RFC 8878, 3.1.1.1.2).
+// maxWindow is the maximum window size of a zstd layer: the size that every decoder must support (RFC 8878,
+// 3.1.1.1.2).
 const maxWindow = 8 << 20
 
-// contentError is about what an image holds, as opposed to how it is reached.
+// contentError is an error in an image's content, as opposed to a failed request.
 type contentError struct{ message string }
 
 func (e *contentError) Error() string { return e.message }
 
-func unfit(format string, args ...any) error {
+func contentErrorf(format string, args ...any) error {
 	return &contentError{fmt.Sprintf(format, args...)}
 }
 
-// budget is how many bytes may still be read out of an image: of manifests, and of layers after
-// decompression, with all that is in them, whether anybody asked for it or not.
+// budget counts the bytes that may still be read from an image: manifests, and whole layers after decompression,
+// including files in other folders.
 type budget struct{ size, left int64 }
 
 func newBudget(size int64) *budget { return &budget{size, size} }
 
 func (b *budget) exceeded() error {
-	return unfit("its files take more than %d bytes; expected a smaller image", b.size)
+	return contentErrorf("its files take more than %d bytes; expected a smaller image", b.size)
 }
 
 func (b *budget) take(n int64) error {
@@ -62,7 +63,7 @@ func (b *budget) take(n int64) error {
 	return nil
 }
 
-// reader returns a reader whose bytes count.
+// reader returns a reader that takes from the budget.
 func (b *budget) reader(from io.Reader) io.Reader { return &budgetReader{b, from} }
 
 type budgetReader struct {
@@ -72,7 +73,7 @@ type budgetReader struct {
 
 func (r *budgetReader) Read(p []byte) (int, error) {
 	if int64(len(p)) > r.left {
-		p = p[:r.left+1] // one more tells whether there is more
+		p = p[:r.left+1] // one more byte shows whether there is more
 	}
 	n, err := r.from.Read(p)
 	if r.take(int64(n)) != nil {
@@ -81,7 +82,7 @@ func (r *budgetReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// kind is what an entry of a layer is.
+// kind is the kind of an entry in a layer.
 type kind string
 
 const (
@@ -94,31 +95,31 @@ const (
 
 var kinds = map[byte]kind{tar.TypeDir: aFolder, tar.TypeReg: aFile, tar.TypeSymlink: aLink}
 
-// layer is what one layer does to the files below it.
+// layer is what one layer adds and removes.
 type layer struct {
-	folders []string // those that are read
-	// names are those of all entries, but for removals.
+	folders []string // the folders to read
+	// names are the kinds of all entries except removals.
 	names map[string]kind
-	// files are the files in the folders that are read.
+	// files are the files in the folders to read.
 	files map[string][]byte
-	// gone are the files that are removed, and the folders of which the files are.
+	// gone are removed files, and folders whose files are removed.
 	gone []string
-	// removals are the folders in which something is removed.
+	// removals are the folders with removals in them.
 	removals map[string]bool
 }
 
-// readLayer reads the files in folders of one layer, an archive that may be compressed. The stream is read
-// to its end.
+// readLayer reads the files in folders of one layer, a tar archive that may be compressed. It reads the stream to its
+// end.
 func readLayer(stream io.Reader, left *budget, folders []string) (*layer, error) {
 	source := &source{Reader: stream}
 	l, err := unpack(source, left, folders)
 	if content := (*contentError)(nil); err != nil && source.failure == nil && !errors.As(err, &content) {
-		err = unfit("one of its layers is no tar archive: %v", err)
+		err = contentErrorf("one of its layers is not a tar archive: %v", err)
 	}
 	return l, err
 }
 
-// source is a stream that remembers why it could not be read.
+// source is a stream that remembers its read error.
 type source struct {
 	io.Reader
 	failure error
@@ -159,7 +160,7 @@ func unpack(stream io.Reader, left *budget, folders []string) (*layer, error) {
 	return l, err
 }
 
-// decompress returns what a stream holds. Whatever it is said to be, its first bytes tell.
+// decompress returns the content of a stream. It goes by the first bytes, not by the media type.
 func decompress(stream io.Reader) (io.ReadCloser, error) {
 	buffered := bufio.NewReader(stream)
 	magic, err := buffered.Peek(4)
@@ -179,7 +180,7 @@ func decompress(stream io.Reader) (io.ReadCloser, error) {
 	return io.NopCloser(buffered), nil
 }
 
-// read reads one entry of the layer's archive.
+// read reads one entry of the archive.
 func (l *layer) read(header *tar.Header, content io.Reader) error {
 	if err := checkHeader(header); err != nil {
 		return err
@@ -196,7 +197,7 @@ func (l *layer) read(header *tar.Header, content io.Reader) error {
 		is = another
 	}
 	if was, again := l.names[name]; again && (was != is || l.isRead(name) && is != aFolder) {
-		return unfit("one of its layers has %q twice, as %s and as %s; expected each file once", name, was, is)
+		return contentErrorf("one of its layers has %q twice, as %s and as %s; expected each file once", name, was, is)
 	}
 	l.names[name] = is
 	isAbove := slices.ContainsFunc(l.folders, func(folder string) bool { return isWithin(folder, name) })
@@ -204,26 +205,26 @@ func (l *layer) read(header *tar.Header, content io.Reader) error {
 	case !l.isRead(name) && !isAbove:
 		return nil
 	case hasOverlayAttribute(header):
-		return unfit("%q has an attribute that hides files from some programs; expected plain files and folders", name)
+		return contentErrorf("%q has an attribute that hides files from some programs; expected plain files and folders", name)
 	case is == aFolder:
 		return nil
 	case is != aFile || !l.isRead(name):
-		return unfit("%q is a link or something else that is not a file; expected files and folders only", name)
+		return contentErrorf("%q is a link or something else that is not a file; expected files and folders only", name)
 	case !isPlain(name):
-		return unfit("%q is the name of a file; expected one without control characters", name)
+		return contentErrorf("%q is the name of a file; expected one without control characters", name)
 	}
 	data, err := io.ReadAll(content)
 	l.files[name] = data
 	return err
 }
 
-// checkHeader refuses entries that mean more than they show.
+// checkHeader rejects entries that mean more than they show.
 func checkHeader(header *tar.Header) error {
 	if slices.Contains(strings.Split(header.Name, "/"), "..") {
-		return unfit("its file %q leads out of its folder", shortened(header.Name))
+		return contentErrorf("its file %q leads out of its folder", shortened(header.Name))
 	}
 	if len(header.Name) > maxName || strings.Count(header.Name, "/") > maxDepth {
-		return unfit("its file %q has a name of %d bytes, %d folders deep; expected at most %d bytes, and %d folders",
+		return contentErrorf("its file %q has a name of %d bytes, %d folders deep; expected at most %d bytes, and %d folders",
 			shortened(header.Name), len(header.Name), strings.Count(header.Name, "/"), maxName, maxDepth)
 	}
 	isSparse := header.Typeflag == tar.TypeGNUSparse
@@ -231,14 +232,13 @@ func checkHeader(header *tar.Header) error {
 		isSparse = isSparse || strings.HasPrefix(key, "GNU.sparse.")
 	}
 	if isSparse {
-		return unfit("its file %q is stored as a sparse file, which can be far larger than what is stored of it; expected files as they are: "+
+		return contentErrorf("its file %q is stored as a sparse file, which can be far larger than what is stored of it; expected files as they are: "+
 			"pack the layer without tar's option --sparse", header.Name)
 	}
 	return nil
 }
 
-// hasOverlayAttribute tells whether a file system in which layers are laid over each other could take the
-// entry for something else.
+// hasOverlayAttribute reports whether an overlay file system would give an entry a special meaning.
 func hasOverlayAttribute(header *tar.Header) bool {
 	for key := range header.PAXRecords {
 		if strings.HasPrefix(key, "SCHILY.xattr.") && strings.Contains(key, ".overlay.") {
@@ -248,7 +248,7 @@ func hasOverlayAttribute(header *tar.Header) bool {
 	return false
 }
 
-// remove notes what the entry of a name removes, if it is one that does.
+// remove records what an entry removes. It reports whether the entry is a removal.
 func (l *layer) remove(name string) (removes bool, err error) {
 	folder, base := path.Dir(name), path.Base(name)
 	removed, removes := strings.CutPrefix(base, whiteout)
@@ -261,7 +261,7 @@ func (l *layer) remove(name string) (removes bool, err error) {
 		return true, nil
 	}
 	if removed == "" || removed == "." || removed == ".." {
-		return true, unfit("one of its layers removes %q, which is no file; expected the name of one behind %s", name, whiteout)
+		return true, contentErrorf("one of its layers removes %q, which is not a file; expected a file name after %s", name, whiteout)
 	}
 	l.gone = append(l.gone, path.Join(folder, removed))
 	return true, nil
@@ -271,12 +271,12 @@ func (l *layer) isRead(name string) bool {
 	return slices.ContainsFunc(l.folders, func(folder string) bool { return isWithin(name, folder) })
 }
 
-// isWithin tells whether a path is that of something, or of what is below it.
+// isWithin reports whether a path is a folder or something below it.
 func isWithin(name, of string) bool {
 	return of == "." || name == of || strings.HasPrefix(name, of+"/")
 }
 
-// isPlain tells whether a name reads everywhere as what it is.
+// isPlain reports whether a name looks the same everywhere.
 func isPlain(name string) bool {
 	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })
 }
@@ -289,7 +289,7 @@ func shortened(name string) string {
 	return name[:enough] + "…"
 }
 
-// upward returns a path, and the folders that it is in, but for the root.
+// upward returns a path and all folders above it, except the root.
 func upward(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name != "." && name != "" && yield(name) {
@@ -298,18 +298,18 @@ func upward(name string) iter.Seq[string] {
 	}
 }
 
-// stack is layers that lie on each other.
+// stack is the layers of an image.
 type stack struct {
-	layers []*layer // from the lowest to the topmost
-	// steps counts the names that were looked at, so that tests can tell how time grows.
+	layers []*layer // lowest first
+	// steps counts the names that were examined, so that tests can measure how time grows.
 	steps int
 }
 
-// files returns the files that are seen from above. It takes time in proportion to the number of all entries.
+// files returns the visible files. It takes time in proportion to the number of all entries.
 func (s *stack) files() map[string][]byte {
 	files := map[string][]byte{}
-	hidden := map[string]bool{}  // what an upper layer has instead, or removes, with all below it
-	folders := map[string]bool{} // what an upper layer has as a folder
+	hidden := map[string]bool{}  // what an upper layer replaces or removes, with everything below it
+	folders := map[string]bool{} // folders of upper layers
 	for _, l := range slices.Backward(s.layers) {
 		for name, content := range l.files {
 			if !folders[name] && !s.any(upward(name), hidden) && !hidden["."] {
@@ -325,7 +325,7 @@ func (s *stack) files() map[string][]byte {
 			for folder := range upward(path.Dir(name)) {
 				s.steps++
 				if folders[folder] {
-					break // and so are those above it
+					break // so are the folders above it
 				}
 				folders[folder] = true
 			}
@@ -337,13 +337,13 @@ func (s *stack) files() map[string][]byte {
 	return files
 }
 
-// checkLinks refuses images in which something lies below a symbolic link: what is unpacked then is elsewhere
-// than its name says, and may be in a folder that is read.
+// checkLinks rejects images with entries below a symbolic link: unpacking would write them to another folder, which
+// may be one of those to read.
 func (s *stack) checkLinks() error {
 	links := map[string]bool{}
 	check := func(name string) error {
 		if s.any(upward(name), links) {
-			return unfit("one of its layers has files in %q, which is, or is below, a symbolic link; expected files in folders only", name)
+			return contentErrorf("one of its layers has files in %q, which is, or is below, a symbolic link; expected files in folders only", name)
 		}
 		return nil
 	}
@@ -372,7 +372,7 @@ func (s *stack) checkLinks() error {
 	return nil
 }
 
-// any tells whether one of the names is in a set.
+// any reports whether a set contains one of the names.
 func (s *stack) any(names iter.Seq[string], set map[string]bool) bool {
 	for name := range names {
 		s.steps++

@@ -21,35 +21,33 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// Pulled is what was read of an image.
+// Pulled is what was read from an image.
 type Pulled struct {
-	// Reference is the image's, by digest: that of the image for all architectures where there is one.
+	// Reference is the image's reference by digest. If there is an index, it is that of the index.
 	Reference string
-	// Files are the files in the folders that were asked for, each with its slash-separated path from the
-	// image's root.
+	// Files are the files in the requested folders, each with its slash-separated path from the image's root.
 	Files map[string][]byte
 }
 
-// Limits say what a pull may take. It fails once it would take more.
+// Limits are the limits of a pull, which fails when it exceeds them.
 type Limits struct {
-	// Time is that of the whole pull, however it is spent.
+	// Time limits the whole pull.
 	Time time.Duration
-	// Size is that of all that is read out of the image, in bytes: its manifests, and its layers after
-	// decompression, each of them once.
+	// Size limits what is read from the image, in bytes: manifests and layers after decompression, each counted once.
 	Size int64
 }
 
-// How many parts an image may have. Each is a request.
+// Limits of the number of layers and images. Each takes a request.
 const (
 	maxManifests = 64
 	maxLayers    = 128
 )
 
-// Pull reads the files in folders of an image, by a reference such as quay.io/example/bundle:v1.0.0 or
-// quay.io/example/bundle@sha256:…, which must name the registry. It reads the images for all platforms, and
-// fails if what is in the folders is not the same in all of them. Pull logs in as Push does. It asks the
-// registry, and where the registry sends it on to, but no address of this machine or its cloud and none that
-// the image names. An error says what to do.
+// Pull reads the files in folders of an image. The reference must name the registry, such as
+// quay.io/example/bundle:v1.0.0 or quay.io/example/bundle@sha256:…. Pull reads the images for all platforms and fails
+// if their files in the folders differ. It logs in as Push does. It sends requests to the registry and follows its
+// redirects, but never to this machine or its cloud's metadata service, nor to URLs in the image. Errors say what to
+// do.
 func Pull(ctx context.Context, reference string, limits Limits, folders ...string) (Pulled, error) {
 	ref, err := name.ParseReference(reference, name.StrictValidation)
 	if err != nil {
@@ -70,8 +68,8 @@ func Pull(ctx context.Context, reference string, limits Limits, folders ...strin
 func pull(ctx context.Context, ref name.Reference, size int64, folders []string) (Pulled, error) {
 	puller, err := remote.NewPuller(remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithTransport(newGuard(ref.Context().Registry)),
-		remote.WithRetryBackoff(remote.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 3}), // a wait does not end with the context
-		remote.WithRetryPredicate(func(err error) bool { return ctx.Err() == nil && isPassing(err) }))
+		remote.WithRetryBackoff(remote.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 3}), // the library's waits ignore the context
+		remote.WithRetryPredicate(func(err error) bool { return ctx.Err() == nil && isTransient(err) }))
 	if err != nil {
 		return Pulled{}, err
 	}
@@ -94,22 +92,22 @@ func pull(ctx context.Context, ref name.Reference, size int64, folders []string)
 			return Pulled{}, err
 		}
 		if file, differ := difference(files, otherFiles); differ {
-			return Pulled{}, unfit("its file %q is not the same for %s and for %s; expected the same files for all platforms", file, images[0].platform, other.platform)
+			return Pulled{}, contentErrorf("its file %q is not the same for %s and for %s; expected the same files for all platforms", file, images[0].platform, other.platform)
 		}
 	}
 	return Pulled{Reference: repository(ref) + "@" + found.Digest.String(), Files: files}, nil
 }
 
-// pulling is a pull under way.
+// pulling is the state of a pull.
 type pulling struct {
 	puller     *remote.Puller
 	repository name.Repository
 	folders    []string
 	left       *budget
-	layers     map[v1.Hash]*layer // that were read
+	layers     map[v1.Hash]*layer // those that were read
 }
 
-// manifest is a manifest of any kind: of an image, or of a list of images.
+// manifest is the manifest of an image or an index.
 type manifest struct {
 	v1.Descriptor
 	content struct {
@@ -131,32 +129,31 @@ func (p *pulling) manifest(ctx context.Context, ref name.Reference) (*manifest, 
 	return parse(found.Descriptor, found.Manifest)
 }
 
-// parse reads a manifest, of which its registry has told the media type.
+// parse reads a manifest, given the media type that the registry reported.
 func parse(found v1.Descriptor, text []byte) (*manifest, error) {
 	m := &manifest{Descriptor: found}
 	if err := json.Unmarshal(text, &m.content); err != nil {
-		return nil, unfit("the manifest %s cannot be read: %v", found.Digest, err)
+		return nil, contentErrorf("the manifest %s cannot be read: %v", found.Digest, err)
 	}
 	isIndex, isImage := found.MediaType.IsIndex(), found.MediaType.IsImage()
 	switch c := m.content; {
 	case !isIndex && !isImage:
-		return nil, unfit("the manifest %s is of media type %q; expected an image, in the format of OCI or of Docker's schema 2", found.Digest, found.MediaType)
+		return nil, contentErrorf("the manifest %s is of media type %q; expected an image, in the format of OCI or of Docker's schema 2", found.Digest, found.MediaType)
 	case c.MediaType != "" && c.MediaType != found.MediaType:
-		return nil, unfit("the manifest %s says that it is of media type %q, but its registry says %q; expected the same", found.Digest, c.MediaType, found.MediaType)
+		return nil, contentErrorf("the manifest %s says that it is of media type %q, but its registry says %q; expected the same", found.Digest, c.MediaType, found.MediaType)
 	case isIndex && (c.Config != nil || c.Layers != nil), isImage && c.Manifests != nil:
-		return nil, unfit("the manifest %s lists both layers and images; expected either", found.Digest)
+		return nil, contentErrorf("the manifest %s lists both layers and images; expected either", found.Digest)
 	}
 	return m, nil
 }
 
-// platformImage is the image for one platform, or the only one.
+// platformImage is the image for one platform, or the only image.
 type platformImage struct {
 	platform string
 	layers   []v1.Descriptor
 }
 
-// images returns the images for all platforms. What tools for builds put beside them, such as how an image was
-// made, is for a platform that nobody has.
+// images returns the images for all platforms. It skips attestations, which build tools add with an unknown platform.
 func (p *pulling) images(ctx context.Context, found *manifest) ([]platformImage, error) {
 	if !found.MediaType.IsIndex() {
 		layers, err := found.layers(p.left.size)
@@ -173,7 +170,7 @@ func (p *pulling) images(ctx context.Context, found *manifest) ([]platformImage,
 			return nil, err
 		}
 		if m.Size != d.Size {
-			return nil, unfit("the manifest %s is %d bytes long, but listed with %d; expected the same", d.Digest, m.Size, d.Size)
+			return nil, contentErrorf("the manifest %s is %d bytes long, but listed with %d; expected the same", d.Digest, m.Size, d.Size)
 		}
 		layers, err := m.layers(p.left.size)
 		if err != nil {
@@ -184,16 +181,16 @@ func (p *pulling) images(ctx context.Context, found *manifest) ([]platformImage,
 	return images, nil
 }
 
-// images returns what the list of images has for platforms.
+// images returns an index's descriptors of images for platforms.
 func (m *manifest) images() (images []v1.Descriptor, err error) {
 	if listed := len(m.content.Manifests); listed > maxManifests {
-		return nil, unfit("it lists %d images; expected at most %d", listed, maxManifests)
+		return nil, contentErrorf("it lists %d images; expected at most %d", listed, maxManifests)
 	}
 	for _, d := range m.content.Manifests {
 		isForNobody := d.Platform != nil && d.Platform.OS == "unknown" && d.Platform.Architecture == "unknown"
 		switch {
 		case d.MediaType.IsIndex():
-			return nil, unfit("it lists another list of images, %s; expected a list of images only", d.Digest)
+			return nil, contentErrorf("it lists another list of images, %s; expected a list of images only", d.Digest)
 		case isForNobody || !d.MediaType.IsImage():
 			continue
 		}
@@ -203,12 +200,12 @@ func (m *manifest) images() (images []v1.Descriptor, err error) {
 		images = append(images, d)
 	}
 	if len(images) == 0 {
-		return nil, unfit("it lists no image of any architecture; expected at least one")
+		return nil, contentErrorf("it lists no image of any architecture; expected at least one")
 	}
 	return images, nil
 }
 
-// nameOf returns what to call a platform, which may be made to look like anything.
+// nameOf returns a printable name of a platform.
 func nameOf(image v1.Descriptor) string {
 	if image.Platform == nil {
 		return fmt.Sprintf("no platform, %s", image.Digest)
@@ -216,17 +213,17 @@ func nameOf(image v1.Descriptor) string {
 	return fmt.Sprintf("platform %q", shortened(image.Platform.String()))
 }
 
-// layerTypes are those of archives with files, as they may be shared with everybody.
+// layerTypes are the media types of distributable tar archives.
 var layerTypes = []types.MediaType{types.OCILayer, types.OCILayerZStd, types.OCIUncompressedLayer, types.DockerLayer, types.DockerUncompressedLayer}
 
-// layers returns the layers of the image, if they can be read and do not take more than some bytes.
+// layers returns the layers of the image if they are readable and not larger than size.
 func (m *manifest) layers(size int64) ([]v1.Descriptor, error) {
 	layers := m.content.Layers
 	if !m.MediaType.IsImage() {
-		return nil, unfit("the manifest %s is of media type %q; expected an image", m.Digest, m.MediaType)
+		return nil, contentErrorf("the manifest %s is of media type %q; expected an image", m.Digest, m.MediaType)
 	}
 	if len(layers) > maxLayers {
-		return nil, unfit("it has %d layers; expected at most %d", len(layers), maxLayers)
+		return nil, contentErrorf("it has %d layers; expected at most %d", len(layers), maxLayers)
 	}
 	if m.content.Config != nil {
 		if err := checkNotForeign(*m.content.Config); err != nil {
@@ -239,7 +236,7 @@ func (m *manifest) layers(size int64) ([]v1.Descriptor, error) {
 			return nil, err
 		}
 		if !slices.Contains(layerTypes, d.MediaType) {
-			return nil, unfit("its layer %s is of media type %q; expected a tar archive, which may be in gzip or zstd", d.Digest, d.MediaType)
+			return nil, contentErrorf("its layer %s is of media type %q; expected a tar archive, which may be in gzip or zstd", d.Digest, d.MediaType)
 		}
 		if d.Size < 0 || d.Size > size-total {
 			return nil, newBudget(size).exceeded()
@@ -249,11 +246,10 @@ func (m *manifest) layers(size int64) ([]v1.Descriptor, error) {
 	return layers, nil
 }
 
-// checkNotForeign refuses what is to be fetched from elsewhere than the registry: whoever made the image would
-// choose where requests go.
+// checkNotForeign rejects descriptors with URLs: they would let the author of the image choose where requests go.
 func checkNotForeign(d v1.Descriptor) error {
 	if len(d.URLs) > 0 || !d.MediaType.IsDistributable() {
-		return unfit("its part %s is to be fetched from a place that the image names; expected all of it in the registry: build the image without foreign layers", d.Digest)
+		return contentErrorf("its blob %s has URLs outside of the registry; expected all blobs in the registry: build the image without foreign layers", d.Digest)
 	}
 	return nil
 }
@@ -277,7 +273,7 @@ func (p *pulling) files(ctx context.Context, image platformImage) (map[string][]
 	return s.files(), nil
 }
 
-// layer reads a layer, and checks that its manifest says the truth about it.
+// layer reads a layer and checks it against its descriptor.
 func (p *pulling) layer(ctx context.Context, d v1.Descriptor) (_ *layer, err error) {
 	blob, err := p.puller.Layer(ctx, p.repository.Digest(d.Digest.String()))
 	if err != nil {
@@ -291,12 +287,12 @@ func (p *pulling) layer(ctx context.Context, d v1.Descriptor) (_ *layer, err err
 	counted := &io.LimitedReader{R: stream, N: d.Size + 1}
 	read, err := readLayer(counted, p.left, p.folders)
 	if size := d.Size + 1 - counted.N; err == nil && size != d.Size {
-		return nil, unfit("its layer %s is not of the %d bytes that its manifest says; expected the same", d.Digest, d.Size)
+		return nil, contentErrorf("its layer %s does not have the %d bytes that its manifest says; expected the same size", d.Digest, d.Size)
 	}
 	return read, err
 }
 
-// difference returns the first file that is not the same in both.
+// difference returns the first file that differs.
 func difference(a, b map[string][]byte) (file string, differ bool) {
 	names := slices.Concat(slices.Collect(maps.Keys(a)), slices.Collect(maps.Keys(b)))
 	slices.Sort(names)
@@ -310,7 +306,7 @@ func difference(a, b map[string][]byte) (file string, differ bool) {
 	return "", false
 }
 
-// repository is the part of a reference before its tag or digest, as it was written.
+// repository returns the reference without its tag or digest, as it was written.
 func repository(ref name.Reference) string {
 	text, _, _ := strings.Cut(ref.String(), "@")
 	if colon := strings.LastIndex(text, ":"); colon > strings.LastIndex(text, "/") {
@@ -319,7 +315,7 @@ func repository(ref name.Reference) string {
 	return text
 }
 
-// remedy says what to do about a failed pull, as far as the error tells.
+// remedy says what to do about a failed pull, if the error shows that.
 func remedy(from name.Repository, err error) string {
 	if refused := (*transport.Error)(nil); errors.As(err, &refused) {
 		switch refused.StatusCode {

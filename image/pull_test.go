@@ -27,7 +27,7 @@ import (
 	"github.com/berth-csi/berth/test/registry"
 )
 
-// generous limits are those of tests that are not about them.
+// generous are the limits of tests that are not about limits.
 var generous = Limits{Time: time.Minute, Size: 1 << 20}
 
 func TestPull(t *testing.T) {
@@ -48,18 +48,18 @@ func TestPull(t *testing.T) {
 	}
 }
 
-// TestPullReadsLayers: an upper layer hides what is below it. The archives are lists of entries, each the
-// name of a folder (with a slash), a link (with an arrow) or a file.
+// TestPullReadsLayers: an upper layer hides what is below it. The archives are lists of entries: a folder (with a
+// slash), a link (with an arrow) or a file.
 func TestPullReadsLayers(t *testing.T) {
 	address := registry.Start(t, nil)
 	for _, tc := range []struct {
 		name   string
 		layers [][]string
-		want   string // the files and the layers that they are of, or a regular expression for the error
+		want   string // the files and their layers, or a regular expression for the error
 	}{
 		{"a file is replaced", [][]string{{"hold/", "hold/tea", "hold/rum"}, {"hold/tea"}}, "hold/rum of 0, hold/tea of 1"},
 		{"a file is removed", [][]string{{"hold/tea", "hold/rum"}, {"hold/.wh.tea"}}, "hold/rum of 0"},
-		{"a file is removed and made anew", [][]string{{"hold/tea"}, {"hold/.wh.tea"}, {"hold/tea"}}, "hold/tea of 2"},
+		{"a file is removed and recreated", [][]string{{"hold/tea"}, {"hold/.wh.tea"}, {"hold/tea"}}, "hold/tea of 2"},
 		{"what a layer removes is below it", [][]string{{"hold/tea"}, {"hold/tea", "hold/.wh.tea"}}, "hold/tea of 1"},
 		{"a folder is removed", [][]string{{"hold/deep/rum", "hold/tea"}, {"hold/.wh.deep"}}, "hold/tea of 0"},
 		{"a folder above is removed", [][]string{{"hold/deep/rum"}, {".wh.hold"}}, ""},
@@ -88,7 +88,7 @@ func TestPullReadsLayers(t *testing.T) {
 	}
 }
 
-// TestPullOfAnIndex: what is not an image for any architecture is passed over.
+// TestPullOfAnIndex: entries that are not images for an architecture are skipped.
 func TestPullOfAnIndex(t *testing.T) {
 	address := registry.Start(t, nil)
 	attestation, image := layered(t, [][]string{{"hold/signature"}}), layered(t, [][]string{{"hold/tea"}})
@@ -115,13 +115,13 @@ func TestPullHasALimit(t *testing.T) {
 	if _, err := Pull(t.Context(), reference, Limits{time.Minute, 64 << 10}, "hold"); err != nil {
 		t.Error(err)
 	}
-	_, err := Pull(t.Context(), reference, Limits{time.Minute, 4 << 10}, "hold") // an archive of one file takes 2 KiB
+	_, err := Pull(t.Context(), reference, Limits{time.Minute, 4 << 10}, "hold") // an archive with one file has 2 KiB
 	if err == nil || !strings.HasSuffix(err.Error(), "its files take more than 4096 bytes; expected a smaller image") {
 		t.Errorf("got error %v", err)
 	}
 }
 
-// TestPullLogsIn: with what container tools have been told.
+// TestPullLogsIn: Pull uses the credentials of container tools.
 func TestPullLogsIn(t *testing.T) {
 	address := registry.Start(t, func(inner http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -154,7 +154,7 @@ func TestPullLogsIn(t *testing.T) {
 func TestPullExplains(t *testing.T) {
 	address := registry.Start(t, nil)
 	nobody := registry.Nobody()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and never says a word
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections, and never answers
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -179,7 +179,7 @@ func TestPullExplains(t *testing.T) {
 	}
 }
 
-// push pushes an image of one architecture, and returns its reference.
+// push pushes an image for one architecture and returns its reference.
 func push(t *testing.T, address string, image v1.Image) (reference string) {
 	t.Helper()
 	reference = address + "/harbour/ship:v1"
@@ -193,7 +193,7 @@ func push(t *testing.T, address string, image v1.Image) (reference string) {
 	return reference
 }
 
-// layered returns an image of layers. Each file holds the number of its layer.
+// layered returns an image with layers. Each file contains the number of its layer.
 func layered(t *testing.T, layers [][]string) v1.Image {
 	t.Helper()
 	image := empty.Image
@@ -229,7 +229,7 @@ func layered(t *testing.T, layers [][]string) v1.Image {
 	return image
 }
 
-// listed returns files and what they hold, in the order of their names.
+// listed returns files and their content, sorted by name.
 func listed(files map[string][]byte) string {
 	var texts []string
 	for file, content := range files {

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// WriteLayout writes an image to a folder in the OCI layout, from where others can copy it to a registry, and
-// returns the image's digest. The folder must be empty, or absent, or a layout, which is replaced.
+// WriteLayout writes an image to a folder as an OCI layout, from which other tools can copy it to a registry, and
+// returns its digest. The folder must be absent, empty or a layout. It is replaced.
 func WriteLayout(dir string, index v1.ImageIndex) (digest string, err error) {
 	if err := mayReplace(dir); err != nil {
 		return "", err
@@ -50,7 +50,7 @@ func WriteLayout(dir string, index v1.ImageIndex) (digest string, err error) {
 	return hash.String(), nil
 }
 
-// mayReplace fails if a folder holds anything but a layout.
+// mayReplace fails if a folder contains anything but a layout.
 func mayReplace(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -63,15 +63,14 @@ func mayReplace(dir string) error {
 		switch entry.Name() {
 		case "oci-layout", "index.json", "blobs":
 		default:
-			return fmt.Errorf("will not replace %s: it holds %s, which is no part of an image layout; choose another folder", dir, entry.Name())
+			return fmt.Errorf("will not replace %s: it holds %s, which is not part of an image layout; choose another folder", dir, entry.Name())
 		}
 	}
 	return nil
 }
 
-// Push pushes an image to a registry under a reference such as quay.io/example/bundle:v1.0.0, and returns the
-// image's digest. It logs in with what container tools have been told of the registry. Registries on loopback
-// are spoken to without encryption.
+// Push pushes an image to a registry under a reference such as quay.io/example/bundle:v1.0.0 and returns its digest.
+// It uses the credentials of container tools, and plain HTTP for registries on loopback.
 func Push(ctx context.Context, reference string, index v1.ImageIndex) (digest string, err error) {
 	ref, err := name.ParseReference(reference)
 	if err != nil {

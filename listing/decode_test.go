@@ -15,7 +15,7 @@ func TestDecode(t *testing.T) {
 	errEnough := errors.New("enough")
 	for _, test := range []struct {
 		name, body string
-		most       int // 0 for any number
+		most       int // 0 for no limit
 		names      []string
 		next       string
 		err        error
@@ -45,6 +45,6 @@ func TestDecode(t *testing.T) {
 		})
 	}
 	if _, err := decode(strings.NewReader(`{"items":{}}`), func(named) error { return nil }); err == nil || !strings.Contains(err.Error(), "want [") {
-		t.Errorf("a list whose items are no list: %v", err)
+		t.Errorf("items that are not a list: %v", err)
 	}
 }

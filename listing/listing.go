@@ -1,7 +1,6 @@
-// Package listing reads lists of the API server one object at a time. A client that decodes a page of objects
-// has all of them in memory twice, as they came and as they are, and whoever may write them has a say in how
-// large they are: up to 1.5 MiB each. Here, at most one of them is in memory, and of the others only what the
-// caller keeps.
+// Package listing reads lists from the API server one object at a time. A client that decodes a page of objects has
+// all of them in memory twice, encoded and decoded, and whoever writes the objects decides how large they are: up to
+// 1.5 MiB each. This package has at most one object in memory, plus what the caller keeps of the others.
 package listing
 
 import (
@@ -16,22 +15,21 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// pageSize is how many objects the API server has to put together at a time.
+// pageSize is the number of objects in a page, which the API server has in memory at a time.
 const pageSize = 50
 
 // List says which objects to read.
 type List struct {
-	// Resource is in the plural, such as "pods".
+	// Resource is the plural name, such as "pods".
 	Resource string
-	// Namespace is theirs; empty for all namespaces, and for objects that are in none.
+	// Namespace is the objects' namespace; "" for all namespaces and for cluster-scoped objects.
 	Namespace string
-	// Labels and Fields are selectors; empty for all objects.
+	// Labels and Fields are selectors; "" selects all objects.
 	Labels, Fields string
 }
 
-// Each reads objects page by page and hands each over to do, until do returns an error. The fields of T say
-// what is kept of an object; they have the names that they have in JSON. The client is that of the objects'
-// API group and version.
+// Each reads objects page by page and calls do for each, until do returns an error. T has the fields to decode, with
+// JSON names. The client is for the objects' API group and version.
 func Each[T any](ctx context.Context, client rest.Interface, list List, do func(T) error) error {
 	for next := ""; ; {
 		var err error
@@ -44,7 +42,7 @@ func Each[T any](ctx context.Context, client rest.Interface, list List, do func(
 	}
 }
 
-// page reads one page, and returns what to ask for the next one with.
+// page reads a page. It returns the token of the next one.
 func page[T any](ctx context.Context, client rest.Interface, list List, from string, do func(T) error) (next string, err error) {
 	request := client.Get().NamespaceIfScoped(list.Namespace, list.Namespace != "").Resource(list.Resource).
 		SetHeader("Accept", "application/json").
@@ -62,7 +60,7 @@ func page[T any](ctx context.Context, client rest.Interface, list List, from str
 	return decode(body, do)
 }
 
-// decode reads a list in JSON, and returns what its metadata says of the next page.
+// decode reads a JSON list. It returns its metadata about the next page.
 func decode[T any](body io.Reader, do func(T) error) (next string, err error) {
 	decoder := json.NewDecoder(body)
 	if err := expect(decoder, '{'); err != nil {

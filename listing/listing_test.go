@@ -17,7 +17,7 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// TestTenantMakesLargePods: pods of 1 MB each are read in little more memory than one of them takes.
+// TestTenantMakesLargePods: reading pods of 1 MB takes little more memory than one of them.
 func TestTenantMakesLargePods(t *testing.T) {
 	const pods, each, most = 60, 1_000_000, 12 << 20
 	c := cluster.Shared(t, cluster.Options{})

@@ -18,10 +18,10 @@ func TestCrashSweep(t *testing.T) {
 	s := &sweep{worlds: newPool(t)}
 	s.installation = s.undisturbed(t, install)
 	s.keepWatch(t)
-	var plans []fault.Plan
+	var plans []fault.Scenario
 	for _, sc := range scenarios {
 		reference := s.undisturbed(t, sc)
-		plans = append(plans, fault.Plan{Name: sc.name, Points: reference.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
+		plans = append(plans, fault.Scenario{Name: sc.name, Points: reference.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
 			return s.disturbed(t, sc, reference, at, f)
 		}})
 	}

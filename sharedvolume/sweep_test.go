@@ -97,10 +97,10 @@ func isRepaired(w world, sv *v1alpha1.SharedVolume, p pair) error {
 // how often each was created and deleted, and that nothing is written once all is settled.
 func TestCrashSweep(t *testing.T) {
 	w := apart(t)
-	var plans []fault.Plan
+	var plans []fault.Scenario
 	for _, e := range episodes {
 		undisturbed := w.in(t).play(e, fault.Point{}, "", nil)
-		plans = append(plans, fault.Plan{Name: e.name, Points: undisturbed.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
+		plans = append(plans, fault.Scenario{Name: e.name, Points: undisturbed.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
 			disturbed := w.in(t).play(e, at, f, undisturbed.end)
 			if diff := cmp.Diff(undisturbed.counts, disturbed.counts); diff != "" {
 				t.Errorf("creations and deletions (-undisturbed +disturbed):\n%s", diff)

@@ -7,11 +7,12 @@ import (
 	"path/filepath"
 )
 
-// maxFile is how long a file may be that is read as a whole, in bytes. OLM takes no bundle above 4 MiB from a catalog.
+// maxFile is the maximum size of a file that is read into memory, in bytes. OLM accepts no bundle above 4 MiB from a
+// catalog.
 const maxFile = 32 << 20
 
-// ReadFile reads a file. It fails if that is a device, a pipe or the like, which may never end, or is longer than any
-// file that is read as a whole.
+// ReadFile reads a file. It fails for devices, pipes and the like, which may never end, and for files above the
+// limit.
 func ReadFile(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -28,8 +29,8 @@ func ReadFile(path string) ([]byte, error) {
 	return readAll(path, file)
 }
 
-// ReadFileIn reads a file by its path in a folder, as ReadFile does. It fails if a symbolic link leads out of the
-// folder: whoever wrote the folder could have any file of this machine quoted in reports, or shipped in an image.
+// ReadFileIn reads a file by its path in a folder, like ReadFile. It fails if a symbolic link leads out of the
+// folder: otherwise the author of the folder could have any local file quoted in reports or shipped in an image.
 func ReadFileIn(dir, path string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -47,7 +48,7 @@ func ReadFileIn(dir, path string) ([]byte, error) {
 	return readAll(filepath.Join(dir, path), file)
 }
 
-// StatIn tells what a path in a folder leads to. It fails if that is outside of the folder, or no regular file.
+// StatIn returns the file at a path in a folder. It fails if the file is outside of the folder or not a regular file.
 func StatIn(root *os.Root, path string) (os.FileInfo, error) {
 	shown := filepath.Join(root.Name(), path)
 	info, err := root.Stat(path)
@@ -62,17 +63,17 @@ func StatIn(root *os.Root, path string) (os.FileInfo, error) {
 }
 
 func readAll(path string, file io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(file, maxFile+1)) // it may grow meanwhile
+	data, err := io.ReadAll(io.LimitReader(file, maxFile+1)) // it may grow while it is read
 	if len(data) > maxFile {
 		return nil, fmt.Errorf("%s is longer than %d MiB; expected a shorter file", path, maxFile>>20)
 	}
 	return data, err
 }
 
-// checkRegular fails if a file is a device, a pipe or the like.
+// checkRegular fails for devices, pipes and the like.
 func checkRegular(path string, info os.FileInfo) error {
 	if info.Mode().IsRegular() {
 		return nil
 	}
-	return fmt.Errorf("%s is no regular file (%s); expected files and folders only: remove it", path, info.Mode())
+	return fmt.Errorf("%s is not a regular file (%s); expected files and folders only: remove it", path, info.Mode())
 }

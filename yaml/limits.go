@@ -6,28 +6,29 @@ import (
 	"strings"
 )
 
-// What a document may take. Everything that is meant to be read is far below: OLM takes no bundle above 4 MiB from
-// a catalog, and etcd no object above 1.5 MiB.
+// Limits of a document. All legitimate documents are far below: OLM accepts no bundle above 4 MiB from a catalog, and
+// etcd no object above 1.5 MiB.
 const (
-	// factor is how many times as long as its source a document may be once its aliases are written out. One that is
-	// short may be always bytes long.
+	// factor is the maximum ratio of a document's size with expanded aliases to its source. always is the size in
+	// bytes that is allowed even for short documents.
 	factor = 16
 	always = 256 << 10
-	// longest is how long a document may be then, in bytes, however long its source is.
+	// longest is the maximum size in bytes with expanded aliases.
 	longest = 64 << 20
-	// maxValues is how many values a document may hold: each takes a hundred bytes and more, and two in the source.
+	// maxValues is the maximum number of values. Each takes two bytes in the source and more than a hundred in
+	// memory.
 	maxValues = 1 << 19
-	// maxDepth is how deep values may nest.
+	// maxDepth is the maximum nesting depth.
 	maxDepth = 500
 )
 
-// Longest returns how long a document may be as JSON, in bytes, whose source has a length.
+// Longest returns the maximum size of a document as JSON, in bytes, given the size of its source.
 func Longest(source int) int { return min(always+factor*source, longest) }
 
-// Refusal is why a document is not read though it may be well-formed. It says what was found, what is expected and
-// what to do.
+// Refusal says why a document is rejected although it may be well-formed: what was found, what was expected and what
+// to do.
 type Refusal struct {
-	// Line and Column are the place in the document, counted from 1. They are 0 where it is the document as a whole.
+	// Line and Column are the position in the document, counted from 1. They are 0 if it is about the whole document.
 	Line, Column int
 	Message      string
 }
@@ -39,7 +40,7 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", r.Line, r.Column, r.Message)
 }
 
-// checkSource refuses what would take much memory to parse.
+// checkSource rejects a source that would take much memory to parse.
 func checkSource(source []byte) error {
 	if bytes.HasPrefix(source, []byte("\xff\xfe")) || bytes.HasPrefix(source, []byte("\xfe\xff")) {
 		return &Refusal{Message: "the document is in UTF-16; expected UTF-8: save it in that encoding"}
@@ -48,7 +49,7 @@ func checkSource(source []byte) error {
 		return nil
 	}
 	values := 1
-	for _, before := range []string{"\n", "\r", ",", ":", "-", "[", "{", "?"} { // one of which comes before each value but the first
+	for _, before := range []string{"\n", "\r", ",", ":", "-", "[", "{", "?"} { // each value but the first follows one of these
 		values += bytes.Count(source, []byte(before))
 	}
 	if values > maxValues {
@@ -57,10 +58,10 @@ func checkSource(source []byte) error {
 	return nil
 }
 
-// isExcessive tells whether the decoder has refused to follow aliases: it counts values, and no bytes.
+// isExcessive reports whether the decoder refused to expand aliases. It counts values, not bytes.
 func isExcessive(err error) bool { return strings.Contains(err.Error(), "excessive aliasing") }
 
-// refuseAliases refuses a document for its aliases, or whatever else makes it long.
+// refuseAliases rejects a document that is too long, and names the alias that makes it so.
 func refuseAliases(source []byte) error {
 	limit := Longest(len(source))
 	refusal := &Refusal{Message: fmt.Sprintf("the document has %d bytes, but would have more than %d with its aliases written out; "+
@@ -92,7 +93,7 @@ func refuseDepth(source []byte) error {
 	return refusal
 }
 
-// below returns the first node that is some levels below another.
+// below returns the first node that is a number of levels below another.
 func below(node *Node, levels int) *Node {
 	if levels == 0 {
 		return node
@@ -105,20 +106,20 @@ func below(node *Node, levels int) *Node {
 	return nil
 }
 
-// measure adds up how many bytes a document has with its aliases written out.
+// measure computes the size of a document with expanded aliases.
 type measure struct {
 	limit int
 	total int
-	sizes map[*Node]int // of what has an anchor; of no more than the limit
-	// crossing is the alias with which the limit is exceeded, largest the one that stands for most.
+	sizes map[*Node]int // of nodes with an anchor, capped at the limit
+	// crossing is the alias that exceeds the limit, largest the alias with the largest value.
 	crossing, largest *Node
 }
 
-// size returns how many bytes a node has, the limit at most.
+// size returns the size of a node in bytes, capped at the limit.
 func (m *measure) size(node *Node) int {
 	begin := m.total
 	if node.Kind == AliasNode {
-		m.total += m.sizes[node.Alias] // which is before, or the document is not well-formed
+		m.total += m.sizes[node.Alias] // an anchor precedes its aliases
 		if m.largest == nil || m.sizes[node.Alias] > m.sizes[m.largest.Alias] {
 			m.largest = node
 		}

@@ -14,13 +14,13 @@ var (
 	errTooDeep = errors.New("too deep")
 )
 
-// writer writes what a decoder has made of YAML as JSON, up to a limit.
+// writer writes decoded YAML as JSON, up to a limit.
 type writer struct {
 	out   []byte
 	limit int
 }
 
-// value writes a value that is some levels deep.
+// value writes a value at a nesting depth.
 func (w *writer) value(value any, depth int) error {
 	if depth > maxDepth {
 		return errTooDeep
@@ -47,7 +47,7 @@ func (w *writer) value(value any, depth int) error {
 	return nil
 }
 
-// other writes a number that is no int.
+// other writes numbers other than int.
 func (w *writer) other(value any) error {
 	text, err := json.Marshal(value)
 	w.out = append(w.out, text...)
@@ -109,7 +109,7 @@ func (w *writer) mapping(values map[any]any, depth int) error {
 	return nil
 }
 
-// keyOf returns the key of a mapping as text.
+// keyOf returns a mapping key as text.
 func keyOf(key any) (string, error) {
 	switch k := key.(type) {
 	case string:

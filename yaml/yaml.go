@@ -1,9 +1,9 @@
-// Package yaml reads and writes YAML, as sigs.k8s.io/yaml does, within bounds: what is read may come from
-// anybody, and a few kilobytes of YAML can stand for gigabytes. All code that is shipped reads YAML by this
-// package, and hack/imports holds it to that.
+// Package yaml reads and writes YAML like sigs.k8s.io/yaml, within limits: documents may come from anybody, and a few
+// kilobytes of YAML can expand to gigabytes. All shipped code reads YAML through this package; hack/imports enforces
+// that.
 //
-// A document is refused if its aliases make it many times as long as it is written, or if it holds more values or
-// nests deeper than anything that is meant to be read. What then is read takes memory in proportion to its source.
+// It rejects a document if its aliases expand to many times the size of its source, or if it has more values or
+// deeper nesting than any legitimate document. Reading a document takes memory in proportion to its source.
 package yaml
 
 import (
@@ -21,7 +21,7 @@ import (
 	kubernetes "sigs.k8s.io/yaml"
 )
 
-// Unmarshal reads a document into a value, by the value's JSON tags.
+// Unmarshal reads a document into a value by its JSON tags.
 func Unmarshal(source []byte, into any) error {
 	content, err := toJSON(source, yamlv2.Unmarshal)
 	if err != nil {
@@ -30,10 +30,10 @@ func Unmarshal(source []byte, into any) error {
 	if json.Unmarshal(content, into) == nil {
 		return nil
 	}
-	return kubernetes.Unmarshal(source, into) // which makes texts of numbers where the value wants texts
+	return kubernetes.Unmarshal(source, into) // it converts numbers to strings if the field is a string
 }
 
-// UnmarshalStrict is like Unmarshal. It fails if a key is given twice, or the value has no field for it.
+// UnmarshalStrict is like Unmarshal, but fails if a key is duplicate or has no field in the value.
 func UnmarshalStrict(source []byte, into any) error {
 	if _, err := toJSON(source, yamlv2.UnmarshalStrict); err != nil {
 		return fmt.Errorf("error converting YAML to JSON: %w", err)
@@ -48,7 +48,7 @@ func toJSON(source []byte, decode func([]byte, any) error) ([]byte, error) {
 	if err := checkSource(source); err != nil {
 		return nil, err
 	}
-	var value any // shares what aliases stand for, as far as that is text
+	var value any // aliases share the strings of their anchors
 	if err := decode(source, &value); err != nil {
 		if isExcessive(err) {
 			return nil, refuseAliases(source)
@@ -79,8 +79,8 @@ func FromJSON(content []byte) ([]byte, error) {
 // Marshal returns a value as YAML, by its JSON tags.
 func Marshal(value any) ([]byte, error) { return kubernetes.Marshal(value) }
 
-// Node is a value in a document, with its place. Those of aliases lead to what they stand for, which may be very
-// much.
+// Node is a value in a document, with its position. The node of an alias leads to its anchor, so walking all nodes
+// can expand to a lot.
 type Node = yamlv3.Node
 
 // The kinds of nodes.
@@ -91,8 +91,8 @@ const (
 	AliasNode    = yamlv3.AliasNode
 )
 
-// Parse returns the root of a document. It is a zero node for an empty one. An error may tell no more than where
-// to look: the decoders do not agree on all that is wrong.
+// Parse returns the root of a document, or a zero node for an empty one. Its errors may only hint at the position of
+// a fault: the decoders do not agree on all faults.
 func Parse(source []byte) (Node, error) {
 	var document Node
 	if err := checkSource(source); err != nil {
@@ -105,7 +105,7 @@ func Parse(source []byte) (Node, error) {
 	return *document.Content[0], err
 }
 
-// IsSingle tells whether a text is but one document.
+// IsSingle reports whether a text is exactly one document.
 func IsSingle(text []byte) bool {
 	if checkSource(text) != nil {
 		return false
@@ -129,7 +129,7 @@ func Split(file []byte) (documents [][]byte, err error) {
 	}
 }
 
-// typeOf names the type of a decoded key.
+// typeOf returns the type of a decoded key.
 func typeOf(key any) string {
 	if key == nil {
 		return "null"

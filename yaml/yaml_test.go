@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write testdata/hostile anew")
 
 const hostile = "testdata/hostile"
 
-// attacks are documents that stand for much more than they hold, and what is said of them. The documents are files of
+// attacks are documents that expand to much more than their source, and the expected errors. The documents are in
 // testdata/hostile.
 var attacks = []struct{ name, text, want string }{
 	{"long-string", "a: &a " + strings.Repeat("x", 96<<10) + "\nb:\n" + strings.Repeat("- *a\n", 1000),
@@ -47,7 +47,7 @@ var attacks = []struct{ name, text, want string }{
 	{"mapping-key", "? {a: b}\n: c\n", `yaml: invalid map key: map\[.*`},
 }
 
-// laughs are lists of ten of the list before, nine times over.
+// laughs is a "billion laughs" document: nine levels of lists that repeat the previous list ten times.
 func laughs(levels int) string {
 	text := "a: &a lol\n"
 	for i := 1; i < levels; i++ {
@@ -72,8 +72,8 @@ var readers = map[string]func([]byte) error{
 	"UnmarshalStrict":    func(source []byte) error { return yaml.UnmarshalStrict(source, new(map[string]any)) },
 }
 
-// TestHostile: however a document is read that stands for much more than it holds, it is refused, at its place, and
-// takes little memory.
+// TestHostile: every way to read a document rejects one that expands to much more than its source, with a position,
+// and without using much memory.
 func TestHostile(t *testing.T) {
 	for _, tc := range attacks {
 		t.Run(tc.name, func(t *testing.T) {
@@ -94,18 +94,18 @@ func TestHostile(t *testing.T) {
 					t.Errorf("%s: got  %v\nwant %s", name, err, tc.want)
 				}
 				if used > 64<<20 {
-					t.Errorf("%s took %d MiB of memory; want less than 64", name, used>>20)
+					t.Errorf("%s allocated %d MiB; want less than 64", name, used>>20)
 				}
 			}
 			used := allocated(func() { _, _ = yaml.Parse(source); yaml.IsSingle(source) })
 			if used > 64<<20 {
-				t.Errorf("parsing took %d MiB of memory; want less than 64", used>>20)
+				t.Errorf("parsing allocated %d MiB; want less than 64", used>>20)
 			}
 		})
 	}
 }
 
-// TestManyValues: what would take much memory to parse is refused before that.
+// TestManyValues: a source that would take much memory is rejected before it is parsed.
 func TestManyValues(t *testing.T) {
 	for name, source := range map[string][]byte{
 		"flow":        []byte("[" + strings.Repeat("a,", 8<<20) + "a]"),
@@ -123,16 +123,16 @@ func TestManyValues(t *testing.T) {
 				}
 			}
 			if _, err := yaml.Parse(source); !errors.As(err, new(*yaml.Refusal)) {
-				t.Errorf("it is parsed: %v", err)
+				t.Errorf("Parse accepts it: %v", err)
 			}
 			if _, err := yaml.FromJSON(source); !errors.As(err, new(*yaml.Refusal)) {
-				t.Errorf("it is taken for JSON: %v", err)
+				t.Errorf("FromJSON accepts it: %v", err)
 			}
 		})
 	}
 }
 
-// TestOrdinaryAnchors: what people use aliases for is read as ever.
+// TestOrdinaryAnchors: the usual uses of aliases keep working.
 func TestOrdinaryAnchors(t *testing.T) {
 	labels := "labels: &labels {app: tide, tier: \"1\"}\n"
 	schema := "schema: &schema\n  properties:\n" + numbered("    field%d: {type: string, description: \"what it is for\"}\n", 500)
@@ -147,7 +147,7 @@ func TestOrdinaryAnchors(t *testing.T) {
 	}
 }
 
-// same holds a document as JSON against what the library makes of it.
+// same compares a document as JSON with what the library reads.
 func same(t *testing.T, source []byte) {
 	t.Helper()
 	got, err := yaml.ToJSON(source)
@@ -158,7 +158,7 @@ func same(t *testing.T, source []byte) {
 	if limit := yaml.Longest(len(source)); len(got) > limit+16*1024 && len(got) > 7*len(source) {
 		t.Errorf("%d bytes become %d; want at most %d", len(source), len(got), limit)
 	}
-	for range 100 { // of 1 and "1", which are the same key then, the library takes one by chance
+	for range 100 { // of the keys 1 and "1", which are the same in JSON, the library picks one at random
 		want, err := kubernetes.YAMLToJSON(source)
 		if err != nil {
 			t.Fatalf("%q becomes %s, but the library says %v", source, got, err)
@@ -181,8 +181,8 @@ func same(t *testing.T, source []byte) {
 	t.Errorf("%q becomes\n%s\nbut by the library\n%s", source, got, want)
 }
 
-// FuzzAliases holds documents with aliases against what the library makes of them: the same, as long as it is not
-// much more than was written.
+// FuzzAliases compares documents with aliases with what the library reads: they must be equal unless they expand too
+// much.
 func FuzzAliases(f *testing.F) {
 	files, err := filepath.Glob(filepath.Join(hostile, "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -219,7 +219,7 @@ func allocated(f func()) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestReadFile: what never ends is not read.
+// TestReadFile: files that never end are rejected.
 func TestReadFile(t *testing.T) {
 	dir := t.TempDir()
 	pipe, link, large, fine := filepath.Join(dir, "pipe"), filepath.Join(dir, "link"), filepath.Join(dir, "large"), filepath.Join(dir, "fine")
@@ -238,8 +238,8 @@ func TestReadFile(t *testing.T) {
 		}
 	}
 	for file, want := range map[string]string{
-		pipe:  pipe + " is no regular file (prw-r--r--); expected files and folders only: remove it",
-		link:  link + " is no regular file (Dcrw-rw-rw-); expected files and folders only: remove it",
+		pipe:  pipe + " is not a regular file (prw-r--r--); expected files and folders only: remove it",
+		link:  link + " is not a regular file (Dcrw-rw-rw-); expected files and folders only: remove it",
 		large: large + " is longer than 32 MiB; expected a shorter file",
 	} {
 		if _, err := yaml.ReadFile(file); err == nil || err.Error() != want {
@@ -247,7 +247,7 @@ func TestReadFile(t *testing.T) {
 		}
 	}
 	for file, want := range map[string]string{
-		"pipe":  pipe + " is no regular file (prw-r--r--); expected files and folders only: remove it",
+		"pipe":  pipe + " is not a regular file (prw-r--r--); expected files and folders only: remove it",
 		"link":  link + " is a symbolic link to /dev/zero, which is missing or outside of " + dir + "; expected files and folders only: put the file there itself",
 		"large": large + " is longer than 32 MiB; expected a shorter file",
 	} {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/yamlplace"
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -69,6 +68,6 @@ func faultOf(file string, data []byte, err error, mustBeYAML bool) []*findings.F
 	if !mustBeYAML {
 		return nil
 	}
-	offset, message := yamlplace.Fault(data, err)
-	return []*findings.Finding{syntaxRule.Finding(file, "%s", message).At(yamlplace.Of(data, offset))}
+	offset, message := yaml.Fault(data, err)
+	return []*findings.Finding{syntaxRule.Finding(file, "%s", message).At(yaml.Position(data, offset))}
 }

@@ -5,7 +5,6 @@ import (
 	"embed"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/sidecars"
 )
 
 //go:embed assets examples
@@ -17,8 +16,8 @@ var description string
 //go:embed icon.svg
 var icon []byte
 
-// Driver is the AWS EBS CSI driver. Its objects have the names under which OpenShift's own operators have
-// always made them, so that volumes, scripts and migrations find them.
+// Driver is the AWS EBS CSI driver. Its objects keep the names that OpenShift's own operators gave them, so that
+// volumes, scripts and migrations find them.
 var Driver = drivers.Driver{
 	Name:            "ebs",
 	CSIName:         "ebs.csi.aws.com",
@@ -38,8 +37,8 @@ var Driver = drivers.Driver{
 
 	Operator: drivers.Operator{
 		Name: "aws-ebs-csi-driver-operator",
-		// Not "…-lock": earlier operators have left ConfigMaps of that name, which no pod owns. A lock for
-		// life would never be free.
+		// Not "…-lock": earlier operators left ConfigMaps with that name and without an owner. Such a lock would
+		// never become free.
 		Lock:  "aws-ebs-csi-driver-operator-leader",
 		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
 		Env:   []string{"ROLEARN"},
@@ -48,8 +47,8 @@ var Driver = drivers.Driver{
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-aws-ebs-csi-driver:4.21"},
-		sidecars.Provisioner, sidecars.Attacher, sidecars.Resizer, sidecars.Snapshotter,
-		sidecars.NodeDriverRegistrar, sidecars.LivenessProbe, sidecars.KubeRBACProxy,
+		drivers.ProvisionerImage, drivers.AttacherImage, drivers.ResizerImage, drivers.SnapshotterImage,
+		drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
 	Settings:        []drivers.Setting{{Container: "csi-driver", Apply: tagVolumes}},
 	ClassParameters: encryptionKey,
@@ -57,8 +56,7 @@ var Driver = drivers.Driver{
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
 }
 
-// encryptionKey has new volumes encrypted with the key that the administrator has chosen, rather than with
-// the one that AWS has for each account.
+// encryptionKey encrypts new volumes with the administrator's key instead of the account's default key.
 func encryptionKey(cluster drivers.Cluster) map[string]string {
 	aws := cluster.ClusterCSIDriver.Spec.DriverConfig.AWS
 	if aws == nil || aws.KMSKeyARN == "" {

@@ -13,10 +13,9 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// What holds for every driver is tested in package drivers.
+// Tests that apply to every driver are in package drivers.
 
-// TestNames: these objects have the names, and their pods the labels, that OpenShift's own operators have
-// always given them.
+// TestNames: these objects keep the names, and their pods the labels, that OpenShift's own operators gave them.
 func TestNames(t *testing.T) {
 	manifests, err := Driver.Manifests(drivers.Values{Namespace: "ns", Image: func(env string) string { return env }})
 	if err != nil {
@@ -48,7 +47,7 @@ func TestNames(t *testing.T) {
 		"CredentialsRequest openshift-cloud-credential-operator aws-ebs-csi-driver-operator": "",
 	} {
 		if found, ok := got[name]; !ok || found != selector {
-			t.Errorf("%s: selector %q (there is one: %v), want %q", name, found, ok, selector)
+			t.Errorf("%s: selector %q (found: %v), want %q", name, found, ok, selector)
 		}
 	}
 }
@@ -58,7 +57,7 @@ func TestTagVolumes(t *testing.T) {
 	for name, test := range map[string]struct {
 		tags    tags
 		want    []string
-		leftOut []string // fragments, one of each sentence
+		leftOut []string // a fragment of each sentence
 	}{
 		"none":                    {},
 		"sorted":                  {tags: tags{{Key: "team", Value: "a b"}, {Key: "cost", Value: "x=y"}}, want: []string{"--extra-tags=cost=x=y,team=a b"}},

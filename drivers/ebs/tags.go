@@ -8,16 +8,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/awstags"
 )
 
-// tagVolumes has the driver tag each volume and snapshot that it creates with the tags that the cluster
-// wants on all its resources. The tag by which the installer finds what belongs to a cluster is the
-// driver's own affair: it is told the cluster's name.
+// tagVolumes makes the driver tag each volume and snapshot that it creates with the tags that the cluster wants on
+// all its resources. The driver itself adds the tag by which the installer finds the cluster's resources: it knows
+// the cluster's name from another argument.
 func tagVolumes(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
-	fit, leftOut := awstags.Fitting(cluster.Infrastructure, "volumes", untaggable)
+	tags, leftOut := drivers.AWSTags(cluster.Infrastructure, "volumes", untaggable)
 	var words []string
-	for _, tag := range fit {
+	for _, tag := range tags {
 		words = append(words, tag.Key+"="+tag.Value)
 	}
 	if len(words) > 0 {
@@ -26,19 +25,19 @@ func tagVolumes(cluster drivers.Cluster, container *corev1.Container) (leftOut [
 	return leftOut
 }
 
-// reservedKeys begin the keys of tags that the driver sets itself. It ends at once if it is told one.
+// reservedKeys are prefixes of the tags that the driver sets itself. It exits if a given tag has one of them.
 var reservedKeys = []string{"aws:", "kubernetes.io", "ebs.csi.aws.com", "CSIVolumeName", "CSIVolumeSnapshotName"}
 
-// untaggable says why a volume cannot get a tag, or "" if it can. One such tag would cost all volumes: the
-// driver does not start with a list of tags that it cannot read.
+// untaggable says why a volume cannot have a tag, or "" if it can. The driver does not start with a list of tags that
+// it cannot parse.
 func untaggable(tag configv1.AWSResourceTag) string {
 	for _, reserved := range reservedKeys {
 		if strings.HasPrefix(tag.Key, reserved) {
 			return "AWS and the driver reserve keys that begin with " + reserved
 		}
 	}
-	// The driver parts its list at commas outside of quotes, and each word at the first equals sign;
-	// Kubernetes would take a dollar sign for the beginning of a variable.
+	// The driver splits its list at commas outside of quotes, and each word at the first equals sign. Kubernetes
+	// would expand a dollar sign as the beginning of a variable.
 	for _, part := range []struct{ text, forbidden string }{{tag.Key, `,"$=`}, {tag.Value, `,"$`}} {
 		if i := strings.IndexAny(part.text, part.forbidden); i >= 0 {
 			return fmt.Sprintf("the driver cannot be given the character %q", part.text[i])

@@ -1,7 +1,7 @@
 // Package efs defines the AWS EFS CSI driver.
 //
-// The assets suit the driver's version 3.4. They use nothing that version 2.1 would stumble over,
-// because OpenShift's image, the default, is still built from that.
+// The assets are for version 3.4 of the driver. They use nothing that version 2.1 rejects, as OpenShift's image, the
+// default, is still built from that.
 package efs
 
 import (
@@ -9,7 +9,6 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/permissions"
-	"github.com/berth-csi/berth/drivers/sidecars"
 )
 
 //go:embed assets examples
@@ -24,14 +23,14 @@ var alerts string
 //go:embed icon.svg
 var icon []byte
 
-// sharing is what most of the operator's own permissions are for.
-const sharing = "To make a volume and a claim of each SharedVolume"
+// sharing is the purpose of the rules for SharedVolumes and their volumes.
+const sharing = "To create a volume and a claim for each SharedVolume"
 
-// granting is what the rest of them is for, but for the driver's.
-const granting = "To give a volume only to those SharedVolumes whose namespace was granted it"
+// granting is the purpose of the rules for SharedVolumeGrants.
+const granting = "To provide a volume only to SharedVolumes whose namespace has a grant for it"
 
-// Driver is the AWS EFS CSI driver. Its package updates the community's aws-efs-operator: names that
-// objects and people refer to are those of that operator.
+// Driver is the AWS EFS CSI driver. Its package updates the community's aws-efs-operator, so it keeps all names of
+// that operator that objects and users refer to.
 var Driver = drivers.Driver{
 	Name:            "efs",
 	CSIName:         "efs.csi.aws.com",
@@ -58,22 +57,22 @@ var Driver = drivers.Driver{
 		Env:   []string{"ROLEARN", "NODE_ROLEARN"},
 		Rules: []permissions.Rule{
 			{For: sharing, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumes"},
-				Verbs: []string{"list", "watch", "patch"}, Unexercised: permissions.ListedFirst},
+				Verbs: []string{"list", "watch", "patch"}, Unexercised: permissions.ListFallback},
 			{For: sharing, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumes/status"}, Verbs: []string{"patch"}},
 			{For: sharing, Resources: []string{"persistentvolumes"}, Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}},
 			{For: sharing, Resources: []string{"persistentvolumeclaims"},
-				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}, Unexercised: permissions.ListedFirst},
-			// Which pods use the volume of a SharedVolume.
+				Verbs: []string{"get", "list", "watch", "create", "patch", "delete"}, Unexercised: permissions.ListFallback},
+			// To find the pods that use the volume of a SharedVolume.
 			{For: sharing, Resources: []string{"pods"}, Verbs: []string{"list"}},
 			// In the namespaces of SharedVolumes, and about grants and the policy.
 			{For: sharing, Group: "events.k8s.io", Resources: []string{"events"}, Verbs: []string{"create"}},
 
-			// A grant has the name of its namespace, whichever that is.
-			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumegrants"}, Verbs: permissions.Follow, Unexercised: permissions.ListedFirst},
+			// A grant has the name of its namespace, which can be any.
+			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumegrants"}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumegrants/status"}, Verbs: []string{"patch"}},
 			{For: granting, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
 			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumepolicies"}, Names: []string{"cluster"},
-				Verbs: append([]string{"get", "create", "patch"}, permissions.Follow...), Unexercised: permissions.ListedFirst},
+				Verbs: append([]string{"get", "create", "patch"}, permissions.ListWatch...), Unexercised: permissions.ListFallback},
 			{For: granting, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumepolicies/status"}, Names: []string{"cluster"}, Verbs: []string{"patch"}},
 		},
 		Alerts: alerts,
@@ -82,7 +81,7 @@ var Driver = drivers.Driver{
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-aws-efs-csi-driver:4.21"},
-		sidecars.Provisioner, sidecars.NodeDriverRegistrar, sidecars.LivenessProbe, sidecars.KubeRBACProxy,
+		drivers.ProvisionerImage, drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
 	Settings: []drivers.Setting{
 		{Container: "csi-driver", Apply: tagAccessPoints},
@@ -93,12 +92,12 @@ var Driver = drivers.Driver{
 	History: drivers.History{
 		Labels: map[string]string{"openshift.io/aws-efs-operator-owned": "true"},
 		Finalizers: []string{
-			// Of the operator that came in the package aws-efs-csi-driver-operator.
+			// Of the operator in the package aws-efs-csi-driver-operator.
 			"aws-efs-csi-driver-operator.operator.openshift.io/AWSEFSDriverControllerServiceController",
 			"aws-efs-csi-driver-operator.operator.openshift.io/AWSEFSDriverNodeServiceController",
 			"aws-efs-csi-driver-operator.operator.openshift.io/CSIStaticResourceController",
 		},
-		// Of the same operator, whose driver has a DaemonSet and a Deployment of other names.
+		// Of the same operator, whose driver has a DaemonSet and a Deployment with other names.
 		Traces: []drivers.Trace{
 			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-controller-privileged-binding", Accounts: []string{"aws-efs-csi-driver-controller-sa"}, Foreign: true},
 			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-node-privileged-binding", Accounts: []string{"aws-efs-csi-driver-node-sa"}, Foreign: true},

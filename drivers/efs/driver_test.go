@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/drivers/efs"
 )
 
-// What holds for every driver is tested in package drivers.
+// Tests that apply to every driver are in package drivers.
 
 const ownedLabel = "openshift.io/aws-efs-operator-owned"
 
@@ -38,8 +38,8 @@ func convert[T any](t *testing.T, m drivers.Manifest) T {
 	return typed
 }
 
-// TestNames: these objects have the names under which people and other objects refer to them, and
-// under which earlier operators left them in clusters.
+// TestNames: these objects keep the names that users and other objects refer to, and that earlier operators gave
+// them.
 func TestNames(t *testing.T) {
 	var got, owned []string
 	for _, m := range manifests(t, efs.Driver, "ns") {
@@ -88,8 +88,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// flags are those of the driver's command, version 3.4.1, and of klog, which it includes. The driver
-// ends at once if it gets another.
+// flags are those of the driver's command, version 3.4.1, and of klog, which it includes. The driver exits if it gets
+// any other flag.
 var flags = []string{
 	"adaptive-retry-mode", "debug-logs", "delete-access-point-root-dir", "efs-cloudwatch-log-enabled",
 	"efs-utils-conf-overrides", "efs-utils-config-dir-path", "efs-utils-config-legacy-dir-path",
@@ -126,7 +126,7 @@ func TestDriverFlags(t *testing.T) {
 	}
 }
 
-// everySetting is a cluster that asks for all that the driver can be told.
+// everySetting is a cluster with every setting that the driver supports.
 func everySetting() drivers.Cluster {
 	infrastructure, custom := &configv1.Infrastructure{}, &operatorv1.ClusterCSIDriver{}
 	infrastructure.Status.InfrastructureName = "harbour-x1"
@@ -137,8 +137,8 @@ func everySetting() drivers.Cluster {
 	return drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom}
 }
 
-// TestNodeState: what must outlive a pod of the node, so that mounted volumes keep working when it is
-// replaced, is on the node.
+// TestNodeState: state that must outlive a pod on a node is on the node, so that mounted volumes keep working when
+// the pod is replaced.
 func TestNodeState(t *testing.T) {
 	daemonSet := convert[appsv1.DaemonSet](t, drivers.OfKind(manifests(t, efs.Driver, "ns"), "DaemonSet")[0])
 	pod := daemonSet.Spec.Template.Spec
@@ -165,11 +165,11 @@ func TestNodeState(t *testing.T) {
 		t.Errorf("directories of the node in the driver's container (-want +got):\n%s", diff)
 	}
 	if !pod.HostNetwork {
-		t.Error("the pod has a network of its own: tunnels would not survive it")
+		t.Error("the pod has its own network: tunnels would not survive the pod")
 	}
 }
 
-// TestCredentialsAreOptional: volumes can be mounted, and most can, without any.
+// TestCredentialsAreOptional: the driver starts without credentials, as most volumes can be mounted without them.
 func TestCredentialsAreOptional(t *testing.T) {
 	all := manifests(t, efs.Driver, "ns")
 	deployment := convert[appsv1.Deployment](t, drivers.OfKind(all, "Deployment")[0])

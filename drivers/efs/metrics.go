@@ -9,9 +9,9 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// measureVolumes has the driver on each node tell how full volumes are, if the administrator wants it:
-// EFS has no such figure, so the driver walks through all files of a volume. The API server checks that
-// the numbers are in their ranges; zero leaves the choice to the driver.
+// measureVolumes makes the driver on each node report how full volumes are, if the administrator asks for that. EFS
+// has no such metric, so the driver walks through all files of a volume. The API server validates the numbers; zero
+// selects the driver's default.
 func measureVolumes(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
 	aws := cluster.ClusterCSIDriver.Spec.DriverConfig.AWS
 	if aws == nil || aws.EFSVolumeMetrics == nil || aws.EFSVolumeMetrics.State != operatorv1.AWSEFSVolumeMetricsRecursiveWalk {

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/drivers/efs"
 )
 
-// TestStart runs the command that starts the driver, with files of the test in place of the node's and
-// the image's, and a program that tells what it was given in place of the driver.
+// TestStart runs the command that starts the driver, with the test's files instead of the node's and the image's, and
+// a program that prints its arguments instead of the driver.
 func TestStart(t *testing.T) {
 	const (
 		fipsFile  = "/proc/sys/crypto/fips_enabled"
@@ -26,7 +26,7 @@ func TestStart(t *testing.T) {
 	arguments := []string{"--endpoint=unix:/csi/csi.sock", `--tags=a\ b:c\\:d e:f`}
 	for _, tc := range []struct {
 		name   string
-		fips   string // content of the file, "" for none
+		fips   string // content of the file, "" if there is none
 		files  string // the directory that the image has
 		env    string // of the pod
 		driver string // what it tells
@@ -77,7 +77,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// startCommand returns the one command that starts the driver in the controller and on the nodes.
+// startCommand returns the command that starts the driver. It is the same in the controller and on the nodes.
 func startCommand(t *testing.T) []string {
 	t.Helper()
 	all := manifests(t, efs.Driver, "ns")

@@ -21,9 +21,9 @@ func TestTagAccessPoints(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name    string
-		tags    []string // alternately keys and values
+		tags    []string // keys and values, alternating
 		want    map[string]string
-		leftOut []string // a part of each
+		leftOut []string // a fragment of each
 	}{
 		{name: "none", want: owned(nil)},
 		{name: "plain", tags: []string{"team", "storage"}, want: owned(map[string]string{"team": "storage"})},
@@ -68,7 +68,7 @@ func TestTagAccessPoints(t *testing.T) {
 				t.Fatalf("the driver cannot read %s: %v", list, err)
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("the driver reads %s as other tags (-want +got):\n%s", list, diff)
+				t.Errorf("the driver reads other tags from %s (-want +got):\n%s", list, diff)
 			}
 			if len(leftOut) != len(tc.leftOut) {
 				t.Fatalf("left out %q, want %d sentences", leftOut, len(tc.leftOut))
@@ -82,7 +82,7 @@ func TestTagAccessPoints(t *testing.T) {
 	}
 }
 
-// TestTagsHaveOneOrder: a list in another order means the same, and must roll no pod.
+// TestTagsHaveOneOrder: reordering the tags changes nothing, and must not roll pods.
 func TestTagsHaveOneOrder(t *testing.T) {
 	one, other := &corev1.Container{}, &corev1.Container{}
 	tagAccessPoints(tagged([]string{"c", "3", "a", "1", "b", "2"}), one)
@@ -112,10 +112,9 @@ func tagged(pairs []string) drivers.Cluster {
 	}}}
 }
 
-// readTags reads a list by the grammar of the driver, version 3.4.1: blanks around it do not count, a
-// list is words parted by spaces, and a word is a key and a value parted by a colon. In each of the
-// two steps a backslash makes a backslash, or the character that parts, an ordinary one, and is kept
-// before anything else. At the end of its input, a backslash makes the driver give up.
+// readTags reads a list by the grammar of the driver, version 3.4.1: it trims the list, splits it into words at
+// spaces, and splits each word into key and value at the colon. Both splits unescape first backslashes, then their
+// separator. A backslash at the end of the input is an error.
 func readTags(list string) (map[string]string, error) {
 	tags := map[string]string{}
 	words, err := part(strings.TrimSpace(list), ' ')

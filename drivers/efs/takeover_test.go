@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// TestTakeOver: each object of the community operator is taken over in place by applying ours, and
-// nothing of the old one shines through.
+// TestTakeOver: applying our assets adopts each object of the community operator in place, and leaves nothing of its
+// old content.
 func TestTakeOver(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	namespace := c.Namespace(t)
@@ -55,7 +55,7 @@ func TestTakeOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			if after.GetUID() != before.GetUID() {
-				t.Error("the object was created anew")
+				t.Error("the object was recreated")
 			}
 			fresh := ours.Object.DeepCopy()
 			fresh.SetName("fresh")
@@ -63,14 +63,14 @@ func TestTakeOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			if diff := cmp.Diff(content(fresh), content(after)); diff != "" {
-				t.Errorf("taken over, the object differs from a new one (-new +taken over):\n%s", diff)
+				t.Errorf("the adopted object differs from a new one (-new +adopted):\n%s", diff)
 			}
 		})
 	}
 }
 
-// appliers write an object of a kind as the operator does: DaemonSet and StorageClass by library-go,
-// which would delete and recreate a StorageClass that it finds to differ, all others by server-side apply.
+// appliers write an object of a kind as the operator does: DaemonSets and StorageClasses through library-go, which
+// would recreate a StorageClass that differs, and all others by server-side apply.
 func appliers(t *testing.T, c *cluster.Cluster) map[string]func(drivers.Manifest) error {
 	t.Helper()
 	kube, err := kubernetes.NewForConfig(c.Config())
@@ -88,7 +88,7 @@ func appliers(t *testing.T, c *cluster.Cluster) map[string]func(drivers.Manifest
 		"ServiceAccount":             serverSide,
 		"DaemonSet": func(m drivers.Manifest) error {
 			daemonSet := convert[appsv1.DaemonSet](t, m)
-			// The DaemonSet's controller writes its status meanwhile.
+			// The DaemonSet controller may write its status at the same time.
 			return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 				_, _, err := resourceapply.ApplyDaemonSet(t.Context(), kube.AppsV1(), recorder, &daemonSet, -1)
 				return err
@@ -113,7 +113,7 @@ func manifestOf(t *testing.T, kind, name, namespace string) drivers.Manifest {
 	return drivers.Manifest{}
 }
 
-// content is what an object says, without who says it and what came of it.
+// content returns an object without its server-generated metadata and its status.
 func content(object *unstructured.Unstructured) map[string]any {
 	c := object.DeepCopy().Object
 	delete(c, "metadata")

@@ -1,4 +1,4 @@
-// Package manila defines the OpenStack Manila CSI driver, for shares that are mounted by NFS.
+// Package manila defines the OpenStack Manila CSI driver, for NFS shares.
 package manila
 
 import (
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/sidecars"
 )
 
 //go:embed assets examples
@@ -20,13 +19,12 @@ var icon []byte
 
 const (
 	csiName = "manila.csi.openstack.org"
-	// cloudSecret is the Secret with the credentials of the cloud, from the cloud credential operator.
+	// cloudSecret is the Secret in which the cloud credential operator provides credentials.
 	cloudSecret = "manila-cloud-credentials"
 )
 
-// Driver is the Manila CSI driver. Its objects have the names, and its namespace is the one, under which
-// OpenShift's own operators have always made them: volumes refer to the Secret there, and what exists is
-// taken over in place.
+// Driver is the Manila CSI driver. It keeps the namespace and the names that OpenShift's own operators used: volumes
+// refer to the Secret there, and existing objects are adopted in place.
 var Driver = drivers.Driver{
 	Name:            "manila",
 	CSIName:         csiName,
@@ -46,8 +44,8 @@ var Driver = drivers.Driver{
 
 	Operator: drivers.Operator{
 		Name: "manila-csi-driver-operator",
-		// Not "…-lock": earlier operators have left ConfigMaps of that name, which no pod owns. A lock for
-		// life would never be free.
+		// Not "…-lock": earlier operators left ConfigMaps with that name and without an owner. Such a lock would
+		// never become free.
 		Lock:  "manila-csi-driver-operator-leader",
 		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
 	},
@@ -64,13 +62,13 @@ var Driver = drivers.Driver{
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-csi-driver-manila:4.21"},
 		{Env: "NFS_DRIVER_IMAGE", Default: "quay.io/openshift/origin-csi-driver-nfs:4.21"},
-		sidecars.Provisioner, sidecars.Resizer, sidecars.Snapshotter, sidecars.NodeDriverRegistrar,
-		sidecars.LivenessProbe, sidecars.KubeRBACProxy,
+		drivers.ProvisionerImage, drivers.ResizerImage, drivers.SnapshotterImage, drivers.NodeDriverRegistrarImage,
+		drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
 	Secrets:         []string{cloudSecret},
 	TrustedCABundle: "manila-csi-driver-trusted-ca-bundle",
 	History: drivers.History{
-		// Of the operator of OpenShift 4.5, whose Deployment and DaemonSets had the same names.
+		// Of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names.
 		Traces: []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: "csi-driver-manila-operator",
 			Accounts: []string{"csi-nodeplugin", "openstack-manila-csi-controllerplugin", "openstack-manila-csi-nodeplugin"}}},
 	},

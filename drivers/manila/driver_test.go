@@ -16,10 +16,10 @@ import (
 	"github.com/berth-csi/berth/test/openstack"
 )
 
-// What holds for every driver is tested in package drivers.
+// Tests that apply to every driver are in package drivers.
 
-// TestNames: these objects have the names, and their pods the labels, under which earlier operators left
-// them in clusters: they are updated in place.
+// TestNames: these objects keep the names, and their pods the labels, that earlier operators gave them, so that they
+// are updated in place.
 func TestNames(t *testing.T) {
 	manifests, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
 	if err != nil {
@@ -44,7 +44,7 @@ func TestNames(t *testing.T) {
 		"PodDisruptionBudget openshift-manila-csi-driver manila-csi-driver-controller-pdb": "openstack-manila-csi controllerplugin",
 	} {
 		if found, ok := got[name]; !ok || found != selector {
-			t.Errorf("%s: selector %q (there is one: %v), want %q", name, found, ok, selector)
+			t.Errorf("%s: selector %q (found: %v), want %q", name, found, ok, selector)
 		}
 	}
 }
@@ -53,8 +53,7 @@ func credentials(cloud *openstack.Cloud) map[string][]byte {
 	return map[string][]byte{"clouds.yaml": cloud.CloudsYAML()}
 }
 
-// TestClasses: each share type has its class, under the names and with the parameters that volumes of
-// earlier operators have.
+// TestClasses: each share type has its class, with the name and parameters that volumes of earlier operators have.
 func TestClasses(t *testing.T) {
 	cloud := openstack.Start(t, "Fast_SSD", "default", "fast-ssd", "not a name")
 	found, leftOut, err := classes(t.Context(), credentials(cloud), "harbour")
@@ -75,7 +74,7 @@ func TestClasses(t *testing.T) {
 	for _, class := range found {
 		types[class.Name] = class.Parameters["type"]
 	}
-	// Of two types for the same name, the first takes it.
+	// If two types need the same name, the first gets it.
 	if diff := cmp.Diff(map[string]string{"csi-manila-default": "default", "csi-manila-fast-ssd": "Fast_SSD"}, types); diff != "" {
 		t.Errorf("share types of classes (-want +got):\n%s", diff)
 	}
@@ -95,12 +94,12 @@ func TestClasses(t *testing.T) {
 func TestNoShareTypesIsNoError(t *testing.T) {
 	found, leftOut, err := classes(t.Context(), credentials(openstack.Start(t)), "harbour")
 	if err != nil || len(found) > 0 || len(leftOut) > 0 {
-		t.Errorf("classes %v, without one %q, error %v; want none of these", found, leftOut, err)
+		t.Errorf("classes %v, without one %q, error %v; want none", found, leftOut, err)
 	}
 }
 
-// TestACloudThatCannotBeAsked: whatever is wrong is an error that says what.
-func TestACloudThatCannotBeAsked(t *testing.T) {
+// TestUnreachableBackend: every failure is reported as an error with its cause.
+func TestUnreachableBackend(t *testing.T) {
 	for name, test := range map[string]struct {
 		manila  openstack.State
 		change  func(*openstack.Cloud, map[string][]byte)

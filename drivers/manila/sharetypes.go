@@ -15,16 +15,16 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// Keys of the Secret that the cloud credential operator makes.
+// Keys of the Secret that the cloud credential operator creates.
 const (
 	cloudsKey = "clouds.yaml" // how to log in to the cloud
-	caKey     = "cacert"      // the authority that the cloud's certificates are of; optional
+	caKey     = "cacert"      // the CA of the cloud's certificates; optional
 )
 
-// cloudName is the name of the cloud in clouds.yaml; the installer gives it.
+// cloudName is the name that the installer gives the cloud in clouds.yaml.
 const cloudName = "openstack"
 
-// shareTypes asks Manila for the names of the types of shares that the cluster's project may use.
+// shareTypes returns the names of Manila's share types that are visible to the cluster's project.
 func shareTypes(ctx context.Context, credentials map[string][]byte) ([]string, error) {
 	file, err := withoutPaths(credentials[cloudsKey])
 	if err != nil {
@@ -64,8 +64,7 @@ func shareTypes(ctx context.Context, credentials map[string][]byte) ([]string, e
 	return names, nil
 }
 
-// withoutPaths returns clouds.yaml without the place of the authority's certificate: that is one in the
-// driver's pods, and not in the operator's.
+// withoutPaths returns clouds.yaml without the path of the CA certificate, which is valid only in the driver's pods.
 func withoutPaths(file []byte) ([]byte, error) {
 	if len(bytes.TrimSpace(file)) == 0 {
 		return nil, fmt.Errorf("the Secret %s has no key %s", cloudSecret, cloudsKey)

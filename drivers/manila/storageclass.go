@@ -13,18 +13,18 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// driverSecret is the Secret by which the driver finds out how to log in to the cloud. Volumes refer to it.
+// driverSecret is the Secret with the driver's credentials for the cloud. Volumes refer to it.
 const driverSecret = "csi-manila-secrets"
 
-// classes returns a StorageClass for each type of shares that Manila offers, and says which types get none. Of
-// types whose names come to the same name of a class, the first one gets it.
+// classes returns a StorageClass for each share type of Manila, and a sentence about each type that gets none. If
+// several types need the same class name, the first one gets it.
 func classes(ctx context.Context, credentials map[string][]byte, namespace string) (found []storagev1.StorageClass, leftOut []string, err error) {
 	types, err := shareTypes(ctx, credentials)
 	if err != nil {
 		return nil, nil, err
 	}
 	slices.Sort(types)
-	owner := map[string]string{} // the share types of classes
+	owner := map[string]string{} // share types, by class name
 	for _, shareType := range types {
 		class := storageClass(shareType, namespace)
 		problem := ""
@@ -44,7 +44,7 @@ func classes(ctx context.Context, credentials map[string][]byte, namespace strin
 	return found, leftOut, nil
 }
 
-// storageClass returns the class of volumes that are shares of a type.
+// storageClass returns the StorageClass of a share type.
 func storageClass(shareType, namespace string) storagev1.StorageClass {
 	parameters := map[string]string{"type": shareType}
 	for _, step := range []string{"provisioner", "controller-expand", "node-stage", "node-publish"} {
@@ -61,7 +61,7 @@ func storageClass(shareType, namespace string) storagev1.StorageClass {
 	}
 }
 
-// className is the type's name as Kubernetes can have it.
+// className returns the name of a share type's StorageClass.
 func className(shareType string) string {
 	return "csi-manila-" + strings.ReplaceAll(strings.ToLower(shareType), "_", "-")
 }

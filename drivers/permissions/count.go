@@ -1,16 +1,16 @@
 package permissions
 
-// Count says how much rules come to, so that it can be compared from version to version.
+// Count sums up rules, so that versions can be compared.
 type Count struct {
-	// Rules is the number of rules of RBAC.
+	// Rules is the number of RBAC rules.
 	Rules int
-	// Wide is the number of verbs on resources of any name in all namespaces, and WideToUse how many of them
-	// the operator uses itself; the others it has only to give them.
-	Wide, WideToUse int
+	// Wide is the number of verbs on resources of any name in all namespaces. WideUsed is how many of them the
+	// operator uses itself; it has the others only to delegate them.
+	Wide, WideUsed int
 }
 
-// Counted counts what rules come to.
-func Counted(rules []Rule) Count {
+// CountOf sums up rules.
+func CountOf(rules []Rule) Count {
 	own, everywhere := PolicyRules(rules)
 	used := Set{}
 	for _, rule := range rules {
@@ -22,13 +22,13 @@ func Counted(rules []Rule) Count {
 		}
 	}
 	count := Count{Rules: len(own) + len(everywhere)}
-	for p := range SetOf(rules).smallest() {
+	for p := range SetOf(rules).minimal() {
 		if p.Own || p.Name != "" {
 			continue
 		}
 		count.Wide++
 		if used[p] {
-			count.WideToUse++
+			count.WideUsed++
 		}
 	}
 	return count

@@ -11,13 +11,13 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// Permission allows one verb on one resource. It also stands for what a single request needs.
+// Permission allows one verb on one resource. It also describes what one request needs.
 type Permission struct {
-	// Own limits it to the namespace that the operator runs in.
+	// Own limits it to the operator's own namespace.
 	Own bool
-	// Group and Resource name the resource, with its subresource if that is meant, as in "pods/status".
+	// Group and Resource name the resource, including a subresource, as in "pods/status".
 	Group, Resource string
-	// Name is that of the object; an empty one stands for objects of any name.
+	// Name is the name of the object; "" means any name.
 	Name string
 	Verb string
 }
@@ -26,11 +26,11 @@ func (p Permission) String() string {
 	return strings.TrimSuffix(Set{p: true}.String(), "\n")
 }
 
-// Set is a set of permissions: the form in which rules can be compared. Rules about URLs that are no
-// resources have no place in it, as no operator and no driver needs any.
+// Set is a set of permissions, the form in which rules can be compared. It has no place for non-resource URLs, as no
+// operator and no driver needs any.
 type Set map[Permission]bool
 
-// widened returns the permissions that allow all that p does, itself first, from narrow to wide.
+// widened returns the permissions that each include p, from narrow to wide, starting with p itself.
 func (p Permission) widened() []Permission {
 	anyName, everywhere, both := p, p, p
 	anyName.Name = ""
@@ -39,8 +39,8 @@ func (p Permission) widened() []Permission {
 	return []Permission{p, everywhere, anyName, both}
 }
 
-// smallest returns the set without what another permission of it allows as well.
-func (s Set) smallest() Set {
+// minimal returns the set without permissions that others in it include.
+func (s Set) minimal() Set {
 	rest := maps.Clone(s)
 	maps.DeleteFunc(rest, func(p Permission, _ bool) bool {
 		return slices.ContainsFunc(p.widened(), func(wider Permission) bool { return wider != p && s[wider] })
@@ -48,8 +48,8 @@ func (s Set) smallest() Set {
 	return rest
 }
 
-// rules returns few rules that allow just the same, always in the same order: of the permissions that hold
-// in the operator's own namespace, or of the others.
+// rules returns a short list of rules that allow exactly the set, in a stable order: either the permissions in the
+// operator's own namespace or the others.
 func (s Set) rules(own bool) []rbacv1.PolicyRule {
 	var rules []rbacv1.PolicyRule
 	for _, p := range slices.SortedFunc(maps.Keys(s), Permission.compare) {
@@ -73,7 +73,7 @@ func (p Permission) compare(q Permission) int {
 		cmp.Compare(verbRank(p.Verb), verbRank(q.Verb)), cmp.Compare(p.Verb, q.Verb))
 }
 
-// verbRank puts verbs in the order in which people are used to read them.
+// verbRank sorts verbs in the customary order.
 func verbRank(verb string) int {
 	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 	if i := slices.Index(verbs, verb); i >= 0 {
@@ -82,8 +82,8 @@ func verbRank(verb string) int {
 	return len(verbs)
 }
 
-// merge joins those rules that differ in nothing but one list. A rule without names, which allows all,
-// never meets one with names here: in a set, the two have no verb in common.
+// merge joins rules that differ in one list only. It never joins a rule without names, which allows any, with a rule
+// with names: in a minimal set they have no verb in common.
 func merge(rules []rbacv1.PolicyRule, list func(*rbacv1.PolicyRule) *[]string) []rbacv1.PolicyRule {
 	var merged []rbacv1.PolicyRule
 	for _, rule := range rules {
@@ -102,14 +102,14 @@ func equalBut(list func(*rbacv1.PolicyRule) *[]string, a, b rbacv1.PolicyRule) b
 	return reflect.DeepEqual(a, b)
 }
 
-// The first word of a line of a set's text.
+// The first word of each line of a set's text.
 const (
 	ownScope     = "namespace" // the operator's own
 	clusterScope = "cluster"
 )
 
-// String returns a line for each rule that it takes to allow just this set, such as
-// "cluster  apps/daemonsets named efs-csi-node: get update".
+// String returns a line for each rule of the shortest list that allows exactly this set, such as "cluster
+// apps/daemonsets named efs-csi-node: get update".
 func (s Set) String() string {
 	var text strings.Builder
 	for _, scope := range []string{ownScope, clusterScope} {
@@ -120,7 +120,7 @@ func (s Set) String() string {
 	return text.String()
 }
 
-// object is what a rule of a single group is about, such as "core/secrets named key,lock".
+// object returns what a rule with one API group is about, such as "core/secrets named key,lock".
 func object(r rbacv1.PolicyRule) string {
 	text := cmp.Or(r.APIGroups[0], "core") + "/" + strings.Join(r.Resources, ",")
 	if len(r.ResourceNames) > 0 {
@@ -129,7 +129,7 @@ func object(r rbacv1.PolicyRule) string {
 	return text
 }
 
-// Parse reads what Set.String wrote. Empty lines and those that begin with # say nothing.
+// Parse reads the output of Set.String. It skips empty lines and lines that begin with #.
 func Parse(text string) (Set, error) {
 	set := Set{}
 	for i, line := range strings.Split(text, "\n") {

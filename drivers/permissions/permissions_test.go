@@ -10,7 +10,7 @@ import (
 	"github.com/berth-csi/berth/drivers/permissions"
 )
 
-// rule returns a rule of one resource, and of one name at most, from the text that shows it to people.
+// rule parses a rule about one resource, and at most one name, from its text.
 func rule(t *testing.T, text string) permissions.Rule {
 	t.Helper()
 	_, verbs, _ := strings.Cut(text, ": ")
@@ -33,7 +33,7 @@ func parse(t *testing.T, lines ...string) permissions.Set {
 	return set
 }
 
-// TestRules: rules of RBAC are few, in order, and allow just the same.
+// TestRules: RBAC rules are few, sorted, and allow exactly the same.
 func TestRules(t *testing.T) {
 	for name, test := range map[string]struct{ rules, want []string }{
 		"none": {},
@@ -119,7 +119,7 @@ cluster  operator.openshift.io/clustercsidrivers/status: patch
 		t.Errorf("parsed %v", got)
 	}
 	if diff := cmp.Diff(text, got.String()); diff != "" {
-		t.Errorf("what was parsed, written again (-before +after):\n%s", diff)
+		t.Errorf("parsed and written again (-before +after):\n%s", diff)
 	}
 	for _, wrong := range []string{"cluster  core/pods", "ship  core/pods: get", "cluster  pods: get", "cluster  core/pods named a"} {
 		if got, err := permissions.Parse("\n" + wrong); err == nil || !strings.Contains(err.Error(), "line 2") {
@@ -129,7 +129,7 @@ cluster  operator.openshift.io/clustercsidrivers/status: patch
 }
 
 func TestDelegateRefusesURLs(t *testing.T) {
-	_, err := permissions.Delegate("To give it", "role.yaml", []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}})
+	_, err := permissions.Delegate("To delegate it", "role.yaml", []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}})
 	if err == nil || !strings.Contains(err.Error(), "role.yaml") || !strings.Contains(err.Error(), "/metrics") {
 		t.Errorf("error %v, want one that names role.yaml and /metrics", err)
 	}

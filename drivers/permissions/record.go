@@ -6,14 +6,13 @@ import (
 	"slices"
 )
 
-// RecordName is the file in a driver's folder that holds the text of the set that Exercise returned for an
-// end-to-end run.
+// RecordName is the file in a driver's folder with the set that Exercise returned for an end-to-end run, as text.
 const RecordName = "exercised.txt"
 
-// Exercise returns which of the permissions that rules give were used by requests, each of which is
-// described by what it needs, the name of its object included. Of several permissions that allow a request
-// the narrowest counts. What an operator has only in order to delegate it counts for nothing: requests that
-// nothing else allows are returned as well.
+// Exercise returns which permissions of the rules the requests used. A request is the permission that it needs,
+// including the name of its object. If several permissions allow a request, the narrowest counts as used. Permissions
+// that an operator has only to delegate them never count. unforeseen are the requests that no other permission
+// allows.
 func Exercise(rules []Rule, requests []Permission) (used Set, unforeseen []Permission) {
 	allowed := SetOf(slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return r.Delegated }))
 	used = Set{}
@@ -30,9 +29,9 @@ func Exercise(rules []Rule, requests []Permission) (used Set, unforeseen []Permi
 	return used, slices.SortedFunc(maps.Keys(missing), Permission.compare)
 }
 
-// Check compares rules with the record of what an end-to-end run has used of them. It returns a sentence
-// for each that does not fit: a permission that was not used and does not say why, one that was used and
-// says why not, and a use of what is not allowed.
+// Check compares rules with the recorded permissions that an end-to-end run used. It returns a sentence for each
+// mismatch: a permission that was not used and gives no reason, one that was used although it gives a reason, and a
+// use without permission.
 func Check(rules []Rule, used Set) []string {
 	var problems []string
 	rest := maps.Clone(used)
@@ -48,7 +47,7 @@ func Check(rules []Rule, used Set) []string {
 					"no end-to-end run has used %q (%s): take it out of %s, or say there in Unexercised why no run can use it", p, rule.For, rule.From))
 			case used[p] && reason != "":
 				problems = append(problems, fmt.Sprintf(
-					"an end-to-end run has used %q (%s), but %s says %q: take that reason away", p, rule.For, rule.From, reason))
+					"an end-to-end run has used %q (%s), but %s says %q: remove that reason", p, rule.For, rule.From, reason))
 			}
 		}
 		for verb := range rule.Unexercised {

@@ -24,11 +24,11 @@ func TestExercise(t *testing.T) {
 	}{
 		"any name in the own namespace":   {"namespace  core/configmaps named lock: get", "namespace  core/configmaps: get"},
 		"the same elsewhere":              {"cluster  core/configmaps named lock: get", ""},
-		"a name counts before a place":    {"namespace  core/configmaps named bundle: create", "cluster  core/configmaps named bundle: create"},
-		"a name that is not known yet":    {"namespace  core/configmaps: create", "namespace  core/configmaps: create"},
-		"a place counts before all":       {"namespace  core/pods named a: get", "namespace  core/pods: get"},
-		"the whole cluster has the place": {"namespace  core/pods named a: delete", "cluster  core/pods: delete"},
-		"what is only to be delegated":    {"cluster  core/nodes named n: get", ""},
+		"a name beats the namespace":      {"namespace  core/configmaps named bundle: create", "cluster  core/configmaps named bundle: create"},
+		"a request without a name":        {"namespace  core/configmaps: create", "namespace  core/configmaps: create"},
+		"the namespace beats the cluster": {"namespace  core/pods named a: get", "namespace  core/pods: get"},
+		"any name in the cluster":         {"namespace  core/pods named a: delete", "cluster  core/pods: delete"},
+		"only to be delegated":            {"cluster  core/nodes named n: get", ""},
 		"another verb":                    {"cluster  core/pods named a: patch", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,8 +1,8 @@
-// Package permissions says what an operator may do in a cluster, what it needs each permission for, and
-// what it has been seen to do.
+// Package permissions describes what an operator may do in a cluster, why it needs each permission, and which
+// permissions it was seen to use.
 //
-// Least privilege is measured here and not guessed: what a rule allows has been used in an end-to-end
-// run, or it says beside itself why no such run can use it.
+// Least privilege is measured, not guessed: an end-to-end run has used each permission, or its rule gives the reason
+// why no such run can.
 package permissions
 
 import (
@@ -11,33 +11,33 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
-// A Rule is a rule of RBAC for an operator, and why the operator needs it.
+// A Rule is an RBAC rule for an operator, with its purpose.
 type Rule struct {
-	// For says what the operator needs it for, as a headline that several rules may share.
+	// For is the purpose, as a headline. Several rules may share it.
 	For string
-	// From is where the rule stands, for whoever has to change it.
+	// From is the file that defines the rule.
 	From string
-	// Own limits it to the namespace that the operator runs in.
+	// Own limits the rule to the operator's own namespace.
 	Own bool
-	// Group, Resources and Verbs are those of a rule of RBAC, and so are Names; none stand for any name.
+	// Group, Resources, Names and Verbs are those of an RBAC rule. No names means any name.
 	Group     string
 	Resources []string
 	Names     []string
 	Verbs     []string
-	// Delegated says that the operator uses none of it: it must have what it gives to others.
+	// Delegated says that the operator does not use the rule itself: it must have what it gives to others.
 	Delegated bool
-	// Unexercised says of a verb why no end-to-end run can use it.
+	// Unexercised gives, by verb, the reason why no end-to-end run can use it.
 	Unexercised map[string]string
 }
 
-// Follow are the verbs of who follows objects. ListedFirst is why one of them may not be seen in use: older
-// API servers have objects listed before they are watched.
+// ListWatch are the verbs of informers. ListFallback is the reason why no run uses one of them: an informer lists
+// only if the API server is too old to begin a watch with the existing objects.
 var (
-	Follow      = []string{"list", "watch"}
-	ListedFirst = map[string]string{"list": "needed only where a watch does not begin with what there is"}
+	ListWatch    = []string{"list", "watch"}
+	ListFallback = map[string]string{"list": "needed only if the API server is too old to begin a watch with the existing objects"}
 )
 
-// permissions returns what a rule allows, piece by piece.
+// permissions splits a rule into single permissions.
 func (r Rule) permissions() []Permission {
 	names := r.Names
 	if len(names) == 0 {
@@ -54,7 +54,7 @@ func (r Rule) permissions() []Permission {
 	return all
 }
 
-// SetOf returns what rules allow together.
+// SetOf returns everything that rules allow.
 func SetOf(rules []Rule) Set {
 	set := Set{}
 	for _, rule := range rules {
@@ -65,14 +65,14 @@ func SetOf(rules []Rule) Set {
 	return set
 }
 
-// PolicyRules returns as few rules of RBAC as allow just the same: in the operator's own namespace, and
-// everywhere. What the latter allow is left out of the former.
+// PolicyRules returns a short list of RBAC rules that allow exactly the same, for the operator's own namespace and
+// for the whole cluster. The former leave out what the latter allow.
 func PolicyRules(rules []Rule) (own, everywhere []rbacv1.PolicyRule) {
-	set := SetOf(rules).smallest()
+	set := SetOf(rules).minimal()
 	return set.rules(true), set.rules(false)
 }
 
-// Delegate returns the rules that it takes to give somebody the rules of a role. It fails if one is about
+// Delegate returns the rules that the operator needs in order to bind a role. It fails for rules about non-resource
 // URLs, which no driver needs.
 func Delegate(reason, from string, role []rbacv1.PolicyRule) ([]Rule, error) {
 	var rules []Rule

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// A Row tells of some permissions that have the same purpose and the same fate.
+// A Row describes permissions with the same purpose that were all used, or all unused for the same reason.
 type Row struct {
 	For string
-	// Where is "cluster", or "namespace" for the operator's own.
+	// Where is "cluster", or "namespace" for the operator's own namespace.
 	Where string
-	// Object names the resources and, if the permission is limited to some, their objects.
+	// Object names the resources, and their objects if the permission is limited to some.
 	Object string
 	Verbs  string
-	// Unexercised says why no end-to-end run has used them; empty if one has.
+	// Unexercised is the reason why no end-to-end run used them; "" if one did.
 	Unexercised string
 	Delegated   bool
 }
 
-// Table explains rules: those with the same purpose together, in the order in which the purposes come,
-// and what has been exercised first.
+// Table returns rules as rows, grouped by purpose in order of first appearance. In each group, used permissions come
+// first.
 func Table(rules []Rule) []Row {
 	type class struct {
 		purpose, reason string
@@ -50,7 +50,7 @@ func Table(rules []Rule) []Row {
 	var rows []Row
 	for _, c := range order {
 		for _, where := range []string{ownScope, clusterScope} {
-			for _, r := range sets[c].smallest().rules(where == ownScope) {
+			for _, r := range sets[c].minimal().rules(where == ownScope) {
 				rows = append(rows, Row{c.purpose, where, object(r), strings.Join(r.Verbs, " "), c.reason, c.delegated})
 			}
 		}

@@ -18,8 +18,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// Observe reads what a cluster shows of where a driver is. custom is the metadata of the driver's ClusterCSIDriver,
-// nil if there is none. It reads single objects by name and lists nothing.
+// Observe reads the state of the cluster that shows where a driver is. custom is the metadata of the driver's
+// ClusterCSIDriver, nil if there is none. It reads single objects by name and lists nothing.
 func Observe(ctx context.Context, c client.Reader, driver drivers.Driver, operator string, custom *metav1.ObjectMeta) (Observed, error) {
 	o := Observed{Operator: operator, Driver: readClusterCSIDriver(custom), Namespaces: map[string]Namespace{}}
 	traces, err := driver.Traces()
@@ -27,17 +27,17 @@ func Observe(ctx context.Context, c client.Reader, driver drivers.Driver, operat
 		return Observed{}, err
 	}
 	for _, trace := range traces {
-		seen, err := sightings(ctx, c, trace)
+		seen, err := references(ctx, c, trace)
 		if err != nil {
 			return Observed{}, err
 		}
-		o.Sightings = append(o.Sightings, seen...)
+		o.References = append(o.References, seen...)
 	}
 	names := []string{operator, driver.Namespace}
 	if o.Driver != nil {
 		names = append(names, o.Driver.Namespace)
 	}
-	for _, s := range o.Sightings {
+	for _, s := range o.References {
 		names = append(names, s.Namespace)
 	}
 	slices.Sort(names)
@@ -56,8 +56,8 @@ func Observe(ctx context.Context, c client.Reader, driver drivers.Driver, operat
 	return o, nil
 }
 
-// sightings returns the accounts of the driver that a trace names.
-func sightings(ctx context.Context, c client.Reader, trace drivers.Trace) ([]Sighting, error) {
+// references returns the driver's service accounts that a trace names.
+func references(ctx context.Context, c client.Reader, trace drivers.Trace) ([]Reference, error) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(trace.Kind)
 	err := c.Get(ctx, client.ObjectKey{Name: trace.Name}, object)
@@ -67,16 +67,16 @@ func sightings(ctx context.Context, c client.Reader, trace drivers.Trace) ([]Sig
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s, to find the driver: %w", trace.Kind.Kind, trace.Name, err)
 	}
-	var seen []Sighting
+	var seen []Reference
 	for _, account := range drivers.AccountsIn(object) {
 		if account.Namespace != "" && slices.Contains(trace.Accounts, account.Name) {
-			seen = append(seen, Sighting{Trace: trace, Created: object.GetCreationTimestamp().Time, Namespace: account.Namespace, Account: account.Name})
+			seen = append(seen, Reference{Trace: trace, Created: object.GetCreationTimestamp().Time, Namespace: account.Namespace, Account: account.Name})
 		}
 	}
 	return seen, nil
 }
 
-// ReadNamespace reads a namespace; it returns nil if there is none of the name.
+// ReadNamespace reads a namespace. It returns nil if there is none with that name.
 func ReadNamespace(ctx context.Context, c client.Reader, name string) (*Namespace, error) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
@@ -101,8 +101,8 @@ func readClusterCSIDriver(custom *metav1.ObjectMeta) *ClusterCSIDriver {
 	}
 }
 
-// namedAt returns when the annotation was last written, as far as the API server has kept that. It knows the last
-// write of whoever wrote it; otherwise it was not before the object's creation.
+// namedAt returns when the annotation was last written. The API server records the last write of each field manager;
+// if it has no record of the annotation, that is the object's creation.
 func namedAt(custom *metav1.ObjectMeta) time.Time {
 	at := custom.CreationTimestamp.Time
 	for _, entry := range custom.ManagedFields {

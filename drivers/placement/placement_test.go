@@ -12,12 +12,12 @@ import (
 	"github.com/berth-csi/berth/drivers/placement"
 )
 
-// at is a time so many minutes after the beginning.
+// at returns a fixed time plus some minutes.
 func at(minutes int) time.Time {
 	return time.Unix(1_700_000_000, 0).Add(time.Duration(minutes) * time.Minute)
 }
 
-// there is a namespace that was made at a time. Its UID tells its name and that time.
+// there returns a namespace that was created at a time. Its UID consists of its name and that time.
 func there(name string, minutes int) placement.Namespace {
 	return placement.Namespace{UID: uidOf(name, minutes), Created: at(minutes)}
 }
@@ -26,12 +26,12 @@ func uidOf(name string, minutes int) types.UID {
 	return types.UID(name + "-" + at(minutes).UTC().Format("0405"))
 }
 
-func named(namespace string, minutes int) placement.Sighting {
-	return placement.Sighting{Trace: drivers.Trace{Kind: drivers.SecurityContextConstraintsKind, Name: "scc"},
+func named(namespace string, minutes int) placement.Reference {
+	return placement.Reference{Trace: drivers.Trace{Kind: drivers.SecurityContextConstraintsKind, Name: "scc"},
 		Created: at(minutes), Namespace: namespace, Account: "node"}
 }
 
-func foreign(namespace string, minutes int) placement.Sighting {
+func foreign(namespace string, minutes int) placement.Reference {
 	s := named(namespace, minutes)
 	s.Trace.Foreign = true
 	return s
@@ -45,55 +45,55 @@ func TestDecide(t *testing.T) {
 	terminating := func(n placement.Namespace) placement.Namespace { n.Terminating = true; return n }
 	with := func(n placement.Namespace, proof string) placement.Namespace { n.Proof = proof; return n }
 	type namespaces = map[string]placement.Namespace
-	type sightings = []placement.Sighting
+	type references = []placement.Reference
 	for _, tc := range []struct {
 		name       string
 		fixed      string
 		driver     *placement.ClusterCSIDriver
 		namespaces namespaces
-		sightings  sightings
+		references references
 		want       string // the namespace, or "create" and that, or the reason
 		says       string // in the refusal's message
 		believed   string
 	}{
 		{name: "nothing is there: the operator's own", driver: fresh, namespaces: namespaces{"own": there("own", 0)}, want: "own", believed: "own"},
 		{name: "an earlier driver", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
-			sightings: sightings{named("old", 1), named("old", 2)}, want: "old", believed: "old"},
+			references: references{named("old", 1), named("old", 2)}, want: "old", believed: "old"},
 		{name: "made in the same second as the trace", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 1)},
-			sightings: sightings{named("old", 1)}, want: "old", believed: "old"},
+			references: references{named("old", 1)}, want: "old", believed: "old"},
 		{name: "an earlier driver whose namespace is gone", driver: fresh, namespaces: namespaces{"own": there("own", 0)},
-			sightings: sightings{named("old", 1)}, want: "own", believed: "own"},
+			references: references{named("old", 1)}, want: "own", believed: "own"},
 		{name: "an earlier driver whose namespace was recreated", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 2)},
-			sightings: sightings{named("old", 1)}, want: "own", believed: "own"},
+			references: references{named("old", 1)}, want: "own", believed: "own"},
 		{name: "an earlier driver whose namespace is being deleted", driver: fresh,
-			namespaces: namespaces{"own": there("own", 0), "old": terminating(there("old", 0))}, sightings: sightings{named("old", 1)}, want: "own", believed: "own"},
+			namespaces: namespaces{"own": there("own", 0), "old": terminating(there("old", 0))}, references: references{named("old", 1)}, want: "own", believed: "own"},
 		{name: "another operator's driver, which cannot be taken over", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
-			sightings: sightings{foreign("old", 1)}, want: "own", believed: "old own"},
+			references: references{foreign("old", 1)}, want: "own", believed: "old own"},
 		{name: "two earlier drivers", driver: fresh, namespaces: namespaces{"own": there("own", 0), "a": there("a", 0), "b": there("b", 0)},
-			sightings: sightings{named("a", 1), named("b", 1)}, want: "SeveralNamespaces", says: "namespaces a, b,", believed: "a b"},
+			references: references{named("a", 1), named("b", 1)}, want: "SeveralNamespaces", says: "namespaces a, b,", believed: "a b"},
 		{name: "an earlier driver, and one of our own", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
-			sightings: sightings{named("own", 1), named("old", 1)}, want: "SeveralNamespaces", says: "namespaces old, own,", believed: "old own"},
+			references: references{named("own", 1), named("old", 1)}, want: "SeveralNamespaces", says: "namespaces old, own,", believed: "old own"},
 		{name: "two earlier drivers, one of them gone", driver: fresh, namespaces: namespaces{"own": there("own", 0), "a": there("a", 2), "b": there("b", 0)},
-			sightings: sightings{named("a", 1), named("b", 1)}, want: "b", believed: "b"},
+			references: references{named("a", 1), named("b", 1)}, want: "b", believed: "b"},
 		{name: "nobody asks for the driver", namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
-			sightings: sightings{named("old", 1)}, want: "old", believed: "old"},
+			references: references{named("old", 1)}, want: "old", believed: "old"},
 
 		{name: "named by an administrator", driver: annotated("named", ""), namespaces: namespaces{"own": there("own", 0), "named": there("named", 0)}, want: "named", believed: "named"},
 		{name: "named by an administrator against traces", driver: annotated("named", ""),
-			namespaces: namespaces{"own": there("own", 0), "named": there("named", 0), "old": there("old", 0)}, sightings: sightings{named("old", 1)}, want: "named", believed: "named old"},
+			namespaces: namespaces{"own": there("own", 0), "named": there("named", 0), "old": there("old", 0)}, references: references{named("old", 1)}, want: "named", believed: "named old"},
 		{name: "named, and not there", driver: annotated("named", ""), namespaces: namespaces{"own": there("own", 0)}, want: "NamespaceMissing", says: "named, which does not exist"},
-		{name: "named, and made since", driver: annotated("named", ""), namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)},
+		{name: "named, created later", driver: annotated("named", ""), namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)},
 			want: "NamespaceUnproven", says: "berth.dev/driver-namespace-uid=" + string(uidOf("named", 11))},
-		{name: "named, made since, and shown by a trace", driver: annotated("named", ""), namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)},
-			sightings: sightings{named("named", 12)}, want: "named", believed: "named"},
-		{name: "named, made since, and the operator's own", driver: annotated("own", ""), namespaces: namespaces{"own": there("own", 11)}, want: "own", believed: "own"},
-		{name: "named, made since, and the UID says so", driver: annotated("named", uidOf("named", 11)),
+		{name: "named, created later, and shown by a trace", driver: annotated("named", ""), namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)},
+			references: references{named("named", 12)}, want: "named", believed: "named"},
+		{name: "named, created later, and the operator's own", driver: annotated("own", ""), namespaces: namespaces{"own": there("own", 11)}, want: "own", believed: "own"},
+		{name: "named, created later, and the UID says so", driver: annotated("named", uidOf("named", 11)),
 			namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)}, want: "named", believed: "named"},
 		{name: "recorded, and deleted", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0)}, want: "NamespaceGone", says: "UID named-1320"},
 		{name: "recorded, and recreated", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)},
 			want: "NamespaceRecreated", says: "has UID named-2420"},
 		{name: "recorded, recreated, and shown by a trace", driver: annotated("named", uidOf("named", 0)),
-			namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)}, sightings: sightings{named("named", 12)}, want: "NamespaceRecreated", believed: "named"},
+			namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)}, references: references{named("named", 12)}, want: "NamespaceRecreated", believed: "named"},
 		{name: "recorded, and being deleted", driver: annotated("named", uidOf("named", 0)),
 			namespaces: namespaces{"own": there("own", 0), "named": terminating(there("named", 0))}, want: "NamespaceTerminating"},
 		{name: "the operator's own was recreated", driver: annotated("own", uidOf("own", 0)), namespaces: namespaces{"own": there("own", 11)}, want: "NamespaceRecreated"},
@@ -102,9 +102,9 @@ func TestDecide(t *testing.T) {
 		{name: "the fixed one is anybody's", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 0)},
 			want: "NamespaceUnproven", says: "berth.dev/driver-namespace=fixed berth.dev/driver-namespace-uid=" + string(uidOf("fixed", 0))},
 		{name: "the fixed one is shown by a trace", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 0)},
-			sightings: sightings{named("fixed", 1)}, want: "fixed", believed: "fixed"},
+			references: references{named("fixed", 1)}, want: "fixed", believed: "fixed"},
 		{name: "the fixed one was recreated", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 2)},
-			sightings: sightings{named("fixed", 1)}, want: "NamespaceUnproven"},
+			references: references{named("fixed", 1)}, want: "NamespaceUnproven"},
 		{name: "the fixed one was made by an operator that crashed", fixed: "fixed", driver: fresh,
 			namespaces: namespaces{"own": there("own", 0), "fixed": with(there("fixed", 0), "driver")}, want: "fixed", believed: "fixed"},
 		{name: "the fixed one was made for a ClusterCSIDriver of long ago", fixed: "fixed", driver: fresh,
@@ -113,7 +113,7 @@ func TestDecide(t *testing.T) {
 			namespaces: namespaces{"own": there("own", 0), "fixed": with(there("fixed", 0), "guess")}, want: "NamespaceUnproven"},
 		{name: "the fixed one is the operator's own", fixed: "own", driver: fresh, namespaces: namespaces{"own": there("own", 0)}, want: "own", believed: "own"},
 		{name: "an earlier driver elsewhere", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
-			sightings: sightings{named("old", 1)}, want: "SeveralNamespaces", says: "namespaces fixed, old,", believed: "old"},
+			references: references{named("old", 1)}, want: "SeveralNamespaces", says: "namespaces fixed, old,", believed: "old"},
 		{name: "the fixed one is named, and not there", fixed: "fixed", driver: annotated("fixed", ""), namespaces: namespaces{"own": there("own", 0)}, want: "create fixed"},
 		{name: "the fixed one is named, and the operator made it", fixed: "fixed", driver: annotated("fixed", ""),
 			namespaces: namespaces{"own": there("own", 0), "fixed": with(there("fixed", 11), "driver")}, want: "fixed", believed: "fixed"},
@@ -124,7 +124,7 @@ func TestDecide(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			decision := placement.Decide(drivers.Driver{CSIName: "x.csi.example.com", Namespace: tc.fixed},
-				placement.Observed{Operator: "own", Driver: tc.driver, Namespaces: tc.namespaces, Sightings: tc.sightings})
+				placement.Observed{Operator: "own", Driver: tc.driver, Namespaces: tc.namespaces, References: tc.references})
 			got := decision.Namespace
 			switch {
 			case decision.Refusal != nil:
@@ -153,10 +153,10 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-func TestDecideTellsWhatItIgnored(t *testing.T) {
+func TestDecideReportsIgnoredReferences(t *testing.T) {
 	decision := placement.Decide(drivers.Driver{}, placement.Observed{Operator: "own", Driver: &placement.ClusterCSIDriver{},
 		Namespaces: map[string]placement.Namespace{"own": there("own", 0), "recreated": there("recreated", 5), "other": there("other", 0)},
-		Sightings:  []placement.Sighting{named("gone", 1), named("recreated", 1), foreign("other", 1)}})
+		References: []placement.Reference{named("gone", 1), named("recreated", 1), foreign("other", 1)}})
 	want := []string{
 		"SecurityContextConstraints scc names the service account gone/node in a namespace which does not exist",
 		"SecurityContextConstraints scc names the service account recreated/node in a namespace which is newer than that",
@@ -169,10 +169,10 @@ func TestDecideTellsWhatItIgnored(t *testing.T) {
 	}
 }
 
-func TestDecideTellsOfADriverElsewhere(t *testing.T) {
+func TestDecideReportsDriversElsewhere(t *testing.T) {
 	decision := placement.Decide(drivers.Driver{}, placement.Observed{Operator: "own", Driver: &placement.ClusterCSIDriver{Namespace: "named"},
 		Namespaces: map[string]placement.Namespace{"own": there("own", 0), "named": there("named", 0), "elsewhere": there("elsewhere", 0)},
-		Sightings:  []placement.Sighting{named("named", 1), named("elsewhere", 1)}})
+		References: []placement.Reference{named("named", 1), named("elsewhere", 1)}})
 	if len(decision.Elsewhere) != 1 || decision.Elsewhere[0].Namespace != "elsewhere" {
 		t.Errorf("drivers elsewhere are %v, want the one in namespace elsewhere", decision.Elsewhere)
 	}

@@ -1,7 +1,5 @@
-// Package registry knows all the drivers that this build can operate.
-//
-// The list is generated from the folders below drivers/, so that adding a driver takes one folder and
-// nothing else.
+// Package registry lists all drivers. The list is generated from the folders below drivers/, so that adding a driver
+// takes one folder and nothing else.
 package registry
 
 import (
@@ -26,7 +24,7 @@ func Names() []string {
 	return names
 }
 
-// Get returns the definition of a driver. The error for an unknown name lists those that are known.
+// Get returns the definition of a driver. The error for an unknown name lists the known ones.
 func Get(name string) (drivers.Driver, error) {
 	for _, d := range all {
 		if d.Name == name {

@@ -6,7 +6,6 @@ import (
 	"errors"
 
 	"github.com/berth-csi/berth/findings"
-	"github.com/berth-csi/berth/findings/yamlplace"
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -15,7 +14,7 @@ import (
 // place returns the line and column, in the file, of the byte at an offset of the source. Decoders
 // notice behind the last line that an end is missing; that counts as the end of the last line.
 func (d Document) place(offset int) (line, column int) {
-	line, column = yamlplace.Of(d.Source, min(offset, len(bytes.TrimRight(d.Source, "\r\n"))))
+	line, column = yaml.Position(d.Source, min(offset, len(bytes.TrimRight(d.Source, "\r\n"))))
 	if line == 1 {
 		column += d.Indent
 	}
@@ -48,7 +47,7 @@ func (d Document) yamlFault(err error) *findings.Finding {
 		}
 		return Expansion.Finding(d.File, "%s", refusal.Message).At(d.inFile(refusal.Line, refusal.Column))
 	}
-	offset, message := yamlplace.Fault(d.Source, err)
+	offset, message := yaml.Fault(d.Source, err)
 	line, column := d.place(offset)
 	return Syntax.Finding(d.File, "malformed YAML: %s", message).At(line, column)
 }
@@ -77,7 +76,7 @@ func (d Document) Position(path []any) (line, column int) {
 
 // inFile returns the line and column, in the file, of what a YAML decoder places in the source.
 func (d Document) inFile(line, column int) (inFile, inLine int) {
-	return d.place(yamlplace.Offset(d.Source, line, column))
+	return d.place(yaml.Offset(d.Source, line, column))
 }
 
 // jsonOffset returns the offset of what a path leads to in JSON that is well-formed.

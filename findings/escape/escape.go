@@ -1,9 +1,9 @@
-// Package escape shows text from outside, such as names and messages in files and clusters, as what it is:
-// text. Whoever wrote it decides nothing else about a report: no line, no colour, no link and no element of it.
+// Package escape keeps untrusted text, such as names and messages in files and clusters, from being anything but text
+// in a report: it cannot add lines, colours, links or elements.
 //
-// There is a function for each medium. All of them first write what nobody sees as people read it, such as
-// \n, \x1b and \u202e, so that nothing is lost and nothing hides. Where something has to be told from such an
-// escape, a backslash is doubled.
+// There is a function for each medium. All of them replace invisible characters by readable escapes, such as
+// , \x1b and \u202e, so that nothing is lost and nothing hides. A backslash is doubled where it could be mistaken for
+// such an escape.
 package escape
 
 import (
@@ -13,14 +13,13 @@ import (
 	"unicode/utf8"
 )
 
-// lineLimit is how many characters of outside text a line of a report shows.
+// lineLimit is the maximum number of characters of untrusted text in a line of a report.
 const lineLimit = 16 << 10
 
-// Line returns text for a line that a terminal or a log shows. A CI system that reads the log takes nothing of it
-// for a command.
+// Line returns text for a line on a terminal or in a log. A CI system that reads the log finds no command in it.
 func Line(text string) string { return begin(Visible(Short(text, lineLimit))) }
 
-// Short returns the first so many characters of a text, and how many it leaves away.
+// Short returns the first characters of a text, and the number of those that it leaves out.
 func Short(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -35,8 +34,8 @@ func Short(text string, limit int) string {
 	return text
 }
 
-// Visible returns a text with all in it that is no visible character, nor a space, written as an escape, and so that
-// no CI system finds a command in it. Different texts stay different.
+// Visible returns a text with all invisible characters except spaces as escapes, and without anything that a CI
+// system takes for a command. Different texts stay different.
 func Visible(text string) string {
 	if !strings.Contains(text, `\`) && !hidden(text) {
 		return withoutCommands(text)
@@ -60,7 +59,7 @@ func Visible(text string) string {
 	return withoutCommands(shown.String())
 }
 
-// Prose is like Visible, for a text of several lines: their ends and tabs stay.
+// Prose is like Visible, but keeps line ends and tabs.
 func Prose(text string) string {
 	lines := strings.Split(strings.ReplaceAll(text, "\r\n", "\n"), "\n")
 	for i, line := range lines {
@@ -73,13 +72,13 @@ func Prose(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// looksEscaped tells whether a backslash before the text would be taken for the beginning of an escape.
+// looksEscaped reports whether a backslash before the text would look like the beginning of an escape.
 func looksEscaped(text string) bool {
 	r, size := utf8.DecodeRuneInString(text)
 	return size > 0 && (strings.ContainsRune(`\nrtxuU`, r) || r == utf8.RuneError && size == 1 || isHidden(r))
 }
 
-// written is the escape of a character.
+// written returns the escape of a character.
 func written(r rune) string {
 	switch {
 	case r == '\n':
@@ -96,18 +95,18 @@ func written(r rune) string {
 	return fmt.Sprintf(`\U%08x`, r)
 }
 
-// isHidden tells whether a character is none that a person sees: it controls a terminal, ends a line, turns the
-// direction of text, or takes no place. Of spaces, only the usual one is visible.
+// isHidden reports whether a character is invisible: it controls a terminal, ends a line, changes the direction of
+// text, or has no width. Only the ordinary space is visible.
 func isHidden(r rune) bool {
 	return !unicode.IsPrint(r) || unicode.In(r, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
 }
 
-// hidden tells whether a text has anything that Visible writes as an escape, but for backslashes.
+// hidden reports whether Visible would escape anything in a text other than backslashes.
 func hidden(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, isHidden)
 }
 
-// begin breaks what GitHub takes for a command where a line begins, such as ::error::.
+// begin breaks what GitHub takes for a command at the beginning of a line, such as ::error::.
 func begin(line string) string {
 	words := strings.TrimLeft(line, " \t")
 	if !strings.HasPrefix(words, "::") {
@@ -124,7 +123,7 @@ func withoutCommands(line string) string {
 	}
 	var broken strings.Builder
 	for at := range len(line) {
-		if at > 0 && isCommand(line[at-1:]) { // the second #, as a backslash may stand before the first
+		if at > 0 && isCommand(line[at-1:]) { // the second #, as there may be a backslash before the first
 			broken.WriteString(`\x23`)
 		} else {
 			broken.WriteByte(line[at])
@@ -133,7 +132,7 @@ func withoutCommands(line string) string {
 	return broken.String()
 }
 
-// isCommand tells whether a text begins with ## and a bracket, with letters between them or without.
+// isCommand reports whether a text begins with ##, optional letters and a bracket.
 func isCommand(text string) bool {
 	behind, is := strings.CutPrefix(text, "##")
 	if !is {

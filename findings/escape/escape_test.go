@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hostile are texts that somebody might choose in order to be more than text.
+// hostile are texts that an attacker might choose.
 var hostile = []string{
 	"", " ", "tide", "tide\n", "tide\r", "\ttide", `tide\n`, `\`, `\\`, `\x1b`, "\\\x1b", "\\\n", "a\\", "\x1b[31mred\x1b[0m", "\x1b]8;;http://sea.example.com\a",
 	"\u009b31m", "\x7f", "\x00", "\x80", "\xff\xfe", "\xe2\x80", "\u202etxt.exe", "\u2066\u2069", "\u200b", "\u200d", "\ufeff", "\u2028", "\u2029", "\u00ad", "\u3164",
@@ -25,12 +25,12 @@ var hostile = []string{
 	`\N \G \l`, "a;b", "%%{init: {}}%%", "%% x", "end", "click a b", "c0n0[\"x\"]", "#quot;", "#35;", "style x:#", "ﬂ°lt¶ß", "```", "{0}", "javascript:alert(1)",
 }
 
-// media are the functions that return text for a medium, each with a regular expression for all that it may return.
+// media are the functions that escape text for a medium, each with a regular expression that its output must match.
 var media = []struct {
 	name   string
 	escape func(string) string
 	only   string
-	back   func(string) string // what those who read the medium are shown; nil for the text itself
+	back   func(string) string // what a reader of the medium sees; nil for the text itself
 }{
 	{"Visible", Visible, `.*`, nil},
 	{"Line", Line, `([^#]|#[^#]|##[^\[A-Za-z]|##$|#$|##[A-Za-z]+([^\[A-Za-z]|$))*`, nil},
@@ -64,7 +64,7 @@ func init() {
 	}
 }
 
-// check makes sure that what is returned for a text is that text and nothing else, in all media.
+// check checks that in each medium a text is shown as itself and as nothing else.
 func check(t *testing.T, text string) {
 	t.Helper()
 	for _, m := range media {
@@ -73,7 +73,7 @@ func check(t *testing.T, text string) {
 			t.Errorf("%s(%q) is %q, which has characters that are not visible", m.name, text, shown)
 		}
 		if utf8.RuneCountInString(text) > valueLimit {
-			continue // it is shortened
+			continue // the text is shortened
 		}
 		if !only[m.name].MatchString(shown) {
 			t.Errorf("%s(%q) is %q, want %s", m.name, text, shown, m.only)
@@ -108,7 +108,7 @@ func codeOf(t *testing.T, span string) string {
 		}
 	}
 	if !closed || inner == "" || strings.HasSuffix(inner, "`") {
-		t.Errorf("%q is no code span as a whole", span)
+		t.Errorf("%q is not one code span", span)
 	}
 	if strings.HasPrefix(inner, " ") && strings.HasSuffix(inner, " ") && strings.Trim(inner, " ") != "" {
 		return inner[1 : len(inner)-1]
@@ -118,7 +118,7 @@ func codeOf(t *testing.T, span string) string {
 
 var escapes = regexp.MustCompile(`\\(\\|n|r|t|x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})`)
 
-// read returns the text that a person is shown with escapes.
+// read returns a text without its escapes.
 func read(shown string) string {
 	return escapes.ReplaceAllStringFunc(shown, func(escape string) string {
 		switch escape[1] {
@@ -147,7 +147,7 @@ func TestHostileTexts(t *testing.T) {
 	}
 }
 
-// TestEveryCharacter makes sure that each character that a font draws is left as it is, and no other.
+// TestEveryCharacter: exactly the visible characters are kept as they are.
 func TestEveryCharacter(t *testing.T) {
 	for r := rune(0); r <= unicode.MaxRune; r++ {
 		if !utf8.ValidRune(r) {
@@ -161,7 +161,7 @@ func TestEveryCharacter(t *testing.T) {
 	}
 }
 
-// isIgnorable tells of characters that are letters, marks or symbols and yet take no place.
+// isIgnorable reports whether a character is a letter, mark or symbol without width.
 func isIgnorable(r rune) bool {
 	return r == 0x034f || r == 0x115f || r == 0x1160 || r == 0x17b4 || r == 0x17b5 || r >= 0x180b && r <= 0x180f ||
 		r == 0x3164 || r >= 0xfe00 && r <= 0xfe0f || r == 0xffa0 || r >= 0xe0100 && r <= 0xe01ef
@@ -190,7 +190,7 @@ func TestShort(t *testing.T) {
 	}
 	for _, m := range media {
 		if m.name == "Visible" || m.name == "HTML" {
-			continue // where they are used, length is no matter
+			continue // their users do not limit lengths
 		}
 		if got := len(m.escape(strings.Repeat("\x1b", 1<<20))); got > 10*lineLimit {
 			t.Errorf("%s returns %d bytes of a long text", m.name, got)
@@ -198,7 +198,7 @@ func TestShort(t *testing.T) {
 	}
 }
 
-// TestJSON makes sure that JSON is equal to what it was, and shows nothing but visible characters.
+// TestJSON: the JSON is equal to the original and has only visible characters.
 func TestJSON(t *testing.T) {
 	var text bytes.Buffer
 	want := map[string]any{"a": hostile, strings.Join(hostile[:30], ""): []any{}}
@@ -247,7 +247,7 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestScreen makes sure that text keeps its lines, and that what is escaped already is not escaped again.
+// TestScreen: the writer keeps lines, and does not escape what is already escaped.
 func TestScreen(t *testing.T) {
 	var text bytes.Buffer
 	w := Screen(&text, "\x1b[32m", "\x1b[0m")

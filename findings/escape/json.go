@@ -8,8 +8,8 @@ import (
 	"unicode/utf16"
 )
 
-// JSON writes a value as JSON, indented. It is all that the value says; what a terminal would not show as a visible
-// character, or a CI system would take for a command, is written by its number.
+// JSON writes a value as indented JSON. Characters that are invisible, or that a CI system could take for a command,
+// are written as \u escapes.
 func JSON(w io.Writer, value any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -22,8 +22,8 @@ func JSON(w io.Writer, value any) error {
 	return err
 }
 
-// visibleJSON writes characters of strings by their numbers. Elsewhere JSON has none that are concerned, but the
-// ends of lines.
+// visibleJSON replaces characters in strings by \u escapes. Outside of strings, JSON has no such characters but line
+// ends.
 func visibleJSON(text []byte) []byte {
 	if !hidden(string(bytes.ReplaceAll(text, []byte("\n"), nil))) && !bytes.Contains(text, []byte("##")) {
 		return text

@@ -7,13 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Lines puts together a text for people, line by line. What is put into a line cannot end it, whatever it is.
+// Lines builds a text line by line. Nothing that is added to a line can end it.
 type Lines struct{ text strings.Builder }
 
 // Add adds a line.
 func (l *Lines) Add(format string, args ...any) { l.AddMarked("", format, args...) }
 
-// AddMarked adds a line that begins with a mark, such as a coloured one. The mark is written as it is.
+// AddMarked adds a line that begins with a mark, such as a coloured one. It does not escape the mark.
 func (l *Lines) AddMarked(mark, format string, args ...any) {
 	l.text.WriteString(mark + Line(fmt.Sprintf(format, args...)) + "\n")
 }
@@ -21,7 +21,7 @@ func (l *Lines) AddMarked(mark, format string, args ...any) {
 // String returns the lines.
 func (l *Lines) String() string { return l.text.String() }
 
-// Messages returns a writer of messages for people: all that is written at once is one line.
+// Messages returns a writer for messages to users. It writes each call of Write as one line.
 func Messages(w io.Writer) io.Writer { return messages{w} }
 
 type messages struct{ io.Writer }
@@ -38,15 +38,14 @@ func (m messages) Write(message []byte) (int, error) {
 	return len(message), nil
 }
 
-// Screen returns a writer of text that has lines of its own, such as data that a terminal is to show: lines stay
-// lines and tabs stay tabs, all else that is not visible is written as an escape. The given sequences pass as they
-// are, such as those of colours.
+// Screen returns a writer for multi-line text on a terminal. It keeps line ends and tabs and the given sequences,
+// such as those of colours, and escapes all other invisible characters.
 func Screen(w io.Writer, pass ...string) io.Writer { return &screen{to: w, pass: pass, begins: true} }
 
 type screen struct {
 	to     io.Writer
 	pass   []string
-	begins bool // nothing of the line but spaces is written yet
+	begins bool // only spaces were written to the line so far
 }
 
 func (s *screen) Write(data []byte) (int, error) {
@@ -69,7 +68,7 @@ func (s *screen) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// visible is like Visible, but for what may pass, and for backslashes: text that is escaped stays as it is.
+// visible is like Visible, but keeps what may pass, and backslashes: text that is already escaped stays as it is.
 func (s *screen) visible(line string) string {
 	if !hidden(line) {
 		return line

@@ -7,14 +7,14 @@ import (
 	"unicode"
 )
 
-// valueLimit is how many characters of a single value a report shows where others stand beside it.
+// valueLimit is the maximum number of characters of a value that is shown next to others.
 const valueLimit = 1000
 
-// Cell returns text for a cell of a table, in which other cells are as wide as it is.
+// Cell returns text for a cell of a table. Other cells become as wide as it is.
 func Cell(text string) string { return Line(Short(text, valueLimit)) }
 
-// Markdown returns text as a code span of Markdown, but not of a table there. In it there are no elements, links,
-// images, mentions or references.
+// Markdown returns text as a Markdown code span, but not for tables. A code span has no elements, links, images,
+// mentions or references.
 func Markdown(text string) string {
 	shown := Visible(Short(text, valueLimit))
 	if shown == "" {
@@ -28,7 +28,7 @@ func Markdown(text string) string {
 		longest = max(longest, run)
 	}
 	fence, pad := strings.Repeat("`", longest+1), ""
-	// One space at both ends is taken off, unless there are spaces only.
+	// Markdown removes one space at both ends, unless there are only spaces.
 	if strings.HasPrefix(shown, "`") || strings.HasSuffix(shown, "`") ||
 		strings.HasPrefix(shown, " ") && strings.HasSuffix(shown, " ") && strings.Trim(shown, " ") != "" {
 		pad = " "
@@ -36,19 +36,19 @@ func Markdown(text string) string {
 	return fence + pad + shown + pad + fence
 }
 
-// HTML returns text for an element of HTML, SVG or other XML, or for an attribute in quotes.
+// HTML returns text for an element of HTML, SVG or other XML, or for a quoted attribute.
 func HTML(text string) string { return html.EscapeString(begin(Visible(text))) }
 
 var dotSpecial = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "&", "&amp;")
 
-// DOT returns text as a string of DOT, for a label.
+// DOT returns text as a DOT string, for a label.
 func DOT(text string) string { return `"` + dotSpecial.Replace(Visible(Short(text, valueLimit))) + `"` }
 
 // mermaidNames are the entities of Mermaid that are easier to read than numbers.
 var mermaidNames = map[rune]string{'"': "quot", '<': "lt", '>': "gt", '&': "amp"}
 
-// Mermaid returns text for a string of Mermaid, without quotes, or for a comment. What Mermaid, or the Markdown in
-// its strings, might read as more than a character is an entity.
+// Mermaid returns text for a Mermaid string, without quotes, or for a comment. It replaces everything that Mermaid,
+// or Markdown in its strings, might interpret by entities.
 func Mermaid(text string) string {
 	var shown strings.Builder
 	for _, r := range Visible(Short(text, valueLimit)) {
@@ -64,7 +64,7 @@ func Mermaid(text string) string {
 	return shown.String()
 }
 
-// SARIF returns text for the message of a result, in which [text](place) would be a link.
+// SARIF returns text for the message of a result, where [text](place) would be a link.
 func SARIF(text string) string {
 	return strings.ReplaceAll(Visible(Short(text, lineLimit)), "](", `]\x28`)
 }

@@ -1,6 +1,6 @@
-// Command imports checks that the rooms of the house import each other downward only, as
-// docs/architecture.md draws them, and that what is shipped does without packages that make it
-// large, or that read YAML without bounds. It prints each import that breaks a rule and then fails.
+// Command imports checks that the rooms (top-level folders) import each other downward only, as in
+// docs/architecture.md, and that programs which are shipped import no packages that make them large or read
+// YAML without limits. It prints each import that breaks a rule and then fails.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 
 const module = "github.com/berth-csi/berth"
 
-// mayImport lists, for each room, the rooms whose packages it may import besides its own. A room
-// that is not listed may import none, and nothing may import a room that no list names.
+// mayImport lists the other rooms whose packages each room may import. A room without an entry may not exist,
+// and a room that is in no list may not be imported.
 var mayImport = map[string][]string{
 	"cmd":          {"operator", "bundle", "catalog", "fbc", "migrate", "olm", "sharedvolume", "drivers", "findings", "image", "yaml"},
 	"operator":     {"connections", "drivers", "listing", "yaml"},
@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"olm":          {"fbc", "findings"},
 	"fbc":          {"findings", "yaml"},
 	"connections":  {},
-	"findings":     {"yaml"},
+	"findings":     {},
 	"image":        {},
 	"sharedvolume": {"listing"},
 	"listing":      {},
@@ -37,16 +37,16 @@ var mayImport = map[string][]string{
 	"test":         {"cmd", "operator", "bundle", "catalog", "fbc", "migrate", "olm", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
 }
 
-// heavy are packages that what is shipped may not import, because they call methods by names that only the running
-// program knows: the linker then keeps every method of every type, which makes berth a third larger.
+// heavy are packages that shipped programs may not import, because they call methods by names that are known only
+// at run time. Then the linker keeps every method of every type, which makes berth a third larger.
 var heavy = []string{"text/template", "html/template"}
 
-// unbounded are libraries that read YAML however long it becomes once its aliases are written out. What is shipped
-// reads it by package yaml, which bounds that.
+// unbounded are libraries that expand aliases in YAML without limits. Shipped programs use package yaml, which limits
+// the expansion.
 var unbounded = []string{"sigs.k8s.io/yaml", "go.yaml.in/yaml/v2", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4", "gopkg.in/yaml.v2", "gopkg.in/yaml.v3",
 	"github.com/goccy/go-yaml", "k8s.io/apimachinery/pkg/util/yaml"}
 
-// unshipped are the rooms that no program which is shipped comes from.
+// unshipped are the rooms that are in no shipped program.
 var unshipped = []string{"hack", "test"}
 
 type goPackage struct {
@@ -87,8 +87,7 @@ func check() ([]string, error) {
 	}
 }
 
-// violations returns the imports of a package that break a rule. Tests of any room may use the
-// local cluster, and with it all of test.
+// violations returns the imports of a package that break a rule. Tests in any room may import the room test.
 func violations(p goPackage) []string {
 	from, ok := room(p.ImportPath)
 	if !ok {
@@ -96,7 +95,7 @@ func violations(p goPackage) []string {
 	}
 	allowed, known := mayImport[from]
 	if !known {
-		return []string{fmt.Sprintf("%s: room %q is not in the plan of the house: name it in hack/imports and docs/architecture.md", p.ImportPath, from)}
+		return []string{fmt.Sprintf("%s: room %q is unknown: add it to hack/imports and docs/architecture.md", p.ImportPath, from)}
 	}
 	var broken []string
 	complain := func(imports []string, allowed []string) {
@@ -111,10 +110,10 @@ func violations(p goPackage) []string {
 	complain(p.Imports, allowed)
 	for _, path := range p.Imports {
 		if slices.Contains(heavy, path) && !slices.Contains(unshipped, from) {
-			broken = append(broken, fmt.Sprintf("%s imports %s: that makes the linker keep every method of every type; put the text together without it", p.ImportPath, path))
+			broken = append(broken, fmt.Sprintf("%s imports %s: that makes the linker keep every method of every type; build the text without it", p.ImportPath, path))
 		}
 		if slices.Contains(unbounded, path) && from != "yaml" && !slices.Contains(unshipped, from) {
-			broken = append(broken, fmt.Sprintf("%s imports %s: that reads YAML without bounds; use package yaml of this module", p.ImportPath, path))
+			broken = append(broken, fmt.Sprintf("%s imports %s: that reads YAML without limits; use package yaml of this module", p.ImportPath, path))
 		}
 	}
 	complain(slices.Concat(p.TestImports, p.XTestImports), append([]string{"test"}, allowed...))

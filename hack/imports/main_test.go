@@ -21,12 +21,12 @@ func TestViolations(t *testing.T) {
 		{"a test uses the cluster", goPackage{ImportPath: module + "/drivers/efs", XTestImports: []string{module + "/test/cluster"}}, nil},
 		{"code uses the cluster", goPackage{ImportPath: module + "/operator", Imports: []string{module + "/test/cluster"}}, []string{"imports " + module + "/test/cluster"}},
 		{"a test goes up", goPackage{ImportPath: module + "/drivers/efs", TestImports: []string{module + "/operator"}}, []string{"imports " + module + "/operator"}},
-		{"templates in what is shipped", goPackage{ImportPath: module + "/catalog/graph", Imports: []string{"html/template"}}, []string{"imports html/template"}},
+		{"templates in a shipped program", goPackage{ImportPath: module + "/catalog/graph", Imports: []string{"html/template"}}, []string{"imports html/template"}},
 		{"templates in a tool", goPackage{ImportPath: module + "/hack/rbac", Imports: []string{"text/template"}, TestImports: []string{"text/template"}}, nil},
 		{"YAML without bounds", goPackage{ImportPath: module + "/catalog", Imports: []string{"sigs.k8s.io/yaml"}}, []string{"imports sigs.k8s.io/yaml"}},
 		{"YAML within bounds", goPackage{ImportPath: module + "/yaml", Imports: []string{"sigs.k8s.io/yaml"}}, nil},
 		{"YAML in tests and tools", goPackage{ImportPath: module + "/hack/rbac", Imports: []string{"sigs.k8s.io/yaml"}, TestImports: []string{"sigs.k8s.io/yaml"}}, nil},
-		{"an unknown room", goPackage{ImportPath: module + "/util"}, []string{`room "util" is not in the plan`}},
+		{"an unknown room", goPackage{ImportPath: module + "/util"}, []string{`room "util" is unknown`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := violations(tc.p)

@@ -1,6 +1,6 @@
-// Command rbac explains what the operators may do in a cluster, from the rules in the drivers' definitions
-// and the records of end-to-end runs: as a table for people or, with -output, as a page of the
-// documentation. It fails if rules, reasons and records do not fit together, and says what does not.
+// Command rbac explains the permissions of the operators, from the rules in the drivers' definitions and the
+// records of end-to-end runs: as a table or, with -output, as a page of the documentation. It fails if rules,
+// reasons and records contradict each other, and names each contradiction.
 package main
 
 import (
@@ -24,7 +24,7 @@ import (
 
 func main() {
 	folder := flag.String("drivers", "drivers", "the `folder` that holds a folder for each driver")
-	output := flag.String("output", "", "the `file` to write a page to")
+	output := flag.String("output", "", "the `file` to write the page to")
 	flag.Parse()
 	if err := run(os.Stdout, *folder, *output); err != nil {
 		fmt.Fprintf(os.Stderr, "rbac: %v\n", err)
@@ -52,20 +52,20 @@ func run(out io.Writer, folder, output string) error {
 	return os.WriteFile(output, text, 0o644)
 }
 
-// operator is one with its permissions.
+// operator is an operator with its permissions.
 type operator struct {
 	Name     string
 	Count    permissions.Count
 	Purposes []purpose
 }
 
-// purpose is what some permissions are for.
+// purpose is a group of permissions that serve the same purpose.
 type purpose struct {
 	For  string
 	Rows []permissions.Row
 }
 
-// explain returns what a driver's operator may do. It fails if that does not fit to the record of an
+// explain returns the permissions of a driver's operator. It fails if they contradict the record of an
 // end-to-end run.
 func explain(d drivers.Driver, folder string) (operator, error) {
 	rules, err := d.OperatorRules()
@@ -88,7 +88,7 @@ func explain(d drivers.Driver, folder string) (operator, error) {
 	for _, problem := range permissions.Check(rules, used) {
 		errs = append(errs, fmt.Errorf("%s: %s", d.Operator.Name, problem))
 	}
-	o := operator{Name: d.Operator.Name, Count: permissions.Counted(rules)}
+	o := operator{Name: d.Operator.Name, Count: permissions.CountOf(rules)}
 	for _, row := range permissions.Table(rules) {
 		if last := len(o.Purposes) - 1; last < 0 || o.Purposes[last].For != row.For {
 			o.Purposes = append(o.Purposes, purpose{For: row.For})
@@ -99,18 +99,18 @@ func explain(d drivers.Driver, folder string) (operator, error) {
 	return o, errors.Join(errs...)
 }
 
-// fate tells what is known of the use of some permissions.
-func fate(row permissions.Row) string {
+// usage says whether the end-to-end run used permissions, or why it did not.
+func usage(row permissions.Row) string {
 	switch {
 	case row.Delegated:
-		return "not used: only to give it"
+		return "not used: only to delegate it"
 	case row.Unexercised != "":
-		return "not seen: " + row.Unexercised
+		return "not used: " + row.Unexercised
 	}
 	return "used"
 }
 
-// table writes the permissions for somebody at a terminal.
+// table writes the permissions as text for a terminal.
 func table(out io.Writer, operators []operator) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, o := range operators {
@@ -118,7 +118,7 @@ func table(out io.Writer, operators []operator) error {
 		for _, p := range o.Purposes {
 			fmt.Fprintf(w, "\n%s\n", p.For)
 			for _, row := range p.Rows {
-				fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", row.Where, row.Object, row.Verbs, fate(row))
+				fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", row.Where, row.Object, row.Verbs, usage(row))
 			}
 		}
 	}
@@ -128,9 +128,8 @@ func table(out io.Writer, operators []operator) error {
 //go:embed page.md
 var pageText string
 
-var pageTemplate = template.Must(template.New("").Funcs(template.FuncMap{"fate": fate}).Parse(pageText))
+var pageTemplate = template.Must(template.New("").Funcs(template.FuncMap{"usage": usage}).Parse(pageText))
 
-// page returns the page of the documentation.
 func page(operators []operator) ([]byte, error) {
 	var text bytes.Buffer
 	err := pageTemplate.Execute(&text, operators)

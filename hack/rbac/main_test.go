@@ -46,7 +46,7 @@ func TestTableAndPage(t *testing.T) {
 	}
 	for _, d := range registry.All() {
 		for name, text := range map[string]string{"table": table.String(), "page": string(page)} {
-			for _, want := range []string{d.Operator.Name, "clustercsidrivers named " + d.CSIName, permissions.ListedFirst["list"], "only to give it"} {
+			for _, want := range []string{d.Operator.Name, "clustercsidrivers named " + d.CSIName, permissions.ListFallback["list"], "only to delegate it"} {
 				if !strings.Contains(text, want) {
 					t.Errorf("the %s does not say %q", name, want)
 				}
@@ -66,7 +66,7 @@ func TestWhatDoesNotFitTogether(t *testing.T) {
 			"no end-to-end run has used \"cluster  operator.openshift.io/clustercsidrivers named"},
 		"no record": {func(record string) string { return "cluster" }, "line 1"},
 		"seen after all": {func(record string) string { return strings.ReplaceAll(record, ": watch", ": list watch") },
-			permissions.ListedFirst["list"]},
+			permissions.ListFallback["list"]},
 		"not allowed": {func(record string) string { return record + "cluster  core/secrets: get\n" },
 			"has used \"cluster  core/secrets: get\", which is not allowed"},
 	} {
@@ -78,7 +78,7 @@ func TestWhatDoesNotFitTogether(t *testing.T) {
 				t.Errorf("error %v, want one that contains %s", err, test.want)
 			}
 			if _, err := os.Stat(page); err == nil {
-				t.Error("a page was written all the same")
+				t.Error("it wrote a page in spite of the error")
 			}
 		})
 	}

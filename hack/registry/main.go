@@ -1,4 +1,4 @@
-// Command registry generates the list of all drivers: every folder with a driver.go below a given one.
+// Command registry generates the list of all drivers: the folders with a driver.go.
 package main
 
 import (
@@ -45,7 +45,7 @@ func main() {
 	}
 }
 
-// generate returns the source of the list. Folders come sorted by name, and so do the drivers.
+// generate returns the source of the list, sorted by the names of folders.
 func generate(drivers string) ([]byte, error) {
 	definitions, err := filepath.Glob(filepath.Join(drivers, "*", "driver.go"))
 	if err != nil {

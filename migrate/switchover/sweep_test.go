@@ -71,7 +71,7 @@ func turned(p *place) {
 // same, the tool must have made and deleted the same, and another run must write nothing.
 func TestCrashSweep(t *testing.T) {
 	s := newSite(t)
-	var plans []fault.Plan
+	var plans []fault.Scenario
 	for _, e := range episodes {
 		play := func(t *testing.T, injector *fault.Injector) (*place, []fault.Write) {
 			t.Helper()
@@ -99,7 +99,7 @@ func TestCrashSweep(t *testing.T) {
 			}
 		}
 		// OLM's own limit of requests is what takes time; and all writes have been disturbed already.
-		plans = append(plans, fault.Plan{Name: e.name, Points: points, Sample: 4, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
+		plans = append(plans, fault.Scenario{Name: e.name, Points: points, Sample: 4, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
 			injector := fault.InjectNth(slices.Index(points, at)+1, f)
 			disturbed, writes := play(t, injector)
 			if diff := cmp.Diff(undisturbed.tally(reference), disturbed.tally(writes)); diff != "" {

@@ -1,4 +1,4 @@
-// Package browser opens pages in a real Chromium without a window, for tests of pages.
+// Package browser opens pages in a real, headless Chromium, for tests of pages.
 package browser
 
 import (
@@ -13,13 +13,13 @@ import (
 	"time"
 )
 
-// programs are the names that Chromium has. The first is the smallest.
+// programs are the names of Chromium's programs. The first is the smallest.
 var programs = []string{"chromium-headless-shell", "chromium", "chromium-browser", "google-chrome"}
 
-// limit is how long Chromium may take for an answer.
+// limit is the time limit for a response of Chromium.
 const limit = time.Minute
 
-// Page is a page in a browser of its own.
+// Page is a page in its own browser.
 type Page struct {
 	t       testing.TB
 	session string
@@ -33,7 +33,7 @@ type Page struct {
 	faults  []string
 }
 
-// message is one of the DevTools protocol: a command, its answer, or an event.
+// message is a message of the DevTools protocol: a command, a response or an event.
 type message struct {
 	ID        int             `json:"id,omitempty"`
 	Method    string          `json:"method,omitempty"`
@@ -45,8 +45,8 @@ type message struct {
 	} `json:"error,omitempty"`
 }
 
-// Open starts a browser with an empty page of a size in pixels. Both end with the test, which fails if
-// the page has had an error, or has tried to load anything but what Go has told it to.
+// Open starts a browser with an empty page of a size in pixels. It stops when the test ends, which fails if the page
+// had an error, or tried to load anything that the test did not load.
 func Open(t testing.TB, width, height int) *Page {
 	t.Helper()
 	p := &Page{t: t, waiting: map[int]chan message{}}
@@ -76,8 +76,8 @@ func program(t testing.TB) string {
 	return ""
 }
 
-// start starts the browser, which reads commands from its file 3 and writes answers to its file 4. It
-// ends when these are closed.
+// start starts the browser, which reads commands from file descriptor 3 and writes responses to file descriptor 4. It
+// ends when they are closed.
 func (p *Page) start(path string) {
 	p.t.Helper()
 	commands, send, err := os.Pipe()
@@ -93,7 +93,7 @@ func (p *Page) start(path string) {
 	if err := browser.Start(); err != nil {
 		p.t.Fatal(err)
 	}
-	_, _ = commands.Close(), answers.Close() // they are the browser's
+	_, _ = commands.Close(), answers.Close() // the browser has them now
 	p.pipe, p.send = send, json.NewEncoder(send)
 	ended := make(chan struct{})
 	go func() {
@@ -113,7 +113,7 @@ func (p *Page) start(path string) {
 	})
 }
 
-// receive hands answers to those who wait for them, until there are no more.
+// receive passes responses to those who wait for them, until the browser ends.
 func (p *Page) receive(from *os.File) {
 	decoder := json.NewDecoder(&unterminated{from})
 	for {
@@ -138,7 +138,7 @@ func (p *Page) receive(from *os.File) {
 	}
 }
 
-// note keeps in mind what a page must not do.
+// note records events that a page must not cause.
 func (p *Page) note(m message) {
 	switch m.Method {
 	case "Runtime.exceptionThrown", "Log.entryAdded":
@@ -153,7 +153,7 @@ func (p *Page) note(m message) {
 	}
 }
 
-// local tells whether nothing goes over a network for a URL.
+// local reports whether loading a URL takes no network.
 func local(url string) bool {
 	for _, scheme := range []string{"file:", "data:", "about:"} {
 		if len(url) >= len(scheme) && url[:len(scheme)] == scheme {
@@ -163,7 +163,7 @@ func local(url string) bool {
 	return false
 }
 
-// command has the browser do something, and decodes its answer.
+// command sends the browser a command, and decodes the response.
 func (p *Page) command(method string, params, into any) {
 	p.t.Helper()
 	encoded, err := json.Marshal(params)
@@ -201,13 +201,13 @@ func (p *Page) command(method string, params, into any) {
 	}
 }
 
-// terminate ends a message, as the protocol wants it.
+// terminate appends the protocol's terminator to a message.
 func terminate(pipe *os.File) error {
 	_, err := pipe.Write([]byte{0})
 	return err
 }
 
-// unterminated reads messages with their ends taken for spaces.
+// unterminated reads messages, with their terminators as spaces.
 type unterminated struct{ file *os.File }
 
 func (u *unterminated) Read(into []byte) (int, error) {
@@ -231,7 +231,7 @@ func (p *Page) Load(path string) {
 	p.Eval(`new Promise(done => document.readyState === "complete" ? done(true) : addEventListener("load", () => done(true)))`, nil)
 }
 
-// Eval evaluates an expression in the page and decodes its value. A promise is waited for.
+// Eval evaluates an expression in the page and decodes its value. It awaits promises.
 func (p *Page) Eval(expression string, into any) {
 	p.t.Helper()
 	var answer struct {
@@ -251,8 +251,8 @@ func (p *Page) Eval(expression string, into any) {
 	}
 }
 
-// Click clicks in the middle of an element that a CSS selector finds, as a mouse does: what lies over it
-// is clicked instead.
+// Click clicks in the middle of the element that a CSS selector selects, as a mouse does: if another element covers
+// it, that one is clicked.
 func (p *Page) Click(selector string) {
 	p.t.Helper()
 	var at *struct{ X, Y float64 }
@@ -271,13 +271,13 @@ func (p *Page) Click(selector string) {
 	}
 }
 
-// Type types a text into what has the focus.
+// Type types a text into the focused element.
 func (p *Page) Type(text string) {
 	p.t.Helper()
 	p.command("Input.insertText", map[string]any{"text": text}, nil)
 }
 
-// Screenshot writes what the page looks like, as PNG.
+// Screenshot writes an image of the page, as PNG.
 func (p *Page) Screenshot(path string) {
 	p.t.Helper()
 	var answer struct{ Data string }

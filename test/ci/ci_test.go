@@ -1,4 +1,4 @@
-// Package ci runs the templates for CI systems, in a repository like those that they are for.
+// Package ci runs the templates for CI systems in a repository of the kind that they are for.
 package ci
 
 import (
@@ -14,14 +14,13 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
-// The folder of the catalog, and the commit that it has changed since.
+// The folder of the catalog, and the commit to compare it with.
 const (
 	folder = "my/catalog"
 	base   = "base"
 )
 
-// TestTemplates has each template find nothing wrong with a catalog and tell what changes, and then find
-// that a catalog is broken.
+// TestTemplates: each template accepts a valid catalog and reports its changes, and rejects a broken one.
 func TestTemplates(t *testing.T) {
 	bin := t.TempDir()
 	t.Setenv("GOFLAGS", "-tags=grpcnotrace") // as the templates install it
@@ -63,8 +62,8 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// TestActionWritesNothingForAPullRequest: a pull request can make any name in the checkout a link to another
-// file of the machine that checks it, and none is written through.
+// TestActionWritesNothingForAPullRequest: a pull request can make any name in the checkout a link to another file of
+// the CI machine. The action must not write through such links.
 func TestActionWritesNothingForAPullRequest(t *testing.T) {
 	bin, profile := t.TempDir(), filepath.Join(t.TempDir(), "profile")
 	catalogs.Write(t, filepath.Join(bin, "berth"), "#!/bin/sh\necho written\n")
@@ -125,7 +124,7 @@ func decode(t *testing.T, path string, into any) {
 	}
 }
 
-// checkout is a folder that scripts run in.
+// checkout is the folder in which scripts run.
 type checkout struct {
 	t   *testing.T
 	dir string
@@ -154,7 +153,7 @@ properties:
 `, "VERSION", version))
 }
 
-// run runs a script as CI systems do, and returns what it prints and whether it succeeds.
+// run runs a script as CI systems do, and returns its output and whether it succeeded.
 func (c *checkout) run(script string) (string, bool) {
 	c.t.Helper()
 	cmd := exec.CommandContext(c.t.Context(), "bash", "-eo", "pipefail", "-c", script)

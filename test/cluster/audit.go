@@ -10,30 +10,29 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// AuditEvent is one request that the API server answered, from its audit log.
+// AuditEvent is a request in the API server's audit log.
 type AuditEvent struct {
 	ID   string
 	User string
-	// Agent is what the client calls itself, such as "berth/v1.0.0 (linux/amd64)".
+	// Agent is the client's user agent, such as "berth/v1.0.0 (linux/amd64)".
 	Agent string
 	Verb  string // "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"
 
 	Group, Resource, Subresource string
 	Namespace, Name              string
-	URI                          string // with its query, and of requests that name no resource, too
+	URI                          string // with its query; also of non-resource requests
 
-	// Code is the HTTP status of the answer.
+	// Code is the HTTP status of the response.
 	Code               int32
 	Received, Answered time.Time
 }
 
-// AuditLog returns the path of the API server's audit log: a JSON document a line, of the type Event
-// in audit.k8s.io/v1. Every request is in it before it is answered, but not those of the API server
-// to itself nor health checks. Bodies are not recorded.
+// AuditLog returns the path of the API server's audit log: a JSON document per line, of the type Event in
+// audit.k8s.io/v1. Every request is in it before the client gets the response, except health checks and the API
+// server's own requests. Bodies are not recorded.
 func (c *Cluster) AuditLog() string { return c.path(auditLogName) }
 
-// Audit returns all requests so far, in the order in which they were answered. A watch that goes on
-// is among them.
+// Audit returns all requests so far, in the order of their responses. It includes watches that are still running.
 func (c *Cluster) Audit(t testing.TB) []AuditEvent {
 	t.Helper()
 	file, err := os.Open(c.AuditLog())

@@ -21,7 +21,7 @@ import (
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// scheme knows every type that a cluster is served with.
+// scheme has all types of the cluster's APIs.
 var scheme = func() *runtime.Scheme {
 	s := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -41,11 +41,11 @@ func newClient(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// retryInterval is how often a condition is looked at that somebody waits for.
+// retryInterval is the interval at which conditions are polled.
 const retryInterval = 50 * time.Millisecond
 
-// Until waits until check returns nil or ctx ends; then the error tells what it waited for, which
-// completes the sentence "waited for …", and the last that check had to say. A test uses Eventually.
+// Until waits until check returns nil or ctx ends. Its error then has what it waited for, which completes the
+// sentence "waited for …", and the last error of check. Tests use Eventually.
 func Until(ctx context.Context, what string, check func(context.Context) error) error {
 	retry := time.NewTicker(retryInterval)
 	defer retry.Stop()
@@ -56,7 +56,7 @@ func Until(ctx context.Context, what string, check func(context.Context) error) 
 		if err == nil {
 			return nil
 		}
-		// What the end of ctx itself made fail says less than what was the matter before.
+		// An error caused by the end of ctx is less useful than the previous one.
 		if ctx.Err() == nil || last == nil {
 			last = err
 		}

@@ -12,12 +12,12 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
-// controlPlane is the plan of one: where its parts listen and where their files are.
+// controlPlane has the addresses and files of a control plane.
 type controlPlane struct {
 	tools   tools.Dir
 	dir     string
 	durable bool
-	// managerQPS is how many requests a second each controller of the controller manager may make.
+	// managerQPS is the limit of requests per second of each controller in the controller manager.
 	managerQPS int
 	address    string
 	pki        *pki
@@ -25,8 +25,7 @@ type controlPlane struct {
 	etcdPort, etcdPeerPort, apiPort, managerPort, schedulerPort int
 }
 
-// openShiftManagerQPS is what OpenShift's controller manager runs with; with the default of 20 a second
-// the garbage collector crawls.
+// openShiftManagerQPS is OpenShift's value. With the default of 20 per second, garbage collection is slow.
 const openShiftManagerQPS = 150
 
 func planControlPlane(job assignment, address string) (*controlPlane, error) {
@@ -45,24 +44,23 @@ func planControlPlane(job assignment, address string) (*controlPlane, error) {
 	}, nil
 }
 
-// Users of the control plane's parts, with their groups. The names are those that the API server's
-// own RBAC knows.
+// Users of the control plane's components, with their groups. The API server's built-in RBAC refers to these names.
 var (
 	adminUser     = user{"system:admin", []string{"system:masters"}}
 	managerUser   = user{"system:kube-controller-manager", nil}
 	schedulerUser = user{"system:kube-scheduler", nil}
-	// What a real cluster gives rights by a binding to cluster-admin is a master here.
+	// In system:masters, unlike in a real cluster, where they are bound to cluster-admin.
 	cloudCredentialUser = user{"system:serviceaccount:" + cloudcredential.Namespace + ":cloud-credential-operator", []string{"system:masters"}}
 	kubeletClient       = user{"system:kube-apiserver", []string{"system:masters"}}
 )
 
-// user is somebody that a client certificate identifies.
+// user is the identity in a client certificate.
 type user struct {
 	name   string
 	groups []string
 }
 
-// writeFiles writes what the programs read: certificates, kubeconfigs and configuration.
+// writeFiles writes the files that the programs read: certificates, kubeconfigs and configuration.
 func (c *controlPlane) writeFiles() error {
 	for _, folder := range []string{"pki", "etcd", "flex"} {
 		if err := os.MkdirAll(c.path(folder), 0o755); err != nil {
@@ -108,9 +106,9 @@ func (c *controlPlane) writeFiles() error {
 	return nil
 }
 
-// auditPolicy records who did what to which object, reads as well: what an operator really used is
-// how its permissions are measured. Watches are recorded when they start, too, as many never end.
-// Health checks and the API server's talk to itself tell nobody anything.
+// auditPolicy records all requests for objects, including reads: they show which permissions an operator uses.
+// Watches are also recorded when they start, as many never end. Health checks and the API server's own requests are
+// left out.
 const auditPolicy = `apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -122,7 +120,7 @@ rules:
 - level: Metadata
 `
 
-// schedulerConfig gives the scheduler the same room that the controller manager has.
+// schedulerConfig raises the scheduler's limits like the controller manager's.
 const schedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
 leaderElection:
@@ -133,8 +131,8 @@ clientConnection:
   burst: 300
 `
 
-// etcd is the store. Losing its data when the machine fails is no loss to a test, so it does not
-// wait for the disk unless asked to.
+// etcd is the store. A test can afford to lose its data when the machine fails, so by default it does not sync to
+// disk.
 func (c *controlPlane) etcd() program {
 	client, peer := "http://"+c.hostPort(c.etcdPort), "http://"+c.hostPort(c.etcdPeerPort)
 	args := []string{
@@ -155,15 +153,15 @@ func (c *controlPlane) apiServer() program {
 	return c.program("kube-apiserver",
 		"--etcd-servers=http://"+c.hostPort(c.etcdPort),
 		"--bind-address="+c.address, "--secure-port="+strconv.Itoa(c.apiPort),
-		// The API server refuses to publish a loopback address as the endpoints of the Service
-		// "kubernetes". Pods get it from their node instead.
+		// The API server refuses to publish a loopback address in the Endpoints of the Service "kubernetes". Pods get
+		// it from their node instead.
 		"--advertise-address="+c.address, "--endpoint-reconciler-type=none",
 		"--tls-cert-file="+c.pkiPath("serving.crt"), "--tls-private-key-file="+c.pkiPath("serving.key"),
 		"--service-cluster-ip-range=10.217.0.0/16",
 		"--allow-privileged",
 
 		"--authorization-mode=Node,RBAC",
-		// As on OpenShift: to change whose an object is takes the permission to delete it.
+		// As on OpenShift: changing an object's owner takes the permission to delete the object.
 		"--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
 		"--client-ca-file="+c.pkiPath("clients-ca.crt"),
 		"--requestheader-client-ca-file="+c.pkiPath("front-proxy-ca.crt"),
@@ -179,7 +177,7 @@ func (c *controlPlane) apiServer() program {
 
 		"--audit-policy-file="+c.path("audit-policy.yaml"),
 		"--audit-log-path="+c.path(auditLogName),
-		"--audit-log-maxsize=100000", // MiB: never rotate, the reader wants it all in one file
+		"--audit-log-maxsize=100000", // MiB: never rotate, so that all of it is in one file
 
 		"--max-requests-inflight=3000", "--max-mutating-requests-inflight=1500",
 		"--profiling=false",
@@ -199,9 +197,9 @@ func (c *controlPlane) controllerManager() program {
 		"--service-account-private-key-file="+c.pkiPath("service-accounts.key"),
 		"--cluster-signing-cert-file="+c.pkiPath("clients-ca.crt"), "--cluster-signing-key-file="+c.pkiPath("clients-ca.key"),
 		"--kube-api-qps="+strconv.Itoa(c.managerQPS), "--kube-api-burst="+strconv.Itoa(2*c.managerQPS),
-		// Pods have loopback addresses, which no endpoint may have: these would fail again and again.
+		// Pods have loopback addresses, which are invalid in endpoints: these controllers would keep failing.
 		"--controllers=*,-endpoints-controller,-endpointslice-controller,-endpointslice-mirroring-controller",
-		"--flex-volume-plugin-dir="+c.path("flex"), // the default is a folder of the system
+		"--flex-volume-plugin-dir="+c.path("flex"), // the default is a system folder
 		"--profiling=false",
 	)
 }

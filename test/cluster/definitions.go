@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster/crds"
 )
 
-// readDefinitions returns the custom resource definitions in files.
+// readDefinitions reads CustomResourceDefinitions from files.
 func readDefinitions(files []string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	var all []*apiextensionsv1.CustomResourceDefinition
 	for _, file := range files {
@@ -28,7 +28,7 @@ func readDefinitions(files []string) ([]*apiextensionsv1.CustomResourceDefinitio
 	return all, nil
 }
 
-// createDefinitions creates custom resource definitions and waits until they are served.
+// createDefinitions creates CustomResourceDefinitions and waits until their APIs are served.
 func createDefinitions(ctx context.Context, config *rest.Config, definitions []*apiextensionsv1.CustomResourceDefinition) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
@@ -55,7 +55,7 @@ func createDefinitions(ctx context.Context, config *rest.Config, definitions []*
 	return nil
 }
 
-// byGroupVersion returns the plural names that definitions make the API server serve.
+// byGroupVersion returns the plural names of resources that definitions define.
 func byGroupVersion(definitions []*apiextensionsv1.CustomResourceDefinition) map[schema.GroupVersion][]string {
 	plurals := map[schema.GroupVersion][]string{}
 	for _, definition := range definitions {
@@ -69,8 +69,8 @@ func byGroupVersion(definitions []*apiextensionsv1.CustomResourceDefinition) map
 	return plurals
 }
 
-// awaitServed waits until discovery lists the resources of a group. That is when their definitions
-// are established, and far cheaper to ask for than the definitions with their megabytes of schema.
+// awaitServed waits until discovery lists the resources of a group. Then their definitions are established. Discovery
+// is far cheaper than reading the definitions with megabytes of schemas.
 func awaitServed(ctx context.Context, served discovery.ServerResourcesInterface, version schema.GroupVersion, plurals []string) error {
 	return Until(ctx, "the resources of "+version.String(), func(context.Context) error {
 		list, err := served.ServerResourcesForGroupVersion(version.String())

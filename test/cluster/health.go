@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// awaitHealthy waits until a part of the control plane says that it is well.
+// awaitHealthy waits until a component of the control plane reports that it is healthy.
 func (c *controlPlane) awaitHealthy(ctx context.Context, port int, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
@@ -39,8 +39,8 @@ func (c *controlPlane) awaitHealthy(ctx context.Context, port int, path string) 
 	})
 }
 
-// awaitServiceAccount waits until the controller manager made a namespace's service account: from
-// then on pods can be created in it.
+// awaitServiceAccount waits until the controller manager has created a namespace's default service account, which
+// pods need.
 func awaitServiceAccount(ctx context.Context, api client.Client, namespace, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// processIdentity tells a process from all others that ever had its id.
+// processIdentity identifies a process, even if its id is reused.
 type processIdentity struct {
 	PID int `json:"pid"`
-	// Started is when it was started, in clock ticks since the machine booted.
+	// Started is its start time in clock ticks since boot.
 	Started uint64 `json:"started"`
 }
 
@@ -29,9 +29,9 @@ func (p processIdentity) alive() bool {
 	return err == nil && started == p.Started
 }
 
-// terminate asks a process to end and waits until it did. One that ended already is fine.
+// terminate sends SIGTERM to a process and waits until it has ended. It may have ended before.
 func (p processIdentity) terminate(ctx context.Context) error {
-	// The descriptor stays that of this process, whoever gets its number later.
+	// The descriptor keeps referring to this process, even if its id is reused.
 	descriptor, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return nil
@@ -41,7 +41,7 @@ func (p processIdentity) terminate(ctx context.Context) error {
 	}
 	defer unix.Close(descriptor)
 	if !p.alive() {
-		return nil // another process has the number now
+		return nil // the id has been reused
 	}
 	if err := unix.PidfdSendSignal(descriptor, unix.SIGTERM, nil, 0); err != nil {
 		return fmt.Errorf("signal process %d: %w", p.PID, err)
@@ -55,14 +55,14 @@ func (p processIdentity) terminate(ctx context.Context) error {
 	})
 }
 
-// startTime returns when a process was started, in clock ticks since boot: field 22 of its stat. It
-// is an error if there is no such process, or only the memory of one whose parent has not asked yet.
+// startTime returns the start time of a process in clock ticks since boot: field 22 of its stat. It fails if the
+// process does not exist or is a zombie.
 func startTime(pid int) (uint64, error) {
 	content, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	// The second field is the program's name in parentheses, which may hold any character itself.
+	// The second field is the program's name in parentheses, which may contain any character.
 	text := string(content)
 	fromThird := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fromThird) < 20 {

@@ -23,7 +23,7 @@ import (
 // keeperVariable marks a process as a keeper. Its value is the assignment, as JSON.
 const keeperVariable = "BERTH_CLUSTER_KEEPER"
 
-// assignment is what a keeper is to keep.
+// assignment describes the cluster that a keeper runs.
 type assignment struct {
 	Dir     string    `json:"dir"` // empty: a temporary one
 	Tools   tools.Dir `json:"tools"`
@@ -31,65 +31,66 @@ type assignment struct {
 	Options Options   `json:"options"`
 }
 
-// news is what a keeper tells the process that started it, a line of JSON on standard output each.
-// The last is the state of a cluster that is ready, or an error.
-type news struct {
+// message is a line of JSON on a keeper's standard output, for the process that started it. The last one has the
+// state of the ready cluster, or an error.
+type message struct {
 	Progress *tools.Progress `json:"progress,omitempty"`
 	Ready    *state          `json:"ready,omitempty"`
 	Error    string          `json:"error,omitempty"`
 }
 
-// detachOrder, written to a keeper's standard input, tells it to outlive the process that started
-// it. Without it the end of the input, which comes however that process ends, ends the keeper.
+// detachOrder, on a keeper's standard input, makes it outlive the process that started it. Without it, the keeper
+// stops when the input ends, which happens however that process ends.
 const detachOrder = "detach\n"
 
-// endingNote is the first thing that a keeper logs when it ends its cluster.
+// endingNote is the first log line of a keeper that stops its cluster.
 const endingNote = "ending the cluster"
 
-// keepIfAsked makes this process a keeper, and never returns, if it was started as one.
+// keepIfAsked runs the keeper, and never returns, if this process was started as one.
 func keepIfAsked() {
 	order, asked := os.LookupEnv(keeperVariable)
 	if !asked {
 		return
 	}
-	os.Unsetenv(keeperVariable) // the processes of the cluster are none
-	// A write to a starter that is gone must fail, not kill: there is a cluster to stop first.
+	os.Unsetenv(keeperVariable) // the cluster's processes are not keepers
+	// A write to a starter that has ended must return an error and not kill the keeper, which has to stop its
+	// cluster.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
 	tell := json.NewEncoder(os.Stdout)
 	var job assignment
 	err := json.Unmarshal([]byte(order), &job)
 	if err == nil {
-		err = keep(job, func(n news) { tell.Encode(n) })
+		err = keep(job, func(n message) { tell.Encode(n) })
 	}
 	if err != nil {
-		tell.Encode(news{Error: err.Error()})
+		tell.Encode(message{Error: err.Error()})
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
-// keep starts a cluster, keeps it until the process is told to end it, and leaves nothing of it.
-func keep(job assignment, tell func(news)) error {
+// keep starts a cluster, keeps it until the process is told to stop, and removes it.
+func keep(job assignment, tell func(message)) error {
 	ctx, end := context.WithCancelCause(context.Background())
 	go endOnSignal(end)
 	go endWithStarter(os.Stdin, end)
 
 	sweepDead()
-	dir, err := claimFolder(job.Dir)
+	dir, err := acquireFolder(job.Dir)
 	if err != nil {
 		return err
 	}
 	job.Dir = dir
 	defer os.RemoveAll(dir)
 
-	k := &keeper{job: job, tell: tell, residents: newResidents()}
+	k := &keeper{job: job, tell: tell, inProcess: newInProcess()}
 	defer k.stop()
 	ready, err := k.start(ctx, end)
 	if err != nil {
 		return err
 	}
-	tell(news{Ready: ready})
+	tell(message{Ready: ready})
 	<-ctx.Done()
 	note(endingNote+": %v", context.Cause(ctx))
 	return nil
@@ -102,40 +103,40 @@ func endOnSignal(end context.CancelCauseFunc) {
 	end(fmt.Errorf("received the signal %q", <-signals))
 }
 
-// endWithStarter calls end when the input ends, unless it was told to detach before.
+// endWithStarter calls end when the input ends, unless it got the order to detach before.
 func endWithStarter(input io.Reader, end context.CancelCauseFunc) {
 	if order, _ := bufio.NewReader(input).ReadString('\n'); order != detachOrder {
 		end(errors.New("the process that started the cluster ended, or ended the cluster"))
 	}
 }
 
-// keeper is a process that owns a cluster.
+// keeper is the process that owns a cluster.
 type keeper struct {
 	job  assignment
-	tell func(news)
+	tell func(message)
 
-	// starting ends when the cluster is ready. A part that ends before that calls fail.
+	// starting ends when the cluster is ready. A component that ends before that calls fail.
 	starting context.Context
 	fail     context.CancelCauseFunc
 
 	subnet    *subnet
 	plane     *controlPlane
 	processes *processes
-	residents *residents
+	inProcess *inProcess
 	blocked   io.Closer // see blockOLMPort
 }
 
-// readyLimit is how long one part of a cluster may take to become ready. It is far above what is
-// seen on an idle machine, for those that are busy compiling.
+// readyLimit is the time limit for a component to become ready. It is far above the usual time, for machines that are
+// busy compiling.
 const readyLimit = 2 * time.Minute
 
-// part is something a cluster consists of that is brought up beside others.
-type part struct {
+// component is a part of a cluster that is started concurrently with others.
+type component struct {
 	name  string
-	bring func(context.Context) error
+	start func(context.Context) error
 }
 
-// start brings up a cluster. A part that ends before all are ready calls fail.
+// start starts a cluster. A component that ends before all are ready calls fail.
 func (k *keeper) start(ctx context.Context, fail context.CancelCauseFunc) (*state, error) {
 	ctx, started := context.WithCancel(ctx)
 	defer started()
@@ -143,7 +144,7 @@ func (k *keeper) start(ctx context.Context, fail context.CancelCauseFunc) (*stat
 	if err := k.prepare(); err != nil {
 		return nil, err
 	}
-	if err := k.bringAPIServer(ctx); err != nil {
+	if err := k.startAPIServer(ctx); err != nil {
 		return nil, err
 	}
 	k.progress("kube-apiserver is ready")
@@ -160,7 +161,7 @@ func (k *keeper) start(ctx context.Context, fail context.CancelCauseFunc) (*stat
 	if err != nil {
 		return nil, err
 	}
-	// The definitions come before the controller manager: its garbage collector looks for new types
+	// The definitions are created before the controller manager starts: its garbage collector looks for new types
 	// only every 30 seconds.
 	if err := createDefinitions(ctx, config, definitions); err != nil {
 		return nil, err
@@ -168,12 +169,12 @@ func (k *keeper) start(ctx context.Context, fail context.CancelCauseFunc) (*stat
 	k.progress("custom resource definitions are served")
 
 	all, ctx := errgroup.WithContext(ctx)
-	for _, part := range k.parts(api) {
+	for _, component := range k.components(api) {
 		all.Go(func() error {
-			if err := part.bring(ctx); err != nil {
-				return fmt.Errorf("%s: %w", part.name, err)
+			if err := component.start(ctx); err != nil {
+				return fmt.Errorf("%s: %w", component.name, err)
 			}
-			k.progress(part.name + " is ready")
+			k.progress(component.name + " is ready")
 			return nil
 		})
 	}
@@ -183,12 +184,12 @@ func (k *keeper) start(ctx context.Context, fail context.CancelCauseFunc) (*stat
 	return markReady(k.job)
 }
 
-// prepare makes everything that must be there before the first program starts.
+// prepare creates everything that the programs need.
 func (k *keeper) prepare() (err error) {
 	if k.processes, err = openLogs(k.job.Dir); err != nil {
 		return err
 	}
-	if k.subnet, err = claimSubnet(); err != nil {
+	if k.subnet, err = acquireSubnet(); err != nil {
 		return err
 	}
 	if k.plane, err = planControlPlane(k.job, k.subnet.controlPlane()); err != nil {
@@ -197,7 +198,7 @@ func (k *keeper) prepare() (err error) {
 	return k.plane.writeFiles()
 }
 
-// openLogs makes the folder of the logs and sends this process's own complaints there, too.
+// openLogs creates the folder of the logs, and redirects the keeper's own log to it.
 func openLogs(dir string) (*processes, error) {
 	logs := filepath.Join(dir, logsFolder)
 	if err := os.MkdirAll(logs, 0o755); err != nil {
@@ -211,16 +212,16 @@ func openLogs(dir string) (*processes, error) {
 	return newProcesses(logs), unix.Dup3(int(own.Fd()), int(os.Stderr.Fd()), 0)
 }
 
-// run starts a program that belongs to the cluster.
+// run starts a program of the cluster.
 func (k *keeper) run(program program) error { return k.processes.run(k.starting, program, k.fail) }
 
-// host starts a part of the cluster that runs inside this process.
-func (k *keeper) host(name string, part func(context.Context) error) {
-	k.residents.run(k.starting, name, part, k.fail)
+// host starts a component of the cluster inside of this process.
+func (k *keeper) host(name string, component func(context.Context) error) {
+	k.inProcess.run(k.starting, name, component, k.fail)
 }
 
-// bringAPIServer starts the API server and its store, and waits until it is ready.
-func (k *keeper) bringAPIServer(ctx context.Context) error {
+// startAPIServer starts the API server and etcd, and waits until they are ready.
+func (k *keeper) startAPIServer(ctx context.Context) error {
 	for _, program := range []program{k.plane.etcd(), k.plane.apiServer()} {
 		if err := k.run(program); err != nil {
 			return err
@@ -229,9 +230,9 @@ func (k *keeper) bringAPIServer(ctx context.Context) error {
 	return k.plane.awaitHealthy(ctx, k.plane.apiPort, "/readyz")
 }
 
-// parts are those that need an API server with its definitions, but not each other.
-func (k *keeper) parts(api client.Client) []part {
-	parts := []part{
+// components are those that need an API server with its definitions, but not each other.
+func (k *keeper) components(api client.Client) []component {
+	components := []component{
 		{"kube-controller-manager", func(ctx context.Context) error {
 			if err := k.run(k.plane.controllerManager()); err != nil {
 				return err
@@ -248,23 +249,23 @@ func (k *keeper) parts(api client.Client) []part {
 			return k.plane.awaitHealthy(ctx, k.plane.schedulerPort, "/healthz")
 		}},
 		{"openshift", func(ctx context.Context) error { return createOpenShift(ctx, api) }},
-		{"cloud-credential-operator", k.bringCloudCredentials},
-		{"process nodes", k.bringNodes},
+		{"cloud-credential-operator", k.startCloudCredentials},
+		{"process nodes", k.startNodes},
 	}
 	if k.job.Options.OLM {
-		parts = append(parts, part{"operator-lifecycle-manager", func(ctx context.Context) error { return k.bringOLM(ctx, api) }})
+		components = append(components, component{"operator-lifecycle-manager", func(ctx context.Context) error { return k.startOLM(ctx, api) }})
 	}
-	return parts
+	return components
 }
 
-// progress tells the starter what has been achieved.
+// progress reports progress to the starter.
 func (k *keeper) progress(detail string) {
-	k.tell(news{Progress: &tools.Progress{Phase: "starting", Detail: detail}})
+	k.tell(message{Progress: &tools.Progress{Phase: "starting", Detail: detail}})
 }
 
-// stop ends all that runs, clients before servers.
+// stop stops everything, clients before servers.
 func (k *keeper) stop() {
-	k.residents.stop()
+	k.inProcess.stop()
 	if k.processes != nil {
 		k.processes.stopAll()
 	}

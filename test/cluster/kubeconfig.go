@@ -6,10 +6,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// adminKubeconfig is the file name of the administrator's kubeconfig in a cluster's folder.
+// adminKubeconfig is the name of the administrator's kubeconfig in a cluster's folder.
 const adminKubeconfig = "kubeconfig"
 
-// writeKubeconfig writes a kubeconfig that identifies a user and needs no other file.
+// writeKubeconfig writes a self-contained kubeconfig for a user.
 func (c *controlPlane) writeKubeconfig(name string, user user) error {
 	identity, err := c.pki.client(user.name, user.groups...)
 	if err != nil {
@@ -23,7 +23,7 @@ func (c *controlPlane) writeKubeconfig(name string, user user) error {
 	return clientcmd.WriteToFile(*config, c.path(name))
 }
 
-// restConfig returns a client configuration that identifies a user and is not throttled.
+// restConfig returns a client configuration for a user, without throttling.
 func (c *controlPlane) restConfig(user user) (*rest.Config, error) {
 	identity, err := c.pki.client(user.name, user.groups...)
 	if err != nil {

@@ -16,19 +16,19 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
-// startedKeeper is a keeper seen from the process that started it.
+// startedKeeper is a keeper, in the process that started it.
 type startedKeeper struct {
 	cmd    *exec.Cmd
 	orders io.WriteCloser // see detachOrder
 }
 
-// endLimit is how long a keeper may take to end a cluster.
+// endLimit is the time limit for a keeper to stop its cluster.
 const endLimit = time.Minute
 
 // launch starts a keeper and waits until its cluster is ready. An empty dir means a temporary one.
 func launch(ctx context.Context, dir string, options Options, report func(tools.Progress)) (*Cluster, error) {
 	if _, asked := os.LookupEnv(keeperVariable); asked {
-		return nil, errors.New("this process was started to be a cluster's keeper, but does something else: call cluster.Init first thing in main, or cluster.Main in TestMain")
+		return nil, errors.New("this process was started as a cluster's keeper, but does something else: call cluster.Init first thing in main, or cluster.Main in TestMain")
 	}
 	if report == nil {
 		report = func(tools.Progress) {}
@@ -42,7 +42,7 @@ func launch(ctx context.Context, dir string, options Options, report func(tools.
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { keeper.orders.Close() })()
-	ready, err := follow(output, report)
+	ready, err := awaitReady(output, report)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -57,7 +57,7 @@ func launch(ctx context.Context, dir string, options Options, report func(tools.
 	return c, nil
 }
 
-// newAssignment provides what a keeper needs and cannot make itself in reasonable time.
+// newAssignment prepares what would take a keeper too long.
 func newAssignment(ctx context.Context, dir string, options Options, report func(tools.Progress)) (assignment, error) {
 	built, err := tools.Ensure(ctx, report)
 	if err != nil {
@@ -78,18 +78,18 @@ func newAssignment(ctx context.Context, dir string, options Options, report func
 	return job, nil
 }
 
-// startKeeper starts this very program as a keeper, and returns its output.
+// startKeeper starts this program as a keeper, and returns its output.
 func startKeeper(job assignment) (*startedKeeper, io.Reader, error) {
 	order, err := json.Marshal(job)
 	if err != nil {
 		return nil, nil, err
 	}
-	// Not os.Executable: the program may have been removed since, as those of "go run" are.
+	// Not os.Executable: the program's file may have been removed, as "go run" does.
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{os.Args[0], "(cluster keeper)"}
 	cmd.Env = append(os.Environ(), keeperVariable+"="+string(order))
 	cmd.Stderr = os.Stderr
-	// A session of its own: an interrupt from the keyboard is for the starter, which ends it.
+	// Its own session: an interrupt from the keyboard is for the starter, which then stops the keeper.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	orders, err := cmd.StdinPipe()
 	if err != nil {
@@ -105,14 +105,14 @@ func startKeeper(job assignment) (*startedKeeper, io.Reader, error) {
 	return &startedKeeper{cmd: cmd, orders: orders}, output, nil
 }
 
-// follow passes on a keeper's progress until its cluster is ready or has failed.
-func follow(output io.Reader, report func(tools.Progress)) (*state, error) {
+// awaitReady passes on a keeper's progress until its cluster is ready or has failed.
+func awaitReady(output io.Reader, report func(tools.Progress)) (*state, error) {
 	lines := bufio.NewScanner(output)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		var n news
+		var n message
 		if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
-			return nil, fmt.Errorf("expected news of the cluster's keeper, found %q: call cluster.Init first thing in main, or cluster.Main in TestMain", lines.Text())
+			return nil, fmt.Errorf("expected a message of the cluster's keeper, found %q: call cluster.Init first thing in main, or cluster.Main in TestMain", lines.Text())
 		}
 		switch {
 		case n.Progress != nil:
@@ -123,10 +123,10 @@ func follow(output io.Reader, report func(tools.Progress)) (*state, error) {
 			return nil, errors.New(n.Error)
 		}
 	}
-	return nil, errors.Join(lines.Err(), errors.New("the cluster's keeper ended without a word"))
+	return nil, errors.Join(lines.Err(), errors.New("the cluster's keeper ended without a message"))
 }
 
-// detach lets the cluster go on when this process ended.
+// detach lets the cluster keep running after this process.
 func (k *startedKeeper) detach() error {
 	if _, err := io.WriteString(k.orders, detachOrder); err != nil {
 		return fmt.Errorf("detach the cluster's keeper: %w", err)
@@ -135,7 +135,7 @@ func (k *startedKeeper) detach() error {
 	return k.cmd.Process.Release()
 }
 
-// end ends the cluster and waits until nothing of it is left.
+// end stops the cluster and waits until nothing of it is left.
 func (k *startedKeeper) end() error {
 	k.orders.Close()
 	late := time.AfterFunc(endLimit, func() { k.cmd.Process.Kill() })
@@ -143,7 +143,7 @@ func (k *startedKeeper) end() error {
 	err := k.cmd.Wait()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 1 {
-		return nil // it said why on its output
+		return nil // it has reported why
 	}
 	return err
 }

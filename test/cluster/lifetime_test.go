@@ -138,7 +138,7 @@ func TestStartSaysWhatFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = follow(output, func(tools.Progress) {})
+	_, err = awaitReady(output, func(tools.Progress) {})
 	if err == nil || !strings.Contains(err.Error(), "kube-scheduler") || !strings.Contains(err.Error(), "no scheduling today") {
 		t.Errorf("got %v, want an error that names the program and what it said", err)
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster/node"
 )
 
-// nodeTable are the nodes of every cluster. As on OpenShift, only what tolerates their taint runs on
-// those of the control plane.
+// nodeTable lists the nodes of every cluster. As on OpenShift, the nodes of the control plane have a taint.
 var nodeTable = []struct {
 	name   string
 	roles  []string
@@ -33,13 +32,12 @@ var nodeTable = []struct {
 	},
 }
 
-// rolePrefix starts the label that says a node's role.
+// rolePrefix is the prefix of the labels with a node's roles.
 const rolePrefix = "node-role.kubernetes.io/"
 
-// bringNodes starts the nodes and waits until they take pods. As their users they have their own
-// names, but rights that a kubelet has not: the process node watches all Secrets and ConfigMaps,
-// which the node authorizer would refuse.
-func (k *keeper) bringNodes(ctx context.Context) error {
+// startNodes starts the nodes and waits until they accept pods. They have their own user names, but more permissions
+// than kubelets: the process node watches all Secrets and ConfigMaps, which the node authorizer would forbid.
+func (k *keeper) startNodes(ctx context.Context) error {
 	ready := make(chan struct{}, len(nodeTable))
 	for i, entry := range nodeTable {
 		config, err := k.plane.restConfig(user{"system:node:" + entry.name, []string{"system:nodes", "system:masters"}})
@@ -68,8 +66,8 @@ func (k *keeper) bringNodes(ctx context.Context) error {
 	return nil
 }
 
-// bringCloudCredentials starts what stands in for the cloud credential operator.
-func (k *keeper) bringCloudCredentials(context.Context) error {
+// startCloudCredentials starts the substitute for the cloud credential operator.
+func (k *keeper) startCloudCredentials(context.Context) error {
 	config, err := k.plane.restConfig(cloudCredentialUser)
 	if err != nil {
 		return err

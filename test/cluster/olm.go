@@ -12,27 +12,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// CatalogNamespace is the namespace whose catalogs are offered to every other one.
+// CatalogNamespace is the namespace whose catalogs are available in all namespaces.
 const CatalogNamespace = "openshift-marketplace"
 
-// OperatorNamespace is a namespace whose operators serve all namespaces.
+// OperatorNamespace is a namespace for operators that watch all namespaces.
 const OperatorNamespace = "openshift-operators"
 
-// The users that OLM's two programs are. On OpenShift their service accounts are bound to
-// cluster-admin.
+// The users of OLM's two programs. On OpenShift their service accounts are bound to cluster-admin.
 var (
 	olmUser     = user{"system:serviceaccount:openshift-operator-lifecycle-manager:olm-operator-serviceaccount", []string{"system:masters"}}
 	catalogUser = user{"system:serviceaccount:openshift-operator-lifecycle-manager:catalog-operator-serviceaccount", []string{"system:masters"}}
 )
 
-// olmOperator installs what install plans ask for. Its kubeconfig comes by the environment: it has
-// no flag for it. Without a namespace it would list the operators of all in the status of its
-// ClusterOperator, each time in another order, and write that again and again.
+// olmOperator installs InstallPlans' ClusterServiceVersions. It has no flag for the kubeconfig, only an environment
+// variable. Without a namespace it would list the operators of all namespaces in the status of its ClusterOperator,
+// in varying order, and keep updating it.
 func (c *controlPlane) olmOperator() program {
 	return c.olmProgram("olm", "--namespace="+CatalogNamespace, "--writeStatusName=operator-lifecycle-manager")
 }
 
-// catalogOperator resolves subscriptions to install plans.
+// catalogOperator resolves Subscriptions to InstallPlans.
 func (c *controlPlane) catalogOperator() program {
 	return c.olmProgram("catalog", "--namespace="+CatalogNamespace, "--writeStatusName=operator-lifecycle-manager-catalog")
 }
@@ -41,14 +40,14 @@ func (c *controlPlane) olmProgram(tool string, args ...string) program {
 	program := c.program(tool, args...)
 	program.env = []string{
 		"KUBECONFIG=" + c.path(tool+".kubeconfig"),
-		"RELEASE_VERSION=" + OpenShiftVersion, // what it reports as its version
+		"RELEASE_VERSION=" + OpenShiftVersion, // the version that it reports
 		"OPERATOR_NAMESPACE=" + CatalogNamespace,
 	}
 	return program
 }
 
-// bringOLM starts the Operator Lifecycle Manager and waits until both of its programs have synced.
-func (k *keeper) bringOLM(ctx context.Context, api client.Client) error {
+// startOLM starts the Operator Lifecycle Manager and waits until both of its programs have synced.
+func (k *keeper) startOLM(ctx context.Context, api client.Client) error {
 	for _, name := range []string{CatalogNamespace, OperatorNamespace} {
 		if err := createNamespace(ctx, api, name); err != nil {
 			return err
@@ -82,9 +81,9 @@ func (k *keeper) bringOLM(ctx context.Context, api client.Client) error {
 	return nil
 }
 
-// blockOLMPort keeps OLM's programs from listening on all interfaces. They serve their metrics on
-// port 8080 of each, which nothing can configure, but go on without if they cannot: and they cannot
-// while anybody listens on that port of any address. nil means that somebody else does already.
+// blockOLMPort keeps OLM's programs from listening on all interfaces. They serve metrics on port 8080 of each, which
+// is not configurable, but keep running if they cannot listen: for example, because somebody already listens on that
+// port of any address. It returns nil if that is the case.
 func blockOLMPort(address string) io.Closer {
 	listener, err := net.Listen("tcp", net.JoinHostPort(address, "8080"))
 	if err != nil {
@@ -93,7 +92,7 @@ func blockOLMPort(address string) io.Closer {
 	return listener
 }
 
-// awaitAvailable waits until an operator of the cluster itself reports that it works.
+// awaitAvailable waits until a cluster operator reports that it is available.
 func awaitAvailable(ctx context.Context, api client.Client, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()

@@ -13,16 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// OpenShiftVersion is what the cluster says it is.
+// OpenShiftVersion is the version that the cluster reports.
 const OpenShiftVersion = "4.22.0"
 
 // openShiftMajor selects the feature gates of that version.
 const openShiftMajor = 4
 
-// InfrastructureName is the name the installer gave the cluster; cloud resources are tagged with it.
+// InfrastructureName is the installer's name for the cluster; cloud resources are tagged with it.
 const InfrastructureName = "berth-x7k2p"
 
-// namespaces of OpenShift that a driver operator, its installation or its credentials touch.
+// namespaces of OpenShift that matter to a driver operator, its installation or its credentials.
 var openShiftNamespaces = []string{
 	"openshift-cloud-credential-operator",
 	"openshift-cluster-csi-drivers",
@@ -33,7 +33,7 @@ var openShiftNamespaces = []string{
 	"openshift-operators",
 }
 
-// createOpenShift creates the namespaces and the singletons that every OpenShift cluster has.
+// createOpenShift creates the namespaces and singletons of every OpenShift cluster.
 func createOpenShift(ctx context.Context, api client.Client) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, name := range openShiftNamespaces {
@@ -58,7 +58,7 @@ func createOpenShift(ctx context.Context, api client.Client) error {
 	return group.Wait()
 }
 
-// createNamespace makes a namespace, unless another part that needs it was faster.
+// createNamespace creates a namespace unless it exists.
 func createNamespace(ctx context.Context, api client.Client, name string) error {
 	return client.IgnoreAlreadyExists(create(ctx, api, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
 }
@@ -70,7 +70,7 @@ func create(ctx context.Context, api client.Client, object client.Object) error 
 	return nil
 }
 
-// settings are the singletons that an administrator would set, all with their defaults.
+// settings are the singletons with an administrator's settings, all with their defaults.
 func settings() []client.Object {
 	cluster := metav1.ObjectMeta{Name: "cluster"}
 	managed := operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}
@@ -87,8 +87,7 @@ func settings() []client.Object {
 	}
 }
 
-// observations are the singletons whose status says what the cluster is: a highly available,
-// self-managed one on AWS.
+// observations are the singletons whose status describes the cluster: highly available, self-managed, on AWS.
 func observations() []client.Object {
 	cluster := metav1.ObjectMeta{Name: "cluster"}
 	return []client.Object{
@@ -118,7 +117,7 @@ func observations() []client.Object {
 	}
 }
 
-// defaultFeatureGates are those that OpenShift's API module says are on and off by default.
+// defaultFeatureGates are the defaults in OpenShift's API module.
 func defaultFeatureGates() configv1.FeatureGateDetails {
 	gates := features.FeatureSets(openShiftMajor, features.SelfManaged, configv1.Default)
 	details := configv1.FeatureGateDetails{Version: OpenShiftVersion}

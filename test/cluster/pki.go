@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// validity of all certificates: longer than any cluster lives, and back-dated for skewed clocks.
+// validity of all certificates: longer than any cluster runs, and back-dated for skewed clocks.
 const (
 	validFor    = 365 * 24 * time.Hour
 	validBefore = time.Hour
@@ -32,11 +32,11 @@ type authority struct {
 	signer *ecdsa.PrivateKey
 }
 
-// pki is all the cryptographic identity of a cluster. As in a real one, separate authorities sign
-// clients, servers and the front proxy, so that none of them can stand in for another.
+// pki has all keys and certificates of a cluster. As in a real one, there are separate authorities for clients,
+// servers and the front proxy, so that none can impersonate another.
 type pki struct {
 	clients, servers, frontProxy authority
-	// serviceAccounts is the key that signs and verifies service account tokens.
+	// serviceAccounts is the key of service account tokens.
 	serviceAccounts []byte
 }
 
@@ -53,7 +53,7 @@ func newPKI() (*pki, error) {
 		}
 		*target = made
 	}
-	// RSA, because that is what OpenShift's tokens are signed with.
+	// RSA, like the keys of OpenShift's tokens.
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return nil, err
@@ -77,14 +77,14 @@ func newAuthority(name string) (authority, error) {
 	return authority{keyPair: pair, parsed: template, signer: key}, nil
 }
 
-// client issues the certificate that identifies a user to the API server.
+// client issues a certificate that identifies a user to the API server.
 func (p *pki) client(user string, groups ...string) (keyPair, error) {
 	template := certificate(pkix.Name{CommonName: user, Organization: groups})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	return p.clients.issue(template)
 }
 
-// proxy issues the certificate with which the API server speaks to aggregated ones.
+// proxy issues the certificate that identifies the API server to aggregated API servers.
 func (p *pki) proxy(name string) (keyPair, error) {
 	template := certificate(pkix.Name{CommonName: name})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
@@ -109,10 +109,10 @@ func (a authority) issue(template *x509.Certificate) (keyPair, error) {
 }
 
 func certificate(subject pkix.Name) *x509.Certificate {
-	// A serial number that was never given out: 120 random bits.
+	// A unique serial number: 120 random bits.
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		panic(fmt.Sprintf("no random numbers: %v", err)) // the runtime itself cannot go on then
+		panic(fmt.Sprintf("no random numbers: %v", err)) // the runtime would not work either
 	}
 	now := time.Now()
 	return &x509.Certificate{

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// program is one process of a cluster: what to run, and how it tells that it is ready.
+// program is a program of a cluster, and how to find out that it is ready.
 type program struct {
 	name string
 	path string
@@ -25,32 +25,32 @@ type program struct {
 // Durations of a process's life.
 const (
 	stopGrace    = 3 * time.Second // between SIGTERM and SIGKILL
-	restartDelay = time.Second     // as kubelet's first back-off, but shorter: nobody waits here
+	restartDelay = time.Second     // like kubelet's first backoff, but shorter
 )
 
-// processes runs the programs of a cluster, each in its own process group and with its own log, and
-// ends them again. The kernel ends them if this process dies in a way that leaves it no chance to.
+// processes runs the programs of a cluster, each in its own process group and with its own log, and stops them. If
+// this process is killed, the kernel kills them.
 type processes struct {
 	logs  string // folder
 	spawn chan func()
 
 	mu      sync.Mutex
-	running []*process // in the order they were started
+	running []*process // in the order of their start
 }
 
-// process is a program that runs, or will again after its restart delay.
+// process is a program that runs, or will be restarted after its delay.
 type process struct {
 	program
 	stop context.CancelFunc
-	done chan struct{} // closed when it ended and will not be restarted
+	done chan struct{} // closed when it has ended and will not be restarted
 }
 
-// newProcesses returns the processes of a cluster whose logs go to the folder logs.
+// newProcesses returns the processes of a cluster with logs in a folder.
 func newProcesses(logs string) *processes {
 	p := &processes{logs: logs, spawn: make(chan func())}
 	go func() {
-		// A child's parent-death signal is tied to the thread that forked it. All children are
-		// forked by this one, which lives as long as the process.
+		// The parent-death signal of a child is tied to the thread that forked it. This thread forks all children and
+		// lives as long as the process.
 		runtime.LockOSThread()
 		for fork := range p.spawn {
 			fork()
@@ -59,8 +59,8 @@ func newProcesses(logs string) *processes {
 	return p
 }
 
-// run starts a program and keeps it running until stopAll: like a kubelet, it starts a program that
-// ended again. While ctx lives - a cluster's start - a program that ends is told to died instead.
+// run starts a program and restarts it until stopAll, like a kubelet. While ctx lives (the cluster starts), it calls
+// died instead of restarting the program.
 func (p *processes) run(ctx context.Context, program program, died func(error)) error {
 	first, err := p.start(program)
 	if err != nil {
@@ -81,7 +81,7 @@ func (p *processes) run(ctx context.Context, program program, died func(error)) 
 			if ctx.Err() == nil {
 				died(fmt.Errorf("%s ended while the cluster started: %w\n%s", program.name, err, p.tail(program.name, 15)))
 			}
-			note("%s ended: %v; starting it again", program.name, err)
+			note("%s ended: %v; restarting it", program.name, err)
 			for cmd = nil; cmd == nil; {
 				if !pause(life, restartDelay) {
 					return
@@ -103,7 +103,7 @@ func (p *processes) start(program program) (*exec.Cmd, error) {
 	}
 	defer log.Close()
 	cmd := exec.Command(program.path, program.args...)
-	cmd.Dir = p.logs // what a program writes to its working folder is a log at most
+	cmd.Dir = p.logs // programs write at most logs to their working folder
 	cmd.Env = append(withoutCI(os.Environ()), program.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
@@ -115,7 +115,7 @@ func (p *processes) start(program program) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
-// stopAll ends all processes, the ones started last first, as they are clients of the earlier ones.
+// stopAll stops all processes, in reverse order of their start, as later ones are clients of earlier ones.
 func (p *processes) stopAll() {
 	p.mu.Lock()
 	running := p.running
@@ -127,7 +127,7 @@ func (p *processes) stopAll() {
 	}
 }
 
-// waitOrStop waits until a process ended. If ctx ends before, it ends the process and its group.
+// waitOrStop waits until a process has ended. If ctx ends first, it stops the process and its group.
 func waitOrStop(ctx context.Context, cmd *exec.Cmd) error {
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -151,7 +151,7 @@ func waitOrStop(ctx context.Context, cmd *exec.Cmd) error {
 	return <-ended
 }
 
-// pause waits, and reports false if ctx ended before.
+// pause waits. It returns false if ctx ended first.
 func pause(ctx context.Context, duration time.Duration) bool {
 	timer := time.NewTimer(duration)
 	defer timer.Stop()
@@ -165,7 +165,7 @@ func pause(ctx context.Context, duration time.Duration) bool {
 
 func (p *processes) logPath(name string) string { return filepath.Join(p.logs, name+".log") }
 
-// note writes a line to the keeper's own log, which is its standard error.
+// note writes a line to the keeper's own log, its standard error.
 func note(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format(time.RFC3339)+" "+format+"\n", args...)
 }
@@ -184,7 +184,7 @@ func tailOfFile(path string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// withoutCI removes CI, at whose sight OLM panics when it creates an object without its label.
+// withoutCI removes CI, as OLM panics with it when it creates an object without its label.
 func withoutCI(environ []string) []string {
 	var kept []string
 	for _, variable := range environ {

@@ -13,10 +13,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Record watches the objects of a list from now on, and fills the list with what is there now. end returns
-// what has become of them since. Where the API server ends the watch and has forgotten what happened, as it
-// does when an API is changed, the objects are listed anew: what is gone then is recorded as deleted, what
-// is another object of the same name as modified, with another UID.
+// Record watches the objects of a list from now on, and fills the list with the current objects. end returns their
+// changes since then. If the API server ends the watch and has forgotten its events, as when an API changes, Record
+// lists the objects again: it records missing ones as deleted, and others with the same name and another UID as
+// modified.
 func (c *Cluster) Record(t testing.TB, list client.ObjectList, options ...client.ListOption) (end func() []watch.Event) {
 	t.Helper()
 	api, err := client.NewWithWatch(c.Config(), client.Options{Scheme: c.client.Scheme(), Mapper: c.client.RESTMapper()})
@@ -73,7 +73,7 @@ func (c *Cluster) Record(t testing.TB, list client.ObjectList, options ...client
 	})
 	t.Cleanup(func() { end() })
 	if !cache.WaitForCacheSync(t.Context().Done(), recording.HasSynced) {
-		t.Fatalf("watching %T: the test ended before it began", list)
+		t.Fatalf("watching %T: the test ended before the watch began", list)
 	}
 	return end
 }

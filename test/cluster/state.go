@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
-// Names of what is in a cluster's folder.
+// Names in a cluster's folder.
 const (
 	stateName    = "keeper.json"
 	logsFolder   = "logs"
@@ -19,18 +19,16 @@ const (
 	folderPrefix = "berth-cluster-" // of temporary folders
 )
 
-// state is what a cluster's folder tells about it. The file is also what marks a folder as one that
-// may be removed.
+// state is the content of a file in a cluster's folder. The file also marks the folder as one that may be removed.
 type state struct {
 	Keeper processIdentity `json:"keeper"`
 	Dir    string          `json:"dir"`
 	Tools  tools.Dir       `json:"tools"`
-	// Ready is set once the cluster is.
+	// Ready is set once the cluster is ready.
 	Ready bool `json:"ready"`
 }
 
-// readState returns what a folder tells about the cluster in it. The error is fs.ErrNotExist if it
-// holds none.
+// readState returns the state of the cluster in a folder. The error is fs.ErrNotExist if there is none.
 func readState(dir string) (state, error) {
 	path := filepath.Join(dir, stateName)
 	content, err := os.ReadFile(path)
@@ -44,15 +42,15 @@ func readState(dir string) (state, error) {
 	return s, nil
 }
 
-// claimFolder makes dir, or a temporary folder if it is empty, the folder of this process's cluster.
-// A folder that holds anything else than what is left of a dead cluster is refused.
-func claimFolder(dir string) (string, error) {
+// acquireFolder makes dir, or a temporary folder if it is empty, the folder of this process's cluster. It rejects a
+// folder with anything but the remains of a dead cluster.
+func acquireFolder(dir string) (string, error) {
 	if dir == "" {
 		made, err := os.MkdirTemp("", folderPrefix)
 		if err != nil {
 			return "", err
 		}
-		return made, writeClaim(made)
+		return made, writeOwner(made)
 	}
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -71,12 +69,12 @@ func claimFolder(dir string) (string, error) {
 	if len(entries) > 0 {
 		return "", fmt.Errorf("the folder %s is not empty and holds no cluster; name another one", dir)
 	}
-	return dir, writeClaim(dir)
+	return dir, writeOwner(dir)
 }
 
-// writeClaim marks a folder as that of this process's cluster. Of processes that try at the same
-// time one succeeds.
-func writeClaim(dir string) error {
+// writeOwner marks a folder as that of this process's cluster. If several processes try at the same time, one
+// succeeds.
+func writeOwner(dir string) error {
 	self, err := selfIdentity()
 	if err != nil {
 		return err
@@ -112,7 +110,7 @@ func writeTemporary(dir string, s state) (string, error) {
 	return path, os.WriteFile(path, content, 0o644)
 }
 
-// sweep removes what a dead cluster left in dir. It is an error if the cluster is alive.
+// sweep removes the remains of a dead cluster from dir. It fails if the cluster is alive.
 func sweep(dir string) error {
 	s, err := readState(dir)
 	switch {
@@ -121,15 +119,15 @@ func sweep(dir string) error {
 	case err != nil:
 		return err
 	case s.Keeper.alive():
-		return fmt.Errorf("the cluster in %s is running already, as process %d", dir, s.Keeper.PID)
+		return fmt.Errorf("the cluster in %s is already running, as process %d", dir, s.Keeper.PID)
 	}
 	return os.RemoveAll(dir)
 }
 
-// sweepDead removes the temporary folders of clusters whose keeper was killed and could not do it.
+// sweepDead removes the temporary folders of clusters whose keeper was killed.
 func sweepDead() {
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
 	for _, dir := range left {
-		sweep(dir) // fails for those that live, as it should
+		sweep(dir) // fails for those that are alive, as it should
 	}
 }

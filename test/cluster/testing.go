@@ -24,7 +24,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
-// Main is the TestMain of a package that uses a cluster. It ends the shared clusters at the end.
+// Main is the TestMain of packages that use a cluster. It stops the shared clusters.
 func Main(m *testing.M) {
 	Init()
 	code := m.Run()
@@ -35,7 +35,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Start returns a new cluster, which ends with the test.
+// Start returns a new cluster, which is stopped when the test ends.
 func Start(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	c, err := launch(t.Context(), "", options, progressTo(t))
@@ -53,7 +53,7 @@ func Start(t testing.TB, options Options) *Cluster {
 	return c
 }
 
-// shared are the clusters that the tests of this process share, by their options.
+// shared are the clusters that the tests of this process share, by options.
 var shared struct {
 	sync.Mutex
 	clusters map[string]*sharedCluster
@@ -65,8 +65,8 @@ type sharedCluster struct {
 	err     error
 }
 
-// Shared returns the one cluster with these options that all tests of a package share. The first
-// test that asks for it starts it, and Main ends it. Tests keep apart by namespaces of their own.
+// Shared returns the cluster with these options that all tests of a package share. The first test that needs it
+// starts it, and Main stops it. Each test uses its own namespaces.
 func Shared(t testing.TB, options Options) *Cluster {
 	t.Helper()
 	key, err := json.Marshal(options)
@@ -84,7 +84,7 @@ func Shared(t testing.TB, options Options) *Cluster {
 	}
 	shared.Unlock()
 	entry.start.Do(func() {
-		// Not the test's context: the cluster outlives it.
+		// Not the test's context: the cluster outlives the test.
 		entry.cluster, entry.err = launch(context.Background(), "", options, progressTo(t))
 	})
 	if entry.err != nil {
@@ -108,7 +108,7 @@ func endShared() error {
 	return errors.Join(errs...)
 }
 
-// progressTo logs what is worth a line: the phases, but not each compiled package.
+// progressTo logs phases, but not each compiled package.
 func progressTo(t testing.TB) func(tools.Progress) {
 	phase := ""
 	return func(p tools.Progress) {
@@ -119,7 +119,7 @@ func progressTo(t testing.TB) func(tools.Progress) {
 	}
 }
 
-// dumpLogs shows the end of what each program of the cluster had to say.
+// dumpLogs logs the last lines of each program's log.
 func (c *Cluster) dumpLogs(t testing.TB) {
 	logs, _ := filepath.Glob(filepath.Join(c.Logs(), "*.log"))
 	for _, log := range logs {
@@ -127,8 +127,8 @@ func (c *Cluster) dumpLogs(t testing.TB) {
 	}
 }
 
-// Namespace creates a namespace for a test alone, ready for pods, and returns its name. Its deletion
-// begins when the test ends; nobody waits for it.
+// Namespace creates a namespace for one test, ready for pods, and returns its name. It is deleted when the test ends,
+// without waiting.
 func (c *Cluster) Namespace(t testing.TB) string {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: namespacePrefix(t.Name())}}
@@ -136,7 +136,7 @@ func (c *Cluster) Namespace(t testing.TB) string {
 		t.Fatalf("create a namespace: %v", err)
 	}
 	if err := awaitServiceAccount(t.Context(), c.client, namespace.Name, "default"); err != nil {
-		t.Fatal(err) // no pod could be created in it
+		t.Fatal(err) // pods cannot be created in it
 	}
 	t.Cleanup(func() {
 		if err := c.client.Delete(context.Background(), namespace); err != nil && !apierrors.IsNotFound(err) {
@@ -148,14 +148,14 @@ func (c *Cluster) Namespace(t testing.TB) string {
 
 var notInNames = regexp.MustCompile("[^a-z0-9]+")
 
-// namespacePrefix makes a test's name the beginning of a namespace's, with room for the random end.
+// namespacePrefix turns a test's name into the prefix of a namespace's name, with room for the random suffix.
 func namespacePrefix(test string) string {
 	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(test), "-"), "-")
 	return name[:min(len(name), 50)] + "-"
 }
 
-// ServiceAccountConfig returns a client configuration of a service account, which is created if it
-// does not exist. It holds a real token, and the account's rights are what RBAC gives it.
+// ServiceAccountConfig returns the client configuration of a service account, and creates the account if necessary.
+// It has a real token, and RBAC decides about its permissions.
 func (c *Cluster) ServiceAccountConfig(t testing.TB, namespace, name string) *rest.Config {
 	t.Helper()
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
@@ -171,12 +171,11 @@ func (c *Cluster) ServiceAccountConfig(t testing.TB, namespace, name string) *re
 	return config
 }
 
-// Eventually waits until check returns nil, and fails the test with the last error if it takes
-// longer than limit. It is the way to wait for anything in a test; what completes the sentence
-// "waited for …".
+// Eventually waits until check returns nil, and fails the test with check's last error if that takes longer than
+// limit. Tests should wait only in this way. what completes the sentence "waited for …".
 func Eventually(t testing.TB, limit time.Duration, what string, check func(context.Context) error) {
 	t.Helper()
-	// Not the test's context, which has ended already when this is called in a cleanup.
+	// Not the test's context, which has already ended in a cleanup.
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	if err := Until(ctx, what, check); err != nil {
@@ -184,7 +183,7 @@ func Eventually(t testing.TB, limit time.Duration, what string, check func(conte
 	}
 }
 
-// Gone returns a check for Eventually that an object does not exist.
+// Gone returns a check for Eventually that an object is gone.
 func (c *Cluster) Gone(object client.Object) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := c.client.Get(ctx, client.ObjectKeyFromObject(object), object)
@@ -198,8 +197,8 @@ func (c *Cluster) Gone(object client.Object) func(context.Context) error {
 	}
 }
 
-// PointTo has a Subscription wait for an InstallPlan of its namespace that brings a version, as OLM writes it before it has
-// said that the InstallPlan is pending.
+// PointTo makes a Subscription wait for an InstallPlan in its namespace that installs a version, as OLM does before
+// the Subscription shows that the InstallPlan is pending.
 func (c *Cluster) PointTo(ctx context.Context, subscription *v1alpha1.Subscription, version string, plan *v1alpha1.InstallPlan) error {
 	status := &subscription.Status
 	status.State, status.CurrentCSV, status.LastUpdated = v1alpha1.SubscriptionStateUpgradePending, version, metav1.Now()

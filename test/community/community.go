@@ -1,5 +1,5 @@
-// Package community is what version 0.0.8 of the community's aws-efs-operator, the last one, leaves in a
-// cluster: the state that an adoption begins with.
+// Package community creates what version 0.0.8 of the community's aws-efs-operator, the last one, leaves in a
+// cluster: the initial state of an adoption.
 package community
 
 import (
@@ -19,11 +19,11 @@ import (
 //go:embed objects
 var files embed.FS
 
-// ownedLabel is on all that the operator made.
+// ownedLabel is on all objects that the operator created.
 const ownedLabel = "openshift.io/aws-efs-operator-owned"
 
-// Driver returns the objects of the driver, which the operator made in its own namespace. Their owner is
-// the definition of the SharedVolume API; nil leaves that out.
+// Driver returns the objects of the driver, which the operator created in its own namespace. Their owner is the
+// definition of the SharedVolume API, unless that is nil.
 func Driver(namespace string, owner client.Object) ([]*unstructured.Unstructured, error) {
 	assets, err := fs.Sub(files, "objects")
 	if err != nil {
@@ -44,8 +44,8 @@ func Driver(namespace string, owner client.Object) ([]*unstructured.Unstructured
 	return objects, nil
 }
 
-// Share returns a SharedVolume that is Ready, and the volume and the claim that the operator made for it.
-// The status of the first is to be written on its own.
+// Share returns a SharedVolume that is Ready, and the volume and claim that the operator created for it. The
+// SharedVolume's status has to be written separately.
 func Share(namespace, name string) (*sharedvolume.SharedVolume, *corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
 	const fileSystem, accessPoint = "fs-0123cdef", "fsap-00000000000000000"
 	class, mode := "efs-sc", corev1.PersistentVolumeFilesystem

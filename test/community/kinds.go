@@ -13,18 +13,18 @@ import (
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// Kind is a kind of objects that nobody may lose while another operator takes over.
+// Kind is a kind of objects that must survive when another operator takes over.
 type Kind struct {
 	Name string
-	// List is an empty list of them, and Options say where they are.
+	// List is an empty list of the kind, and Options say where the objects are.
 	List    client.ObjectList
 	Options []client.ListOption
-	// Good is the state in which one serves its users.
+	// Good is the state of an object that works.
 	Good  string
 	state func(client.Object) string
 }
 
-// userLabels are on the pods that use volumes.
+// userLabels are labels of the pods that use volumes.
 var userLabels = client.MatchingLabels{"role": "user"}
 
 // Kinds returns all such kinds, for an operator in a namespace.
@@ -57,7 +57,7 @@ func reason(s sharedvolume.SharedVolumeStatus) string {
 	return string(s.Phase) + ": " + s.Message
 }
 
-// Trouble says in which state an object of the kind is, if it does not serve its users.
+// Trouble returns the state of an object that does not work, "" if it works.
 func (k Kind) Trouble(object client.Object) error {
 	if state := k.state(object); state != k.Good {
 		return fmt.Errorf("%s %s is %q, want %s", k.Name, client.ObjectKeyFromObject(object), state, k.Good)
@@ -65,7 +65,7 @@ func (k Kind) Trouble(object client.Object) error {
 	return nil
 }
 
-// Objects reads all of the kind that there are.
+// Objects reads all objects of the kind.
 func (k Kind) Objects(ctx context.Context, c client.Client) ([]client.Object, error) {
 	if err := c.List(ctx, k.List, k.Options...); err != nil {
 		return nil, err

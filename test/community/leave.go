@@ -17,12 +17,12 @@ import (
 
 const (
 	operator = "aws-efs-operator"
-	// lock is the ConfigMap by which only one operator is active. It belongs to that one's pod.
+	// lock is the ConfigMap of the leader-for-life lock. The active operator's pod owns it.
 	lock = "aws-efs-operator-lock"
 )
 
-// Leave makes what the operator, which OLM runs in a namespace, makes in time: its lock, the driver, and
-// SharedVolumes, each with a pod of the same name that uses it. It waits until all of them serve their users.
+// Leave creates what the operator, which OLM runs in a namespace, creates over time: its lock, the driver, and
+// SharedVolumes, each with a pod of the same name that uses it. It waits until all of them work.
 func Leave(ctx context.Context, c client.Client, namespace string, shares []client.ObjectKey) error {
 	if err := leaveLock(ctx, c, namespace); err != nil {
 		return err
@@ -69,7 +69,7 @@ func leaveDriver(ctx context.Context, c client.Client, namespace string) error {
 	return nil
 }
 
-// leaveShare makes a SharedVolume as the operator leaves it, and a pod that uses it.
+// leaveShare creates a SharedVolume as the operator leaves it, and a pod that uses it.
 func leaveShare(ctx context.Context, c client.Client, share client.ObjectKey) error {
 	shared, volume, claim := Share(share.Namespace, share.Name)
 	user := journey.PodWithClaim(share.Namespace, share.Name, claim.Name)
@@ -86,7 +86,7 @@ func leaveShare(ctx context.Context, c client.Client, share client.ObjectKey) er
 	return c.Status().Patch(ctx, shared, client.MergeFrom(before))
 }
 
-// troubleOf says of the first object that does not serve its users why not.
+// troubleOf describes the first object that does not work.
 func troubleOf(ctx context.Context, c client.Client, kinds []Kind) error {
 	for _, kind := range kinds {
 		objects, err := kind.Objects(ctx, c)

@@ -25,8 +25,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// Init must be called at the beginning of main by the program that is the operator's image. In the
-// operator's container it does not return.
+// Init must be called at the beginning of main by the program that is the operator's image. It does not return in the
+// operator's container.
 func Init() {
 	mode, found := strings.CutPrefix(filepath.Base(os.Args[0]), prefix)
 	if !found {
@@ -41,13 +41,13 @@ func Init() {
 	os.Exit(0)
 }
 
-// run runs the operator, life after life, and records what happens.
+// run runs the operator, one life after another, and writes the record.
 func run(ctx context.Context, mode Mode) error {
 	begin, found := injectors[mode]
 	if !found {
 		return fmt.Errorf("the mode is %q, want %s or %s", mode, Recorded, Killed)
 	}
-	injector := begin(questions...)
+	injector := begin(reviews...)
 	cluster, err := rest.InClusterConfig()
 	if err != nil {
 		return err
@@ -77,10 +77,10 @@ func run(ctx context.Context, mode Mode) error {
 	}
 }
 
-// recordEvery is how often the record is written.
+// recordEvery is the interval at which the record is written.
 const recordEvery = 200 * time.Millisecond
 
-// write replaces a record. Who reads it never sees half of one.
+// write replaces a record atomically.
 func write(path string, record Record) error {
 	content, err := json.Marshal(record)
 	if err != nil {
@@ -93,7 +93,7 @@ func write(path string, record Record) error {
 	return os.Rename(fresh, path)
 }
 
-// live is one life of the operator: a process, whose only way to the API server is this configuration.
+// live is one life of the operator: a process that reaches the API server only through this configuration.
 func live(ctx context.Context, cfg *rest.Config) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -114,12 +114,12 @@ func live(ctx context.Context, cfg *rest.Config) error {
 	operator := exec.CommandContext(ctx, filepath.Join(filepath.Dir(os.Args[0]), operatorName), append(os.Args[1:], "--kubeconfig="+kubeconfig)...)
 	operator.Stdout, operator.Stderr = os.Stdout, os.Stderr
 	if err := operator.Run(); ctx.Err() == nil {
-		return errors.Join(errors.New("the operator has ended by itself"), err)
+		return errors.Join(errors.New("the operator has exited"), err)
 	}
 	return nil
 }
 
-// newProxy carries requests to the API server. Where there is no answer, the connection breaks.
+// newProxy forwards requests to the API server. If there is no response, it breaks the connection.
 func newProxy(cfg *rest.Config) (http.Handler, error) {
 	target, err := url.Parse(cfg.Host)
 	if err != nil {
@@ -132,19 +132,19 @@ func newProxy(cfg *rest.Config) (http.Handler, error) {
 	return &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
-		FlushInterval: -1, // events of a watch are not held back
+		FlushInterval: -1, // do not buffer events of a watch
 		ErrorHandler:  func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
 		ErrorLog:      log.New(io.Discard, "", 0),
 	}, nil
 }
 
-// writeKubeconfig returns a file that leads to a server.
+// writeKubeconfig returns a kubeconfig file for a server.
 func writeKubeconfig(server string) (string, error) {
 	const name = "proxy"
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = &clientcmdapi.Cluster{Server: server}
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name}
 	config.CurrentContext = name
-	path := os.TempDir() + "/kubeconfig" // the container's own
+	path := os.TempDir() + "/kubeconfig" // private to the container
 	return path, clientcmd.WriteToFile(*config, path)
 }

@@ -1,9 +1,9 @@
-// Package crashloop has an operator that OLM installs die at each of its writes, before it and after it, and
-// start again at once. The operator is the real program, in a container of a node of the local cluster. It
-// speaks with the API server through another program of the container, which ends it with SIGKILL.
+// Package crashloop kills an operator that OLM installed at each of its writes, before and after it, and restarts it
+// at once. The operator is the real program, in a container on a node of the local cluster. Its requests to the API
+// server pass through another program in the container, which kills it with SIGKILL.
 //
-// kubelet would start the container anew each time, and soon wait for minutes between two times. Here the
-// container goes on, and with it the pod, which holds the operator's lock, as in a cluster.
+// kubelet would restart the container each time, and soon back off for minutes. Here the container keeps running, and
+// so does the pod, which holds the operator's lock, as in a cluster.
 package crashloop
 
 import (
@@ -26,25 +26,25 @@ import (
 type Mode string
 
 const (
-	// Recorded operators run on, and their writes are recorded.
+	// Recorded operators keep running, and their writes are recorded.
 	Recorded Mode = "recorded"
 	// Killed operators are killed at each of their writes.
 	Killed Mode = "killed"
 )
 
-// injectors have the operator run in its mode.
+// injectors are the injectors of the modes.
 var injectors = map[Mode]func(leftOut ...fault.Target) *fault.Injector{Recorded: fault.Record, Killed: fault.KillAtEach}
 
-// questions are requests that the API calls creations, and that leave nothing in the cluster: whose token it
-// is that somebody who wants to read metrics has, and what they may do.
-var questions = []fault.Target{{Resource: "tokenreviews"}, {Resource: "subjectaccessreviews"}}
+// reviews are requests that are creations in the API but store nothing: TokenReviews and SubjectAccessReviews for
+// clients that read metrics.
+var reviews = []fault.Target{{Resource: "tokenreviews"}, {Resource: "subjectaccessreviews"}}
 
-// prefix begins the name by which the running program knows that it is the operator's image. The mode follows it.
+// prefix is followed by the mode, in the name by which the running program recognizes that it is the operator's
+// image.
 const prefix = "crashloop-"
 
-// Image builds an operator, from a package of the project such as "./cmd/berth-operator", and returns the path
-// of a program that is to be that of its image. The program is the running one, by another name; it has to call
-// Init.
+// Image builds an operator, from a package of the project such as "./cmd/berth-operator", and returns the path of a
+// program that serves as its image. It is the running program under another name, which has to call Init.
 func Image(t testing.TB, operator string, mode Mode) string {
 	t.Helper()
 	dir := folder(t)
@@ -65,8 +65,8 @@ func Image(t testing.TB, operator string, mode Mode) string {
 	return image
 }
 
-// folder makes a folder that a container sees, as it does not see the machine's /tmp, until the test ends. It
-// removes those of processes that were killed.
+// folder creates a folder that containers can see, unlike the machine's /tmp, until the test ends. It removes the
+// folders of killed processes.
 func folder(t testing.TB) string {
 	t.Helper()
 	cache, err := tools.CacheFolder("crashloop")
@@ -91,24 +91,24 @@ func folder(t testing.TB) string {
 	return dir
 }
 
-// operatorName is that of the operator's program, beside the image.
+// operatorName is the name of the operator's program, next to the image.
 const operatorName = "operator"
 
-// recordPattern is of the files beside the image that tell what has happened, one for each process of the
-// container: kubelet may start it anew, too, when an operator that always dies does not answer its probes.
+// recordPattern matches the records next to the image, one for each process of the container: kubelet may also
+// restart it, when an operator in a crash loop does not answer its probes.
 const recordPattern = "record-*.json"
 
 // A Record is what has happened to an operator so far.
 type Record struct {
-	// Lives is how often it was started.
+	// Lives is how often the operator was started.
 	Lives int
-	// Writes are what it sent, in all its lives.
+	// Writes are the operator's writes in all its lives.
 	Writes []fault.Write
-	// Idle is for how long it has asked for nothing.
+	// Idle is for how long the operator has had no request in flight.
 	Idle time.Duration
 }
 
-// Read returns the record of the operator that an image has run. It is some tenths of a second old.
+// Read returns the record of the operator of an image. It is some tenths of a second old.
 func Read(image string) (Record, error) {
 	paths, err := filepath.Glob(filepath.Join(filepath.Dir(image), recordPattern))
 	if err != nil {

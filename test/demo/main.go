@@ -1,6 +1,6 @@
-// Command demo plays one of Berth's jobs on a local cluster, see command play. It builds what that needs,
-// which takes minutes the first time, and tells how far it is; therefore it imports next to nothing
-// itself. `make demo`, `make demo-switch` and `make demo-down` run it, and `make test` to build the tools.
+// Command demo runs one of Berth's demonstrations on a local cluster; see command play. It builds what that needs,
+// which takes minutes the first time, and prints the progress. So that it starts quickly, it imports almost nothing
+// itself. `make demo`, `make demo-switch` and `make demo-down` run it, and `make test` uses it to build the tools.
 package main
 
 import (
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 }
 
 type demo struct {
-	folder  string // holds everything of all demonstrations
+	folder  string // of all demonstrations
 	began   time.Time
 	printer *progress.Printer
 }
@@ -62,7 +62,7 @@ func (d *demo) up(ctx context.Context, play string) error {
 	if err := d.buildCommands(ctx); err != nil {
 		return err
 	}
-	// For whoever has no kubectl, and for whoever has one.
+	// For users without kubectl, and as a plugin for users with it.
 	for name, program := range map[string]string{"kubectl": built.Path("kubectl"), "kubectl-berth": filepath.Join("bin", "berth")} {
 		if err := os.Symlink(program, filepath.Join(d.folder, name)); err != nil && !errors.Is(err, os.ErrExist) {
 			return err
@@ -73,7 +73,7 @@ func (d *demo) up(ctx context.Context, play string) error {
 
 func (d *demo) down(ctx context.Context) error {
 	if _, err := os.Stat(d.folder); errors.Is(err, os.ErrNotExist) {
-		return d.printer.Step("local clusters", func() (string, error) { return "were not up", nil })
+		return d.printer.Stage("local clusters", func() (string, error) { return "were not up", nil })
 	}
 	if _, err := os.Stat(d.program()); err != nil {
 		if err := d.buildCommands(ctx); err != nil {
@@ -84,7 +84,7 @@ func (d *demo) down(ctx context.Context) error {
 }
 
 func (d *demo) buildControlPlane(ctx context.Context) (built tools.Dir, err error) {
-	err = d.printer.Step("control plane: etcd, Kubernetes, OLM", func() (string, error) {
+	err = d.printer.Stage("control plane: etcd, Kubernetes, OLM", func() (string, error) {
 		built, err = tools.Ensure(ctx, d.printer.Progress)
 		return "built", err
 	})
@@ -92,20 +92,20 @@ func (d *demo) buildControlPlane(ctx context.Context) (built tools.Dir, err erro
 }
 
 func (d *demo) buildPromtool(ctx context.Context) error {
-	return d.printer.Step("promtool", func() (string, error) {
+	return d.printer.Stage("promtool", func() (string, error) {
 		_, err := tools.Promtool(ctx, d.printer.Progress)
 		return "built", err
 	})
 }
 
 func (d *demo) buildCommands(ctx context.Context) error {
-	return d.printer.Step("berth, berth-operator, local cluster", func() (string, error) {
+	return d.printer.Stage("berth, berth-operator, local cluster", func() (string, error) {
 		return "built", tools.Build(ctx, filepath.Join(d.folder, "bin"), d.printer.Progress,
 			"./test/demo/play", "./cmd/berth", "./cmd/berth-operator")
 	})
 }
 
-// play makes this process the command play, which is a far larger program.
+// play replaces this process by the command play, which is a much larger program.
 func (d *demo) play(what string) error {
 	return syscall.Exec(d.program(), []string{d.program(), what, d.began.Format(time.RFC3339Nano)}, os.Environ())
 }

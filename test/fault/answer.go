@@ -18,11 +18,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// retryAfter is in how many seconds a client that was refused with 429 is to come again. It is what the
-// API server says when it has too much to do.
+// retryAfter is the Retry-After of a 429 response in seconds, as an overloaded API server sends it.
 const retryAfter = 1
 
-// answers are the errors that a request gets instead of the API server's answer.
+// answers are the error responses that faults send instead of the API server's response.
 var answers = map[Fault]func(Point) *apierrors.StatusError{
 	Conflict: func(p Point) *apierrors.StatusError {
 		return apierrors.NewConflict(schema.GroupResource{Resource: p.Resource}, p.Name, errors.New("an injected fault: the object has been modified"))
@@ -38,7 +37,7 @@ var answers = map[Fault]func(Point) *apierrors.StatusError{
 	},
 }
 
-// answer is how the API server would put an error.
+// answer returns an error as the API server would send it.
 func answer(request *http.Request, failure *apierrors.StatusError) (*http.Response, error) {
 	status := failure.Status()
 	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
@@ -61,7 +60,7 @@ func response(request *http.Request, code int, header http.Header, body []byte) 
 	}
 }
 
-// Errors that a broken connection gives.
+// Errors of a broken connection.
 var (
 	errReset   = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 	errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}

@@ -1,43 +1,43 @@
 package fault
 
-// A Fault is what happens at a point. Its text is a word for a subtest's name.
+// A Fault is what happens at a point. It is part of a subtest's name.
 type Fault string
 
 // Faults of a write.
 const (
-	// KilledBefore ends the client when it is about to send the request.
+	// KilledBefore kills the client before it sends the request.
 	KilledBefore Fault = "killed-before"
-	// KilledAfter ends the client when the API server has done what the request asks for, and before the
-	// client hears of it.
+	// KilledAfter kills the client after the API server has processed the request, and before the client gets the
+	// response.
 	KilledAfter Fault = "killed-after"
-	// ResponseDropped has the API server do what the request asks for, and the connection break before the
-	// client hears of it.
+	// ResponseDropped lets the API server process the request, and breaks the connection before the client gets the
+	// response.
 	ResponseDropped Fault = "response-dropped"
 	// Conflict answers 409: somebody else changed the object.
 	Conflict Fault = "conflict"
-	// TooManyRequests answers 429 and asks the client to come again in a second.
+	// TooManyRequests answers 429 and asks the client to retry after a second.
 	TooManyRequests Fault = "too-many-requests"
 	// ServerError answers 500.
 	ServerError Fault = "server-error"
-	// Hang gives no answer until the client gives up. The request does nothing.
+	// Hang never answers, so that the client has to give up. The API server does not get the request.
 	Hang Fault = "hang"
 )
 
-// Faults of a watch. Both begin with the first event that the watch brings after its initial list.
+// Faults of a watch. Both start with the first event after the watch's initial list.
 const (
-	// Stale holds events back until the test says that the client has settled without them (Deliver), or
-	// for thirty seconds, and then delivers them in their order.
+	// Stale delays events until the test calls Deliver, which says that the client has settled without them, but not
+	// for longer than thirty seconds. It keeps their order.
 	Stale Fault = "stale"
-	// EventDropped loses the event, ends the watch and answers 410 when the client resumes it, so that the
-	// client lists anew. That is all a server can do to a client: a watch is one ordered stream of all
-	// events since a resource version. A server that cannot deliver one ends the stream. The client then
-	// resumes from the last version that it has seen, and either gets every event since, or is told that
-	// the server does not remember them any more and must list. So what can be lost for good is that
-	// something happened, such as a deletion before another creation, but never what came of it.
+	// EventDropped drops the event, ends the watch and answers 410 when the client resumes it, so that the client
+	// lists again. A server can do nothing worse: a watch is one ordered stream of all events since a resource
+	// version, and a server that cannot deliver an event ends the stream. The client then resumes from the last
+	// version that it saw. It either gets every event since, or is told that the version has expired and lists. So a
+	// client can miss that something happened, such as a deletion before another creation, but not the resulting
+	// state.
 	EventDropped Fault = "event-dropped"
 )
 
-// Faults returns all faults that a point can have.
+// Faults returns the faults that are possible at a point.
 func (p Point) Faults() []Fault {
 	if p.IsWatch() {
 		return []Fault{Stale, EventDropped}
@@ -45,7 +45,7 @@ func (p Point) Faults() []Fault {
 	return []Fault{KilledBefore, KilledAfter, ResponseDropped, Conflict, TooManyRequests, ServerError, Hang}
 }
 
-// reachesServer tells whether a write gets to the API server in spite of the fault.
+// reachesServer reports whether the API server gets a write in spite of the fault.
 func (f Fault) reachesServer() bool {
 	return f == "" || f == KilledAfter || f == ResponseDropped
 }

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// format is one in which a watch puts its events.
+// format is an encoding of a watch's events.
 type format struct {
 	mediaType string
 	framer    runtime.Framer
@@ -26,7 +26,7 @@ var formats = []format{
 	{mediaTypeProtobuf, protobuf.LengthDelimitedFramer, func(frame []byte, into *metav1.WatchEvent) error { return into.Unmarshal(frame) }},
 }
 
-// frames reads the events of a watch, one after the other, as they are.
+// frames reads the encoded events of a watch one by one.
 type frames struct {
 	format
 	reader io.Reader
@@ -45,7 +45,7 @@ func newFrames(contentType string, body io.ReadCloser) (*frames, error) {
 
 func (f *frames) writer(sink io.Writer) io.Writer { return f.framer.NewFrameWriter(sink) }
 
-// next returns the next frame, which is valid until the call after it. The error is io.EOF at the end.
+// next returns the next frame, which is valid until the following call. The error is io.EOF at the end.
 func (f *frames) next() ([]byte, error) {
 	for length := 0; ; {
 		n, err := f.reader.Read(f.buffer[length:])
@@ -61,7 +61,7 @@ func (f *frames) next() ([]byte, error) {
 	}
 }
 
-// event is what a frame holds, as far as it matters here.
+// event is the part of a frame that matters here.
 type event struct {
 	kind watch.EventType
 	meta metav1.ObjectMeta
@@ -81,12 +81,12 @@ func (f *frames) event(frame []byte) (event, error) {
 	return found, err
 }
 
-// endsList tells whether all of the initial list has come.
+// endsList reports whether the initial list is complete.
 func (e event) endsList() bool {
 	return e.kind == watch.Bookmark && e.meta.Annotations[metav1.InitialEventsAnnotationKey] == "true"
 }
 
-// tells tells whether something happened to an object.
-func (e event) tells() bool {
+// isChange reports whether the event is about a change of an object.
+func (e event) isChange() bool {
 	return e.kind == watch.Added || e.kind == watch.Modified || e.kind == watch.Deleted
 }

@@ -1,10 +1,9 @@
-// Package fault disturbs the conversation of one client with the real API server, at one point of it.
+// Package fault injects faults into the requests of one client to the real API server.
 //
-// A test lets the client run undisturbed first, with an Injector between, which records the points: each
-// write, and each watch that had something to tell. Then the test runs the client again for each point
-// and each fault of it, always from the same beginning, and compares what comes of it with the
-// undisturbed run: the objects in the end, how often each was created and deleted (Count), and that
-// nothing is written any more when all has settled.
+// A test first runs the client without faults, through an Injector that records the points: each write, and each
+// watch with an event. Then it runs the client again for each point and each fault that is possible there, always
+// from the same initial state, and compares the result with the undisturbed run: the final objects, how often each
+// was created and deleted (Count), and that the settled client writes nothing.
 package fault
 
 import (
@@ -19,101 +18,101 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// ErrKilled is the cause of the end of the context of a client that a fault has killed.
+// ErrKilled is the cause of the end of a killed client's context.
 var ErrKilled = errors.New("killed by an injected fault")
 
-// An Injector stands between one client and the API server in one run of it.
+// An Injector is between a client and the API server during one run.
 type Injector struct {
 	leftOut []Target
-	at      Point // where the fault is; the zero Point: nowhere
-	nth     int   // of the writes, which is where the fault is; 0: at
-	each    bool  // write that is new is where the client is killed
+	at      Point // the point of the fault; the zero Point for none
+	nth     int   // the number of the write with the fault; 0 if the point is at
+	each    bool  // new write kills the client
 	fault   Fault
 	deliver chan struct{} // closed by Deliver
 	once    sync.Once
 
 	mu      sync.Mutex
-	came    bool               // the client came to the point
+	came    bool               // the client reached the point
 	seen    map[Point]int      // occurrences, by points without one
-	tried   map[Point]bool     // points without occurrence before which the client was killed, and not yet after
-	made    map[Point][][]byte // the bodies of the requests after which the client was killed
+	tried   map[Point]bool     // points without occurrence: killed before the write, not yet after it
+	made    map[Point][][]byte // bodies of the requests after which the client was killed
 	writes  []*Write
 	watches []*stream
-	expired []Point        // watches that are not to be resumed, without occurrences
-	lives   int            // of the client so far
-	busy    int            // requests under way, watches not counted
-	sent    sync.WaitGroup // writes that the API server has not answered
+	expired []Point        // watches that must not be resumed, without occurrence
+	lives   int            // the client's processes so far
+	busy    int            // requests in flight, except watches
+	sent    sync.WaitGroup // writes without a response from the API server
 	last    time.Time      // of the end of a request
 }
 
-// stream is a watch that the client opened.
+// stream is a watch of the client.
 type stream struct {
 	point Point
-	told  bool // something besides its initial list
+	told  bool // had events after its initial list
 }
 
-// A Write is a request of the client that was to change something.
+// A Write is a request of the client that changes something.
 type Write struct {
 	Point Point
-	// Life counts the client's processes, from 1.
+	// Life is the number of the client's process, from 1.
 	Life int
-	// Code is the HTTP status of the API server's answer, whether or not the client got it; 0 if the API
-	// server never got the request, or has not answered yet.
+	// Code is the HTTP status of the API server's response, whether or not the client got it. It is 0 if the API
+	// server has not got the request, or not responded yet.
 	Code int
-	// Fault is the fault that was injected here, if any.
+	// Fault is the injected fault, if any.
 	Fault Fault
 }
 
-// Created tells whether the write made an object.
+// Created reports whether the write created an object.
 func (w Write) Created() bool { return w.Code == http.StatusCreated }
 
-// Deleted tells whether the API server accepted the deletion of an object.
+// Deleted reports whether the API server accepted the deletion of an object.
 func (w Write) Deleted() bool {
 	return w.Point.Verb == "delete" && w.Code >= http.StatusOK && w.Code < http.StatusMultipleChoices
 }
 
-// Record returns an Injector that disturbs nothing. What leftOut names is not recorded.
+// Record returns an Injector without a fault. It does not record requests for leftOut.
 func Record(leftOut ...Target) *Injector {
 	return &Injector{leftOut: leftOut, deliver: make(chan struct{}), seen: map[Point]int{}, tried: map[Point]bool{}, made: map[Point][][]byte{}, last: time.Now()}
 }
 
-// Inject returns an Injector with a fault at a point, which happens once. It records as well, and so
-// must leave out the same as the Injector that the point comes from.
+// Inject returns an Injector with a fault at a point, which happens once. It also records, so leftOut must be that of
+// the Injector that recorded the point.
 func Inject(at Point, f Fault, leftOut ...Target) *Injector {
 	i := Record(leftOut...)
 	i.at, i.fault = at, f
 	return i
 }
 
-// InjectNth is Inject for a client that makes one write after the other: the fault is at the nth of them,
-// whatever its name, counted from 1.
+// InjectNth is like Inject, for a client whose writes are sequential: the fault is at the nth write, counted from 1,
+// whatever its name.
 func InjectNth(n int, f Fault, leftOut ...Target) *Injector {
 	i := Record(leftOut...)
 	i.nth, i.fault = n, f
 	return i
 }
 
-// KillAtEach returns an Injector that kills a client at each of its writes: first before it, and, when the next
-// process comes to it again, after it. That it comes again is known by the point without its occurrence, as a
-// new process may write other times and versions. A write that was done before, to the letter, is nothing new,
-// and disturbed no more: a client may apply all that it looks after whenever it begins. Nor are further events
-// about an object. All are new, and a process that dies at one before it has noted what it did tells it again.
+// KillAtEach returns an Injector that kills a client at each of its writes: first before the write, then, when the
+// next process repeats it, after the write. It identifies a repeated write by its point without the occurrence, as a
+// new process may write other times and versions. It does not disturb a write with exactly the body of an earlier
+// one: a client may apply all its objects when it starts. Nor does it disturb further events about an object: each is
+// new, and a process that is killed at one before it has recorded that repeats it.
 func KillAtEach(leftOut ...Target) *Injector {
 	i := Record(leftOut...)
 	i.each = true
 	return i
 }
 
-// Run runs a client until it returns or ctx ends, and returns its error. The client has to use the
-// context and the configuration that it is given, for all of its connections. When a fault kills it, the
-// context ends with the cause ErrKilled and every further request is refused; once the client has
-// returned, whatever its error, Run calls it again, as a new process that remembers nothing.
+// Run runs a client until it returns or ctx ends, and returns its error. The client must use the given context and
+// configuration for all of its connections. A fault that kills it cancels the context with the cause ErrKilled and
+// refuses all further requests. Once the client has returned, with any error, Run starts it again, as a new process
+// without memory.
 //
-// What the dead client had sent by then the API server still does, as nothing can call it back. The
-// next one begins after that, because to start a process takes longer than to answer a request.
+// The API server still processes requests that the killed client has sent. The next process starts after that, as a
+// real process takes longer to start than a request takes.
 func (i *Injector) Run(ctx context.Context, cfg *rest.Config, client func(context.Context, *rest.Config) error) error {
 	for {
-		one := i.beget(ctx)
+		one := i.startLife(ctx)
 		wrapped := rest.CopyConfig(cfg)
 		wrapped.Wrap(one.transport)
 		err := client(one.ctx, wrapped)
@@ -134,14 +133,14 @@ type life struct {
 	cancel context.CancelCauseFunc
 }
 
-// end ends the client, or what it has left running.
+// end stops the client, or what is left of it.
 func (l *life) end(cause error) {
-	l.mu.Lock() // a write is admitted either before or not at all
+	l.mu.Lock() // a write is admitted before this or not at all
 	defer l.mu.Unlock()
 	l.cancel(cause)
 }
 
-func (i *Injector) beget(ctx context.Context) *life {
+func (i *Injector) startLife(ctx context.Context) *life {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.lives++
@@ -150,8 +149,8 @@ func (i *Injector) beget(ctx context.Context) *life {
 	return one
 }
 
-// Points returns what the client did so far: its writes, in the order in which it sent them, and after
-// them the watches that told something besides their initial lists.
+// Points returns the client's writes so far, in the order in which it sent them, followed by its watches that had
+// events after their initial lists.
 func (i *Injector) Points() []Point {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -178,20 +177,19 @@ func (i *Injector) Writes() []Write {
 	return writes
 }
 
-// Came tells whether the client came to the point where the fault is.
+// Came reports whether the client reached the point of the fault.
 func (i *Injector) Came() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.came
 }
 
-// Deliver ends a Stale watch: the client has settled without the events. It may be called at any time.
+// Deliver ends a Stale fault: the client has settled without the events. It may be called at any time.
 func (i *Injector) Deliver() {
 	i.once.Do(func() { close(i.deliver) })
 }
 
-// Idle returns for how long the client has asked the API server for nothing and waited for no answer,
-// but for the events of its watches.
+// Idle returns for how long the client has had no request in flight, except watches.
 func (i *Injector) Idle() time.Duration {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -201,12 +199,11 @@ func (i *Injector) Idle() time.Duration {
 	return time.Since(i.last)
 }
 
-// Count is how often one object was created and deleted.
+// Count says how often an object was created and deleted.
 type Count struct{ Created, Deleted int }
 
-// Counts returns, for each object that the client made or removed, how often it did. An attempt that
-// the API server refused, because the object is there already or gone, is none. The objects are given
-// as points of neither verb nor occurrence.
+// Counts returns how often the client created and deleted each object. Attempts that the API server rejected, because
+// the object exists or is gone, do not count. The keys are points without verb and occurrence.
 func (i *Injector) Counts() map[Point]Count {
 	counts := map[Point]Count{}
 	for _, write := range i.Writes() {
@@ -225,8 +222,8 @@ func (i *Injector) Counts() map[Point]Count {
 	return counts
 }
 
-// come gives a point its occurrence, and tells which fault is to happen there.
-func (i *Injector) come(p Point, body []byte) (Point, Fault) {
+// arrive sets the occurrence of a point and returns the fault that happens there.
+func (i *Injector) arrive(p Point, body []byte) (Point, Fault) {
 	i.seen[p]++
 	at := p
 	at.Occurrence = i.seen[p]
@@ -243,7 +240,7 @@ func (i *Injector) come(p Point, body []byte) (Point, Fault) {
 	return at, i.fault
 }
 
-// kill tells how a client that is killed at each write is to be killed at this one.
+// kill returns how KillAtEach kills the client at this write.
 func (i *Injector) kill(p Point, body []byte) Fault {
 	if slices.ContainsFunc(i.made[p], func(made []byte) bool { return p.Resource == "events" || bytes.Equal(made, body) }) {
 		return ""

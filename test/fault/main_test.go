@@ -17,21 +17,21 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// limit is how long a busy machine may need for anything.
+// limit bounds every wait. It is generous, for busy machines.
 const limit = 30 * time.Second
 
-// encodings are the ways in which a client may speak with the API server.
+// encodings are the encodings that a client may use.
 var encodings = []struct{ name, contentType string }{
 	{"json", "application/json"},
 	{"protobuf", "application/vnd.kubernetes.protobuf"},
 }
 
-// space is a namespace of the cluster that the tests share.
+// space is a namespace of the shared cluster.
 type space struct {
 	t         *testing.T
 	cfg       *rest.Config
 	namespace string
-	admin     typedcorev1.SecretInterface // nothing disturbs it
+	admin     typedcorev1.SecretInterface // without faults
 }
 
 func newSpace(t *testing.T) *space {

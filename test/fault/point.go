@@ -15,27 +15,26 @@ import (
 	apirequest "k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// A Point is one request of a client, known by what it is. It is not known by its place in the
-// conversation, because a client's controllers run side by side and their requests mix.
+// A Point identifies one request of a client by its content. Its position in time would not do: a client's
+// controllers run concurrently, so the order of their requests varies.
 type Point struct {
-	// Verb is that of the API server: create, update, patch, delete, deletecollection or watch.
+	// Verb is the API server's verb: create, update, patch, delete, deletecollection or watch.
 	Verb string
-	// Resource is the plural, with the subresource if there is one: "deployments", "pods/status". The API
-	// group is left out; a client that writes two resources of one name and different groups at objects
-	// of one name has points with different occurrences.
+	// Resource is the plural, with the subresource if there is one: "deployments", "pods/status". It has no API
+	// group: requests for objects with the same name in resources with the same name of different groups differ in
+	// Occurrence.
 	Resource string
-	// Namespace and Name are those of the object. A name that the API server is to choose reads "web-*", and
-	// that of an event, which ends in the time when it happened, "web.*". A watch has the name of the one
-	// object that it selects, or none.
+	// Namespace and Name are those of the object. A name that the API server generates is "web-*". The name of an
+	// event, which ends in a time, is "web.*". The name of a watch is that of the only object that it selects, or "".
 	Namespace, Name string
-	// Manager is the field manager of a write, if the request names one: the controllers of a client that
-	// apply parts of one object tell themselves apart by it.
+	// Manager is the field manager of a write, if it has one. It distinguishes controllers of a client that apply
+	// parts of the same object.
 	Manager string
-	// Occurrence counts the requests that are the same in all of the above, from 1.
+	// Occurrence counts requests with the same fields above, from 1.
 	Occurrence int
 }
 
-// String returns the point as it stands in a subtest's name: "patch_pods.status_default_web-0_2".
+// String returns the point for a subtest's name: "patch_pods.status_default_web-0_2".
 func (p Point) String() string {
 	parts := []string{p.Verb, strings.ReplaceAll(p.Resource, "/", "."), p.Namespace, p.Name, p.Manager, strconv.Itoa(p.Occurrence)}
 	present := parts[:0]
@@ -47,14 +46,14 @@ func (p Point) String() string {
 	return strings.Join(present, "_")
 }
 
-// IsWatch tells a watch from a write.
+// IsWatch reports whether the point is a watch, not a write.
 func (p Point) IsWatch() bool { return p.Verb == "watch" }
 
-// A Target names objects whose requests are no points: they are neither recorded nor disturbed.
+// A Target names objects whose requests are not points: they are neither recorded nor disturbed.
 type Target struct {
-	// Resource is the plural without a subresource, and stands for all subresources too.
+	// Resource is the plural without a subresource. It includes all subresources.
 	Resource string
-	// Name is that of one object; "" stands for all.
+	// Name is the name of one object; "" means all.
 	Name string
 }
 
@@ -70,8 +69,8 @@ var requests = apirequest.RequestInfoFactory{
 
 var writeVerbs = sets.New("create", "update", "patch", "delete", "deletecollection")
 
-// pointOf returns the point of a request, without its occurrence, and false if the request is neither a
-// write nor a watch. A dry run writes nothing.
+// pointOf returns the point of a request, without its occurrence, and false if the request is neither a write nor a
+// watch. A dry run is not a write.
 func pointOf(request *http.Request, body []byte) (Point, bool, error) {
 	info, err := requests.NewRequestInfo(request)
 	if err != nil {
@@ -101,16 +100,16 @@ func pointOf(request *http.Request, body []byte) (Point, bool, error) {
 	return p, true, nil
 }
 
-// The media types that a client speaks with the API server.
+// The media types between a client and the API server.
 const (
 	mediaTypeJSON     = "application/json"
 	mediaTypeProtobuf = "application/vnd.kubernetes.protobuf"
 )
 
-// protobufMagic stands before every object in protobuf.
+// protobufMagic is the prefix of every object in protobuf.
 const protobufMagic = "k8s\x00"
 
-// metadataOf reads the metadata of an object, whatever its type.
+// metadataOf reads the metadata of an object of any type.
 func metadataOf(contentType string, object []byte) (metav1.ObjectMeta, error) {
 	var partial metav1.PartialObjectMetadata
 	switch mediaType, _, _ := strings.Cut(contentType, ";"); mediaType {
@@ -126,7 +125,7 @@ func metadataOf(contentType string, object []byte) (metav1.ObjectMeta, error) {
 		if err := envelope.Unmarshal(encoded); err != nil {
 			return partial.ObjectMeta, fmt.Errorf("the envelope of an object in protobuf: %w", err)
 		}
-		// In all types of the API the metadata is the first field; the others are skipped.
+		// Metadata is the first field of all API types. The other fields are skipped.
 		err := partial.Unmarshal(envelope.Raw)
 		return partial.ObjectMeta, err
 	default:

@@ -12,68 +12,66 @@ import (
 	"testing"
 )
 
-// A Plan is what a sweep does with the points of one undisturbed run.
-type Plan struct {
-	// Name begins the names of the plan's subtests.
+// A Scenario is what a sweep tries at the points of one undisturbed run.
+type Scenario struct {
+	// Name is the prefix of the names of its subtests.
 	Name   string
 	Points []Point
-	// Sample is for clients that take long: without the flag -all-faults, only every Sample-th point is
-	// disturbed. 0 stands for 1.
+	// Sample is for slow clients: without the flag -all-faults, only every Sample-th point is disturbed. 0 means 1.
 	Sample int
-	// Try runs the client with a fault at a point, checks what comes of it, and tells whether the client
-	// came to the point. It begins in the same state each time, and is called several times at once.
+	// Try runs the client with a fault at a point, checks the result, and reports whether the client reached the
+	// point. It starts from the same state each time. Calls are concurrent.
 	Try func(t *testing.T, at Point, f Fault) (came bool)
 }
 
-// A Tally is what has become of a plan.
+// A Tally is the result of a scenario.
 type Tally struct {
-	// Points counts the points that have been disturbed, and Tried the faults that were tried at them.
+	// Points counts the disturbed points, and Tried the faults at them.
 	Points, Tried int
-	// Missed are the points, once for each fault, to which the client did not come in any of the attempts.
+	// Missed are the points that the client reached in none of the attempts, once for each fault.
 	Missed []Point
 }
 
-// allFaults has sweeps try every fault at every point. That takes many minutes; without it, one fault is
-// tried at each point, and at the next another.
+// allFaults makes sweeps try every fault at every point, which takes many minutes. Otherwise they try one fault at
+// each point, and another one at the next point.
 var allFaults = flag.Bool("all-faults", false, "sweep: try every fault at every point, not one at each")
 
-// attempts is how often a fault is tried whose point does not come up: controllers run side by side, and
-// do not always do the same.
+// attempts is how often a fault is tried whose point the client does not reach: controllers run concurrently, and do
+// not always send the same requests.
 const attempts = 3
 
-// Sweep tries faults at each point of the plans, each in a subtest of its own, which is named after both:
-// with the flag -all-faults every fault, without it one, which is the same in every run. A subtest that
-// fails tells the command that runs it alone. The plans are worked on in turns, so
-// that one may begin with what another has left, by several workers at the same time. The tallies are in
-// the order of the plans, and are told in a line each on standard output.
-func Sweep(t *testing.T, workers int, plans ...Plan) []Tally {
+// Sweep tries faults at each point of the scenarios, each in a subtest that is named after both: with the flag
+// -all-faults every fault, otherwise one, which is the same in every run. A subtest that fails logs the command that
+// runs it alone. Several workers take subtests from the scenarios in turn, so that one can start with the state that
+// another left. Sweep returns the tallies in the order of the scenarios, and prints each on standard output.
+func Sweep(t *testing.T, workers int, scenarios ...Scenario) []Tally {
 	t.Helper()
-	tallies := make([]tally, len(plans))
+	tallies := make([]tally, len(scenarios))
 	var queues [][]func()
-	for n, plan := range plans {
+	for n, s := range scenarios {
 		var queue []func()
-		for i, point := range plan.Points {
-			if !*allFaults && i%max(plan.Sample, 1) > 0 {
+		for i, point := range s.Points {
+			if !*allFaults && i%max(s.Sample, 1) > 0 {
 				continue
 			}
 			for _, f := range chosen(point) {
-				queue = append(queue, func() { try(t, plan, point, f, &tallies[n]) })
+				queue = append(queue, func() { try(t, s, point, f, &tallies[n]) })
 			}
 		}
 		queues = append(queues, queue)
 	}
 	together(workers, roundRobin(queues))
-	result := make([]Tally, len(plans))
+	result := make([]Tally, len(scenarios))
 	for i := range tallies {
 		result[i] = tallies[i].sum()
-		line := fmt.Sprintf("%s/%s: %s", t.Name(), plans[i].Name, result[i])
+		line := fmt.Sprintf("%s/%s: %s", t.Name(), scenarios[i].Name, result[i])
 		t.Log(line)
 		fmt.Println(line)
 	}
 	return result
 }
 
-// chosen are the faults to try at a point.
+// chosen returns the faults to try at a point.
 func chosen(point Point) []Fault {
 	faults := point.Faults()
 	if *allFaults {
@@ -87,13 +85,13 @@ func chosen(point Point) []Fault {
 func (a Tally) String() string {
 	text := fmt.Sprintf("%d points disturbed, %d faults tried", a.Points, a.Tried)
 	if len(a.Missed) > 0 {
-		text += fmt.Sprintf("; %d not, as the client did not come there in %d runs: %v", len(a.Missed), attempts, a.Missed)
+		text += fmt.Sprintf("; %d not, as the client did not reach the point in %d runs: %v", len(a.Missed), attempts, a.Missed)
 	}
 	return text
 }
 
-func try(t *testing.T, plan Plan, point Point, f Fault, tally *tally) {
-	t.Run(strings.Join([]string{plan.Name, point.String(), string(f)}, "/"), func(t *testing.T) {
+func try(t *testing.T, s Scenario, point Point, f Fault, tally *tally) {
+	t.Run(strings.Join([]string{s.Name, point.String(), string(f)}, "/"), func(t *testing.T) {
 		defer func() {
 			if t.Failed() {
 				t.Logf("once more: go test %s -count 1 -all-faults -run '%s'", packagePath(), pattern(t.Name()))
@@ -101,13 +99,13 @@ func try(t *testing.T, plan Plan, point Point, f Fault, tally *tally) {
 		}()
 		came := false
 		for i := 0; i < attempts && !came; i++ {
-			came = plan.Try(t, point, f)
+			came = s.Try(t, point, f)
 		}
 		tally.count(point, came)
 	})
 }
 
-// pattern is the argument of -run that selects one test.
+// pattern returns the argument of -run that selects one test.
 func pattern(name string) string {
 	parts := strings.Split(name, "/")
 	for i, part := range parts {
@@ -116,7 +114,7 @@ func pattern(name string) string {
 	return strings.Join(parts, "/")
 }
 
-// packagePath is the import path of the package whose test this is.
+// packagePath returns the import path of the package under test.
 func packagePath() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -125,7 +123,7 @@ func packagePath() string {
 	return strings.TrimSuffix(info.Path, ".test")
 }
 
-// tally counts what several workers do.
+// tally counts the results of several workers.
 type tally struct {
 	mu     sync.Mutex
 	points map[Point]bool
@@ -152,7 +150,7 @@ func (a *tally) sum() Tally {
 	return Tally{Points: len(a.points), Tried: a.tried, Missed: a.missed}
 }
 
-// roundRobin takes one call of each queue, and begins again with the first, until there is none left.
+// roundRobin takes one call from each queue in turn, until all are empty.
 func roundRobin(queues [][]func()) []func() {
 	var calls []func()
 	for i := 0; ; i++ {
@@ -168,7 +166,7 @@ func roundRobin(queues [][]func()) []func() {
 	}
 }
 
-// together makes calls, several at the same time.
+// together runs calls concurrently.
 func together(workers int, calls []func()) {
 	queue := make(chan func())
 	var group sync.WaitGroup

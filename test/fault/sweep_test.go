@@ -20,7 +20,7 @@ func setAllFaults(t *testing.T, value string) {
 	}
 }
 
-// TestSweepTriesEachFaultAtEachPoint needs no cluster: what is tried makes no difference.
+// TestSweepTriesEachFaultAtEachPoint needs no cluster: its scenarios have no client.
 func TestSweepTriesEachFaultAtEachPoint(t *testing.T) {
 	setAllFaults(t, "true")
 	point := func(verb, name string) fault.Point {
@@ -37,12 +37,12 @@ func TestSweepTriesEachFaultAtEachPoint(t *testing.T) {
 	}
 	write, watch, shy, absent := point("create", "a"), point("watch", "a"), point("watch", "shy"), point("watch", "absent")
 	tallies := fault.Sweep(t, 3,
-		fault.Plan{Name: "one", Points: []fault.Point{write, watch}, Try: func(_ *testing.T, at fault.Point, f fault.Fault) bool {
+		fault.Scenario{Name: "one", Points: []fault.Point{write, watch}, Try: func(_ *testing.T, at fault.Point, f fault.Fault) bool {
 			note(at, f)
 			return true
 		}},
-		fault.Plan{Name: "other", Points: []fault.Point{shy, absent}, Try: func(_ *testing.T, at fault.Point, f fault.Fault) bool {
-			return note(at, f) == 3 && at == shy // comes up in the third run
+		fault.Scenario{Name: "other", Points: []fault.Point{shy, absent}, Try: func(_ *testing.T, at fault.Point, f fault.Fault) bool {
+			return note(at, f) == 3 && at == shy // is reached in the third run
 		}})
 
 	want := []fault.Tally{{Points: 2, Tried: 9}, {Points: 1, Tried: 2, Missed: []fault.Point{absent, absent}}}
@@ -70,7 +70,7 @@ func TestSweepTriesOneFaultAtEachPoint(t *testing.T) {
 	}
 	sweep := func() map[fault.Point]fault.Fault {
 		tried := map[fault.Point]fault.Fault{}
-		tallies := fault.Sweep(t, 1, fault.Plan{Name: "one", Points: points, Try: func(_ *testing.T, at fault.Point, f fault.Fault) bool {
+		tallies := fault.Sweep(t, 1, fault.Scenario{Name: "one", Points: points, Try: func(_ *testing.T, at fault.Point, f fault.Fault) bool {
 			tried[at] = f
 			return true
 		}})

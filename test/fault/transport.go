@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// answerLimit bounds how long the API server may take to answer a write. The client does not wait for
-// it; the record does.
+// answerLimit is the time limit for the API server to answer a write. The client does not wait for that, but the
+// record does.
 const answerLimit = time.Minute
 
-// transport carries the requests of one process of the client.
+// transport is the transport of one process of the client.
 type transport struct {
 	*life
 	next http.RoundTripper
@@ -22,7 +22,7 @@ type transport struct {
 
 func (l *life) transport(next http.RoundTripper) http.RoundTripper { return &transport{l, next} }
 
-// WrappedRoundTripper lets client-go find the connection's settings.
+// WrappedRoundTripper lets client-go find the underlying transport.
 func (t *transport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -43,7 +43,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 }
 
-// bodyOf reads the body of a request, which is to be sent even if the client loses interest.
+// bodyOf reads the body of a request, which is sent even if the client cancels it.
 func bodyOf(request *http.Request) ([]byte, error) {
 	if request.Body == nil {
 		return nil, nil
@@ -57,7 +57,7 @@ func bodyOf(request *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// read sends a request that is no point. It ends with the client.
+// read sends a request that is not a point. It is canceled when the client ends.
 func (t *transport) read(request *http.Request) (*http.Response, error) {
 	if t.ctx.Err() != nil {
 		return nil, errRefused
@@ -66,7 +66,7 @@ func (t *transport) read(request *http.Request) (*http.Response, error) {
 	return t.pass(request, t.finish)
 }
 
-// pass sends a request that ends when the client does, and calls done once when its answer was read.
+// pass sends a request that is canceled when the client ends. It calls done once, when the response body is closed.
 func (t *transport) pass(request *http.Request, done func()) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(request.Context())
 	detach := context.AfterFunc(t.ctx, func() { cancel(context.Cause(t.ctx)) })
@@ -84,7 +84,7 @@ func (t *transport) pass(request *http.Request, done func()) (*http.Response, er
 	return response, nil
 }
 
-// notifyingBody tells when it is closed.
+// notifyingBody calls closed when it is closed.
 type notifyingBody struct {
 	io.ReadCloser
 	closed func()
@@ -108,7 +108,7 @@ func (t *transport) finish() {
 	t.last = time.Now()
 }
 
-// write sends a write, or does to it what the fault says.
+// write sends a write, or injects its fault.
 func (t *transport) write(request *http.Request, body []byte, point Point) (*http.Response, error) {
 	write := t.admit(point, body)
 	if write == nil {
@@ -134,7 +134,7 @@ func (t *transport) write(request *http.Request, body []byte, point Point) (*htt
 	return t.await(request, t.send(request, body, write))
 }
 
-// admit records a write and returns it with the fault that is to happen to it; nil if the client is dead.
+// admit records a write with the fault to inject. It returns nil if the client is dead.
 func (t *transport) admit(point Point, body []byte) *Write {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -142,23 +142,23 @@ func (t *transport) admit(point Point, body []byte) *Write {
 		return nil
 	}
 	write := &Write{Life: t.number}
-	write.Point, write.Fault = t.come(point, body)
+	write.Point, write.Fault = t.arrive(point, body)
 	t.came = t.came || write.Fault != ""
 	t.writes = append(t.writes, write)
 	t.busy++
 	if write.Fault.reachesServer() {
-		t.sent.Add(1) // send is its end
+		t.sent.Add(1) // send calls Done
 	}
 	return write
 }
 
-// reply is what the API server answers, or how that failed.
+// reply is the API server's response, or an error.
 type reply struct {
 	response *http.Response
 	err      error
 }
 
-// send sends a write and records the answer, whether or not anybody waits for it any more.
+// send sends a write and records the response, whether or not the client still waits for it.
 func (t *transport) send(request *http.Request, body []byte, write *Write) <-chan reply {
 	replies := make(chan reply, 1)
 	go func() {
@@ -178,7 +178,7 @@ func (t *transport) send(request *http.Request, body []byte, write *Write) <-cha
 	return replies
 }
 
-// receive returns the whole answer to a request.
+// receive returns the complete response to a request.
 func (t *transport) receive(request *http.Request) (*http.Response, error) {
 	received, err := t.next.RoundTrip(request)
 	if err != nil {
@@ -192,7 +192,7 @@ func (t *transport) receive(request *http.Request) (*http.Response, error) {
 	return response(request, received.StatusCode, received.Header, body), nil
 }
 
-// await waits for an answer for as long as the client does.
+// await waits for a response for as long as the client does.
 func (t *transport) await(request *http.Request, replies <-chan reply) (*http.Response, error) {
 	select {
 	case r := <-replies:

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// staleLimit bounds how long events are held back from a client that does not settle.
+// staleLimit is the time limit for delaying events from a client that does not settle.
 const staleLimit = 30 * time.Second
 
-// watch opens a watch and, where its events matter, follows them.
+// watch opens a watch and, if its events matter, relays them.
 func (t *transport) watch(request *http.Request, point Point) (*http.Response, error) {
 	one, disturbance, expired := t.open(point, isResumed(request))
 	switch {
@@ -38,8 +38,8 @@ func (t *transport) watch(request *http.Request, point Point) (*http.Response, e
 	return received, nil
 }
 
-// open records a watch and returns it with the fault that is to happen to it; nil if the client is dead.
-// It tells whether the watch is one that must not be resumed.
+// open records a watch with the fault to inject. It returns nil if the client is dead. expired means that the watch
+// must not be resumed.
 func (t *transport) open(point Point, resumed bool) (opened *stream, disturbance Fault, expired bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -51,28 +51,28 @@ func (t *transport) open(point Point, resumed bool) (opened *stream, disturbance
 		return nil, "", true
 	}
 	opened = &stream{}
-	opened.point, disturbance = t.come(point, nil)
+	opened.point, disturbance = t.arrive(point, nil)
 	t.watches = append(t.watches, opened)
 	t.busy++
 	return opened, disturbance, false
 }
 
-// matters tells whether anybody wants to know what a watch brings: looking at each event costs time.
+// matters reports whether the events of a watch are needed: decoding them costs time.
 func (i *Injector) matters(disturbance Fault) bool {
 	return disturbance != "" || i.fault == ""
 }
 
-// wantsList tells whether a watch begins with the objects that there are.
+// wantsList reports whether a watch begins with the existing objects.
 func wantsList(request *http.Request) bool {
 	return request.URL.Query().Get("sendInitialEvents") == "true"
 }
 
-// isResumed tells whether a watch goes on from what the client has seen.
+// isResumed reports whether a watch continues from a resource version.
 func isResumed(request *http.Request) bool {
 	return request.URL.Query().Get("resourceVersion") != "" && !wantsList(request)
 }
 
-// pipedBody is what the client reads of a watch. Closing it ends the watch.
+// pipedBody is the response body that the client reads. Closing it ends the watch.
 type pipedBody struct {
 	*io.PipeReader
 	upstream io.Closer
@@ -83,17 +83,17 @@ func (b *pipedBody) Close() error {
 	return b.upstream.Close()
 }
 
-// relay carries the events of a watch to the client.
+// relay relays the events of a watch to the client.
 type relay struct {
 	*transport
 	stream  *stream
 	fault   Fault
-	listing bool            // the initial list is not over
-	closed  <-chan struct{} // when the client has enough
+	listing bool            // the initial list is incomplete
+	closed  <-chan struct{} // when the client closes the watch
 	first   sync.Once
 }
 
-// run returns io.EOF when the watch has ended as a watch does.
+// run returns io.EOF when the watch has ended normally.
 func (r *relay) run(source *frames, sink io.Writer) error {
 	sink = source.writer(sink)
 	for {
@@ -108,7 +108,7 @@ func (r *relay) run(source *frames, sink io.Writer) error {
 		switch {
 		case event.endsList():
 			r.listing = false
-		case event.tells() && !r.listing:
+		case event.isChange() && !r.listing:
 			dropped := false
 			r.first.Do(func() { dropped = r.disturb() })
 			if dropped {
@@ -121,7 +121,7 @@ func (r *relay) run(source *frames, sink io.Writer) error {
 	}
 }
 
-// disturb does to the first event what the fault says, and tells whether the event is lost.
+// disturb injects the fault into the first event, and reports whether the event is dropped.
 func (r *relay) disturb() (dropped bool) {
 	r.mu.Lock()
 	r.stream.told = true
@@ -138,7 +138,7 @@ func (r *relay) disturb() (dropped bool) {
 	return r.fault == EventDropped
 }
 
-// holdBack returns when the events are to be delivered, or nobody waits for them any more. Meanwhile they
+// holdBack returns when the events are to be delivered, or the client has closed the watch. Until then the events
 // wait in the connection.
 func (r *relay) holdBack() {
 	limit := time.NewTimer(staleLimit)

@@ -19,12 +19,12 @@ import (
 	"github.com/berth-csi/berth/test/fault"
 )
 
-// firstWatch is the point of the first watch of all Secrets of the namespace.
+// firstWatch is the point of the first watch of all Secrets in the namespace.
 func (w *space) firstWatch() fault.Point {
 	return fault.Point{Verb: "watch", Resource: "secrets", Namespace: w.namespace, Occurrence: 1}
 }
 
-// start watches the Secrets that will be made from now on.
+// start watches Secrets from now on.
 func (w *space) start(ctx context.Context, client typedcorev1.SecretInterface) (watch.Interface, metav1.ListOptions) {
 	w.t.Helper()
 	list, err := client.List(ctx, metav1.ListOptions{})
@@ -91,7 +91,7 @@ func TestStaleWatch(t *testing.T) {
 				return nil
 			}))
 			if !injector.Came() {
-				t.Error("the injector says that the client did not come to the point")
+				t.Error("the injector says that the client did not reach the point")
 			}
 		})
 	}
@@ -108,10 +108,10 @@ func TestDroppedEvent(t *testing.T) {
 				watching, from := w.start(ctx, client)
 				w.make("a")
 				if got := w.next(watching); got != "" {
-					t.Errorf("the watch brings an event about %q, want that it ends", got)
+					t.Errorf("the watch brings an event about %q, want its end", got)
 				}
 				if _, err := client.Watch(ctx, from); !apierrors.IsResourceExpired(err) {
-					t.Errorf("the watch is resumed with the error %v, want that the resource version has expired", err)
+					t.Errorf("resuming the watch gives error %v, want an expired resource version", err)
 				}
 				watching, _ = w.start(ctx, client)
 				defer watching.Stop()
@@ -122,14 +122,13 @@ func TestDroppedEvent(t *testing.T) {
 				return nil
 			}))
 			if !injector.Came() {
-				t.Error("the injector says that the client did not come to the point")
+				t.Error("the injector says that the client did not reach the point")
 			}
 		})
 	}
 }
 
-// TestInformersSurvive holds the faults of watches to what informers make of them, which get their
-// initial list by the watch itself.
+// TestInformersSurvive injects faults into watches of informers, which get their initial list through the watch.
 func TestInformersSurvive(t *testing.T) {
 	for _, f := range []fault.Fault{"", fault.Stale, fault.EventDropped} {
 		t.Run(string(f), func(t *testing.T) {
@@ -148,13 +147,13 @@ func TestInformersSurvive(t *testing.T) {
 				factory.Start(ctx.Done())
 				factory.WaitForCacheSync(ctx.Done())
 				if _, err := lister.Get("old"); err != nil {
-					t.Errorf("the informer has not what was there at the beginning: %v", err)
+					t.Errorf("the informer lacks the objects that existed at the beginning: %v", err)
 				}
 				if injector.Came() {
 					t.Error("the fault came with the initial list")
 				}
 				w.make("new")
-				cluster.Eventually(t, limit, "the informer to hear of a new object", func(context.Context) error {
+				cluster.Eventually(t, limit, "the informer to get a new object", func(context.Context) error {
 					_, err := lister.Get("new")
 					if err != nil && injector.Came() {
 						injector.Deliver()
@@ -164,10 +163,10 @@ func TestInformersSurvive(t *testing.T) {
 				return nil
 			}))
 			if injector.Came() != (f != "") {
-				t.Errorf("the injector says that the client came to the point: %v", injector.Came())
+				t.Errorf("the injector says that the client reached the point: %v", injector.Came())
 			}
 			if got := strings.ReplaceAll(fmt.Sprint(injector.Points()), w.namespace, "ns"); f == "" && got != "[watch_secrets_ns_1]" {
-				t.Errorf("points = %s, want the one watch that told something", got)
+				t.Errorf("points = %s, want the only watch with an event", got)
 			}
 		})
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/test/fault"
 )
 
-// applied is what a client applies to make an object.
+// applied is the configuration that a client applies to create an object.
 func applied(name string) []byte {
 	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":%q}}`, name)
 }
@@ -63,7 +63,7 @@ func TestPointsAreKnownByWhatTheyAre(t *testing.T) {
 				w.do(err)
 				_, err = secrets.Create(ctx, named("a"), metav1.CreateOptions{})
 				if !apierrors.IsAlreadyExists(err) {
-					t.Errorf("the second creation: %v, want that the object exists already", err)
+					t.Errorf("the second creation: %v, want an error that the object exists", err)
 				}
 				for range 2 {
 					_, err = secrets.Patch(ctx, "b", types.ApplyPatchType, applied("b"), metav1.PatchOptions{FieldManager: "test"})
@@ -75,7 +75,7 @@ func TestPointsAreKnownByWhatTheyAre(t *testing.T) {
 				w.do(err)
 				w.do(secrets.Delete(ctx, "a", metav1.DeleteOptions{}))
 
-				// None of these is a point.
+				// None of these requests is a point.
 				_, err = secrets.Create(ctx, named("lock"), metav1.CreateOptions{})
 				w.do(err)
 				_, err = secrets.Create(ctx, named("dry"), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
@@ -113,7 +113,7 @@ func TestPointsAreKnownByWhatTheyAre(t *testing.T) {
 	}
 }
 
-// TestFaultsOfAWrite has a client create three objects; the fault is at the second.
+// TestFaultsOfAWrite runs a client that creates three objects, with the fault at the second.
 func TestFaultsOfAWrite(t *testing.T) {
 	for _, tc := range []struct {
 		fault fault.Fault
@@ -126,7 +126,7 @@ func TestFaultsOfAWrite(t *testing.T) {
 		{fault.KilledAfter, isReset, true, 2, []int{201, 201, 409, 409, 201}},
 		{fault.ResponseDropped, isReset, true, 1, []int{201, 201, 201}},
 		{fault.Conflict, apierrors.IsConflict, false, 1, []int{201, 0, 201}},
-		{fault.TooManyRequests, func(err error) bool { return err == nil }, true, 1, []int{201, 0, 201, 201}}, // client-go comes again
+		{fault.TooManyRequests, func(err error) bool { return err == nil }, true, 1, []int{201, 0, 201, 201}}, // client-go retries
 		{fault.ServerError, apierrors.IsInternalError, false, 1, []int{201, 0, 201}},
 		{fault.Hang, func(err error) bool { return errors.Is(err, context.DeadlineExceeded) }, false, 1, []int{201, 0, 201}},
 	} {
@@ -150,7 +150,7 @@ func TestFaultsOfAWrite(t *testing.T) {
 							t.Errorf("the client sees: %v", err)
 						}
 						if got := w.exists(name); got != tc.done {
-							t.Errorf("after the first attempt the object exists: %v, want %v", got, tc.done)
+							t.Errorf("after the first attempt, the object exists: %v, want %v", got, tc.done)
 						}
 					}
 					if lives == 1 && context.Cause(ctx) == fault.ErrKilled {
@@ -174,15 +174,15 @@ func TestFaultsOfAWrite(t *testing.T) {
 				t.Errorf("answers of the API server (-want +got):\n%s", diff)
 			}
 			if !injector.Came() {
-				t.Error("the injector says that the client did not come to the point")
+				t.Error("the injector says that the client did not reach the point")
 			}
 		})
 	}
 }
 
-// TestKillAtEach has a client that applies all that it wants whenever it begins, several objects at a time,
-// that tells an event in each life, and that writes another thing into one object at each attempt: it is killed
-// at each, before it and after it, and not at what it repeats.
+// TestKillAtEach runs a client that applies several objects concurrently when it starts, records an event in each
+// life, and writes different content to one object at each attempt. It must be killed before and after each write,
+// except at repetitions.
 func TestKillAtEach(t *testing.T) {
 	w := newSpace(t)
 	injector := fault.KillAtEach()
@@ -218,7 +218,7 @@ func TestKillAtEach(t *testing.T) {
 			met[write.Point.Name] = append(met[write.Point.Name], write.Fault)
 		}
 		if write.Point.Name == "timed" && write.Fault == "" {
-			t.Errorf("nobody was killed at %s", write.Point)
+			t.Errorf("the client was not killed at %s", write.Point)
 		}
 	}
 	twice := []fault.Fault{fault.KilledBefore, fault.KilledAfter}
@@ -226,17 +226,17 @@ func TestKillAtEach(t *testing.T) {
 		t.Errorf("faults at each object (-want +got):\n%s", diff)
 	}
 	if !w.exists("timed") {
-		t.Error("the client has ended before its last write")
+		t.Error("the client ended before its last write")
 	}
 }
 
 func isReset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }
 
-// isDead wants that nothing a dead client does gets anywhere.
+// isDead checks that no request of a dead client reaches the API server.
 func (w *space) isDead(ctx context.Context, cfg *rest.Config) {
 	w.t.Helper()
 	if ctx.Err() == nil {
-		w.t.Error("the context of the dead client goes on")
+		w.t.Error("the context of the dead client has not ended")
 	}
 	secrets := w.secrets(cfg)
 	unaware := context.Background()
@@ -246,13 +246,13 @@ func (w *space) isDead(ctx context.Context, cfg *rest.Config) {
 		"watches": func() error { _, err := secrets.Watch(unaware, metav1.ListOptions{}); return err },
 	} {
 		if err := try(); !errors.Is(err, syscall.ECONNREFUSED) {
-			w.t.Errorf("the dead client %s: %v, want that the connection is refused", what, err)
+			w.t.Errorf("the dead client %s: %v, want a refused connection", what, err)
 		}
 	}
 }
 
-// TestWhatADeadClientHasSentIsDone kills a client that waits for the answer to another write, which is
-// on its way for long: the client hears no more of it, and the next one finds it done.
+// TestWhatADeadClientHasSentIsDone kills a client that waits for the response to another, slow write. The client does
+// not get the response, and its next process finds the write done.
 func TestWhatADeadClientHasSentIsDone(t *testing.T) {
 	w := newSpace(t)
 	underway, arrive := make(chan struct{}), make(chan struct{})
@@ -291,7 +291,7 @@ func TestWhatADeadClientHasSentIsDone(t *testing.T) {
 		if w.exists("late") {
 			t.Error("the write arrived too early for this test")
 		}
-		time.AfterFunc(100*time.Millisecond, func() { close(arrive) }) // by then a next client would have begun
+		time.AfterFunc(100*time.Millisecond, func() { close(arrive) }) // the next process would have started by then
 		return nil
 	}))
 	if lives != 2 {
@@ -318,7 +318,7 @@ func TestIdleWaitsForAnswers(t *testing.T) {
 			_, err := w.secrets(cfg).Create(hanging, named("a"), metav1.CreateOptions{})
 			done <- err
 		}()
-		cluster.Eventually(t, limit, "the client to come to the point", func(context.Context) error {
+		cluster.Eventually(t, limit, "the client to reach the point", func(context.Context) error {
 			if !injector.Came() {
 				return errors.New("it did not")
 			}
@@ -329,7 +329,7 @@ func TestIdleWaitsForAnswers(t *testing.T) {
 		}
 		giveUp()
 		if err := <-done; !errors.Is(err, context.Canceled) {
-			t.Errorf("the hanging request ends with %v, want that it was canceled", err)
+			t.Errorf("the hanging request ends with %v, want a cancellation", err)
 		}
 		cluster.Eventually(t, limit, "the client to be idle", func(context.Context) error {
 			if injector.Idle() == 0 {

@@ -1,6 +1,6 @@
-// Package journey holds the steps that an administrator takes with the Operator Lifecycle Manager
-// (OLM), from a catalog to a driver that serves volumes. Each step does one thing and waits until
-// the cluster shows its effect. The demonstration and the end-to-end tests walk the same steps.
+// Package journey has the actions of an administrator with the Operator Lifecycle Manager (OLM), from a catalog to a
+// driver that serves volumes. Each of them does one thing and waits until the cluster shows its effect. The
+// demonstration and the end-to-end tests use them.
 package journey
 
 import (
@@ -24,20 +24,20 @@ import (
 // CatalogPort is the port that catalogs are usually served on.
 const CatalogPort = 50051
 
-// CatalogFolder is where a catalog pod finds its catalog.
+// CatalogFolder is the catalog's folder in a catalog pod.
 const CatalogFolder = "/run/catalog"
 
-// Catalog is a catalog in a folder of this machine, and the program that serves it to OLM.
+// Catalog is a local folder with a catalog, and the program that serves it to OLM.
 type Catalog struct {
 	Name   string
 	Folder string
 	Port   int
-	// Image is one that the cluster's nodes know. In Args, $(POD_IP) stands for the pod's address.
+	// Image must be known to the cluster's nodes. In Args, $(POD_IP) stands for the pod's address.
 	Image string
 	Args  []string
 }
 
-// ServeCatalog runs a pod that serves a catalog and tells OLM of it.
+// ServeCatalog runs a pod that serves a catalog, and creates a CatalogSource for it.
 func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
 	name := catalog.Name
 	labels := map[string]string{"catalog": name}
@@ -53,7 +53,7 @@ func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
 				ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{
 					TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt(catalog.Port)}}},
 				VolumeMounts: []corev1.VolumeMount{{Name: "catalog", MountPath: CatalogFolder}},
-				// If it does not start, the wait below tells why.
+				// If the container does not start, the error below has its log.
 				TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
 			}},
 			Volumes: []corev1.Volume{{Name: "catalog", VolumeSource: corev1.VolumeSource{
@@ -99,8 +99,7 @@ func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
 	})
 }
 
-// Subscribe asks OLM for a package and returns the name of the ClusterServiceVersion once that
-// has Succeeded.
+// Subscribe creates a Subscription and returns the name of the ClusterServiceVersion once that has Succeeded.
 func Subscribe(ctx context.Context, c client.Client, subscription *v1alpha1.Subscription) (string, error) {
 	if err := Ensure(ctx, c, subscription); err != nil {
 		return "", err
@@ -134,8 +133,8 @@ func subscriptionTroubles(subscription *v1alpha1.Subscription) string {
 	return strings.Join(troubles, "; ")
 }
 
-// InstallDriver creates a driver's ClusterCSIDriver and waits until its conditions say that the
-// driver is available and no longer progressing.
+// InstallDriver creates a driver's ClusterCSIDriver and waits until the driver is available and no longer
+// progressing.
 func InstallDriver(ctx context.Context, c client.Client, name string) error {
 	driver := &operatorv1.ClusterCSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -169,8 +168,8 @@ func InstallDriver(ctx context.Context, c client.Client, name string) error {
 	})
 }
 
-// Grant lets the SharedVolumes of a namespace mount access points of a file system, and waits until the operator
-// says that it is so.
+// Grant lets the SharedVolumes of a namespace mount access points of a file system, and waits until the grant is
+// effective.
 func Grant(ctx context.Context, c client.Client, namespace, fileSystem string, accessPoints ...string) error {
 	grant := &sharedvolume.SharedVolumeGrant{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
@@ -215,7 +214,7 @@ func Share(ctx context.Context, c client.Client, volume *sharedvolume.SharedVolu
 	return claim.Name, err
 }
 
-// Gone waits until none of the objects exists any more.
+// Gone waits until all objects are gone.
 func Gone(ctx context.Context, c client.Client, objects ...client.Object) error {
 	for _, object := range objects {
 		err := cluster.Until(ctx, fmt.Sprintf("%T %s to be gone", object, object.GetName()), func(ctx context.Context) error {
@@ -235,7 +234,7 @@ func Gone(ctx context.Context, c client.Client, objects ...client.Object) error 
 	return nil
 }
 
-// Ensure creates an object unless it exists, so that a step taken twice does no harm.
+// Ensure creates an object unless it exists, so that a repeated action does no harm.
 func Ensure(ctx context.Context, c client.Client, object client.Object) error {
 	if err := c.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("creating %T %s: %w", object, object.GetName(), err)

@@ -7,9 +7,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers/lock"
 )
 
-// OperatorPod returns the one pod of an operator that OLM runs. It is labelled with the operator's name.
+// OperatorPod returns the only pod of an operator that OLM runs. Its label is the operator's name.
 func OperatorPod(ctx context.Context, c client.Client, namespace, operator string) (*corev1.Pod, error) {
 	pods := &corev1.PodList{}
 	if err := c.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{"name": operator}); err != nil {
@@ -21,26 +23,16 @@ func OperatorPod(ctx context.Context, c client.Client, namespace, operator strin
 	return &pods.Items[0], nil
 }
 
-// LockHolder returns the pod that holds the lock by which only one operator is active.
+// LockHolder returns the pod that holds the lock of a driver's operators. It fails if none does.
 func LockHolder(ctx context.Context, c client.Client, namespace, name string) (*corev1.Pod, error) {
-	lock, pod := &corev1.ConfigMap{}, &corev1.Pod{}
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, lock); err != nil {
-		return nil, err
+	pod, err := lock.Holder(ctx, c, client.ObjectKey{Namespace: namespace, Name: name})
+	if err == nil && pod == nil {
+		err = fmt.Errorf("no pod holds the lock %s in namespace %s", name, namespace)
 	}
-	if len(lock.OwnerReferences) != 1 {
-		return nil, fmt.Errorf("lock %s has %d owners, want the pod that holds it", name, len(lock.OwnerReferences))
-	}
-	holder := lock.OwnerReferences[0]
-	if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: holder.Name}, pod); err != nil {
-		return nil, err
-	}
-	if pod.UID != holder.UID {
-		return nil, fmt.Errorf("lock %s is that of a pod %s that is gone", name, pod.Name)
-	}
-	return pod, nil
+	return pod, err
 }
 
-// PodReference makes a pod the owner of something.
+// PodReference returns an owner reference to a pod.
 func PodReference(pod *corev1.Pod) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
 }

@@ -1,5 +1,5 @@
-// Package openstack stands in for an OpenStack cloud: it speaks what there is to say about share types in
-// the protocols of Keystone, where one logs in, and of Manila.
+// Package openstack is a fake OpenStack cloud. It implements the protocols of Keystone, for logins, and of Manila, as
+// far as share types need them.
 package openstack
 
 import (
@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// What the one user of the cloud logs in with, and what they get.
+// The credentials of the cloud's only user, and the token that they give.
 const (
 	user, password, project = "berth", "secret", "harbour"
 	region                  = "sea-1"
@@ -21,17 +21,17 @@ const (
 	projectID               = "5b9a0c3d"
 )
 
-// State is how a service answers.
+// State is the state of a service.
 type State string
 
 const (
-	// Up answers.
+	// Up is a service that works.
 	Up State = "up"
-	// Down breaks off each connection.
+	// Down breaks each connection.
 	Down State = "down"
-	// Hung does not answer until the client gives up.
+	// Hung does not respond until the client gives up.
 	Hung State = "hung"
-	// Forbidden answers that the user may not.
+	// Forbidden rejects all requests of the user.
 	Forbidden State = "forbidden"
 	// Absent is a cloud without Manila.
 	Absent State = "absent"
@@ -47,7 +47,7 @@ type Cloud struct {
 	asked  int
 }
 
-// Start starts a cloud, whose Manila is up and has the share types, until the test ends.
+// Start starts a cloud until the test ends. Its Manila is up and has the share types.
 func Start(t testing.TB, types ...string) *Cloud {
 	c := &Cloud{manila: Up, types: types}
 	mux := http.NewServeMux()
@@ -60,16 +60,16 @@ func Start(t testing.TB, types ...string) *Cloud {
 	})
 	c.server = httptest.NewServer(mux)
 	t.Cleanup(func() {
-		c.server.CloseClientConnections() // of those that hang
+		c.server.CloseClientConnections() // of hung requests
 		c.server.Close()
 	})
 	return c
 }
 
-// CloudsYAML is the file that tells programs how to log in, as cloud "openstack".
+// CloudsYAML returns clouds.yaml, with the cloud "openstack".
 func (c *Cloud) CloudsYAML() []byte { return c.cloudsYAML(password) }
 
-// WrongCloudsYAML is the same with a password that nobody has.
+// WrongCloudsYAML returns the same with a wrong password.
 func (c *Cloud) WrongCloudsYAML() []byte { return c.cloudsYAML("guessed") }
 
 func (c *Cloud) cloudsYAML(password string) []byte {
@@ -89,21 +89,21 @@ func (c *Cloud) cloudsYAML(password string) []byte {
 `, c.server.URL, user, password, project, region)
 }
 
-// SetManila says how Manila answers from now on.
+// SetManila sets the state of Manila.
 func (c *Cloud) SetManila(state State) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.manila = state
 }
 
-// SetShareTypes says which share types there are from now on.
+// SetShareTypes sets the share types.
 func (c *Cloud) SetShareTypes(types ...string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.types = types
 }
 
-// Asked is how often somebody has asked for the share types.
+// Asked returns the number of requests for the share types.
 func (c *Cloud) Asked() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +116,7 @@ func (c *Cloud) now() (State, []string) {
 	return c.manila, c.types
 }
 
-// login answers as Keystone does: with a token in a header, and with where the services are.
+// login responds like Keystone: with a token in a header, and the catalog of services.
 func (c *Cloud) login(w http.ResponseWriter, r *http.Request) {
 	var asked struct {
 		Auth struct {
@@ -189,5 +189,5 @@ func fail(w http.ResponseWriter, code int, message string) {
 func answer(w http.ResponseWriter, code int, content any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(content) // a client that is gone needs no answer
+	_ = json.NewEncoder(w).Encode(content) // the client may be gone
 }

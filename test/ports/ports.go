@@ -1,4 +1,5 @@
-// Package ports finds ports for servers that have to be told one. A server that can be given port 0 needs none of this.
+// Package ports finds ports for servers that cannot choose one themselves. A server that accepts port 0 needs none of
+// this.
 package ports
 
 import (
@@ -12,11 +13,11 @@ import (
 	"testing"
 )
 
-// first is the lowest port that is used, above those that well-known services have.
+// first is the lowest port to use, above the ports of well-known services.
 const first = 10000
 
-// Free returns a TCP port that nobody listens on, and that is this test's until its end. It is none of those that the
-// kernel gives to whoever asks for any: any connection could take one of them before the server does.
+// Free returns a TCP port that is not in use, and reserves it for this test. It is outside of the range from which
+// the kernel picks ports: otherwise any connection could take it before the server does.
 func Free(t testing.TB) int {
 	t.Helper()
 	end, err := firstEphemeral()
@@ -24,18 +25,18 @@ func Free(t testing.TB) int {
 		t.Fatal(err)
 	}
 	if end <= first {
-		t.Fatalf("the kernel gives away all ports from %d on: see /proc/sys/net/ipv4/ip_local_port_range", end)
+		t.Fatalf("the kernel picks from all ports from %d on: see /proc/sys/net/ipv4/ip_local_port_range", end)
 	}
 	for {
 		port := first + rand.IntN(end-first)
-		claim, err := net.Listen("unix", "@berth-port-"+strconv.Itoa(port)) // seen by all processes of the machine
+		reservation, err := net.Listen("unix", "@berth-port-"+strconv.Itoa(port)) // visible to all processes of the machine
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { claim.Close() })
+		t.Cleanup(func() { reservation.Close() })
 		listener, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 		if errors.Is(err, syscall.EADDRINUSE) {
 			continue
@@ -48,13 +49,13 @@ func Free(t testing.TB) int {
 	}
 }
 
-// Address returns an address on loopback with such a port.
+// Address returns a loopback address with such a port.
 func Address(t testing.TB) string {
 	t.Helper()
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(Free(t)))
 }
 
-// firstEphemeral returns the first port that the kernel gives to whoever asks for any.
+// firstEphemeral returns the lowest port that the kernel picks.
 func firstEphemeral() (port int, err error) {
 	text, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestFree: the kernel takes none of them for connections, and no two tests have the same.
+// TestFree: the kernel does not pick these ports for connections, and no two tests get the same.
 func TestFree(t *testing.T) {
 	end, err := firstEphemeral()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package progress tells a person at a terminal what a program does while it does it: one line for
-// each step, with the time since the beginning.
+// Package progress prints the progress of a program for a user at a terminal: one line for each stage, with the time
+// since the start.
 package progress
 
 import (
@@ -14,11 +14,11 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
-// quietInterval is how often a running step is heard of where lines cannot be overwritten.
+// quietInterval is the interval between lines about a running stage where lines cannot be overwritten.
 const quietInterval = 15 * time.Second
 
-// Printer prints one line a step. On a terminal the line of the running step is live; elsewhere the
-// step is heard of now and then.
+// Printer prints one line for each stage. On a terminal it keeps updating the line of the running stage; elsewhere it
+// prints further lines now and then.
 type Printer struct {
 	out  io.Writer
 	live bool
@@ -30,79 +30,79 @@ type Printer struct {
 	detail string
 }
 
-// New returns a progress printer of something that began at a time.
+// New returns a progress printer for a program that was started at a time.
 func New(out *os.File, began time.Time) *Printer {
-	n := &Printer{out: out, live: term.IsTerminal(int(out.Fd())), tick: quietInterval, began: began}
-	if n.live {
-		n.tick = 200 * time.Millisecond
+	p := &Printer{out: out, live: term.IsTerminal(int(out.Fd())), tick: quietInterval, began: began}
+	if p.live {
+		p.tick = 200 * time.Millisecond
 	}
-	return n
+	return p
 }
 
-// Step runs one step and prints its line: what it is about, and how it ended.
-func (n *Printer) Step(what string, do func() (string, error)) error {
-	n.set(what, "")
+// Stage runs a stage and prints its line: what it is about, and its result.
+func (p *Printer) Stage(what string, do func() (string, error)) error {
+	p.set(what, "")
 	done := make(chan struct{})
 	var shown sync.WaitGroup
-	shown.Go(func() { n.show(done) })
+	shown.Go(func() { p.show(done) })
 	result, err := do()
 	close(done)
 	shown.Wait()
 	if err != nil {
-		n.line("✗", what, "failed")
+		p.line("✗", what, "failed")
 		return err
 	}
-	n.line("✔", what, result)
+	p.line("✔", what, result)
 	return nil
 }
 
-// Progress says what the running step is at.
-func (n *Printer) Progress(p tools.Progress) {
-	detail := p.Phase
+// Progress sets the progress of the running stage.
+func (p *Printer) Progress(of tools.Progress) {
+	detail := of.Phase
 	switch {
-	case p.Total > 0:
-		detail += fmt.Sprintf(" %d/%d", p.Done, p.Total)
-	case p.Done > 0:
-		detail += fmt.Sprintf(" %d", p.Done)
+	case of.Total > 0:
+		detail += fmt.Sprintf(" %d/%d", of.Done, of.Total)
+	case of.Done > 0:
+		detail += fmt.Sprintf(" %d", of.Done)
 	}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.detail = detail
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.detail = detail
 }
 
-func (n *Printer) set(what, detail string) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.what, n.detail = what, detail
+func (p *Printer) set(what, detail string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.what, p.detail = what, detail
 }
 
-// show prints the running step again and again until done.
-func (n *Printer) show(done <-chan struct{}) {
-	ticker := time.NewTicker(n.tick)
+// show keeps printing the running stage until it is done.
+func (p *Printer) show(done <-chan struct{}) {
+	ticker := time.NewTicker(p.tick)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-done:
-			if n.live {
-				fmt.Fprint(n.out, "\r\033[K")
+			if p.live {
+				fmt.Fprint(p.out, "\r\033[K")
 			}
 			return
 		case <-ticker.C:
-			n.mu.Lock()
-			what, detail := n.what, n.detail
-			n.mu.Unlock()
-			if n.live {
-				fmt.Fprint(n.out, "\r\033[K")
-				fmt.Fprint(n.out, n.text("◎", what, detail))
+			p.mu.Lock()
+			what, detail := p.what, p.detail
+			p.mu.Unlock()
+			if p.live {
+				fmt.Fprint(p.out, "\r\033[K")
+				fmt.Fprint(p.out, p.text("◎", what, detail))
 			} else {
-				n.line("◎", what, detail)
+				p.line("◎", what, detail)
 			}
 		}
 	}
 }
 
-func (n *Printer) line(mark, what, detail string) { fmt.Fprintln(n.out, n.text(mark, what, detail)) }
+func (p *Printer) line(mark, what, detail string) { fmt.Fprintln(p.out, p.text(mark, what, detail)) }
 
-func (n *Printer) text(mark, what, detail string) string {
-	return fmt.Sprintf("%7.1fs %s %-38s %s", time.Since(n.began).Seconds(), mark, what, detail)
+func (p *Printer) text(mark, what, detail string) string {
+	return fmt.Sprintf("%7.1fs %s %-38s %s", time.Since(p.began).Seconds(), mark, what, detail)
 }

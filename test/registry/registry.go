@@ -1,4 +1,4 @@
-// Package registry is a registry of images for tests: a real one, on loopback.
+// Package registry runs a real image registry on loopback, for tests.
 package registry
 
 import (
@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/registry"
 )
 
-// Start starts a registry that ends with the test, and returns its address. The guard may answer requests
-// in its place, for a registry that asks for a login; it is nil for one that does not.
+// Start starts a registry that ends with the test, and returns its address. guard may wrap its handler, for a
+// registry that requires a login; it may be nil.
 func Start(t testing.TB, guard func(http.Handler) http.Handler) (address string) {
 	t.Helper()
 	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -25,7 +25,7 @@ func Start(t testing.TB, guard func(http.Handler) http.Handler) (address string)
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// Nobody returns an address at which nobody listens.
+// Nobody returns an address on which nothing listens.
 func Nobody() (address string) {
 	server := httptest.NewServer(nil)
 	server.Close()

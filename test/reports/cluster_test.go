@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// TestHostileTenant has an administrator ask what OLM will do, where a tenant has written into the own Subscription
-// what is to be more than text.
+// TestHostileTenant: an administrator asks what OLM will do with a Subscription into which a tenant has written
+// hostile texts.
 func TestHostileTenant(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	berth := program(t)

@@ -11,11 +11,11 @@ import (
 	"unicode"
 )
 
-// harmless returns what stands in the harmless twin of an input for a hostile text. It is as long, and as little a
+// harmless returns the harmless counterpart of a hostile text. It has the same length, and is equally invalid as a
 // name.
 func harmless(text string) string { return "X y" + strings.Repeat("z", max(0, len(text)-3)) }
 
-// hostile are texts of somebody who wants to be more in a report than text.
+// hostile are texts that try to be more than text in a report.
 var hostile = map[string]string{
 	"all at once": "\n✔ all is well\x1b[2K\x1b[31m\x1b]8;;http://sea.example.com\a \u202e\u2066\u009b1m\u200b\r::error::x ##[error]x <!-- <script>document.title='forged'</script>" +
 		"<img src=x onerror=\"document.title='forged'\"> [a](http://sea.example.com) ![b](http://sea.example.com/b.png) @crew #13 http://sea.example.com | `c` \"];x[\" \\N\\ %%{init: {}}%% \U000e0041\u2028",
@@ -29,7 +29,7 @@ var hostile = map[string]string{
 	"no XML":     "\x01\x0b\ufffe\uffff",
 }
 
-// input is a folder with catalogs and bundles into which somebody has put a text wherever there may be one.
+// input is a folder with catalogs and bundles that have a text wherever possible.
 type input struct {
 	dir  string
 	text string
@@ -74,16 +74,16 @@ func (w *input) writeText(t *testing.T, path, text string) {
 	}
 }
 
-// fileName is the text as far as the name of a file can hold it.
+// fileName returns the text as far as it is possible in a file name.
 func (w *input) fileName() string {
 	name := strings.ReplaceAll(w.text, "/", "_")
 	return name[:min(len(name), 100)]
 }
 
-// catalog writes a valid catalog of one package, with so many versions.
+// catalog writes a valid catalog of one package with a number of versions.
 func (w *input) catalog(t *testing.T, dir string, versions int) {
 	t.Helper()
-	x := strings.ReplaceAll(w.text, "/", "_") // OLM refuses channels with it
+	x := strings.ReplaceAll(w.text, "/", "_") // OLM rejects channels with a slash
 	entries := list{}
 	documents := []any{object{"schema": "olm.package", "name": "tide", "defaultChannel": "stable" + x, "description": "# Tide\n\n" + x,
 		"icon": object{"mediatype": "image/svg+xml" + x, "base64data": base64.StdEncoding.EncodeToString([]byte("<svg/>" + x))}}}
@@ -126,7 +126,7 @@ func (w *input) csv(t *testing.T, name, version string) []byte {
 	return []byte(forYAML(string(data)))
 }
 
-// forYAML writes characters of JSON by their numbers that YAML has no other way for.
+// forYAML replaces JSON characters that YAML cannot represent otherwise by \u escapes.
 func forYAML(text string) string {
 	var written strings.Builder
 	for _, r := range text {
@@ -159,7 +159,7 @@ func (w *input) csvObject(name, version string) object {
 			}}}}
 }
 
-// broken writes a catalog with faults of each kind, and files that are none.
+// broken writes a catalog with faults of each kind, and files that are not catalogs.
 func (w *input) broken(t *testing.T) {
 	t.Helper()
 	x := w.text
@@ -186,7 +186,7 @@ func must(data []byte, err error) []byte {
 	return data
 }
 
-// bundles writes bundle folders: one that can be read, with faults, and one that cannot.
+// bundles writes bundle folders: one that is readable but faulty, and one that is not readable.
 func (w *input) bundles(t *testing.T) {
 	t.Helper()
 	x := w.text

@@ -1,5 +1,5 @@
-// Package reports_test gives berth catalogs, bundles and a cluster into which somebody has put texts that want to be
-// more than text, and holds each report against that of a harmless twin.
+// Package reports_test runs berth with catalogs, bundles and a cluster that contain hostile texts, and compares each
+// report with that of harmless input.
 package reports_test
 
 import (
@@ -34,7 +34,7 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// command is a command line, and how what it writes to standard output is looked at.
+// command is a command line, and the format of its standard output.
 type command struct {
 	args   string
 	medium string
@@ -84,12 +84,12 @@ var commands = []command{
 	{"switch apply -f new", "text", 2},
 }
 
-// structures return what of a report is not text: that has to be as in the report of the harmless twin.
+// structures return the structure of a report, without its texts. It must be the same as with harmless input.
 var structures = map[string]func(*testing.T, string) string{
 	"text": linesOf, "json": jsonOf, "sarif": sarifOf, "xml": xmlOf, "markdown": markdownOf, "mermaid": mermaidOf, "dot": dotOf, "html": htmlOf,
 }
 
-// program is berth, as a person runs it.
+// program is berth, as a user runs it.
 func program(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -99,7 +99,7 @@ func program(t *testing.T) string {
 	return filepath.Join(dir, "berth")
 }
 
-// TestHostileFiles runs each command with files that somebody has written who means ill.
+// TestHostileFiles runs each command with files of an attacker.
 func TestHostileFiles(t *testing.T) {
 	berth := program(t)
 	type pair struct{ hostile, harmless *input }
@@ -129,7 +129,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// check runs a command that ends with the exit code that it has to have, and returns what it writes.
+// check runs a command, checks its exit code, and returns its output.
 func check(t *testing.T, berth, dir string, c command) (string, string) {
 	t.Helper()
 	out, stderr, code := run(t, berth, dir, strings.Fields(c.args)...)
@@ -139,7 +139,7 @@ func check(t *testing.T, berth, dir string, c command) (string, string) {
 	return out, stderr
 }
 
-// run runs a command, and returns what it writes and its exit code.
+// run runs a command, and returns its output and exit code.
 func run(t *testing.T, berth, dir string, args ...string) (string, string, int) {
 	t.Helper()
 	var out, stderr bytes.Buffer
@@ -152,8 +152,7 @@ func run(t *testing.T, berth, dir string, args ...string) (string, string, int) 
 	return out.String(), stderr.String(), cmd.ProcessState.ExitCode()
 }
 
-// mustBeVisible makes sure that a terminal shows what is written as it is, and a CI system takes nothing of it for a
-// command.
+// mustBeVisible checks that a terminal shows the output as it is, and that a CI system finds no commands in it.
 func mustBeVisible(t *testing.T, what, written string) {
 	t.Helper()
 	for line := range strings.Lines(written) {
@@ -161,10 +160,10 @@ func mustBeVisible(t *testing.T, what, written string) {
 		if !utf8.ValidString(line) || strings.ContainsFunc(line, func(r rune) bool {
 			return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Zl, unicode.Zp, unicode.Noncharacter_Code_Point)
 		}) {
-			t.Errorf("%s has what is not visible: %q", what, line)
+			t.Errorf("%s has invisible characters: %q", what, line)
 		}
 		if strings.HasPrefix(strings.TrimSpace(line), "::") || regexp.MustCompile(`##[a-z]*\[`).MatchString(line) {
-			t.Errorf("%s has a command of a CI system: %q", what, line)
+			t.Errorf("%s has a command for a CI system: %q", what, line)
 		}
 	}
 }
@@ -201,7 +200,7 @@ func shapeOf(value any) string {
 	return fmt.Sprintf("%T", value)
 }
 
-// sarifOf also makes sure that messages have no links, and that places are URIs.
+// sarifOf also checks that messages have no links, and that places are URIs.
 func sarifOf(t *testing.T, written string) string {
 	t.Helper()
 	var log struct {
@@ -259,7 +258,7 @@ func xmlOf(t *testing.T, written string) string {
 	}
 }
 
-// markdownOf returns the elements that GitHub's Markdown makes of a text. None is a link, an image, or HTML.
+// markdownOf returns the elements that GitHub's Markdown has in a text. There must be no link, image or HTML.
 func markdownOf(t *testing.T, written string) string {
 	t.Helper()
 	source := []byte(written)
@@ -289,11 +288,11 @@ func markdownOf(t *testing.T, written string) string {
 
 var mermaidString = regexp.MustCompile(`"[^"\n]*"`)
 
-// mermaidOf returns a diagram without what stands in quotes.
+// mermaidOf returns a diagram without its quoted texts.
 func mermaidOf(t *testing.T, written string) string {
 	t.Helper()
 	for _, quoted := range mermaidString.FindAllString(written, -1) {
-		// Such as a directive, which Mermaid takes out of labels, too.
+		// Such as a directive, which Mermaid executes even in labels.
 		if strings.ContainsAny(mermaidEntity.ReplaceAllString(quoted, ""), "%;`[]{}|\\:#") {
 			t.Errorf("a label has more than text: %s", quoted)
 		}
@@ -303,7 +302,7 @@ func mermaidOf(t *testing.T, written string) string {
 
 var mermaidEntity = regexp.MustCompile(`#\w+;`)
 
-// dotOf returns the nodes, edges and clusters of a graph, as a parser of DOT reads it.
+// dotOf returns the nodes, edges and clusters of a graph, as a DOT parser reads them.
 func dotOf(t *testing.T, written string) string {
 	t.Helper()
 	parsed, err := gographviz.ParseString(written)
@@ -327,8 +326,8 @@ func dotOf(t *testing.T, written string) string {
 	return strings.Join(structure, "\n")
 }
 
-// htmlOf opens a page in a browser and each version in it. It returns the elements that there were. Package browser
-// makes sure that nothing fails in it and that it loads nothing.
+// htmlOf opens a page in a browser and each version in it. It returns the elements. Package browser checks that the
+// page has no errors and loads nothing.
 func htmlOf(t *testing.T, written string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "page.html")
@@ -340,7 +339,7 @@ func htmlOf(t *testing.T, written string) string {
 	var elements []string
 	var title, shown string
 	page.Eval(`(() => {
-		const described = e => e.closest(".text"); // a description is Markdown, of which some is shown
+		const described = e => e.closest(".text"); // descriptions are Markdown, of which some elements are shown
 		let seen = [];
 		const look = () => { for (const e of document.querySelectorAll("*")) if (!described(e)) seen.push(e.tagName + " " + e.getAttributeNames().join(" ")); };
 		look();
@@ -359,7 +358,7 @@ func htmlOf(t *testing.T, written string) string {
 	}
 	for line := range strings.Lines(shown) {
 		if strings.ContainsFunc(strings.Trim(line, "\n\t"), func(r rune) bool { return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) && r != '\t' }) {
-			t.Errorf("the page has what is not visible: %q", line)
+			t.Errorf("the page has invisible characters: %q", line)
 		}
 	}
 	return strings.Join(elements, "\n")

@@ -18,14 +18,14 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// attacked has a tenant do with one project what takes an operator memory, and reports the memory against the
-// container's limit: as the attack goes on, and of an operator that starts meanwhile.
+// attacked lets a tenant use a project to make the operator use memory. It reports the operator's memory relative to
+// its limit: during the attack, and of an operator that starts meanwhile.
 func (a *arena) attacked() {
 	a.Helper()
 	who, project := a.signIn()
 	began := time.Now()
 	large, pods := few(60, 20), few(100, 40)
-	a.say("a tenant makes %d SharedVolumes, %d claims and %d pods of 1 MB each", large, large, pods)
+	a.say("a tenant creates %d SharedVolumes, %d claims and %d pods of 1 MB each", large, large, pods)
 	filler := func(object client.Object) {
 		object.SetAnnotations(map[string]string{sharedvolume.OwnerNameLabel: strings.Repeat("n", 250_000)})
 		object.SetLabels(map[string]string{sharedvolume.OwnedLabel: "true"})
@@ -66,7 +66,7 @@ func (a *arena) attacked() {
 			},
 		})
 	})
-	// The SharedVolumes wait for claims that do not go, and look again and again who uses them.
+	// The SharedVolumes wait for claims that cannot be deleted, and keep checking who uses them.
 	hold := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":["example.com/hold"]}}`))
 	a.atOnce(large, func(ctx context.Context, i int) error {
 		sv := sharedVolume(project, i)
@@ -93,7 +93,7 @@ func (a *arena) attacked() {
 	a.ReportMetric(0, "ns/op")
 }
 
-// signIn signs a tenant in who has a project, and may make SharedVolumes there that get a volume.
+// signIn returns a tenant with a project in which its SharedVolumes get volumes.
 func (a *arena) signIn() (who *tenant.Tenant, project string) {
 	a.Helper()
 	who = tenant.New(a, a.Cluster)
@@ -113,7 +113,7 @@ func (a *arena) signIn() (who *tenant.Tenant, project string) {
 	return who, project
 }
 
-// awaitPodLists waits until the operator has listed the pods of a namespace so many times since then.
+// awaitPodLists waits until the operator has listed the pods of a namespace n times since a time.
 func (a *arena) awaitPodLists(namespace string, since time.Time, want int) {
 	a.Helper()
 	a.await("the pods to be listed", func(context.Context) error {

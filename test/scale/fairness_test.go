@@ -9,12 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// BenchmarkFairness has ten thousand SharedVolumes created in one namespace, and takes the time until
-// the claim of one in another namespace is Bound: alone, and as long as the ten thousand are not.
+// BenchmarkFairness creates ten thousand SharedVolumes in one namespace, and measures the time until the claim of a
+// SharedVolume in another namespace is Bound: alone, and while the ten thousand are not.
 func BenchmarkFairness(b *testing.B) {
 	a := newArena(b, 0)
 	crowd, other, n, made := a.team(), a.team(), few(10_000, 500), 0
-	pause := time.Duration(few(1000, 100)) * time.Millisecond // so that one does not see the end of the last
+	pause := time.Duration(few(1000, 100)) * time.Millisecond // so that one does not overlap the last
 	one := func() float64 {
 		took := a.untilBound(other, 1, func() {
 			if err := a.share(b.Context(), other, made); err != nil {
@@ -42,7 +42,7 @@ func BenchmarkFairness(b *testing.B) {
 	left := a.unbound(crowd, n)
 	a.say("%d are not bound yet", left)
 	if left == 0 {
-		b.Error("the crowd was bound too early to tell anything")
+		b.Error("the crowd was bound too early for a measurement")
 	}
 	b.ReportMetric(median(alone), "ms-alone")
 	b.ReportMetric(median(among), "ms")
@@ -50,7 +50,7 @@ func BenchmarkFairness(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// unbound returns how many of n claims of a namespace are not Bound, or not there.
+// unbound returns how many of n claims of a namespace are missing or not Bound.
 func (a *arena) unbound(namespace string, n int) int {
 	a.Helper()
 	var list corev1.PersistentVolumeClaimList

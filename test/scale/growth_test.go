@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// unlimited is a limit on requests a second that no controller comes near. With it, a benchmark sees how
-// the operator keeps up with the binder; without, little but the binder waiting for its budget.
+// unlimited is a limit on requests per second that no controller reaches. With it, a benchmark measures how the
+// operator keeps up with the binder. Without it, the binder mostly waits for its budget.
 const unlimited = 100_000
 
-// BenchmarkTenThousand has SharedVolumes created until there are a hundred, a thousand, and ten thousand,
-// and takes the time for each of them. With all of them standing, among as many other objects as a large
-// cluster has, it looks at the operator's memory and its restart, and at its memory when a tenant attacks it.
+// BenchmarkTenThousand creates SharedVolumes until there are a hundred, a thousand and ten thousand, and measures the
+// time for each. With all of them, and as many other objects as in a large cluster, it measures the operator's
+// memory, its restart, and its memory when a tenant attacks it.
 func BenchmarkTenThousand(b *testing.B) {
 	a := newArena(b, unlimited)
 	crowd := a.team()
@@ -24,15 +24,15 @@ func BenchmarkTenThousand(b *testing.B) {
 	}
 }
 
-// in returns the arena for a part of a benchmark.
+// in returns the arena for a sub-benchmark.
 func (a *arena) in(b *testing.B) *arena {
 	part := *a
 	part.B = b
 	return &part
 }
 
-// growth reports the time that each SharedVolume takes of those that are created at once until a
-// namespace has few and many. It leaves all of them, and the operator.
+// growth reports the time per SharedVolume when a namespace has few and many, created at once. It leaves all of them,
+// and the operator.
 func (a *arena) growth(namespace string) {
 	a.Helper()
 	small, medium, large := few(100, 20), few(1000, 200), few(10_000, 2000)

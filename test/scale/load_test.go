@@ -16,10 +16,10 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// width is how many requests a user makes at a time who makes many; more do not end sooner.
+// width is how many requests a user sends concurrently; more would not be faster.
 const width = 16
 
-// atOnce does something for each of n, some of them at a time.
+// atOnce calls a function for each of n, several calls at a time.
 func (a *arena) atOnce(n int, do func(ctx context.Context, i int) error) {
 	a.Helper()
 	group, ctx := errgroup.WithContext(a.Context())
@@ -32,8 +32,8 @@ func (a *arena) atOnce(n int, do func(ctx context.Context, i int) error) {
 	}
 }
 
-// team creates a namespace, and grants it the file system that SharedVolumes are of: they cost what they do in a
-// cluster that asks for grants, as new ones do.
+// team creates a namespace and grants it the file system of the SharedVolumes. So they cost what they do in a new
+// cluster, which requires grants.
 func (a *arena) team() string {
 	a.Helper()
 	namespace := a.Namespace(a)
@@ -41,7 +41,7 @@ func (a *arena) team() string {
 	return namespace
 }
 
-// grant grants a namespace the file system that SharedVolumes are of.
+// grant grants a namespace the file system of the SharedVolumes.
 func (a *arena) grant(namespace string) {
 	a.Helper()
 	a.create(&v1alpha1.SharedVolumeGrant{
@@ -65,8 +65,7 @@ func sharedVolume(namespace string, i int) *v1alpha1.SharedVolume {
 	}
 }
 
-// untilBound returns how long it takes from the beginning of do until n claims of a namespace have
-// become Bound.
+// untilBound returns the time from the start of do until n claims of a namespace are Bound.
 func (a *arena) untilBound(namespace string, n int, do func()) time.Duration {
 	a.Helper()
 	wait := a.watchBound(namespace, n)
@@ -123,7 +122,7 @@ func (a *arena) countBound(claims watch.Interface, n int) error {
 	return fmt.Errorf("the watch ended when %d of %d were bound", len(bound), n)
 }
 
-// What a SharedVolume is, and what is made of it.
+// The kinds of a SharedVolume and its objects.
 var (
 	volumes       = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolume"}
 	claims        = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
@@ -131,8 +130,8 @@ var (
 	ofNoNamespace = map[schema.GroupVersionKind]bool{volumes: true}
 )
 
-// remove deletes all objects of some kinds, in a namespace where they have one, and waits until nothing
-// is left in the cluster of SharedVolumes nor of what is made of them. It returns how long that took.
+// remove deletes all objects of some kinds, in a namespace if they have one, and waits until the cluster has no
+// SharedVolumes and none of their objects. It returns how long that took.
 func (a *arena) remove(namespace string, kinds ...schema.GroupVersionKind) time.Duration {
 	a.Helper()
 	began := time.Now()
@@ -144,7 +143,7 @@ func (a *arena) remove(namespace string, kinds ...schema.GroupVersionKind) time.
 			options = append(options, client.InNamespace(namespace))
 		}
 		a.await("the deletion of all", func(ctx context.Context) error {
-			return a.client.DeleteAllOf(ctx, object, options...) // comes to no end in time if they are thousands
+			return a.client.DeleteAllOf(ctx, object, options...) // times out if there are thousands
 		})
 	}
 	a.await("all to be gone", func(ctx context.Context) error {

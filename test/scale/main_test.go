@@ -1,7 +1,7 @@
-// Package scale measures what the operator does with SharedVolumes by the thousand. Its benchmarks run
-// the operator as a cluster does, from the Deployment of its bundle, on a real control plane whose etcd
-// waits for the disk. What depends on the machine is told as a ratio to something else that the same
-// machine did in the same run. With -short all numbers are a tenth or less.
+// Package scale measures the operator with thousands of SharedVolumes. Its benchmarks run the operator as a cluster
+// does, from the Deployment in its bundle, on a real control plane whose etcd syncs to disk. Results that depend on
+// the machine are ratios to something else that the same machine did in the same run. With -short all numbers are a
+// tenth or less.
 package scale
 
 import (
@@ -27,24 +27,24 @@ import (
 func TestMain(m *testing.M) { cluster.Main(m) }
 
 const (
-	// patience is how long a step may take that is not measured, on a slow machine.
+	// patience is the time limit for everything that is not measured, on a slow machine.
 	patience      = 20 * time.Minute
 	operatorImage = "quay.io/berth-csi/berth-operator"
 	namespace     = cluster.OperatorNamespace // the operator's
 )
 
-// arena is a cluster in which SharedVolumes are made, and the operator of the EFS driver.
+// arena is a cluster for SharedVolumes, and the operator of the EFS driver.
 type arena struct {
 	*cluster.Cluster
 	*testing.B
-	client  client.Client // the administrator's, who makes the SharedVolumes
+	client  client.Client // of the administrator, who creates the SharedVolumes
 	driver  drivers.Driver
 	program string // the operator's
 	began   time.Time
 }
 
-// newArena starts a cluster that knows SharedVolumes and what the operator may do. The operator does
-// not run yet. managerQPS is as in cluster.Options.
+// newArena starts a cluster with the API of SharedVolumes and the operator's permissions, without the operator.
+// managerQPS is as in cluster.Options.
 func newArena(b *testing.B, managerQPS int) *arena {
 	b.Helper()
 	driver, err := registry.Get("efs")
@@ -62,7 +62,7 @@ func newArena(b *testing.B, managerQPS int) *arena {
 	return a
 }
 
-// install does what the Operator Lifecycle Manager does with the bundle.
+// install does what OLM does with the bundle.
 func (a *arena) install() {
 	a.Helper()
 	manifests, err := a.driver.Manifests(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
@@ -102,7 +102,7 @@ func (a *arena) await(what string, check func(context.Context) error) {
 	cluster.Eventually(a, patience, what, check)
 }
 
-// say tells whoever waits how far a benchmark is.
+// say prints the progress of a benchmark.
 func (a *arena) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "%7.1fs %s: %s\n", time.Since(a.began).Seconds(), a.Name(), fmt.Sprintf(format, args...))
 }

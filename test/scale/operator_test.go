@@ -17,11 +17,11 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// start starts the operator. It is still starting when start returns.
+// start starts the operator. It does not wait until the operator runs.
 func (a *arena) start() { a.scaleOperator(1) }
 
-// stop ends the operator and waits until it is gone, and the lock with it that lets the next one begin.
-// The lock is Kubernetes' to collect, which takes the longer the more objects there are.
+// stop stops the operator and waits until it is gone, and its lock as well, so that the next one can start.
+// Kubernetes collects the lock, which takes longer the more objects there are.
 func (a *arena) stop() {
 	a.Helper()
 	began := time.Now()
@@ -32,16 +32,16 @@ func (a *arena) stop() {
 			return err
 		}
 		if len(pods.Items) > 0 {
-			return fmt.Errorf("pod %s is there", pods.Items[0].Name)
+			return fmt.Errorf("pod %s still exists", pods.Items[0].Name)
 		}
 		lock := client.ObjectKey{Namespace: namespace, Name: a.driver.Operator.Lock}
 		err := a.client.Get(ctx, lock, &corev1.ConfigMap{})
 		if err == nil {
-			return fmt.Errorf("the lock %s is there", lock)
+			return fmt.Errorf("the lock %s still exists", lock)
 		}
 		return client.IgnoreNotFound(err)
 	})
-	a.say("the operator has ended and left its lock after %.1f s", time.Since(began).Seconds())
+	a.say("the operator has ended and its lock is gone after %.1f s", time.Since(began).Seconds())
 }
 
 func (a *arena) scaleOperator(replicas int) {
@@ -54,13 +54,12 @@ func (a *arena) scaleOperator(replicas int) {
 	}
 }
 
-// user is who the operator is to the API server.
+// user is the operator's user name.
 func (a *arena) user() string {
 	return "system:serviceaccount:" + namespace + ":" + a.driver.Operator.Name
 }
 
-// requests returns what the operator asked of the API server since a time, about what SharedVolumes
-// are made of.
+// requests returns the operator's requests since a time about SharedVolumes and their objects.
 func (a *arena) requests(since time.Time) []cluster.AuditEvent {
 	a.Helper()
 	var found []cluster.AuditEvent
@@ -102,7 +101,7 @@ func (a *arena) process() process {
 	return found
 }
 
-// memory returns how much memory of a process is resident, and the most that ever was, in MiB.
+// memory returns the resident memory of a process and its maximum so far, in MiB.
 func (a *arena) memory(p process) (now, peak float64) {
 	a.Helper()
 	status, err := os.ReadFile(filepath.Join(p.folder, "status"))
@@ -120,13 +119,13 @@ func (a *arena) memory(p process) (now, peak float64) {
 	return in["VmRSS:"] / 1024, in["VmHWM:"] / 1024
 }
 
-// worked returns how much the process has worked so far: on a processor, in ticks of 10 ms.
+// worked returns the CPU time of the process, in ticks of 10 ms.
 func (p process) worked() (ticks int, err error) {
 	stat, err := os.ReadFile(filepath.Join(p.folder, "stat"))
 	if err != nil {
 		return 0, err
 	}
-	// After the program's name, which may hold anything, comes the third field; 14 and 15 are those.
+	// The third field follows the program's name, which may contain anything. The CPU times are fields 14 and 15.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	for _, field := range fields[14-3 : 16-3] {
 		n, err := strconv.Atoi(field)
@@ -138,21 +137,21 @@ func (p process) worked() (ticks int, err error) {
 	return ticks, nil
 }
 
-// awaitIdle waits until the operator has no more to do than what comes up now and then.
+// awaitIdle waits until the operator has nothing to do except periodic work.
 func (a *arena) awaitIdle(p process) {
 	a.Helper()
 	const span = 3 * time.Second
 	before, since := -1, time.Now()
 	a.await("the operator to be idle", func(context.Context) error {
 		if time.Since(since) < span {
-			return errors.New("it was looked at just now")
+			return errors.New("the last measurement was just now")
 		}
 		now, err := p.worked()
 		if err != nil {
 			return err
 		}
 		did := now - before
-		if before >= 0 && did <= int(span/(10*time.Millisecond))/50 { // a fiftieth of the time
+		if before >= 0 && did <= int(span/(10*time.Millisecond))/50 { // 2 % of the time
 			return nil
 		}
 		before, since = now, time.Now()

@@ -13,9 +13,8 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// standing ends the operator and starts it again, among many objects, and reports how long that takes
-// until it serves a new SharedVolume, what it writes about those that stand already, and its memory
-// before and after.
+// standing restarts the operator among many objects, and reports the time until it serves a new SharedVolume, what it
+// writes about the existing ones, and its memory before and after.
 func (a *arena) standing() {
 	a.Helper()
 	if err := journey.InstallDriver(a.Context(), a.client, a.driver.CSIName); err != nil {
@@ -39,7 +38,7 @@ func (a *arena) standing() {
 	after := a.process()
 	a.awaitIdle(after)
 	started, startedPeak := a.memory(after)
-	writes := -1 // its volume, which is in no namespace
+	writes := -1 // its volume, which has no namespace
 	for _, request := range a.requests(began) {
 		if isWrite(request) && request.Namespace != namespace {
 			writes++
@@ -54,7 +53,7 @@ func (a *arena) standing() {
 	a.ReportMetric(0, "ns/op")
 }
 
-// surround creates other volumes, as many claims, and pods, that nobody has much to do with.
+// surround creates other volumes, as many claims, and pods, which cause little work.
 func (a *arena) surround(pairs, pods int) {
 	a.Helper()
 	a.say("creating %d other volumes and claims, and %d pods", pairs, pods)
@@ -85,7 +84,7 @@ func (a *arena) surround(pairs, pods int) {
 				AccessModes:      modes,
 				Resources:        corev1.VolumeResourceRequirements{Requests: size},
 				StorageClassName: ptr.To("other"),
-				VolumeName:       "not-there-yet", // else the binder would look for one, again and again
+				VolumeName:       "not-there-yet", // otherwise the binder would keep looking for one
 			},
 		})
 	})
@@ -98,7 +97,7 @@ func (a *arena) surround(pairs, pods int) {
 			},
 		})
 	})
-	a.say("waiting for the binder, which looks at each of them")
+	a.say("waiting for the binder to examine all of them")
 	a.untilBound(namespaces[0], 1, func() {
 		if err := a.makePair(a.Context(), namespaces[0], "last", "fs-01::fsap-01"); err != nil {
 			a.Fatal(err)

@@ -13,12 +13,12 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// budgetTime is how long a controller must be at rest until it may make as many requests at once as ever.
+// budgetTime is how long a controller must be idle to get its full burst of requests back.
 const budgetTime = 3 * time.Second
 
-// BenchmarkThroughput has SharedVolumes created at once, and takes the time until all their claims are
-// Bound: with the operator, and with a bare client that does what must be done and no more. The same
-// binder serves both, with OpenShift's limit on its requests.
+// BenchmarkThroughput creates SharedVolumes at once, and measures the time until all their claims are Bound: with the
+// operator, and with a bare client that does only what is necessary. The same binder serves both, with OpenShift's
+// limit on its requests.
 func BenchmarkThroughput(b *testing.B) {
 	a := newArena(b, 0)
 	n := few(1000, 100)
@@ -41,8 +41,8 @@ func BenchmarkThroughput(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// bareClient makes n SharedVolumes and all that they are made into, with the least of writes, and
-// returns how long it takes until all claims are Bound. It leaves nothing of them.
+// bareClient creates n SharedVolumes and their objects with as few writes as possible, and returns the time until all
+// claims are Bound. It removes all of them.
 func (a *arena) bareClient(namespace string, n int) time.Duration {
 	a.Helper()
 	time.Sleep(budgetTime)
@@ -54,9 +54,9 @@ func (a *arena) bareClient(namespace string, n int) time.Duration {
 	return took
 }
 
-// make makes one SharedVolume, its claim and its volume, and says at once that it is Ready, which the
-// operator may say only once it is true. So it makes three writes where the operator makes four, and
-// waits for nothing between them.
+// make creates one SharedVolume, its claim and its volume, and sets its status to Ready at once, which the operator
+// may do only when it is true. So it makes three writes instead of the operator's four, and waits for nothing between
+// them.
 func (a *arena) make(ctx context.Context, namespace string, i int) error {
 	sv := sharedVolume(namespace, i)
 	if err := a.client.Create(ctx, sv); err != nil {
@@ -69,7 +69,7 @@ func (a *arena) make(ctx context.Context, namespace string, i int) error {
 	return a.client.Status().Update(ctx, sv)
 }
 
-// makePair makes a claim and a volume in the order that the binder settles with the fewest writes.
+// makePair creates a claim and a volume in the order in which the binder needs the fewest writes.
 func (a *arena) makePair(ctx context.Context, namespace, name, handle string) error {
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
@@ -100,7 +100,7 @@ func (a *arena) makePair(ctx context.Context, namespace, name, handle string) er
 	})
 }
 
-// round is what the operator was given to do at once.
+// round is one measurement of the operator.
 type round struct {
 	namespace string
 	n         int // SharedVolumes
@@ -108,7 +108,7 @@ type round struct {
 	time      time.Duration // until all claims were Bound
 }
 
-// operator has n SharedVolumes created at once, once the operator runs. It leaves both.
+// operator creates n SharedVolumes at once while the operator runs. It leaves both.
 func (a *arena) operator(namespace string, n int) round {
 	a.Helper()
 	a.warmUp()
@@ -121,8 +121,8 @@ func (a *arena) operator(namespace string, n int) round {
 	return r
 }
 
-// warmUp starts the operator and has it serve one SharedVolume, so that its caches and connections are
-// there.
+// warmUp starts the operator and lets it serve one SharedVolume, so that it has filled its caches and opened its
+// connections.
 func (a *arena) warmUp() {
 	a.Helper()
 	a.start()
@@ -136,13 +136,13 @@ func (a *arena) warmUp() {
 	a.awaitIdle(a.process())
 }
 
-// cost is what a round took of the API server.
+// cost is the load of a round on the API server.
 type cost struct {
 	writesIn, writesOut float64 // for each SharedVolume, until Ready and until gone
-	lists               int     // of all that SharedVolumes are made of, after the operator's start
+	lists               int     // of SharedVolumes and their objects, after the operator's start
 }
 
-// finish deletes a round's SharedVolumes, ends the operator, and returns what that took.
+// finish deletes a round's SharedVolumes, stops the operator, and returns the cost.
 func (a *arena) finish(r round) cost {
 	a.Helper()
 	process := a.process()

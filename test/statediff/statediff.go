@@ -1,5 +1,5 @@
-// Package statediff compares what two runs of the same thing have made of a cluster: a state holds objects,
-// each without what differs between any two runs.
+// Package statediff compares the states of a cluster after two runs of the same test. A state has objects, without
+// the fields that differ between any two runs.
 package statediff
 
 import (
@@ -15,8 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// Of returns an object as it stands in a state. The replacer gives the names that are another in each run
-// those that they have in all.
+// Of returns an object as part of a state. names replaces names that are different in each run by common ones.
 func Of(object *unstructured.Unstructured, names *strings.Replacer) (map[string]any, error) {
 	text, err := json.Marshal(object.Object)
 	if err != nil {
@@ -30,13 +29,13 @@ func Of(object *unstructured.Unstructured, names *strings.Replacer) (map[string]
 	return like, nil
 }
 
-// masked are the fields that differ between two runs that do the same, by kind; "" stands for all kinds.
+// masked are the fields that differ between two equal runs, by kind; "" is for all kinds.
 var masked = map[string][][]string{
 	"": {
 		{"metadata", "uid"}, {"metadata", "resourceVersion"}, {"metadata", "generation"}, {"metadata", "creationTimestamp"}, {"metadata", "managedFields"},
 	},
 	"ClusterCSIDriver": {{"status", "generations"}, {"status", "observedGeneration"}, {"metadata", "annotations", "berth.dev/driver-namespace-uid"}},
-	// What its controller made of it, in how many steps, and the content of the credentials.
+	// Written by the object's controller, or derived from the content of credentials.
 	"Deployment": {{"status"}, {"metadata", "annotations", "deployment.kubernetes.io/revision"}, {"metadata", "annotations", "operator.openshift.io/spec-hash"},
 		{"spec", "template", "metadata", "annotations"}},
 	"DaemonSet": {{"status"}, {"metadata", "annotations", "deprecated.daemonset.template.generation"}, {"metadata", "annotations", "operator.openshift.io/spec-hash"},
@@ -57,7 +56,7 @@ func mask(kind string, object map[string]any) {
 	if annotations, found, _ := unstructured.NestedMap(object, "metadata", "annotations"); found && len(annotations) == 0 {
 		unstructured.RemoveNestedField(object, "metadata", "annotations")
 	}
-	for _, part := range []string{"spec", "status"} { // OLM's OperatorCondition has them in both
+	for _, part := range []string{"spec", "status"} { // an OperatorCondition has conditions in both
 		conditions, found, _ := unstructured.NestedSlice(object, part, "conditions")
 		if found {
 			object[part].(map[string]any)["conditions"] = byType(conditions)
@@ -65,7 +64,7 @@ func mask(kind string, object map[string]any) {
 	}
 }
 
-// byType returns conditions without their times, and without their order, which is that in which they came.
+// byType returns conditions by type, without times. Their order is that of their first appearance, which varies.
 func byType(conditions []any) map[string]any {
 	sorted := map[string]any{}
 	for _, condition := range conditions {
@@ -73,7 +72,7 @@ func byType(conditions []any) map[string]any {
 		for _, field := range []string{"lastTransitionTime", "lastProbeTime", "observedGeneration"} {
 			delete(condition, field)
 		}
-		if isWell(condition) {
+		if isHealthy(condition) {
 			delete(condition, "message")
 		}
 		sorted[fmt.Sprint(condition["type"])] = condition
@@ -81,21 +80,21 @@ func byType(conditions []any) map[string]any {
 	return sorted
 }
 
-// well are the summaries of an operator's conditions that has nothing to complain of.
-var well = map[string]operatorv1.ConditionStatus{
+// healthy are the summary conditions of a healthy operator.
+var healthy = map[string]operatorv1.ConditionStatus{
 	operatorv1.OperatorStatusTypeAvailable:   operatorv1.ConditionTrue,
 	operatorv1.OperatorStatusTypeProgressing: operatorv1.ConditionFalse,
 	operatorv1.OperatorStatusTypeDegraded:    operatorv1.ConditionFalse,
 }
 
-// isWell tells whether a condition is such a summary: then its message is that of whichever condition has
-// changed last.
-func isWell(condition map[string]any) bool {
-	status, summary := well[fmt.Sprint(condition["type"])]
+// isHealthy reports whether a condition is such a summary. Its message is then that of whichever condition changed
+// last.
+func isHealthy(condition map[string]any) bool {
+	status, summary := healthy[fmt.Sprint(condition["type"])]
 	return summary && condition["status"] == string(status)
 }
 
-// Difference tells how two states differ, object by object; "" if they do not.
+// Difference returns the differences between two states by object; "" if there are none.
 func Difference(want, got map[string]any) string {
 	keys := map[string]any{}
 	maps.Copy(keys, want)

@@ -1,5 +1,5 @@
-// Package tenant is a signed-in person of a cluster who is nobody's administrator: the attacker of the tests
-// of attacks. On OpenShift, whoever is signed in may request a project, and is its admin.
+// Package tenant provides the attacker of the tests of attacks: a signed-in user who is nobody's administrator. On
+// OpenShift, any signed-in user may request a project and becomes its admin.
 package tenant
 
 import (
@@ -23,16 +23,15 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// patience is how long anything may take that only the cluster itself does.
+// patience is the time limit for everything that only the cluster itself does.
 const patience = time.Minute
 
-// reserved are the names that OpenShift refuses in a project request.
+// reserved are prefixes and names that OpenShift rejects in a project request.
 var reserved = regexp.MustCompile(`^(openshift|kube)(-|$)|^(default|kubernetes)$`)
 
-// Tenant is a signed-in person. It may do what the cluster role admin allows in its own projects, and
-// nothing else.
+// Tenant is a signed-in user. It has the cluster role admin in its own projects, and no other permissions.
 type Tenant struct {
-	// Name is the user's.
+	// Name is the user's name.
 	Name string
 	// Config connects to the cluster as the tenant.
 	Config *rest.Config
@@ -43,7 +42,7 @@ type Tenant struct {
 	cluster *cluster.Cluster
 }
 
-// New signs a person in. The name is the tenant's alone, as long as no other test has the same name.
+// New signs in a user. The name must be unique among the tests of a cluster.
 func New(t testing.TB, c *cluster.Cluster) *Tenant {
 	t.Helper()
 	config := c.Config()
@@ -57,9 +56,9 @@ func New(t testing.TB, c *cluster.Cluster) *Tenant {
 	return tn
 }
 
-// Project makes a namespace as a project request does: the tenant chooses the name and becomes its admin,
-// and has no say in its labels. An empty name stands for one made from the test's. It returns the name. The
-// project's deletion begins when the test ends.
+// Project creates a namespace as a project request does: the tenant chooses the name and becomes its admin, but
+// cannot choose labels. Without a name, it is derived from the test's name. Project returns the name. The project is
+// deleted when the test ends.
 func (tn *Tenant) Project(t testing.TB, name string) string {
 	t.Helper()
 	if name == "" {
@@ -74,7 +73,7 @@ func (tn *Tenant) Project(t testing.TB, name string) string {
 		t.Fatalf("request project %s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		// Somebody may have recreated it meanwhile: that one is theirs.
+		// Somebody may have recreated the namespace. Leave that one alone.
 		if err := client.IgnoreNotFound(admin.Delete(context.Background(), namespace, client.Preconditions{UID: &namespace.UID})); err != nil && !apierrors.IsConflict(err) {
 			t.Errorf("delete project %s: %v", name, err)
 		}
@@ -90,8 +89,8 @@ func (tn *Tenant) Project(t testing.TB, name string) string {
 	if err := tn.cluster.EnsureNamespace(t.Context(), name); err != nil {
 		t.Fatal(err)
 	}
-	// The API server takes in bindings, and what is aggregated to the role, with a small delay.
-	cluster.Eventually(t, patience, "the tenant's rights in project "+name, func(ctx context.Context) error {
+	// The API server picks up bindings and aggregated rules with a small delay.
+	cluster.Eventually(t, patience, "the tenant's permissions in project "+name, func(ctx context.Context) error {
 		for _, right := range tn.rights(name) {
 			review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &right}}
 			if err := tn.Client.Create(ctx, review); err != nil {
@@ -106,7 +105,7 @@ func (tn *Tenant) Project(t testing.TB, name string) string {
 	return name
 }
 
-// rights are some that an admin of a namespace has, among them one that OLM adds where there is OLM.
+// rights are some of the permissions of a namespace's admin, including one that OLM adds if it is installed.
 func (tn *Tenant) rights(namespace string) []authorizationv1.ResourceAttributes {
 	some := []authorizationv1.ResourceAttributes{{Namespace: namespace, Verb: "create", Group: "apps", Resource: "daemonsets"}}
 	if _, err := tn.cluster.Client().RESTMapper().RESTMapping(schema.GroupKind{Group: operators.GroupName, Kind: "Subscription"}); err == nil {
@@ -117,7 +116,8 @@ func (tn *Tenant) rights(namespace string) []authorizationv1.ResourceAttributes 
 
 var notInNames = regexp.MustCompile("[^a-z0-9]+")
 
-// projectName makes a test's name that of a project. The end of it tells more than its beginning.
+// projectName turns a test's name into that of a project. It keeps the end, which is more specific than the
+// beginning.
 func projectName(test string) string {
 	name := notInNames.ReplaceAllString(strings.ToLower(test), "-")
 	return strings.Trim(name[max(0, len(name)-50):], "-")

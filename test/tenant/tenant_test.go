@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// A tenant may do in its own project what an admin may, and nothing anywhere else.
+// A tenant has an admin's permissions in its own project, and none elsewhere.
 func TestTenant(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	who := tenant.New(t, c)
@@ -27,7 +27,7 @@ func TestTenant(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		object  func(namespace string) client.Object
-		allowed bool // in the own project
+		allowed bool // in its own project
 	}{
 		{"ConfigMap", func(ns string) client.Object { return &corev1.ConfigMap{ObjectMeta: metadata(ns)} }, true},
 		{"Subscription", func(ns string) client.Object {

@@ -1,4 +1,4 @@
-// Package widget holds a driver that nobody has, for tests of what is made of every driver's definition.
+// Package widget defines an imaginary driver, for tests of what is generated from drivers' definitions.
 package widget
 
 import (
@@ -8,7 +8,7 @@ import (
 	"github.com/berth-csi/berth/drivers/permissions"
 )
 
-// Driver is a small driver that has one of everything that a bundle is made of.
+// Driver returns a small driver with one of everything that a bundle is generated from.
 func Driver() drivers.Driver {
 	return drivers.Driver{
 		Name:    "widget",

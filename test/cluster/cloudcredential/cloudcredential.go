@@ -1,8 +1,7 @@
-// Package cloudcredential stands in for the cloud credential operator of OpenShift, where there is
-// no cloud to get credentials from: it does what others in the cluster see of that operator. Each
-// CredentialsRequest for AWS gets its Secret, with a key pair that opens nothing, or with the text
-// that lets a program assume a role by its service account token; each for OpenStack gets a copy of what
-// the cluster itself logs in with.
+// Package cloudcredential is a substitute for OpenShift's cloud credential operator, without a cloud. It does what
+// the rest of the cluster sees of that operator. It creates the Secret of each CredentialsRequest: for AWS with a key
+// pair that opens nothing, or with the configuration for assuming a role with a service account token; for OpenStack
+// with a copy of the cluster's own credentials.
 package cloudcredential
 
 import (
@@ -29,7 +28,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// fieldManager owns what is written.
+// fieldManager is the field manager of all writes.
 const fieldManager = "cloud-credential-operator"
 
 var (
@@ -37,7 +36,7 @@ var (
 	configResource  = operatorv1.GroupVersion.WithResource("cloudcredentials")
 )
 
-// operator serves the CredentialsRequests of a cluster.
+// operator reconciles the CredentialsRequests of a cluster.
 type operator struct {
 	requests   dynamic.ResourceInterface
 	configs    dynamic.ResourceInterface
@@ -47,11 +46,11 @@ type operator struct {
 	existing   corelisters.SecretLister
 }
 
-// Run serves the CredentialsRequests in the operator's namespace until ctx is done. Their definition
-// and that of CloudCredential must be there.
+// Run reconciles the CredentialsRequests in the operator's namespace until ctx is done. Their definition and that of
+// CloudCredential must exist.
 func Run(ctx context.Context, cfg *rest.Config) error {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), fieldManager)
-	cfg.QPS = -1 // Its users wait for it, and it writes little.
+	cfg.QPS = -1 // Tests wait for it, and it writes little.
 	kube, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
 		return err
@@ -90,8 +89,8 @@ func keyOfRequest(object runtime.Object) []string {
 	return []string{object.(metav1.Object).GetName()}
 }
 
-// keysOfSecret finds the request that a Secret was made for, so that it is made again when somebody
-// deletes or changes it. A change of what the cluster itself logs in with is for all.
+// keysOfSecret returns the key of the request of a Secret, so that the Secret is recreated when somebody deletes or
+// changes it. A change of the cluster's own credentials affects all requests.
 func (o *operator) keysOfSecret(object runtime.Object) []string {
 	if secret := object.(metav1.Object); secret.GetNamespace() == RootNamespace && secret.GetName() == RootOpenStack {
 		return o.keysOfAll(object)
@@ -102,7 +101,7 @@ func (o *operator) keysOfSecret(object runtime.Object) []string {
 	return nil
 }
 
-// keysOfAll wakes every request: one may wait for the namespace that came, or for the mode.
+// keysOfAll returns the keys of all requests: any may be waiting for a new namespace or for the mode.
 func (o *operator) keysOfAll(runtime.Object) []string {
 	objects, err := o.requested.List(labels.Everything())
 	if err != nil {
@@ -115,8 +114,8 @@ func (o *operator) keysOfAll(runtime.Object) []string {
 	return keys
 }
 
-// sync serves one request. A conflict says that a newer version of it is on its way, and with it
-// the next call.
+// sync reconciles one request. A conflict means that the request has a newer version, whose event triggers the next
+// call.
 func (o *operator) sync(ctx context.Context, syncContext factory.SyncContext) error {
 	name := syncContext.QueueKey()
 	if err := o.serve(ctx, name); err != nil && !apierrors.IsConflict(err) {
@@ -125,7 +124,7 @@ func (o *operator) sync(ctx context.Context, syncContext factory.SyncContext) er
 	return nil
 }
 
-// serve brings a request's Secret and status in line with what it asks for.
+// serve reconciles the Secret and the status of a request.
 func (o *operator) serve(ctx context.Context, name string) error {
 	object, err := o.requested.ByNamespace(Namespace).Get(name)
 	if apierrors.IsNotFound(err) {
@@ -147,7 +146,7 @@ func (o *operator) serve(ctx context.Context, name string) error {
 	}
 	if added := r.withFinalizer(); added != nil {
 		_, err := o.requests.Update(ctx, added, metav1.UpdateOptions{FieldManager: fieldManager})
-		return err // The change comes back as an event.
+		return err // The change triggers another event.
 	}
 	if _, err := o.namespaces.Get(r.spec.SecretRef.Namespace); apierrors.IsNotFound(err) {
 		return o.report(ctx, r.waiting(metav1.Now()))
@@ -157,7 +156,7 @@ func (o *operator) serve(ctx context.Context, name string) error {
 	var root *corev1.Secret
 	if r.usesRoot() {
 		if root, err = o.existing.Secrets(RootNamespace).Get(RootOpenStack); apierrors.IsNotFound(err) {
-			return nil // It comes as an event.
+			return nil // Its creation triggers an event.
 		} else if err != nil {
 			return err
 		}
@@ -168,8 +167,8 @@ func (o *operator) serve(ctx context.Context, name string) error {
 	return o.report(ctx, r.provisioned(metav1.Now()))
 }
 
-// mode is how the cluster's administrator wants credentials to be made. It is read from the API
-// server, because a request that is made after the mode was set must be treated by it.
+// mode returns the cluster's credentials mode. It reads it from the API server, because it must apply to a request
+// that is created after the mode was set.
 func (o *operator) mode(ctx context.Context) (operatorv1.CloudCredentialsMode, error) {
 	object, err := o.configs.Get(ctx, "cluster", metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -182,7 +181,7 @@ func (o *operator) mode(ctx context.Context) (operatorv1.CloudCredentialsMode, e
 	return operatorv1.CloudCredentialsMode(mode), err
 }
 
-// provide writes the request's Secret unless it is as it should be.
+// provide writes the request's Secret unless it is up to date.
 func (o *operator) provide(ctx context.Context, r request, root *corev1.Secret) error {
 	existing, err := o.existing.Secrets(r.spec.SecretRef.Namespace).Get(r.spec.SecretRef.Name)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -196,7 +195,7 @@ func (o *operator) provide(ctx context.Context, r request, root *corev1.Secret) 
 	return err
 }
 
-// release deletes the Secret of a request that is being deleted, and lets the request go.
+// release deletes the Secret of a request that is being deleted, and removes the finalizer.
 func (o *operator) release(ctx context.Context, r request) error {
 	released := r.withoutFinalizer()
 	if released == nil {
@@ -210,7 +209,7 @@ func (o *operator) release(ctx context.Context, r request) error {
 	return err
 }
 
-// report writes a changed status; nil means that it has not changed.
+// report writes a changed status; nil means unchanged.
 func (o *operator) report(ctx context.Context, changed *unstructured.Unstructured) error {
 	if changed == nil {
 		return nil

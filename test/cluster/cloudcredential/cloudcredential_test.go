@@ -20,17 +20,17 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// waitLimit is how long a test waits for what takes a moment.
+// waitLimit is the time limit for what usually takes a moment.
 const waitLimit = 30 * time.Second
 
-// fixture is a request and the Secret that it asks for.
+// fixture is a request and its Secret.
 type fixture struct {
 	*cluster.Cluster
 	request *unstructured.Unstructured
 	secret  *corev1.Secret
 }
 
-// newRequest makes a request for a key pair in a Secret of the namespace.
+// newRequest creates a request for a key pair in a Secret of the namespace.
 func newRequest(c *cluster.Cluster, name, namespace string) fixture {
 	request := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "cloudcredential.openshift.io/v1",
@@ -73,7 +73,7 @@ func (f fixture) update(t *testing.T, value string, path ...string) {
 	})
 }
 
-// awaitSecret waits until the Secret is as check wants it.
+// awaitSecret waits until check accepts the Secret.
 func (f fixture) awaitSecret(t *testing.T, what string, check func(data map[string][]byte) error) {
 	t.Helper()
 	cluster.Eventually(t, waitLimit, what, func(ctx context.Context) error {
@@ -84,7 +84,7 @@ func (f fixture) awaitSecret(t *testing.T, what string, check func(data map[stri
 	})
 }
 
-// awaitProvisioned waits until the request tells that it was provisioned in its current generation.
+// awaitProvisioned waits until the status says that the request was provisioned in its current generation.
 func (f fixture) awaitProvisioned(t *testing.T) {
 	t.Helper()
 	cluster.Eventually(t, waitLimit, "the request to be provisioned", func(ctx context.Context) error {
@@ -130,7 +130,7 @@ func TestRequestGetsItsSecret(t *testing.T) {
 	}
 	first := f.secret.DeepCopy()
 
-	// A Secret that is gone is made again, with keys of its own.
+	// A deleted Secret is recreated, with new keys.
 	if err := c.Client().Delete(t.Context(), f.secret); err != nil {
 		t.Fatal(err)
 	}
@@ -153,8 +153,8 @@ func TestRequestGetsItsSecret(t *testing.T) {
 	cluster.Eventually(t, waitLimit, "the Secret to go", c.Gone(f.secret))
 }
 
-// TestRequestForOpenStack gets what the cluster itself logs in with, once there is something, and as it
-// changes.
+// TestRequestForOpenStack: the Secret is a copy of the cluster's own credentials, once there are some, and is updated
+// with them.
 func TestRequestForOpenStack(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	f := newRequest(c, "openstack", c.Namespace(t)).with("OpenStackProviderSpec", "spec", "providerSpec", "kind")
@@ -198,7 +198,7 @@ func TestRequestWaitsForItsNamespace(t *testing.T) {
 			return fmt.Errorf("got conditions %v, want MissingTargetNamespace %s", conditions, want)
 		}
 	}
-	cluster.Eventually(t, waitLimit, "the missing namespace to be told", missing("True"))
+	cluster.Eventually(t, waitLimit, "the missing namespace to be reported", missing("True"))
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "comes-later"}}
 	if err := c.Client().Create(t.Context(), namespace); err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestRequestWaitsForItsNamespace(t *testing.T) {
 	t.Cleanup(func() { c.Client().Delete(context.Background(), namespace) })
 	f.awaitSecret(t, "the key pair", isKeyPair)
 	f.awaitProvisioned(t)
-	cluster.Eventually(t, waitLimit, "the found namespace to be told", missing("False"))
+	cluster.Eventually(t, waitLimit, "the found namespace to be reported", missing("False"))
 }
 
 func TestOnlyRolesInManualMode(t *testing.T) {
@@ -225,7 +225,7 @@ func TestOnlyRolesInManualMode(t *testing.T) {
 	pair.create(t)
 	role.with("arn:aws:iam::1:role/r", "spec", "providerSpec", "stsIAMRoleARN").create(t)
 
-	// Requests are served in turn: when the later one is provisioned, the other one would be, too.
+	// Requests are reconciled in order: when the later one is provisioned, the other one would be, too.
 	role.awaitProvisioned(t)
 	if err := c.Gone(pair.secret)(t.Context()); err != nil {
 		t.Error(err)

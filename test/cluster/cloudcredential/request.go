@@ -13,29 +13,28 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Namespace is where CredentialsRequests are served.
+// Namespace is the namespace of CredentialsRequests.
 const Namespace = "openshift-cloud-credential-operator"
 
-// Names that the real operator gives and others look for.
+// Names that the real operator uses and others depend on.
 const (
 	finalizer = "cloudcredential.openshift.io/deprovision"
-	// ownerMark is the annotation of a Secret that names its request, and the label that says that
-	// there is one.
+	// ownerMark is both the annotation of a Secret that names its request, and the label that marks such a Secret.
 	ownerMark = "cloudcredential.openshift.io/credentials-request"
 
 	conditionMissingNamespace = "MissingTargetNamespace"
 	reasonNamespaceMissing    = "NamespaceMissing"
 	reasonNamespaceExists     = "NamespaceExists"
 
-	// kindAWS and kindOpenStack are the providerSpecs of requests for these clouds. The real operator
-	// serves those of the cloud that its cluster is on; here a request has the cloud that it asks for.
+	// kindAWS and kindOpenStack are the kinds of providerSpecs. The real operator serves those of its cluster's
+	// cloud; here a request's providerSpec selects the cloud.
 	kindAWS       = "AWSProviderSpec"
 	kindOpenStack = "OpenStackProviderSpec"
 )
 
 var requestGroupVersion = schema.GroupVersion{Group: "cloudcredential.openshift.io", Version: "v1"}
 
-// request is what the operator looks at in a CredentialsRequest.
+// request is the relevant part of a CredentialsRequest.
 type request struct {
 	object *unstructured.Unstructured
 	spec   requestSpec
@@ -76,19 +75,19 @@ func parse(object *unstructured.Unstructured) (request, error) {
 	return request{object, parsed.Spec, parsed.Status}, err
 }
 
-// isServed tells whether the operator makes this request's Secret. In Manual mode administrators
-// make key pairs themselves, and only a request that needs none is served.
+// isServed reports whether the operator creates this request's Secret. In Manual mode administrators create key pairs
+// themselves, and the operator serves only requests that need none.
 func (r request) isServed(mode operatorv1.CloudCredentialsMode) bool {
 	return slices.Contains([]string{kindAWS, kindOpenStack}, r.spec.ProviderSpec.Kind) && (mode != operatorv1.CloudCredentialsModeManual || r.usesToken())
 }
 
-// usesToken tells whether the program will assume a role by its service account token.
+// usesToken reports whether the program assumes a role with its service account token.
 func (r request) usesToken() bool { return r.spec.ProviderSpec.STSIAMRoleARN != "" }
 
-// usesRoot tells whether the Secret has what the cluster itself logs in to the cloud with.
+// usesRoot reports whether the Secret is a copy of the cluster's own credentials.
 func (r request) usesRoot() bool { return r.spec.ProviderSpec.Kind == kindOpenStack }
 
-// withFinalizer is the request held back from deletion; nil if it is already.
+// withFinalizer returns the request with the finalizer; nil if it already has it.
 func (r request) withFinalizer() *unstructured.Unstructured {
 	if slices.Contains(r.object.GetFinalizers(), finalizer) {
 		return nil
@@ -98,7 +97,7 @@ func (r request) withFinalizer() *unstructured.Unstructured {
 	return changed
 }
 
-// withoutFinalizer is the request released for deletion; nil if it is already.
+// withoutFinalizer returns the request without the finalizer; nil if it has none.
 func (r request) withoutFinalizer() *unstructured.Unstructured {
 	i := slices.Index(r.object.GetFinalizers(), finalizer)
 	if i < 0 {
@@ -109,7 +108,7 @@ func (r request) withoutFinalizer() *unstructured.Unstructured {
 	return changed
 }
 
-// waiting is the request that says that its Secret's namespace is missing; nil if it does already.
+// waiting returns the request with a status that its Secret's namespace is missing; nil if it already has that.
 func (r request) waiting(now metav1.Time) *unstructured.Unstructured {
 	status := r.status
 	status.Conditions = withCondition(status.Conditions, requestCondition{
@@ -119,7 +118,7 @@ func (r request) waiting(now metav1.Time) *unstructured.Unstructured {
 	return r.withStatus(status)
 }
 
-// provisioned is the request that says that its Secret is there; nil if it does already.
+// provisioned returns the request with a status that its Secret exists; nil if it already has that.
 func (r request) provisioned(now metav1.Time) *unstructured.Unstructured {
 	status := r.status
 	if !status.Provisioned || status.LastSyncGeneration != r.object.GetGeneration() {
@@ -148,14 +147,14 @@ func withCondition(conditions []requestCondition, condition requestCondition) []
 	return changed
 }
 
-// withStatus is the request with this status; nil if it has it already.
+// withStatus returns the request with this status; nil if it already has it.
 func (r request) withStatus(status requestStatus) *unstructured.Unstructured {
 	if status.Provisioned == r.status.Provisioned && status.LastSyncGeneration == r.status.LastSyncGeneration && slices.Equal(status.Conditions, r.status.Conditions) {
 		return nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
 	if err != nil {
-		panic(err) // It has only fields that JSON knows.
+		panic(err) // Its fields are all valid JSON.
 	}
 	changed := r.object.DeepCopy()
 	previous, _, _ := unstructured.NestedMap(changed.Object, "status")
@@ -169,7 +168,7 @@ func (r request) withStatus(status requestStatus) *unstructured.Unstructured {
 	return changed
 }
 
-// ownerOf gives the name of the request that a Secret was made for.
+// ownerOf returns the name of the request of a Secret.
 func ownerOf(secret metav1.Object) (string, bool) {
 	return strings.CutPrefix(secret.GetAnnotations()[ownerMark], Namespace+"/")
 }

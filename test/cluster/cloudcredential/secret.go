@@ -11,27 +11,26 @@ import (
 	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 )
 
-// The keys of a Secret by which AWS clients know their credentials.
+// The keys of a Secret for AWS clients.
 const (
 	keyID       = "aws_access_key_id"
 	keySecret   = "aws_secret_access_key"
 	credentials = "credentials"
 )
 
-// defaultTokenPath is where the token is of a program that does not say otherwise.
+// defaultTokenPath is the path of the token for programs that do not set it.
 const defaultTokenPath = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// RootNamespace and RootOpenStack are where the installer leaves what the cluster logs in to OpenStack with:
-// a Secret with the keys clouds.yaml and, if need be, cacert. OpenStack has no users to make for each
-// request, so all of them get a copy.
+// RootNamespace and RootOpenStack name the Secret in which the installer stores the cluster's own credentials for
+// OpenStack, with the keys clouds.yaml and optionally cacert. OpenStack has no separate users for requests, so each
+// gets a copy.
 const (
 	RootNamespace = "kube-system"
 	RootOpenStack = "openstack-credentials"
 )
 
-// secret is the Secret that the request asks for. The key pair of an existing one is kept, as the
-// real operator keeps a user's valid key; where there is none, a new pair is made up. root is what the
-// cluster itself logs in with, for requests that use it.
+// secret returns the Secret of the request. It keeps the key pair of an existing one, as the real operator keeps a
+// user's valid key, or else invents a new one. root has the cluster's own credentials, for requests that use them.
 func (r request) secret(existing, root *corev1.Secret) *applycorev1.SecretApplyConfiguration {
 	return applycorev1.Secret(r.spec.SecretRef.Name, r.spec.SecretRef.Namespace).
 		WithLabels(map[string]string{ownerMark: "true"}).
@@ -60,7 +59,7 @@ func (r request) secretData(existing, root *corev1.Secret) map[string][]byte {
 	}
 }
 
-// isAsWanted tells whether writing the Secret would change nothing that the operator cares for.
+// isAsWanted reports whether writing the Secret would change nothing relevant.
 func isAsWanted(existing *corev1.Secret, wanted *applycorev1.SecretApplyConfiguration) bool {
 	return maps.EqualFunc(existing.Data, wanted.Data, bytes.Equal) &&
 		existing.Labels[ownerMark] == wanted.Labels[ownerMark] &&

@@ -1,8 +1,8 @@
-// Package crds provides the custom resource definitions that a cluster is given: those of OpenShift
-// that a driver operator meets, and those of the Operator Lifecycle Manager.
+// Package crds provides the CustomResourceDefinitions of a cluster: those of OpenShift that matter to a driver
+// operator, and those of the Operator Lifecycle Manager.
 //
-// They are the real ones, taken from the Go modules that publish them, and kept in the user's cache
-// as JSON: parsing megabytes of YAML would be a good part of a cluster's start.
+// It takes the real ones from the Go modules that publish them, and caches them as JSON: parsing megabytes of YAML
+// would take a good part of a cluster's start.
 package crds
 
 import (
@@ -27,15 +27,15 @@ type Set struct {
 	sources []source
 }
 
-// source is one module and the files to take from it.
+// source is a module and the files to take from it.
 type source struct {
 	module  string
 	version func() (string, error)
 	files   []string
 }
 
-// OpenShift is what a driver operator and its tests meet on OpenShift. Of types whose schema depends
-// on the feature set these are the files of the default one.
+// OpenShift has the types that matter to a driver operator and its tests. If a type's schema depends on the feature
+// set, it is that of the default one.
 var OpenShift = Set{name: "openshift", sources: []source{
 	{
 		module:  "github.com/openshift/api",
@@ -56,13 +56,13 @@ var OpenShift = Set{name: "openshift", sources: []source{
 		},
 	},
 	{
-		// The newest version of it that the public module proxy and checksum database both serve.
+		// The newest version that both the public module proxy and the checksum database serve.
 		module:  "github.com/openshift/cloud-credential-operator",
 		version: exactly("v0.0.0-20240404165937-5e8812d64187"),
 		files:   []string{"manifests/0000_03_cloud-credential-operator_01_crd.yaml"},
 	},
 	{
-		// The version that the cluster monitoring of current OpenShift is built from.
+		// The version in the cluster monitoring of current OpenShift.
 		module:  "github.com/prometheus-operator/prometheus-operator",
 		version: exactly("v0.85.0"),
 		files: []string{
@@ -72,7 +72,7 @@ var OpenShift = Set{name: "openshift", sources: []source{
 	},
 }}
 
-// OLM is what the Operator Lifecycle Manager defines.
+// OLM has the types of the Operator Lifecycle Manager.
 var OLM = Set{name: "olm", sources: []source{{
 	module:  "github.com/operator-framework/operator-lifecycle-manager",
 	version: toolPin("github.com/operator-framework/operator-lifecycle-manager"),
@@ -106,7 +106,7 @@ func pin(read func() (tools.Pins, error), module string) func() (string, error) 
 	}
 }
 
-// Ensure returns the path of the file that Read takes, and makes it first if the cache lacks it.
+// Ensure returns the path of the file for Read, and creates it first if the cache does not have it.
 func (s Set) Ensure(ctx context.Context) (string, error) {
 	key, err := s.key()
 	if err != nil {
@@ -127,7 +127,7 @@ func (s Set) Ensure(ctx context.Context) (string, error) {
 	return path, writeWhole(path, definitions)
 }
 
-// Read returns the definitions in a file that Ensure made.
+// Read returns the definitions in a file of Ensure.
 func Read(path string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -135,12 +135,12 @@ func Read(path string) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	}
 	var definitions []*apiextensionsv1.CustomResourceDefinition
 	if err := json.Unmarshal(content, &definitions); err != nil {
-		return nil, fmt.Errorf("%s: %w; remove the file, it is made anew", path, err)
+		return nil, fmt.Errorf("%s: %w; remove the file, and it will be recreated", path, err)
 	}
 	return definitions, nil
 }
 
-// key is a hash of where the definitions come from.
+// key is a hash of the definitions' sources.
 func (s Set) key() (string, error) {
 	hash := sha256.New()
 	for _, source := range s.sources {
@@ -191,7 +191,7 @@ func parse(path string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	return &definition, nil
 }
 
-// writeWhole writes a file so that it is there whole or not at all, whoever else writes it too.
+// writeWhole writes a file atomically, even if several processes write it.
 func writeWhole(path string, definitions []*apiextensionsv1.CustomResourceDefinition) error {
 	var content bytes.Buffer
 	if err := json.NewEncoder(&content).Encode(definitions); err != nil {

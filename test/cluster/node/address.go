@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// addresses hands out the loopback addresses of a node's subnet: the first one to the node, the
-// others to its pods. Every address of 127.0.0.0/8 can be listened on without any set-up.
+// addresses assigns the loopback addresses of a node's subnet: the first one to the node, the others to its pods.
+// Programs can listen on any address of 127.0.0.0/8 without set-up.
 type addresses struct {
 	subnet string
 
@@ -16,7 +16,7 @@ type addresses struct {
 	taken map[string]bool
 }
 
-// The last octets that pods get: .0 and .255 look like networks and .1 is the node's.
+// The last octets of pods' addresses: .0 and .255 look like networks, and .1 is the node's.
 const firstPodAddress, lastPodAddress = 2, 254
 
 // newAddresses takes the first three octets of the subnet, such as "127.83.12".
@@ -30,8 +30,7 @@ func newAddresses(subnet string) (*addresses, error) {
 
 func (a *addresses) node() string { return a.subnet + ".1" }
 
-// take gives a free address, the one that has been free for longest by count, so that a new pod
-// does not meet connections of the one before it.
+// take returns the address that has been free for longest, so that a new pod does not get connections of an old one.
 func (a *addresses) take() (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,7 +43,7 @@ func (a *addresses) take() (string, error) {
 			return ip, nil
 		}
 	}
-	return "", fmt.Errorf("all %d pod addresses of %s.0/24 are taken; delete pods or start another node", count, a.subnet)
+	return "", fmt.Errorf("all %d pod addresses of %s.0/24 are in use; delete pods or start another node", count, a.subnet)
 }
 
 func (a *addresses) release(ip string) {

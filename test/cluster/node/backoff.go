@@ -13,7 +13,7 @@ const (
 	backoffReset = 2 * backoffMost
 )
 
-// next tells how long to wait after a run of this length.
+// next returns the delay before the next restart, after a run of this length.
 func (b *backoff) next(ran time.Duration) time.Duration {
 	if ran >= backoffReset {
 		b.delay = 0

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// container is one container of a pod: a program that is started again as the restart policy
-// demands, or something that is only reported running.
+// container is one container of a pod: a program that is restarted according to the restart policy, or a container
+// that is only reported as running.
 type container struct {
 	pod  *pod
 	spec *corev1.Container
@@ -49,7 +49,7 @@ func newContainer(p *pod, spec *corev1.Container, initial bool, known []corev1.C
 	return c
 }
 
-// ImageRepository is the image without its tag and digest, as Options.Images has it.
+// ImageRepository returns an image without tag and digest, as in Options.Images.
 func ImageRepository(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	if colon := strings.LastIndex(image, ":"); colon > strings.LastIndex(image, "/") {
@@ -58,21 +58,21 @@ func ImageRepository(image string) string {
 	return image
 }
 
-// run runs the container until it has ended for good, and tells whether it has succeeded.
+// run runs the container until it has ended for good, and reports whether it has succeeded.
 func (c *container) run(policy corev1.RestartPolicy) bool {
 	if c.program == "" {
 		return c.pretend()
 	}
 	var pause backoff
 	for {
-		news := c.pod.awaitNews()
+		changed := c.pod.awaitChange()
 		end, err := c.runOnce()
 		switch {
 		case c.pod.stopping.Err() != nil:
 			return false
 		case err != nil:
 			c.wait(reasonNotStarted(err), err)
-			if !c.pod.pause(max(pause.next(0), backoffFirst), news) {
+			if !c.pod.pause(max(pause.next(0), backoffFirst), changed) {
 				return false
 			}
 		case !restarts(policy, end.ExitCode):
@@ -89,13 +89,13 @@ func (c *container) run(policy corev1.RestartPolicy) bool {
 	}
 }
 
-// restarts tells whether a container that ended with this exit code is started again.
+// restarts reports whether a container that ended with this exit code is restarted.
 func restarts(policy corev1.RestartPolicy, exitCode int32) bool {
 	return policy == corev1.RestartPolicyAlways || policy == corev1.RestartPolicyOnFailure && exitCode != 0
 }
 
-// pretend reports a container that has no program: completed if others wait for its end, running
-// and ready until the pod stops otherwise.
+// pretend reports a container without a program as completed if others wait for its completion, and otherwise as
+// running and ready until the pod stops.
 func (c *container) pretend() bool {
 	now := metav1.Now().Rfc3339Copy()
 	if c.initial {
@@ -114,7 +114,7 @@ func (c *container) pretend() bool {
 	return false
 }
 
-// runOnce starts the program and waits for its end. The error says that it could not be started.
+// runOnce starts the program and waits for its end. An error says that it could not be started.
 func (c *container) runOnce() (*corev1.ContainerStateTerminated, error) {
 	program, view, err := c.start()
 	if err != nil {
@@ -160,7 +160,7 @@ func (c *container) killAfter(program *process, grace time.Duration) {
 	program.stop(patience)
 }
 
-// configError says that the container cannot be started because of something that its pod refers to.
+// configError says that the container cannot be started because of an object that its pod refers to.
 type configError struct{ error }
 
 func reasonNotStarted(err error) string {
@@ -187,7 +187,7 @@ func (c *container) describeEnd(program *process) *corev1.ContainerStateTerminat
 	return end
 }
 
-// wait reports that the container waits to be started, and why.
+// wait reports that the container is waiting, and why.
 func (c *container) wait(reason string, why error) {
 	c.event(corev1.EventTypeWarning, reason, why.Error())
 	c.update(func(s *corev1.ContainerStatus) {
@@ -198,7 +198,7 @@ func (c *container) wait(reason string, why error) {
 	})
 }
 
-// latestRun is the run of the program that is going on or has ended last.
+// latestRun is the current or last run of the program.
 func (c *container) latestRun() *process {
 	c.pod.mu.Lock()
 	defer c.pod.mu.Unlock()

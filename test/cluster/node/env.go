@@ -14,13 +14,13 @@ import (
 	corelisters "k8s.io/client-go/listers/core/v1"
 )
 
-// objects are the ConfigMaps and Secrets that environment variables and volumes come from.
+// objects are the ConfigMaps and Secrets for environment variables and volumes.
 type objects struct {
 	configMaps corelisters.ConfigMapLister
 	secrets    corelisters.SecretLister
 }
 
-// configMap and secret read an object's data; a missing optional object has none.
+// configMap and secret return an object's data. A missing optional object has none.
 func (o objects) configMap(namespace, name string, optional *bool) (map[string][]byte, error) {
 	found, err := o.configMaps.ConfigMaps(namespace).Get(name)
 	if err != nil {
@@ -53,9 +53,8 @@ func ignoreMissing(err error, optional *bool) error {
 
 func isTrue(b *bool) bool { return b != nil && *b }
 
-// environment gives the variables that the container's program gets: those that every container
-// has, then envFrom, then env; of two with one name the later one holds. The pod must carry its
-// addresses in its status.
+// environment returns the environment of the container's program: the variables of every container, then envFrom,
+// then env. Later ones override earlier ones. The pod's status must have its addresses.
 func environment(pod *corev1.Pod, container *corev1.Container, base map[string]string, from objects) (map[string]string, error) {
 	vars := maps.Clone(base)
 	for i, source := range container.EnvFrom {
@@ -89,7 +88,7 @@ func envFrom(namespace string, source corev1.EnvFromSource, from objects) (map[s
 	return nil, nil
 }
 
-// envValue also tells whether the variable is set at all: one from a missing optional key is not.
+// envValue also reports whether the variable is set: with a missing optional key it is not.
 func envValue(pod *corev1.Pod, container *corev1.Container, env corev1.EnvVar, vars map[string]string, from objects) (string, bool, error) {
 	source := env.ValueFrom
 	switch {
@@ -150,7 +149,7 @@ func expand(s string, vars map[string]string) string {
 	}
 }
 
-// podFields are the fields that the downward API offers, besides labels and annotations.
+// podFields are the fields of the downward API other than labels and annotations.
 var podFields = map[string]func(*corev1.Pod) string{
 	"metadata.name":           func(p *corev1.Pod) string { return p.Name },
 	"metadata.namespace":      func(p *corev1.Pod) string { return p.Namespace },
@@ -165,7 +164,7 @@ var podFields = map[string]func(*corev1.Pod) string{
 	"status.podIPs":           func(p *corev1.Pod) string { return p.Status.PodIP },
 }
 
-// fieldValue reads a field as the downward API writes it.
+// fieldValue returns a field as the downward API writes it.
 func fieldValue(pod *corev1.Pod, path string) (string, error) {
 	if field, found := podFields[path]; found {
 		return field(pod), nil
@@ -187,8 +186,8 @@ func quotedLines(values map[string]string) string {
 	return strings.Join(lines, "\n")
 }
 
-// resourceValue is a container's limit or request in units of the divisor, rounded up. A limit that
-// is not set is the node's capacity, as nothing else limits the container.
+// resourceValue returns a container's limit or request in units of the divisor, rounded up. A missing limit means the
+// node's capacity, as nothing else limits the container.
 func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.ResourceFieldSelector) (string, error) {
 	for _, other := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
 		if other.Name == ref.ContainerName {
@@ -217,8 +216,8 @@ func resourceValue(pod *corev1.Pod, container *corev1.Container, ref *corev1.Res
 	return strconv.FormatInt((amount.MilliValue()+divisor.MilliValue()-1)/divisor.MilliValue(), 10), nil
 }
 
-// baseEnvironment is what every container's program gets: where the API server is, and what images
-// usually set. HOME is a folder that the container has for itself.
+// baseEnvironment is the environment of every container's program: the API server's address, and variables that
+// images usually set. HOME is the container's own folder.
 func baseEnvironment(pod *corev1.Pod, apiHost, apiPort string) map[string]string {
 	return map[string]string{
 		"PATH":                          os.Getenv("PATH"),
@@ -230,7 +229,7 @@ func baseEnvironment(pod *corev1.Pod, apiHost, apiPort string) map[string]string
 	}
 }
 
-// assignments turns variables into the form that a process takes.
+// assignments returns variables in the form that a process takes.
 func assignments(vars map[string]string) []string {
 	var env []string
 	for _, name := range slices.Sorted(maps.Keys(vars)) {

@@ -8,10 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// probe watches over a running container until ctx is done: it marks it started and ready as its
-// probes tell, and gives the grace period with which to kill it when they find it beyond hope.
+// probe probes a running container until ctx is done. It marks the container started and ready according to its
+// probes, and returns the grace period for killing it when they fail for good.
 func (c *container) probe(ctx context.Context, v view) <-chan time.Duration {
-	hopeless := make(chan time.Duration, 2) // Startup and liveness probe may give up once each.
+	hopeless := make(chan time.Duration, 2) // The startup and the liveness probe may each fail once.
 	startup := c.spec.StartupProbe
 	if startup == nil {
 		c.probeStarted(ctx, v, hopeless)
@@ -29,7 +29,7 @@ func (c *container) probe(ctx context.Context, v view) <-chan time.Duration {
 	return hopeless
 }
 
-// probeStarted watches over a container that has started.
+// probeStarted probes a container that has started.
 func (c *container) probeStarted(ctx context.Context, v view, hopeless chan<- time.Duration) {
 	readiness, liveness := c.spec.ReadinessProbe, c.spec.LivenessProbe
 	c.setHealth(ctx, readiness == nil)
@@ -57,7 +57,7 @@ func (c *container) watch(ctx context.Context, v view, probe *corev1.Probe, eage
 	c.pod.background.Go(func() { watch(ctx, probe, eager, ask, report) })
 }
 
-// giveUp tells why the container will be killed, and gives the time that it has to end.
+// giveUp reports why the container will be killed, and sends its grace period.
 func (c *container) giveUp(kind string, probe *corev1.Probe, err error) time.Duration {
 	c.event(corev1.EventTypeWarning, "Unhealthy", fmt.Sprintf("%s probe failed: %v", kind, err))
 	c.event(corev1.EventTypeNormal, "Killing", fmt.Sprintf("it failed its %s probe and will be restarted", kind))
@@ -67,8 +67,8 @@ func (c *container) giveUp(kind string, probe *corev1.Probe, err error) time.Dur
 	return c.pod.gracePeriod()
 }
 
-// setHealth marks the container started, and ready or not. It changes nothing once ctx is done, as
-// the container has ended then.
+// setHealth marks the container started, and ready or not. It changes nothing once ctx is done, as the container has
+// ended.
 func (c *container) setHealth(ctx context.Context, ready bool) {
 	c.update(func(s *corev1.ContainerStatus) {
 		if ctx.Err() == nil {

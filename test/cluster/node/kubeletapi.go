@@ -19,8 +19,8 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-// serveKubeletAPI serves what the API server asks a node, such as a container's log or one of its ports, on a free port
-// of the node's address until ctx is done. Only this machine can reach it, so everybody may ask.
+// serveKubeletAPI serves the API server's requests to a kubelet, such as for logs and port forwarding, on a free port
+// of the node's address until ctx is done. It needs no authentication, as only this machine can reach it.
 func serveKubeletAPI(ctx context.Context, ip string, provider *provider) (port int32, err error) {
 	certificate, err := selfSigned(ip)
 	if err != nil {
@@ -41,8 +41,8 @@ func serveKubeletAPI(ctx context.Context, ip string, provider *provider) (port i
 	return int32(listener.Addr().(*net.TCPAddr).Port), nil
 }
 
-// selfSigned makes a certificate that nobody needs to trust: the API server checks a kubelet's only
-// if it is told to.
+// selfSigned creates a certificate that nobody needs to trust: by default the API server does not verify a kubelet's
+// certificate.
 func selfSigned(ip string) (tls.Certificate, error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -58,7 +58,7 @@ func selfSigned(ip string) (tls.Certificate, error) {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: private}, err
 }
 
-// containerLogs gives the log of a container of the node.
+// containerLogs returns the log of a container on the node.
 func (p *provider) containerLogs(ctx context.Context, namespace, name, container string, opts api.ContainerLogOpts) (io.ReadCloser, error) {
 	known := p.find(namespace, name)
 	if known == nil {

@@ -15,45 +15,43 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// launcherName is the argv[0] by which a process knows that it is to become a container's program.
+// launcherName is the argv[0] of a process that is to become a container's program.
 const launcherName = "process-node-launcher"
 
-// launcherReport is the file descriptor on which the launcher reports why it could not start the
-// program. It closes by itself when the program starts.
+// launcherReport is the file descriptor on which the launcher reports why it could not start the program. It is
+// closed when the program starts.
 const launcherReport = 3
 
-// launch tells the launcher which program to become, and how the file system looks to it.
+// launch tells the launcher which program to run, with which view of the file system.
 type launch struct {
 	// Parent is the process that the program must not outlive.
 	Parent int
-	// Program is a path, or a name to look up in PATH; empty means to leave after the mounts,
-	// which is how the node finds out whether mounts are possible at all.
+	// Program is a path, or a name to look up in PATH. If it is empty, the launcher exits after the mounts, which is
+	// how the node finds out whether it may mount.
 	Program string
 	// Args are the program's arguments, without the program itself.
 	Args []string
 	// Dir is the working directory.
 	Dir string
-	// Mounts are done in this order.
+	// Mounts are mounted in this order.
 	Mounts []mount
 }
 
-// mount makes the file or folder Source of this machine appear at Target.
+// mount mounts the local file or folder Source at Target.
 type mount struct {
 	Source   string
 	Target   string
 	ReadOnly bool
 }
 
-// Launcher turns this process into a container's program, if the node started it for that: it gives
-// the process its own view of the file system and then becomes the program. Otherwise it returns at
-// once. A program that calls Run must call Launcher first thing in main, because the node starts the
-// running executable again to launch programs.
+// Launcher turns this process into a container's program if the node started it for that: it gives the process its
+// own view of the file system and executes the program. Otherwise it returns at once. A program that calls Run must
+// call Launcher at the beginning of main, because the node starts the running executable again to launch programs.
 func Launcher() {
 	if os.Args[0] != launcherName {
 		return
 	}
-	// The parent-death signal belongs to a thread and not to a process: the thread that asks for
-	// it must be the one that becomes the program.
+	// The parent-death signal is tied to a thread, not to a process. So this thread must also execute the program.
 	runtime.LockOSThread()
 	report := os.NewFile(launcherReport, "report")
 	unix.CloseOnExec(launcherReport)
@@ -64,7 +62,7 @@ func Launcher() {
 	os.Exit(0)
 }
 
-// becomeProgram returns only if the program cannot be started, or if there is none to start.
+// becomeProgram returns only if the program cannot be started, or if there is none.
 func becomeProgram(arg string) error {
 	var l launch
 	if err := json.Unmarshal([]byte(arg), &l); err != nil {
@@ -90,7 +88,7 @@ func becomeProgram(arg string) error {
 	return fmt.Errorf("starting %s: %w", program.path, syscall.Exec(program.reachable(), argv, os.Environ()))
 }
 
-// dieWithParent makes the kernel kill this process when the node is gone, however it went.
+// dieWithParent makes the kernel kill this process when the node ends, in whatever way.
 func dieWithParent(parent int) error {
 	if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0); err != nil {
 		return fmt.Errorf("asking to be killed with the node: %w", err)
@@ -101,7 +99,7 @@ func dieWithParent(parent int) error {
 	return nil
 }
 
-// program is an executable that was opened before any mount could hide its path.
+// program is an executable that was opened before a mount could hide its path.
 type program struct {
 	path string
 	fd   int
@@ -122,8 +120,8 @@ func openProgram(name string) (program, error) {
 	return program{path: path, fd: fd}, err
 }
 
-// reachable is a path that leads to the program now: its own, so that process lists show it, or
-// that of the open file where a mount hides it.
+// reachable is a path of the program after the mounts: its own, so that process lists show it, or that of the open
+// file if a mount hides it.
 func (p program) reachable() string {
 	var opened, found unix.Stat_t
 	if unix.Fstat(p.fd, &opened) == nil && unix.Stat(p.path, &found) == nil &&
@@ -133,12 +131,12 @@ func (p program) reachable() string {
 	return fmt.Sprintf("/proc/self/fd/%d", p.fd)
 }
 
-// mountAll shows each source at its target, in this process's mount namespace only.
+// mountAll mounts all sources, in this process's mount namespace only.
 func mountAll(mounts []mount) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making the mounts private: %w", err)
 	}
-	// Sources are opened first: a mount on /tmp must not hide the source of the next one.
+	// All sources are opened first: a mount on /tmp must not hide the source of the next one.
 	sources := make([]*os.File, len(mounts))
 	for i, m := range mounts {
 		fd, err := unix.Open(m.Source, unix.O_PATH|unix.O_CLOEXEC, 0)
@@ -161,8 +159,8 @@ func mountAll(mounts []mount) error {
 	return nil
 }
 
-// mountPoint resolves the target of a mount and creates it where that leaves no trace on the machine:
-// below the targets of earlier mounts.
+// mountPoint resolves the target of a mount. It creates it where that leaves nothing on the machine: below the
+// targets of earlier mounts.
 func mountPoint(target string, source *os.File, earlier []string) (string, error) {
 	path := filepath.Clean(target)
 	var missing []string
@@ -213,7 +211,7 @@ func bind(source *os.File, target string, readOnly bool) error {
 	if err := unix.Mount(from, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil || !readOnly {
 		return err
 	}
-	// A remount must repeat the flags that the mount has: in a user namespace they are locked.
+	// A remount must repeat the existing flags of the mount, which are locked in a user namespace.
 	var stat unix.Statfs_t
 	if err := unix.Statfs(target, &stat); err != nil {
 		return err

@@ -14,17 +14,17 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/node/api"
 )
 
-// containerLog is the file that all runs of a container write to, one after the other.
+// containerLog is the file to which all runs of a container write, one after the other.
 type containerLog struct {
 	path string
 
-	// mu guards the places in the file where the last run and the one before it begin.
+	// mu guards the offsets at which the last run and the one before it begin.
 	mu                sync.Mutex
 	current, previous int64
 	runs              int
 }
 
-// open opens the log for one more run.
+// open opens the log for another run.
 func (l *containerLog) open() (*os.File, error) {
 	file, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -41,17 +41,17 @@ func (l *containerLog) open() (*os.File, error) {
 	return file, nil
 }
 
-// tail is the end of what the last run wrote.
+// tail returns the end of the last run's output.
 func (l *containerLog) tail() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return tail(l.path, l.current)
 }
 
-// The most that a kubelet shows of a log as a container's last words, in bytes.
+// The maximum of a log that kubelet shows as a termination message, in bytes.
 const tailSize = 2048
 
-// tail is the end of what the file holds after the offset.
+// tail returns the end of a file after an offset.
 func tail(path string, offset int64) string {
 	file, err := os.Open(path)
 	if err != nil {
@@ -68,7 +68,7 @@ func tail(path string, offset int64) string {
 	return string(content)
 }
 
-// read gives the log of the last run, or of the one before it.
+// read returns the log of the last run, or of the one before it.
 func (l *containerLog) read(ctx context.Context, opts api.ContainerLogOpts, ended <-chan struct{}) (io.ReadCloser, error) {
 	if opts.SinceSeconds > 0 || !opts.SinceTime.IsZero() || opts.Timestamps {
 		return nil, errdefs.InvalidInput("the process node keeps no time for each line of a log: leave out --since, --since-time and --timestamps")
@@ -117,7 +117,7 @@ func (l *containerLog) read(ctx context.Context, opts api.ContainerLogOpts, ende
 	}{reader, file}, nil
 }
 
-// lastLines finds where the last n lines between the two places begin.
+// lastLines returns the offset of the last n lines between two offsets.
 func lastLines(file io.ReaderAt, from, to int64, n int) (int64, error) {
 	content := make([]byte, to-from)
 	if _, err := file.ReadAt(content, from); err != nil && !errors.Is(err, io.EOF) {
@@ -130,10 +130,10 @@ func lastLines(file io.ReaderAt, from, to int64, n int) (int64, error) {
 	return from + int64(end+1), nil
 }
 
-// followPeriod is how often a follower looks for more.
+// followPeriod is the interval at which a follower checks for more output.
 const followPeriod = 200 * time.Millisecond
 
-// follower reads what a file holds and what is added to it, until the writer has ended.
+// follower reads the content of a file and everything that is appended, until the writer has ended.
 type follower struct {
 	ctx   context.Context
 	file  *os.File
@@ -150,7 +150,7 @@ func (f *follower) Read(p []byte) (int, error) {
 			return 0, f.ctx.Err()
 		default:
 		}
-		// Only what was not there after the end will never come.
+		// Only if there is nothing new after the writer's end, nothing will follow.
 		if n, err := f.file.Read(p); n > 0 || over || !errors.Is(err, io.EOF) {
 			return n, err
 		}

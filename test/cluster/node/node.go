@@ -1,16 +1,14 @@
 // Package node is the process node: a Kubernetes node whose containers are processes of this machine.
 //
-// It stands in for a kubelet and a container runtime where there is neither. A container whose image
-// is in the node's table runs as a local program, with what its pod gives it: arguments and
-// environment, its service account's token and its other volumes at their paths, an address of its
-// own, probes, restarts, and an end in order. Any other container is reported running. Deployments,
-// DaemonSets and Jobs then work with the real controllers, and a program under test finds what it
-// would find in a cluster.
+// It replaces kubelet and container runtime. A container whose image is in the node's table runs as a local program
+// with everything from its pod: arguments and environment, its service account's token and other volumes at their
+// paths, its own address, probes, restarts and graceful termination. Any other container is only reported as running.
+// So Deployments, DaemonSets and Jobs work with the real controllers, and a program under test finds the same
+// environment as in a cluster.
 //
-// What it does not do: a program sees the files of this machine, except that /run and /tmp are its
-// own, and it shares the machine's network, so that one which listens on all addresses takes the port
-// for all pods; it should listen on its pod's address. Users, security contexts, limits and lifecycle
-// hooks are ignored.
+// Its limits: a program sees the files of this machine, except that it has its own /run and /tmp. It shares the
+// machine's network, so a program should listen on its pod's address: on all addresses, it would take the port from
+// all pods. Users, security contexts, limits and lifecycle hooks are ignored.
 package node
 
 import (
@@ -36,34 +34,32 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Options describe one node.
+// Options describe a node.
 type Options struct {
 	// Name is the name of the Node object.
 	Name string
-	// Labels are added to those that every Linux node has.
+	// Labels are added to those of every Linux node.
 	Labels map[string]string
-	// Taints keep pods away that do not tolerate them.
+	// Taints keep away pods that do not tolerate them.
 	Taints []corev1.Taint
-	// Dir is the folder for the pods' volumes and logs; the log of a container is
+	// Dir is the folder for the pods' volumes and logs. The log of a container is
 	// <namespace>_<pod>_<uid>/<container>.log in it, and stays when the pod is gone.
 	Dir string
-	// Images maps an image repository, without tag and digest, to the path of the local program
-	// that its containers run.
+	// Images maps an image repository, without tag and digest, to the path of the local program for its containers.
 	Images map[string]string
-	// Subnet is the first three octets of a loopback network, such as "127.83.12", that no other
-	// node of this machine uses: its .1 is the node's address, and each pod gets one of the others.
+	// Subnet is the first three octets of a loopback network, such as "127.83.12", that no other node of this machine
+	// uses. Its .1 is the node's address, and each pod gets one of the others.
 	Subnet string
-	// Ready, if set, is called once: when the Node object is ready and pods are accepted.
+	// Ready, if set, is called once, when the Node object is ready and pods are accepted.
 	Ready func()
 }
 
-// shutdownGrace is the most that a pod gets to end when the node itself ends, whatever grace period
-// the pod asks for.
+// shutdownGrace is the maximum grace period of pods when the node itself stops.
 const shutdownGrace = 10 * time.Second
 
-// Run registers the node with the API server and runs the pods that are bound to it, until ctx is
-// done. Then it stops every process that it started, first gently, and returns nil. The Node object
-// stays, as that of a machine which is switched off.
+// Run registers the node with the API server and runs the pods that are bound to it, until ctx is done. Then it stops
+// every process that it started, gracefully at first, and returns nil. The Node object stays, like that of a machine
+// that is switched off.
 //
 // The program that calls Run must have called Launcher first.
 func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
@@ -114,7 +110,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	return runControllers(ctx, cancel, pods, registration, opts.Ready)
 }
 
-// newHost makes what pods need, except for what comes from the API server.
+// newHost creates what pods need, except for objects from the API server.
 func newHost(cfg *rest.Config, client kubernetes.Interface, opts Options) (*host, error) {
 	addresses, err := newAddresses(opts.Subnet)
 	if err != nil {
@@ -142,14 +138,14 @@ func newHost(cfg *rest.Config, client kubernetes.Interface, opts Options) (*host
 	}, nil
 }
 
-// newPodController makes the controller that tells the provider which pods the API server wants here.
+// newPodController creates the controller that tells the provider which pods the API server wants here.
 func newPodController(client kubernetes.Interface, provider *provider, onNode, everywhere informers.SharedInformerFactory) (*node.PodController, error) {
 	limit := func() workqueue.TypedRateLimiter[any] {
 		return workqueue.NewTypedItemExponentialFailureRateLimiter[any](5*time.Millisecond, time.Second)
 	}
 	return node.NewPodController(node.PodControllerConfig{
 		PodClient:                                podsGetter{client.CoreV1()},
-		EventRecorder:                            &record.FakeRecorder{}, // What it would tell, the pods' own events tell better.
+		EventRecorder:                            &record.FakeRecorder{}, // The pods' own events are more useful.
 		Provider:                                 provider,
 		PodInformer:                              onNode.Core().V1().Pods(),
 		ConfigMapInformer:                        everywhere.Core().V1().ConfigMaps(),
@@ -159,21 +155,21 @@ func newPodController(client kubernetes.Interface, provider *provider, onNode, e
 		DeletePodsFromKubernetesRateLimiter:      limit(),
 		SyncPodStatusFromProviderRateLimiter:     limit(),
 		SyncPodStatusFromProviderShouldRetryFunc: retryUnlessInvalid,
-		// The node resolves variables when a container starts, as a kubelet does: then the pod's
-		// address is known, and a ConfigMap that is missing may come.
+		// The node resolves variables when a container starts, like a kubelet: then the pod's address is known, and
+		// missing ConfigMaps may have been created.
 		SkipDownwardAPIResolution: true,
 	})
 }
 
-// newClient makes a client without limits of its own: a kubelet's limits protect an API server from
-// hundreds of nodes, and here they would only make tests slow.
+// newClient creates a client without throttling. A kubelet's limits protect an API server from hundreds of nodes;
+// here they would only slow down tests.
 func newClient(cfg *rest.Config) (kubernetes.Interface, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS = -1
 	return kubernetes.NewForConfig(rest.AddUserAgent(cfg, "process-node"))
 }
 
-// startInformers returns when all that pods may refer to is known.
+// startInformers starts informers for everything that pods may refer to, and waits for their caches.
 func startInformers(ctx context.Context, onNode, everywhere informers.SharedInformerFactory, provider *provider) error {
 	for informer, handler := range map[cache.SharedIndexInformer]cache.ResourceEventHandler{
 		onNode.Core().V1().Pods().Informer():           provider.watchPods(),
@@ -191,11 +187,10 @@ func startInformers(ctx context.Context, onNode, everywhere informers.SharedInfo
 	return nil
 }
 
-// runControllers runs both controllers until ctx is done or one of them fails, and returns when both
-// have ended.
+// runControllers runs both controllers until ctx is done or one of them fails, and returns when both have ended.
 func runControllers(ctx context.Context, cancel func(), pods *node.PodController, registration *node.NodeController, ready func()) error {
 	const workers = 8
-	go pods.Run(ctx, workers) //nolint:errcheck // Err tells.
+	go pods.Run(ctx, workers) //nolint:errcheck // Err returns the error.
 	defer func() { cancel(); <-pods.Done() }()
 	select {
 	case <-ctx.Done():
@@ -205,7 +200,7 @@ func runControllers(ctx context.Context, cancel func(), pods *node.PodController
 	case <-pods.Ready():
 	}
 
-	go registration.Run(ctx) //nolint:errcheck // Err tells.
+	go registration.Run(ctx) //nolint:errcheck // Err returns the error.
 	defer func() { cancel(); <-registration.Done() }()
 	for registered := registration.Ready(); ; {
 		select {

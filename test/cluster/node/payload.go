@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// payload is the content of a volume that the node writes: files by their path in it.
+// payload is the content of a volume that the node writes: files, by their paths in the volume.
 type payload map[string]payloadFile
 
 type payloadFile struct {
@@ -17,12 +17,12 @@ type payloadFile struct {
 	mode fs.FileMode
 }
 
-// The names by which the content of a volume is swapped in one step. They are those that programs
-// which watch their certificates or configuration look for.
+// The names with which the content of a volume is replaced atomically. Programs that watch their certificates or
+// configuration look for them.
 const dataLink, newDataLink, dataPrefix = "..data", "..data_tmp", "..content-"
 
-// write makes the folder show exactly this content. A reader sees the old files or the new ones and
-// never a mixture: the files live in a folder of their own, to which one link leads.
+// write makes the folder show exactly this content. Readers see the old files or the new ones and never a mixture:
+// the files are in their own folder, to which one link leads.
 func (p payload) write(folder string) error {
 	previous, err := os.Readlink(filepath.Join(folder, dataLink))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -66,14 +66,14 @@ func (p payload) writeFiles(content string) error {
 		if err := os.WriteFile(path, file.data, file.mode); err != nil {
 			return err
 		}
-		if err := os.Chmod(path, file.mode); err != nil { // WriteFile's mode is cut by the umask.
+		if err := os.Chmod(path, file.mode); err != nil { // The umask applies to WriteFile's mode.
 			return err
 		}
 	}
 	return nil
 }
 
-// linkNames makes each top name of the content, and nothing else, visible in the folder.
+// linkNames makes exactly the top-level names of the content visible in the folder.
 func (p payload) linkNames(folder string) error {
 	wanted := map[string]bool{}
 	for name := range p {
@@ -102,7 +102,7 @@ func (p payload) linkNames(folder string) error {
 	return nil
 }
 
-// equals tells whether the folder holds exactly this content.
+// equals reports whether the folder has exactly this content.
 func (p payload) equals(content string) bool {
 	files := 0
 	err := filepath.WalkDir(content, func(path string, entry fs.DirEntry, err error) error {

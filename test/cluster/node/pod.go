@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// host is what a node lends to its pods.
+// host is the node, as pods see it.
 type host struct {
 	dir       string
 	images    map[string]string
@@ -24,13 +24,13 @@ type host struct {
 	client    kubernetes.Interface
 	from      objects
 	recorder  record.EventRecorder
-	// apiHost and apiPort are where pods find the API server.
+	// apiHost and apiPort are the API server's address for pods.
 	apiHost, apiPort string
 	// notify tells the API server about a change of a pod's status.
 	notify func(*pod)
 }
 
-// pod is one pod on the node, from its arrival to the end of its last process.
+// pod is a pod on the node, from its creation to the end of its last process.
 type pod struct {
 	host    *host
 	spec    *corev1.PodSpec
@@ -39,28 +39,28 @@ type pod struct {
 	init    []*container
 	main    []*container
 
-	// stopping ends when the pod is to stop, killing when its processes have no more time for it.
+	// stopping ends when the pod is to stop, killing when its grace period is over.
 	stopping, killing   context.Context
 	stopGently, stopNow context.CancelFunc
 	// ended is closed when nothing of the pod runs any more.
 	ended chan struct{}
-	// background waits for what outlives the step that started it.
+	// background waits for goroutines that outlive the function that started them.
 	background sync.WaitGroup
-	// dirty holds a token when the status has changed since it was last reported.
+	// dirty holds a token if the status has changed since the last report.
 	dirty chan struct{}
 
-	// mu guards what follows, and the status of each container.
+	// mu guards the fields below, and the status of each container.
 	mu           sync.Mutex
 	object       *corev1.Pod
 	ip           string
 	startTime    metav1.Time
 	volumesReady bool
 	over         bool
-	// news is closed, and replaced, when something that the pod may wait for has changed.
-	news chan struct{}
+	// changed is closed, and replaced, when something that the pod may wait for has changed.
+	changed chan struct{}
 }
 
-// newPod takes a pod; run starts it.
+// newPod returns a pod; run starts it.
 func newPod(h *host, object *corev1.Pod) *pod {
 	p := &pod{
 		host:      h,
@@ -68,7 +68,7 @@ func newPod(h *host, object *corev1.Pod) *pod {
 		dir:       filepath.Join(h.dir, fmt.Sprintf("%s_%s_%s", object.Namespace, object.Name, object.UID)),
 		ended:     make(chan struct{}),
 		dirty:     make(chan struct{}, 1),
-		news:      make(chan struct{}),
+		changed:   make(chan struct{}),
 		object:    object,
 		startTime: metav1.Now().Rfc3339Copy(),
 	}
@@ -88,7 +88,7 @@ func newPod(h *host, object *corev1.Pod) *pod {
 	return p
 }
 
-// run is the life of the pod. It returns when the pod is over: stopped, or completed by itself.
+// run runs the pod until it has been stopped or has completed.
 func (p *pod) run() {
 	var reporting sync.WaitGroup
 	reporting.Go(p.report)
@@ -104,7 +104,7 @@ func (p *pod) run() {
 	reporting.Wait()
 }
 
-// takeAddress gives the pod an address of its own, or the node's if it wants to share that.
+// takeAddress assigns the pod its own address, or the node's in the host network.
 func (p *pod) takeAddress() bool {
 	if p.spec.HostNetwork {
 		p.update(func() { p.ip = p.host.addresses.node() })
@@ -123,12 +123,12 @@ func (p *pod) takeAddress() bool {
 	}
 }
 
-// programs are the containers of the pod that run a program; the others are only reported running.
+// programs returns the containers with a program; the others are only reported as running.
 func (p *pod) programs() []*container {
 	return slices.DeleteFunc(slices.Concat(p.init, p.main), func(c *container) bool { return c.program == "" })
 }
 
-// setUp waits until the volumes that programs mount are there, and keeps them up to date from then on.
+// setUp waits until the volumes of programs exist, and keeps them up to date from then on.
 func (p *pod) setUp() bool {
 	if len(p.programs()) > 0 {
 		if err := os.MkdirAll(p.volumes.dir, 0o700); err != nil {
@@ -147,13 +147,13 @@ func (p *pod) setUp() bool {
 	return true
 }
 
-// keepVolumes follows the objects that volumes show and renews tokens, until the pod stops. It closes
-// ready when all volumes are there for the first time.
+// keepVolumes updates volumes when their objects change, and rotates tokens, until the pod stops. It closes ready
+// when all volumes exist for the first time.
 func (p *pod) keepVolumes(ready chan<- struct{}) {
 	mounted := mountedVolumes(p.programs())
 	var pause backoff
 	for {
-		news := p.awaitNews()
+		changed := p.awaitChange()
 		renewAt, err := p.volumes.sync(p.stopping, p.view(), mounted)
 		var next <-chan time.Time
 		switch {
@@ -176,13 +176,13 @@ func (p *pod) keepVolumes(ready chan<- struct{}) {
 		select {
 		case <-p.stopping.Done():
 			return
-		case <-news:
+		case <-changed:
 		case <-next:
 		}
 	}
 }
 
-// explainWaiting tells why containers that have not started yet wait.
+// explainWaiting reports why containers that have not started yet are waiting.
 func (p *pod) explainWaiting(err error) {
 	for _, c := range slices.Concat(p.init, p.main) {
 		if c.status.State.Waiting != nil && c.status.LastTerminationState.Terminated == nil {
@@ -191,7 +191,7 @@ func (p *pod) explainWaiting(err error) {
 	}
 }
 
-// runInit runs the init containers one after the other. It returns false if the pod ends with them.
+// runInit runs the init containers in sequence. It returns false if the pod ends with them.
 func (p *pod) runInit() bool {
 	for _, c := range p.init {
 		if isSidecar(c.spec) {
@@ -214,7 +214,7 @@ func (p *pod) runInit() bool {
 	return true
 }
 
-// runMain runs the other containers all at once and waits for their end.
+// runMain runs the other containers concurrently and waits for their end.
 func (p *pod) runMain() {
 	var running sync.WaitGroup
 	for _, c := range p.main {
@@ -223,8 +223,8 @@ func (p *pod) runMain() {
 	running.Wait()
 }
 
-// stop asks all processes to end, kills them when the grace period is over, and returns at once.
-// It may be called again to shorten the grace period.
+// stop asks all processes to end, and kills them when the grace period is over. It does not wait. It may be called
+// again to shorten the grace period.
 func (p *pod) stop(grace time.Duration) {
 	if grace <= 0 {
 		p.stopNow()
@@ -234,7 +234,7 @@ func (p *pod) stop(grace time.Duration) {
 	p.stopGently()
 }
 
-// cleanUp gives back what the pod had. Its logs stay, as somebody may want to know what happened.
+// cleanUp releases the pod's address and volumes. Its logs stay for inspection.
 func (p *pod) cleanUp() {
 	if !p.spec.HostNetwork {
 		p.host.addresses.release(p.ip)

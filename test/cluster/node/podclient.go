@@ -12,7 +12,7 @@ import (
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 )
 
-// podsGetter gives the pod controller clients that write statuses as a kubelet does.
+// podsGetter provides the pod controller with clients that write statuses like a kubelet.
 type podsGetter struct{ typedcorev1.PodsGetter }
 
 func (g podsGetter) Pods(namespace string) typedcorev1.PodInterface {
@@ -21,10 +21,9 @@ func (g podsGetter) Pods(namespace string) typedcorev1.PodInterface {
 
 type podClient struct{ typedcorev1.PodInterface }
 
-// UpdateStatus writes the status and nothing else. The pod controller hands over the whole object as
-// it last saw it, and writing that would undo what others have done to its labels, annotations and
-// finalizers since. When the last container of a pod that is being deleted has ended, the object goes
-// with it; the pod controller would let it stay for the whole grace period.
+// UpdateStatus writes only the status. The pod controller passes the whole object as it last saw it, which would
+// revert others' changes of labels, annotations and finalizers. When the last container of a pod that is being
+// deleted has ended, it also removes the object, for which the pod controller would wait the whole grace period.
 func (c podClient) UpdateStatus(ctx context.Context, pod *corev1.Pod, _ metav1.UpdateOptions) (*corev1.Pod, error) {
 	patch, err := json.Marshal([]map[string]any{
 		{"op": "test", "path": "/metadata/uid", "value": pod.UID},
@@ -47,9 +46,8 @@ func isOver(phase corev1.PodPhase) bool {
 	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
 }
 
-// retryUnlessInvalid tells the pod controller to try again to write a status for as long as it takes,
-// except for a status that the API server will never take, such as that of a pod which is gone and
-// whose name another pod has.
+// retryUnlessInvalid makes the pod controller retry to write a status indefinitely, except for a status that the API
+// server will never accept, such as that of a pod that is gone while another pod has its name.
 func retryUnlessInvalid(_ context.Context, _ string, _ int, _ time.Time, err error) (*time.Duration, error) {
 	if apierrors.IsInvalid(err) {
 		return nil, err

@@ -9,41 +9,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// replace takes over the pod's changed object, whose labels and annotations volumes may show.
+// replace stores the pod's changed object, whose labels and annotations volumes may show.
 func (p *pod) replace(object *corev1.Pod) {
 	p.mu.Lock()
 	p.object = object
 	p.mu.Unlock()
-	p.tellNews()
+	p.notifyChange()
 }
 
-// tellNews wakes everything in the pod that waits for some object to appear or change.
-func (p *pod) tellNews() {
+// notifyChange wakes everything in the pod that waits for an object.
+func (p *pod) notifyChange() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	close(p.news)
-	p.news = make(chan struct{})
+	close(p.changed)
+	p.changed = make(chan struct{})
 }
 
-func (p *pod) awaitNews() <-chan struct{} {
+func (p *pod) awaitChange() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.news
+	return p.changed
 }
 
-// pause waits for this long, or for news that make waiting needless. It returns false if the pod is
-// to stop.
-func (p *pod) pause(d time.Duration, news <-chan struct{}) bool {
+// pause waits for this long, or for a change. It returns false if the pod is to stop.
+func (p *pod) pause(d time.Duration, changed <-chan struct{}) bool {
 	pausing, cancel := context.WithTimeout(p.stopping, d)
 	defer cancel()
 	select {
 	case <-pausing.Done():
-	case <-news:
+	case <-changed:
 	}
 	return p.stopping.Err() == nil
 }
 
-// update changes what the pod's status comes from, and has it reported.
+// update changes the state behind the pod's status, and schedules a report.
 func (p *pod) update(change func()) {
 	p.mu.Lock()
 	change()
@@ -54,7 +53,7 @@ func (p *pod) update(change func()) {
 	}
 }
 
-// report tells of changes of the status, one after the other, the last one after the pod's end.
+// report reports changes of the status in order, the last one after the pod's end.
 func (p *pod) report() {
 	for {
 		select {
@@ -67,10 +66,10 @@ func (p *pod) report() {
 	}
 }
 
-// view is the pod's object with the status that the node sees now.
+// view returns the pod's object with the current status.
 func (p *pod) view() *corev1.Pod { return p.viewOf(p.current()) }
 
-// viewOf puts the status that the node sees into a newer version of the pod's object.
+// viewOf puts the current status into a newer version of the pod's object.
 func (p *pod) viewOf(object *corev1.Pod) *corev1.Pod {
 	object = object.DeepCopy()
 	p.mu.Lock()
@@ -87,7 +86,7 @@ func (p *pod) viewOf(object *corev1.Pod) *corev1.Pod {
 	return object
 }
 
-// current is the pod's object as the API server last showed it.
+// current returns the pod's object as the API server last showed it.
 func (p *pod) current() *corev1.Pod {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -114,7 +113,7 @@ func (p *pod) event(kind, reason, message string) {
 	p.host.recorder.Event(p.current(), kind, reason, message)
 }
 
-// container finds a container of the pod by its name.
+// container returns a container of the pod by its name.
 func (p *pod) container(name string) *container {
 	all := slices.Concat(p.init, p.main)
 	i := slices.IndexFunc(all, func(c *container) bool { return c.spec.Name == name })

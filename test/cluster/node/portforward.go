@@ -10,7 +10,7 @@ import (
 	"github.com/virtual-kubelet/virtual-kubelet/errdefs"
 )
 
-// portForward joins a stream with a port of a pod of the node, until either of them ends.
+// portForward connects a stream with a port of a pod, until either of them is closed.
 func (p *provider) portForward(ctx context.Context, namespace, name string, port int32, stream io.ReadWriteCloser) error {
 	defer stream.Close()
 	known := p.find(namespace, name)

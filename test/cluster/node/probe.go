@@ -19,19 +19,18 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
-// check asks a container once how it is; an error says what is wrong.
+// check probes a container once. The error says what is wrong.
 type check func(context.Context) error
 
-// runner runs a command where the container runs; the error tells the exit code and the output.
+// runner runs a command in the container's environment. The error has the exit code and the output.
 type runner func(ctx context.Context, command []string) error
 
-// eagerPeriod is how often a container is asked that has never answered well, where a sooner answer
-// makes it ready sooner. Failures still count only once for each period of the probe.
+// eagerPeriod is the period of probes of a container that has not succeeded yet, if that makes it ready sooner.
+// Failures still count only once per period of the probe.
 const eagerPeriod = 250 * time.Millisecond
 
-// watch asks by check at the times that the probe demands and reports each change for good or bad,
-// after as many answers of the same kind as the probe demands, until ctx is done. An eager watch
-// wants to hear of the first good answer soon.
+// watch runs a check with the period of the probe until ctx is done, and reports each change between success and
+// failure after as many results as the probe's thresholds say. An eager watch reports the first success soon.
 func watch(ctx context.Context, probe *corev1.Probe, eager bool, ask check, report func(error)) {
 	var (
 		period    = max(time.Duration(probe.PeriodSeconds)*time.Second, time.Second)
@@ -75,8 +74,7 @@ func watch(ctx context.Context, probe *corev1.Probe, eager bool, ask check, repo
 	}
 }
 
-// newCheck makes the check that a probe describes, for a container that is reached at ip. Where the
-// probe makes no sense, every check tells so.
+// newCheck returns the check of a probe, for a container at ip. If the probe is invalid, each check returns an error.
 func newCheck(probe *corev1.Probe, container *corev1.Container, ip string, run runner) check {
 	switch {
 	case probe.HTTPGet != nil:
@@ -100,8 +98,8 @@ func newCheck(probe *corev1.Probe, container *corev1.Container, ip string, run r
 	}
 }
 
-// probeClient asks as a kubelet does: any certificate will do, a redirect is an answer, and each
-// question has a connection of its own.
+// probeClient sends requests like a kubelet: it accepts any certificate, takes a redirect as a response, and uses a
+// new connection for each request.
 var probeClient = &http.Client{
 	Transport: &http.Transport{
 		TLSClientConfig:   &tls.Config{InsecureSkipVerify: true},
@@ -172,7 +170,7 @@ func grpcCheck(ctx context.Context, address string, request *healthpb.HealthChec
 	return nil
 }
 
-// probeAddress is where to ask. The port may be given by the name that the container lists.
+// probeAddress returns the address to probe. The port may be the name of a container's port.
 func probeAddress(host, ip string, port intstr.IntOrString, container *corev1.Container) (string, error) {
 	if port.Type == intstr.String {
 		i := slices.IndexFunc(container.Ports, func(p corev1.ContainerPort) bool { return p.Name == port.StrVal })

@@ -16,30 +16,30 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// process is one run of a program, with everything that the program started in its process group.
+// process is one run of a program, including everything in its process group.
 type process struct {
 	cmd     *exec.Cmd
 	started time.Time
-	// ended is closed when the program has ended and its whole group with it.
+	// ended is closed when the program and its whole process group have ended.
 	ended chan struct{}
 	// state and finished may be read once ended is closed.
 	state    *os.ProcessState
 	finished time.Time
 
-	// mu guards reaped: once the process is reaped, its id may belong to somebody else.
+	// mu guards reaped: once the process is reaped, its id may be reused.
 	mu     sync.Mutex
 	reaped bool
 }
 
-// spawner starts programs in namespaces of their own.
+// spawner starts programs in their own namespaces.
 type spawner struct {
-	// calls run one after the other on one thread. The kernel kills a program when the thread that
-	// started it ends, and Go ends threads as it pleases, unless a goroutine is locked to one.
+	// calls run one after the other on one thread. The kernel kills a program when the thread that started it ends,
+	// and Go ends threads at any time, unless a goroutine is locked to them.
 	calls chan func()
-	// dir is some folder to try mounts with.
+	// dir is a folder for trying mounts.
 	dir string
 
-	// mu guards isolated, which is found out when the first program is started.
+	// mu guards isolated, which is determined when the first program is started.
 	mu       sync.Mutex
 	isolated *syscall.SysProcAttr
 }
@@ -55,11 +55,11 @@ func newSpawner(dir string) *spawner {
 	return s
 }
 
-// close ends the thread, and with it any program that is still running.
+// close ends the thread, and with it any program that still runs.
 func (s *spawner) close() { close(s.calls) }
 
-// start runs the program with this environment and lets it write to output. When it returns, the
-// program is running, or the error says why it cannot.
+// start runs the program with this environment and output. When it returns, the program is running, or the error says
+// why it cannot.
 func (s *spawner) start(l launch, env []string, output *os.File) (*process, error) {
 	attr, err := s.isolation()
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *spawner) startIn(attr *syscall.SysProcAttr, l launch, env []string, out
 	p := &process{cmd: cmd, started: time.Now(), ended: make(chan struct{})}
 	go p.wait()
 
-	// The launcher's end of the pipe closes when it becomes the program.
+	// The launcher's end of the pipe is closed when it becomes the program.
 	failure, err := io.ReadAll(report)
 	if err != nil {
 		return nil, fmt.Errorf("reading the launcher's report: %w", err)
@@ -116,8 +116,8 @@ func (s *spawner) do(f func()) {
 	<-done
 }
 
-// wait notices the end of the program, kills what it left behind, and reaps it, in this order: the
-// group's id stays reserved until the program is reaped.
+// wait waits for the end of the program, kills what it left behind, and reaps it, in this order: the group's id stays
+// reserved until the program is reaped.
 func (p *process) wait() {
 	var err error
 	for {
@@ -128,7 +128,7 @@ func (p *process) wait() {
 	}
 	p.mu.Lock()
 	_ = unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
-	_ = p.cmd.Wait() // The exit code is in the state; Wait turns it into an error.
+	_ = p.cmd.Wait() // The state has the exit code, which Wait returns as an error.
 	p.reaped = true
 	p.mu.Unlock()
 
@@ -136,7 +136,7 @@ func (p *process) wait() {
 	close(p.ended)
 }
 
-// signal reaches the program and everything in its group; it does nothing once the program has ended.
+// signal signals the program and everything in its group. It does nothing once the program has ended.
 func (p *process) signal(sig syscall.Signal) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -145,8 +145,7 @@ func (p *process) signal(sig syscall.Signal) {
 	}
 }
 
-// stop asks the program to end, kills it if it still runs when patience is done, and returns when it
-// has ended.
+// stop asks the program to end, kills it if it still runs when patience is done, and returns when it has ended.
 func (p *process) stop(patience context.Context) {
 	p.signal(syscall.SIGTERM)
 	select {
@@ -158,7 +157,7 @@ func (p *process) stop(patience context.Context) {
 	<-p.ended
 }
 
-// exitCode is the program's exit code; as a shell does, 128 plus the signal for a killed one.
+// exitCode returns the program's exit code, or, as in a shell, 128 plus the signal that killed it.
 func (p *process) exitCode() int32 {
 	if status := p.state.Sys().(syscall.WaitStatus); status.Signaled() {
 		return 128 + int32(status.Signal())
@@ -166,10 +165,10 @@ func (p *process) exitCode() int32 {
 	return int32(p.state.ExitCode())
 }
 
-// namespaceAdvice is what helps where programs cannot get a file system view of their own.
+// namespaceAdvice says what to do if programs cannot have their own view of the file system.
 const namespaceAdvice = "run as root, or allow user namespaces: sysctl -w user.max_user_namespaces=15000 kernel.unprivileged_userns_clone=1 kernel.apparmor_restrict_unprivileged_userns=0 (those that this kernel has); in a container, allow CLONE_NEWUSER and mount"
 
-// isolation gives the namespaces in which this machine lets a program have its own mounts.
+// isolation returns the namespaces in which this machine lets a program have its own mounts.
 func (s *spawner) isolation() (*syscall.SysProcAttr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,7 +186,7 @@ func (s *spawner) isolation() (*syscall.SysProcAttr, error) {
 	for _, way := range ways {
 		attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Cloneflags: way.flags}
 		if way.flags&unix.CLONE_NEWUSER != 0 {
-			// Only as root of its namespace does the launcher keep the right to mount.
+			// The launcher may mount only as root of its user namespace.
 			attr.UidMappings = []syscall.SysProcIDMap{{HostID: os.Geteuid(), Size: 1}}
 			attr.GidMappings = []syscall.SysProcIDMap{{HostID: os.Getegid(), Size: 1}}
 		}

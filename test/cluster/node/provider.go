@@ -13,8 +13,8 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// provider holds the pods of the node. The pod controller tells it what the API server wants, and
-// it tells the pod controller what became of that.
+// provider has the pods of the node. The pod controller tells it which pods the API server wants, and it tells the
+// pod controller their status.
 type provider struct {
 	host   *host
 	lister corelisters.PodLister
@@ -33,8 +33,8 @@ func newProvider(h *host, lister corelisters.PodLister) *provider {
 	return p
 }
 
-// CreatePod starts the pod. What goes wrong later is told by its status and not by an error, because
-// the pod controller gives up after a number of errors and the node must not.
+// CreatePod starts the pod. It reports later failures in the status and not as errors, because the pod controller
+// gives up after a number of errors.
 func (p *provider) CreatePod(_ context.Context, object *corev1.Pod) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +50,7 @@ func (p *provider) CreatePod(_ context.Context, object *corev1.Pod) error {
 	return nil
 }
 
-// UpdatePod takes over changed labels and annotations, which volumes of the pod may show.
+// UpdatePod stores changed labels and annotations, which volumes of the pod may show.
 func (p *provider) UpdatePod(_ context.Context, object *corev1.Pod) error {
 	if known := p.find(object.Namespace, object.Name); known != nil {
 		known.replace(object)
@@ -58,7 +58,7 @@ func (p *provider) UpdatePod(_ context.Context, object *corev1.Pod) error {
 	return nil
 }
 
-// DeletePod asks the pod to stop. The pod controller hears of its end by the pod's status.
+// DeletePod asks the pod to stop. The pod controller gets its end from the pod's status.
 func (p *provider) DeletePod(_ context.Context, object *corev1.Pod) error {
 	known := p.find(object.Namespace, object.Name)
 	if known == nil || known.current().UID != object.UID {
@@ -69,8 +69,8 @@ func (p *provider) DeletePod(_ context.Context, object *corev1.Pod) error {
 	return nil
 }
 
-// GetPod gives nothing where the API server has another pod of the same name by now: the pod
-// controller would take the old one for the new one.
+// GetPod returns nothing if the API server has another pod with the same name: the pod controller would mistake the
+// old one for the new one.
 func (p *provider) GetPod(_ context.Context, namespace, name string) (*corev1.Pod, error) {
 	known := p.find(namespace, name)
 	if known == nil {
@@ -98,19 +98,19 @@ func (p *provider) GetPods(context.Context) ([]*corev1.Pod, error) {
 	return objects, nil
 }
 
-// NotifyPods is told where to report changes of a pod's status.
+// NotifyPods sets the function to which changes of pods' statuses are reported.
 func (p *provider) NotifyPods(_ context.Context, tell func(*corev1.Pod)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.tell = tell
 }
 
-// notify reports a pod's status, in the version of its object that the API server has.
+// notify reports a pod's status, in the API server's version of its object.
 func (p *provider) notify(changed *pod) {
 	object := changed.current()
 	latest, err := p.lister.Pods(object.Namespace).Get(object.Name)
 	if err != nil || latest.UID != object.UID {
-		return // There is nobody left who wants to know.
+		return // Nobody listens any more.
 	}
 	p.mu.Lock()
 	tell := p.tell
@@ -120,11 +120,11 @@ func (p *provider) notify(changed *pod) {
 	}
 }
 
-// goneGrace is how long the processes of a pod may take to end whose object is gone already.
+// goneGrace is the grace period for processes of a pod whose object is already gone.
 const goneGrace = 2 * time.Second
 
-// watchPods sees what the pod controller does not look at: that an object is gone for good, and that
-// somebody took a pod for lost, as happens when the machine was asleep.
+// watchPods handles what the pod controller ignores: that an object is gone for good, and that somebody considered a
+// pod lost, as happens when the machine was asleep.
 func (p *provider) watchPods() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		UpdateFunc: func(_, latest any) {
@@ -142,7 +142,7 @@ func (p *provider) watchPods() cache.ResourceEventHandler {
 	}
 }
 
-// isReported tells whether the API server has the pod as ready as the node sees it.
+// isReported reports whether the API server has the pod's current readiness.
 func isReported(seen, reported *corev1.Pod) bool {
 	for _, kind := range []corev1.PodConditionType{corev1.PodReady, corev1.ContainersReady} {
 		a, b := findCondition(seen.Status.Conditions, kind), findCondition(reported.Status.Conditions, kind)
@@ -163,8 +163,8 @@ func (p *provider) forget(object *corev1.Pod) {
 	}
 }
 
-// watchObjects wakes the pods in the namespace of each ConfigMap or Secret that changes: one of them
-// may show it or wait for it.
+// watchObjects wakes the pods in the namespace of each ConfigMap or Secret that changes: one of them may show it or
+// wait for it.
 func (p *provider) watchObjects() cache.ResourceEventHandler {
 	wake := func(changed any) {
 		name, err := cache.DeletionHandlingObjectToName(changed)
@@ -173,7 +173,7 @@ func (p *provider) watchObjects() cache.ResourceEventHandler {
 		}
 		for _, known := range p.all() {
 			if known.current().Namespace == name.Namespace {
-				known.tellNews()
+				known.notifyChange()
 			}
 		}
 	}
@@ -184,12 +184,12 @@ func (p *provider) watchObjects() cache.ResourceEventHandler {
 	}
 }
 
-// close stops all pods, takes no more, and returns when the last process has ended. No pod gets more
-// than the grace period.
+// close stops all pods, rejects new ones, and returns when the last process has ended. No pod gets more than the
+// grace period.
 func (p *provider) close(grace time.Duration) {
 	p.mu.Lock()
 	p.closed = true
-	p.tell = nil // The API server may be gone already.
+	p.tell = nil // The API server may already be gone.
 	p.mu.Unlock()
 	for _, known := range p.all() {
 		known.stop(min(grace, known.gracePeriod()))

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// capacity is what every node claims to have: plenty, because most containers use nothing.
+// capacity is the capacity of every node: plenty, because most containers use nothing.
 var capacity = corev1.ResourceList{
 	corev1.ResourceCPU:              resource.MustParse("64"),
 	corev1.ResourceMemory:           resource.MustParse("256Gi"),
@@ -21,7 +21,7 @@ var capacity = corev1.ResourceList{
 	corev1.ResourcePods:             *resource.NewQuantity(lastPodAddress-firstPodAddress+1, resource.DecimalSI),
 }
 
-// newRegistration makes the controller that keeps the Node object and its lease.
+// newRegistration creates the controller of the Node object and its lease.
 func newRegistration(client kubernetes.Interface, opts Options, ip string, port int32) (*node.NodeController, error) {
 	version, err := client.Discovery().ServerVersion()
 	if err != nil {
@@ -31,7 +31,7 @@ func newRegistration(client kubernetes.Interface, opts Options, ip string, port 
 		node.WithNodeEnableLeaseV1(client.CoordinationV1().Leases(corev1.NamespaceNodeLease), node.DefaultLeaseDuration))
 }
 
-// nodeObject describes the node as a kubelet of this version would.
+// nodeObject describes the node like a kubelet of this version.
 func nodeObject(opts Options, ip string, port int32, version string) *corev1.Node {
 	labels := map[string]string{
 		corev1.LabelOSStable:   runtime.GOOS,
@@ -55,7 +55,7 @@ func nodeObject(opts Options, ip string, port int32, version string) *corev1.Nod
 				condition(corev1.NodePIDPressure, corev1.ConditionFalse, "KubeletHasSufficientPID", "the process node does not count processes"),
 				condition(corev1.NodeReady, corev1.ConditionTrue, "KubeletReady", "the process node accepts pods"),
 			},
-			// Without a host name, the API server reaches the kubelet's API by the address.
+			// Without a host name, the API server uses the address to reach the kubelet's API.
 			Addresses:       []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}},
 			DaemonEndpoints: corev1.NodeDaemonEndpoints{KubeletEndpoint: corev1.DaemonEndpoint{Port: port}},
 			NodeInfo: corev1.NodeSystemInfo{

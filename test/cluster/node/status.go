@@ -10,12 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// observation is what the node sees of a pod.
+// observation is the observed state of a pod.
 type observation struct {
 	hostIP, podIP string
-	// startTime is when the node took the pod.
+	// startTime is when the node accepted the pod.
 	startTime metav1.Time
-	// volumesReady says that everything the pod mounts is there.
+	// volumesReady says that all of the pod's volumes exist.
 	volumesReady bool
 	// ended says that the node has stopped the pod, so that nothing of it will run any more.
 	ended bool
@@ -23,8 +23,8 @@ type observation struct {
 	init, main []corev1.ContainerStatus
 }
 
-// podStatus is the status of a pod as a kubelet would report it. What others wrote to the status,
-// such as the scheduler's condition, stays.
+// podStatus returns the status of a pod as a kubelet would report it. It keeps what others wrote, such as the
+// scheduler's condition.
 func podStatus(pod *corev1.Pod, seen observation, now metav1.Time) corev1.PodStatus {
 	if seen.ended {
 		seen.init, seen.main = endedContainers(seen.init, now), endedContainers(seen.main, now)
@@ -54,7 +54,7 @@ func podStatus(pod *corev1.Pod, seen observation, now metav1.Time) corev1.PodSta
 	return status
 }
 
-// endedContainers gives each container that did not end by itself the end that it met.
+// endedContainers returns the status of each container, with a termination for those that did not end by themselves.
 func endedContainers(containers []corev1.ContainerStatus, now metav1.Time) []corev1.ContainerStatus {
 	containers = slices.Clone(containers)
 	for i := range containers {
@@ -75,13 +75,13 @@ func endedContainers(containers []corev1.ContainerStatus, now metav1.Time) []cor
 	return containers
 }
 
-// exitCodeUnknown and reasonUnknown are what a kubelet reports of a container whose end nobody saw.
+// exitCodeUnknown and reasonUnknown are what a kubelet reports about a container whose end it did not see.
 const (
 	exitCodeUnknown = 137
 	reasonUnknown   = "ContainerStatusUnknown"
 )
 
-// podPhase follows from the containers and the restart policy.
+// podPhase derives the phase from the containers and the restart policy.
 func podPhase(pod *corev1.Pod, seen observation) corev1.PodPhase {
 	policy := pod.Spec.RestartPolicy
 	var waiting, running, succeeded, failed int
@@ -93,7 +93,7 @@ func podPhase(pod *corev1.Pod, seen observation) corev1.PodPhase {
 			succeeded++
 		case c.State.Terminated != nil:
 			failed++
-		case c.LastTerminationState.Terminated != nil: // It waits to be started again.
+		case c.LastTerminationState.Terminated != nil: // It waits for its restart.
 			running++
 		default:
 			waiting++
@@ -188,7 +188,7 @@ func findCondition(conditions []corev1.PodCondition, kind corev1.PodConditionTyp
 	return nil
 }
 
-// setCondition replaces the condition of this type; its transition time moves only with its status.
+// setCondition replaces the condition of this type. Its transition time changes only with its status.
 func setCondition(conditions *[]corev1.PodCondition, condition corev1.PodCondition, now metav1.Time) {
 	condition.LastTransitionTime = now
 	existing := findCondition(*conditions, condition.Type)
@@ -209,13 +209,13 @@ func conditionStatus(is bool) corev1.ConditionStatus {
 	return corev1.ConditionFalse
 }
 
-// isSidecar tells whether an init container keeps running beside the others.
+// isSidecar reports whether an init container keeps running beside the others.
 func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// firstStatus is the status of a container that has not started yet. Where the API server knows of
-// an earlier run, from before this node was started, that run has ended unseen and counts.
+// firstStatus is the status of a container that has not started yet. If the API server has an earlier run, from
+// before this node was started, that run has ended without being seen and counts as a restart.
 func firstStatus(spec *corev1.Container, known []corev1.ContainerStatus) corev1.ContainerStatus {
 	status := corev1.ContainerStatus{
 		Name:    spec.Name,

@@ -13,14 +13,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// view is how a running container sees its surroundings: what a program needs to run beside it.
+// view is a running container's environment: what another program needs to run in it.
 type view struct {
 	env    map[string]string
 	dir    string
 	mounts []mount
 }
 
-// start starts the container's program in a fresh view.
+// start starts the container's program in a new view.
 func (c *container) start() (*process, view, error) {
 	object := c.pod.view()
 	env, err := environment(object, c.spec, baseEnvironment(object, c.pod.host.apiHost, c.pod.host.apiPort), c.pod.host.from)
@@ -49,8 +49,8 @@ func (c *container) launch(v view, program string, args []string, output *os.Fil
 	return c.pod.host.spawner.start(launch{Program: program, Args: args, Dir: v.dir, Mounts: v.mounts}, assignments(v.env), output)
 }
 
-// programArgs are the arguments of the program: the image's program stands in for the first element
-// of the command, and the rest of it comes before the container's args.
+// programArgs returns the arguments of the program: the image's program replaces the first element of the command;
+// the rest of the command precedes the container's args.
 func programArgs(spec *corev1.Container, env map[string]string) []string {
 	var args []string
 	if len(spec.Command) > 0 {
@@ -63,8 +63,7 @@ func programArgs(spec *corev1.Container, env map[string]string) []string {
 	return args
 }
 
-// runBeside runs a command in the view of the running container. The error of one that fails tells
-// its exit code and what it wrote.
+// runBeside runs a command in the view of the running container. Its error has the exit code and the output.
 func (c *container) runBeside(ctx context.Context, v view, command []string) error {
 	output, err := os.CreateTemp(c.root(), "exec-")
 	if err != nil {
@@ -92,8 +91,8 @@ func (c *container) runBeside(ctx context.Context, v view, command []string) err
 // root is the folder of what only this container sees, such as its /tmp.
 func (c *container) root() string { return filepath.Join(c.pod.dir, "containers", c.spec.Name) }
 
-// freshRoot empties the folder and makes in it what each run of a container has for itself: /run,
-// where a pod's service account is, and /tmp.
+// freshRoot empties the folder and creates in it what each run of a container has for itself: /run, with the pod's
+// service account, and /tmp.
 func freshRoot(root string) ([]mount, error) {
 	run, tmp := filepath.Join(root, "run"), filepath.Join(root, "tmp")
 	if err := errors.Join(os.RemoveAll(root), os.MkdirAll(run, 0o755), os.MkdirAll(tmp, 0o777)); err != nil {
@@ -106,8 +105,7 @@ func freshRoot(root string) ([]mount, error) {
 	return mounts, keepResolver(run)
 }
 
-// keepResolver copies the name servers where the machine keeps them below /run, which the container
-// does not see.
+// keepResolver copies the list of name servers if the machine has it below /run, which the container does not see.
 func keepResolver(run string) error {
 	path, err := filepath.EvalSymlinks("/etc/resolv.conf")
 	below, found := strings.CutPrefix(path, "/run/")

@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// volumes keeps the volumes of one pod: a folder for each, below dir.
+// volumes maintains the volumes of a pod: a folder for each, below dir.
 type volumes struct {
 	dir    string
 	from   objects
@@ -31,7 +31,7 @@ type volumes struct {
 	tokens map[string]token
 }
 
-// token is a service account token that the pod has now.
+// token is the pod's current service account token.
 type token struct {
 	value   string
 	renewAt time.Time
@@ -41,8 +41,8 @@ func newVolumes(dir string, from objects, client kubernetes.Interface) *volumes 
 	return &volumes{dir: dir, from: from, client: client, tokens: map[string]token{}}
 }
 
-// sync brings the named volumes of the pod up to date with the objects that they show. Before
-// renewAt, which is zero where no volume holds a token, it must be called again.
+// sync updates volumes from their objects. It must be called again before renewAt, which is zero if no volume has a
+// token.
 func (v *volumes) sync(ctx context.Context, pod *corev1.Pod, names map[string]bool) (renewAt time.Time, err error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -82,7 +82,7 @@ func (v *volumes) syncVolume(ctx context.Context, pod *corev1.Pod, volume *corev
 
 func (v *volumes) folder(name string) string { return filepath.Join(v.dir, name) }
 
-// content is what the volume shows now.
+// content returns the current content of a volume.
 func (v *volumes) content(ctx context.Context, pod *corev1.Pod, volume *corev1.Volume) (payload, error) {
 	switch {
 	case volume.ConfigMap != nil:

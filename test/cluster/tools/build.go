@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// Progress says how far a build, or a start, has come.
+// Progress is the progress of a build, or of starting a cluster.
 type Progress struct {
-	// Phase is what goes on, such as "compiling".
+	// Phase is the current phase, such as "compiling".
 	Phase string
-	// Detail is what the phase is at, such as a package. It may be empty.
+	// Detail is the current item of the phase, such as a package. It may be empty.
 	Detail string
-	// Done counts what the phase has behind it, out of Total. Total is 0 where it cannot be known.
+	// Done counts the finished items of the phase, out of Total. Total is 0 if it is unknown.
 	Done, Total int
 }
 
-// partialSuffix marks folders that are being built.
+// partialSuffix is the suffix of folders with unfinished builds.
 const partialSuffix = ".partial"
 
 // ensureInCache is ensure with the user's cache. report may be nil.
@@ -37,7 +37,7 @@ func (r recipe) ensureInCache(ctx context.Context, report func(Progress)) (Dir, 
 	return r.ensure(ctx, cache, report)
 }
 
-// ensure returns the folder of the built tools in a cache, and builds them first if it has to.
+// ensure returns the folder with the built tools in a cache, and builds them first if necessary.
 func (r recipe) ensure(ctx context.Context, cache string, report func(Progress)) (Dir, error) {
 	dir := Dir(filepath.Join(cache, r.key()))
 	if r.builtIn(dir) {
@@ -59,8 +59,8 @@ func (r recipe) ensure(ctx context.Context, cache string, report func(Progress))
 	return dir, nil
 }
 
-// builtIn reports whether every tool is there. The folder gets its name only when its build is
-// finished, so this finds out no half-built one but a folder that somebody cleaned up in.
+// builtIn reports whether every tool exists. A folder gets its name only when its build has finished, so tools are
+// missing only if somebody deleted them.
 func (r recipe) builtIn(dir Dir) bool {
 	for _, program := range r.programs {
 		if !isFile(dir.Path(program.name)) {
@@ -70,7 +70,7 @@ func (r recipe) builtIn(dir Dir) bool {
 	return true
 }
 
-// build compiles all tools into a folder beside dir and renames that to dir when it is complete.
+// build compiles all tools into a temporary folder and renames that to dir when it is complete.
 func (r recipe) build(ctx context.Context, cache string, dir Dir, report func(Progress)) (err error) {
 	if err := sweepPartial(cache); err != nil {
 		return err
@@ -93,8 +93,8 @@ func (r recipe) build(ctx context.Context, cache string, dir Dir, report func(Pr
 	return os.Rename(partial, string(dir))
 }
 
-// sweepPartial removes what a build that was killed left behind. The caller holds the lock, so
-// nobody is building now.
+// sweepPartial removes the folders of builds that were killed. The caller holds the lock, so no other build is
+// running.
 func sweepPartial(cache string) error {
 	left, err := filepath.Glob(filepath.Join(cache, "*"+partialSuffix))
 	if err != nil {
@@ -108,28 +108,27 @@ func sweepPartial(cache string) error {
 	return nil
 }
 
-// compile builds the programs that args name, with the build flags among them, in the module of a
-// folder, into another one.
+// compile builds the programs that args name, with the build flags among them, in the module in one folder, into
+// another folder.
 func compile(ctx context.Context, module, into string, args []string, report func(Progress)) error {
 	total, err := download(ctx, module, args, report)
 	if err != nil {
 		return err
 	}
-	// With -v the go command prints a line for each package that it compiles, none for those it has
-	// in its own cache.
+	// With -v the go command prints a line for each package that it compiles, but not for those in its own cache.
 	done := 0
 	report(Progress{Phase: "compiling", Total: total})
 	watch := &lineWriter{line: func(line string) {
 		done++
 		report(Progress{Phase: "compiling", Detail: line, Done: done, Total: total})
 	}}
-	// A trailing separator tells the go command that it is a folder, also when it does not exist.
+	// With a trailing separator the go command knows that it is a folder, even if it does not exist.
 	_, err = runGo(ctx, module, watch, append([]string{"build", "-v", "-o", into + string(filepath.Separator)}, args...)...)
 	return err
 }
 
-// download fetches the modules that programs need and returns how many packages they consist of.
-// Listing the packages rather than "go mod download" fetches only what is compiled.
+// download fetches the modules that programs need, and returns the number of their packages. Unlike "go mod
+// download", listing the packages fetches only what is compiled.
 func download(ctx context.Context, module string, args []string, report func(Progress)) (packages int, err error) {
 	fetched := 0
 	report(Progress{Phase: "downloading modules"})
@@ -146,7 +145,7 @@ func download(ctx context.Context, module string, args []string, report func(Pro
 	return bytes.Count(out, []byte("\n")), nil
 }
 
-// arguments are those of a go command that is about all the tools.
+// arguments returns the arguments of a go command for all the tools.
 func (r recipe) arguments() []string {
 	args := slices.Clone(r.flags)
 	for _, program := range r.programs {
@@ -155,7 +154,7 @@ func (r recipe) arguments() []string {
 	return args
 }
 
-// nameAfterTools renames the programs that the go command named after their package's folder.
+// nameAfterTools renames the programs, which the go command named after their packages' folders.
 func (r recipe) nameAfterTools(folder string) error {
 	for _, program := range r.programs {
 		built := path.Base(strings.TrimSuffix(program.pkg, "/v3"))
@@ -169,7 +168,7 @@ func (r recipe) nameAfterTools(folder string) error {
 	return nil
 }
 
-// lineWriter calls line with each full line that is written to it, and passes everything on.
+// lineWriter calls line for each full line that is written to it, and passes everything on.
 type lineWriter struct {
 	line func(string)
 	also io.Writer
@@ -195,5 +194,5 @@ func tail(text string, lines int) string {
 	if len(all) <= lines {
 		return strings.Join(all, "\n")
 	}
-	return fmt.Sprintf("(%d lines left out)\n%s", len(all)-lines, strings.Join(all[len(all)-lines:], "\n"))
+	return fmt.Sprintf("(%d lines omitted)\n%s", len(all)-lines, strings.Join(all[len(all)-lines:], "\n"))
 }

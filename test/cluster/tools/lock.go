@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// lock takes an exclusive lock on a file and returns the function that gives it back. The kernel
-// gives it back, too, when the process ends in whatever way. waiting is called once if somebody
-// else holds the lock.
+// lock takes an exclusive lock on a file and returns the function that releases it. The kernel also releases it when
+// the process ends, in whatever way. waiting is called once if another process holds the lock.
 func lock(ctx context.Context, path string, waiting func()) (unlock func(), err error) {
 	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

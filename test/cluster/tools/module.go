@@ -13,8 +13,8 @@ import (
 	"golang.org/x/mod/modfile"
 )
 
-// Root returns the folder of the project's go.mod: the nearest one at or above the working directory
-// that also has the pinned tools below it, so that it is found from any package's test.
+// Root returns the folder of the project's go.mod: the nearest one, at or above the working directory, that also
+// contains the pinned tools. So it works in the tests of any package.
 func Root() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -30,13 +30,13 @@ func Root() (string, error) {
 	}
 }
 
-// Pins are the module versions that one go.mod of the project selects.
+// Pins are the module versions in a go.mod of the project.
 type Pins struct {
 	file     string
 	versions map[string]string
 }
 
-// ProjectPins reads the versions the project itself is built with.
+// ProjectPins reads the versions that the project itself is built with.
 func ProjectPins() (Pins, error) { return readPins("go.mod") }
 
 // ToolPins reads the versions of the pinned tools.
@@ -63,8 +63,8 @@ func readPins(name string) (Pins, error) {
 	return pins, nil
 }
 
-// Version returns the version of a module. Since go 1.17 a go.mod lists every module that a build
-// needs, so what is not in it is not pinned: an error.
+// Version returns the version of a module. Since Go 1.17 a go.mod lists every module that a build needs, so it fails
+// for any other module.
 func (p Pins) Version(module string) (string, error) {
 	if version, ok := p.versions[module]; ok {
 		return version, nil
@@ -72,13 +72,13 @@ func (p Pins) Version(module string) (string, error) {
 	return "", fmt.Errorf("%s requires no module %s", p.file, module)
 }
 
-// runGo runs the go command in a folder and returns its standard output. stderr, if set, sees what
-// it prints on standard error as it comes.
+// runGo runs the go command in a folder and returns its standard output. Its standard error is copied to stderr, if
+// that is set.
 func runGo(ctx context.Context, dir string, stderr *lineWriter, args ...string) ([]byte, error) {
 	var out, complaints bytes.Buffer
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir
-	// Ask first: the go command then removes its own work folder and its compilers.
+	// Interrupt it first: then the go command removes its temporary folder and stops its compilers.
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = goExitGrace
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
@@ -105,8 +105,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// ModuleFolder returns the folder in the module cache that holds one version of a module, and
-// downloads it first if it has to. The module need not be one that the project is built with.
+// ModuleFolder returns the folder of a version of a module in the module cache, and downloads it first if necessary.
+// The project need not depend on the module.
 func ModuleFolder(ctx context.Context, module, version string) (string, error) {
 	root, err := Root()
 	if err != nil {

@@ -1,9 +1,8 @@
-// Package tools builds the programs that a local cluster consists of - etcd, the Kubernetes control
-// plane, the Operator Lifecycle Manager, opm - from the modules that hack/tools pins, and promtool from
-// those of hack/promtool.
+// Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle
+// Manager, opm - from the modules that hack/tools pins, and promtool from those of hack/promtool.
 //
-// They are built once into the user's cache, in a folder whose name is a hash of everything that
-// goes into them. Finding that folder is all that a warm start does.
+// It builds them once, into a folder in the user's cache with a name that is a hash of all of their inputs. A warm
+// start only has to find that folder.
 package tools
 
 import (
@@ -24,14 +23,14 @@ const (
 	promtoolFolder = "hack/promtool"
 )
 
-// goExitGrace is how long an interrupted go command may take to clean up after itself.
+// goExitGrace is the time for an interrupted go command to clean up.
 const goExitGrace = 5 * time.Second
 
-// program is one tool: its name, and the package that holds its main function.
+// program is a tool: its name and its main package.
 type program struct{ name, pkg string }
 
-// clusterPrograms are the tools of a cluster. Linters and generators, which hack/tools pins as well,
-// are none of a cluster's business.
+// clusterPrograms are the tools of a cluster. hack/tools also pins linters and generators, which a cluster does not
+// need.
 var clusterPrograms = []program{
 	{"etcd", "go.etcd.io/etcd/server/v3"},
 	{"kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"},
@@ -43,17 +42,17 @@ var clusterPrograms = []program{
 	{"opm", "github.com/operator-framework/operator-registry/cmd/opm"},
 }
 
-// Dir is the folder that the built tools are in.
+// Dir is the folder with the built tools.
 type Dir string
 
-// Path returns the path of one tool's program, such as "kube-apiserver".
+// Path returns the path of a tool's program, such as "kube-apiserver".
 func (d Dir) Path(tool string) string { return filepath.Join(string(d), tool) }
 
-// Ensure returns the folder with all tools, and builds them first if the cache does not have them:
-// minutes of compiling. Processes that need the same tools at the same time build them once; the
-// others wait. report, which may be nil, hears how the build gets on.
+// Ensure returns the folder with all tools. If the cache does not have them, it builds them first, which takes
+// minutes. If several processes need them at the same time, one builds them and the others wait. report, which may be
+// nil, is called with the progress.
 //
-// If the build fails or ctx ends, nothing of it stays but what the go command itself caches.
+// If the build fails or ctx ends, nothing of it stays except in the go command's own cache.
 func Ensure(ctx context.Context, report func(Progress)) (Dir, error) {
 	recipe, err := clusterRecipe()
 	if err != nil {
@@ -62,8 +61,8 @@ func Ensure(ctx context.Context, report func(Progress)) (Dir, error) {
 	return recipe.ensureInCache(ctx, report)
 }
 
-// Promtool returns the path of promtool, which checks and tests alerting rules, and builds it first if
-// the cache does not have it, as Ensure does.
+// Promtool returns the path of promtool, which checks and tests alerting rules. If the cache does not have it, it is
+// built first, as in Ensure.
 func Promtool(ctx context.Context, report func(Progress)) (string, error) {
 	recipe, err := promtoolRecipe()
 	if err != nil {
@@ -73,8 +72,8 @@ func Promtool(ctx context.Context, report func(Progress)) (string, error) {
 	return dir.Path("promtool"), err
 }
 
-// Build compiles packages of the project itself, such as "./cmd/berth-operator", into dir. Each
-// program is named after its package's folder. report, which may be nil, hears how the build gets on.
+// Build compiles packages of the project, such as "./cmd/berth-operator", into dir. Each program is named after its
+// package's folder. report, which may be nil, is called with the progress.
 func Build(ctx context.Context, dir string, report func(Progress), packages ...string) error {
 	if report == nil {
 		report = func(Progress) {}
@@ -86,7 +85,7 @@ func Build(ctx context.Context, dir string, report func(Progress), packages ...s
 	return compile(ctx, root, dir, packages, report)
 }
 
-// CacheFolder returns, and makes, the folder below the user's cache that keeps one kind of thing.
+// CacheFolder creates and returns a folder in the user's cache.
 func CacheFolder(kind string) (string, error) {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -96,7 +95,7 @@ func CacheFolder(kind string) (string, error) {
 	return folder, os.MkdirAll(folder, 0o755)
 }
 
-// recipe is everything that the built tools depend on.
+// recipe is all inputs of the built tools.
 type recipe struct {
 	programs []program
 	folder   string   // of the pins
@@ -114,15 +113,15 @@ func clusterRecipe() (recipe, error) {
 		return recipe{}, err
 	}
 	return readRecipe(pinsFolder, clusterPrograms,
-		// opm and OLM: pure-Go JSON in SQLite, OpenPGP and storage backends, so that no C is needed.
+		// opm and OLM: pure-Go JSON in SQLite, OpenPGP and storage backends, so that they need no C.
 		"-tags", "json1,containers_image_openpgp,exclude_graphdriver_btrfs",
-		// Without the stamp the API server says it is v0.0.0, and a minKubeVersion blocks every CSV.
+		// Without this version the API server reports v0.0.0, and every CSV's minKubeVersion is unsatisfied.
 		"-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion="+kubernetes)
 }
 
 func promtoolRecipe() (recipe, error) {
 	return readRecipe(promtoolFolder, []program{{"promtool", "github.com/prometheus/prometheus/cmd/promtool"}},
-		// Rules are checked and tested without looking for anything to scrape: a fifth of the packages.
+		// Checking and testing rules needs no service discovery. Without it there are a fifth of the packages.
 		"-tags", "remove_all_sd", "-ldflags", "-s -w")
 }
 
@@ -143,8 +142,8 @@ func readRecipe(folder string, programs []program, flags ...string) (recipe, err
 	return r, nil
 }
 
-// key names the folder of the built tools. The version of Go is that which compiled the running
-// program: asking the go command would cost a process on every start and say the same.
+// key names the folder of the built tools. The version of Go is that of the running program: asking the go command
+// would cost a process at every start and give the same answer.
 func (r recipe) key() string {
 	hash := sha256.New()
 	for _, program := range r.programs {

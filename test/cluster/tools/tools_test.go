@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A warm start runs no other program, so it works where there is no go command at all.
+// A warm start runs no other program, so it works without a go command.
 func TestEnsureWarm(t *testing.T) {
 	built, err := Ensure(t.Context(), nil)
 	if err != nil {
@@ -37,7 +37,7 @@ func TestEnsureWarm(t *testing.T) {
 	}
 }
 
-// smallRecipe builds in seconds what needs no module: gofmt, under the name of formatter.
+// smallRecipe takes seconds and no module: it builds gofmt, under the name formatter.
 func smallRecipe(t *testing.T, programs ...program) recipe {
 	t.Helper()
 	folder := t.TempDir()
@@ -94,7 +94,7 @@ func TestEnsureRebuildsWhatIsMissing(t *testing.T) {
 
 func TestFailedBuildLeavesNothing(t *testing.T) {
 	cache := t.TempDir()
-	// What a build that was killed left, some time ago.
+	// The remains of an earlier build that was killed.
 	if err := os.Mkdir(filepath.Join(cache, "0123"+partialSuffix), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 		recipe := smallRecipe(t)
 		_, err := recipe.ensure(ctx, cache, func(p Progress) {
 			if p.Phase == phase {
-				// As if some tools were built already.
+				// As if some tools were already built.
 				if err := os.Mkdir(filepath.Join(cache, recipe.key()+partialSuffix), 0o755); err != nil {
 					t.Error(err)
 				}
@@ -127,7 +127,7 @@ func TestInterruptedBuildLeavesNothing(t *testing.T) {
 	}
 }
 
-// The name of the folder changes with everything that goes into it.
+// The name of the folder depends on every input.
 func TestKey(t *testing.T) {
 	base := recipe{programs: []program{{"a", "b"}}, flags: []string{"-f"}, pins: [][]byte{[]byte("m"), []byte("s")}}
 	keys := map[string]string{base.key(): "the recipe itself"}

@@ -1,4 +1,4 @@
-// Command play plays Berth's jobs on local clusters that stay up, to be looked at: the main job, and the
+// Command play runs Berth's demonstrations on local clusters that stay up for inspection: the main job, and the
 // switch from the community's operator to the certified one. Command demo builds what this needs and runs it.
 package main
 
@@ -28,13 +28,13 @@ func main() {
 	}
 }
 
-// plays are what can be played, each in a folder of its own below that of all demonstrations.
-var plays = map[string]struct {
+// demos are the demonstrations, each with its own folder below the common one.
+var demos = map[string]struct {
 	folder string
-	play   func(context.Context, *stage) error
+	run    func(context.Context, *demo) error
 }{
-	"up":     {"", playMainJob},
-	"switch": {"switch", playSwitch},
+	"up":     {"", runMainJob},
+	"switch": {"switch", runSwitch},
 }
 
 func run(ctx context.Context, args []string) error {
@@ -49,12 +49,12 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	told := progress.New(os.Stdout, began)
+	printer := progress.New(os.Stdout, began)
 	home := filepath.Join(root, ".demo")
 	if args[0] == "down" {
-		return down(ctx, told, home)
+		return down(ctx, printer, home)
 	}
-	chosen, found := plays[args[0]]
+	chosen, found := demos[args[0]]
 	if !found {
 		return fmt.Errorf("want \"up\", \"switch\" or \"down\"; got %q", args[0])
 	}
@@ -62,16 +62,16 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return chosen.play(ctx, &stage{root: root, home: home, folder: filepath.Join(home, chosen.folder), printer: told, driver: driver})
+	return chosen.run(ctx, &demo{root: root, home: home, folder: filepath.Join(home, chosen.folder), printer: printer, driver: driver})
 }
 
-// down ends the clusters of all plays.
-func down(ctx context.Context, told *progress.Printer, home string) error {
-	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+// down stops the clusters of all demonstrations.
+func down(ctx context.Context, printer *progress.Printer, home string) error {
+	ctx, cancel := context.WithTimeout(ctx, stageLimit)
 	defer cancel()
-	return told.Step("local clusters", func() (string, error) {
+	return printer.Stage("local clusters", func() (string, error) {
 		result := "were not up"
-		for _, p := range plays {
+		for _, p := range demos {
 			err := cluster.Stop(ctx, clusterFolder(filepath.Join(home, p.folder)))
 			switch {
 			case err == nil:

@@ -19,21 +19,21 @@ const (
 
 var access = sharedvolume.SharedVolumeSpec{FileSystemID: "fs-0123456789abcdef0", AccessPointID: "fsap-0123456789abcdef0"}
 
-// mainJob is Berth's main job: a catalog is built, the Operator Lifecycle Manager (OLM) installs the EFS
-// operator from it, the driver is installed, and a volume shared.
-type mainJob struct{ *stage }
+// mainJob is Berth's main job: build a catalog, let the Operator Lifecycle Manager (OLM) install the EFS operator
+// from it, install the driver, and share a volume.
+type mainJob struct{ *demo }
 
-func playMainJob(ctx context.Context, s *stage) error {
+func runMainJob(ctx context.Context, s *demo) error {
 	j := mainJob{s}
-	err := s.play(ctx,
-		step{"local cluster", s.startCluster},
-		step{"bundle", s.generateBundle},
-		step{"catalog", s.buildCatalog(s.path("bundle"), "catalog")},
-		step{"catalog source", s.serveCatalog(catalogName, "catalog")},
-		step{"subscription", s.subscribe(catalogName)},
-		step{"driver", j.installDriver},
-		step{"grant", j.grant},
-		step{"shared volume", j.share},
+	err := s.run(ctx,
+		stage{"local cluster", s.startCluster},
+		stage{"bundle", s.generateBundle},
+		stage{"catalog", s.buildCatalog(s.path("bundle"), "catalog")},
+		stage{"catalog source", s.serveCatalog(catalogName, "catalog")},
+		stage{"subscription", s.subscribe(catalogName)},
+		stage{"driver", j.installDriver},
+		stage{"grant", j.grant},
+		stage{"shared volume", j.share},
 	)
 	if err == nil {
 		j.farewell()

@@ -13,11 +13,11 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// record is what there was before the switch: the kinds of objects by their UIDs. The cluster keeps it, so
-// that a play that was interrupted can go on, and one that has ended be shown again.
+// record is the objects that existed before the switch: their UIDs, by kind. It is stored in the cluster, so that an
+// interrupted demonstration can continue, and a finished one be shown again.
 type record map[string]string
 
-// recordKey is the ConfigMap that keeps it.
+// recordKey identifies the ConfigMap with the record.
 var recordKey = client.ObjectKey{Namespace: "default", Name: "before-the-switch"}
 
 // save records all objects of the kinds.
@@ -42,7 +42,7 @@ func readRecord(ctx context.Context, c client.Client) (record, error) {
 	return kept.Data, client.IgnoreNotFound(err)
 }
 
-// compare says that all objects of a kind of the record are still there, and serve their users.
+// compare says whether all recorded objects of a kind still exist and work.
 func (m record) compare(ctx context.Context, c client.Client, kind community.Kind) (string, error) {
 	objects, err := kind.Objects(ctx, c)
 	if err != nil {
@@ -51,7 +51,7 @@ func (m record) compare(ctx context.Context, c client.Client, kind community.Kin
 	same, names := 0, []string{}
 	for _, object := range objects {
 		if m[string(object.GetUID())] != kind.Name {
-			continue // made since
+			continue // created later
 		}
 		if err := kind.Trouble(object); err != nil {
 			return "", err

@@ -23,17 +23,17 @@ var shares = []client.ObjectKey{
 	{Namespace: "blog", Name: "articles"}, {Namespace: "blog", Name: "uploads"},
 }
 
-// switching is the way from the community's operator to ours, with volumes in use all the time.
-type switching struct{ *stage }
+// switching is the switch from the community's operator to ours, while its volumes are in use.
+type switching struct{ *demo }
 
-func playSwitch(ctx context.Context, s *stage) error {
+func runSwitch(ctx context.Context, s *demo) error {
 	w := switching{s}
 	if err := w.setUp(ctx); err != nil {
 		return err
 	}
 	pkg := w.driver.Package.Name
 	first := []string{"berth", "switch", "plan", pkg, "--to", certifiedCatalog, "--create-driver"}
-	if w.underWay(ctx) {
+	if w.inProgress(ctx) {
 		first = []string{"berth", "switch", "status", pkg}
 	}
 	if err := w.show(ctx, first...); err != nil {
@@ -49,16 +49,16 @@ func playSwitch(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// setUp brings the cluster, and the community's operator with all that it has made in time, unless they
-// are there from an earlier run.
+// setUp starts the cluster, and the community's operator with everything that it creates over time, unless an earlier
+// run did.
 func (w switching) setUp(ctx context.Context) error {
-	err := w.play(ctx,
-		step{"local cluster", w.startCluster},
-		step{"community's catalog", w.buildCatalog(filepath.Join(w.root, "test", "community", "bundle"), "community")},
-		step{"community's catalog source", w.serveCatalog(communityCatalog, "community")},
-		step{"certified bundle", w.generateBundle},
-		step{"certified catalog", w.buildCatalog(w.path("bundle"), "certified")},
-		step{"certified catalog source", w.serveCatalog(certifiedCatalog, "certified")},
+	err := w.run(ctx,
+		stage{"local cluster", w.startCluster},
+		stage{"community's catalog", w.buildCatalog(filepath.Join(w.root, "test", "community", "bundle"), "community")},
+		stage{"community's catalog source", w.serveCatalog(communityCatalog, "community")},
+		stage{"certified bundle", w.generateBundle},
+		stage{"certified catalog", w.buildCatalog(w.path("bundle"), "certified")},
+		stage{"certified catalog source", w.serveCatalog(certifiedCatalog, "certified")},
 	)
 	if err != nil {
 		return err
@@ -66,14 +66,14 @@ func (w switching) setUp(ctx context.Context) error {
 	if before, err := readRecord(ctx, w.cluster.Client()); err != nil || before != nil {
 		return err
 	}
-	return w.play(ctx,
-		step{"community's operator", w.subscribe(communityCatalog)},
-		step{"what it makes in time", w.leave},
-		step{"lock", w.holder},
+	return w.run(ctx,
+		stage{"community's operator", w.subscribe(communityCatalog)},
+		stage{"what it creates over time", w.leave},
+		stage{"lock", w.holder},
 	)
 }
 
-// leave makes what the community's operator would have made, and remembers it.
+// leave creates what the community's operator would have created, and records it.
 func (w switching) leave(ctx context.Context) (string, error) {
 	for _, share := range shares {
 		if err := w.cluster.EnsureNamespace(ctx, share.Namespace); err != nil {
@@ -87,7 +87,7 @@ func (w switching) leave(ctx context.Context) (string, error) {
 	return fmt.Sprintf("the driver, and %d SharedVolumes that pods use", len(shares)), err
 }
 
-// holder says which operator is active.
+// holder says which operator holds the lock.
 func (w switching) holder(ctx context.Context) (string, error) {
 	pod, err := journey.LockHolder(ctx, w.cluster.Client(), namespace, w.driver.Operator.Lock)
 	if err != nil {
@@ -96,13 +96,13 @@ func (w switching) holder(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%s is held by a pod of %s", w.driver.Operator.Lock, pod.Spec.Containers[0].Image), nil
 }
 
-// underWay tells whether an earlier run was interrupted while it switched.
-func (w switching) underWay(ctx context.Context) bool {
+// inProgress reports whether an earlier run was interrupted during the switch.
+func (w switching) inProgress(ctx context.Context) bool {
 	status, err := switchover.Find(ctx, switchover.Cluster{Client: w.cluster.Client()}, namespace, w.driver.Package.Name)
 	return err == nil && status.State == switchover.Applying
 }
 
-// compare shows that nobody has lost anything, and who looks after it now.
+// compare shows that nothing was lost, and which operator is active now.
 func (w switching) compare(ctx context.Context) error {
 	before, err := readRecord(ctx, w.cluster.Client())
 	if err != nil {
@@ -110,13 +110,13 @@ func (w switching) compare(ctx context.Context) error {
 	}
 	fmt.Println()
 	for _, kind := range community.Kinds(namespace) {
-		if err := w.play(ctx, step{kind.Name, func(ctx context.Context) (string, error) {
+		if err := w.run(ctx, stage{kind.Name, func(ctx context.Context) (string, error) {
 			return before.compare(ctx, w.cluster.Client(), kind)
 		}}); err != nil {
 			return err
 		}
 	}
-	return w.play(ctx, step{"lock", w.holder})
+	return w.run(ctx, stage{"lock", w.holder})
 }
 
 func (w switching) farewell() {

@@ -1,6 +1,7 @@
-// Package yamlplace finds out where in YAML something stands: a fault that decoders tell of without saying where, or what
-// they place by lines and columns. It costs a second look at the text; only faulty ones pay for it.
-package yamlplace
+package yaml
+
+// The functions in this file locate faults in YAML that decoders report with a wrong position, or with none. They parse
+// the source once more, so only faulty documents pay for them.
 
 import (
 	"bytes"
@@ -8,18 +9,16 @@ import (
 	"strconv"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/berth-csi/berth/yaml"
 )
 
-// Of returns the line and column of the byte at an offset, both counted from 1, and columns in characters.
-func Of(source []byte, offset int) (line, column int) {
+// Position returns the line and column of the byte at an offset. Both count from 1, and columns count characters.
+func Position(source []byte, offset int) (line, column int) {
 	before := source[:max(0, offset)]
 	begin := bytes.LastIndexByte(before, '\n') + 1
 	return 1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCount(before[begin:])
 }
 
-// Offset returns the offset of what a YAML decoder places by line and column.
+// Offset returns the offset of a line and column that a YAML decoder reported.
 func Offset(source []byte, line, column int) int {
 	offset := lineBegin(source, line)
 	for range column - 1 {
@@ -29,10 +28,10 @@ func Offset(source []byte, line, column int) int {
 	return offset
 }
 
-// yamlBreak matches what ends a line for YAML, which is more than what does in a file.
+// yamlBreak matches the line breaks of YAML, of which there are more kinds than in other text files.
 var yamlBreak = regexp.MustCompile(`\r\n|[\r\n\x{85}\x{2028}\x{2029}]`)
 
-// lineBegin returns the offset of a line of the source, counted from 1 as YAML does, or of its last one.
+// lineBegin returns the offset of a line of the source, or of its last line if there are fewer. Lines count from 1.
 func lineBegin(source []byte, line int) int {
 	begin := 0
 	for _, end := range yamlBreak.FindAllIndex(source, max(0, line-1)) {
@@ -45,27 +44,27 @@ func lineBegin(source []byte, line int) int {
 
 var yamlError = regexp.MustCompile(`^(?:error converting YAML to JSON: )?(?:yaml: )?(?:line (\d+): )?`)
 
-// parserError matches what the YAML parser says, as opposed to the scanner below it.
+// parserError matches errors of the YAML parser, as opposed to the scanner that it uses.
 var parserError = regexp.MustCompile(`^did not find expected (<|node content|'-' indicator|key)|` +
 	`^found (duplicate %|incompatible YAML|undefined tag)`)
 
-// openBracket matches what the parser says, and openQuote and the like what the scanner says, of what has no end. They say
-// it where they give up.
+// openBracket and openQuote match the errors of parser and scanner about brackets and quotes that are never closed. Both
+// report the place where they gave up, not where the bracket or quote is.
 var (
 	openBracket = regexp.MustCompile(`^did not find expected ',' or`)
 	openQuote   = regexp.MustCompile(`^found unexpected (end of stream|document indicator)|^could not find expected ':'`)
 )
 
-// Fault returns what is wrong with YAML that sigs.k8s.io/yaml refuses, and the offset of that. What the decoder itself says
-// of lines is of little use: it counts from 1 in what its scanner refuses, from 0 in what its parser refuses, and names
-// no line for the first one and for what it refuses later. It says nothing of columns.
+// Fault returns what is wrong with YAML that sigs.k8s.io/yaml rejects, and the offset of the fault. The line numbers of
+// the decoder cannot be used as they are: they count from 1 in errors of its scanner and from 0 in errors of its parser,
+// and are missing for the first line and in later errors. It reports no columns.
 func Fault(source []byte, err error) (offset int, message string) {
 	line, message := yamlErrorLine(err)
-	// The newer decoder tells where what has no end began, counting likewise.
-	parsed, parseErr := yaml.Parse(source)
+	// For a bracket or quote that is never closed, version 3 of the decoder reports where it began.
+	parsed, parseErr := Parse(source)
 	begin, _ := yamlErrorLine(parseErr)
 	if begin == 0 {
-		begin = line // it does not tell
+		begin = line // it reports none
 	}
 	offset = -1
 	switch {
@@ -80,7 +79,7 @@ func Fault(source []byte, err error) (offset int, message string) {
 	case strings.HasPrefix(message, "unknown anchor"):
 		name := strings.Trim(strings.Fields(message)[2], "'")
 		alias := regexp.MustCompile(`(?m)(?:^|[:?,\[{-])\s*(\*` + regexp.QuoteMeta(name) + `)(?:$|[\s,\]}])`)
-		if match := alias.FindSubmatchIndex(source); match != nil { // else the text begins it
+		if match := alias.FindSubmatchIndex(source); match != nil { // otherwise the line begins with it
 			offset = match[2]
 		}
 	case strings.HasPrefix(message, "invalid map key"), strings.HasPrefix(message, "unsupported map key"):
@@ -95,8 +94,8 @@ func Fault(source []byte, err error) (offset int, message string) {
 	return offset, message
 }
 
-// suspects match what, in a line, the YAML decoder's message is about. Where none matches, it is the
-// first word of the line.
+// suspects match the part of a line that a message of the YAML decoder is about. If none matches, that is the first word
+// of the line.
 var suspects = []struct{ message, pattern *regexp.Regexp }{
 	{regexp.MustCompile(`^mapping values are not allowed`), regexp.MustCompile(`:(?:[^:]|:\S)*?(:)(?:\s|$)`)},
 	{regexp.MustCompile(`cannot start any token`), regexp.MustCompile("^ *(\t)")},
@@ -106,7 +105,7 @@ var suspects = []struct{ message, pattern *regexp.Regexp }{
 	{openBracket, regexp.MustCompile(`([\[{])`)},
 }
 
-// suspect returns the offset of what a message is about, in the line that begins at an offset.
+// suspect returns the offset of what a message is about. begin is the offset of its line.
 func suspect(source []byte, begin int, message string) int {
 	line, _, _ := bytes.Cut(source[begin:], []byte("\n"))
 	for _, s := range suspects {
@@ -120,13 +119,13 @@ func suspect(source []byte, begin int, message string) int {
 }
 
 // unusableKey returns the first key of a mapping that is null, a mapping or a list.
-func unusableKey(node *yaml.Node) *yaml.Node {
+func unusableKey(node *Node) *Node {
 	for i, content := range node.Content {
-		isKey, key := node.Kind == yaml.MappingNode && i%2 == 0, content
-		if key.Kind == yaml.AliasNode {
+		isKey, key := node.Kind == MappingNode && i%2 == 0, content
+		if key.Kind == AliasNode {
 			key = key.Alias
 		}
-		if isKey && (key.Kind != yaml.ScalarNode || key.ShortTag() == "!!null") {
+		if isKey && (key.Kind != ScalarNode || key.ShortTag() == "!!null") {
 			return content
 		}
 		if key := unusableKey(content); key != nil {
@@ -136,7 +135,7 @@ func unusableKey(node *yaml.Node) *yaml.Node {
 	return nil
 }
 
-// yamlErrorLine takes the line out of a YAML decoder's error, 0 if there is none.
+// yamlErrorLine splits an error of a YAML decoder into the line, 0 if it names none, and the message.
 func yamlErrorLine(err error) (line int, message string) {
 	if err == nil {
 		return 0, ""
@@ -149,7 +148,7 @@ func yamlErrorLine(err error) (line int, message string) {
 	return line, message
 }
 
-// firstUnreadable returns the offset of the first byte that cannot stand in YAML.
+// firstUnreadable returns the offset of the first byte that is not allowed in YAML.
 func firstUnreadable(source []byte) int {
 	for i := 0; i < len(source); {
 		r, size := utf8.DecodeRune(source[i:])

@@ -25,40 +25,40 @@ const (
 	version      = "1.0.0"
 	namespace    = cluster.OperatorNamespace
 	catalogImage = "quay.io/berth-csi/berth"
-	// stepLimit bounds each step.
-	stepLimit = 2 * time.Minute
+	// stageLimit is the time limit of each stage.
+	stageLimit = 2 * time.Minute
 )
 
-// stage is where a play is played: a folder, and the cluster in it.
-type stage struct {
+// demo is a demonstration: a folder, and the cluster in it.
+type demo struct {
 	root    string // of the repository
 	home    string // the folder of all demonstrations, with the programs
-	folder  string // that of this one
+	folder  string // of this demonstration
 	printer *progress.Printer
 	driver  drivers.Driver
 	cluster *cluster.Cluster
 }
 
-// step is a part of a play: what it is about, and what tells how it ended.
-type step struct {
+// stage is a part of a demonstration. do returns a description of its result.
+type stage struct {
 	what string
 	do   func(context.Context) (string, error)
 }
 
-// play takes steps, one after the other.
-func (s *stage) play(ctx context.Context, steps ...step) error {
-	for _, step := range steps {
-		stepContext, cancel := context.WithTimeout(ctx, stepLimit)
-		err := s.printer.Step(step.what, func() (string, error) { return step.do(stepContext) })
+// run runs stages one after the other.
+func (s *demo) run(ctx context.Context, stages ...stage) error {
+	for _, stage := range stages {
+		stageContext, cancel := context.WithTimeout(ctx, stageLimit)
+		err := s.printer.Stage(stage.what, func() (string, error) { return stage.do(stageContext) })
 		cancel()
 		if err != nil {
-			return fmt.Errorf("%s: %w", step.what, err)
+			return fmt.Errorf("%s: %w", stage.what, err)
 		}
 	}
 	return nil
 }
 
-func (s *stage) startCluster(ctx context.Context) (string, error) {
+func (s *demo) startCluster(ctx context.Context) (string, error) {
 	running, err := cluster.Find(clusterFolder(s.folder))
 	if err == nil {
 		s.cluster = running
@@ -77,19 +77,19 @@ func (s *stage) startCluster(ctx context.Context) (string, error) {
 	return "is up", err
 }
 
-func (s *stage) generateBundle(ctx context.Context) (string, error) {
+func (s *demo) generateBundle(ctx context.Context) (string, error) {
 	return s.berth(ctx, "bundle", "generate", driverName, "--version", version, "--output", s.path("bundle"))
 }
 
-// buildCatalog makes a catalog of a bundle.
-func (s *stage) buildCatalog(bundle, catalog string) func(context.Context) (string, error) {
+// buildCatalog builds a catalog from a bundle.
+func (s *demo) buildCatalog(bundle, catalog string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		return s.berth(ctx, "catalog", "build", bundle, "--output", s.path(catalog))
 	}
 }
 
-// serveCatalog has a catalog served, and OLM read it.
-func (s *stage) serveCatalog(name, catalog string) func(context.Context) (string, error) {
+// serveCatalog serves a catalog to OLM.
+func (s *demo) serveCatalog(name, catalog string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		err := journey.ServeCatalog(ctx, s.cluster.Client(), journey.Catalog{
 			Name: name, Folder: s.path(catalog), Port: journey.CatalogPort, Image: catalogImage + ":demo",
@@ -99,8 +99,8 @@ func (s *stage) serveCatalog(name, catalog string) func(context.Context) (string
 	}
 }
 
-// subscribe has OLM install the operator, or its predecessor, from a catalog.
-func (s *stage) subscribe(catalog string) func(context.Context) (string, error) {
+// subscribe makes OLM install the operator, or its predecessor, from a catalog.
+func (s *demo) subscribe(catalog string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		csv, err := journey.Subscribe(ctx, s.cluster.Client(), &v1alpha1.Subscription{
 			ObjectMeta: metav1.ObjectMeta{Name: s.driver.Package.Name, Namespace: namespace},
@@ -113,8 +113,8 @@ func (s *stage) subscribe(catalog string) func(context.Context) (string, error) 
 	}
 }
 
-// berth runs the command that a release engineer would, and returns it as the step's result.
-func (s *stage) berth(ctx context.Context, args ...string) (string, error) {
+// berth runs a command of berth, and returns the command line as the stage's result.
+func (s *demo) berth(ctx context.Context, args ...string) (string, error) {
 	out, err := exec.CommandContext(ctx, s.program("berth"), args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
@@ -129,28 +129,28 @@ func (s *stage) berth(ctx context.Context, args ...string) (string, error) {
 	return "berth " + strings.Join(shown, " "), nil
 }
 
-// show runs a command of kubectl as an administrator does, and shows it and what it prints.
-func (s *stage) show(ctx context.Context, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, stepLimit)
+// show prints a kubectl command, runs it, and prints its output.
+func (s *demo) show(ctx context.Context, args ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, stageLimit)
 	defer cancel()
 	fmt.Printf("\n$ kubectl %s\n", strings.Join(args, " "))
 	cmd := s.cluster.Kubectl(ctx, args...)
-	cmd.Env = append(cmd.Env, "PATH="+s.home+string(filepath.ListSeparator)+os.Getenv("PATH")) // for its plugin
+	cmd.Env = append(cmd.Env, "PATH="+s.home+string(filepath.ListSeparator)+os.Getenv("PATH")) // for the plugin
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it leaves a clean line
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it leaves the cursor on a new line
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
 	}
 	return nil
 }
 
-// path returns a path in the folder of the play.
-func (s *stage) path(elements ...string) string {
+// path returns a path in the folder of the demonstration.
+func (s *demo) path(elements ...string) string {
 	return filepath.Join(append([]string{s.folder}, elements...)...)
 }
 
-// program returns the path of one of our programs.
-func (s *stage) program(name string) string { return filepath.Join(s.home, "bin", name) }
+// program returns the path of one of the project's programs.
+func (s *demo) program(name string) string { return filepath.Join(s.home, "bin", name) }
 
-// clusterFolder returns the folder of the cluster of a play.
+// clusterFolder returns the folder of a demonstration's cluster.
 func clusterFolder(play string) string { return filepath.Join(play, "cluster") }

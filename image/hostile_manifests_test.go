@@ -1,12 +1,9 @@
 package image
 
 import (
-	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto/sha256"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,234 +11,17 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
-	"github.com/klauspost/compress/zstd"
 
 	"github.com/berth-csi/berth/test/registry"
 )
 
-var update = flag.Bool("update", false, "write testdata/hostile anew, but for the sparse layers, which are GNU tar's")
-
-const hostile = "testdata/hostile"
-
-// hostileLayers are those of testdata/hostile that are made here.
-func hostileLayers(t testing.TB) map[string][]byte {
-	file := func(name, content string) *tar.Header {
-		return &tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644, Size: int64(len(content)), Format: tar.FormatPAX}
-	}
-	archive := func(write func(*tar.Writer)) []byte {
-		var b bytes.Buffer
-		w := tar.NewWriter(&b)
-		write(w)
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return b.Bytes()
-	}
-	entries := func(headers ...*tar.Header) []byte {
-		return archive(func(w *tar.Writer) {
-			for _, h := range headers {
-				if err := w.WriteHeader(h); err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.CopyN(w, strings.NewReader(strings.Repeat("x", int(h.Size))), h.Size); err != nil {
-					t.Fatal(err)
-				}
-			}
-		})
-	}
-	const many = 2000
-	var files, removals []*tar.Header
-	for i := range many {
-		files = append(files, file(fmt.Sprintf("hold/%d", i), ""))
-		removals = append(removals, file(fmt.Sprintf("hold/.wh.x%d", i), ""))
-	}
-	manyNames := func(w *tar.Writer) {
-		for i := range 100 {
-			if err := w.WriteHeader(file(fmt.Sprintf("mast/%s%d", strings.Repeat("a/", 100<<10), i), "")); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	attribute := file("hold/tea", "")
-	attribute.Typeflag, attribute.PAXRecords = tar.TypeDir, map[string]string{"SCHILY.xattr.trusted.overlay.opaque": "y"}
-	window := append([]byte{0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x98}, 0x01, 0x00, 0x00) // a window of 512 MiB, and a last block of nothing
-	members := []byte{}
-	for range 2000 {
-		members = append(members, packed(t, nil)...)
-	}
-	return map[string][]byte{
-		"files.tar.gz":            packed(t, entries(files...)),
-		"removals.tar.gz":         packed(t, entries(removals...)),
-		"long-names.tar.gz":       packed(t, archive(manyNames)),
-		"zeros.tar.gz":            packed(t, entries(file("hold/zeros", strings.Repeat("x", 20<<20)))),
-		"zeros-elsewhere.tar.gz":  packed(t, entries(file("mast/zeros", strings.Repeat("x", 20<<20)))),
-		"zeros-behind.tar.gz":     packed(t, append(entries(file("hold/tea", "")), make([]byte, 20<<20)...)),
-		"zeros.tar.zst":           zipped(t, entries(file("hold/zeros", strings.Repeat("x", 20<<20)))),
-		"window.tar.zst":          window,
-		"empty-members.tar.gz":    members,
-		"control-characters.tar":  entries(file("hold/tea\x1b[2J\n::error::sunk", "")),
-		"right-to-left.tar":       entries(file("hold/\u202egpj.lmay", "")),
-		"leads-out.tar":           entries(file("hold/../../etc/passwd", "")),
-		"below-a-link.tar":        entries(&tar.Header{Name: "mast", Typeflag: tar.TypeSymlink, Linkname: "hold"}, file("mast/tea", "")),
-		"link.tar":                entries(&tar.Header{Name: "mast", Typeflag: tar.TypeSymlink, Linkname: "hold"}),
-		"below-mast.tar":          entries(file("mast/tea", "")),
-		"removal-below-mast.tar":  entries(file("mast/.wh.tea", "")),
-		"hard-link.tar":           entries(&tar.Header{Name: "hold/tea", Typeflag: tar.TypeLink, Linkname: "etc/passwd"}),
-		"symbolic-link.tar":       entries(&tar.Header{Name: "hold/tea", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}),
-		"device.tar":              entries(&tar.Header{Name: "hold/tea", Typeflag: tar.TypeChar, Devmajor: 0, Devminor: 0}),
-		"pipe.tar":                entries(&tar.Header{Name: "hold/tea", Typeflag: tar.TypeFifo}),
-		"twice.tar":               entries(file("hold/tea", "a"), file("hold/tea", "ab")),
-		"file-and-folder.tar":     entries(file("hold/tea", "a"), &tar.Header{Name: "hold/tea/", Typeflag: tar.TypeDir}),
-		"removes-nothing.tar":     entries(file("hold/.wh.", "")),
-		"overlay-attribute.tar":   entries(attribute),
-		"no-archive.tar":          bytes.Repeat([]byte("rum"), 1000),
-		"torn.tar.gz":             packed(t, entries(file("hold/tea", strings.Repeat("x", 4096))))[:60],
-		"case.tar":                entries(file("Hold/tea", ""), file("hold/Tea", ""), file("hold/tea", "")),
-		"other-for-s390x.tar":     entries(file("hold/tea", "other")),
-		"one.tar":                 entries(file("hold/tea", "one")),
-		"one-with-other-time.tar": entries(&tar.Header{Name: "hold/tea", Typeflag: tar.TypeReg, Size: 3, ModTime: time.Unix(1e9, 0)}),
-	}
-}
-
-func packed(t testing.TB, data []byte) []byte {
-	var b bytes.Buffer
-	w, err := gzip.NewWriterLevel(&b, gzip.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := w.Write(data); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	return b.Bytes()
-}
-
-func zipped(t testing.TB, data []byte) []byte {
-	w, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return w.EncodeAll(data, nil)
-}
-
-// TestHostileLayers: an image whose layers try to be more than they seem is refused, with little memory. Each of
-// its layers is a file of testdata/hostile.
-func TestHostileLayers(t *testing.T) {
-	if *update {
-		for name, content := range hostileLayers(t) {
-			if err := os.WriteFile(filepath.Join(hostile, name), content, 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	const tooMuch = "its files take more than 4194304 bytes; expected a smaller image"
-	const sparse = `its file "hold/tea" is stored as a sparse file, which .* pack the layer without tar's option --sparse`
-	notAFile := `"hold/tea" is a link or something else that is not a file; expected files and folders only`
-	address := registry.Start(t, nil)
-	for _, tc := range []struct{ name, layers, want string }{
-		{"a sparse file of GNU tar", "sparse-gnu.tar.gz", sparse},
-		{"a sparse file of pax 0.0", "sparse-pax-0.0.tar.gz", sparse},
-		{"a sparse file of pax 0.1", "sparse-pax-0.1.tar.gz", sparse},
-		{"a sparse file of pax 1.0", "sparse-pax-1.0.tar.gz", sparse},
-		{"a large file", "zeros.tar.gz", tooMuch},
-		{"a large file in zstd", "zeros.tar.zst", tooMuch},
-		{"a large file that nobody asked for", "zeros-elsewhere.tar.gz", tooMuch},
-		{"much behind the archive", "zeros-behind.tar.gz", tooMuch},
-		{"a large window of zstd", "window.tar.zst", "one of its layers is no tar archive: window size exceeded"},
-		{"very many empty members of gzip", "empty-members.tar.gz", "hold: nothing"},
-		{"very long names", "long-names.tar.gz", `its file "mast/a/a/.*…" has a name of \d+ bytes, \d+ folders deep; expected at most 1024 bytes, and 32 folders`},
-		{"thousands of files and removals", "files.tar.gz removals.tar.gz", "hold: 2000 files"},
-		{"control characters in a name", "control-characters.tar", `"hold/tea\\x1b\[2J\\n::error::sunk" is the name of a file; expected one without control characters`},
-		{"a name that reads backwards", "right-to-left.tar", `"hold/\\u202egpj.lmay" is the name of a file; .*`},
-		{"a name that leads out", "leads-out.tar", `its file "hold/../../etc/passwd" leads out of its folder`},
-		{"a file below a link", "below-a-link.tar", `one of its layers has files in "mast", which is, or is below, a symbolic link; .*`},
-		{"a file below a link of another layer", "link.tar below-mast.tar", `one of its layers has files in "mast", .*`},
-		{"a removal below a link of another layer", "link.tar removal-below-mast.tar", `one of its layers has files in "mast", .*`},
-		{"a link instead of a folder of another layer", "below-mast.tar link.tar", "hold: nothing"},
-		{"a hard link", "hard-link.tar", notAFile},
-		{"a symbolic link", "symbolic-link.tar", notAFile},
-		{"a device, which some take for a removal", "device.tar", notAFile},
-		{"a pipe", "pipe.tar", notAFile},
-		{"a file twice", "twice.tar", `one of its layers has "hold/tea" twice, as a file and as a file; expected each file once`},
-		{"a file that is also a folder", "file-and-folder.tar", `one of its layers has "hold/tea" twice, as a file and as a folder; .*`},
-		{"a removal of nothing", "removes-nothing.tar", `one of its layers removes "hold/.wh.", which is no file; .*`},
-		{"an attribute of overlay file systems", "overlay-attribute.tar", `"hold/tea" has an attribute that hides files from some programs; .*`},
-		{"no archive", "no-archive.tar", "one of its layers is no tar archive: .*"},
-		{"a torn archive", "torn.tar.gz", "one of its layers is no tar archive: unexpected EOF"},
-		{"names that differ in their case", "case.tar", "hold: 2 files"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			image := hostileImage(t, strings.Fields(tc.layers)...)
-			reference := image.upload(t, address, "layers")
-			var pulled Pulled
-			var err error
-			used := allocated(func() { pulled, err = Pull(t.Context(), reference, Limits{time.Minute, 4 << 20}, "hold") })
-			got := "hold: nothing"
-			if n := len(pulled.Files); n > 0 {
-				got = fmt.Sprintf("hold: %d files", n)
-			}
-			if err != nil {
-				got = strings.TrimPrefix(err.Error(), "cannot pull image "+reference+": ")
-			}
-			if !regexp.MustCompile(`^` + tc.want + `$`).MatchString(got) {
-				t.Errorf("got  %s\nwant %s", got, tc.want)
-			}
-			if used > 32<<20 {
-				t.Errorf("it took %d MiB of memory; want less than 32", used>>20)
-			}
-		})
-	}
-}
-
-// allocated returns how much memory a function asks for, in bytes.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
-// TestPullTakesLinearTime: twice the files of each kind take twice the steps.
-func TestPullTakesLinearTime(t *testing.T) {
-	steps := func(n int) int {
-		s := &stack{}
-		for number := range 8 {
-			l := &layer{folders: []string{"hold"}, names: map[string]kind{}, files: map[string][]byte{}, removals: map[string]bool{}}
-			for i := range n {
-				name := fmt.Sprintf("hold/%d/%d/x", number, i)
-				l.names[name], l.files[name] = aFile, nil
-				l.names[fmt.Sprintf("mast/%d", i)] = aLink
-				l.gone = append(l.gone, fmt.Sprintf("hold/%d/%d/y", (number+1)%8, i))
-				l.removals[fmt.Sprintf("hold/%d/%d", (number+1)%8, i)] = true
-			}
-			s.layers = append(s.layers, l)
-		}
-		if err := s.checkLinks(); err != nil {
-			t.Fatal(err)
-		}
-		if got := len(s.files()); got != 8*n {
-			t.Fatalf("%d files, want %d", got, 8*n)
-		}
-		return s.steps
-	}
-	few, many := steps(200), steps(1600)
-	if many > 9*few {
-		t.Errorf("eight times the files take %d steps instead of %d, %.1f times as many", many, few, float64(many)/float64(few))
-	}
-	t.Logf("%d files take %d steps, %d files %d", 8*200, few, 8*1600, many)
-}
-
-// upload is an image as a registry gets it, however wrong it is.
+// upload is an image as it is pushed to a registry. It may be malformed.
 type upload struct {
 	manifest map[string]any
 	blobs    [][]byte
@@ -257,7 +37,7 @@ func descriptor(mediaType string, content []byte) map[string]any {
 	return map[string]any{"mediaType": mediaType, "size": len(content), "digest": fmt.Sprintf("sha256:%x", sha256.Sum256(content))}
 }
 
-// hostileImage returns an image of layers in testdata/hostile.
+// hostileImage returns an image with layers of testdata/hostile.
 func hostileImage(t testing.TB, layers ...string) *upload {
 	t.Helper()
 	config := []byte("{}")
@@ -276,10 +56,10 @@ func hostileImage(t testing.TB, layers ...string) *upload {
 	return image
 }
 
-// layer returns the descriptor of one of the image's layers.
+// layer returns the descriptor of a layer.
 func (u *upload) layer(i int) map[string]any { return u.manifest["layers"].([]any)[i].(map[string]any) }
 
-// text is the manifest's.
+// text returns the manifest as JSON.
 func (u *upload) text(t testing.TB) []byte {
 	t.Helper()
 	text, err := json.Marshal(u.manifest)
@@ -289,7 +69,7 @@ func (u *upload) text(t testing.TB) []byte {
 	return text
 }
 
-// upload puts the image into a registry, and returns its reference.
+// upload pushes the image to a registry and returns its reference.
 func (u *upload) upload(t testing.TB, address, tag string) (reference string) {
 	t.Helper()
 	repository := "http://" + address + "/v2/harbour/ship/"
@@ -328,7 +108,7 @@ func linux(architecture string) map[string]any {
 	return map[string]any{"os": "linux", "architecture": architecture}
 }
 
-// uploadIndex puts an index of images into a registry, and returns its reference.
+// uploadIndex pushes an index of images to a registry and returns its reference.
 func uploadIndex(t *testing.T, address string, change func(manifests []any) []any, entries ...entry) (reference string) {
 	t.Helper()
 	index := &upload{manifest: map[string]any{"schemaVersion": 2, "mediaType": indexType}}
@@ -349,7 +129,7 @@ func uploadIndex(t *testing.T, address string, change func(manifests []any) []an
 	return index.upload(t, address, "index")
 }
 
-// TestHostilePlatforms: what is read of an image for several platforms is the same for all of them.
+// TestHostilePlatforms: the files must be the same for all platforms of an image.
 func TestHostilePlatforms(t *testing.T) {
 	one, again, other := func() *upload { return hostileImage(t, "one.tar") }, func() *upload { return hostileImage(t, "one-with-other-time.tar") }, func() *upload { return hostileImage(t, "other-for-s390x.tar") }
 	unknown := map[string]any{"os": "unknown", "architecture": "unknown"}
@@ -381,7 +161,7 @@ func TestHostilePlatforms(t *testing.T) {
 		{"an image with foreign urls", []entry{{one(), linux("amd64")}}, func(m []any) []any {
 			m[0].(map[string]any)["urls"] = []string{"http://127.0.0.1:1/"}
 			return m
-		}, `its part sha256:.* is to be fetched from a place that the image names; .*`},
+		}, `its blob sha256:.* has URLs outside of the registry; .*`},
 		{"a size that is not true", []entry{{one(), linux("amd64")}}, func(m []any) []any {
 			m[0].(map[string]any)["size"] = 1
 			return m
@@ -395,7 +175,7 @@ func TestHostilePlatforms(t *testing.T) {
 	}
 }
 
-// keepSeed holds a manifest against the one of the corpus that fuzzing begins with, or writes that.
+// keepSeed compares a manifest with its file in the seed corpus of FuzzManifest, or updates that.
 func keepSeed(t *testing.T, manifest []byte) {
 	t.Helper()
 	file := filepath.Join(hostile, strings.NewReplacer("/", "-", "_", "-", ",", "", "'", "").Replace(strings.TrimPrefix(t.Name(), "TestHostile"))+".json")
@@ -409,7 +189,7 @@ func keepSeed(t *testing.T, manifest []byte) {
 	}
 }
 
-// check holds what was pulled, or why not, against a regular expression.
+// check compares the pulled files, or the error, with a regular expression.
 func check(t *testing.T, reference string, pulled Pulled, err error, want string) {
 	t.Helper()
 	var got string
@@ -424,12 +204,12 @@ func check(t *testing.T, reference string, pulled Pulled, err error, want string
 	}
 }
 
-// TestHostileManifests: a manifest that sends its reader elsewhere, or is not what it says.
+// TestHostileManifests: a manifest with URLs outside of the registry or with false descriptors.
 func TestHostileManifests(t *testing.T) {
 	var requests atomic.Int32
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 	defer elsewhere.Close()
-	const foreign = `its part sha256:.* is to be fetched from a place that the image names; expected all of it in the registry: build the image without foreign layers`
+	const foreign = `its blob sha256:.* has URLs outside of the registry; expected all blobs in the registry: build the image without foreign layers`
 	for _, tc := range []struct {
 		name   string
 		change func(*upload)
@@ -450,8 +230,8 @@ func TestHostileManifests(t *testing.T) {
 		}, foreign},
 		{"a layer of another type", func(u *upload) { u.layer(0)["mediaType"] = "application/zip" }, `its layer sha256:.* is of media type "application/zip"; expected a tar archive, .*`},
 		{"a list of images, too", func(u *upload) { u.manifest["manifests"] = []any{} }, `the manifest sha256:.* lists both layers and images; expected either`},
-		{"a layer that is longer than said", func(u *upload) { u.layer(0)["size"] = 100 }, `.*(unexpected EOF|its layer sha256:.* is not of the 100 bytes .*)`},
-		{"a layer that is shorter than said", func(u *upload) { u.layer(0)["size"] = 100 << 10 }, `its layer sha256:.* is not of the 102400 bytes that its manifest says; expected the same`},
+		{"a layer that is longer than said", func(u *upload) { u.layer(0)["size"] = 100 }, `.*(unexpected EOF|its layer sha256:.* does not have the 100 bytes .*)`},
+		{"a layer that is shorter than said", func(u *upload) { u.layer(0)["size"] = 100 << 10 }, `its layer sha256:.* does not have the 102400 bytes that its manifest says; expected the same size`},
 		{"a layer that is said to be huge", func(u *upload) { u.layer(0)["size"] = int64(1) << 60 }, `its files take more than 1048576 bytes; .*`},
 		{"a layer of negative size", func(u *upload) { u.layer(0)["size"] = -1 }, `its files take more than 1048576 bytes; .*`},
 		{"too many layers", func(u *upload) {
@@ -470,11 +250,11 @@ func TestHostileManifests(t *testing.T) {
 		})
 	}
 	if n := requests.Load(); n != 0 {
-		t.Errorf("%d requests went to a place that an image named; want none", n)
+		t.Errorf("%d requests went to a URL in a manifest; want none", n)
 	}
 }
 
-// TestHostileRegistry: a registry that lies, never ends, or sends its clients on.
+// TestHostileRegistry: a registry that lies, sends data forever, or redirects.
 func TestHostileRegistry(t *testing.T) {
 	trickle := func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
@@ -495,7 +275,7 @@ func TestHostileRegistry(t *testing.T) {
 			}
 		}
 	}
-	const late, long = `it took longer than 300ms: .*`, `.*its registry answers with more than 4194304 bytes where a manifest or a token is expected; expected less`
+	const late, long = `it took longer than 300ms: .*`, `.*its registry sent more than 4194304 bytes instead of a manifest or a token; expected less`
 	for _, tc := range []struct {
 		name, path string
 		answer     http.HandlerFunc
@@ -508,7 +288,7 @@ func TestHostileRegistry(t *testing.T) {
 		{"an endless manifest", "/manifests/", endless(http.StatusOK), long},
 		{"an endless error", "/manifests/", endless(http.StatusNotFound), long},
 		{"an endless error for a layer", "/blobs/", endless(http.StatusNotFound), long},
-		{"an endless layer", "/blobs/", endless(http.StatusOK), `.*error verifying sha256 checksum .*|its layer .*|one of its layers is no tar archive: .*`},
+		{"an endless layer", "/blobs/", endless(http.StatusOK), `.*error verifying sha256 checksum .*|its layer .*|one of its layers is not a tar archive: .*`},
 		{"another layer", "/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			other, err := os.ReadFile(hostile + "/other-for-s390x.tar")
 			if err != nil {
@@ -526,11 +306,11 @@ func TestHostileRegistry(t *testing.T) {
 		}, `the manifest sha256:.* says that it is of media type .*, but its registry says .*; expected the same`},
 		{"on to the cloud's credentials", "/blobs/", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusTemporaryRedirect)
-		}, `.*its registry sends us on to "169.254.169.254", an address of this machine or its cloud; expected one that registries keep layers at`},
+		}, `.*its registry redirects to "169.254.169.254", an address of this machine or its cloud; expected an address where registries keep layers`},
 		{"for a token to the cloud's credentials", "/v2/$", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="http://[fe80::1]/token",service="x"`)
 			w.WriteHeader(http.StatusUnauthorized)
-		}, `.*its registry sends us on to "\[fe80::1\]", an address of this machine .*`},
+		}, `.*its registry redirects to "\[fe80::1\]", an address of this machine .*`},
 		{"on and on", "/blobs/", func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
 		}, `.*stopped after 10 redirects.*`},
@@ -558,15 +338,15 @@ func TestHostileRegistry(t *testing.T) {
 			used := allocated(func() { pulled, err = Pull(t.Context(), reference, limits, "hold") })
 			check(t, reference, pulled, err, tc.want)
 			if used > 64<<20 {
-				t.Errorf("it took %d MiB of memory; want less than 64", used>>20)
+				t.Errorf("it allocated %d MiB; want less than 64", used>>20)
 			}
 		})
 	}
 }
 
-// TestRegistriesSendOn: a registry elsewhere sends its clients on to neither this machine nor its cloud, and not
-// where anybody could read along.
-func TestRegistriesSendOn(t *testing.T) {
+// TestRedirects: a remote registry cannot redirect its clients to their own machine, to their cloud's metadata
+// service, or from HTTPS to HTTP.
+func TestRedirects(t *testing.T) {
 	var requests atomic.Int32
 	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { requests.Add(1) }))
 	defer here.Close()

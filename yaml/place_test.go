@@ -1,13 +1,15 @@
-package yamlplace
+package yaml_test
 
 import (
 	"strings"
 	"testing"
 
-	"sigs.k8s.io/yaml"
+	kubernetes "sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/yaml"
 )
 
-// faults are texts in which a caret, which is not part of them, stands before what is wrong.
+// faults are documents with a caret before the fault. The caret is not part of the document.
 var faults = []struct{ name, text, want string }{
 	{"an open quote", "a: 1\nb: ^\"x\nc: 2\n", "found unexpected end of stream"},
 	{"an open bracket", "a: 1\nb: ^[x,\n  y\nc: 2\n", "did not find expected ',' or ']'"},
@@ -33,11 +35,11 @@ func TestFault(t *testing.T) {
 			before, after, _ := strings.Cut(tc.text, "^")
 			source := []byte(before + after)
 			var ignored any
-			err := yaml.Unmarshal(source, &ignored)
+			err := kubernetes.Unmarshal(source, &ignored)
 			if err == nil {
-				t.Fatal("it is good YAML")
+				t.Fatal("the decoder accepts it")
 			}
-			offset, message := Fault(source, err)
+			offset, message := yaml.Fault(source, err)
 			got := string(source[:offset]) + "^" + string(source[offset:])
 			if got != tc.text || !strings.HasPrefix(message, tc.want) {
 				t.Errorf("got %q at %q, want %q at %q", message, got, tc.want, tc.text)
@@ -46,19 +48,19 @@ func TestFault(t *testing.T) {
 	}
 }
 
-// FuzzFault: whatever is refused, is so somewhere in the text.
+// FuzzFault: every fault has a message and an offset within the document.
 func FuzzFault(f *testing.F) {
 	for _, tc := range faults {
 		f.Add([]byte(tc.text))
 	}
 	f.Fuzz(func(t *testing.T, source []byte) {
 		var ignored any
-		err := yaml.Unmarshal(source, &ignored)
+		err := kubernetes.Unmarshal(source, &ignored)
 		if err == nil {
 			return
 		}
-		if offset, message := Fault(source, err); offset < 0 || offset > len(source) || message == "" {
-			t.Errorf("got %q at %d, want something at an offset up to %d", message, offset, len(source))
+		if offset, message := yaml.Fault(source, err); offset < 0 || offset > len(source) || message == "" {
+			t.Errorf("got %q at %d, want a message and an offset of at most %d", message, offset, len(source))
 		}
 	})
 }

@@ -1,0 +1,72 @@
+package lock_test
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers/lock"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+func TestHolder(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	namespace := c.Namespace(t)
+	pods := map[string]*corev1.Pod{}
+	for name, phase := range map[string]corev1.PodPhase{"running": corev1.PodRunning, "succeeded": corev1.PodSucceeded, "failed": corev1.PodFailed} {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+			// Without a node, nobody else writes the pod's status.
+			Spec: corev1.PodSpec{SchedulerName: "none", Containers: []corev1.Container{{Name: "main", Image: "registry.example/main"}}}}
+		if err := c.Client().Create(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		pod.Status.Phase = phase
+		if err := c.Client().Status().Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		pods[name] = pod
+	}
+	ownedBy := func(kind, name string, uid types.UID) []metav1.OwnerReference {
+		return []metav1.OwnerReference{{APIVersion: "v1", Kind: kind, Name: name, UID: uid}}
+	}
+	for name, tc := range map[string]struct {
+		owners []metav1.OwnerReference
+		want   string
+	}{
+		"running":    {ownedBy("Pod", "running", pods["running"].UID), "running"},
+		"succeeded":  {ownedBy("Pod", "succeeded", pods["succeeded"].UID), ""},
+		"failed":     {ownedBy("Pod", "failed", pods["failed"].UID), ""},
+		"recreated":  {ownedBy("Pod", "running", "another"), ""},
+		"deleted":    {ownedBy("Pod", "deleted", "deleted"), ""},
+		"other-kind": {ownedBy("ConfigMap", "running", pods["running"].UID), ""},
+		"no-owner":   {nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, OwnerReferences: tc.owners}}
+			if err := c.Client().Create(t.Context(), held); err != nil {
+				t.Fatal(err)
+			}
+			checkHolder(t, c.Client(), client.ObjectKeyFromObject(held), tc.want)
+		})
+	}
+	t.Run("no lock", func(t *testing.T) {
+		checkHolder(t, c.Client(), client.ObjectKey{Namespace: namespace, Name: "none"}, "")
+	})
+}
+
+func checkHolder(t *testing.T, c client.Client, key client.ObjectKey, want string) {
+	t.Helper()
+	pod, err := lock.Holder(t.Context(), c, key)
+	got := ""
+	if pod != nil {
+		got = pod.Name
+	}
+	if err != nil || got != want {
+		t.Errorf("holder %q and error %v, want %q", got, err, want)
+	}
+}
