@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/catalog/rendering"
+	"github.com/berth-csi/berth/catalog/render"
 )
 
 func newCatalogRenderCommand() *cobra.Command {
@@ -27,9 +27,9 @@ documents are not held against each other; "berth catalog validate" does that.`,
 			if !isTerminal(cmd.OutOrStdout()) { // or else it would get in the way
 				defer startProgress(cmd.ErrOrStderr(), "rendering")()
 			}
-			return rendering.Write(cmd.Context(), cmd.OutOrStdout(), output, args)
+			return render.Write(cmd.Context(), cmd.OutOrStdout(), output, args)
 		},
 	}
-	addOutputFlag(cmd, &output, "json", rendering.Formats)
+	addOutputFlag(cmd, &output, "json", render.Formats)
 	return cmd
 }

@@ -15,7 +15,7 @@ import (
 
 // FuzzAppendJSON holds what is converted against what the library makes of it.
 func FuzzAppendJSON(f *testing.F) {
-	archives, err := filepath.Glob("../rules/testdata/validate/*.txtar")
+	archives, err := filepath.Glob("../../catalog/rules/testdata/validate/*.txtar")
 	if err != nil || len(archives) == 0 {
 		f.Fatal(archives, err)
 	}

@@ -1,6 +1,6 @@
-// Package rendering writes catalogs and bundles in the one form that equal ones have, as JSON or YAML:
+// Package render writes catalogs and bundles in the one form that equal ones have, as JSON or YAML:
 // the same bytes that "opm render" writes, but for numbers that would lose digits there.
-package rendering
+package render
 
 import (
 	"bytes"
