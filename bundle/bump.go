@@ -11,6 +11,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -19,8 +20,8 @@ import (
 // bundle. All else comes from the driver's definition as it is now. It returns nil if nothing has changed.
 //
 // Of opts, Images, Pinned and Released count.
-func Bump(earlier *Bundle, d drivers.Driver, opts Options) (*Bundle, error) {
-	was, err := earlier.options(d)
+func Bump(earlier *registryv1.Bundle, d drivers.Driver, opts Options) (*registryv1.Bundle, error) {
+	was, err := optionsOf(earlier, d)
 	if err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", earlier.Name, err)
 	}
@@ -50,10 +51,10 @@ func next(version semver.Version) semver.Version {
 	return version
 }
 
-// options returns what it takes to generate a bundle of the driver anew.
-func (b *Bundle) options(d drivers.Driver) (Options, error) {
+// optionsOf returns the options that generate a bundle of the driver again.
+func optionsOf(b *registryv1.Bundle, d drivers.Driver) (Options, error) {
 	csv := &v1alpha1.ClusterServiceVersion{}
-	if err := yaml.Unmarshal(b.File(ManifestsDir+"/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
+	if err := yaml.Unmarshal(b.File(registryv1.ManifestsDir+"/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
 		return Options{}, err
 	}
 	if b.Package != d.Package.Name || csv.Name == "" {
@@ -85,11 +86,11 @@ func (b *Bundle) options(d drivers.Driver) (Options, error) {
 }
 
 // Diff returns what differs in the files of two bundles, in the unified format; "" if nothing does.
-func Diff(before, after *Bundle) string {
+func Diff(before, after *registryv1.Bundle) string {
 	var text strings.Builder
 	paths := map[string]bool{}
 	var order []string
-	for _, b := range []*Bundle{before, after} {
+	for _, b := range []*registryv1.Bundle{before, after} {
 		for _, f := range b.Files {
 			if !paths[f.Path] {
 				order = append(order, f.Path)

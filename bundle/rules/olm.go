@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -48,7 +49,7 @@ var installable = map[string]bool{
 }
 
 func checkKinds(c *check, rule findings.Rule) {
-	for _, o := range c.objects {
+	for _, o := range c.bundle.Objects {
 		if !installable[o.GetKind()] {
 			c.find(rule, o.File, []string{"kind"}, "OLM installs no %s: have the operator create %q", o.GetKind(), o.GetName())
 		}
@@ -56,13 +57,13 @@ func checkKinds(c *check, rule findings.Rule) {
 }
 
 // csv returns the bundle's ClusterServiceVersion; there is one, or the bundle could not be loaded.
-func (c *check) csv() bundle.Object {
-	return c.objects[slices.IndexFunc(c.objects, func(o bundle.Object) bool { return o.GetKind() == "ClusterServiceVersion" })]
+func (c *check) csv() registryv1.Object {
+	return c.bundle.Objects[slices.IndexFunc(c.bundle.Objects, func(o registryv1.Object) bool { return o.GetKind() == "ClusterServiceVersion" })]
 }
 
 func checkDuplicates(c *check, rule findings.Rule) {
 	first := map[string]string{} // file, by group, kind and name
-	for _, o := range c.objects {
+	for _, o := range c.bundle.Objects {
 		key := o.GroupVersionKind().GroupKind().String() + " " + o.GetName()
 		if other, taken := first[key]; taken {
 			c.find(rule, o.File, []string{"metadata", "name"}, "%s %s is in %s, too", o.GetKind(), o.GetName(), other)
@@ -72,21 +73,20 @@ func checkDuplicates(c *check, rule findings.Rule) {
 	}
 }
 
-const annotationPrefix = "operators.operatorframework.io.bundle."
-
 func checkAnnotations(c *check, rule findings.Rule) {
-	annotations := c.bundle.Annotations()
+	annotations := c.bundle.Metadata.Annotations
 	complain := func(key, format string, args ...any) {
-		c.find(rule, bundle.AnnotationsPath, []string{"annotations", key}, format, args...)
+		c.found = append(c.found, c.bundle.Metadata.FaultAt(rule, []any{"annotations", key}, format, args...))
 	}
 	for key, want := range map[string]string{
-		annotationPrefix + "mediatype.v1": "registry+v1", annotationPrefix + "manifests.v1": bundle.ManifestsDir + "/", annotationPrefix + "metadata.v1": bundle.MetadataDir + "/",
+		registryv1.MediaTypeAnnotation: registryv1.MediaType, registryv1.ManifestsAnnotation: registryv1.ManifestsDir + "/",
+		registryv1.MetadataAnnotation: registryv1.MetadataDir + "/",
 	} {
 		if got := annotations[key]; got != want {
 			complain(key, "%s is %q, want %q", key, got, want)
 		}
 	}
-	const channelsKey, defaultKey = annotationPrefix + "channels.v1", annotationPrefix + "channel.default.v1"
+	const channelsKey, defaultKey = registryv1.ChannelsAnnotation, registryv1.DefaultChannelAnnotation
 	if annotations[channelsKey] == "" {
 		complain(channelsKey, "%s is missing: want the channels that the bundle belongs to, separated by commas", channelsKey)
 	}
@@ -96,7 +96,7 @@ func checkAnnotations(c *check, rule findings.Rule) {
 }
 
 func checkLabels(c *check, rule findings.Rule) {
-	dockerfile := c.bundle.File(bundle.DockerfilePath)
+	dockerfile := c.bundle.File(registryv1.DockerfilePath)
 	if dockerfile == nil {
 		return // it may be built in another way
 	}
@@ -107,10 +107,10 @@ func checkLabels(c *check, rule findings.Rule) {
 			labels[key] = strings.Trim(value, `"`)
 		}
 	}
-	annotations := c.bundle.Annotations()
+	annotations := c.bundle.Metadata.Annotations
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if labels[key] != annotations[key] && strings.HasPrefix(key, annotationPrefix) {
-			c.find(rule, bundle.AnnotationsPath, []string{"annotations", key}, "the annotation %s is %q, but as a label in %s it is %q", key, annotations[key], bundle.DockerfilePath, labels[key])
+		if labels[key] != annotations[key] && strings.HasPrefix(key, registryv1.AnnotationPrefix) {
+			c.found = append(c.found, c.bundle.Metadata.FaultAt(rule, []any{"annotations", key}, "the annotation %s is %q, but as a label in %s it is %q", key, annotations[key], registryv1.DockerfilePath, labels[key]))
 		}
 	}
 }
@@ -118,7 +118,7 @@ func checkLabels(c *check, rule findings.Rule) {
 var dependencyTypes = []string{"olm.package", "olm.gvk", "olm.label", "olm.constraint"}
 
 func checkDependencies(c *check, rule findings.Rule) {
-	const path = bundle.MetadataDir + "/dependencies.yaml"
+	const path = registryv1.MetadataDir + "/dependencies.yaml"
 	var file struct{ Dependencies []struct{ Type string } }
 	if data := c.bundle.File(path); data == nil || yaml.Unmarshal(data, &file) != nil {
 		return
@@ -139,12 +139,12 @@ func checkMaxOpenShift(c *check, rule findings.Rule) {
 			Value any
 		}
 	}
-	if data := c.bundle.File(bundle.PropertiesPath); data == nil || yaml.Unmarshal(data, &file) != nil {
+	if data := c.bundle.File(registryv1.PropertiesPath); data == nil || yaml.Unmarshal(data, &file) != nil {
 		return
 	}
 	for i, p := range file.Properties {
 		if text, isText := p.Value.(string); p.Type == bundle.MaxOpenShiftProperty && (!isText || !majorMinor.MatchString(text)) {
-			c.find(rule, bundle.PropertiesPath, []string{"properties", strconv.Itoa(i), "value"}, "%s is %v, want MAJOR.MINOR in quotes, such as \"4.22\"", bundle.MaxOpenShiftProperty, p.Value)
+			c.find(rule, registryv1.PropertiesPath, []string{"properties", strconv.Itoa(i), "value"}, "%s is %v, want MAJOR.MINOR in quotes, such as \"4.22\"", bundle.MaxOpenShiftProperty, p.Value)
 		}
 	}
 }

@@ -5,6 +5,7 @@
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,14 +13,14 @@ import (
 	"github.com/operator-framework/api/pkg/manifests"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/api/pkg/validation"
-	"github.com/operator-framework/api/pkg/validation/errors"
+	validationerrors "github.com/operator-framework/api/pkg/validation/errors"
 	interfaces "github.com/operator-framework/api/pkg/validation/interfaces"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/registryv1"
 )
 
 // The validators of the Operator Framework, under the names that operator-sdk knows them by where it
@@ -49,7 +50,7 @@ func rule(id, what string) findings.Rule {
 // Rules are all rules that Check goes by: those of the Operator Framework's validators, whose findings
 // may also be warnings, and OLM's own.
 func Rules() []findings.Rule {
-	all := []findings.Rule{syntaxRule, expansionRule}
+	all := append([]findings.Rule{syntaxRule, expansionRule}, registryv1.Rules...)
 	for _, v := range validators {
 		all = append(all, v.rule)
 	}
@@ -64,17 +65,14 @@ func Rules() []findings.Rule {
 func Check(dir string) ([]*findings.Finding, error) {
 	broken, err := brokenFiles(dir)
 	if err != nil || len(broken) > 0 {
-		return broken, err // of what cannot be read nothing else is known
+		return broken, err // nothing else is known of what cannot be read
 	}
-	b, err := bundle.Load(dir)
+	b, err := registryv1.Load(dir)
 	if err != nil {
-		return nil, err
+		found, others := registryv1.Faults(err)
+		return found, errors.Join(others...)
 	}
-	objects, err := b.Objects()
-	if err != nil {
-		return nil, err
-	}
-	c := &check{dir: dir, bundle: b, objects: objects}
+	c := &check{dir: dir, bundle: b}
 	for _, own := range ownChecks {
 		own.find(c, own.rule)
 	}
@@ -87,7 +85,7 @@ func Check(dir string) ([]*findings.Finding, error) {
 	}
 	for _, v := range validators {
 		for _, subject := range loaded.ObjectsToValidate() {
-			file := fileOf(subject, objects)
+			file := fileOf(subject, b.Objects)
 			for _, result := range v.validator.Validate(subject) {
 				for _, e := range result.Errors {
 					c.add(v.rule, findings.Error, file, e)
@@ -103,10 +101,9 @@ func Check(dir string) ([]*findings.Finding, error) {
 
 // check is a bundle that is being looked at, and what was found so far.
 type check struct {
-	dir     string
-	bundle  *bundle.Bundle
-	objects []bundle.Object
-	found   []*findings.Finding
+	dir    string
+	bundle *registryv1.Contents
+	found  []*findings.Finding
 }
 
 // find adds a finding about a field of a file.
@@ -116,7 +113,7 @@ func (c *check) find(rule findings.Rule, file string, path []string, format stri
 }
 
 // add adds what a validator has found.
-func (c *check) add(rule findings.Rule, severity findings.Severity, file string, e errors.Error) {
+func (c *check) add(rule findings.Rule, severity findings.Severity, file string, e validationerrors.Error) {
 	message := e.Detail
 	if e.Field != "" && !strings.Contains(message, e.Field) {
 		message = e.Field + ": " + message
@@ -151,7 +148,7 @@ func (c *check) ordered() []*findings.Finding {
 
 // fileOf returns the file that a validator's subject was read from. What concerns the bundle as a
 // whole is put right in its ClusterServiceVersion.
-func fileOf(subject any, objects []bundle.Object) string {
+func fileOf(subject any, objects []registryv1.Object) string {
 	kind, name := v1alpha1.ClusterServiceVersionKind, ""
 	switch s := subject.(type) {
 	case *apiextensionsv1.CustomResourceDefinition:
@@ -166,5 +163,5 @@ func fileOf(subject any, objects []bundle.Object) string {
 			return o.File
 		}
 	}
-	return bundle.ManifestsDir
+	return registryv1.ManifestsDir
 }

@@ -7,9 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/findings/yamlplace"
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -47,7 +47,7 @@ func brokenFiles(dir string) (broken []*findings.Finding, err error) {
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // bundle.Load tells what a bundle is
+		return nil, nil // registryv1.Load tells what a bundle is
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
@@ -58,7 +58,7 @@ func brokenFiles(dir string) (broken []*findings.Finding, err error) {
 // mustBeYAML tells whether a file is in one of the folders that a bundle consists of.
 func mustBeYAML(dir, file string) bool {
 	folder, err := filepath.Rel(dir, filepath.Dir(file))
-	return err == nil && (folder == bundle.ManifestsDir || folder == bundle.MetadataDir)
+	return err == nil && (folder == registryv1.ManifestsDir || folder == registryv1.MetadataDir)
 }
 
 // faultOf says why a file cannot be read, if that is a fault.

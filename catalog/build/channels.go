@@ -6,7 +6,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/render"
 )
 
 // assemble makes the catalog, all but what the head of the default channel adds to it.
@@ -19,8 +19,8 @@ func (d *draft) assemble() {
 	for i := range d.Channels {
 		d.config.Channels = append(d.config.Channels, d.channel(i))
 	}
-	for _, r := range d.releases {
-		d.config.Bundles = append(d.config.Bundles, r.Rendered)
+	for _, b := range d.rendered {
+		d.config.Bundles = append(d.config.Bundles, b.Rendered)
 	}
 	if len(d.Deprecations) > 0 {
 		d.config.Deprecations = []declcfg.Deprecation{d.deprecations()}
@@ -30,15 +30,15 @@ func (d *draft) assemble() {
 // place is an entry of the template, and what it leads to.
 type place struct {
 	entry
-	*fbc.Release
-	path []any
+	bundle *render.Bundle
+	path   []any
 }
 
 // channel returns a channel, with its entries from the oldest to the newest.
 func (d *draft) channel(index int) declcfg.Channel {
 	said := d.Channels[index]
 	places := d.places(index)
-	slices.SortStableFunc(places, func(a, b place) int { return a.Compare(b.Release) })
+	slices.SortStableFunc(places, func(a, b place) int { return a.bundle.Compare(b.bundle) })
 	c := declcfg.Channel{Schema: declcfg.SchemaChannel, Package: d.Package, Name: said.Name}
 	var paths [][]any
 	for i, p := range places {
@@ -52,14 +52,14 @@ func (d *draft) channel(index int) declcfg.Channel {
 // places returns the entries of a channel in the order of the template.
 func (d *draft) places(index int) (places []place) {
 	if d.Channels[index].Entries == nil {
-		for _, r := range d.releases {
-			places = append(places, place{Release: r, path: at("channels", index)})
+		for _, b := range d.rendered {
+			places = append(places, place{bundle: b, path: at("channels", index)})
 		}
 		return places
 	}
 	for i, e := range d.Channels[index].Entries {
 		p := place{entry: e, path: at("channels", index, "entries", i)}
-		if p.Release = d.find(cmp.Or(e.Name, e.Version), p.path); p.Release != nil {
+		if p.bundle = d.find(cmp.Or(e.Name, e.Version), p.path); p.bundle != nil {
 			places = append(places, p)
 		}
 	}
@@ -71,7 +71,7 @@ func (d *draft) places(index int) (places []place) {
 // that it does not skip, and only the first one that of its ClusterServiceVersion: that is the one in which the
 // channels of a package may differ.
 func (d *draft) entry(p place, skipRange *string, before []place) declcfg.ChannelEntry {
-	e, err := p.Release.Entry()
+	e, err := p.bundle.Entry()
 	if err != nil {
 		d.fault(p.path, "%v", err)
 		return e
@@ -88,7 +88,7 @@ func (d *draft) entry(p place, skipRange *string, before []place) declcfg.Channe
 		return e
 	}
 	for _, earlier := range slices.Backward(before) {
-		if name := earlier.Rendered.Name; !slices.Contains(e.Skips, name) {
+		if name := earlier.bundle.Name; !slices.Contains(e.Skips, name) {
 			e.Replaces = name
 			break
 		}
@@ -103,7 +103,7 @@ func (d *draft) replaced(said string, by place, before []place) string {
 	name := d.nameOf(said, path)
 	if name != "" && len(before) > 0 && !slices.Contains(d.names(), name) {
 		d.fault(path, "%s replaces %s, which is no bundle of this template; only the first entry of a channel may: "+
-			"name what else it updates in skips, and here the bundle that comes before it", by.Rendered.Name, name)
+			"name what else it updates in skips, and here the bundle that comes before it", by.bundle.Name, name)
 	}
 	return name
 }
@@ -114,8 +114,8 @@ func (d *draft) nameOf(nameOrVersion string, path []any) string {
 	if _, isVersion := parse(nameOrVersion); !isVersion {
 		return nameOrVersion
 	}
-	if r := d.find(nameOrVersion, path); r != nil {
-		return r.Rendered.Name
+	if b := d.find(nameOrVersion, path); b != nil {
+		return b.Name
 	}
 	return ""
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
+	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
@@ -70,17 +71,17 @@ func (d *draft) inChannel(index int, path []any) []any {
 
 // introduce gives the package what the head of its default channel says of it.
 func (d *draft) introduce() {
-	if err := introduce(d.config, d.releases); err != nil {
+	if err := introduce(d.config, d.rendered); err != nil {
 		d.fault(at("bundles"), "%v", err)
 	}
 }
 
 // introduce gives a package that was checked what the head of its default channel says of it.
-func introduce(config *declcfg.DeclarativeConfig, releases []*fbc.Release) error {
+func introduce(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) error {
 	pkg := &config.Packages[0]
 	checked := fbc.Of(config, func(string, string) document.Span { return document.Span{} }).Find(pkg.Name)
 	head := upgrade.Of(checked, checked.FindChannel(pkg.DefaultChannel)).Heads[0]
-	return named(releases, head.Name).Introduce(pkg)
+	return named(bundles, head.Name).Introduce(pkg)
 }
 
 // mediaTypes are those of icons that consoles show, by the endings of their files.

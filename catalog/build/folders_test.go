@@ -144,9 +144,9 @@ func TestFoldersRefuses(t *testing.T) {
 		want  string // a regular expression for all of the error
 	}{
 		{"no such folder", func(t *testing.T) { remove(t, "old") },
-			`old is not a bundle folder: it has no folder manifests; expected .*`},
+			`bundle folder: stat old: no such file or directory`},
 		{"no ClusterServiceVersion", func(t *testing.T) { remove(t, "old/"+csv) },
-			`old is not a bundle folder: none of the 1 files in its folder manifests holds a ClusterServiceVersion; expected .*`},
+			`old is not a bundle folder: it has no ClusterServiceVersion, only manifests/tides.sea.example.com.crd.yaml \(CustomResourceDefinition\); expected .*`},
 		{"two ClusterServiceVersions", func(t *testing.T) { catalogs.Write(t, "old/manifests/x.yaml", string(readFile(t, "old/"+csv))) },
 			`old/manifests/x.yaml:1: a second ClusterServiceVersion, beside that of old/manifests/tide.clusterserviceversion.yaml; .*`},
 		{"malformed manifest", func(t *testing.T) { edit(t, "old/"+crd, `(?m)^  names:`, "   names:") },
@@ -176,9 +176,9 @@ func TestFoldersRefuses(t *testing.T) {
 		{"malformed properties", func(t *testing.T) { edit(t, "new/"+csv, `olm.properties: .*`, "olm.properties: salt") },
 			`new/manifests/tide.clusterserviceversion.yaml: annotation olm.properties: expected a JSON array .*`},
 		{"same version", func(t *testing.T) { edit(t, "new/"+csv, `version: 0.2.0`, "version: 0.1.0") },
-			`old/manifests/tide.clusterserviceversion.yaml and new/manifests/tide.clusterserviceversion.yaml both claim the version 0.1.0 of package tide; .*`},
+			`old/manifests/tide.clusterserviceversion.yaml and new/manifests/tide.clusterserviceversion.yaml both have the version 0.1.0 in package tide; .*`},
 		{"same name", func(t *testing.T) { edit(t, "new/"+csv, `name: tide.v0.2.0`, "name: tide.v0.1.0") },
-			`old/manifests/tide.clusterserviceversion.yaml and new/manifests/tide.clusterserviceversion.yaml both claim the name tide.v0.1.0 of package tide; .*`},
+			`old/manifests/tide.clusterserviceversion.yaml and new/manifests/tide.clusterserviceversion.yaml both have the name tide.v0.1.0 in package tide; .*`},
 		{"two packages", func(t *testing.T) { edit(t, "new/"+annotations, `package.v1: tide`, "package.v1: moon") },
 			`new/metadata/annotations.yaml is of package moon, but old/metadata/annotations.yaml is of package tide; .*`},
 		{"default channel is empty", func(t *testing.T) { edit(t, "new/"+annotations, `default.v1: stable`, "default.v1: fast") },

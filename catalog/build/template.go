@@ -15,7 +15,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/yaml"
@@ -110,7 +110,7 @@ type draft struct {
 	template
 	document document.Document
 	found    []*findings.Finding
-	releases []*fbc.Release // in the order of the template
+	rendered []*render.Bundle // in the order of the template
 	config   *declcfg.DeclarativeConfig
 	// entryPaths are those of the template's entries that the entries of each channel come from.
 	entryPaths [][][]any

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -84,7 +85,7 @@ const (
 
 // read renders the documents of a folder, and remembers where they belong.
 func (r *renderer) read(ctx context.Context, dir string) error {
-	if fbc.IsBundleFolder(dir) {
+	if registryv1.IsFolder(dir) {
 		return r.readBundle(dir)
 	}
 	c, faults, err := fbc.ReadAndKeep(ctx, dir, func(d document.Document) error {
@@ -135,12 +136,11 @@ func joined(faults []*findings.Finding) error {
 
 // readBundle renders a bundle folder.
 func (r *renderer) readBundle(dir string) error {
-	release, err := fbc.ReadRelease(dir)
+	b, err := Folder(dir)
 	if err != nil {
 		return err
 	}
-	b := release.Rendered
-	content, err := json.Marshal(b)
+	content, err := json.Marshal(b.Rendered)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/registryv1"
 )
 
 func newBundleBumpCommand() *cobra.Command {
@@ -45,7 +46,7 @@ is now. What differs is printed to standard output. If that is nothing, nothing 
 }
 
 func bumpBundle(cmd *cobra.Command, dir, output string, opts bundle.Options) error {
-	earlier, err := bundle.Load(dir)
+	earlier, err := registryv1.Load(dir)
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func bumpBundle(cmd *cobra.Command, dir, output string, opts bundle.Options) err
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	bumped, err := bundle.Bump(earlier, driver, opts)
+	bumped, err := bundle.Bump(earlier.Bundle, driver, opts)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func bumpBundle(cmd *cobra.Command, dir, output string, opts bundle.Options) err
 	if err := bumped.Write(output); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(escape.Screen(cmd.OutOrStdout()), bundle.Diff(earlier, bumped)); err != nil {
+	if _, err := io.WriteString(escape.Screen(cmd.OutOrStdout()), bundle.Diff(earlier.Bundle, bumped)); err != nil {
 		return err
 	}
 	cmd.PrintErrf("wrote %s: bundle %s\n", output, bumped.Name)

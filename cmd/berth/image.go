@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/registryv1"
 )
 
 // configsFolder is where a catalog's image has the catalog, and configsLabel the label that says so.
@@ -79,7 +79,7 @@ catalog may refer to such an image instead of carrying the bundle's objects.
   berth bundle image bundle/aws-efs-operator/1.0.0 --layout image`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := bundle.Load(args[0])
+			b, err := registryv1.Load(args[0])
 			if err != nil {
 				return err
 			}

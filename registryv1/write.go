@@ -1,4 +1,4 @@
-package bundle
+package registryv1
 
 import (
 	"errors"
@@ -87,17 +87,17 @@ func (b *Bundle) mayReplace(dir string) (bool, error) {
 			return false, refuse("it holds " + entry.Name() + ", which is no part of a bundle")
 		}
 	}
-	// Broken manifests are no reason to refuse: writing the bundle anew is what mends them.
-	metadata, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(AnnotationsPath)))
+	// Broken manifests are no reason to refuse: writing the bundle again is what repairs them.
+	metadata, err := readFiles(dir, MetadataDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("bundle folder %s: %w", dir, err)
+		return false, err
 	}
-	old, err := packageName(metadata)
+	old, err := source{name: dir, kind: "folder"}.parseMetadata(&Bundle{Files: metadata})
 	if err != nil {
 		return false, refuse(err.Error())
 	}
-	if old != b.Package {
-		return false, refuse("it is a bundle of package " + old)
+	if name := old.Annotations[PackageAnnotation]; name != b.Package {
+		return false, refuse("it is a bundle of package " + name)
 	}
 	return true, nil
 }
