@@ -43,6 +43,7 @@ type link struct {
 	From    printable    `json:"from"`
 	To      printable    `json:"to"`
 	Kind    upgrade.Edge `json:"kind"`
+	Never   bool         `json:"never,omitempty"` // OLM never takes it
 }
 
 // WritePage writes packages as one HTML page that loads nothing else. It fails if a bundle cannot be
@@ -59,7 +60,7 @@ func WritePage(w io.Writer, packages []*Package) error {
 		data.Title = printable("Updates of " + packages[0].Name)
 	}
 	for _, p := range packages {
-		s := &shown{Name: printable(p.Name), Deprecated: printable(p.Deprecated), Drawing: p.SVG(), Versions: []*version{}, Links: []link{}} // null would be no list
+		s := &shown{Name: printable(p.Name), Deprecated: printable(p.Deprecated), Drawing: p.draw("", 0), Versions: []*version{}, Links: []link{}} // null would be no list
 		for _, b := range p.source.Bundles {
 			v, err := t.describe(p.source, b)
 			if err != nil {
@@ -69,7 +70,7 @@ func WritePage(w io.Writer, packages []*Package) error {
 		}
 		for _, c := range p.Channels {
 			for _, e := range c.Edges {
-				s.Links = append(s.Links, link{printable(c.Name), printable(e.From.Name), printable(e.To.Name), e.Kind})
+				s.Links = append(s.Links, link{printable(c.Name), printable(e.From.Name), printable(e.To.Name), e.Kind, e.To.Passed})
 			}
 		}
 		data.Packages = append(data.Packages, s)
