@@ -114,7 +114,7 @@ func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 		return entry{}, one(explain(d, err, into))
 	}
 	if e.bundle != nil {
-		return e, lighten(d, e.bundle)
+		return e, strip(d, e.bundle)
 	}
 	return e, nil
 }
@@ -193,13 +193,13 @@ func explain(d document.Document, err error, into ...any) *findings.Finding {
 
 // lighten checks the bulk of a bundle and drops it: its objects and the description of its
 // ClusterServiceVersion.
-func lighten(d document.Document, b *declcfg.Bundle) (faults []*findings.Finding) {
+func strip(d document.Document, b *declcfg.Bundle) (faults []*findings.Finding) {
 	for i, p := range b.Properties {
 		if len(faults) >= document.MaxFaults {
 			return append(faults, d.Fault(Object, "properties from number %d on were not looked at, because so much is wrong with those before; mend these first", i+1))
 		}
-		if !IsBulk(p.Type) {
-			b.Properties[i].Value = canonical(p.Value)
+		if !IsPayload(p.Type) {
+			b.Properties[i].Value = rawjson.Canonical(p.Value)
 			continue
 		}
 		path := []any{"properties", i, "value"}
@@ -218,23 +218,6 @@ func lighten(d document.Document, b *declcfg.Bundle) (faults []*findings.Finding
 	return faults
 }
 
-// canonical returns the one form that equal values have.
-func canonical(value []byte) []byte {
-	s := rawjson.Scan(value)
-	if written := s.Append(nil, rawjson.Style{}); s.End() {
-		return written
-	}
-	var decoded any
-	if json.Unmarshal(value, &decoded) != nil {
-		return value // there is none
-	}
-	var written bytes.Buffer
-	encoder := json.NewEncoder(&written)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(decoded) // what was decoded can be encoded
-	return bytes.TrimSpace(written.Bytes())
-}
-
 // ParseProperty parses the value of one property.
 func ParseProperty(p property.Property) (*property.Properties, error) {
 	parsed, err := property.Parse([]property.Property{p})
@@ -244,9 +227,9 @@ func ParseProperty(p property.Property) (*property.Properties, error) {
 	return parsed, err
 }
 
-// IsBulk tells whether properties of a type are long and of no use for most purposes. A Bundle has
+// IsPayload tells whether properties of a type are long and of no use for most purposes. A Bundle has
 // them without their values.
-func IsBulk(propertyType string) bool {
+func IsPayload(propertyType string) bool {
 	return propertyType == property.TypeBundleObject || propertyType == property.TypeCSVMetadata
 }
 

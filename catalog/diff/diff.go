@@ -173,27 +173,17 @@ func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Sorted(slices.Values(list)), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// equal tells whether documents say the same.
+// equal tells whether the documents at two places say the same.
 func equal(a, b document.Span) (bool, error) {
-	first, err := canonical(a)
+	first, err := document.Load(a)
 	if err != nil {
 		return false, err
 	}
-	second, err := canonical(b)
-	return bytes.Equal(first, second), err
-}
-
-// canonical returns a document in the one form that equal ones have.
-func canonical(span document.Span) ([]byte, error) {
-	d, err := document.Load(span)
+	second, err := document.Load(b)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	s := rawjson.Scan(d.Content)
-	if text := s.Append(nil, rawjson.Style{}); s.End() {
-		return text, nil
-	}
-	return d.Content, nil
+	return bytes.Equal(rawjson.Canonical(first.Content), rawjson.Canonical(second.Content)), nil
 }
 
 // compareChannel returns what changes in a channel that one of two packages may not have, or nil.

@@ -63,7 +63,7 @@ type renderer struct {
 }
 
 // scratch is memory to render a document in, and to use again for the next one.
-type scratch struct{ text, light, bulk []byte }
+type scratch struct{ text, rest, payload []byte }
 
 // part is a rendered document, and what its place depends on.
 type part struct {
@@ -223,7 +223,7 @@ func decoded(content []byte) ([]byte, error) {
 		return nil, err
 	}
 	for _, b := range config.Bundles {
-		b.Properties = bulkLast(b.Properties)
+		b.Properties = payloadLast(b.Properties)
 		slices.SortStableFunc(b.RelatedImages, func(a, b declcfg.RelatedImage) int { return strings.Compare(a.Image, b.Image) })
 	}
 	var text bytes.Buffer

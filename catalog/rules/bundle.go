@@ -69,7 +69,7 @@ func checkBundleChannel(s *subject, report report) {
 func checkProperties(s *subject, report report) {
 	for _, b := range s.Bundles {
 		for i, p := range b.Properties {
-			if p.Value == nil && fbc.IsBulk(p.Type) {
+			if p.Value == nil && fbc.IsPayload(p.Type) {
 				continue // it was checked when it was read
 			}
 			if shape := usualShapes[p.Type]; shape != nil {

@@ -8,6 +8,25 @@ import (
 	"unicode/utf8"
 )
 
+// Canonical returns the one form that equal values have. What is no JSON stays as it is.
+func Canonical(value []byte) []byte {
+	s := Scan(value)
+	if written := s.Append(nil, Style{}); s.End() {
+		return written
+	}
+	decoder := json.NewDecoder(bytes.NewReader(value))
+	decoder.UseNumber() // so that no digit is lost
+	var decoded any
+	if decoder.Decode(&decoded) != nil {
+		return value
+	}
+	var written bytes.Buffer
+	encoder := json.NewEncoder(&written)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(decoded) // what was decoded can be encoded
+	return bytes.TrimSpace(written.Bytes())
+}
+
 // Style says how Append writes.
 type Style struct {
 	// Indent is how many spaces each level is indented by. If it is 0, all is on one line.
