@@ -1,10 +1,16 @@
-// Package build makes the catalogs of packages from their bundles: from folders alone, or by templates, short files
-// that people write. A template says which bundles there are, as folders or images, and which of them each
-// channel offers. What it does not say follows from the bundles, so that most of it can be left out.
+// Package build builds the catalog of a package from its bundles: from their folders alone, or from a template, a short
+// file that people write. A template lists the bundles, as folders or images, and says which of them each channel
+// offers. What it does not say follows from the bundles, so most of it can be left out.
 //
-// Nothing is made by which OLM cannot work: every rule of package rules is asked of a catalog, and what is wrong
-// is found all at once, at the line of what is to blame. The same input always gives the same catalog.
+// Every rule of package rules is applied to what was built, so that OLM can work with it. All findings are reported at
+// once, at the lines of the template or of the bundles that cause them. The same input always gives the same catalog.
+//
+// The catalogs that Berth ships are in the folders certified and community beside this package, and their templates in
+// the folder templates.
 package build
+
+//go:generate go run ../../cmd/berth catalog build ../templates/certified/aws-ebs-csi-driver-operator.yaml ../templates/certified/aws-efs-operator.yaml ../templates/certified/manila-csi-driver-operator.yaml --output ../certified
+//go:generate go run ../../cmd/berth catalog build ../templates/community/aws-ebs-csi-driver-operator.yaml ../templates/community/aws-efs-operator.yaml ../templates/community/manila-csi-driver-operator.yaml --output ../community
 
 import (
 	"context"

@@ -7,13 +7,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/catalog/listing"
+	"github.com/berth-csi/berth/catalog/list"
 	"github.com/berth-csi/berth/catalog/rules"
 )
 
 func newCatalogListCommand() *cobra.Command {
 	var output string
-	kinds := strings.Join(listing.Kinds(), "|")
+	kinds := strings.Join(list.Kinds(), "|")
 	cmd := &cobra.Command{
 		Use:   "list " + kinds + " DIR [PACKAGE]",
 		Short: "List what a catalog holds",
@@ -32,8 +32,8 @@ fields keep their names.`,
 			if err := cobra.RangeArgs(2, 3)(cmd, args); err != nil {
 				return err
 			}
-			if !slices.Contains(listing.Kinds(), args[0]) {
-				return fmt.Errorf("there is no list of %q, want one of %s", args[0], strings.Join(listing.Kinds(), ", "))
+			if !slices.Contains(list.Kinds(), args[0]) {
+				return fmt.Errorf("there is no list of %q, want one of %s", args[0], strings.Join(list.Kinds(), ", "))
 			}
 			return nil
 		},
@@ -45,9 +45,9 @@ fields keep their names.`,
 			if err != nil {
 				return notValid(args[1], err)
 			}
-			return listing.Write(cmd.OutOrStdout(), output, args[0], c, only)
+			return list.Write(cmd.OutOrStdout(), output, args[0], c, only)
 		},
 	}
-	addOutputFlag(cmd, &output, "text", listing.Formats)
+	addOutputFlag(cmd, &output, "text", list.Formats)
 	return cmd
 }

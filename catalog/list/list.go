@@ -1,5 +1,5 @@
-// Package listing lists what a catalog holds, for people and for programs.
-package listing
+// Package list lists what a catalog holds, for people and for programs.
+package list
 
 import (
 	"fmt"
