@@ -57,7 +57,7 @@ func LoadImage(reference string, files map[string][]byte) (*Contents, error) {
 	return at.parse(b)
 }
 
-// IsFolder tells whether a folder looks like that of a bundle, and not like that of a catalog.
+// IsFolder reports whether a folder looks like that of a bundle, and not like that of a catalog.
 func IsFolder(dir string) bool {
 	for _, folder := range Folders {
 		if info, err := os.Stat(filepath.Join(dir, folder)); err != nil || !info.IsDir() {

@@ -55,7 +55,7 @@ func brokenFiles(dir string) (broken []*findings.Finding, err error) {
 	return broken, nil
 }
 
-// mustBeYAML tells whether a file is in one of the folders that a bundle consists of.
+// mustBeYAML reports whether a file is in one of the folders that a bundle consists of.
 func mustBeYAML(dir, file string) bool {
 	folder, err := filepath.Rel(dir, filepath.Dir(file))
 	return err == nil && (folder == registryv1.ManifestsDir || folder == registryv1.MetadataDir)

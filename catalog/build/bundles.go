@@ -13,11 +13,11 @@ import (
 	"github.com/berth-csi/berth/registryv1"
 )
 
-// limits are those of pulling an image. OLM takes no bundle above 4 MiB from a catalog, and etcd no object above
-// 1.5 MiB: an image that takes this long or holds this much is something else.
+// limits are the limits for pulling a bundle's image. OLM accepts no bundle above 4 MiB from a catalog, and etcd no object
+// above 1.5 MiB, so an image beyond these limits is not a bundle.
 var limits = image.Limits{Time: time.Minute, Size: 64 << 20}
 
-// pulls is how many bundles are read at a time.
+// pulls is the number of bundles that are read concurrently.
 const pulls = 4
 
 // readBundles reads all bundles.
@@ -32,7 +32,7 @@ func (d *draft) readBundles(ctx context.Context) {
 			return nil
 		})
 	}
-	_ = group.Wait() // none fails
+	_ = group.Wait() // no error: faults are collected
 	for i, err := range faults {
 		found, others := registryv1.Faults(err)
 		d.found = append(d.found, found...)
@@ -44,7 +44,7 @@ func (d *draft) readBundles(ctx context.Context) {
 
 func (d *draft) readBundle(ctx context.Context, b bundle) (*render.Bundle, error) {
 	switch {
-	case count(b.Folder, b.Image) != 1: // which checkForm has found
+	case count(b.Folder, b.Image) != 1: // checkForm reports it
 		return nil, nil
 	case b.Folder != "":
 		return render.Folder(d.path(b.Folder))
@@ -56,7 +56,7 @@ func (d *draft) readBundle(ctx context.Context, b bundle) (*render.Bundle, error
 	return render.Image(pulled.Reference, pulled.Files)
 }
 
-// checkBundles finds bundles that cannot stand side by side in the package.
+// checkBundles reports bundles of another package, and bundles that share a name or a version.
 func (d *draft) checkBundles() {
 	taken := map[string]int{}
 	for i, b := range d.rendered {
@@ -73,7 +73,7 @@ func (d *draft) checkBundles() {
 	}
 }
 
-// find returns the bundle that a name or a version stands for. If there is none, it reports that at a path.
+// find returns the bundle with a name or a version. If there is not exactly one, it reports that at a path.
 func (d *draft) find(nameOrVersion string, path []any) *render.Bundle {
 	version, isVersion := parse(nameOrVersion)
 	var found []*render.Bundle
@@ -84,7 +84,7 @@ func (d *draft) find(nameOrVersion string, path []any) *render.Bundle {
 	}
 	switch len(found) {
 	case 0:
-		d.fault(path, "%s is no bundle of this template; expected one of %s", nameOrVersion, strings.Join(d.names(), ", "))
+		d.fault(path, "%s is not a bundle of this template; expected one of %s", nameOrVersion, strings.Join(d.names(), ", "))
 		return nil
 	case 1:
 		return found[0]
@@ -93,13 +93,13 @@ func (d *draft) find(nameOrVersion string, path []any) *render.Bundle {
 	return nil
 }
 
-// parse returns a version, if a text is one.
+// parse parses a version.
 func parse(text string) (semver.Version, bool) {
 	version, err := semver.Parse(text)
 	return version, err == nil
 }
 
-// names are those of all bundles, in the order of the template.
+// names returns the names of all bundles, in the order of the template.
 func (d *draft) names() []string {
 	var names []string
 	for _, b := range d.rendered {

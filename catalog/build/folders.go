@@ -17,9 +17,9 @@ import (
 	"github.com/berth-csi/berth/registryv1"
 )
 
-// Folders makes the catalog of one package from the folders of its bundles, in any order. Channels and the default
-// channel are those that the bundles' annotations name, and how versions update each other is what their
-// ClusterServiceVersions say. The error is all that is wrong, with where it stands.
+// Folders builds the catalog of one package from the folders of its bundles, in any order. The bundles' annotations name
+// the channels and the default channel, and their ClusterServiceVersions define the upgrade edges. The error lists all
+// faults with their positions.
 func Folders(ctx context.Context, dirs []string) (*declcfg.DeclarativeConfig, error) {
 	bundles, err := readFolders(ctx, dirs)
 	if err != nil {
@@ -49,7 +49,7 @@ func Folders(ctx context.Context, dirs []string) (*declcfg.DeclarativeConfig, er
 	return config, introduce(config, bundles)
 }
 
-// readFolders reads bundle folders, and returns them from the oldest version to the newest.
+// readFolders reads bundle folders and returns the bundles from the oldest version to the newest.
 func readFolders(ctx context.Context, dirs []string) ([]*render.Bundle, error) {
 	if len(dirs) == 0 {
 		return nil, errors.New("no bundle folder given; expected at least one")
@@ -71,7 +71,7 @@ func readFolders(ctx context.Context, dirs []string) ([]*render.Bundle, error) {
 	return bundles, errors.Join(faults...)
 }
 
-// checkDistinct refuses bundles that cannot stand side by side in one package.
+// checkDistinct rejects bundles of different packages, and bundles that share a name or a version.
 func checkDistinct(bundles []*render.Bundle) error {
 	var faults []error
 	taken := map[string]*render.Bundle{}
@@ -79,7 +79,7 @@ func checkDistinct(bundles []*render.Bundle) error {
 		first := bundles[0]
 		if b.Package != first.Package {
 			faults = append(faults, fmt.Errorf("%s is of package %s, but %s is of package %s; "+
-				"build one package at a time, several into the same output folder if they are to be one catalog",
+				"build one package at a time, into the same output folder to make one catalog of several",
 				b.Metadata.File, b.Package, first.Metadata.File, first.Package))
 			continue
 		}
@@ -95,13 +95,12 @@ func checkDistinct(bundles []*render.Bundle) error {
 	return errors.Join(faults...)
 }
 
-// identity is what two bundles of a package cannot both have.
+// identity is what every bundle of a package must have for itself.
 func identity(b *render.Bundle) []string {
 	return []string{"name " + b.Name, "version " + b.Number()}
 }
 
-// channelsOf returns the package's channels, sorted by name, each with its entries from the oldest to
-// the newest.
+// channelsOf returns the package's channels by name, each with its entries from the oldest to the newest.
 func channelsOf(bundles []*render.Bundle) ([]declcfg.Channel, error) {
 	entries := map[string][]declcfg.ChannelEntry{}
 	var faults []error
@@ -125,7 +124,7 @@ func channelsOf(bundles []*render.Bundle) ([]declcfg.Channel, error) {
 	return channels, errors.Join(faults...)
 }
 
-// defaultChannelOf returns what the newest release that has an opinion says is the default channel.
+// defaultChannelOf returns the default channel that the newest bundle with that annotation names.
 func defaultChannelOf(bundles []*render.Bundle, channels []declcfg.Channel) (string, error) {
 	var names []string
 	for _, c := range channels {
@@ -149,8 +148,8 @@ func defaultChannelOf(bundles []*render.Bundle, channels []declcfg.Channel) (str
 		registryv1.DefaultChannelAnnotation, bundles[0].Package, strings.Join(names, ", "))
 }
 
-// checkFolders asks all rules for catalogs of this one. What they find is about the ClusterServiceVersion that says
-// how a bundle updates others, or the newest one where it is about a channel as a whole.
+// checkFolders applies all rules for catalogs. A finding about an entry is in the ClusterServiceVersion of its bundle, one
+// about a whole channel in the newest.
 func checkFolders(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) error {
 	newest := bundles[len(bundles)-1]
 	entry := func(channel int) origin {
@@ -184,7 +183,7 @@ func named(bundles []*render.Bundle, name string) *render.Bundle {
 	return bundles[slices.IndexFunc(bundles, func(b *render.Bundle) bool { return b.Name == name })]
 }
 
-// inCSV returns the path in a ClusterServiceVersion of what a value in a channel's entry comes from.
+// inCSV returns the path in a ClusterServiceVersion that a value in a channel's entry comes from.
 func inCSV(path []any) []any {
 	switch {
 	case len(path) == 0:

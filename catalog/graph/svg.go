@@ -68,7 +68,7 @@ func (p *Package) draw(legend string, legendHeight int) string {
 `, x, height+legendHeight, -legendHeight, x, height+legendHeight, escape.HTML(p.Name), style, arrow(string(upgrade.Replaces)), arrow(string(upgrade.Skips)), arrow(string(upgrade.SkipRange)), arrow("never"), legend, body.String())
 }
 
-// style is that of the drawing. The page sets the colours anew for what people choose in it.
+// style is that of the drawing. The page sets the colours again for what people choose in it.
 const style = `.u{--paper:#fff;--ink:#1f2937;--soft:#6b7280;--line:#cbd5e1;--band:#f1f5f9;--accent:#0f766e;--warn:#b45309;--bad:#b91c1c}` +
 	`@media(prefers-color-scheme:dark){.u{--paper:#111827;--ink:#e5e7eb;--soft:#9ca3af;--line:#475569;--band:#1e293b;--accent:#2dd4bf;--warn:#fbbf24;--bad:#f87171}}` +
 	`.u{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}` +
@@ -216,7 +216,7 @@ func (e Edge) look() (class, marker, why string) {
 	return string(e.Kind) + " never", "never", why
 }
 
-// neighbours tells whether no other version of the channel lies between two.
+// neighbours reports whether no other version of the channel lies between two.
 func (d *drawing) neighbours(e Edge) bool {
 	return abs(slices.Index(d.channel.Nodes, e.From)-slices.Index(d.channel.Nodes, e.To)) == 1
 }

@@ -22,7 +22,7 @@ import (
 // Bundle is a bundle that was read from a folder or an image, and what a catalog says of it.
 type Bundle struct {
 	*registryv1.Contents
-	// Rendered is the bundle as it stands in a catalog, the same as "opm render" makes of it. A bundle in a folder
+	// Rendered is the bundle's document in a catalog, the same as "opm render" makes of it. A bundle in a folder
 	// carries all its objects, so that OLM installs it from the catalog alone. One in an image carries the description
 	// of its ClusterServiceVersion instead, and OLM pulls the image.
 	Rendered declcfg.Bundle
@@ -85,7 +85,7 @@ func newBundle(contents *registryv1.Contents, image string) (*Bundle, error) {
 	return b, nil
 }
 
-// csvFault is an error about the bundle's ClusterServiceVersion.
+// csvFault returns an error about the bundle's ClusterServiceVersion.
 func (b *Bundle) csvFault(err error) error { return fmt.Errorf("%s: %w", b.CSV.File, err) }
 
 // Compare orders bundles from the oldest version to the newest.
@@ -175,7 +175,7 @@ func (b *Bundle) properties(annotation string) ([]registry.Property, error) {
 	return all, nil
 }
 
-// render returns the bundle as it stands in a catalog.
+// render returns the bundle's document in a catalog.
 func (b *Bundle) render() (declcfg.Bundle, error) {
 	_, properties, err := registry.ObjectsAndPropertiesFromBundle(b.registry)
 	if err != nil {
@@ -214,8 +214,8 @@ func (b *Bundle) render() (declcfg.Bundle, error) {
 	return described(rendered)
 }
 
-// described returns a bundle that has an image with a description in the place of its objects: OLM takes
-// those from the image.
+// described returns a bundle with a description of its ClusterServiceVersion instead of its objects. OLM reads the objects
+// from the bundle's image.
 func described(b declcfg.Bundle) (declcfg.Bundle, error) {
 	config := declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}
 	toDescription, err := migrations.NewMigrations("bundle-object-to-csv-metadata")
@@ -230,7 +230,7 @@ func described(b declcfg.Bundle) (declcfg.Bundle, error) {
 	return b, nil
 }
 
-// csvJSON returns the ClusterServiceVersion.
+// csvJSON returns the ClusterServiceVersion as JSON.
 func (b *Bundle) csvJSON() (string, error) {
 	for _, object := range b.Objects {
 		if object.GetKind() == v1alpha1.ClusterServiceVersionKind {
@@ -241,7 +241,7 @@ func (b *Bundle) csvJSON() (string, error) {
 	return "", nil
 }
 
-// objectsLast returns properties with the bundle's objects behind the others, for they are long.
+// objectsLast returns properties with the bundle's objects last, because they are long.
 func objectsLast(properties []property.Property) []property.Property {
 	isObject := func(p property.Property) int {
 		if p.Type == property.TypeBundleObject {
@@ -253,8 +253,8 @@ func objectsLast(properties []property.Property) []property.Property {
 	return properties
 }
 
-// relatedImages returns the images that the ClusterServiceVersion lists, and of those that it does not
-// list the bundle's own and those that its Deployments run.
+// relatedImages returns the images that the ClusterServiceVersion lists. It adds the bundle's own image and those that its
+// Deployments run, if they are not listed.
 func (b *Bundle) relatedImages() ([]declcfg.RelatedImage, error) {
 	csv, err := b.registry.ClusterServiceVersion()
 	if err != nil {

@@ -193,7 +193,7 @@ func checkPullSpec(image string) error {
 	return err
 }
 
-// isPlainPullSpec tells whether a pull spec is surely one: HOST/PATH@sha256:DIGEST, in small letters
+// isPlainPullSpec reports whether a pull spec is surely one: HOST/PATH@sha256:DIGEST, in small letters
 // and digits with a dot or a dash between some. The library is slow, and there are very many.
 func isPlainPullSpec(image string) bool {
 	const digest = "@sha256:"

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "write the files that hold what tests expect")
 
 // TestCheck reads and judges the catalogs in testdata/validate. The file "want" of each archive holds
-// what is found, and its first line what real opm says. The two verdicts must be the same, but for the
+// what is found, and its first line what real opm says. The two verdicts must be the same, except the
 // archives that differences explains.
 func TestCheck(t *testing.T) {
 	opm := catalogs.OPM(t)
@@ -81,7 +81,7 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
-// TestLoad makes sure that what opm serves can be loaded, and nothing else, but for what differs.
+// TestLoad makes sure that what opm serves can be loaded, and nothing else, except what differs.
 func TestLoad(t *testing.T) {
 	for name, want := range map[string]string{
 		"valid": "", "downgrade": "", "path-skipped": "", "path-by-range": "", "bundle-dependency": "",
@@ -104,7 +104,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestEveryRule makes sure that every rule is broken by some archive, but for one that takes a very
+// TestEveryRule makes sure that every rule is broken by some archive, except one that takes a very
 // large one; that is tested where files are cut.
 func TestEveryRule(t *testing.T) {
 	var said strings.Builder

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// isInline tells whether OLM can install a bundle from the catalog alone.
+// isInline reports whether OLM can install a bundle from the catalog alone.
 func isInline(b *fbc.Bundle) bool { return b.Image == "" }
 
 // bundle returns an entry of a channel as OLM gets it: with its bulk if that is wanted.

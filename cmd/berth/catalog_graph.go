@@ -63,7 +63,7 @@ func chosenPackages(c *fbc.Catalog, named []string) (all []*graph.Package, err e
 	if len(named) > 0 {
 		p := c.Find(named[0])
 		if p == nil {
-			return nil, fmt.Errorf("%s holds no package %q; `berth catalog list packages %s` lists those that it holds", c.Dir, named[0], c.Dir)
+			return nil, fmt.Errorf("%s has no package %q; `berth catalog list packages %s` lists its packages", c.Dir, named[0], c.Dir)
 		}
 		return []*graph.Package{graph.Of(p)}, nil
 	}

@@ -35,7 +35,7 @@ func AppendJSON(buffer, source []byte) ([]byte, bool) {
 	return r.out, !r.refused && r.nextLine() < 0
 }
 
-// reader reads a document. Its position is at a value, or behind one at the end of its line or at the
+// reader reads a document. Its position is at a value, or after one at the end of its line or at the
 // beginning of the next one.
 type reader struct {
 	source  []byte
@@ -84,7 +84,7 @@ func line(text []byte) []byte {
 // rest returns what is left of the line.
 func (r *reader) rest() []byte { return line(r.source[r.pos:]) }
 
-// peek returns the character at an offset from the position, or a line's end behind the end.
+// peek returns the character at an offset from the position, or a line's end after the end.
 func (r *reader) peek(offset int) byte {
 	if r.pos+offset < len(r.source) {
 		return r.source[r.pos+offset]
@@ -92,7 +92,7 @@ func (r *reader) peek(offset int) byte {
 	return '\n'
 }
 
-// atItem tells whether the position is at an item of a sequence.
+// atItem reports whether the position is at an item of a sequence.
 func (r *reader) atItem() bool {
 	return r.peek(0) == '-' && (r.peek(1) == ' ' || r.peek(1) == '\n')
 }
@@ -111,7 +111,7 @@ func (r *reader) node(parent int) {
 	r.value(column, parent)
 }
 
-// value reads the value at the position, which is in a column, on a line of its own or behind the
+// value reads the value at the position, which is in a column, on a line of its own or after the
 // dash of an item.
 func (r *reader) value(column, parent int) {
 	if r.depth++; r.depth > maxDepth {
@@ -219,7 +219,7 @@ func (r *reader) keyLength() int {
 	return 0
 }
 
-// isKeyEnd tells whether text[i] is the colon behind a key.
+// isKeyEnd reports whether text[i] is the colon after a key.
 func isKeyEnd(text []byte, i int) bool {
 	return i < len(text) && text[i] == ':' && (i+1 == len(text) || text[i+1] == ' ')
 }
