@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Package is what is drawn of a package.
+// Package is the drawing of a package.
 type Package struct {
 	Name       string
 	Deprecated string     // the message
@@ -61,7 +61,7 @@ type Edge struct {
 	Kind     upgrade.Edge
 }
 
-// Of returns what there is to draw of a package of a valid catalog.
+// Of returns the drawing of a package of a valid catalog.
 func Of(p *fbc.Package) *Package {
 	drawn := &Package{Name: p.Name, Deprecated: p.Deprecation(declcfg.SchemaPackage, ""), source: p}
 	for _, c := range p.Channels {
@@ -123,7 +123,7 @@ func newChannel(p *fbc.Package, c *fbc.Channel) *Channel {
 	return drawn
 }
 
-// versionOf returns the version of a bundle, as the catalog says, or else as the name does.
+// versionOf returns the version of a bundle from the catalog or, without one, from the name.
 func versionOf(p *fbc.Package, name string) string {
 	if b := p.FindBundle(name); b != nil && b.Number() != nil {
 		return b.Number().String()

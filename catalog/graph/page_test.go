@@ -66,11 +66,11 @@ func TestPage(t *testing.T) {
 			expect(t, page, `document.querySelector("#drawing .notice").textContent`, "Deprecated: Use atoll.")
 			expect(t, page, `[...document.querySelectorAll(".channel")].map(c => c.dataset.channel)`, []string{"stable", "<b>old</b>", "fast"})
 
-			// A version whose manifests the catalog does not have, deprecated by somebody who means ill.
+			// A version whose manifests the catalog does not have, with a hostile deprecation message.
 			page.Click(`.node[data-name="reef.v1.0.0"]`)
 			expect(t, page, `document.getElementById("details").hidden`, false)
 			expect(t, page, `document.querySelector("#details .notice").textContent`, `Deprecated: It </script><script>document.title='broken'</script> "leaks".`)
-			expect(t, page, `document.querySelectorAll("#details .notice")[1].textContent`, "The catalog says nothing of this version; its image does.")
+			expect(t, page, `document.querySelectorAll("#details .notice")[1].textContent`, "The catalog does not describe this version; its image does.")
 			expect(t, page, fmt.Sprintf(items, "Description"), `Keeps the *waves* out. <img src=x onerror="document.title='broken'">`)
 			expect(t, page, fmt.Sprintf(items, "Updates from"), "reef.v0.9.0 in stable (replaces)")
 			expect(t, page, fmt.Sprintf(items, "Updates to"), "reef.v1.1.1 in stable (replaces)\nreef.v1.1.0 in stable (replaces, never taken by OLM)\n"+

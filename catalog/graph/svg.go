@@ -18,9 +18,9 @@ const (
 	rowHeight    = 60
 	nodeWidth    = 184
 	nodeHeight   = 40
-	side         = 44 // beside nodes, for what goes around others
+	side         = 44 // beside nodes, for edges around other nodes
 	laneWidth    = 9  // of a skipRange
-	maxLanes     = 10 // more of them would hide the rest; the range stands in the node, too
+	maxLanes     = 10 // more would hide the rest; the node shows the range, too
 	labelLength  = 19 // characters of a version that fit into a node
 	rangeLength  = 30 // of a skipRange
 	legendHeight = 24
@@ -40,14 +40,14 @@ func (p *Package) SVG() string {
 // neverTaken explains edges that are drawn as dashes in grey.
 const neverTaken = "OLM never takes this edge"
 
-// hasPassed says whether the package has an edge that OLM never takes.
+// hasPassed reports whether the package has an edge that OLM never takes.
 func (p *Package) hasPassed() bool {
 	return slices.ContainsFunc(p.Channels, func(c *Channel) bool {
 		return slices.ContainsFunc(c.Edges, func(e Edge) bool { return e.To.Passed })
 	})
 }
 
-// draw draws a package below a legend of a height.
+// draw draws a package below a legend, which may be empty.
 func (p *Package) draw(legend string, legendHeight int) string {
 	var body strings.Builder
 	rows := 0
@@ -68,7 +68,7 @@ func (p *Package) draw(legend string, legendHeight int) string {
 `, x, height+legendHeight, -legendHeight, x, height+legendHeight, escape.HTML(p.Name), style, arrow(string(upgrade.Replaces)), arrow(string(upgrade.Skips)), arrow(string(upgrade.SkipRange)), arrow("never"), legend, body.String())
 }
 
-// style is that of the drawing. The page sets the colours again for what people choose in it.
+// style is the style of the drawing. The page adds to it for what people select.
 const style = `.u{--paper:#fff;--ink:#1f2937;--soft:#6b7280;--line:#cbd5e1;--band:#f1f5f9;--accent:#0f766e;--warn:#b45309;--bad:#b91c1c}` +
 	`@media(prefers-color-scheme:dark){.u{--paper:#111827;--ink:#e5e7eb;--soft:#9ca3af;--line:#475569;--band:#1e293b;--accent:#2dd4bf;--warn:#fbbf24;--bad:#f87171}}` +
 	`.u{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}` +
@@ -94,15 +94,15 @@ type drawing struct {
 	lanes   []*lane
 }
 
-// lane is a line beside nodes, from the versions that a skipRange holds to the one that has it.
+// lane is a line beside nodes, from the versions in a skipRange to the version that has it.
 type lane struct {
 	to    *Node
 	from  []*Node
 	place int // 0 is next to the nodes
 }
 
-// lanes returns a lane for each skipRange that holds a version in the channel. Those that would cross
-// have different places.
+// lanes returns a lane for each skipRange with a version of the channel in it. Lanes that would overlap have different
+// places.
 func lanes(c *Channel) (all []*lane) {
 	for _, n := range c.Nodes {
 		l := &lane{to: n}
@@ -115,7 +115,7 @@ func lanes(c *Channel) (all []*lane) {
 			all = append(all, l)
 		}
 	}
-	// The shortest lie next to the nodes.
+	// The shortest are next to the nodes.
 	slices.SortStableFunc(all, func(a, b *lane) int { return a.length() - b.length() })
 	for i, l := range all {
 		for slices.ContainsFunc(all[:i], func(other *lane) bool {
@@ -138,7 +138,7 @@ func (d *drawing) laneCount() (count int) {
 	return count
 }
 
-// middle is the height at which a row is.
+// middle is the vertical center of a row.
 func middle(row int) int { return margin + titleHeight + row*rowHeight + rowHeight/2 }
 
 func (d *drawing) draw(height int) {
@@ -179,7 +179,7 @@ func (d *drawing) drawLane(l *lane) {
 	d.WriteString("\n")
 }
 
-// drawEdge draws replaces at the right of nodes and skips at the left, or straight between neighbours.
+// drawEdge draws replaces to the right of nodes and skips to the left, or a straight line between neighbours.
 func (d *drawing) drawEdge(e Edge) {
 	from, to := middle(e.From.Row), middle(e.To.Row)
 	path := ""
@@ -216,7 +216,7 @@ func (e Edge) look() (class, marker, why string) {
 	return string(e.Kind) + " never", "never", why
 }
 
-// neighbours reports whether no other version of the channel lies between two.
+// neighbours reports whether an edge connects adjacent rows.
 func (d *drawing) neighbours(e Edge) bool {
 	return abs(slices.Index(d.channel.Nodes, e.From)-slices.Index(d.channel.Nodes, e.To)) == 1
 }
@@ -240,7 +240,7 @@ func (d *drawing) drawNode(n *Node) {
 	fmt.Fprintf(d, `<text class="label" x="%d" y="%d">%s</text></g>`+"\n", d.left+nodeWidth/2, y+below, html.EscapeString(shorten(escape.Visible(n.Version), labelLength)))
 }
 
-// shorten cuts a text to so many characters.
+// shorten cuts a text to a number of characters.
 func shorten(text string, length int) string {
 	if utf8.RuneCountInString(text) <= length {
 		return text

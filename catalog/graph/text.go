@@ -118,7 +118,7 @@ func (p *Package) DOT() string {
 	return text.String() + "}\n"
 }
 
-// dotStyles are how states look.
+// dotStyles are the styles of states.
 var dotStyles = map[string]string{
 	"head": ", penwidth=3", "outside": `, style="rounded,dashed"`,
 	"deprecated": `, color="#b45309", fontcolor="#b45309"`, "stranded": `, color="#b91c1c", fontcolor="#b91c1c"`,
@@ -131,7 +131,7 @@ func dotStyle(n *Node) (style string) {
 	return style
 }
 
-// title says which channel it is.
+// title is the name of the channel and what is special about it.
 func (c *Channel) title() string {
 	title := c.Name
 	if c.Default {
@@ -143,7 +143,7 @@ func (c *Channel) title() string {
 	return title
 }
 
-// label says which version it is, and what is special about it.
+// label is the version and what is special about it.
 func (n *Node) label() string {
 	if states := n.states(); len(states) > 0 {
 		return n.Version + " (" + strings.Join(states, ", ") + ")"

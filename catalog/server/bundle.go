@@ -19,7 +19,7 @@ import (
 // isInline reports whether OLM can install a bundle from the catalog alone.
 func isInline(b *fbc.Bundle) bool { return b.Image == "" }
 
-// bundle returns an entry of a channel as OLM gets it: with its bulk if that is wanted.
+// bundle returns an entry of a channel as OLM receives it, with its payload if that is wanted.
 func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry, withPayload func(*fbc.Bundle) bool) (*api.Bundle, error) {
 	b := p.FindBundle(e.Name)
 	m := model.Bundle{
@@ -54,7 +54,7 @@ func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.Channe
 	return api.ConvertModelBundleToAPIBundle(m)
 }
 
-// addPayload adds the objects of a bundle, and the description of its ClusterServiceVersion.
+// addPayload adds the objects of a bundle and the description of its ClusterServiceVersion.
 func (c *content) addPayload(m *model.Bundle, b *fbc.Bundle) error {
 	data, err := c.store.Load(nil, b.Span)
 	if err != nil {

@@ -178,7 +178,7 @@ func TestDecodeStrictlyReportsSomeFaults(t *testing.T) {
 	_, found := documents[0].DecodeStrictly(&struct {
 		Known string `json:"known"`
 	}{})
-	if len(found) != MaxFaults+1 || !strings.HasPrefix(found[MaxFaults].Message, "there is more wrong") {
+	if len(found) != MaxFaults+1 || !strings.HasPrefix(found[MaxFaults].Message, "there are more faults") {
 		t.Errorf("%d findings; want %d", len(found), MaxFaults+1)
 	}
 }
