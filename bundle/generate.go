@@ -1,7 +1,6 @@
-// Package bundle generates what OLM installs a driver's operator from: a bundle in the registry+v1 format, made from the
-// definition of the driver.
+// Package bundle generates the bundle of a driver's operator, in the registry+v1 format, from the driver's definition.
 //
-// The generated bundles live beside this package's code, one folder for each package and version.
+// The generated bundles are next to this package's code, in a folder for each package and version.
 package bundle
 
 import (
@@ -25,27 +24,26 @@ import (
 //go:generate go run ../cmd/berth bundle generate efs --version 1.0.0 --output aws-efs-operator/1.0.0
 //go:generate go run ../cmd/berth bundle generate manila --version 1.0.0 --output manila-csi-driver-operator/1.0.0
 
-// Options say what a bundle holds beyond the driver's definition.
+// Options are what goes into a bundle besides the driver's definition.
 type Options struct {
 	// Version is the version of the package, such as 1.0.0.
 	Version semver.Version
-	// Replaces names the ClusterServiceVersion that this one updates; "" for the package's own choice.
+	// Replaces is the name of the ClusterServiceVersion that this one replaces; "" for that of the package.
 	Replaces string
-	// SkipRange are the versions that this one updates at once, such as ">=1.0.0 <1.0.3"; "" for the package's
-	// own choice.
+	// SkipRange are the versions that this one updates directly, such as ">=1.0.0 <1.0.3"; "" for those of the package.
 	SkipRange string
-	// Pinned fails unless every image is given by its digest, as a release has to: a tag may become another
-	// image, and clusters without internet mirror by digest.
+	// Pinned requires every image to be given by digest, as for a release: a tag may later name another image, and
+	// disconnected clusters mirror by digest.
 	Pinned bool
-	// Images are pull specs to use instead of the definition's, by the image's environment variable
-	// or OperatorImage.
+	// Images are pull specs to use instead of those of the definition, by the image's environment variable or
+	// OperatorImage.
 	Images map[string]string
-	// Released is when the version was released, which a console shows; the zero time leaves it out.
+	// Released is the release date that consoles show. The zero time leaves it out.
 	Released time.Time
 }
 
-// Generate makes the bundle of one version of the driver's operator. The same definition and options
-// give the same bytes, always.
+// Generate generates the bundle of one version of the driver's operator. The same definition and options always give the
+// same bytes.
 func Generate(d drivers.Driver, opts Options) (*registryv1.Bundle, error) {
 	b, err := generate(d, opts)
 	if err != nil {
@@ -127,7 +125,7 @@ func generate(d drivers.Driver, opts Options) (*registryv1.Bundle, error) {
 	return b, nil
 }
 
-// checkName holds the bundle's name to what OLM demands of it: it names an object and is a label's value.
+// checkName checks the bundle's name, which is the name of an object and the value of a label.
 func checkName(name string) error {
 	problems := append(validation.IsDNS1123Subdomain(name), validation.IsValidLabelValue(name)...)
 	if len(problems) > 0 {
@@ -137,8 +135,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// customResourceDefinitions returns the definitions among the driver's assets. A bundle may hold
-// other kinds, but not most of those a driver is made of; all the rest is the operator's to create.
+// customResourceDefinitions returns the CustomResourceDefinitions among the driver's assets. OLM cannot install most other
+// kinds that a driver consists of, so the operator creates all the rest.
 func customResourceDefinitions(d drivers.Driver) ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	pullSpecs := map[string]string{}
 	for _, image := range d.Images {
@@ -162,8 +160,7 @@ func customResourceDefinitions(d drivers.Driver) ([]*apiextensionsv1.CustomResou
 	return crds, nil
 }
 
-// encode writes an object as YAML with sorted keys, without those fields that Go's types always write
-// and that say nothing when empty.
+// encode encodes an object as YAML with sorted keys, without fields that Go's types always write even if they are empty.
 func encode(object any) ([]byte, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {

@@ -22,7 +22,7 @@ func annotations(packageName, channel string) map[string]string {
 	}
 }
 
-// dockerfile builds the bundle's image: its files and, as labels, its annotations.
+// dockerfile returns the Dockerfile of the bundle's image: its files and, as labels, its annotations.
 func dockerfile(annotations map[string]string) []byte {
 	var text strings.Builder
 	text.WriteString("FROM scratch\n\n")

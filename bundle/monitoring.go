@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// monitoringFiles are the objects by which the cluster's monitoring reads the operator's metrics. OLM
-// puts them into the operator's namespace, whichever that is, and removes them with it.
+// monitoringFiles returns the objects that let the cluster's monitoring scrape the operator. OLM creates them in the
+// operator's namespace and removes them with the operator.
 func monitoringFiles(d drivers.Driver, csv string) ([]registryv1.File, error) {
 	monitoring, err := d.OperatorMonitoring()
 	if err != nil {
@@ -36,9 +36,8 @@ func monitoringFiles(d drivers.Driver, csv string) ([]registryv1.File, error) {
 	return files, nil
 }
 
-// own names the ClusterServiceVersion as the owner of an object that OLM, which makes it the owner of
-// all others, installs as it stands: nobody would remove it. OLM fills in the UID of an owner that is a
-// ClusterServiceVersion.
+// own adds the ClusterServiceVersion as the owner of an object to which OLM, unlike to all others, does not add it, so that
+// the object is removed with the operator. OLM fills in the UID of an owner that is a ClusterServiceVersion.
 func own(object *unstructured.Unstructured, csv string) {
 	if kind := object.GetKind(); kind == "Role" || kind == "RoleBinding" {
 		object.SetOwnerReferences([]metav1.OwnerReference{{

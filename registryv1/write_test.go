@@ -107,8 +107,8 @@ func TestWriteRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		name, file, content, want string
 	}{
-		{"a folder of something else", "notes.txt", "mine", "it holds notes.txt, which is no part of a bundle"},
-		{"a bundle with something else in it", ".git/HEAD", "mine", "it holds .git, which is no part of a bundle"},
+		{"a folder of something else", "notes.txt", "mine", "it holds notes.txt, which is not part of a bundle"},
+		{"a bundle with something else in it", ".git/HEAD", "mine", "it holds .git, which is not part of a bundle"},
 		{"a bundle without a package", "manifests/a.yaml", "a: b", "no file in its folder metadata has the annotation operators.operatorframework.io.bundle.package.v1"},
 		{"annotations without a package", "metadata/annotations.yaml", "annotations: {}", "no file in its folder metadata has the annotation operators.operatorframework.io.bundle.package.v1"},
 		{"broken annotations", "metadata/annotations.yaml", "a: b: c", "metadata/annotations.yaml:1:5: malformed YAML: mapping values are not allowed"},

@@ -14,28 +14,28 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// What the Operator Lifecycle Manager, and consoles, hold a bundle to that no validator of the Operator
-// Framework looks at.
+// ownChecks are what the Operator Lifecycle Manager and consoles require of a bundle but no validator of the Operator
+// Framework checks.
 var ownChecks = []struct {
 	rule findings.Rule
 	find func(*check, findings.Rule)
 }{
 	{findings.Rule{ID: "olm-kind", Severity: findings.Error, What: "OLM can install each manifest.",
-		Why: "OLM fails the installation over a kind that it does not know. The operator has to create such objects."}, checkKinds},
+		Why: "OLM fails to install a bundle with a kind that it does not know. The operator must create such objects."}, checkKinds},
 	{findings.Rule{ID: "olm-duplicate", Severity: findings.Error, What: "No two manifests are the same object.",
-		Why: "Which one gets installed would be a matter of luck."}, checkDuplicates},
+		Why: "It would be random which one is installed."}, checkDuplicates},
 	{findings.Rule{ID: "olm-annotations", Severity: findings.Error, What: "The metadata says which package and channels the bundle belongs to, and where its manifests are.",
-		Why: "A catalog cannot take the bundle up."}, checkAnnotations},
+		Why: "The bundle cannot be added to a catalog."}, checkAnnotations},
 	{findings.Rule{ID: "olm-labels", Severity: findings.Error, What: "The Dockerfile's labels are the metadata's annotations.",
 		Why: "Some tools read the image's labels, others the file in it."}, checkLabels},
 	{findings.Rule{ID: "olm-dependency", Severity: findings.Error, What: "OLM knows the type of each dependency.",
-		Why: "The resolver takes none of the package's versions into account."}, checkDependencies},
-	{findings.Rule{ID: "openshift-version", Severity: findings.Error, What: "The newest OpenShift that the operator runs on is given as MAJOR.MINOR.",
-		Why: "A cluster whose version cannot be held against it is not updated."}, checkMaxOpenShift},
-	{findings.Rule{ID: "console-feature", Severity: findings.Error, What: `Annotations about features are the strings "true" or "false".`,
-		Why: "A value without quotes is no string, and the API server refuses the object."}, checkFeatures},
-	{findings.Rule{ID: "related-images", Severity: findings.Warning, What: "Each image that the operator's containers run, or are told of, is in spec.relatedImages.",
-		Why: "Those who mirror the package for a cluster without internet would miss it."}, checkRelatedImages},
+		Why: "The resolver ignores all versions of the package."}, checkDependencies},
+	{findings.Rule{ID: "openshift-version", Severity: findings.Error, What: "The newest OpenShift that the operator supports is given as MAJOR.MINOR.",
+		Why: "OpenShift cannot compare it with a cluster's version, and does not update the cluster."}, checkMaxOpenShift},
+	{findings.Rule{ID: "console-feature", Severity: findings.Error, What: `Feature annotations are the strings "true" or "false".`,
+		Why: "A value without quotes is not a string, and the API server rejects the object."}, checkFeatures},
+	{findings.Rule{ID: "related-images", Severity: findings.Warning, What: "Each image that the operator's containers run or have in their environment is in spec.relatedImages.",
+		Why: "Mirrors of the package for disconnected clusters would lack it."}, checkRelatedImages},
 }
 
 // installable are the kinds that OLM installs.
@@ -51,7 +51,7 @@ var installable = map[string]bool{
 func checkKinds(c *check, rule findings.Rule) {
 	for _, o := range c.bundle.Objects {
 		if !installable[o.GetKind()] {
-			c.find(rule, o.File, []string{"kind"}, "OLM installs no %s: have the operator create %q", o.GetKind(), o.GetName())
+			c.find(rule, o.File, []string{"kind"}, "OLM cannot install a %s: let the operator create %q", o.GetKind(), o.GetName())
 		}
 	}
 }
@@ -66,7 +66,7 @@ func checkDuplicates(c *check, rule findings.Rule) {
 	for _, o := range c.bundle.Objects {
 		key := o.GroupVersionKind().GroupKind().String() + " " + o.GetName()
 		if other, taken := first[key]; taken {
-			c.find(rule, o.File, []string{"metadata", "name"}, "%s %s is in %s, too", o.GetKind(), o.GetName(), other)
+			c.find(rule, o.File, []string{"metadata", "name"}, "%s %s is also in %s", o.GetKind(), o.GetName(), other)
 			continue
 		}
 		first[key] = o.File
@@ -98,7 +98,7 @@ func checkAnnotations(c *check, rule findings.Rule) {
 func checkLabels(c *check, rule findings.Rule) {
 	dockerfile := c.bundle.File(registryv1.DockerfilePath)
 	if dockerfile == nil {
-		return // it may be built in another way
+		return // the image may be built in another way
 	}
 	labels := map[string]string{}
 	for _, line := range strings.Split(string(dockerfile), "\n") {
@@ -188,7 +188,7 @@ func checkRelatedImages(c *check, rule findings.Rule) {
 	}
 	file := c.csv().File
 	if yaml.Unmarshal(c.bundle.File(file), &csv) != nil {
-		return // the validators tell
+		return // the validators report it
 	}
 	related := map[string]bool{}
 	for _, image := range csv.Spec.RelatedImages {
@@ -204,7 +204,7 @@ func checkRelatedImages(c *check, rule findings.Rule) {
 				}
 				for k, env := range container.Env {
 					if imageVariable.MatchString(env.Name) && env.Value != "" && !related[env.Value] {
-						c.find(rule, file, append(at, "env", fmt.Sprint(k), "value"), "image %s, which container %s is told of by %s, is not in spec.relatedImages", env.Value, container.Name, env.Name)
+						c.find(rule, file, append(at, "env", fmt.Sprint(k), "value"), "image %s, which container %s has in variable %s, is not in spec.relatedImages", env.Value, container.Name, env.Name)
 					}
 				}
 			}
@@ -212,11 +212,11 @@ func checkRelatedImages(c *check, rule findings.Rule) {
 	}
 }
 
-// imageUser is a container, as far as images go.
+// imageUser is the part of a container that names images.
 type imageUser struct {
 	Name, Image string
 	Env         []struct{ Name, Value string }
 }
 
-// imageVariable matches the environment variables that carry images, by the two conventions there are.
+// imageVariable matches environment variables that hold images, by the two usual conventions.
 var imageVariable = regexp.MustCompile(`(^RELATED_IMAGE_|_IMAGE$)`)

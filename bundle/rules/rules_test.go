@@ -58,7 +58,7 @@ func TestCheckFinds(t *testing.T) {
 	}, {
 		name: "a kind that opm takes and OLM does not",
 		file: "manifests/widget-operator.servicemonitor.yaml", old: "kind: ServiceMonitor", new: "kind: PodMonitor",
-		want: []string{`manifests/widget-operator.servicemonitor.yaml:~: error: OLM installs no PodMonitor: have the operator create "widget-operator" (olm-kind)`},
+		want: []string{`manifests/widget-operator.servicemonitor.yaml:~: error: OLM cannot install a PodMonitor: let the operator create "widget-operator" (olm-kind)`},
 	}, {
 		name: "a name that is no label's value",
 		file: csv, old: "  name: widget-operator.v1.0.0", new: "  name: " + long,
@@ -66,7 +66,7 @@ func TestCheckFinds(t *testing.T) {
 	}, {
 		name: "an object that is there twice",
 		file: "manifests/widget-operator.servicemonitor.yaml", old: "kind: ServiceMonitor", new: "kind: PrometheusRule",
-		want: []string{"manifests/widget-operator.servicemonitor.yaml:5:3: error: PrometheusRule widget-operator is in manifests/widget-operator.prometheusrule.yaml, too (olm-duplicate)"},
+		want: []string{"manifests/widget-operator.servicemonitor.yaml:5:3: error: PrometheusRule widget-operator is also in manifests/widget-operator.prometheusrule.yaml (olm-duplicate)"},
 	}, {
 		name: "another media type",
 		file: registryv1.AnnotationsPath, old: "mediatype.v1: registry+v1", new: "mediatype.v1: plain+v0",

@@ -104,6 +104,24 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// TestLinksOutside: opm follows a link out of the catalog's folder, and Read does not.
+func TestLinksOutside(t *testing.T) {
+	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "tide.yaml")
+	catalogs.Write(t, filepath.Join(dir, "ebb.yaml"), "schema: olm.package\nname: ebb\ndefaultChannel: stable\n---\n"+
+		"schema: olm.channel\npackage: ebb\nname: stable\nentries: [{name: ebb.v1.0.0}]\n")
+	catalogs.Write(t, outside, "schema: olm.bundle\npackage: ebb\nname: ebb.v1.0.0\nimage: registry.example.com/ebb:v1\n"+
+		"properties: [{type: olm.package, value: {packageName: ebb, version: 1.0.0}}]\n")
+	if err := os.Symlink(outside, filepath.Join(dir, "link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput(); err != nil {
+		t.Errorf("opm: %v\n%s", err, out)
+	}
+	if _, err := rules.Load(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "link.yaml is a symbolic link") {
+		t.Errorf("got error %v, want one about the link", err)
+	}
+}
+
 // TestEveryRule makes sure that every rule is broken by some archive, except one that takes a very
 // large one; that is tested where files are cut.
 func TestEveryRule(t *testing.T) {

@@ -16,15 +16,15 @@ func newCatalogListCommand() *cobra.Command {
 	kinds := strings.Join(list.Kinds(), "|")
 	cmd := &cobra.Command{
 		Use:   "list " + kinds + " DIR [PACKAGE]",
-		Short: "List what a catalog holds",
-		Long: `List the packages of the catalog in a folder, the channels or the bundles, of all packages or of one.
-Bundles are listed once for each channel that they are in, the latest first.
+		Short: "List the packages, channels or bundles of a catalog",
+		Long: `List the packages, channels or bundles of the catalog in a folder, for all packages or for one.
+Bundles are listed once for each of their channels, the latest first.
 
-The table is for people and may change. Programs should ask for JSON: an array of objects, in which
-fields keep their names.`,
+The table is for people and may change. Programs should use JSON: an array of objects whose field names
+do not change.`,
 		Example: `  berth catalog list packages catalog
 
-  # How versions of one package update each other
+  # The upgrade edges of one package
   berth catalog list bundles catalog aws-efs-operator
 
   berth catalog list channels catalog -o json`,
