@@ -190,7 +190,7 @@ func TestFoldersRefuses(t *testing.T) {
 		}, `new/metadata/annotations.yaml:1: no annotation .*channel.default.v1, in no bundle of package tide; expected one of its channels preview, stable`},
 		{"no update between the versions", func(t *testing.T) { edit(t, "new/"+csv, `  replaces: .*\n`, "") },
 			`new/manifests/tide.clusterserviceversion.yaml:10:1: channel "stable" has 2 heads, tide.v0.1.0, tide.v0.2.0; .*`},
-		{"a circle", func(t *testing.T) { edit(t, "old/"+csv, `(?m)^spec:`, "spec:\n  replaces: tide.v0.2.0") },
+		{"a cycle", func(t *testing.T) { edit(t, "old/"+csv, `(?m)^spec:`, "spec:\n  replaces: tide.v0.2.0") },
 			`new/manifests/tide.clusterserviceversion.yaml:13:3: channel "stable" has no head: its entries replace or skip each other in a cycle, .*`},
 		{"malformed skipRange", func(t *testing.T) { edit(t, "new/"+csv, `olm.skipRange: .*`, "olm.skipRange: later") },
 			`new/manifests/tide.clusterserviceversion.yaml:8:5: skipRange of entry "tide.v0.2.0" .* is "later"; .*`},
