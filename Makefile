@@ -70,7 +70,7 @@ rbac: ## Print what the operators may do, what for, and what an end-to-end run h
 generate: ## Write all generated files anew
 	go generate ./sharedvolume/... ./drivers/...
 	go generate ./bundle
-	go generate ./catalog
+	go generate ./catalog/build
 	go run ./hack/rbac -output docs/permissions.md
 
 .PHONY: lint

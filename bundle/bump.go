@@ -11,16 +11,17 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/yaml"
 )
 
-// Bump returns the bundle that follows an earlier one: with the next z-version, which updates all earlier ones
-// of its minor version, and with other images. Images that opts does not name stay as they are in the earlier
-// bundle. All else comes from the driver's definition as it is now. It returns nil if nothing has changed.
+// Bump returns the bundle that follows an earlier one. It has the next z-version, which updates all earlier ones of its
+// minor version, and the images that opts names. Other images stay as they are in the earlier bundle, and everything else
+// comes from the driver's current definition. Bump returns nil if nothing has changed.
 //
-// Of opts, Images, Pinned and Released count.
-func Bump(earlier *Bundle, d drivers.Driver, opts Options) (*Bundle, error) {
-	was, err := earlier.options(d)
+// It uses only Images, Pinned and Released of opts.
+func Bump(earlier *registryv1.Bundle, d drivers.Driver, opts Options) (*registryv1.Bundle, error) {
+	was, err := optionsOf(earlier, d)
 	if err != nil {
 		return nil, fmt.Errorf("bundle %s: %w", earlier.Name, err)
 	}
@@ -35,13 +36,13 @@ func Bump(earlier *Bundle, d drivers.Driver, opts Options) (*Bundle, error) {
 		return nil, nil
 	}
 	following := Options{Version: next(was.Version), Replaces: earlier.Name, Images: same.Images, Pinned: opts.Pinned, Released: opts.Released}
-	if skipRange(d, following) == "" { // the package updates no more than that
+	if skipRange(d, following) == "" { // the package updates no other versions
 		following.SkipRange = fmt.Sprintf(">=%d.%d.0 <%s", following.Version.Major, following.Version.Minor, following.Version)
 	}
 	return Generate(d, following)
 }
 
-// next returns the version after one: the release of a preview, or the next fix of a release.
+// next returns the release of a prerelease, or the next patch version of a release.
 func next(version semver.Version) semver.Version {
 	if len(version.Pre) == 0 {
 		version.Patch++
@@ -50,14 +51,14 @@ func next(version semver.Version) semver.Version {
 	return version
 }
 
-// options returns what it takes to generate a bundle of the driver anew.
-func (b *Bundle) options(d drivers.Driver) (Options, error) {
+// optionsOf returns the options that generate a bundle of the driver again.
+func optionsOf(b *registryv1.Bundle, d drivers.Driver) (Options, error) {
 	csv := &v1alpha1.ClusterServiceVersion{}
-	if err := yaml.Unmarshal(b.File(ManifestsDir+"/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
+	if err := yaml.Unmarshal(b.File(registryv1.ManifestsDir+"/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
 		return Options{}, err
 	}
 	if b.Package != d.Package.Name || csv.Name == "" {
-		return Options{}, fmt.Errorf("it is of package %s, and was not generated from driver %s", b.Package, d.Name)
+		return Options{}, fmt.Errorf("its package is %s, and it was not generated from driver %s", b.Package, d.Name)
 	}
 	opts := Options{Version: csv.Spec.Version.Version, Replaces: csv.Spec.Replaces, SkipRange: csv.Annotations[skipRangeAnnotation], Images: map[string]string{}}
 	if created := csv.Annotations[createdAtAnnotation]; created != "" {
@@ -84,12 +85,12 @@ func (b *Bundle) options(d drivers.Driver) (Options, error) {
 	return opts, nil
 }
 
-// Diff returns what differs in the files of two bundles, in the unified format; "" if nothing does.
-func Diff(before, after *Bundle) string {
+// Diff returns the differences between the files of two bundles in the unified format, or "".
+func Diff(before, after *registryv1.Bundle) string {
 	var text strings.Builder
 	paths := map[string]bool{}
 	var order []string
-	for _, b := range []*Bundle{before, after} {
+	for _, b := range []*registryv1.Bundle{before, after} {
 		for _, f := range b.Files {
 			if !paths[f.Path] {
 				order = append(order, f.Path)

@@ -9,6 +9,7 @@ import (
 	"github.com/blang/semver/v4"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/widget"
 )
@@ -71,7 +72,7 @@ func TestBumpRefuses(t *testing.T) {
 	other := widget.Driver()
 	other.Package.Name = "gadget-operator"
 	for name, test := range map[string]struct {
-		earlier *Bundle
+		earlier *registryv1.Bundle
 		opts    Options
 		want    string
 	}{

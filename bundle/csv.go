@@ -20,7 +20,7 @@ const (
 	createdAtAnnotation = "createdAt"
 )
 
-// clusterServiceVersion says how the Operator Lifecycle Manager installs and shows the driver's operator.
+// clusterServiceVersion returns how the Operator Lifecycle Manager installs the driver's operator and how consoles show it.
 func clusterServiceVersion(d drivers.Driver, opts Options, crds []*apiextensionsv1.CustomResourceDefinition) (*v1alpha1.ClusterServiceVersion, error) {
 	rules, err := d.OperatorPolicyRules()
 	if err != nil {
@@ -79,7 +79,7 @@ func replaces(d drivers.Driver, opts Options) string {
 	return d.Package.Replaces
 }
 
-// skipRange returns the versions that a bundle updates at once; "" for none but the one it replaces.
+// skipRange returns the versions that a bundle updates directly, or "" if that is only the one it replaces.
 func skipRange(d drivers.Driver, opts Options) string {
 	if opts.SkipRange == "" && d.Package.UpdatesFrom != "" {
 		return fmt.Sprintf(">=%s <%s", d.Package.UpdatesFrom, opts.Version)
@@ -87,7 +87,7 @@ func skipRange(d drivers.Driver, opts Options) string {
 	return opts.SkipRange
 }
 
-// maturity follows the promise that semantic versions make.
+// maturity follows semantic versioning.
 func maturity(opts Options) string {
 	if opts.Version.Major == 0 || len(opts.Version.Pre) > 0 {
 		return "alpha"
@@ -95,8 +95,8 @@ func maturity(opts Options) string {
 	return "stable"
 }
 
-// allNamespaces is the one way to install a CSI driver's operator: there is one driver for the whole
-// cluster, and this mode lets the package be installed only once.
+// allNamespaces is the only install mode of a CSI driver's operator: a cluster has one driver, and this mode allows only one
+// installation of the package.
 func allNamespaces() []v1alpha1.InstallMode {
 	return []v1alpha1.InstallMode{
 		{Type: v1alpha1.InstallModeTypeOwnNamespace, Supported: false},
@@ -118,8 +118,8 @@ func installStrategy(d drivers.Driver, rules drivers.Rules) v1alpha1.StrategyDet
 	}
 }
 
-// foreignAPIs returns the APIs that people use together with the operator and that it does not bring:
-// OLM holds the installation, and says so, while the cluster lacks one.
+// foreignAPIs returns the APIs that the operator needs but does not define. OLM waits with the installation, and reports
+// that, while the cluster lacks one.
 func foreignAPIs(examples []*unstructured.Unstructured, owned []v1alpha1.CRDDescription) []metav1.GroupVersionKind {
 	var foreign []metav1.GroupVersionKind
 	seen := map[metav1.GroupVersionKind]bool{}
@@ -133,7 +133,7 @@ func foreignAPIs(examples []*unstructured.Unstructured, owned []v1alpha1.CRDDesc
 	return foreign
 }
 
-// consoleAnnotations are what OperatorHub shows and filters by, and what it offers to create.
+// consoleAnnotations are the annotations that OperatorHub shows, filters by and offers to create objects from.
 func consoleAnnotations(d drivers.Driver, opts Options, examples []*unstructured.Unstructured, owned []v1alpha1.CRDDescription) (map[string]string, error) {
 	initialization, err := asJSON(examples[0])
 	if err != nil {
@@ -155,8 +155,8 @@ func consoleAnnotations(d drivers.Driver, opts Options, examples []*unstructured
 		"support":        repository + "/issues",
 		"operatorframework.io/initialization-resource": initialization,
 		"operatorframework.io/suggested-namespace":     suggestedNamespace,
-		// Where the console creates that namespace, it asks whether the cluster's monitoring shall read
-		// what is in it, and labels the namespace accordingly.
+		// If the console creates that namespace, it asks whether to enable the cluster's monitoring there, and labels the
+		// namespace accordingly.
 		"operatorframework.io/cluster-monitoring": "true",
 	})
 	if versions := skipRange(d, opts); versions != "" {

@@ -9,8 +9,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 )
 
-// ownedAPIs describes the served versions of a custom resource as a console shows them. All of it
-// comes from the schema, so that a field is documented in one place: its Go type.
+// ownedAPIs describes the served versions of a custom resource for consoles. All of it comes from the schema, so that a
+// field is documented in one place: its Go type.
 func ownedAPIs(crd *apiextensionsv1.CustomResourceDefinition) []v1alpha1.CRDDescription {
 	var owned []v1alpha1.CRDDescription
 	for _, version := range crd.Spec.Versions {
@@ -131,7 +131,7 @@ func inWords(path string) string {
 	return words.String()
 }
 
-// startsWord says whether a word of camel case begins at i: at a capital after a small letter, or at
+// startsWord reports whether a word of camel case begins at i: at a capital after a lower-case letter, or at
 // the last capital of several, as the N in "IDName".
 func startsWord(runes []rune, i int) bool {
 	if !unicode.IsUpper(runes[i]) {

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// loadExamples reads example objects, sorted by file name. The first is the initialization resource:
-// the object that a console asks the administrator to create once the operator is installed.
+// loadExamples reads example objects, sorted by file name. The first is the initialization resource, which consoles ask the
+// administrator to create once the operator is installed.
 func loadExamples(files fs.FS) ([]*unstructured.Unstructured, error) {
 	var examples []*unstructured.Unstructured
 	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
@@ -41,9 +41,9 @@ func loadExamples(files fs.FS) ([]*unstructured.Unstructured, error) {
 	return examples, err
 }
 
-// ofOwnAPIs returns those examples that are of an owned kind. A ClusterServiceVersion may offer no others.
+// ofOwnAPIs returns the examples of owned kinds. A ClusterServiceVersion may not offer others.
 func ofOwnAPIs(examples []*unstructured.Unstructured, owned []v1alpha1.CRDDescription) []*unstructured.Unstructured {
-	own := []*unstructured.Unstructured{} // an empty list, not null, where there is none
+	own := []*unstructured.Unstructured{} // an empty list, not null, if there are none
 	for _, example := range examples {
 		if owns(owned, example) {
 			own = append(own, example)
@@ -60,7 +60,7 @@ func owns(owned []v1alpha1.CRDDescription, example *unstructured.Unstructured) b
 	})
 }
 
-// asJSON writes a value as an annotation carries it: JSON, indented for the human who reads the file.
+// asJSON encodes a value for an annotation, indented for people who read the file.
 func asJSON(value any) (string, error) {
 	text, err := json.MarshalIndent(value, "", "  ")
 	return string(text), err

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/test/widget"
 )
 
@@ -26,7 +27,7 @@ var update = flag.Bool("update", false, "write golden files anew")
 
 var version1 = Options{Version: semver.MustParse("1.0.0")}
 
-func mustGenerate(t *testing.T, d drivers.Driver, opts Options) *Bundle {
+func mustGenerate(t *testing.T, d drivers.Driver, opts Options) *registryv1.Bundle {
 	t.Helper()
 	b, err := Generate(d, opts)
 	if err != nil {
@@ -35,7 +36,7 @@ func mustGenerate(t *testing.T, d drivers.Driver, opts Options) *Bundle {
 	return b
 }
 
-func csvOf(t *testing.T, b *Bundle) *v1alpha1.ClusterServiceVersion {
+func csvOf(t *testing.T, b *registryv1.Bundle) *v1alpha1.ClusterServiceVersion {
 	t.Helper()
 	csv := &v1alpha1.ClusterServiceVersion{}
 	if err := yaml.UnmarshalStrict(b.File("manifests/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
@@ -89,7 +90,7 @@ func withoutInstall(t *testing.T, manifest []byte) []byte {
 func TestGenerateIsDeterministic(t *testing.T) {
 	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
-			bundles := make([]*Bundle, 20)
+			bundles := make([]*registryv1.Bundle, 20)
 			var wg sync.WaitGroup
 			for i := range bundles {
 				wg.Go(func() { bundles[i], _ = Generate(d, version1) })

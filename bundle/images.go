@@ -12,11 +12,11 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// OperatorImage is the name by which Options.Images knows the operator's own image. The other images
-// are known by their environment variables.
+// OperatorImage is the name of the operator's own image in Options.Images. Other images are named by their environment
+// variables.
 const OperatorImage = "OPERATOR_IMAGE"
 
-// withImages returns the driver with other images than its defaults, and checks that all are good.
+// withImages returns the driver with the given images instead of its defaults, and checks all of them.
 func withImages(d drivers.Driver, pullSpecs map[string]string) (drivers.Driver, error) {
 	d.Images = slices.Clone(d.Images)
 	images := map[string]*string{OperatorImage: &d.Operator.Image}
@@ -38,13 +38,13 @@ func withImages(d drivers.Driver, pullSpecs map[string]string) (drivers.Driver, 
 	return d, nil
 }
 
-// checkPinned fails unless all images of a driver are given by digest.
+// checkPinned fails unless every image of a driver is given by digest.
 func checkPinned(d drivers.Driver) error {
 	var loose []string
 	for _, image := range relatedImages(d) {
 		named, err := reference.ParseNormalizedNamed(image.Image)
 		if err != nil {
-			return err // withImages has checked it
+			return err // not expected: withImages has parsed it
 		}
 		if _, pinned := named.(reference.Digested); !pinned {
 			loose = append(loose, image.Image)
@@ -56,7 +56,7 @@ func checkPinned(d drivers.Driver) error {
 	return nil
 }
 
-// relatedImages lists every image that a cluster pulls because of the bundle, for those who mirror them.
+// relatedImages lists every image that a cluster pulls because of the bundle, for mirroring.
 func relatedImages(d drivers.Driver) []v1alpha1.RelatedImage {
 	images := []v1alpha1.RelatedImage{{Name: d.Operator.Name, Image: d.Operator.Image}}
 	for _, image := range d.Images {

@@ -9,18 +9,18 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// What is the same for every package of this project: who publishes it and what its operator can do.
-// The operator is one program for all drivers, so its abilities are no property of a driver.
+// These are the same for every package of this project: its publisher and the capabilities of its operator. The operator
+// is one program for all drivers, so its capabilities do not depend on the driver.
 const (
 	publisher       = "Berth"
 	publisherEmail  = "berth-csi@users.noreply.github.com"
 	repository      = "https://github.com/berth-csi/berth"
 	capabilityLevel = "Seamless Upgrades"
-	// The namespace that OpenShift keeps for CSI drivers. It is a hint to the console: the operator
-	// runs in, and installs its driver to, whichever namespace it is subscribed in.
+	// The namespace that OpenShift reserves for CSI drivers. It is a suggestion to the console: the operator runs and
+	// installs its driver in the namespace of its Subscription.
 	suggestedNamespace = "openshift-cluster-csi-drivers"
-	// The newest OpenShift that the operator has been tested on. OpenShift does not update to a newer one
-	// before the operator.
+	// The newest OpenShift that the operator was tested on. OpenShift does not update to a newer one before the operator
+	// supports it.
 	maxOpenShiftVersion = "4.22"
 )
 
@@ -34,7 +34,10 @@ var (
 	}
 )
 
-// platforms returns the labels by which a console hides a package from clusters it cannot run on.
+// MaxOpenShiftProperty is the type of the property that names the newest OpenShift that the operator supports.
+const MaxOpenShiftProperty = "olm.maxOpenShiftVersion"
+
+// platforms returns the labels that make consoles hide a package from clusters it cannot run on.
 func platforms() map[string]string {
 	labels := map[string]string{"operatorframework.io/os.linux": "supported"}
 	for _, architecture := range architectures {
@@ -43,10 +46,10 @@ func platforms() map[string]string {
 	return labels
 }
 
-// FeaturePrefix is how annotations begin that say which features of OpenShift an operator supports.
+// FeaturePrefix is the prefix of annotations that say which features of OpenShift an operator supports.
 const FeaturePrefix = "features.operators.openshift.io/"
 
-// features says what a console's filters ask of an operator. The API wants strings, not booleans.
+// features returns the annotations that consoles filter operators by. Their values are strings, not booleans.
 func features(d drivers.Driver) map[string]string {
 	features := map[string]bool{
 		"csi":            true,
@@ -67,8 +70,8 @@ func features(d drivers.Driver) map[string]string {
 	return annotations
 }
 
-// tokenAuthEnv tells by which variable a console hands an operator its cloud identity, where
-// credentials are short-lived tokens. An operator that takes the variable supports them.
+// tokenAuthEnv are the variables in which a console passes an operator its cloud identity if credentials are short-lived
+// tokens. An operator that has such a variable supports them.
 var tokenAuthEnv = map[string]string{
 	"token-auth-aws":   "ROLEARN",
 	"token-auth-azure": "CLIENTID",

@@ -5,30 +5,30 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/berth-csi/berth/registryv1"
 )
 
-const packageAnnotation = "operators.operatorframework.io.bundle.package.v1"
-
-// annotations returns the bundle's annotations: what a catalog reads before it reads any object.
-// A bundle image carries the same as labels.
+// annotations returns the bundle's annotations, which a catalog reads before it reads any object. A bundle image carries
+// the same as labels.
 func annotations(packageName, channel string) map[string]string {
 	return map[string]string{
-		packageAnnotation: packageName,
-		"operators.operatorframework.io.bundle.mediatype.v1":       "registry+v1",
-		"operators.operatorframework.io.bundle.manifests.v1":       ManifestsDir + "/",
-		"operators.operatorframework.io.bundle.metadata.v1":        MetadataDir + "/",
-		"operators.operatorframework.io.bundle.channels.v1":        channel,
-		"operators.operatorframework.io.bundle.channel.default.v1": channel,
+		registryv1.PackageAnnotation:        packageName,
+		registryv1.MediaTypeAnnotation:      registryv1.MediaType,
+		registryv1.ManifestsAnnotation:      registryv1.ManifestsDir + "/",
+		registryv1.MetadataAnnotation:       registryv1.MetadataDir + "/",
+		registryv1.ChannelsAnnotation:       channel,
+		registryv1.DefaultChannelAnnotation: channel,
 	}
 }
 
-// dockerfile builds the bundle's image: its files and, as labels, its annotations.
+// dockerfile returns the Dockerfile of the bundle's image: its files and, as labels, its annotations.
 func dockerfile(annotations map[string]string) []byte {
 	var text strings.Builder
 	text.WriteString("FROM scratch\n\n")
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		fmt.Fprintf(&text, "LABEL %s=%q\n", key, annotations[key])
 	}
-	fmt.Fprintf(&text, "\nCOPY %s /%s/\nCOPY %s /%s/\n", ManifestsDir, ManifestsDir, MetadataDir, MetadataDir)
+	fmt.Fprintf(&text, "\nCOPY %s /%s/\nCOPY %s /%s/\n", registryv1.ManifestsDir, registryv1.ManifestsDir, registryv1.MetadataDir, registryv1.MetadataDir)
 	return []byte(text.String())
 }

@@ -9,17 +9,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/yaml"
 )
 
-// monitoringFiles are the objects by which the cluster's monitoring reads the operator's metrics. OLM
-// puts them into the operator's namespace, whichever that is, and removes them with it.
-func monitoringFiles(d drivers.Driver, csv string) ([]File, error) {
+// monitoringFiles returns the objects that let the cluster's monitoring scrape the operator. OLM creates them in the
+// operator's namespace and removes them with the operator.
+func monitoringFiles(d drivers.Driver, csv string) ([]registryv1.File, error) {
 	monitoring, err := d.OperatorMonitoring()
 	if err != nil {
 		return nil, err
 	}
-	var files []File
+	var files []registryv1.File
 	for _, m := range monitoring {
 		if err := drivers.CheckRendered(m.YAML); err != nil {
 			return nil, fmt.Errorf("asset %s: %w", m.File, err)
@@ -30,14 +31,13 @@ func monitoringFiles(d drivers.Driver, csv string) ([]File, error) {
 			return nil, err
 		}
 		name := m.Object.GetName() + "." + strings.ToLower(m.Object.GetKind()) + ".yaml"
-		files = append(files, File{Path: ManifestsDir + "/" + name, Data: data})
+		files = append(files, registryv1.File{Path: registryv1.ManifestsDir + "/" + name, Data: data})
 	}
 	return files, nil
 }
 
-// own names the ClusterServiceVersion as the owner of an object that OLM, which makes it the owner of
-// all others, installs as it stands: nobody would remove it. OLM fills in the UID of an owner that is a
-// ClusterServiceVersion.
+// own adds the ClusterServiceVersion as the owner of an object to which OLM, unlike to all others, does not add it, so that
+// the object is removed with the operator. OLM fills in the UID of an owner that is a ClusterServiceVersion.
 func own(object *unstructured.Unstructured, csv string) {
 	if kind := object.GetKind(); kind == "Role" || kind == "RoleBinding" {
 		object.SetOwnerReferences([]metav1.OwnerReference{{

@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	driverregistry "github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/test/widget"
 )
 
@@ -24,7 +25,7 @@ import (
 func everyDriver() []drivers.Driver { return append(driverregistry.All(), widget.Driver()) }
 
 // written writes a bundle to a folder of the test.
-func written(t *testing.T, b *Bundle) string {
+func written(t *testing.T, b *registryv1.Bundle) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bundle")
 	if err := b.Write(dir); err != nil {
@@ -37,11 +38,11 @@ func TestEveryObjectIsOfItsAPI(t *testing.T) {
 	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
 			b := mustGenerate(t, d, version1)
-			objects, err := b.Objects()
+			contents, err := registryv1.Load(written(t, b))
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, o := range objects {
+			for _, o := range contents.Objects {
 				var typed any
 				switch o.GetKind() {
 				case "ClusterServiceVersion":

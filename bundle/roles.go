@@ -12,12 +12,12 @@ var (
 	adminVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
 )
 
-// teamRoles are the roles by which a team that has view, edit or admin in its namespace has the same
-// of an API there. Nobody but the operator may write a status.
+// teamRoles returns roles that aggregate an API to view, edit and admin, so that a team has the permissions of its role in
+// its namespace. Only the operator may write status.
 //
-// OLM makes similar roles while the operator is installed, called <definition>-<version>-<role>; names
-// of our own keep the two from overwriting each other. And OLM knows no owner of these: teams keep
-// their rights, as they keep their objects, when the operator is removed.
+// OLM creates similar roles named <definition>-<version>-<role> while the operator is installed. These have other names, so
+// that the two do not overwrite each other, and no owner: teams keep their permissions, as they keep their objects, when
+// the operator is removed.
 func teamRoles(crd *apiextensionsv1.CustomResourceDefinition) []*rbacv1.ClusterRole {
 	if crd.Spec.Scope != apiextensionsv1.NamespaceScoped {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/findings"
 )
 
-// assemble makes a catalog of what documents say.
+// assemble puts a catalog together from the entries of its documents.
 func assemble(dir string, entries []entry) (*Catalog, []*findings.Finding) {
 	a := assembly{Catalog: &Catalog{Dir: dir}, packages: map[string]*Package{}}
 	for _, e := range entries {
@@ -25,8 +25,8 @@ func assemble(dir string, entries []entry) (*Catalog, []*findings.Finding) {
 	return a.Catalog, a.hinted()
 }
 
-// Of makes a catalog of a configuration without reading it from a folder. Its documents, each of a schema and
-// a name, come from where the caller says. The names in it must be distinct.
+// Of returns the catalog of a configuration that was not read from a folder. The caller says where the document of a
+// schema and name comes from. Names must be unique.
 func Of(config *declcfg.DeclarativeConfig, from func(schema, name string) document.Span) *Catalog {
 	var entries []entry
 	for _, p := range config.Packages {
@@ -45,7 +45,7 @@ func Of(config *declcfg.DeclarativeConfig, from func(schema, name string) docume
 	return c
 }
 
-// assembly is a catalog that is being put together.
+// assembly is a catalog under construction.
 type assembly struct {
 	*Catalog
 	packages map[string]*Package
@@ -90,7 +90,7 @@ func (a *assembly) add(e entry) {
 	}
 }
 
-// inPackage returns the package of a name. The span is one of its documents.
+// inPackage returns the package with a name, and adds it if there is none. The span is that of one of its documents.
 func (a *assembly) inPackage(name string, span document.Span) *Package {
 	p := a.packages[name]
 	if p == nil {
@@ -102,11 +102,11 @@ func (a *assembly) inPackage(name string, span document.Span) *Package {
 }
 
 func (a *assembly) duplicate(e entry, schema, name, pkg string, first document.Span) {
-	a.faults = append(a.faults, Duplicate.Finding(e.span.File, "%s of package %q is declared a second time; the first time was at %s:%d",
+	a.faults = append(a.faults, Duplicate.Finding(e.span.File, "%s of package %q is declared twice; the first declaration is at %s:%d",
 		title(schema, name), pkg, first.File, first.Line).At(e.span.Line, 0))
 }
 
-// markIncomplete marks the packages beside whose documents something is faulty.
+// markIncomplete marks packages that have documents in the same area as a faulty one.
 func (a *assembly) markIncomplete() {
 	faulty := map[string]bool{}
 	for _, fault := range a.faults {
@@ -121,7 +121,7 @@ func (a *assembly) markIncomplete() {
 	}
 }
 
-// spans yields the places of all documents of a package.
+// spans yields the spans of all documents of a package.
 func (p *Package) spans(yield func(document.Span) bool) {
 	all := []document.Span{p.Span}
 	for _, c := range p.Channels {
@@ -136,11 +136,10 @@ func (p *Package) spans(yield func(document.Span) bool) {
 	slices.Values(all)(yield)
 }
 
-// extensions are those of files that are meant to hold catalog documents.
+// extensions are the extensions of files that people use for catalogs.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// hinted returns the faults in order. Of a file that may be no part of the catalog it leaves but one,
-// with a hint.
+// hinted returns the faults in order. A file that may not belong to the catalog keeps only its first fault, with a hint.
 func (a *assembly) hinted() []*findings.Finding {
 	findings.Sort(a.faults)
 	before := ""
@@ -152,7 +151,7 @@ func (a *assembly) hinted() []*findings.Finding {
 			return true
 		}
 		before = fault.File
-		fault.Message += fmt.Sprintf("; if this file is no part of the catalog, name it in an %s file beside it", document.IgnoreFile)
+		fault.Message += fmt.Sprintf("; if this file is not part of the catalog, list it in an %s file next to it", document.IgnoreFile)
 		return false
 	})
 }

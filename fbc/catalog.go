@@ -1,5 +1,5 @@
-// Package fbc reads and writes file-based catalogs: what the Operator Lifecycle Manager (OLM) reads to learn which
-// packages there are, by which channels they are updated, and what a bundle holds.
+// Package fbc reads and writes file-based catalogs: the packages, channels and bundles that the Operator Lifecycle
+// Manager (OLM) installs operators from.
 package fbc
 
 import (
@@ -15,46 +15,44 @@ import (
 	"github.com/berth-csi/berth/findings"
 )
 
-// Catalog is what a catalog folder says. It holds all but the bulk of the bundles, which is read again
-// where it is needed.
+// Catalog is a catalog in memory, without the payload of its bundles. That is read again where it is needed.
 type Catalog struct {
-	// Dir is the folder, as the caller named it.
+	// Dir is the folder as the caller named it.
 	Dir string
-	// Packages are all that any document names, in the order of their names.
+	// Packages are all packages that any document names, sorted by name.
 	Packages []*Package
-	// Others are the documents of schemas that are not OLM's, in the order of files and lines.
+	// Others are the documents of schemas that OLM does not define, in the order of files and lines.
 	Others []*Other
-	// Files are those of the folder, as they were when they were read.
+	// Files are the files of the folder as they were when they were read.
 	Files document.Files
 }
 
-// Package is a package and everything that belongs to it. The documents of each kind are in the order
-// of files and lines; where two declare the same, the first counts and the others are left out.
+// Package is a package and everything that belongs to it. The documents of each kind are in the order of files and lines.
+// If several declare the same thing, the first one counts and the others are left out.
 type Package struct {
 	declcfg.Package
-	// Span is where the package is declared, or the first document that names it if it is not.
+	// Span is that of the package's own document or, without one, of the first document that names the package.
 	document.Span
-	// Declared tells whether there is an olm.package document of it.
+	// Declared says that the package has an olm.package document.
 	Declared     bool
 	Channels     []*Channel
 	Bundles      []*Bundle
 	Deprecations []*Deprecation
-	// Incomplete tells that documents beside those of this package could not be read, which may be
-	// what this one lacks.
+	// Incomplete says that documents next to those of this package could not be read. They may be what it lacks.
 	Incomplete bool
 
 	channels map[string]*Channel
 	bundles  map[string]*Bundle
 }
 
-// Channel is a channel and the place of its document.
+// Channel is a channel and the span of its document.
 type Channel struct {
 	declcfg.Channel
 	document.Span
 }
 
-// Bundle is a bundle and the place of its document. Its properties of the types olm.bundle.object and
-// olm.csv.metadata have no value here, and its objects are left out.
+// Bundle is a bundle and the span of its document, without the payload: properties of the types olm.bundle.object and
+// olm.csv.metadata have no value, and there are no objects.
 type Bundle struct {
 	declcfg.Bundle
 	document.Span
@@ -63,19 +61,19 @@ type Bundle struct {
 	number *semver.Version
 }
 
-// Deprecation is what is deprecated in a package, and the place of the document that says so.
+// Deprecation lists what is deprecated in a package, with the span of its document.
 type Deprecation struct {
 	declcfg.Deprecation
 	document.Span
 }
 
-// Other is a document of a schema that is not OLM's.
+// Other is a document of a schema that OLM does not define.
 type Other struct {
 	declcfg.Meta // without its blob
 	document.Span
 }
 
-// Find returns the package of a name, or nil.
+// Find returns the package with a name, or nil.
 func (c *Catalog) Find(name string) *Package {
 	for _, p := range c.Packages {
 		if p.Name == name {
@@ -85,14 +83,14 @@ func (c *Catalog) Find(name string) *Package {
 	return nil
 }
 
-// FindChannel returns the channel of a name, or nil.
+// FindChannel returns the channel with a name, or nil.
 func (p *Package) FindChannel(name string) *Channel { return p.channels[name] }
 
-// FindBundle returns the bundle of a name, or nil.
+// FindBundle returns the bundle with a name, or nil.
 func (p *Package) FindBundle(name string) *Bundle { return p.bundles[name] }
 
-// Deprecation returns the message by which something in the package is deprecated: the package itself
-// (without a name), a channel or a bundle. It is empty for what is not.
+// Deprecation returns the deprecation message of the package itself (without a name), of a channel or of a bundle. It is
+// empty for what is not deprecated.
 func (p *Package) Deprecation(schema, name string) string {
 	for _, d := range p.Deprecations {
 		for _, e := range d.Entries {
@@ -104,14 +102,13 @@ func (p *Package) Deprecation(schema, name string) string {
 	return ""
 }
 
-// Number returns the version of the bundle, or nil if it has none that can be parsed.
+// Number returns the version of the bundle, or nil if it has none or an invalid one.
 func (b *Bundle) Number() *semver.Version { return b.number }
 
-// Stated returns the bundle's properties of type olm.package, as far as they can be decoded. A valid
-// bundle has one.
+// Stated returns the bundle's properties of type olm.package that can be decoded. A valid bundle has exactly one.
 func (b *Bundle) Stated() []property.Package { return b.stated }
 
-// newBundle returns a bundle that was read at a span.
+// newBundle returns a bundle that was read from a span.
 func newBundle(read declcfg.Bundle, span document.Span) *Bundle {
 	b := &Bundle{Bundle: read, Span: span}
 	for _, p := range b.Properties {
@@ -135,13 +132,13 @@ func Fault(rule findings.Rule, span document.Span, path []any, format string, ar
 		return finding
 	}
 	d, err := document.Load(span)
-	if err != nil { // it is no longer there; that it changed is found out elsewhere
+	if err != nil { // it is gone; a change of the catalog is reported elsewhere
 		return finding
 	}
 	return finding.At(d.Position(path))
 }
 
-// emptyError is about a folder that holds no catalog.
+// emptyError returns the error about a folder without a catalog.
 func emptyError(dir string) error {
 	return fmt.Errorf("catalog folder %s holds no package; expected YAML or JSON files with %s, %s and %s documents, "+
 		"such as %s", dir, declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle,

@@ -14,19 +14,18 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// Details are the bulk of a bundle.
+// Details are the payload of a bundle.
 type Details struct {
-	// CSV is the bundle's ClusterServiceVersion. Where the catalog only describes it, it has no install
-	// strategy: then nobody can tell its permissions and Deployments but from the bundle's image. It is
-	// nil if the catalog says nothing of it.
+	// CSV is the bundle's ClusterServiceVersion. If the catalog only describes it, it has no install strategy: its
+	// permissions and Deployments are only in the bundle's image. It is nil if the catalog does not even describe it.
 	CSV *v1alpha1.ClusterServiceVersion
-	// Objects are the other objects that the bundle carries. There are none where it is described.
+	// Objects are the other objects that the bundle carries. A bundle that is only described has none.
 	Objects []*unstructured.Unstructured
-	// Carried tells that the bundle carries its objects, and does not only describe them.
+	// Carried says that the bundle carries its objects, and is not only described.
 	Carried bool
 }
 
-// Details reads the bulk of a bundle, from where it stands.
+// Details reads the payload of a bundle from its document.
 func (b *Bundle) Details() (*Details, error) {
 	d, err := document.Load(b.Span)
 	if err != nil {
@@ -70,7 +69,7 @@ func (d *Details) add(data []byte) error {
 	return yaml.Unmarshal(data, d.CSV)
 }
 
-// describedCSV returns a ClusterServiceVersion with what a description says of it.
+// describedCSV returns a ClusterServiceVersion made from its description.
 func describedCSV(name string, m property.CSVMetadata) *v1alpha1.ClusterServiceVersion {
 	return &v1alpha1.ClusterServiceVersion{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: m.Annotations, Labels: m.Labels},

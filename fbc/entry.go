@@ -19,14 +19,14 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// The rules that single documents are read by, besides those of package document.
+// The rules for single documents, in addition to those of package document.
 var (
 	Schema = findings.Rule{ID: "schema", Severity: findings.Error,
-		What: "Every document says what it is, and is something that belongs into a catalog.",
-		Why:  "OLM's tools reject a document without a schema. One with a schema that they do not know they pass over in silence, misspelt ones and unfilled templates included."}
+		What: "Every document has a schema that belongs in a catalog.",
+		Why:  "OLM's tools reject a document without a schema. They silently skip one with an unknown schema, so a misspelt schema or an unrendered template goes unnoticed."}
 	Object = findings.Rule{ID: "bundle-object", Severity: findings.Error,
 		What: "Every object that a bundle carries is a Kubernetes object.",
-		Why:  "OLM fails to install the bundle otherwise; its tools do not look."}
+		Why:  "OLM fails to install the bundle otherwise, and its tools do not check it."}
 	Duplicate = findings.Rule{ID: "duplicate", Severity: findings.Error,
 		What: "Nothing is declared twice.",
 		Why:  "OLM's tools reject the catalog."}
@@ -35,7 +35,7 @@ var (
 // Rules are all rules of this package.
 var Rules = []findings.Rule{Schema, Object, Duplicate}
 
-// entry is what one document says: one of the fields is set. It may be a fault instead.
+// entry is one decoded document, or a fault in one: exactly one of the fields after span is set.
 type entry struct {
 	number      int
 	span        document.Span
@@ -47,7 +47,7 @@ type entry struct {
 	fault       *findings.Finding
 }
 
-// decode decodes the documents of a section. It fails if they are to be kept and cannot be.
+// decode decodes the documents of a section. It fails only if keep does.
 func (sc *scanner) decode(s document.Section) (entries []entry, err error) {
 	documents, faults := s.Documents(sc.content)
 	for _, d := range documents {
@@ -55,7 +55,7 @@ func (sc *scanner) decode(s document.Section) (entries []entry, err error) {
 			return nil, err
 		}
 		if !d.JSON {
-			sc.content = d.Content // to use its memory again
+			sc.content = d.Content // to reuse its memory
 		}
 		if b := sc.bundle(d.Content); b != nil {
 			entries = append(entries, entry{span: d.Span, bundle: b})
@@ -74,8 +74,7 @@ func (sc *scanner) decode(s document.Section) (entries []entry, err error) {
 	return entries, nil
 }
 
-// decodeDocument decodes a document by operator-registry's own types. What is wrong with it is placed
-// where it stands.
+// decodeDocument decodes a document into operator-registry's types. Findings are at the values that cause them.
 func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 	content := d.Content
 	meta, ok := ScanMeta(content)
@@ -104,7 +103,7 @@ func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 		e.deprecation = &declcfg.Deprecation{}
 		into = e.deprecation
 	default:
-		meta.Blob = nil // it may be long, too
+		meta.Blob = nil // it may be long
 		return entry{other: &meta}, nil
 	}
 	if err := json.Unmarshal(content, into); err != nil {
@@ -114,46 +113,45 @@ func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 		return entry{}, one(explain(d, err, into))
 	}
 	if e.bundle != nil {
-		return e, lighten(d, e.bundle)
+		return e, strip(d, e.bundle)
 	}
 	return e, nil
 }
 
 func one(fault *findings.Finding) []*findings.Finding { return []*findings.Finding{fault} }
 
-// known are the schemas of the documents that OLM itself reads.
+// known are the schemas that OLM reads.
 var known = []string{declcfg.SchemaBundle, declcfg.SchemaChannel, declcfg.SchemaDeprecation, declcfg.SchemaPackage}
 
-// reserved starts the schemas that are OLM's to define. A catalog may hold documents of any other
-// schema; they are passed through.
+// reserved is the prefix of schemas that only OLM defines. Documents of any other schema are passed through.
 const reserved = "olm."
 
-// servable is what the server demands of documents that are not OLM's own.
+// servable is what OLM's server requires of the schema and package of documents that OLM does not define.
 var servable = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
 
-// IsServable tells whether OLM's server takes a name of a schema or package.
+// IsServable reports whether OLM's server accepts the name of a schema or package.
 func IsServable(name string) bool { return servable.MatchString(name) }
 
-// identity is the part of a document that any schema has.
+// identity is what documents of every schema have.
 type identity struct {
 	Schema  string `json:"schema"`
 	Package string `json:"package"`
 	Name    string `json:"name"`
 }
 
-// checkIdentity finds out whether a document says what it is, and of which package.
+// checkIdentity checks that a document has a valid schema and, if the schema is OLM's, a package.
 func checkIdentity(d document.Document, meta declcfg.Meta) *findings.Finding {
 	isKnown := slices.Contains(known, meta.Schema)
 	expected := strings.Join(known, ", ")
 	switch {
 	case bytes.Equal(d.Content, []byte("null")):
-		return d.Fault(Schema, "the document is empty; remove it and its line of ---")
+		return d.Fault(Schema, "the document is empty; remove it and its --- line")
 	case meta.Schema == "":
 		return d.Fault(Schema, "the document has no field schema; expected one of %s", expected)
 	case !isKnown && strings.HasPrefix(meta.Schema, reserved):
-		return d.FaultAt(Schema, []any{"schema"}, "unknown schema %q; of those that begin with %q, a catalog holds %s", meta.Schema, reserved, expected)
+		return d.FaultAt(Schema, []any{"schema"}, "unknown schema %q; a catalog may hold only these that begin with %q: %s", meta.Schema, reserved, expected)
 	case !isKnown && (!IsServable(meta.Schema) || meta.Package != "" && !IsServable(meta.Package)):
-		return d.FaultAt(Schema, []any{"schema"}, "schema %q, package %q: OLM's server takes only names that match %s", meta.Schema, meta.Package, servable)
+		return d.FaultAt(Schema, []any{"schema"}, "schema %q, package %q: OLM's server accepts only names that match %s", meta.Schema, meta.Package, servable)
 	case isKnown && packageOf(meta) == "":
 		field := "package"
 		if meta.Schema == declcfg.SchemaPackage {
@@ -164,7 +162,7 @@ func checkIdentity(d document.Document, meta declcfg.Meta) *findings.Finding {
 	return nil
 }
 
-// packageOf returns the package that a document is part of.
+// packageOf returns the package that a document belongs to.
 func packageOf(meta declcfg.Meta) string {
 	if meta.Schema == declcfg.SchemaPackage {
 		return meta.Name
@@ -172,7 +170,7 @@ func packageOf(meta declcfg.Meta) string {
 	return meta.Package
 }
 
-// title says which document of a package it is.
+// title names a document in messages.
 func title(schema, name string) string {
 	if name == "" {
 		return schema
@@ -180,8 +178,8 @@ func title(schema, name string) string {
 	return fmt.Sprintf("%s %q", schema, name)
 }
 
-// explain turns err, which came of decoding d, into a finding at the value that is to blame, where
-// decoding d again into one of the given types tells that value.
+// explain turns an error of decoding d into a finding. The finding is at the value that caused the error, if decoding d
+// into one of the given types fails at a value.
 func explain(d document.Document, err error, into ...any) *findings.Finding {
 	for _, target := range into {
 		if finding := (*findings.Finding)(nil); errors.As(d.Decode(target), &finding) {
@@ -191,15 +189,14 @@ func explain(d document.Document, err error, into ...any) *findings.Finding {
 	return d.Fault(document.Field, "%v", err)
 }
 
-// lighten checks the bulk of a bundle and drops it: its objects and the description of its
-// ClusterServiceVersion.
-func lighten(d document.Document, b *declcfg.Bundle) (faults []*findings.Finding) {
+// strip checks the payload of a bundle and drops it.
+func strip(d document.Document, b *declcfg.Bundle) (faults []*findings.Finding) {
 	for i, p := range b.Properties {
 		if len(faults) >= document.MaxFaults {
-			return append(faults, d.Fault(Object, "properties from number %d on were not looked at, because so much is wrong with those before; mend these first", i+1))
+			return append(faults, d.Fault(Object, "properties from number %d on were not checked, because too many before them have faults; fix those first", i+1))
 		}
-		if !IsBulk(p.Type) {
-			b.Properties[i].Value = canonical(p.Value)
+		if !IsPayload(p.Type) {
+			b.Properties[i].Value = rawjson.Canonical(p.Value)
 			continue
 		}
 		path := []any{"properties", i, "value"}
@@ -218,46 +215,29 @@ func lighten(d document.Document, b *declcfg.Bundle) (faults []*findings.Finding
 	return faults
 }
 
-// canonical returns the one form that equal values have.
-func canonical(value []byte) []byte {
-	s := rawjson.Scan(value)
-	if written := s.Append(nil, rawjson.Style{}); s.End() {
-		return written
-	}
-	var decoded any
-	if json.Unmarshal(value, &decoded) != nil {
-		return value // there is none
-	}
-	var written bytes.Buffer
-	encoder := json.NewEncoder(&written)
-	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(decoded) // what was decoded can be encoded
-	return bytes.TrimSpace(written.Bytes())
-}
-
 // ParseProperty parses the value of one property.
 func ParseProperty(p property.Property) (*property.Properties, error) {
 	parsed, err := property.Parse([]property.Property{p})
 	if parse := (property.ParseError{}); errors.As(err, &parse) {
-		return nil, parse.Err // without an index, which would mean nothing
+		return nil, parse.Err // without the index, which is always 0 here
 	}
 	return parsed, err
 }
 
-// IsBulk tells whether properties of a type are long and of no use for most purposes. A Bundle has
-// them without their values.
-func IsBulk(propertyType string) bool {
+// IsPayload reports whether properties of a type are payload: objects of the bundle, or the description of its
+// ClusterServiceVersion. They are nearly all of a catalog, and few readers need them, so a Bundle has none of their values.
+func IsPayload(propertyType string) bool {
 	return propertyType == property.TypeBundleObject || propertyType == property.TypeCSVMetadata
 }
 
-// checkObject makes sure that data is an object, as JSON or YAML.
+// checkObject checks that data is a Kubernetes object, in JSON or YAML.
 func checkObject(data []byte) error {
 	var object map[string]any
 	if err := yaml.Unmarshal(data, &object); err != nil {
-		return fmt.Errorf("its data is no Kubernetes object: %w", err)
+		return fmt.Errorf("its data is not a Kubernetes object: %w", err)
 	}
 	if kind, _ := object["kind"].(string); kind == "" {
-		return errors.New("its data is no Kubernetes object: it has no kind")
+		return errors.New("its data is not a Kubernetes object: it has no kind")
 	}
 	return nil
 }

@@ -16,18 +16,17 @@ import (
 	"github.com/berth-csi/berth/findings"
 )
 
-// Read reads the catalog in a folder: every file at any depth, but for those that an .indexignore
-// file excludes. What is wrong with single documents is returned as findings, in the order of files
-// and lines, and the catalog is then what the others say. Whether those fit together it does not
-// judge.
+// Read reads the catalog in a folder: the files at any depth, except those that an .indexignore file excludes. Faults in
+// single documents are returned as findings, in the order of files and lines, and the catalog consists of the other
+// documents. Read does not check whether documents fit together; package catalog/rules does.
 //
-// It fails if the folder cannot be read, holds no package, or changes meanwhile.
+// It fails if the folder cannot be read, holds no package, or changes while it is being read.
 func Read(ctx context.Context, dir string) (*Catalog, []*findings.Finding, error) {
 	return ReadAndKeep(ctx, dir, func(document.Document) error { return nil })
 }
 
-// ReadAndKeep is like Read, and hands each document to keep, several at a time and in no order, before
-// it is judged. The document is valid until keep returns; if that fails, so does the reading.
+// ReadAndKeep is like Read and passes each document to keep before it is decoded, concurrently and in any order. The
+// document is valid until keep returns. If keep fails, so does ReadAndKeep.
 func ReadAndKeep(ctx context.Context, dir string, keep func(document.Document) error) (*Catalog, []*findings.Finding, error) {
 	files, err := document.List(dir)
 	if err != nil {
@@ -48,7 +47,7 @@ func ReadAndKeep(ctx context.Context, dir string, keep func(document.Document) e
 	return c, faults, nil
 }
 
-// checkUnchanged makes sure that files are still as they were listed.
+// checkUnchanged fails if files have changed since they were listed.
 func checkUnchanged(dir string, before document.Files) error {
 	now, err := document.List(dir)
 	if err != nil {
@@ -64,11 +63,10 @@ func checkUnchanged(dir string, before document.Files) error {
 			break
 		}
 	}
-	return fmt.Errorf("catalog folder %s changed while it was being read (%s); try again when nobody writes to it", dir, changed)
+	return fmt.Errorf("catalog folder %s changed while it was being read (%s); try again when nothing writes to it", dir, changed)
 }
 
-// readFiles decodes all documents of files, several at a time, and returns what they hold in the
-// order of files and lines.
+// readFiles decodes all documents of files concurrently, and returns their entries in the order of files and lines.
 func readFiles(ctx context.Context, files document.Files, keep func(document.Document) error) ([]entry, error) {
 	r := reader{batches: make(chan *batch)}
 	group, ctx := errgroup.WithContext(ctx)
@@ -92,7 +90,7 @@ func readFiles(ctx context.Context, files document.Files, keep func(document.Doc
 	return r.entries, nil
 }
 
-// reader decodes documents.
+// reader decodes documents concurrently.
 type reader struct {
 	batches chan *batch
 	free    sync.Pool // of *batch
@@ -100,17 +98,17 @@ type reader struct {
 	entries []entry
 }
 
-// batchSize is how many bytes of sections are handed over at once, or more: handing over one after the
-// other takes about as long as decoding them.
+// batchSize is the least number of bytes of sections in a batch. Sending each section by itself takes about as long as
+// decoding it.
 const batchSize = 256 << 10
 
-// batch is sections, and the texts of all of them.
+// batch is a number of sections and their text.
 type batch struct {
 	text     []byte
 	sections []numbered
 }
 
-// numbered is a section of one of the files, and how many sections and faults come before it.
+// numbered is a section and its position among all sections and faults.
 type numbered struct {
 	document.Section
 	number int
@@ -201,7 +199,7 @@ func (r *reader) add(number int, entries ...entry) {
 	}
 }
 
-// area is the folder right below dir that holds file, or dir itself: catalogs keep a folder for each
+// area is the folder directly below dir that holds a file, or "." for dir itself. Catalogs usually have a folder for each
 // package.
 func area(dir, file string) string {
 	below, err := filepath.Rel(dir, file)

@@ -17,9 +17,9 @@ import (
 // FuzzDecode holds what is found wrong with a file against what operator-registry makes of it: what it
 // cannot read is a finding, and its line is one of the file's.
 func FuzzDecode(f *testing.F) {
-	archives, err := filepath.Glob("rules/testdata/validate/*.txtar")
-	if err != nil {
-		f.Fatal(err)
+	archives, err := filepath.Glob("../catalog/rules/testdata/validate/*.txtar")
+	if err != nil || len(archives) == 0 {
+		f.Fatal(archives, err)
 	}
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)
@@ -71,9 +71,9 @@ func FuzzDecode(f *testing.F) {
 
 // FuzzScan holds bundles that are read where they lie against how they are decoded otherwise.
 func FuzzScan(f *testing.F) {
-	archives, err := filepath.Glob("rules/testdata/validate/*.txtar")
-	if err != nil {
-		f.Fatal(err)
+	archives, err := filepath.Glob("../catalog/rules/testdata/validate/*.txtar")
+	if err != nil || len(archives) == 0 {
+		f.Fatal(archives, err)
 	}
 	for _, path := range archives {
 		archive, err := txtar.ParseFile(path)

@@ -138,17 +138,17 @@ func TestReadFails(t *testing.T) {
 	}
 }
 
-// TestReadTellsSomeFaults: of very many faults of a document some are told, because the place of each takes a look at
-// all of the document.
-func TestReadTellsSomeFaults(t *testing.T) {
+// TestReadReportsSomeFaults: only some of very many faults of a document are reported, because locating each one means
+// parsing the whole document.
+func TestReadReportsSomeFaults(t *testing.T) {
 	dir := t.TempDir()
 	catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), "schema: olm.bundle\npackage: tide\nname: tide.v1.0.0\nproperties:\n"+
 		strings.Repeat("- type: olm.bundle.object\n  value:\n    data: eA==\n", 5000))
 	_, found, err := fbc.Read(t.Context(), dir)
-	toldOf := func(f *findings.Finding) bool {
-		return strings.HasPrefix(f.Message, "properties from number 51 on were not looked at")
+	isLimit := func(f *findings.Finding) bool {
+		return strings.HasPrefix(f.Message, "properties from number 51 on were not checked")
 	}
-	if err != nil || len(found) != document.MaxFaults+1 || !slices.ContainsFunc(found, toldOf) {
+	if err != nil || len(found) != document.MaxFaults+1 || !slices.ContainsFunc(found, isLimit) {
 		t.Errorf("%d findings, error %v; want %d findings", len(found), err, document.MaxFaults+1)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/berth-csi/berth/fbc/rawjson"
 )
 
-// Nearly all of a catalog is bundles, and nearly all of a bundle is not needed. So they are read where
-// they lie, in one pass that decodes a few fields and makes sure that the others could be decoded. It
-// refuses every bundle in which anything is wrong or unusual; decodeDocument then has the last word.
+// Nearly all of a catalog is bundles, and nearly all of a bundle is payload. So bundles are scanned in place: one pass
+// decodes a few fields and checks that the others could be decoded. It refuses every bundle that has a fault or is in an
+// unusual form, which decodeDocument then decides on.
 
 var (
 	metadataShape  = rawjson.ShapeOf[property.CSVMetadata]()
@@ -24,20 +24,19 @@ var (
 	objectKeyShape = rawjson.ShapeOf[struct{ Kind string }]()
 )
 
-// scanner reads bundles. It is for one goroutine.
+// scanner reads bundles. It is not safe for concurrent use.
 type scanner struct {
 	keep    func(document.Document) error
 	content []byte // of a document, as JSON
 	object  []byte // of a bundle, decoded
 }
 
-// bundle reads a document that may be a bundle, without the values of its bulk. It returns nil for all
-// others, and for bundles that it refuses.
+// bundle reads a bundle without its payload. It returns nil for all other documents, and for bundles that it refuses.
 func (sc *scanner) bundle(content []byte) *declcfg.Bundle {
 	s := rawjson.Scan(content)
 	b := &declcfg.Bundle{}
 	var keys uniqueKeys
-	values := make([]byte, 0, 512) // of properties, one behind the other
+	values := make([]byte, 0, 512) // of properties, concatenated
 	s.Object(func(key []byte) {
 		keys.add(s, key)
 		switch string(key) {
@@ -67,8 +66,8 @@ func (sc *scanner) bundle(content []byte) *declcfg.Bundle {
 	return b
 }
 
-// ScanMeta reads what any document has, without its blob. It returns false for documents that are unusual,
-// such as those with a key twice, and for what is no document.
+// ScanMeta reads the fields that documents of every schema have, without the blob. It returns false for documents in an
+// unusual form, such as with a key twice, and for anything that is not a document.
 func ScanMeta(content []byte) (meta declcfg.Meta, ok bool) {
 	s := rawjson.Scan(content)
 	var keys uniqueKeys
@@ -88,7 +87,7 @@ func ScanMeta(content []byte) (meta declcfg.Meta, ok bool) {
 	return meta, s.End()
 }
 
-// uniqueKeys are the keys of an object, which OLM's tools do not take in two spellings.
+// uniqueKeys are the keys of an object. OLM's tools reject two that differ only in case.
 type uniqueKeys [][]byte
 
 func (u *uniqueKeys) add(s *rawjson.Scanner, key []byte) {
@@ -114,7 +113,7 @@ func scanImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {
 	return image
 }
 
-// property reads a property. If its value is no bulk, it is put behind other values.
+// property reads a property. It appends its value to values unless that is payload.
 func (sc *scanner) property(s *rawjson.Scanner, values []byte) (p property.Property, _ []byte) {
 	typed, valued := false, false
 	s.Object(func(key []byte) {
@@ -125,7 +124,7 @@ func (sc *scanner) property(s *rawjson.Scanner, values []byte) (p property.Prope
 		case string(key) != "value":
 			s.Other(key, propertyShape)
 			return
-		case !typed || valued: // the usual order of keys, and each of them once
+		case !typed || valued: // keys in an unusual order, or one of them twice
 			s.Fail()
 			return
 		}
@@ -147,8 +146,7 @@ func (sc *scanner) property(s *rawjson.Scanner, values []byte) (p property.Prope
 	return p, values
 }
 
-// bundleObject reads the value of a property that holds an object of the bundle, which has to be one
-// of Kubernetes, in JSON.
+// bundleObject reads the value of a property that holds an object of the bundle. It must be a Kubernetes object in JSON.
 func (sc *scanner) bundleObject(s *rawjson.Scanner) {
 	held := false
 	s.Object(func(key []byte) {

@@ -10,31 +10,32 @@ import (
 
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/yaml"
 )
 
-// What the Operator Lifecycle Manager, and consoles, hold a bundle to that no validator of the Operator
-// Framework looks at.
+// ownChecks are what the Operator Lifecycle Manager and consoles require of a bundle but no validator of the Operator
+// Framework checks.
 var ownChecks = []struct {
 	rule findings.Rule
 	find func(*check, findings.Rule)
 }{
 	{findings.Rule{ID: "olm-kind", Severity: findings.Error, What: "OLM can install each manifest.",
-		Why: "OLM fails the installation over a kind that it does not know. The operator has to create such objects."}, checkKinds},
+		Why: "OLM fails to install a bundle with a kind that it does not know. The operator must create such objects."}, checkKinds},
 	{findings.Rule{ID: "olm-duplicate", Severity: findings.Error, What: "No two manifests are the same object.",
-		Why: "Which one gets installed would be a matter of luck."}, checkDuplicates},
+		Why: "It would be random which one is installed."}, checkDuplicates},
 	{findings.Rule{ID: "olm-annotations", Severity: findings.Error, What: "The metadata says which package and channels the bundle belongs to, and where its manifests are.",
-		Why: "A catalog cannot take the bundle up."}, checkAnnotations},
+		Why: "The bundle cannot be added to a catalog."}, checkAnnotations},
 	{findings.Rule{ID: "olm-labels", Severity: findings.Error, What: "The Dockerfile's labels are the metadata's annotations.",
 		Why: "Some tools read the image's labels, others the file in it."}, checkLabels},
 	{findings.Rule{ID: "olm-dependency", Severity: findings.Error, What: "OLM knows the type of each dependency.",
-		Why: "The resolver takes none of the package's versions into account."}, checkDependencies},
-	{findings.Rule{ID: "openshift-version", Severity: findings.Error, What: "The newest OpenShift that the operator runs on is given as MAJOR.MINOR.",
-		Why: "A cluster whose version cannot be held against it is not updated."}, checkMaxOpenShift},
-	{findings.Rule{ID: "console-feature", Severity: findings.Error, What: `Annotations about features are the strings "true" or "false".`,
-		Why: "A value without quotes is no string, and the API server refuses the object."}, checkFeatures},
-	{findings.Rule{ID: "related-images", Severity: findings.Warning, What: "Each image that the operator's containers run, or are told of, is in spec.relatedImages.",
-		Why: "Those who mirror the package for a cluster without internet would miss it."}, checkRelatedImages},
+		Why: "The resolver ignores all versions of the package."}, checkDependencies},
+	{findings.Rule{ID: "openshift-version", Severity: findings.Error, What: "The newest OpenShift that the operator supports is given as MAJOR.MINOR.",
+		Why: "OpenShift cannot compare it with a cluster's version, and does not update the cluster."}, checkMaxOpenShift},
+	{findings.Rule{ID: "console-feature", Severity: findings.Error, What: `Feature annotations are the strings "true" or "false".`,
+		Why: "A value without quotes is not a string, and the API server rejects the object."}, checkFeatures},
+	{findings.Rule{ID: "related-images", Severity: findings.Warning, What: "Each image that the operator's containers run or have in their environment is in spec.relatedImages.",
+		Why: "Mirrors of the package for disconnected clusters would lack it."}, checkRelatedImages},
 }
 
 // installable are the kinds that OLM installs.
@@ -48,45 +49,44 @@ var installable = map[string]bool{
 }
 
 func checkKinds(c *check, rule findings.Rule) {
-	for _, o := range c.objects {
+	for _, o := range c.bundle.Objects {
 		if !installable[o.GetKind()] {
-			c.find(rule, o.File, []string{"kind"}, "OLM installs no %s: have the operator create %q", o.GetKind(), o.GetName())
+			c.find(rule, o.File, []string{"kind"}, "OLM cannot install a %s: let the operator create %q", o.GetKind(), o.GetName())
 		}
 	}
 }
 
 // csv returns the bundle's ClusterServiceVersion; there is one, or the bundle could not be loaded.
-func (c *check) csv() bundle.Object {
-	return c.objects[slices.IndexFunc(c.objects, func(o bundle.Object) bool { return o.GetKind() == "ClusterServiceVersion" })]
+func (c *check) csv() registryv1.Object {
+	return c.bundle.Objects[slices.IndexFunc(c.bundle.Objects, func(o registryv1.Object) bool { return o.GetKind() == "ClusterServiceVersion" })]
 }
 
 func checkDuplicates(c *check, rule findings.Rule) {
 	first := map[string]string{} // file, by group, kind and name
-	for _, o := range c.objects {
+	for _, o := range c.bundle.Objects {
 		key := o.GroupVersionKind().GroupKind().String() + " " + o.GetName()
 		if other, taken := first[key]; taken {
-			c.find(rule, o.File, []string{"metadata", "name"}, "%s %s is in %s, too", o.GetKind(), o.GetName(), other)
+			c.find(rule, o.File, []string{"metadata", "name"}, "%s %s is also in %s", o.GetKind(), o.GetName(), other)
 			continue
 		}
 		first[key] = o.File
 	}
 }
 
-const annotationPrefix = "operators.operatorframework.io.bundle."
-
 func checkAnnotations(c *check, rule findings.Rule) {
-	annotations := c.bundle.Annotations()
+	annotations := c.bundle.Metadata.Annotations
 	complain := func(key, format string, args ...any) {
-		c.find(rule, bundle.AnnotationsPath, []string{"annotations", key}, format, args...)
+		c.found = append(c.found, c.bundle.Metadata.FaultAt(rule, []any{"annotations", key}, format, args...))
 	}
 	for key, want := range map[string]string{
-		annotationPrefix + "mediatype.v1": "registry+v1", annotationPrefix + "manifests.v1": bundle.ManifestsDir + "/", annotationPrefix + "metadata.v1": bundle.MetadataDir + "/",
+		registryv1.MediaTypeAnnotation: registryv1.MediaType, registryv1.ManifestsAnnotation: registryv1.ManifestsDir + "/",
+		registryv1.MetadataAnnotation: registryv1.MetadataDir + "/",
 	} {
 		if got := annotations[key]; got != want {
 			complain(key, "%s is %q, want %q", key, got, want)
 		}
 	}
-	const channelsKey, defaultKey = annotationPrefix + "channels.v1", annotationPrefix + "channel.default.v1"
+	const channelsKey, defaultKey = registryv1.ChannelsAnnotation, registryv1.DefaultChannelAnnotation
 	if annotations[channelsKey] == "" {
 		complain(channelsKey, "%s is missing: want the channels that the bundle belongs to, separated by commas", channelsKey)
 	}
@@ -96,9 +96,9 @@ func checkAnnotations(c *check, rule findings.Rule) {
 }
 
 func checkLabels(c *check, rule findings.Rule) {
-	dockerfile := c.bundle.File(bundle.DockerfilePath)
+	dockerfile := c.bundle.File(registryv1.DockerfilePath)
 	if dockerfile == nil {
-		return // it may be built in another way
+		return // the image may be built in another way
 	}
 	labels := map[string]string{}
 	for _, line := range strings.Split(string(dockerfile), "\n") {
@@ -107,10 +107,10 @@ func checkLabels(c *check, rule findings.Rule) {
 			labels[key] = strings.Trim(value, `"`)
 		}
 	}
-	annotations := c.bundle.Annotations()
+	annotations := c.bundle.Metadata.Annotations
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
-		if labels[key] != annotations[key] && strings.HasPrefix(key, annotationPrefix) {
-			c.find(rule, bundle.AnnotationsPath, []string{"annotations", key}, "the annotation %s is %q, but as a label in %s it is %q", key, annotations[key], bundle.DockerfilePath, labels[key])
+		if labels[key] != annotations[key] && strings.HasPrefix(key, registryv1.AnnotationPrefix) {
+			c.found = append(c.found, c.bundle.Metadata.FaultAt(rule, []any{"annotations", key}, "the annotation %s is %q, but as a label in %s it is %q", key, annotations[key], registryv1.DockerfilePath, labels[key]))
 		}
 	}
 }
@@ -118,7 +118,7 @@ func checkLabels(c *check, rule findings.Rule) {
 var dependencyTypes = []string{"olm.package", "olm.gvk", "olm.label", "olm.constraint"}
 
 func checkDependencies(c *check, rule findings.Rule) {
-	const path = bundle.MetadataDir + "/dependencies.yaml"
+	const path = registryv1.MetadataDir + "/dependencies.yaml"
 	var file struct{ Dependencies []struct{ Type string } }
 	if data := c.bundle.File(path); data == nil || yaml.Unmarshal(data, &file) != nil {
 		return
@@ -139,12 +139,12 @@ func checkMaxOpenShift(c *check, rule findings.Rule) {
 			Value any
 		}
 	}
-	if data := c.bundle.File(bundle.PropertiesPath); data == nil || yaml.Unmarshal(data, &file) != nil {
+	if data := c.bundle.File(registryv1.PropertiesPath); data == nil || yaml.Unmarshal(data, &file) != nil {
 		return
 	}
 	for i, p := range file.Properties {
 		if text, isText := p.Value.(string); p.Type == bundle.MaxOpenShiftProperty && (!isText || !majorMinor.MatchString(text)) {
-			c.find(rule, bundle.PropertiesPath, []string{"properties", strconv.Itoa(i), "value"}, "%s is %v, want MAJOR.MINOR in quotes, such as \"4.22\"", bundle.MaxOpenShiftProperty, p.Value)
+			c.find(rule, registryv1.PropertiesPath, []string{"properties", strconv.Itoa(i), "value"}, "%s is %v, want MAJOR.MINOR in quotes, such as \"4.22\"", bundle.MaxOpenShiftProperty, p.Value)
 		}
 	}
 }
@@ -188,7 +188,7 @@ func checkRelatedImages(c *check, rule findings.Rule) {
 	}
 	file := c.csv().File
 	if yaml.Unmarshal(c.bundle.File(file), &csv) != nil {
-		return // the validators tell
+		return // the validators report it
 	}
 	related := map[string]bool{}
 	for _, image := range csv.Spec.RelatedImages {
@@ -204,7 +204,7 @@ func checkRelatedImages(c *check, rule findings.Rule) {
 				}
 				for k, env := range container.Env {
 					if imageVariable.MatchString(env.Name) && env.Value != "" && !related[env.Value] {
-						c.find(rule, file, append(at, "env", fmt.Sprint(k), "value"), "image %s, which container %s is told of by %s, is not in spec.relatedImages", env.Value, container.Name, env.Name)
+						c.find(rule, file, append(at, "env", fmt.Sprint(k), "value"), "image %s, which container %s has in variable %s, is not in spec.relatedImages", env.Value, container.Name, env.Name)
 					}
 				}
 			}
@@ -212,11 +212,11 @@ func checkRelatedImages(c *check, rule findings.Rule) {
 	}
 }
 
-// imageUser is a container, as far as images go.
+// imageUser is the part of a container that names images.
 type imageUser struct {
 	Name, Image string
 	Env         []struct{ Name, Value string }
 }
 
-// imageVariable matches the environment variables that carry images, by the two conventions there are.
+// imageVariable matches environment variables that hold images, by the two usual conventions.
 var imageVariable = regexp.MustCompile(`(^RELATED_IMAGE_|_IMAGE$)`)

@@ -9,17 +9,17 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// Validators name fields, values or neither, but never a line. To find it takes a second look at the file,
-// by a decoder that keeps positions; only faulty files pay for it.
+// Validators report fields, values or neither, but never lines. Finding the line means parsing the file again with a decoder
+// that keeps positions. Only faulty files pay for that.
 
-// placeOf returns where a field stands in a YAML document, or, where there is none, the field that it would
-// be in. Numbers count the elements of a list.
+// placeOf returns the position of a field in a YAML document or, if there is none, of the field that it would be in. Numbers
+// in the path are indices of lists.
 func placeOf(document []byte, path []string) (line, column int) {
 	node, _ := walk(rootOf(document), path)
 	return node.Line, node.Column
 }
 
-// rootOf returns the content of a document; an empty node at its beginning if it has none.
+// rootOf returns the content of a document, or an empty node at its beginning.
 func rootOf(document []byte) *yaml.Node {
 	node, err := yaml.Parse(document)
 	if err != nil || node.Line == 0 {
@@ -28,8 +28,8 @@ func rootOf(document []byte) *yaml.Node {
 	return &node
 }
 
-// walk follows a path as far as there are such fields, and returns the last one's key, or list element, and
-// how far it came.
+// walk follows a path as far as its fields exist. It returns the key or list element of the last one, and the number of
+// steps.
 func walk(node *yaml.Node, path []string) (found *yaml.Node, depth int) {
 	found = node
 	for ; depth < len(path); depth++ {
@@ -60,8 +60,8 @@ func child(node *yaml.Node, name string) (key, value *yaml.Node) {
 
 var fieldWords = regexp.MustCompile(`[A-Za-z0-9_/-]+`)
 
-// guessPlace returns where a validator's finding most likely stands: at the field that it names, at the value
-// that it does not like, at an annotation that its message is about, or else at the beginning.
+// guessPlace returns the likely position of a validator's finding: that of the field or the value that it names, that of an
+// annotation in its message, or else the beginning.
 func guessPlace(document []byte, field, value, message string) (line, column int) {
 	root := rootOf(document)
 	if path := fieldWords.FindAllString(field, -1); len(path) > 0 {
@@ -83,7 +83,7 @@ func guessPlace(document []byte, field, value, message string) (line, column int
 	return root.Line, root.Column
 }
 
-// mappingOf returns the value of a field; an empty node if there is none.
+// mappingOf returns the value of a field, or an empty node.
 func mappingOf(node *yaml.Node, name string) *yaml.Node {
 	if _, value := child(node, name); value != nil {
 		return value

@@ -1,10 +1,11 @@
-// Package rules checks bundles: by the validators of the Operator Framework, and by what the Operator Lifecycle
-// Manager and consoles hold a bundle to besides.
+// Package rules checks bundles with the validators of the Operator Framework, and against what the Operator Lifecycle
+// Manager and consoles require in addition.
 //
-// It is a package of its own because those validators bring a good part of an API server along.
+// It is a separate package because those validators import much of an API server.
 package rules
 
 import (
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,44 +13,43 @@ import (
 	"github.com/operator-framework/api/pkg/manifests"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/api/pkg/validation"
-	"github.com/operator-framework/api/pkg/validation/errors"
+	validationerrors "github.com/operator-framework/api/pkg/validation/errors"
 	interfaces "github.com/operator-framework/api/pkg/validation/interfaces"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensionsv1beta1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1beta1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/registryv1"
 )
 
-// The validators of the Operator Framework, under the names that operator-sdk knows them by where it
-// knows them; a rule each. Those not here: PackageManifest is of the older format, OperatorHub and
-// CommunityOperator are deprecated in favour of others here, and MultipleArchitectures needs a
-// container tool that pulls each image.
+// validators are the validators of the Operator Framework, each as a rule with the name that it has in operator-sdk if it is
+// there. Not included: PackageManifest is for the older format, OperatorHub and CommunityOperator are deprecated in favour
+// of others, and MultipleArchitectures needs a container tool to pull each image.
 var validators = []struct {
 	rule      findings.Rule
 	validator interfaces.Validator
 }{
 	{rule("clusterserviceversion", "The ClusterServiceVersion has what OLM needs, and its examples are of its own APIs."), validation.ClusterServiceVersionValidator},
-	{rule("customresourcedefinition", "The API server would take each CustomResourceDefinition."), validation.CustomResourceDefinitionValidator},
-	{rule("bundle", "Owned APIs and their definitions go together, images can be pulled, and the bundle is not too large."), validation.BundleValidator},
+	{rule("customresourcedefinition", "The API server accepts each CustomResourceDefinition."), validation.CustomResourceDefinitionValidator},
+	{rule("bundle", "Owned APIs have definitions, images are pull specs, and the bundle is not too large."), validation.BundleValidator},
 	{rule("operatorhubv2", "OperatorHub can show the package: with provider, maintainers, links, version and icon."), validation.OperatorHubV2Validator},
 	{rule("standardcapabilities", "The annotation capabilities is one of the five levels."), validation.StandardCapabilitiesValidator},
-	{rule("standardcategories", "The annotation categories has only those that OperatorHub knows."), validation.StandardCategoriesValidator},
-	{rule("alpha-deprecated-apis", "No manifest is of an API that Kubernetes has removed."), validation.AlphaDeprecatedAPIsValidator},
+	{rule("standardcategories", "The annotation categories lists only those that OperatorHub knows."), validation.StandardCategoriesValidator},
+	{rule("alpha-deprecated-apis", "No manifest uses an API that Kubernetes has removed."), validation.AlphaDeprecatedAPIsValidator},
 	{rule("good-practices", "Containers request resources, channels and names follow the conventions, and APIs are described."), validation.GoodPracticesValidator},
-	{rule("object", "Objects beside the ClusterServiceVersion leave the cluster manageable."), validation.ObjectValidator},
-	{rule("operatorgroup", "Annotations of OperatorGroups are spelled right."), validation.OperatorGroupValidator},
+	{rule("object", "Objects besides the ClusterServiceVersion do not get in the way of managing the cluster."), validation.ObjectValidator},
+	{rule("operatorgroup", "Annotations of OperatorGroups are spelled correctly."), validation.OperatorGroupValidator},
 }
 
 func rule(id, what string) findings.Rule {
 	return findings.Rule{ID: id, Severity: findings.Error, What: what}
 }
 
-// Rules are all rules that Check goes by: those of the Operator Framework's validators, whose findings
-// may also be warnings, and OLM's own.
+// Rules are all rules of Check: those of the Operator Framework's validators, whose findings may also be warnings, and
+// those of OLM.
 func Rules() []findings.Rule {
-	all := []findings.Rule{syntaxRule, expansionRule}
+	all := append([]findings.Rule{syntaxRule, expansionRule}, registryv1.Rules...)
 	for _, v := range validators {
 		all = append(all, v.rule)
 	}
@@ -59,35 +59,32 @@ func Rules() []findings.Rule {
 	return all
 }
 
-// Check checks a bundle folder, and returns what is wrong with it in the order of files and lines. It
-// fails if the folder is no bundle at all.
+// Check checks a bundle folder and returns the findings in the order of files and lines. It fails if the folder is not a
+// bundle.
 func Check(dir string) ([]*findings.Finding, error) {
 	broken, err := brokenFiles(dir)
 	if err != nil || len(broken) > 0 {
-		return broken, err // of what cannot be read nothing else is known
+		return broken, err // other checks need files that can be read
 	}
-	b, err := bundle.Load(dir)
+	b, err := registryv1.Load(dir)
 	if err != nil {
-		return nil, err
+		found, others := registryv1.Faults(err)
+		return found, errors.Join(others...)
 	}
-	objects, err := b.Objects()
-	if err != nil {
-		return nil, err
-	}
-	c := &check{dir: dir, bundle: b, objects: objects}
+	c := &check{dir: dir, bundle: b}
 	for _, own := range ownChecks {
 		own.find(c, own.rule)
 	}
 	loaded, err := manifests.GetBundleFromDir(dir)
 	if err != nil {
 		if len(c.found) > 0 {
-			return c.ordered(), nil // it is why
+			return c.ordered(), nil // these findings are the cause
 		}
 		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
 	for _, v := range validators {
 		for _, subject := range loaded.ObjectsToValidate() {
-			file := fileOf(subject, objects)
+			file := fileOf(subject, b.Objects)
 			for _, result := range v.validator.Validate(subject) {
 				for _, e := range result.Errors {
 					c.add(v.rule, findings.Error, file, e)
@@ -101,12 +98,11 @@ func Check(dir string) ([]*findings.Finding, error) {
 	return c.ordered(), nil
 }
 
-// check is a bundle that is being looked at, and what was found so far.
+// check is a bundle that is being checked, and the findings so far.
 type check struct {
-	dir     string
-	bundle  *bundle.Bundle
-	objects []bundle.Object
-	found   []*findings.Finding
+	dir    string
+	bundle *registryv1.Contents
+	found  []*findings.Finding
 }
 
 // find adds a finding about a field of a file.
@@ -115,13 +111,13 @@ func (c *check) find(rule findings.Rule, file string, path []string, format stri
 	c.found = append(c.found, f.At(placeOf(c.bundle.File(file), path)))
 }
 
-// add adds what a validator has found.
-func (c *check) add(rule findings.Rule, severity findings.Severity, file string, e errors.Error) {
+// add adds a finding of a validator.
+func (c *check) add(rule findings.Rule, severity findings.Severity, file string, e validationerrors.Error) {
 	message := e.Detail
 	if e.Field != "" && !strings.Contains(message, e.Field) {
 		message = e.Field + ": " + message
 	}
-	// Some validators name the object they mean only as the bad value.
+	// Some validators name the object only as the bad value.
 	if subject, ok := e.BadValue.(fmt.Stringer); ok && !strings.Contains(message, subject.String()) {
 		message += ": " + subject.String()
 	}
@@ -130,7 +126,7 @@ func (c *check) add(rule findings.Rule, severity findings.Severity, file string,
 	c.found = append(c.found, f.At(guessPlace(c.bundle.File(file), e.Field, fmt.Sprint(e.BadValue), message)))
 }
 
-// ordered sorts what was found, and drops what two validators found alike.
+// ordered sorts the findings and drops duplicates from different validators.
 func (c *check) ordered() []*findings.Finding {
 	type key struct {
 		severity      findings.Severity
@@ -149,9 +145,9 @@ func (c *check) ordered() []*findings.Finding {
 	return kept
 }
 
-// fileOf returns the file that a validator's subject was read from. What concerns the bundle as a
-// whole is put right in its ClusterServiceVersion.
-func fileOf(subject any, objects []bundle.Object) string {
+// fileOf returns the file that a validator's subject was read from. Findings about the whole bundle are in the file of its
+// ClusterServiceVersion.
+func fileOf(subject any, objects []registryv1.Object) string {
 	kind, name := v1alpha1.ClusterServiceVersionKind, ""
 	switch s := subject.(type) {
 	case *apiextensionsv1.CustomResourceDefinition:
@@ -166,5 +162,5 @@ func fileOf(subject any, objects []bundle.Object) string {
 			return o.File
 		}
 	}
-	return bundle.ManifestsDir
+	return registryv1.ManifestsDir
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/test/widget"
 )
 
@@ -42,10 +43,10 @@ func TestCheckFinds(t *testing.T) {
 		want: []string{crd + `:~: error: spec.scope: Unsupported value: "Everywhere": supported values: "Cluster", "Namespaced" (customresourcedefinition)`},
 	}, {
 		name: "unusual channel",
-		file: bundle.AnnotationsPath, old: "channels.v1: stable", new: "channels.v1: weekly",
+		file: registryv1.AnnotationsPath, old: "channels.v1: stable", new: "channels.v1: weekly",
 		want: []string{
 			csv + `:50:9: warning: channel(s) ["weekly"] are not following the recommended naming convention: https://olm.operatorframework.io/docs/best-practices/channel-naming (good-practices)`,
-			bundle.AnnotationsPath + `:~: error: the annotation operators.operatorframework.io.bundle.channels.v1 is "weekly", but as a label in bundle.Dockerfile it is "stable" (olm-labels)`,
+			registryv1.AnnotationsPath + `:~: error: the annotation operators.operatorframework.io.bundle.channels.v1 is "weekly", but as a label in bundle.Dockerfile it is "stable" (olm-labels)`,
 		},
 	}, {
 		name: "example of a foreign API",
@@ -57,7 +58,7 @@ func TestCheckFinds(t *testing.T) {
 	}, {
 		name: "a kind that opm takes and OLM does not",
 		file: "manifests/widget-operator.servicemonitor.yaml", old: "kind: ServiceMonitor", new: "kind: PodMonitor",
-		want: []string{`manifests/widget-operator.servicemonitor.yaml:~: error: OLM installs no PodMonitor: have the operator create "widget-operator" (olm-kind)`},
+		want: []string{`manifests/widget-operator.servicemonitor.yaml:~: error: OLM cannot install a PodMonitor: let the operator create "widget-operator" (olm-kind)`},
 	}, {
 		name: "a name that is no label's value",
 		file: csv, old: "  name: widget-operator.v1.0.0", new: "  name: " + long,
@@ -65,13 +66,13 @@ func TestCheckFinds(t *testing.T) {
 	}, {
 		name: "an object that is there twice",
 		file: "manifests/widget-operator.servicemonitor.yaml", old: "kind: ServiceMonitor", new: "kind: PrometheusRule",
-		want: []string{"manifests/widget-operator.servicemonitor.yaml:5:3: error: PrometheusRule widget-operator is in manifests/widget-operator.prometheusrule.yaml, too (olm-duplicate)"},
+		want: []string{"manifests/widget-operator.servicemonitor.yaml:5:3: error: PrometheusRule widget-operator is also in manifests/widget-operator.prometheusrule.yaml (olm-duplicate)"},
 	}, {
 		name: "another media type",
-		file: bundle.AnnotationsPath, old: "mediatype.v1: registry+v1", new: "mediatype.v1: plain+v0",
+		file: registryv1.AnnotationsPath, old: "mediatype.v1: registry+v1", new: "mediatype.v1: plain+v0",
 		want: []string{
-			bundle.AnnotationsPath + `:~: error: operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", want "registry+v1" (olm-annotations)`,
-			bundle.AnnotationsPath + `:~: error: the annotation operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", but as a label in bundle.Dockerfile it is "registry+v1" (olm-labels)`,
+			registryv1.AnnotationsPath + `:~: error: operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", want "registry+v1" (olm-annotations)`,
+			registryv1.AnnotationsPath + `:~: error: the annotation operators.operatorframework.io.bundle.mediatype.v1 is "plain+v0", but as a label in bundle.Dockerfile it is "registry+v1" (olm-labels)`,
 		},
 	}, {
 		name: "a feature without quotes",
@@ -115,7 +116,7 @@ func fieldAt(data []byte, offset int) string {
 }
 
 // generate generates version 1.0.0 of a driver's bundle.
-func generate(t *testing.T, d drivers.Driver) *bundle.Bundle {
+func generate(t *testing.T, d drivers.Driver) *registryv1.Bundle {
 	t.Helper()
 	b, err := bundle.Generate(d, bundle.Options{Version: semver.MustParse("1.0.0")})
 	if err != nil {
@@ -125,7 +126,7 @@ func generate(t *testing.T, d drivers.Driver) *bundle.Bundle {
 }
 
 // found returns what is wrong with a bundle, by paths in it.
-func found(t *testing.T, b *bundle.Bundle) []string {
+func found(t *testing.T, b *registryv1.Bundle) []string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bundle")
 	if err := b.Write(dir); err != nil {
@@ -161,8 +162,8 @@ func TestCheckFindsInMetadata(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := generate(t, widget.Driver())
-			b.Files = slices.DeleteFunc(b.Files, func(f bundle.File) bool { return f.Path == tc.file })
-			b.Files = append(b.Files, bundle.File{Path: tc.file, Data: []byte(tc.content)})
+			b.Files = slices.DeleteFunc(b.Files, func(f registryv1.File) bool { return f.Path == tc.file })
+			b.Files = append(b.Files, registryv1.File{Path: tc.file, Data: []byte(tc.content)})
 			if diff := cmp.Diff([]string{tc.want}, found(t, b)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -175,7 +176,7 @@ func TestCheckFindsTooMuch(t *testing.T) {
 	noise := make([]byte, 800<<10)
 	rand.NewChaCha8([32]byte{}).Read(noise)
 	b := generate(t, widget.Driver())
-	b.Files = append(b.Files, bundle.File{Path: "manifests/noise.yaml", Data: fmt.Appendf(nil,
+	b.Files = append(b.Files, registryv1.File{Path: "manifests/noise.yaml", Data: fmt.Appendf(nil,
 		"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: noise}\nbinaryData: {noise: %s}\n", base64.StdEncoding.EncodeToString(noise))})
 	got := strings.Join(found(t, b), "\n")
 	if !strings.Contains(got, "maximum bundle compressed size") {
@@ -212,7 +213,7 @@ func TestGeneratedBundlesAreValid(t *testing.T) {
 }
 
 func TestCommittedBundlesAreValid(t *testing.T) {
-	committed, err := filepath.Glob("../*/*/" + bundle.ManifestsDir)
+	committed, err := filepath.Glob("../*/*/" + registryv1.ManifestsDir)
 	if err != nil || len(committed) == 0 {
 		t.Fatalf("no bundle is committed (error %v)", err)
 	}

@@ -7,19 +7,18 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/yaml"
 )
 
 var syntaxRule = findings.Rule{ID: "yaml", Severity: findings.Error, What: "Each file of manifests and metadata is YAML, and holds one document.",
-	Why: "Nobody could read the bundle."}
+	Why: "The bundle could not be read."}
 
-var expansionRule = findings.Rule{ID: "yaml-expansion", Severity: findings.Error, What: "No YAML in the folder becomes many times as long by its aliases, nests very deep or holds very many values.",
-	Why: "A few kilobytes could fill the memory of whoever reads them. Validators read every file of the folder."}
+var expansionRule = findings.Rule{ID: "yaml-expansion", Severity: findings.Error, What: "No YAML in the folder expands many times through aliases, nests very deep or holds very many values.",
+	Why: "A few kilobytes could exhaust the memory of every reader. Validators read every file of the folder."}
 
-// brokenFiles returns a finding for each file that cannot be read as YAML, and for each that would take too much to
-// read.
+// brokenFiles returns a finding for each file that is not YAML, and for each that would need too much memory.
 func brokenFiles(dir string) (broken []*findings.Finding, err error) {
 	err = filepath.WalkDir(dir, func(file string, entry fs.DirEntry, err error) error {
 		isHidden := file != dir && strings.HasPrefix(entry.Name(), ".")
@@ -46,7 +45,7 @@ func brokenFiles(dir string) (broken []*findings.Finding, err error) {
 		return nil
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // bundle.Load tells what a bundle is
+		return nil, nil // registryv1.Load reports it
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
@@ -54,13 +53,13 @@ func brokenFiles(dir string) (broken []*findings.Finding, err error) {
 	return broken, nil
 }
 
-// mustBeYAML tells whether a file is in one of the folders that a bundle consists of.
+// mustBeYAML reports whether a file is in one of the folders that a bundle consists of.
 func mustBeYAML(dir, file string) bool {
 	folder, err := filepath.Rel(dir, filepath.Dir(file))
-	return err == nil && (folder == bundle.ManifestsDir || folder == bundle.MetadataDir)
+	return err == nil && (folder == registryv1.ManifestsDir || folder == registryv1.MetadataDir)
 }
 
-// faultOf says why a file cannot be read, if that is a fault.
+// faultOf returns why a file cannot be read, if that is a fault.
 func faultOf(file string, data []byte, err error, mustBeYAML bool) []*findings.Finding {
 	if refusal := (*yaml.Refusal)(nil); errors.As(err, &refusal) {
 		return []*findings.Finding{expansionRule.Finding(file, "%s", refusal.Message).At(refusal.Line, refusal.Column)}

@@ -6,10 +6,10 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/render"
 )
 
-// assemble makes the catalog, all but what the head of the default channel adds to it.
+// assemble builds the catalog. Only the description and the icon of the default channel's head are added later.
 func (d *draft) assemble() {
 	d.config = &declcfg.DeclarativeConfig{Packages: []declcfg.Package{{
 		Schema: declcfg.SchemaPackage, Name: d.Package, DefaultChannel: d.DefaultChannel, Description: d.Description, Icon: d.icon()}}}
@@ -19,26 +19,26 @@ func (d *draft) assemble() {
 	for i := range d.Channels {
 		d.config.Channels = append(d.config.Channels, d.channel(i))
 	}
-	for _, r := range d.releases {
-		d.config.Bundles = append(d.config.Bundles, r.Rendered)
+	for _, b := range d.rendered {
+		d.config.Bundles = append(d.config.Bundles, b.Rendered)
 	}
 	if len(d.Deprecations) > 0 {
 		d.config.Deprecations = []declcfg.Deprecation{d.deprecations()}
 	}
 }
 
-// place is an entry of the template, and what it leads to.
+// place is an entry of the template and the bundle that it names.
 type place struct {
 	entry
-	*fbc.Release
-	path []any
+	bundle *render.Bundle
+	path   []any
 }
 
-// channel returns a channel, with its entries from the oldest to the newest.
+// channel returns a channel with its entries from the oldest to the newest.
 func (d *draft) channel(index int) declcfg.Channel {
 	said := d.Channels[index]
 	places := d.places(index)
-	slices.SortStableFunc(places, func(a, b place) int { return a.Compare(b.Release) })
+	slices.SortStableFunc(places, func(a, b place) int { return a.bundle.Compare(b.bundle) })
 	c := declcfg.Channel{Schema: declcfg.SchemaChannel, Package: d.Package, Name: said.Name}
 	var paths [][]any
 	for i, p := range places {
@@ -52,26 +52,25 @@ func (d *draft) channel(index int) declcfg.Channel {
 // places returns the entries of a channel in the order of the template.
 func (d *draft) places(index int) (places []place) {
 	if d.Channels[index].Entries == nil {
-		for _, r := range d.releases {
-			places = append(places, place{Release: r, path: at("channels", index)})
+		for _, b := range d.rendered {
+			places = append(places, place{bundle: b, path: at("channels", index)})
 		}
 		return places
 	}
 	for i, e := range d.Channels[index].Entries {
 		p := place{entry: e, path: at("channels", index, "entries", i)}
-		if p.Release = d.find(cmp.Or(e.Name, e.Version), p.path); p.Release != nil {
+		if p.bundle = d.find(cmp.Or(e.Name, e.Version), p.path); p.bundle != nil {
 			places = append(places, p)
 		}
 	}
 	return places
 }
 
-// entry returns an entry of a channel as a catalog has it: what the template says of it or, where it says
-// nothing, what the channel does; then what its ClusterServiceVersion says. It replaces the latest one before it
-// that it does not skip, and only the first one that of its ClusterServiceVersion: that is the one in which the
-// channels of a package may differ.
+// entry returns an entry of a channel as it is in the catalog. Its fields are those of the template's entry, then of the
+// template's channel, then of the ClusterServiceVersion. By default it replaces the latest entry before it that it does
+// not skip; only the first entry replaces what its ClusterServiceVersion says, because each channel may begin elsewhere.
 func (d *draft) entry(p place, skipRange *string, before []place) declcfg.ChannelEntry {
-	e, err := p.Release.Entry()
+	e, err := p.bundle.Entry()
 	if err != nil {
 		d.fault(p.path, "%v", err)
 		return e
@@ -88,7 +87,7 @@ func (d *draft) entry(p place, skipRange *string, before []place) declcfg.Channe
 		return e
 	}
 	for _, earlier := range slices.Backward(before) {
-		if name := earlier.Rendered.Name; !slices.Contains(e.Skips, name) {
+		if name := earlier.bundle.Name; !slices.Contains(e.Skips, name) {
 			e.Replaces = name
 			break
 		}
@@ -96,26 +95,26 @@ func (d *draft) entry(p place, skipRange *string, before []place) declcfg.Channe
 	return e
 }
 
-// replaced returns the name of what an entry is said to replace. The first one of a channel may replace a bundle
-// that another catalog offers. For others such a name would be a slip: it leaves those before them behind.
+// replaced returns the name that an entry of the template replaces. The first entry of a channel may replace a bundle of
+// another catalog. For a later one that would be a mistake, because it would strand the entries before it.
 func (d *draft) replaced(said string, by place, before []place) string {
 	path := slices.Concat(by.path, at("replaces"))
 	name := d.nameOf(said, path)
 	if name != "" && len(before) > 0 && !slices.Contains(d.names(), name) {
-		d.fault(path, "%s replaces %s, which is no bundle of this template; only the first entry of a channel may: "+
-			"name what else it updates in skips, and here the bundle that comes before it", by.Rendered.Name, name)
+		d.fault(path, "%s replaces %s, which is not a bundle of this template; only the first entry of a channel may: "+
+			"list other versions that it updates in skips, and replace the bundle before it", by.bundle.Name, name)
 	}
 	return name
 }
 
-// nameOf returns the name of the bundle that a name or a version stands for. A name may be that of a bundle that
-// is not in this catalog; of those, OLM knows the name only.
+// nameOf returns the name of the bundle with a name or a version. A name may be that of a bundle outside of this catalog:
+// OLM needs only the name of those.
 func (d *draft) nameOf(nameOrVersion string, path []any) string {
 	if _, isVersion := parse(nameOrVersion); !isVersion {
 		return nameOrVersion
 	}
-	if r := d.find(nameOrVersion, path); r != nil {
-		return r.Rendered.Name
+	if b := d.find(nameOrVersion, path); b != nil {
+		return b.Name
 	}
 	return ""
 }

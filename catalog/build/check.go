@@ -9,6 +9,7 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
+	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
@@ -16,19 +17,19 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// origin is where a document of a catalog that is being made comes from: the document there, and the path in it, of
-// the value that a path leads to.
+// origin maps a path in a document of the built catalog to where that value comes from: a document of the input, and a path
+// in that.
 type origin func(path []any) (document.Document, []any)
 
-// check asks all rules for catalogs of a catalog. They blame its documents; the findings are about what those were
-// made of.
+// check applies all rules for catalogs. The rules report values in the catalog; the findings are at the values in the
+// input that those come from.
 func check(config *declcfg.DeclarativeConfig, from func(schema, name string) origin) []*findings.Finding {
 	var origins []origin
 	made := fbc.Of(config, func(schema, name string) document.Span {
 		origins = append(origins, from(schema, name))
 		source, path := origins[len(origins)-1](nil)
 		line, _ := source.Position(path)
-		return document.Span{File: source.File, Line: line, Offset: int64(len(origins) - 1)} // which tells them apart
+		return document.Span{File: source.File, Line: line, Offset: int64(len(origins) - 1)} // the offset is an index of origins
 	})
 	return rules.CheckAt(made, func(rule findings.Rule, span document.Span, path []any, format string, args ...any) *findings.Finding {
 		source, path := origins[span.Offset](path)
@@ -36,14 +37,14 @@ func check(config *declcfg.DeclarativeConfig, from func(schema, name string) ori
 	})
 }
 
-// check finds what is wrong with the catalog, where it stands in the template.
+// check applies all rules for catalogs, with findings in the template.
 func (d *draft) check() {
 	d.found = append(d.found, check(d.config, func(schema, name string) origin {
 		return func(path []any) (document.Document, []any) { return d.document, d.origin(schema, name, path) }
 	})...)
 }
 
-// origin returns the path in the template of what a value in the catalog comes from.
+// origin returns the path in the template that a value in the catalog comes from.
 func (d *draft) origin(schema, name string, path []any) []any {
 	switch {
 	case schema == declcfg.SchemaChannel:
@@ -60,7 +61,7 @@ func (d *draft) origin(schema, name string, path []any) []any {
 	return at("package")
 }
 
-// inChannel returns the path in the template of a value in a channel, whose entries are in another order there.
+// inChannel returns the path in the template of a value in a channel. The template may order entries differently.
 func (d *draft) inChannel(index int, path []any) []any {
 	if len(path) < 2 {
 		return at("channels", index)
@@ -68,22 +69,22 @@ func (d *draft) inChannel(index int, path []any) []any {
 	return slices.Concat(d.entryPaths[index][path[1].(int)], path[2:])
 }
 
-// introduce gives the package what the head of its default channel says of it.
+// introduce gives the package the description and icon of its default channel's head.
 func (d *draft) introduce() {
-	if err := introduce(d.config, d.releases); err != nil {
+	if err := introduce(d.config, d.rendered); err != nil {
 		d.fault(at("bundles"), "%v", err)
 	}
 }
 
-// introduce gives a package that was checked what the head of its default channel says of it.
-func introduce(config *declcfg.DeclarativeConfig, releases []*fbc.Release) error {
+// introduce gives a checked package the description and icon of its default channel's head.
+func introduce(config *declcfg.DeclarativeConfig, bundles []*render.Bundle) error {
 	pkg := &config.Packages[0]
 	checked := fbc.Of(config, func(string, string) document.Span { return document.Span{} }).Find(pkg.Name)
 	head := upgrade.Of(checked, checked.FindChannel(pkg.DefaultChannel)).Heads[0]
-	return named(releases, head.Name).Introduce(pkg)
+	return named(bundles, head.Name).Introduce(pkg)
 }
 
-// mediaTypes are those of icons that consoles show, by the endings of their files.
+// mediaTypes are the media types of icons that consoles show, by file extension.
 var mediaTypes = map[string]string{
 	".gif": "image/gif", ".jpeg": "image/jpeg", ".jpg": "image/jpeg", ".png": "image/png", ".svg": "image/svg+xml"}
 
@@ -94,7 +95,7 @@ func (d *draft) icon() *declcfg.Icon {
 	}
 	mediaType := mediaTypes[strings.ToLower(filepath.Ext(d.Icon))]
 	if mediaType == "" {
-		d.fault(at("icon"), "file %s is of no kind that consoles show as an icon; expected one that ends with %s", d.Icon,
+		d.fault(at("icon"), "consoles cannot show file %s as an icon; expected one of the extensions %s", d.Icon,
 			strings.Join(slices.Sorted(maps.Keys(mediaTypes)), ", "))
 		return nil
 	}

@@ -2,7 +2,7 @@ package build
 
 import "slices"
 
-// checkForm finds what is wrong with the template on its own, without its bundles.
+// checkForm checks the template itself, without its bundles.
 func (d *draft) checkForm() {
 	for _, required := range []struct {
 		field   string
@@ -32,7 +32,7 @@ func (d *draft) checkChannelsForm() {
 	var names []string
 	for i, c := range d.Channels {
 		if c.Name != "" && slices.Contains(names, c.Name) {
-			d.fault(at("channels", i, "name"), "channel %q is a second one of that name; the first is number %d", c.Name, slices.Index(names, c.Name)+1)
+			d.fault(at("channels", i, "name"), "channel %q is given twice; the first is number %d", c.Name, slices.Index(names, c.Name)+1)
 		}
 		names = append(names, c.Name)
 		for j, e := range c.Entries {
@@ -43,7 +43,7 @@ func (d *draft) checkChannelsForm() {
 	}
 }
 
-// count returns how many texts are not empty.
+// count returns the number of texts that are not empty.
 func count(texts ...string) (n int) {
 	for _, text := range texts {
 		if text != "" {

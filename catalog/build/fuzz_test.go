@@ -7,7 +7,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/render"
 )
 
 // FuzzTemplate makes catalogs of any text and two bundles. Whatever is found is about a place in the template.
@@ -28,19 +28,19 @@ func FuzzTemplate(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(whole)
-	var releases []*fbc.Release
+	var bundles []*render.Bundle
 	for _, version := range []string{"0.2.0", "0.1.0"} {
-		release, err := fbc.ReadRelease("../testdata/bundles/tide/" + version)
+		rendered, err := render.Folder("../testdata/bundles/tide/" + version)
 		if err != nil {
 			f.Fatal(err)
 		}
-		releases = append(releases, release)
+		bundles = append(bundles, rendered)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		d := &draft{}
 		if d.decode("testdata/fuzzed.yaml", text) {
 			d.checkForm()
-			d.releases = releases
+			d.rendered = bundles
 			d.makeCatalog()
 		}
 		for _, found := range d.found {

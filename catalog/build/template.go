@@ -1,10 +1,16 @@
-// Package build makes the catalogs of packages from their bundles: from folders alone, or by templates, short files
-// that people write. A template says which bundles there are, as folders or images, and which of them each
-// channel offers. What it does not say follows from the bundles, so that most of it can be left out.
+// Package build builds the catalog of a package from its bundles: from their folders alone, or from a template, a short
+// file that people write. A template lists the bundles, as folders or images, and says which of them each channel
+// offers. What it does not say follows from the bundles, so most of it can be left out.
 //
-// Nothing is made by which OLM cannot work: every rule of package rules is asked of a catalog, and what is wrong
-// is found all at once, at the line of what is to blame. The same input always gives the same catalog.
+// Every rule of package rules is applied to what was built, so that OLM can work with it. All findings are reported at
+// once, at the lines of the template or of the bundles that cause them. The same input always gives the same catalog.
+//
+// The catalogs that Berth ships are in the folders certified and community beside this package, and their templates in
+// the folder templates.
 package build
+
+//go:generate go run ../../cmd/berth catalog build ../templates/certified/aws-ebs-csi-driver-operator.yaml ../templates/certified/aws-efs-operator.yaml ../templates/certified/manila-csi-driver-operator.yaml --output ../certified
+//go:generate go run ../../cmd/berth catalog build ../templates/community/aws-ebs-csi-driver-operator.yaml ../templates/community/aws-efs-operator.yaml ../templates/community/manila-csi-driver-operator.yaml --output ../community
 
 import (
 	"context"
@@ -15,22 +21,22 @@ import (
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
-	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/yaml"
 )
 
-// Schema is what a template says it is.
+// Schema is the schema of a template.
 const Schema = "berth.template"
 
-// template is a template as it is written. Where it speaks of a bundle, it may name the bundle or its version.
+// template is a template as people write it. It refers to a bundle by name or by version.
 type template struct {
 	Schema  string `json:"schema"`
 	Package string `json:"package"`
-	// DefaultChannel may be left out where there is one channel.
+	// DefaultChannel is optional if there is one channel.
 	DefaultChannel string `json:"defaultChannel"`
-	// Description and Icon, the name of a file, are those of the default channel's head unless they are given.
+	// Description and Icon, the name of a file, default to those of the default channel's head.
 	Description  string        `json:"description"`
 	Icon         string        `json:"icon"`
 	Bundles      []bundle      `json:"bundles"`
@@ -38,22 +44,22 @@ type template struct {
 	Deprecations []deprecation `json:"deprecations"`
 }
 
-// bundle is where a bundle comes from: one of the two.
+// bundle says where a bundle comes from. Exactly one field is set.
 type bundle struct {
-	Folder string `json:"folder"` // beside the template, unless it is an absolute path
+	Folder string `json:"folder"` // relative to the template, or absolute
 	Image  string `json:"image"`
 }
 
 type channel struct {
 	Name string `json:"name"`
-	// SkipRange is that of all entries that have none of their own.
+	// SkipRange is the default for entries.
 	SkipRange *string `json:"skipRange"`
-	// Entries are all bundles unless they are given.
+	// Entries default to all bundles.
 	Entries []entry `json:"entries"`
 }
 
-// entry is a bundle in a channel, by name or by version. An empty Replaces, Skips or SkipRange says that there
-// is none, whatever the default.
+// entry is a bundle in a channel, by name or by version. An empty Replaces, Skips or SkipRange overrides the default with
+// none.
 type entry struct {
 	Name      string    `json:"name"`
 	Version   string    `json:"version"`
@@ -62,7 +68,7 @@ type entry struct {
 	SkipRange *string   `json:"skipRange"`
 }
 
-// deprecation says of one of the three that nobody should use it any more.
+// deprecation deprecates a package, a channel or a bundle. Exactly one of the three is set.
 type deprecation struct {
 	Package string `json:"package"`
 	Channel string `json:"channel"`
@@ -70,18 +76,18 @@ type deprecation struct {
 	Message string `json:"message"`
 }
 
-// The rules for templates, besides those of catalogs.
+// The rules for templates, in addition to those for catalogs.
 var (
 	ruleTemplate = findings.Rule{ID: "template", Severity: findings.Error,
-		What: "A template says what its package consists of, and contradicts neither itself nor its bundles.",
-		Why:  "No catalog can be made of it."}
+		What: "A template describes its package completely, and does not contradict itself or its bundles.",
+		Why:  "No catalog can be built from it."}
 	ruleBundle = findings.Rule{ID: "template-bundle", Severity: findings.Error,
 		What: "Every bundle that a template lists can be read.",
-		Why:  "The catalog would lack it."}
+		Why:  "The catalog would lack the bundle."}
 )
 
-// Templates makes the catalogs of the packages that templates describe, and says all that is wrong with them.
-// There are no catalogs if one of the findings is an error. Templates fails if a template cannot be read.
+// Templates builds the catalogs of the packages that templates describe, and returns all findings. There are no catalogs if
+// one of the findings is an error. Templates fails if a template file cannot be read.
 func Templates(ctx context.Context, files []string) ([]*declcfg.DeclarativeConfig, []*findings.Finding, error) {
 	var configs []*declcfg.DeclarativeConfig
 	var found []*findings.Finding
@@ -105,19 +111,19 @@ func Templates(ctx context.Context, files []string) ([]*declcfg.DeclarativeConfi
 	return configs, found, nil
 }
 
-// draft is the catalog of a package while it is made of its template.
+// draft is the catalog of a package while it is built from its template.
 type draft struct {
 	template
 	document document.Document
 	found    []*findings.Finding
-	releases []*fbc.Release // in the order of the template
+	rendered []*render.Bundle // in the order of the template
 	config   *declcfg.DeclarativeConfig
-	// entryPaths are those of the template's entries that the entries of each channel come from.
+	// entryPaths are the paths in the template of the entries of each channel.
 	entryPaths [][][]any
 }
 
-// draftOf makes the catalog of one package. Each step relies on those before it having found nothing wrong,
-// except that the bundles of a template are read even if something else is.
+// draftOf builds the catalog of one package. Each step runs only if those before it found no error, but the bundles are
+// always read.
 func draftOf(ctx context.Context, file string) (*draft, error) {
 	content, err := yaml.ReadFile(file)
 	if err != nil {
@@ -136,7 +142,7 @@ func draftOf(ctx context.Context, file string) (*draft, error) {
 	return d, nil
 }
 
-// makeCatalog makes the catalog of a template and its bundles.
+// makeCatalog builds the catalog from the template and its bundles.
 func (d *draft) makeCatalog() {
 	for _, step := range []func(){d.checkBundles, d.assemble, d.check, d.introduce} {
 		if findings.Count(d.found, findings.Error) > 0 {
@@ -146,14 +152,14 @@ func (d *draft) makeCatalog() {
 	}
 }
 
-// at is the path to a value of the template, by keys and indices.
+// at is a path of keys and indices.
 func at(path ...any) []any { return path }
 
 func (d *draft) fault(path []any, format string, args ...any) {
 	d.found = append(d.found, d.document.FaultAt(ruleTemplate, path, format, args...))
 }
 
-// decode reads the template. It returns false if there is nothing to go on with.
+// decode decodes the template. It returns false if the template cannot be used.
 func (d *draft) decode(file string, content []byte) bool {
 	documents, malformed := document.Parse(file, content)
 	d.found = malformed
@@ -169,11 +175,11 @@ func (d *draft) decode(file string, content []byte) bool {
 		Schema any `json:"schema"`
 	}
 	if err := json.Unmarshal(d.document.Content, &says); err != nil || says.Schema != Schema {
-		d.fault(at("schema"), "this is no template: its schema is %s; expected %s%s", orNone(says.Schema), Schema, hint(says.Schema))
+		d.fault(at("schema"), "this is not a template: its schema is %s; expected %s%s", orNone(says.Schema), Schema, hint(says.Schema))
 		return false
 	}
 	if len(documents) > 1 {
-		d.found = append(d.found, documents[1].Fault(ruleTemplate, "a second document begins here; expected one in a file, the template of one package"))
+		d.found = append(d.found, documents[1].Fault(ruleTemplate, "a second document begins here; expected one document per file, the template of one package"))
 	}
 	decoded, found := d.document.DecodeStrictly(&d.template)
 	d.found = append(d.found, found...)
@@ -187,13 +193,13 @@ func orNone(schema any) string {
 	return fmt.Sprintf("%q", fmt.Sprint(schema))
 }
 
-// hint says what to do with the schemas that are taken for a template's.
+// hint explains schemas that people confuse with a template's.
 func hint(schema any) string {
 	switch name, _ := schema.(string); {
 	case strings.HasPrefix(name, "olm.template.") || name == "olm.semver":
-		return "; `opm alpha render-template` makes a catalog of this one"
+		return "; `opm alpha render-template` renders this one"
 	case strings.HasPrefix(name, "olm."):
-		return "; this is part of a catalog already"
+		return "; this document already belongs to a catalog"
 	}
 	return ""
 }

@@ -193,7 +193,7 @@ func TestImageFaults(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeBundles(t)
 	catalogs.Write(t, "broken/manifests/csv.yaml", "a: [\n")
-	catalogs.Write(t, "broken/metadata/annotations.yaml", "")
+	catalogs.Write(t, "broken/metadata/annotations.yaml", "annotations: {operators.operatorframework.io.bundle.package.v1: tide}\n")
 	catalogs.Write(t, "other/moon.txt", "full\n")
 	catalogs.PushBundle(t, "broken", "tide", address+"/sea/broken:v1")
 	catalogs.PushBundle(t, "other", "tide", address+"/sea/other:v1")

@@ -15,24 +15,23 @@ import (
 	"github.com/berth-csi/berth/fbc"
 )
 
-// Content is what one version does otherwise than another.
+// Content is how one version differs from another.
 type Content struct {
-	// Images are by name, or by pull spec where they have none.
+	// Images are pull specs by image name or, without one, by repository.
 	Images map[string]*Change `json:"images,omitempty"`
-	// Permissions are verbs, by what they are for: "cluster apps/deployments" where they hold in all
-	// namespaces, or else "namespace apps/deployments". They are not known, and Unknown says why, where
-	// the catalog does not carry the bundles' objects.
+	// Permissions are verbs by scope and resource: "cluster apps/deployments" or "namespace apps/deployments". They are not
+	// known if the catalog does not carry the bundles' objects; Unknown then says why.
 	Permissions map[string]*Change `json:"permissions,omitempty"`
 	Unknown     string             `json:"unknown,omitempty"`
-	// CRDs are the versions of CustomResourceDefinitions, by name.
+	// CRDs are the versions of CustomResourceDefinitions by name.
 	CRDs map[string]*Change `json:"crds,omitempty"`
-	// InstallModes are those that are supported.
+	// InstallModes are the supported install modes.
 	InstallModes   *Change            `json:"installModes,omitempty"`
 	MinKubeVersion *Change            `json:"minKubeVersion,omitempty"`
 	Dependencies   map[string]*Change `json:"dependencies,omitempty"`
 }
 
-// compareHeads returns what a bundle does otherwise than another one.
+// compareHeads returns how one bundle differs from another.
 func compareHeads(before, after *fbc.Bundle) (*Content, error) {
 	was, err := before.Details()
 	if err != nil {
@@ -47,7 +46,7 @@ func compareHeads(before, after *fbc.Bundle) (*Content, error) {
 		Dependencies: changes(dependencies(before), dependencies(after)),
 	}
 	if was.CSV == nil || is.CSV == nil {
-		c.Unknown = "the catalogs do not say what the bundles are; see their images"
+		c.Unknown = "the catalogs do not describe the bundles; see their images"
 		return c, nil
 	}
 	c.InstallModes = changed(installModes(was.CSV), installModes(is.CSV))
@@ -62,7 +61,7 @@ func compareHeads(before, after *fbc.Bundle) (*Content, error) {
 	return c, err
 }
 
-// changes returns what changes between two maps, or nil.
+// changes returns the differences between two maps, or nil.
 func changes(before, after map[string]string) map[string]*Change {
 	all := map[string]*Change{}
 	for key := range before {
@@ -81,7 +80,7 @@ func changes(before, after map[string]string) map[string]*Change {
 	return all
 }
 
-// images returns the pull specs of the images that a bundle needs, by their names.
+// images returns the pull specs of the images that a bundle needs, by name.
 func images(b *fbc.Bundle) map[string]string {
 	specs := map[string]string{}
 	for _, image := range b.RelatedImages {
@@ -103,13 +102,13 @@ func repository(image string) string {
 	return image
 }
 
-// dependencies returns what a bundle requires of others.
+// dependencies returns what a bundle requires.
 func dependencies(b *fbc.Bundle) map[string]string {
 	required := map[string]string{}
 	for _, p := range b.Properties {
 		parsed, err := fbc.ParseProperty(p)
 		if err != nil {
-			continue // it is none of these
+			continue // not a dependency
 		}
 		for _, r := range parsed.PackagesRequired {
 			required["package "+r.PackageName] = r.VersionRange
@@ -144,7 +143,7 @@ func owned(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 	return joined(versions)
 }
 
-// joined makes one sorted text of each list.
+// joined sorts each list and joins it into one text.
 func joined(lists map[string][]string) map[string]string {
 	texts := map[string]string{}
 	for key, list := range lists {
@@ -154,7 +153,7 @@ func joined(lists map[string][]string) map[string]string {
 	return texts
 }
 
-// permissions returns the verbs that a ClusterServiceVersion asks for, by what they are for.
+// permissions returns the verbs that a ClusterServiceVersion requests, by scope and resource.
 func permissions(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 	verbs := map[string][]string{}
 	strategy := csv.Spec.InstallStrategy.StrategySpec
@@ -170,7 +169,7 @@ func permissions(csv *v1alpha1.ClusterServiceVersion) map[string]string {
 	return joined(verbs)
 }
 
-// objects are what a rule is about.
+// objects are the resources and URLs of a rule.
 func objects(rule rbacv1.PolicyRule) (all []string) {
 	all = append(all, rule.NonResourceURLs...)
 	names := ""
@@ -219,7 +218,7 @@ func crds(d *fbc.Details) (map[string]string, error) {
 	return joined(versions), nil
 }
 
-// state says what a version of an API is beyond being served.
+// state says whether a version of an API is stored, not served or deprecated.
 func state(v apiextensionsv1.CustomResourceDefinitionVersion) string {
 	var states []string
 	if v.Storage {
@@ -237,5 +236,5 @@ func state(v apiextensionsv1.CustomResourceDefinitionVersion) string {
 	return " (" + strings.Join(states, ", ") + ")"
 }
 
-// sortedKeys returns the keys of a map, in order.
+// sortedKeys returns the keys of a map in order.
 func sortedKeys(m map[string]*Change) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,6 +1,5 @@
-// Package diff tells what changes for clusters when one catalog takes the place of another: which
-// packages and channels there are, where their updates lead and whom they leave behind, and what the
-// version that a channel leads to does otherwise than the one before.
+// Package diff compares two catalogs and reports what changes for clusters when one replaces the other: packages and
+// channels, channel heads, versions that updates no longer lead away from, and how a new head differs from the old one.
 package diff
 
 import (
@@ -17,14 +16,14 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Diff is what changes. The names of fields in JSON stay as they are.
+// Diff is the difference between two catalogs. Programs read the JSON, so its field names must not change.
 type Diff struct {
-	Before   string    `json:"before"` // the folders
+	Before   string    `json:"before"` // the folder
 	After    string    `json:"after"`
-	Packages []Package `json:"packages"` // those that change, by name
+	Packages []Package `json:"packages"` // only those that change, by name
 }
 
-// Kind says how something changes.
+// Kind is the kind of a change.
 type Kind string
 
 // The kinds of change.
@@ -34,7 +33,7 @@ const (
 	Changed Kind = "changed"
 )
 
-// Change is a value that changes. Either may be empty, for none.
+// Change is a value that changes. An empty value means none.
 type Change struct {
 	Before string `json:"before"`
 	After  string `json:"after"`
@@ -48,37 +47,37 @@ func changed(before, after string) *Change {
 	return &Change{before, after}
 }
 
-// Package is what changes in a package.
+// Package is the difference of a package.
 type Package struct {
 	Name           string    `json:"name"`
 	Kind           Kind      `json:"kind"`
 	DefaultChannel *Change   `json:"defaultChannel,omitempty"`
 	Deprecation    *Change   `json:"deprecation,omitempty"`
-	Channels       []Channel `json:"channels,omitempty"` // those that change, by name
-	// Rewritten are bundles that are others under the same names. OLM does not install them again where
-	// they are installed.
+	Channels       []Channel `json:"channels,omitempty"` // only those that change, by name
+	// Rewritten are bundles whose content changes under the same name. OLM does not install them again in clusters that
+	// already have them.
 	Rewritten []string `json:"rewritten,omitempty"`
-	// Deprecations are those of bundles, by name.
+	// Deprecations are deprecations of bundles, by name.
 	Deprecations map[string]*Change `json:"deprecations,omitempty"`
 }
 
-// Channel is what changes in a channel.
+// Channel is the difference of a channel.
 type Channel struct {
 	Name string `json:"name"`
 	Kind Kind   `json:"kind"`
-	// Head is the entry that updates lead to.
+	// Head is the channel head.
 	Head        *Change  `json:"head,omitempty"`
 	Added       []string `json:"added,omitempty"`   // entries
 	Removed     []string `json:"removed,omitempty"` // entries
 	Deprecation *Change  `json:"deprecation,omitempty"`
-	// Lost are entries from which updates led to the head and do not any more: clusters that have them
-	// installed stay where they are. If the channel is gone these are all that it had.
+	// Lost are entries from which updates no longer lead to the head: clusters that have them installed are stranded. If
+	// the channel is gone, they are all its entries.
 	Lost []string `json:"lost,omitempty"`
-	// Content is what the new head does otherwise than the one before.
+	// Content is how the new head differs from the old one.
 	Content *Content `json:"content,omitempty"`
 }
 
-// Compare returns what changes from one valid catalog to another.
+// Compare returns the difference between two valid catalogs.
 func Compare(before, after *fbc.Catalog) (*Diff, error) {
 	d := &Diff{Before: before.Dir, After: after.Dir, Packages: []Package{}}
 	names := map[string]bool{}
@@ -97,7 +96,7 @@ func Compare(before, after *fbc.Catalog) (*Diff, error) {
 	return d, nil
 }
 
-// comparePackage returns what changes in a package that one of two catalogs may not have, or nil.
+// comparePackage returns the difference of a package, or nil if there is none. One of the packages may be nil.
 func comparePackage(before, after *fbc.Package) (*Package, error) {
 	switch {
 	case before == nil:
@@ -161,42 +160,32 @@ func channelNames(p *fbc.Package) (names []string) {
 	return names
 }
 
-// union returns what is in either of two lists, in order and once.
+// union returns the elements of two lists, sorted and without duplicates.
 func union(a, b []string) []string {
 	all := slices.Concat(a, b)
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// without returns what is in a list and not in another one, in order.
+// without returns the elements of a list that are not in another one, sorted.
 func without(list, other []string) []string {
 	return slices.DeleteFunc(slices.Sorted(slices.Values(list)), func(s string) bool { return slices.Contains(other, s) })
 }
 
-// equal tells whether documents say the same.
+// equal reports whether the documents at two spans are equal, whatever their formatting.
 func equal(a, b document.Span) (bool, error) {
-	first, err := canonical(a)
+	first, err := document.Load(a)
 	if err != nil {
 		return false, err
 	}
-	second, err := canonical(b)
-	return bytes.Equal(first, second), err
-}
-
-// canonical returns a document in the one form that equal ones have.
-func canonical(span document.Span) ([]byte, error) {
-	d, err := document.Load(span)
+	second, err := document.Load(b)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
-	s := rawjson.Scan(d.Content)
-	if text := s.Append(nil, rawjson.Style{}); s.End() {
-		return text, nil
-	}
-	return d.Content, nil
+	return bytes.Equal(rawjson.Canonical(first.Content), rawjson.Canonical(second.Content)), nil
 }
 
-// compareChannel returns what changes in a channel that one of two packages may not have, or nil.
+// compareChannel returns the difference of a channel, or nil if there is none. One of the packages may not have it.
 func compareChannel(before, after *fbc.Package, name string) (*Channel, error) {
 	was, is := before.FindChannel(name), after.FindChannel(name)
 	d := &Channel{Name: name, Kind: Changed,
@@ -242,7 +231,7 @@ func entryNames(g *upgrade.Graph) (names []string) {
 	return names
 }
 
-// lost returns the entries from which updates led to the head of a channel and do not lead there now.
+// lost returns the entries from which updates no longer lead to the head of a channel.
 func lost(old, now *upgrade.Graph) (names []string) {
 	stranded := map[*upgrade.Entry]bool{}
 	for _, e := range old.Stranded() {

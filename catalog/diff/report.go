@@ -9,10 +9,10 @@ import (
 	"github.com/berth-csi/berth/findings/escape"
 )
 
-// Formats are what Write writes: text for people, JSON for programs, Markdown for a pull request.
+// Formats are the formats of Write: text for people, JSON for programs, Markdown for a pull request.
 var Formats = []string{"text", "json", "markdown"}
 
-// Write writes what changes.
+// Write writes a report of the difference.
 func (d *Diff) Write(w io.Writer, format string) error {
 	switch format {
 	case "json":
@@ -29,7 +29,7 @@ func (d *Diff) Write(w io.Writer, format string) error {
 	return nil
 }
 
-// markdown returns a section that can stand in a pull request.
+// markdown returns a section for a pull request.
 func (d *Diff) markdown() string {
 	between := say("clusters from %s to %s", d.Before, d.After).in(inMarkdown)
 	if len(d.Packages) == 0 {
@@ -43,13 +43,13 @@ func (d *Diff) markdown() string {
 	return text
 }
 
-// line is a line of a report. Those below it explain it.
+// line is a line of a report, and the lines below that explain it.
 type line struct {
 	text  text
 	below []line
 }
 
-// text is a text with values that come from catalogs. Each medium shows these in its own way.
+// text is a text with values from catalogs. Each medium escapes those in its own way.
 type text struct {
 	format string // with a %s for each value
 	values []string
@@ -65,7 +65,7 @@ func (t text) in(m medium) string {
 	return fmt.Sprintf(t.format, shown...)
 }
 
-// medium is what a report is shown in.
+// medium is what a report is written for.
 type medium struct {
 	mark  string // before each line
 	value func(string) string
@@ -76,7 +76,7 @@ var (
 	inMarkdown = medium{"- ", escape.Markdown}
 )
 
-// render writes lines, each after a mark and indented by its level.
+// render writes lines, each with a mark and indented by its level.
 func (m medium) render(lines []line, level int) string {
 	var text strings.Builder
 	for _, l := range lines {
@@ -93,7 +93,7 @@ func (p Package) line() line {
 	for _, c := range p.Channels {
 		l.below = append(l.below, c.line())
 	}
-	l.below = appendNames(l.below, "rewritten under the same name, which clusters that have it installed do not get", p.Rewritten)
+	l.below = appendNames(l.below, "rewritten under the same name, so clusters that have it installed do not get the new one", p.Rewritten)
 	for _, name := range sortedKeys(p.Deprecations) {
 		l.below = appendChange(l.below, say("deprecation of %s", name), p.Deprecations[name])
 	}
@@ -106,7 +106,7 @@ func (c Channel) line() line {
 	l.below = appendChange(l.below, say("deprecation"), c.Deprecation)
 	l.below = appendNames(l.below, "new entries", c.Added)
 	l.below = appendNames(l.below, "entries gone", c.Removed)
-	l.below = appendNames(l.below, "LOST: no update leads to the head any more from", c.Lost)
+	l.below = appendNames(l.below, "LOST: updates no longer lead to the head from", c.Lost)
 	if c.Content != nil {
 		l.below = append(l.below, c.Content.lines()...)
 	}
@@ -153,7 +153,7 @@ func appendChange(lines []line, title text, c *Change) []line {
 	return append(lines, line{text: changed})
 }
 
-// addValue adds a value that may be none.
+// addValue adds a value that may be empty.
 func (t *text) addValue(value string) {
 	if value == "" {
 		t.format += "none"
@@ -163,8 +163,7 @@ func (t *text) addValue(value string) {
 	t.values = append(slices.Clone(t.values), value)
 }
 
-// without returns the change without what its title says already: the repository of images without a
-// name.
+// without returns the change without the repository of images, if the title already names it.
 func (c Change) without(title string) *Change {
 	return &Change{strings.TrimPrefix(strings.TrimPrefix(c.Before, title), ":"), strings.TrimPrefix(strings.TrimPrefix(c.After, title), ":")}
 }

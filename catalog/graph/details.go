@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/fbc"
 )
 
-// version is what the page shows of a version, as OperatorHub would: what its ClusterServiceVersion says.
-// The names of fields are the page's.
+// version is what the page shows of a version: what OperatorHub would, from the ClusterServiceVersion. The page uses the
+// names of the fields.
 type version struct {
 	Name        printable `json:"name"`
 	Version     printable `json:"version"`
@@ -24,10 +24,10 @@ type version struct {
 	Description int       `json:"description"` // among texts, in Markdown
 	Deprecated  printable `json:"deprecated,omitempty"`
 	Bundle      printable `json:"bundle,omitempty"` // the image
-	// Facts are what is said of it in a word each, and Lists what there are several of.
+	// Facts are single values, and Lists have several.
 	Facts []fact `json:"facts,omitempty"`
 	Lists []list `json:"lists,omitempty"`
-	// Unknown says what the catalog does not tell.
+	// Unknown says what the catalog does not say.
 	Unknown printable `json:"unknown,omitempty"`
 }
 
@@ -41,13 +41,13 @@ type list struct {
 	Items []printable `json:"items"`
 }
 
-// texts holds long texts once that many versions have.
+// texts holds long texts once, however many versions share them.
 type texts struct {
 	all   []prose
 	index map[prose]int
 }
 
-// add returns the number of a text.
+// add adds a text unless it is there, and returns its index.
 func (t *texts) add(text prose) int {
 	n, found := t.index[text]
 	if !found {
@@ -58,7 +58,7 @@ func (t *texts) add(text prose) int {
 	return n
 }
 
-// describe returns what there is to say of a bundle.
+// describe returns what the page shows of a bundle.
 func (t *texts) describe(p *fbc.Package, b *fbc.Bundle) (*version, error) {
 	details, err := b.Details()
 	if err != nil {
@@ -72,7 +72,7 @@ func (t *texts) describe(p *fbc.Package, b *fbc.Bundle) (*version, error) {
 	}
 	switch csv := details.CSV; {
 	case csv == nil:
-		v.Unknown = "The catalog says nothing of this version; its image does."
+		v.Unknown = "The catalog does not describe this version; its image does."
 	default:
 		v.Display, v.Provider, description = printable(csv.Spec.DisplayName), printable(csv.Spec.Provider.Name), csv.Spec.Description
 		if len(csv.Spec.Icon) > 0 {
@@ -83,7 +83,7 @@ func (t *texts) describe(p *fbc.Package, b *fbc.Bundle) (*version, error) {
 		if details.Carried {
 			v.Lists = append(v.Lists, permissions(csv)...)
 		} else {
-			v.Unknown = "The catalog does not say what it is permitted; its image does."
+			v.Unknown = "The catalog does not list its permissions; its image does."
 		}
 	}
 	v.Lists = append(v.Lists, images(b))
@@ -94,7 +94,7 @@ func (t *texts) describe(p *fbc.Package, b *fbc.Bundle) (*version, error) {
 
 var imageType = regexp.MustCompile(`^image/[a-z0-9.+-]+$`)
 
-// dataURL is an image that needs no file. What is no image is none.
+// dataURL returns an image as a data URL, or nothing if the data is not an image.
 func dataURL(mediaType, data string) string {
 	image, err := base64.StdEncoding.DecodeString(data)
 	if !imageType.MatchString(mediaType) || err != nil {
@@ -164,7 +164,7 @@ func images(b *fbc.Bundle) list {
 	return l
 }
 
-// permissions lists what a ClusterServiceVersion asks for, in all namespaces and in its own.
+// permissions lists the permissions that a ClusterServiceVersion requests, in the cluster and in its namespace.
 func permissions(csv *v1alpha1.ClusterServiceVersion) []list {
 	strategy := csv.Spec.InstallStrategy.StrategySpec
 	return []list{asked("Permissions in the cluster", strategy.ClusterPermissions), asked("Permissions in its namespace", strategy.Permissions)}

@@ -1,5 +1,5 @@
-// Package graph draws the updates of packages: as Mermaid, DOT and SVG, and as one HTML page that needs
-// nothing else, with all that a catalog says of its versions.
+// Package graph draws the upgrade graphs of packages: as Mermaid, DOT and SVG, and as one HTML page that loads nothing
+// else, with everything that a catalog says about its versions.
 package graph
 
 import (
@@ -14,19 +14,17 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Package is what is drawn of a package.
+// Package is the drawing of a package.
 type Package struct {
 	Name       string
-	Deprecated string // the message
-	Channels   []*Channel
-	// Rows are the names of all versions, the latest first. Each has a row of its own, the same in all
-	// channels.
-	Rows []string
+	Deprecated string     // the message
+	Channels   []*Channel // the default one first, then by name
 
 	source *fbc.Package
 }
 
-// Channel is a column.
+// Channel is a column. Its rows are its own, so that each column has its head at the top however many versions of
+// other channels are later.
 type Channel struct {
 	Name       string
 	Default    bool
@@ -38,40 +36,47 @@ type Channel struct {
 // Node is a version in a channel.
 type Node struct {
 	Name string
-	// Version is what the name or the catalog says; it may be the name.
+	// Version is that of the bundle or, without one, what the name says; it may be the name.
 	Version string
-	Row     int
+	// Row counts from the top: first the head, then the latest version.
+	Row int
 	// Range is the skipRange, if it has one.
 	Range      string
 	Deprecated string
 	Head       bool
-	// Stranded tells that no update leads from here to the head.
+	// Stranded says that no update leads from here to the head.
 	Stranded bool
-	// Outside tells that the channel only refers to it.
+	// Outside says that the channel only refers to it.
 	Outside bool
+	// Passed says that OLM never updates to this version: another one skips it, or the chain of replaces from the head
+	// does not lead to it.
+	Passed bool
+	// SkippedBy is the version that skips this one by name, if one does.
+	SkippedBy string
 }
 
-// Edge leads from a version to one that may take its place.
+// Edge leads from a version to one that may take its place. OLM never takes it if To is passed.
 type Edge struct {
 	From, To *Node
 	Kind     upgrade.Edge
 }
 
-// Of returns what there is to draw of a package of a valid catalog. Channels are in order of their
-// names, but the default one comes first.
+// Of returns the drawing of a package of a valid catalog.
 func Of(p *fbc.Package) *Package {
 	drawn := &Package{Name: p.Name, Deprecated: p.Deprecation(declcfg.SchemaPackage, ""), source: p}
 	for _, c := range p.Channels {
 		drawn.Channels = append(drawn.Channels, newChannel(p, c))
 	}
 	slices.SortFunc(drawn.Channels, func(a, b *Channel) int {
-		if a.Default != b.Default {
-			return map[bool]int{true: -1, false: 1}[a.Default]
-		}
-		return strings.Compare(a.Name, b.Name)
+		return cmp.Or(falseFirst(!a.Default, !b.Default), strings.Compare(a.Name, b.Name))
 	})
-	drawn.arrange()
 	return drawn
+}
+
+// falseFirst orders false before true.
+func falseFirst(a, b bool) int {
+	rank := map[bool]int{true: 1}
+	return rank[a] - rank[b]
 }
 
 func newChannel(p *fbc.Package, c *fbc.Channel) *Channel {
@@ -88,7 +93,8 @@ func newChannel(p *fbc.Package, c *fbc.Channel) *Channel {
 	}
 	stranded := g.Stranded()
 	for _, e := range g.Entries {
-		add(&Node{Name: e.Name, Version: versionOf(p, e.Name), Range: e.SkipRange, Head: slices.Contains(g.Heads, e), Stranded: slices.Contains(stranded, e)})
+		add(&Node{Name: e.Name, Version: versionOf(p, e.Name), Range: e.SkipRange, Head: slices.Contains(g.Heads, e), Stranded: slices.Contains(stranded, e),
+			Passed: !slices.Contains(g.Chain, e)})
 	}
 	outside := func(name string) *Node {
 		return add(&Node{Name: name, Version: versionOf(p, name), Outside: true})
@@ -99,6 +105,7 @@ func newChannel(p *fbc.Package, c *fbc.Channel) *Channel {
 			drawn.Edges = append(drawn.Edges, Edge{outside(e.Replaces), to, upgrade.Replaces})
 		}
 		for _, name := range e.Skips {
+			outside(name).SkippedBy = to.Version
 			if name != e.Replaces {
 				drawn.Edges = append(drawn.Edges, Edge{outside(name), to, upgrade.Skips})
 			}
@@ -112,10 +119,11 @@ func newChannel(p *fbc.Package, c *fbc.Channel) *Channel {
 			}
 		}
 	}
+	drawn.arrange()
 	return drawn
 }
 
-// versionOf returns the version of a bundle, as the catalog says, or else as the name does.
+// versionOf returns the version of a bundle from the catalog or, without one, from the name.
 func versionOf(p *fbc.Package, name string) string {
 	if b := p.FindBundle(name); b != nil && b.Number() != nil {
 		return b.Number().String()
@@ -131,29 +139,17 @@ func versionOf(p *fbc.Package, name string) string {
 }
 
 // arrange gives every version its row.
-func (p *Package) arrange() {
-	versions := map[string]string{}
-	for _, c := range p.Channels {
-		for _, n := range c.Nodes {
-			if versions[n.Name] == "" {
-				p.Rows = append(p.Rows, n.Name)
-			}
-			versions[n.Name] = n.Version
-		}
-	}
-	slices.SortFunc(p.Rows, func(a, b string) int {
-		return cmp.Or(compareVersions(versions[b], versions[a]), strings.Compare(a, b))
+func (c *Channel) arrange() {
+	slices.SortFunc(c.Nodes, func(a, b *Node) int {
+		return cmp.Or(falseFirst(!a.Head, !b.Head), compareVersions(b.Version, a.Version), strings.Compare(a.Name, b.Name))
 	})
-	for _, c := range p.Channels {
-		for _, n := range c.Nodes {
-			n.Row = slices.Index(p.Rows, n.Name)
-		}
-		slices.SortFunc(c.Nodes, func(a, b *Node) int { return a.Row - b.Row })
-		slices.SortStableFunc(c.Edges, func(a, b Edge) int { return cmp.Or(a.To.Row-b.To.Row, a.From.Row-b.From.Row) })
+	for i, n := range c.Nodes {
+		n.Row = i
 	}
+	slices.SortStableFunc(c.Edges, func(a, b Edge) int { return cmp.Or(a.To.Row-b.To.Row, a.From.Row-b.From.Row) })
 }
 
-// compareVersions puts what is no version before all that are.
+// compareVersions orders versions, with texts that are no version before all others.
 func compareVersions(a, b string) int {
 	first, errFirst := semver.Parse(a)
 	second, errSecond := semver.Parse(b)

@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -76,6 +77,57 @@ func TestSVGIsXML(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+}
+
+// TestDefaultChannelComesFirst has many later versions in other channels: the head of each channel is at its top all the
+// same, the default channel's at the left.
+func TestDefaultChannelComesFirst(t *testing.T) {
+	var document strings.Builder
+	document.WriteString("schema: olm.package\nname: tide\ndefaultChannel: stable\n")
+	for channel, minor := range map[string]int{"alpha": 9, "beta": 5, "stable": 1} {
+		fmt.Fprintf(&document, "---\nschema: olm.channel\npackage: tide\nname: %s\nentries:\n", channel)
+		for patch := range 30 {
+			fmt.Fprintf(&document, "- {name: tide.v1.%d.%d, replaces: tide.v1.%d.%d}\n", minor, patch, minor, patch-1)
+		}
+		for patch := range 30 {
+			fmt.Fprintf(&document, "---\nschema: olm.bundle\npackage: tide\nname: tide.v1.%d.%d\nimage: example.com/tide:v1\n"+
+				"properties: [{type: olm.package, value: {packageName: tide, version: 1.%d.%d}}]\n", minor, patch, minor, patch)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(document.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := rules.Load(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, c := range Of(c.Find("tide")).Channels {
+		got = append(got, c.Name+" "+c.Nodes[0].label())
+		if c.Nodes[0].Row != 0 {
+			t.Errorf("the head of %s is in row %d", c.Name, c.Nodes[0].Row)
+		}
+	}
+	if diff := cmp.Diff([]string{"stable 1.1.29 (head)", "alpha 1.9.29 (head)", "beta 1.5.29 (head)"}, got); diff != "" {
+		t.Errorf("the top of each channel (-want +got):\n%s", diff)
+	}
+}
+
+// TestPassedVersions: OLM updates to no version that another one skips, wherever replaces and skips lead.
+func TestPassedVersions(t *testing.T) {
+	var got []string
+	for _, c := range Of(load(t).Find("reef")).Channels {
+		for _, n := range c.Nodes {
+			if n.Passed {
+				got = append(got, fmt.Sprintf("%s %s skipped by %s", c.Name, n.Version, n.SkippedBy))
+			}
+		}
+	}
+	want := []string{"stable 1.1.0 skipped by 1.1.1", "<b>old</b> 1.1.0 skipped by 1.2.0", "<b>old</b> 1.0.0 skipped by 1.1.0"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("passed versions (-want +got):\n%s", diff)
 	}
 }
 

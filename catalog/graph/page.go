@@ -11,8 +11,8 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// page has two holes, {{title}} and {{data}}. They are filled without html/template: a program that
-// links that keeps every method of every type, and is a third larger.
+// page has two placeholders, {{title}} and {{data}}. They are not filled in by html/template, because a program that links
+// it keeps every method of every type and is a third larger.
 //
 //go:embed page.html
 var page string
@@ -26,8 +26,8 @@ type shown struct {
 	Links      []link     `json:"links"`
 }
 
-// printable is text from a catalog. The page gets it with all that is not visible written as escapes, as the
-// drawing does: it finds versions by their names in both.
+// printable is text from a catalog. In the page and in the drawing, invisible characters of it are written as escapes, so
+// that a version has the same name in both.
 type printable string
 
 func (p printable) MarshalText() ([]byte, error) { return []byte(escape.Visible(string(p))), nil }
@@ -43,10 +43,10 @@ type link struct {
 	From    printable    `json:"from"`
 	To      printable    `json:"to"`
 	Kind    upgrade.Edge `json:"kind"`
+	Never   bool         `json:"never,omitempty"` // OLM never takes it
 }
 
-// WritePage writes packages as one HTML page that loads nothing else. It fails if a bundle cannot be
-// read.
+// WritePage writes packages as one HTML page that loads nothing else. It fails if a bundle cannot be read.
 func WritePage(w io.Writer, packages []*Package) error {
 	t := &texts{index: map[prose]int{}}
 	var data struct {
@@ -59,7 +59,7 @@ func WritePage(w io.Writer, packages []*Package) error {
 		data.Title = printable("Updates of " + packages[0].Name)
 	}
 	for _, p := range packages {
-		s := &shown{Name: printable(p.Name), Deprecated: printable(p.Deprecated), Drawing: p.SVG(), Versions: []*version{}, Links: []link{}} // null would be no list
+		s := &shown{Name: printable(p.Name), Deprecated: printable(p.Deprecated), Drawing: p.draw("", 0), Versions: []*version{}, Links: []link{}} // not null
 		for _, b := range p.source.Bundles {
 			v, err := t.describe(p.source, b)
 			if err != nil {
@@ -69,13 +69,13 @@ func WritePage(w io.Writer, packages []*Package) error {
 		}
 		for _, c := range p.Channels {
 			for _, e := range c.Edges {
-				s.Links = append(s.Links, link{printable(c.Name), printable(e.From.Name), printable(e.To.Name), e.Kind})
+				s.Links = append(s.Links, link{printable(c.Name), printable(e.From.Name), printable(e.To.Name), e.Kind, e.To.Passed})
 			}
 		}
 		data.Packages = append(data.Packages, s)
 	}
 	data.Texts = t.all
-	encoded, err := json.Marshal(data) // which leaves nothing that could end the script
+	encoded, err := json.Marshal(data) // JSON escapes <, so that no text can end the script
 	if err != nil {
 		return err
 	}

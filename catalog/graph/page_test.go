@@ -66,13 +66,16 @@ func TestPage(t *testing.T) {
 			expect(t, page, `document.querySelector("#drawing .notice").textContent`, "Deprecated: Use atoll.")
 			expect(t, page, `[...document.querySelectorAll(".channel")].map(c => c.dataset.channel)`, []string{"stable", "<b>old</b>", "fast"})
 
-			// A version whose manifests the catalog does not have, deprecated by somebody who means ill.
+			// A version whose manifests the catalog does not have, with a hostile deprecation message.
 			page.Click(`.node[data-name="reef.v1.0.0"]`)
 			expect(t, page, `document.getElementById("details").hidden`, false)
 			expect(t, page, `document.querySelector("#details .notice").textContent`, `Deprecated: It </script><script>document.title='broken'</script> "leaks".`)
-			expect(t, page, `document.querySelectorAll("#details .notice")[1].textContent`, "The catalog says nothing of this version; its image does.")
+			expect(t, page, `document.querySelectorAll("#details .notice")[1].textContent`, "The catalog does not describe this version; its image does.")
 			expect(t, page, fmt.Sprintf(items, "Description"), `Keeps the *waves* out. <img src=x onerror="document.title='broken'">`)
 			expect(t, page, fmt.Sprintf(items, "Updates from"), "reef.v0.9.0 in stable (replaces)")
+			expect(t, page, fmt.Sprintf(items, "Updates to"), "reef.v1.1.1 in stable (replaces)\nreef.v1.1.0 in stable (replaces, never taken by OLM)\n"+
+				"reef.v1.1.0 in <b>old</b> (skips, never taken by OLM)")
+			expect(t, page, `document.getElementById("never").hidden`, false)
 			page.Click(`#details button.to`)
 			expect(t, page, `document.querySelector("#details h2").textContent`, "reef.v0.9.0")
 			if size[0] < 600 {
@@ -97,6 +100,7 @@ func TestPage(t *testing.T) {
 
 			// Another package, whose manifests it has.
 			page.Eval(`(s => { s.value = "tide"; s.dispatchEvent(new Event("change")) })(document.getElementById("package"))`, nil)
+			expect(t, page, `document.getElementById("never").hidden`, true)
 			page.Click(`.node[data-name="tide.v0.2.0"]`)
 			expect(t, page, `document.querySelector("#details img").complete && document.querySelector("#details img").naturalWidth > 0`, true)
 			expect(t, page, `document.querySelector("#details h2").textContent`, "Tide")

@@ -13,37 +13,62 @@ import (
 
 // Sizes of a drawing, in pixels.
 const (
-	margin      = 16
-	titleHeight = 44
-	rowHeight   = 60
-	nodeWidth   = 184
-	nodeHeight  = 40
-	side        = 44 // beside nodes, for what goes around others
-	laneWidth   = 9  // of a skipRange
-	maxLanes    = 10 // more of them would hide the rest; the range stands in the node, too
-	labelLength = 19 // characters of a version that fit into a node
-	rangeLength = 30 // of a skipRange
+	margin       = 16
+	titleHeight  = 44
+	rowHeight    = 60
+	nodeWidth    = 184
+	nodeHeight   = 40
+	side         = 44 // beside nodes, for edges around other nodes
+	laneWidth    = 9  // of a skipRange
+	maxLanes     = 10 // more would hide the rest; the node shows the range, too
+	labelLength  = 19 // characters of a version that fit into a node
+	rangeLength  = 30 // of a skipRange
+	legendHeight = 24
 )
 
-// SVG returns a drawing of a package: a column for each channel, a row for each version, updates as
-// arrows from the earlier one. It carries its own style, for light and dark.
+// SVG returns a drawing of a package: a column for each channel with its head at the top, and updates as arrows from the
+// earlier version. It carries its own style, for light and dark. A legend explains edges that OLM never takes, if there
+// are any.
 func (p *Package) SVG() string {
+	if !p.hasPassed() {
+		return p.draw("", 0)
+	}
+	return p.draw(fmt.Sprintf(`<g class="u"><path class="edge never" d="M%d -10h36" marker-end="url(#to-never)"/><text class="legend" x="%d" y="-6">%s</text></g>`+"\n",
+		margin, margin+44, neverTaken), legendHeight)
+}
+
+// neverTaken explains edges that are drawn as dashes in grey.
+const neverTaken = "OLM never takes this edge"
+
+// hasPassed reports whether the package has an edge that OLM never takes.
+func (p *Package) hasPassed() bool {
+	return slices.ContainsFunc(p.Channels, func(c *Channel) bool {
+		return slices.ContainsFunc(c.Edges, func(e Edge) bool { return e.To.Passed })
+	})
+}
+
+// draw draws a package below a legend, which may be empty.
+func (p *Package) draw(legend string, legendHeight int) string {
 	var body strings.Builder
-	x, height := margin, 2*margin+titleHeight+rowHeight*len(p.Rows)
+	rows := 0
+	for _, c := range p.Channels {
+		rows = max(rows, len(c.Nodes))
+	}
+	x, height := margin, 2*margin+titleHeight+rowHeight*rows
 	for _, c := range p.Channels {
 		d := drawing{Builder: &body, channel: c, lanes: lanes(c)}
 		d.left = x + side + laneWidth*d.laneCount()
 		d.draw(height)
 		x = d.left + nodeWidth + side + margin
 	}
-	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="Updates of %s">
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 %d %d %d" role="img" aria-label="Updates of %s">
 <style>%s</style>
-<defs>%s%s%s</defs>
-%s</svg>
-`, x, height, x, height, escape.HTML(p.Name), style, arrow(upgrade.Replaces), arrow(upgrade.Skips), arrow(upgrade.SkipRange), body.String())
+<defs>%s%s%s%s</defs>
+%s%s</svg>
+`, x, height+legendHeight, -legendHeight, x, height+legendHeight, escape.HTML(p.Name), style, arrow(string(upgrade.Replaces)), arrow(string(upgrade.Skips)), arrow(string(upgrade.SkipRange)), arrow("never"), legend, body.String())
 }
 
-// style is that of the drawing. The page sets the colours anew for what people choose in it.
+// style is the style of the drawing. The page adds to it for what people select.
 const style = `.u{--paper:#fff;--ink:#1f2937;--soft:#6b7280;--line:#cbd5e1;--band:#f1f5f9;--accent:#0f766e;--warn:#b45309;--bad:#b91c1c}` +
 	`@media(prefers-color-scheme:dark){.u{--paper:#111827;--ink:#e5e7eb;--soft:#9ca3af;--line:#475569;--band:#1e293b;--accent:#2dd4bf;--warn:#fbbf24;--bad:#f87171}}` +
 	`.u{font-family:system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif}` +
@@ -54,10 +79,11 @@ const style = `.u{--paper:#fff;--ink:#1f2937;--soft:#6b7280;--line:#cbd5e1;--ban
 	`.u .stranded rect.box{stroke:var(--bad)}.u .stranded .label{fill:var(--bad)}` +
 	`.u .outside rect.box{stroke-dasharray:5 4;fill:none}.u .outside .label{fill:var(--soft)}` +
 	`.u path.edge{fill:none;stroke-width:1.75}.u .replaces{stroke:var(--accent)}.u .skips{stroke:var(--warn);stroke-dasharray:6 4}.u .skipRange{stroke:var(--soft);stroke-dasharray:1.5 4;stroke-linecap:round}` +
-	`.u circle{fill:var(--soft)}.u.replaces{fill:var(--accent);stroke:none}.u.skips{fill:var(--warn);stroke:none}.u.skipRange{fill:var(--soft);stroke:none}`
+	`.u .never{stroke:var(--soft);stroke-dasharray:9 5;stroke-width:1.25;stroke-linecap:butt}.u text.legend{text-anchor:start;font-size:12px;fill:var(--soft)}` +
+	`.u circle{fill:var(--soft)}.u.replaces{fill:var(--accent);stroke:none}.u.skips{fill:var(--warn);stroke:none}.u.skipRange,.u.never{fill:var(--soft);stroke:none}`
 
-func arrow(kind upgrade.Edge) string {
-	return fmt.Sprintf(`<marker id="to-%s" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path class="u %s" d="M0 0L8 4L0 8z"/></marker>`, kind, kind)
+func arrow(class string) string {
+	return fmt.Sprintf(`<marker id="to-%s" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto"><path class="u %s" d="M0 0L8 4L0 8z"/></marker>`, class, class)
 }
 
 // drawing draws one channel.
@@ -68,15 +94,15 @@ type drawing struct {
 	lanes   []*lane
 }
 
-// lane is a line beside nodes, from the versions that a skipRange holds to the one that has it.
+// lane is a line beside nodes, from the versions in a skipRange to the version that has it.
 type lane struct {
 	to    *Node
 	from  []*Node
 	place int // 0 is next to the nodes
 }
 
-// lanes returns a lane for each skipRange that holds a version in the channel. Those that would cross
-// have different places.
+// lanes returns a lane for each skipRange with a version of the channel in it. Lanes that would overlap have different
+// places.
 func lanes(c *Channel) (all []*lane) {
 	for _, n := range c.Nodes {
 		l := &lane{to: n}
@@ -89,7 +115,7 @@ func lanes(c *Channel) (all []*lane) {
 			all = append(all, l)
 		}
 	}
-	// The shortest lie next to the nodes.
+	// The shortest are next to the nodes.
 	slices.SortStableFunc(all, func(a, b *lane) int { return a.length() - b.length() })
 	for i, l := range all {
 		for slices.ContainsFunc(all[:i], func(other *lane) bool {
@@ -112,7 +138,7 @@ func (d *drawing) laneCount() (count int) {
 	return count
 }
 
-// middle is the height at which a row is.
+// middle is the vertical center of a row.
 func middle(row int) int { return margin + titleHeight + row*rowHeight + rowHeight/2 }
 
 func (d *drawing) draw(height int) {
@@ -143,16 +169,17 @@ func (d *drawing) draw(height int) {
 
 func (d *drawing) drawLane(l *lane) {
 	x, last := d.left-12-laneWidth*(l.place+1), l.from[len(l.from)-1]
-	fmt.Fprintf(d, `<path class="edge skipRange" data-to="%s" d="M%d %dH%dV%dH%d" marker-end="url(#to-skipRange)"><title>%s</title></path>`,
-		escape.HTML(l.to.Name), d.left, middle(last.Row)+8, x, middle(l.to.Row)-8, d.left,
-		escape.HTML(fmt.Sprintf("skipRange of %s: %s", l.to.Version, l.to.Range)))
+	class, marker, why := Edge{To: l.to, Kind: upgrade.SkipRange}.look()
+	fmt.Fprintf(d, `<path class="edge %s" data-to="%s" d="M%d %dH%dV%dH%d" marker-end="url(#to-%s)"><title>%s</title></path>`,
+		class, escape.HTML(l.to.Name), d.left, middle(last.Row)+8, x, middle(l.to.Row)-8, d.left, marker,
+		escape.HTML(fmt.Sprintf("skipRange of %s: %s%s", l.to.Version, l.to.Range, why)))
 	for _, n := range l.from {
 		fmt.Fprintf(d, `<circle cx="%d" cy="%d" r="2.5"/>`, x, middle(n.Row)+8)
 	}
 	d.WriteString("\n")
 }
 
-// drawEdge draws replaces at the right of nodes and skips at the left, or straight between neighbours.
+// drawEdge draws replaces to the right of nodes and skips to the left, or a straight line between neighbours.
 func (d *drawing) drawEdge(e Edge) {
 	from, to := middle(e.From.Row), middle(e.To.Row)
 	path := ""
@@ -172,11 +199,24 @@ func (d *drawing) drawEdge(e Edge) {
 		}
 		path = fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, from, x+bulge, from, x+bulge, to, x, to)
 	}
-	fmt.Fprintf(d, `<path class="edge %s" data-from="%s" data-to="%s" d="%s" marker-end="url(#to-%s)"><title>%s</title></path>`+"\n", e.Kind,
-		escape.HTML(e.From.Name), escape.HTML(e.To.Name), path, e.Kind, escape.HTML(fmt.Sprintf("%s %s %s", e.To.Version, e.Kind, e.From.Version)))
+	class, marker, why := e.look()
+	fmt.Fprintf(d, `<path class="edge %s" data-from="%s" data-to="%s" d="%s" marker-end="url(#to-%s)"><title>%s</title></path>`+"\n", class,
+		escape.HTML(e.From.Name), escape.HTML(e.To.Name), path, marker, escape.HTML(fmt.Sprintf("%s %s %s%s", e.To.Version, e.Kind, e.From.Version, why)))
 }
 
-// neighbours tells whether no other version of the channel lies between two.
+// look returns how an edge is drawn and, if OLM never takes it, why not.
+func (e Edge) look() (class, marker, why string) {
+	if !e.To.Passed {
+		return string(e.Kind), string(e.Kind), ""
+	}
+	why = ". " + neverTaken
+	if e.To.SkippedBy != "" {
+		why += fmt.Sprintf(": %s skips %s", e.To.SkippedBy, e.To.Version)
+	}
+	return string(e.Kind) + " never", "never", why
+}
+
+// neighbours reports whether an edge connects adjacent rows.
 func (d *drawing) neighbours(e Edge) bool {
 	return abs(slices.Index(d.channel.Nodes, e.From)-slices.Index(d.channel.Nodes, e.To)) == 1
 }
@@ -200,7 +240,7 @@ func (d *drawing) drawNode(n *Node) {
 	fmt.Fprintf(d, `<text class="label" x="%d" y="%d">%s</text></g>`+"\n", d.left+nodeWidth/2, y+below, html.EscapeString(shorten(escape.Visible(n.Version), labelLength)))
 }
 
-// shorten cuts a text to so many characters.
+// shorten cuts a text to a number of characters.
 func shorten(text string, length int) string {
 	if utf8.RuneCountInString(text) <= length {
 		return text

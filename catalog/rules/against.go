@@ -8,27 +8,27 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// The rules for a catalog that takes the place of another one.
+// The rules for a catalog that replaces another one.
 var (
 	againstPackage = findings.Rule{ID: "against-package", Severity: findings.Error,
-		What: "Every package of the catalog before is in this one.",
+		What: "Every package of the earlier catalog is in this one.",
 		Why:  "OLM resolves nothing for a namespace with a Subscription to a package that is gone."}
 	againstChannel = findings.Rule{ID: "against-channel", Severity: findings.Error,
-		What: "Every channel of the catalog before is in this one.",
+		What: "Every channel of the earlier catalog is in this one.",
 		Why:  "OLM resolves nothing for a namespace with a Subscription to a channel that is gone."}
 	againstEntry = findings.Rule{ID: "against-entry", Severity: findings.Error,
-		What: "From every entry of the catalog before, updates lead to the head of its channel in this one.",
-		Why:  "OLM leaves clusters where they are that have the entry installed, and says nothing of it."}
+		What: "From every entry of the earlier catalog, updates lead to the head of its channel in this one.",
+		Why:  "OLM strands clusters that have the entry installed, without reporting it."}
 	againstGone = findings.Rule{ID: "against-gone", Severity: findings.Warning,
-		What: "Every entry of a channel in the catalog before is in this one.",
+		What: "Every entry of a channel in the earlier catalog is in this one.",
 		Why:  "Subscriptions that name it as startingCSV cannot be installed again."}
 )
 
-// AgainstRules are the rules of Against.
+// AgainstRules are the rules that Against applies.
 var AgainstRules = []findings.Rule{againstPackage, againstChannel, againstEntry, againstGone}
 
-// Against judges what becomes of those who have installed from another catalog when this one takes its
-// place: in the same CatalogSource, or because their Subscription changes its source.
+// Against checks what happens to clusters that installed from an earlier catalog when this one replaces it, in the same
+// CatalogSource or because their Subscription changes its source.
 func Against(now, before *fbc.Catalog) (found []*findings.Finding) {
 	for _, was := range before.Packages {
 		p := now.Find(was.Name)
@@ -44,7 +44,7 @@ func Against(now, before *fbc.Catalog) (found []*findings.Finding) {
 	return found
 }
 
-// channelAgainst judges what becomes of those who are subscribed to a channel.
+// channelAgainst checks what happens to clusters that are subscribed to a channel.
 func channelAgainst(p, was *fbc.Package, channel *fbc.Channel) (found []*findings.Finding) {
 	c := p.FindChannel(channel.Name)
 	if c == nil {
@@ -53,12 +53,12 @@ func channelAgainst(p, was *fbc.Package, channel *fbc.Channel) (found []*finding
 	}
 	g := upgrade.Of(p, c)
 	if len(g.Chain) == 0 {
-		return nil // nothing updates to anything, which is reported already
+		return nil // there are no updates, which Check reports
 	}
 	var gone []string
 	for _, e := range upgrade.Of(was, channel).Entries {
 		if g.Find(e.Name) != nil {
-			continue // what becomes of it is said without the catalog before
+			continue // Check reports what it means for the entry
 		}
 		gone = append(gone, e.Name)
 		if _, arrives := g.Path(e.Version()); !arrives {

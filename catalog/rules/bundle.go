@@ -20,14 +20,14 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// bundleRules are those about bundles.
+// bundleRules are the rules about bundles.
 var bundleRules = []rule{
 	{Rule: findings.Rule{ID: "bundle-channel", Severity: findings.Error,
 		What: "Every bundle is an entry of a channel.",
-		Why:  "OLM's tools reject the catalog. This is often what a filter leaves."},
+		Why:  "OLM's tools reject the catalog. This often happens when a catalog is filtered."},
 		complete: true, check: checkBundleChannel},
 	{Rule: findings.Rule{ID: "bundle-property", Severity: findings.Error,
-		What: "Every property of a bundle has a value of the form that its type has.",
+		What: "Every property of a bundle has a value that is valid for its type.",
 		Why:  "OLM's tools reject the catalog."},
 		check: checkProperties},
 	{Rule: findings.Rule{ID: "bundle-package", Severity: findings.Error,
@@ -51,9 +51,9 @@ var bundleRules = []rule{
 		Why:  "OLM has nothing to install otherwise; with two descriptions, opm validates the catalog but cannot serve it."},
 		check: checkContent},
 	{Rule: findings.Rule{ID: "bundle-dependency", Severity: findings.Error,
-		What: "What a bundle depends on is said in a form that OLM understands.",
-		Why: "Where OLM considers the bundle, it resolves nothing otherwise, for no Subscription of the namespace. " +
-			"opm does not look."},
+		What: "Every dependency of a bundle is in a form that OLM understands.",
+		Why: "OLM resolves nothing in a namespace in which it considers the bundle. " +
+			"opm does not check this."},
 		check: checkDependencies},
 }
 
@@ -61,7 +61,7 @@ func checkBundleChannel(s *subject, report report) {
 	for _, b := range s.Bundles {
 		inChannel := func(g *upgrade.Graph) bool { return g.Find(b.Name) != nil }
 		if !slices.ContainsFunc(s.graphs, inChannel) {
-			report(b.Span, []any{"name"}, "bundle %q is an entry of no channel of package %q", b.Name, s.Name)
+			report(b.Span, []any{"name"}, "bundle %q is not an entry of any channel of package %q", b.Name, s.Name)
 		}
 	}
 }
@@ -69,8 +69,8 @@ func checkBundleChannel(s *subject, report report) {
 func checkProperties(s *subject, report report) {
 	for _, b := range s.Bundles {
 		for i, p := range b.Properties {
-			if p.Value == nil && fbc.IsBulk(p.Type) {
-				continue // it was checked when it was read
+			if p.Value == nil && fbc.IsPayload(p.Type) {
+				continue // checked when the bundle was read
 			}
 			if shape := usualShapes[p.Type]; shape != nil {
 				if rawjson.Fits(p.Value, shape) {
@@ -84,7 +84,7 @@ func checkProperties(s *subject, report report) {
 	}
 }
 
-// usualShapes are those of the values of properties that bundles have most of.
+// usualShapes are the shapes of the most frequent property values.
 var usualShapes = map[string]*rawjson.Shape{
 	property.TypePackage:         rawjson.ShapeOf[property.Package](),
 	property.TypePackageRequired: rawjson.ShapeOf[property.PackageRequired](),
@@ -92,7 +92,7 @@ var usualShapes = map[string]*rawjson.Shape{
 	property.TypeGVKRequired:     rawjson.ShapeOf[property.GVKRequired](),
 }
 
-// propertyPath leads to a property of a bundle.
+// propertyPath returns the path of a property of a bundle.
 func propertyPath(index int) []any { return []any{"properties", index} }
 
 func checkPackageProperty(s *subject, report report) {
@@ -184,7 +184,7 @@ func checkImages(s *subject, report report) {
 	}
 }
 
-// checkPullSpec tells what is wrong with a pull spec. None at all is for others to judge.
+// checkPullSpec returns the fault of a pull spec. An empty one is up to other rules.
 func checkPullSpec(image string) error {
 	if image == "" || isPlainPullSpec(image) {
 		return nil
@@ -193,15 +193,15 @@ func checkPullSpec(image string) error {
 	return err
 }
 
-// isPlainPullSpec tells whether a pull spec is surely one: HOST/PATH@sha256:DIGEST, in small letters
-// and digits with a dot or a dash between some. The library is slow, and there are very many.
+// isPlainPullSpec reports whether a pull spec is certainly valid: HOST/PATH@sha256:DIGEST, in lower-case letters and digits,
+// separated by single dots or dashes. The library is slow, and a catalog has very many pull specs.
 func isPlainPullSpec(image string) bool {
 	const digest = "@sha256:"
 	name, sum, found := strings.Cut(image, digest)
 	if !found || len(sum) != 64 || strings.Trim(sum, "0123456789abcdef") != "" || len(name) > 200 || !strings.Contains(name, "/") {
 		return false
 	}
-	separated := true // the character before is no letter and no digit
+	separated := true // the character before is neither a letter nor a digit
 	for i := range len(name) {
 		switch c := name[i]; {
 		case 'a' <= c && c <= 'z' || '0' <= c && c <= '9':
@@ -228,7 +228,7 @@ func checkContent(s *subject, report report) {
 	}
 }
 
-// count returns how many properties of a type a bundle has.
+// count returns the number of properties of a type that a bundle has.
 func count(b *fbc.Bundle, propertyType string) int {
 	n := 0
 	for _, p := range b.Properties {
@@ -249,13 +249,13 @@ func checkDependencies(s *subject, report report) {
 	}
 }
 
-// checkDependency tells what OLM's resolver would not understand.
+// checkDependency returns what OLM's resolver would not understand.
 func checkDependency(p property.Property) error {
 	switch p.Type {
 	case property.TypePackageRequired:
 		var required property.PackageRequired
 		if json.Unmarshal(p.Value, &required) != nil {
-			return nil // reported already
+			return nil // already reported
 		}
 		return checkRange(required)
 	case property.TypeConstraint:
@@ -275,7 +275,7 @@ func checkRange(required property.PackageRequired) error {
 	return nil
 }
 
-// cel is made when it is first needed, for that takes a while.
+// cel is created when it is first needed, because that takes a while.
 var cel = sync.OnceValue(constraints.NewCelEnvironment)
 
 func checkConstraint(c constraints.Constraint) error {
@@ -284,7 +284,7 @@ func checkConstraint(c constraints.Constraint) error {
 		return checkRange(property.PackageRequired{PackageName: c.Package.PackageName, VersionRange: c.Package.VersionRange})
 	case c.Cel != nil:
 		if _, err := cel().Validate(c.Cel.Rule); err != nil {
-			said, _, _ := strings.Cut(err.Error(), "\n") // a picture of the rule follows
+			said, _, _ := strings.Cut(err.Error(), "\n") // the rest draws the rule
 			return fmt.Errorf("its cel rule %q: %s", c.Cel.Rule, strings.TrimPrefix(said, "ERROR: "))
 		}
 		return nil

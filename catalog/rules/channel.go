@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// channelRules are those about channels and the updates in them.
+// channelRules are the rules about channels and their updates.
 var channelRules = []rule{
 	{Rule: findings.Rule{ID: "channel-name", Severity: findings.Error,
 		What: "A channel has a name.",
@@ -23,42 +23,42 @@ var channelRules = []rule{
 		Why:  "OLM's tools reject the catalog."},
 		check: checkEntries},
 	{Rule: findings.Rule{ID: "entry-name", Severity: findings.Error,
-		What: "Every entry of a channel has a name of its own.",
+		What: "Every entry of a channel has its own name.",
 		Why:  "OLM's tools reject the catalog."},
 		check: checkEntryNames},
 	{Rule: findings.Rule{ID: "entry-bundle", Severity: findings.Error,
-		What: "Every entry of a channel stands for a bundle of the package.",
+		What: "Every entry of a channel is a bundle of the package.",
 		Why:  "OLM's tools reject the catalog."},
 		complete: true, check: checkEntryBundles},
 	{Rule: findings.Rule{ID: "entry-skips", Severity: findings.Error,
-		What: "What an entry skips is named.",
+		What: "An entry skips no empty name.",
 		Why:  "OLM's tools reject the catalog."},
 		check: checkSkips},
 	{Rule: findings.Rule{ID: "entry-skip-range", Severity: findings.Error,
 		What: "A skipRange is a range of versions, such as \">=1.0.0 <1.2.0\".",
-		Why:  "OLM's tools reject the catalog, and OLM itself would take it for none."},
+		Why:  "OLM's tools reject the catalog, and OLM itself ignores such a skipRange."},
 		check: checkSkipRanges},
 	{Rule: findings.Rule{ID: "channel-head", Severity: findings.Error,
 		What: "A channel has one head: one entry that no other replaces or skips.",
-		Why: "OLM resolves nothing from the channel otherwise, and no other Subscription of a namespace that has one to it. " +
-			"A skipRange does not count: OLM puts entries in order by replaces and skips."},
+		Why: "OLM resolves nothing from the channel otherwise, and nothing for other Subscriptions in a namespace with one to the channel. " +
+			"A skipRange does not count: OLM orders entries by replaces and skips."},
 		check: checkHead},
 	{Rule: findings.Rule{ID: "channel-cycle", Severity: findings.Error,
-		What: "No entry is replaced by what it replaces itself.",
-		Why:  "OLM resolves nothing from the channel otherwise, and no other Subscription of a namespace that has one to it."},
+		What: "Entries do not replace each other in a cycle.",
+		Why:  "OLM resolves nothing from the channel otherwise, and nothing for other Subscriptions in a namespace with one to the channel."},
 		check: checkCycle},
 	{Rule: findings.Rule{ID: "channel-path", Severity: findings.Error,
 		What: "From every entry of a channel, updates lead to its head.",
-		Why:  "OLM leaves clusters where they are that have the entry installed, and says nothing of it."},
+		Why:  "OLM strands clusters that have the entry installed, without reporting it."},
 		check: checkPaths},
 	{Rule: findings.Rule{ID: "channel-path-by-range", Severity: findings.Warning,
 		What: "From every entry of a channel, replaces or skips lead towards its head.",
-		Why: "Where only a skipRange does, OLM makes the update, but opm neither validates nor serves the catalog: " +
-			"it finds stranded bundles."},
+		Why: "If only a skipRange does, OLM makes the update, but opm neither validates nor serves the catalog, " +
+			"because it considers the bundle stranded."},
 		check: checkPathsByRange},
 	{Rule: findings.Rule{ID: "replaces-downgrade", Severity: findings.Warning,
-		What: "What an entry replaces is an earlier version.",
-		Why:  "OLM does not compare versions: it would take clusters back to the earlier one."},
+		What: "An entry replaces an earlier version.",
+		Why:  "OLM does not compare versions, so it would downgrade clusters."},
 		check: checkDowngrades},
 }
 
@@ -87,7 +87,7 @@ func checkEntryNames(s *subject, report report) {
 			case e.Name == "":
 				report(c.Span, entryPath(i), "an entry of channel %q has no field name", c.Name)
 			case repeated:
-				report(c.Span, entryPath(i, "name"), "entry %q of channel %q is a second one; the first is number %d", e.Name, c.Name, before+1)
+				report(c.Span, entryPath(i, "name"), "entry %q of channel %q is given twice; the first is number %d", e.Name, c.Name, before+1)
 			default:
 				first[e.Name] = i
 			}
@@ -95,14 +95,14 @@ func checkEntryNames(s *subject, report report) {
 	}
 }
 
-// entryPath leads to an entry of a channel, or to a value in it.
+// entryPath returns the path of an entry of a channel, or of a value in it.
 func entryPath(index int, within ...any) []any { return append([]any{"entries", index}, within...) }
 
 func checkEntryBundles(s *subject, report report) {
 	for _, c := range s.Channels {
 		for i, e := range c.Entries {
 			if e.Name != "" && s.FindBundle(e.Name) == nil {
-				report(c.Span, entryPath(i, "name"), "entry %q of channel %q stands for no bundle; expected a document of schema olm.bundle, "+
+				report(c.Span, entryPath(i, "name"), "entry %q of channel %q is not a bundle; expected a document of schema olm.bundle, "+
 					"package %q and name %q", e.Name, c.Name, s.Name, e.Name)
 			}
 		}
@@ -141,7 +141,7 @@ func checkHead(s *subject, report report) {
 		case len(g.Heads) == 0 && len(g.Cycle) == 2:
 			report(c.Span, nil, "channel %q has no head: entry %s replaces or skips itself", c.Name, g.Cycle[0])
 		case len(g.Heads) == 0:
-			report(c.Span, nil, "channel %q has no head: its entries replace or skip each other in a circle, %s; expected one entry that no other does",
+			report(c.Span, nil, "channel %q has no head: its entries replace or skip each other in a cycle, %s; expected one entry that no other replaces or skips",
 				c.Name, strings.Join(g.Cycle, " -> "))
 		case len(g.Heads) > 1:
 			report(c.Span, nil, "channel %q has %d heads, %s; expected one entry that no other replaces or skips%s",
@@ -158,12 +158,12 @@ func entryNames(entries []*upgrade.Entry) string {
 	return strings.Join(names, ", ")
 }
 
-// onlyRange finds a head that another one would follow if a skipRange counted, and says what to do.
+// onlyRange finds a head whose skipRange holds another head, and says what to do.
 func onlyRange(heads []*upgrade.Entry) string {
 	for _, e := range heads {
 		for _, other := range heads {
 			if e != other && e.Follows(other.Version()) == upgrade.SkipRange {
-				return fmt.Sprintf("; the skipRange of %s holds %s, but OLM does not put entries in order by it: add the name to its skips",
+				return fmt.Sprintf("; the skipRange of %s holds %s, but OLM does not order entries by it: add the name to its skips",
 					e.Name, other.Name)
 			}
 		}
@@ -175,7 +175,7 @@ func checkCycle(s *subject, report report) {
 	for i, c := range s.Channels {
 		if g := s.graphs[i]; len(g.Heads) == 1 && len(g.Cycle) > 0 {
 			at := g.Find(g.Cycle[0])
-			report(c.Span, entryPath(at.Index, "replaces"), "entries of channel %q replace each other in a circle: %s", c.Name, strings.Join(g.Cycle, " -> "))
+			report(c.Span, entryPath(at.Index, "replaces"), "entries of channel %q replace each other in a cycle: %s", c.Name, strings.Join(g.Cycle, " -> "))
 		}
 	}
 }
@@ -190,7 +190,7 @@ func checkPaths(s *subject, report report) {
 	}
 }
 
-// deadEnd says where updates lead that do not lead to a head.
+// deadEnd says where updates end that do not lead to the head.
 func deadEnd(from *upgrade.Entry, steps []upgrade.Step) string {
 	if len(steps) == 0 {
 		return "no entry that OLM may install replaces it, skips it or has its version in its skipRange"
@@ -201,26 +201,26 @@ func deadEnd(from *upgrade.Entry, steps []upgrade.Step) string {
 	}
 	last := names[len(names)-1]
 	if first := slices.Index(names, last); first < len(names)-1 {
-		return "they go round in a circle, " + strings.Join(names[first:], " -> ")
+		return "they go round in a cycle, " + strings.Join(names[first:], " -> ")
 	}
 	return fmt.Sprintf("they end at %q", last)
 }
 
-// checkPathsByRange finds what opm calls stranded, of what OLM does update: entries that are skipped
-// by none and not reached from the head by replaces alone.
+// checkPathsByRange reports entries that OLM updates but opm considers stranded: no entry skips them, and replaces alone do
+// not lead from the head to them.
 func checkPathsByRange(s *subject, report report) {
 	for i, c := range s.Channels {
 		g := s.graphs[i]
 		for _, e := range stranded(c, g) {
 			if _, arrives := g.Path(e.Version()); arrives {
-				report(c.Span, entryPath(e.Index), "only a skipRange leads from entry %q of channel %q to the head %q: OLM updates it, but opm calls it "+
+				report(c.Span, entryPath(e.Index), "only a skipRange leads from entry %q of channel %q to the head %q: OLM updates it, but opm considers it "+
 					"stranded and does not serve the catalog; add the name to the skips of %q", e.Name, c.Name, g.Heads[0].Name, g.Heads[0].Name)
 			}
 		}
 	}
 }
 
-// stranded returns the entries that opm calls so.
+// stranded returns the entries that opm considers stranded.
 func stranded(c *fbc.Channel, g *upgrade.Graph) []*upgrade.Entry {
 	if len(g.Chain) == 0 {
 		return nil

@@ -6,10 +6,10 @@ import (
 	"github.com/berth-csi/berth/findings"
 )
 
-// deprecationRules are those about what is deprecated.
+// deprecationRules are the rules about deprecations.
 var deprecationRules = []rule{
 	{Rule: findings.Rule{ID: "deprecation-reference", Severity: findings.Error,
-		What: "What is deprecated is the package itself, or a channel or a bundle that it has.",
+		What: "A deprecation refers to its package, or to a channel or bundle of that package.",
 		Why:  "OLM's tools reject the catalog."},
 		complete: true, check: checkReferences},
 	{Rule: findings.Rule{ID: "deprecation-unique", Severity: findings.Error,
@@ -28,11 +28,11 @@ func checkReferences(s *subject, report report) {
 			at, name := []any{"entries", i, "reference"}, e.Reference.Name
 			switch schema := e.Reference.Schema; {
 			case schema == declcfg.SchemaPackage && name != "":
-				report(d.Span, at, "the deprecation of package %q names %q; expected no name, as it can be of this package only", s.Name, name)
+				report(d.Span, at, "the deprecation of package %q names %q; expected no name, because it can only refer to this package", s.Name, name)
 			case schema == declcfg.SchemaChannel && s.FindChannel(name) == nil:
-				report(d.Span, at, "channel %q is deprecated, but package %q has none of that name; its channels are %s", name, s.Name, s.channelNames())
+				report(d.Span, at, "channel %q is deprecated, but package %q has no such channel; its channels are %s", name, s.Name, s.channelNames())
 			case schema == declcfg.SchemaBundle && s.FindBundle(name) == nil:
-				report(d.Span, at, "bundle %q is deprecated, but package %q has none of that name", name, s.Name)
+				report(d.Span, at, "bundle %q is deprecated, but package %q has no such bundle", name, s.Name)
 			case schema != declcfg.SchemaPackage && schema != declcfg.SchemaChannel && schema != declcfg.SchemaBundle:
 				report(d.Span, at, "something of schema %q is deprecated; expected one of %s, %s, %s", schema,
 					declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle)
@@ -46,7 +46,7 @@ func checkUniqueReferences(s *subject, report report) {
 		first := map[declcfg.PackageScopedReference]int{}
 		for i, e := range d.Entries {
 			if before, repeated := first[e.Reference]; repeated {
-				report(d.Span, []any{"entries", i, "reference"}, "%s %q of package %q is deprecated a second time; the first is number %d",
+				report(d.Span, []any{"entries", i, "reference"}, "%s %q of package %q is deprecated twice; the first is number %d",
 					e.Reference.Schema, e.Reference.Name, s.Name, before+1)
 				continue
 			}

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-csi/berth/findings"
 )
 
-// packageRules are those about a package as a whole.
+// packageRules are the rules about packages.
 var packageRules = []rule{
 	{Rule: findings.Rule{ID: "package-declared", Severity: findings.Error,
 		What: "Every package that a document names is declared.",
@@ -20,17 +20,17 @@ var packageRules = []rule{
 		check: checkPackageName},
 	{Rule: findings.Rule{ID: "package-channels", Severity: findings.Error,
 		What: "A package has a channel.",
-		Why:  "OLM's tools reject the catalog. This is often what a filter leaves."},
+		Why:  "OLM's tools reject the catalog. This often happens when a catalog is filtered."},
 		complete: true, check: checkChannels},
 	{Rule: findings.Rule{ID: "default-channel", Severity: findings.Error,
 		What: "A package's default channel is one of its channels.",
-		Why:  "OLM's tools reject the catalog. This is often what a filter leaves."},
+		Why:  "OLM's tools reject the catalog. This often happens when a catalog is filtered."},
 		complete: true, check: checkDefaultChannel},
 }
 
 func checkDeclared(s *subject, report report) {
 	if !s.Declared {
-		report(s.Span, nil, "package %q is declared nowhere; expected a document of schema olm.package and name %q", s.Name, s.Name)
+		report(s.Span, nil, "package %q is not declared; expected a document of schema olm.package and name %q", s.Name, s.Name)
 	}
 }
 
@@ -52,7 +52,7 @@ func checkDefaultChannel(s *subject, report report) {
 	case s.DefaultChannel == "":
 		report(s.Span, nil, "package %q has no field defaultChannel; expected one of its channels %s", s.Name, s.channelNames())
 	case s.FindChannel(s.DefaultChannel) == nil:
-		report(s.Span, []any{"defaultChannel"}, "defaultChannel is %q, which is no channel of package %q; expected one of %s",
+		report(s.Span, []any{"defaultChannel"}, "defaultChannel is %q, which is not a channel of package %q; expected one of %s",
 			s.DefaultChannel, s.Name, s.channelNames())
 	}
 }

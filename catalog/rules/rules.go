@@ -1,8 +1,8 @@
-// Package rules judges catalogs: whether OLM can work with one, and what becomes of those who have
-// installed from another one. A rule is a row of a table.
+// Package rules checks catalogs: whether OLM can work with a catalog, and what it means for clusters that installed from
+// an earlier one. Each rule is a row of a table.
 //
-// It finds what "opm validate" finds, and all of it in one run. Where the two differ, opm is wrong
-// about OLM; docs/catalog-rules.md lists these cases.
+// It finds everything that "opm validate" finds, in one run. Where the two differ, opm is wrong about OLM;
+// docs/catalog-rules.md lists these cases.
 package rules
 
 import (
@@ -19,20 +19,19 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// rule is a rule that a package has to keep.
+// rule is a rule for packages.
 type rule struct {
 	findings.Rule
-	// complete says that the rule is about something missing. It is not asked of a package of which
-	// some documents may not have been readable.
+	// complete says that the rule is about something missing. It is not applied to a package of which some documents may
+	// not have been readable.
 	complete bool
 	check    func(*subject, report)
 }
 
-// report takes what is wrong with the value that a path of keys and indices leads to, in the document
-// at a span.
+// report receives a fault of the value at a path of keys and indices, in the document at a span.
 type report func(span document.Span, path []any, format string, args ...any)
 
-// subject is a package that is judged.
+// subject is a package that is being checked.
 type subject struct {
 	*fbc.Package
 	graphs []*upgrade.Graph // one for each channel
@@ -46,10 +45,10 @@ func newSubject(p *fbc.Package) *subject {
 	return s
 }
 
-// tables are the rules that Check asks, in the order of reports.
+// tables are the rules that Check applies, in the order of reports.
 var tables = [][]rule{packageRules, channelRules, bundleRules, deprecationRules}
 
-// Rules are all rules that Check and fbc.Read know.
+// Rules are the rules of Check and of fbc.Read.
 var Rules = slices.Concat(document.Rules, fbc.Rules, rulesOf(slices.Concat(tables...)))
 
 func rulesOf(rows []rule) []findings.Rule {
@@ -60,14 +59,14 @@ func rulesOf(rows []rule) []findings.Rule {
 	return all
 }
 
-// Check judges the packages of a catalog. The findings are in the order of files and lines.
+// Check checks the packages of a catalog. The findings are in the order of files and lines.
 func Check(c *fbc.Catalog) []*findings.Finding { return CheckAt(c, fbc.Fault) }
 
-// Place makes a finding of what is wrong with the value that a path of keys and indices leads to, in the
-// document at a span. It may be called for several at a time.
+// Place makes a finding from a fault of the value at a path of keys and indices, in the document at a span. It must be safe
+// for concurrent use.
 type Place func(rule findings.Rule, span document.Span, path []any, format string, args ...any) *findings.Finding
 
-// CheckAt is like Check, for a catalog that comes from elsewhere than its documents: place knows from where.
+// CheckAt is like Check, for a catalog that was not read from its documents: place maps spans to where values come from.
 func CheckAt(c *fbc.Catalog, place Place) []*findings.Finding {
 	found := make([][]*findings.Finding, len(c.Packages))
 	var group errgroup.Group
@@ -78,7 +77,7 @@ func CheckAt(c *fbc.Catalog, place Place) []*findings.Finding {
 			return nil
 		})
 	}
-	_ = group.Wait() // none fails
+	_ = group.Wait() // no error: faults are reported
 	all := slices.Concat(found...)
 	findings.Sort(all)
 	return all
@@ -99,17 +98,15 @@ func checkPackage(p *fbc.Package, place Place) (found []*findings.Finding) {
 	return found
 }
 
-// served are the rules that catalogs may break which OLM's tools serve, and which are fit for most
-// clusters all the same.
+// served are rules that a catalog may break and still be served: OLM's tools do, and most clusters can use it.
 var served = []string{"channel-path", "bundle-dependency"}
 
-// Load reads a catalog that has to be fit to be served to OLM. If it is not, the error is all that keeps
-// it from that.
+// Load reads a catalog that must be valid for serving to OLM. Otherwise, the error lists everything that makes it invalid.
 func Load(ctx context.Context, dir string) (*fbc.Catalog, error) {
 	return LoadAndKeep(ctx, dir, func(document.Document) error { return nil })
 }
 
-// LoadAndKeep is like Load, and hands each document to keep as fbc.ReadAndKeep does.
+// LoadAndKeep is like Load, and passes each document to keep as fbc.ReadAndKeep does.
 func LoadAndKeep(ctx context.Context, dir string, keep func(document.Document) error) (*fbc.Catalog, error) {
 	c, found, err := fbc.ReadAndKeep(ctx, dir, keep)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 var update = flag.Bool("update", false, "write the files that hold what tests expect")
 
 // TestCheck reads and judges the catalogs in testdata/validate. The file "want" of each archive holds
-// what is found, and its first line what real opm says. The two verdicts must be the same, but for the
+// what is found, and its first line what real opm says. The two verdicts must be the same, except the
 // archives that differences explains.
 func TestCheck(t *testing.T) {
 	opm := catalogs.OPM(t)
@@ -81,7 +81,7 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
-// TestLoad makes sure that what opm serves can be loaded, and nothing else, but for what differs.
+// TestLoad makes sure that what opm serves can be loaded, and nothing else, except what differs.
 func TestLoad(t *testing.T) {
 	for name, want := range map[string]string{
 		"valid": "", "downgrade": "", "path-skipped": "", "path-by-range": "", "bundle-dependency": "",
@@ -104,7 +104,25 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestEveryRule makes sure that every rule is broken by some archive, but for one that takes a very
+// TestLinksOutside: opm follows a link out of the catalog's folder, and Read does not.
+func TestLinksOutside(t *testing.T) {
+	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "tide.yaml")
+	catalogs.Write(t, filepath.Join(dir, "ebb.yaml"), "schema: olm.package\nname: ebb\ndefaultChannel: stable\n---\n"+
+		"schema: olm.channel\npackage: ebb\nname: stable\nentries: [{name: ebb.v1.0.0}]\n")
+	catalogs.Write(t, outside, "schema: olm.bundle\npackage: ebb\nname: ebb.v1.0.0\nimage: registry.example.com/ebb:v1\n"+
+		"properties: [{type: olm.package, value: {packageName: ebb, version: 1.0.0}}]\n")
+	if err := os.Symlink(outside, filepath.Join(dir, "link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", dir).CombinedOutput(); err != nil {
+		t.Errorf("opm: %v\n%s", err, out)
+	}
+	if _, err := rules.Load(t.Context(), dir); err == nil || !strings.Contains(err.Error(), "link.yaml is a symbolic link") {
+		t.Errorf("got error %v, want one about the link", err)
+	}
+}
+
+// TestEveryRule makes sure that every rule is broken by some archive, except one that takes a very
 // large one; that is tested where files are cut.
 func TestEveryRule(t *testing.T) {
 	var said strings.Builder

@@ -215,7 +215,7 @@ func (a *attacker) end(stream uint32) {
 	a.check(a.framer.WriteData(stream, true, make([]byte, 5)))
 }
 
-// isOpen tells whether the server has left the connection open: what it has sent is read.
+// isOpen reports whether the server has left the connection open: what it has sent is read.
 func (a *attacker) isOpen() bool {
 	_ = a.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := io.Copy(io.Discard, a.conn)

@@ -16,11 +16,11 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// isInline tells whether OLM can install a bundle from the catalog alone.
+// isInline reports whether OLM can install a bundle from the catalog alone.
 func isInline(b *fbc.Bundle) bool { return b.Image == "" }
 
-// bundle returns an entry of a channel as OLM gets it: with its bulk if that is wanted.
-func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry, withBulk func(*fbc.Bundle) bool) (*api.Bundle, error) {
+// bundle returns an entry of a channel as OLM receives it, with its payload if that is wanted.
+func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry, withPayload func(*fbc.Bundle) bool) (*api.Bundle, error) {
 	b := p.FindBundle(e.Name)
 	m := model.Bundle{
 		Package:   &model.Package{Name: p.Name, Description: p.Description},
@@ -42,20 +42,20 @@ func (c *content) bundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.Channe
 		m.RelatedImages = append(m.RelatedImages, model.RelatedImage(image))
 	}
 	for _, p := range b.Properties {
-		if !fbc.IsBulk(p.Type) {
+		if !fbc.IsPayload(p.Type) {
 			m.Properties = append(m.Properties, p)
 		}
 	}
-	if withBulk(b) {
-		if err := c.addBulk(&m, b); err != nil {
+	if withPayload(b) {
+		if err := c.addPayload(&m, b); err != nil {
 			return nil, fmt.Errorf("bundle %q: %w", b.Name, err)
 		}
 	}
 	return api.ConvertModelBundleToAPIBundle(m)
 }
 
-// addBulk adds the objects of a bundle, and the description of its ClusterServiceVersion.
-func (c *content) addBulk(m *model.Bundle, b *fbc.Bundle) error {
+// addPayload adds the objects of a bundle and the description of its ClusterServiceVersion.
+func (c *content) addPayload(m *model.Bundle, b *fbc.Bundle) error {
 	data, err := c.store.Load(nil, b.Span)
 	if err != nil {
 		return err

@@ -19,8 +19,8 @@ import (
 	"github.com/berth-csi/berth/fbc/document"
 )
 
-// content is a catalog made ready to be queried: in memory but for the bulk of its bundles, which is in
-// a store. It gives the answers that operator-registry's own cache gives.
+// content is a catalog that can be queried: in memory, except for the payload of its bundles, which is in a store. Its
+// answers are those of operator-registry's own cache.
 type content struct {
 	*fbc.Catalog
 	*index
@@ -29,7 +29,7 @@ type content struct {
 
 var _ registry.GRPCQuery = &content{}
 
-// open makes the catalog in a folder ready to be queried.
+// open reads the catalog in a folder for queries.
 func open(ctx context.Context, dir string) (*content, error) {
 	store, err := document.NewStore()
 	if err != nil {
@@ -42,7 +42,7 @@ func open(ctx context.Context, dir string) (*content, error) {
 	return &content{read, newIndex(read), store}, nil
 }
 
-// Close gives up the store.
+// Close closes the store.
 func (c *content) Close() error { return c.store.Close() }
 
 // channel finds a channel.
@@ -88,7 +88,7 @@ func (c *content) GetPackage(_ context.Context, name string) (*registry.PackageM
 	return manifest, nil
 }
 
-// deprecation returns what is said of something in a package, or nil if it is not deprecated.
+// deprecation returns the deprecation of something in a package, or nil if it is not deprecated.
 func deprecation(p *fbc.Package, schema, name string) *registry.Deprecation {
 	if message := p.Deprecation(schema, name); message != "" {
 		return &registry.Deprecation{Message: message}
@@ -96,8 +96,8 @@ func deprecation(p *fbc.Package, schema, name string) *registry.Deprecation {
 	return nil
 }
 
-// SendBundles sends all bundles, once for each channel. Of those that have an image it leaves out the
-// bulk, which OLM then takes from there.
+// SendBundles sends all bundles, once for each channel. It leaves out the payload of those with an image, because OLM
+// reads that from the image.
 func (c *content) SendBundles(_ context.Context, stream registry.BundleSender) error {
 	for _, p := range c.Packages {
 		for _, channel := range p.Channels {
@@ -142,8 +142,8 @@ func (c *content) GetBundle(_ context.Context, pkg, channel, name string) (*api.
 	return c.wholeBundle(p, ch, &ch.Entries[i])
 }
 
-// wholeBundle returns all of a bundle. As it is of no use to who asks for one, it does not say what the
-// bundle updates.
+// wholeBundle returns a bundle with its payload, but without its upgrade edges, which clients that ask for one bundle do not
+// use.
 func (c *content) wholeBundle(p *fbc.Package, channel *fbc.Channel, e *declcfg.ChannelEntry) (*api.Bundle, error) {
 	bundle, err := c.bundle(p, channel, e, func(*fbc.Bundle) bool { return true })
 	if err != nil {
@@ -229,7 +229,7 @@ func (c *content) GetBundleThatProvides(ctx context.Context, group, version, kin
 	return nil, fmt.Errorf("no entry found that provides group:%q version:%q kind:%q", group, version, kind)
 }
 
-// ListPackageCustomSchemas sends the documents of a schema that is not OLM's.
+// ListPackageCustomSchemas sends the documents of a schema that OLM does not define.
 func (c *content) ListPackageCustomSchemas(_ context.Context, schema, pkg string, send func(*structpb.Struct) error) error {
 	for what, name := range map[string]string{"schema": schema, "packageName": pkg} {
 		if (what == "schema" || name != "") && !fbc.IsServable(name) {

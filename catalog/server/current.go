@@ -14,17 +14,17 @@ import (
 	"github.com/berth-csi/berth/fbc/document"
 )
 
-// interval is how often Serve looks whether the catalog has changed. It looks at names, sizes and times
-// of files, which works on every file system and through the links of mounted ConfigMaps.
+// interval is how often Serve checks whether the catalog has changed. It compares names, sizes and times of files, which
+// works on every file system and through the links of mounted ConfigMaps.
 const interval = time.Second
 
-// current is the content that is being served. It can be replaced while requests are answered: each
-// gets its answer from what was current when it came. What was replaced closes its file when the last
-// of them has ended and the garbage collector finds it.
+// current is the content that is being served. It can be replaced while requests are in flight: each is answered from the
+// content that was current when it arrived. Replaced content is garbage-collected after the last such request, and closes
+// its file then.
 type current struct{ atomic.Pointer[content] }
 
-// watch replaces the content whenever the catalog in a folder has changed and stays as it is for a
-// while, until ctx is done. What is not valid does not get served.
+// watch replaces the content when the catalog in a folder has changed and then stays unchanged for an interval, until ctx
+// is done. A catalog that is not valid is not served.
 func (c *current) watch(ctx context.Context, dir string, report func(Event)) {
 	known := c.Load().Files
 	seen := known
@@ -38,7 +38,7 @@ func (c *current) watch(ctx context.Context, dir string, report func(Event)) {
 		}
 		now, err := document.List(dir)
 		if err != nil {
-			now = nil // such as while the folder is being replaced
+			now = nil // for example while the folder is being replaced
 		}
 		settled := slices.Equal(now, seen)
 		seen = now
@@ -59,7 +59,7 @@ func (c *current) watch(ctx context.Context, dir string, report func(Event)) {
 	}
 }
 
-// The requests of package registry, answered from what is current.
+// The queries of package registry, answered from the current content.
 
 func (c *current) ListPackages(ctx context.Context) ([]string, error) {
 	return c.Load().ListPackages(ctx)

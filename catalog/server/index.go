@@ -12,17 +12,17 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// index finds entries of channels without a look at all of them. It is made once for a catalog.
+// index finds entries of channels without iterating over all of them. It is built once per catalog.
 type index struct {
 	// heads are the heads of channels.
 	heads map[*fbc.Channel]*head
-	// providers are the entries whose bundles provide an API, and replacements those that replace or skip a
-	// bundle. Both are in the order of the catalog.
+	// providers are the entries whose bundles provide an API, and replacements are those that replace or skip a bundle,
+	// both in the order of the catalog.
 	providers    map[property.GVK][]located
 	replacements map[string][]located
 }
 
-// located is an entry and where it is.
+// located is an entry with its package and channel.
 type located struct {
 	pkg     *fbc.Package
 	channel *fbc.Channel
@@ -32,7 +32,7 @@ type located struct {
 // head is the head of a channel.
 type head struct {
 	*declcfg.ChannelEntry
-	// skips are those of its skips that the channel has.
+	// skips are those of its skips that are entries of the channel.
 	skips []string
 }
 
@@ -78,7 +78,7 @@ func providedBy(b *fbc.Bundle) []property.GVK {
 	return unique(apis)
 }
 
-// unique returns each element once.
+// unique removes duplicates.
 func unique[E comparable](all []E) []E {
 	seen := map[E]bool{}
 	return slices.DeleteFunc(all, func(e E) bool {
@@ -88,8 +88,7 @@ func unique[E comparable](all []E) []E {
 	})
 }
 
-// replaces returns an entry once for what it replaces, and once for each of the skipped ones that it does not
-// replace.
+// replaces returns an entry once for the entry that it replaces, and once for every other entry that it skips.
 func (e located) replaces(skips []string) []*registry.ChannelEntry {
 	of := func(replaced string) *registry.ChannelEntry {
 		return &registry.ChannelEntry{PackageName: e.pkg.Name, ChannelName: e.channel.Name, BundleName: e.Name, Replaces: replaced}

@@ -13,22 +13,22 @@ import (
 	"github.com/berth-csi/berth/connections"
 )
 
-// limits are what anybody who reaches the server over the network can make of it. OLM's two operators keep
-// one connection each, and kubelet makes one for each probe.
+// limits bound what clients can make the server do: anyone on the network may be one. OLM's two operators keep one
+// connection each, and kubelet makes one for each probe.
 type limits struct {
 	connections connections.Limits
-	// streams are the requests of one connection that are answered at the same time; further ones wait.
+	// streams is the number of requests of a connection that are served concurrently; further ones wait.
 	streams uint32
-	// requestBytes and headerBytes are how long requests may be. They hold a few names.
+	// requestBytes and headerBytes bound the size of requests, which hold only a few names.
 	requestBytes int
 	headerBytes  uint32
-	// request is how long a request may take: OLM takes all of a large catalog in seconds. A connection with a
-	// request that takes longer is closed.
+	// request is how long a request may take. OLM reads a whole large catalog in seconds. A connection with a request that
+	// takes longer is closed.
 	request time.Duration
-	// age is how long a connection lives. gRPC's clients make another one then, as they do themselves when
-	// they have not used one for as long. It also ends those whose clients do not take what was answered.
+	// age is how long a connection lives. gRPC clients then open another one, as they do by themselves after not using one
+	// for that long. This also ends connections whose clients do not read their answers.
 	age time.Duration
-	// ping is how often it is found out whether a silent client is there, and pong how long that may take.
+	// ping is how often an idle client is pinged, and pong how long its answer may take.
 	ping, pong time.Duration
 }
 
@@ -43,8 +43,8 @@ var defaults = limits{
 	pong:         20 * time.Second,
 }
 
-// serverOptions hold a server to the limits, whose connections come from a listener. That clients may not
-// ping often is gRPC's own default.
+// serverOptions returns the options that apply the limits to a server with the connections of a listener. gRPC limits by
+// default how often clients may ping.
 func (l limits) serverOptions(listener *connections.Listener) []grpc.ServerOption {
 	return []grpc.ServerOption{
 		grpc.ConnectionTimeout(patience),
@@ -57,8 +57,8 @@ func (l limits) serverOptions(listener *connections.Listener) []grpc.ServerOptio
 	}
 }
 
-// stopwatch closes connections with a request that takes too long. gRPC waits for ever for a client to
-// send a request that it has begun, and to take the answer.
+// stopwatch closes connections with a request that takes too long. gRPC itself waits forever for a client to finish sending
+// a request, and to read the answer.
 type stopwatch struct {
 	limit    time.Duration
 	listener *connections.Listener
@@ -69,20 +69,20 @@ type (
 	timerKey  struct{}
 )
 
-// TagConn remembers where a connection comes from.
+// TagConn remembers the remote address of a connection.
 func (s stopwatch) TagConn(ctx context.Context, info *stats.ConnTagInfo) context.Context {
 	return context.WithValue(ctx, remoteKey{}, info.RemoteAddr)
 }
 
-// HandleConn is part of the interface.
+// HandleConn does nothing; it is part of stats.Handler.
 func (s stopwatch) HandleConn(context.Context, stats.ConnStats) {}
 
-// TagRPC has room for the timer of a request.
+// TagRPC adds room for the timer of a request to its context.
 func (s stopwatch) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context {
 	return context.WithValue(ctx, timerKey{}, new(atomic.Pointer[time.Timer]))
 }
 
-// HandleRPC takes the time from the beginning of a request to its end.
+// HandleRPC starts the timer when a request begins and stops it when the request ends.
 func (s stopwatch) HandleRPC(ctx context.Context, event stats.RPCStats) {
 	timer := ctx.Value(timerKey{}).(*atomic.Pointer[time.Timer])
 	switch event.(type) {

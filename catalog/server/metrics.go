@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics count what the server does.
+// metrics are the metrics of the server.
 type metrics struct {
 	registry *prometheus.Registry
 	requests *grpcprometheus.ServerMetrics
@@ -64,7 +64,7 @@ func (m *metrics) count(e Event) {
 	m.loaded.SetToCurrentTime()
 }
 
-// serve answers HTTP requests for metrics, and for whether the server is alive, until ctx is done.
+// serve serves /metrics and /healthz over HTTP until ctx is done.
 func (m *metrics) serve(ctx context.Context, listener net.Listener) error {
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))

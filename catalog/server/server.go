@@ -1,5 +1,4 @@
-// Package server answers OLM from a catalog, by the registry protocol (gRPC). It follows changes of
-// the catalog.
+// Package server serves a catalog to OLM over the registry protocol (gRPC), and reloads it when it changes.
 package server
 
 import (
@@ -21,42 +20,39 @@ import (
 	"github.com/berth-csi/berth/fbc"
 )
 
-// DefaultAddress is where Serve listens: OLM's usual port, on loopback, for the protocol knows neither
-// encryption nor who asks.
+// DefaultAddress is where Serve listens by default: OLM's usual port, on loopback because the protocol has neither
+// encryption nor authentication.
 const DefaultAddress = "127.0.0.1:50051"
 
-// patience is how long Serve waits for others when it is told to stop: for requests that it is
-// answering, and for clients that connected and said nothing yet.
+// patience is how long Serve waits when it is stopped: for in-flight requests, and for clients that connected but have not
+// sent anything yet.
 const patience = 3 * time.Second
 
-// Options say how to serve a catalog.
+// Options are the options of Serve.
 type Options struct {
-	// Address is the host and port to listen on, DefaultAddress if empty. Port 0 takes a free one.
+	// Address is the host and port to listen on, by default DefaultAddress. Port 0 means any free port.
 	Address string
-	// MetricsAddress is the host and port to answer HTTP requests on, for /metrics and /healthz. There
-	// are no answers if it is empty.
+	// MetricsAddress is the host and port to serve /metrics and /healthz on over HTTP. If it is empty, they are not served.
 	MetricsAddress string
-	// Report hears what happens. It may be nil.
+	// Report receives events. It may be nil.
 	Report func(Event)
 }
 
-// Event is something that happens while a catalog is served.
+// Event is an event while a catalog is served.
 type Event struct {
-	// Listening is set when clients can connect, to Address, and for metrics to MetricsAddress if that
-	// is not nil.
+	// Listening is set once clients can connect to Address, and to MetricsAddress if that is not nil.
 	Listening               bool
 	Address, MetricsAddress net.Addr
-	// Catalog is what is served from now on, of which Size bytes are kept on disk.
+	// Catalog is the catalog served from now on, with Size bytes on disk.
 	Catalog *fbc.Catalog
 	Size    int64
-	// Err says why the catalog, which has changed, is not served. What was served before still is.
+	// Err is why a changed catalog is not served. The earlier one still is.
 	Err error
 }
 
-// Serve answers OLM's registry protocol from the catalog in a folder until ctx is done; then it lets
-// running requests end and returns nil. When the catalog changes, later requests are answered from
-// what it is then, over the same connections. A catalog that is not valid is not served: Serve fails
-// before it listens, and goes on with what it has when there is one.
+// Serve serves the catalog in a folder over OLM's registry protocol until ctx is done, then lets in-flight requests finish
+// and returns nil. When the catalog changes, later requests are answered from the new one, over the same connections. A
+// catalog that is not valid is not served: Serve fails before it listens, or keeps serving the catalog that it has.
 func Serve(ctx context.Context, dir string, options Options) error {
 	return serve(ctx, dir, options, defaults)
 }
@@ -106,13 +102,13 @@ func serve(ctx context.Context, dir string, options Options, limits limits) (err
 		if err := answering.Serve(limited); !errors.Is(err, grpc.ErrServerStopped) {
 			return err
 		}
-		return nil // it was told to stop before it began
+		return nil // stopped before it began
 	})
 	report(ready)
 	return group.Wait()
 }
 
-// newServer returns a server that answers from what is current.
+// newServer returns a server that answers from the current content.
 func newServer(content *current, counts *metrics, options ...grpc.ServerOption) *grpc.Server {
 	s := grpc.NewServer(append(options,
 		grpc.UnaryInterceptor(counts.requests.UnaryServerInterceptor()),
@@ -125,14 +121,14 @@ func newServer(content *current, counts *metrics, options ...grpc.ServerOption) 
 	return s
 }
 
-// drain stops a server, and cuts off what has not ended when patience does.
+// drain stops a server gracefully, and closes what is left when patience ends.
 func drain(s *grpc.Server) {
 	cut := time.AfterFunc(patience, s.Stop)
 	defer cut.Stop()
 	s.GracefulStop()
 }
 
-// listen listens on an address, or on another one if it is empty.
+// listen listens on an address, or on a default if it is empty.
 func listen(address, otherwise string) (net.Listener, error) {
 	if address == "" {
 		address = otherwise

@@ -28,7 +28,7 @@ it owns, metadata/ for catalogs, and bundle.Dockerfile to make an image of it.`,
 	return cmd
 }
 
-// bundleGenerate is the command line of "berth bundle generate".
+// bundleGenerate holds the flags of "berth bundle generate".
 type bundleGenerate struct {
 	version   string
 	output    string
@@ -37,7 +37,7 @@ type bundleGenerate struct {
 	content   bundleContent
 }
 
-// bundleContent are the flags that say what images a bundle has, and when it is released.
+// bundleContent holds the flags for the images of a bundle and its release date.
 type bundleContent struct {
 	images   []string
 	file     string
@@ -49,12 +49,12 @@ func (c *bundleContent) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&c.images, "image", nil, "image to use, as `NAME=PULLSPEC`; NAME is the image's environment variable, or\n"+
 		bundle.OperatorImage+" for the operator's own (repeatable)")
-	flags.StringVar(&c.file, "images", "", "YAML `FILE` with lines NAME: PULLSPEC; --image goes first")
-	flags.BoolVar(&c.pinned, "pinned", false, "fail unless every image is given by digest, as a release has to")
+	flags.StringVar(&c.file, "images", "", "YAML `FILE` with lines NAME: PULLSPEC; --image takes precedence")
+	flags.BoolVar(&c.pinned, "pinned", false, "fail unless every image is given by digest, as releases require")
 	flags.StringVar(&c.released, "released", "", "`DATE` of the release to show in a console, as YYYY-MM-DD (default none)")
 }
 
-// options are the flags as package bundle takes them.
+// options converts the flags to the options of package bundle.
 func (c *bundleContent) options() (bundle.Options, error) {
 	opts := bundle.Options{Images: map[string]string{}, Pinned: c.pinned}
 	if c.file != "" {
@@ -89,12 +89,12 @@ func newBundleGenerateCommand() *cobra.Command {
 		Use:   "generate DRIVER --version VERSION",
 		Short: "Write the bundle of one version of a driver's operator",
 		Long: `Write the bundle of one version of a driver's operator, from the driver's definition. The
-same definition and flags give the same bytes, on every run.
+same definition and flags always give the same bytes.
 
 The drivers are: ` + strings.Join(registry.Names(), ", ") + `.
 
-A bundle that is in the output folder is replaced as a whole. A folder that holds anything
-but a bundle of the same package is refused and left as it is.`,
+A bundle in the output folder is replaced as a whole. A folder that holds anything but a bundle
+of the same package is rejected and left unchanged.`,
 		Example: `  # Write bundle/aws-efs-operator/1.0.0
   berth bundle generate efs --version 1.0.0
 
@@ -102,7 +102,7 @@ but a bundle of the same package is refused and left as it is.`,
   berth bundle generate efs --version 1.0.1 --replaces aws-efs-operator.v1.0.0 \
     --image DRIVER_IMAGE=quay.io/example/aws-efs-csi-driver@sha256:… --output bundles/1.0.1
 
-  # Then look it over
+  # Then check it
   berth bundle validate bundles/1.0.1`,
 		Args: cobra.MatchAll(cobra.ExactArgs(1), requiredFlags),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
@@ -110,7 +110,7 @@ but a bundle of the same package is refused and left as it is.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.version, "version", "", "`VERSION` of the package, such as 1.0.0 (required)")
 	flags.StringVar(&o.output, "output", "", "`DIR` to write (default bundle/PACKAGE/VERSION)")
-	flags.StringVar(&o.replaces, "replaces", "", "`NAME` of the ClusterServiceVersion that this one updates (default the package's own choice)")
+	flags.StringVar(&o.replaces, "replaces", "", "`NAME` of the ClusterServiceVersion that this one updates (default chosen by the package)")
 	flags.StringVar(&o.skipRange, "skip-range", "", "`VERSIONS` that this one updates at once, such as \">=1.0.0 <1.0.3\" (default none)")
 	o.content.addFlags(cmd)
 	if err := cmd.MarkFlagRequired("version"); err != nil {
@@ -143,7 +143,7 @@ func (o *bundleGenerate) run(cmd *cobra.Command, name string) error {
 	return nil
 }
 
-// options are the flags that say what the bundle holds.
+// options converts the flags to the options of package bundle.
 func (o *bundleGenerate) options() (bundle.Options, error) {
 	opts, err := o.content.options()
 	if err != nil {

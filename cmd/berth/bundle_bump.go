@@ -11,6 +11,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/registryv1"
 )
 
 func newBundleBumpCommand() *cobra.Command {
@@ -22,13 +23,13 @@ func newBundleBumpCommand() *cobra.Command {
 		Long: `Write the bundle that follows the one in DIR: with the next z-version, which replaces the one in DIR and,
 by its skipRange, updates each earlier version of the same minor version at once.
 
-Images that are not named stay as they are in DIR, the rest comes from the driver's definition as it
-is now. What differs is printed to standard output. If that is nothing, nothing is written.`,
+Images that are not named stay as they are in DIR. Everything else comes from the driver's current
+definition. The differences are printed to standard output. Without any, nothing is written.`,
 		Example: `  # When the image of a sidecar has changed
   berth bundle bump bundle/aws-efs-operator/1.0.0 \
     --image LIVENESS_PROBE_IMAGE=quay.io/example/livenessprobe@sha256:…
 
-  # When several have: images.yaml holds lines NAME: PULLSPEC
+  # When several images have changed: images.yaml has lines NAME: PULLSPEC
   berth bundle bump bundle/aws-efs-operator/1.0.1 --images images.yaml --pinned`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,13 +40,13 @@ is now. What differs is printed to standard output. If that is nothing, nothing 
 			return bumpBundle(cmd, args[0], output, opts)
 		},
 	}
-	cmd.Flags().StringVar(&output, "output", "", "`DIR` to write (default a folder named after the version, beside the earlier one)")
+	cmd.Flags().StringVar(&output, "output", "", "`DIR` to write (default a folder named after the version, next to the earlier one)")
 	content.addFlags(cmd)
 	return cmd
 }
 
 func bumpBundle(cmd *cobra.Command, dir, output string, opts bundle.Options) error {
-	earlier, err := bundle.Load(dir)
+	earlier, err := registryv1.Load(dir)
 	if err != nil {
 		return err
 	}
@@ -53,7 +54,7 @@ func bumpBundle(cmd *cobra.Command, dir, output string, opts bundle.Options) err
 	if err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
-	bumped, err := bundle.Bump(earlier, driver, opts)
+	bumped, err := bundle.Bump(earlier.Bundle, driver, opts)
 	if err != nil {
 		return err
 	}
@@ -71,19 +72,19 @@ func bumpBundle(cmd *cobra.Command, dir, output string, opts bundle.Options) err
 	if err := bumped.Write(output); err != nil {
 		return err
 	}
-	if _, err := io.WriteString(escape.Screen(cmd.OutOrStdout()), bundle.Diff(earlier, bumped)); err != nil {
+	if _, err := io.WriteString(escape.Screen(cmd.OutOrStdout()), bundle.Diff(earlier.Bundle, bumped)); err != nil {
 		return err
 	}
 	cmd.PrintErrf("wrote %s: bundle %s\n", output, bumped.Name)
 	return nil
 }
 
-// driverOf returns the driver whose operator a package has.
+// driverOf returns the driver whose operator a package installs.
 func driverOf(packageName string) (drivers.Driver, error) {
 	for _, d := range registry.All() {
 		if d.Package.Name == packageName {
 			return d, nil
 		}
 	}
-	return drivers.Driver{}, fmt.Errorf("package %s is of no driver of this build", packageName)
+	return drivers.Driver{}, fmt.Errorf("no driver of this build has package %s", packageName)
 }

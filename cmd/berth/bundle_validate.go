@@ -16,16 +16,16 @@ func newBundleValidateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate DIR...",
 		Short: "Check bundle folders by the rules of OLM and OperatorHub",
-		Long: `Check bundle folders, whoever made them: by the validators of the Operator Framework, and by what
-OLM and consoles hold a bundle to besides.
+		Long: `Check bundle folders of any origin: with the validators of the Operator Framework, and against what OLM
+and consoles require in addition.
 
-Findings are printed to standard output, one a line, as
+Findings are printed to standard output, one per line, as
   FILE:LINE:COLUMN: SEVERITY: MESSAGE (RULE)
 and a summary for each folder to standard error. The other formats are for CI systems: json, sarif
 and junit.
 
-Exit codes: 0 if there is no error, though there may be warnings; 1 if there is one, or a folder is
-no bundle; 2 for a wrong command line.
+Exit codes: 0 if there is no error, even if there are warnings; 1 if there is an error, or a folder is
+not a bundle; 2 for a wrong command line.
 
 The rules:
 ` + listRules(rules.Rules()),
@@ -35,7 +35,7 @@ The rules:
   # All versions of a package
   berth bundle validate bundle/aws-efs-operator/*
 
-  # For a CI system that shows findings beside the lines of a pull request
+  # For a CI system that shows findings next to the lines of a pull request
   berth bundle validate bundle/*-operator/* -o sarif > bundles.sarif`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, dirs []string) error { return validateBundles(cmd, dirs, output) },

@@ -16,24 +16,24 @@ func newCatalogBuildCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "build (TEMPLATE... | BUNDLE_DIR...) --output DIR",
-		Short: "Make a catalog from templates, or from the bundle folders of one package",
-		Long: `Write DIR/PACKAGE/catalog.yaml for each package, from a template of it or from its bundles alone. What
-is in DIR of other packages stays. The same input always gives the same bytes. A catalog.yaml that this
-command made before is replaced; anything else that stands in its place is left alone and is an error.
+		Short: "Build a catalog from templates, or from the bundle folders of one package",
+		Long: `Write DIR/PACKAGE/catalog.yaml for each package, from its template or from its bundles alone. Other
+packages in DIR are left unchanged. The same input always gives the same bytes. A catalog.yaml that this
+command wrote before is replaced; anything else in its place is left alone and reported as an error.
 
-A template is a file that says which bundles there are and what the channels offer:
+A template is a file that lists the bundles and says what the channels offer:
 
   schema: berth.template
   package: tide
-  defaultChannel: stable             # may be left out where there is one channel
+  defaultChannel: stable             # optional if there is one channel
   bundles:
-  - folder: bundles/0.1.0            # beside the template
+  - folder: bundles/0.1.0            # relative to the template
   - folder: bundles/0.2.0
   - image: quay.io/example/tide-bundle:v0.3.0
   channels:
   - name: preview                    # without entries: all bundles
   - name: stable
-    skipRange: '>=0.1.0-0 <0.2.0'    # of all entries that have none of their own
+    skipRange: '>=0.1.0-0 <0.2.0'    # the default for entries
     entries:
     - version: 0.1.0                 # or name: tide.v0.1.0
     - version: 0.2.0
@@ -41,29 +41,28 @@ A template is a file that says which bundles there are and what the channels off
   - bundle: 0.1.0
     message: tide 0.1.0 forgets the moon. Update to 0.2.0.
 
-An entry replaces the one before it, by version, that it does not skip. The first one replaces what its
-ClusterServiceVersion says, in this catalog or in another. skips and skipRange are those of its
-ClusterServiceVersion. Fields replaces, skips and skipRange of an entry take the place of that; '' and []
-say that there is none. The package has the icon and the description of the default channel's newest
-version, unless the template has an icon (a file) or a description.
+An entry replaces the latest earlier version that it does not skip. The first entry replaces what its
+ClusterServiceVersion says, in this catalog or in another. skips and skipRange are those of the
+ClusterServiceVersion. The fields replaces, skips and skipRange of an entry override these; '' and [] mean
+none. The package has the icon and the description of the default channel's head, unless the template has
+an icon (a file) or a description.
 
-Everything that is wrong with a template is printed to standard error, as
+All faults of a template are printed to standard error as
   FILE:LINE:COLUMN: SEVERITY: MESSAGE (RULE)
-and if one of that is an error nothing is written. It has to keep the rules of "berth catalog validate".
+and nothing is written if one of them is an error. The rules of "berth catalog validate" apply, too.
 
-A bundle from a folder carries all its objects, so that OLM installs it from the catalog alone. Of one from an
-image the catalog has the image, by digest, and a description; OLM pulls the image. Registries are logged
-in to with what container tools have been told of them (~/.docker/config.json); those on loopback are
-spoken to without encryption.
+A bundle from a folder carries all its objects, so that OLM installs it from the catalog alone. For a
+bundle from an image, the catalog has the image by digest and a description, and OLM pulls the image.
+Credentials for registries come from ~/.docker/config.json. Registries on loopback are accessed without
+encryption.
 
-Without a template, name the folders of all bundles of one package that are to be on offer, in any order.
-Their annotations say which channels they are part of and which one is the default, and their
-ClusterServiceVersions how they update each other: spec.replaces, spec.skips and the annotation
-olm.skipRange.`,
+Without a template, name the folders of all bundles of one package, in any order. Their annotations name
+their channels and the default channel, and their ClusterServiceVersions define the upgrade edges:
+spec.replaces, spec.skips and the annotation olm.skipRange.`,
 		Example: `  # Write catalog/tide/catalog.yaml and catalog/moon/catalog.yaml
   berth catalog build tide.yaml moon.yaml --output catalog
 
-  # Without a template: every version that is to be on offer has to be listed
+  # Without a template: list every version that the catalog offers
   berth catalog build bundles/1.0.0 bundles/1.0.1 --output catalog`,
 		Args: cobra.MatchAll(cobra.MinimumNArgs(1), requiredFlags),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -82,7 +81,7 @@ olm.skipRange.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&output, "output", "", "`DIR` of the catalog; it is made if it does not exist (required)")
+	cmd.Flags().StringVar(&output, "output", "", "`DIR` of the catalog; created if it does not exist (required)")
 	if err := cmd.MarkFlagRequired("output"); err != nil {
 		panic(err) // no such flag
 	}

@@ -11,15 +11,15 @@ func newCatalogDiffCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "diff OLD NEW",
-		Short: "Tell what changes for clusters from one catalog to another",
-		Long: `Tell what changes for clusters when the catalog in folder NEW takes the place of that in OLD,
-package by package: new heads of channels, entries from which no update leads on any more, channels,
-the default channel, deprecations, and what the new heads do otherwise than those before: images,
-permissions, versions of CustomResourceDefinitions, install modes.
+		Short: "Show what changes for clusters from one catalog to another",
+		Long: `Show what changes for clusters when the catalog in folder NEW replaces the one in OLD, package by
+package: channels, channel heads, entries from which updates no longer lead to the head, the default
+channel, deprecations, and how new heads differ from old ones: images, permissions, versions of
+CustomResourceDefinitions, install modes.
 
-Permissions are compared where the catalogs carry them, in properties of type olm.bundle.object.
+Permissions are compared only if the catalogs carry them, in properties of type olm.bundle.object.
 
-Exit codes are those of diff: 0 if nothing changes, 1 if something does, 2 if that cannot be told.`,
+Exit codes are those of diff: 0 if nothing changes, 1 if something does, 2 for errors.`,
 		Example: `  berth catalog diff catalog/certified new/certified
 
   # For a pull request

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/fbc"
 )
 
-// drawings are the formats of one package each.
+// drawings are the formats that draw one package.
 var drawings = map[string]func(*graph.Package) string{
 	"mermaid": (*graph.Package).Mermaid,
 	"dot":     (*graph.Package).DOT,
@@ -22,15 +22,16 @@ func newCatalogGraphCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "graph DIR [PACKAGE]",
-		Short: "Draw the updates of a package",
-		Long: `Draw the updates of a package in a catalog: its channels side by side, what each version replaces,
-skips or has in its skipRange, heads, deprecated versions and those from which no update leads on.
+		Short: "Draw the upgrade graph of a package",
+		Long: `Draw the upgrade graph of a package in a catalog: its channels side by side, the default one first and
+each with its head at the top, what each version replaces, skips or has in its skipRange, deprecated
+versions, versions from which no update leads to the head, and edges that OLM never takes.
 
 mermaid is for Markdown, dot for Graphviz. html is one page that loads nothing else, with all packages
-unless one is named: it finds versions, and shows of each what OperatorHub would.`,
+unless one is named. It has a search, and shows for each version what OperatorHub would.`,
 		Example: `  berth catalog graph catalog/certified aws-efs-operator
 
-  # To click through
+  # To explore in a browser
   berth catalog graph catalog -o html > catalog.html`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,12 +59,12 @@ unless one is named: it finds versions, and shows of each what OperatorHub would
 	return cmd
 }
 
-// chosenPackages returns the package that is named, or all.
+// chosenPackages returns the named package, or all.
 func chosenPackages(c *fbc.Catalog, named []string) (all []*graph.Package, err error) {
 	if len(named) > 0 {
 		p := c.Find(named[0])
 		if p == nil {
-			return nil, fmt.Errorf("%s holds no package %q; `berth catalog list packages %s` lists those that it holds", c.Dir, named[0], c.Dir)
+			return nil, fmt.Errorf("%s has no package %q; `berth catalog list packages %s` lists its packages", c.Dir, named[0], c.Dir)
 		}
 		return []*graph.Package{graph.Of(p)}, nil
 	}

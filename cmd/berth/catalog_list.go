@@ -7,24 +7,24 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/catalog/listing"
+	"github.com/berth-csi/berth/catalog/list"
 	"github.com/berth-csi/berth/catalog/rules"
 )
 
 func newCatalogListCommand() *cobra.Command {
 	var output string
-	kinds := strings.Join(listing.Kinds(), "|")
+	kinds := strings.Join(list.Kinds(), "|")
 	cmd := &cobra.Command{
 		Use:   "list " + kinds + " DIR [PACKAGE]",
-		Short: "List what a catalog holds",
-		Long: `List the packages of the catalog in a folder, the channels or the bundles, of all packages or of one.
-Bundles are listed once for each channel that they are in, the latest first.
+		Short: "List the packages, channels or bundles of a catalog",
+		Long: `List the packages, channels or bundles of the catalog in a folder, for all packages or for one.
+Bundles are listed once for each of their channels, the latest first.
 
-The table is for people and may change. Programs should ask for JSON: an array of objects, in which
-fields keep their names.`,
+The table is for people and may change. Programs should use JSON: an array of objects whose field names
+do not change.`,
 		Example: `  berth catalog list packages catalog
 
-  # How versions of one package update each other
+  # The upgrade edges of one package
   berth catalog list bundles catalog aws-efs-operator
 
   berth catalog list channels catalog -o json`,
@@ -32,8 +32,8 @@ fields keep their names.`,
 			if err := cobra.RangeArgs(2, 3)(cmd, args); err != nil {
 				return err
 			}
-			if !slices.Contains(listing.Kinds(), args[0]) {
-				return fmt.Errorf("there is no list of %q, want one of %s", args[0], strings.Join(listing.Kinds(), ", "))
+			if !slices.Contains(list.Kinds(), args[0]) {
+				return fmt.Errorf("there is no list of %q, want one of %s", args[0], strings.Join(list.Kinds(), ", "))
 			}
 			return nil
 		},
@@ -45,9 +45,9 @@ fields keep their names.`,
 			if err != nil {
 				return notValid(args[1], err)
 			}
-			return listing.Write(cmd.OutOrStdout(), output, args[0], c, only)
+			return list.Write(cmd.OutOrStdout(), output, args[0], c, only)
 		},
 	}
-	addOutputFlag(cmd, &output, "text", listing.Formats)
+	addOutputFlag(cmd, &output, "text", list.Formats)
 	return cmd
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/catalog/rendering"
+	"github.com/berth-csi/berth/catalog/render"
 )
 
 func newCatalogRenderCommand() *cobra.Command {
@@ -11,12 +11,12 @@ func newCatalogRenderCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "render DIR...",
 		Short: "Write catalogs and bundles as one stream of documents",
-		Long: `Write the catalogs and bundles in folders to standard output as one stream of documents, in the one
-form that equal catalogs have: sorted by package, channel and bundle. It is what "opm render" writes,
-to the byte, but for long integers, of which that drops digits.
+		Long: `Write the catalogs and bundles in folders to standard output as one stream of documents in canonical
+form, sorted by package, channel and bundle. The output equals that of "opm render" byte by byte, except
+for long integers, of which opm drops digits.
 
-Bundles carry all their objects, so that OLM installs them from the catalog without an image. The
-documents are not held against each other; "berth catalog validate" does that.`,
+Bundles carry all their objects, so that OLM installs them from the catalog without an image. This
+command does not check whether documents fit together; "berth catalog validate" does.`,
 		Example: `  # A catalog in one file
   berth catalog render catalog > catalog.json
 
@@ -24,12 +24,12 @@ documents are not held against each other; "berth catalog validate" does that.`,
   berth catalog render catalog bundle/aws-efs-operator/1.0.0 -o yaml > new/catalog.yaml`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if !isTerminal(cmd.OutOrStdout()) { // or else it would get in the way
+			if !isTerminal(cmd.OutOrStdout()) { // progress would get in the way of the documents
 				defer startProgress(cmd.ErrOrStderr(), "rendering")()
 			}
-			return rendering.Write(cmd.Context(), cmd.OutOrStdout(), output, args)
+			return render.Write(cmd.Context(), cmd.OutOrStdout(), output, args)
 		},
 	}
-	addOutputFlag(cmd, &output, "json", rendering.Formats)
+	addOutputFlag(cmd, &output, "json", render.Formats)
 	return cmd
 }

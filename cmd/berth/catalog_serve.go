@@ -6,7 +6,7 @@ import (
 	"github.com/berth-csi/berth/catalog/server"
 )
 
-// catalogServe is the command line of "berth catalog serve".
+// catalogServe holds the flags of "berth catalog serve".
 type catalogServe struct {
 	address string
 	metrics string
@@ -16,16 +16,16 @@ func newCatalogServeCommand() *cobra.Command {
 	o := &catalogServe{}
 	cmd := &cobra.Command{
 		Use:   "serve DIR",
-		Short: "Answer OLM from a catalog, over gRPC",
-		Long: `Serve the catalog in a folder by the protocol that a CatalogSource of type grpc speaks, until this
-command is interrupted. When the folder changes, and a second later has not changed again, the
-catalog is read anew, and later requests are answered from that, over the same connections. (OLM
-itself asks again only after half an hour, or when it connects anew.) A catalog that is not valid
-is not served: the command ends, or goes on with what it has.
+		Short: "Serve a catalog to OLM over gRPC",
+		Long: `Serve the catalog in a folder over the protocol of CatalogSources of type grpc, until this command is
+interrupted. Once the folder has changed and stays unchanged for a second, the catalog is read again,
+and later requests are answered from the new one over the same connections. (OLM itself asks again only
+after half an hour, or when it reconnects.) A catalog that is not valid is not served: the command fails,
+or keeps serving the catalog that it has.
 
 The protocol has no encryption and no authentication, so the default address is on loopback. When
-the server is ready it prints its address on standard error; port 0 takes a free one. It answers
-gRPC health checks. With --metrics-address it also answers /metrics and /healthz over HTTP.`,
+the server is ready, it prints its address to standard error; port 0 means any free port. It answers
+gRPC health checks. With --metrics-address, it also serves /metrics and /healthz over HTTP.`,
 		Example: `  berth catalog serve catalog
 
   # On any free port, with metrics
@@ -34,7 +34,7 @@ gRPC health checks. With --metrics-address it also answers /metrics and /healthz
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	cmd.Flags().StringVar(&o.address, "address", server.DefaultAddress, "`HOST:PORT` to listen on")
-	cmd.Flags().StringVar(&o.metrics, "metrics-address", "", "`HOST:PORT` to answer /metrics and /healthz on (default none)")
+	cmd.Flags().StringVar(&o.metrics, "metrics-address", "", "`HOST:PORT` to serve /metrics and /healthz on (default none)")
 	return cmd
 }
 
@@ -50,7 +50,7 @@ func (o *catalogServe) run(cmd *cobra.Command, dir string) error {
 					cmd.PrintErrf("metrics on http://%s/metrics\n", e.MetricsAddress)
 				}
 			case e.Err != nil:
-				for _, line := range linesOf(&headed{dir + " has changed and is not valid; still serving what it was:", e.Err}) {
+				for _, line := range linesOf(&headed{dir + " has changed and is not valid; still serving the earlier catalog:", e.Err}) {
 					cmd.PrintErrln(line)
 				}
 			default:

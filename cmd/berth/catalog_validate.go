@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/findings"
 )
 
-// catalogValidate is the command line of "berth catalog validate".
+// catalogValidate holds the flags of "berth catalog validate".
 type catalogValidate struct {
 	against string
 	output  string
@@ -23,32 +23,32 @@ func newCatalogValidateCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate DIR",
 		Short: "Check a catalog",
-		Long: `Read the catalog in a folder and print everything that is wrong with it, as OLM sees it. Files that
-an .indexignore file excludes are left out, as OLM does.
+		Long: `Check the catalog in a folder and print all findings. Files that an .indexignore file excludes are left
+out, as OLM does.
 
-Findings are printed to standard output, one a line, as
+Findings are printed to standard output, one per line, as
   FILE:LINE:COLUMN: SEVERITY: MESSAGE (RULE)
 and a summary to standard error. The other formats are for CI systems: json, sarif and junit.
 
-With --against, the catalog is also held against one that it takes the place of: what becomes of
-clusters that have installed from that one, if the CatalogSource or the Subscription changes.
+With --against, the catalog is also compared with one that it replaces: what happens to clusters that
+installed from that one, if the CatalogSource or the Subscription changes.
 
-Exit codes: 0 if there is no error, though there may be warnings; 1 if there is one, or the folder
+Exit codes: 0 if there is no error, even if there are warnings; 1 if there is an error, or the folder
 holds no catalog; 2 for a wrong command line.
 
 The rules:
 ` + listRules(slices.Concat(rules.Rules, rules.AgainstRules)),
 		Example: `  berth catalog validate catalog
 
-  # Nobody who has installed from the community catalog may be left behind
+  # No cluster that installed from the community catalog may be stranded
   berth catalog validate catalog/certified --against catalog/community
 
-  # For a CI system that shows findings beside the lines of a pull request
+  # For a CI system that shows findings next to the lines of a pull request
   berth catalog validate catalog -o sarif > catalog.sarif`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
-	cmd.Flags().StringVar(&o.against, "against", "", "`DIR` of the catalog that this one takes the place of")
+	cmd.Flags().StringVar(&o.against, "against", "", "`DIR` of the catalog that this one replaces")
 	addOutputFlag(cmd, &o.output, findings.Text, findings.Formats())
 	return cmd
 }
@@ -65,7 +65,7 @@ func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {
 	if o.against != "" {
 		before, err := rules.Load(cmd.Context(), o.against)
 		if err != nil {
-			return &headed{"the catalog to hold it against is not valid:", err}
+			return &headed{"the catalog to compare with is not valid:", err}
 		}
 		report.Rules = append(slices.Clone(report.Rules), rules.AgainstRules...)
 		report.Findings = append(report.Findings, rules.Against(c, before)...)
@@ -83,7 +83,7 @@ func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {
 	return nil
 }
 
-// contents says in a few words what a catalog holds.
+// contents summarizes a catalog.
 func contents(c *fbc.Catalog) string {
 	channels, bundles := 0, 0
 	for _, p := range c.Packages {

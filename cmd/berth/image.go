@@ -9,19 +9,19 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/registryv1"
 )
 
-// configsFolder is where a catalog's image has the catalog, and configsLabel the label that says so.
+// configsFolder is the folder of the catalog in its image, and configsLabel is the label that names it.
 const (
 	configsFolder = "configs"
 	configsLabel  = "operators.operatorframework.io.index.configs.v1"
 )
 
-// where is the command line of commands that make images.
+// where holds the flags of commands that build images.
 type where struct{ layout, push string }
 
 func (w *where) addFlags(cmd *cobra.Command) {
@@ -36,7 +36,7 @@ func (w *where) addFlags(cmd *cobra.Command) {
 	}
 }
 
-// put writes or pushes an image, and prints its digest.
+// put writes or pushes an image and prints its digest.
 func (w *where) put(cmd *cobra.Command, content image.Content) error {
 	index, err := content.Index()
 	if err != nil {
@@ -59,17 +59,16 @@ func (w *where) put(cmd *cobra.Command, content image.Content) error {
 }
 
 const aboutImages = `
-The image is one for all architectures, made without a container engine and without root. The same
-folder gives the same digest, which is printed to standard output. Registries are logged in to with
-what container tools have been told of them (~/.docker/config.json); those on loopback are spoken
-to without encryption.`
+One image is for all architectures. It is built without a container engine and without root. The same
+folder always gives the same digest, which is printed to standard output. Credentials for registries come
+from ~/.docker/config.json. Registries on loopback are accessed without encryption.`
 
 func newBundleImageCommand() *cobra.Command {
 	to := &where{}
 	cmd := &cobra.Command{
 		Use:   "image DIR (--push REFERENCE | --layout DIR)",
-		Short: "Make the image of a bundle",
-		Long: `Make the image of a bundle folder: its manifests, its metadata and, as labels, its annotations. A
+		Short: "Build the image of a bundle",
+		Long: `Build the image of a bundle folder: its manifests, its metadata and, as labels, its annotations. A
 catalog may refer to such an image instead of carrying the bundle's objects.
 ` + aboutImages,
 		Example: `  # To a registry
@@ -79,7 +78,7 @@ catalog may refer to such an image instead of carrying the bundle's objects.
   berth bundle image bundle/aws-efs-operator/1.0.0 --layout image`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := bundle.Load(args[0])
+			b, err := registryv1.Load(args[0])
 			if err != nil {
 				return err
 			}
@@ -94,12 +93,12 @@ func newCatalogImageCommand() *cobra.Command {
 	to := &where{}
 	cmd := &cobra.Command{
 		Use:   "image DIR (--push REFERENCE | --layout DIR)",
-		Short: "Make the image of a catalog",
-		Long: `Make the image of a catalog folder, with nothing in it but the catalog in /configs. OLM v1 reads such
-an image as it is. For a CatalogSource of OLM v0, name the folder in spec.grpcPodConfig.extractContent:
-OLM then runs the image of its choice to serve it.
+		Short: "Build the image of a catalog",
+		Long: `Build the image of a catalog folder, with nothing in it but the catalog in /configs. OLM v1 reads such an
+image directly. For a CatalogSource of OLM v0, name the folder in spec.grpcPodConfig.extractContent: OLM
+then runs an image of its own to serve it.
 
-A catalog that cannot be read is refused, and files that an .indexignore file excludes stay out.
+A catalog that cannot be read is rejected. Files that an .indexignore file excludes are left out.
 ` + aboutImages,
 		Example: `  # To a registry
   berth catalog image catalog/certified --push quay.io/example/catalog:v1
@@ -119,7 +118,7 @@ A catalog that cannot be read is refused, and files that an .indexignore file ex
 	return cmd
 }
 
-// catalogContent returns what the image of a catalog folder holds.
+// catalogContent returns the content of a catalog folder's image.
 func catalogContent(ctx context.Context, dir string) (image.Content, error) {
 	c, found, err := fbc.Read(ctx, dir)
 	if err != nil {
@@ -127,7 +126,7 @@ func catalogContent(ctx context.Context, dir string) (image.Content, error) {
 	}
 	for _, f := range found {
 		if f.Severity == findings.Error {
-			return image.Content{}, fmt.Errorf("%s is not a valid catalog: %w; `berth catalog validate %s` tells all", dir, f, dir)
+			return image.Content{}, fmt.Errorf("%s is not a valid catalog: %w; `berth catalog validate %s` lists all findings", dir, f, dir)
 		}
 	}
 	content := image.Content{Files: map[string][]byte{}, Labels: map[string]string{configsLabel: "/" + configsFolder}}

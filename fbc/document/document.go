@@ -1,9 +1,7 @@
-// Package document reads the files of a catalog: which those are, the documents that they consist
-// of, and what is wrong with them, to the line and column.
+// Package document lists the files of a catalog, splits them into documents, and reports faults by line and column.
 //
-// It accepts what OLM's own tools accept, which is a stream of JSON objects, or YAML documents
-// between lines of "---", and decodes them as those tools do. Files are read as streams and need
-// memory for some of their documents, not for all.
+// It accepts what OLM's own tools accept, a stream of JSON objects or YAML documents separated by "---" lines, and decodes
+// them as those tools do. Files are read as streams, so only a few documents are in memory at a time.
 package document
 
 import (
@@ -14,46 +12,46 @@ import (
 	"github.com/berth-csi/berth/findings"
 )
 
-// The rules that documents are read by.
+// The rules for documents.
 var (
 	Syntax = findings.Rule{ID: "syntax", Severity: findings.Error,
 		What: "Every document is well-formed YAML or JSON.",
-		Why:  "Neither OLM nor its tools read a catalog in which one is not."}
+		Why:  "Neither OLM nor its tools read a catalog with a malformed document."}
 	Size = findings.Rule{ID: "document-size", Severity: findings.Error,
 		What: "No document is longer than 32 MiB.",
-		Why:  "OLM takes no bundle above 4 MiB from a catalog; what is this long is something else."}
+		Why:  "OLM accepts no bundle above 4 MiB from a catalog, so a document this long is not a bundle."}
 	Expansion = findings.Rule{ID: "document-expansion", Severity: findings.Error,
-		What: "No YAML document becomes more than 16 times as long by its aliases, nor longer than 64 MiB; none is in UTF-16, holds more than half a million values or nests more than 500 levels deep.",
-		Why:  "A few kilobytes could fill the memory of whoever reads them."}
+		What: "No YAML document expands through aliases to more than 16 times its length or more than 64 MiB. None is in UTF-16, holds more than half a million values or nests more than 500 levels deep.",
+		Why:  "A few kilobytes could exhaust the memory of every reader."}
 	Field = findings.Rule{ID: "field", Severity: findings.Error,
-		What: "Every field has the type that OLM expects, and those that must be there are.",
-		Why:  "Neither OLM nor its tools read a catalog in which one has not."}
+		What: "Every field has the type that OLM expects, and no required field is missing.",
+		Why:  "Neither OLM nor its tools read a catalog with such a field."}
 )
 
 // Rules are all rules of this package.
 var Rules = []findings.Rule{Syntax, Size, Expansion, Field}
 
-// MaxFaults is how many faults of one document are told. To find the place of one takes another look at all of the
-// document, so that the time for all would grow with their number and with its length.
+// MaxFaults is how many faults of one document are reported. Locating a fault means parsing the whole document again, so
+// the time for all of them grows with their number times the length of the document.
 const MaxFaults = 50
 
 // Document is one document of a file, which may hold many.
 type Document struct {
 	Span
-	// Source is the document as it stands in the file, YAML or JSON.
+	// Source is the document as it is in the file, YAML or JSON.
 	Source []byte
-	// Content is the same as JSON; it is Source itself where that is JSON.
+	// Content is the document as JSON. It is Source itself if that is JSON.
 	Content []byte
 }
 
-// Span is where a document stands.
+// Span is the place of a document in a file.
 type Span struct {
 	File string
-	// Line is where it begins, counted from 1.
+	// Line is the line that it begins on, counted from 1.
 	Line int
-	// Indent is how many bytes come before it on that line.
+	// Indent is the number of bytes before it on that line.
 	Indent int
-	// Offset and Length are those of its source, in bytes.
+	// Offset and Length are those of its source in the file, in bytes.
 	Offset int64
 	Length int
 	// JSON says that it is part of a stream of JSON objects, and not YAML.
@@ -65,14 +63,14 @@ func (d Document) Fault(rule findings.Rule, format string, args ...any) *finding
 	return rule.Finding(d.File, format, args...).At(d.Line, 0)
 }
 
-// FaultAt returns a finding about the value that a path of keys (string) and indices (int) leads to,
-// or about the nearest one on the way there.
+// FaultAt returns a finding about the value at a path of keys (string) and indices (int), or the last value on the path
+// that exists.
 func (d Document) FaultAt(rule findings.Rule, path []any, format string, args ...any) *findings.Finding {
 	line, column := d.Position(path)
 	return rule.Finding(d.File, format, args...).At(line, column)
 }
 
-// Decode reads the document into a value. A field of a wrong type is a finding at its place.
+// Decode decodes the document into a value. A field of the wrong type is a finding at that field.
 func (d Document) Decode(into any) error {
 	err := json.Unmarshal(d.Content, into)
 	var mismatch *json.UnmarshalTypeError
@@ -86,10 +84,10 @@ func (d Document) Decode(into any) error {
 	return d.FaultAt(Field, pathAt(d.Content, mismatch.Offset), "%s is %s; expected %s", what, jsonTypes[mismatch.Value], wanted(mismatch.Type))
 }
 
-// jsonTypes are names for what encoding/json found.
+// jsonTypes names the types that encoding/json reports.
 var jsonTypes = map[string]string{"array": "an array", "object": "an object", "string": "a string", "number": "a number", "bool": "a boolean"}
 
-// wanted names what a Go type is read from.
+// wanted names the JSON type that a Go type is decoded from.
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:

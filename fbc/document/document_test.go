@@ -75,7 +75,7 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestDecodeStrictly: everything that is wrong with a document, where it stands, and what could be read of it.
+// TestDecodeStrictly: everything that is wrong with a document, where it is, and what could be read of it.
 func TestDecodeStrictly(t *testing.T) {
 	type item struct {
 		Name  string    `json:"name"`
@@ -96,7 +96,7 @@ func TestDecodeStrictly(t *testing.T) {
 		{"unknown fields", "name: tide\nNAME: sea\nentries:\n- {name: a, is: b}\n- {name: b, skips: [c, d]}", `f:2:1: unknown field NAME; expected one of name, entries
 f:4:13: unknown field is; expected one of name, skips`, true, read},
 		{"unknown field in JSON", "{\"name\": \"tide\",\n \"is\": 1}", "f:2:2: unknown field is; expected one of name, entries", true, list{Name: "tide"}},
-		{"a field twice", "name: sea\nname: tide", "f:2:1: field name is given a second time", true, list{Name: "tide"}},
+		{"a field twice", "name: sea\nname: tide", "f:2:1: field name is given twice", true, list{Name: "tide"}},
 		{"other types", "name: 1\nentries: [a, {skips: b, name: [c]}, [true]]", `f:1:1: field name is a number; expected a string, in quotes where it looks like something else
 f:2:11: number 1 of entries is a string; expected an object
 f:2:15: field skips is a string; expected an array
@@ -172,13 +172,13 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestDecodeStrictlyTellsSomeFaults: of very many faults of a document some are told.
-func TestDecodeStrictlyTellsSomeFaults(t *testing.T) {
+// TestDecodeStrictlyReportsSomeFaults: of very many faults of a document some are told.
+func TestDecodeStrictlyReportsSomeFaults(t *testing.T) {
 	documents, _ := Parse("f", []byte(strings.Repeat("unknown: 1\n", 20000)))
 	_, found := documents[0].DecodeStrictly(&struct {
 		Known string `json:"known"`
 	}{})
-	if len(found) != MaxFaults+1 || !strings.HasPrefix(found[MaxFaults].Message, "there is more wrong") {
+	if len(found) != MaxFaults+1 || !strings.HasPrefix(found[MaxFaults].Message, "there are more faults") {
 		t.Errorf("%d findings; want %d", len(found), MaxFaults+1)
 	}
 }

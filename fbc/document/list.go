@@ -11,23 +11,23 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// IgnoreFile names the files that exclude others from a catalog, with patterns like those of git.
+// IgnoreFile is the name of files that exclude others from a catalog, with patterns as in .gitignore.
 const IgnoreFile = ".indexignore"
 
-// Files are the files of a catalog folder, and how they look from outside.
+// Files are the files of a catalog folder.
 type Files []File
 
 // File is one file of a catalog folder.
 type File struct {
-	// Path begins with the folder's, as the caller named it.
+	// Path begins with the path of the folder as the caller named it.
 	Path string
-	// Size and Modified change, as a rule, when the content does.
+	// Size and Modified usually change when the content does.
 	Size     int64
 	Modified int64 // in nanoseconds since 1970
 }
 
-// List returns the files at any depth below dir that belong to the catalog, in order. Symbolic links are followed within
-// dir, as a mounted ConfigMap has some.
+// List returns the files at any depth below dir that belong to the catalog, in order. It follows symbolic links within
+// dir, because a mounted ConfigMap has some.
 func List(dir string) (Files, error) {
 	info, err := os.Stat(dir)
 	if err != nil {

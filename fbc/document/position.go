@@ -9,10 +9,10 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// Finding out where a fault stands costs a second look at the document. Only faulty ones pay for it.
+// Locating a fault means parsing the document again. Only faulty documents pay for that.
 
-// place returns the line and column, in the file, of the byte at an offset of the source. Decoders
-// notice behind the last line that an end is missing; that counts as the end of the last line.
+// place returns the line and column in the file of the byte at an offset of the source. Decoders report a missing end
+// after the last line; that counts as the end of the last line.
 func (d Document) place(offset int) (line, column int) {
 	line, column = yaml.Position(d.Source, min(offset, len(bytes.TrimRight(d.Source, "\r\n"))))
 	if line == 1 {
@@ -21,8 +21,8 @@ func (d Document) place(offset int) (line, column int) {
 	return d.Line + line - 1, column
 }
 
-// jsonFault finds what is wrong with JSON that is malformed, and the offset of that. It returns false
-// if all that is wrong is that the JSON does not end.
+// jsonFault returns the fault of malformed JSON and its offset. It returns false if the only fault is that the JSON has
+// no end.
 func (d Document) jsonFault() (fault *findings.Finding, offset int, ended bool) {
 	err := json.NewDecoder(bytes.NewReader(d.Source)).Decode(&json.RawMessage{})
 	var syntax *json.SyntaxError
@@ -31,7 +31,7 @@ func (d Document) jsonFault() (fault *findings.Finding, offset int, ended bool) 
 		offset = int(syntax.Offset) - 1
 		line, column := d.place(offset)
 		return Syntax.Finding(d.File, "malformed JSON: %v (in the document that begins at line %d)", err, d.Line).At(line, column), offset, true
-	case err == nil: // but it is no object
+	case err == nil: // but it is not an object
 		return d.Fault(Field, "the document is not an object, as all documents of a catalog are"), 0, true
 	}
 	line, column := d.place(0)
@@ -39,7 +39,7 @@ func (d Document) jsonFault() (fault *findings.Finding, offset int, ended bool) 
 		At(line, column), 0, false
 }
 
-// yamlFault says what is wrong with YAML that a decoder refuses.
+// yamlFault returns the fault of YAML that a decoder rejected.
 func (d Document) yamlFault(err error) *findings.Finding {
 	if refusal := (*yaml.Refusal)(nil); errors.As(err, &refusal) {
 		if refusal.Line == 0 {
@@ -52,8 +52,8 @@ func (d Document) yamlFault(err error) *findings.Finding {
 	return Syntax.Finding(d.File, "malformed YAML: %s", message).At(line, column)
 }
 
-// Position returns the line and column of the value that a path of keys (string) and indices (int)
-// leads to, or of the nearest one on the way there: of its key where it has one.
+// Position returns the line and column of the value at a path of keys (string) and indices (int), or of the last value on
+// the path that exists. The position of a value that has a key is that of the key.
 func (d Document) Position(path []any) (line, column int) {
 	if d.JSON {
 		return d.place(jsonOffset(d.Source, path))
@@ -74,12 +74,12 @@ func (d Document) Position(path []any) (line, column int) {
 	return d.inFile(line, column)
 }
 
-// inFile returns the line and column, in the file, of what a YAML decoder places in the source.
+// inFile converts a line and column in the source, as a YAML decoder reports them, to those in the file.
 func (d Document) inFile(line, column int) (inFile, inLine int) {
 	return d.place(yaml.Offset(d.Source, line, column))
 }
 
-// jsonOffset returns the offset of what a path leads to in JSON that is well-formed.
+// jsonOffset returns the offset of the value at a path in well-formed JSON.
 func jsonOffset(source []byte, path []any) int {
 	decoder := json.NewDecoder(bytes.NewReader(source))
 	next := func() int { // where the next token begins
@@ -113,7 +113,7 @@ func jsonOffset(source []byte, path []any) int {
 	return found
 }
 
-// child returns the value of a mapping or a sequence, and the node that stands for its place.
+// child returns a value of a mapping or a sequence, and the node whose position counts as the value's.
 func child(node *yaml.Node, step any) (value, place *yaml.Node) {
 	switch step := step.(type) {
 	case int:
@@ -130,12 +130,11 @@ func child(node *yaml.Node, step any) (value, place *yaml.Node) {
 	return value, place
 }
 
-// pathAt returns the keys (string) and indices (int) that lead to the first value of a JSON document
-// whose end, or whose opening bracket, lies at the offset or behind it. encoding/json reports offsets
-// just behind a wrong value, or just inside a wrong object or array.
+// pathAt returns the path to the first value of a JSON document whose end or opening bracket is at an offset or after it.
+// encoding/json reports offsets just after a wrong value, or just inside a wrong object or array.
 func pathAt(document []byte, offset int64) []any {
 	decoder := json.NewDecoder(bytes.NewReader(document))
-	var path []any // of the next value; nil stands for a key that is yet to come
+	var path []any // of the next value; nil is for a key that was not read yet
 	for {
 		token, err := decoder.Token()
 		if err != nil {
@@ -157,7 +156,7 @@ func pathAt(document []byte, offset int64) []any {
 			path = append(path, 0)
 			continue
 		}
-		// A value ended: what follows is the next index, or the next key.
+		// A value ended. The next index or the next key follows.
 		if last = len(path) - 1; last < 0 {
 			return path
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// Documents decodes a section. What cannot be decoded becomes findings. The documents refer to the
-// section's text, and to a buffer that may be nil: its memory is used if JSON has to be made of YAML.
+// Documents decodes a section into documents, and into findings about what cannot be decoded. The documents refer to the
+// section's text and to the memory of the buffer, which may be nil: YAML is converted to JSON there.
 func (s Section) Documents(buffer []byte) ([]Document, []*findings.Finding) {
 	d := Document{Span: s.Span, Source: s.Source}
 	if s.JSON {
@@ -28,21 +28,21 @@ func (s Section) Documents(buffer []byte) ([]Document, []*findings.Finding) {
 		return nil, []*findings.Finding{d.yamlFault(err)}
 	}
 	if beginsWithBrace(s.Source) && !yaml.IsSingle(s.Source) {
-		return nil, []*findings.Finding{d.Fault(Syntax, "malformed YAML: something stands behind the object of this document, which OLM's tools would drop; "+
-			"if that is a document, put a line of %s before it, or remove all such lines from the file", separator)}
+		return nil, []*findings.Finding{d.Fault(Syntax, "malformed YAML: something follows the object of this document, and OLM's tools would drop it; "+
+			"if that is a document, put a %s line before it, or remove all such lines from the file", separator)}
 	}
 	return []Document{d}, nil
 }
 
-// Parse decodes all documents of a file that was read.
+// Parse decodes all documents of a file.
 func Parse(path string, data []byte) ([]Document, []*findings.Finding) {
 	var c collector
 	c.splitter(path, data).split()
 	return c.documents, c.faults
 }
 
-// salvage reports what is wrong with a JSON section, and decodes what seems to be other documents
-// behind that: where a quote or a bracket is missing, they were not told apart.
+// salvage reports the fault of a JSON section, and decodes what look like further documents after it: with a quote or a
+// bracket missing, the splitter could not separate them.
 func (s Section) salvage() ([]Document, []*findings.Finding) {
 	fault, offset, _ := Document{Span: s.Span, Source: s.Source}.jsonFault()
 	faults := []*findings.Finding{fault}
@@ -53,12 +53,12 @@ func (s Section) salvage() ([]Document, []*findings.Finding) {
 	c := collector{faults: faults}
 	rest := c.splitter(s.File, s.Source[begin:])
 	rest.line, rest.offset = s.Line+bytes.Count(s.Source[:begin], newline), s.Offset+int64(begin)
-	rest.lineBegin = rest.offset // as nextObject says
+	rest.lineBegin = rest.offset // nextObject returns the beginning of a line
 	rest.json(certain)
 	return c.documents, c.faults
 }
 
-// collector keeps what a splitter finds.
+// collector collects what a splitter yields.
 type collector struct {
 	documents []Document
 	faults    []*findings.Finding
@@ -78,7 +78,7 @@ func (c *collector) splitter(path string, data []byte) *splitter {
 	}
 }
 
-// Load reads the document at a span again. It fails if there is no longer one.
+// Load reads the document at a span again. It fails if the document is no longer there.
 func Load(span Span) (Document, error) {
 	file, err := os.Open(span.File)
 	if err != nil {
@@ -87,7 +87,7 @@ func Load(span Span) (Document, error) {
 	defer file.Close()
 	source := make([]byte, span.Length)
 	if _, err := file.ReadAt(source, span.Offset); err != nil {
-		return Document{}, fmt.Errorf("%s:%d: cannot read the document that stood here: %w", span.File, span.Line, err)
+		return Document{}, fmt.Errorf("%s:%d: cannot read the document that was here: %w", span.File, span.Line, err)
 	}
 	documents, faults := Section{Span: span, Source: source}.Documents(nil)
 	if len(faults) > 0 {
@@ -96,7 +96,7 @@ func Load(span Span) (Document, error) {
 	return documents[0], nil
 }
 
-// yamlToJSON converts a YAML document as OLM's tools do.
+// yamlToJSON converts a YAML document to JSON as OLM's tools do.
 func yamlToJSON(buffer, source []byte) ([]byte, error) {
 	if converted, ok := rawyaml.AppendJSON(buffer[:0], source); ok {
 		return converted, nil
@@ -104,8 +104,8 @@ func yamlToJSON(buffer, source []byte) ([]byte, error) {
 	return yaml.ToJSON(source)
 }
 
-// beginsWithBrace tells whether a YAML document begins with a brace, but for comments: such a document
-// may be meant as a stream of JSON objects.
+// beginsWithBrace reports whether a YAML document begins with a brace after comments. Such a document may be meant as a
+// stream of JSON objects.
 func beginsWithBrace(source []byte) bool {
 	for line := range bytes.Lines(source) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' {

@@ -10,11 +10,10 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// Section is a part of a file that holds a document, not yet decoded. Where something is wrong in it
-// it may hold none, or several.
+// Section is a part of a file that holds one document, not decoded yet. A section with a fault may hold none, or several.
 type Section struct {
 	Span
-	// Source is the text. It is valid as long as Splitter.Yield runs.
+	// Source is the text. It is valid until Splitter.Yield returns.
 	Source []byte
 }
 
@@ -26,11 +25,11 @@ type splitter struct {
 	fault func(*findings.Finding)
 }
 
-// Splitter cuts files into sections, one after the other. It keeps its memory between them.
+// Splitter cuts files into sections, one file at a time. It reuses its memory for the next file.
 type Splitter struct {
-	// Yield takes the sections, in order. If it returns false, that was the last one.
+	// Yield receives the sections in order. If it returns false, splitting stops.
 	Yield func(Section) bool
-	// Fault takes what cannot be cut. What follows that is cut all the same.
+	// Fault receives findings about text that cannot be cut. Splitting continues after it.
 	Fault func(*findings.Finding)
 
 	buffer []byte
@@ -52,8 +51,8 @@ func (s *splitter) split() {
 	}
 }
 
-// firstByte returns the first byte that is not white space, 0 if there is none. It takes nothing: in
-// YAML, white space counts.
+// firstByte returns the first byte that is not white space, or 0. It does not consume anything, because white space
+// matters in YAML.
 func (s *splitter) firstByte() byte {
 	for {
 		if rest := bytes.TrimSpace(s.text()); len(rest) > 0 {
@@ -65,7 +64,7 @@ func (s *splitter) firstByte() byte {
 	}
 }
 
-// section takes n bytes as a section.
+// section consumes n bytes as a section.
 func (s *splitter) section(n int) Section {
 	section := Section{Span: s.span()}
 	section.Length = n
@@ -73,22 +72,22 @@ func (s *splitter) section(n int) Section {
 	return section
 }
 
-// span is where the text begins.
+// span is the position of the text.
 func (s *splitter) span() Span {
 	return Span{File: s.path, Line: s.line, Indent: int(s.offset - s.lineBegin), Offset: s.offset}
 }
 
-// tooLong reports that the document that comes next is too long.
+// tooLong reports that the next document is too long.
 func (s *splitter) tooLong() {
 	s.fault(Size.Finding(s.path, "the document that begins here is longer than %d MiB; neither it nor what follows it was read",
 		maxLength>>20).At(s.line, 0))
 }
 
-// certain is how many objects it takes until the tools take a file for JSON for good. Up to then it
-// may be YAML: a flow mapping looks like JSON, and lines of "---" may stand between JSON objects.
+// certain is the number of JSON objects after which OLM's tools treat a file as JSON. Until then it may still be YAML: a
+// flow mapping looks like JSON, and "---" lines may separate JSON objects.
 const certain = 2
 
-// json cuts a stream of JSON objects, of which count were cut before.
+// json cuts a stream of JSON objects. count is the number of objects cut before.
 func (s *splitter) json(count int) {
 	for ; ; count++ {
 		if s.skipSpace() == 0 {
@@ -114,8 +113,8 @@ func (s *splitter) jsonSection(length int) Section {
 	return section
 }
 
-// objectLength returns the length of the JSON object that the text begins with, by its brackets and
-// quotes alone. It returns false if it begins with something else, or if they do not close.
+// objectLength returns the length of the JSON object at the beginning of the text, by brackets and quotes alone. It
+// returns false if there is no object, or a bracket or quote does not close.
 func (s *splitter) objectLength() (length int, ended bool) {
 	var b brackets
 	for s.text()[0] == '{' {
@@ -126,14 +125,14 @@ func (s *splitter) objectLength() (length int, ended bool) {
 	return 0, false
 }
 
-// brackets follows the brackets and quotes of a JSON object.
+// brackets is the state of matching the brackets and quotes of a JSON object.
 type brackets struct {
-	seen   int // how many bytes were followed
-	depth  int // how many brackets are open
+	seen   int // number of bytes read
+	depth  int // number of open brackets
 	quoted bool
 }
 
-// close goes on to where the object ends, and returns its length, or false if text is not long enough.
+// close reads on to the end of the object and returns its length. It returns false if the text ends before that.
 func (b *brackets) close(text []byte) (length int, ended bool) {
 	for i := b.seen; i < len(text); i++ {
 		if b.quoted {
@@ -162,15 +161,15 @@ func (b *brackets) close(text []byte) (length int, ended bool) {
 	return 0, false
 }
 
-// isEscaped tells whether an odd number of backslashes stands before text[i].
+// isEscaped reports whether there is an odd number of backslashes before text[i].
 func isEscaped(text []byte, i int) bool {
 	return (i-len(bytes.TrimRight(text[:i], `\`)))%2 == 1
 }
 
-// skipBroken reports what is wrong with the JSON that comes next, and takes all of it up to where the
-// next object seems to begin. It returns false if there is none.
+// skipBroken reports the fault of the JSON that comes next, and consumes it up to what looks like the next object. It
+// returns false if there is none.
 func (s *splitter) skipBroken() bool {
-	for s.more() { // all that a document may hold
+	for s.more() { // up to the greatest length of a document
 	}
 	if s.failure() != nil {
 		return false
@@ -189,9 +188,8 @@ func (s *splitter) skipBroken() bool {
 	return true
 }
 
-// nextObject returns the offset of the first line at an offset or behind it that begins with a brace,
-// as the first line of a document does, but not at the beginning of text. It is negative if there is
-// none.
+// nextObject returns the offset of the first line, at an offset or after it but not at the beginning of the text, that
+// begins with a brace as a document does. It is negative if there is none.
 func nextObject(text []byte, offset int) int {
 	offset = max(0, offset-1)
 	found := bytes.Index(text[offset:], []byte("\n{"))
@@ -201,10 +199,10 @@ func nextObject(text []byte, offset int) int {
 	return offset + found + 1
 }
 
-// longestFlow is how long a YAML document may be, in bytes, that begins like JSON and is not.
+// longestFlow is the greatest length in bytes of a YAML document that begins like JSON but is not.
 const longestFlow = 1 << 20
 
-// nextIsYAML tells whether what comes next, up to a separator, is a YAML document.
+// nextIsYAML reports whether the text up to the next separator is a YAML document.
 func (s *splitter) nextIsYAML() bool {
 	end := s.untilSeparator()
 	text := s.text()[:end]
@@ -222,8 +220,8 @@ const separator = "---"
 
 var leadingSeparator = regexp.MustCompile(`^---(\s|$)`)
 
-// untilSeparator returns how many bytes come before the next line that begins like a separator, or
-// before the end of the file. A separator that the text begins with does not count.
+// untilSeparator returns the number of bytes before the next line that begins like a separator, or before the end of the
+// file. A separator at the beginning of the text does not count.
 func (s *splitter) untilSeparator() int {
 	for seen := 0; ; {
 		text := s.text()
@@ -239,7 +237,7 @@ func (s *splitter) untilSeparator() int {
 
 // yaml cuts YAML documents.
 func (s *splitter) yaml() {
-	torn := false // whether the next document's first line is missing
+	torn := false // whether the first line of the next document is missing
 	for {
 		// A separator with nothing before it belongs to the document that follows.
 		if s.atSeparator() {
@@ -254,7 +252,7 @@ func (s *splitter) yaml() {
 		if length > 0 && !torn && !s.yield(section.withoutSeparator()) {
 			return
 		}
-		if !s.atSeparator() { // but at the end of the file
+		if !s.atSeparator() { // except at the end of the file
 			return
 		}
 		torn = s.isTorn()
@@ -262,7 +260,7 @@ func (s *splitter) yaml() {
 	}
 }
 
-// withoutSeparator drops the separator that a document begins with, unless there is nothing else.
+// withoutSeparator drops the separator that a document begins with, unless the document is nothing else.
 func (s Section) withoutSeparator() Section {
 	first, rest, _ := bytes.Cut(s.Source, newline)
 	if leadingSeparator.Match(first) && len(rest) > 0 {
@@ -278,8 +276,8 @@ func (s *splitter) atSeparator() bool {
 	return bytes.HasPrefix(s.text(), []byte(separator))
 }
 
-// isTorn tells whether the separator that the text begins with has something else on its line: then
-// the first line of its document is missing.
+// isTorn reports whether the separator at the beginning of the text has something else on its line. The first line of its
+// document is then missing.
 func (s *splitter) isTorn() bool {
 	end := s.lineLength()
 	line := s.text()[len(separator):end]
@@ -292,7 +290,7 @@ func (s *splitter) isTorn() bool {
 	return true
 }
 
-// lineLength returns the length of the line that the text begins with, and of what ends it.
+// lineLength returns the length of the first line of the text, its line end included.
 func (s *splitter) lineLength() int {
 	for {
 		text := s.text()

@@ -148,7 +148,7 @@ func (e *endless) Read(into []byte) (int, error) {
 // FuzzSplit cuts a file once as it is read usually, and once as it is read byte by byte: that must make
 // no difference.
 func FuzzSplit(f *testing.F) {
-	archives, err := filepath.Glob("../rules/testdata/validate/*.txtar")
+	archives, err := filepath.Glob("../../catalog/rules/testdata/validate/*.txtar")
 	if err != nil || len(archives) == 0 {
 		f.Fatal(archives, err)
 	}

@@ -7,31 +7,30 @@ import (
 	"sync"
 )
 
-// blockSize is how many bytes of documents are written at once, or more: writers of one file wait for
-// each other.
+// blockSize is the least number of bytes written at once, because writers of one file wait for each other.
 const blockSize = 1 << 20
 
-// Store keeps documents, or what was made of them, whatever becomes of the files that they come from.
-// It keeps them on disk, in a file that nobody else sees and that goes with the process.
+// Store keeps documents, or text made from them, independently of the files that they come from. It keeps them in an
+// unlinked file, which disappears with the process.
 //
-// Keep may be called for several at a time. Once all those calls have returned, so may Load.
+// Keep is safe for concurrent use. Load is, too, once all calls of Keep have returned.
 type Store struct {
 	file *os.File
 	free sync.Pool // of *[]byte, for blocks
 
 	mu      sync.Mutex
-	written int64   // where in the file the block begins
-	block   *[]byte // what is not written yet
+	written int64   // offset of the block in the file
+	block   *[]byte // not written yet
 	parts   map[place]part
 }
 
-// place is where a document comes from.
+// place identifies a document by where it comes from.
 type place struct {
 	file   string
 	offset int64
 }
 
-// part is where the store has it.
+// part is the position of a document in the store.
 type part struct {
 	offset int64
 	length int
@@ -58,7 +57,7 @@ func (s *Store) emptyBlock() *[]byte {
 	return block
 }
 
-// Keep stores what is to be kept of the document at a span.
+// Keep stores content for the document at a span.
 func (s *Store) Keep(span Span, content []byte) error {
 	full, offset := s.add(span, content)
 	if full == nil {
@@ -69,7 +68,7 @@ func (s *Store) Keep(span Span, content []byte) error {
 	return err
 }
 
-// add puts content into the block. If that is full then, it is returned, and where to write it.
+// add appends content to the block. If that fills the block, it is returned with the offset to write it at.
 func (s *Store) add(span Span, content []byte) (full *[]byte, offset int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,11 +82,11 @@ func (s *Store) add(span Span, content []byte) (full *[]byte, offset int64) {
 	return full, offset
 }
 
-// Load appends what was kept of the document at a span to a buffer.
+// Load appends the content stored for the document at a span to a buffer.
 func (s *Store) Load(buffer []byte, span Span) ([]byte, error) {
 	p, found := s.parts[place{span.File, span.Offset}]
 	if !found {
-		return nil, fmt.Errorf("nothing is kept of the document at %s:%d", span.File, span.Line)
+		return nil, fmt.Errorf("nothing is stored for the document at %s:%d", span.File, span.Line)
 	}
 	if begin := p.offset - s.written; begin >= 0 {
 		return append(buffer, (*s.block)[begin:][:p.length]...), nil
@@ -100,12 +99,12 @@ func (s *Store) Load(buffer []byte, span Span) ([]byte, error) {
 	return buffer, nil
 }
 
-// Size is how much is stored, in bytes.
+// Size is the number of bytes stored.
 func (s *Store) Size() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.written + int64(len(*s.block))
 }
 
-// Close gives up what is stored.
+// Close deletes what is stored.
 func (s *Store) Close() error { return s.file.Close() }

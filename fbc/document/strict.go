@@ -10,9 +10,9 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// DecodeStrictly is like Decode, for documents that people write: it finds all that is wrong with the
-// document's fields, those that the value does not have and those that are given twice included. It reads what
-// it can, and says whether that is all but unknown fields.
+// DecodeStrictly is like Decode, for documents that people write. It reports every fault of the document's fields,
+// including fields that the value does not have and fields given twice. It returns true if everything but unknown fields
+// was decoded.
 func (d Document) DecodeStrictly(into any) (decoded bool, found []*findings.Finding) {
 	root, err := yaml.Parse(d.Source)
 	if err != nil {
@@ -25,22 +25,22 @@ func (d Document) DecodeStrictly(into any) (decoded bool, found []*findings.Find
 	if !s.known {
 		return false, s.found
 	}
-	// The two decoders differ in few respects, such as whether "yes" is a string.
+	// The two decoders differ in a few details, such as whether "yes" is a string.
 	if fault := (*findings.Finding)(nil); errors.As(d.Decode(into), &fault) {
 		return false, append(s.found, fault)
 	}
 	return true, s.found
 }
 
-// strict holds a document against a type.
+// strict checks a document against a type.
 type strict struct {
 	document Document
 	found    []*findings.Finding
-	// known tells that every field that the type has is as the type wants it.
+	// known says that every field that the type has is of the right type.
 	known bool
 }
 
-// value holds a value against a type. The place is the value's, or that of its key.
+// value checks a value against a type. place is the node that findings point at: the value, or its key.
 func (s *strict) value(node, place *yaml.Node, t reflect.Type, what string) {
 	if node.Kind == yaml.AliasNode {
 		node = node.Alias
@@ -63,7 +63,7 @@ func (s *strict) value(node, place *yaml.Node, t reflect.Type, what string) {
 	}
 }
 
-// fields holds an object against a struct, whose fields all have a name in JSON.
+// fields checks an object against a struct whose fields all have JSON names.
 func (s *strict) fields(object *yaml.Node, t reflect.Type) {
 	fields := map[string]reflect.Type{}
 	var names []string
@@ -78,7 +78,7 @@ func (s *strict) fields(object *yaml.Node, t reflect.Type) {
 		case field == nil:
 			s.report(key, "unknown field %s; expected one of %s", key.Value, strings.Join(names, ", "))
 		case seen[key.Value]:
-			s.report(key, "field %s is given a second time", key.Value)
+			s.report(key, "field %s is given twice", key.Value)
 		default:
 			s.value(value, key, field, "field "+key.Value)
 		}
@@ -96,12 +96,12 @@ func (s *strict) report(at *yaml.Node, format string, args ...any) {
 		return
 	}
 	if len(s.found) == MaxFaults {
-		format, args = "there is more wrong with this document from here on; mend what comes before first", nil
+		format, args = "there are more faults from here on; fix those before first", nil
 	}
 	s.found = append(s.found, Field.Finding(s.document.File, format, args...).At(s.document.inFile(at.Line, at.Column)))
 }
 
-// kindOf names what stands in a document.
+// kindOf names the type of a value.
 func kindOf(node *yaml.Node) string {
 	switch {
 	case node.Kind == yaml.MappingNode:

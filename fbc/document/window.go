@@ -6,35 +6,34 @@ import (
 	"io"
 )
 
-// maxLength is how long a document may be, in bytes.
+// maxLength is the greatest length of a document, in bytes.
 const maxLength = 32 << 20
 
-// usualChunk is how much is read at a time, in bytes.
+// usualChunk is the number of bytes read at a time.
 const usualChunk = 256 << 10
 
-// window is the part of a file that is being looked at.
+// window is the part of a file that is being split.
 type window struct {
 	file   io.Reader
-	chunk  int    // how much to read at a time
-	buffer []byte // from start on: what was read and not taken
+	chunk  int    // number of bytes to read at a time
+	buffer []byte // from start on: read but not consumed
 	start  int
 	offset int64 // of buffer[start] in the file
-	line   int   // that buffer[start] stands on, counted from 1
-	err    error // what the file ended with
+	line   int   // of buffer[start], counted from 1
+	err    error // that reading ended with
 
-	lineBegin int64 // the offset of that line in the file
+	lineBegin int64 // offset of that line in the file
 }
 
-// newWindow returns a window on a file. It uses the memory of the buffer, which may be nil.
+// newWindow returns a window on a file. It reuses the memory of the buffer, which may be nil.
 func newWindow(file io.Reader, buffer []byte) *window {
 	return &window{file: file, chunk: usualChunk, line: 1, buffer: buffer[:0]}
 }
 
-// text is what was read and not taken.
+// text is what was read but not consumed.
 func (w *window) text() []byte { return w.buffer[w.start:] }
 
-// more reads on. It returns false at the end of the file, and where the text is longer than a
-// document may be.
+// more reads on. It returns false at the end of the file, and if the text is longer than a document may be.
 func (w *window) more() bool {
 	if w.err != nil || len(w.text()) > maxLength {
 		return false
@@ -56,7 +55,7 @@ func (w *window) more() bool {
 	return n > 0
 }
 
-// take takes n bytes off the beginning of the text. They are valid until the next call of more.
+// take consumes n bytes. They are valid until the next call of more.
 func (w *window) take(n int) []byte {
 	taken := w.text()[:n]
 	if last := bytes.LastIndexByte(taken, '\n'); last >= 0 {
@@ -68,7 +67,7 @@ func (w *window) take(n int) []byte {
 	return taken
 }
 
-// skipSpace takes white space, and returns the byte behind it, 0 at the end of the file.
+// skipSpace consumes white space and returns the byte after it, or 0 at the end of the file.
 func (w *window) skipSpace() byte {
 	for {
 		text := w.text()
@@ -83,7 +82,7 @@ func (w *window) skipSpace() byte {
 	}
 }
 
-// failure returns why the file could not be read to its end.
+// failure returns the error that kept the file from being read to its end, or nil.
 func (w *window) failure() error {
 	if errors.Is(w.err, io.EOF) {
 		return nil

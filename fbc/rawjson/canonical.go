@@ -8,17 +8,35 @@ import (
 	"unicode/utf8"
 )
 
+// Canonical returns a value in the form that equal values share. Text that is not JSON is returned unchanged.
+func Canonical(value []byte) []byte {
+	s := Scan(value)
+	if written := s.Append(nil, Style{}); s.End() {
+		return written
+	}
+	decoder := json.NewDecoder(bytes.NewReader(value))
+	decoder.UseNumber() // so that no digits are lost
+	var decoded any
+	if decoder.Decode(&decoded) != nil {
+		return value
+	}
+	var written bytes.Buffer
+	encoder := json.NewEncoder(&written)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(decoded) // never fails for what was decoded
+	return bytes.TrimSpace(written.Bytes())
+}
+
 // Style says how Append writes.
 type Style struct {
-	// Indent is how many spaces each level is indented by. If it is 0, all is on one line.
+	// Indent is the number of spaces per level. If it is 0, everything is on one line.
 	Indent int
-	// Level is how many levels the value is indented by already.
+	// Level is the number of levels that the value is already indented by.
 	Level int
 }
 
-// Append reads a value and appends it to a buffer in the one form that encoding/json gives to equal
-// values: keys sorted, of two equal keys the last, and strings escaped only where it has to be. But
-// integers stay as they are, however long.
+// Append reads a value and appends it to a buffer in the form that encoding/json gives equal values: with sorted keys, the
+// last of two equal keys, and only necessary escapes. Unlike there, integers of any length keep all their digits.
 func (s *Scanner) Append(buffer []byte, style Style) []byte {
 	if s.failed {
 		return buffer
@@ -36,10 +54,10 @@ func (s *Scanner) Append(buffer []byte, style Style) []byte {
 	return s.appendNumber(buffer)
 }
 
-// blank is a break and what a deep level is indented by.
+// blank is a line break and the indentation of a deep level.
 const blank = "\n                                                                                                                                "
 
-// newline appends the break between a bracket or a comma and what follows it.
+// newline appends the line break after a bracket or a comma.
 func (style Style) newline(buffer []byte) []byte {
 	if style.Indent == 0 {
 		return buffer
@@ -70,7 +88,7 @@ func (s *Scanner) appendArray(buffer []byte, style Style) []byte {
 	return append(buffer, ']')
 }
 
-// member is a key of an object, and where it stands in a buffer with its value.
+// member is a key of an object, and where it and its value are in a buffer.
 type member struct {
 	key        []byte
 	begin, end int
@@ -110,8 +128,8 @@ func (s *Scanner) appendObject(buffer []byte, style Style) []byte {
 	return append(style.newline(buffer), '}')
 }
 
-// sortMembers puts the members of an object, which stand in a buffer from first on, in the order of
-// their keys. Of those with equal keys the last stays.
+// sortMembers sorts the members of an object, which are in a buffer from first on, by key. Of members with equal keys it
+// keeps the last.
 func sortMembers(buffer []byte, first int, members []member) []byte {
 	slices.SortStableFunc(members, func(a, b member) int { return bytes.Compare(a.key, b.key) })
 	unsorted := bytes.Clone(buffer[first:])
@@ -125,7 +143,7 @@ func sortMembers(buffer []byte, first int, members []member) []byte {
 	return buffer
 }
 
-// isPlain tells whether a text is written as it is, but for escapes in it.
+// isPlain reports whether encoding/json writes a text without adding escapes.
 func isPlain(text []byte) bool {
 	return isASCII(text) || utf8.Valid(text) && !bytes.Contains(text, []byte("\u2028")) && !bytes.Contains(text, []byte("\u2029"))
 }
@@ -148,7 +166,7 @@ func (s *Scanner) appendString(buffer []byte) []byte {
 	return AppendString(buffer, value)
 }
 
-// hasUnusualEscape tells whether a text has escapes that encoding/json would not write.
+// hasUnusualEscape reports whether a text has escapes that encoding/json would not write.
 func hasUnusualEscape(text []byte) bool {
 	for {
 		i := bytes.IndexByte(text, '\\')
@@ -170,7 +188,7 @@ func AppendString(buffer []byte, value string) []byte {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(value) // a string always can be
+	_ = encoder.Encode(value) // never fails for a string
 	return append(buffer, strings.TrimSuffix(text.String(), "\n")...)
 }
 

@@ -262,6 +262,19 @@ func TestAppend(t *testing.T) {
 	}
 }
 
+func TestCanonical(t *testing.T) {
+	for _, tc := range []struct{ value, want string }{
+		{` { "b" : [ 1 , 2.50 ] , "a" : null } `, `{"a":null,"b":[1,2.5]}`},
+		{`12345678901234567891`, `12345678901234567891`},
+		{"{\"line\u2028\": 12345678901234567891, \"a\": \"<b>\"}", `{"a":"<b>","line\u2028":12345678901234567891}`}, // which Append leaves to encoding/json
+		{`{"a": `, `{"a": `},
+	} {
+		if got := string(rawjson.Canonical([]byte(tc.value))); got != tc.want {
+			t.Errorf("%s becomes %s, want %s", tc.value, got, tc.want)
+		}
+	}
+}
+
 // canonical has encoding/json decode and encode a text.
 func canonical(t *testing.T, text string, style rawjson.Style) string {
 	t.Helper()

@@ -1,5 +1,5 @@
-// Package rawjson reads JSON where it lies, without copying or decoding it. It is for large documents
-// of which little is needed: it refuses what it is not sure of, and then encoding/json has to judge.
+// Package rawjson reads JSON in place, without copying or decoding it. It is for large documents of which little is
+// needed. It refuses whatever it is not sure of, and callers then use encoding/json.
 package rawjson
 
 import (
@@ -10,11 +10,10 @@ import (
 	"math/bits"
 )
 
-// maxDepth is how deep values may nest; encoding/json goes deeper.
+// maxDepth is how deep values may nest. encoding/json allows more.
 const maxDepth = 500
 
-// Scanner reads a JSON text value by value. Once it meets what it refuses, it has failed for good:
-// every further call does nothing.
+// Scanner reads a JSON text value by value. Once it refuses something it has failed, and every further call does nothing.
 type Scanner struct {
 	data   []byte
 	pos    int
@@ -25,23 +24,23 @@ type Scanner struct {
 // Scan returns a Scanner at the beginning of a text.
 func Scan(data []byte) *Scanner { return &Scanner{data: data} }
 
-// Valid tells whether data is one JSON value. It may refuse one that is very deep.
+// Valid reports whether data is one JSON value. It may return false for one that nests very deep.
 func Valid(data []byte) bool {
 	s := Scan(data)
 	s.Skip()
 	return s.End()
 }
 
-// End tells whether all of the text was read, and without a failure.
+// End reports whether the whole text was read without a failure.
 func (s *Scanner) End() bool {
 	s.space()
 	return !s.failed && s.pos == len(s.data)
 }
 
-// Fail makes the Scanner fail: its caller refuses what was read.
+// Fail makes the Scanner fail, because its caller refuses what was read.
 func (s *Scanner) Fail() { s.failed = true }
 
-// space skips white space and returns the byte behind it, 0 at the end of the text.
+// space skips white space and returns the byte after it, or 0 at the end of the text.
 func (s *Scanner) space() byte {
 	if s.pos < len(s.data) && s.data[s.pos] > ' ' {
 		return s.data[s.pos]
@@ -65,8 +64,8 @@ func (s *Scanner) skipSpace() byte {
 	return 0
 }
 
-// Indentation returns how many spaces a line begins with, but for less than eight of them. It looks at
-// eight at a time: indentation is much of what catalogs hold.
+// Indentation returns the number of spaces that a line begins with, rounded down to a multiple of eight. It compares eight
+// bytes at a time, because much of a catalog is indentation.
 func Indentation(line []byte) (spaces int) {
 	for spaces+8 <= len(line) && binary.LittleEndian.Uint64(line[spaces:]) == ' '*ones {
 		spaces += 8
@@ -82,8 +81,8 @@ func (s *Scanner) expect(c byte) {
 	s.pos++
 }
 
-// Object reads an object and calls field for each of its keys; field has to read the value. A key
-// with an escape in it is refused. The key is valid until field returns.
+// Object reads an object and calls field for each key; field must read the value. Keys with escapes are refused. The key
+// is valid until field returns.
 func (s *Scanner) Object(field func(key []byte)) {
 	s.list('{', '}', func() {
 		if s.space() != '"' {
@@ -101,10 +100,10 @@ func (s *Scanner) Object(field func(key []byte)) {
 	})
 }
 
-// Array reads an array and calls element for each of its elements, which has to read it.
+// Array reads an array and calls element for each element; element must read it.
 func (s *Scanner) Array(element func()) { s.list('[', ']', element) }
 
-// list reads what stands between brackets, with commas between its items.
+// list reads items separated by commas between two brackets.
 func (s *Scanner) list(open, end byte, item func()) {
 	s.expect(open)
 	if s.depth++; s.depth > maxDepth {
@@ -152,7 +151,7 @@ func (s *Scanner) Skip() {
 	}
 }
 
-// Raw reads a value of any kind and returns its text, a part of the Scanner's.
+// Raw reads a value of any kind and returns its text, which is a part of the Scanner's.
 func (s *Scanner) Raw() []byte {
 	s.space()
 	begin := s.pos
@@ -162,7 +161,7 @@ func (s *Scanner) Raw() []byte {
 	return s.data[begin:s.pos]
 }
 
-// String reads a string and returns its value, as encoding/json would.
+// String reads a string and returns its value as encoding/json would.
 func (s *Scanner) String() string {
 	if s.failed || s.space() != '"' {
 		s.failed = true
@@ -183,7 +182,7 @@ func (s *Scanner) String() string {
 	return value
 }
 
-// Base64 reads a string in base64 and appends what it stands for to a buffer.
+// Base64 reads a string in base64 and appends the decoded bytes to a buffer.
 func (s *Scanner) Base64(buffer []byte) []byte {
 	if s.failed || s.space() != '"' {
 		s.failed = true
@@ -201,7 +200,7 @@ func (s *Scanner) Base64(buffer []byte) []byte {
 	return decoded
 }
 
-// Null reads null if that comes next, and tells whether it did.
+// Null reads null if it comes next, and reports whether it did.
 func (s *Scanner) Null() bool {
 	if s.failed || s.space() != 'n' {
 		return false
@@ -248,7 +247,7 @@ func (s *Scanner) peek() byte {
 	return 0
 }
 
-// digits reads one digit or more.
+// digits reads one or more digits.
 func (s *Scanner) digits() {
 	begin := s.pos
 	for c := s.peek(); '0' <= c && c <= '9'; c = s.peek() {
@@ -259,7 +258,7 @@ func (s *Scanner) digits() {
 	}
 }
 
-// text reads a string and returns what stands between its quotes, and whether escapes are among it.
+// text reads a string and returns the text between its quotes, and whether that has escapes.
 func (s *Scanner) text() (text []byte, escaped bool) {
 	begin := s.pos + 1
 	for i := begin; ; {
@@ -282,7 +281,7 @@ func (s *Scanner) text() (text []byte, escaped bool) {
 	}
 }
 
-// escape returns the length of the escape that a string begins with, 0 if there is no such escape.
+// escape returns the length of the escape at the beginning of a string, or 0 if it is not valid.
 func escape(text []byte) int {
 	if len(text) < 2 {
 		return 0
@@ -309,8 +308,8 @@ const (
 	highs = 0x8080808080808080
 )
 
-// special returns the offset, at i or behind it, of the next quote, backslash or control character,
-// or the length of data. It looks at eight bytes at a time: strings are most of what catalogs hold.
+// special returns the offset, at i or after it, of the next quote, backslash or control character,
+// or the length of data. It compares eight bytes at a time, because most of a catalog is strings.
 func special(data []byte, i int) int {
 	for ; i+8 <= len(data); i += 8 {
 		x := binary.LittleEndian.Uint64(data[i:])

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Shape is what JSON has to look like for encoding/json to decode it into a Go type.
+// Shape describes the JSON that encoding/json decodes into a Go type.
 type Shape struct {
 	kind   kind
 	fields []field // of an object
@@ -33,8 +33,8 @@ type field struct {
 	shape *Shape
 }
 
-// ShapeOf returns the shape of a type. It panics for types that it does not know, such as those that
-// decode themselves.
+// ShapeOf returns the shape of a type. It panics for types that it does not support, such as those with an UnmarshalJSON
+// method.
 func ShapeOf[T any]() *Shape {
 	return shapeOf(reflect.TypeFor[T](), map[reflect.Type]*Shape{})
 }
@@ -74,7 +74,7 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*Shape) *Shape {
 		shape.kind, shape.elem = list, shapeOf(t.Elem(), known)
 	case reflect.Map:
 		if t.Key().Kind() != reflect.String {
-			panic(fmt.Sprintf("rawjson: keys of %v are no strings", t))
+			panic(fmt.Sprintf("rawjson: keys of %v are not strings", t))
 		}
 		shape.kind, shape.elem = dictionary, shapeOf(t.Elem(), known)
 	case reflect.Struct:
@@ -85,28 +85,28 @@ func shapeOf(t reflect.Type, known map[reflect.Type]*Shape) *Shape {
 			case name == "-" && options == "" || !f.IsExported():
 				continue
 			case f.Anonymous || strings.Contains(options, "string"):
-				panic(fmt.Sprintf("rawjson: field %s of %v is of a form not known", f.Name, t))
+				panic(fmt.Sprintf("rawjson: field %s of %v is not supported", f.Name, t))
 			case name == "":
 				name = f.Name
 			}
 			shape.fields = append(shape.fields, field{[]byte(name), shapeOf(f.Type, known)})
 		}
 	default:
-		panic(fmt.Sprintf("rawjson: %v is of a kind not known", t))
+		panic(fmt.Sprintf("rawjson: %v is of an unsupported kind", t))
 	}
 	return shape
 }
 
-// Fits tells whether data is one value that encoding/json would decode into the shape's type. It may
-// refuse some that it would.
+// Fits reports whether data is one value that encoding/json would decode into the shape's type. It may return false for
+// some that it would.
 func Fits(data []byte, shape *Shape) bool {
 	s := Scan(data)
 	s.Fits(shape)
 	return s.End()
 }
 
-// Fits reads a value and fails unless encoding/json would decode it into the shape's type. It refuses
-// some that encoding/json would take, such as keys in another case.
+// Fits reads a value and fails unless encoding/json would decode it into the shape's type. It also refuses some that
+// encoding/json accepts, such as keys in a different case.
 func (s *Scanner) Fits(shape *Shape) {
 	if s.failed || s.Null() {
 		return
@@ -127,7 +127,7 @@ func (s *Scanner) Fits(shape *Shape) {
 		}
 		s.Skip()
 	case integer:
-		// Nine digits are an integer of 32 bits, whichever they are.
+		// Any nine digits fit into 32 bits.
 		if number := s.Raw(); len(number) > 9 || bytes.ContainsFunc(number, func(r rune) bool { return r < '0' || r > '9' }) {
 			s.failed = true
 		}
@@ -155,8 +155,8 @@ func (shape *Shape) field(name []byte) *Shape {
 	return nil
 }
 
-// Other reads the value of a key that is none of the shape's. It fails if encoding/json would take
-// the key for one of them, because it does not heed case.
+// Other reads the value of a key that the shape does not have. It fails if the key differs from one of the shape's only in
+// case, because encoding/json ignores case.
 func (s *Scanner) Other(key []byte, shape *Shape) {
 	for i := range shape.fields {
 		if bytes.EqualFold(shape.fields[i].name, key) {

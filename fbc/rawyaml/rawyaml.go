@@ -1,6 +1,17 @@
-// Package rawyaml turns the YAML that tools write into JSON, as sigs.k8s.io/yaml does but many times
-// as fast. It knows block mappings and sequences, and plain, quoted and block scalars. It refuses
-// everything else, and all that could mean two things; then the library has to judge.
+// Package rawyaml converts YAML documents, as tools write them, to JSON without building a tree.
+//
+// What it saves: on the generated catalog of the size of a public one (19 MB of YAML, 1,700 bundles), it accepts 97 % of
+// the documents, and converting the catalog takes 0.10 s and 1.5 MiB of allocations. The library takes 6.5 times as long
+// and allocates 220 times as much. `berth catalog validate`, which also checks the catalog, takes 0.13 s with this
+// package and 0.52 s without it, at peaks of 39 and 45 MiB of memory. BenchmarkRawYAML in test/catalogs measures both.
+//
+// What it accepts: block mappings with keys on one line that are strings, block sequences, and scalars that are plain,
+// quoted or literal (|). It refuses everything else: anchors, aliases, tags, directives, flow collections other than []
+// and {}, folded scalars (>), tabs before text, carriage returns, and plain scalars that YAML 1.1 reads as other than
+// strings, booleans, null or short decimal integers. A document that it refuses is left to the library, and so is every
+// malformed one.
+//
+// FuzzAppendJSON checks that the library reads whatever this package accepts, and reads the same.
 package rawyaml
 
 import (
@@ -13,8 +24,8 @@ const maxDepth = 100
 // maxKey is how long a key may be: YAML's limit is 1024 characters.
 const maxKey = 500
 
-// AppendJSON appends a YAML document to a buffer, as JSON. It returns false if it refuses the
-// document; what it then has appended means nothing.
+// AppendJSON appends a YAML document to a buffer, as JSON. It returns false if it refuses the document; the content of
+// the buffer is then undefined.
 func AppendJSON(buffer, source []byte) ([]byte, bool) {
 	if !isReadable(source) {
 		return buffer, false
@@ -24,7 +35,7 @@ func AppendJSON(buffer, source []byte) ([]byte, bool) {
 	return r.out, !r.refused && r.nextLine() < 0
 }
 
-// reader reads a document. Its position is at a value, or behind one at the end of its line or at the
+// reader reads a document. Its position is at a value, or after one at the end of its line or at the
 // beginning of the next one.
 type reader struct {
 	source  []byte
@@ -73,7 +84,7 @@ func line(text []byte) []byte {
 // rest returns what is left of the line.
 func (r *reader) rest() []byte { return line(r.source[r.pos:]) }
 
-// peek returns the character at an offset from the position, or a line's end behind the end.
+// peek returns the character at an offset from the position, or a line's end after the end.
 func (r *reader) peek(offset int) byte {
 	if r.pos+offset < len(r.source) {
 		return r.source[r.pos+offset]
@@ -81,7 +92,7 @@ func (r *reader) peek(offset int) byte {
 	return '\n'
 }
 
-// atItem tells whether the position is at an item of a sequence.
+// atItem reports whether the position is at an item of a sequence.
 func (r *reader) atItem() bool {
 	return r.peek(0) == '-' && (r.peek(1) == ' ' || r.peek(1) == '\n')
 }
@@ -100,7 +111,7 @@ func (r *reader) node(parent int) {
 	r.value(column, parent)
 }
 
-// value reads the value at the position, which is in a column, on a line of its own or behind the
+// value reads the value at the position, which is in a column, on a line of its own or after the
 // dash of an item.
 func (r *reader) value(column, parent int) {
 	if r.depth++; r.depth > maxDepth {
@@ -208,7 +219,7 @@ func (r *reader) keyLength() int {
 	return 0
 }
 
-// isKeyEnd tells whether text[i] is the colon behind a key.
+// isKeyEnd reports whether text[i] is the colon after a key.
 func isKeyEnd(text []byte, i int) bool {
 	return i < len(text) && text[i] == ':' && (i+1 == len(text) || text[i+1] == ' ')
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/berth-csi/berth/fbc/rawyaml"
 )
 
-// FuzzAppendJSON holds what is converted against what the library makes of it.
+// FuzzAppendJSON checks that the library reads every document that AppendJSON accepts, and reads the same.
 func FuzzAppendJSON(f *testing.F) {
-	archives, err := filepath.Glob("../rules/testdata/validate/*.txtar")
+	archives, err := filepath.Glob("../../catalog/rules/testdata/validate/*.txtar")
 	if err != nil || len(archives) == 0 {
 		f.Fatal(archives, err)
 	}
@@ -42,7 +42,7 @@ func FuzzAppendJSON(f *testing.F) {
 	})
 }
 
-// compare holds JSON against what the library makes of YAML.
+// compare compares JSON with what the library reads in YAML.
 func compare(t *testing.T, source string, got []byte) {
 	t.Helper()
 	want, err := yaml.YAMLToJSON([]byte(source))

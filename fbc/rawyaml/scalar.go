@@ -71,7 +71,7 @@ func (r *reader) plain(parent int) {
 	}
 }
 
-// follows tells whether the next line belongs to the scalar that ended here, of what is indented by
+// follows reports whether the next line belongs to the scalar that ended here, of what is indented by
 // parent columns.
 func (r *reader) follows(parent int) bool {
 	before := r.pos
@@ -80,7 +80,7 @@ func (r *reader) follows(parent int) bool {
 	return column > parent
 }
 
-// folded reads the lines of a plain scalar behind the first one. Their ends are spaces of the text, or
+// folded reads the lines of a plain scalar after the first one. Their ends are spaces of the text, or
 // line ends where empty lines follow.
 func (r *reader) folded(first []byte, parent int) {
 	r.out = append(r.out, '"')
@@ -346,8 +346,8 @@ func digits(text []byte) kind {
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
-// noNumberHas tells whether no number has a letter, by whether it begins with a zero: there may be an
-// exponent, and digits to another base behind a zero.
+// noNumberHas reports whether no number has a letter, by whether it begins with a zero: there may be an
+// exponent, and digits to another base after a zero.
 func noNumberHas(letter byte, zero bool) bool {
 	if zero {
 		return bytes.IndexByte([]byte("abcdefoxABCDEFOX"), letter) < 0
@@ -369,7 +369,7 @@ func dashed(text []byte) kind {
 	return unsure
 }
 
-// isReadable tells whether all characters may stand in YAML, and mean nothing special.
+// isReadable reports whether all characters may stand in YAML, and mean nothing special.
 func isReadable(source []byte) bool {
 	for i := 0; i < len(source); {
 		c := source[i]

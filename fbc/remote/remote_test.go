@@ -266,7 +266,7 @@ func summary(t *testing.T, c *fbc.Catalog, packages ...string) map[string]packag
 			details.CSV.Spec.Version.Version.Major, details.CSV.Spec.InstallStrategy.StrategyName = 0, ""
 			said := bundleSummary{Image: b.Image, Version: b.Number().String(), Details: *details}
 			for _, p := range b.Properties {
-				if !fbc.IsBulk(p.Type) {
+				if !fbc.IsPayload(p.Type) {
 					said.Properties = append(said.Properties, p.Type+" "+string(p.Value))
 				}
 			}

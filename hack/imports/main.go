@@ -19,12 +19,13 @@ const module = "github.com/berth-csi/berth"
 // mayImport lists the other rooms whose packages each room may import. A room without an entry may not exist,
 // and a room that is in no list may not be imported.
 var mayImport = map[string][]string{
-	"cmd":          {"operator", "bundle", "catalog", "fbc", "migrate", "olm", "sharedvolume", "drivers", "findings", "image", "yaml"},
+	"cmd":          {"operator", "bundle", "catalog", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "drivers", "findings", "image", "yaml"},
 	"operator":     {"connections", "drivers", "listing", "yaml"},
-	"bundle":       {"drivers", "findings", "image", "yaml"},
+	"bundle":       {"drivers", "findings", "registryv1", "yaml"},
 	"migrate":      {"drivers", "fbc", "findings", "olm", "yaml"},
-	"catalog":      {"connections", "fbc", "findings", "image", "olm", "yaml"},
+	"catalog":      {"connections", "fbc", "findings", "image", "olm", "registryv1", "yaml"},
 	"olm":          {"fbc", "findings"},
+	"registryv1":   {"fbc", "findings", "image", "yaml"},
 	"fbc":          {"findings", "yaml"},
 	"connections":  {},
 	"findings":     {},
@@ -34,7 +35,7 @@ var mayImport = map[string][]string{
 	"drivers":      {"yaml"},
 	"yaml":         {},
 	"hack":         {"drivers"},
-	"test":         {"cmd", "operator", "bundle", "catalog", "fbc", "migrate", "olm", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
+	"test":         {"cmd", "operator", "bundle", "catalog", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
 }
 
 // heavy are packages that shipped programs may not import, because they call methods by names that are known only

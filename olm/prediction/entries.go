@@ -54,7 +54,7 @@ func newEntry(key cache.SourceKey, p *fbc.Package, c *fbc.Channel, e declcfg.Cha
 // properties returns what the resolver sees of a bundle's properties.
 func properties(b *fbc.Bundle) (all []*api.Property) {
 	for _, p := range b.Properties {
-		if !fbc.IsBulk(p.Type) {
+		if !fbc.IsPayload(p.Type) {
 			all = append(all, &api.Property{Type: p.Type, Value: string(p.Value)})
 		}
 	}

@@ -29,7 +29,7 @@ func Archives(t *testing.T, dir string) []string {
 	return paths
 }
 
-// Extract writes the files of an archive, but for "want", below a folder of a new working directory.
+// Extract writes the files of an archive, except "want", below a folder of a new working directory.
 func Extract(t *testing.T, path, dir string) *txtar.Archive {
 	t.Helper()
 	archive, err := txtar.ParseFile(path)

@@ -1,6 +1,7 @@
 package catalogs_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -23,9 +25,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/berth-csi/berth/fbc/document"
+	"github.com/berth-csi/berth/fbc/rawyaml"
+	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/ports"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // rounds is how often each program runs, in turns with its peer. The best run of each counts.
@@ -88,6 +94,131 @@ func BenchmarkServe(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkRawYAML compares package rawyaml with the library that it stands in for, on the catalog in YAML. The document
+// part converts every document of the catalog to JSON, in this process. The validate part runs the command, and once
+// more a build of it in which rawyaml refuses everything. In both, of-library is how many times as much the library
+// takes.
+func BenchmarkRawYAML(b *testing.B) {
+	b.Run("documents", func(b *testing.B) {
+		sources := documents(b, generate(b, catalogs.Community))
+		convert := func(convert func([]byte) bool) (seconds float64, allocated uint64, done int) {
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			start := time.Now()
+			for _, source := range sources {
+				if convert(source) {
+					done++
+				}
+			}
+			seconds = time.Since(start).Seconds()
+			runtime.ReadMemStats(&after)
+			return seconds, after.TotalAlloc - before.TotalAlloc, done
+		}
+		for b.Loop() {
+			fast, plain := math.Inf(1), math.Inf(1)
+			var fastBytes, plainBytes uint64
+			var accepted int
+			for range rounds {
+				var buffer []byte
+				seconds, bytes, done := convert(func(source []byte) (ok bool) {
+					buffer, ok = rawyaml.AppendJSON(buffer[:0], source)
+					return ok
+				})
+				fast, fastBytes, accepted = min(fast, seconds), bytes, done
+				seconds, bytes, done = convert(func(source []byte) bool {
+					_, err := yaml.ToJSON(source)
+					return err == nil
+				})
+				plain, plainBytes = min(plain, seconds), bytes
+				if done != len(sources) {
+					b.Fatalf("the library reads %d of %d documents", done, len(sources))
+				}
+			}
+			b.ReportMetric(fast, "s")
+			b.ReportMetric(plain/fast, "s-of-library")
+			b.ReportMetric(float64(fastBytes)/(1<<20), "MiB-allocated")
+			b.ReportMetric(float64(plainBytes)/float64(fastBytes), "allocated-of-library")
+			b.ReportMetric(float64(accepted)/float64(len(sources)), "accepted")
+			b.ReportMetric(0, "ns/op")
+		}
+	})
+	b.Run("validate", func(b *testing.B) {
+		p := build(b)
+		library := withoutRawYAML(b)
+		dir := generate(b, catalogs.Community)
+		for b.Loop() {
+			fast, plain := best(), best()
+			for range rounds {
+				fast.improve(p.measure(b, p.berth, "catalog", "validate", dir))
+				plain.improve(p.measure(b, library, "catalog", "validate", dir))
+			}
+			b.ReportMetric(fast.Wall, "s")
+			b.ReportMetric(plain.Wall/fast.Wall, "s-of-library")
+			b.ReportMetric(plain.CPU/fast.CPU, "cpu-of-library")
+			b.ReportMetric(float64(fast.PeakRSS)/(1<<20), "MiB-rss")
+			b.ReportMetric(float64(plain.PeakRSS)/float64(fast.PeakRSS), "rss-of-library")
+			b.ReportMetric(0, "ns/op")
+		}
+	})
+}
+
+// documents returns the sources of all documents of a catalog.
+func documents(b *testing.B, dir string) (sources [][]byte) {
+	b.Helper()
+	files, err := document.List(dir)
+	if err != nil {
+		b.Fatal(err)
+	}
+	splitter := document.Splitter{
+		Yield: func(s document.Section) bool {
+			sources = append(sources, bytes.Clone(s.Source))
+			return true
+		},
+		Fault: func(fault *findings.Finding) { b.Fatal(fault) },
+	}
+	for _, f := range files {
+		file, err := os.Open(f.Path)
+		if err == nil {
+			err = errors.Join(splitter.Split(f.Path, file), file.Close())
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+	return sources
+}
+
+// withoutRawYAML builds berth with a rawyaml that leaves every document to the library.
+func withoutRawYAML(b *testing.B) string {
+	b.Helper()
+	path, err := filepath.Abs("../../fbc/rawyaml/rawyaml.go")
+	if err != nil {
+		b.Fatal(err)
+	}
+	source, err := os.ReadFile(path)
+	if err != nil {
+		b.Fatal(err)
+	}
+	const accepts = "if !isReadable(source) {"
+	if !bytes.Contains(source, []byte(accepts)) {
+		b.Fatalf("%s does not say %q", path, accepts)
+	}
+	dir := b.TempDir()
+	refusing := filepath.Join(dir, "rawyaml.go")
+	catalogs.Write(b, refusing, strings.Replace(string(source), accepts, "if true {", 1))
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: refusing}})
+	if err != nil {
+		b.Fatal(err)
+	}
+	catalogs.Write(b, filepath.Join(dir, "overlay.json"), string(overlay))
+	b.Setenv("GOFLAGS", os.Getenv("GOFLAGS")+" -overlay="+filepath.Join(dir, "overlay.json"))
+	if err := tools.Build(b.Context(), dir, nil, "./cmd/berth"); err != nil {
+		b.Fatal(err)
+	}
+	return filepath.Join(dir, "berth")
 }
 
 // programs are what is compared, and what measures it.

@@ -1,6 +1,6 @@
-// Package rendering writes catalogs and bundles in the one form that equal ones have, as JSON or YAML:
-// the same bytes that "opm render" writes, but for numbers that would lose digits there.
-package rendering
+// Package render writes catalogs and bundles in canonical form, as JSON or YAML: the same bytes as "opm render", except for
+// numbers that would lose digits there.
+package render
 
 import (
 	"bytes"
@@ -19,22 +19,22 @@ import (
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/yaml"
 )
 
-// Formats are what Write writes: a stream of JSON objects, or of YAML documents.
+// Formats are the formats of Write: a stream of JSON objects, or of YAML documents.
 var Formats = []string{"json", "yaml"}
 
-// writeSize is how many bytes are written at once, or more.
+// writeSize is the least number of bytes written at once.
 const writeSize = 1 << 20
 
-// indent is how many spaces a level of JSON is indented by.
+// indent is the number of spaces per level of JSON.
 const indent = 4
 
-// Write renders folders, each of a catalog or of a bundle: package by package, and in each the package
-// itself, its channels and its bundles by name, then everything else. It fails, with all that is wrong,
-// if a document cannot be read; whether they fit together it does not judge. Files that are larger than
-// memory are no matter.
+// Write renders folders, each of a catalog or of a bundle. Packages are sorted by name, and each has its own document, then
+// its channels and bundles by name, then everything else. Write fails with all faults if a document cannot be read, but
+// does not check whether documents fit together. Catalogs may be larger than memory.
 func Write(ctx context.Context, w io.Writer, format string, dirs []string) (err error) {
 	r := renderer{format: format}
 	if r.store, err = document.NewStore(); err != nil {
@@ -61,19 +61,19 @@ type renderer struct {
 	free   sync.Pool // of *scratch
 }
 
-// scratch is memory to render a document in, and to use again for the next one.
-type scratch struct{ text, light, bulk []byte }
+// scratch is memory for rendering a document, reused for the next one.
+type scratch struct{ text, rest, payload []byte }
 
-// part is a rendered document, and what its place depends on.
+// part is a rendered document, and what it is sorted by.
 type part struct {
 	pkg  string
 	kind int
 	name string
-	span document.Span // in the store
-	text []byte        // or else here
+	span document.Span // in the store, if text is nil
+	text []byte
 }
 
-// The kinds of documents, in the order of a rendered package.
+// The kinds of documents, in the order that a rendered package has them.
 const (
 	kindPackage = iota
 	kindChannel
@@ -82,9 +82,9 @@ const (
 	kindDeprecation
 )
 
-// read renders the documents of a folder, and remembers where they belong.
+// read renders the documents of a folder and adds them to the parts.
 func (r *renderer) read(ctx context.Context, dir string) error {
-	if fbc.IsBundleFolder(dir) {
+	if registryv1.IsFolder(dir) {
 		return r.readBundle(dir)
 	}
 	c, faults, err := fbc.ReadAndKeep(ctx, dir, func(d document.Document) error {
@@ -95,7 +95,7 @@ func (r *renderer) read(ctx context.Context, dir string) error {
 		defer r.free.Put(on)
 		text, err := r.render(d.Content, on)
 		if err != nil {
-			return nil // what is wrong with it is found out below
+			return nil // its faults are reported below
 		}
 		return r.store.Keep(d.Span, text)
 	})
@@ -133,14 +133,13 @@ func joined(faults []*findings.Finding) error {
 	return errors.Join(all...)
 }
 
-// readBundle renders a bundle folder.
+// readBundle renders a bundle folder and adds it to the parts.
 func (r *renderer) readBundle(dir string) error {
-	release, err := fbc.ReadRelease(dir)
+	b, err := Folder(dir)
 	if err != nil {
 		return err
 	}
-	b := release.Rendered
-	content, err := json.Marshal(b)
+	content, err := json.Marshal(b.Rendered)
 	if err != nil {
 		return err
 	}
@@ -152,7 +151,7 @@ func (r *renderer) readBundle(dir string) error {
 	return nil
 }
 
-// write writes what was rendered, in order.
+// write writes all parts in order.
 func (r *renderer) write(w io.Writer) error {
 	slices.SortStableFunc(r.parts, func(a, b part) int {
 		return cmp.Or(last(a.pkg)-last(b.pkg), strings.Compare(a.pkg, b.pkg), a.kind-b.kind, strings.Compare(a.name, b.name))
@@ -178,7 +177,7 @@ func (r *renderer) write(w io.Writer) error {
 	return err
 }
 
-// last puts documents of no package behind those of packages.
+// last sorts documents without a package after all others.
 func last(pkg string) int {
 	if pkg == "" {
 		return 1
@@ -186,8 +185,7 @@ func last(pkg string) int {
 	return 0
 }
 
-// render renders a document in the format that is wanted. The text is valid as long as nothing else is
-// rendered on the scratch.
+// render renders a document in the renderer's format. The text is valid until the scratch is used again.
 func (r *renderer) render(content []byte, on *scratch) ([]byte, error) {
 	text, ok := on.bundle(content)
 	if !ok {
@@ -206,15 +204,15 @@ func (r *renderer) render(content []byte, on *scratch) ([]byte, error) {
 	return append([]byte("---\n"), text...), nil
 }
 
-// typed are the schemas of documents that are more than a Meta. What order the keys of their JSON have is
-// no matter.
+// typed are the schemas of documents that are decoded into a type of their own. The order of keys in their JSON does not
+// matter.
 var typed = []string{declcfg.SchemaPackage, declcfg.SchemaChannel, declcfg.SchemaBundle, declcfg.SchemaDeprecation}
 
-// decoded renders a document by way of operator-registry's types.
+// decoded renders a document by decoding it into operator-registry's types.
 func decoded(content []byte) ([]byte, error) {
 	meta, ok := fbc.ScanMeta(content)
 	if ok && slices.Contains(typed, meta.Schema) {
-		meta.Blob = content // to decode it once
+		meta.Blob = content // so that it is decoded only once
 	} else if err := json.Unmarshal(content, &meta); err != nil {
 		return nil, err
 	}
@@ -223,7 +221,7 @@ func decoded(content []byte) ([]byte, error) {
 		return nil, err
 	}
 	for _, b := range config.Bundles {
-		b.Properties = bulkLast(b.Properties)
+		b.Properties = payloadLast(b.Properties)
 		slices.SortStableFunc(b.RelatedImages, func(a, b declcfg.RelatedImage) int { return strings.Compare(a.Image, b.Image) })
 	}
 	var text bytes.Buffer
@@ -238,7 +236,7 @@ func decoded(content []byte) ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// values are the documents of a catalog, of which there is one here.
+// values are the documents of a catalog.
 func values(config *declcfg.DeclarativeConfig) (all []any) {
 	for _, p := range config.Packages {
 		all = append(all, p)

@@ -1,4 +1,4 @@
-package bundle
+package registryv1
 
 import (
 	"os"
@@ -7,15 +7,32 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/berth-csi/berth/test/widget"
 )
 
+// gadgetBundle returns a small bundle.
+func gadgetBundle() *Bundle {
+	return &Bundle{Package: "gadget", Name: "gadget.v1.0.0", Files: []File{
+		{Path: DockerfilePath, Data: []byte("FROM scratch\n")},
+		{Path: ManifestsDir + "/csv.yaml", Data: []byte(csvManifest)},
+		{Path: AnnotationsPath, Data: []byte(gadget)},
+	}}
+}
+
+// written writes a bundle to a folder of the test.
+func written(t *testing.T, b *Bundle) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "bundle")
+	if err := b.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
 func TestWriteReplacesABundleAsAWhole(t *testing.T) {
-	b := mustGenerate(t, widget.Driver(), version1)
+	b := gadgetBundle()
 	dir := written(t, b)
 	stale := filepath.Join(dir, ManifestsDir, "stale.yaml")
-	broken := filepath.Join(dir, ManifestsDir, b.Package+".clusterserviceversion.yaml")
+	broken := filepath.Join(dir, ManifestsDir, "csv.yaml")
 	for _, file := range []string{stale, broken} {
 		if err := os.WriteFile(file, []byte("<<<<<<< ours"), 0o644); err != nil {
 			t.Fatal(err)
@@ -35,7 +52,7 @@ func onlyBundle(t *testing.T, dir string, b *Bundle) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(b, got); diff != "" {
+	if diff := cmp.Diff(b, got.Bundle); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", dir, diff)
 	}
 	siblings, err := os.ReadDir(filepath.Dir(dir))
@@ -48,7 +65,7 @@ func onlyBundle(t *testing.T, dir string, b *Bundle) {
 }
 
 func TestWriteMakesFolders(t *testing.T) {
-	b := mustGenerate(t, widget.Driver(), version1)
+	b := gadgetBundle()
 	dir := filepath.Join(t.TempDir(), "a", "b", "c")
 	if err := b.Write(dir); err != nil {
 		t.Fatal(err)
@@ -64,7 +81,7 @@ func TestWriteMakesFolders(t *testing.T) {
 }
 
 func TestWriteToAnEmptyFolder(t *testing.T) {
-	b := mustGenerate(t, widget.Driver(), version1)
+	b := gadgetBundle()
 	dir := filepath.Join(t.TempDir(), "empty")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -76,7 +93,7 @@ func TestWriteToAnEmptyFolder(t *testing.T) {
 }
 
 func TestWriteThatFailsLeavesTheOldBundle(t *testing.T) {
-	old := mustGenerate(t, widget.Driver(), version1)
+	old := gadgetBundle()
 	dir := written(t, old)
 	impossible := &Bundle{Package: old.Package, Files: []File{{Path: "manifests"}, {Path: "manifests/in-a-file.yaml"}}}
 	if err := impossible.Write(dir); err == nil {
@@ -90,12 +107,12 @@ func TestWriteRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		name, file, content, want string
 	}{
-		{"a folder of something else", "notes.txt", "mine", "it holds notes.txt, which is no part of a bundle"},
-		{"a bundle with something else in it", ".git/HEAD", "mine", "it holds .git, which is no part of a bundle"},
-		{"a bundle without a package", "manifests/a.yaml", "a: b", "it has no metadata/annotations.yaml"},
-		{"annotations without a package", "metadata/annotations.yaml", "annotations: {}", "has no annotation operators.operatorframework.io.bundle.package.v1"},
-		{"broken annotations", "metadata/annotations.yaml", "a: b: c", "metadata/annotations.yaml: error converting YAML to JSON: yaml: mapping values are not allowed"},
-		{"a bundle of another package", "metadata/annotations.yaml", annotations + "gadget", "it is a bundle of package gadget"},
+		{"a folder of something else", "notes.txt", "mine", "it holds notes.txt, which is not part of a bundle"},
+		{"a bundle with something else in it", ".git/HEAD", "mine", "it holds .git, which is not part of a bundle"},
+		{"a bundle without a package", "manifests/a.yaml", "a: b", "no file in its folder metadata has the annotation operators.operatorframework.io.bundle.package.v1"},
+		{"annotations without a package", "metadata/annotations.yaml", "annotations: {}", "no file in its folder metadata has the annotation operators.operatorframework.io.bundle.package.v1"},
+		{"broken annotations", "metadata/annotations.yaml", "a: b: c", "metadata/annotations.yaml:1:5: malformed YAML: mapping values are not allowed"},
+		{"a bundle of another package", "metadata/annotations.yaml", annotations + "widget", "it is a bundle of package widget"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -106,7 +123,7 @@ func TestWriteRefuses(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tc.content), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			err := mustGenerate(t, widget.Driver(), version1).Write(dir)
+			err := gadgetBundle().Write(dir)
 			if err == nil || !strings.Contains(err.Error(), "will not replace "+dir) || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want: will not replace %s: … %s", err, dir, tc.want)
 			}

@@ -1,4 +1,4 @@
-package bundle
+package registryv1
 
 import (
 	"errors"
@@ -9,12 +9,11 @@ import (
 	"slices"
 )
 
-// Write makes dir hold exactly the bundle: files of an earlier generation that are no longer part of
-// it disappear. The new folder is complete before it takes the place of the old one, so that a
-// failure leaves the old one as it was.
+// Write replaces the content of dir with the bundle. The new folder is complete before it replaces the old one, so that a
+// failure leaves the old one unchanged.
 //
-// It refuses to replace a folder that is not a bundle of the same package, or that holds anything
-// that is not part of a bundle.
+// Write refuses to replace a folder that is not a bundle of the same package, or that holds anything that is not part of a
+// bundle.
 func (b *Bundle) Write(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -27,7 +26,7 @@ func (b *Bundle) Write(dir string) error {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
 		return fmt.Errorf("bundle folder %s: %w", dir, err)
 	}
-	// A sibling of dir, for a rename works only within one file system.
+	// Next to dir, because a rename works only within one file system.
 	scratch, err := os.MkdirTemp(filepath.Dir(dir), "."+filepath.Base(dir)+"-")
 	if err != nil {
 		return fmt.Errorf("bundle folder %s: %w", dir, err)
@@ -66,7 +65,8 @@ func (b *Bundle) writeFiles(dir string) error {
 	return nil
 }
 
-// mayReplace says whether there is a folder to replace. It fails if that would lose what is not ours.
+// mayReplace reports whether there is a folder to replace. It fails if that would delete anything that is not part of a
+// bundle of the package.
 func (b *Bundle) mayReplace(dir string) (bool, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,20 +84,20 @@ func (b *Bundle) mayReplace(dir string) (bool, error) {
 	}
 	for _, entry := range entries {
 		if !slices.Contains([]string{ManifestsDir, MetadataDir, DockerfilePath}, entry.Name()) {
-			return false, refuse("it holds " + entry.Name() + ", which is no part of a bundle")
+			return false, refuse("it holds " + entry.Name() + ", which is not part of a bundle")
 		}
 	}
-	// Broken manifests are no reason to refuse: writing the bundle anew is what mends them.
-	metadata, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(AnnotationsPath)))
+	// Broken manifests are no reason to refuse: writing the bundle again is what repairs them.
+	metadata, err := readFiles(dir, MetadataDir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return false, fmt.Errorf("bundle folder %s: %w", dir, err)
+		return false, err
 	}
-	old, err := packageName(metadata)
+	old, err := source{name: dir, kind: "folder"}.parseMetadata(&Bundle{Files: metadata})
 	if err != nil {
 		return false, refuse(err.Error())
 	}
-	if old != b.Package {
-		return false, refuse("it is a bundle of package " + old)
+	if name := old.Annotations[PackageAnnotation]; name != b.Package {
+		return false, refuse("it is a bundle of package " + name)
 	}
 	return true, nil
 }

@@ -1,5 +1,5 @@
-// Package listing lists what a catalog holds, for people and for programs.
-package listing
+// Package list lists the packages, channels and bundles of a catalog, for people and for programs.
+package list
 
 import (
 	"fmt"
@@ -17,12 +17,12 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Package is a line of a list of packages. The names of fields in JSON stay as they are.
+// Package is a line of a list of packages. Programs read the JSON, so its field names must not change.
 type Package struct {
 	Name           string `json:"name"`
 	DisplayName    string `json:"displayName"`
 	DefaultChannel string `json:"defaultChannel"`
-	// Version is what the default channel leads to.
+	// Version is that of the default channel's head.
 	Version    string `json:"version"`
 	Channels   int    `json:"channels"`
 	Bundles    int    `json:"bundles"`
@@ -34,7 +34,7 @@ type Channel struct {
 	Package string `json:"package"`
 	Name    string `json:"name"`
 	Default bool   `json:"default"`
-	// Head is the bundle that the channel leads to.
+	// Head is the channel head.
 	Head       string `json:"head"`
 	Entries    int    `json:"entries"`
 	Deprecated string `json:"deprecated,omitempty"`
@@ -53,26 +53,26 @@ type Bundle struct {
 	Deprecated string   `json:"deprecated,omitempty"`
 }
 
-// lists make the lists, by what they are of.
+// lists are the functions that make the lists, by kind.
 var lists = map[string]func([]*fbc.Package) ([]row, error){
 	"packages": packages,
 	"channels": channels,
 	"bundles":  bundles,
 }
 
-// Kinds are what there are lists of.
+// Kinds are the kinds of lists.
 func Kinds() []string { return slices.Sorted(maps.Keys(lists)) }
 
-// Formats are what Write writes: a table, or a JSON array.
+// Formats are the formats of Write: a table, or a JSON array.
 var Formats = []string{"text", "json"}
 
-// Write lists what a valid catalog holds, of one package if that is not empty.
+// Write writes a list of a valid catalog, or of one package of it if only is not empty.
 func Write(w io.Writer, format, kind string, c *fbc.Catalog, only string) error {
 	of := c.Packages
 	if only != "" {
 		p := c.Find(only)
 		if p == nil {
-			return fmt.Errorf("%s holds no package %q; `berth catalog list packages %s` lists those that it holds", c.Dir, only, c.Dir)
+			return fmt.Errorf("%s has no package %q; `berth catalog list packages %s` lists its packages", c.Dir, only, c.Dir)
 		}
 		of = []*fbc.Package{p}
 	}
@@ -127,7 +127,7 @@ func (b Bundle) cells() []string {
 	return []string{b.Package, b.Channel, b.Name, b.Version, dash(b.Replaces), dash(strings.Join(b.Skips, ",")), dash(b.SkipRange), yes(b.Deprecated != "")}
 }
 
-// dash stands for nothing in a table.
+// dash returns a dash for an empty cell of a table.
 func dash(text string) string {
 	if text == "" {
 		return "-"

@@ -1,4 +1,4 @@
-package fbc_test
+package build_test
 
 import (
 	"os"
@@ -13,8 +13,6 @@ import (
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/test/catalogs"
 )
-
-var tide = []string{"testdata/bundles/tide/0.1.0", "testdata/bundles/tide/0.2.0"}
 
 func TestWriteReplacesWhatItMade(t *testing.T) {
 	dir := t.TempDir()

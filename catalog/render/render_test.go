@@ -1,4 +1,4 @@
-package rendering_test
+package render_test
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/berth-csi/berth/catalog/rendering"
+	"github.com/berth-csi/berth/catalog/render"
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
@@ -40,13 +40,13 @@ func TestWriteLikeOpm(t *testing.T) {
 	}
 	for name, dirs := range folders {
 		t.Run(name, func(t *testing.T) {
-			for _, format := range rendering.Formats {
+			for _, format := range render.Formats {
 				want, err := exec.CommandContext(t.Context(), opm, append([]string{"render", "-o", format}, dirs...)...).Output()
 				if err != nil {
 					t.Fatal(err)
 				}
 				var got bytes.Buffer
-				if err := rendering.Write(t.Context(), &got, format, dirs); err != nil {
+				if err := render.Write(t.Context(), &got, format, dirs); err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(string(want), got.String()); diff != "" {
@@ -87,10 +87,10 @@ func validArchives(t *testing.T) map[string][]string {
 
 // A second rendering changes nothing, and neither does the order of folders.
 func TestWriteIsStable(t *testing.T) {
-	for _, format := range rendering.Formats {
+	for _, format := range render.Formats {
 		render := func(dirs ...string) string {
 			var text bytes.Buffer
-			if err := rendering.Write(t.Context(), &text, format, dirs); err != nil {
+			if err := render.Write(t.Context(), &text, format, dirs); err != nil {
 				t.Fatal(err)
 			}
 			return text.String()
@@ -114,7 +114,7 @@ func TestWriteKeepsDigits(t *testing.T) {
 	catalogs.Write(t, filepath.Join(dir, "catalog.yaml"), "schema: olm.package\nname: tide\n---\nschema: olm.bundle\npackage: tide\nname: tide.v1\n"+
 		"properties:\n- type: com.example.depth\n  value: {metres: "+number+"}\n")
 	var got bytes.Buffer
-	if err := rendering.Write(t.Context(), &got, "json", []string{dir}); err != nil {
+	if err := render.Write(t.Context(), &got, "json", []string{dir}); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(got.String(), `"metres": `+number) {
@@ -134,7 +134,7 @@ func TestWriteFails(t *testing.T) {
 		{t.TempDir(), []string{"holds no package"}},
 	} {
 		var got bytes.Buffer
-		err := rendering.Write(t.Context(), &got, "json", []string{"../testdata/catalog", tc.dir})
+		err := render.Write(t.Context(), &got, "json", []string{"../testdata/catalog", tc.dir})
 		for _, want := range tc.want {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("got error %v, want %s", err, want)
@@ -149,12 +149,12 @@ func TestWriteFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer full.Close()
-	if err := rendering.Write(t.Context(), full, "json", []string{"../testdata/catalog"}); err == nil {
+	if err := render.Write(t.Context(), full, "json", []string{"../testdata/catalog"}); err == nil {
 		t.Error("it does not notice that the disk is full")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := rendering.Write(ctx, &bytes.Buffer{}, "json", []string{"../testdata/catalog"}); !errors.Is(err, context.Canceled) {
+	if err := render.Write(ctx, &bytes.Buffer{}, "json", []string{"../testdata/catalog"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: got error %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package rendering
+package render
 
 import (
 	"slices"
@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/fbc/rawjson"
 )
 
-// Nearly all of a catalog is bundles. What is usual of them is rendered without decoding them.
+// Nearly all of a catalog is bundles, so those in the usual form are rendered without decoding them.
 
 var (
 	bundleShape   = rawjson.ShapeOf[declcfg.Bundle]()
@@ -19,12 +19,11 @@ var (
 	imageShape    = rawjson.ShapeOf[declcfg.RelatedImage]()
 )
 
-// bundle renders a document that may be a bundle. It returns false for all others, and for bundles
-// that are unusual.
+// bundle renders a bundle in the usual form. It returns false for all other documents.
 func (on *scratch) bundle(content []byte) ([]byte, bool) {
 	s := rawjson.Scan(content)
 	var schema, name, pkg, image string
-	on.light, on.bulk = on.light[:0], on.bulk[:0]
+	on.rest, on.payload = on.rest[:0], on.payload[:0]
 	var images []declcfg.RelatedImage
 	seen := map[string]bool{}
 	s.Object(func(key []byte) {
@@ -58,7 +57,7 @@ func (on *scratch) bundle(content []byte) ([]byte, bool) {
 	text = append(text, ",\n    \"image\": "...)
 	text = rawjson.AppendString(text, image)
 	separator := ",\n    \"properties\": [" // and then the comma of each property
-	for _, properties := range [][]byte{on.light, on.bulk} {
+	for _, properties := range [][]byte{on.rest, on.payload} {
 		if len(properties) > 0 {
 			text = append(append(text, separator...), properties[len(comma):]...)
 			separator = comma
@@ -75,7 +74,7 @@ func (on *scratch) bundle(content []byte) ([]byte, bool) {
 // comma stands before each property.
 const comma = ","
 
-// field appends a field with a text, unless that is empty.
+// field appends a field, unless its value is empty.
 func field(text []byte, name, value string) []byte {
 	if value == "" {
 		return text
@@ -84,24 +83,24 @@ func field(text []byte, name, value string) []byte {
 	return rawjson.AppendString(text, value)
 }
 
-// properties renders properties, a comma before each one, and those that are bulk apart.
+// properties renders properties with a comma before each, and keeps those that are payload apart.
 func (on *scratch) properties(s *rawjson.Scanner) {
-	light, bulk := on.light, on.bulk
+	rest, payload := on.rest, on.payload
 	s.Array(func() {
-		begin := len(bulk)
-		bulk = append(bulk, comma+"\n        {\n            \"type\": "...)
+		begin := len(payload)
+		payload = append(payload, comma+"\n        {\n            \"type\": "...)
 		propertyType, typed, valued := "", false, false
 		s.Object(func(key []byte) {
 			switch {
 			case string(key) == "type" && !typed:
 				propertyType, typed = s.String(), true
-				bulk = rawjson.AppendString(bulk, propertyType)
+				payload = rawjson.AppendString(payload, propertyType)
 			case string(key) == "value" && typed && !valued:
 				valued = true
-				bulk = append(bulk, ",\n            \"value\": "...)
-				bulk = s.Append(bulk, rawjson.Style{Indent: indent, Level: 3})
+				payload = append(payload, ",\n            \"value\": "...)
+				payload = s.Append(payload, rawjson.Style{Indent: indent, Level: 3})
 			case string(key) == "type" || string(key) == "value":
-				s.Fail() // another order, or twice
+				s.Fail() // in another order, or twice
 			default:
 				s.Other(key, propertyShape)
 			}
@@ -109,13 +108,13 @@ func (on *scratch) properties(s *rawjson.Scanner) {
 		if !valued {
 			s.Fail()
 		}
-		bulk = append(bulk, "\n        }"...)
-		if !fbc.IsBulk(propertyType) {
-			light = append(light, bulk[begin:]...)
-			bulk = bulk[:begin]
+		payload = append(payload, "\n        }"...)
+		if !fbc.IsPayload(propertyType) {
+			rest = append(rest, payload[begin:]...)
+			payload = payload[:begin]
 		}
 	})
-	on.light, on.bulk = light, bulk
+	on.rest, on.payload = rest, payload
 }
 
 func relatedImage(s *rawjson.Scanner) (image declcfg.RelatedImage) {
@@ -151,11 +150,11 @@ func relatedImages(text []byte, images []declcfg.RelatedImage) []byte {
 	return append(text, "\n    ]"...)
 }
 
-// bulkLast returns properties with those that are bulk behind the others.
-func bulkLast(properties []property.Property) []property.Property {
+// payloadLast returns properties in their order, but those that are payload last.
+func payloadLast(properties []property.Property) []property.Property {
 	slices.SortStableFunc(properties, func(a, b property.Property) int {
 		rank := map[bool]int{true: 1}
-		return rank[fbc.IsBulk(a.Type)] - rank[fbc.IsBulk(b.Type)]
+		return rank[fbc.IsPayload(a.Type)] - rank[fbc.IsPayload(b.Type)]
 	})
 	return properties
 }

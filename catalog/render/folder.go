@@ -1,0 +1,305 @@
+package render
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/action/migrations"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/operator-framework/operator-registry/pkg/registry"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/registryv1"
+)
+
+// Bundle is a bundle that was read from a folder or an image, and what a catalog says of it.
+type Bundle struct {
+	*registryv1.Contents
+	// Rendered is the bundle's document in a catalog, the same as "opm render" makes of it. A bundle in a folder
+	// carries all its objects, so that OLM installs it from the catalog alone. One in an image carries the description
+	// of its ClusterServiceVersion instead, and OLM pulls the image.
+	Rendered declcfg.Bundle
+	Version  *declcfg.VersionRelease
+
+	registry *registry.Bundle
+}
+
+// Folder reads and renders the bundle in a folder.
+func Folder(dir string) (*Bundle, error) {
+	contents, err := registryv1.Load(dir)
+	if err != nil {
+		return nil, err
+	}
+	return newBundle(contents, "")
+}
+
+// Image renders the bundle in an image, from the files in the registryv1.Folders of the image.
+func Image(reference string, files map[string][]byte) (*Bundle, error) {
+	contents, err := registryv1.LoadImage(reference, files)
+	if err != nil {
+		return nil, err
+	}
+	return newBundle(contents, reference)
+}
+
+func newBundle(contents *registryv1.Contents, image string) (*Bundle, error) {
+	m := contents.Metadata
+	if got := m.Annotations[registryv1.MediaTypeAnnotation]; got != registryv1.MediaType {
+		return nil, registryv1.Format.Finding(m.File, "annotation %s is %q; expected %q, the only format of bundles that a catalog is built from",
+			registryv1.MediaTypeAnnotation, got, registryv1.MediaType)
+	}
+	var objects []*unstructured.Unstructured
+	for _, o := range contents.Objects {
+		objects = append(objects, o.Unstructured)
+	}
+	b := &Bundle{Contents: contents, registry: registry.NewBundle("", &registry.Annotations{PackageName: contents.Package,
+		Channels: m.Annotations[registryv1.ChannelsAnnotation], DefaultChannelName: m.Annotations[registryv1.DefaultChannelAnnotation]}, objects...)}
+	csv, err := b.registry.ClusterServiceVersion()
+	if err != nil {
+		return nil, b.csvFault(err)
+	}
+	b.registry.Name, b.registry.BundleImage = csv.GetName(), image
+	for _, d := range m.Dependencies {
+		b.registry.Dependencies = append(b.registry.Dependencies, &d)
+	}
+	if b.registry.Properties, err = b.properties(csv.GetAnnotations()[registry.PropertyKey]); err != nil {
+		return nil, b.csvFault(err)
+	}
+	if err := b.registry.AllProvidedAPIsInBundle(); err != nil {
+		return nil, b.csvFault(fmt.Errorf("every API that spec.customresourcedefinitions.owned lists needs its "+
+			"CustomResourceDefinition in %s: %w", filepath.Dir(b.CSV.File), err))
+	}
+	if b.Rendered, err = b.render(); err != nil {
+		return nil, b.csvFault(err)
+	}
+	if b.Version, err = b.Rendered.VersionRelease(); err != nil {
+		return nil, b.csvFault(fmt.Errorf("spec.version: %w", err))
+	}
+	return b, nil
+}
+
+// csvFault returns an error about the bundle's ClusterServiceVersion.
+func (b *Bundle) csvFault(err error) error { return fmt.Errorf("%s: %w", b.CSV.File, err) }
+
+// Compare orders bundles from the oldest version to the newest.
+func (b *Bundle) Compare(other *Bundle) int {
+	return cmp.Or(b.Version.Compare(other.Version), cmp.Compare(b.Name, other.Name))
+}
+
+// Number is the version as people write it.
+func (b *Bundle) Number() string {
+	number := b.Version.Version.String()
+	if len(b.Version.Release) > 0 {
+		number += ", release " + b.Version.Release.String()
+	}
+	return number
+}
+
+// Channels are the names of the channels that the bundle's annotations say it is part of.
+func (b *Bundle) Channels() (names []string) {
+	for name := range strings.SplitSeq(b.Metadata.Annotations[registryv1.ChannelsAnnotation], ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// DefaultChannel is the name of the package's default channel, as far as the bundle's annotations say it.
+func (b *Bundle) DefaultChannel() string {
+	return b.Metadata.Annotations[registryv1.DefaultChannelAnnotation]
+}
+
+// Entry is the bundle's channel entry, as its ClusterServiceVersion gives it.
+func (b *Bundle) Entry() (declcfg.ChannelEntry, error) {
+	replaces, err := b.registry.Replaces()
+	if err != nil {
+		return declcfg.ChannelEntry{}, b.csvFault(fmt.Errorf("spec.replaces: %w", err))
+	}
+	skips, err := b.registry.Skips()
+	if err != nil {
+		return declcfg.ChannelEntry{}, b.csvFault(fmt.Errorf("spec.skips: %w", err))
+	}
+	skipRange, err := b.registry.SkipRange()
+	if err != nil {
+		return declcfg.ChannelEntry{}, b.csvFault(err)
+	}
+	return declcfg.ChannelEntry{Name: b.Name, Replaces: replaces, Skips: skips, SkipRange: skipRange}, nil
+}
+
+// Introduce gives a package the description and the icon of the bundle, unless it has its own.
+func (b *Bundle) Introduce(pkg *declcfg.Package) (err error) {
+	if pkg.Description == "" {
+		if pkg.Description, err = b.registry.Description(); err != nil {
+			return b.csvFault(fmt.Errorf("spec.description: %w", err))
+		}
+	}
+	if pkg.Icon == nil {
+		if pkg.Icon, err = b.icon(); err != nil {
+			return b.csvFault(fmt.Errorf("spec.icon: %w", err))
+		}
+	}
+	return nil
+}
+
+// properties returns what the bundle offers: what its metadata lists, its package and version, and what an annotation
+// of its ClusterServiceVersion lists. Where several name a package, the last one counts.
+func (b *Bundle) properties(annotation string) ([]registry.Property, error) {
+	version, err := b.registry.Version()
+	if err != nil {
+		return nil, err
+	}
+	release, err := b.registry.Release()
+	if err != nil {
+		return nil, err
+	}
+	itself, err := json.Marshal(registry.PackageProperty{PackageName: b.Package, Version: version, Release: release})
+	if err != nil {
+		return nil, err
+	}
+	all := append(slices.Clone(b.Metadata.Properties), registry.Property{Type: registry.PackageType, Value: itself})
+	if annotation != "" {
+		var annotated []registry.Property
+		if err := json.Unmarshal([]byte(annotation), &annotated); err != nil {
+			return nil, fmt.Errorf("annotation %s: expected a JSON array of properties: %w", registry.PropertyKey, err)
+		}
+		all = append(all, annotated...)
+	}
+	return all, nil
+}
+
+// render returns the bundle's document in a catalog.
+func (b *Bundle) render() (declcfg.Bundle, error) {
+	_, properties, err := registry.ObjectsAndPropertiesFromBundle(b.registry)
+	if err != nil {
+		return declcfg.Bundle{}, err
+	}
+	images, err := b.relatedImages()
+	if err != nil {
+		return declcfg.Bundle{}, err
+	}
+	properties = objectsLast(properties)
+	rendered := declcfg.Bundle{
+		Schema:        declcfg.SchemaBundle,
+		Name:          b.Name,
+		Package:       b.Package,
+		Image:         b.registry.BundleImage,
+		Properties:    properties,
+		RelatedImages: images,
+	}
+	// declcfg.Bundle holds the objects a second time, as a reader of the catalog would decode them.
+	for _, p := range properties {
+		if p.Type != property.TypeBundleObject {
+			continue
+		}
+		var object property.BundleObject
+		if err := json.Unmarshal(p.Value, &object); err != nil {
+			return declcfg.Bundle{}, err
+		}
+		rendered.Objects = append(rendered.Objects, string(object.Data))
+	}
+	if rendered.CsvJSON, err = b.csvJSON(); err != nil {
+		return declcfg.Bundle{}, err
+	}
+	if b.registry.BundleImage == "" {
+		return rendered, nil
+	}
+	return described(rendered)
+}
+
+// described returns a bundle with a description of its ClusterServiceVersion instead of its objects. OLM reads the objects
+// from the bundle's image.
+func described(b declcfg.Bundle) (declcfg.Bundle, error) {
+	config := declcfg.DeclarativeConfig{Bundles: []declcfg.Bundle{b}}
+	toDescription, err := migrations.NewMigrations("bundle-object-to-csv-metadata")
+	if err != nil {
+		return b, err
+	}
+	if err := toDescription.Migrate(&config); err != nil {
+		return b, err
+	}
+	b = config.Bundles[0]
+	b.Objects, b.CsvJSON = nil, ""
+	return b, nil
+}
+
+// csvJSON returns the ClusterServiceVersion as JSON.
+func (b *Bundle) csvJSON() (string, error) {
+	for _, object := range b.Objects {
+		if object.GetKind() == v1alpha1.ClusterServiceVersionKind {
+			data, err := json.Marshal(object)
+			return string(data), err
+		}
+	}
+	return "", nil
+}
+
+// objectsLast returns properties with the bundle's objects last, because they are long.
+func objectsLast(properties []property.Property) []property.Property {
+	isObject := func(p property.Property) int {
+		if p.Type == property.TypeBundleObject {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(properties, func(a, b property.Property) int { return isObject(a) - isObject(b) })
+	return properties
+}
+
+// relatedImages returns the images that the ClusterServiceVersion lists. It adds the bundle's own image and those that its
+// Deployments run, if they are not listed.
+func (b *Bundle) relatedImages() ([]declcfg.RelatedImage, error) {
+	csv, err := b.registry.ClusterServiceVersion()
+	if err != nil {
+		return nil, err
+	}
+	var spec struct {
+		RelatedImages []declcfg.RelatedImage `json:"relatedImages"`
+	}
+	if err := json.Unmarshal(csv.Spec, &spec); err != nil {
+		return nil, fmt.Errorf("spec.relatedImages: %w", err)
+	}
+	images := spec.RelatedImages
+	run, err := csv.GetOperatorImages()
+	if err != nil {
+		return nil, fmt.Errorf("spec.install: %w", err)
+	}
+	if b.registry.BundleImage != "" {
+		run[b.registry.BundleImage] = struct{}{}
+	}
+	for image := range run {
+		if !slices.ContainsFunc(images, func(listed declcfg.RelatedImage) bool { return listed.Image == image }) {
+			images = append(images, declcfg.RelatedImage{Image: image})
+		}
+	}
+	slices.SortFunc(images, func(a, b declcfg.RelatedImage) int {
+		return cmp.Or(cmp.Compare(a.Image, b.Image), cmp.Compare(a.Name, b.Name))
+	})
+	return images, nil
+}
+
+// icon returns the bundle's first icon, or nil. Consoles ignore white space in its data.
+func (b *Bundle) icon() (*declcfg.Icon, error) {
+	csv, err := b.registry.ClusterServiceVersion()
+	if err != nil {
+		return nil, err
+	}
+	var spec struct {
+		Icon []v1alpha1.Icon `json:"icon"`
+	}
+	if err := json.Unmarshal(csv.Spec, &spec); err != nil || len(spec.Icon) == 0 {
+		return nil, err
+	}
+	data, err := base64.StdEncoding.DecodeString(strings.Join(strings.Fields(spec.Icon[0].Data), ""))
+	if err != nil {
+		return nil, fmt.Errorf("base64data: %w", err)
+	}
+	return &declcfg.Icon{Data: data, MediaType: spec.Icon[0].MediaType}, nil
+}

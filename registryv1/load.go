@@ -1,0 +1,115 @@
+package registryv1
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/berth-csi/berth/yaml"
+)
+
+// Load reads the bundle in a folder. Symbolic links that lead out of the folder are refused, and so are files too large
+// to be part of a bundle. The error is all that is wrong; what is wrong with a file is a finding.
+func Load(dir string) (*Contents, error) {
+	if _, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("bundle folder: %w", err)
+	}
+	at := source{name: dir, kind: "folder"}
+	b := &Bundle{}
+	// A bundle needs its Dockerfile only to be built into an image.
+	if data, err := yaml.ReadFileIn(dir, DockerfilePath); err == nil {
+		b.Files = append(b.Files, File{Path: DockerfilePath, Data: data})
+	}
+	var faults []error
+	for _, folder := range Folders {
+		files, err := readFiles(dir, folder)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, at.notABundle("it has no folder " + folder + nestedHint(dir))
+		}
+		b.Files, faults = append(b.Files, files...), append(faults, err)
+	}
+	if err := errors.Join(faults...); err != nil {
+		return nil, err
+	}
+	return at.parse(b)
+}
+
+// LoadImage reads the bundle in an image, from the files in Folders by their paths there.
+func LoadImage(reference string, files map[string][]byte) (*Contents, error) {
+	at := source{name: reference, kind: "image"}
+	b := &Bundle{}
+	for file, data := range files {
+		if slices.Contains(Folders, path.Dir(file)) && !isHidden(path.Base(file)) {
+			b.Files = append(b.Files, File{Path: file, Data: data})
+		}
+	}
+	slices.SortFunc(b.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	for _, folder := range Folders {
+		if len(b.in(folder)) == 0 {
+			return nil, at.notABundle("it has no file in a folder " + folder)
+		}
+	}
+	return at.parse(b)
+}
+
+// IsFolder reports whether a folder looks like that of a bundle, and not like that of a catalog.
+func IsFolder(dir string) bool {
+	for _, folder := range Folders {
+		if info, err := os.Stat(filepath.Join(dir, folder)); err != nil || !info.IsDir() {
+			return false
+		}
+	}
+	return true
+}
+
+// readFiles returns the files right in one folder of a bundle, sorted by name, without hidden ones.
+func readFiles(dir, folder string) ([]File, error) {
+	entries, err := os.ReadDir(filepath.Join(dir, folder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("bundle folder %s: %w", dir, err)
+	}
+	var files []File
+	var faults []error
+	for _, entry := range entries {
+		if entry.IsDir() || isHidden(entry.Name()) {
+			continue
+		}
+		data, err := yaml.ReadFileIn(dir, filepath.Join(folder, entry.Name()))
+		if err != nil {
+			faults = append(faults, fmt.Errorf("bundle folder %s: %v", dir, err)) // which hides that a file is missing, not the folder
+			continue
+		}
+		files = append(files, File{Path: path.Join(folder, entry.Name()), Data: data})
+	}
+	return files, errors.Join(faults...)
+}
+
+func isHidden(name string) bool { return strings.HasPrefix(name, ".") }
+
+// source is where a bundle comes from.
+type source struct {
+	name string // the folder or the reference of the image
+	kind string
+}
+
+func (s source) notABundle(found string) error {
+	return fmt.Errorf("%s is not a bundle %s: %s; expected %s/ with exactly one ClusterServiceVersion, and %s/ with a file that has the annotation %s",
+		s.name, s.kind, found, ManifestsDir, MetadataDir, PackageAnnotation)
+}
+
+// nestedHint names a bundle right below a folder.
+func nestedHint(dir string) string {
+	nested, _ := filepath.Glob(filepath.Join(dir, "*", ManifestsDir))
+	if len(nested) == 0 {
+		return ""
+	}
+	return ", but there is a bundle in " + filepath.Dir(nested[len(nested)-1])
+}
