@@ -46,14 +46,14 @@ or waits for somebody; 2 if that cannot be told.`,
   berth catalog plan catalog/certified --kubeconfig admin.conf`,
 		Args: o.checkArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			outcomes, err := o.foretell(cmd, args)
+			predictions, err := o.predict(cmd, args)
 			if err == nil {
-				err = prediction.Write(cmd.OutOrStdout(), o.output, outcomes)
+				err = prediction.Write(cmd.OutOrStdout(), o.output, predictions)
 			}
 			if err != nil {
 				return &exitError{code: exitUsage, err: err}
 			}
-			if !prediction.Good(outcomes) {
+			if !prediction.Good(predictions) {
 				return &exitError{code: exitFailed}
 			}
 			return nil
@@ -75,41 +75,41 @@ func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
 	return cobra.RangeArgs(1, 2)(cmd, args)
 }
 
-func (o *catalogPlan) foretell(cmd *cobra.Command, args []string) ([]*prediction.Outcome, error) {
+func (o *catalogPlan) predict(cmd *cobra.Command, args []string) ([]*prediction.Prediction, error) {
 	defer startProgress(cmd.ErrOrStderr(), "foretelling")()
 	c, err := rules.Load(cmd.Context(), args[0])
 	if err != nil {
 		return nil, notValid(args[0], err)
 	}
 	if len(args) == 1 {
-		return o.foretellCluster(cmd.Context(), c)
+		return o.predictCluster(cmd.Context(), c)
 	}
 	pkg, version, _ := strings.Cut(args[1], "@")
-	world, err := prediction.Installed(c, pkg, version, o.channel)
+	state, err := prediction.Installed(c, pkg, version, o.channel)
 	if err != nil {
 		return nil, err
 	}
-	return world.Foretell(cmd.Context())
+	return state.Predict(cmd.Context())
 }
 
-func (o *catalogPlan) foretellCluster(ctx context.Context, c *fbc.Catalog) (all []*prediction.Outcome, err error) {
+func (o *catalogPlan) predictCluster(ctx context.Context, c *fbc.Catalog) (all []*prediction.Prediction, err error) {
 	config, err := o.config()
 	if err != nil {
 		return nil, fmt.Errorf("%w; name a PACKAGE to do without one", err)
 	}
-	worlds, err := prediction.Observe(ctx, config, o.namespace)
+	states, err := prediction.Observe(ctx, config, o.namespace)
 	if err != nil {
 		return nil, err
 	}
-	for _, world := range worlds {
-		if world.Put(c) == 0 {
+	for _, state := range states {
+		if state.SubstituteCatalog(c) == 0 {
 			continue
 		}
-		outcomes, err := world.Foretell(ctx)
+		predictions, err := state.Predict(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("namespace %s: %w", world.Namespace, err)
+			return nil, fmt.Errorf("namespace %s: %w", state.Namespace, err)
 		}
-		all = append(all, outcomes...)
+		all = append(all, predictions...)
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("the cluster at %s has no Subscription to a package of %s", config.Host, c.Dir)

@@ -34,7 +34,7 @@ type Cluster struct {
 
 // World is what a plan is made from. It has to be closed.
 type World struct {
-	*prediction.World
+	*prediction.State
 	subscription *v1alpha1.Subscription
 	namespaceUID types.UID
 	journals     string // the namespace of journals
@@ -100,7 +100,7 @@ func readNamespaceUID(ctx context.Context, c client.Client, name string) (types.
 // choose finds the Subscription that is asked for, by the name that the package has now, or by the new one if all is
 // done. One of either name in another namespace leaves open which is meant: whoever may make Subscriptions in some
 // namespace can have put it there.
-func choose(namespaces []*prediction.World, r Request) (*World, error) {
+func choose(namespaces []*prediction.State, r Request) (*World, error) {
 	var found []*World
 	var names []string
 	for _, w := range namespaces {
@@ -109,7 +109,7 @@ func choose(namespaces []*prediction.World, r Request) (*World, error) {
 			s = subscriptionTo(w, r.NewPackage)
 		}
 		if s != nil {
-			found = append(found, &World{World: w, subscription: s})
+			found = append(found, &World{State: w, subscription: s})
 			names = append(names, fmt.Sprintf("%s/%s to package %s", s.Namespace, s.Name, s.Spec.Package))
 		}
 	}
@@ -126,7 +126,7 @@ func choose(namespaces []*prediction.World, r Request) (*World, error) {
 
 // subscriptionTo returns the Subscription of a namespace to a package, or nil. Of several, it is the one that
 // has installed something.
-func subscriptionTo(w *prediction.World, pkg string) (found *v1alpha1.Subscription) {
+func subscriptionTo(w *prediction.State, pkg string) (found *v1alpha1.Subscription) {
 	for _, s := range w.Subscriptions {
 		if s.Spec.Package == pkg && (found == nil || found.Status.InstalledCSV == "" && s.Status.InstalledCSV != "") {
 			found = s

@@ -59,20 +59,20 @@ func TestAgainstOLM(t *testing.T) {
 		create(&v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 			Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: serving.Start(t, dir)}})
 	}
-	foretell := func(dir string) *Outcome {
+	foretell := func(dir string) *Prediction {
 		t.Helper()
-		worlds, err := Observe(t.Context(), c.Config(), namespace)
-		if err != nil || len(worlds) != 1 {
-			t.Fatal(worlds, err)
+		states, err := Observe(t.Context(), c.Config(), namespace)
+		if err != nil || len(states) != 1 {
+			t.Fatal(states, err)
 		}
-		if n := worlds[0].Put(read(t, dir)); n != 1 {
+		if n := states[0].SubstituteCatalog(read(t, dir)); n != 1 {
 			t.Fatalf("the catalog has something for %d Subscriptions", n)
 		}
-		outcomes, err := worlds[0].Foretell(t.Context())
+		predictions, err := states[0].Predict(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return outcomes[0]
+		return predictions[0]
 	}
 	// install approves what OLM asks for, and waits until it is there.
 	install := func(name string) {
@@ -87,7 +87,7 @@ func TestAgainstOLM(t *testing.T) {
 			}
 			return api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: subscription.Status.InstallPlanRef.Name}, asked)
 		})
-		if got := foretell(second); got.Verdict != Waits || len(got.Holds) == 0 {
+		if got := foretell(second); got.Verdict != Waits || len(got.Blockers) == 0 {
 			t.Errorf("before it is approved: got %+v, want that OLM waits", got)
 		}
 		if err := api.Patch(t.Context(), asked, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"approved":true}}`))); err != nil {

@@ -26,11 +26,11 @@ func TestGraphIsWhatOLMDoes(t *testing.T) {
 		g := upgrade.Of(p, p.Channels[0])
 		for number := range 6 {
 			installed := upgrade.Version{Name: fmt.Sprintf("tide.v%d.0.0", number), Number: &semver.Version{Major: uint64(number)}}
-			world, err := Installed(c, "tide", installed.Number.String(), "stable")
+			state, err := Installed(c, "tide", installed.Number.String(), "stable")
 			if err != nil {
 				t.Fatal(err)
 			}
-			resolved, err := world.resolve()
+			resolved, err := state.resolve()
 			var olm, ours string
 			switch {
 			case err != nil && strings.Contains(err.Error(), "no channel heads"):

@@ -23,33 +23,33 @@ import (
 // Observe reads what OLM decides from in a cluster: a world for each namespace that has Subscriptions,
 // in order. An empty namespace stands for all. The worlds have no catalogs yet. It only reads, but of all
 // namespaces: what one can have depends on the others.
-func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*World, error) {
-	seen, err := observe(ctx, config)
+func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*State, error) {
+	c, err := readCluster(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	namespaces := map[string]bool{}
-	for _, g := range seen.groups {
+	for _, g := range c.groups {
 		namespaces[g.Namespace] = true
 	}
-	for _, s := range seen.subscriptions {
+	for _, s := range c.subscriptions {
 		namespaces[s.Namespace] = true
 	}
-	var all, wanted []*World
+	var all, wanted []*State
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
-		all = append(all, seen.world(name))
+		all = append(all, c.state(name))
 	}
-	for _, w := range all {
-		w.Elsewhere = slices.DeleteFunc(slices.Clone(all), func(other *World) bool { return other == w })
-		if len(w.Subscriptions) > 0 && (namespace == "" || w.Namespace == namespace) {
-			wanted = append(wanted, w)
+	for _, st := range all {
+		st.Elsewhere = slices.DeleteFunc(slices.Clone(all), func(other *State) bool { return other == st })
+		if len(st.Subscriptions) > 0 && (namespace == "" || st.Namespace == namespace) {
+			wanted = append(wanted, st)
 		}
 	}
 	return wanted, nil
 }
 
 // observation is what is read of a cluster.
-type observation struct {
+type clusterObjects struct {
 	subscriptions         []v1alpha1.Subscription
 	csvs                  []v1alpha1.ClusterServiceVersion
 	installPlans          []v1alpha1.InstallPlan
@@ -57,22 +57,22 @@ type observation struct {
 	conditions            []operatorsv2.OperatorCondition
 	sources               []v1alpha1.CatalogSource
 	kubernetes, openShift *semver.Version
-	stored                *stored
+	stored                *apiReader
 }
 
-func observe(ctx context.Context, config *rest.Config) (*observation, error) {
+func readCluster(ctx context.Context, config *rest.Config) (*clusterObjects, error) {
 	client, err := versioned.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	seen := &observation{}
-	if seen.stored, err = newStored(config); err != nil {
+	c := &clusterObjects{}
+	if c.stored, err = newAPIReader(config); err != nil {
 		return nil, err
 	}
-	if seen.kubernetes, err = kubernetesVersion(client); err != nil {
+	if c.kubernetes, err = kubernetesVersion(client); err != nil {
 		return nil, err
 	}
-	if seen.openShift, err = openShiftVersion(ctx, config); err != nil {
+	if c.openShift, err = openShiftVersion(ctx, config); err != nil {
 		return nil, err
 	}
 	subscriptions, err := client.OperatorsV1alpha1().Subscriptions("").List(ctx, metav1.ListOptions{})
@@ -101,30 +101,30 @@ func observe(ctx context.Context, config *rest.Config) (*observation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing CatalogSources: %w", err)
 	}
-	seen.subscriptions, seen.csvs, seen.installPlans, seen.groups, seen.conditions, seen.sources =
+	c.subscriptions, c.csvs, c.installPlans, c.groups, c.conditions, c.sources =
 		subscriptions.Items, csvs.Items, installPlans.Items, groups.Items, conditions.Items, sources.Items
-	return seen, nil
+	return c, nil
 }
 
 // world returns what is to be seen of a namespace.
-func (seen *observation) world(namespace string) *World {
-	w := &World{
+func (c *clusterObjects) state(namespace string) *State {
+	st := &State{
 		Namespace:      namespace,
-		Kubernetes:     seen.kubernetes,
-		OpenShift:      seen.openShift,
-		Subscriptions:  in[v1alpha1.Subscription](namespace, seen.subscriptions),
-		CSVs:           in[v1alpha1.ClusterServiceVersion](namespace, seen.csvs),
-		InstallPlans:   in[v1alpha1.InstallPlan](namespace, seen.installPlans),
-		OperatorGroups: in[operatorsv1.OperatorGroup](namespace, seen.groups),
-		Conditions:     in[operatorsv2.OperatorCondition](namespace, seen.conditions),
-		CatalogSources: in[v1alpha1.CatalogSource](namespace, seen.sources),
+		Kubernetes:     c.kubernetes,
+		OpenShift:      c.openShift,
+		Subscriptions:  in[v1alpha1.Subscription](namespace, c.subscriptions),
+		CSVs:           in[v1alpha1.ClusterServiceVersion](namespace, c.csvs),
+		InstallPlans:   in[v1alpha1.InstallPlan](namespace, c.installPlans),
+		OperatorGroups: in[operatorsv1.OperatorGroup](namespace, c.groups),
+		Conditions:     in[operatorsv2.OperatorCondition](namespace, c.conditions),
+		CatalogSources: in[v1alpha1.CatalogSource](namespace, c.sources),
 		Catalogs:       map[Source]*fbc.Catalog{},
-		stored:         seen.stored,
+		api:         c.stored,
 	}
-	if global := seen.globalNamespace(); global != namespace {
-		w.CatalogSources = append(w.CatalogSources, in[v1alpha1.CatalogSource](global, seen.sources)...)
+	if global := c.globalNamespace(); global != namespace {
+		st.CatalogSources = append(st.CatalogSources, in[v1alpha1.CatalogSource](global, c.sources)...)
 	}
-	return w
+	return st
 }
 
 // openShiftCatalogs is the namespace of global catalogs on OpenShift.
@@ -134,11 +134,11 @@ const openShiftCatalogs = "openshift-marketplace"
 // which nobody can see in general; so it is OpenShift's, or else the one that OLM itself names in the statuses of
 // Subscriptions, which list the catalogs that it looks at for their namespace. Nobody but OLM and administrators writes
 // these. It is empty where OLM names none.
-func (seen *observation) globalNamespace() string {
-	if slices.ContainsFunc(seen.sources, func(s v1alpha1.CatalogSource) bool { return s.Namespace == openShiftCatalogs }) {
+func (c *clusterObjects) globalNamespace() string {
+	if slices.ContainsFunc(c.sources, func(s v1alpha1.CatalogSource) bool { return s.Namespace == openShiftCatalogs }) {
 		return openShiftCatalogs
 	}
-	for _, s := range seen.subscriptions {
+	for _, s := range c.subscriptions {
 		for _, health := range s.Status.CatalogHealth {
 			if ref := health.CatalogSourceRef; ref != nil && ref.Namespace != s.Namespace {
 				return ref.Namespace

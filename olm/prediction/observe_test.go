@@ -23,13 +23,13 @@ func TestGlobalNamespace(t *testing.T) {
 		return s
 	}
 	for name, test := range map[string]struct {
-		seen observation
+		seen clusterObjects
 		want string
 	}{
-		"OpenShift's":              {observation{sources: []v1alpha1.CatalogSource{source("olm"), source(openShiftCatalogs)}}, openShiftCatalogs},
-		"what OLM looks at":        {observation{sources: []v1alpha1.CatalogSource{source("other"), source("olm")}, subscriptions: []v1alpha1.Subscription{named("other"), lookedAt("olm")}}, "olm"},
-		"what Subscriptions name":  {observation{sources: []v1alpha1.CatalogSource{source("other")}, subscriptions: []v1alpha1.Subscription{named("other"), named("other")}}, ""},
-		"there is nothing of such": {observation{}, ""},
+		"OpenShift's":              {clusterObjects{sources: []v1alpha1.CatalogSource{source("olm"), source(openShiftCatalogs)}}, openShiftCatalogs},
+		"what OLM looks at":        {clusterObjects{sources: []v1alpha1.CatalogSource{source("other"), source("olm")}, subscriptions: []v1alpha1.Subscription{named("other"), lookedAt("olm")}}, "olm"},
+		"what Subscriptions name":  {clusterObjects{sources: []v1alpha1.CatalogSource{source("other")}, subscriptions: []v1alpha1.Subscription{named("other"), named("other")}}, ""},
+		"there is nothing of such": {clusterObjects{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.seen.globalNamespace(); got != test.want {

@@ -20,20 +20,20 @@ const (
 )
 
 // attendant is what OLM's resolver says besides why something cannot be.
-var attendant = regexp.MustCompile(`(, |^)subscription \S+ (exists|requires [^, ]+)`)
+var boilerplate = regexp.MustCompile(`(, |^)subscription \S+ (exists|requires [^, ]+)`)
 
 // unsatisfiable is what OLM's resolver says of why it refuses, without what everybody knows.
-func unsatisfiable(refusal error) string {
+func stripBoilerplate(refusal error) string {
 	said := strings.TrimPrefix(refusal.Error(), "constraints not satisfiable: ")
-	return strings.TrimPrefix(attendant.ReplaceAllString(said, ""), ", ")
+	return strings.TrimPrefix(boilerplate.ReplaceAllString(said, ""), ", ")
 }
 
 // ownObstacles finds what keeps OLM from resolving anything for the Subscription itself.
-func (f *subject) ownObstacles() []Reason {
+func (f *subject) subscriptionProblems() []Reason {
 	switch source := sourceOf(f.subscription); {
-	case !f.world.offers(source):
+	case !f.state.offers(source):
 		what := fmt.Sprintf("there is no CatalogSource %s in namespace %s", source.Name, source.Namespace)
-		if source.Namespace != f.world.Namespace {
+		if source.Namespace != f.state.Namespace {
 			what += ", or it is not for this namespace: OLM looks at those of the namespace itself and, unless its OperatorGroup does without, at global ones"
 		}
 		return []Reason{{SourceMissing, what, "set spec.source and spec.sourceNamespace of the Subscription to one that `oc get catalogsources -A` lists, or create it"}}
@@ -58,30 +58,30 @@ func (f *subject) ownObstacles() []Reason {
 }
 
 // obstacles finds what keeps OLM from resolving anything in the namespace.
-func (f *subject) obstacles() []Reason {
-	found := append(f.world.unreachable(), f.ownObstacles()...)
-	if n := len(f.world.OperatorGroups); n != 1 {
-		found = append(found, Reason{OperatorGroups, fmt.Sprintf("namespace %s has %d OperatorGroups, and OLM wants one", f.world.Namespace, n), "leave one OperatorGroup in the namespace"})
+func (f *subject) namespaceProblems() []Reason {
+	found := append(f.state.unreachableSources(), f.subscriptionProblems()...)
+	if n := len(f.state.OperatorGroups); n != 1 {
+		found = append(found, Reason{OperatorGroups, fmt.Sprintf("namespace %s has %d OperatorGroups, and OLM wants one", f.state.Namespace, n), "leave one OperatorGroup in the namespace"})
 	}
-	for _, other := range f.world.Subscriptions {
+	for _, other := range f.state.Subscriptions {
 		if other != f.subscription && other.Spec.Package == f.Package {
-			found = append(found, Reason{SecondSubscription, fmt.Sprintf("Subscription %s asks for package %q, too", other.Name, f.Package), f.spare(other)})
+			found = append(found, Reason{SecondSubscription, fmt.Sprintf("Subscription %s asks for package %q, too", other.Name, f.Package), f.redundantSubscription(other)})
 		}
 	}
 	if orphan := f.orphan(); orphan != nil {
 		found = append(found, Reason{OrphanedCSV, fmt.Sprintf("ClusterServiceVersion %s is of this package, and no Subscription has it installed: OLM neither takes it over nor installs another one beside it", orphan.Name),
 			fmt.Sprintf("delete that ClusterServiceVersion, and when it is gone, change the Subscription in any way, as with `oc annotate subscription %s -n %s look=again`: "+
-				"OLM does not look again by itself. The operator stops meanwhile; its CRDs and their objects stay", f.subscription.Name, f.world.Namespace)})
+				"OLM does not look again by itself. The operator stops meanwhile; its CRDs and their objects stay", f.subscription.Name, f.state.Namespace)})
 	}
 	return found
 }
 
 // spare says which of two Subscriptions to the same package should go: the one that has nothing installed.
-func (f *subject) spare(other *v1alpha1.Subscription) string {
+func (f *subject) redundantSubscription(other *v1alpha1.Subscription) string {
 	switch {
-	case f.csv != nil && f.world.csv(other.Status.InstalledCSV) == nil:
+	case f.csv != nil && f.state.csv(other.Status.InstalledCSV) == nil:
 		return fmt.Sprintf("delete Subscription %s, which has nothing installed", other.Name)
-	case f.csv == nil && f.world.csv(other.Status.InstalledCSV) != nil:
+	case f.csv == nil && f.state.csv(other.Status.InstalledCSV) != nil:
 		return fmt.Sprintf("delete Subscription %s, which has nothing installed", f.subscription.Name)
 	}
 	return "delete one of the Subscriptions"
@@ -89,9 +89,9 @@ func (f *subject) spare(other *v1alpha1.Subscription) string {
 
 // unreachable finds the catalogs that OLM cannot ask. One is enough to keep it from resolving anything, even
 // from the others.
-func (w *World) unreachable() (found []Reason) {
-	for _, s := range w.CatalogSources {
-		if state := connectionOf(s); !connected(state) && w.looksAt(s) {
+func (st *State) unreachableSources() (found []Reason) {
+	for _, s := range st.CatalogSources {
+		if state := connectionOf(s); !connected(state) && st.considers(s) {
 			found = append(found, Reason{SourceUnreachable,
 				fmt.Sprintf("OLM cannot reach CatalogSource %s of namespace %s (its connection is %s), and then resolves nothing from any other either", s.Name, s.Namespace, state),
 				fmt.Sprintf("see why with `oc describe catalogsource %s -n %s`; repair it or delete it", s.Name, s.Namespace)})
@@ -141,11 +141,11 @@ func (f *subject) orphan() *v1alpha1.ClusterServiceVersion {
 		return nil
 	}
 	owned := map[string]bool{}
-	for _, s := range f.world.Subscriptions {
+	for _, s := range f.state.Subscriptions {
 		owned[s.Status.InstalledCSV] = true
 	}
-	for _, csv := range f.world.CSVs {
-		if !owned[csv.Name] && f.mayBe(csv) {
+	for _, csv := range f.state.CSVs {
+		if !owned[csv.Name] && f.belongsToPackage(csv) {
 			return csv
 		}
 	}
@@ -153,7 +153,7 @@ func (f *subject) orphan() *v1alpha1.ClusterServiceVersion {
 }
 
 // mayBe tells whether a ClusterServiceVersion is one of the subject's package.
-func (f *subject) mayBe(csv *v1alpha1.ClusterServiceVersion) bool {
+func (f *subject) belongsToPackage(csv *v1alpha1.ClusterServiceVersion) bool {
 	if f.pkg != nil && f.pkg.FindBundle(csv.Name) != nil {
 		return true
 	}
@@ -162,7 +162,7 @@ func (f *subject) mayBe(csv *v1alpha1.ClusterServiceVersion) bool {
 }
 
 // strands says why no update leads on from what is installed, in a channel whose head is another one.
-func (f *subject) strands() []Reason {
+func (f *subject) whyStranded() []Reason {
 	installed := f.installed()
 	if next := f.graph.Next(installed); next != nil {
 		return []Reason{f.unsatisfied(next)}
@@ -173,16 +173,16 @@ func (f *subject) strands() []Reason {
 	if head.Number != nil && head.Number.LT(*installed.Number) {
 		reason.What += "; it is later than the head"
 	}
-	reason.Do = f.wayOut(installed)
+	reason.Do = f.otherChannels(installed)
 	return []Reason{reason}
 }
 
 // unsatisfied says why OLM does not make an update that the channel has.
-func (f *subject) unsatisfied(next *upgrade.Step) Reason {
-	reason := f.because(next.Entry)
+func (f *subject) unsatisfied(next *upgrade.Update) Reason {
+	reason := f.dependencyReason(next.Entry)
 	reason.What = fmt.Sprintf("%s follows, but OLM cannot install it", next.Entry.Name)
 	// Asked for nothing else, OLM has to say why.
-	alone := *f.world
+	alone := *f.state
 	subscription := f.subscription.DeepCopy()
 	subscription.Status = v1alpha1.SubscriptionStatus{}
 	subscription.Spec.StartingCSV = next.Entry.Name
@@ -190,13 +190,13 @@ func (f *subject) unsatisfied(next *upgrade.Step) Reason {
 	alone.Subscriptions[slices.Index(alone.Subscriptions, f.subscription)] = subscription
 	alone.CSVs = slices.DeleteFunc(slices.Clone(alone.CSVs), func(csv *v1alpha1.ClusterServiceVersion) bool { return csv == f.csv })
 	if _, err := alone.resolve(); err != nil {
-		reason.What += ": " + unsatisfiable(err)
+		reason.What += ": " + stripBoilerplate(err)
 	}
 	return reason
 }
 
 // wayOut looks for a channel that leads on.
-func (f *subject) wayOut(installed upgrade.Version) string {
+func (f *subject) otherChannels(installed upgrade.Version) string {
 	var names []string
 	for _, c := range f.pkg.Channels {
 		g := upgrade.Of(f.pkg, c)

@@ -34,14 +34,14 @@ type resolution struct {
 
 // resolve has OLM's own code decide. The error is what OLM would write into the condition
 // ResolutionFailed of all Subscriptions of the namespace.
-func (w *World) resolve() (*resolution, error) {
-	w = w.known()
+func (st *State) resolve() (*resolution, error) {
+	st = st.withoutUnread()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	lister, client := w.lister(), clientset{subscriptions: w.Subscriptions}
+	lister, client := st.lister(), clientset{subscriptions: st.Subscriptions}
 	olm := resolver.NewOperatorStepResolver(lister, client, globalNamespace,
-		resolver.NewOperatorCacheProvider(lister, client, w.sources(), log), log)
-	steps, lookups, updated, err := olm.ResolveSteps(w.Namespace)
+		resolver.NewOperatorCacheProvider(lister, client, st.sources(), log), log)
+	steps, lookups, updated, err := olm.ResolveSteps(st.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +49,7 @@ func (w *World) resolve() (*resolution, error) {
 	for _, s := range updated {
 		r.chosen[s.Name] = s.Status.CurrentCSV
 	}
-	for _, s := range w.Subscriptions {
+	for _, s := range st.Subscriptions {
 		// What a Subscription has already taken into its status is not said of it again.
 		if slices.ContainsFunc(lookups, func(l v1alpha1.BundleLookup) bool { return l.Identifier == s.Status.CurrentCSV }) {
 			r.chosen[s.Name] = s.Status.CurrentCSV
@@ -69,14 +69,14 @@ func (w *World) resolve() (*resolution, error) {
 }
 
 // lister lists the objects of the world to OLM's code.
-func (w *World) lister() operatorlister.OperatorLister {
+func (st *State) lister() operatorlister.OperatorLister {
 	lister := operatorlister.NewLister()
-	lister.OperatorsV1alpha1().RegisterSubscriptionLister(w.Namespace, listers.NewSubscriptionLister(indexed(w.Subscriptions)))
-	lister.OperatorsV1alpha1().RegisterClusterServiceVersionLister(w.Namespace, listers.NewClusterServiceVersionLister(indexed(w.CSVs)))
-	for _, s := range w.CatalogSources { // for their priorities
-		lister.OperatorsV1alpha1().RegisterCatalogSourceLister(s.Namespace, listers.NewCatalogSourceLister(indexed(w.CatalogSources)))
+	lister.OperatorsV1alpha1().RegisterSubscriptionLister(st.Namespace, listers.NewSubscriptionLister(indexed(st.Subscriptions)))
+	lister.OperatorsV1alpha1().RegisterClusterServiceVersionLister(st.Namespace, listers.NewClusterServiceVersionLister(indexed(st.CSVs)))
+	for _, s := range st.CatalogSources { // for their priorities
+		lister.OperatorsV1alpha1().RegisterCatalogSourceLister(s.Namespace, listers.NewCatalogSourceLister(indexed(st.CatalogSources)))
 	}
-	lister.OperatorsV1().RegisterOperatorGroupLister(w.Namespace, listersv1.NewOperatorGroupLister(indexed(w.OperatorGroups)))
+	lister.OperatorsV1().RegisterOperatorGroupLister(st.Namespace, listersv1.NewOperatorGroupLister(indexed(st.OperatorGroups)))
 	return lister
 }
 

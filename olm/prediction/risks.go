@@ -12,14 +12,14 @@ import (
 )
 
 // warn says what people should know beforehand.
-func (f *subject) warn(chosen *upgrade.Entry) {
+func (f *subject) findRisks(chosen *upgrade.Entry) {
 	if chosen != nil && f.csv != nil && chosen.Number != nil && chosen.Number.LT(f.csv.Spec.Version.Version) {
 		f.risk(Downgrade, "choose a channel or a catalog whose head is not earlier, unless it is meant", "%s is an earlier version than %s: this is a downgrade, and OLM makes it", chosen.Name, f.csv.Name)
 	}
-	if chosen != nil && !f.Arrives {
+	if chosen != nil && !f.ReachesHead {
 		f.risk(EndsEarly, "", "updates end before the head of the channel, %s", f.graph.Heads[0].Name)
 	}
-	for _, other := range f.world.overlapping() {
+	for _, other := range f.state.overlapping() {
 		for _, s := range other.Subscriptions {
 			if s.Spec.Package == f.Package {
 				f.risk(SecondSubscriptionElsewhere, "delete that Subscription, and its ClusterServiceVersion, or this one",
@@ -27,7 +27,7 @@ func (f *subject) warn(chosen *upgrade.Entry) {
 			}
 		}
 	}
-	if before, turned := f.world.turned[f.subscription.Name]; turned && chosen == nil && before != sourceOf(f.subscription) && f.csv != nil && f.graph.Find(f.csv.Name) != nil {
+	if before, turned := f.state.previousSources[f.subscription.Name]; turned && chosen == nil && before != sourceOf(f.subscription) && f.csv != nil && f.graph.Find(f.csv.Name) != nil {
 		f.risk(SameCSV, "nothing, if both catalogs have the same content; otherwise wait until the new one has a later version",
 			"the new catalog has %s, too: OLM takes it for what is installed, and keeps what came from CatalogSource %s", f.csv.Name, before.Name)
 	}
@@ -48,17 +48,17 @@ const maxOpenShift = "olm.maxOpenShiftVersion"
 // then on keeps the cluster from updates to that.
 func (f *subject) checkOpenShift(b *fbc.Bundle) {
 	for _, p := range b.Properties {
-		if p.Type != maxOpenShift || f.world.OpenShift == nil {
+		if p.Type != maxOpenShift || f.state.OpenShift == nil {
 			continue
 		}
 		stated := strings.Trim(string(p.Value), `"`)
 		max, err := semver.ParseTolerant(stated)
-		if err == nil && release(max).GTE(following(release(*f.world.OpenShift))) {
+		if err == nil && release(max).GTE(following(release(*f.state.OpenShift))) {
 			continue
 		}
 		f.risk(OpenShiftHeldBack, fmt.Sprintf("go on, and update %s again before the cluster; or wait for a version that is good for the next OpenShift", f.Package),
 			"%s is good for OpenShift up to %s, and the cluster has %s: OLM installs it, and then sets Upgradeable to False, "+
-				"which keeps the cluster from the next minor version", b.Name, stated, f.world.OpenShift)
+				"which keeps the cluster from the next minor version", b.Name, stated, f.state.OpenShift)
 	}
 }
 

@@ -14,36 +14,36 @@ import (
 type sources map[cache.SourceKey]cache.Source
 
 // sources returns the catalogs of the world. In one that is made up, there is what Subscriptions name.
-func (w *World) sources() sources {
+func (st *State) sources() sources {
 	all := sources{}
-	for _, s := range w.CatalogSources {
-		all[keyOf(Source{s.Namespace, s.Name})] = w.source(s)
+	for _, s := range st.CatalogSources {
+		all[keyOf(Source{s.Namespace, s.Name})] = st.resolverSource(s)
 	}
-	if w.madeUp {
-		for _, s := range w.Subscriptions {
-			all[keyOf(sourceOf(s))] = w.snapshot(sourceOf(s))
+	if st.hypothetical {
+		for _, s := range st.Subscriptions {
+			all[keyOf(sourceOf(s))] = st.snapshot(sourceOf(s))
 		}
 	}
 	return all
 }
 
 // source is what the resolver gets of a CatalogSource.
-func (w *World) source(s *v1alpha1.CatalogSource) cache.Source {
+func (st *State) resolverSource(s *v1alpha1.CatalogSource) cache.Source {
 	switch state := connectionOf(s); {
 	case state == noConnection:
 		return unreachable{fmt.Errorf("no registry client established for catalogsource %s/%s", s.Namespace, s.Name)}
 	case !connected(state):
 		return unreachable{errors.New("failed to list bundles: rpc error: code = Unavailable")}
 	}
-	return w.snapshot(Source{s.Namespace, s.Name})
+	return st.snapshot(Source{s.Namespace, s.Name})
 }
 
 // snapshot is what a catalog that can be reached has.
-func (w *World) snapshot(source Source) *cache.Snapshot {
-	if c := w.Catalogs[source]; c != nil {
+func (st *State) snapshot(source Source) *cache.Snapshot {
+	if c := st.Catalogs[source]; c != nil {
 		return &cache.Snapshot{Entries: entriesOf(c, keyOf(source))}
 	}
-	return &cache.Snapshot{Entries: nothingNew(w, keyOf(source))}
+	return &cache.Snapshot{Entries: installedEntries(st, keyOf(source))}
 }
 
 // unreachable is a catalog that OLM cannot ask. The error is how OLM begins to say so.
@@ -63,8 +63,8 @@ func connectionOf(s *v1alpha1.CatalogSource) string {
 }
 
 // cannotReach tells whether OLM has no connection to a catalog.
-func (w *World) cannotReach(source Source) bool {
-	return slices.ContainsFunc(w.CatalogSources, func(s *v1alpha1.CatalogSource) bool {
+func (st *State) unreachableSource(source Source) bool {
+	return slices.ContainsFunc(st.CatalogSources, func(s *v1alpha1.CatalogSource) bool {
 		return Source{s.Namespace, s.Name} == source && !connected(connectionOf(s))
 	})
 }
@@ -87,9 +87,9 @@ func (all sources) Sources(namespaces ...string) map[cache.SourceKey]cache.Sourc
 
 // nothingNew makes entries of a catalog that nobody has read: it has what Subscriptions have installed
 // from it, and nothing else.
-func nothingNew(w *World, key cache.SourceKey) (entries []*cache.Entry) {
-	for _, s := range w.Subscriptions {
-		csv := w.csv(s.Status.InstalledCSV)
+func installedEntries(st *State, key cache.SourceKey) (entries []*cache.Entry) {
+	for _, s := range st.Subscriptions {
+		csv := st.csv(s.Status.InstalledCSV)
 		if csv == nil || keyOf(sourceOf(s)) != key {
 			continue
 		}

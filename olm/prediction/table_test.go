@@ -16,23 +16,23 @@ import (
 var update = flag.Bool("update", false, "write the table of traps")
 
 // tell says what is foretold, and why.
-func (o *Outcome) tell(r Reason) string {
+func (p *Prediction) describe(r Reason) string {
 	switch {
-	case o.Verdict == Waits:
-		return fmt.Sprintf("OLM does not get to %s: %s", o.Next.Name, r.What)
-	case o.Verdict.Good():
-		return fmt.Sprintf("OLM %s; %s", o.Sentence(), r.What)
+	case p.Verdict == Waits:
+		return fmt.Sprintf("OLM does not get to %s: %s", p.Next.Name, r.What)
+	case p.Verdict.Good():
+		return fmt.Sprintf("OLM %s; %s", p.Sentence(), r.What)
 	}
-	return fmt.Sprintf("OLM %s: %s", o.Sentence(), r.What)
+	return fmt.Sprintf("OLM %s: %s", p.Sentence(), r.What)
 }
 
 // unsteady is what differs from one time to the next.
-var unsteady = regexp.MustCompile(`install-[a-z0-9]{5}|testtraps-[a-z0-9-]*|CONNECTING`)
+var variable = regexp.MustCompile(`install-[a-z0-9]{5}|testtraps-[a-z0-9-]*|CONNECTING`)
 
 // plain returns a text with nothing in it that differs from one time to the next, as a cell of a table.
-func plain(namespace, text string) string {
+func normalize(namespace, text string) string {
 	text = strings.ReplaceAll(text, namespace, "NAMESPACE")
-	text = unsteady.ReplaceAllStringFunc(text, func(found string) string {
+	text = variable.ReplaceAllStringFunc(text, func(found string) string {
 		switch {
 		case strings.HasPrefix(found, "install-"):
 			return "install-abcde"

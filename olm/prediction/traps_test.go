@@ -28,17 +28,17 @@ type trap struct {
 	// targets are the namespaces of the OperatorGroup, its own if it is nil.
 	targets func(string) []string
 	// before prepares the namespace.
-	before func(*stage)
+	before func(*scene)
 	// change is what somebody does to the Subscription. Without, it is another source, second.
 	change func(*v1alpha1.SubscriptionSpec)
 	// world changes what is foretold from, and act the cluster, where it is not that change.
-	world func(*World)
-	act   func(*stage)
+	changeState func(*State)
+	act   func(*scene)
 	// happened waits until OLM has done what it does, and says what that was.
-	happened func(s *stage, o *Outcome) string
+	happened func(s *scene, p *Prediction) string
 	// remedy is what people are told to do, and cured what OLM installs then.
-	remedy func(*stage)
-	cured  string
+	fix func(*scene)
+	updatesTo  string
 }
 
 func toSecond(spec *v1alpha1.SubscriptionSpec) { spec.CatalogSource = "second" }
@@ -51,57 +51,57 @@ func follows(name string) declcfg.ChannelEntry {
 var traps = []trap{
 	{
 		name: "No entry of the new channel leads on from what is installed", verdict: Stranded, code: NoEdge,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, declcfg.ChannelEntry{Name: "buoy.v2.0.0"}))
 		},
-		happened: silence,
+		happened: unchanged,
 	},
 	{
 		name: "An InstallPlan waits for approval when the source is changed", verdict: Waits, code: PendingInstallPlan,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.changeOf("buoy", func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
 			s.serve("between", operators.Entries(s.T, follows("buoy.v1.1.0")))
 			s.changeOf("buoy", func(spec *v1alpha1.SubscriptionSpec) { spec.CatalogSource = "between" })
-			s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
+			s.awaitInstallPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.2.0")))
 		},
-		happened: func(s *stage, _ *Outcome) string {
-			s.awaitLook(skipped)
-			plan := s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
+		happened: func(s *scene, _ *Prediction) string {
+			s.awaitSync(upToDate)
+			plan := s.awaitInstallPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
 			return fmt.Sprintf("OLM does not look at the new catalog; InstallPlan for %s stays in phase %s",
 				strings.Join(plan.Spec.ClusterServiceVersionNames, ", "), plan.Status.Phase)
 		},
-		remedy: func(s *stage) {
-			s.delete(s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval))
+		fix: func(s *scene) {
+			s.delete(s.awaitInstallPlan(v1alpha1.InstallPlanPhaseRequiresApproval))
 			s.approve("buoy.v1.2.0")
 		},
-		cured: "buoy.v1.2.0",
+		updatesTo: "buoy.v1.2.0",
 	},
 	{
 		name: "The InstallPlan that OLM waits for is gone", verdict: Waits, code: InstallPlanGone,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
-			s.lose("buoy.v1.0.1")
+			s.loseInstallPlan("buoy.v1.0.1")
 		},
-		happened: func(s *stage, _ *Outcome) string {
-			s.awaitLook(skipped)
+		happened: func(s *scene, _ *Prediction) string {
+			s.awaitSync(upToDate)
 			status := s.subscription(s.Context(), s.cluster.Client(), "buoy").Status
 			return fmt.Sprintf("OLM does not look at the new catalog; the Subscription stays %s with %s", status.State, status.InstalledCSV)
 		},
-		remedy: func(s *stage) {
+		fix: func(s *scene) {
 			subscription := s.subscription(s.Context(), s.cluster.Client(), "buoy")
 			if err := s.cluster.Client().Status().Patch(s.Context(), subscription, client.RawPatch(types.MergePatchType, []byte(unblocking))); err != nil {
 				s.Fatal(err)
 			}
 		},
-		cured: "buoy.v1.1.0",
+		updatesTo: "buoy.v1.1.0",
 	},
 	{
 		name: "Another Subscription of the namespace is Manual", verdict: Waits, code: ManualApprovalElsewhere,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("others", operators.Write(s.T, "float", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "float.v1.0.0"}}))
 			s.subscribe("float", "others")
@@ -109,66 +109,66 @@ var traps = []trap{
 			s.changeOf("float", func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 		},
-		happened: func(s *stage, _ *Outcome) string {
-			plan := s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
+		happened: func(s *scene, _ *Prediction) string {
+			plan := s.awaitInstallPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
 			return fmt.Sprintf("InstallPlan for %s is in phase %s", strings.Join(plan.Spec.ClusterServiceVersionNames, ", "), plan.Status.Phase)
 		},
-		remedy: func(s *stage) { s.approve("buoy.v1.1.0") },
-		cured:  "buoy.v1.1.0",
+		fix: func(s *scene) { s.approve("buoy.v1.1.0") },
+		updatesTo:  "buoy.v1.1.0",
 	},
 	{
 		name: "A second Subscription of the namespace is to the same package", verdict: Refused, code: SecondSubscription,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 		},
-		world: func(w *World) {
-			second := w.Subscriptions[0].DeepCopy()
+		changeState: func(st *State) {
+			second := st.Subscriptions[0].DeepCopy()
 			second.Name, second.Spec.CatalogSource, second.Status = "buoy-again", "second", v1alpha1.SubscriptionStatus{}
-			w.Subscriptions = append(w.Subscriptions, second)
+			st.Subscriptions = append(st.Subscriptions, second)
 		},
-		act: func(s *stage) {
+		act: func(s *scene) {
 			s.subscribe("buoy", "second", func(second *v1alpha1.Subscription) { second.Name = "buoy-again" })
 		},
 		happened: refused,
-		remedy: func(s *stage) {
+		fix: func(s *scene) {
 			s.delete(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: "buoy-again", Namespace: s.namespace}})
 			s.change(toSecond)
 		},
-		cured: "buoy.v1.1.0",
+		updatesTo: "buoy.v1.1.0",
 	},
 	{
 		name: "An operator of another namespace, whose OperatorGroup overlaps, provides the same APIs", verdict: Waits, code: ProvidedElsewhere,
 		targets: all,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			modes := []v1alpha1.InstallModeType{v1alpha1.InstallModeTypeAllNamespaces}
 			// OLM copies it to all namespaces, whose own operators have other names.
-			newStage(s.T, s.cluster, s.watched, all).install("beacon.v1.0.0",
+			newScene(s.T, s.cluster, s.watched, all).install("beacon.v1.0.0",
 				operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "beacon.v1.0.0"}, Modes: modes, Definition: s.moorings("v1")})
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.1"}, Modes: modes, Definition: s.moorings("v1")}))
 			s.subscribe("buoy", "not-yet-there")
 		},
-		happened: func(s *stage, o *Outcome) string {
-			status := s.awaitPhase(o.Next.Name, v1alpha1.CSVPhaseFailed)
-			return fmt.Sprintf("%s is %s: %s, %s", o.Next.Name, status.Phase, status.Reason, status.Message)
+		happened: func(s *scene, p *Prediction) string {
+			status := s.awaitPhase(p.Next.Name, v1alpha1.CSVPhaseFailed)
+			return fmt.Sprintf("%s is %s: %s, %s", p.Next.Name, status.Phase, status.Reason, status.Message)
 		},
 	},
 	{
 		name: "A catalog that OLM looks at cannot be reached", verdict: Refused, code: SourceUnreachable,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 			s.offer("broken", "127.0.0.1:1", func(state string) bool { return state == "TRANSIENT_FAILURE" })
 		},
-		happened: func(s *stage, o *Outcome) string {
-			return refusedBy(s, o, func(said string) bool {
-				return strings.HasPrefix(said, o.Message)
+		happened: func(s *scene, p *Prediction) string {
+			return refusedBy(s, p, func(said string) bool {
+				return strings.HasPrefix(said, p.Message)
 			})
 		},
 	},
 	{
 		name: "The package has no such channel", verdict: Refused, code: ChannelAbsent,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 		},
@@ -177,46 +177,46 @@ var traps = []trap{
 	},
 	{
 		name: "The catalog has the operator by another name", verdict: Refused, code: PackageAbsent,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
 			s.serve("second", operators.Write(s.T, "buoy-certified", operators.Bundle{Definition: s.moorings("v1"),
 				ChannelEntry: declcfg.ChannelEntry{Name: "buoy-certified.v1.1.0", Replaces: "buoy.v1.0.0"}}))
 		},
 		happened: refused,
-		remedy: func(s *stage) {
+		fix: func(s *scene) {
 			s.change(func(spec *v1alpha1.SubscriptionSpec) { spec.Package = "buoy-certified" })
 		},
-		cured: "buoy-certified.v1.1.0",
+		updatesTo: "buoy-certified.v1.1.0",
 	},
 	{
 		name: "There is no such CatalogSource", verdict: Refused, code: SourceMissing,
-		before:   func(s *stage) { s.install("buoy.v1.0.0") },
+		before:   func(s *scene) { s.install("buoy.v1.0.0") },
 		happened: refused,
 	},
 	{
 		name: "The Subscription is deleted and created anew", verdict: Refused, code: OrphanedCSV,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 		},
-		world: func(w *World) {
-			w.Subscriptions[0].Status = v1alpha1.SubscriptionStatus{}
-			toSecond(w.Subscriptions[0].Spec)
+		changeState: func(st *State) {
+			st.Subscriptions[0].Status = v1alpha1.SubscriptionStatus{}
+			toSecond(st.Subscriptions[0].Spec)
 		},
-		act: func(s *stage) {
+		act: func(s *scene) {
 			s.delete(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: "buoy", Namespace: s.namespace}})
 			s.subscribe("buoy", "second")
 		},
 		happened: refused,
-		remedy: func(s *stage) {
+		fix: func(s *scene) {
 			s.delete(&v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: "buoy.v1.0.0", Namespace: s.namespace}})
 			s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), `{"metadata":{"annotations":{"look":"again"}}}`)
 		},
-		cured: "buoy.v1.1.0",
+		updatesTo: "buoy.v1.1.0",
 	},
 	{
 		name: "An object is not valid by the CRD that comes", verdict: Waits, code: InvalidObjects,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
 			s.create(s.mooring("v1"))
 			stricter := s.moorings("v1")
@@ -224,12 +224,12 @@ var traps = []trap{
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: stricter}))
 		},
 		happened: stuck("updated validation is too restrictive"),
-		remedy:   func(s *stage) { s.patch(s.mooring("v1"), `{"spec":{"chain":"10 m"}}`) },
-		cured:    "buoy.v1.1.0",
+		fix:   func(s *scene) { s.patch(s.mooring("v1"), `{"spec":{"chain":"10 m"}}`) },
+		updatesTo:    "buoy.v1.1.0",
 	},
 	{
 		name: "The CRD that comes lacks a version that objects are stored in", verdict: Waits, code: StoredVersionRemoved,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1alpha1")})
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: s.moorings("v1")}))
 		},
@@ -237,7 +237,7 @@ var traps = []trap{
 	},
 	{
 		name: "The CRD that comes is of an API version that Kubernetes no longer serves", verdict: Waits, code: OldDefinition,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			old := s.moorings("v1")
 			old.APIVersion = "v1beta1"
@@ -247,7 +247,7 @@ var traps = []trap{
 	},
 	{
 		name: "What replaces is an earlier version", verdict: Updates, code: Downgrade,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v0.9.0")))
 		},
@@ -255,12 +255,12 @@ var traps = []trap{
 	},
 	{
 		name: "The new catalog has what is installed, under the same name", verdict: Latest, code: SameCSV,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Community buoy"})
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Certified buoy"}))
 		},
-		happened: func(s *stage, o *Outcome) string {
-			happened := silence(s, o)
+		happened: func(s *scene, p *Prediction) string {
+			happened := unchanged(s, p)
 			csv := &v1alpha1.ClusterServiceVersion{}
 			if err := s.cluster.Client().Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: "buoy.v1.0.0"}, csv); err != nil {
 				s.Fatal(err)
@@ -270,30 +270,30 @@ var traps = []trap{
 	},
 	{
 		name: "Kubernetes is older than minKubeVersion", verdict: Waits, code: OldKubernetes,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Kubernetes: "1.99.0"}))
 		},
-		happened: func(s *stage, o *Outcome) string {
-			status := s.awaitPhase(o.Next.Name, v1alpha1.CSVPhasePending)
+		happened: func(s *scene, p *Prediction) string {
+			status := s.awaitPhase(p.Next.Name, v1alpha1.CSVPhasePending)
 			i := slices.IndexFunc(status.RequirementStatus, func(r v1alpha1.RequirementStatus) bool {
 				return r.Status == v1alpha1.RequirementStatusReasonPresentNotSatisfied
 			})
 			if i < 0 {
 				s.Fatalf("its requirements are %+v", status.RequirementStatus)
 			}
-			return fmt.Sprintf("%s is %s: %s", o.Next.Name, status.Phase, status.RequirementStatus[i].Message)
+			return fmt.Sprintf("%s is %s: %s", p.Next.Name, status.Phase, status.RequirementStatus[i].Message)
 		},
 	},
 	{
 		name: "The operator is not good for the next minor version of OpenShift", verdict: Updates, code: OpenShiftHeldBack,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
 				Properties: []property.Property{{Type: maxOpenShift, Value: []byte(`"4.22"`)}}}))
 		},
-		happened: func(s *stage, o *Outcome) string {
-			happened := updated(s, o)
+		happened: func(s *scene, p *Prediction) string {
+			happened := updated(s, p)
 			said := ""
 			cluster.Eventually(s, limit, "OLM to hold OpenShift back", func(ctx context.Context) error {
 				olm := &configv1.ClusterOperator{}
@@ -301,7 +301,7 @@ var traps = []trap{
 					return err
 				}
 				for _, c := range olm.Status.Conditions {
-					if c.Type == configv1.OperatorUpgradeable && c.Status == configv1.ConditionFalse && strings.Contains(c.Message, s.namespace+"/"+o.Next.Name) {
+					if c.Type == configv1.OperatorUpgradeable && c.Status == configv1.ConditionFalse && strings.Contains(c.Message, s.namespace+"/"+p.Next.Name) {
 						said = fmt.Sprintf("ClusterOperator %s has %s %s: %s", olm.Name, c.Type, c.Status, c.Reason)
 						return nil
 					}
@@ -313,12 +313,12 @@ var traps = []trap{
 	},
 	{
 		name: "Nothing provides what the next version requires", verdict: Stranded, code: DependencyMissing,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
 				Properties: []property.Property{property.MustBuildPackageRequired("moon", ">=1.0.0")}}))
 		},
-		happened: silence,
+		happened: unchanged,
 	},
 }
 
@@ -347,27 +347,27 @@ func (trap trap) show(t *testing.T, c *cluster.Cluster, watched client.Reader) s
 	if targets == nil {
 		targets = own
 	}
-	s := newStage(t, c, watched, targets)
+	s := newScene(t, c, watched, targets)
 	trap.before(s)
 
 	change := trap.change
 	if change == nil {
 		change = toSecond
 	}
-	w := s.world()
-	if trap.world != nil {
-		trap.world(w)
+	st := s.observe()
+	if trap.changeState != nil {
+		trap.changeState(st)
 	} else {
 		var err error
-		if w, err = w.Turn("buoy", change); err != nil {
+		if st, err = st.WithSpec("buoy", change); err != nil {
 			t.Fatal(err)
 		}
 	}
-	foretold := s.foretell(w, "buoy")
-	reasons := slices.Concat(foretold.Why, foretold.Holds, foretold.Risks)
+	predicted := s.predict(st, "buoy")
+	reasons := slices.Concat(predicted.Why, predicted.Blockers, predicted.Risks)
 	at := slices.IndexFunc(reasons, func(r Reason) bool { return r.Code == trap.code })
-	if foretold.Verdict != trap.verdict || at < 0 {
-		t.Fatalf("foretold %s, %+v; want %s, %s", foretold.Verdict, reasons, trap.verdict, trap.code)
+	if predicted.Verdict != trap.verdict || at < 0 {
+		t.Fatalf("foretold %s, %+v; want %s, %s", predicted.Verdict, reasons, trap.verdict, trap.code)
 	}
 
 	if trap.act != nil {
@@ -375,14 +375,14 @@ func (trap trap) show(t *testing.T, c *cluster.Cluster, watched client.Reader) s
 	} else {
 		s.change(change)
 	}
-	happened := trap.happened(s, foretold)
-	if trap.remedy != nil {
-		trap.remedy(s)
-		s.awaitInstalled("buoy", trap.cured)
+	happened := trap.happened(s, predicted)
+	if trap.fix != nil {
+		trap.fix(s)
+		s.awaitInstalled("buoy", trap.updatesTo)
 	}
-	cells := []string{trap.name, foretold.tell(reasons[at]), happened, reasons[at].Do}
+	cells := []string{trap.name, predicted.describe(reasons[at]), happened, reasons[at].Do}
 	for i := range cells {
-		cells[i] = plain(s.namespace, cells[i])
+		cells[i] = normalize(s.namespace, cells[i])
 	}
 	return "| " + strings.Join(cells, " | ") + " |"
 }

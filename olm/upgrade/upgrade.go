@@ -120,7 +120,7 @@ func (g *Graph) order() {
 		}
 	}
 	if len(g.Heads) == 0 {
-		g.Cycle = g.circle()
+		g.Cycle = g.cycle()
 	}
 	if len(g.Heads) != 1 {
 		return
@@ -129,7 +129,7 @@ func (g *Graph) order() {
 	visited := map[*Entry]bool{}
 	for e := g.Heads[0]; e != nil; e = g.byName[e.Replaces] {
 		if visited[e] {
-			g.Cycle = g.circleFrom(e)
+			g.Cycle = g.cycleFrom(e)
 			return
 		}
 		visited[e] = true
@@ -141,7 +141,7 @@ func (g *Graph) order() {
 }
 
 // circleFrom follows replaces from an entry until it comes back to it.
-func (g *Graph) circleFrom(first *Entry) []string {
+func (g *Graph) cycleFrom(first *Entry) []string {
 	circle := []string{first.Name}
 	for e := g.byName[first.Replaces]; e != first; e = g.byName[e.Replaces] {
 		circle = append(circle, e.Name)
@@ -151,7 +151,7 @@ func (g *Graph) circleFrom(first *Entry) []string {
 
 // circle finds entries that replace or skip each other in a circle, where every entry is replaced or
 // skipped: going back from one to what follows it must come to one again.
-func (g *Graph) circle() []string {
+func (g *Graph) cycle() []string {
 	if len(g.Entries) == 0 {
 		return nil
 	}
@@ -171,20 +171,20 @@ func (g *Graph) circle() []string {
 }
 
 // Step is an update that OLM makes.
-type Step struct {
+type Update struct {
 	Entry *Entry
 	Edge  Edge
 }
 
 // Next returns the update that OLM makes from an installed version, or nil if it makes none: because
 // nothing follows, or because the entry that it would take is the installed one.
-func (g *Graph) Next(installed Version) *Step {
+func (g *Graph) Next(installed Version) *Update {
 	for _, e := range g.Chain {
 		if edge := e.Follows(installed); edge != "" {
 			if e.Name == installed.Name {
 				return nil
 			}
-			return &Step{e, edge}
+			return &Update{e, edge}
 		}
 	}
 	return nil
@@ -221,7 +221,7 @@ func (g *Graph) Stranded() (all []*Entry) {
 
 // Path returns the updates that OLM makes from an installed version, one after the other, and whether
 // they end at the head.
-func (g *Graph) Path(installed Version) (steps []Step, arrives bool) {
+func (g *Graph) Path(installed Version) (steps []Update, arrives bool) {
 	if len(g.Chain) == 0 {
 		return nil, false
 	}

@@ -36,7 +36,7 @@ const (
 func (v Verdict) Good() bool { return v == Installs || v == Updates || v == Latest }
 
 // Outcome is what OLM will do with a Subscription. The names of fields in JSON stay as they are.
-type Outcome struct {
+type Prediction struct {
 	// Namespace and Subscription are empty where there is no cluster.
 	Namespace    string `json:"namespace,omitempty"`
 	Subscription string `json:"subscription,omitempty"`
@@ -46,15 +46,15 @@ type Outcome struct {
 	Installed string  `json:"installed,omitempty"`
 	Verdict   Verdict `json:"verdict"`
 	// Next is what OLM installs next.
-	Next *Step `json:"next,omitempty"`
+	Next *Update `json:"next,omitempty"`
 	// Dependencies are what OLM installs along.
 	Dependencies []string `json:"dependencies,omitempty"`
 	// Then are the updates that follow. They end at the head of the channel if Arrives.
-	Then    []Step `json:"then,omitempty"`
-	Arrives bool   `json:"arrives"`
+	Then    []Update `json:"then,omitempty"`
+	ReachesHead bool   `json:"arrives"`
 	// Why are the reasons of a verdict that is not good, and Holds what OLM waits for.
 	Why   []Reason `json:"why,omitempty"`
-	Holds []Reason `json:"holds,omitempty"`
+	Blockers []Reason `json:"holds,omitempty"`
 	// Risks are what people should know beforehand, and Warnings what of each.
 	Risks    []Reason `json:"risks,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
@@ -72,10 +72,10 @@ type Bundle struct {
 
 // Bundles are what OLM installs next for the Subscription: that of Next, and those of Dependencies. A plan that was
 // read from JSON has none.
-func (o *Outcome) Bundles() []Bundle { return o.bundles }
+func (p *Prediction) Bundles() []Bundle { return p.bundles }
 
 // Step is an update, or the first installation.
-type Step struct {
+type Update struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
 	// Edge is what leads there from the version before: replaces, skips or skipRange, with a skipRange
@@ -94,13 +94,13 @@ type Reason struct {
 // Foretell says what OLM will do with each Subscription of a namespace that has a catalog in World, in the
 // order of World. Of a cluster it reads the CRDs that would change, and their objects, and nothing if none
 // would. It fails if that, or a bundle, cannot be read.
-func (w *World) Foretell(ctx context.Context) ([]*Outcome, error) {
-	w = w.settled()
-	resolved, refusal := w.resolve()
-	var all []*Outcome
-	for _, s := range w.Subscriptions {
-		f := w.subject(s)
-		if f.catalog == nil && w.offers(sourceOf(s)) && !w.cannotReach(sourceOf(s)) {
+func (st *State) Predict(ctx context.Context) ([]*Prediction, error) {
+	st = st.normalized()
+	resolved, refusal := st.resolve()
+	var all []*Prediction
+	for _, s := range st.Subscriptions {
+		f := st.subject(s)
+		if f.catalog == nil && st.offers(sourceOf(s)) && !st.unreachableSource(sourceOf(s)) {
 			continue // it is only here because OLM decides for all together
 		}
 		if refusal != nil {
@@ -108,7 +108,7 @@ func (w *World) Foretell(ctx context.Context) ([]*Outcome, error) {
 		} else if err := f.resolved(ctx, resolved); err != nil {
 			return nil, err
 		}
-		all = append(all, f.Outcome)
+		all = append(all, f.Prediction)
 	}
 	return all, nil
 }
@@ -116,8 +116,8 @@ func (w *World) Foretell(ctx context.Context) ([]*Outcome, error) {
 // subject is a Subscription that is asked about, with what the catalog has for it. What it does not have
 // is nil.
 type subject struct {
-	*Outcome
-	world        *World
+	*Prediction
+	state        *State
 	subscription *v1alpha1.Subscription
 	csv          *v1alpha1.ClusterServiceVersion
 	catalog      *fbc.Catalog
@@ -126,16 +126,16 @@ type subject struct {
 	graph        *upgrade.Graph
 }
 
-func (w *World) subject(s *v1alpha1.Subscription) *subject {
+func (st *State) subject(s *v1alpha1.Subscription) *subject {
 	f := &subject{
-		Outcome:      &Outcome{Package: s.Spec.Package, Channel: s.Spec.Channel},
-		world:        w,
+		Prediction:      &Prediction{Package: s.Spec.Package, Channel: s.Spec.Channel},
+		state:        st,
 		subscription: s,
-		csv:          w.csv(s.Status.InstalledCSV),
-		catalog:      w.Catalogs[sourceOf(s)],
+		csv:          st.csv(s.Status.InstalledCSV),
+		catalog:      st.Catalogs[sourceOf(s)],
 		graph:        &upgrade.Graph{},
 	}
-	if !w.madeUp {
+	if !st.hypothetical {
 		f.Namespace, f.Subscription = s.Namespace, s.Name
 	}
 	if f.csv != nil {
@@ -164,23 +164,23 @@ func (f *subject) installed() upgrade.Version {
 // refused says why OLM resolves nothing.
 func (f *subject) refused(refusal error) {
 	f.Verdict, f.Message = Refused, refusal.Error()
-	f.Why = f.obstacles()
-	for _, other := range f.world.Subscriptions {
+	f.Why = f.namespaceProblems()
+	for _, other := range f.state.Subscriptions {
 		if other == f.subscription {
 			continue
 		}
-		for _, reason := range f.world.subject(other).ownObstacles() {
+		for _, reason := range f.state.subject(other).subscriptionProblems() {
 			reason.What = "for Subscription " + other.Name + ", too, OLM has to find an answer: " + reason.What
 			f.Why = append(f.Why, reason)
 		}
 	}
 	if len(f.Why) == 0 {
-		reason := f.because(f.graph.Chain[0])
-		reason.What = unsatisfiable(refusal)
+		reason := f.dependencyReason(f.graph.Chain[0])
+		reason.What = stripBoilerplate(refusal)
 		f.Why = []Reason{reason}
 	}
-	if frozen := pendingPlans(f, nil); frozen != nil { // first of all
-		f.Verdict, f.Message, f.Holds = Waits, "", []Reason{*frozen}
+	if frozen := pendingInstallPlan(f, nil); frozen != nil { // first of all
+		f.Verdict, f.Message, f.Blockers = Waits, "", []Reason{*frozen}
 	}
 }
 
@@ -189,34 +189,34 @@ func (f *subject) resolved(ctx context.Context, r *resolution) error {
 	chosen := f.graph.Find(r.chosen[f.subscription.Name])
 	switch {
 	case chosen != nil && f.csv == nil:
-		f.Verdict, f.Next = Installs, newStep(upgrade.Step{Entry: chosen})
+		f.Verdict, f.Next = Installs, newUpdate(upgrade.Update{Entry: chosen})
 	case chosen != nil:
-		f.Verdict, f.Next = Updates, newStep(upgrade.Step{Entry: chosen, Edge: chosen.Follows(f.installed())})
+		f.Verdict, f.Next = Updates, newUpdate(upgrade.Update{Entry: chosen, Edge: chosen.Follows(f.installed())})
 	case f.csv == nil:
-		f.Verdict, f.Holds = Waits, []Reason{{Code: Installing, What: "OLM is installing " + f.subscription.Status.CurrentCSV}}
+		f.Verdict, f.Blockers = Waits, []Reason{{Code: Installing, What: "OLM is installing " + f.subscription.Status.CurrentCSV}}
 	case len(f.graph.Heads) == 1 && f.graph.Heads[0].Name == f.csv.Name:
-		f.Verdict, f.Arrives = Latest, true
+		f.Verdict, f.ReachesHead = Latest, true
 	default:
 		f.Verdict = Stranded
-		f.Why = f.strands()
+		f.Why = f.whyStranded()
 	}
 	if chosen != nil {
 		f.bundles = append(f.bundles, Bundle{sourceOf(f.subscription), f.pkg.FindBundle(chosen.Name)})
 		for _, dependency := range r.created {
 			f.Dependencies = append(f.Dependencies, dependency.Spec.StartingCSV)
 			from := sourceOf(dependency)
-			if found := f.world.bundle(from, dependency.Spec.Package, dependency.Spec.StartingCSV); found != nil {
+			if found := f.state.bundle(from, dependency.Spec.Package, dependency.Spec.StartingCSV); found != nil {
 				f.bundles = append(f.bundles, Bundle{from, found})
 			}
 		}
-		if err := f.follow(r); err != nil {
+		if err := f.predictLater(r); err != nil {
 			return err
 		}
 	}
-	if err := f.hold(ctx, chosen); err != nil {
+	if err := f.findBlockers(ctx, chosen); err != nil {
 		return err
 	}
-	f.warn(chosen)
+	f.findRisks(chosen)
 	for _, risk := range f.Risks {
 		f.Warnings = append(f.Warnings, risk.What)
 	}
@@ -224,30 +224,30 @@ func (f *subject) resolved(ctx context.Context, r *resolution) error {
 }
 
 // follow says which updates come after the first, by having OLM decide again and again.
-func (f *subject) follow(r *resolution) error {
-	w, last := f.world, f.Next.Name
+func (f *subject) predictLater(r *resolution) error {
+	st, last := f.state, f.Next.Name
 	for seen := map[string]bool{}; !seen[last]; {
 		seen[last] = true
 		var err error
-		if w, err = w.after(r); err != nil {
+		if st, err = st.installed(r); err != nil {
 			return err
 		}
-		if r, err = w.resolve(); err != nil {
+		if r, err = st.resolve(); err != nil {
 			return nil // it is refused then; warn says that this is not the end
 		}
 		chosen := f.graph.Find(r.chosen[f.subscription.Name])
 		if chosen == nil {
 			break
 		}
-		f.Then = append(f.Then, *newStep(upgrade.Step{Entry: chosen, Edge: chosen.Follows(f.graph.Find(last).Version())}))
+		f.Then = append(f.Then, *newUpdate(upgrade.Update{Entry: chosen, Edge: chosen.Follows(f.graph.Find(last).Version())}))
 		last = chosen.Name
 	}
-	f.Arrives = last == f.graph.Heads[0].Name
+	f.ReachesHead = last == f.graph.Heads[0].Name
 	return nil
 }
 
-func newStep(s upgrade.Step) *Step {
-	step := &Step{Name: s.Entry.Name, Edge: s.Edge}
+func newUpdate(s upgrade.Update) *Update {
+	step := &Update{Name: s.Entry.Name, Edge: s.Edge}
 	if s.Entry.Number != nil {
 		step.Version = s.Entry.Number.String()
 	}
@@ -258,7 +258,7 @@ func newStep(s upgrade.Step) *Step {
 }
 
 // hold finds what keeps OLM from doing what it has chosen, if anything.
-func (f *subject) hold(ctx context.Context, chosen *upgrade.Entry) error {
+func (f *subject) findBlockers(ctx context.Context, chosen *upgrade.Entry) error {
 	if chosen == nil {
 		return nil
 	}
@@ -267,22 +267,22 @@ func (f *subject) hold(ctx context.Context, chosen *upgrade.Entry) error {
 	if err != nil {
 		return err
 	}
-	for _, find := range holds {
+	for _, find := range blockers {
 		if reason := find(f, details.CSV); reason != nil {
-			f.Holds = append(f.Holds, *reason)
+			f.Blockers = append(f.Blockers, *reason)
 		}
 	}
-	if err := f.checkDefinitions(ctx, details); err != nil {
+	if err := f.checkCRDs(ctx, details); err != nil {
 		return err
 	}
 	f.checkOpenShift(bundle)
-	if len(f.Holds) > 0 {
+	if len(f.Blockers) > 0 {
 		f.Verdict = Waits
 	}
 	return nil
 }
 
 // Good tells whether all outcomes are.
-func Good(outcomes []*Outcome) bool {
-	return !slices.ContainsFunc(outcomes, func(o *Outcome) bool { return !o.Verdict.Good() })
+func Good(predictions []*Prediction) bool {
+	return !slices.ContainsFunc(predictions, func(p *Prediction) bool { return !p.Verdict.Good() })
 }

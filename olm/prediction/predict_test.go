@@ -21,114 +21,114 @@ import (
 
 // TestForetell is about what stands in OLM's way beside the catalog. In each case tide.v0.0.0 is
 // installed, and the catalog leads from there to tide.v1.0.0.
-func TestForetell(t *testing.T) {
+func TestPredict(t *testing.T) {
 	c := tide(t)
 	for name, test := range map[string]struct {
-		change func(*World)
+		change func(*State)
 		want   Verdict
 		// says is part of the reason, or of the warning.
 		says string
 	}{
-		"nothing":       {func(*World) {}, Updates, ""},
-		"not yet noted": {func(w *World) { w.Subscriptions[0].Status.InstalledCSV = "" }, Updates, ""},
-		"manual approval": {func(w *World) { w.Subscriptions[0].Spec.InstallPlanApproval = v1alpha1.ApprovalManual }, Waits,
+		"nothing":       {func(*State) {}, Updates, ""},
+		"not yet noted": {func(st *State) { st.Subscriptions[0].Status.InstalledCSV = "" }, Updates, ""},
+		"manual approval": {func(st *State) { st.Subscriptions[0].Spec.InstallPlanApproval = v1alpha1.ApprovalManual }, Waits,
 			"OLM makes an InstallPlan that waits for approval"},
-		"manual approval elsewhere": {func(w *World) { other(w).Spec.InstallPlanApproval = v1alpha1.ApprovalManual }, Waits,
+		"manual approval elsewhere": {func(st *State) { other(st).Spec.InstallPlanApproval = v1alpha1.ApprovalManual }, Waits,
 			"because Subscription ebb of the same namespace asks for it"},
-		"pending plan": {func(w *World) { pend(w, "tide.v0.9.0") }, Waits,
+		"pending plan": {func(st *State) { addPendingInstallPlan(st, "tide.v0.9.0") }, Waits,
 			"InstallPlan install-1, for tide.v0.9.0, is not carried out; until it is, OLM does not look at the catalog"},
-		"pending plan for what is refused": {func(w *World) {
-			pend(w, "tide.v0.9.0")
-			w.Subscriptions[0].Spec.Channel = "slow"
+		"pending plan for what is refused": {func(st *State) {
+			addPendingInstallPlan(st, "tide.v0.9.0")
+			st.Subscriptions[0].Spec.Channel = "slow"
 		}, Waits, "until it is, OLM does not look at the catalog"},
-		"pending plan that is gone": {func(w *World) { pend(w, "tide.v0.9.0"); w.InstallPlans = nil }, Waits,
+		"pending plan that is gone": {func(st *State) { addPendingInstallPlan(st, "tide.v0.9.0"); st.InstallPlans = nil }, Waits,
 			"InstallPlan install-1 is gone, and OLM has not noticed; it waits for it, and does not look at the catalog"},
-		"pending plan that is gone, which OLM notices": {func(w *World) {
-			pend(w, "tide.v0.9.0")
-			w.InstallPlans = nil
-			w.Subscriptions[0].Status.Conditions = []v1alpha1.SubscriptionCondition{{Type: v1alpha1.SubscriptionInstallPlanPending, Status: corev1.ConditionTrue}}
+		"pending plan that is gone, which OLM notices": {func(st *State) {
+			addPendingInstallPlan(st, "tide.v0.9.0")
+			st.InstallPlans = nil
+			st.Subscriptions[0].Status.Conditions = []v1alpha1.SubscriptionCondition{{Type: v1alpha1.SubscriptionInstallPlanPending, Status: corev1.ConditionTrue}}
 		}, Updates, ""},
-		"pending plan and another Subscription": {func(w *World) { pend(w, "tide.v0.9.0"); other(w) }, Updates, ""},
-		"no OperatorGroup":                      {func(w *World) { w.OperatorGroups = nil }, Refused, "namespace default has 0 OperatorGroups, and OLM wants one"},
-		"two OperatorGroups": {func(w *World) { w.OperatorGroups = append(w.OperatorGroups, group("more")) }, Refused,
+		"pending plan and another Subscription": {func(st *State) { addPendingInstallPlan(st, "tide.v0.9.0"); other(st) }, Updates, ""},
+		"no OperatorGroup":                      {func(st *State) { st.OperatorGroups = nil }, Refused, "namespace default has 0 OperatorGroups, and OLM wants one"},
+		"two OperatorGroups": {func(st *State) { st.OperatorGroups = append(st.OperatorGroups, group("more")) }, Refused,
 			"namespace default has 2 OperatorGroups, and OLM wants one"},
-		"not upgradeable": {func(w *World) { w.Conditions = condition(metav1.ConditionFalse, nil) }, Waits, "tide.v0.0.0 says that it must not be updated now: it is busy"},
-		"upgradeable":     {func(w *World) { w.Conditions = condition(metav1.ConditionTrue, nil) }, Updates, ""},
-		"upgradeable by override": {func(w *World) {
-			w.Conditions = condition(metav1.ConditionFalse, []metav1.Condition{{Type: operatorsv2.Upgradeable, Status: metav1.ConditionTrue}})
+		"not upgradeable": {func(st *State) { st.Conditions = condition(metav1.ConditionFalse, nil) }, Waits, "tide.v0.0.0 says that it must not be updated now: it is busy"},
+		"upgradeable":     {func(st *State) { st.Conditions = condition(metav1.ConditionTrue, nil) }, Updates, ""},
+		"upgradeable by override": {func(st *State) {
+			st.Conditions = condition(metav1.ConditionFalse, []metav1.Condition{{Type: operatorsv2.Upgradeable, Status: metav1.ConditionTrue}})
 		}, Updates, ""},
-		"old Kubernetes": {func(w *World) { w.Kubernetes = &semver.Version{Major: 1, Minor: 24} }, Waits,
+		"old Kubernetes": {func(st *State) { st.Kubernetes = &semver.Version{Major: 1, Minor: 24} }, Waits,
 			"tide.v1.0.0 wants Kubernetes 1.25.0 or later, and the cluster has 1.24.0"},
-		"new Kubernetes": {func(w *World) { w.Kubernetes = &semver.Version{Major: 1, Minor: 25} }, Updates, ""},
-		"install mode": {func(w *World) { w.OperatorGroups[0].Status.Namespaces = []string{"default"} }, Waits,
+		"new Kubernetes": {func(st *State) { st.Kubernetes = &semver.Version{Major: 1, Minor: 25} }, Updates, ""},
+		"install mode": {func(st *State) { st.OperatorGroups[0].Status.Namespaces = []string{"default"} }, Waits,
 			"tide.v1.0.0 does not fit OperatorGroup all: OwnNamespace InstallModeType not supported"},
-		"all namespaces": {func(w *World) { w.OperatorGroups[0].Status.Namespaces = []string{""} }, Updates, ""},
-		"second Subscription": {func(w *World) {
-			second := w.Subscriptions[0].DeepCopy()
+		"all namespaces": {func(st *State) { st.OperatorGroups[0].Status.Namespaces = []string{""} }, Updates, ""},
+		"second Subscription": {func(st *State) {
+			second := st.Subscriptions[0].DeepCopy()
 			second.Name, second.Spec.Channel, second.Status = "again", "fast", v1alpha1.SubscriptionStatus{}
-			w.Subscriptions = append(w.Subscriptions, second)
+			st.Subscriptions = append(st.Subscriptions, second)
 		}, Refused, `Subscription again asks for package "tide", too`},
-		"Subscription made anew": {func(w *World) { w.Subscriptions[0].Status = v1alpha1.SubscriptionStatus{} }, Refused,
+		"Subscription made anew": {func(st *State) { st.Subscriptions[0].Status = v1alpha1.SubscriptionStatus{} }, Refused,
 			"ClusterServiceVersion tide.v0.0.0 is of this package, and no Subscription has it installed"},
-		"other Subscription": {func(w *World) {
-			s := other(w)
+		"other Subscription": {func(st *State) {
+			s := other(st)
 			s.Spec.Channel = "gone"
-			w.Catalogs[sourceOf(s)] = c
+			st.Catalogs[sourceOf(s)] = c
 		}, Refused, `for Subscription ebb, too, OLM has to find an answer: the catalog has no package "ebb"`},
-		"startingCSV": {func(w *World) {
-			w.CSVs, w.Subscriptions[0].Status = nil, v1alpha1.SubscriptionStatus{}
-			w.Subscriptions[0].Spec.StartingCSV = "tide.v7.0.0"
+		"startingCSV": {func(st *State) {
+			st.CSVs, st.Subscriptions[0].Status = nil, v1alpha1.SubscriptionStatus{}
+			st.Subscriptions[0].Spec.StartingCSV = "tide.v7.0.0"
 		}, Refused, `channel "stable" has no entry "tide.v7.0.0", which spec.startingCSV of the Subscription names`},
-		"API of another operator": {func(w *World) {
-			w.CSVs = append(w.CSVs, &v1alpha1.ClusterServiceVersion{
-				ObjectMeta: metav1.ObjectMeta{Name: "moon.v1.0.0", Namespace: w.Namespace},
+		"API of another operator": {func(st *State) {
+			st.CSVs = append(st.CSVs, &v1alpha1.ClusterServiceVersion{
+				ObjectMeta: metav1.ObjectMeta{Name: "moon.v1.0.0", Namespace: st.Namespace},
 				Spec: v1alpha1.ClusterServiceVersionSpec{CustomResourceDefinitions: v1alpha1.CustomResourceDefinitions{
 					Owned: []v1alpha1.CRDDescription{{Name: "tides.sea.example.com", Kind: "Tide", Version: "v1"}},
 				}},
 			})
 		}, Stranded, "tide.v1.0.0 follows, but OLM cannot install it: "},
-		"catalog out of reach": {func(w *World) { unreachableSource(w, w.Namespace) }, Refused,
+		"catalog out of reach": {func(st *State) { unreachableSource(st, st.Namespace) }, Refused,
 			"OLM cannot reach CatalogSource broken of namespace default (its connection is CONNECTING)"},
-		"catalog never reached": {func(w *World) { unreachableSource(w, w.Namespace).Status.GRPCConnectionState = nil }, Refused,
+		"catalog never reached": {func(st *State) { unreachableSource(st, st.Namespace).Status.GRPCConnectionState = nil }, Refused,
 			"OLM cannot reach CatalogSource broken of namespace default (its connection is not made yet)"},
-		"idle catalog": {func(w *World) {
-			unreachableSource(w, w.Namespace).Status.GRPCConnectionState.LastObservedState = "IDLE"
+		"idle catalog": {func(st *State) {
+			unreachableSource(st, st.Namespace).Status.GRPCConnectionState.LastObservedState = "IDLE"
 		}, Updates, ""},
-		"global catalog out of reach": {func(w *World) { unreachableSource(w, "marketplace") }, Refused,
+		"global catalog out of reach": {func(st *State) { unreachableSource(st, "marketplace") }, Refused,
 			"OLM cannot reach CatalogSource broken of namespace marketplace"},
-		"excluded global catalog out of reach": {func(w *World) {
-			unreachableSource(w, "marketplace")
-			w.OperatorGroups[0].Annotations = map[string]string{withoutGlobal: "true"}
+		"excluded global catalog out of reach": {func(st *State) {
+			unreachableSource(st, "marketplace")
+			st.OperatorGroups[0].Annotations = map[string]string{withoutGlobal: "true"}
 		}, Updates, ""},
-		"the same API elsewhere": {func(w *World) { elsewhere(w, "Tide.v1.sea.example.com") }, Waits,
+		"the same API elsewhere": {func(st *State) { elsewhere(st, "Tide.v1.sea.example.com") }, Waits,
 			"an operator of namespace harbour provides Tide.v1.sea.example.com already, and OperatorGroups all and harbour/all have namespaces in common: OLM installs tide.v1.0.0, and then fails it"},
-		"the same version elsewhere": {func(w *World) {
-			elsewhere(w, "Tide.v1.sea.example.com").CSVs = []*v1alpha1.ClusterServiceVersion{{ObjectMeta: metav1.ObjectMeta{Name: "tide.v1.0.0"}}}
+		"the same version elsewhere": {func(st *State) {
+			elsewhere(st, "Tide.v1.sea.example.com").CSVs = []*v1alpha1.ClusterServiceVersion{{ObjectMeta: metav1.ObjectMeta{Name: "tide.v1.0.0"}}}
 		}, Waits, "but takes the copy of that of the other namespace for it: nothing runs here"},
-		"another API elsewhere": {func(w *World) { elsewhere(w, "Moon.v1.sea.example.com") }, Updates, ""},
-		"global catalogs excluded": {func(w *World) {
-			w.OperatorGroups[0].Annotations = map[string]string{"olm.operatorframework.io/exclude-global-namespace-resolution": "true"}
-			w.Subscriptions[0].Spec.CatalogSourceNamespace = "marketplace"
-			w.Catalogs[sourceOf(w.Subscriptions[0])] = c
+		"another API elsewhere": {func(st *State) { elsewhere(st, "Moon.v1.sea.example.com") }, Updates, ""},
+		"global catalogs excluded": {func(st *State) {
+			st.OperatorGroups[0].Annotations = map[string]string{"olm.operatorframework.io/exclude-global-namespace-resolution": "true"}
+			st.Subscriptions[0].Spec.CatalogSourceNamespace = "marketplace"
+			st.Catalogs[sourceOf(st.Subscriptions[0])] = c
 		}, Refused, "no operators found from catalog this-catalog in namespace marketplace"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := Installed(c, "tide", "0.0.0", "")
+			st, err := Installed(c, "tide", "0.0.0", "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			test.change(w)
-			outcomes, err := w.Foretell(t.Context())
+			test.change(st)
+			predictions, err := st.Predict(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := outcomes[0]
+			got := predictions[0]
 			var said []string
-			for _, reason := range append(got.Holds, got.Why...) {
+			for _, reason := range append(got.Blockers, got.Why...) {
 				said = append(said, reason.What)
 			}
-			if slices.ContainsFunc(append(got.Holds, got.Why...), func(r Reason) bool { return r.Code == "" }) {
-				t.Errorf("a reason has no code: %+v, %+v", got.Holds, got.Why)
+			if slices.ContainsFunc(append(got.Blockers, got.Why...), func(r Reason) bool { return r.Code == "" }) {
+				t.Errorf("a reason has no code: %+v, %+v", got.Blockers, got.Why)
 			}
 			if got.Verdict != test.want || !strings.Contains(strings.Join(said, "\n"), test.says) || (test.says == "") != (len(said) == 0) {
 				t.Errorf("got %s: %q, want %s: %q", got.Verdict, said, test.want, test.says)
@@ -145,7 +145,7 @@ func TestRisks(t *testing.T) {
 	for name, test := range map[string]struct {
 		// openShift is the version of the cluster, and max the last one that tide.v1.0.0 is good for.
 		openShift, max string
-		change         func(*World)
+		change         func(*State)
 		want           Code
 	}{
 		"no OpenShift":                {"", `"4.21"`, nil, ""},
@@ -156,12 +156,12 @@ func TestRisks(t *testing.T) {
 		"5.0 is 4.23":                 {"4.22.3", `"5.0"`, nil, ""},
 		"5.0 is 4.23, the other way":  {"5.0.1", `"4.23"`, nil, OpenShiftHeldBack},
 		"nothing said":                {"4.22.3", "", nil, ""},
-		"the same package elsewhere":  {"", "", func(w *World) { elsewhere(w, "").Subscriptions = w.Subscriptions }, SecondSubscriptionElsewhere},
-		"another package elsewhere":   {"", "", func(w *World) { elsewhere(w, "").Subscriptions = []*v1alpha1.Subscription{other(w)} }, ""},
-		"the same package out of sight": {"", "", func(w *World) {
-			there := elsewhere(w, "")
-			there.Subscriptions, there.OperatorGroups[0].Status.Namespaces = w.Subscriptions, []string{"harbour"}
-			w.OperatorGroups[0].Status.Namespaces = nil
+		"the same package elsewhere":  {"", "", func(st *State) { elsewhere(st, "").Subscriptions = st.Subscriptions }, SecondSubscriptionElsewhere},
+		"another package elsewhere":   {"", "", func(st *State) { elsewhere(st, "").Subscriptions = []*v1alpha1.Subscription{other(st)} }, ""},
+		"the same package out of sight": {"", "", func(st *State) {
+			there := elsewhere(st, "")
+			there.Subscriptions, there.OperatorGroups[0].Status.Namespaces = st.Subscriptions, []string{"harbour"}
+			st.OperatorGroups[0].Status.Namespaces = nil
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -176,27 +176,27 @@ func TestRisks(t *testing.T) {
 					Entries: []declcfg.ChannelEntry{{Name: "tide.v1.0.0", Replaces: "tide.v0.0.0"}}}},
 				Bundles: []declcfg.Bundle{bundle},
 			})
-			w, err := Installed(read(t, dir), "tide", "0.0.0", "")
+			st, err := Installed(read(t, dir), "tide", "0.0.0", "")
 			if err != nil {
 				t.Fatal(err)
 			}
 			if test.openShift != "" {
 				version := semver.MustParse(test.openShift)
-				w.OpenShift = &version
+				st.OpenShift = &version
 			}
 			if test.change != nil {
-				test.change(w)
+				test.change(st)
 			}
-			outcomes, err := w.Foretell(t.Context())
+			predictions, err := st.Predict(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got Code
-			for _, risk := range outcomes[0].Risks {
+			for _, risk := range predictions[0].Risks {
 				got += risk.Code
 			}
-			if got != test.want || outcomes[0].Verdict != Updates {
-				t.Errorf("got %s with risks %q, want %s with %q", outcomes[0].Verdict, got, Updates, test.want)
+			if got != test.want || predictions[0].Verdict != Updates {
+				t.Errorf("got %s with risks %q, want %s with %q", predictions[0].Verdict, got, Updates, test.want)
 			}
 		})
 	}
@@ -228,41 +228,41 @@ func TestOverlap(t *testing.T) {
 }
 
 // TestTurn: what is turned is a copy, and what OLM has noted of the Subscription stays.
-func TestTurn(t *testing.T) {
+func TestWithSpec(t *testing.T) {
 	c := tide(t)
-	w, err := Installed(c, "tide", "0.0.0", "")
+	st, err := Installed(c, "tide", "0.0.0", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	pend(w, "tide.v0.9.0")
-	w.Subscriptions[0].Status.InstalledCSV = "tide.v0.0.0"
-	turned, err := w.Turn("tide", func(s *v1alpha1.SubscriptionSpec) { s.Channel = "fast" })
+	addPendingInstallPlan(st, "tide.v0.9.0")
+	st.Subscriptions[0].Status.InstalledCSV = "tide.v0.0.0"
+	turned, err := st.WithSpec("tide", func(s *v1alpha1.SubscriptionSpec) { s.Channel = "fast" })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if before, after := w.Subscriptions[0], turned.Subscriptions[0]; before.Spec.Channel != "stable" || after.Spec.Channel != "fast" || after.Status.InstallPlanRef == nil {
+	if before, after := st.Subscriptions[0], turned.Subscriptions[0]; before.Spec.Channel != "stable" || after.Spec.Channel != "fast" || after.Status.InstallPlanRef == nil {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
-	if _, err := w.Turn("ebb", func(*v1alpha1.SubscriptionSpec) {}); err == nil || err.Error() != "namespace default has no Subscription ebb" {
+	if _, err := st.WithSpec("ebb", func(*v1alpha1.SubscriptionSpec) {}); err == nil || err.Error() != "namespace default has no Subscription ebb" {
 		t.Errorf("got %v", err)
 	}
 }
 
 // TestFollowing has OLM's resolver decide along the whole way, with what comes along.
-func TestFollowing(t *testing.T) {
+func TestLaterUpdates(t *testing.T) {
 	entries := []declcfg.ChannelEntry{{Name: "tide.v0.0.0"}}
 	for i := 1; i < 20; i++ {
 		entries = append(entries, declcfg.ChannelEntry{Name: fmt.Sprintf("tide.v%d.0.0", i), Replaces: fmt.Sprintf("tide.v%d.0.0", i-1)})
 	}
-	w, err := Installed(channelOf(t, entries), "tide", "0.0.0", "")
+	st, err := Installed(channelOf(t, entries), "tide", "0.0.0", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	outcomes, err := w.Foretell(t.Context())
+	predictions, err := st.Predict(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := outcomes[0]; len(got.Then) != 18 || !got.Arrives || got.Then[17].Name != "tide.v19.0.0" {
+	if got := predictions[0]; len(got.Then) != 18 || !got.ReachesHead || got.Then[17].Name != "tide.v19.0.0" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -300,50 +300,50 @@ func read(t *testing.T, dir string) *fbc.Catalog {
 }
 
 // other adds a Subscription to the world that has something installed from a catalog that nobody has read.
-func other(w *World) *v1alpha1.Subscription {
-	s := w.Subscriptions[0].DeepCopy()
+func other(st *State) *v1alpha1.Subscription {
+	s := st.Subscriptions[0].DeepCopy()
 	s.Name, s.Spec.Package, s.Spec.CatalogSource = "ebb", "ebb", "elsewhere"
 	s.Status = v1alpha1.SubscriptionStatus{InstalledCSV: "ebb.v1.0.0", CurrentCSV: "ebb.v1.0.0"}
-	w.Subscriptions = append(w.Subscriptions, s)
-	w.CSVs = append(w.CSVs, &v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: "ebb.v1.0.0", Namespace: w.Namespace}})
+	st.Subscriptions = append(st.Subscriptions, s)
+	st.CSVs = append(st.CSVs, &v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: "ebb.v1.0.0", Namespace: st.Namespace}})
 	return s
 }
 
 // unreachableSource adds a catalog to the world that OLM cannot reach.
-func unreachableSource(w *World, namespace string) *v1alpha1.CatalogSource {
+func unreachableSource(st *State, namespace string) *v1alpha1.CatalogSource {
 	s := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "broken", Namespace: namespace},
 		Status: v1alpha1.CatalogSourceStatus{GRPCConnectionState: &v1alpha1.GRPCConnectionState{LastObservedState: "CONNECTING"}}}
-	w.CatalogSources = append(w.CatalogSources, s)
+	st.CatalogSources = append(st.CatalogSources, s)
 	return s
 }
 
 // elsewhere adds a namespace, harbour, whose operators provide APIs to all namespaces, as those of the world do.
-func elsewhere(w *World, apis string) *World {
-	w.OperatorGroups[0].Status.Namespaces = []string{""}
+func elsewhere(st *State, apis string) *State {
+	st.OperatorGroups[0].Status.Namespaces = []string{""}
 	all := group("all")
 	all.Annotations = map[string]string{operatorsv1.OperatorGroupProvidedAPIsAnnotationKey: apis}
 	all.Status.Namespaces = []string{""}
-	there := &World{Namespace: "harbour", OperatorGroups: []*operatorsv1.OperatorGroup{all}}
-	w.Elsewhere = append(w.Elsewhere, there)
+	there := &State{Namespace: "harbour", OperatorGroups: []*operatorsv1.OperatorGroup{all}}
+	st.Elsewhere = append(st.Elsewhere, there)
 	return there
 }
 
 // pend gives the first Subscription of a world an InstallPlan that nobody has approved.
-func pend(w *World, csv string) {
-	s := w.Subscriptions[0]
-	w.InstallPlans = []*v1alpha1.InstallPlan{{ObjectMeta: metav1.ObjectMeta{Name: "install-1", UID: "1"}}}
+func addPendingInstallPlan(st *State, csv string) {
+	s := st.Subscriptions[0]
+	st.InstallPlans = []*v1alpha1.InstallPlan{{ObjectMeta: metav1.ObjectMeta{Name: "install-1", UID: "1"}}}
 	s.Status.CurrentCSV = csv
 	s.Status.State = v1alpha1.SubscriptionStateUpgradePending
 	s.Status.InstallPlanRef = &corev1.ObjectReference{Name: "install-1", UID: "1"}
 }
 
 func group(name string) *operatorsv1.OperatorGroup {
-	return &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: madeUpNamespace}}
+	return &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: hypotheticalNamespace}}
 }
 
 func condition(status metav1.ConditionStatus, overrides []metav1.Condition) []*operatorsv2.OperatorCondition {
 	return []*operatorsv2.OperatorCondition{{
-		ObjectMeta: metav1.ObjectMeta{Name: "tide.v0.0.0", Namespace: madeUpNamespace},
+		ObjectMeta: metav1.ObjectMeta{Name: "tide.v0.0.0", Namespace: hypotheticalNamespace},
 		Spec:       operatorsv2.OperatorConditionSpec{Overrides: overrides},
 		Status:     operatorsv2.OperatorConditionStatus{Conditions: []metav1.Condition{{Type: operatorsv2.Upgradeable, Status: status, Message: "it is busy"}}},
 	}}

@@ -18,28 +18,28 @@ import (
 	"github.com/berth-csi/berth/fbc"
 )
 
-const definitionKind = "CustomResourceDefinition"
+const crdKind = "CustomResourceDefinition"
 
 // checkDefinitions finds what keeps OLM from the CRDs that a bundle brings: OLM updates none that would make
 // an object invalid that is there, or that lacks a version in which objects may be stored.
-func (f *subject) checkDefinitions(ctx context.Context, d *fbc.Details) error {
-	if f.world.stored == nil {
+func (f *subject) checkCRDs(ctx context.Context, d *fbc.Details) error {
+	if f.state.api == nil {
 		return nil
 	}
 	if !d.Carried {
-		return f.uncheckable(ctx, d)
+		return f.warnUnchecked(ctx, d)
 	}
 	for _, object := range d.Objects {
-		if object.GetKind() != definitionKind {
+		if object.GetKind() != crdKind {
 			continue
 		}
 		if version := object.GetAPIVersion(); version != apiextensionsv1.SchemeGroupVersion.String() {
-			f.Holds = append(f.Holds, Reason{OldDefinition,
+			f.Blockers = append(f.Blockers, Reason{OldDefinition,
 				fmt.Sprintf("%s brings CRD %s as one of %s, which this Kubernetes does not serve: the InstallPlan fails", f.Next.Name, object.GetName(), version),
 				"choose a later version, which brings it as one of " + apiextensionsv1.SchemeGroupVersion.String()})
 			continue
 		}
-		if err := f.checkDefinition(ctx, object); err != nil {
+		if err := f.checkCRD(ctx, object); err != nil {
 			return err
 		}
 	}
@@ -47,13 +47,13 @@ func (f *subject) checkDefinitions(ctx context.Context, d *fbc.Details) error {
 }
 
 // uncheckable warns of CRDs of the cluster that a bundle may change, but nobody can tell how.
-func (f *subject) uncheckable(ctx context.Context, d *fbc.Details) error {
+func (f *subject) warnUnchecked(ctx context.Context, d *fbc.Details) error {
 	if d.CSV == nil {
 		return nil
 	}
 	var names []string
 	for _, owned := range d.CSV.Spec.CustomResourceDefinitions.Owned {
-		present, err := f.world.stored.definition(ctx, owned.Name)
+		present, err := f.state.api.crd(ctx, owned.Name)
 		if err != nil {
 			return err
 		}
@@ -69,34 +69,34 @@ func (f *subject) uncheckable(ctx context.Context, d *fbc.Details) error {
 }
 
 // checkDefinition compares a CRD that comes with the one that is there, if any.
-func (f *subject) checkDefinition(ctx context.Context, object *unstructured.Unstructured) error {
-	coming, err := definitionOf(object)
+func (f *subject) checkCRD(ctx context.Context, object *unstructured.Unstructured) error {
+	coming, err := toCRD(object)
 	if err != nil {
 		return fmt.Errorf("%s of %s: %w", object.GetName(), f.Next.Name, err)
 	}
-	present, err := f.world.stored.definition(ctx, coming.Name)
+	present, err := f.state.api.crd(ctx, coming.Name)
 	if err != nil || present == nil {
 		return err
 	}
-	invalid, err := f.world.stored.invalid(ctx, present, coming)
+	invalid, err := f.state.api.invalid(ctx, present, coming)
 	if err != nil {
 		return err
 	}
 	if len(invalid) > 0 {
-		f.Holds = append(f.Holds, Reason{InvalidObjects,
+		f.Blockers = append(f.Blockers, Reason{InvalidObjects,
 			fmt.Sprintf("by CRD %s as %s brings it, objects that are there are not valid, and then the InstallPlan fails: %s", coming.Name, f.Next.Name, some(invalid)),
 			"correct these objects first. If OLM has already tried for a minute, the InstallPlan has failed: delete it, and OLM makes another one"})
 	}
 	if safe, err := crd.SafeStorageVersionUpgrade(present, coming); !safe {
-		f.Holds = append(f.Holds, Reason{StoredVersionRemoved,
+		f.Blockers = append(f.Blockers, Reason{StoredVersionRemoved,
 			fmt.Sprintf("the InstallPlan fails at CRD %s as %s brings it: %v", coming.Name, f.Next.Name, err),
 			fmt.Sprintf("write all its objects anew in a version that stays, and then take the others out of status.storedVersions of %s %s; "+
-				"delete the InstallPlan if it has failed", definitionKind, coming.Name)})
+				"delete the InstallPlan if it has failed", crdKind, coming.Name)})
 	}
 	return nil
 }
 
-func definitionOf(object *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
+func toCRD(object *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDefinition, error) {
 	data, err := object.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -107,7 +107,7 @@ func definitionOf(object *unstructured.Unstructured) (*apiextensionsv1.CustomRes
 
 // invalid returns which objects of a CRD are not valid by the one that comes, and why. OLM looks at all
 // versions that were served and still are, but trusts a conversion webhook to make objects valid.
-func (s *stored) invalid(ctx context.Context, present, coming *apiextensionsv1.CustomResourceDefinition) (found []string, err error) {
+func (s *apiReader) invalid(ctx context.Context, present, coming *apiextensionsv1.CustomResourceDefinition) (found []string, err error) {
 	if c := coming.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
 		return nil, nil
 	}

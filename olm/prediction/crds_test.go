@@ -18,7 +18,7 @@ import (
 )
 
 // TestDefinitions compares CRDs that come with one that is there, and with its objects.
-func TestDefinitions(t *testing.T) {
+func TestCRDs(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	api := c.Client()
 	namespace := c.Namespace(t)
@@ -40,7 +40,7 @@ func TestDefinitions(t *testing.T) {
 			}}))
 		})
 	}
-	stored, err := newStored(c.Config())
+	stored, err := newAPIReader(c.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,17 +68,17 @@ func TestDefinitions(t *testing.T) {
 		"another object": {&fbc.Details{Carried: true, Objects: []*unstructured.Unstructured{{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}}}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := Installed(tide(t), "tide", "0.0.0", "")
+			st, err := Installed(tide(t), "tide", "0.0.0", "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.stored = stored
-			f := w.subject(w.Subscriptions[0])
-			f.Next = &Step{Name: "tide.v1.0.0"}
-			if err := f.checkDefinitions(t.Context(), test.details); err != nil {
+			st.api = stored
+			f := st.subject(st.Subscriptions[0])
+			f.Next = &Update{Name: "tide.v1.0.0"}
+			if err := f.checkCRDs(t.Context(), test.details); err != nil {
 				t.Fatal(err)
 			}
-			got := append(f.Holds, f.Risks...)
+			got := append(f.Blockers, f.Risks...)
 			if test.want == "" {
 				if len(got) > 0 {
 					t.Errorf("got %+v", got)
@@ -93,7 +93,7 @@ func TestDefinitions(t *testing.T) {
 }
 
 // TestLacks tells a dependency that is missing from one that is there.
-func TestLacks(t *testing.T) {
+func TestDependencyMissing(t *testing.T) {
 	for name, test := range map[string]struct {
 		required property.Property
 		want     bool
@@ -106,14 +106,14 @@ func TestLacks(t *testing.T) {
 		"package of nobody":      {property.MustBuildPackageRequired("sun", ">=1.0.0"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := Installed(tide(t), "tide", "0.0.0", "")
+			st, err := Installed(tide(t), "tide", "0.0.0", "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.CSVs[0].Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: "moons.sky.example.com", Version: "v1", Kind: "Moon"}}
+			st.CSVs[0].Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: "moons.sky.example.com", Version: "v1", Kind: "Moon"}}
 			b := &fbc.Bundle{}
 			b.Properties = []property.Property{test.required}
-			if got := w.lacks(b); got != test.want {
+			if got := st.dependencyMissing(b); got != test.want {
 				t.Errorf("got %t, want %t", got, test.want)
 			}
 		})

@@ -13,10 +13,10 @@ import (
 )
 
 // silence: OLM has looked and done nothing, and says nothing of it.
-func silence(s *stage, o *Outcome) string {
-	s.awaitLook(looked)
+func unchanged(s *scene, p *Prediction) string {
+	s.awaitSync(noUpdates)
 	subscription := s.subscription(s.Context(), s.cluster.Client(), "buoy")
-	if failure(subscription).Status == corev1.ConditionTrue || subscription.Status.InstalledCSV != o.Installed {
+	if failure(subscription).Status == corev1.ConditionTrue || subscription.Status.InstalledCSV != p.Installed {
 		s.Fatalf("the Subscription says %+v", subscription.Status)
 	}
 	return fmt.Sprintf("OLM has looked, and the Subscription stays %s with %s, without condition ResolutionFailed", subscription.Status.State, subscription.Status.InstalledCSV)
@@ -28,16 +28,16 @@ func failure(s *v1alpha1.Subscription) v1alpha1.SubscriptionCondition {
 }
 
 // refused: OLM says in the Subscription's condition just what was foretold.
-func refused(s *stage, o *Outcome) string {
-	return refusedBy(s, o, func(said string) bool { return clauses(said) == clauses(o.Message) })
+func refused(s *scene, p *Prediction) string {
+	return refusedBy(s, p, func(said string) bool { return clauses(said) == clauses(p.Message) })
 }
 
-func refusedBy(s *stage, o *Outcome, is func(said string) bool) (happened string) {
+func refusedBy(s *scene, p *Prediction, is func(said string) bool) (happened string) {
 	s.Helper()
 	cluster.Eventually(s, limit, "OLM to say that it cannot resolve", func(ctx context.Context) error {
 		condition := failure(s.subscription(ctx, s.watched, "buoy"))
 		if condition.Status != corev1.ConditionTrue || !is(condition.Message) {
-			return fmt.Errorf("it says %q; foretold was %q", condition.Message, o.Message)
+			return fmt.Errorf("it says %q; foretold was %q", condition.Message, p.Message)
 		}
 		happened = fmt.Sprintf("ResolutionFailed, %s: %s", condition.Reason, clauses(condition.Message))
 		return nil
@@ -57,11 +57,11 @@ func clauses(message string) string {
 }
 
 // stuck: the InstallPlan is not carried out, for a reason.
-func stuck(because string) func(*stage, *Outcome) string {
-	return func(s *stage, _ *Outcome) (happened string) {
+func stuck(because string) func(*scene, *Prediction) string {
+	return func(s *scene, _ *Prediction) (happened string) {
 		s.Helper()
 		cluster.Eventually(s, limit, "the InstallPlan to be stuck", func(ctx context.Context) error {
-			plan, err := s.plan(ctx)
+			plan, err := s.installPlan(ctx)
 			if err != nil {
 				return err
 			}
@@ -77,7 +77,7 @@ func stuck(because string) func(*stage, *Outcome) string {
 }
 
 // updated: OLM makes the update.
-func updated(s *stage, o *Outcome) string {
-	s.awaitInstalled("buoy", o.Next.Name)
-	return o.Next.Name + " is installed, and Succeeded"
+func updated(s *scene, p *Prediction) string {
+	s.awaitInstalled("buoy", p.Next.Name)
+	return p.Next.Name + " is installed, and Succeeded"
 }

@@ -16,22 +16,22 @@ import (
 
 // holds find what keeps OLM from going on to what it has chosen. Its ClusterServiceVersion is nil where
 // the catalog does not say what it is.
-var holds = []func(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason{
-	pendingPlans, manualApproval, notUpgradeable, tooOldKubernetes, unsupportedInstallMode, providedElsewhere,
+var blockers = []func(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason{
+	pendingInstallPlan, manualApproval, notUpgradeable, tooOldKubernetes, unsupportedInstallMode, providedElsewhere,
 }
 
 // pendingPlans: while all Subscriptions of a namespace have an InstallPlan that is not carried out, OLM
 // resolves nothing.
-func pendingPlans(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
-	for _, s := range f.world.Subscriptions {
+func pendingInstallPlan(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
+	for _, s := range f.state.Subscriptions {
 		pending := s.Status.InstallPlanRef != nil && s.Status.State == v1alpha1.SubscriptionStateUpgradePending
-		if _, stalled := f.world.stalled[s.Name]; !pending && !stalled {
+		if _, stalled := f.state.missingInstallPlans[s.Name]; !pending && !stalled {
 			return nil
 		}
 	}
-	if gone := f.world.stalled[f.subscription.Name]; gone != "" {
+	if gone := f.state.missingInstallPlans[f.subscription.Name]; gone != "" {
 		return &Reason{InstallPlanGone, fmt.Sprintf("InstallPlan %s is gone, and OLM has not noticed; it waits for it, and does not look at the catalog", gone),
-			fmt.Sprintf("have OLM choose anew: kubectl -n %s patch subscription %s --subresource=status --type=merge -p '%s'", f.world.Namespace, f.subscription.Name, unblocking)}
+			fmt.Sprintf("have OLM choose anew: kubectl -n %s patch subscription %s --subresource=status --type=merge -p '%s'", f.state.Namespace, f.subscription.Name, unblocking)}
 	}
 	plan := f.subscription.Status.InstallPlanRef.Name
 	return &Reason{PendingInstallPlan, fmt.Sprintf("InstallPlan %s, for %s, is not carried out; until it is, OLM does not look at the catalog", plan, f.subscription.Status.CurrentCSV),
@@ -40,12 +40,12 @@ func pendingPlans(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
 
 // manualApproval: one Subscription that asks for approval makes OLM ask for all of its namespace.
 func manualApproval(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason {
-	manual := slices.IndexFunc(f.world.Subscriptions, func(s *v1alpha1.Subscription) bool { return s.Spec.InstallPlanApproval == v1alpha1.ApprovalManual })
+	manual := slices.IndexFunc(f.state.Subscriptions, func(s *v1alpha1.Subscription) bool { return s.Spec.InstallPlanApproval == v1alpha1.ApprovalManual })
 	if manual < 0 || f.Next == nil {
 		return nil
 	}
 	code, what, do := ManualApproval, "OLM makes an InstallPlan that waits for approval", "approve the InstallPlan when it is there"
-	if s := f.world.Subscriptions[manual]; s != f.subscription && f.subscription.Spec.InstallPlanApproval != v1alpha1.ApprovalManual {
+	if s := f.state.Subscriptions[manual]; s != f.subscription && f.subscription.Spec.InstallPlanApproval != v1alpha1.ApprovalManual {
 		code = ManualApprovalElsewhere
 		do += fmt.Sprintf(", or set spec.installPlanApproval of Subscription %s to Automatic before", s.Name)
 		what += fmt.Sprintf(", because Subscription %s of the same namespace asks for it", s.Name)
@@ -58,7 +58,7 @@ func notUpgradeable(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
 	if f.csv == nil {
 		return nil
 	}
-	for _, c := range f.world.Conditions {
+	for _, c := range f.state.Conditions {
 		if c.Name != f.csv.Name {
 			continue
 		}
@@ -75,21 +75,21 @@ func notUpgradeable(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
 }
 
 func tooOldKubernetes(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason {
-	if target == nil || f.world.Kubernetes == nil {
+	if target == nil || f.state.Kubernetes == nil {
 		return nil
 	}
 	wanted, err := semver.ParseTolerant(target.Spec.MinKubeVersion)
-	if err != nil || f.world.Kubernetes.GTE(wanted) {
+	if err != nil || f.state.Kubernetes.GTE(wanted) {
 		return nil
 	}
-	return &Reason{OldKubernetes, fmt.Sprintf("%s wants Kubernetes %s or later, and the cluster has %s", f.Next.Name, wanted, f.world.Kubernetes), "update the cluster first"}
+	return &Reason{OldKubernetes, fmt.Sprintf("%s wants Kubernetes %s or later, and the cluster has %s", f.Next.Name, wanted, f.state.Kubernetes), "update the cluster first"}
 }
 
 func unsupportedInstallMode(f *subject, target *v1alpha1.ClusterServiceVersion) *Reason {
-	if target == nil || len(f.world.OperatorGroups) != 1 {
+	if target == nil || len(f.state.OperatorGroups) != 1 {
 		return nil
 	}
-	group := f.world.OperatorGroups[0]
+	group := f.state.OperatorGroups[0]
 	if len(group.Status.Namespaces) == 0 {
 		return nil // OLM has not yet said which namespaces it has
 	}
@@ -97,7 +97,7 @@ func unsupportedInstallMode(f *subject, target *v1alpha1.ClusterServiceVersion) 
 	for _, mode := range target.Spec.InstallModes {
 		supported[mode.Type] = mode.Supported
 	}
-	if err := supported.Supports(f.world.Namespace, group.Status.Namespaces); err != nil {
+	if err := supported.Supports(f.state.Namespace, group.Status.Namespaces); err != nil {
 		return &Reason{InstallMode, fmt.Sprintf("%s does not fit OperatorGroup %s: %v", f.Next.Name, group.Name, err), "subscribe in a namespace whose OperatorGroup fits"}
 	}
 	return nil
@@ -108,7 +108,7 @@ func unsupportedInstallMode(f *subject, target *v1alpha1.ClusterServiceVersion) 
 // the same one, of which OLM keeps a copy in each namespace that it serves.
 func providedElsewhere(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
 	provided := apis(f.pkg.FindBundle(f.Next.Name), property.TypeGVK)
-	for _, other := range f.world.overlapping() {
+	for _, other := range f.state.overlapping() {
 		shared := provided.Intersection(cache.GVKStringToProvidedAPISet(other.OperatorGroups[0].Annotations[operatorsv1.OperatorGroupProvidedAPIsAnnotationKey]))
 		if len(shared) == 0 {
 			continue
@@ -119,16 +119,16 @@ func providedElsewhere(f *subject, _ *v1alpha1.ClusterServiceVersion) *Reason {
 		}
 		return &Reason{ProvidedElsewhere,
 			fmt.Sprintf("an operator of namespace %s provides %s already, and OperatorGroups %s and %s/%s have namespaces in common: OLM installs %s, %s",
-				other.Namespace, shared, f.world.OperatorGroups[0].Name, other.Namespace, other.OperatorGroups[0].Name, f.Next.Name, ends),
+				other.Namespace, shared, f.state.OperatorGroups[0].Name, other.Namespace, other.OperatorGroups[0].Name, f.Next.Name, ends),
 			fmt.Sprintf("change the Subscription of namespace %s instead of making another one, or uninstall that operator first (its Subscription and its ClusterServiceVersion)", other.Namespace)}
 	}
 	return nil
 }
 
 // overlapping returns the other namespaces whose operators serve a namespace that those of this one serve, too.
-func (w *World) overlapping() (found []*World) {
-	for _, other := range w.Elsewhere {
-		if len(w.OperatorGroups) == 1 && len(other.OperatorGroups) == 1 && overlap(w.OperatorGroups[0], other.OperatorGroups[0]) {
+func (st *State) overlapping() (found []*State) {
+	for _, other := range st.Elsewhere {
+		if len(st.OperatorGroups) == 1 && len(other.OperatorGroups) == 1 && overlap(st.OperatorGroups[0], other.OperatorGroups[0]) {
 			found = append(found, other)
 		}
 	}

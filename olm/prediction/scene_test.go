@@ -30,7 +30,7 @@ import (
 
 // stage is a namespace in which a trap is shown: with an OperatorGroup, and Subscription buoy to a package of
 // that name in catalog first.
-type stage struct {
+type scene struct {
 	*testing.T
 	cluster *cluster.Cluster
 	// watched is what has been seen of the cluster's objects so far, to wait for something at no expense.
@@ -59,9 +59,9 @@ func watch(t *testing.T, c *cluster.Cluster) client.Reader {
 
 // newStage makes a namespace whose OperatorGroup has these namespaces, or all if there is none, and returns it
 // when OLM has taken note.
-func newStage(t *testing.T, c *cluster.Cluster, watched client.Reader, targets func(namespace string) []string) *stage {
+func newScene(t *testing.T, c *cluster.Cluster, watched client.Reader, targets func(namespace string) []string) *scene {
 	t.Helper()
-	s := &stage{t, c, watched, c.Namespace(t)}
+	s := &scene{t, c, watched, c.Namespace(t)}
 	group := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "group", Namespace: s.namespace},
 		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: targets(s.namespace)}}
 	s.create(group)
@@ -81,7 +81,7 @@ func newStage(t *testing.T, c *cluster.Cluster, watched client.Reader, targets f
 func own(namespace string) []string { return []string{namespace} }
 func all(string) []string           { return nil }
 
-func (s *stage) create(o client.Object) {
+func (s *scene) create(o client.Object) {
 	s.Helper()
 	if err := s.cluster.Client().Create(s.Context(), o); err != nil {
 		s.Fatal(err)
@@ -89,7 +89,7 @@ func (s *stage) create(o client.Object) {
 }
 
 // delete deletes an object, and waits until it is gone.
-func (s *stage) delete(o client.Object) {
+func (s *scene) delete(o client.Object) {
 	s.Helper()
 	if err := s.cluster.Client().Delete(s.Context(), o); err != nil {
 		s.Fatal(err)
@@ -97,7 +97,7 @@ func (s *stage) delete(o client.Object) {
 	cluster.Eventually(s, limit, "the end of "+o.GetName(), s.cluster.Gone(o))
 }
 
-func (s *stage) patch(o client.Object, merge string) {
+func (s *scene) patch(o client.Object, merge string) {
 	s.Helper()
 	if err := s.cluster.Client().Patch(s.Context(), o, client.RawPatch(types.MergePatchType, []byte(merge))); err != nil {
 		s.Fatal(err)
@@ -105,10 +105,10 @@ func (s *stage) patch(o client.Object, merge string) {
 }
 
 // approve waits until OLM asks whether it may install something, and lets it.
-func (s *stage) approve(name string) {
+func (s *scene) approve(name string) {
 	s.Helper()
 	cluster.Eventually(s, limit, "OLM to ask for approval of "+name, func(ctx context.Context) error {
-		plan, err := s.plan(ctx)
+		plan, err := s.installPlan(ctx)
 		if err != nil {
 			return err
 		}
@@ -120,13 +120,13 @@ func (s *stage) approve(name string) {
 }
 
 // serve offers the catalog in a folder as a CatalogSource, and returns when OLM has a connection.
-func (s *stage) serve(name, dir string) {
+func (s *scene) serve(name, dir string) {
 	s.Helper()
 	s.offer(name, serving.Start(s.T, dir), connected)
 }
 
 // offer makes a CatalogSource, and waits for the state of OLM's connection.
-func (s *stage) offer(name, address string, is func(state string) bool) {
+func (s *scene) offer(name, address string, is func(state string) bool) {
 	s.Helper()
 	source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace},
 		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: address}}
@@ -143,7 +143,7 @@ func (s *stage) offer(name, address string, is func(state string) bool) {
 }
 
 // subscribe makes a Subscription to channel stable of a package, by the name of that.
-func (s *stage) subscribe(pkg, source string, change ...func(*v1alpha1.Subscription)) {
+func (s *scene) subscribe(pkg, source string, change ...func(*v1alpha1.Subscription)) {
 	s.Helper()
 	subscription := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: pkg, Namespace: s.namespace},
 		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: source, CatalogSourceNamespace: s.namespace, Package: pkg, Channel: "stable"}}
@@ -154,7 +154,7 @@ func (s *stage) subscribe(pkg, source string, change ...func(*v1alpha1.Subscript
 }
 
 // install offers a catalog, and has OLM install what Subscription buoy gets from there.
-func (s *stage) install(name string, bundles ...operators.Bundle) {
+func (s *scene) install(name string, bundles ...operators.Bundle) {
 	s.Helper()
 	if len(bundles) == 0 {
 		bundles = []operators.Bundle{{ChannelEntry: declcfg.ChannelEntry{Name: name}}}
@@ -166,7 +166,7 @@ func (s *stage) install(name string, bundles ...operators.Bundle) {
 }
 
 // awaitInstalled waits until OLM has installed something and says so.
-func (s *stage) awaitInstalled(subscription, name string) {
+func (s *scene) awaitInstalled(subscription, name string) {
 	s.Helper()
 	cluster.Eventually(s, limit, "OLM to install "+name, func(ctx context.Context) error {
 		if phase, _, err := s.phase(ctx, name); err != nil || phase != v1alpha1.CSVPhaseSucceeded {
@@ -181,7 +181,7 @@ func (s *stage) awaitInstalled(subscription, name string) {
 
 // subscription returns a Subscription, which is empty if there is none, from what has been seen or from the
 // API server.
-func (s *stage) subscription(ctx context.Context, from client.Reader, name string) *v1alpha1.Subscription {
+func (s *scene) subscription(ctx context.Context, from client.Reader, name string) *v1alpha1.Subscription {
 	found := &v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{}}
 	if err := from.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, found); client.IgnoreNotFound(err) != nil {
 		s.Log(err)
@@ -190,12 +190,12 @@ func (s *stage) subscription(ctx context.Context, from client.Reader, name strin
 }
 
 // change changes the spec of Subscription buoy.
-func (s *stage) change(change func(*v1alpha1.SubscriptionSpec)) {
+func (s *scene) change(change func(*v1alpha1.SubscriptionSpec)) {
 	s.Helper()
 	s.changeOf("buoy", change)
 }
 
-func (s *stage) changeOf(name string, change func(*v1alpha1.SubscriptionSpec)) {
+func (s *scene) changeOf(name string, change func(*v1alpha1.SubscriptionSpec)) {
 	s.Helper()
 	cluster.Eventually(s, limit, "the change of the Subscription", func(ctx context.Context) error {
 		subscription := s.subscription(ctx, s.cluster.Client(), name)
@@ -205,13 +205,13 @@ func (s *stage) changeOf(name string, change func(*v1alpha1.SubscriptionSpec)) {
 }
 
 // worlds returns the world of the namespace, with all catalogs that can be read.
-func (s *stage) world() *World {
+func (s *scene) observe() *State {
 	s.Helper()
-	worlds, err := Observe(s.Context(), s.cluster.Config(), s.namespace)
-	if err != nil || len(worlds) != 1 {
-		s.Fatal(worlds, err)
+	states, err := Observe(s.Context(), s.cluster.Config(), s.namespace)
+	if err != nil || len(states) != 1 {
+		s.Fatal(states, err)
 	}
-	for _, source := range worlds[0].CatalogSources {
+	for _, source := range states[0].CatalogSources {
 		if source.Namespace != s.namespace || !connected(connectionOf(source)) {
 			continue
 		}
@@ -220,36 +220,36 @@ func (s *stage) world() *World {
 			s.Fatal(err)
 		}
 		s.Cleanup(func() { c.Close() })
-		worlds[0].Catalogs[Source{source.Namespace, source.Name}] = c.Catalog
+		states[0].Catalogs[Source{source.Namespace, source.Name}] = c.Catalog
 	}
-	return worlds[0]
+	return states[0]
 }
 
 // foretell foretells what OLM does with a Subscription.
-func (s *stage) foretell(w *World, subscription string) *Outcome {
+func (s *scene) predict(st *State, subscription string) *Prediction {
 	s.Helper()
-	outcomes, err := w.Foretell(s.Context())
+	predictions, err := st.Predict(s.Context())
 	if err != nil {
 		s.Fatal(err)
 	}
-	for _, o := range outcomes {
-		if o.Subscription == subscription {
-			return o
+	for _, p := range predictions {
+		if p.Subscription == subscription {
+			return p
 		}
 	}
-	s.Fatalf("nothing is foretold of Subscription %s: %+v", subscription, outcomes)
+	s.Fatalf("nothing is foretold of Subscription %s: %+v", subscription, predictions)
 	return nil
 }
 
 // phase returns in which phase a ClusterServiceVersion is, and what OLM says of that.
-func (s *stage) phase(ctx context.Context, name string) (v1alpha1.ClusterServiceVersionPhase, v1alpha1.ClusterServiceVersionStatus, error) {
+func (s *scene) phase(ctx context.Context, name string) (v1alpha1.ClusterServiceVersionPhase, v1alpha1.ClusterServiceVersionStatus, error) {
 	csv := &v1alpha1.ClusterServiceVersion{}
 	err := s.watched.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, csv)
 	return csv.Status.Phase, csv.Status, err
 }
 
 // plan returns the InstallPlan of Subscription buoy.
-func (s *stage) plan(ctx context.Context) (*v1alpha1.InstallPlan, error) {
+func (s *scene) installPlan(ctx context.Context) (*v1alpha1.InstallPlan, error) {
 	plan := &v1alpha1.InstallPlan{}
 	ref := s.subscription(ctx, s.watched, "buoy").Status.InstallPlanRef
 	if ref == nil {
@@ -260,21 +260,21 @@ func (s *stage) plan(ctx context.Context) (*v1alpha1.InstallPlan, error) {
 
 // What OLM notes of a time when it has looked at a namespace.
 const (
-	looked  = "no subscriptions were updated"
-	skipped = "all subscriptions up to date"
+	noUpdates  = "no subscriptions were updated"
+	upToDate = "all subscriptions up to date"
 )
 
 // awaitLook has OLM look at the namespace once more, and waits until it has, from beginning to end, and found
 // nothing to do, in one of these ways.
-func (s *stage) awaitLook(ends ...string) {
+func (s *scene) awaitSync(ends ...string) {
 	s.Helper()
-	_, since, err := s.said(math.MaxInt64)
+	_, since, err := s.logLines(math.MaxInt64)
 	if err != nil {
 		s.Fatal(err)
 	}
 	s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), fmt.Sprintf(`{"metadata":{"annotations":{"look-after":"%d"}}}`, since))
 	cluster.Eventually(s, limit, "OLM to have looked at the namespace", func(context.Context) error {
-		said, _, err := s.said(since)
+		said, _, err := s.logLines(since)
 		if err != nil {
 			return err
 		}
@@ -294,12 +294,12 @@ func (s *stage) awaitLook(ends ...string) {
 }
 
 // awaitRest waits until OLM has done nothing in the namespace for some seconds, more than a look usually takes.
-func (s *stage) awaitRest() {
+func (s *scene) awaitIdle() {
 	s.Helper()
 	var end int64
 	last := time.Now()
 	cluster.Eventually(s, limit, "OLM to rest", func(context.Context) error {
-		said, now, err := s.said(end)
+		said, now, err := s.logLines(end)
 		if err != nil {
 			return err
 		}
@@ -314,7 +314,7 @@ func (s *stage) awaitRest() {
 }
 
 // said returns the lines about the namespace that OLM has logged after an offset, and where the log ends.
-func (s *stage) said(since int64) (lines []string, end int64, err error) {
+func (s *scene) logLines(since int64) (lines []string, end int64, err error) {
 	log, err := os.Open(filepath.Join(s.cluster.Logs(), "catalog.log"))
 	if err != nil {
 		return nil, 0, err
@@ -338,27 +338,27 @@ func (s *stage) said(since int64) (lines []string, end int64, err error) {
 // lose has the Subscription wait for an InstallPlan that is gone, as OLM leaves it where that is deleted before OLM has
 // said in the Subscription that it is pending. OLM ends each look at a namespace with the status that it began with, so
 // that this can be lost again if OLM is looking.
-func (s *stage) lose(name string) {
+func (s *scene) loseInstallPlan(name string) {
 	s.Helper()
 	cluster.Eventually(s, limit, "the Subscription to wait for what is gone", func(ctx context.Context) error {
 		waiting := s.subscription(ctx, s.cluster.Client(), "buoy")
 		if ref := waiting.Status.InstallPlanRef; ref != nil && ref.UID == "gone" {
 			return nil
 		}
-		s.awaitRest()
+		s.awaitIdle()
 		if err := s.cluster.PointTo(ctx, waiting, name, &v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Name: "install-gone", UID: "gone"}}); err != nil {
 			return err
 		}
-		s.awaitLook(looked, skipped)
+		s.awaitSync(noUpdates, upToDate)
 		return fmt.Errorf("OLM has looked since")
 	})
 }
 
 // awaitPlan waits until the InstallPlan of Subscription buoy is in a phase.
-func (s *stage) awaitPlan(phase v1alpha1.InstallPlanPhase) (plan *v1alpha1.InstallPlan) {
+func (s *scene) awaitInstallPlan(phase v1alpha1.InstallPlanPhase) (plan *v1alpha1.InstallPlan) {
 	s.Helper()
 	cluster.Eventually(s, limit, "the InstallPlan to be "+string(phase), func(ctx context.Context) (err error) {
-		if plan, err = s.plan(ctx); err != nil {
+		if plan, err = s.installPlan(ctx); err != nil {
 			return err
 		}
 		if plan.Status.Phase != phase {
@@ -370,7 +370,7 @@ func (s *stage) awaitPlan(phase v1alpha1.InstallPlanPhase) (plan *v1alpha1.Insta
 }
 
 // awaitPhase waits until a ClusterServiceVersion is in a phase for a reason that it tells.
-func (s *stage) awaitPhase(name string, phase v1alpha1.ClusterServiceVersionPhase) (status v1alpha1.ClusterServiceVersionStatus) {
+func (s *scene) awaitPhase(name string, phase v1alpha1.ClusterServiceVersionPhase) (status v1alpha1.ClusterServiceVersionStatus) {
 	s.Helper()
 	cluster.Eventually(s, limit, name+" to be "+string(phase), func(ctx context.Context) (err error) {
 		var is v1alpha1.ClusterServiceVersionPhase
@@ -386,12 +386,12 @@ func (s *stage) awaitPhase(name string, phase v1alpha1.ClusterServiceVersionPhas
 }
 
 // moorings is a CRD of the stage's own.
-func (s *stage) moorings(versions ...string) *operators.Definition {
+func (s *scene) moorings(versions ...string) *operators.Definition {
 	return &operators.Definition{Group: s.namespace + ".example.com", Versions: versions}
 }
 
 // mooring is an object of that CRD.
-func (s *stage) mooring(version string) client.Object {
+func (s *scene) mooring(version string) client.Object {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": s.namespace + ".example.com/" + version, "kind": "Mooring",
 		"metadata": map[string]any{"name": "pier", "namespace": s.namespace}, "spec": map[string]any{"depth": "7 m"},
