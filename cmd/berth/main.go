@@ -20,7 +20,7 @@ import (
 // What the commands do that a light berth does not have in it (see companion.go).
 const (
 	bundleValidateShort = "Check bundle folders by the rules of OLM and OperatorHub"
-	catalogPlanShort    = "Foretell what OLM will do next with what is installed, and why"
+	catalogPlanShort    = "Predict what OLM will do next with what is installed, and why"
 	switchShort         = "Switch an operator to another catalog, such as from the community's to the certified one"
 )
 

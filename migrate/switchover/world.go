@@ -18,6 +18,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/fbc/remote"
+	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
@@ -153,7 +154,7 @@ func (w *World) readCatalogs(ctx context.Context, config *rest.Config, r Request
 		case err == nil:
 			w.Catalogs[source] = read.Catalog
 			w.read = append(w.read, read)
-		case source == w.target && connected(w.CatalogSources[at]):
+		case source == w.target && catalogsource.Reachable(w.CatalogSources[at]):
 			return err
 		case source != w.target: // else OLM does not reach it either
 			w.unread = append(w.unread, err.Error())
@@ -174,11 +175,6 @@ func (w *World) packagesOf(source prediction.Source, r Request) (names []string)
 		}
 	}
 	return names
-}
-
-// connected tells whether OLM has a connection to a catalog.
-func connected(c *v1alpha1.CatalogSource) bool {
-	return c.Status.GRPCConnectionState != nil && c.Status.GRPCConnectionState.LastObservedState == "READY"
 }
 
 // readDriver finds the driver that the operator is for, and what there is of it.

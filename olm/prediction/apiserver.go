@@ -16,10 +16,10 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// stored reads what a cluster has beside OLM's objects, when it is needed.
+// apiReader reads CRDs and custom resources of the cluster. It reads on demand, because there may be many.
 type apiReader struct {
-	crds apiextensionsclient.CustomResourceDefinitionInterface
-	objects     dynamic.Interface
+	crds    apiextensionsclient.CustomResourceDefinitionInterface
+	objects dynamic.Interface
 }
 
 func newAPIReader(config *rest.Config) (*apiReader, error) {
@@ -34,7 +34,7 @@ func newAPIReader(config *rest.Config) (*apiReader, error) {
 	return &apiReader{definitions.CustomResourceDefinitions(), objects}, nil
 }
 
-// definition returns the CRD of a name, or nil if there is none.
+// crd returns a CRD by name, or nil if it does not exist.
 func (s *apiReader) crd(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	crd, err := s.crds.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -46,7 +46,7 @@ func (s *apiReader) crd(ctx context.Context, name string) (*apiextensionsv1.Cust
 	return crd, nil
 }
 
-// each calls a function for every object of a resource, until that fails.
+// each calls a function for every object of a resource, until the function fails.
 func (s *apiReader) each(ctx context.Context, resource schema.GroupVersionResource, do func(*unstructured.Unstructured) error) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		list, err := s.objects.Resource(resource).List(ctx, options)

@@ -20,8 +20,8 @@ import (
 
 const crdKind = "CustomResourceDefinition"
 
-// checkDefinitions finds what keeps OLM from the CRDs that a bundle brings: OLM updates none that would make
-// an object invalid that is there, or that lacks a version in which objects may be stored.
+// checkCRDs finds what keeps OLM from installing a bundle's CRDs. OLM does not update a CRD if that would make an existing
+// custom resource invalid, or remove a version in which custom resources may be stored.
 func (f *subject) checkCRDs(ctx context.Context, d *fbc.Details) error {
 	if f.state.api == nil {
 		return nil
@@ -35,8 +35,8 @@ func (f *subject) checkCRDs(ctx context.Context, d *fbc.Details) error {
 		}
 		if version := object.GetAPIVersion(); version != apiextensionsv1.SchemeGroupVersion.String() {
 			f.Blockers = append(f.Blockers, Reason{OldDefinition,
-				fmt.Sprintf("%s brings CRD %s as one of %s, which this Kubernetes does not serve: the InstallPlan fails", f.Next.Name, object.GetName(), version),
-				"choose a later version, which brings it as one of " + apiextensionsv1.SchemeGroupVersion.String()})
+				fmt.Sprintf("%s contains CRD %s in API version %s, which this Kubernetes does not serve: the InstallPlan fails", f.Next.Name, object.GetName(), version),
+				"choose a later version, which contains it in " + apiextensionsv1.SchemeGroupVersion.String()})
 			continue
 		}
 		if err := f.checkCRD(ctx, object); err != nil {
@@ -46,7 +46,7 @@ func (f *subject) checkCRDs(ctx context.Context, d *fbc.Details) error {
 	return nil
 }
 
-// uncheckable warns of CRDs of the cluster that a bundle may change, but nobody can tell how.
+// warnUnchecked warns about CRDs in the cluster that a bundle may change if the catalog does not contain the bundle's CRDs.
 func (f *subject) warnUnchecked(ctx context.Context, d *fbc.Details) error {
 	if d.CSV == nil {
 		return nil
@@ -62,36 +62,36 @@ func (f *subject) warnUnchecked(ctx context.Context, d *fbc.Details) error {
 		}
 	}
 	if len(names) > 0 {
-		f.risk(DefinitionsUnchecked, "compare them with those in the bundle's image, "+f.pkg.FindBundle(f.Next.Name).Image,
-			"the catalog does not have the CRDs of %s; whether OLM may update %s, by the objects that are there, could not be checked", f.Next.Name, strings.Join(names, ", "))
+		f.risk(DefinitionsUnchecked, "compare them with the CRDs in the bundle's image, "+f.pkg.FindBundle(f.Next.Name).Image,
+			"the catalog does not contain the CRDs of %s; could not check whether existing objects let OLM update %s", f.Next.Name, strings.Join(names, ", "))
 	}
 	return nil
 }
 
-// checkDefinition compares a CRD that comes with the one that is there, if any.
+// checkCRD compares a bundle's CRD with the one in the cluster, if any.
 func (f *subject) checkCRD(ctx context.Context, object *unstructured.Unstructured) error {
-	coming, err := toCRD(object)
+	updated, err := toCRD(object)
 	if err != nil {
 		return fmt.Errorf("%s of %s: %w", object.GetName(), f.Next.Name, err)
 	}
-	present, err := f.state.api.crd(ctx, coming.Name)
+	present, err := f.state.api.crd(ctx, updated.Name)
 	if err != nil || present == nil {
 		return err
 	}
-	invalid, err := f.state.api.invalid(ctx, present, coming)
+	invalid, err := f.state.api.invalid(ctx, present, updated)
 	if err != nil {
 		return err
 	}
 	if len(invalid) > 0 {
 		f.Blockers = append(f.Blockers, Reason{InvalidObjects,
-			fmt.Sprintf("by CRD %s as %s brings it, objects that are there are not valid, and then the InstallPlan fails: %s", coming.Name, f.Next.Name, some(invalid)),
-			"correct these objects first. If OLM has already tried for a minute, the InstallPlan has failed: delete it, and OLM makes another one"})
+			fmt.Sprintf("existing objects are invalid under CRD %s of %s, so the InstallPlan fails: %s", updated.Name, f.Next.Name, some(invalid)),
+			"correct these objects first. If OLM has already tried for a minute, the InstallPlan has failed: delete it, and OLM creates another one"})
 	}
-	if safe, err := crd.SafeStorageVersionUpgrade(present, coming); !safe {
+	if safe, err := crd.SafeStorageVersionUpgrade(present, updated); !safe {
 		f.Blockers = append(f.Blockers, Reason{StoredVersionRemoved,
-			fmt.Sprintf("the InstallPlan fails at CRD %s as %s brings it: %v", coming.Name, f.Next.Name, err),
-			fmt.Sprintf("write all its objects anew in a version that stays, and then take the others out of status.storedVersions of %s %s; "+
-				"delete the InstallPlan if it has failed", crdKind, coming.Name)})
+			fmt.Sprintf("the InstallPlan fails at CRD %s of %s: %v", updated.Name, f.Next.Name, err),
+			fmt.Sprintf("rewrite all its objects in a version that remains, and then remove the other versions from status.storedVersions of %s %s; "+
+				"delete the InstallPlan if it has failed", crdKind, updated.Name)})
 	}
 	return nil
 }
@@ -105,14 +105,14 @@ func toCRD(object *unstructured.Unstructured) (*apiextensionsv1.CustomResourceDe
 	return definition, json.Unmarshal(data, definition)
 }
 
-// invalid returns which objects of a CRD are not valid by the one that comes, and why. OLM looks at all
-// versions that were served and still are, but trusts a conversion webhook to make objects valid.
-func (s *apiReader) invalid(ctx context.Context, present, coming *apiextensionsv1.CustomResourceDefinition) (found []string, err error) {
-	if c := coming.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
+// invalid returns the custom resources that are invalid under the updated CRD, and why. OLM validates them in all versions
+// that both CRDs serve, except if the updated one has a conversion webhook, which may make them valid.
+func (s *apiReader) invalid(ctx context.Context, present, updated *apiextensionsv1.CustomResourceDefinition) (found []string, err error) {
+	if c := updated.Spec.Conversion; c != nil && c.Strategy == apiextensionsv1.WebhookConverter {
 		return nil, nil
 	}
 	seen := map[string]bool{}
-	for _, version := range coming.Spec.Versions {
+	for _, version := range updated.Spec.Versions {
 		served := slices.ContainsFunc(present.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 			return v.Name == version.Name && v.Served
 		})
@@ -125,9 +125,9 @@ func (s *apiReader) invalid(ctx context.Context, present, coming *apiextensionsv
 		}
 		validator, _, err := validation.NewSchemaValidator(rules.OpenAPIV3Schema)
 		if err != nil {
-			return nil, fmt.Errorf("the schema of version %s of %s: %w", version.Name, coming.Name, err)
+			return nil, fmt.Errorf("the schema of version %s of %s: %w", version.Name, updated.Name, err)
 		}
-		resource := schema.GroupVersionResource{Group: coming.Spec.Group, Version: version.Name, Resource: coming.Spec.Names.Plural}
+		resource := schema.GroupVersionResource{Group: updated.Spec.Group, Version: version.Name, Resource: updated.Spec.Names.Plural}
 		err = s.each(ctx, resource, func(o *unstructured.Unstructured) error {
 			name := strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 			if faults := validation.ValidateCustomResource(nil, o.UnstructuredContent(), validator); len(faults) > 0 && !seen[name] {
@@ -143,7 +143,7 @@ func (s *apiReader) invalid(ctx context.Context, present, coming *apiextensionsv
 	return found, nil
 }
 
-// describe tells the faults of an object on one line.
+// describe returns the faults of an object on one line.
 func describe(faults field.ErrorList) string {
 	var texts []string
 	for _, fault := range faults {
@@ -152,7 +152,7 @@ func describe(faults field.ErrorList) string {
 	return strings.Join(texts, "; ")
 }
 
-// some names the first of many.
+// some lists the first few names and counts the others.
 func some(names []string) string {
 	const most = 3
 	if len(names) <= most {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestDefinitions compares CRDs that come with one that is there, and with its objects.
+// TestCRDs checks CRDs of bundles against one in the cluster and its custom resources.
 func TestCRDs(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	api := c.Client()
@@ -58,13 +58,13 @@ func TestCRDs(t *testing.T) {
 		says    string
 	}{
 		"the same": {carried(*present), "", ""},
-		// Objects count once, though OLM looks at them in each version.
+		// An object counts once, although OLM validates it in each version.
 		"stricter": {carried(stricter), InvalidObjects,
 			fmt.Sprintf("Mooring %[1]s/pier-0 (spec.chain: Required value), Mooring %[1]s/pier-1 (spec.chain: Required value), Mooring %[1]s/pier-2 (spec.chain: Required value) and 1 more", namespace)},
 		"stricter, with a webhook": {carried(trusted), "", ""},
 		"described": {&fbc.Details{CSV: described}, DefinitionsUnchecked,
-			"by the objects that are there, could not be checked"},
-		"not known":      {&fbc.Details{}, "", ""},
+			"could not check whether existing objects let OLM update"},
+		"no content":     {&fbc.Details{}, "", ""},
 		"another object": {&fbc.Details{Carried: true, Objects: []*unstructured.Unstructured{{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}}}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,18 +92,18 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
-// TestLacks tells a dependency that is missing from one that is there.
+// TestDependencyMissing: the catalog or an installed operator may provide a dependency.
 func TestDependencyMissing(t *testing.T) {
 	for name, test := range map[string]struct {
 		required property.Property
 		want     bool
 	}{
 		"API of the catalog":     {property.MustBuildGVKRequired("sea.example.com", "v1", "Tide"), false},
-		"API of what is there":   {property.MustBuildGVKRequired("sky.example.com", "v1", "Moon"), false},
-		"API of nobody":          {property.MustBuildGVKRequired("sky.example.com", "v1", "Sun"), true},
+		"API of an operator":     {property.MustBuildGVKRequired("sky.example.com", "v1", "Moon"), false},
+		"unknown API":            {property.MustBuildGVKRequired("sky.example.com", "v1", "Sun"), true},
 		"package of the catalog": {property.MustBuildPackageRequired("tide", ">=1.0.0"), false},
 		"later package":          {property.MustBuildPackageRequired("tide", ">=3.0.0"), true},
-		"package of nobody":      {property.MustBuildPackageRequired("sun", ">=1.0.0"), true},
+		"unknown package":        {property.MustBuildPackageRequired("sun", ">=1.0.0"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st, err := Installed(tide(t), "tide", "0.0.0", "")

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// because tells a dependency that nothing provides from what else keeps OLM from installing an entry, and what
-// to do about it. What it is, is left to say.
+// dependencyReason returns the code and the advice for an entry that OLM cannot install: a dependency that nothing provides,
+// or another conflict. The caller sets What.
 func (f *subject) dependencyReason(e *upgrade.Entry) Reason {
 	reason := Reason{Code: Unsatisfied, Do: makeRoom}
 	if b := f.pkg.FindBundle(e.Name); b != nil && f.state.dependencyMissing(b) {
@@ -27,14 +27,14 @@ func (f *subject) dependencyReason(e *upgrade.Entry) Reason {
 	return reason
 }
 
-// allRead tells whether the world has all catalogs that OLM looks at.
+// allRead reports whether the State has the content of all catalogs that OLM uses.
 func (st *State) allRead() bool {
 	return !st.hypothetical && !slices.ContainsFunc(st.CatalogSources, func(s *v1alpha1.CatalogSource) bool {
 		return st.considers(s) && st.Catalogs[Source{s.Namespace, s.Name}] == nil
 	})
 }
 
-// lacks tells whether a bundle requires an API or a package that no catalog has, and that nothing in the
+// dependencyMissing reports whether a bundle requires an API or a package that no catalog has and that nothing in the
 // namespace provides.
 func (st *State) dependencyMissing(b *fbc.Bundle) bool {
 	provided, versions := cache.APISet{}, map[string][]*semver.Version{}
@@ -67,7 +67,7 @@ func (st *State) dependencyMissing(b *fbc.Bundle) bool {
 	return false
 }
 
-// within tells whether one of the versions is in a range.
+// within reports whether one of the versions is in a range.
 func within(versions []*semver.Version, text string) bool {
 	accepts, err := semver.ParseRange(text)
 	for _, v := range versions {

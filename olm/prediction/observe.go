@@ -20,9 +20,9 @@ import (
 	"github.com/berth-csi/berth/fbc"
 )
 
-// Observe reads what OLM decides from in a cluster: a world for each namespace that has Subscriptions,
-// in order. An empty namespace stands for all. The worlds have no catalogs yet. It only reads, but of all
-// namespaces: what one can have depends on the others.
+// Observe reads the state that OLM resolves from: one State for each namespace with Subscriptions, sorted by name. An empty
+// namespace means all. It always reads all namespaces, because the operators of one affect what another can install. It
+// does not read catalogs, and writes nothing.
 func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*State, error) {
 	c, err := readCluster(ctx, config)
 	if err != nil {
@@ -48,7 +48,7 @@ func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*Sta
 	return wanted, nil
 }
 
-// observation is what is read of a cluster.
+// clusterObjects are what Observe reads from a cluster.
 type clusterObjects struct {
 	subscriptions         []v1alpha1.Subscription
 	csvs                  []v1alpha1.ClusterServiceVersion
@@ -106,7 +106,7 @@ func readCluster(ctx context.Context, config *rest.Config) (*clusterObjects, err
 	return c, nil
 }
 
-// world returns what is to be seen of a namespace.
+// state returns the State of a namespace.
 func (c *clusterObjects) state(namespace string) *State {
 	st := &State{
 		Namespace:      namespace,
@@ -119,7 +119,7 @@ func (c *clusterObjects) state(namespace string) *State {
 		Conditions:     in[operatorsv2.OperatorCondition](namespace, c.conditions),
 		CatalogSources: in[v1alpha1.CatalogSource](namespace, c.sources),
 		Catalogs:       map[Source]*fbc.Catalog{},
-		api:         c.stored,
+		api:            c.stored,
 	}
 	if global := c.globalNamespace(); global != namespace {
 		st.CatalogSources = append(st.CatalogSources, in[v1alpha1.CatalogSource](global, c.sources)...)
@@ -130,10 +130,9 @@ func (c *clusterObjects) state(namespace string) *State {
 // openShiftCatalogs is the namespace of global catalogs on OpenShift.
 const openShiftCatalogs = "openshift-marketplace"
 
-// globalNamespace returns the namespace whose catalogs OLM offers to all others. That is a flag of OLM's
-// which nobody can see in general; so it is OpenShift's, or else the one that OLM itself names in the statuses of
-// Subscriptions, which list the catalogs that it looks at for their namespace. Nobody but OLM and administrators writes
-// these. It is empty where OLM names none.
+// globalNamespace returns the namespace whose catalogs are global. OLM gets it by a flag that a client cannot read. So it is
+// OpenShift's namespace if that has catalogs, or else the one in the status of Subscriptions, where OLM lists the catalogs
+// that it uses for a namespace. Only OLM and administrators can write that status. It is empty if neither names one.
 func (c *clusterObjects) globalNamespace() string {
 	if slices.ContainsFunc(c.sources, func(s v1alpha1.CatalogSource) bool { return s.Namespace == openShiftCatalogs }) {
 		return openShiftCatalogs
@@ -148,8 +147,8 @@ func (c *clusterObjects) globalNamespace() string {
 	return ""
 }
 
-// openShiftVersion returns the version of OpenShift that the cluster has, or is about to have. It is nil
-// where there is no OpenShift.
+// openShiftVersion returns the version of OpenShift that the cluster runs or is updating to. It is nil if the cluster does
+// not run OpenShift.
 func openShiftVersion(ctx context.Context, config *rest.Config) (*semver.Version, error) {
 	client, err := configclient.NewForConfig(config)
 	if err != nil {
@@ -168,7 +167,7 @@ func openShiftVersion(ctx context.Context, config *rest.Config) (*semver.Version
 	return &version, nil
 }
 
-// kubernetesVersion asks for the version of the API server.
+// kubernetesVersion returns the version of the API server.
 func kubernetesVersion(client versioned.Interface) (*semver.Version, error) {
 	info, err := client.Discovery().ServerVersion()
 	if err != nil {
@@ -178,11 +177,11 @@ func kubernetesVersion(client versioned.Interface) (*semver.Version, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the API server says that its version is %q: %w", info.GitVersion, err)
 	}
-	version.Pre, version.Build = nil, nil // OLM, too, takes 1.30.0-rc.1 for 1.30.0
+	version.Pre, version.Build = nil, nil // OLM treats 1.30.0-rc.1 as 1.30.0, too
 	return &version, nil
 }
 
-// in returns the objects of one namespace, by name.
+// in returns the objects of one namespace, sorted by name.
 func in[T any, P interface {
 	*T
 	metav1.Object

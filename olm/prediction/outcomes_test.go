@@ -12,32 +12,32 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// silence: OLM has looked and done nothing, and says nothing of it.
+// unchanged: OLM has resolved the namespace, changed nothing, and does not report it.
 func unchanged(s *scene, p *Prediction) string {
 	s.awaitSync(noUpdates)
 	subscription := s.subscription(s.Context(), s.cluster.Client(), "buoy")
 	if failure(subscription).Status == corev1.ConditionTrue || subscription.Status.InstalledCSV != p.Installed {
-		s.Fatalf("the Subscription says %+v", subscription.Status)
+		s.Fatalf("the Subscription's status is %+v", subscription.Status)
 	}
-	return fmt.Sprintf("OLM has looked, and the Subscription stays %s with %s, without condition ResolutionFailed", subscription.Status.State, subscription.Status.InstalledCSV)
+	return fmt.Sprintf("OLM has resolved the namespace; the Subscription stays %s with %s, without condition ResolutionFailed", subscription.Status.State, subscription.Status.InstalledCSV)
 }
 
-// failure is the condition by which OLM tells that it resolves nothing.
+// failure returns the condition that OLM sets when it resolves nothing.
 func failure(s *v1alpha1.Subscription) v1alpha1.SubscriptionCondition {
 	return s.Status.GetCondition(v1alpha1.SubscriptionResolutionFailed)
 }
 
-// refused: OLM says in the Subscription's condition just what was foretold.
+// refused: OLM writes the predicted message into the Subscription's condition.
 func refused(s *scene, p *Prediction) string {
 	return refusedBy(s, p, func(said string) bool { return clauses(said) == clauses(p.Message) })
 }
 
 func refusedBy(s *scene, p *Prediction, is func(said string) bool) (happened string) {
 	s.Helper()
-	cluster.Eventually(s, limit, "OLM to say that it cannot resolve", func(ctx context.Context) error {
+	cluster.Eventually(s, limit, "OLM to set ResolutionFailed", func(ctx context.Context) error {
 		condition := failure(s.subscription(ctx, s.watched, "buoy"))
 		if condition.Status != corev1.ConditionTrue || !is(condition.Message) {
-			return fmt.Errorf("it says %q; foretold was %q", condition.Message, p.Message)
+			return fmt.Errorf("its message is %q; %q was predicted", condition.Message, p.Message)
 		}
 		happened = fmt.Sprintf("ResolutionFailed, %s: %s", condition.Reason, clauses(condition.Message))
 		return nil
@@ -45,7 +45,7 @@ func refusedBy(s *scene, p *Prediction, is func(said string) bool) (happened str
 	return happened
 }
 
-// clauses returns the clauses of a refusal in order: the resolver has none.
+// clauses sorts the clauses of a message, because the resolver's order is random.
 func clauses(message string) string {
 	head, rest, found := strings.Cut(message, ": ")
 	if !found || strings.Contains(head, "catalogsource") {
@@ -56,7 +56,7 @@ func clauses(message string) string {
 	return head + ": " + strings.Join(all, ", ")
 }
 
-// stuck: the InstallPlan is not carried out, for a reason.
+// stuck: the InstallPlan does not complete, for a reason.
 func stuck(because string) func(*scene, *Prediction) string {
 	return func(s *scene, _ *Prediction) (happened string) {
 		s.Helper()
@@ -69,7 +69,7 @@ func stuck(because string) func(*scene, *Prediction) string {
 				return fmt.Errorf("it is %s: %s", plan.Status.Phase, plan.Status.Message)
 			}
 			// OLM tries again for a minute.
-			happened = "the InstallPlan is not carried out: " + strings.TrimPrefix(plan.Status.Message, "retrying execution due to error: ")
+			happened = "the InstallPlan does not complete: " + strings.TrimPrefix(plan.Status.Message, "retrying execution due to error: ")
 			return nil
 		})
 		return happened

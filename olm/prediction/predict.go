@@ -1,6 +1,8 @@
-// Package plan foretells what OLM will do with Subscriptions, and says why, or why nothing: OLM itself
-// stays silent there. What OLM chooses comes of OLM's own resolver, which runs in process; what is said
-// about it comes of the catalog's upgrade graph.
+// Package prediction predicts what OLM will do with Subscriptions and explains why. It also explains why OLM does
+// nothing, where OLM itself gives no reason. OLM's own resolver, which runs in this process, makes the choice; the
+// explanation comes from the catalog's upgrade graph and from the state of the cluster.
+//
+// Observe reads a State for each namespace, Predict runs the resolver on it, and Write shows the Predictions.
 package prediction
 
 import (
@@ -13,31 +15,31 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Verdict is what OLM does with a Subscription.
+// Verdict says what OLM does with a Subscription.
 type Verdict string
 
 // The verdicts.
 const (
 	// Installs: nothing is installed, and OLM installs Next.
 	Installs Verdict = "installs"
-	// Updates: OLM takes what is installed to Next.
+	// Updates: OLM updates the installed version to Next.
 	Updates Verdict = "updates"
-	// Waits: OLM would do one of these, but waits for somebody. Holds says for what.
+	// Waits: OLM has chosen Next, but something keeps it from installing that. Blockers says what.
 	Waits Verdict = "waits"
 	// Latest: the head of the channel is installed.
 	Latest Verdict = "latest"
 	// Stranded: OLM does nothing although the channel has a later head, and says nothing of it.
 	Stranded Verdict = "stranded"
-	// Refused: OLM resolves nothing in the whole namespace, and tells all its Subscriptions so.
+	// Refused: OLM resolves nothing in the whole namespace, and sets ResolutionFailed on all its Subscriptions.
 	Refused Verdict = "refused"
 )
 
-// Good tells whether OLM goes on, or is where it should be.
+// Good reports whether OLM proceeds, or the head of the channel is installed.
 func (v Verdict) Good() bool { return v == Installs || v == Updates || v == Latest }
 
-// Outcome is what OLM will do with a Subscription. The names of fields in JSON stay as they are.
+// Prediction is what OLM will do with a Subscription. Its JSON field names are an API.
 type Prediction struct {
-	// Namespace and Subscription are empty where there is no cluster.
+	// Namespace and Subscription are empty when no cluster was read.
 	Namespace    string `json:"namespace,omitempty"`
 	Subscription string `json:"subscription,omitempty"`
 	Package      string `json:"package"`
@@ -47,53 +49,51 @@ type Prediction struct {
 	Verdict   Verdict `json:"verdict"`
 	// Next is what OLM installs next.
 	Next *Update `json:"next,omitempty"`
-	// Dependencies are what OLM installs along.
+	// Dependencies are the bundles that OLM installs together with Next.
 	Dependencies []string `json:"dependencies,omitempty"`
-	// Then are the updates that follow. They end at the head of the channel if Arrives.
-	Then    []Update `json:"then,omitempty"`
-	ReachesHead bool   `json:"arrives"`
-	// Why are the reasons of a verdict that is not good, and Holds what OLM waits for.
-	Why   []Reason `json:"why,omitempty"`
-	Blockers []Reason `json:"holds,omitempty"`
-	// Risks are what people should know beforehand, and Warnings what of each.
+	// Then are the updates that follow Next. They end at the head of the channel if ReachesHead is true.
+	Then        []Update `json:"then,omitempty"`
+	ReachesHead bool     `json:"reachesHead"`
+	// Why are the reasons for Stranded and Refused. Blockers are the reasons for Waits.
+	Why      []Reason `json:"why,omitempty"`
+	Blockers []Reason `json:"blockers,omitempty"`
+	// Risks are what people should know before OLM proceeds. Warnings are their texts alone.
 	Risks    []Reason `json:"risks,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
-	// Message is what OLM itself will say in the condition ResolutionFailed.
+	// Message is what OLM will write into the condition ResolutionFailed.
 	Message string `json:"message,omitempty"`
 
 	bundles []Bundle
 }
 
-// Bundle is one that OLM installs, and the catalog that it comes from.
+// Bundle is a bundle that OLM installs, and the CatalogSource that it comes from.
 type Bundle struct {
 	From Source
 	*fbc.Bundle
 }
 
-// Bundles are what OLM installs next for the Subscription: that of Next, and those of Dependencies. A plan that was
-// read from JSON has none.
+// Bundles returns the bundles of Next and of Dependencies. A Prediction that was decoded from JSON has none.
 func (p *Prediction) Bundles() []Bundle { return p.bundles }
 
-// Step is an update, or the first installation.
+// Update is an update, or the first installation, of a package.
 type Update struct {
 	Name    string `json:"name"`
 	Version string `json:"version"`
-	// Edge is what leads there from the version before: replaces, skips or skipRange, with a skipRange
-	// Range.
+	// Edge is the kind of upgrade edge from the version before. Range is the range of a skipRange edge.
 	Edge  upgrade.Edge `json:"edge,omitempty"`
 	Range string       `json:"skipRange,omitempty"`
 }
 
-// Reason is why OLM does not go on, or what is to be known, and what people can do about it.
+// Reason explains a verdict, a blocker or a risk. Do says what people can do about it.
 type Reason struct {
 	Code Code   `json:"code"`
 	What string `json:"what"`
 	Do   string `json:"do,omitempty"`
 }
 
-// Foretell says what OLM will do with each Subscription of a namespace that has a catalog in World, in the
-// order of World. Of a cluster it reads the CRDs that would change, and their objects, and nothing if none
-// would. It fails if that, or a bundle, cannot be read.
+// Predict predicts what OLM will do with each Subscription whose catalog is in the State, in the order of the State's
+// Subscriptions. It reads the CRDs that an update would change, and their custom resources, from the cluster. It fails if it
+// cannot read these, or a bundle.
 func (st *State) Predict(ctx context.Context) ([]*Prediction, error) {
 	st = st.normalized()
 	resolved, refusal := st.resolve()
@@ -101,7 +101,7 @@ func (st *State) Predict(ctx context.Context) ([]*Prediction, error) {
 	for _, s := range st.Subscriptions {
 		f := st.subject(s)
 		if f.catalog == nil && st.offers(sourceOf(s)) && !st.unreachableSource(sourceOf(s)) {
-			continue // it is only here because OLM decides for all together
+			continue // it only constrains the resolution of the others
 		}
 		if refusal != nil {
 			f.refused(refusal)
@@ -113,8 +113,7 @@ func (st *State) Predict(ctx context.Context) ([]*Prediction, error) {
 	return all, nil
 }
 
-// subject is a Subscription that is asked about, with what the catalog has for it. What it does not have
-// is nil.
+// subject is the Subscription that a Prediction is about, with what its catalog has for it. What the catalog lacks is nil.
 type subject struct {
 	*Prediction
 	state        *State
@@ -128,7 +127,7 @@ type subject struct {
 
 func (st *State) subject(s *v1alpha1.Subscription) *subject {
 	f := &subject{
-		Prediction:      &Prediction{Package: s.Spec.Package, Channel: s.Spec.Channel},
+		Prediction:   &Prediction{Package: s.Spec.Package, Channel: s.Spec.Channel},
 		state:        st,
 		subscription: s,
 		csv:          st.csv(s.Status.InstalledCSV),
@@ -147,7 +146,7 @@ func (st *State) subject(s *v1alpha1.Subscription) *subject {
 	if f.pkg = f.catalog.Find(s.Spec.Package); f.pkg == nil {
 		return f
 	}
-	if f.Channel == "" { // then OLM takes the default one first
+	if f.Channel == "" { // then OLM prefers the default channel
 		f.Channel = f.pkg.DefaultChannel
 	}
 	if f.channel = f.pkg.FindChannel(f.Channel); f.channel != nil {
@@ -156,12 +155,12 @@ func (st *State) subject(s *v1alpha1.Subscription) *subject {
 	return f
 }
 
-// installed is the version that the Subscription has.
+// installed returns the version that the Subscription has installed.
 func (f *subject) installed() upgrade.Version {
 	return upgrade.Version{Name: f.csv.Name, Number: &f.csv.Spec.Version.Version}
 }
 
-// refused says why OLM resolves nothing.
+// refused explains why OLM resolves nothing in the namespace.
 func (f *subject) refused(refusal error) {
 	f.Verdict, f.Message = Refused, refusal.Error()
 	f.Why = f.namespaceProblems()
@@ -170,7 +169,7 @@ func (f *subject) refused(refusal error) {
 			continue
 		}
 		for _, reason := range f.state.subject(other).subscriptionProblems() {
-			reason.What = "for Subscription " + other.Name + ", too, OLM has to find an answer: " + reason.What
+			reason.What = "OLM resolves all Subscriptions of the namespace together, and cannot resolve Subscription " + other.Name + ": " + reason.What
 			f.Why = append(f.Why, reason)
 		}
 	}
@@ -179,12 +178,12 @@ func (f *subject) refused(refusal error) {
 		reason.What = stripBoilerplate(refusal)
 		f.Why = []Reason{reason}
 	}
-	if frozen := pendingInstallPlan(f, nil); frozen != nil { // first of all
-		f.Verdict, f.Message, f.Blockers = Waits, "", []Reason{*frozen}
+	if pending := pendingInstallPlan(f, nil); pending != nil { // OLM checks this before it resolves
+		f.Verdict, f.Message, f.Blockers = Waits, "", []Reason{*pending}
 	}
 }
 
-// resolved says what OLM does.
+// resolved explains what OLM's resolver has chosen for the Subscription.
 func (f *subject) resolved(ctx context.Context, r *resolution) error {
 	chosen := f.graph.Find(r.chosen[f.subscription.Name])
 	switch {
@@ -223,7 +222,7 @@ func (f *subject) resolved(ctx context.Context, r *resolution) error {
 	return nil
 }
 
-// follow says which updates come after the first, by having OLM decide again and again.
+// predictLater predicts the updates after the first one: it runs the resolver again on the state after each update.
 func (f *subject) predictLater(r *resolution) error {
 	st, last := f.state, f.Next.Name
 	for seen := map[string]bool{}; !seen[last]; {
@@ -233,7 +232,7 @@ func (f *subject) predictLater(r *resolution) error {
 			return err
 		}
 		if r, err = st.resolve(); err != nil {
-			return nil // it is refused then; warn says that this is not the end
+			return nil // OLM refuses the next one; findRisks warns that updates end before the head
 		}
 		chosen := f.graph.Find(r.chosen[f.subscription.Name])
 		if chosen == nil {
@@ -257,7 +256,7 @@ func newUpdate(s upgrade.Update) *Update {
 	return step
 }
 
-// hold finds what keeps OLM from doing what it has chosen, if anything.
+// findBlockers finds what keeps OLM from installing what it has chosen.
 func (f *subject) findBlockers(ctx context.Context, chosen *upgrade.Entry) error {
 	if chosen == nil {
 		return nil
@@ -282,7 +281,7 @@ func (f *subject) findBlockers(ctx context.Context, chosen *upgrade.Entry) error
 	return nil
 }
 
-// Good tells whether all outcomes are.
+// Good reports whether the verdicts of all predictions are good.
 func Good(predictions []*Prediction) bool {
 	return !slices.ContainsFunc(predictions, func(p *Prediction) bool { return !p.Verdict.Good() })
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestForetell is about what stands in OLM's way beside the catalog. In each case tide.v0.0.0 is
-// installed, and the catalog leads from there to tide.v1.0.0.
+// TestPredict covers what blocks OLM besides the catalog. In each case tide.v0.0.0 is installed, and the catalog has an
+// upgrade edge from it to tide.v1.0.0.
 func TestPredict(t *testing.T) {
 	c := tide(t)
 	for name, test := range map[string]struct {
@@ -29,52 +29,52 @@ func TestPredict(t *testing.T) {
 		// says is part of the reason, or of the warning.
 		says string
 	}{
-		"nothing":       {func(*State) {}, Updates, ""},
-		"not yet noted": {func(st *State) { st.Subscriptions[0].Status.InstalledCSV = "" }, Updates, ""},
+		"nothing":                      {func(*State) {}, Updates, ""},
+		"installedCSV not yet written": {func(st *State) { st.Subscriptions[0].Status.InstalledCSV = "" }, Updates, ""},
 		"manual approval": {func(st *State) { st.Subscriptions[0].Spec.InstallPlanApproval = v1alpha1.ApprovalManual }, Waits,
-			"OLM makes an InstallPlan that waits for approval"},
+			"OLM creates an InstallPlan that waits for approval"},
 		"manual approval elsewhere": {func(st *State) { other(st).Spec.InstallPlanApproval = v1alpha1.ApprovalManual }, Waits,
-			"because Subscription ebb of the same namespace asks for it"},
+			"because Subscription ebb of the same namespace requires it"},
 		"pending plan": {func(st *State) { addPendingInstallPlan(st, "tide.v0.9.0") }, Waits,
-			"InstallPlan install-1, for tide.v0.9.0, is not carried out; until it is, OLM does not look at the catalog"},
+			"InstallPlan install-1, for tide.v0.9.0, is not complete; until it is, OLM does not read the catalog"},
 		"pending plan for what is refused": {func(st *State) {
 			addPendingInstallPlan(st, "tide.v0.9.0")
 			st.Subscriptions[0].Spec.Channel = "slow"
-		}, Waits, "until it is, OLM does not look at the catalog"},
+		}, Waits, "until it is, OLM does not read the catalog"},
 		"pending plan that is gone": {func(st *State) { addPendingInstallPlan(st, "tide.v0.9.0"); st.InstallPlans = nil }, Waits,
-			"InstallPlan install-1 is gone, and OLM has not noticed; it waits for it, and does not look at the catalog"},
+			"InstallPlan install-1 was deleted, but OLM still waits for it and does not read the catalog"},
 		"pending plan that is gone, which OLM notices": {func(st *State) {
 			addPendingInstallPlan(st, "tide.v0.9.0")
 			st.InstallPlans = nil
 			st.Subscriptions[0].Status.Conditions = []v1alpha1.SubscriptionCondition{{Type: v1alpha1.SubscriptionInstallPlanPending, Status: corev1.ConditionTrue}}
 		}, Updates, ""},
 		"pending plan and another Subscription": {func(st *State) { addPendingInstallPlan(st, "tide.v0.9.0"); other(st) }, Updates, ""},
-		"no OperatorGroup":                      {func(st *State) { st.OperatorGroups = nil }, Refused, "namespace default has 0 OperatorGroups, and OLM wants one"},
+		"no OperatorGroup":                      {func(st *State) { st.OperatorGroups = nil }, Refused, "namespace default has 0 OperatorGroups, and OLM requires exactly one"},
 		"two OperatorGroups": {func(st *State) { st.OperatorGroups = append(st.OperatorGroups, group("more")) }, Refused,
-			"namespace default has 2 OperatorGroups, and OLM wants one"},
-		"not upgradeable": {func(st *State) { st.Conditions = condition(metav1.ConditionFalse, nil) }, Waits, "tide.v0.0.0 says that it must not be updated now: it is busy"},
+			"namespace default has 2 OperatorGroups, and OLM requires exactly one"},
+		"not upgradeable": {func(st *State) { st.Conditions = condition(metav1.ConditionFalse, nil) }, Waits, "tide.v0.0.0 has set condition Upgradeable to False: it is busy"},
 		"upgradeable":     {func(st *State) { st.Conditions = condition(metav1.ConditionTrue, nil) }, Updates, ""},
 		"upgradeable by override": {func(st *State) {
 			st.Conditions = condition(metav1.ConditionFalse, []metav1.Condition{{Type: operatorsv2.Upgradeable, Status: metav1.ConditionTrue}})
 		}, Updates, ""},
 		"old Kubernetes": {func(st *State) { st.Kubernetes = &semver.Version{Major: 1, Minor: 24} }, Waits,
-			"tide.v1.0.0 wants Kubernetes 1.25.0 or later, and the cluster has 1.24.0"},
+			"tide.v1.0.0 requires Kubernetes 1.25.0 or later, and the cluster runs 1.24.0"},
 		"new Kubernetes": {func(st *State) { st.Kubernetes = &semver.Version{Major: 1, Minor: 25} }, Updates, ""},
 		"install mode": {func(st *State) { st.OperatorGroups[0].Status.Namespaces = []string{"default"} }, Waits,
-			"tide.v1.0.0 does not fit OperatorGroup all: OwnNamespace InstallModeType not supported"},
+			"tide.v1.0.0 does not support the target namespaces of OperatorGroup all: OwnNamespace InstallModeType not supported"},
 		"all namespaces": {func(st *State) { st.OperatorGroups[0].Status.Namespaces = []string{""} }, Updates, ""},
 		"second Subscription": {func(st *State) {
 			second := st.Subscriptions[0].DeepCopy()
 			second.Name, second.Spec.Channel, second.Status = "again", "fast", v1alpha1.SubscriptionStatus{}
 			st.Subscriptions = append(st.Subscriptions, second)
-		}, Refused, `Subscription again asks for package "tide", too`},
-		"Subscription made anew": {func(st *State) { st.Subscriptions[0].Status = v1alpha1.SubscriptionStatus{} }, Refused,
+		}, Refused, `Subscription again is for package "tide", too`},
+		"Subscription recreated": {func(st *State) { st.Subscriptions[0].Status = v1alpha1.SubscriptionStatus{} }, Refused,
 			"ClusterServiceVersion tide.v0.0.0 is of this package, and no Subscription has it installed"},
 		"other Subscription": {func(st *State) {
 			s := other(st)
 			s.Spec.Channel = "gone"
 			st.Catalogs[sourceOf(s)] = c
-		}, Refused, `for Subscription ebb, too, OLM has to find an answer: the catalog has no package "ebb"`},
+		}, Refused, `OLM resolves all Subscriptions of the namespace together, and cannot resolve Subscription ebb: the catalog has no package "ebb"`},
 		"startingCSV": {func(st *State) {
 			st.CSVs, st.Subscriptions[0].Status = nil, v1alpha1.SubscriptionStatus{}
 			st.Subscriptions[0].Spec.StartingCSV = "tide.v7.0.0"
@@ -86,25 +86,25 @@ func TestPredict(t *testing.T) {
 					Owned: []v1alpha1.CRDDescription{{Name: "tides.sea.example.com", Kind: "Tide", Version: "v1"}},
 				}},
 			})
-		}, Stranded, "tide.v1.0.0 follows, but OLM cannot install it: "},
+		}, Stranded, "the next version is tide.v1.0.0, but OLM cannot install it: "},
 		"catalog out of reach": {func(st *State) { unreachableSource(st, st.Namespace) }, Refused,
-			"OLM cannot reach CatalogSource broken of namespace default (its connection is CONNECTING)"},
+			"OLM cannot reach CatalogSource broken in namespace default (its connection is CONNECTING)"},
 		"catalog never reached": {func(st *State) { unreachableSource(st, st.Namespace).Status.GRPCConnectionState = nil }, Refused,
-			"OLM cannot reach CatalogSource broken of namespace default (its connection is not made yet)"},
+			"OLM cannot reach CatalogSource broken in namespace default (its connection is not made yet)"},
 		"idle catalog": {func(st *State) {
 			unreachableSource(st, st.Namespace).Status.GRPCConnectionState.LastObservedState = "IDLE"
 		}, Updates, ""},
 		"global catalog out of reach": {func(st *State) { unreachableSource(st, "marketplace") }, Refused,
-			"OLM cannot reach CatalogSource broken of namespace marketplace"},
+			"OLM cannot reach CatalogSource broken in namespace marketplace"},
 		"excluded global catalog out of reach": {func(st *State) {
 			unreachableSource(st, "marketplace")
 			st.OperatorGroups[0].Annotations = map[string]string{withoutGlobal: "true"}
 		}, Updates, ""},
 		"the same API elsewhere": {func(st *State) { elsewhere(st, "Tide.v1.sea.example.com") }, Waits,
-			"an operator of namespace harbour provides Tide.v1.sea.example.com already, and OperatorGroups all and harbour/all have namespaces in common: OLM installs tide.v1.0.0, and then fails it"},
+			"an operator in namespace harbour already provides Tide.v1.sea.example.com, and OperatorGroups all and harbour/all have target namespaces in common: OLM installs tide.v1.0.0, which then fails"},
 		"the same version elsewhere": {func(st *State) {
 			elsewhere(st, "Tide.v1.sea.example.com").CSVs = []*v1alpha1.ClusterServiceVersion{{ObjectMeta: metav1.ObjectMeta{Name: "tide.v1.0.0"}}}
-		}, Waits, "but takes the copy of that of the other namespace for it: nothing runs here"},
+		}, Waits, "but takes the copy of the other namespace's ClusterServiceVersion for it: no operator runs here"},
 		"another API elsewhere": {func(st *State) { elsewhere(st, "Moon.v1.sea.example.com") }, Updates, ""},
 		"global catalogs excluded": {func(st *State) {
 			st.OperatorGroups[0].Annotations = map[string]string{"olm.operatorframework.io/exclude-global-namespace-resolution": "true"}
@@ -134,31 +134,31 @@ func TestPredict(t *testing.T) {
 				t.Errorf("got %s: %q, want %s: %q", got.Verdict, said, test.want, test.says)
 			}
 			if got.Verdict == Refused && got.Message == "" {
-				t.Error("it does not tell what OLM says")
+				t.Error("the prediction has no message")
 			}
 		})
 	}
 }
 
-// TestRisks is about what people should know beforehand.
+// TestRisks covers what people should know before OLM proceeds.
 func TestRisks(t *testing.T) {
 	for name, test := range map[string]struct {
-		// openShift is the version of the cluster, and max the last one that tide.v1.0.0 is good for.
+		// openShift is the version of the cluster, and max the last one that tide.v1.0.0 supports.
 		openShift, max string
 		change         func(*State)
 		want           Code
 	}{
-		"no OpenShift":                {"", `"4.21"`, nil, ""},
-		"good for the next OpenShift": {"4.21.3", `"4.22"`, nil, ""},
-		"good for this OpenShift":     {"4.22.3", `"4.22"`, nil, OpenShiftHeldBack},
-		"a number":                    {"4.22.3", `4.22`, nil, OpenShiftHeldBack},
-		"no version":                  {"4.22.3", `"latest"`, nil, OpenShiftHeldBack},
-		"5.0 is 4.23":                 {"4.22.3", `"5.0"`, nil, ""},
-		"5.0 is 4.23, the other way":  {"5.0.1", `"4.23"`, nil, OpenShiftHeldBack},
-		"nothing said":                {"4.22.3", "", nil, ""},
-		"the same package elsewhere":  {"", "", func(st *State) { elsewhere(st, "").Subscriptions = st.Subscriptions }, SecondSubscriptionElsewhere},
-		"another package elsewhere":   {"", "", func(st *State) { elsewhere(st, "").Subscriptions = []*v1alpha1.Subscription{other(st)} }, ""},
-		"the same package out of sight": {"", "", func(st *State) {
+		"no OpenShift":                 {"", `"4.21"`, nil, ""},
+		"supports the next OpenShift":  {"4.21.3", `"4.22"`, nil, ""},
+		"supports this OpenShift only": {"4.22.3", `"4.22"`, nil, OpenShiftHeldBack},
+		"a number":                     {"4.22.3", `4.22`, nil, OpenShiftHeldBack},
+		"no version":                   {"4.22.3", `"latest"`, nil, OpenShiftHeldBack},
+		"5.0 is 4.23":                  {"4.22.3", `"5.0"`, nil, ""},
+		"5.0 is 4.23, the other way":   {"5.0.1", `"4.23"`, nil, OpenShiftHeldBack},
+		"no property":                  {"4.22.3", "", nil, ""},
+		"the same package elsewhere":   {"", "", func(st *State) { elsewhere(st, "").Subscriptions = st.Subscriptions }, SecondSubscriptionElsewhere},
+		"another package elsewhere":    {"", "", func(st *State) { elsewhere(st, "").Subscriptions = []*v1alpha1.Subscription{other(st)} }, ""},
+		"the same package, no overlap": {"", "", func(st *State) {
 			there := elsewhere(st, "")
 			there.Subscriptions, there.OperatorGroups[0].Status.Namespaces = st.Subscriptions, []string{"harbour"}
 			st.OperatorGroups[0].Status.Namespaces = nil
@@ -202,7 +202,7 @@ func TestRisks(t *testing.T) {
 	}
 }
 
-// TestOverlap: an OperatorGroup with specific namespaces has its own, too.
+// TestOverlap: OLM adds the OperatorGroup's own namespace to specific target namespaces.
 func TestOverlap(t *testing.T) {
 	for name, test := range map[string]struct {
 		a, b []string
@@ -227,7 +227,7 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// TestTurn: what is turned is a copy, and what OLM has noted of the Subscription stays.
+// TestWithSpec: it changes a copy, and keeps the status of the Subscription.
 func TestWithSpec(t *testing.T) {
 	c := tide(t)
 	st, err := Installed(c, "tide", "0.0.0", "")
@@ -236,11 +236,11 @@ func TestWithSpec(t *testing.T) {
 	}
 	addPendingInstallPlan(st, "tide.v0.9.0")
 	st.Subscriptions[0].Status.InstalledCSV = "tide.v0.0.0"
-	turned, err := st.WithSpec("tide", func(s *v1alpha1.SubscriptionSpec) { s.Channel = "fast" })
+	changed, err := st.WithSpec("tide", func(s *v1alpha1.SubscriptionSpec) { s.Channel = "fast" })
 	if err != nil {
 		t.Fatal(err)
 	}
-	if before, after := st.Subscriptions[0], turned.Subscriptions[0]; before.Spec.Channel != "stable" || after.Spec.Channel != "fast" || after.Status.InstallPlanRef == nil {
+	if before, after := st.Subscriptions[0], changed.Subscriptions[0]; before.Spec.Channel != "stable" || after.Spec.Channel != "fast" || after.Status.InstallPlanRef == nil {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 	if _, err := st.WithSpec("ebb", func(*v1alpha1.SubscriptionSpec) {}); err == nil || err.Error() != "namespace default has no Subscription ebb" {
@@ -248,7 +248,7 @@ func TestWithSpec(t *testing.T) {
 	}
 }
 
-// TestFollowing has OLM's resolver decide along the whole way, with what comes along.
+// TestLaterUpdates runs the resolver for each update of a long path.
 func TestLaterUpdates(t *testing.T) {
 	entries := []declcfg.ChannelEntry{{Name: "tide.v0.0.0"}}
 	for i := 1; i < 20; i++ {
@@ -267,8 +267,8 @@ func TestLaterUpdates(t *testing.T) {
 	}
 }
 
-// tide is a catalog that leads from tide.v0.0.0, which it does not have, to tide.v1.0.0. Another channel
-// has tide.v2.0.0.
+// tide is a catalog with an upgrade edge from tide.v0.0.0, which it does not contain, to tide.v1.0.0. Another channel has
+// tide.v2.0.0.
 func tide(t *testing.T) *fbc.Catalog {
 	t.Helper()
 	bundle := catalogs.Bundle("tide", "tide.v1.0.0")
@@ -299,7 +299,7 @@ func read(t *testing.T, dir string) *fbc.Catalog {
 	return c
 }
 
-// other adds a Subscription to the world that has something installed from a catalog that nobody has read.
+// other adds a Subscription with something installed from a catalog that was not read.
 func other(st *State) *v1alpha1.Subscription {
 	s := st.Subscriptions[0].DeepCopy()
 	s.Name, s.Spec.Package, s.Spec.CatalogSource = "ebb", "ebb", "elsewhere"
@@ -309,7 +309,7 @@ func other(st *State) *v1alpha1.Subscription {
 	return s
 }
 
-// unreachableSource adds a catalog to the world that OLM cannot reach.
+// unreachableSource adds a catalog that OLM cannot reach.
 func unreachableSource(st *State, namespace string) *v1alpha1.CatalogSource {
 	s := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "broken", Namespace: namespace},
 		Status: v1alpha1.CatalogSourceStatus{GRPCConnectionState: &v1alpha1.GRPCConnectionState{LastObservedState: "CONNECTING"}}}
@@ -317,7 +317,7 @@ func unreachableSource(st *State, namespace string) *v1alpha1.CatalogSource {
 	return s
 }
 
-// elsewhere adds a namespace, harbour, whose operators provide APIs to all namespaces, as those of the world do.
+// elsewhere adds a namespace, harbour, whose OperatorGroup targets all namespaces, too, and whose operators provide some APIs.
 func elsewhere(st *State, apis string) *State {
 	st.OperatorGroups[0].Status.Namespaces = []string{""}
 	all := group("all")
@@ -328,7 +328,7 @@ func elsewhere(st *State, apis string) *State {
 	return there
 }
 
-// pend gives the first Subscription of a world an InstallPlan that nobody has approved.
+// addPendingInstallPlan gives the first Subscription an InstallPlan that is not approved.
 func addPendingInstallPlan(st *State, csv string) {
 	s := st.Subscriptions[0]
 	st.InstallPlans = []*v1alpha1.InstallPlan{{ObjectMeta: metav1.ObjectMeta{Name: "install-1", UID: "1"}}}

@@ -9,10 +9,10 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Formats are what Write writes: text for people, a JSON array for programs.
+// Formats are the output formats of Write: text for people, a JSON array for programs.
 var Formats = []string{"text", "json"}
 
-// Write writes outcomes.
+// Write writes predictions in one of the Formats.
 func Write(w io.Writer, format string, predictions []*Prediction) error {
 	if format == "json" {
 		return escape.JSON(w, predictions)
@@ -25,7 +25,7 @@ func Write(w io.Writer, format string, predictions []*Prediction) error {
 	return nil
 }
 
-// text tells people what OLM will do, and why.
+// format returns a prediction as text.
 func (p *Prediction) format() string {
 	var text escape.Lines
 	line := func(title, format string, args ...any) {
@@ -33,10 +33,10 @@ func (p *Prediction) format() string {
 	}
 	text.Add("%s", p.title())
 	line("OLM", "%s%s", p.Sentence(), p.head(len(p.Then) == 0))
-	for _, hold := range p.Blockers {
-		line("waits", "%s", hold.What)
-		if hold.Do != "" {
-			line("do", "%s", hold.Do)
+	for _, blocker := range p.Blockers {
+		line("waits", "%s", blocker.What)
+		if blocker.Do != "" {
+			line("do", "%s", blocker.Do)
 		}
 	}
 	for _, reason := range p.Why {
@@ -46,10 +46,10 @@ func (p *Prediction) format() string {
 		}
 	}
 	if len(p.Dependencies) > 0 {
-		line("along", "%s", strings.Join(p.Dependencies, ", "))
+		line("with", "%s", strings.Join(p.Dependencies, ", "))
 	}
-	for i, step := range p.Then {
-		line("then", "%s, %s%s", step.Name, step.reason("that"), p.head(i == len(p.Then)-1))
+	for i, update := range p.Then {
+		line("then", "%s, %s%s", update.Name, update.reason("that"), p.head(i == len(p.Then)-1))
 	}
 	for _, risk := range p.Risks {
 		line("warning", "%s", risk.What)
@@ -63,7 +63,7 @@ func (p *Prediction) format() string {
 	return text.String()
 }
 
-// title says which Subscription it is.
+// title names the Subscription and what it has installed.
 func (p *Prediction) title() string {
 	title := "package " + p.Package + ", "
 	if p.Channel != "" {
@@ -78,13 +78,13 @@ func (p *Prediction) title() string {
 	return title + p.Installed + " installed"
 }
 
-// Sentence says what OLM does.
+// Sentence says in a few words what OLM does, as the predicate of a sentence whose subject is OLM.
 func (p *Prediction) Sentence() string {
 	switch {
 	case p.Verdict == Latest:
-		return "does nothing: that is the head of the channel"
+		return "does nothing: the head of the channel is installed"
 	case p.Verdict == Stranded:
-		return "does nothing, and says nothing of it"
+		return "does nothing, and does not report it"
 	case p.Verdict == Refused:
 		return "refuses, for all Subscriptions of the namespace"
 	case p.Next == nil:
@@ -95,7 +95,7 @@ func (p *Prediction) Sentence() string {
 	return fmt.Sprintf("updates to %s, %s", p.Next.Name, p.Next.reason("it"))
 }
 
-// head says of the last step that it ends at the head of the channel.
+// head marks the last update if it ends at the head of the channel.
 func (p *Prediction) head(last bool) string {
 	if last && p.Next != nil && p.ReachesHead {
 		return " (the head of the channel)"
@@ -103,10 +103,10 @@ func (p *Prediction) head(last bool) string {
 	return ""
 }
 
-// because says what leads to a step from the version before.
+// reason names the upgrade edge from the version before.
 func (s Update) reason(before string) string {
 	if s.Edge == upgrade.SkipRange {
-		return fmt.Sprintf("whose skipRange %q holds %s", s.Range, before)
+		return fmt.Sprintf("whose skipRange %q includes %s", s.Range, before)
 	}
 	return fmt.Sprintf("which %s %s", s.Edge, before)
 }

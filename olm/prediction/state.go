@@ -17,34 +17,35 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/olm/installplan"
 )
 
-// World is what OLM decides from, in one namespace. OLM decides for all Subscriptions of a namespace
+// State is the observed state of one namespace that OLM resolves from. OLM resolves all Subscriptions of a namespace
 // together.
 type State struct {
 	Namespace      string
 	Subscriptions  []*v1alpha1.Subscription
-	CSVs           []*v1alpha1.ClusterServiceVersion // but for copies of those of other namespaces
+	CSVs           []*v1alpha1.ClusterServiceVersion // without copies from other namespaces
 	InstallPlans   []*v1alpha1.InstallPlan
 	OperatorGroups []*operatorsv1.OperatorGroup
 	Conditions     []*operatorsv2.OperatorCondition
-	// Kubernetes is the version of the API server, nil if there is none to ask, and OpenShift that of the
-	// cluster, nil if it is none of OpenShift.
+	// Kubernetes is the version of the API server, nil without a cluster. OpenShift is the version of OpenShift, nil if
+	// the cluster does not run it.
 	Kubernetes, OpenShift *semver.Version
-	// CatalogSources are those that OLM looks at for the namespace: its own and the global ones.
+	// CatalogSources are those of the namespace and the global ones.
 	CatalogSources []*v1alpha1.CatalogSource
 	// Elsewhere are the other namespaces of the cluster that have an OperatorGroup or a Subscription.
 	Elsewhere []*State
-	// Catalogs are those that Subscriptions name. One that a Subscription names and that is not here
-	// has nothing new for it.
+	// Catalogs are the content of CatalogSources that Subscriptions name. A catalog that is not here is assumed to have
+	// nothing but what is installed from it.
 	Catalogs map[Source]*fbc.Catalog
 
 	hypothetical bool
-	// stored is what else the cluster has, nil if there is none to ask.
+	// api reads CRDs and custom resources of the cluster. It is nil without a cluster.
 	api *apiReader
-	// stalled are the InstallPlans, which are gone, that Subscriptions wait for without end, by the names of these.
+	// missingInstallPlans are the names of deleted InstallPlans that Subscriptions wait for forever, by Subscription.
 	missingInstallPlans map[string]string
-	// turned are the sources that Subscriptions had before they were turned, by the names of Subscriptions.
+	// previousSources are the sources of Subscriptions before WithSpec changed them, by Subscription.
 	previousSources map[string]Source
 }
 
@@ -56,15 +57,15 @@ func sourceOf(s *v1alpha1.Subscription) Source {
 	return Source{s.Spec.CatalogSourceNamespace, s.Spec.CatalogSource}
 }
 
-// The names in a world that is made up. They matter to nobody.
+// The names in a hypothetical State. No output shows them.
 const (
 	hypotheticalNamespace = "default"
 	hypotheticalSource    = "this-catalog"
 )
 
-// Installed returns a world in which a version of a package is installed from a catalog and nothing
-// else is, or nothing at all if the version is empty. The version is a semantic one, or the name of a
-// ClusterServiceVersion. The Subscription is to a channel, or to the default one if that is empty.
+// Installed returns a hypothetical State with one Subscription to a package of a catalog. The given version of the package is
+// installed and nothing else, or nothing at all if version is empty. A version is a semantic version or the name of a
+// ClusterServiceVersion. An empty channel means the package's default channel.
 func Installed(c *fbc.Catalog, pkg, version, channel string) (*State, error) {
 	p := c.Find(pkg)
 	if channel == "" && p != nil {
@@ -77,7 +78,7 @@ func Installed(c *fbc.Catalog, pkg, version, channel string) (*State, error) {
 		},
 	}
 	st := &State{
-		hypothetical:         true,
+		hypothetical:   true,
 		Namespace:      hypotheticalNamespace,
 		Subscriptions:  []*v1alpha1.Subscription{subscription},
 		OperatorGroups: []*operatorsv1.OperatorGroup{{ObjectMeta: metav1.ObjectMeta{Name: "all", Namespace: hypotheticalNamespace}}},
@@ -95,19 +96,18 @@ func Installed(c *fbc.Catalog, pkg, version, channel string) (*State, error) {
 	return st, nil
 }
 
-// installedCSV makes up what OLM has left of a version that it has installed. The package is nil if the
-// catalog has none of that name.
+// installedCSV returns the ClusterServiceVersion of an installed version. The package is nil if the catalog lacks it.
 func installedCSV(p *fbc.Package, pkg, installed string) (*v1alpha1.ClusterServiceVersion, error) {
 	name, number := identify(p, pkg, installed)
 	if number == nil {
-		return nil, fmt.Errorf("which version %s of package %s is nobody can tell; want a version like 1.2.3, or the name of a ClusterServiceVersion "+
-			"that the catalog has or that ends in one, like %s.v1.2.3", installed, pkg, pkg)
+		return nil, fmt.Errorf("%q is not a version of package %s; want a version like 1.2.3, or the name of a ClusterServiceVersion "+
+			"that is in the catalog or ends in a version, like %s.v1.2.3", installed, pkg, pkg)
 	}
 	return newCSV(p, pkg, hypotheticalNamespace, name, *number)
 }
 
-// newCSV makes up the ClusterServiceVersion of a version. The package is nil if the catalog has none of
-// that name.
+// newCSV returns the ClusterServiceVersion that OLM creates for a version, as far as the resolver reads it. The package is
+// nil if the catalog lacks it.
 func newCSV(p *fbc.Package, pkg, namespace, name string, number semver.Version) (*v1alpha1.ClusterServiceVersion, error) {
 	value := property.MustBuildPackage(pkg, number.String())
 	known := []*api.Property{{Type: value.Type, Value: string(value.Value)}}
@@ -125,45 +125,45 @@ func newCSV(p *fbc.Package, pkg, namespace, name string, number semver.Version) 
 	}, nil
 }
 
-// Turn returns the world as it is once somebody has changed the spec of one of its Subscriptions. OLM takes
-// no notice of that in the Subscription's status: what is installed, and what InstallPlan is pending, stays.
+// WithSpec returns a copy of the State in which the spec of one Subscription is changed. Its status stays, with the
+// installed version and the pending InstallPlan, because OLM does not reset the status of a changed Subscription.
 // It fails if there is no such Subscription.
 func (st *State) WithSpec(subscription string, change func(*v1alpha1.SubscriptionSpec)) (*State, error) {
 	i := slices.IndexFunc(st.Subscriptions, func(s *v1alpha1.Subscription) bool { return s.Name == subscription })
 	if i < 0 {
 		return nil, fmt.Errorf("namespace %s has no Subscription %s", st.Namespace, subscription)
 	}
-	turned := *st
-	turned.Subscriptions, turned.previousSources = slices.Clone(st.Subscriptions), maps.Clone(st.previousSources)
-	if turned.previousSources == nil {
-		turned.previousSources = map[string]Source{}
+	changed := *st
+	changed.Subscriptions, changed.previousSources = slices.Clone(st.Subscriptions), maps.Clone(st.previousSources)
+	if changed.previousSources == nil {
+		changed.previousSources = map[string]Source{}
 	}
 	s := st.Subscriptions[i].DeepCopy()
-	turned.previousSources[s.Name] = sourceOf(s)
+	changed.previousSources[s.Name] = sourceOf(s)
 	change(s.Spec)
-	turned.Subscriptions[i] = s
-	return &turned, nil
+	changed.Subscriptions[i] = s
+	return &changed, nil
 }
 
-// Put puts a catalog into the place of those that Subscriptions to its packages name, and says how many
-// these are. What other Subscriptions have stays as it is.
+// SubstituteCatalog points all Subscriptions to packages of a catalog to that catalog, and returns how many it has
+// changed. Other Subscriptions keep their sources.
 func (st *State) SubstituteCatalog(c *fbc.Catalog) (subscriptions int) {
-	put := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: hypotheticalSource, Namespace: st.Namespace},
+	substitute := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: hypotheticalSource, Namespace: st.Namespace},
 		Status: v1alpha1.CatalogSourceStatus{GRPCConnectionState: &v1alpha1.GRPCConnectionState{LastObservedState: "READY"}}}
-	st.Catalogs = map[Source]*fbc.Catalog{{put.Namespace, put.Name}: c}
+	st.Catalogs = map[Source]*fbc.Catalog{{substitute.Namespace, substitute.Name}: c}
 	for _, s := range st.Subscriptions {
 		if c.Find(s.Spec.Package) == nil {
 			continue
 		}
 		st.CatalogSources = slices.DeleteFunc(st.CatalogSources, func(c *v1alpha1.CatalogSource) bool { return Source{c.Namespace, c.Name} == sourceOf(s) })
-		s.Spec.CatalogSource, s.Spec.CatalogSourceNamespace = put.Name, put.Namespace
+		s.Spec.CatalogSource, s.Spec.CatalogSourceNamespace = substitute.Name, substitute.Namespace
 		subscriptions++
 	}
-	st.CatalogSources = append(st.CatalogSources, put)
+	st.CatalogSources = append(st.CatalogSources, substitute)
 	return subscriptions
 }
 
-// after returns the world as it is when OLM has done what it chose.
+// installed returns the State after OLM has installed what it chose.
 func (st *State) installed(r *resolution) (*State, error) {
 	later := *st
 	later.Subscriptions, later.CSVs = nil, slices.Clone(st.CSVs)
@@ -191,7 +191,7 @@ func (st *State) installed(r *resolution) (*State, error) {
 	return &later, nil
 }
 
-// identify returns the name and the number of a version that is told by either.
+// identify returns the name and the semantic version of an installed version, given one of the two.
 func identify(p *fbc.Package, pkg, installed string) (string, *semver.Version) {
 	number, err := semver.Parse(installed)
 	if p != nil {
@@ -204,63 +204,63 @@ func identify(p *fbc.Package, pkg, installed string) (string, *semver.Version) {
 	if err == nil {
 		return pkg + ".v" + installed, &number
 	}
-	if _, behind, found := strings.Cut(installed, ".v"); found {
-		if number, err := semver.Parse(behind); err == nil {
+	if _, suffix, found := strings.Cut(installed, ".v"); found {
+		if number, err := semver.Parse(suffix); err == nil {
 			return installed, &number
 		}
 	}
 	return installed, nil
 }
 
-// settled returns the world as OLM has it before it decides: Subscriptions say what is installed for
-// them, or that an update is under way, and wait for nothing that is gone.
+// normalized returns the State as OLM brings it up to date before it resolves: each Subscription's status says what is
+// installed, or that an update is pending, and refers to no InstallPlan that is gone.
 func (st *State) normalized() *State {
-	settled := *st
-	settled.Subscriptions, settled.missingInstallPlans = nil, map[string]string{}
+	normalized := *st
+	normalized.Subscriptions, normalized.missingInstallPlans = nil, map[string]string{}
 	for _, s := range st.Subscriptions {
 		s = s.DeepCopy()
-		missing, stalled := Missing(s, st.InstallPlans)
-		if stalled {
-			settled.missingInstallPlans[s.Name] = s.Status.InstallPlanRef.Name
+		missing, unnoticed := installplan.Missing(s, st.InstallPlans)
+		if unnoticed {
+			normalized.missingInstallPlans[s.Name] = s.Status.InstallPlanRef.Name
 		}
 		switch {
 		case missing:
-			Unblock(s)
+			installplan.Reset(s)
 		case s.Status.CurrentCSV == "":
 		case st.csv(s.Status.CurrentCSV) != nil:
 			s.Status.InstalledCSV, s.Status.State = s.Status.CurrentCSV, v1alpha1.SubscriptionStateAtLatest
 		default:
 			s.Status.State = v1alpha1.SubscriptionStateUpgradePending
 		}
-		settled.Subscriptions = append(settled.Subscriptions, s)
+		normalized.Subscriptions = append(normalized.Subscriptions, s)
 	}
-	return &settled
+	return &normalized
 }
 
-// known returns the world without Subscriptions that have nothing yet and are up to a catalog that nobody
-// has read.
+// withoutUnread returns the State without Subscriptions that have nothing installed and whose catalog was not read: the
+// resolver cannot tell what it would install for them.
 func (st *State) withoutUnread() *State {
-	known := *st
-	known.Subscriptions = slices.DeleteFunc(slices.Clone(st.Subscriptions), func(s *v1alpha1.Subscription) bool {
+	read := *st
+	read.Subscriptions = slices.DeleteFunc(slices.Clone(st.Subscriptions), func(s *v1alpha1.Subscription) bool {
 		return st.Catalogs[sourceOf(s)] == nil && st.offers(sourceOf(s)) && st.csv(s.Status.InstalledCSV) == nil
 	})
-	return &known
+	return &read
 }
 
-// offers tells whether OLM looks at a catalog for the namespace. In a world that is made up there are all.
+// offers reports whether the State has a CatalogSource that OLM uses for the namespace. A hypothetical State has all.
 func (st *State) offers(source Source) bool {
 	return st.hypothetical || slices.ContainsFunc(st.CatalogSources, func(s *v1alpha1.CatalogSource) bool {
 		return Source{s.Namespace, s.Name} == source && st.considers(s)
 	})
 }
 
-// looksAt tells whether OLM looks at a catalog of the world, which it does not at a global one if the
-// OperatorGroup says so.
+// considers reports whether OLM uses a CatalogSource for the namespace. It does not use a global one if the OperatorGroup
+// excludes those.
 func (st *State) considers(s *v1alpha1.CatalogSource) bool {
 	return s.Namespace == st.Namespace || len(st.OperatorGroups) != 1 || st.OperatorGroups[0].Annotations[withoutGlobal] != "true"
 }
 
-// withoutGlobal is the annotation of an OperatorGroup whose namespace does without global catalogs.
+// withoutGlobal is the annotation of an OperatorGroup that excludes global catalogs.
 const withoutGlobal = "olm.operatorframework.io/exclude-global-namespace-resolution"
 
 // bundle returns a bundle of a catalog, or nil.
@@ -272,7 +272,7 @@ func (st *State) bundle(source Source, pkg, name string) *fbc.Bundle {
 	return c.Find(pkg).FindBundle(name)
 }
 
-// csv returns the ClusterServiceVersion of a name, or nil.
+// csv returns a ClusterServiceVersion by name, or nil.
 func (st *State) csv(name string) *v1alpha1.ClusterServiceVersion {
 	for _, csv := range st.CSVs {
 		if csv.Name == name {

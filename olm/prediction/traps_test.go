@@ -15,42 +15,43 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/olm/installplan"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// trap is something that keeps OLM from updating an operator as people expect when they give its
-// Subscription, buoy, another catalog.
+// trap is a case in which OLM does not do what people expect when they point a Subscription, buoy, to another catalog.
 type trap struct {
 	name    string
 	verdict Verdict
-	code    Code // of a reason, hold or risk
-	// targets are the namespaces of the OperatorGroup, its own if it is nil.
+	code    Code // of a reason, blocker or risk
+	// targets returns the target namespaces of the OperatorGroup. If nil, that is its own.
 	targets func(string) []string
 	// before prepares the namespace.
 	before func(*scene)
-	// change is what somebody does to the Subscription. Without, it is another source, second.
+	// change changes the Subscription. If nil, that is toSecond.
 	change func(*v1alpha1.SubscriptionSpec)
-	// world changes what is foretold from, and act the cluster, where it is not that change.
+	// changeState and act are for traps that are not a change of the spec: one changes the observed State, and the other
+	// the cluster.
 	changeState func(*State)
-	act   func(*scene)
-	// happened waits until OLM has done what it does, and says what that was.
+	act         func(*scene)
+	// happened waits until OLM has done what it does, and describes it.
 	happened func(s *scene, p *Prediction) string
-	// remedy is what people are told to do, and cured what OLM installs then.
-	fix func(*scene)
-	updatesTo  string
+	// fix does what the prediction advises, and updatesTo is what OLM installs then.
+	fix       func(*scene)
+	updatesTo string
 }
 
 func toSecond(spec *v1alpha1.SubscriptionSpec) { spec.CatalogSource = "second" }
 
-// follows is an entry that OLM updates to from buoy.v1.0.0.
+// follows is an entry with an upgrade edge from buoy.v1.0.0.
 func follows(name string) declcfg.ChannelEntry {
 	return declcfg.ChannelEntry{Name: name, Replaces: "buoy.v1.0.0"}
 }
 
 var traps = []trap{
 	{
-		name: "No entry of the new channel leads on from what is installed", verdict: Stranded, code: NoEdge,
+		name: "The new channel has no upgrade edge from the installed version", verdict: Stranded, code: NoEdge,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, declcfg.ChannelEntry{Name: "buoy.v2.0.0"}))
@@ -70,7 +71,7 @@ var traps = []trap{
 		happened: func(s *scene, _ *Prediction) string {
 			s.awaitSync(upToDate)
 			plan := s.awaitInstallPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
-			return fmt.Sprintf("OLM does not look at the new catalog; InstallPlan for %s stays in phase %s",
+			return fmt.Sprintf("OLM does not read the new catalog; InstallPlan for %s stays in phase %s",
 				strings.Join(plan.Spec.ClusterServiceVersionNames, ", "), plan.Status.Phase)
 		},
 		fix: func(s *scene) {
@@ -80,7 +81,7 @@ var traps = []trap{
 		updatesTo: "buoy.v1.2.0",
 	},
 	{
-		name: "The InstallPlan that OLM waits for is gone", verdict: Waits, code: InstallPlanGone,
+		name: "The InstallPlan that OLM waits for was deleted", verdict: Waits, code: InstallPlanGone,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
@@ -89,18 +90,18 @@ var traps = []trap{
 		happened: func(s *scene, _ *Prediction) string {
 			s.awaitSync(upToDate)
 			status := s.subscription(s.Context(), s.cluster.Client(), "buoy").Status
-			return fmt.Sprintf("OLM does not look at the new catalog; the Subscription stays %s with %s", status.State, status.InstalledCSV)
+			return fmt.Sprintf("OLM does not read the new catalog; the Subscription stays %s with %s", status.State, status.InstalledCSV)
 		},
 		fix: func(s *scene) {
 			subscription := s.subscription(s.Context(), s.cluster.Client(), "buoy")
-			if err := s.cluster.Client().Status().Patch(s.Context(), subscription, client.RawPatch(types.MergePatchType, []byte(unblocking))); err != nil {
+			if err := s.cluster.Client().Status().Patch(s.Context(), subscription, client.RawPatch(types.MergePatchType, []byte(installplan.ResetPatch))); err != nil {
 				s.Fatal(err)
 			}
 		},
 		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "Another Subscription of the namespace is Manual", verdict: Waits, code: ManualApprovalElsewhere,
+		name: "Another Subscription of the namespace has manual approval", verdict: Waits, code: ManualApprovalElsewhere,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("others", operators.Write(s.T, "float", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "float.v1.0.0"}}))
@@ -113,11 +114,11 @@ var traps = []trap{
 			plan := s.awaitInstallPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
 			return fmt.Sprintf("InstallPlan for %s is in phase %s", strings.Join(plan.Spec.ClusterServiceVersionNames, ", "), plan.Status.Phase)
 		},
-		fix: func(s *scene) { s.approve("buoy.v1.1.0") },
-		updatesTo:  "buoy.v1.1.0",
+		fix:       func(s *scene) { s.approve("buoy.v1.1.0") },
+		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "A second Subscription of the namespace is to the same package", verdict: Refused, code: SecondSubscription,
+		name: "A second Subscription of the namespace is for the same package", verdict: Refused, code: SecondSubscription,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
@@ -154,7 +155,7 @@ var traps = []trap{
 		},
 	},
 	{
-		name: "A catalog that OLM looks at cannot be reached", verdict: Refused, code: SourceUnreachable,
+		name: "OLM cannot reach one of the catalogs that it uses", verdict: Refused, code: SourceUnreachable,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
@@ -176,7 +177,7 @@ var traps = []trap{
 		happened: refused,
 	},
 	{
-		name: "The catalog has the operator by another name", verdict: Refused, code: PackageAbsent,
+		name: "The catalog has the operator under another package name", verdict: Refused, code: PackageAbsent,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
 			s.serve("second", operators.Write(s.T, "buoy-certified", operators.Bundle{Definition: s.moorings("v1"),
@@ -194,7 +195,7 @@ var traps = []trap{
 		happened: refused,
 	},
 	{
-		name: "The Subscription is deleted and created anew", verdict: Refused, code: OrphanedCSV,
+		name: "The Subscription is deleted and recreated", verdict: Refused, code: OrphanedCSV,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
@@ -210,12 +211,12 @@ var traps = []trap{
 		happened: refused,
 		fix: func(s *scene) {
 			s.delete(&v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: "buoy.v1.0.0", Namespace: s.namespace}})
-			s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), `{"metadata":{"annotations":{"look":"again"}}}`)
+			s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), `{"metadata":{"annotations":{"resolve":"again"}}}`)
 		},
 		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "An object is not valid by the CRD that comes", verdict: Waits, code: InvalidObjects,
+		name: "A custom resource is invalid under the new CRD", verdict: Waits, code: InvalidObjects,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
 			s.create(s.mooring("v1"))
@@ -223,12 +224,12 @@ var traps = []trap{
 			stricter.Required = []string{"chain"}
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: stricter}))
 		},
-		happened: stuck("updated validation is too restrictive"),
-		fix:   func(s *scene) { s.patch(s.mooring("v1"), `{"spec":{"chain":"10 m"}}`) },
-		updatesTo:    "buoy.v1.1.0",
+		happened:  stuck("updated validation is too restrictive"),
+		fix:       func(s *scene) { s.patch(s.mooring("v1"), `{"spec":{"chain":"10 m"}}`) },
+		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "The CRD that comes lacks a version that objects are stored in", verdict: Waits, code: StoredVersionRemoved,
+		name: "The new CRD lacks a version that custom resources are stored in", verdict: Waits, code: StoredVersionRemoved,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1alpha1")})
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: s.moorings("v1")}))
@@ -236,7 +237,7 @@ var traps = []trap{
 		happened: stuck("risk of data loss"),
 	},
 	{
-		name: "The CRD that comes is of an API version that Kubernetes no longer serves", verdict: Waits, code: OldDefinition,
+		name: "The new CRD is of an API version that Kubernetes no longer serves", verdict: Waits, code: OldDefinition,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			old := s.moorings("v1")
@@ -246,7 +247,7 @@ var traps = []trap{
 		happened: stuck("GroupVersionKind apiextensions.k8s.io/v1beta1, Kind=CustomResourceDefinition not found on the cluster"),
 	},
 	{
-		name: "What replaces is an earlier version", verdict: Updates, code: Downgrade,
+		name: "The next version is earlier than the installed one", verdict: Updates, code: Downgrade,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v0.9.0")))
@@ -254,7 +255,7 @@ var traps = []trap{
 		happened: updated,
 	},
 	{
-		name: "The new catalog has what is installed, under the same name", verdict: Latest, code: SameCSV,
+		name: "The new catalog has a bundle of the same name as the installed one", verdict: Latest, code: SameCSV,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Community buoy"})
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Certified buoy"}))
@@ -286,7 +287,7 @@ var traps = []trap{
 		},
 	},
 	{
-		name: "The operator is not good for the next minor version of OpenShift", verdict: Updates, code: OpenShiftHeldBack,
+		name: "The operator does not support the next minor version of OpenShift", verdict: Updates, code: OpenShiftHeldBack,
 		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
@@ -294,21 +295,21 @@ var traps = []trap{
 		},
 		happened: func(s *scene, p *Prediction) string {
 			happened := updated(s, p)
-			said := ""
-			cluster.Eventually(s, limit, "OLM to hold OpenShift back", func(ctx context.Context) error {
+			condition := ""
+			cluster.Eventually(s, limit, "OLM to block updates of OpenShift", func(ctx context.Context) error {
 				olm := &configv1.ClusterOperator{}
 				if err := s.watched.Get(ctx, client.ObjectKey{Name: "operator-lifecycle-manager"}, olm); err != nil {
 					return err
 				}
 				for _, c := range olm.Status.Conditions {
 					if c.Type == configv1.OperatorUpgradeable && c.Status == configv1.ConditionFalse && strings.Contains(c.Message, s.namespace+"/"+p.Next.Name) {
-						said = fmt.Sprintf("ClusterOperator %s has %s %s: %s", olm.Name, c.Type, c.Status, c.Reason)
+						condition = fmt.Sprintf("ClusterOperator %s has %s %s: %s", olm.Name, c.Type, c.Status, c.Reason)
 						return nil
 					}
 				}
 				return fmt.Errorf("its conditions are %+v", olm.Status.Conditions)
 			})
-			return happened + "; " + said
+			return happened + "; " + condition
 		},
 	},
 	{
@@ -322,8 +323,7 @@ var traps = []trap{
 	},
 }
 
-// TestTraps shows each trap on the real OLM: what is foretold, and what happens then. The table of it is in
-// the documentation.
+// TestTraps compares the prediction for each trap with what the real OLM does, and writes the table in the documentation.
 func TestTraps(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	watched := watch(t, c)
@@ -341,7 +341,7 @@ func TestTraps(t *testing.T) {
 	}
 }
 
-// show lets a trap snap, and returns its row of the table.
+// show runs a trap and returns its row of the table.
 func (trap trap) show(t *testing.T, c *cluster.Cluster, watched client.Reader) string {
 	targets := trap.targets
 	if targets == nil {
@@ -367,7 +367,7 @@ func (trap trap) show(t *testing.T, c *cluster.Cluster, watched client.Reader) s
 	reasons := slices.Concat(predicted.Why, predicted.Blockers, predicted.Risks)
 	at := slices.IndexFunc(reasons, func(r Reason) bool { return r.Code == trap.code })
 	if predicted.Verdict != trap.verdict || at < 0 {
-		t.Fatalf("foretold %s, %+v; want %s, %s", predicted.Verdict, reasons, trap.verdict, trap.code)
+		t.Fatalf("predicted %s, %+v; want %s, %s", predicted.Verdict, reasons, trap.verdict, trap.code)
 	}
 
 	if trap.act != nil {
