@@ -59,8 +59,9 @@ type Bundle struct {
 	declcfg.Bundle
 	document.Span
 
-	stated []property.Package
-	number *semver.Version
+	stated  []property.Package
+	number  *semver.Version
+	content []byte // the document, if no file holds it
 }
 
 // Deprecation is what is deprecated in a package, and the place of the document that says so.

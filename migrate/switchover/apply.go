@@ -334,7 +334,7 @@ func fresh(ctx context.Context, cluster Cluster, r Request) (*Plan, error) {
 		return nil, err
 	}
 	p, err := seen.Make(ctx, r)
-	if err := errors.Join(err, seen.Close()); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	earlier, err := cluster.journalOf(ctx, p.Subscription) // one that cannot be read is not written over

@@ -2,7 +2,6 @@ package switchover
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -33,7 +32,7 @@ type Cluster struct {
 	Warn func(string)
 }
 
-// World is what a plan is made from. It has to be closed.
+// World is what a plan is made from.
 type World struct {
 	*prediction.State
 	subscription *v1alpha1.Subscription
@@ -43,7 +42,6 @@ type World struct {
 	// unread says why catalogs of other Subscriptions could not be read.
 	unread []string
 	driver *seenDriver
-	read   []*remote.Catalog
 }
 
 // seenDriver is the CSI driver of the operator, as it is in the cluster.
@@ -72,21 +70,12 @@ func Look(ctx context.Context, cluster Cluster, r Request) (*World, error) {
 	}
 	w.journals = cluster.journals()
 	if err := w.readCatalogs(ctx, cluster.Config, r); err != nil {
-		return nil, errors.Join(err, w.Close())
+		return nil, err
 	}
 	if err := w.readDriver(ctx, cluster.Client, r); err != nil {
-		return nil, errors.Join(err, w.Close())
+		return nil, err
 	}
 	return w, nil
-}
-
-// Close gives up what was read of catalogs.
-func (w *World) Close() error {
-	var faults []error
-	for _, read := range w.read {
-		faults = append(faults, read.Close())
-	}
-	return errors.Join(faults...)
 }
 
 // readNamespaceUID reads the UID of a namespace. It is empty if there is none.
@@ -152,8 +141,7 @@ func (w *World) readCatalogs(ctx context.Context, config *rest.Config, r Request
 		read, err := remote.Read(ctx, config, w.CatalogSources[at], w.packagesOf(source, r)...)
 		switch {
 		case err == nil:
-			w.Catalogs[source] = read.Catalog
-			w.read = append(w.read, read)
+			w.Catalogs[source] = read
 		case source == w.target && catalogsource.Reachable(w.CatalogSources[at]):
 			return err
 		case source != w.target: // else OLM does not reach it either

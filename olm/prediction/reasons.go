@@ -127,7 +127,7 @@ func (f *subject) otherPackage() string {
 	if len(names) == 0 {
 		return "set spec.name of the Subscription to a package of the catalog"
 	}
-	return "set spec.name and spec.channel of the Subscription to a package that provides the same APIs: " + strings.Join(names, ", ")
+	return "set spec.name, and spec.channel, of the Subscription to a package that provides the same APIs: " + strings.Join(names, ", ")
 }
 
 // groupOf returns the API group in the name of a CRD.

@@ -219,8 +219,7 @@ func (s *scene) observe() *State {
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.Cleanup(func() { c.Close() })
-		states[0].Catalogs[Source{source.Namespace, source.Name}] = c.Catalog
+		states[0].Catalogs[Source{source.Namespace, source.Name}] = c
 	}
 	return states[0]
 }
