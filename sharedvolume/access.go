@@ -38,7 +38,7 @@ const (
 )
 
 // preparationTime is how long Prepare tries.
-const preparationTime = time.Minute
+const prepareTimeout = time.Minute
 
 var policyKey = types.NamespacedName{Name: v1alpha1.PolicyName}
 
@@ -53,7 +53,7 @@ func Prepare(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, preparationTime)
+	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
 	var last error
 	if polling.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
@@ -185,7 +185,7 @@ func (r *policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	showOpen(isOpen(policy))
+	setOpenMetric(isOpen(policy))
 	if policy == nil {
 		return reconcile.Result{}, ensurePolicy(ctx, r.live, r.client)
 	}

@@ -61,7 +61,7 @@ func heldNamespace(a arena) {
 		return nil
 	})
 	// What is left holds the attacker's namespace alone, and an administrator can take it off.
-	a.takeFinalizersOff(sv)
+	a.removeFinalizers(sv)
 	a.gone(sv)
 	a.noVolumes(namespace.Name)
 }
@@ -77,7 +77,7 @@ func endingNamespace(a arena) {
 	// The tenant's rights have gone with the namespace's other objects; nobody else gets further.
 	a.refused("create", a.client.Create(a.t.Context(), a.own("late")), "because it is being terminated")
 	a.noVolumes(a.attacker.namespace)
-	a.takeFinalizersOff(hold)
+	a.removeFinalizers(hold)
 }
 
 func quotaLeak(a arena) {
@@ -123,7 +123,7 @@ func largeObjects(a arena) {
 	if n := len([]rune(sv.Status.Message)); n > 512 {
 		a.t.Errorf("the message has %d characters", n)
 	}
-	a.takeFinalizersOff(p.claim)
+	a.removeFinalizers(p.claim)
 	a.bound(sv)
 }
 

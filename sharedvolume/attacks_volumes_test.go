@@ -236,7 +236,7 @@ func finalizerLeak(a arena) {
 		// It may be gone already, which is as good.
 		a.do("take off", client.IgnoreNotFound(a.attacker.api.Patch(a.t.Context(), sv.DeepCopy(), patch(`{"metadata":{"finalizers":null}}`))))
 		a.gone(sv)
-		a.collected(p.claim)
+		a.awaitGarbageCollection(p.claim)
 		a.gone(p.volume)
 		a.t.Logf("volume %d is gone", i)
 	}

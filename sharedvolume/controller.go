@@ -36,7 +36,7 @@ import (
 const controllerName = "sharedvolume-controller"
 
 // passTime is how long one pass may take. A request that is never answered would hold a worker for ever.
-const passTime = 10 * time.Second
+const reconcileTimeout = 10 * time.Second
 
 // DefaultWorkers is how many SharedVolumes are worked on at the same time, unless Options say otherwise.
 // Four times as many gain a tenth.
@@ -64,7 +64,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 		Scheme:     scheme,
 		Logger:     klog.FromContext(ctx),
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: &anyName, ReconciliationTimeout: passTime},
+		Controller: config.Controller{SkipNameValidation: &anyName, ReconciliationTimeout: reconcileTimeout},
 		Cache:      cacheOptions(),
 	})
 	if err != nil {
@@ -130,11 +130,11 @@ func add(mgr manager.Manager, opts Options, doubted chan<- event.GenericEvent) e
 		live:    mgr.GetAPIReader(),
 		client:  mgr.GetClient(),
 		events:  mgr.GetEventRecorder(controllerName),
-		memory:  newMemory(),
-		turns:   newTurns(),
+		expectations:  newExpectations(),
+		slots:   newSlots(),
 		users:   users,
-		without: newUngranted(),
-		doubted: doubted,
+		ungranted: newUngranted(),
+		staleGrants: doubted,
 		retry:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 5*time.Minute),
 	}
 	return builder.ControllerManagedBy(mgr).
@@ -142,15 +142,15 @@ func add(mgr manager.Manager, opts Options, doubted chan<- event.GenericEvent) e
 		For(&v1alpha1.SharedVolume{}).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(ownerOfClaim)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ownerOfVolume)).
-		Watches(&v1alpha1.SharedVolumeGrant{}, handler.EnqueueRequestsFromMapFunc(r.inNamespaceOf), builder.WithPredicates(changesGrant)).
-		Watches(&v1alpha1.SharedVolumePolicy{}, handler.EnqueueRequestsFromMapFunc(r.everywhere), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.SharedVolumeGrant{}, handler.EnqueueRequestsFromMapFunc(r.sharedVolumesInNamespaceOf), builder.WithPredicates(grantChanged)).
+		Watches(&v1alpha1.SharedVolumePolicy{}, handler.EnqueueRequestsFromMapFunc(r.allSharedVolumes), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.Workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, time.Minute),
 			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 				queue := newQueue(name, limiter)
 				wake := func(key types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: key}) }
-				r.turns.wake, r.users.wake = wake, wake
+				r.slots.requeue, r.users.requeue = wake, wake
 				return queue
 			},
 		}).
@@ -176,17 +176,17 @@ func ownerOfVolume(_ context.Context, volume client.Object) []reconcile.Request 
 }
 
 // changesGrant tells whether a change of a grant may make a difference to SharedVolumes.
-var changesGrant = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return knownIneffective(e.ObjectOld.(*v1alpha1.SharedVolumeGrant)) != knownIneffective(e.ObjectNew.(*v1alpha1.SharedVolumeGrant))
+var grantChanged = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return isIneffective(e.ObjectOld.(*v1alpha1.SharedVolumeGrant)) != isIneffective(e.ObjectNew.(*v1alpha1.SharedVolumeGrant))
 }})
 
 // inNamespaceOf maps a grant to the SharedVolumes of its namespace.
-func (r *reconciler) inNamespaceOf(ctx context.Context, grant client.Object) []reconcile.Request {
+func (r *reconciler) sharedVolumesInNamespaceOf(ctx context.Context, grant client.Object) []reconcile.Request {
 	return r.requests(ctx, client.InNamespace(grant.GetName()))
 }
 
 // everywhere maps the policy to all SharedVolumes.
-func (r *reconciler) everywhere(ctx context.Context, _ client.Object) []reconcile.Request {
+func (r *reconciler) allSharedVolumes(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.requests(ctx)
 }
 
@@ -207,12 +207,12 @@ type reconciler struct {
 	live   client.Reader
 	client client.Client
 	events events.EventRecorder
-	memory *memory
-	turns  *turns
+	expectations *expectations
+	slots  *slots
 	users  *users
 	// without are the SharedVolumes without a grant, for people to count.
-	without *ungranted
-	doubted chan<- event.GenericEvent
+	ungranted *ungranted
+	staleGrants chan<- event.GenericEvent
 	// retry spaces out attempts at what no watch will tell us has become possible.
 	retry workqueue.TypedRateLimiter[types.NamespacedName]
 }
@@ -221,7 +221,7 @@ type reconciler struct {
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	o, err := r.observe(ctx, request.NamespacedName)
 	if err != nil {
-		r.memory.doubt(request.NamespacedName)
+		r.expectations.markUncertain(request.NamespacedName)
 		return reconcile.Result{}, err
 	}
 	if o.sharedVolume == nil {
@@ -231,62 +231,62 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 	// No SharedVolume needs more steps than there are actions, each taken twice at most.
 	for range 2 * len(acts) {
 		s := next(o)
-		if s.do == wait {
-			s.again = r.passTurn(request.NamespacedName, s) // before the status is written: another waits
+		if s.action == wait {
+			s.requeueAfter = r.updateSlot(request.NamespacedName, s) // before the status is written: another waits
 		}
-		if s.show != nil {
-			err = r.show(ctx, &o, *s.show)
+		if s.status != nil {
+			err = r.writeStatus(ctx, &o, *s.status)
 		}
-		if err == nil && s.do == wait {
+		if err == nil && s.action == wait {
 			return r.result(request.NamespacedName, o, s), nil
 		}
 		if err == nil {
-			err = acts[s.do](ctx, r, &o, s)
+			err = acts[s.action](ctx, r, &o, s)
 		}
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 			// Somebody else wrote or deleted in between. What they did will be in the caches in a moment.
-			r.memory.forget(request.NamespacedName)
+			r.expectations.forget(request.NamespacedName)
 			return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 		}
 		if err != nil {
 			// It may have been done all the same.
-			r.memory.doubt(request.NamespacedName)
-			return reconcile.Result{}, fmt.Errorf("%s: %w", s.do, err)
+			r.expectations.markUncertain(request.NamespacedName)
+			return reconcile.Result{}, fmt.Errorf("%s: %w", s.action, err)
 		}
 	}
-	return reconcile.Result{}, fmt.Errorf("no end of steps; the next would be to %s", next(o).do)
+	return reconcile.Result{}, fmt.Errorf("no end of steps; the next would be to %s", next(o).action)
 }
 
 // passTurn lets the next of the namespace have the turn, unless there still is use for it. It returns
 // when to look again.
-func (r *reconciler) passTurn(key types.NamespacedName, s step) time.Duration {
-	switch s.turn {
-	case handOver:
-		if left := r.turns.handOver(key); left > 0 {
-			return min(s.again, left)
+func (r *reconciler) updateSlot(key types.NamespacedName, s decision) time.Duration {
+	switch s.slot {
+	case bindWithSlot:
+		if left := r.slots.startBinding(key); left > 0 {
+			return min(s.requeueAfter, left)
 		}
-	case noTurn:
-		r.turns.leave(key)
+	case releaseSlot:
+		r.slots.release(key)
 	}
-	return s.again
+	return s.requeueAfter
 }
 
-func (r *reconciler) result(key types.NamespacedName, o observed, s step) reconcile.Result {
-	if s.retry {
+func (r *reconciler) result(key types.NamespacedName, o observed, s decision) reconcile.Result {
+	if s.backoff {
 		return reconcile.Result{RequeueAfter: r.retry.When(key)}
 	}
 	r.retry.Forget(key)
-	if o.remembered && (s.again == 0 || s.again > memoryTime) {
-		return reconcile.Result{RequeueAfter: memoryTime}
+	if o.expecting && (s.requeueAfter == 0 || s.requeueAfter > expectationTimeout) {
+		return reconcile.Result{RequeueAfter: expectationTimeout}
 	}
-	return reconcile.Result{RequeueAfter: s.again}
+	return reconcile.Result{RequeueAfter: s.requeueAfter}
 }
 
 func (r *reconciler) forget(key types.NamespacedName) {
-	r.memory.forget(key)
-	r.turns.leave(key)
+	r.expectations.forget(key)
+	r.slots.release(key)
 	r.retry.Forget(key)
-	r.without.set(key, true)
+	r.ungranted.set(key, true)
 }
 
 // observe reads what the caches have, or what was written since. Where there is doubt about claim and
@@ -306,21 +306,21 @@ func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (obs
 		return o, err
 	}
 	o.open = isOpen(policy)
-	r.without.set(key, lists(o.grant, o.sharedVolume.Spec) && !knownIneffective(o.grant))
-	if r.memory.takeDoubt(key) {
+	r.ungranted.set(key, lists(o.grant, o.sharedVolume.Spec) && !isIneffective(o.grant))
+	if r.expectations.takeUncertain(key) {
 		if err := r.readObjects(ctx, r.live, &o); err != nil {
 			return o, err
 		}
-		r.memory.noteRead(key, o)
+		r.expectations.expectRead(key, o)
 	} else if err := r.readObjects(ctx, r.cached, &o); err != nil {
 		return o, err
 	}
-	recent := r.memory.of(key)
-	o.sharedVolume = recall(recent, key.Name, o.sharedVolume)
-	o.claim = recall(recent, ClaimName(key.Name), o.claim)
-	o.volume = recall(recent, volumeName(o.sharedVolume), o.volume)
-	o.communityVolume = recall(recent, communityVolumeName(o.sharedVolume), o.communityVolume)
-	o.remembered = r.memory.keep(key, recent)
+	recent := r.expectations.pending(key)
+	o.sharedVolume = newest(recent, key.Name, o.sharedVolume)
+	o.claim = newest(recent, ClaimName(key.Name), o.claim)
+	o.volume = newest(recent, volumeName(o.sharedVolume), o.volume)
+	o.communityVolume = newest(recent, communityVolumeName(o.sharedVolume), o.communityVolume)
+	o.expecting = r.expectations.replace(key, recent)
 	return o, nil
 }
 

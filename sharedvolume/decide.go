@@ -17,9 +17,9 @@ const (
 	// stallTime is how long a claim may stay unbound, or an object may stay after its deletion, until
 	// the status says so. A busy cluster needs a while for some thousands at once, and each of them
 	// would pay for one more status write.
-	stallTime = 3 * time.Minute
+	stuckTimeout = 3 * time.Minute
 	// usersTime is how often the pods that hold a claim are looked up again.
-	usersTime = 10 * time.Second
+	usersInterval = 10 * time.Second
 )
 
 // observed is all that a decision about one SharedVolume rests on.
@@ -49,11 +49,11 @@ type observed struct {
 	usersKnown, usersPending bool
 	// turn says that the binder may be handed one more claim of the namespace; turnKnown says that this
 	// was asked.
-	turn, turnKnown bool
+	slot, slotKnown bool
 	// refused is why the API server would not create the claim or the volume.
-	refused *verdict
+	rejection *readiness
 	// remembered says that some of the above was written so recently that the caches lack it.
-	remembered bool
+	expecting bool
 	now        time.Time
 }
 
@@ -62,7 +62,7 @@ type action string
 
 const (
 	wait            action = "wait"
-	takeTurn        action = "take a turn"
+	acquireSlot        action = "take a turn"
 	readNamespace   action = "read the namespace from the API server"
 	addFinalizer    action = "add the finalizer"
 	createClaim     action = "create the claim"
@@ -73,48 +73,48 @@ const (
 	retainVolume    action = "set the volume's reclaim policy to Retain"
 	reserveVolume   action = "reserve the volume for the claim"
 	deleteVolume    action = "delete the volume"
-	lookUpUsers     action = "look up the pods that use the claim"
+	findUsers     action = "look up the pods that use the claim"
 	readLive        action = "read the claim and the volume from the API server"
 	removeFinalizer action = "remove the finalizer"
 )
 
 // step is what to do next.
-type step struct {
-	do action
+type decision struct {
+	action action
 	// volume is the volume to act on; volumeName is the name of one to create.
 	volume     *corev1.PersistentVolume
 	volumeName string
 	// show is what the status must say before that; nil leaves the status as it is.
-	show *verdict
+	status *readiness
 	// turn is what becomes of the SharedVolume's turn when there is nothing to do but wait.
-	turn turnUse
+	slot slotUse
 	// again is when to look again, where no watch will tell; 0 is never. retry asks for a time that
 	// grows each time.
-	again time.Duration
-	retry bool
+	requeueAfter time.Duration
+	backoff bool
 }
 
 // next decides the next step.
-func next(o observed) step {
+func next(o observed) decision {
 	if o.sharedVolume.DeletionTimestamp != nil {
 		return nextDeletion(o)
 	}
 	if problem := problemOf(o.sharedVolume.Spec); problem != "" {
-		return step{do: wait, show: failed(reasonInvalidSpec, "%s", problem)}
+		return decision{action: wait, status: failed(reasonInvalidSpec, "%s", problem)}
 	}
 	if !o.open && !hasVolume(o) {
 		if s, wanting := nextGrant(o); wanting {
 			return s
 		}
 	}
-	if o.claim == nil && !o.turn {
-		return nextTurn(o)
+	if o.claim == nil && !o.slot {
+		return nextSlot(o)
 	}
 	if !slices.Contains(o.sharedVolume.Finalizers, Finalizer) {
-		return step{do: addFinalizer}
+		return decision{action: addFinalizer}
 	}
-	if o.refused != nil {
-		return step{do: wait, show: o.refused, retry: true}
+	if o.rejection != nil {
+		return decision{action: wait, status: o.rejection, backoff: true}
 	}
 	return nextClaim(o)
 }
@@ -158,168 +158,168 @@ func hasVolume(o observed) bool {
 }
 
 // nextGrant decides for a SharedVolume that needs a grant. It returns false if it has one.
-func nextGrant(o observed) (step, bool) {
+func nextGrant(o observed) (decision, bool) {
 	listed := lists(o.grant, o.sharedVolume.Spec)
 	switch {
 	case listed && !o.namespaceKnown:
-		return step{do: readNamespace}, true
+		return decision{action: readNamespace}, true
 	case listed && o.namespace != nil && effectOf(o.grant, o.namespace).effective:
-		return step{}, false
+		return decision{}, false
 	case !o.live && slices.Contains(o.sharedVolume.Finalizers, Finalizer):
-		return step{do: readLive}, true // It may have had a volume, and somebody hidden that from the cache.
+		return decision{action: readLive}, true // It may have had a volume, and somebody hidden that from the cache.
 	default:
-		return step{do: wait, show: notGranted(o)}, true
+		return decision{action: wait, status: notGranted(o)}, true
 	}
 }
 
 // nextTurn decides before the claim is made. One that waits in line is told when its turn has come.
-func nextTurn(o observed) step {
+func nextSlot(o observed) decision {
 	switch {
-	case !o.turnKnown:
-		return step{do: takeTurn}
+	case !o.slotKnown:
+		return decision{action: acquireSlot}
 	case meta.IsStatusConditionTrue(o.sharedVolume.Status.Conditions, v1alpha1.ConditionReady):
-		return step{do: wait, turn: awaitTurn, show: &waiting} // Somebody took the claim away.
+		return decision{action: wait, slot: awaitSlot, status: &waiting} // Somebody took the claim away.
 	default:
-		return step{do: wait, turn: awaitTurn}
+		return decision{action: wait, slot: awaitSlot}
 	}
 }
 
 // nextClaim decides while the claim is not as it should be.
-func nextClaim(o observed) step {
+func nextClaim(o observed) decision {
 	claim := o.claim
 	switch {
 	case claim == nil:
-		return step{do: createClaim}
+		return decision{action: createClaim}
 	case claim.DeletionTimestamp != nil:
 		return replaceClaim(o)
 	case !ownsClaim(o.sharedVolume, claim):
-		return step{do: wait, retry: true, show: failed(reasonConflict,
+		return decision{action: wait, backoff: true, status: failed(reasonConflict,
 			"PersistentVolumeClaim %s exists and was not made for this SharedVolume; delete it, or use a SharedVolume of another name", claim.Name)}
 	case lacksMeta(o.sharedVolume, claim):
-		return step{do: labelClaim}
+		return decision{action: labelClaim}
 	}
 	return nextVolume(o)
 }
 
 // nextVolume decides while the claim is as it should be and the volume is not.
-func nextVolume(o observed) step {
+func nextVolume(o observed) decision {
 	claim := o.claim
 	name, volume := chosenVolume(o)
 	switch {
 	case name == "":
-		return step{do: wait, retry: true, show: failed(reasonConflict,
+		return decision{action: wait, backoff: true, status: failed(reasonConflict,
 			"PersistentVolumeClaim %s is bound to PersistentVolume %s, which was not made for this SharedVolume; delete the claim", claim.Name, claim.Spec.VolumeName)}
 	case volume == nil:
-		return step{do: createVolume, volumeName: name}
+		return decision{action: createVolume, volumeName: name}
 	case !ownsVolume(o, volume):
 		cure := "an administrator has to take it out of the way"
 		if name == claim.Spec.VolumeName {
 			cure = fmt.Sprintf("delete PersistentVolumeClaim %s, which names it, and a claim with another volume is made", claim.Name)
 		}
-		return step{do: wait, retry: true, show: failed(reasonConflict,
-			"PersistentVolume %s was not made for this SharedVolume: %s; %s", name, stranger(o, volume), cure)}
+		return decision{action: wait, backoff: true, status: failed(reasonConflict,
+			"PersistentVolume %s was not made for this SharedVolume: %s; %s", name, mismatch(o, volume), cure)}
 	case !mounts(volume, o.sharedVolume.Spec):
-		return step{do: wait, retry: true, show: failed(reasonConflict,
+		return decision{action: wait, backoff: true, status: failed(reasonConflict,
 			"PersistentVolume %s mounts %q, spec asks for %q; neither is changed: delete the SharedVolume, and create it anew with the IDs you want", name, source(volume), handle(o.sharedVolume.Spec))}
 	case volume.DeletionTimestamp != nil:
 		return replaceVolume(o, volume)
 	case volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain:
-		return step{do: retainVolume, volume: volume}
+		return decision{action: retainVolume, volume: volume}
 	case name == volumeName(o.sharedVolume) && lacksMeta(o.sharedVolume, volume):
-		return step{do: labelVolume, volume: volume}
+		return decision{action: labelVolume, volume: volume}
 	case needsReservation(claim, volume):
-		return step{do: reserveVolume, volume: volume}
+		return decision{action: reserveVolume, volume: volume}
 	case bound(claim, volume):
-		return step{do: wait, show: ready(volume.Name)}
+		return decision{action: wait, status: ready(volume.Name)}
 	}
 	since := claim.CreationTimestamp.Time
 	if volume.CreationTimestamp.After(since) {
 		since = volume.CreationTimestamp.Time
 	}
-	if left := stallTime - o.now.Sub(since); left > 0 {
-		return step{do: wait, again: left, turn: handOver, show: &waiting}
+	if left := stuckTimeout - o.now.Sub(since); left > 0 {
+		return decision{action: wait, requeueAfter: left, slot: bindWithSlot, status: &waiting}
 	}
-	return step{do: wait, show: pending(reasonNotBound,
-		"PersistentVolumeClaim %s and PersistentVolume %s are not bound to each other after %v; kube-controller-manager does that: is it running?", claim.Name, volume.Name, stallTime)}
+	return decision{action: wait, status: pending(reasonNotBound,
+		"PersistentVolumeClaim %s and PersistentVolume %s are not bound to each other after %v; kube-controller-manager does that: is it running?", claim.Name, volume.Name, stuckTimeout)}
 }
 
 // replaceClaim decides about a claim that is being deleted. It is made anew once it is gone, which
 // takes a moment, and is worth no word, unless something holds it.
-func replaceClaim(o observed) step {
+func replaceClaim(o observed) decision {
 	claim := o.claim
 	switch {
 	case !o.usersKnown:
-		return step{do: lookUpUsers}
-	case len(o.users) == 0 && o.now.Sub(claim.DeletionTimestamp.Time) < usersTime:
-		return step{do: wait, again: usersTime}
+		return decision{action: findUsers}
+	case len(o.users) == 0 && o.now.Sub(claim.DeletionTimestamp.Time) < usersInterval:
+		return decision{action: wait, requeueAfter: usersInterval}
 	case len(o.users) == 0:
-		return step{do: wait, again: usersTime, show: pending(reasonClaimTerminating,
+		return decision{action: wait, requeueAfter: usersInterval, status: pending(reasonClaimTerminating,
 			"PersistentVolumeClaim %s is being deleted and is made anew once it is gone; it has the finalizers %v", claim.Name, claim.Finalizers)}
 	default:
-		return step{do: wait, again: usersTime, show: pending(reasonClaimTerminating,
-			"PersistentVolumeClaim %s is being deleted and is made anew once it is gone%s", claim.Name, heldBy(o.users))}
+		return decision{action: wait, requeueAfter: usersInterval, status: pending(reasonClaimTerminating,
+			"PersistentVolumeClaim %s is being deleted and is made anew once it is gone%s", claim.Name, usedBy(o.users))}
 	}
 }
 
 // replaceVolume decides about a volume that somebody deleted. It goes once its claim is gone, so the
 // claim has to be made anew too; but not under the feet of pods: those that run keep what they
 // mounted, and a claim that is being deleted would let no new pod start.
-func replaceVolume(o observed, volume *corev1.PersistentVolume) step {
+func replaceVolume(o observed, volume *corev1.PersistentVolume) decision {
 	switch {
 	case o.claim.Spec.VolumeName != volume.Name:
-		return step{do: wait, show: pending(reasonVolumeTerminating,
+		return decision{action: wait, status: pending(reasonVolumeTerminating,
 			"PersistentVolume %s is being deleted and is made anew once it is gone", volume.Name)}
 	case !o.usersKnown:
-		return step{do: lookUpUsers}
-	case len(o.users) == 0 && o.usersPending && o.now.Sub(volume.DeletionTimestamp.Time) < stallTime:
-		return step{do: wait, again: stallTime}
+		return decision{action: findUsers}
+	case len(o.users) == 0 && o.usersPending && o.now.Sub(volume.DeletionTimestamp.Time) < stuckTimeout:
+		return decision{action: wait, requeueAfter: stuckTimeout}
 	case len(o.users) == 0 && o.usersPending:
-		return step{do: wait, again: stallTime, show: pending(reasonVolumeTerminating,
+		return decision{action: wait, requeueAfter: stuckTimeout, status: pending(reasonVolumeTerminating,
 			"PersistentVolume %s was deleted; it and its claim are made anew once all pods of the namespace were looked at, which takes long: are there very many, or very large ones?", volume.Name)}
 	case len(o.users) == 0 && !o.live:
-		return step{do: readLive} // The claim may be on its way out already.
+		return decision{action: readLive} // The claim may be on its way out already.
 	case len(o.users) == 0:
-		return step{do: deleteClaim}
+		return decision{action: deleteClaim}
 	}
-	return step{do: wait, again: usersTime, show: pending(reasonVolumeTerminating,
-		"PersistentVolume %s was deleted; it and its claim are made anew once the claim is free%s", volume.Name, heldBy(o.users))}
+	return decision{action: wait, requeueAfter: usersInterval, status: pending(reasonVolumeTerminating,
+		"PersistentVolume %s was deleted; it and its claim are made anew once the claim is free%s", volume.Name, usedBy(o.users))}
 }
 
 // nextDeletion decides for a SharedVolume that is being deleted: first the claim, then the volume,
 // and the finalizer only when the API server itself says that both are gone.
-func nextDeletion(o observed) step {
+func nextDeletion(o observed) decision {
 	sv := o.sharedVolume
 	if !slices.Contains(sv.Finalizers, Finalizer) {
-		return step{do: wait}
+		return decision{action: wait}
 	}
 	volumes := ownVolumes(o)
 	if claim := o.claim; claim != nil && ownsClaim(sv, claim) {
 		for _, volume := range volumes {
 			if volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
-				return step{do: retainVolume, volume: volume}
+				return decision{action: retainVolume, volume: volume}
 			}
 		}
 		switch {
 		case !o.usersKnown:
-			return step{do: lookUpUsers}
+			return decision{action: findUsers}
 		case claim.DeletionTimestamp == nil:
-			return step{do: deleteClaim, show: deleting(o, claim, "PersistentVolumeClaim")}
+			return decision{action: deleteClaim, status: deleting(o, claim, "PersistentVolumeClaim")}
 		default:
-			return step{do: wait, show: deleting(o, claim, "PersistentVolumeClaim"), again: usersTime}
+			return decision{action: wait, status: deleting(o, claim, "PersistentVolumeClaim"), requeueAfter: usersInterval}
 		}
 	}
 	if !o.live {
-		return step{do: readLive}
+		return decision{action: readLive}
 	}
 	for _, volume := range volumes {
 		if volume.DeletionTimestamp == nil {
-			return step{do: deleteVolume, volume: volume, show: deleting(o, volume, "PersistentVolume")}
+			return decision{action: deleteVolume, volume: volume, status: deleting(o, volume, "PersistentVolume")}
 		}
 	}
 	if len(volumes) > 0 {
-		return step{do: wait, show: deleting(o, volumes[0], "PersistentVolume"), again: stallTime}
+		return decision{action: wait, status: deleting(o, volumes[0], "PersistentVolume"), requeueAfter: stuckTimeout}
 	}
-	return step{do: removeFinalizer}
+	return decision{action: removeFinalizer}
 }
 
 // ownsClaim tells whether a claim was made for a SharedVolume. What it goes by cannot be changed
@@ -365,7 +365,7 @@ func ownsVolume(o observed, volume *corev1.PersistentVolume) bool {
 }
 
 // stranger says why ownsVolume is false.
-func stranger(o observed, volume *corev1.PersistentVolume) string {
+func mismatch(o observed, volume *corev1.PersistentVolume) string {
 	switch ref := volume.Spec.ClaimRef; {
 	case volume.Spec.CSI == nil || volume.Spec.CSI.Driver != DriverName:
 		return "it is not a volume of " + DriverName

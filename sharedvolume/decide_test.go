@@ -95,26 +95,26 @@ func TestNext(t *testing.T) {
 		// On the way to Ready.
 		{"nothing yet", settled, func(o *observed) { o.sharedVolume.Finalizers, o.claim, o.volume = nil, nil, nil }, "take a turn", ""},
 		{"not its turn", settled, func(o *observed) {
-			o.sharedVolume.Finalizers, o.claim, o.volume, o.turnKnown = nil, nil, nil, true
+			o.sharedVolume.Finalizers, o.claim, o.volume, o.slotKnown = nil, nil, nil, true
 		}, "wait", ""},
 		{"turn", settled, func(o *observed) {
-			o.sharedVolume.Finalizers, o.claim, o.volume, o.turn = nil, nil, nil, true
+			o.sharedVolume.Finalizers, o.claim, o.volume, o.slot = nil, nil, nil, true
 		}, "add the finalizer", ""},
-		{"finalizer", settled, func(o *observed) { o.claim, o.volume, o.turn = nil, nil, true }, "create the claim", ""},
+		{"finalizer", settled, func(o *observed) { o.claim, o.volume, o.slot = nil, nil, true }, "create the claim", ""},
 		{"claim", settled, func(o *observed) { o.volume, o.claim.Spec.VolumeName = nil, "" }, "create the volume", ""},
 		{"both, not bound", settled, func(o *observed) { o.claim.Spec.VolumeName, o.claim.Status.Phase = "", corev1.ClaimPending }, "wait: Pending Pending", ""},
 		{"bound, in the volume only", settled, func(o *observed) { o.claim.Spec.VolumeName = "" }, "wait: Pending Pending", ""},
 		{"bound", settled, func(*observed) {}, "wait: Ready Bound", ""},
 		{"not bound for long", settled, func(o *observed) {
 			o.claim.Status.Phase = corev1.ClaimPending
-			o.now = now.Add(stallTime)
+			o.now = now.Add(stuckTimeout)
 		}, "wait: Pending NotBound", "kube-controller-manager"},
 		{"no spec", settled, func(o *observed) { o.sharedVolume.Spec = v1alpha1.SharedVolumeSpec{} }, "wait: Failed InvalidSpec", `spec.fileSystemID is ""`},
 		{"no spec, nothing made", settled, func(o *observed) {
 			o.sharedVolume.Spec, o.sharedVolume.Finalizers, o.claim, o.volume = v1alpha1.SharedVolumeSpec{}, nil, nil, nil
 		}, "wait: Failed InvalidSpec", ""},
 		{"refused", settled, func(o *observed) {
-			o.claim, o.volume, o.turn, o.refused = nil, nil, true, failed(reasonQuotaExceeded, "no room")
+			o.claim, o.volume, o.slot, o.rejection = nil, nil, true, failed(reasonQuotaExceeded, "no room")
 		}, "wait: Failed QuotaExceeded", "no room"},
 
 		// Where a grant is needed.
@@ -163,11 +163,11 @@ func TestNext(t *testing.T) {
 
 		// What somebody took away comes back.
 		{"claim deleted", settled, func(o *observed) { o.claim = nil }, "take a turn", ""},
-		{"claim deleted, turn", settled, func(o *observed) { o.claim, o.turn = nil, true }, "create the claim", ""},
-		{"claim deleted, not its turn", settled, func(o *observed) { o.claim, o.turnKnown = nil, true }, "wait", ""},
+		{"claim deleted, turn", settled, func(o *observed) { o.claim, o.slot = nil, true }, "create the claim", ""},
+		{"claim deleted, not its turn", settled, func(o *observed) { o.claim, o.slotKnown = nil, true }, "wait", ""},
 		{"claim deleted, not its turn, said to be ready", settled, func(o *observed) {
 			o.sharedVolume.Status = statusOf(*o, *ready("v"))
-			o.claim, o.turnKnown = nil, true
+			o.claim, o.slotKnown = nil, true
 		}, "wait: Pending Pending", ""},
 		{"claim made anew", settled, func(o *observed) {
 			o.claim.UID, o.claim.Spec.VolumeName, o.claim.Status.Phase = "claim-2", "", corev1.ClaimPending
@@ -180,7 +180,7 @@ func TestNext(t *testing.T) {
 		{"claim going", settled, func(o *observed) { o.claim.DeletionTimestamp = deleted }, "look up the pods that use the claim", ""},
 		{"claim going, free", settled, func(o *observed) { o.claim.DeletionTimestamp, o.usersKnown = deleted, true }, "wait", ""},
 		{"claim going, stuck", settled, func(o *observed) {
-			o.claim.DeletionTimestamp, o.claim.Finalizers, o.usersKnown, o.now = deleted, []string{"example.com/keep"}, true, now.Add(usersTime)
+			o.claim.DeletionTimestamp, o.claim.Finalizers, o.usersKnown, o.now = deleted, []string{"example.com/keep"}, true, now.Add(usersInterval)
 		}, "wait: Pending ClaimTerminating", "example.com/keep"},
 		{"claim going, in use", settled, func(o *observed) {
 			o.claim.DeletionTimestamp, o.usersKnown, o.users = deleted, true, []string{"web-0"}
@@ -189,7 +189,7 @@ func TestNext(t *testing.T) {
 		{"volume going, free", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown = deleted, true }, "read the claim and the volume from the API server", ""},
 		{"volume going, pods not listed yet", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown, o.usersPending = deleted, true, true }, "wait", ""},
 		{"volume going, pods not listed for long", settled, func(o *observed) {
-			o.volume.DeletionTimestamp, o.usersKnown, o.usersPending, o.now = deleted, true, true, now.Add(stallTime)
+			o.volume.DeletionTimestamp, o.usersKnown, o.usersPending, o.now = deleted, true, true, now.Add(stuckTimeout)
 		}, "wait: Pending VolumeTerminating", "are there very many"},
 		{"volume going, free indeed", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown, o.live = deleted, true, true }, "delete the claim", ""},
 		{"volume going, in use", settled, func(o *observed) {
@@ -243,7 +243,7 @@ func TestNext(t *testing.T) {
 		}, "wait: Deleting Deleting", ""},
 		{"deleted, claim stuck", settled, func(o *observed) {
 			o.sharedVolume.DeletionTimestamp, o.claim.DeletionTimestamp, o.usersKnown = deleted, deleted, true
-			o.claim.Finalizers, o.now = []string{"example.com/keep"}, now.Add(stallTime)
+			o.claim.Finalizers, o.now = []string{"example.com/keep"}, now.Add(stuckTimeout)
 		}, "wait: Deleting Deleting", "example.com/keep"},
 		{"deleted, claim gone says the cache", settled, func(o *observed) {
 			o.sharedVolume.DeletionTimestamp, o.claim = deleted, nil
@@ -286,16 +286,16 @@ func TestNext(t *testing.T) {
 			o := test.from()
 			test.do(&o)
 			s := next(o)
-			got, message := string(s.do), ""
-			if s.show != nil {
-				got += ": " + string(s.show.phase) + " " + s.show.reason
-				message = s.show.message
+			got, message := string(s.action), ""
+			if s.status != nil {
+				got += ": " + string(s.status.phase) + " " + s.status.reason
+				message = s.status.message
 			}
-			if got != test.want || !strings.Contains(message, test.says) || (test.says == "") != (message == "") && s.show != nil && s.show.reason != reasonInvalidSpec {
+			if got != test.want || !strings.Contains(message, test.says) || (test.says == "") != (message == "") && s.status != nil && s.status.reason != reasonInvalidSpec {
 				t.Errorf("next is %q, message %q;\nwant    %q, message with %q", got, message, test.want, test.says)
 			}
-			if (s.do == wait) == (acts[s.do] != nil) {
-				t.Errorf("there must be a deed for every action but wait; %q: %v", s.do, acts[s.do] != nil)
+			if (s.action == wait) == (acts[s.action] != nil) {
+				t.Errorf("there must be a deed for every action but wait; %q: %v", s.action, acts[s.action] != nil)
 			}
 		})
 	}
@@ -310,7 +310,7 @@ func TestStatusOf(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		do   func(*observed)
-		v    verdict
+		v    readiness
 		want v1alpha1.SharedVolumeStatus
 	}{
 		{"ready", func(*observed) {}, *ready("v"), v1alpha1.SharedVolumeStatus{
@@ -375,7 +375,7 @@ func TestMessageIsBounded(t *testing.T) {
 	}
 }
 
-func TestNoticeOf(t *testing.T) {
+func TestNotificationOf(t *testing.T) {
 	for _, test := range []struct{ from, to, want string }{
 		{"", reasonPending, ""},
 		{reasonPending, reasonBound, ""}, // as everybody expects
@@ -399,7 +399,7 @@ func TestNoticeOf(t *testing.T) {
 			from = &metav1.Condition{Reason: test.from}
 		}
 		got := ""
-		if notice := noticeOf(from, metav1.Condition{Reason: test.to}); notice != nil {
+		if notice := notificationOf(from, metav1.Condition{Reason: test.to}); notice != nil {
 			got = notice.eventType + " " + notice.reason
 		}
 		if got != test.want {

@@ -88,7 +88,7 @@ func grantStatus(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace)
 }
 
 // knownIneffective tells whether a grant's status says that it is for no namespace that there is.
-func knownIneffective(grant *v1alpha1.SharedVolumeGrant) bool {
+func isIneffective(grant *v1alpha1.SharedVolumeGrant) bool {
 	return meta.IsStatusConditionFalse(grant.Status.Conditions, v1alpha1.ConditionEffective)
 }
 
@@ -123,7 +123,7 @@ func (r *grants) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if equality.Semantic.DeepEqual(status, grant.Status) {
 		return reconcile.Result{}, nil
 	}
-	wasIneffective, now := knownIneffective(grant), *meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEffective)
+	wasIneffective, now := isIneffective(grant), *meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEffective)
 	patched := grant.DeepCopy()
 	// Unless somebody has changed the grant since: the UID that is recorded must follow from what it says.
 	body := mergePatch{locked: true, body: map[string]any{"status": status}}

@@ -26,7 +26,7 @@ var (
 
 func init() { legacyregistry.MustRegister(openAccess, withoutGrant) }
 
-func showOpen(open bool) {
+func setOpenMetric(open bool) {
 	value := 0.0
 	if open {
 		value = 1

@@ -42,7 +42,7 @@ func addOrphans(mgr manager.Manager) error {
 	// A volume is released when the claim that it is bound to is gone.
 	notBound := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		volume := object.(*corev1.PersistentVolume)
-		return mayBeOrphan(volume) && volume.Status.Phase != corev1.VolumeBound
+		return isOrphanCandidate(volume) && volume.Status.Phase != corev1.VolumeBound
 	})
 	return builder.ControllerManagedBy(mgr).
 		Named("sharedvolume-orphans").
@@ -65,20 +65,20 @@ func enqueueVolumes(_ context.Context, gone event.DeleteEvent, queue workqueue.T
 
 func (r *orphans) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	volume, err := get[corev1.PersistentVolume](ctx, r.cached, request.NamespacedName)
-	if err != nil || volume == nil || !mayBeOrphan(volume) {
+	if err != nil || volume == nil || !isOrphanCandidate(volume) {
 		r.retry.Forget(request.Name)
 		return reconcile.Result{}, err
 	}
 	owner, err := get[v1alpha1.SharedVolume](ctx, r.cached, ownerOf(volume))
-	if err != nil || madeFor(volume, owner) {
+	if err != nil || createdFor(volume, owner) {
 		return reconcile.Result{}, err // Its end is an event.
 	}
 	// The cache of volumes may be ahead of those of SharedVolumes and claims.
-	if owner, err = getListed(ctx, r.live, ownerOf(volume)); err != nil || madeFor(volume, owner) {
+	if owner, err = getListed(ctx, r.live, ownerOf(volume)); err != nil || createdFor(volume, owner) {
 		return reconcile.Result{RequeueAfter: r.retry.When(request.Name)}, err
 	}
 	// Most SharedVolumes take their volume with them, before they go.
-	if volume, err = get[corev1.PersistentVolume](ctx, r.live, request.NamespacedName); err != nil || volume == nil || !mayBeOrphan(volume) {
+	if volume, err = get[corev1.PersistentVolume](ctx, r.live, request.NamespacedName); err != nil || volume == nil || !isOrphanCandidate(volume) {
 		return reconcile.Result{}, err
 	}
 	ref := volume.Spec.ClaimRef
@@ -108,7 +108,7 @@ func (r *orphans) Reconcile(ctx context.Context, request reconcile.Request) (rec
 // deleted yet. The community operator wrote no UID into its labels, and only administrators can write any. What
 // has no reservation, or one by name for another claim, an administrator has given to somebody else: a volume is
 // reserved from its creation, and the binder takes no more of that away than the claim's UID.
-func mayBeOrphan(volume *corev1.PersistentVolume) bool {
+func isOrphanCandidate(volume *corev1.PersistentVolume) bool {
 	uid, owner, ref := volume.Labels[OwnerUIDLabel], ownerOf(volume), volume.Spec.ClaimRef
 	switch {
 	case uid == "" || volume.Spec.CSI == nil || volume.Spec.CSI.Driver != DriverName || ref == nil || volume.DeletionTimestamp != nil:
@@ -121,7 +121,7 @@ func mayBeOrphan(volume *corev1.PersistentVolume) bool {
 }
 
 // madeFor tells whether a volume was made for a SharedVolume.
-func madeFor(volume *corev1.PersistentVolume, owner *v1alpha1.SharedVolume) bool {
+func createdFor(volume *corev1.PersistentVolume, owner *v1alpha1.SharedVolume) bool {
 	return owner != nil && volume.Labels[OwnerUIDLabel] == string(owner.UID)
 }
 

@@ -8,7 +8,7 @@ import (
 // newQueue returns a queue of requests that serves namespaces in turn, so that thousands of requests
 // about one of them make none about another wait.
 func newQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: &inTurn{}})
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: &roundRobin{}})
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Queue: queue})
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{
 		Name: name, DelayingQueue: delaying})
@@ -16,7 +16,7 @@ func newQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]
 
 // inTurn holds requests: those of one namespace in the order in which they came, and one of each
 // namespace in turn. It is what a workqueue keeps its items in, which looks after duplicates and locks.
-type inTurn struct {
+type roundRobin struct {
 	// namespaces are those with requests, the next to be served first.
 	namespaces fifo[*requests]
 	byName     map[string]*requests
@@ -29,12 +29,12 @@ type requests struct {
 	fifo[reconcile.Request]
 }
 
-var _ workqueue.Queue[reconcile.Request] = &inTurn{}
+var _ workqueue.Queue[reconcile.Request] = &roundRobin{}
 
 // Touch is told of a request that is in the queue already; it keeps its place.
-func (q *inTurn) Touch(reconcile.Request) {}
+func (q *roundRobin) Touch(reconcile.Request) {}
 
-func (q *inTurn) Push(request reconcile.Request) {
+func (q *roundRobin) Push(request reconcile.Request) {
 	of := q.byName[request.Namespace]
 	if of == nil {
 		if q.byName == nil {
@@ -48,9 +48,9 @@ func (q *inTurn) Push(request reconcile.Request) {
 	q.length++
 }
 
-func (q *inTurn) Len() int { return q.length }
+func (q *roundRobin) Len() int { return q.length }
 
-func (q *inTurn) Pop() reconcile.Request {
+func (q *roundRobin) Pop() reconcile.Request {
 	of := q.namespaces.pop()
 	request := of.pop()
 	q.length--

@@ -17,7 +17,7 @@ func requestOf(text string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-func TestInTurn(t *testing.T) {
+func TestRoundRobin(t *testing.T) {
 	for _, test := range []struct{ name, do, want string }{
 		{"empty", "", ""},
 		{"one namespace: first come, first served", "a/1 a/2 a/3", "a/1 a/2 a/3"},
@@ -27,7 +27,7 @@ func TestInTurn(t *testing.T) {
 		{"a namespace comes back", "a/1 pop a/2 b/1 pop a/3", "a/1 a/2 b/1 a/3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var q inTurn
+			var q roundRobin
 			got := []string{}
 			pop := func() { got = append(got, q.Pop().String()) }
 			for _, word := range strings.Fields(test.do) {
@@ -54,7 +54,7 @@ func TestInTurn(t *testing.T) {
 }
 
 // Of what is added twice, and while it is worked on, a workqueue takes care, whatever holds its items.
-func TestQueueServesNamespacesInTurn(t *testing.T) {
+func TestQueueServesNamespacesRoundRobin(t *testing.T) {
 	q := newQueue("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour))
 	defer q.ShutDown()
 	for _, request := range []string{"a/1", "a/2", "a/1", "b/1"} {

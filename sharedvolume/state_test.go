@@ -17,8 +17,8 @@ import (
 )
 
 // all returns the SharedVolumes and claims of a namespace, and their volumes.
-func (w world) all(namespace string) []unstructured.Unstructured {
-	w.t.Helper()
+func (env testEnv) all(namespace string) []unstructured.Unstructured {
+	env.t.Helper()
 	var found []unstructured.Unstructured
 	for kind, where := range map[schema.GroupVersionKind]client.ListOption{
 		v1alpha1.GroupVersion.WithKind("SharedVolumeList"):              client.InNamespace(namespace),
@@ -27,26 +27,26 @@ func (w world) all(namespace string) []unstructured.Unstructured {
 	} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
-		w.do("list", w.client.List(w.t.Context(), list, where))
+		env.do("list", env.client.List(env.t.Context(), list, where))
 		found = append(found, list.Items...)
 	}
 	return found
 }
 
 // poke changes all objects of a namespace in a way that means nothing.
-func (w world) poke(namespace string) {
-	w.t.Helper()
-	for _, object := range w.all(namespace) {
-		w.do("poke", w.client.Patch(w.t.Context(), &object, patch(fmt.Sprintf(`{"metadata":{"annotations":{"poke":"%s"}}}`, object.GetResourceVersion()))))
+func (env testEnv) touch(namespace string) {
+	env.t.Helper()
+	for _, object := range env.all(namespace) {
+		env.do("poke", env.client.Patch(env.t.Context(), &object, patch(fmt.Sprintf(`{"metadata":{"annotations":{"poke":"%s"}}}`, object.GetResourceVersion()))))
 	}
 }
 
 // state returns all objects of a namespace, by kind and name, without what differs between two
 // histories that come to the same: who wrote when, and what was named anew.
-func (w world) state(namespace string) map[string]any {
-	w.t.Helper()
+func (env testEnv) comparableState(namespace string) map[string]any {
+	env.t.Helper()
 	state := map[string]any{}
-	for _, object := range w.all(namespace) {
+	for _, object := range env.all(namespace) {
 		content := object.Object
 		metadata := content["metadata"].(map[string]any)
 		content["metadata"] = map[string]any{"labels": metadata["labels"], "finalizers": metadata["finalizers"], "deleted": object.GetDeletionTimestamp() != nil}
@@ -56,13 +56,13 @@ func (w world) state(namespace string) map[string]any {
 	return state
 }
 
-var histories = []string{"uid", "resourceVersion", "lastTransitionTime", "lastPhaseTransitionTime"}
+var historyFields = []string{"uid", "resourceVersion", "lastTransitionTime", "lastPhaseTransitionTime"}
 
 func strip(content any) {
 	switch content := content.(type) {
 	case map[string]any:
 		for key, value := range content {
-			if slices.Contains(histories, key) {
+			if slices.Contains(historyFields, key) {
 				delete(content, key)
 			} else {
 				strip(value)

@@ -30,37 +30,37 @@ const (
 var noPoints = fault.Target{Resource: "events"}
 
 // episode is something that the controller is disturbed in. It begins with one SharedVolume.
-type episode struct {
+type scenario struct {
 	name string
 	// happen is what happens once the SharedVolume is Ready. Without it, the SharedVolume is new.
-	happen func(w world, sv *v1alpha1.SharedVolume, p pair)
+	happen func(env testEnv, sv *v1alpha1.SharedVolume, p pair)
 	// away tells that no controller runs meanwhile; else it watches, and acts while it happens.
 	away bool
 	// over tells whether all is done that is to be done.
-	over func(w world, sv *v1alpha1.SharedVolume, p pair) error
+	over func(env testEnv, sv *v1alpha1.SharedVolume, p pair) error
 }
 
-var episodes = []episode{
+var scenarios = []scenario{
 	{name: "create", over: isReady},
-	{name: "delete", over: isGone, happen: func(w world, sv *v1alpha1.SharedVolume, _ pair) {
-		w.do("delete", w.client.Delete(w.t.Context(), sv))
+	{name: "delete", over: isGone, happen: func(env testEnv, sv *v1alpha1.SharedVolume, _ pair) {
+		env.do("delete", env.client.Delete(env.t.Context(), sv))
 	}},
-	{name: "repair claim", over: isRepaired, happen: func(w world, _ *v1alpha1.SharedVolume, p pair) {
-		w.do("delete the claim", w.client.Delete(w.t.Context(), p.claim))
+	{name: "repair claim", over: isRepaired, happen: func(env testEnv, _ *v1alpha1.SharedVolume, p pair) {
+		env.do("delete the claim", env.client.Delete(env.t.Context(), p.claim))
 	}},
-	{name: "repair volume", over: isRepaired, happen: func(w world, _ *v1alpha1.SharedVolume, p pair) {
-		w.do("delete the volume", w.client.Delete(w.t.Context(), p.volume))
+	{name: "repair volume", over: isRepaired, happen: func(env testEnv, _ *v1alpha1.SharedVolume, p pair) {
+		env.do("delete the volume", env.client.Delete(env.t.Context(), p.volume))
 	}},
 	// A controller that watches repairs the first before the second is deleted, or not.
-	{name: "repair both", over: isRepaired, away: true, happen: func(w world, _ *v1alpha1.SharedVolume, p pair) {
-		w.do("delete the claim", w.client.Delete(w.t.Context(), p.claim))
-		w.do("delete the volume", w.client.Delete(w.t.Context(), p.volume))
-		w.gone(p.volume)
+	{name: "repair both", over: isRepaired, away: true, happen: func(env testEnv, _ *v1alpha1.SharedVolume, p pair) {
+		env.do("delete the claim", env.client.Delete(env.t.Context(), p.claim))
+		env.do("delete the volume", env.client.Delete(env.t.Context(), p.volume))
+		env.gone(p.volume)
 	}},
 }
 
-func isReady(w world, sv *v1alpha1.SharedVolume, _ pair) error {
-	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(sv), sv); err != nil {
+func isReady(env testEnv, sv *v1alpha1.SharedVolume, _ pair) error {
+	if err := env.client.Get(env.t.Context(), client.ObjectKeyFromObject(sv), sv); err != nil {
 		return err
 	}
 	if sv.Status.Phase != v1alpha1.Ready {
@@ -69,39 +69,39 @@ func isReady(w world, sv *v1alpha1.SharedVolume, _ pair) error {
 	return nil
 }
 
-func isGone(w world, sv *v1alpha1.SharedVolume, p pair) error {
+func isGone(env testEnv, sv *v1alpha1.SharedVolume, p pair) error {
 	for _, object := range []client.Object{sv, p.claim, p.volume} {
-		if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil || err == nil {
+		if err := env.client.Get(env.t.Context(), client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil || err == nil {
 			return fmt.Errorf("%T is there, or may be: %v", object, err)
 		}
 	}
 	return nil
 }
 
-func isRepaired(w world, sv *v1alpha1.SharedVolume, p pair) error {
+func isRepaired(env testEnv, sv *v1alpha1.SharedVolume, p pair) error {
 	claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
-	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(p.claim), claim); err != nil {
+	if err := env.client.Get(env.t.Context(), client.ObjectKeyFromObject(p.claim), claim); err != nil {
 		return err
 	}
-	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(p.volume), volume); err != nil {
+	if err := env.client.Get(env.t.Context(), client.ObjectKeyFromObject(p.volume), volume); err != nil {
 		return err
 	}
 	if claim.UID == p.claim.UID || volume.DeletionTimestamp != nil || volume.Spec.ClaimRef.UID != claim.UID || volume.Status.Phase != corev1.VolumeBound {
 		return fmt.Errorf("the claim is %s, the volume %s", claim.Status.Phase, volume.Status.Phase)
 	}
-	return isReady(w, sv, p)
+	return isReady(env, sv, p)
 }
 
 // TestCrashSweep disturbs the controller at each write and each watch of each episode, in each way
 // that there is, and holds what comes of it against the undisturbed episode: the objects in the end,
 // how often each was created and deleted, and that nothing is written once all is settled.
 func TestCrashSweep(t *testing.T) {
-	w := apart(t)
+	env := isolated(t)
 	var plans []fault.Plan
-	for _, e := range episodes {
-		undisturbed := w.in(t).play(e, fault.Point{}, "", nil)
+	for _, e := range scenarios {
+		undisturbed := env.in(t).runScenario(e, fault.Point{}, "", nil)
 		plans = append(plans, fault.Plan{Name: e.name, Points: undisturbed.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
-			disturbed := w.in(t).play(e, at, f, undisturbed.end)
+			disturbed := env.in(t).runScenario(e, at, f, undisturbed.end)
 			if diff := cmp.Diff(undisturbed.counts, disturbed.counts); diff != "" {
 				t.Errorf("creations and deletions (-undisturbed +disturbed):\n%s", diff)
 			}
@@ -127,37 +127,37 @@ type outcome struct {
 
 // play plays an episode, with a fault at a point of it if there is one, until its end is the one
 // wanted, if there is one.
-func (w world) play(e episode, at fault.Point, f fault.Fault, want map[string]any) outcome {
-	w.t.Helper()
-	namespace := w.lasting()
-	sv := w.create(namespace, "logs")
+func (env testEnv) runScenario(e scenario, at fault.Point, f fault.Fault, want map[string]any) outcome {
+	env.t.Helper()
+	namespace := env.keptNamespace()
+	sv := env.create(namespace, "logs")
 	names := alias{namespace: "namespace", string(sv.UID): "uid"}
 	p := pair{}
 	if e.happen != nil {
-		stop := w.runConfined(namespace)
-		p = w.ready(sv)
+		stop := env.runConfined(namespace)
+		p = env.ready(sv)
 		stop()
 	}
 
 	injector := fault.Inject(names.own(at), f, noPoints)
 	if e.away {
-		e.happen(w, sv, p)
+		e.happen(env, sv, p)
 	}
-	stop := w.runDisturbed(injector, namespace)
+	stop := env.runDisturbed(injector, namespace)
 	defer stop()
 	if e.happen != nil && !e.away {
-		e.happen(w, sv, p)
+		e.happen(env, sv, p)
 	}
 	got := outcome{}
-	cluster.Eventually(w.t, patience, "the end", func(context.Context) error {
-		if idle := injector.Idle(); idle < quietAfter(f) {
+	cluster.Eventually(env.t, patience, "the end", func(context.Context) error {
+		if idle := injector.Idle(); idle < quietPeriod(f) {
 			return errors.New("the controller is busy")
 		}
 		injector.Deliver() // It has settled without the events that are held back.
-		if err := e.over(w, sv, p); err != nil {
+		if err := e.over(env, sv, p); err != nil {
 			return err
 		}
-		got.end = names.common(w.state(namespace))
+		got.end = names.common(env.comparableState(namespace))
 		if diff := cmp.Diff(want, got.end); want != nil && diff != "" {
 			return fmt.Errorf("the objects (-undisturbed +disturbed):\n%s", diff)
 		}
@@ -165,12 +165,12 @@ func (w world) play(e episode, at fault.Point, f fault.Fault, want map[string]an
 	})
 	got.came = injector.Came()
 	got.points, got.counts = names.points(injector.Points()), names.counts(injector.Counts())
-	w.staysSettled(injector, namespace)
+	env.awaitNoWrites(injector, namespace)
 	return got
 }
 
 // quietAfter is for how long a controller asks for nothing that has settled.
-func quietAfter(f fault.Fault) time.Duration {
+func quietPeriod(f fault.Fault) time.Duration {
 	if f == fault.TooManyRequests {
 		return quiet + time.Second // It was told to come again in a second.
 	}
@@ -179,10 +179,10 @@ func quietAfter(f fault.Fault) time.Duration {
 
 // runDisturbed runs a controller for one namespace with an injector between, and waits until it has
 // looked at what there is.
-func (w world) runDisturbed(injector *fault.Injector, namespace string) (stop func()) {
+func (env testEnv) runDisturbed(injector *fault.Injector, namespace string) (stop func()) {
 	began := time.Now()
-	stop = w.runInjected(injector, namespace)
-	cluster.Eventually(w.t, patience, "the controller to look around", func(context.Context) error {
+	stop = env.runInjected(injector, namespace)
+	cluster.Eventually(env.t, patience, "the controller to look around", func(context.Context) error {
 		if idle := injector.Idle(); idle < quiet || idle >= time.Since(began) {
 			return errors.New("it does not, or has not ended")
 		}
@@ -191,7 +191,7 @@ func (w world) runDisturbed(injector *fault.Injector, namespace string) (stop fu
 	return stop
 }
 
-func (w world) runInjected(injector *fault.Injector, namespace string) (stop func()) {
+func (env testEnv) runInjected(injector *fault.Injector, namespace string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() {
@@ -206,24 +206,24 @@ func (w world) runInjected(injector *fault.Injector, namespace string) (stop fun
 	return sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
-			w.t.Errorf("the controller failed: %v", err)
+			env.t.Errorf("the controller failed: %v", err)
 		}
 	})
 }
 
 // staysSettled has the controller look at all objects of a namespace again, and checks that it writes
 // nothing about them.
-func (w world) staysSettled(injector *fault.Injector, namespace string) {
-	w.t.Helper()
+func (env testEnv) awaitNoWrites(injector *fault.Injector, namespace string) {
+	env.t.Helper()
 	before := len(injector.Writes())
-	w.poke(namespace)
+	env.touch(namespace)
 	marker := newVolume(namespace, "") // is worked on after the poked ones
 	marker.GenerateName = "marker-"
-	w.do("create", w.client.Create(w.t.Context(), marker))
-	volume := w.ready(marker).volume.Name
+	env.do("create", env.client.Create(env.t.Context(), marker))
+	volume := env.ready(marker).volume.Name
 	for _, write := range injector.Writes()[before:] {
 		if name := write.Point.Name; name != marker.Name && name != sharedvolume.ClaimName(marker.Name) && name != volume {
-			w.t.Errorf("a write after all was settled: %s, answered %d", write.Point, write.Code)
+			env.t.Errorf("a write after all was settled: %s, answered %d", write.Point, write.Code)
 		}
 	}
 }

@@ -29,7 +29,7 @@ const (
 
 // unlisted stands among the finalizers of a trimmed object for those that were left out. No finalizer can have
 // this name.
-const unlisted = "…"
+const omittedFinalizers = "…"
 
 // trim leaves of an object only what something here goes by, and of that only so much that the rest of it is
 // of bounded size; that is all that caches and memory hold. Writes do not miss what it drops: all of them are
@@ -38,37 +38,37 @@ func trim(object client.Object) {
 	switch object := object.(type) {
 	case *v1alpha1.SharedVolume:
 		trimmed := v1alpha1.SharedVolume{ObjectMeta: trimmedMeta(object), Status: trimmedStatus(object.Status)}
-		trimmed.Spec = v1alpha1.SharedVolumeSpec{FileSystemID: cut(object.Spec.FileSystemID, maxName), AccessPointID: cut(object.Spec.AccessPointID, maxName)}
+		trimmed.Spec = v1alpha1.SharedVolumeSpec{FileSystemID: truncate(object.Spec.FileSystemID, maxName), AccessPointID: truncate(object.Spec.AccessPointID, maxName)}
 		*object = trimmed
 	case *corev1.PersistentVolumeClaim:
 		trimmed := corev1.PersistentVolumeClaim{
 			ObjectMeta: trimmedMeta(object),
-			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: cut(object.Spec.VolumeName, maxName)},
-			Status:     corev1.PersistentVolumeClaimStatus{Phase: cut(object.Status.Phase, maxName)},
+			Spec:       corev1.PersistentVolumeClaimSpec{VolumeName: truncate(object.Spec.VolumeName, maxName)},
+			Status:     corev1.PersistentVolumeClaimStatus{Phase: truncate(object.Status.Phase, maxName)},
 		}
 		if class := object.Spec.StorageClassName; class != nil {
-			class := cut(*class, maxName)
+			class := truncate(*class, maxName)
 			trimmed.Spec.StorageClassName = &class
 		}
 		if selector := object.Spec.Selector; selector != nil {
-			trimmed.Spec.Selector = &metav1.LabelSelector{MatchLabels: only(selector.MatchLabels, OwnerUIDLabel)}
+			trimmed.Spec.Selector = &metav1.LabelSelector{MatchLabels: selectKeys(selector.MatchLabels, OwnerUIDLabel)}
 		}
 		*object = trimmed
 	case *corev1.PersistentVolume:
 		trimmed := corev1.PersistentVolume{
 			ObjectMeta: trimmedMeta(object),
 			Spec: corev1.PersistentVolumeSpec{
-				MountOptions:                  some(object.Spec.MountOptions),
-				PersistentVolumeReclaimPolicy: cut(object.Spec.PersistentVolumeReclaimPolicy, maxName),
+				MountOptions:                  firstFew(object.Spec.MountOptions),
+				PersistentVolumeReclaimPolicy: truncate(object.Spec.PersistentVolumeReclaimPolicy, maxName),
 			},
-			Status: corev1.PersistentVolumeStatus{Phase: cut(object.Status.Phase, maxName)},
+			Status: corev1.PersistentVolumeStatus{Phase: truncate(object.Status.Phase, maxName)},
 		}
 		if csi := object.Spec.CSI; csi != nil {
-			trimmed.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: cut(csi.Driver, maxName), VolumeHandle: cut(csi.VolumeHandle, 2*maxName)}
+			trimmed.Spec.CSI = &corev1.CSIPersistentVolumeSource{Driver: truncate(csi.Driver, maxName), VolumeHandle: truncate(csi.VolumeHandle, 2*maxName)}
 		}
 		if ref := object.Spec.ClaimRef; ref != nil {
 			trimmed.Spec.ClaimRef = &corev1.ObjectReference{
-				Namespace: cut(ref.Namespace, maxName), Name: cut(ref.Name, maxName), UID: cut(ref.UID, maxName)}
+				Namespace: truncate(ref.Namespace, maxName), Name: truncate(ref.Name, maxName), UID: truncate(ref.UID, maxName)}
 		}
 		*object = trimmed
 	}
@@ -86,8 +86,8 @@ func trimmedMeta(object client.Object) metav1.ObjectMeta {
 		Finalizers:        trimmedFinalizers(object.GetFinalizers()),
 	}
 	if _, ok := object.(*v1alpha1.SharedVolume); !ok {
-		trimmed.Labels = only(object.GetLabels(), OwnedLabel, OwnerNamespaceLabel, OwnerNameLabel, OwnerUIDLabel)
-		trimmed.Annotations = only(object.GetAnnotations(), OwnerNameLabel)
+		trimmed.Labels = selectKeys(object.GetLabels(), OwnedLabel, OwnerNamespaceLabel, OwnerNameLabel, OwnerUIDLabel)
+		trimmed.Annotations = selectKeys(object.GetAnnotations(), OwnerNameLabel)
 	}
 	return trimmed
 }
@@ -107,20 +107,20 @@ func trimmedFinalizers(all []string) []string {
 			kept = append(kept, finalizer)
 		}
 	}
-	return append(kept, unlisted)
+	return append(kept, omittedFinalizers)
 }
 
 // trimmedStatus returns a status that differs from what the controller would write if the given one does.
 // Conditions of others, which only administrators can write, are kept if they are few and short.
 func trimmedStatus(status v1alpha1.SharedVolumeStatus) v1alpha1.SharedVolumeStatus {
 	trimmed := v1alpha1.SharedVolumeStatus{
-		Phase:              cut(status.Phase, maxName),
-		Message:            cut(status.Message, maxText),
+		Phase:              truncate(status.Phase, maxName),
+		Message:            truncate(status.Message, maxText),
 		ObservedGeneration: status.ObservedGeneration,
 	}
-	trimmed.ClaimRef.Kind, trimmed.ClaimRef.Name = cut(status.ClaimRef.Kind, maxName), cut(status.ClaimRef.Name, maxName)
+	trimmed.ClaimRef.Kind, trimmed.ClaimRef.Name = truncate(status.ClaimRef.Kind, maxName), truncate(status.ClaimRef.Name, maxName)
 	if group := status.ClaimRef.APIGroup; group != nil {
-		group := cut(*group, maxName)
+		group := truncate(*group, maxName)
 		trimmed.ClaimRef.APIGroup = &group
 	}
 	for _, condition := range status.Conditions {
@@ -135,15 +135,15 @@ func trimmedStatus(status v1alpha1.SharedVolumeStatus) v1alpha1.SharedVolumeStat
 }
 
 func trimmedCondition(condition metav1.Condition) metav1.Condition {
-	condition.Type, condition.Status = cut(condition.Type, maxName), cut(condition.Status, maxName)
-	condition.Reason, condition.Message = cut(condition.Reason, maxName), cut(condition.Message, maxText)
+	condition.Type, condition.Status = truncate(condition.Type, maxName), truncate(condition.Status, maxName)
+	condition.Reason, condition.Message = truncate(condition.Reason, maxName), truncate(condition.Message, maxText)
 	return condition
 }
 
 // only returns those of the entries that have the given keys, and a value that a label can have or a name
 // is; nil if there is none. The keys are shared by all objects, where each object from the API server has
 // copies of its own.
-func only(entries map[string]string, keys ...string) map[string]string {
+func selectKeys(entries map[string]string, keys ...string) map[string]string {
 	var found map[string]string
 	for _, key := range keys {
 		if value, ok := entries[key]; ok && len(value) < maxName {
@@ -157,16 +157,16 @@ func only(entries map[string]string, keys ...string) map[string]string {
 }
 
 // some returns the first of some texts.
-func some(texts []string) []string {
+func firstFew(texts []string) []string {
 	var kept []string
 	for _, text := range texts[:min(len(texts), maxEntries)] {
-		kept = append(kept, cut(text, maxName))
+		kept = append(kept, truncate(text, maxName))
 	}
 	return kept
 }
 
 // cut returns a text, or the beginning of one that is longer than that, without the rest in memory.
-func cut[T ~string](text T, most int) T {
+func truncate[T ~string](text T, most int) T {
 	if len(text) <= most {
 		return text
 	}

@@ -18,18 +18,18 @@ import (
 const (
 	// usersFresh is how old an answer of users may be, and the least time between two lists of one
 	// namespace's pods. Many claims of a namespace are often deleted together; they share one list.
-	usersFresh = 10 * time.Second
+	usersMaxAge = 10 * time.Second
 	// listTime is how long listing the pods of a namespace may take.
-	listTime = 30 * time.Second
+	listTimeout = 30 * time.Second
 	// listRest is how many times as long as that took it is until the pods of the namespace are listed again:
 	// a namespace may have thousands of pods, of 1 MiB each.
-	listRest = 20
+	listBackoff = 20
 	// listers is how many namespaces' pods are listed at the same time.
-	listers = 2
+	listWorkers = 2
 	// answerTime is how long an answer is kept that nobody asks for.
-	answerTime = time.Minute
+	usersRetention = time.Minute
 	// maxUsers is how many pods are found for a claim; a message names fewer.
-	maxUsers = fewUsers + 1
+	maxUsers = maxNamedUsers + 1
 )
 
 // users finds the pods that hold a claim. It lists the pods of the claim's namespace when asked, and keeps
@@ -39,7 +39,7 @@ const (
 type users struct {
 	list func(ctx context.Context, namespace string, do func(pod) error) error
 	// wake is told of a SharedVolume for whose claim there is an answer now. It must not call back.
-	wake  func(types.NamespacedName)
+	requeue  func(types.NamespacedName)
 	now   func() time.Time
 	queue workqueue.TypedDelayingInterface[string] // the namespaces to list
 
@@ -83,7 +83,7 @@ func newUsers(core rest.Interface) *users {
 
 // of returns the names of pods that hold a claim, sorted. If pending, that is what was found earlier, if
 // anything: a SharedVolume is woken when it is known.
-func (u *users) of(claim, asking types.NamespacedName) (names []string, pending bool) {
+func (u *users) lookUp(claim, asking types.NamespacedName) (names []string, pending bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	of := u.byNamespace[claim.Namespace]
@@ -92,7 +92,7 @@ func (u *users) of(claim, asking types.NamespacedName) (names []string, pending 
 		u.byNamespace[claim.Namespace] = of
 	}
 	names, known := of.found[claim.Name]
-	if known && u.now().Sub(of.at) < usersFresh {
+	if known && u.now().Sub(of.at) < usersMaxAge {
 		return names, false
 	}
 	of.asked[claim.Name] = asking
@@ -103,14 +103,14 @@ func (u *users) of(claim, asking types.NamespacedName) (names []string, pending 
 // Start lists pods until ctx ends.
 func (u *users) Start(ctx context.Context) error {
 	var group sync.WaitGroup
-	for range listers {
+	for range listWorkers {
 		group.Go(func() {
 			for {
 				namespace, ended := u.queue.Get()
 				if ended {
 					return
 				}
-				u.answer(ctx, namespace)
+				u.refresh(ctx, namespace)
 				u.queue.Done(namespace)
 			}
 		})
@@ -122,7 +122,7 @@ func (u *users) Start(ctx context.Context) error {
 }
 
 // answer lists the pods of a namespace, for those who have asked until now.
-func (u *users) answer(ctx context.Context, namespace string) {
+func (u *users) refresh(ctx context.Context, namespace string) {
 	u.mu.Lock()
 	of := u.byNamespace[namespace]
 	if of == nil || len(of.asked) == 0 {
@@ -136,14 +136,14 @@ func (u *users) answer(ctx context.Context, namespace string) {
 		return
 	}
 	asked := of.asked
-	of.asked, of.next = map[string]types.NamespacedName{}, began.Add(listTime)
+	of.asked, of.next = map[string]types.NamespacedName{}, began.Add(listTimeout)
 	u.mu.Unlock()
 
 	found, err := u.find(ctx, namespace, asked)
 	ended := u.now()
 
 	u.mu.Lock()
-	of.next = ended.Add(max(usersFresh, listRest*ended.Sub(began)))
+	of.next = ended.Add(max(usersMaxAge, listBackoff*ended.Sub(began)))
 	if err != nil {
 		maps.Copy(asked, of.asked)
 		of.asked = asked
@@ -152,7 +152,7 @@ func (u *users) answer(ctx context.Context, namespace string) {
 	}
 	waiting := len(of.asked) > 0
 	maps.DeleteFunc(u.byNamespace, func(_ string, other *usersOfNamespace) bool {
-		return len(other.asked) == 0 && ended.Sub(other.at) > answerTime && ended.After(other.next)
+		return len(other.asked) == 0 && ended.Sub(other.at) > usersRetention && ended.After(other.next)
 	})
 	u.mu.Unlock()
 
@@ -164,14 +164,14 @@ func (u *users) answer(ctx context.Context, namespace string) {
 	}
 	if err == nil {
 		for _, sharedVolume := range asked {
-			u.wake(sharedVolume)
+			u.requeue(sharedVolume)
 		}
 	}
 }
 
 // find returns the pods that hold the claims that are asked about, which all have an entry then.
 func (u *users) find(ctx context.Context, namespace string, asked map[string]types.NamespacedName) (map[string][]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTime)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	found := make(map[string][]string, len(asked))
 	for claim := range asked {

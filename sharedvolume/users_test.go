@@ -69,7 +69,7 @@ func TestUsers(t *testing.T) {
 				u.list = source.list
 				var mu sync.Mutex
 				var woken []string
-				u.wake = func(key types.NamespacedName) {
+				u.requeue = func(key types.NamespacedName) {
 					mu.Lock()
 					defer mu.Unlock()
 					woken = append(woken, key.Name)
@@ -79,7 +79,7 @@ func TestUsers(t *testing.T) {
 				began := time.Now()
 				for range 35 { // Two SharedVolumes ask all the time, as fast as they can.
 					for _, name := range []string{"1", "2"} {
-						names, pending := u.of(key("pvc-"+name), key(name))
+						names, pending := u.lookUp(key("pvc-"+name), key(name))
 						if want := map[string][]string{"1": {"a", "b"}}[name]; !pending && !slices.Equal(names, want) {
 							t.Errorf("pods with claim %s: %q, want %q", name, names, want)
 						}
@@ -94,7 +94,7 @@ func TestUsers(t *testing.T) {
 				if !slices.Equal(at, test.lists) {
 					t.Errorf("pods are listed at %v, want %v", at, test.lists)
 				}
-				if answered := test.err == nil && test.takes < listTime; answered == (len(woken) == 0) {
+				if answered := test.err == nil && test.takes < listTimeout; answered == (len(woken) == 0) {
 					t.Errorf("woken were %q", woken)
 				}
 				cancel()
@@ -107,7 +107,7 @@ func TestUsers(t *testing.T) {
 }
 
 // However many pods hold a claim, few are remembered, and only of claims that were asked about.
-func TestUsersRememberFew(t *testing.T) {
+func TestUsersKeepFew(t *testing.T) {
 	source := &podsList{}
 	for i := range 1000 {
 		source.pods = append(source.pods, podWith(string(rune('a'+i%26))+time.Duration(i).String(), "pvc-1", "pvc-2"))

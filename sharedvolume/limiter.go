@@ -4,12 +4,12 @@ import "time"
 
 const (
 	// A namespace begins at firstPace. At slowPace, one claim is made while another is bound.
-	slowPace, firstPace, fastPace = 2, 4, 16
+	minSlots, initialSlots, maxSlots = 2, 4, 16
 	// shortQueue and longQueue are how many claims of a namespace may wait at the binder while another is
 	// being bound: with fewer it may run out of work, with more the claims of others wait too long.
-	shortQueue, longQueue = 1, 2
+	minQueued, maxQueued = 1, 2
 	// paceMemory is over how many claims an average goes, more or less.
-	paceMemory = 8
+	averageOver = 8
 )
 
 // pace is how many claims of one namespace are made and bound at a time.
@@ -18,21 +18,21 @@ const (
 // queue. But how much longer than at best it takes to have a claim bound, divided by the time from one
 // that is bound to the next, is the number of claims that wait there. With few, more are made at a
 // time; that matters where requests are slow, and making a claim takes longer than binding one.
-type pace struct {
-	atOnce int
+type limiter struct {
+	limit int
 	// took is how long the binder took for the last claims on average, quickest the least that this has
 	// ever been; gap is the time from one that was bound to the next.
-	took, quickest, gap time.Duration
+	latency, minLatency, interval time.Duration
 	last                time.Time // that one was bound
 	count               int       // of those bound at this pace
 }
 
 // bound tells of a claim that was bound just now, took after the binder had it. waiting says whether more
 // are to be made; if not, the time to the next says nothing.
-func (p *pace) bound(now time.Time, took time.Duration, waiting bool) {
-	p.took = average(p.took, took)
-	if p.quickest == 0 || p.took < p.quickest {
-		p.quickest = p.took
+func (p *limiter) observe(now time.Time, took time.Duration, waiting bool) {
+	p.latency = average(p.latency, took)
+	if p.minLatency == 0 || p.latency < p.minLatency {
+		p.minLatency = p.latency
 	}
 	last := p.last
 	if p.last = now; !waiting {
@@ -41,16 +41,16 @@ func (p *pace) bound(now time.Time, took time.Duration, waiting bool) {
 	if last.IsZero() {
 		return
 	}
-	p.gap = average(p.gap, now.Sub(last))
-	if p.count++; p.count < p.atOnce {
+	p.interval = average(p.interval, now.Sub(last))
+	if p.count++; p.count < p.limit {
 		return // What the last change of the pace has brought is not to be seen yet.
 	}
 	p.count = 0
-	switch queue := float64(p.took-p.quickest) / float64(p.gap); {
-	case queue < shortQueue:
-		p.atOnce = min(p.atOnce+1, fastPace)
-	case queue > longQueue:
-		p.atOnce = max(p.atOnce-1, slowPace)
+	switch queue := float64(p.latency-p.minLatency) / float64(p.interval); {
+	case queue < minQueued:
+		p.limit = min(p.limit+1, maxSlots)
+	case queue > maxQueued:
+		p.limit = max(p.limit-1, minSlots)
 	}
 }
 
@@ -59,5 +59,5 @@ func average(old, newest time.Duration) time.Duration {
 	if old == 0 {
 		return newest
 	}
-	return old + (newest-old)/paceMemory
+	return old + (newest-old)/averageOver
 }

@@ -14,16 +14,16 @@ import (
 
 // memoryTime is how long a write is remembered if no cache ever shows it, because the object was
 // deleted again before a watch saw it.
-const memoryTime = 5 * time.Second
+const expectationTimeout = 5 * time.Second
 
 // memory holds what was written about each SharedVolume until the caches show it. Caches lag behind
 // by some milliseconds; a decision on what they have would make the same write a second time.
-type memory struct {
+type expectations struct {
 	mu     sync.Mutex
 	writes map[types.NamespacedName]writes
 	// doubtful are those about which a request failed. The API server may have done what it asked for,
 	// and the caches do not tell yet.
-	doubtful map[types.NamespacedName]bool
+	uncertain map[types.NamespacedName]bool
 }
 
 // writes are the last writes about one SharedVolume, by kind and name of the object.
@@ -34,13 +34,13 @@ type write struct {
 	at     time.Time
 }
 
-func newMemory() *memory {
-	return &memory{writes: map[types.NamespacedName]writes{}, doubtful: map[types.NamespacedName]bool{}}
+func newExpectations() *expectations {
+	return &expectations{writes: map[types.NamespacedName]writes{}, uncertain: map[types.NamespacedName]bool{}}
 }
 
 // note remembers an object as the API server returned it from a write. One that is being deleted has
 // a deletion timestamp. It trims the object.
-func (m *memory) note(key types.NamespacedName, object client.Object) {
+func (m *expectations) expect(key types.NamespacedName, object client.Object) {
 	trim(object)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -51,7 +51,7 @@ func (m *memory) note(key types.NamespacedName, object client.Object) {
 }
 
 // of returns the writes about a SharedVolume.
-func (m *memory) of(key types.NamespacedName) writes {
+func (m *expectations) pending(key types.NamespacedName) writes {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.writes[key])
@@ -59,7 +59,7 @@ func (m *memory) of(key types.NamespacedName) writes {
 
 // keep replaces the writes about a SharedVolume and tells whether there are any. Nobody else may have
 // noted any since of: a SharedVolume is worked on by one worker at a time.
-func (m *memory) keep(key types.NamespacedName, left writes) bool {
+func (m *expectations) replace(key types.NamespacedName, left writes) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(left) == 0 {
@@ -71,43 +71,43 @@ func (m *memory) keep(key types.NamespacedName, left writes) bool {
 }
 
 // forget drops everything about a SharedVolume.
-func (m *memory) forget(key types.NamespacedName) {
+func (m *expectations) forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.writes, key)
-	delete(m.doubtful, key)
+	delete(m.uncertain, key)
 }
 
-func (m *memory) doubt(key types.NamespacedName) {
+func (m *expectations) markUncertain(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.doubtful[key] = true
+	m.uncertain[key] = true
 }
 
 // takeDoubt tells whether there is doubt about a SharedVolume, and ends it.
-func (m *memory) takeDoubt(key types.NamespacedName) bool {
+func (m *expectations) takeUncertain(key types.NamespacedName) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	doubtful := m.doubtful[key]
-	delete(m.doubtful, key)
+	doubtful := m.uncertain[key]
+	delete(m.uncertain, key)
 	return doubtful
 }
 
 // noteRead remembers objects that were read from the API server as if they had just been written.
-func (m *memory) noteRead(key types.NamespacedName, o observed) {
+func (m *expectations) expectRead(key types.NamespacedName, o observed) {
 	if o.claim != nil {
-		m.note(key, o.claim)
+		m.expect(key, o.claim)
 	}
 	for _, volume := range []*corev1.PersistentVolume{o.volume, o.communityVolume} {
 		if volume != nil {
-			m.note(key, volume)
+			m.expect(key, volume)
 		}
 	}
 }
 
 // recall returns the newer of what a cache has under a name and what was last written there, either
 // of which may be nil, and drops the write if the cache has caught up with it.
-func recall[P interface {
+func newest[P interface {
 	comparable
 	client.Object
 }](recent writes, name string, cached P) P {
@@ -119,7 +119,7 @@ func recall[P interface {
 	}
 	written := last.object.(P)
 	gone := cached == none && written.GetDeletionTimestamp() != nil
-	if gone || time.Since(last.at) > memoryTime || cached != none && caughtUp(cached, written) {
+	if gone || time.Since(last.at) > expectationTimeout || cached != none && caughtUp(cached, written) {
 		delete(recent, key)
 		return cached
 	}

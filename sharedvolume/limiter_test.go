@@ -11,7 +11,7 @@ import (
 )
 
 // Every 10 ms a claim is bound. How long that has taken tells how many wait at the binder.
-func TestPaceFollowsTheQueue(t *testing.T) {
+func TestLimiterFollowsQueue(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
 		name    string
@@ -19,22 +19,22 @@ func TestPaceFollowsTheQueue(t *testing.T) {
 		waiting bool            // whether more are to be made
 		want    int
 	}{
-		{"none wait", []time.Duration{10 * ms}, true, fastPace},
-		{"many wait", []time.Duration{10 * ms, 100 * ms}, true, slowPace},
-		{"many wait, and did at first", []time.Duration{50 * ms, 10 * ms, 50 * ms}, true, slowPace},
-		{"many have waited", []time.Duration{10 * ms, 100 * ms, 10 * ms}, true, fastPace},
-		{"no more are to be made", []time.Duration{10 * ms}, false, firstPace},
+		{"none wait", []time.Duration{10 * ms}, true, maxSlots},
+		{"many wait", []time.Duration{10 * ms, 100 * ms}, true, minSlots},
+		{"many wait, and did at first", []time.Duration{50 * ms, 10 * ms, 50 * ms}, true, minSlots},
+		{"many have waited", []time.Duration{10 * ms, 100 * ms, 10 * ms}, true, maxSlots},
+		{"no more are to be made", []time.Duration{10 * ms}, false, initialSlots},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, clock := pace{atOnce: firstPace}, now
+			p, clock := limiter{limit: initialSlots}, now
 			for _, took := range test.took {
 				for range 1000 {
 					clock = clock.Add(10 * ms)
-					p.bound(clock, took, test.waiting)
+					p.observe(clock, took, test.waiting)
 				}
 			}
-			if p.atOnce != test.want {
-				t.Errorf("%d are made at once, want %d", p.atOnce, test.want)
+			if p.limit != test.want {
+				t.Errorf("%d are made at once, want %d", p.limit, test.want)
 			}
 		})
 	}
@@ -43,7 +43,7 @@ func TestPaceFollowsTheQueue(t *testing.T) {
 // A model of a cluster in which one namespace has a thousand claims to be bound, and another has one
 // now and then. Whatever takes how long, the binder hardly ever runs out of work, and the one claim
 // hardly ever waits for long.
-func TestPace(t *testing.T) {
+func TestLimiter(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
 		name    string
@@ -84,20 +84,20 @@ type model struct {
 // of 0 that is alone.
 func (m model) run(n int) (took, other time.Duration) {
 	s := &simulation{clock: now, random: rand.New(rand.NewPCG(1, 1)), model: m}
-	s.turns, s.woken = turnsAt(&s.clock)
+	s.turns, s.woken = slotsAt(&s.clock)
 	bound := 0
 	begin := func(key types.NamespacedName) {
 		s.after(m.making, func() {
-			s.turns.handOver(key)
+			s.turns.startBinding(key)
 			s.bind(func() {
 				if bound++; bound == n {
 					took = s.clock.Sub(now)
 				}
-			}, func() { s.turns.leave(key) })
+			}, func() { s.turns.release(key) })
 		})
 	}
 	for i := range n {
-		if key := (types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}); s.turns.take(key) {
+		if key := (types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}); s.turns.acquire(key) {
 			begin(key)
 		}
 	}
@@ -127,7 +127,7 @@ type simulation struct {
 	clock   time.Time
 	random  *rand.Rand
 	agenda  []appointment
-	turns   *turns
+	turns   *slots
 	woken   *[]string
 	queue   []func() // the binder's
 	allowed time.Time

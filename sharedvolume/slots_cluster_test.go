@@ -23,26 +23,26 @@ import (
 const binderUser = "system:serviceaccount:kube-system:persistent-volume-binder"
 
 // createMany creates SharedVolumes name-0, name-1, and so on.
-func (w world) createMany(namespace, name string, n int) []*v1alpha1.SharedVolume {
-	w.t.Helper()
+func (env testEnv) createMany(namespace, name string, n int) []*v1alpha1.SharedVolume {
+	env.t.Helper()
 	var created []*v1alpha1.SharedVolume
 	for i := range n {
-		created = append(created, w.create(namespace, fmt.Sprintf("%s-%d", name, i)))
+		created = append(created, env.create(namespace, fmt.Sprintf("%s-%d", name, i)))
 	}
 	return created
 }
 
 // However many there are, the binder has only a few claims of a namespace in its hands.
-func TestFewClaimsAreHandedToTheBinder(t *testing.T) {
-	w := served(t)
-	namespace := w.Namespace(t)
+func TestFewClaimsInFlight(t *testing.T) {
+	env := served(t)
+	namespace := env.Namespace(t)
 	const many, few = 80, 16
-	for _, sv := range w.createMany(namespace, "logs", many) {
-		w.ready(sv)
+	for _, sv := range env.createMany(namespace, "logs", many) {
+		env.ready(sv)
 	}
 	// A request is received before anybody can see what it does. So what counts as bound here may be
 	// more than the controller knew of, but never less.
-	events := w.Audit(t)
+	events := env.Audit(t)
 	slices.SortFunc(events, func(a, b cluster.AuditEvent) int { return a.Received.Compare(b.Received) })
 	made, bound, most := 0, map[string]bool{}, 0
 	for _, event := range events {
@@ -65,53 +65,53 @@ func TestFewClaimsAreHandedToTheBinder(t *testing.T) {
 
 // A SharedVolume whose claim cannot be made takes no turn from the others of its namespace. There are so
 // many here that the others would wait for too long if each of these kept a turn for its time.
-func TestWhoIsHinderedKeepsNobodyWaiting(t *testing.T) {
+func TestRejectedClaimReleasesSlot(t *testing.T) {
 	const many = 20
-	for reason, hinder := range map[string]func(w world, namespace string) (end func()){
-		"QuotaExceeded": func(w world, namespace string) func() {
-			quota := w.noClaims(namespace)
-			return func() { w.do("delete", w.client.Delete(w.t.Context(), quota)) }
+	for reason, hinder := range map[string]func(env testEnv, namespace string) (end func()){
+		"QuotaExceeded": func(env testEnv, namespace string) func() {
+			quota := env.noClaims(namespace)
+			return func() { env.do("delete", env.client.Delete(env.t.Context(), quota)) }
 		},
-		"Conflict": func(w world, namespace string) func() {
+		"Conflict": func(env testEnv, namespace string) func() {
 			for i := range many {
-				w.do("create", w.client.Create(w.t.Context(), foreignClaim(namespace, fmt.Sprintf("pvc-hindered-%d", i))))
+				env.do("create", env.client.Create(env.t.Context(), foreignClaim(namespace, fmt.Sprintf("pvc-hindered-%d", i))))
 			}
 			return func() {}
 		},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			w := served(t)
-			namespace := w.Namespace(t)
-			end := hinder(w, namespace)
-			for _, sv := range w.createMany(namespace, "hindered", many) {
-				w.until(sv, reason)
+			env := served(t)
+			namespace := env.Namespace(t)
+			end := hinder(env, namespace)
+			for _, sv := range env.createMany(namespace, "hindered", many) {
+				env.until(sv, reason)
 			}
 			end()
-			w.ready(w.create(namespace, "free"))
+			env.ready(env.create(namespace, "free"))
 		})
 	}
 }
 
 // Nor, for longer than a turn lasts, does one whose claim is made and then never bound.
-func TestWhoIsNeverBoundLosesTheTurn(t *testing.T) {
-	w := served(t)
-	namespace := w.Namespace(t)
-	w.keepUnbound(namespace, "pvc-never-")
+func TestUnboundClaimLosesSlot(t *testing.T) {
+	env := served(t)
+	namespace := env.Namespace(t)
+	env.keepUnbound(namespace, "pvc-never-")
 	const atOnce, turnTime = 4, 10 * time.Second // in a namespace that begins
-	never := w.createMany(namespace, "never", atOnce)
+	never := env.createMany(namespace, "never", atOnce)
 	for _, sv := range never {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: sharedvolume.ClaimName(sv.Name)}}
-		w.eventually("the claim", claim, func() error { return nil })
+		env.eventually("the claim", claim, func() error { return nil })
 	}
-	after := w.ready(w.create(namespace, "after"))
+	after := env.ready(env.create(namespace, "after"))
 	if waited := after.claim.CreationTimestamp.Sub(never[0].CreationTimestamp.Time); waited < turnTime {
 		t.Errorf("the claim was made after %v, want %v at least: those before it are not bound", waited, turnTime)
 	}
 }
 
 // keepUnbound has the API server refuse to bind those claims of a namespace whose names have a prefix.
-func (w world) keepUnbound(namespace, prefix string) {
-	w.t.Helper()
+func (env testEnv) keepUnbound(namespace, prefix string) {
+	env.t.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: namespace},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
@@ -131,14 +131,14 @@ func (w world) keepUnbound(namespace, prefix string) {
 			PolicyName: policy.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
 	}
 	for _, object := range []client.Object{policy, binding} {
-		w.do("create", w.client.Create(w.t.Context(), object))
-		w.t.Cleanup(func() { w.do("delete", w.client.Delete(context.Background(), object)) })
+		env.do("create", env.client.Create(env.t.Context(), object))
+		env.t.Cleanup(func() { env.do("delete", env.client.Delete(context.Background(), object)) })
 	}
 	probe := foreignClaim(namespace, prefix+"probe")
-	w.do("create", w.client.Create(w.t.Context(), probe))
-	cluster.Eventually(w.t, patience, "the policy to be in force", func(ctx context.Context) error {
+	env.do("create", env.client.Create(env.t.Context(), probe))
+	cluster.Eventually(env.t, patience, "the policy to be in force", func(ctx context.Context) error {
 		bind := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"volumeName":"none"}}`))
-		if err := w.client.Patch(ctx, probe.DeepCopy(), bind, client.DryRunAll); !apierrors.IsInvalid(err) {
+		if err := env.client.Patch(ctx, probe.DeepCopy(), bind, client.DryRunAll); !apierrors.IsInvalid(err) {
 			return fmt.Errorf("the answer to binding a claim is %v", err)
 		}
 		return nil

@@ -15,7 +15,7 @@ import (
 )
 
 // deeds are what may be done, with a weight. A deed tells whether there was anything to do it to.
-var deeds = []struct {
+var randomActions = []struct {
 	weight int
 	name   string
 	do     func(*sequence, string) bool
@@ -30,24 +30,24 @@ var deeds = []struct {
 	{2, "take the finalizer off", (*sequence).unfinalize},
 	{1, "forge the status of", (*sequence).forgeStatus},
 	{2, "be there before", (*sequence).foreignClaim},
-	{2, "make way for", (*sequence).makeWay},
+	{2, "make way for", (*sequence).removeForeignClaim},
 	{2, "start a pod with", (*sequence).startPod},
 	{2, "stop the pods of all, not only", (*sequence).stopPods},
 	{1, "delete the namespace of", (*sequence).deleteNamespace},
-	{2, "take the controller away from", (*sequence).takeAway},
-	{3, "give a controller back to", (*sequence).giveBack},
+	{2, "take the controller away from", (*sequence).stopController},
+	{3, "give a controller back to", (*sequence).startController},
 	{1, "wait for", (*sequence).waitFor},
 }
 
 // step does a random deed to a random SharedVolume.
-func (s *sequence) step() {
+func (s *sequence) perform() {
 	sum := 0
-	for _, deed := range deeds {
+	for _, deed := range randomActions {
 		sum += deed.weight
 	}
 	for done := false; !done; {
 		roll, name := s.dice.IntN(sum), string(rune('a'+s.dice.IntN(4)))
-		for _, deed := range deeds {
+		for _, deed := range randomActions {
 			if roll -= deed.weight; roll < 0 {
 				if done = deed.do(s, name); done {
 					s.t.Log(deed.name, name)
@@ -93,23 +93,23 @@ func (s *sequence) deleteClaimOf(name string) bool {
 	if s.model.volumes[name] == nil || s.model.foreign[name] != nil {
 		return false
 	}
-	return s.ifThere(s.client.Delete(s.t.Context(), s.claimOf(name)))
+	return s.existed(s.client.Delete(s.t.Context(), s.claimOf(name)))
 }
 
 func (s *sequence) deleteVolumeOf(name string) bool {
-	return s.model.volumes[name] != nil && s.ifThere(s.client.Delete(s.t.Context(), s.volumeOf(name)))
+	return s.model.volumes[name] != nil && s.existed(s.client.Delete(s.t.Context(), s.volumeOf(name)))
 }
 
 func (s *sequence) unlabelClaimOf(name string) bool {
-	return s.ifThere(s.client.Patch(s.t.Context(), s.claimOf(name), patch(`{"metadata":{"labels":null}}`)))
+	return s.existed(s.client.Patch(s.t.Context(), s.claimOf(name), patch(`{"metadata":{"labels":null}}`)))
 }
 
 func (s *sequence) unlabelVolumeOf(name string) bool {
-	return s.model.volumes[name] != nil && s.ifThere(s.client.Patch(s.t.Context(), s.volumeOf(name), patch(`{"metadata":{"labels":null}}`)))
+	return s.model.volumes[name] != nil && s.existed(s.client.Patch(s.t.Context(), s.volumeOf(name), patch(`{"metadata":{"labels":null}}`)))
 }
 
 // ifThere tells whether something was done to an object that may not exist.
-func (s *sequence) ifThere(err error) bool {
+func (s *sequence) existed(err error) bool {
 	s.t.Helper()
 	s.do("do", client.IgnoreNotFound(err))
 	return err == nil
@@ -128,7 +128,7 @@ func (s *sequence) unfinalize(name string) bool {
 	if sv == nil {
 		return false
 	}
-	s.takeFinalizersOff(sv)
+	s.removeFinalizers(sv)
 	return true
 }
 
@@ -151,7 +151,7 @@ func (s *sequence) foreignClaim(name string) bool {
 	return true
 }
 
-func (s *sequence) makeWay(name string) bool {
+func (s *sequence) removeForeignClaim(name string) bool {
 	claim := s.model.foreign[name]
 	if claim == nil {
 		return false
@@ -172,7 +172,7 @@ func (s *sequence) stopPods(string) bool {
 }
 
 func (s *sequence) deleteNamespace(name string) bool {
-	s.giveBack(name)
+	s.startController(name)
 	s.stopPods(name)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
 	s.do("delete", s.client.Delete(s.t.Context(), namespace.DeepCopy()))
@@ -185,13 +185,13 @@ func (s *sequence) deleteNamespace(name string) bool {
 }
 
 func (s *sequence) waitFor(name string) bool {
-	s.giveBack(name)
+	s.startController(name)
 	s.stopPods(name)
-	s.agree()
+	s.awaitModel()
 	return true
 }
 
-func (s *sequence) giveBack(string) bool {
+func (s *sequence) startController(string) bool {
 	if s.stop != nil {
 		return false
 	}
@@ -200,7 +200,7 @@ func (s *sequence) giveBack(string) bool {
 	return true
 }
 
-func (s *sequence) takeAway(string) bool {
+func (s *sequence) stopController(string) bool {
 	if s.stop == nil {
 		return false
 	}
@@ -216,7 +216,7 @@ func (s *sequence) createInPlace(object client.Object) {
 	if err == nil {
 		return
 	}
-	s.giveBack("")
+	s.startController("")
 	s.stopPods("")
 	cluster.Eventually(s.t, 2*patience, object.GetName()+" to be gone", func(ctx context.Context) error { return s.client.Create(ctx, object) })
 }

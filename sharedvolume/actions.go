@@ -21,53 +21,53 @@ import (
 )
 
 // acts has the deed for each action. A deed adds what it learns to what was observed.
-var acts = map[action]func(context.Context, *reconciler, *observed, step) error{
-	takeTurn: func(_ context.Context, r *reconciler, o *observed, _ step) error {
-		o.turn, o.turnKnown = r.turns.take(client.ObjectKeyFromObject(o.sharedVolume)), true
+var acts = map[action]func(context.Context, *reconciler, *observed, decision) error{
+	acquireSlot: func(_ context.Context, r *reconciler, o *observed, _ decision) error {
+		o.slot, o.slotKnown = r.slots.acquire(client.ObjectKeyFromObject(o.sharedVolume)), true
 		return nil
 	},
 
-	readNamespace: func(ctx context.Context, r *reconciler, o *observed, _ step) (err error) {
+	readNamespace: func(ctx context.Context, r *reconciler, o *observed, _ decision) (err error) {
 		o.namespace, err = get[corev1.Namespace](ctx, r.live, types.NamespacedName{Name: o.sharedVolume.Namespace})
 		o.namespaceKnown = true
 		if err == nil && !equality.Semantic.DeepEqual(grantStatus(o.grant, o.namespace), o.grant.Status) {
 			select {
-			case r.doubted <- event.GenericEvent{Object: o.grant}:
+			case r.staleGrants <- event.GenericEvent{Object: o.grant}:
 			default: // Others are about to be looked at; this one will come again.
 			}
 		}
 		return err
 	},
 
-	addFinalizer: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+	addFinalizer: func(ctx context.Context, r *reconciler, o *observed, _ decision) error {
 		o.fresh = true
 		return r.changeFinalizers(ctx, o, func(present []string) []string { return append(present, Finalizer) })
 	},
-	removeFinalizer: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+	removeFinalizer: func(ctx context.Context, r *reconciler, o *observed, _ decision) error {
 		return r.changeFinalizers(ctx, o, func(present []string) []string {
 			return slices.DeleteFunc(present, func(finalizer string) bool { return finalizer == Finalizer })
 		})
 	},
 
-	createClaim: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+	createClaim: func(ctx context.Context, r *reconciler, o *observed, _ decision) error {
 		return r.createClaim(ctx, o)
 	},
-	createVolume: func(ctx context.Context, r *reconciler, o *observed, s step) error {
+	createVolume: func(ctx context.Context, r *reconciler, o *observed, s decision) error {
 		return r.createVolume(ctx, o, s.volumeName)
 	},
 
-	labelClaim: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+	labelClaim: func(ctx context.Context, r *reconciler, o *observed, _ decision) error {
 		return r.label(ctx, o, o.claim)
 	},
-	labelVolume: func(ctx context.Context, r *reconciler, o *observed, s step) error {
+	labelVolume: func(ctx context.Context, r *reconciler, o *observed, s decision) error {
 		return r.label(ctx, o, s.volume)
 	},
 
-	retainVolume: func(ctx context.Context, r *reconciler, o *observed, s step) error {
+	retainVolume: func(ctx context.Context, r *reconciler, o *observed, s decision) error {
 		return r.patch(ctx, o, s.volume, mergePatch{body: map[string]any{
 			"spec": map[string]any{"persistentVolumeReclaimPolicy": corev1.PersistentVolumeReclaimRetain}}})
 	},
-	reserveVolume: func(ctx context.Context, r *reconciler, o *observed, s step) error {
+	reserveVolume: func(ctx context.Context, r *reconciler, o *observed, s decision) error {
 		// The binder writes the reservation too, so only if nobody has since.
 		return r.patch(ctx, o, s.volume, mergePatch{locked: true, body: map[string]any{
 			"spec": map[string]any{"claimRef": map[string]any{
@@ -75,19 +75,19 @@ var acts = map[action]func(context.Context, *reconciler, *observed, step) error{
 				"name": o.claim.Name, "uid": o.claim.UID, "resourceVersion": nil}}}})
 	},
 
-	deleteClaim: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+	deleteClaim: func(ctx context.Context, r *reconciler, o *observed, _ decision) error {
 		return r.delete(ctx, o, o.claim)
 	},
-	deleteVolume: func(ctx context.Context, r *reconciler, o *observed, s step) error {
+	deleteVolume: func(ctx context.Context, r *reconciler, o *observed, s decision) error {
 		return r.delete(ctx, o, s.volume)
 	},
 
-	lookUpUsers: func(_ context.Context, r *reconciler, o *observed, _ step) error {
-		o.users, o.usersPending = r.users.of(client.ObjectKeyFromObject(o.claim), client.ObjectKeyFromObject(o.sharedVolume))
+	findUsers: func(_ context.Context, r *reconciler, o *observed, _ decision) error {
+		o.users, o.usersPending = r.users.lookUp(client.ObjectKeyFromObject(o.claim), client.ObjectKeyFromObject(o.sharedVolume))
 		o.usersKnown = true
 		return nil
 	},
-	readLive: func(ctx context.Context, r *reconciler, o *observed, _ step) error {
+	readLive: func(ctx context.Context, r *reconciler, o *observed, _ decision) error {
 		o.live = true
 		return r.readObjects(ctx, r.live, o)
 	},
@@ -97,7 +97,7 @@ var acts = map[action]func(context.Context, *reconciler, *observed, step) error{
 // object since. A list that is too long for the cache is read for that.
 func (r *reconciler) changeFinalizers(ctx context.Context, o *observed, change func([]string) []string) error {
 	present := o.sharedVolume.Finalizers
-	if slices.Contains(present, unlisted) {
+	if slices.Contains(present, omittedFinalizers) {
 		current, err := getListed(ctx, r.live, client.ObjectKeyFromObject(o.sharedVolume))
 		if err != nil {
 			return err
@@ -124,7 +124,7 @@ func (r *reconciler) createClaim(ctx context.Context, o *observed) (err error) {
 func (r *reconciler) createVolume(ctx context.Context, o *observed, name string) error {
 	volume, err := createOrGet(ctx, r, o, desiredVolume(o.sharedVolume, name, o.claim))
 	if volume != nil {
-		o.put(volume)
+		o.set(volume)
 	}
 	return err
 }
@@ -143,20 +143,20 @@ func createOrGet[T any, P interface {
 		}
 	}
 	err := r.client.Create(ctx, object, client.FieldOwner(controllerName))
-	switch o.refused = refusal(object, err); {
+	switch o.rejection = refusal(object, err); {
 	case apierrors.IsAlreadyExists(err):
 		return get[T, P](ctx, r.live, key)
-	case o.refused != nil:
+	case o.rejection != nil:
 		return nil, nil // Only somebody else can change that; it is no error but a thing to tell.
 	case err != nil:
 		return nil, err
 	}
-	r.wrote(o, object)
+	r.recordWrite(o, object)
 	return object, nil
 }
 
 // refusal returns what to tell of an error that retrying soon will not cure, or nil.
-func refusal(object client.Object, err error) *verdict {
+func refusal(object client.Object, err error) *readiness {
 	what := "PersistentVolumeClaim"
 	if _, ok := object.(*corev1.PersistentVolume); ok {
 		what = "PersistentVolume"
@@ -188,7 +188,7 @@ func (r *reconciler) patch(ctx context.Context, o *observed, object client.Objec
 	if err := r.client.Patch(ctx, patched, patch, client.FieldOwner(controllerName)); err != nil {
 		return err
 	}
-	r.wrote(o, patched)
+	r.recordWrite(o, patched)
 	return nil
 }
 
@@ -201,20 +201,20 @@ func (r *reconciler) delete(ctx context.Context, o *observed, object client.Obje
 	}
 	deleted := object.DeepCopyObject().(client.Object)
 	deleted.SetDeletionTimestamp(&metav1.Time{Time: o.now})
-	r.wrote(o, deleted)
+	r.recordWrite(o, deleted)
 	return nil
 }
 
 // wrote adds an object as it is after a write to what was observed, and to what is remembered until
 // the caches have it.
-func (r *reconciler) wrote(o *observed, object client.Object) {
-	o.put(object)
-	o.remembered = true
-	r.memory.note(client.ObjectKeyFromObject(o.sharedVolume), object)
+func (r *reconciler) recordWrite(o *observed, object client.Object) {
+	o.set(object)
+	o.expecting = true
+	r.expectations.expect(client.ObjectKeyFromObject(o.sharedVolume), object)
 }
 
 // put makes an object the observed one of its kind and name.
-func (o *observed) put(object client.Object) {
+func (o *observed) set(object client.Object) {
 	switch object := object.(type) {
 	case *v1alpha1.SharedVolume:
 		o.sharedVolume = object
@@ -231,12 +231,12 @@ func (o *observed) put(object client.Object) {
 
 // show writes the status that a verdict asks for, unless it is there already, and tells of a change
 // that somebody should notice.
-func (r *reconciler) show(ctx context.Context, o *observed, v verdict) error {
+func (r *reconciler) writeStatus(ctx context.Context, o *observed, v readiness) error {
 	status := statusOf(*o, v)
 	if equality.Semantic.DeepEqual(status, o.sharedVolume.Status) {
 		return nil
 	}
-	notice := noticeOf(meta.FindStatusCondition(o.sharedVolume.Status.Conditions, v1alpha1.ConditionReady),
+	notice := notificationOf(meta.FindStatusCondition(o.sharedVolume.Status.Conditions, v1alpha1.ConditionReady),
 		*meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady))
 
 	body, err := statusBody(status)
@@ -247,7 +247,7 @@ func (r *reconciler) show(ctx context.Context, o *observed, v verdict) error {
 	if err := r.client.Status().Patch(ctx, patched, mergePatch{body: map[string]any{"status": body}}, client.FieldOwner(controllerName)); err != nil {
 		return fmt.Errorf("writing the status: %w", err)
 	}
-	r.wrote(o, patched)
+	r.recordWrite(o, patched)
 	r.retry.Forget(client.ObjectKeyFromObject(patched)) // Something has changed: soon, more may.
 	if notice != nil {
 		r.events.Eventf(o.sharedVolume, nil, notice.eventType, notice.reason, "Reconcile", "%s", notice.note)

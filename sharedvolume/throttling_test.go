@@ -17,10 +17,10 @@ import (
 
 // An API server with too much to do says so, and when to come again. Then, and not before, the same
 // request comes again.
-func TestComesAgainWhenTold(t *testing.T) {
-	w := apart(t)
-	namespace := w.Namespace(t)
-	w.grant(namespace, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
+func TestRetryAfter(t *testing.T) {
+	env := isolated(t)
+	namespace := env.Namespace(t)
+	env.grant(namespace, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
 	asked := attempts{of: "persistentvolumeclaims"}
 	injector := fault.Inject(fault.Point{
 		Verb: "create", Resource: "persistentvolumeclaims", Namespace: namespace, Name: "pvc-logs",
@@ -33,9 +33,9 @@ func TestComesAgainWhenTold(t *testing.T) {
 			return sharedvolume.Run(ctx, cfg, sharedvolume.Options{})
 		})
 	}()
-	w.ready(w.create(namespace, "logs"))
+	env.ready(env.create(namespace, "logs"))
 	cancel()
-	w.do("the controller", <-done)
+	env.do("the controller", <-done)
 
 	got := asked.all
 	if len(got) != 2 || got[0].code != http.StatusTooManyRequests || got[1].code != http.StatusCreated {

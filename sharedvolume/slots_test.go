@@ -12,15 +12,15 @@ import (
 )
 
 // turnsAt returns turns that go by a clock of the test's, and the names of those that were woken.
-func turnsAt(clock *time.Time) (*turns, *[]string) {
+func slotsAt(clock *time.Time) (*slots, *[]string) {
 	woken := &[]string{}
-	t := newTurns()
+	t := newSlots()
 	t.now = func() time.Time { return *clock }
-	t.wake = func(key types.NamespacedName) { *woken = append(*woken, key.String()) }
+	t.requeue = func(key types.NamespacedName) { *woken = append(*woken, key.String()) }
 	return t, woken
 }
 
-func TestTurns(t *testing.T) {
+func TestSlots(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		// do is what happens: a name asks for a turn, name- leaves, name= is handed over, and + lets a turn's
@@ -48,8 +48,8 @@ func TestTurns(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			clock := now
-			turns, woken := turnsAt(&clock)
-			turns.pace.atOnce = 2
+			turns, woken := slotsAt(&clock)
+			turns.limiter.limit = 2
 			var had []string
 			for _, word := range strings.Fields(test.do) {
 				name := strings.TrimRight(word, "-=")
@@ -59,13 +59,13 @@ func TestTurns(t *testing.T) {
 				}
 				switch word[len(name):] {
 				case "-":
-					turns.leave(key)
+					turns.release(key)
 				case "=":
-					turns.handOver(key)
+					turns.startBinding(key)
 				default:
 					if word == "+" {
-						clock = clock.Add(turnTime)
-					} else if turns.take(key) {
+						clock = clock.Add(slotTimeout)
+					} else if turns.acquire(key) {
 						had = append(had, name)
 					}
 				}
@@ -84,37 +84,37 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-func TestTurnsLastTheirTime(t *testing.T) {
+func TestSlotsTimeOut(t *testing.T) {
 	clock := now
-	turns, _ := turnsAt(&clock)
+	turns, _ := slotsAt(&clock)
 	key := types.NamespacedName{Namespace: "a", Name: "1"}
-	if got := turns.handOver(key); got != 0 {
+	if got := turns.startBinding(key); got != 0 {
 		t.Errorf("without a turn, %v are left", got)
 	}
-	turns.take(key)
-	clock = clock.Add(turnTime / 4)
-	turns.take(key) // does not begin it anew
-	if got, want := turns.handOver(key), turnTime*3/4; got != want {
+	turns.acquire(key)
+	clock = clock.Add(slotTimeout / 4)
+	turns.acquire(key) // does not begin it anew
+	if got, want := turns.startBinding(key), slotTimeout*3/4; got != want {
 		t.Errorf("after a quarter, %v are left, want %v", got, want)
 	}
-	clock = clock.Add(turnTime * 3 / 4)
-	if got := turns.handOver(key); got != 0 || len(turns.namespaces) != 0 {
+	clock = clock.Add(slotTimeout * 3 / 4)
+	if got := turns.startBinding(key); got != 0 || len(turns.namespaces) != 0 {
 		t.Errorf("at the end, %v are left, and of the namespace %v", got, turns.namespaces)
 	}
 }
 
 // Whatever happens in whichever order, no more than a few have a turn, everybody has one in the end,
 // and nothing stays of those that have gone.
-func TestTurnsComeToAll(t *testing.T) {
+func TestSlotsReachEverybody(t *testing.T) {
 	clock := now
-	turns, woken := turnsAt(&clock)
+	turns, woken := slotsAt(&clock)
 	var all []types.NamespacedName
 	for i := range 100 {
 		all = append(all, types.NamespacedName{Namespace: fmt.Sprint("n", i%3), Name: fmt.Sprint(i)})
 	}
 	having := map[string][]types.NamespacedName{}
 	for _, key := range all {
-		if turns.take(key) {
+		if turns.acquire(key) {
 			having[key.Namespace] = append(having[key.Namespace], key)
 		}
 	}
@@ -122,7 +122,7 @@ func TestTurnsComeToAll(t *testing.T) {
 	for len(served) < len(all) {
 		for _, name := range *woken {
 			key := requestOf(name).NamespacedName
-			if !turns.take(key) {
+			if !turns.acquire(key) {
 				t.Fatalf("%v was woken without a turn", key)
 			}
 			having[key.Namespace] = append(having[key.Namespace], key)
@@ -130,11 +130,11 @@ func TestTurnsComeToAll(t *testing.T) {
 		*woken = nil
 		before := len(served)
 		for namespace, keys := range having {
-			if len(keys) > turns.pace.atOnce {
+			if len(keys) > turns.limiter.limit {
 				t.Fatalf("in %s, %v have a turn", namespace, keys)
 			}
 			if len(keys) > 0 {
-				turns.leave(keys[0])
+				turns.release(keys[0])
 				served = append(served, keys[0])
 				having[namespace] = keys[1:]
 			}

@@ -19,18 +19,18 @@ import (
 
 // apart returns a cluster, shared by some tests, in which no controller runs: each of these tests runs
 // controllers of its own, confined to namespaces of its own. SharedVolumes need grants there.
-func apart(t *testing.T) world {
+func isolated(t *testing.T) testEnv {
 	t.Helper()
 	t.Parallel()
-	w := newWorld(t, cluster.Shared(t, cluster.Options{Name: "apart"}))
+	env := newTestEnv(t, cluster.Shared(t, cluster.Options{Name: "apart"}))
 	apartCluster.Do(func() {
-		w.defineAll()
-		w.setAccess(v1alpha1.AccessGranted)
-		apartConfig = w.controllerConfig()
+		env.defineAll()
+		env.setAccess(v1alpha1.AccessGranted)
+		apartConfig = env.controllerConfig()
 		// One controller writes what is to be said of the policy, so that none of the others has to.
-		stop := w.runConfined("none")
+		stop := env.runConfined("none")
 		policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
-		w.eventually("the policy's status", policy, func() error {
+		env.eventually("the policy's status", policy, func() error {
 			if len(policy.Status.Conditions) == 0 {
 				return errors.New("it has none")
 			}
@@ -38,7 +38,7 @@ func apart(t *testing.T) world {
 		})
 		stop()
 	})
-	return w
+	return env
 }
 
 var (
@@ -48,11 +48,11 @@ var (
 
 // lasting creates a namespace that goes with the cluster, and grants it all that the tests' SharedVolumes ask
 // for. Its deletion would wait for a controller, and many of them keep a cluster busy for longer than the tests.
-func (w world) lasting() string {
-	w.t.Helper()
+func (env testEnv) keptNamespace() string {
+	env.t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "apart-"}}
-	w.do("create", w.client.Create(w.t.Context(), namespace))
-	w.grant(namespace.Name, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
+	env.do("create", env.client.Create(env.t.Context(), namespace))
+	env.grant(namespace.Name, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
 	return namespace.Name
 }
 
@@ -96,6 +96,6 @@ func confine(request *http.Request, namespace string) {
 }
 
 // runConfined runs a controller for one namespace until the returned function is called.
-func (w world) runConfined(namespace string) (stop func()) {
-	return w.run(confined(apartConfig, namespace))
+func (env testEnv) runConfined(namespace string) (stop func()) {
+	return env.run(confined(apartConfig, namespace))
 }

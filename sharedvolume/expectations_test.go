@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func TestRecall(t *testing.T) {
+func TestNewest(t *testing.T) {
 	claim := func(version string, deleted bool) *corev1.PersistentVolumeClaim {
 		c := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "pvc-logs", ResourceVersion: version}}
 		if deleted {
@@ -25,7 +25,7 @@ func TestRecall(t *testing.T) {
 		kept            bool
 	}{
 		{"created, not seen yet", none, claim("10", false), 0, "written", true},
-		{"created, never seen", none, claim("10", false), memoryTime + time.Second, "cached", false},
+		{"created, never seen", none, claim("10", false), expectationTimeout + time.Second, "cached", false},
 		{"created, seen", claim("10", false), claim("10", false), 0, "cached", false},
 		{"created, seen changed", claim("11", false), claim("10", false), 0, "cached", false},
 		{"patched, not seen yet", claim("9", false), claim("10", false), 0, "written", true},
@@ -37,7 +37,7 @@ func TestRecall(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			recent := writes{writeKey(test.written, "pvc-logs"): {test.written, time.Now().Add(-test.age)}}
-			got := recall(recent, "pvc-logs", test.cached)
+			got := newest(recent, "pvc-logs", test.cached)
 			want := test.cached
 			if test.want == "written" {
 				want = test.written
@@ -48,7 +48,7 @@ func TestRecall(t *testing.T) {
 		})
 	}
 	recent := writes{writeKey(none, "other"): {claim("10", false), time.Now()}}
-	if got := recall(recent, "pvc-logs", none); got != nil {
+	if got := newest(recent, "pvc-logs", none); got != nil {
 		t.Errorf("recalled a write to another object: %v", got)
 	}
 }
