@@ -130,7 +130,7 @@ func TestAdoption(t *testing.T) {
 	t.Run("a volume that two share stays with whom it was made for", func(t *testing.T) {
 		env := env.in(t)
 		env.until(taker, "Conflict")
-		want := fmt.Sprintf("PersistentVolume pv-%s-b-c was not made for this SharedVolume: it is reserved for PersistentVolumeClaim %s/pvc-b-c; "+
+		want := fmt.Sprintf("PersistentVolume pv-%s-b-c was not created for this SharedVolume: it is reserved for PersistentVolumeClaim %s/pvc-b-c; "+
 			"delete PersistentVolumeClaim pvc-c, which names it, and a claim with another volume is made", namespace, namespace)
 		if taker.Status.Message != want {
 			t.Errorf("the message is %s", taker.Status.Message)
@@ -145,7 +145,7 @@ func TestAdoption(t *testing.T) {
 			t.Error("the other SharedVolume has lost its volume")
 		}
 	})
-	t.Run("a volume that is deleted is made anew", func(t *testing.T) {
+	t.Run("a volume that is deleted is recreated", func(t *testing.T) {
 		env := env.in(t)
 		env.do("delete", env.client.Delete(t.Context(), oldest.volume))
 		env.gone(oldest.volume)

@@ -89,7 +89,7 @@ func (a arena) settle(name, reason string, sv *v1alpha1.SharedVolume) {
 	grant, namespace := &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: name}}, &corev1.Namespace{}
 	a.get(namespace, "", name)
 	body := fmt.Sprintf(`{"spec":{"namespaceUID":"%s"}}`, namespace.UID)
-	want := fmt.Sprintf("If the grant shall be for this namespace, whoever owns it: oc patch sharedvolumegrant %s --type=merge -p '%s'", name, body)
+	want := fmt.Sprintf("To grant this namespace access, whoever owns it: oc patch sharedvolumegrant %s --type=merge -p '%s'", name, body)
 	a.eventually("the grant to say "+reason, grant, func() error {
 		condition := meta.FindStatusCondition(grant.Status.Conditions, v1alpha1.ConditionEffective)
 		if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != reason || !strings.HasSuffix(condition.Message, want) {
@@ -224,7 +224,7 @@ func forgedOrigin(a arena) {
 	a.get(before, "", v1alpha1.PolicyName)
 	a.do("delete", a.client.Delete(a.t.Context(), before.DeepCopy()))
 	policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
-	a.eventually("the policy to be made anew", policy, func() error {
+	a.eventually("the policy to be recreated", policy, func() error {
 		if policy.UID == before.UID {
 			return errors.New("it is the same")
 		}

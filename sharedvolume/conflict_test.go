@@ -29,7 +29,7 @@ func TestForeignClaim(t *testing.T) {
 
 	sv := env.create(namespace, "logs")
 	env.until(sv, "Conflict")
-	if sv.Status.Phase != v1alpha1.Failed || !strings.Contains(sv.Status.Message, "PersistentVolumeClaim pvc-logs exists and was not made for this SharedVolume") {
+	if sv.Status.Phase != v1alpha1.Failed || !strings.Contains(sv.Status.Message, "PersistentVolumeClaim pvc-logs exists and was not created for this SharedVolume") {
 		t.Errorf("it is %s: %s", sv.Status.Phase, sv.Status.Message)
 	}
 	env.get(foreign, namespace, "pvc-logs")

@@ -1,6 +1,7 @@
 package sharedvolume
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -93,7 +94,7 @@ func TestNext(t *testing.T) {
 		says string // part of the message
 	}{
 		// On the way to Ready.
-		{"nothing yet", settled, func(o *observed) { o.sharedVolume.Finalizers, o.claim, o.volume = nil, nil, nil }, "take a turn", ""},
+		{"nothing yet", settled, func(o *observed) { o.sharedVolume.Finalizers, o.claim, o.volume = nil, nil, nil }, "acquire an in-flight slot", ""},
 		{"not its turn", settled, func(o *observed) {
 			o.sharedVolume.Finalizers, o.claim, o.volume, o.slotKnown = nil, nil, nil, true
 		}, "wait", ""},
@@ -118,9 +119,9 @@ func TestNext(t *testing.T) {
 		}, "wait: Failed QuotaExceeded", "no room"},
 
 		// Where a grant is needed.
-		{"granted", granted, func(*observed) {}, "take a turn", ""},
+		{"granted", granted, func(*observed) {}, "acquire an in-flight slot", ""},
 		{"listed, namespace not known", granted, func(o *observed) { o.namespace, o.namespaceKnown = nil, false }, "read the namespace from the API server", ""},
-		{"namespace gone", granted, func(o *observed) { o.namespace = nil }, "wait: Failed NotGranted", "There is no namespace team"},
+		{"namespace gone", granted, func(o *observed) { o.namespace = nil }, "wait: Failed NotGranted", "Namespace team does not exist"},
 		{"for an earlier namespace", granted, func(o *observed) { o.grant.Status.NamespaceUID = "ns-0" }, "wait: Failed NotGranted", "lists it, but not for this namespace"},
 		{"for a namespace that came later", granted, func(o *observed) { o.namespace.CreationTimestamp.Time = now.Add(time.Second) }, "wait: Failed NotGranted", "was created after the grant"},
 		{"no grant", granted, func(o *observed) { o.grant, o.namespaceKnown = nil, false }, "wait: Failed NotGranted", "there is no SharedVolumeGrant team"},
@@ -129,7 +130,7 @@ func TestNext(t *testing.T) {
 		{"no grant, a finalizer and nothing else", closed(settled), func(o *observed) { o.claim, o.volume, o.live = nil, nil, true }, "wait: Failed NotGranted", "there is no SharedVolumeGrant team"},
 		{"no grant, a claim", closed(settled), func(o *observed) { o.volume, o.live = nil, true }, "wait: Failed NotGranted", "SharedVolumeGrant"},
 		{"no grant, a volume", closed(settled), func(*observed) {}, "wait: Ready Bound", ""},
-		{"no grant, a volume, the claim deleted", closed(settled), func(o *observed) { o.claim = nil }, "take a turn", ""},
+		{"no grant, a volume, the claim deleted", closed(settled), func(o *observed) { o.claim = nil }, "acquire an in-flight slot", ""},
 		{"no grant, a volume of something else", closed(settled), func(o *observed) { o.volume.Spec.CSI.VolumeHandle, o.live = "fs-9::fsap-9", true }, "wait: Failed NotGranted", "SharedVolumeGrant"},
 		{"no grant, a volume of another claim", closed(settled), func(o *observed) { o.volume.Spec.ClaimRef.Namespace, o.live = "other", true }, "wait: Failed NotGranted", "SharedVolumeGrant"},
 		{"no grant, a volume that goes", closed(settled), func(o *observed) { o.volume.DeletionTimestamp = deleted }, "look up the pods that use the claim", ""},
@@ -140,7 +141,7 @@ func TestNext(t *testing.T) {
 			o.sharedVolume.DeletionTimestamp, o.claim, o.volume, o.live = deleted, nil, nil, true
 		}, "remove the finalizer", ""},
 		{"no grant, community", closed(community), func(*observed) {}, "wait: Ready Bound", ""},
-		{"no grant, community, claim deleted", closed(community), func(o *observed) { o.claim = nil }, "take a turn", ""},
+		{"no grant, community, claim deleted", closed(community), func(o *observed) { o.claim = nil }, "acquire an in-flight slot", ""},
 		{"no grant, community, volume of an earlier SharedVolume", closed(community), func(o *observed) {
 			o.sharedVolume.CreationTimestamp, o.claim, o.live = metav1.NewTime(now.Add(time.Second)), nil, true
 		}, "wait: Failed NotGranted", "SharedVolumeGrant"},
@@ -162,14 +163,14 @@ func TestNext(t *testing.T) {
 		{"volume mounts something else", settled, func(o *observed) { o.volume.Spec.CSI.VolumeHandle = "fs-9::fsap-9" }, "wait: Failed Conflict", `mounts "fs-9::fsap-9"`},
 
 		// What somebody took away comes back.
-		{"claim deleted", settled, func(o *observed) { o.claim = nil }, "take a turn", ""},
+		{"claim deleted", settled, func(o *observed) { o.claim = nil }, "acquire an in-flight slot", ""},
 		{"claim deleted, turn", settled, func(o *observed) { o.claim, o.slot = nil, true }, "create the claim", ""},
 		{"claim deleted, not its turn", settled, func(o *observed) { o.claim, o.slotKnown = nil, true }, "wait", ""},
 		{"claim deleted, not its turn, said to be ready", settled, func(o *observed) {
 			o.sharedVolume.Status = statusOf(*o, *ready("v"))
 			o.claim, o.slotKnown = nil, true
 		}, "wait: Pending Pending", ""},
-		{"claim made anew", settled, func(o *observed) {
+		{"claim recreated", settled, func(o *observed) {
 			o.claim.UID, o.claim.Spec.VolumeName, o.claim.Status.Phase = "claim-2", "", corev1.ClaimPending
 		}, "reserve the volume for the claim", ""},
 		{"claim lost its volume", settled, func(o *observed) { o.volume, o.claim.Status.Phase = nil, corev1.ClaimLost }, "create the volume", ""},
@@ -197,7 +198,7 @@ func TestNext(t *testing.T) {
 		}, "wait: Pending VolumeTerminating", "pods a, b, c, d, e and more still use it"},
 		{"volume of an earlier claim going", settled, func(o *observed) {
 			o.volume.DeletionTimestamp, o.claim.Spec.VolumeName, o.claim.Status.Phase = deleted, "", corev1.ClaimPending
-		}, "wait: Pending VolumeTerminating", "made anew once it is gone"},
+		}, "wait: Pending VolumeTerminating", "recreated once it is gone"},
 		{"claim's labels gone", settled, func(o *observed) { o.claim.Labels = nil }, "label the claim", ""},
 		{"volume's labels gone", settled, func(o *observed) { o.volume.Labels = nil }, "label the volume", ""},
 		{"volume to be deleted with its claim", settled, func(o *observed) {
@@ -212,7 +213,7 @@ func TestNext(t *testing.T) {
 		{"community, not bound yet", community, func(o *observed) {
 			o.communityVolume.Spec.ClaimRef, o.claim.Status.Phase = nil, corev1.ClaimPending
 		}, "wait: Pending Pending", ""},
-		{"community, claim made anew", community, func(o *observed) {
+		{"community, claim recreated", community, func(o *observed) {
 			o.claim = desiredClaim(o.sharedVolume)
 			o.claim.UID = "claim-2"
 		}, "reserve the volume for the claim", ""},
@@ -285,20 +286,31 @@ func TestNext(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			o := test.from()
 			test.do(&o)
-			s := next(o)
-			got, message := string(s.action), ""
-			if s.status != nil {
-				got += ": " + string(s.status.phase) + " " + s.status.reason
-				message = s.status.message
+			d := next(o)
+			got, message := string(d.action), ""
+			if d.status != nil {
+				got += ": " + string(d.status.phase) + " " + d.status.reason
+				message = d.status.message
 			}
-			if got != test.want || !strings.Contains(message, test.says) || (test.says == "") != (message == "") && s.status != nil && s.status.reason != reasonInvalidSpec {
+			if got != test.want || !strings.Contains(message, test.says) || (test.says == "") != (message == "") && d.status != nil && d.status.reason != reasonInvalidSpec {
 				t.Errorf("next is %q, message %q;\nwant    %q, message with %q", got, message, test.want, test.says)
 			}
-			if (s.action == wait) == (acts[s.action] != nil) {
-				t.Errorf("there must be a deed for every action but wait; %q: %v", s.action, acts[s.action] != nil)
+			if handled := performs(d.action); handled == (d.action == wait) {
+				t.Errorf("perform has to handle every action but wait; %q: %t", d.action, handled)
 			}
 		})
 	}
+}
+
+// performs reports whether perform has a case for an action. Without a client, that fails or panics.
+func performs(a action) (handled bool) {
+	defer func() {
+		if recover() != nil {
+			handled = true
+		}
+	}()
+	err := new(reconciler).perform(context.Background(), &observed{}, decision{action: a})
+	return err == nil || !strings.Contains(err.Error(), "unknown action")
 }
 
 func TestStatusOf(t *testing.T) {

@@ -3,61 +3,61 @@ package sharedvolume
 import "time"
 
 const (
-	// A namespace begins at firstPace. At slowPace, one claim is made while another is bound.
+	// A namespace starts with initialSlots. With minSlots, one claim is created while another is bound.
 	minSlots, initialSlots, maxSlots = 2, 4, 16
-	// shortQueue and longQueue are how many claims of a namespace may wait at the binder while another is
-	// being bound: with fewer it may run out of work, with more the claims of others wait too long.
+	// minQueued and maxQueued are how many claims of a namespace may wait for the binder while it binds another: with fewer
+	// it may run idle, with more the claims of other namespaces wait too long.
 	minQueued, maxQueued = 1, 2
-	// paceMemory is over how many claims an average goes, more or less.
+	// averageOver is over how many claims the averages go, roughly.
 	averageOver = 8
 )
 
-// pace is how many claims of one namespace are made and bound at a time.
+// limiter is a concurrency limiter: it finds out how many claims of one namespace to have in flight.
 //
-// The binder is kept busy, and its queue short, as TCP Vegas does with a network. Nobody sees that
-// queue. But how much longer than at best it takes to have a claim bound, divided by the time from one
-// that is bound to the next, is the number of claims that wait there. With few, more are made at a
-// time; that matters where requests are slow, and making a claim takes longer than binding one.
+// It keeps the binder busy and its queue short, in the way in which TCP Vegas controls congestion. The queue cannot be
+// observed. But the time that the binder needs for a claim beyond the minimum, divided by the interval between two claims
+// that it has bound, is the number of claims in the queue. If there are few, the limit grows. That matters where requests
+// are slow, and creating a claim takes longer than binding it.
 type limiter struct {
 	limit int
-	// took is how long the binder took for the last claims on average, quickest the least that this has
-	// ever been; gap is the time from one that was bound to the next.
+	// latency is the average time in which the binder has bound the last claims, minLatency the lowest value of that so
+	// far, and interval the average time between two of them.
 	latency, minLatency, interval time.Duration
-	last                time.Time // that one was bound
-	count               int       // of those bound at this pace
+	last                          time.Time // when the last claim was bound
+	count                         int       // of claims bound since the limit was last considered
 }
 
-// bound tells of a claim that was bound just now, took after the binder had it. waiting says whether more
-// are to be made; if not, the time to the next says nothing.
-func (p *limiter) observe(now time.Time, took time.Duration, waiting bool) {
-	p.latency = average(p.latency, took)
-	if p.minLatency == 0 || p.latency < p.minLatency {
-		p.minLatency = p.latency
+// observe records that a claim is bound, latency after the binder could bind it. waiting is whether more claims of the
+// namespace wait for a slot; if not, the interval to the next one means nothing.
+func (l *limiter) observe(now time.Time, latency time.Duration, waiting bool) {
+	l.latency = average(l.latency, latency)
+	if l.minLatency == 0 || l.latency < l.minLatency {
+		l.minLatency = l.latency
 	}
-	last := p.last
-	if p.last = now; !waiting {
-		p.last = time.Time{}
+	last := l.last
+	if l.last = now; !waiting {
+		l.last = time.Time{}
 	}
 	if last.IsZero() {
 		return
 	}
-	p.interval = average(p.interval, now.Sub(last))
-	if p.count++; p.count < p.limit {
-		return // What the last change of the pace has brought is not to be seen yet.
+	l.interval = average(l.interval, now.Sub(last))
+	if l.count++; l.count < l.limit {
+		return // The effect of the last change of the limit does not show yet.
 	}
-	p.count = 0
-	switch queue := float64(p.latency-p.minLatency) / float64(p.interval); {
-	case queue < minQueued:
-		p.limit = min(p.limit+1, maxSlots)
-	case queue > maxQueued:
-		p.limit = max(p.limit-1, minSlots)
+	l.count = 0
+	switch queued := float64(l.latency-l.minLatency) / float64(l.interval); {
+	case queued < minQueued:
+		l.limit = min(l.limit+1, maxSlots)
+	case queued > maxQueued:
+		l.limit = max(l.limit-1, minSlots)
 	}
 }
 
-// average returns the average of the last values, if it was old before the newest.
-func average(old, newest time.Duration) time.Duration {
-	if old == 0 {
+// average returns a moving average, given its last value and the newest sample.
+func average(last, newest time.Duration) time.Duration {
+	if last == 0 {
 		return newest
 	}
-	return old + (newest-old)/averageOver
+	return last + (newest-last)/averageOver
 }

@@ -119,7 +119,7 @@ func (m model) expected(namespace string) map[string]string {
 		claim, volume := sharedvolume.ClaimName(name), "sharedvolume-"+string(sv.UID)
 		if m.foreign[name] != nil {
 			lines["SharedVolume "+name] = fmt.Sprintf("Failed, Conflict, UID %s, claim %q, message %q", sv.UID, "",
-				"PersistentVolumeClaim "+claim+" exists and was not made for this SharedVolume; delete it, or use a SharedVolume of another name")
+				"PersistentVolumeClaim "+claim+" exists and was not created for this SharedVolume; delete it, or use a SharedVolume of another name")
 			continue
 		}
 		labels := map[string]string{

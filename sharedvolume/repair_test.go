@@ -37,17 +37,17 @@ func TestRepair(t *testing.T) {
 			env.do("strip", env.client.Patch(t.Context(), p.volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 			env.do("delete", env.client.Delete(t.Context(), p.volume))
 		},
-		"reservation taken away": func(env testEnv, p pair) {
+		"reservation removed": func(env testEnv, p pair) {
 			env.do("strip", env.client.Patch(t.Context(), p.volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"claimRef":null}}`))))
 		},
-		"labels taken away": func(env testEnv, p pair) {
+		"labels removed": func(env testEnv, p pair) {
 			p.claim.Annotations["example.com/note"] = "a tenant's"
 			env.do("annotate", env.client.Update(t.Context(), p.claim))
 			for _, object := range []client.Object{p.claim, p.volume} {
 				env.do("strip", env.client.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))))
 			}
 		},
-		"finalizer taken away": func(env testEnv, p pair) {
+		"finalizer removed": func(env testEnv, p pair) {
 			sv := newVolume(p.claim.Namespace, "logs")
 			env.do("strip", env.client.Patch(t.Context(), sv, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 		},
