@@ -131,7 +131,7 @@ func TestAdoption(t *testing.T) {
 		env := env.in(t)
 		env.until(taker, "Conflict")
 		want := fmt.Sprintf("PersistentVolume pv-%s-b-c was not created for this SharedVolume: it is reserved for PersistentVolumeClaim %s/pvc-b-c; "+
-			"delete PersistentVolumeClaim pvc-c, which names it, and a claim with another volume is made", namespace, namespace)
+			"delete PersistentVolumeClaim pvc-c, which names it; it is then recreated with another volume", namespace, namespace)
 		if taker.Status.Message != want {
 			t.Errorf("the message is %s", taker.Status.Message)
 		}
