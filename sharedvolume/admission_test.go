@@ -15,10 +15,10 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// policyFolder is what an administrator may apply to have SharedVolumes refused at once.
+// policyFolder has the policies that an administrator may apply to reject SharedVolumes at admission.
 const policyFolder = "policy"
 
-// TestAdmissionPolicies applies the policies beside the controller.
+// TestAdmissionPolicies applies the policies in addition to the controller.
 func TestAdmissionPolicies(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))
@@ -60,7 +60,7 @@ func TestAdmissionPolicies(t *testing.T) {
 	own := volumeOf(who.namespace, "own", "fs-01", "fsap-01")
 	env.do("create", who.api.Create(t.Context(), own))
 	env.ready(own)
-	// Where a namespace has no grant, it is the controller that refuses.
+	// Without a grant in the namespace, it is the controller that refuses.
 	none := volumeOf(env.Namespace(t), "none", "fs-01", "fsap-01")
 	env.do("create", env.client.Create(t.Context(), none))
 	env.ungranted(none, "there is no SharedVolumeGrant")
@@ -73,7 +73,7 @@ func TestAdmissionPolicies(t *testing.T) {
 	env.checkTypes("sharedvolume-needs-grant", "sharedvolume-keeps-spec")
 }
 
-// checkTypes asks Kubernetes whether the policies' expressions go with the types they are about.
+// checkTypes lets Kubernetes type-check the policies' expressions.
 func (env testEnv) checkTypes(policies ...string) {
 	env.t.Helper()
 	for _, name := range policies {

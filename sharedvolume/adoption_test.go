@@ -22,13 +22,13 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// legacy is a SharedVolume with what the community operator made of it.
+// legacy is a SharedVolume with the objects that the community operator created for it.
 type legacy struct {
 	sv *v1alpha1.SharedVolume
 	pair
 }
 
-// TestTakeOver goes with a cluster from the community operator's definition and objects to ours.
+// TestAdoption upgrades a cluster from the community operator's CRD and objects to ours.
 func TestAdoption(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))
@@ -105,7 +105,7 @@ func TestAdoption(t *testing.T) {
 	began = time.Now()
 	stop = env.run(cfg)
 	for _, l := range []legacy{current, oldest} {
-		env.do("poke", env.client.Patch(t.Context(), l.sv, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"poke":""}}}`))))
+		env.do("touch", env.client.Patch(t.Context(), l.sv, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"touch":""}}}`))))
 	}
 	env.ready(env.create(env.Namespace(t), "marker"))
 	if got := env.writes(controllerUser, began, namespace, current.volume.Name, oldest.volume.Name); got != nil {
@@ -211,7 +211,7 @@ func (env testEnv) created(sv *v1alpha1.SharedVolume) *v1alpha1.SharedVolume {
 	return sv
 }
 
-// commandsOf returns the command lines that a section of a page shows, each block of them at once.
+// commandsOf returns the blocks of command lines in a section of a page.
 func commandsOf(t *testing.T, page, section string) []string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("../docs", page))
@@ -245,8 +245,8 @@ func (env testEnv) bound(sv *v1alpha1.SharedVolume) pair {
 	return env.ready(sv)
 }
 
-// legacy makes what the community operator makes of a SharedVolume and binds it: the volume with the
-// storage class efs-sc and reserved for nobody, and the claim that names the volume.
+// legacy creates the objects that the community operator creates for a SharedVolume, and binds them: the volume with storage
+// class efs-sc and no reservation, and the claim that names the volume.
 func (env testEnv) legacy(namespace, name, handle string, options ...string) legacy {
 	env.t.Helper()
 	volume := env.volume("pv-"+namespace+"-"+name, legacyLabels(namespace, name), handle, options...)

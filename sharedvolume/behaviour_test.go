@@ -68,7 +68,7 @@ func TestCreateAndDelete(t *testing.T) {
 	}
 }
 
-// The caches lag behind the writes of a busy time; that must not make it write twice.
+// TestManyAtOnce: lagging caches must not lead to repeated writes.
 func TestManyAtOnce(t *testing.T) {
 	env := served(t)
 	namespace := env.Namespace(t)
@@ -108,7 +108,7 @@ func TestManyAtOnce(t *testing.T) {
 	env.noVolumes(namespace)
 }
 
-// Once settled, nothing is written, whatever passes over it there are.
+// TestNoWritesOnceSettled: reconciling a settled SharedVolume again writes nothing.
 func TestNoWritesOnceSettled(t *testing.T) {
 	env := served(t)
 	namespace := env.Namespace(t)
@@ -116,9 +116,9 @@ func TestNoWritesOnceSettled(t *testing.T) {
 	p := env.ready(sv)
 	before := time.Now()
 	for i := range 20 {
-		poke := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"poke":"%d"}}}`, i))
+		poke := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"touch":"%d"}}}`, i))
 		for _, object := range []client.Object{sv, p.claim, p.volume} {
-			env.do("poke", env.client.Patch(t.Context(), object, poke))
+			env.do("touch", env.client.Patch(t.Context(), object, poke))
 		}
 	}
 	// A later SharedVolume is worked on after the poked one.
@@ -164,7 +164,7 @@ func (env testEnv) events(object client.Object, want ...string) {
 	})
 }
 
-// writesBut returns what the controller wrote in a namespace to all resources but one.
+// writesBut returns the controller's writes in a namespace, except to one resource.
 func (env testEnv) writesBut(namespace, resource string) []string {
 	env.t.Helper()
 	var found []string

@@ -17,17 +17,17 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// apart returns a cluster, shared by some tests, in which no controller runs: each of these tests runs
-// controllers of its own, confined to namespaces of its own. SharedVolumes need grants there.
+// isolated returns a cluster, shared by some tests, without a running controller: each of these tests runs its own controllers,
+// confined to its own namespaces. SharedVolumes require grants there.
 func isolated(t *testing.T) testEnv {
 	t.Helper()
 	t.Parallel()
-	env := newTestEnv(t, cluster.Shared(t, cluster.Options{Name: "apart"}))
-	apartCluster.Do(func() {
+	env := newTestEnv(t, cluster.Shared(t, cluster.Options{Name: "isolated"}))
+	isolatedCluster.Do(func() {
 		env.defineAll()
 		env.setAccess(v1alpha1.AccessGranted)
-		apartConfig = env.controllerConfig()
-		// One controller writes what is to be said of the policy, so that none of the others has to.
+		isolatedConfig = env.controllerConfig()
+		// One controller writes the status of the policy, so that none of the others has to.
 		stop := env.runConfined("none")
 		policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
 		env.eventually("the policy's status", policy, func() error {
@@ -42,22 +42,22 @@ func isolated(t *testing.T) testEnv {
 }
 
 var (
-	apartCluster sync.Once
-	apartConfig  *rest.Config // the controllers'
+	isolatedCluster sync.Once
+	isolatedConfig  *rest.Config // the controllers'
 )
 
-// lasting creates a namespace that goes with the cluster, and grants it all that the tests' SharedVolumes ask
-// for. Its deletion would wait for a controller, and many of them keep a cluster busy for longer than the tests.
+// keptNamespace creates a namespace that is never deleted, with a grant for all that the tests' SharedVolumes use. Its deletion
+// would wait for a controller, and many of those take longer than the tests.
 func (env testEnv) keptNamespace() string {
 	env.t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "apart-"}}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "isolated-"}}
 	env.do("create", env.client.Create(env.t.Context(), namespace))
 	env.grant(namespace.Name, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
 	return namespace.Name
 }
 
-// confined returns the configuration of a controller that sees nothing but one namespace: where it
-// lists or watches the whole cluster, it gets what belongs to that namespace.
+// confined returns the configuration of a controller that sees only one namespace: requests that list or watch the whole
+// cluster are narrowed down to that namespace.
 func confined(cfg *rest.Config, namespace string) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -74,7 +74,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// confine narrows a request down to one namespace, if it asks for more.
+// confine narrows a request down to one namespace.
 func confine(request *http.Request, namespace string) {
 	if request.Method != http.MethodGet {
 		return
@@ -97,5 +97,5 @@ func confine(request *http.Request, namespace string) {
 
 // runConfined runs a controller for one namespace until the returned function is called.
 func (env testEnv) runConfined(namespace string) (stop func()) {
-	return env.run(confined(apartConfig, namespace))
+	return env.run(confined(isolatedConfig, namespace))
 }

@@ -85,8 +85,8 @@ func TestForeignVolume(t *testing.T) {
 	env.ready(sv)
 }
 
-// The community operator named a volume pv-<namespace>-<name>, so that two SharedVolumes of different
-// namespaces could get the same one.
+// TestCommunityNameCollision: the community operator named a volume pv-<namespace>-<name>, so that SharedVolumes of different
+// namespaces could share a name.
 func TestCommunityNameCollision(t *testing.T) {
 	env := served(t)
 	a := env.Namespace(t)
@@ -194,7 +194,7 @@ func TestWithoutSpec(t *testing.T) {
 	env.ready(sv)
 }
 
-// foreignClaim returns a claim that somebody else makes and nobody binds.
+// foreignClaim returns a claim that somebody else creates and that is never bound.
 func foreignClaim(namespace, name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -206,7 +206,7 @@ func foreignClaim(namespace, name string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// noClaims allows a namespace no claims.
+// noClaims creates a quota of no claims for a namespace.
 func (env testEnv) noClaims(namespace string) *corev1.ResourceQuota {
 	env.t.Helper()
 	quota := &corev1.ResourceQuota{
@@ -223,7 +223,7 @@ func (env testEnv) noClaims(namespace string) *corev1.ResourceQuota {
 	return quota
 }
 
-// volume returns a volume as somebody else may make it.
+// volume returns a volume as somebody else may create it.
 func (env testEnv) volume(name string, labels map[string]string, handle string, options ...string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},

@@ -31,7 +31,7 @@ func example() *v1alpha1.SharedVolume {
 	}
 }
 
-// settled returns what there is once all is done, where no grant is needed.
+// settled returns the state of a settled SharedVolume that requires no grant.
 func settled() observed {
 	sv := example()
 	claim := desiredClaim(sv)
@@ -43,7 +43,7 @@ func settled() observed {
 	return observed{sharedVolume: sv, claim: claim, volume: volume, now: now, open: true}
 }
 
-// closed makes a grant needed of what there is.
+// closed makes the state require a grant.
 func closed(from func() observed) func() observed {
 	return func() observed {
 		o := from()
@@ -52,7 +52,7 @@ func closed(from func() observed) func() observed {
 	}
 }
 
-// granted returns what there is of a SharedVolume with a grant of which nothing is made yet.
+// granted returns the state of a new SharedVolume with a grant.
 func granted() observed {
 	o := closed(settled)()
 	o.sharedVolume.Finalizers, o.claim, o.volume = nil, nil, nil
@@ -72,7 +72,7 @@ func exampleNamespace() *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", UID: "ns-1", CreationTimestamp: metav1.NewTime(now)}}
 }
 
-// community returns what the community operator leaves of a SharedVolume.
+// community returns the state of a SharedVolume that the community operator created.
 func community() observed {
 	o := settled()
 	labels := map[string]string{OwnedLabel: "true", OwnerNamespaceLabel: "team", OwnerNameLabel: "logs"}
@@ -360,7 +360,7 @@ func TestStatusOf(t *testing.T) {
 	}
 }
 
-// The CRD gives a new object the status that the first pass would write; else that pass would write.
+// TestWaitingIsTheDefaultStatus: the CRD's default status saves the first pass a write.
 func TestWaitingIsTheDefaultStatus(t *testing.T) {
 	raw, err := os.ReadFile(definitionFile)
 	if err != nil {

@@ -67,17 +67,17 @@ func TestRecreatedWithOtherIDs(t *testing.T) {
 	}
 }
 
-// noVolumes checks that no volume is left of a namespace.
+// noVolumes checks that no volume of a namespace exists.
 func (env testEnv) noVolumes(namespace string) {
 	env.t.Helper()
 	var volumes corev1.PersistentVolumeList
 	env.do("list", env.client.List(env.t.Context(), &volumes, client.MatchingLabels{sharedvolume.OwnerNamespaceLabel: namespace}))
 	for _, volume := range volumes.Items {
-		env.t.Errorf("volume %s is left", volume.Name)
+		env.t.Errorf("volume %s still exists", volume.Name)
 	}
 }
 
-// pod creates a pod that mounts a claim, on a node that nobody looks after.
+// pod creates a pod that mounts a claim, on a node that does not exist.
 func (env testEnv) pod(namespace, name, claim string) *corev1.Pod {
 	env.t.Helper()
 	pod := &corev1.Pod{

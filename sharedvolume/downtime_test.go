@@ -15,8 +15,8 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestControllerAway takes the controller away, as removing the operator does. Volumes stay usable,
-// deletions wait, and a controller that comes back finishes all that has begun.
+// TestControllerDowntime stops the controller, as an uninstallation does. Volumes remain usable, deletions wait, and a new
+// controller completes them.
 func TestControllerDowntime(t *testing.T) {
 	env := isolated(t)
 	namespace := env.keptNamespace()
@@ -32,7 +32,7 @@ func TestControllerDowntime(t *testing.T) {
 	env.do("delete a claim", env.client.Delete(t.Context(), pairs[broken].claim))
 	env.do("delete", env.client.Delete(t.Context(), deleted))
 	pod := env.pod(namespace, "web-0", pairs[held].claim.Name)
-	// Who cannot wait takes the finalizers off. The claims go then, once no pod uses them.
+	// Users who cannot wait remove the finalizers. The claims are then deleted, once no pod uses them.
 	for _, sv := range []*v1alpha1.SharedVolume{torn, held} {
 		env.do("delete", env.client.Delete(t.Context(), sv))
 		env.removeFinalizers(sv)
@@ -60,8 +60,7 @@ func TestControllerDowntime(t *testing.T) {
 	env.gone(pairs[held].volume)
 }
 
-// collected waits for Kubernetes' garbage collector, which learns of new kinds of objects every 30
-// seconds.
+// awaitGarbageCollection waits for Kubernetes' garbage collector, which discovers new kinds of objects every 30 seconds.
 func (env testEnv) awaitGarbageCollection(object client.Object) {
 	env.t.Helper()
 	cluster.Eventually(env.t, 2*patience, object.GetName()+" to be collected", env.Gone(object))
@@ -81,14 +80,14 @@ func TestNamespaceDeletedDuringDowntime(t *testing.T) {
 	env.gone(namespace)
 }
 
-// takeFinalizersOff takes all finalizers off an object.
+// removeFinalizers removes all finalizers from an object.
 func (env testEnv) removeFinalizers(object client.Object) {
 	env.t.Helper()
 	env.do("take the finalizers off", env.client.Patch(env.t.Context(), object.DeepCopyObject().(client.Object),
 		client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }
 
-// unchanged checks that claims and volumes are just as they were.
+// unchanged checks that claims and volumes have not changed.
 func (env testEnv) unchanged(pairs ...pair) {
 	env.t.Helper()
 	for _, before := range pairs {
@@ -104,8 +103,8 @@ func (env testEnv) unchanged(pairs ...pair) {
 	}
 }
 
-// TestFinalizerTakenOff: what a SharedVolume leaves behind whose finalizer somebody takes off, while
-// there is one of the same name already.
+// TestFinalizerRemoved: somebody removes the finalizer of a SharedVolume that is being deleted, and recreates it before its claim
+// is gone.
 func TestFinalizerRemoved(t *testing.T) {
 	env := served(t)
 	sv := env.create(env.Namespace(t), "logs")
@@ -124,8 +123,8 @@ func TestFinalizerRemoved(t *testing.T) {
 	}
 }
 
-// TestDeletedAtOnce: the API server may delete a SharedVolume although its finalizer is put on at the
-// same moment, and the controller goes on to make a claim and a volume.
+// TestDeletedBeforeFinalizer: a SharedVolume may be deleted just before its finalizer is added, while the controller creates a
+// claim and a volume.
 func TestDeletedBeforeFinalizer(t *testing.T) {
 	env := served(t)
 	namespace := env.Namespace(t)
@@ -136,7 +135,7 @@ func TestDeletedBeforeFinalizer(t *testing.T) {
 	}
 	cluster.Eventually(t, 2*patience, "all to be gone", func(context.Context) error {
 		if left := env.actual(namespace); len(left) > 0 {
-			return fmt.Errorf("there still is %v", left)
+			return fmt.Errorf("%v still exists", left)
 		}
 		return nil
 	})

@@ -17,7 +17,7 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// TestDocumentedExample does what docs/sharedvolume.md shows, until its pods run.
+// TestDocumentedExample runs the example in docs/sharedvolume.md.
 func TestDocumentedExample(t *testing.T) {
 	env := served(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}

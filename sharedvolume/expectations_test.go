@@ -24,16 +24,16 @@ func TestNewest(t *testing.T) {
 		want            string // "cached" or "written"
 		kept            bool
 	}{
-		{"created, not seen yet", none, claim("10", false), 0, "written", true},
-		{"created, never seen", none, claim("10", false), expectationTimeout + time.Second, "cached", false},
-		{"created, seen", claim("10", false), claim("10", false), 0, "cached", false},
-		{"created, seen changed", claim("11", false), claim("10", false), 0, "cached", false},
-		{"patched, not seen yet", claim("9", false), claim("10", false), 0, "written", true},
-		{"deleted, not seen yet", claim("10", false), claim("10", true), 0, "written", true},
-		{"deleted, seen going", claim("11", true), claim("10", true), 0, "cached", false},
-		{"last finalizer removed, not seen yet", claim("10", true), claim("10", true), 0, "written", true},
-		{"deleted, gone", none, claim("10", true), 0, "cached", false},
-		{"deleted, made anew", claim("12", false), claim("10", true), 0, "cached", false},
+		{"created, not in the cache yet", none, claim("10", false), 0, "written", true},
+		{"created, never in the cache", none, claim("10", false), expectationTimeout + time.Second, "cached", false},
+		{"created, in the cache", claim("10", false), claim("10", false), 0, "cached", false},
+		{"created, in the cache with a change", claim("11", false), claim("10", false), 0, "cached", false},
+		{"patched, not in the cache yet", claim("9", false), claim("10", false), 0, "written", true},
+		{"deleted, not in the cache yet", claim("10", false), claim("10", true), 0, "written", true},
+		{"deleted, in the cache as terminating", claim("11", true), claim("10", true), 0, "cached", false},
+		{"last finalizer removed, not in the cache yet", claim("10", true), claim("10", true), 0, "written", true},
+		{"deleted, not in the cache", none, claim("10", true), 0, "cached", false},
+		{"deleted, recreated", claim("12", false), claim("10", true), 0, "cached", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			recent := writes{writeKey(test.written, "pvc-logs"): {test.written, time.Now().Add(-test.age)}}
@@ -43,12 +43,12 @@ func TestNewest(t *testing.T) {
 				want = test.written
 			}
 			if got != want || len(recent) != map[bool]int{true: 1}[test.kept] {
-				t.Errorf("recalled %v, %d writes kept", got, len(recent))
+				t.Errorf("got %v, %d writes kept", got, len(recent))
 			}
 		})
 	}
 	recent := writes{writeKey(none, "other"): {claim("10", false), time.Now()}}
 	if got := newest(recent, "pvc-logs", none); got != nil {
-		t.Errorf("recalled a write to another object: %v", got)
+		t.Errorf("got a write to another object: %v", got)
 	}
 }

@@ -35,17 +35,17 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	// patience is how long a cluster on a busy machine may need for anything it does at once.
+	// patience is how long a cluster on a busy machine may take to react.
 	patience = 2 * time.Minute
 	// definitionFile is the CustomResourceDefinition of SharedVolumes that is generated from the API types.
 	definitionFile = definitions + "/aws-efs.managed.openshift.io_sharedvolumes.yaml"
 	definitions    = "../drivers/efs/assets/crd"
-	// controllerUser runs the controller in the tests, with no more than the rights it needs.
+	// controllerUser runs the controller in the tests, with only the permissions that it needs.
 	controllerNamespace, controllerAccount = "default", "sharedvolume-controller"
 	controllerUser                         = "system:serviceaccount:" + controllerNamespace + ":" + controllerAccount
 )
 
-// rights are all that the controller may do.
+// rights are the permissions of the controller.
 var rights = []rbacv1.PolicyRule{
 	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes"}, Verbs: []string{"list", "watch", "patch"}},
 	{APIGroups: []string{"aws-efs.managed.openshift.io"}, Resources: []string{"sharedvolumes/status"}, Verbs: []string{"patch"}},
@@ -63,18 +63,17 @@ var rights = []rbacv1.PolicyRule{
 	{APIGroups: []string{"security.openshift.io"}, Resources: []string{"securitycontextconstraints"}, ResourceNames: []string{"efs-csi-scc"}, Verbs: []string{"get"}},
 }
 
-// world is a cluster that serves SharedVolumes.
+// testEnv is a cluster that serves SharedVolumes.
 type testEnv struct {
 	*cluster.Cluster
-	client client.Client // the administrator's
+	client client.Client // an administrator's
 	t      testing.TB
 }
 
 var running sync.Once
 
-// served returns the cluster that most tests share, with the controller running. SharedVolumes need no grants
-// there: it is a cluster that works as it did with the community operator. Those of TestTenants and of apart
-// need them.
+// served returns the cluster that most tests share, with the controller running. Its SharedVolumes require no grants, as in a
+// cluster that the community operator has managed. Those of TestTenants and isolated do.
 func served(t *testing.T) testEnv {
 	t.Helper()
 	t.Parallel()
@@ -84,7 +83,7 @@ func served(t *testing.T) testEnv {
 		env.setAccess(v1alpha1.AccessOpen)
 		cfg := env.controllerConfig()
 		go func() {
-			// It outlives the test; the process ends it.
+			// It outlives the test, and ends with the process.
 			if err := sharedvolume.Run(context.Background(), cfg, sharedvolume.Options{}); err != nil {
 				panic(err)
 			}
@@ -108,10 +107,10 @@ func newTestEnv(t testing.TB, c *cluster.Cluster) testEnv {
 	return testEnv{c, api, t}
 }
 
-// in returns the same world for a subtest.
+// in returns the same testEnv for a subtest.
 func (env testEnv) in(t testing.TB) testEnv { return testEnv{env.Cluster, env.client, t} }
 
-// defineAll defines SharedVolumes and what belongs to them.
+// defineAll creates the CRDs.
 func (env testEnv) defineAll() {
 	env.t.Helper()
 	files, err := filepath.Glob(definitions + "/*.yaml")
@@ -236,7 +235,7 @@ func (env testEnv) gone(object client.Object) {
 		} else if err != nil || found.GetUID() != uid {
 			return nil
 		}
-		return fmt.Errorf("it is still there, with finalizers %v", found.GetFinalizers())
+		return fmt.Errorf("it still exists, with finalizers %v", found.GetFinalizers())
 	})
 }
 

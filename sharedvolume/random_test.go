@@ -23,12 +23,12 @@ import (
 )
 
 var (
-	randomSeed = flag.Uint64("seed", 0, "play the one random sequence of this seed")
-	randomTime = flag.Duration("random-time", 30*time.Second, "how long to begin new random sequences")
+	randomSeed = flag.Uint64("seed", 0, "run only the random sequence of this seed")
+	randomTime = flag.Duration("random-time", 30*time.Second, "for how long to start new random sequences")
 )
 
-// TestRandomSequences has people and accidents do one thing after another to some SharedVolumes. In
-// the end all must be as a simple model foretells, and stay so without a write.
+// TestRandomSequences performs random actions on some SharedVolumes, one after the other. In the end the state must match a
+// simple model, and no write may follow.
 func TestRandomSequences(t *testing.T) {
 	env := isolated(t)
 	if *randomSeed != 0 {
@@ -54,7 +54,7 @@ func TestRandomSequences(t *testing.T) {
 	t.Logf("%d sequences, from seed %d on", next-first, first)
 }
 
-// sequence is one random sequence: the dice, what has been done, and what must come of it.
+// sequence is one random sequence of actions.
 type sequence struct {
 	testEnv
 	dice      *rand.Rand
@@ -64,10 +64,10 @@ type sequence struct {
 	injector  *fault.Injector
 }
 
-// model is all that must be there in the end.
+// model is the expected state.
 type model struct {
 	volumes map[string]*v1alpha1.SharedVolume        // by name
-	foreign map[string]*corev1.PersistentVolumeClaim // claims of others, by the name of the SharedVolume that would have it
+	foreign map[string]*corev1.PersistentVolumeClaim // claims of others, by the name of the SharedVolume whose claim has that name
 }
 
 func newModel() model {
@@ -80,7 +80,7 @@ func (env testEnv) runRandom(seed uint64) {
 	s.model = newModel()
 	defer func() {
 		if t.Failed() {
-			t.Logf("to play it again: go test ./sharedvolume -run TestRandomSequences -seed=%d", seed)
+			t.Logf("to repeat it: go test ./sharedvolume -run TestRandomSequences -seed=%d", seed)
 		}
 		s.stopController("")
 	}()
@@ -95,21 +95,21 @@ func (env testEnv) runRandom(seed uint64) {
 	s.awaitNoWrites(s.injector, s.namespace)
 }
 
-// agree waits until all is as the model has it, and nothing else is there.
+// awaitModel waits until the state matches the model.
 func (s *sequence) awaitModel() {
 	s.t.Helper()
-	cluster.Eventually(s.t, 2*patience, "all to be as foretold", func(context.Context) error {
+	cluster.Eventually(s.t, 2*patience, "the expected state", func(context.Context) error {
 		if s.injector.Idle() < quiet {
 			return errors.New("the controller is busy")
 		}
 		if diff := cmp.Diff(s.model.expected(s.namespace), s.actual(s.namespace)); diff != "" {
-			return fmt.Errorf("(-foretold +there):\n%s", diff)
+			return fmt.Errorf("(-expected +actual):\n%s", diff)
 		}
 		return nil
 	})
 }
 
-// foretells returns a line about each object that must be there.
+// expected returns a line about each expected object.
 func (m model) expected(namespace string) map[string]string {
 	lines := map[string]string{}
 	for _, claim := range m.foreign {
@@ -133,7 +133,7 @@ func (m model) expected(namespace string) map[string]string {
 	return lines
 }
 
-// shows returns such a line about each object that is there.
+// actual returns such a line about each object that exists.
 func (env testEnv) actual(namespace string) map[string]string {
 	env.t.Helper()
 	lines := map[string]string{}

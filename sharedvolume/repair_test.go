@@ -75,7 +75,7 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// likeNew checks that a SharedVolume has all that it had when it was Ready first.
+// isRestored checks that a SharedVolume has the same state as when it first became Ready.
 func (env testEnv) isRestored(ctx context.Context, sv *v1alpha1.SharedVolume, before pair) error {
 	claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
 	if err := env.client.Get(ctx, client.ObjectKeyFromObject(sv), sv); err != nil {

@@ -32,7 +32,7 @@ func (env testEnv) createMany(namespace, name string, n int) []*v1alpha1.SharedV
 	return created
 }
 
-// However many there are, the binder has only a few claims of a namespace in its hands.
+// TestFewClaimsInFlight: however many SharedVolumes a namespace has, only a few of its claims are in flight.
 func TestFewClaimsInFlight(t *testing.T) {
 	env := served(t)
 	namespace := env.Namespace(t)
@@ -40,8 +40,8 @@ func TestFewClaimsInFlight(t *testing.T) {
 	for _, sv := range env.createMany(namespace, "logs", many) {
 		env.ready(sv)
 	}
-	// A request is received before anybody can see what it does. So what counts as bound here may be
-	// more than the controller knew of, but never less.
+	// The API server receives a request before anybody can see its effect. So this may count more claims as bound than the
+	// controller knew of, but never fewer.
 	events := env.Audit(t)
 	slices.SortFunc(events, func(a, b cluster.AuditEvent) int { return a.Received.Compare(b.Received) })
 	made, bound, most := 0, map[string]bool{}, 0
@@ -58,23 +58,23 @@ func TestFewClaimsInFlight(t *testing.T) {
 		}
 	}
 	if made != many || len(bound) != many || most > few {
-		t.Errorf("%d claims were made, %d bound, and up to %d were not bound at a time; want %d, %d and %d at most",
+		t.Errorf("%d claims were created, %d bound, and up to %d were in flight at a time; want %d, %d and %d at most",
 			made, len(bound), most, many, many, few)
 	}
 }
 
-// A SharedVolume whose claim cannot be made takes no turn from the others of its namespace. There are so
-// many here that the others would wait for too long if each of these kept a turn for its time.
+// TestRejectedClaimReleasesSlot: a SharedVolume whose claim cannot be created releases its slot. There are so many here that
+// another one would wait for too long if each kept its slot until the timeout.
 func TestRejectedClaimReleasesSlot(t *testing.T) {
 	const many = 20
-	for reason, hinder := range map[string]func(env testEnv, namespace string) (end func()){
+	for reason, block := range map[string]func(env testEnv, namespace string) (end func()){
 		"QuotaExceeded": func(env testEnv, namespace string) func() {
 			quota := env.noClaims(namespace)
 			return func() { env.do("delete", env.client.Delete(env.t.Context(), quota)) }
 		},
 		"Conflict": func(env testEnv, namespace string) func() {
 			for i := range many {
-				env.do("create", env.client.Create(env.t.Context(), foreignClaim(namespace, fmt.Sprintf("pvc-hindered-%d", i))))
+				env.do("create", env.client.Create(env.t.Context(), foreignClaim(namespace, fmt.Sprintf("pvc-blocked-%d", i))))
 			}
 			return func() {}
 		},
@@ -82,8 +82,8 @@ func TestRejectedClaimReleasesSlot(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			env := served(t)
 			namespace := env.Namespace(t)
-			end := hinder(env, namespace)
-			for _, sv := range env.createMany(namespace, "hindered", many) {
+			end := block(env, namespace)
+			for _, sv := range env.createMany(namespace, "blocked", many) {
 				env.until(sv, reason)
 			}
 			end()
@@ -92,24 +92,24 @@ func TestRejectedClaimReleasesSlot(t *testing.T) {
 	}
 }
 
-// Nor, for longer than a turn lasts, does one whose claim is made and then never bound.
+// TestUnboundClaimLosesSlot: a SharedVolume whose claim is created and never bound loses its slot after the timeout.
 func TestUnboundClaimLosesSlot(t *testing.T) {
 	env := served(t)
 	namespace := env.Namespace(t)
 	env.keepUnbound(namespace, "pvc-never-")
-	const atOnce, turnTime = 4, 10 * time.Second // in a namespace that begins
-	never := env.createMany(namespace, "never", atOnce)
+	const initialSlots, slotTimeout = 4, 10 * time.Second
+	never := env.createMany(namespace, "never", initialSlots)
 	for _, sv := range never {
 		claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: sharedvolume.ClaimName(sv.Name)}}
 		env.eventually("the claim", claim, func() error { return nil })
 	}
 	after := env.ready(env.create(namespace, "after"))
-	if waited := after.claim.CreationTimestamp.Sub(never[0].CreationTimestamp.Time); waited < turnTime {
-		t.Errorf("the claim was made after %v, want %v at least: those before it are not bound", waited, turnTime)
+	if waited := after.claim.CreationTimestamp.Sub(never[0].CreationTimestamp.Time); waited < slotTimeout {
+		t.Errorf("the claim was created after %v, want %v at least: those before it are not bound", waited, slotTimeout)
 	}
 }
 
-// keepUnbound has the API server refuse to bind those claims of a namespace whose names have a prefix.
+// keepUnbound makes the API server reject the binding of a namespace's claims whose names have a prefix.
 func (env testEnv) keepUnbound(namespace, prefix string) {
 	env.t.Helper()
 	policy := &admissionv1.ValidatingAdmissionPolicy{
@@ -139,7 +139,7 @@ func (env testEnv) keepUnbound(namespace, prefix string) {
 	cluster.Eventually(env.t, patience, "the policy to be in force", func(ctx context.Context) error {
 		bind := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"volumeName":"none"}}`))
 		if err := env.client.Patch(ctx, probe.DeepCopy(), bind, client.DryRunAll); !apierrors.IsInvalid(err) {
-			return fmt.Errorf("the answer to binding a claim is %v", err)
+			return fmt.Errorf("binding a claim results in %v", err)
 		}
 		return nil
 	})

@@ -11,46 +11,46 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// turnsAt returns turns that go by a clock of the test's, and the names of those that were woken.
+// slotsAt returns slots with a clock of the test, and the names of the SharedVolumes that they requeue.
 func slotsAt(clock *time.Time) (*slots, *[]string) {
-	woken := &[]string{}
+	requeued := &[]string{}
 	t := newSlots()
 	t.now = func() time.Time { return *clock }
-	t.requeue = func(key types.NamespacedName) { *woken = append(*woken, key.String()) }
-	return t, woken
+	t.requeue = func(key types.NamespacedName) { *requeued = append(*requeued, key.String()) }
+	return t, requeued
 }
 
 func TestSlots(t *testing.T) {
 	for _, test := range []struct {
 		name string
-		// do is what happens: a name asks for a turn, name- leaves, name= is handed over, and + lets a turn's
-		// time pass. All is about one namespace unless a name has another's before it.
+		// do is what happens: a name acquires a slot, name- releases it, name= starts binding, and + lets slotTimeout
+		// pass. All names are in one namespace unless they have another one's prefix.
 		do string
-		// had are those that got a turn at once, woken those that got one later, both in that order.
-		had, woken string
+		// immediate are those that get a slot immediately, requeued those that get one later, both in that order.
+		immediate, requeued string
 	}{
-		{"some at once", "1 2 3 4", "1 2", ""},
-		{"one leaves, the next comes", "1 2 3 4 2-", "1 2", "3"},
+		{"some immediately", "1 2 3 4", "1 2", ""},
+		{"a released slot goes to the next", "1 2 3 4 2-", "1 2", "3"},
 		{"first come, first served", "1 2 3 4 5 2- 1- 3-", "1 2", "3 4 5"},
-		{"asking again changes nothing", "1 1 2 3 4 3 1- 2- 3-", "1 1 2", "3 4"},
-		{"to be woken is to have a turn", "1 2 3 1- 3", "1 2 3", "3"},
-		{"leaving the line", "1 2 3 4 3- 1-", "1 2", "4"},
-		{"leaving the line, and coming back", "1 2 3 4 3- 3 1- 2-", "1 2", "4 3"},
-		{"leaving twice", "1 2 3 4 1- 1-", "1 2", "3"},
-		{"who left asks anew", "1 2 3 1- 1 2-", "1 2", "3 1"},
-		{"leaving without a turn", "x- 1 2 3 x-", "1 2", ""},
+		{"acquiring again changes nothing", "1 1 2 3 4 3 1- 2- 3-", "1 1 2", "3 4"},
+		{"a requeued one holds a slot", "1 2 3 1- 3", "1 2 3", "3"},
+		{"no longer waiting", "1 2 3 4 3- 1-", "1 2", "4"},
+		{"no longer waiting, and waiting again", "1 2 3 4 3- 3 1- 2-", "1 2", "4 3"},
+		{"releasing twice", "1 2 3 4 1- 1-", "1 2", "3"},
+		{"acquiring after a release", "1 2 3 1- 1 2-", "1 2", "3 1"},
+		{"releasing without a slot", "x- 1 2 3 x-", "1 2", ""},
 		{"another namespace does not wait", "1 2 3 b/1", "1 2 b/1", ""},
-		{"nor does its leaving help", "1 2 3 b/1 b/1-", "1 2 b/1", ""},
-		{"a turn ends with its time", "1 2 3 4 + 2=", "1 2", "3"},
-		{"and may be had again, in line", "1 2 3 + 1 2=", "1 2", "3 1"},
-		{"at once if nobody waits", "1 2 + 1", "1 2 1", ""},
-		{"who waits keeps the place", "1 2 3 4 3= + 3= 1=", "1 2", "3"},
+		{"its release does not help", "1 2 3 b/1 b/1-", "1 2 b/1", ""},
+		{"a slot times out", "1 2 3 4 + 2=", "1 2", "3"},
+		{"acquiring after a timeout, behind others", "1 2 3 + 1 2=", "1 2", "3 1"},
+		{"acquiring after a timeout, nobody waits", "1 2 + 1", "1 2 1", ""},
+		{"one that waits keeps its position", "1 2 3 4 3= + 3= 1=", "1 2", "3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			clock := now
-			turns, woken := slotsAt(&clock)
-			turns.limiter.limit = 2
-			var had []string
+			slots, requeued := slotsAt(&clock)
+			slots.limiter.limit = 2
+			var immediate []string
 			for _, word := range strings.Fields(test.do) {
 				name := strings.TrimRight(word, "-=")
 				key := types.NamespacedName{Namespace: "a", Name: name}
@@ -59,26 +59,26 @@ func TestSlots(t *testing.T) {
 				}
 				switch word[len(name):] {
 				case "-":
-					turns.release(key)
+					slots.release(key)
 				case "=":
-					turns.startBinding(key)
+					slots.startBinding(key)
 				default:
 					if word == "+" {
 						clock = clock.Add(slotTimeout)
-					} else if turns.acquire(key) {
-						had = append(had, name)
+					} else if slots.acquire(key) {
+						immediate = append(immediate, name)
 					}
 				}
 			}
-			if diff := cmp.Diff(strings.Fields(test.had), had); diff != "" {
-				t.Errorf("had a turn at once: %s", diff)
+			if diff := cmp.Diff(strings.Fields(test.immediate), immediate); diff != "" {
+				t.Errorf("immediately: %s", diff)
 			}
-			want := strings.Fields(test.woken)
+			want := strings.Fields(test.requeued)
 			for i, name := range want {
 				want[i] = "a/" + name
 			}
-			if diff := cmp.Diff(want, *woken); diff != "" {
-				t.Errorf("woken: %s", diff)
+			if diff := cmp.Diff(want, *requeued); diff != "" {
+				t.Errorf("requeued: %s", diff)
 			}
 		})
 	}
@@ -86,69 +86,69 @@ func TestSlots(t *testing.T) {
 
 func TestSlotsTimeOut(t *testing.T) {
 	clock := now
-	turns, _ := slotsAt(&clock)
+	slots, _ := slotsAt(&clock)
 	key := types.NamespacedName{Namespace: "a", Name: "1"}
-	if got := turns.startBinding(key); got != 0 {
-		t.Errorf("without a turn, %v are left", got)
+	if got := slots.startBinding(key); got != 0 {
+		t.Errorf("without a slot, %v remain", got)
 	}
-	turns.acquire(key)
+	slots.acquire(key)
 	clock = clock.Add(slotTimeout / 4)
-	turns.acquire(key) // does not begin it anew
-	if got, want := turns.startBinding(key), slotTimeout*3/4; got != want {
-		t.Errorf("after a quarter, %v are left, want %v", got, want)
+	slots.acquire(key) // does not restart the timeout
+	if got, want := slots.startBinding(key), slotTimeout*3/4; got != want {
+		t.Errorf("after a quarter, %v remain, want %v", got, want)
 	}
 	clock = clock.Add(slotTimeout * 3 / 4)
-	if got := turns.startBinding(key); got != 0 || len(turns.namespaces) != 0 {
-		t.Errorf("at the end, %v are left, and of the namespace %v", got, turns.namespaces)
+	if got := slots.startBinding(key); got != 0 || len(slots.namespaces) != 0 {
+		t.Errorf("at the end, %v remain, and of the namespace %v", got, slots.namespaces)
 	}
 }
 
-// Whatever happens in whichever order, no more than a few have a turn, everybody has one in the end,
-// and nothing stays of those that have gone.
+// TestSlotsReachEverybody: at any time only a few hold a slot, everybody gets one in the end, and no state remains of those
+// that released theirs.
 func TestSlotsReachEverybody(t *testing.T) {
 	clock := now
-	turns, woken := slotsAt(&clock)
+	slots, requeued := slotsAt(&clock)
 	var all []types.NamespacedName
 	for i := range 100 {
 		all = append(all, types.NamespacedName{Namespace: fmt.Sprint("n", i%3), Name: fmt.Sprint(i)})
 	}
 	having := map[string][]types.NamespacedName{}
 	for _, key := range all {
-		if turns.acquire(key) {
+		if slots.acquire(key) {
 			having[key.Namespace] = append(having[key.Namespace], key)
 		}
 	}
 	var served []types.NamespacedName
 	for len(served) < len(all) {
-		for _, name := range *woken {
+		for _, name := range *requeued {
 			key := requestOf(name).NamespacedName
-			if !turns.acquire(key) {
-				t.Fatalf("%v was woken without a turn", key)
+			if !slots.acquire(key) {
+				t.Fatalf("%v was requeued without a slot", key)
 			}
 			having[key.Namespace] = append(having[key.Namespace], key)
 		}
-		*woken = nil
+		*requeued = nil
 		before := len(served)
 		for namespace, keys := range having {
-			if len(keys) > turns.limiter.limit {
-				t.Fatalf("in %s, %v have a turn", namespace, keys)
+			if len(keys) > slots.limiter.limit {
+				t.Fatalf("in %s, %v hold a slot", namespace, keys)
 			}
 			if len(keys) > 0 {
-				turns.release(keys[0])
+				slots.release(keys[0])
 				served = append(served, keys[0])
 				having[namespace] = keys[1:]
 			}
 		}
 		if len(served) == before {
-			t.Fatalf("nobody has a turn, but only %d of %d have had one", before, len(all))
+			t.Fatalf("nobody holds a slot, but only %d of %d have immediate one", before, len(all))
 		}
 	}
 	for _, key := range all {
 		if !slices.Contains(served, key) {
-			t.Errorf("%v never had a turn", key)
+			t.Errorf("%v never got a slot", key)
 		}
 	}
-	if len(turns.namespaces) != 0 {
-		t.Errorf("these are left: %v", turns.namespaces)
+	if len(slots.namespaces) != 0 {
+		t.Errorf("these remain: %v", slots.namespaces)
 	}
 }

@@ -33,16 +33,15 @@ func (env testEnv) all(namespace string) []unstructured.Unstructured {
 	return found
 }
 
-// poke changes all objects of a namespace in a way that means nothing.
+// touch changes all objects of a namespace in an irrelevant way.
 func (env testEnv) touch(namespace string) {
 	env.t.Helper()
 	for _, object := range env.all(namespace) {
-		env.do("poke", env.client.Patch(env.t.Context(), &object, patch(fmt.Sprintf(`{"metadata":{"annotations":{"poke":"%s"}}}`, object.GetResourceVersion()))))
+		env.do("touch", env.client.Patch(env.t.Context(), &object, patch(fmt.Sprintf(`{"metadata":{"annotations":{"touch":"%s"}}}`, object.GetResourceVersion()))))
 	}
 }
 
-// state returns all objects of a namespace, by kind and name, without what differs between two
-// histories that come to the same: who wrote when, and what was named anew.
+// comparableState returns all objects of a namespace, by kind and name, without the fields that depend on their history.
 func (env testEnv) comparableState(namespace string) map[string]any {
 	env.t.Helper()
 	state := map[string]any{}
@@ -75,7 +74,7 @@ func strip(content any) {
 	}
 }
 
-// alias maps what is named differently in each run to what is common to all runs.
+// alias maps the names of one run to names that are common to all runs.
 type alias map[string]string
 
 func (a alias) replace(text string, back bool) string {
@@ -88,7 +87,7 @@ func (a alias) replace(text string, back bool) string {
 	return text
 }
 
-// common returns objects in names common to all runs.
+// common returns objects with common names.
 func (a alias) common(state map[string]any) map[string]any {
 	raw, err := json.Marshal(state)
 	if err != nil {
@@ -101,7 +100,7 @@ func (a alias) common(state map[string]any) map[string]any {
 	return common
 }
 
-// own returns a point of a common name as this run names it.
+// own returns a point with this run's names.
 func (a alias) own(p fault.Point) fault.Point { return a.rename(p, true) }
 
 func (a alias) rename(p fault.Point, back bool) fault.Point {

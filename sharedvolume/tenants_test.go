@@ -52,7 +52,7 @@ func (env testEnv) applyRoles() {
 	}
 }
 
-// testDocumentation does what the pages show, one after the other.
+// testDocumentation runs the examples of the pages, one after the other.
 func testDocumentation(t *testing.T, env testEnv) {
 	t.Parallel()
 	env.do("create", env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
@@ -90,14 +90,14 @@ func examplesOf(t *testing.T, page string) []string {
 	return examples
 }
 
-// tenant is somebody who has one of Kubernetes' own roles in one namespace, and nothing else.
+// tenant is a user with one of Kubernetes' own roles in one namespace, and no other permissions.
 type tenant struct {
 	api       client.Client
 	config    *rest.Config
 	namespace string
 }
 
-// tenant makes a service account that has a role in a namespace, and waits until it can use it.
+// tenant creates a service account with a role in a namespace, and waits until the role takes effect.
 func (env testEnv) tenant(namespace, role string) tenant {
 	env.t.Helper()
 	return env.tenantCalled("tenant", namespace, role)
@@ -149,7 +149,7 @@ func volumeOf(namespace, name, fileSystem, accessPoint string) *v1alpha1.SharedV
 	return sv
 }
 
-// refused checks that the API server refused something with the words wanted.
+// refused checks that the API server refused a request with the wanted message.
 func (env testEnv) refused(what string, err error, want string) {
 	env.t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {
@@ -157,7 +157,7 @@ func (env testEnv) refused(what string, err error, want string) {
 	}
 }
 
-// testTeamRoles tries what Kubernetes' own roles include of SharedVolumes.
+// testTeamRoles checks what Kubernetes' own roles permit about SharedVolumes.
 func testTeamRoles(t *testing.T, env testEnv) {
 	t.Parallel()
 	for role, may := range map[string]struct{ read, write, empty bool }{
@@ -290,7 +290,7 @@ func (env testEnv) shell(commands string) string {
 	return string(out)
 }
 
-// granted waits until a grant says that it is for the namespace of its name, and which that is.
+// granted waits until a grant is effective for the namespace of its name.
 func (env testEnv) granted(namespace string) {
 	env.t.Helper()
 	of := &corev1.Namespace{}
@@ -304,8 +304,8 @@ func (env testEnv) granted(namespace string) {
 	})
 }
 
-// ungranted waits until a SharedVolume says that it lacks a grant, with the words wanted, and checks that nothing
-// was made for it.
+// ungranted waits until a SharedVolume has reason NotGranted with the wanted message, and checks that nothing was created for
+// it.
 func (env testEnv) ungranted(sv *v1alpha1.SharedVolume, want string) {
 	env.t.Helper()
 	env.until(sv, "NotGranted")
@@ -318,7 +318,7 @@ func (env testEnv) ungranted(sv *v1alpha1.SharedVolume, want string) {
 	}
 }
 
-// TestOpen: where no grant is needed, whoever may create SharedVolumes may name any access point.
+// TestOpen: where no grant is required, whoever may create SharedVolumes may use any access point.
 func TestOpen(t *testing.T) {
 	env := served(t)
 	sv := volumeOf(env.Namespace(t), "logs", "fs-0a", "fsap-0a")
