@@ -40,7 +40,7 @@ func forgedGrant(a arena) {
 	a.refused("forge a status", tn.Client.Status().Patch(a.t.Context(), sv.DeepCopy(), patch(`{"status":{"phase":"Ready"}}`)), "forbidden")
 	// The namespace of a grant with the same name as something else in it.
 	named := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: project, Labels: forged.Labels}}
-	a.do("forge a namesake", tn.Client.Create(a.t.Context(), named))
+	a.do("forge a ConfigMap", tn.Client.Create(a.t.Context(), named))
 	a.marked()
 	a.ungranted(sv, "there is no SharedVolumeGrant "+project)
 	a.noVolumes(project)

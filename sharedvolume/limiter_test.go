@@ -81,20 +81,20 @@ type model struct {
 // are bound, and how long one of the other namespace takes.
 func (m model) run(n int) (took, other time.Duration) {
 	s := &simulation{clock: now, random: rand.New(rand.NewPCG(1, 1)), model: m}
-	s.turns, s.woken = slotsAt(&s.clock)
+	s.slots, s.requeued = slotsAt(&s.clock)
 	bound := 0
 	begin := func(key types.NamespacedName) {
 		s.after(m.making, func() {
-			s.turns.startBinding(key)
+			s.slots.startBinding(key)
 			s.bind(func() {
 				if bound++; bound == n {
 					took = s.clock.Sub(now)
 				}
-			}, func() { s.turns.release(key) })
+			}, func() { s.slots.release(key) })
 		})
 	}
 	for i := range n {
-		if key := (types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}); s.turns.acquire(key) {
+		if key := (types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}); s.slots.acquire(key) {
 			begin(key)
 		}
 	}
@@ -121,13 +121,13 @@ func (m model) run(n int) (took, other time.Duration) {
 // simulation runs a model.
 type simulation struct {
 	model
-	clock   time.Time
-	random  *rand.Rand
-	agenda  []appointment
-	turns   *slots
-	woken   *[]string
-	queue   []func() // the binder's
-	allowed time.Time
+	clock    time.Time
+	random   *rand.Rand
+	agenda   []appointment
+	slots    *slots
+	requeued *[]string
+	queue    []func() // the binder's
+	allowed  time.Time
 }
 
 type appointment struct {
@@ -188,9 +188,9 @@ func (s *simulation) run(begin func(types.NamespacedName)) {
 		s.agenda = slices.Delete(s.agenda, next, next+1)
 		s.clock = due.at
 		due.do()
-		for _, name := range *s.woken {
+		for _, name := range *s.requeued {
 			begin(requestOf(name).NamespacedName)
 		}
-		*s.woken = nil
+		*s.requeued = nil
 	}
 }

@@ -180,7 +180,7 @@ func (s *sequence) deleteNamespace(name string) bool {
 	s.createInPlace(namespace)
 	// The grant was for the deleted namespace.
 	grant := &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
-	s.do("renew the grant", s.client.Patch(s.t.Context(), grant, patch(fmt.Sprintf(`{"spec":{"namespaceUID":"%s"}}`, namespace.UID))))
+	s.do("update the grant", s.client.Patch(s.t.Context(), grant, patch(fmt.Sprintf(`{"spec":{"namespaceUID":"%s"}}`, namespace.UID))))
 	return true
 }
 

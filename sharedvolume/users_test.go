@@ -68,11 +68,11 @@ func TestUsers(t *testing.T) {
 				u := newUsers(nil)
 				u.list = source.list
 				var mu sync.Mutex
-				var woken []string
+				var requeued []string
 				u.requeue = func(key types.NamespacedName) {
 					mu.Lock()
 					defer mu.Unlock()
-					woken = append(woken, key.Name)
+					requeued = append(requeued, key.Name)
 				}
 				done := make(chan error)
 				go func() { done <- u.Start(ctx) }()
@@ -94,8 +94,8 @@ func TestUsers(t *testing.T) {
 				if !slices.Equal(at, test.lists) {
 					t.Errorf("pods are listed at %v, want %v", at, test.lists)
 				}
-				if answered := test.err == nil && test.takes < listTimeout; answered == (len(woken) == 0) {
-					t.Errorf("requeued were %q", woken)
+				if answered := test.err == nil && test.takes < listTimeout; answered == (len(requeued) == 0) {
+					t.Errorf("requeued were %q", requeued)
 				}
 				cancel()
 				if err := <-done; err != nil {

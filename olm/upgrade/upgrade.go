@@ -104,17 +104,17 @@ func (g *Graph) Find(name string) *Entry { return g.byName[name] }
 
 // order sets Heads, Chain and Cycle.
 func (g *Graph) order() {
-	followed, skipped := map[string]bool{}, map[string]bool{}
+	hasSuccessor, skipped := map[string]bool{}, map[string]bool{}
 	for _, e := range g.Entries {
 		if e.Replaces != "" {
-			followed[e.Replaces] = true
+			hasSuccessor[e.Replaces] = true
 		}
 		for _, name := range e.Skips {
-			followed[name], skipped[name] = true, true
+			hasSuccessor[name], skipped[name] = true, true
 		}
 	}
 	for _, e := range g.Entries {
-		if !followed[e.Name] {
+		if !hasSuccessor[e.Name] {
 			g.Heads = append(g.Heads, e)
 		}
 	}
