@@ -29,10 +29,10 @@ import (
 	tenants "github.com/berth-csi/berth/test/tenant"
 )
 
-// mostBytes is how much the caches may hold of an object that a tenant has written.
+// mostBytes is how much memory an object of a tenant may take in the caches.
 const mostBytes = 4 << 10
 
-// attacker signs a tenant in who has a project, and may make SharedVolumes there.
+// attacker returns a tenant who has a project, and may create SharedVolumes there.
 func (env testEnv) attacker(t *testing.T) (*tenants.Tenant, string) {
 	t.Helper()
 	who := tenants.New(t, env.Cluster)
@@ -53,7 +53,7 @@ func (env testEnv) attacker(t *testing.T) (*tenants.Tenant, string) {
 	return who, project
 }
 
-// TestTenantFillsCaches: of objects as large as the API server takes them, the caches hold little.
+// TestTenantFillsCaches: the caches hold little of objects that are as large as the API server accepts.
 func TestTenantFillsCaches(t *testing.T) {
 	env := served(t)
 	who, project := env.attacker(t)
@@ -112,8 +112,8 @@ func TestTenantFillsCaches(t *testing.T) {
 	}
 }
 
-// TestTenantHasLargeObjectsListed: an API server that cannot send what there is as events of a watch is asked for
-// small pages, and the objects of one page are trimmed before the next comes.
+// TestTenantHasLargeObjectsListed: if an API server cannot stream the initial list, it is requested in small pages, and the
+// objects of one page are trimmed before the next is requested.
 func TestTenantHasLargeObjectsListed(t *testing.T) {
 	env := served(t)
 	who, project := env.attacker(t)
@@ -146,7 +146,7 @@ func TestTenantHasLargeObjectsListed(t *testing.T) {
 	}
 }
 
-// deepSize returns how many bytes a value has in memory, with all that it refers to.
+// deepSize returns how many bytes of memory a value takes, with all that it refers to.
 func deepSize(value reflect.Value) int {
 	size := int(value.Type().Size())
 	inner := func(part reflect.Value) int { return deepSize(part) - int(part.Type().Size()) } // what is outside of the value
@@ -178,7 +178,7 @@ func deepSize(value reflect.Value) int {
 	return size
 }
 
-// TestTenantsFinalizersAreKept, however many, when the controller puts its own on and takes it off.
+// TestTenantsFinalizersAreKept: the controller keeps the tenant's finalizers, however many, when it adds and removes its own.
 func TestTenantsFinalizersAreKept(t *testing.T) {
 	env := served(t)
 	who, project := env.attacker(t)
@@ -203,8 +203,8 @@ func TestTenantsFinalizersAreKept(t *testing.T) {
 	env.do("free", who.Client.Patch(t.Context(), sv, patch(`{"metadata":{"finalizers":null}}`)))
 }
 
-// TestTenantHasPodsListed: SharedVolumes that wait for a pod, in a namespace of many large pods, have these listed
-// in small pages, and not more often than one SharedVolume has.
+// TestTenantHasPodsListed: while SharedVolumes wait for a pod in a namespace of many large pods, these are listed in small pages,
+// and not more often than for one SharedVolume.
 func TestTenantHasPodsListed(t *testing.T) {
 	env := served(t)
 	who, project := env.attacker(t)
@@ -231,7 +231,7 @@ func TestTenantHasPodsListed(t *testing.T) {
 		env.do("delete", who.Client.Delete(t.Context(), sv))
 		env.until(sv, "ClaimInUse")
 	}
-	// Each looks again every ten seconds. The pods are listed in two pages.
+	// Each is reconciled every ten seconds. The pods are listed in two pages.
 	lists := 0
 	cluster.Eventually(t, patience, "the pods to be listed again", func(context.Context) error {
 		lists = 0
@@ -260,8 +260,7 @@ func TestTenantHasPodsListed(t *testing.T) {
 	}
 }
 
-// TestTenantLeavesVolume: a tenant has a volume made that is found by none of the usual ways when the
-// SharedVolume is gone.
+// TestTenantLeavesVolume: a tenant manipulates a SharedVolume so that its volume remains, and is not found in the usual ways.
 func TestTenantLeavesVolume(t *testing.T) {
 	t.Run("under the community operator's name", func(t *testing.T) {
 		env := isolated(t)
@@ -324,7 +323,7 @@ func TestTenantLeavesVolume(t *testing.T) {
 	})
 }
 
-// leave has a tenant delete a SharedVolume while there is no controller.
+// leave deletes a SharedVolume as the tenant while no controller runs.
 func leave(env testEnv, who *tenants.Tenant, sv *v1alpha1.SharedVolume) {
 	env.t.Helper()
 	env.do("take the finalizers off", who.Client.Patch(env.t.Context(), sv.DeepCopy(), patch(`{"metadata":{"finalizers":null}}`)))

@@ -13,9 +13,8 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// attacks are what one tenant may try against another, or against the cluster; package test/attacks
-// lists them. Each leaves the victim's volume alone, and the attacker without it: arena
-// checks that after every attack, besides what the attack itself checks.
+// attacks are what one tenant may try against another, or against the cluster; package test/attacks lists them. After each,
+// arena checks that the victim's volume is unchanged and that the attacker has not got it.
 var attacks = []struct {
 	name  string
 	mount func(arena)
@@ -99,7 +98,7 @@ func (a arena) own(name string) *v1alpha1.SharedVolume {
 	return volumeOf(a.attacker.namespace, name, "fs-0a", "fsap-01")
 }
 
-// created has the attacker create something.
+// created creates an object as the attacker.
 func (a arena) created(object client.Object) {
 	a.t.Helper()
 	a.do("create", a.attacker.api.Create(a.t.Context(), object))
