@@ -47,9 +47,15 @@ func (r *reconciler) perform(ctx context.Context, o *observed, d decision) error
 			return slices.DeleteFunc(present, func(finalizer string) bool { return finalizer == Finalizer })
 		})
 	case createClaim:
-		return r.createClaim(ctx, o)
+		claim, err := createOrGet(ctx, r, o, desiredClaim(o.sharedVolume))
+		o.claim = claim
+		return err
 	case createVolume:
-		return r.createVolume(ctx, o, d.volumeName)
+		volume, err := createOrGet(ctx, r, o, desiredVolume(o.sharedVolume, d.volumeName, o.claim))
+		if volume != nil {
+			o.set(volume)
+		}
+		return err
 	case labelClaim:
 		return r.patchLabels(ctx, o, o.claim)
 	case labelVolume:
@@ -104,25 +110,8 @@ func (r *reconciler) patchFinalizers(ctx context.Context, o *observed, change fu
 		"metadata": map[string]any{"finalizers": finalizers}}})
 }
 
-// createClaim creates the claim. If one of that name exists, it becomes the observed one, and the next decision finds out
-// whose it is.
-func (r *reconciler) createClaim(ctx context.Context, o *observed) (err error) {
-	claim := desiredClaim(o.sharedVolume)
-	o.claim, err = createOrGet(ctx, r, o, claim)
-	return err
-}
-
-// createVolume does the same for the volume.
-func (r *reconciler) createVolume(ctx context.Context, o *observed, name string) error {
-	volume, err := createOrGet(ctx, r, o, desiredVolume(o.sharedVolume, name, o.claim))
-	if volume != nil {
-		o.set(volume)
-	}
-	return err
-}
-
-// createOrGet creates an object and returns it, or the existing one of that name, or nil if the API server rejects it. For a
-// new SharedVolume nobody has had a reason yet to take the name. For others it reads first, because the caches do not have
+// createOrGet creates an object and returns it, or the existing one of that name, or nil if the API server rejects it. The next
+// decision finds out whose an existing one is. For a new SharedVolume nobody has had a reason yet to take the name. For others it reads first, because the caches do not have
 // objects without our labels, and an attempt to create is a write.
 func createOrGet[T any, P interface {
 	*T
