@@ -79,6 +79,7 @@ func (a *assembly) add(e entry) {
 			return
 		}
 		b := newBundle(*e.bundle, e.span)
+		b.content = e.content
 		p.Bundles, p.bundles[b.Name] = append(p.Bundles, b), b
 	case e.deprecation != nil:
 		p := a.inPackage(e.deprecation.Package, e.span)

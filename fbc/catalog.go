@@ -57,8 +57,9 @@ type Bundle struct {
 	declcfg.Bundle
 	document.Span
 
-	stated []property.Package
-	number *semver.Version
+	stated  []property.Package
+	number  *semver.Version
+	content []byte // the document, if no file holds it
 }
 
 // Deprecation lists what is deprecated in a package, with the span of its document.

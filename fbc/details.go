@@ -27,12 +27,16 @@ type Details struct {
 
 // Details reads the payload of a bundle from its document.
 func (b *Bundle) Details() (*Details, error) {
-	d, err := document.Load(b.Span)
-	if err != nil {
-		return nil, err
+	content := b.content
+	if content == nil {
+		d, err := document.Load(b.Span)
+		if err != nil {
+			return nil, err
+		}
+		content = d.Content
 	}
 	var whole declcfg.Bundle
-	if err := json.Unmarshal(d.Content, &whole); err != nil {
+	if err := json.Unmarshal(content, &whole); err != nil {
 		return nil, fmt.Errorf("%s:%d: %w", b.File, b.Line, err)
 	}
 	details := &Details{}

@@ -39,6 +39,7 @@ var Rules = []findings.Rule{Schema, Object, Duplicate}
 type entry struct {
 	number      int
 	span        document.Span
+	content     []byte // of the bundle's document, if no file holds it
 	pkg         *declcfg.Package
 	channel     *declcfg.Channel
 	bundle      *declcfg.Bundle

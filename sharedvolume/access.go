@@ -37,13 +37,13 @@ const (
 	reasonUnknownAccess = "UnknownAccess"
 )
 
-// preparationTime is how long Prepare tries.
-const preparationTime = time.Minute
+// prepareTimeout is how long Prepare retries.
+const prepareTimeout = time.Minute
 
 var policyKey = types.NamespacedName{Name: v1alpha1.PolicyName}
 
-// Prepare sees to it that there is a SharedVolumePolicy. It has to be done before anything that the community
-// operator left is taken over: that is what tells where a cluster comes from.
+// Prepare creates the SharedVolumePolicy if there is none. Call it before adopting anything that the community operator left,
+// because those objects show whether the cluster was managed by that operator.
 func Prepare(ctx context.Context, cfg *rest.Config) error {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -53,12 +53,12 @@ func Prepare(ctx context.Context, cfg *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, preparationTime)
+	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
 	var last error
 	if polling.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		if last = ensurePolicy(ctx, c, c); last != nil {
-			klog.Errorf("%v", last)
+			klog.FromContext(ctx).Error(last, "Ensuring that there is a SharedVolumePolicy")
 		}
 		return last == nil, nil
 	}) != nil {
@@ -80,30 +80,30 @@ func ensurePolicy(ctx context.Context, live client.Reader, writer client.Writer)
 	wanted := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"access": string(access)}}}
 	wanted.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SharedVolumePolicy"))
 	wanted.SetName(v1alpha1.PolicyName)
-	// Applied, because the right to apply can be limited to the name, and the right to create cannot.
+	// Apply, because permission to patch can be limited to a name, and permission to create cannot.
 	err = writer.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(controllerName))
 	if apierrors.IsConflict(err) {
-		return nil // Somebody has created it meanwhile, who wants something else.
+		return nil // Somebody else has created it, with another spec.
 	}
 	if err != nil {
 		return fmt.Errorf("creating SharedVolumePolicy %s: %w", v1alpha1.PolicyName, err)
 	}
-	klog.Infof("created SharedVolumePolicy %s with spec.access %s", v1alpha1.PolicyName, access)
+	klog.FromContext(ctx).Info("Created SharedVolumePolicy", "name", v1alpha1.PolicyName, "access", access)
 	return nil
 }
 
-// managedByLabel is on what an operator like this one has made or taken over.
+// managedByLabel is on each object that this operator has created or adopted.
 const managedByLabel = "app.kubernetes.io/managed-by"
 
-// communityObjects are the cluster-scoped objects that the community operator makes at its start.
+// communityObjects are the cluster-scoped objects that the community operator creates when it starts.
 var communityObjects = map[schema.GroupVersionKind]string{
 	{Group: "security.openshift.io", Version: "v1", Kind: "SecurityContextConstraints"}: "efs-csi-scc",
 	storagev1.SchemeGroupVersion.WithKind("CSIDriver"):                                  DriverName,
 	storagev1.SchemeGroupVersion.WithKind("StorageClass"):                               "efs-sc",
 }
 
-// initialAccess returns what a new policy says: Open where the community operator has been at work until now,
-// else Granted. It goes by cluster-scoped objects alone, which no tenant can make.
+// initialAccess returns the access in a new policy: Open if the community operator has managed the cluster until now, else
+// Granted. It relies only on cluster-scoped objects, which no tenant can create.
 func initialAccess(ctx context.Context, live client.Reader) (v1alpha1.Access, error) {
 	var found []metav1.Object
 	for kind, name := range communityObjects {
@@ -114,15 +114,15 @@ func initialAccess(ctx context.Context, live client.Reader) (v1alpha1.Access, er
 			continue
 		}
 		if err != nil {
-			return "", fmt.Errorf("reading %s %s, to tell whether the cluster comes from the community operator: %w", kind.Kind, name, err)
+			return "", fmt.Errorf("reading %s %s, to find out whether the community operator has managed the cluster: %w", kind.Kind, name, err)
 		}
 		found = append(found, object)
 	}
 	return accessAfter(found), nil
 }
 
-// accessAfter is initialAccess for the objects that were found. An operator like this one takes objects over
-// one after the other: as soon as it has begun, the cluster has been asked what it begins with.
+// accessAfter is initialAccess for the objects that exist. This operator adopts them one after the other, so as soon as it has
+// adopted one, the initial access has been decided before.
 func accessAfter(found []metav1.Object) v1alpha1.Access {
 	ours := func(object metav1.Object) bool { return object.GetLabels()[managedByLabel] != "" }
 	communitys := func(object metav1.Object) bool {
@@ -136,7 +136,7 @@ func accessAfter(found []metav1.Object) v1alpha1.Access {
 	return v1alpha1.AccessGranted
 }
 
-// isOpen tells whether SharedVolumes need no grants. What is not known, is closed.
+// isOpen reports whether SharedVolumes require no grants. Without a policy, or with an unknown access, they do.
 func isOpen(policy *v1alpha1.SharedVolumePolicy) bool {
 	return policy != nil && policy.Spec.Access == v1alpha1.AccessOpen
 }
@@ -151,16 +151,16 @@ func grantsRequired(policy *v1alpha1.SharedVolumePolicy) metav1.Condition {
 	case v1alpha1.AccessOpen:
 		condition.Status, condition.Reason = metav1.ConditionFalse, reasonOpen
 		condition.Message = "Whoever has the role edit or admin in any namespace can mount any access point of any file system that the nodes reach. " +
-			"To change that, see what is used with: oc get sharedvolumes -A; write a SharedVolumeGrant for each namespace that shall have more; and run: " +
-			`oc patch sharedvolumepolicy cluster --type=merge -p '{"spec":{"access":"Granted"}}'. What has a volume by then, keeps it`
+			"To change that, see what is used with: oc get sharedvolumes -A; create a SharedVolumeGrant for each namespace that needs more; and run: " +
+			`oc patch sharedvolumepolicy cluster --type=merge -p '{"spec":{"access":"Granted"}}'. SharedVolumes that have a volume by then keep it`
 	default:
 		condition.Reason = reasonUnknownAccess
-		condition.Message = fmt.Sprintf("spec.access is %.64q, want Granted or Open; as long as it is neither, grants are required", policy.Spec.Access)
+		condition.Message = fmt.Sprintf("spec.access is %.64q, want Granted or Open; until it is one of them, grants are required", policy.Spec.Access)
 	}
 	return condition
 }
 
-// policies writes into the status of the policy what follows from it, and creates it anew if it is deleted.
+// policies writes the status of the policy, and recreates the policy if it is deleted.
 type policies struct {
 	cached client.Reader
 	live   client.Reader
@@ -170,7 +170,7 @@ type policies struct {
 
 func addPolicies(mgr manager.Manager) error {
 	atStart := watched.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		queue.Add(reconcile.Request{NamespacedName: policyKey}) // There may be none.
+		queue.Add(reconcile.Request{NamespacedName: policyKey}) // so that it is created if there is none
 		return nil
 	})
 	return builder.ControllerManagedBy(mgr).
@@ -185,7 +185,7 @@ func (r *policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	showOpen(isOpen(policy))
+	setOpenMetric(isOpen(policy))
 	if policy == nil {
 		return reconcile.Result{}, ensurePolicy(ctx, r.live, r.client)
 	}
@@ -199,6 +199,7 @@ func (r *policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 	if err := r.client.Status().Patch(ctx, patched, mergePatch{locked: true, body: map[string]any{"status": status}}, client.FieldOwner(controllerName)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("writing the status of SharedVolumePolicy %s: %w", policy.Name, err)
 	}
+	klog.FromContext(ctx).V(2).Info("Changed the status", "reason", condition.Reason, "message", condition.Message)
 	if condition.Reason != reasonGranted && (before == nil || before.Reason != condition.Reason) {
 		r.events.Eventf(policy, nil, corev1.EventTypeWarning, condition.Reason, "Reconcile", "%s", condition.Message)
 	}

@@ -22,8 +22,8 @@ import (
 
 // Attacks on grants, by somebody who requests projects.
 
-// The finalizer is that of SharedVolumes that have something, the claim has the selector by which the controller
-// knows its own, and the status says that all is well.
+// The attacker forges the finalizer, a claim with the selector by which the controller recognises its own, and a status that
+// says Ready.
 func forgedGrant(a arena) {
 	tn := person.New(a.t, a.Cluster)
 	project := tn.Project(a.t, "")
@@ -38,9 +38,9 @@ func forgedGrant(a arena) {
 		sharedvolume.OwnerNameLabel: "stolen", sharedvolume.OwnerUIDLabel: string(sv.UID)}
 	a.do("forge a claim", tn.Client.Create(a.t.Context(), forged))
 	a.refused("forge a status", tn.Client.Status().Patch(a.t.Context(), sv.DeepCopy(), patch(`{"status":{"phase":"Ready"}}`)), "forbidden")
-	// The namespace of a grant with the same name as something else in it.
+	// The attacker's namespace contains an object of its own name.
 	named := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: project, Labels: forged.Labels}}
-	a.do("forge a namesake", tn.Client.Create(a.t.Context(), named))
+	a.do("forge a ConfigMap", tn.Client.Create(a.t.Context(), named))
 	a.marked()
 	a.ungranted(sv, "there is no SharedVolumeGrant "+project)
 	a.noVolumes(project)
@@ -48,7 +48,7 @@ func forgedGrant(a arena) {
 	a.gone(sv)
 }
 
-// marked waits until the controller has served a SharedVolume that was created after all that happened before.
+// marked waits until the controller has reconciled a SharedVolume that was created after everything else.
 func (a arena) marked() {
 	a.t.Helper()
 	marker := volumeOf(a.victim.namespace, fmt.Sprint("marker-", time.Now().UnixNano()), "fs-01", "fsap-02")
@@ -56,7 +56,7 @@ func (a arena) marked() {
 	a.ready(marker)
 }
 
-// Whoever had the grant gives the name up, and somebody else requests it.
+// The owner of the grant deletes the project, and somebody else requests one of the same name.
 func inheritedGrant(a arena) {
 	name := a.attacker.namespace + "-shop"
 	team := person.New(a.t, a.Cluster)
@@ -83,13 +83,13 @@ func (a arena) endProject(name string) {
 	a.gone(namespace)
 }
 
-// settle waits until a grant says why it is not for the namespace of its name, and does what it says to have it so.
+// settle waits until a grant says why it is not effective, and runs the command in its message.
 func (a arena) settle(name, reason string, sv *v1alpha1.SharedVolume) {
 	a.t.Helper()
 	grant, namespace := &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: name}}, &corev1.Namespace{}
 	a.get(namespace, "", name)
 	body := fmt.Sprintf(`{"spec":{"namespaceUID":"%s"}}`, namespace.UID)
-	want := fmt.Sprintf("If the grant shall be for this namespace, whoever owns it: oc patch sharedvolumegrant %s --type=merge -p '%s'", name, body)
+	want := fmt.Sprintf("To grant this namespace access, whoever owns it: oc patch sharedvolumegrant %s --type=merge -p '%s'", name, body)
 	a.eventually("the grant to say "+reason, grant, func() error {
 		condition := meta.FindStatusCondition(grant.Status.Conditions, v1alpha1.ConditionEffective)
 		if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != reason || !strings.HasSuffix(condition.Message, want) {
@@ -115,7 +115,7 @@ func awaitedNamespace(a arena) {
 		}
 		return nil
 	})
-	// Creation times are in whole seconds: within the first, one cannot tell which of two came first.
+	// Creation times are in whole seconds: within one second, the order of two creations is unknown.
 	cluster.Eventually(a.t, patience, "a second to pass", func(context.Context) error {
 		if time.Since(grant.CreationTimestamp.Time) < 2*time.Second {
 			return errors.New("it has not")
@@ -131,8 +131,8 @@ func awaitedNamespace(a arena) {
 	a.settle(name, "NamespaceNewer", sv)
 }
 
-// The community operator named volumes by namespace and name alone. One whose team is gone is left, retained, and
-// reserved for a claim that is gone.
+// The community operator named volumes by namespace and name alone. One of a deleted namespace remains: retained, and reserved
+// for a claim that no longer exists.
 func inheritedVolume(a arena) {
 	name := a.attacker.namespace + "-old"
 	left := a.volume("pv-"+name+"-web", legacyLabels(name, "web"), "fs-01::fsap-02")
@@ -155,7 +155,7 @@ func inheritedVolume(a arena) {
 	a.do("forge a claim", tn.Client.Create(a.t.Context(), claim))
 	a.marked()
 	a.ungranted(sv, "there is no SharedVolumeGrant "+name)
-	// Nor when the claim is one that the controller would make.
+	// Nor if the claim is like one that the controller creates.
 	a.do("delete", tn.Client.Delete(a.t.Context(), claim))
 	a.gone(claim)
 	again := a.claim("pvc-web", "")
@@ -169,8 +169,8 @@ func inheritedVolume(a arena) {
 	}
 }
 
-// So many that each would keep a turn for its time, in the attacker's namespace, where one has a grant, and beside
-// another's.
+// The attacker creates so many SharedVolumes without a grant that others would wait for long if each kept a slot until the
+// timeout: in the attacker's own namespace, and in another one.
 func manyUngranted(a arena) {
 	began := time.Now()
 	for i := range 100 {
@@ -193,8 +193,8 @@ func manyUngranted(a arena) {
 	}
 }
 
-// What the community operator leaves in a namespace, a tenant can make. What tells where a cluster comes from is
-// not in one.
+// A tenant can create what the community operator leaves in a namespace. Only cluster-scoped objects show that it has managed a
+// cluster.
 func forgedOrigin(a arena) {
 	tn := person.New(a.t, a.Cluster)
 	project := tn.Project(a.t, "")
@@ -224,7 +224,7 @@ func forgedOrigin(a arena) {
 	a.get(before, "", v1alpha1.PolicyName)
 	a.do("delete", a.client.Delete(a.t.Context(), before.DeepCopy()))
 	policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
-	a.eventually("the policy to be made anew", policy, func() error {
+	a.eventually("the policy to be recreated", policy, func() error {
 		if policy.UID == before.UID {
 			return errors.New("it is the same")
 		}

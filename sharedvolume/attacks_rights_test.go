@@ -22,7 +22,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// Attacks on rights, limits and the operator itself.
+// Attacks on permissions, limits and the operator itself.
 
 func anyAccessPoint(a arena) {
 	stolen := volumeOf(a.attacker.namespace, "stolen", "fs-01", "fsap-02")
@@ -33,7 +33,7 @@ func anyAccessPoint(a arena) {
 	a.do("apply", a.attacker.api.Apply(a.t.Context(), client.ApplyConfigurationFromUnstructured(applied), client.FieldOwner("attacker")))
 	generated := stolen.DeepCopy()
 	generated.Name, generated.GenerateName = "", "stolen-"
-	// One that has no IDs at first.
+	// A SharedVolume that has no IDs at first.
 	late := volumeOf(a.attacker.namespace, "late", "", "")
 	late.Spec = v1alpha1.SharedVolumeSpec{}
 	for _, sv := range []*v1alpha1.SharedVolume{stolen, generated, late} {
@@ -60,8 +60,8 @@ func heldNamespace(a arena) {
 		}
 		return nil
 	})
-	// What is left holds the attacker's namespace alone, and an administrator can take it off.
-	a.takeFinalizersOff(sv)
+	// The finalizer that remains blocks only the attacker's namespace, and an administrator can remove it.
+	a.removeFinalizers(sv)
 	a.gone(sv)
 	a.noVolumes(namespace.Name)
 }
@@ -74,10 +74,10 @@ func endingNamespace(a arena) {
 	a.created(hold)
 	a.do("delete", a.client.Delete(a.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.attacker.namespace}}))
 	a.gone(sv)
-	// The tenant's rights have gone with the namespace's other objects; nobody else gets further.
+	// The tenant's permissions were deleted with the namespace's other objects; nobody else can create anything.
 	a.refused("create", a.client.Create(a.t.Context(), a.own("late")), "because it is being terminated")
 	a.noVolumes(a.attacker.namespace)
-	a.takeFinalizersOff(hold)
+	a.removeFinalizers(hold)
 }
 
 func quotaLeak(a arena) {
@@ -123,11 +123,11 @@ func largeObjects(a arena) {
 	if n := len([]rune(sv.Status.Message)); n > 512 {
 		a.t.Errorf("the message has %d characters", n)
 	}
-	a.takeFinalizersOff(p.claim)
+	a.removeFinalizers(p.claim)
 	a.bound(sv)
 }
 
-// An administrator limits how many there are. How little many disturb others is a benchmark's figure.
+// An administrator limits the number of SharedVolumes. A benchmark measures how little many of them affect others.
 func veryMany(a arena) {
 	const counted = "count/sharedvolumes.aws-efs.managed.openshift.io"
 	quota := &corev1.ResourceQuota{
@@ -135,7 +135,7 @@ func veryMany(a arena) {
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{counted: resource.MustParse("3")}},
 	}
 	a.do("create", a.client.Create(a.t.Context(), quota))
-	// Kubernetes learns every 30 seconds what can be counted, and looks at a quota when that changes.
+	// Kubernetes discovers every 30 seconds which resources a quota can count, and updates quotas when that changes.
 	cluster.Eventually(a.t, 2*time.Minute, "the quota to be in force", func(ctx context.Context) error {
 		change := fmt.Sprintf(`{"spec":{"hard":{"count/secrets":"%d"}}}`, 1000+time.Now().Second())
 		if err := a.client.Patch(ctx, quota, patch(change)); err != nil {
@@ -168,7 +168,7 @@ func forgedStatus(a arena) {
 	}
 }
 
-// The API server accepts a pod with an inline volume; a kubelet goes by what the CSIDriver says.
+// The API server accepts a pod with an inline volume; the kubelet rejects it because of the CSIDriver's volumeLifecycleModes.
 func inlineVolume(a arena) {
 	raw, err := os.ReadFile("../drivers/efs/assets/csidriver.yaml")
 	a.do("read", err)
@@ -196,7 +196,7 @@ func ownVolume(a arena) {
 
 func selfGrant(a arena) {
 	grant := newGrant(a.attacker.namespace, "fs-01", "*")
-	// Some are given all rights in their namespace.
+	// Some tenants have all permissions in their namespace.
 	almighty := a.tenantCalled("almighty", a.attacker.namespace, "cluster-admin")
 	fresh := a.tenant(a.Namespace(a.t), "cluster-admin")
 	all := `{"spec":{"fileSystems":[{"fileSystemID":"fs-01","accessPointIDs":["*"]}]}}`

@@ -13,9 +13,8 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// attacks are what one tenant may try against another, or against the cluster; package test/attacks
-// lists them. Each leaves the victim's volume alone, and the attacker without it: arena
-// checks that after every attack, besides what the attack itself checks.
+// attacks are what one tenant may try against another, or against the cluster; package test/attacks lists them. After each,
+// arena checks that the victim's volume is unchanged and that the attacker has not got it.
 var attacks = []struct {
 	name  string
 	mount func(arena)
@@ -61,36 +60,36 @@ var attacks = []struct {
 // victim of "x-b". The victim has the SharedVolume "c", and the attacker may use two access points of
 // another file system.
 type arena struct {
-	world
+	testEnv
 	t                *testing.T
 	attacker, victim tenant
 	stake            *v1alpha1.SharedVolume // the victim's
 	held             pair
 }
 
-func testAttacks(t *testing.T, w world) {
+func testAttacks(t *testing.T, env testEnv) {
 	for _, attack := range attacks {
 		t.Run(attack.name, func(t *testing.T) {
 			t.Parallel()
-			a := newArena(t, w.in(t))
+			a := newArena(t, env.in(t))
 			attack.mount(a)
 			a.check()
 		})
 	}
 }
 
-func newArena(t *testing.T, w world) arena {
+func newArena(t *testing.T, env testEnv) arena {
 	t.Helper()
-	x := w.Namespace(t)
+	x := env.Namespace(t)
 	b := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: x + "-b"}}
-	w.do("create", w.client.Create(t.Context(), b))
-	t.Cleanup(func() { w.do("delete", client.IgnoreNotFound(w.client.Delete(context.Background(), b))) })
-	w.grant(x, "fs-0a", "fsap-01", "fsap-02")
-	w.grant(b.Name, "fs-01", "fsap-02")
-	a := arena{world: w, t: t, attacker: w.tenant(x, "admin"), victim: w.tenant(b.Name, "admin")}
+	env.do("create", env.client.Create(t.Context(), b))
+	t.Cleanup(func() { env.do("delete", client.IgnoreNotFound(env.client.Delete(context.Background(), b))) })
+	env.grant(x, "fs-0a", "fsap-01", "fsap-02")
+	env.grant(b.Name, "fs-01", "fsap-02")
+	a := arena{testEnv: env, t: t, attacker: env.tenant(x, "admin"), victim: env.tenant(b.Name, "admin")}
 	a.stake = volumeOf(b.Name, "c", "fs-01", "fsap-02")
 	a.do("create", a.victim.api.Create(t.Context(), a.stake))
-	a.held = w.ready(a.stake)
+	a.held = env.ready(a.stake)
 	return a
 }
 
@@ -99,7 +98,7 @@ func (a arena) own(name string) *v1alpha1.SharedVolume {
 	return volumeOf(a.attacker.namespace, name, "fs-0a", "fsap-01")
 }
 
-// created has the attacker create something.
+// created creates an object as the attacker.
 func (a arena) created(object client.Object) {
 	a.t.Helper()
 	a.do("create", a.attacker.api.Create(a.t.Context(), object))

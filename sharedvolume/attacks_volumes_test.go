@@ -25,7 +25,7 @@ func parkClaim(a arena) {
 	fresh := volumeOf(a.victim.namespace, "fresh", "fs-01", "fsap-02")
 	a.do("create", a.victim.api.Create(a.t.Context(), fresh))
 	a.until(fresh, "QuotaExceeded")
-	// The name of the volume follows from what only the victim can read; the attacker has guessed it.
+	// Only the victim can read what the volume's name is derived from; assume that the attacker has guessed it.
 	parked := a.claim("parked", "sharedvolume-"+string(fresh.UID))
 	a.created(parked)
 	volumes := a.watchVolumes()
@@ -33,7 +33,7 @@ func parkClaim(a arena) {
 	for i := range 10 {
 		a.do("nudge", a.attacker.api.Patch(a.t.Context(), parked, patch(fmt.Sprintf(`{"metadata":{"annotations":{"nudge":"%d"}}}`, i))))
 	}
-	// The attacker may be slow today: the volume must not be open for a moment.
+	// The attacker may be slow: the volume must never be open, not even for a moment.
 	for event := range volumes {
 		volume := event.Object.(*corev1.PersistentVolume)
 		if volume.Name != parked.Spec.VolumeName {
@@ -51,7 +51,7 @@ func parkClaim(a arena) {
 	}
 }
 
-// watchVolumes returns what happens to volumes from now on.
+// watchVolumes returns the events of volumes from now on.
 func (a arena) watchVolumes() <-chan watch.Event {
 	a.t.Helper()
 	api, err := client.NewWithWatch(a.Config(), client.Options{Scheme: a.client.Scheme(), Mapper: a.client.RESTMapper()})
@@ -114,7 +114,7 @@ func otherVolume(a arena) {
 	a.created(sv)
 	p := a.ready(sv)
 	a.do("delete", a.attacker.api.Delete(a.t.Context(), p.claim))
-	// Whoever is faster, the attacker's claim or a new one of the operator's: nothing foreign is taken.
+	// Whether the attacker's claim or the operator's new one comes first: the operator uses nothing foreign.
 	rival := a.claim("pvc-logs", spare.Name)
 	rival.Spec.Selector = p.claim.Spec.Selector
 	cluster.Eventually(a.t, patience, "a claim", func(ctx context.Context) error {
@@ -198,7 +198,7 @@ func smuggledOptions(a arena) {
 	}
 }
 
-// Kubelets know a volume by its handle. A pod that mounts both may not start, but no other is harmed.
+// Kubelets identify a volume by its handle. A pod that mounts both may not start, but no other pod is affected.
 func usedTwice(a arena) {
 	first, second := a.own("first"), a.own("second")
 	a.created(first)
@@ -233,10 +233,10 @@ func finalizerLeak(a arena) {
 		a.created(sv)
 		p := a.bound(sv)
 		a.do("delete", a.attacker.api.Delete(a.t.Context(), sv))
-		// It may be gone already, which is as good.
+		// It may be deleted already, which is fine.
 		a.do("take off", client.IgnoreNotFound(a.attacker.api.Patch(a.t.Context(), sv.DeepCopy(), patch(`{"metadata":{"finalizers":null}}`))))
 		a.gone(sv)
-		a.collected(p.claim)
+		a.awaitGarbageCollection(p.claim)
 		a.gone(p.volume)
 		a.t.Logf("volume %d is gone", i)
 	}
@@ -257,7 +257,7 @@ func takenVolume(a arena) {
 	claim := a.claim("thief", a.held.volume.Name)
 	claim.Spec.Selector = a.held.claim.Spec.Selector
 	a.created(claim)
-	// The binder has looked at it once it has said so, or once it has bound a later one.
+	// The binder has processed the claim once it has sent an event about it, or has bound a later one.
 	a.created(a.own("marker"))
 	a.ready(a.own("marker"))
 	a.get(claim, claim.Namespace, claim.Name)

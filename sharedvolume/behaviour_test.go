@@ -21,14 +21,14 @@ import (
 )
 
 func TestCreateAndDelete(t *testing.T) {
-	w := served(t)
-	namespace := w.Namespace(t)
-	sv := w.create(namespace, "logs")
+	env := served(t)
+	namespace := env.Namespace(t)
+	sv := env.create(namespace, "logs")
 	if sv.Status.Phase != v1alpha1.Pending {
 		t.Errorf("a new SharedVolume is %q, want Pending", sv.Status.Phase)
 	}
 
-	p := w.ready(sv)
+	p := env.ready(sv)
 	if got, want := p.volume.Spec.CSI.VolumeHandle, "fs-0123456789abcdef0::fsap-0123456789abcdef0"; got != want {
 		t.Errorf("the volume's handle is %q, want %q", got, want)
 	}
@@ -49,36 +49,36 @@ func TestCreateAndDelete(t *testing.T) {
 		"create persistentvolumeclaims 201",
 		"create persistentvolumes 201",
 		"patch sharedvolumes/status 200",
-	}, w.writes(controllerUser, time.Time{}, namespace, p.volume.Name)); diff != "" {
+	}, env.writes(controllerUser, time.Time{}, namespace, p.volume.Name)); diff != "" {
 		t.Errorf("writes on the way to Ready: %s", diff)
 	}
 
 	before := time.Now()
-	w.do("delete", w.client.Delete(t.Context(), sv))
-	w.gone(sv)
-	w.gone(p.claim)
-	w.gone(p.volume)
+	env.do("delete", env.client.Delete(t.Context(), sv))
+	env.gone(sv)
+	env.gone(p.claim)
+	env.gone(p.volume)
 	if diff := cmp.Diff([]string{
 		"patch sharedvolumes/status 200",
 		"delete persistentvolumeclaims 200",
 		"delete persistentvolumes 200",
 		"patch sharedvolumes 200",
-	}, w.writes(controllerUser, before, namespace, p.volume.Name)); diff != "" {
+	}, env.writes(controllerUser, before, namespace, p.volume.Name)); diff != "" {
 		t.Errorf("writes on the way out: %s", diff)
 	}
 }
 
-// The caches lag behind the writes of a busy time; that must not make it write twice.
+// TestManyAtOnce: lagging caches must not lead to repeated writes.
 func TestManyAtOnce(t *testing.T) {
-	w := served(t)
-	namespace := w.Namespace(t)
+	env := served(t)
+	namespace := env.Namespace(t)
 	var volumes []*v1alpha1.SharedVolume
 	for i := range 40 {
-		volumes = append(volumes, w.create(namespace, fmt.Sprintf("logs-%d", i)))
+		volumes = append(volumes, env.create(namespace, fmt.Sprintf("logs-%d", i)))
 	}
 	var names []string
 	for _, sv := range volumes {
-		names = append(names, w.ready(sv).volume.Name)
+		names = append(names, env.ready(sv).volume.Name)
 	}
 	count := func(writes []string) map[string]int {
 		counts := map[string]int{}
@@ -90,52 +90,52 @@ func TestManyAtOnce(t *testing.T) {
 	if diff := cmp.Diff(map[string]int{
 		"patch sharedvolumes 200": 40, "create persistentvolumeclaims 201": 40,
 		"create persistentvolumes 201": 40, "patch sharedvolumes/status 200": 40,
-	}, count(w.writes(controllerUser, time.Time{}, namespace, names...))); diff != "" {
+	}, count(env.writes(controllerUser, time.Time{}, namespace, names...))); diff != "" {
 		t.Errorf("writes on the way to Ready: %s", diff)
 	}
 
 	before := time.Now()
-	w.do("delete", w.client.DeleteAllOf(t.Context(), &v1alpha1.SharedVolume{}, client.InNamespace(namespace)))
+	env.do("delete", env.client.DeleteAllOf(t.Context(), &v1alpha1.SharedVolume{}, client.InNamespace(namespace)))
 	for _, sv := range volumes {
-		w.gone(sv)
+		env.gone(sv)
 	}
 	if diff := cmp.Diff(map[string]int{
 		"patch sharedvolumes/status 200": 40, "delete persistentvolumeclaims 200": 40,
 		"delete persistentvolumes 200": 40, "patch sharedvolumes 200": 40,
-	}, count(w.writes(controllerUser, before, namespace, names...))); diff != "" {
+	}, count(env.writes(controllerUser, before, namespace, names...))); diff != "" {
 		t.Errorf("writes on the way out: %s", diff)
 	}
-	w.noVolumes(namespace)
+	env.noVolumes(namespace)
 }
 
-// Once settled, nothing is written, whatever passes over it there are.
-func TestSettledMeansNoWrites(t *testing.T) {
-	w := served(t)
-	namespace := w.Namespace(t)
-	sv := w.create(namespace, "logs")
-	p := w.ready(sv)
+// TestNoWritesOnceSettled: reconciling a settled SharedVolume again writes nothing.
+func TestNoWritesOnceSettled(t *testing.T) {
+	env := served(t)
+	namespace := env.Namespace(t)
+	sv := env.create(namespace, "logs")
+	p := env.ready(sv)
 	before := time.Now()
 	for i := range 20 {
-		poke := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"poke":"%d"}}}`, i))
+		poke := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"touch":"%d"}}}`, i))
 		for _, object := range []client.Object{sv, p.claim, p.volume} {
-			w.do("poke", w.client.Patch(t.Context(), object, poke))
+			env.do("touch", env.client.Patch(t.Context(), object, poke))
 		}
 	}
 	// A later SharedVolume is worked on after the poked one.
-	w.ready(w.create(w.Namespace(t), "marker"))
-	if got := w.writes(controllerUser, before, namespace, p.volume.Name); len(got) != 0 {
+	env.ready(env.create(env.Namespace(t), "marker"))
+	if got := env.writes(controllerUser, before, namespace, p.volume.Name); len(got) != 0 {
 		t.Errorf("writes about a settled SharedVolume: %q", got)
 	}
 }
 
 func TestForgedStatusIsReplaced(t *testing.T) {
-	w := served(t)
-	sv := w.create(w.Namespace(t), "logs")
-	w.ready(sv)
+	env := served(t)
+	sv := env.create(env.Namespace(t), "logs")
+	env.ready(sv)
 	want := sv.Status.DeepCopy()
-	w.do("forge", w.client.Status().Patch(t.Context(), sv, client.RawPatch(types.MergePatchType, []byte(
+	env.do("forge", env.client.Status().Patch(t.Context(), sv, client.RawPatch(types.MergePatchType, []byte(
 		`{"status":{"phase":"Failed","message":"look here","claimRef":{"name":"other"},"conditions":[]}}`))))
-	w.ready(sv)
+	env.ready(sv)
 	want.Conditions[0].LastTransitionTime = sv.Status.Conditions[0].LastTransitionTime
 	if diff := cmp.Diff(*want, sv.Status); diff != "" {
 		t.Error(diff)
@@ -143,11 +143,11 @@ func TestForgedStatusIsReplaced(t *testing.T) {
 }
 
 // events waits for the events about an object: type, reason and count of each, in order.
-func (w world) events(object client.Object, want ...string) {
-	w.t.Helper()
-	cluster.Eventually(w.t, patience, "the events", func(ctx context.Context) error {
+func (env testEnv) events(object client.Object, want ...string) {
+	env.t.Helper()
+	cluster.Eventually(env.t, patience, "the events", func(ctx context.Context) error {
 		var events corev1.EventList
-		if err := w.client.List(ctx, &events, client.InNamespace(object.GetNamespace())); err != nil {
+		if err := env.client.List(ctx, &events, client.InNamespace(object.GetNamespace())); err != nil {
 			return err
 		}
 		slices.SortFunc(events.Items, func(a, b corev1.Event) int { return a.EventTime.Compare(b.EventTime.Time) })
@@ -164,11 +164,11 @@ func (w world) events(object client.Object, want ...string) {
 	})
 }
 
-// writesBut returns what the controller wrote in a namespace to all resources but one.
-func (w world) writesBut(namespace, resource string) []string {
-	w.t.Helper()
+// writesBut returns the controller's writes in a namespace, except to one resource.
+func (env testEnv) writesBut(namespace, resource string) []string {
+	env.t.Helper()
 	var found []string
-	for _, write := range w.writes(controllerUser, time.Time{}, namespace) {
+	for _, write := range env.writes(controllerUser, time.Time{}, namespace) {
 		if !strings.Contains(write, resource) {
 			found = append(found, write)
 		}

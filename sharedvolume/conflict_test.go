@@ -20,143 +20,143 @@ import (
 )
 
 func TestForeignClaim(t *testing.T) {
-	w := served(t)
-	namespace := w.Namespace(t)
+	env := served(t)
+	namespace := env.Namespace(t)
 	foreign := foreignClaim(namespace, "pvc-logs")
 	foreign.Labels = map[string]string{sharedvolume.OwnedLabel: "true", sharedvolume.OwnerNamespaceLabel: namespace, sharedvolume.OwnerNameLabel: "logs"}
-	w.do("create", w.client.Create(t.Context(), foreign))
+	env.do("create", env.client.Create(t.Context(), foreign))
 	version := foreign.ResourceVersion
 
-	sv := w.create(namespace, "logs")
-	w.until(sv, "Conflict")
-	if sv.Status.Phase != v1alpha1.Failed || !strings.Contains(sv.Status.Message, "PersistentVolumeClaim pvc-logs exists and was not made for this SharedVolume") {
+	sv := env.create(namespace, "logs")
+	env.until(sv, "Conflict")
+	if sv.Status.Phase != v1alpha1.Failed || !strings.Contains(sv.Status.Message, "PersistentVolumeClaim pvc-logs exists and was not created for this SharedVolume") {
 		t.Errorf("it is %s: %s", sv.Status.Phase, sv.Status.Message)
 	}
-	w.get(foreign, namespace, "pvc-logs")
+	env.get(foreign, namespace, "pvc-logs")
 	if foreign.ResourceVersion != version {
 		t.Errorf("the foreign claim was changed: %v", foreign.ManagedFields)
 	}
 
 	t.Run("deleting lets it be", func(t *testing.T) {
-		w := w.in(t)
-		w.do("delete", w.client.Delete(t.Context(), sv))
-		w.gone(sv)
-		w.get(foreign, namespace, "pvc-logs")
+		env := env.in(t)
+		env.do("delete", env.client.Delete(t.Context(), sv))
+		env.gone(sv)
+		env.get(foreign, namespace, "pvc-logs")
 		if foreign.ResourceVersion != version || foreign.DeletionTimestamp != nil {
 			t.Errorf("the foreign claim was changed: %v", foreign.ManagedFields)
 		}
 	})
 	t.Run("its removal clears the way", func(t *testing.T) {
-		w := w.in(t)
-		sv := w.create(namespace, "logs")
-		w.until(sv, "Conflict")
-		w.do("delete", w.client.Delete(t.Context(), foreign))
-		w.ready(sv)
+		env := env.in(t)
+		sv := env.create(namespace, "logs")
+		env.until(sv, "Conflict")
+		env.do("delete", env.client.Delete(t.Context(), foreign))
+		env.ready(sv)
 		if sv.Status.Message != "" {
 			t.Errorf("the message stays: %s", sv.Status.Message)
 		}
-		w.events(sv, "Warning Conflict 1", "Normal Recovered 1")
+		env.events(sv, "Warning Conflict 1", "Normal Recovered 1")
 	})
 }
 
 func TestForeignVolume(t *testing.T) {
-	w := served(t)
-	namespace := w.Namespace(t)
-	quota := w.noClaims(namespace)
-	sv := w.create(namespace, "logs")
-	w.until(sv, "QuotaExceeded")
+	env := served(t)
+	namespace := env.Namespace(t)
+	quota := env.noClaims(namespace)
+	sv := env.create(namespace, "logs")
+	env.until(sv, "QuotaExceeded")
 
 	// Only an administrator can make volumes, and only now is the name known.
 	name := "sharedvolume-" + string(sv.UID)
-	foreign := w.volume(name, nil, "fs-9::fsap-9")
+	foreign := env.volume(name, nil, "fs-9::fsap-9")
 	foreign.Spec.CSI.Driver = "ebs.csi.aws.com"
-	w.do("create", w.client.Create(t.Context(), foreign))
-	t.Cleanup(func() { w.do("delete", client.IgnoreNotFound(w.client.Delete(context.Background(), foreign))) })
-	w.do("delete", w.client.Delete(t.Context(), quota))
+	env.do("create", env.client.Create(t.Context(), foreign))
+	t.Cleanup(func() { env.do("delete", client.IgnoreNotFound(env.client.Delete(context.Background(), foreign))) })
+	env.do("delete", env.client.Delete(t.Context(), quota))
 
-	w.until(sv, "Conflict")
+	env.until(sv, "Conflict")
 	if !strings.Contains(sv.Status.Message, name) {
 		t.Errorf("the message does not name the volume: %s", sv.Status.Message)
 	}
-	if got := w.writes(controllerUser, time.Time{}, "none", name); got != nil {
+	if got := env.writes(controllerUser, time.Time{}, "none", name); got != nil {
 		t.Errorf("writes to the foreign volume: %q", got)
 	}
-	w.do("delete", w.client.Delete(t.Context(), foreign))
-	w.ready(sv)
+	env.do("delete", env.client.Delete(t.Context(), foreign))
+	env.ready(sv)
 }
 
-// The community operator named a volume pv-<namespace>-<name>, so that two SharedVolumes of different
-// namespaces could get the same one.
-func TestNamesThatClash(t *testing.T) {
-	w := served(t)
-	a := w.Namespace(t)
+// TestCommunityNameCollision: the community operator named a volume pv-<namespace>-<name>, so that SharedVolumes of different
+// namespaces could share a name.
+func TestCommunityNameCollision(t *testing.T) {
+	env := served(t)
+	a := env.Namespace(t)
 	ab := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a + "-b"}}
-	w.do("create", w.client.Create(t.Context(), ab))
-	t.Cleanup(func() { w.do("delete", w.client.Delete(context.Background(), ab)) })
+	env.do("create", env.client.Create(t.Context(), ab))
+	t.Cleanup(func() { env.do("delete", env.client.Delete(context.Background(), ab)) })
 	// And an administrator has one of that name.
-	taken := w.volume("pv-"+a+"-b-c", nil, "fs-0123456789abcdef0::fsap-0123456789abcdef0")
+	taken := env.volume("pv-"+a+"-b-c", nil, "fs-0123456789abcdef0::fsap-0123456789abcdef0")
 	taken.Spec.StorageClassName = "none-of-that-name"
-	w.do("create", w.client.Create(t.Context(), taken))
-	t.Cleanup(func() { w.do("delete", w.client.Delete(context.Background(), taken)) })
+	env.do("create", env.client.Create(t.Context(), taken))
+	t.Cleanup(func() { env.do("delete", env.client.Delete(context.Background(), taken)) })
 
 	first, second := newVolume(a, "b-c"), newVolume(ab.Name, "c")
 	first.Spec.AccessPointID, second.Spec.AccessPointID = "fsap-01", "fsap-02"
 	for _, sv := range []*v1alpha1.SharedVolume{first, second} {
-		w.do("create", w.client.Create(t.Context(), sv))
+		env.do("create", env.client.Create(t.Context(), sv))
 	}
 	for _, sv := range []*v1alpha1.SharedVolume{first, second} {
-		if got, want := w.ready(sv).volume.Spec.CSI.VolumeHandle, sv.Spec.FileSystemID+"::"+sv.Spec.AccessPointID; got != want {
+		if got, want := env.ready(sv).volume.Spec.CSI.VolumeHandle, sv.Spec.FileSystemID+"::"+sv.Spec.AccessPointID; got != want {
 			t.Errorf("%s/%s has %s, want %s", sv.Namespace, sv.Name, got, want)
 		}
 	}
-	w.get(taken, "", taken.Name)
+	env.get(taken, "", taken.Name)
 	if taken.Spec.ClaimRef != nil {
 		t.Errorf("the administrator's volume was taken: %v", taken.Spec.ClaimRef)
 	}
-	w.do("delete", w.client.Delete(t.Context(), first))
-	w.gone(first)
-	w.ready(second)
+	env.do("delete", env.client.Delete(t.Context(), first))
+	env.gone(first)
+	env.ready(second)
 }
 
 func TestLongNames(t *testing.T) {
-	w := served(t)
-	namespace := w.Namespace(t)
+	env := served(t)
+	namespace := env.Namespace(t)
 	for _, name := range []string{strings.Repeat("n", 64), strings.Repeat("n", 253), strings.Repeat("n", 252) + "m"} {
-		sv := w.create(namespace, name)
-		p := w.ready(sv)
+		sv := env.create(namespace, name)
+		p := env.ready(sv)
 		if p.claim.Name != sv.Status.ClaimRef.Name {
 			t.Errorf("status names the claim %s, it is %s", sv.Status.ClaimRef.Name, p.claim.Name)
 		}
-		w.do("delete", w.client.Delete(t.Context(), sv))
-		w.gone(sv)
-		w.gone(p.volume)
+		env.do("delete", env.client.Delete(t.Context(), sv))
+		env.gone(sv)
+		env.gone(p.volume)
 	}
 }
 
 func TestQuota(t *testing.T) {
-	w := served(t)
-	namespace := w.Namespace(t)
-	quota := w.noClaims(namespace)
-	sv := w.create(namespace, "logs")
-	w.until(sv, "QuotaExceeded")
+	env := served(t)
+	namespace := env.Namespace(t)
+	quota := env.noClaims(namespace)
+	sv := env.create(namespace, "logs")
+	env.until(sv, "QuotaExceeded")
 	if sv.Status.Phase != v1alpha1.Failed || !strings.Contains(sv.Status.Message, "exceeded quota: none") {
 		t.Errorf("it is %s: %s", sv.Status.Phase, sv.Status.Message)
 	}
-	w.noVolumes(namespace)
-	w.do("delete", w.client.Delete(t.Context(), quota))
-	w.ready(sv)
+	env.noVolumes(namespace)
+	env.do("delete", env.client.Delete(t.Context(), quota))
+	env.ready(sv)
 }
 
 func TestImmutable(t *testing.T) {
-	w := served(t)
-	namespace := w.Namespace(t)
-	sv := w.create(namespace, "logs")
+	env := served(t)
+	namespace := env.Namespace(t)
+	sv := env.create(namespace, "logs")
 	for _, patch := range []string{
 		`{"spec":{"fileSystemID":"fs-02"}}`,
 		`{"spec":{"accessPointID":"fsap-02"}}`,
 		`{"spec":null}`,
 	} {
-		err := w.client.Patch(t.Context(), sv.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
+		err := env.client.Patch(t.Context(), sv.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
 		if err == nil || !strings.Contains(err.Error(), "spec is immutable: to use another access point, create another SharedVolume") {
 			t.Errorf("%s: the answer is %v", patch, err)
 		}
@@ -170,31 +170,31 @@ func TestImmutable(t *testing.T) {
 	} {
 		bad := newVolume(namespace, "bad")
 		bad.Spec = spec
-		if err := w.client.Create(t.Context(), bad); err == nil {
+		if err := env.client.Create(t.Context(), bad); err == nil {
 			t.Errorf("%+v is accepted", spec)
 		}
 	}
 }
 
 func TestWithoutSpec(t *testing.T) {
-	w := served(t)
-	sv := newVolume(w.Namespace(t), "logs")
+	env := served(t)
+	sv := newVolume(env.Namespace(t), "logs")
 	spec := sv.Spec
 	sv.Spec = v1alpha1.SharedVolumeSpec{}
-	w.do("create", w.client.Create(t.Context(), sv))
-	w.until(sv, "InvalidSpec")
+	env.do("create", env.client.Create(t.Context(), sv))
+	env.until(sv, "InvalidSpec")
 	if sv.Status.Phase != v1alpha1.Failed || !strings.Contains(sv.Status.Message, "spec.fileSystemID") {
 		t.Errorf("it is %s: %s", sv.Status.Phase, sv.Status.Message)
 	}
-	if diff := cmp.Diff([]string{"patch sharedvolumes/status 200"}, w.writesBut(sv.Namespace, "events")); diff != "" {
+	if diff := cmp.Diff([]string{"patch sharedvolumes/status 200"}, env.writesBut(sv.Namespace, "events")); diff != "" {
 		t.Error(diff)
 	}
 	sv.Spec = spec
-	w.do("update", w.client.Update(t.Context(), sv))
-	w.ready(sv)
+	env.do("update", env.client.Update(t.Context(), sv))
+	env.ready(sv)
 }
 
-// foreignClaim returns a claim that somebody else makes and nobody binds.
+// foreignClaim returns a claim that somebody else creates and that is never bound.
 func foreignClaim(namespace, name string) *corev1.PersistentVolumeClaim {
 	return &corev1.PersistentVolumeClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -206,15 +206,15 @@ func foreignClaim(namespace, name string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// noClaims allows a namespace no claims.
-func (w world) noClaims(namespace string) *corev1.ResourceQuota {
-	w.t.Helper()
+// noClaims creates a quota of no claims for a namespace.
+func (env testEnv) noClaims(namespace string) *corev1.ResourceQuota {
+	env.t.Helper()
 	quota := &corev1.ResourceQuota{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "none"},
 		Spec:       corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourcePersistentVolumeClaims: resource.MustParse("0")}},
 	}
-	w.do("create", w.client.Create(w.t.Context(), quota))
-	w.eventually("the quota to be in force", quota, func() error {
+	env.do("create", env.client.Create(env.t.Context(), quota))
+	env.eventually("the quota to be in force", quota, func() error {
 		if len(quota.Status.Hard) == 0 {
 			return fmt.Errorf("its status is empty")
 		}
@@ -223,8 +223,8 @@ func (w world) noClaims(namespace string) *corev1.ResourceQuota {
 	return quota
 }
 
-// volume returns a volume as somebody else may make it.
-func (w world) volume(name string, labels map[string]string, handle string, options ...string) *corev1.PersistentVolume {
+// volume returns a volume as somebody else may create it.
+func (env testEnv) volume(name string, labels map[string]string, handle string, options ...string) *corev1.PersistentVolume {
 	return &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
 		Spec: corev1.PersistentVolumeSpec{

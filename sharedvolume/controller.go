@@ -32,25 +32,25 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// controllerName is the field manager of all our writes and the reporter of our events.
+// controllerName is the field manager of all writes and the reporting controller of all events.
 const controllerName = "sharedvolume-controller"
 
-// passTime is how long one pass may take. A request that is never answered would hold a worker for ever.
-const passTime = 10 * time.Second
+// reconcileTimeout is how long one pass may take. Without it, a request that is never answered would block a worker forever.
+const reconcileTimeout = 10 * time.Second
 
-// DefaultWorkers is how many SharedVolumes are worked on at the same time, unless Options say otherwise.
-// Four times as many gain a tenth.
+// DefaultWorkers is how many SharedVolumes are reconciled at the same time by default. Four times as many are only a tenth
+// faster.
 const DefaultWorkers = 16
 
-// Options say how the controller runs. The zero value is what a cluster needs.
+// Options configure the controller. The zero value is right for a cluster.
 type Options struct {
-	// Workers is how many SharedVolumes are worked on at the same time; 0 means DefaultWorkers.
+	// Workers is how many SharedVolumes are reconciled at the same time; 0 means DefaultWorkers.
 	Workers int
 }
 
-// Run serves the SharedVolumes of a cluster until ctx ends. The limits on requests a second come with
-// cfg. It returns an error if the controller cannot start, for instance because the
-// CustomResourceDefinition of SharedVolumes is not there. Prepare comes first.
+// Run reconciles the SharedVolumes of a cluster until ctx ends. cfg limits its requests per second. It returns an error if
+// the controllers cannot start, for instance because the CustomResourceDefinition of SharedVolumes does not exist. Call
+// Prepare first.
 func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
@@ -64,17 +64,17 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 		Scheme:     scheme,
 		Logger:     klog.FromContext(ctx),
 		Metrics:    metricsserver.Options{BindAddress: "0"},
-		Controller: config.Controller{SkipNameValidation: &anyName, ReconciliationTimeout: passTime},
+		Controller: config.Controller{SkipNameValidation: &anyName, ReconciliationTimeout: reconcileTimeout},
 		Cache:      cacheOptions(),
 	})
 	if err != nil {
 		return fmt.Errorf("SharedVolume controller: %w", err)
 	}
-	doubted := make(chan event.GenericEvent, DefaultWorkers)
-	if err := add(mgr, opts, doubted); err != nil {
+	staleGrants := make(chan event.GenericEvent, DefaultWorkers)
+	if err := add(mgr, opts, staleGrants); err != nil {
 		return fmt.Errorf("SharedVolume controller: %w", err)
 	}
-	if err := addGrants(mgr, doubted); err != nil {
+	if err := addGrants(mgr, staleGrants); err != nil {
 		return fmt.Errorf("SharedVolume controller: %w", err)
 	}
 	if err := addPolicies(mgr); err != nil {
@@ -86,10 +86,10 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	return mgr.Start(ctx)
 }
 
-// cacheOptions say which objects the caches hold, and how much of each.
+// cacheOptions say which objects the caches hold, and which fields of them.
 func cacheOptions() cache.Options {
 	owned := cache.ByObject{Label: labels.SelectorFromSet(labels.Set{OwnedLabel: "true"})}
-	// Administrators write these few; they are read for each SharedVolume, and never changed in memory.
+	// There are few of these. They are read for each SharedVolume, and never changed in memory.
 	readOnly := cache.ByObject{Transform: cache.TransformStripManagedFields(), UnsafeDisableDeepCopy: new(true)}
 	onePolicy := readOnly
 	onePolicy.Field = fields.OneTermEqualSelector(metav1.ObjectNameField, v1alpha1.PolicyName)
@@ -112,8 +112,8 @@ func cacheOptions() cache.Options {
 	}
 }
 
-// add makes mgr run the controller, which puts into doubted the grants whose status it finds to be wrong.
-func add(mgr manager.Manager, opts Options, doubted chan<- event.GenericEvent) error {
+// add adds the controller of SharedVolumes to mgr. It sends grants with a stale status to staleGrants.
+func add(mgr manager.Manager, opts Options, staleGrants chan<- event.GenericEvent) error {
 	if opts.Workers == 0 {
 		opts.Workers = DefaultWorkers
 	}
@@ -126,39 +126,39 @@ func add(mgr manager.Manager, opts Options, doubted chan<- event.GenericEvent) e
 		return err
 	}
 	r := &reconciler{
-		cached:  mgr.GetCache(),
-		live:    mgr.GetAPIReader(),
-		client:  mgr.GetClient(),
-		events:  mgr.GetEventRecorder(controllerName),
-		memory:  newMemory(),
-		turns:   newTurns(),
-		users:   users,
-		without: newUngranted(),
-		doubted: doubted,
-		retry:   workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 5*time.Minute),
+		cached:       mgr.GetCache(),
+		live:         mgr.GetAPIReader(),
+		client:       mgr.GetClient(),
+		events:       mgr.GetEventRecorder(controllerName),
+		expectations: newExpectations(),
+		slots:        newSlots(),
+		users:        users,
+		ungranted:    newUngranted(),
+		staleGrants:  staleGrants,
+		retry:        workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](time.Second, 5*time.Minute),
 	}
 	return builder.ControllerManagedBy(mgr).
 		Named("sharedvolume").
 		For(&v1alpha1.SharedVolume{}).
 		Watches(&corev1.PersistentVolumeClaim{}, handler.EnqueueRequestsFromMapFunc(ownerOfClaim)).
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ownerOfVolume)).
-		Watches(&v1alpha1.SharedVolumeGrant{}, handler.EnqueueRequestsFromMapFunc(r.inNamespaceOf), builder.WithPredicates(changesGrant)).
-		Watches(&v1alpha1.SharedVolumePolicy{}, handler.EnqueueRequestsFromMapFunc(r.everywhere), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.SharedVolumeGrant{}, handler.EnqueueRequestsFromMapFunc(r.sharedVolumesInNamespaceOf), builder.WithPredicates(grantChanged)).
+		Watches(&v1alpha1.SharedVolumePolicy{}, handler.EnqueueRequestsFromMapFunc(r.allSharedVolumes), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.Workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, time.Minute),
 			NewQueue: func(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 				queue := newQueue(name, limiter)
-				wake := func(key types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: key}) }
-				r.turns.wake, r.users.wake = wake, wake
+				requeue := func(key types.NamespacedName) { queue.Add(reconcile.Request{NamespacedName: key}) }
+				r.slots.requeue, r.users.requeue = requeue, requeue
 				return queue
 			},
 		}).
 		Complete(r)
 }
 
-// ownerOfClaim maps a claim to the SharedVolume it may belong to. A claim of another namespace or
-// name cannot be one's, whatever its labels say.
+// ownerOfClaim maps a claim to the SharedVolume that it may belong to. A claim in another namespace or with another name
+// cannot belong to it, whatever its labels say.
 func ownerOfClaim(_ context.Context, claim client.Object) []reconcile.Request {
 	owner := ownerOf(claim)
 	if owner.Namespace != claim.GetNamespace() || ClaimName(owner.Name) != claim.GetName() {
@@ -175,25 +175,25 @@ func ownerOfVolume(_ context.Context, volume client.Object) []reconcile.Request 
 	return []reconcile.Request{{NamespacedName: owner}}
 }
 
-// changesGrant tells whether a change of a grant may make a difference to SharedVolumes.
-var changesGrant = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return knownIneffective(e.ObjectOld.(*v1alpha1.SharedVolumeGrant)) != knownIneffective(e.ObjectNew.(*v1alpha1.SharedVolumeGrant))
+// grantChanged is the event filter for changes of a grant that may affect SharedVolumes.
+var grantChanged = predicate.Or(predicate.GenerationChangedPredicate{}, predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return isIneffective(e.ObjectOld.(*v1alpha1.SharedVolumeGrant)) != isIneffective(e.ObjectNew.(*v1alpha1.SharedVolumeGrant))
 }})
 
-// inNamespaceOf maps a grant to the SharedVolumes of its namespace.
-func (r *reconciler) inNamespaceOf(ctx context.Context, grant client.Object) []reconcile.Request {
+// sharedVolumesInNamespaceOf maps a grant to the SharedVolumes of its namespace.
+func (r *reconciler) sharedVolumesInNamespaceOf(ctx context.Context, grant client.Object) []reconcile.Request {
 	return r.requests(ctx, client.InNamespace(grant.GetName()))
 }
 
-// everywhere maps the policy to all SharedVolumes.
-func (r *reconciler) everywhere(ctx context.Context, _ client.Object) []reconcile.Request {
+// allSharedVolumes maps the policy to all SharedVolumes.
+func (r *reconciler) allSharedVolumes(ctx context.Context, _ client.Object) []reconcile.Request {
 	return r.requests(ctx)
 }
 
 func (r *reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var found v1alpha1.SharedVolumeList
 	if err := r.cached.List(ctx, &found, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
-		klog.FromContext(ctx).Error(err, "listing SharedVolumes in the cache") // It holds them all once it has begun.
+		klog.FromContext(ctx).Error(err, "Listing SharedVolumes in the cache") // That fails only before the cache has synced.
 	}
 	var requests []reconcile.Request
 	for i := range found.Items {
@@ -203,94 +203,99 @@ func (r *reconciler) requests(ctx context.Context, options ...client.ListOption)
 }
 
 type reconciler struct {
-	cached client.Reader
-	live   client.Reader
-	client client.Client
-	events events.EventRecorder
-	memory *memory
-	turns  *turns
-	users  *users
-	// without are the SharedVolumes without a grant, for people to count.
-	without *ungranted
-	doubted chan<- event.GenericEvent
-	// retry spaces out attempts at what no watch will tell us has become possible.
+	cached       client.Reader
+	live         client.Reader
+	client       client.Client
+	events       events.EventRecorder
+	expectations *expectations
+	slots        *slots
+	users        *users
+	// ungranted counts the SharedVolumes without a grant for a metric.
+	ungranted   *ungranted
+	staleGrants chan<- event.GenericEvent
+	// retry is the backoff for what may become possible without an event.
 	retry workqueue.TypedRateLimiter[types.NamespacedName]
 }
 
-// Reconcile takes one step after another until there is nothing to do but wait.
+// maxActions is how many actions a pass may perform. No SharedVolume needs more than each of the 14 actions twice.
+const maxActions = 28
+
+// Reconcile performs one action after another until the decision is to wait.
 func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	o, err := r.observe(ctx, request.NamespacedName)
 	if err != nil {
-		r.memory.doubt(request.NamespacedName)
+		r.expectations.markUncertain(request.NamespacedName)
 		return reconcile.Result{}, err
 	}
 	if o.sharedVolume == nil {
 		r.forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
-	// No SharedVolume needs more steps than there are actions, each taken twice at most.
-	for range 2 * len(acts) {
-		s := next(o)
-		if s.do == wait {
-			s.again = r.passTurn(request.NamespacedName, s) // before the status is written: another waits
+	log := klog.FromContext(ctx)
+	for range maxActions {
+		d := next(o)
+		if d.action == wait {
+			// Before the status is written, because another SharedVolume may be waiting for the slot.
+			d.requeueAfter = r.updateSlot(request.NamespacedName, d)
 		}
-		if s.show != nil {
-			err = r.show(ctx, &o, *s.show)
+		log.V(4).Info("Decided", "action", d.action, "requeueAfter", d.requeueAfter, "backoff", d.backoff)
+		if d.status != nil {
+			err = r.writeStatus(ctx, &o, *d.status)
 		}
-		if err == nil && s.do == wait {
-			return r.result(request.NamespacedName, o, s), nil
+		if err == nil && d.action == wait {
+			return r.result(request.NamespacedName, o, d), nil
 		}
 		if err == nil {
-			err = acts[s.do](ctx, r, &o, s)
+			err = r.perform(ctx, &o, d)
 		}
 		if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-			// Somebody else wrote or deleted in between. What they did will be in the caches in a moment.
-			r.memory.forget(request.NamespacedName)
+			// Somebody else wrote or deleted the object. The caches will show that in a moment.
+			log.V(4).Info("Somebody else changed an object", "action", d.action, "err", err)
+			r.expectations.forget(request.NamespacedName)
 			return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil
 		}
 		if err != nil {
-			// It may have been done all the same.
-			r.memory.doubt(request.NamespacedName)
-			return reconcile.Result{}, fmt.Errorf("%s: %w", s.do, err)
+			// The API server may have performed the request nevertheless.
+			r.expectations.markUncertain(request.NamespacedName)
+			return reconcile.Result{}, fmt.Errorf("%s: %w", d.action, err)
 		}
 	}
-	return reconcile.Result{}, fmt.Errorf("no end of steps; the next would be to %s", next(o).do)
+	return reconcile.Result{}, fmt.Errorf("not settled after %d actions; the next is to %s", maxActions, next(o).action)
 }
 
-// passTurn lets the next of the namespace have the turn, unless there still is use for it. It returns
-// when to look again.
-func (r *reconciler) passTurn(key types.NamespacedName, s step) time.Duration {
-	switch s.turn {
-	case handOver:
-		if left := r.turns.handOver(key); left > 0 {
-			return min(s.again, left)
+// updateSlot releases the SharedVolume's slot unless it still needs it. It returns when to requeue.
+func (r *reconciler) updateSlot(key types.NamespacedName, d decision) time.Duration {
+	switch d.slot {
+	case bindWithSlot:
+		if remaining := r.slots.startBinding(key); remaining > 0 {
+			return min(d.requeueAfter, remaining)
 		}
-	case noTurn:
-		r.turns.leave(key)
+	case releaseSlot:
+		r.slots.release(key)
 	}
-	return s.again
+	return d.requeueAfter
 }
 
-func (r *reconciler) result(key types.NamespacedName, o observed, s step) reconcile.Result {
-	if s.retry {
+func (r *reconciler) result(key types.NamespacedName, o observed, d decision) reconcile.Result {
+	if d.backoff {
 		return reconcile.Result{RequeueAfter: r.retry.When(key)}
 	}
 	r.retry.Forget(key)
-	if o.remembered && (s.again == 0 || s.again > memoryTime) {
-		return reconcile.Result{RequeueAfter: memoryTime}
+	if o.expecting && (d.requeueAfter == 0 || d.requeueAfter > expectationTimeout) {
+		return reconcile.Result{RequeueAfter: expectationTimeout}
 	}
-	return reconcile.Result{RequeueAfter: s.again}
+	return reconcile.Result{RequeueAfter: d.requeueAfter}
 }
 
 func (r *reconciler) forget(key types.NamespacedName) {
-	r.memory.forget(key)
-	r.turns.leave(key)
+	r.expectations.forget(key)
+	r.slots.release(key)
 	r.retry.Forget(key)
-	r.without.set(key, true)
+	r.ungranted.set(key, true)
 }
 
-// observe reads what the caches have, or what was written since. Where there is doubt about claim and
-// volume, it asks the API server. The SharedVolume is nil if there is none of that name.
+// observe reads the state from the caches, with the expected writes that they do not show yet. If a request about the
+// SharedVolume has failed, it reads claim and volumes from the API server. The SharedVolume is nil if it does not exist.
 func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (observed, error) {
 	o := observed{now: time.Now()}
 	var err error
@@ -306,21 +311,21 @@ func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (obs
 		return o, err
 	}
 	o.open = isOpen(policy)
-	r.without.set(key, lists(o.grant, o.sharedVolume.Spec) && !knownIneffective(o.grant))
-	if r.memory.takeDoubt(key) {
+	r.ungranted.set(key, lists(o.grant, o.sharedVolume.Spec) && !isIneffective(o.grant))
+	if r.expectations.takeUncertain(key) {
 		if err := r.readObjects(ctx, r.live, &o); err != nil {
 			return o, err
 		}
-		r.memory.noteRead(key, o)
+		r.expectations.expectRead(key, o)
 	} else if err := r.readObjects(ctx, r.cached, &o); err != nil {
 		return o, err
 	}
-	recent := r.memory.of(key)
-	o.sharedVolume = recall(recent, key.Name, o.sharedVolume)
-	o.claim = recall(recent, ClaimName(key.Name), o.claim)
-	o.volume = recall(recent, volumeName(o.sharedVolume), o.volume)
-	o.communityVolume = recall(recent, communityVolumeName(o.sharedVolume), o.communityVolume)
-	o.remembered = r.memory.keep(key, recent)
+	expected := r.expectations.pending(key)
+	o.sharedVolume = newest(expected, key.Name, o.sharedVolume)
+	o.claim = newest(expected, ClaimName(key.Name), o.claim)
+	o.volume = newest(expected, volumeName(o.sharedVolume), o.volume)
+	o.communityVolume = newest(expected, communityVolumeName(o.sharedVolume), o.communityVolume)
+	o.expecting = r.expectations.replace(key, expected)
 	return o, nil
 }
 
@@ -341,8 +346,8 @@ func claimKey(sv *v1alpha1.SharedVolume) types.NamespacedName {
 	return types.NamespacedName{Namespace: sv.Namespace, Name: ClaimName(sv.Name)}
 }
 
-// getListed reads a SharedVolume from the API server; it returns nil if there is none. A list of one name is
-// as cheap as a get, and needs no permission besides that for the cache.
+// getListed reads a SharedVolume from the API server; it returns nil if it does not exist. A list with a field selector for
+// the name is as cheap as a get, and needs no permission that the cache does not need.
 func getListed(ctx context.Context, live client.Reader, key types.NamespacedName) (*v1alpha1.SharedVolume, error) {
 	list := &v1alpha1.SharedVolumeList{}
 	err := live.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{metav1.ObjectNameField: key.Name})

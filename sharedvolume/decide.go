@@ -14,55 +14,53 @@ import (
 )
 
 const (
-	// stallTime is how long a claim may stay unbound, or an object may stay after its deletion, until
-	// the status says so. A busy cluster needs a while for some thousands at once, and each of them
-	// would pay for one more status write.
-	stallTime = 3 * time.Minute
-	// usersTime is how often the pods that hold a claim are looked up again.
-	usersTime = 10 * time.Second
+	// stuckTimeout is how long a claim may be unbound, or an object may exist after its deletion, until the status says so.
+	// A busy cluster needs a while for thousands of them, and each would cost one more status write.
+	stuckTimeout = 3 * time.Minute
+	// usersInterval is how often the pods that use a claim are looked up again.
+	usersInterval = 10 * time.Second
 )
 
-// observed is all that a decision about one SharedVolume rests on.
+// observed is the observed state that a decision about one SharedVolume is based on.
 type observed struct {
 	sharedVolume *v1alpha1.SharedVolume
-	// fresh says that nobody had worked on the SharedVolume before.
+	// fresh is true if no controller has reconciled the SharedVolume before.
 	fresh bool
-	// claim is the object under the claim's name, whoever made it; nil if there is none.
+	// claim is the claim of the SharedVolume's claim name, whoever created it; nil if there is none.
 	claim *corev1.PersistentVolumeClaim
-	// volume and communityVolume are the objects under the name that a new volume gets and under the
-	// one that the community operator gave, whoever made them; nil if there is none.
+	// volume has the name that the controller gives a volume, and communityVolume the name that the community operator
+	// gave it, whoever created them; nil if there is none.
 	volume, communityVolume *corev1.PersistentVolume
-	// open says that no grant is needed.
+	// open is true if no grant is required.
 	open bool
-	// grant is the SharedVolumeGrant that has the namespace's name; nil if there is none. It is shared, and
-	// not to be changed.
+	// grant is the SharedVolumeGrant of the namespace's name; nil if there is none. It is shared with the cache: do not
+	// change it.
 	grant *v1alpha1.SharedVolumeGrant
-	// namespace is the SharedVolume's, as the API server has it; nil if it is gone. namespaceKnown says that
-	// it was read.
+	// namespace is the SharedVolume's namespace, read from the API server; nil if it does not exist. namespaceKnown is true
+	// once it was read.
 	namespace      *corev1.Namespace
 	namespaceKnown bool
-	// live says that claim and volumes were read from the API server, not from a cache.
+	// live is true if claim and volumes were read from the API server, not from the caches.
 	live bool
-	// users are pods that hold the claim; usersKnown says that they were looked up. If usersPending, these
-	// may not be all, or not any more, and the SharedVolume is woken when they are known.
+	// users are the pods that use the claim; usersKnown is true once they were looked up. If usersPending, the list may be
+	// incomplete or old, and the SharedVolume is requeued when the pods are listed.
 	users                    []string
 	usersKnown, usersPending bool
-	// turn says that the binder may be handed one more claim of the namespace; turnKnown says that this
-	// was asked.
-	turn, turnKnown bool
-	// refused is why the API server would not create the claim or the volume.
-	refused *verdict
-	// remembered says that some of the above was written so recently that the caches lack it.
-	remembered bool
-	now        time.Time
+	// slot is true if the SharedVolume holds an in-flight slot; slotKnown is true once it has asked for one.
+	slot, slotKnown bool
+	// rejection is the status for why the API server rejected the claim or the volume.
+	rejection *readiness
+	// expecting is true if the caches do not show all writes yet.
+	expecting bool
+	now       time.Time
 }
 
-// action is one thing to do about a SharedVolume; most are one request.
+// action is what to do next about a SharedVolume. Most are one request.
 type action string
 
 const (
 	wait            action = "wait"
-	takeTurn        action = "take a turn"
+	acquireSlot     action = "acquire an in-flight slot"
 	readNamespace   action = "read the namespace from the API server"
 	addFinalizer    action = "add the finalizer"
 	createClaim     action = "create the claim"
@@ -73,48 +71,47 @@ const (
 	retainVolume    action = "set the volume's reclaim policy to Retain"
 	reserveVolume   action = "reserve the volume for the claim"
 	deleteVolume    action = "delete the volume"
-	lookUpUsers     action = "look up the pods that use the claim"
+	findUsers       action = "look up the pods that use the claim"
 	readLive        action = "read the claim and the volume from the API server"
 	removeFinalizer action = "remove the finalizer"
 )
 
-// step is what to do next.
-type step struct {
-	do action
+// decision is the result of next.
+type decision struct {
+	action action
 	// volume is the volume to act on; volumeName is the name of one to create.
 	volume     *corev1.PersistentVolume
 	volumeName string
-	// show is what the status must say before that; nil leaves the status as it is.
-	show *verdict
-	// turn is what becomes of the SharedVolume's turn when there is nothing to do but wait.
-	turn turnUse
-	// again is when to look again, where no watch will tell; 0 is never. retry asks for a time that
-	// grows each time.
-	again time.Duration
-	retry bool
+	// status is written before the action; nil leaves the status as it is.
+	status *readiness
+	// slot says what a SharedVolume that waits needs its slot for.
+	slot slotUse
+	// requeueAfter is when to reconcile again if no event comes; 0 is never. backoff asks for an exponential backoff instead.
+	requeueAfter time.Duration
+	backoff      bool
 }
 
-// next decides the next step.
-func next(o observed) step {
+// next decides what to do next. It is a pure function.
+func next(o observed) decision {
 	if o.sharedVolume.DeletionTimestamp != nil {
 		return nextDeletion(o)
 	}
 	if problem := problemOf(o.sharedVolume.Spec); problem != "" {
-		return step{do: wait, show: failed(reasonInvalidSpec, "%s", problem)}
+		return decision{action: wait, status: failed(reasonInvalidSpec, "%s", problem)}
 	}
 	if !o.open && !hasVolume(o) {
-		if s, wanting := nextGrant(o); wanting {
-			return s
+		if d, required := nextGrant(o); required {
+			return d
 		}
 	}
-	if o.claim == nil && !o.turn {
-		return nextTurn(o)
+	if o.claim == nil && !o.slot {
+		return nextSlot(o)
 	}
 	if !slices.Contains(o.sharedVolume.Finalizers, Finalizer) {
-		return step{do: addFinalizer}
+		return decision{action: addFinalizer}
 	}
-	if o.refused != nil {
-		return step{do: wait, show: o.refused, retry: true}
+	if o.rejection != nil {
+		return decision{action: wait, status: o.rejection, backoff: true}
 	}
 	return nextClaim(o)
 }
@@ -125,8 +122,8 @@ var (
 	accessPointID = regexp.MustCompile(`^fsap-[0-9a-f]{1,123}$`)
 )
 
-// problemOf says what is wrong with a spec. The CRD allows none but a missing one, yet objects may
-// have been stored under another CRD.
+// problemOf returns what is wrong with a spec. The CRD rejects all invalid specs but a missing one, but an object may have
+// been stored under another CRD.
 func problemOf(spec v1alpha1.SharedVolumeSpec) string {
 	switch {
 	case !fileSystemID.MatchString(spec.FileSystemID):
@@ -138,14 +135,14 @@ func problemOf(spec v1alpha1.SharedVolumeSpec) string {
 	}
 }
 
-// hasVolume tells whether the SharedVolume has its volume already, and so needs no grant any more. It goes by
-// what no tenant can write: a volume, its name, labels and reservation, and creation times.
+// hasVolume reports whether the SharedVolume has its volume already, and so no longer requires a grant. It relies only on
+// what no tenant can write: a volume's name, labels and reservation, and creation times.
 //
-// A volume of the controller's has the UID of the SharedVolume in its name. One of the community operator's
-// has only names that another SharedVolume may have had, in an earlier namespace. It counts if it is bound
-// to the claim that is there, or was made when this very SharedVolume was there.
+// The controller puts the UID of the SharedVolume into the volume's name. The community operator used names that another
+// SharedVolume, in an earlier namespace, may have had too. Such a volume counts if it is bound to the existing claim, or was
+// created after the SharedVolume.
 //
-// A volume that is being deleted is as good as none, unless there is a claim to be freed first.
+// A volume that is being deleted does not count, unless its claim still has to be deleted.
 func hasVolume(o observed) bool {
 	has := func(volume *corev1.PersistentVolume) bool {
 		return volume != nil && ownsVolume(o, volume) && mounts(volume, o.sharedVolume.Spec) && (volume.DeletionTimestamp == nil || o.claim != nil)
@@ -157,173 +154,173 @@ func hasVolume(o observed) bool {
 		(o.claim != nil && bound(o.claim, o.communityVolume) || !o.communityVolume.CreationTimestamp.Before(&o.sharedVolume.CreationTimestamp))
 }
 
-// nextGrant decides for a SharedVolume that needs a grant. It returns false if it has one.
-func nextGrant(o observed) (step, bool) {
+// nextGrant decides for a SharedVolume that requires a grant. It returns false if it has one.
+func nextGrant(o observed) (decision, bool) {
 	listed := lists(o.grant, o.sharedVolume.Spec)
 	switch {
 	case listed && !o.namespaceKnown:
-		return step{do: readNamespace}, true
+		return decision{action: readNamespace}, true
 	case listed && o.namespace != nil && effectOf(o.grant, o.namespace).effective:
-		return step{}, false
+		return decision{}, false
 	case !o.live && slices.Contains(o.sharedVolume.Finalizers, Finalizer):
-		return step{do: readLive}, true // It may have had a volume, and somebody hidden that from the cache.
+		return decision{action: readLive}, true // Somebody may have removed the labels by which the cache finds its volume.
 	default:
-		return step{do: wait, show: notGranted(o)}, true
+		return decision{action: wait, status: notGranted(o)}, true
 	}
 }
 
-// nextTurn decides before the claim is made. One that waits in line is told when its turn has come.
-func nextTurn(o observed) step {
+// nextSlot decides before the claim is created. A SharedVolume that waits for a slot is requeued when it gets one.
+func nextSlot(o observed) decision {
 	switch {
-	case !o.turnKnown:
-		return step{do: takeTurn}
+	case !o.slotKnown:
+		return decision{action: acquireSlot}
 	case meta.IsStatusConditionTrue(o.sharedVolume.Status.Conditions, v1alpha1.ConditionReady):
-		return step{do: wait, turn: awaitTurn, show: &waiting} // Somebody took the claim away.
+		return decision{action: wait, slot: awaitSlot, status: &waiting} // Somebody deleted the claim.
 	default:
-		return step{do: wait, turn: awaitTurn}
+		return decision{action: wait, slot: awaitSlot}
 	}
 }
 
-// nextClaim decides while the claim is not as it should be.
-func nextClaim(o observed) step {
+// nextClaim decides while the claim does not match the desired state.
+func nextClaim(o observed) decision {
 	claim := o.claim
 	switch {
 	case claim == nil:
-		return step{do: createClaim}
+		return decision{action: createClaim}
 	case claim.DeletionTimestamp != nil:
 		return replaceClaim(o)
 	case !ownsClaim(o.sharedVolume, claim):
-		return step{do: wait, retry: true, show: failed(reasonConflict,
-			"PersistentVolumeClaim %s exists and was not made for this SharedVolume; delete it, or use a SharedVolume of another name", claim.Name)}
+		return decision{action: wait, backoff: true, status: failed(reasonConflict,
+			"PersistentVolumeClaim %s exists and was not created for this SharedVolume; delete it, or use a SharedVolume of another name", claim.Name)}
 	case lacksMeta(o.sharedVolume, claim):
-		return step{do: labelClaim}
+		return decision{action: labelClaim}
 	}
 	return nextVolume(o)
 }
 
-// nextVolume decides while the claim is as it should be and the volume is not.
-func nextVolume(o observed) step {
+// nextVolume decides while the claim matches the desired state and the volume does not.
+func nextVolume(o observed) decision {
 	claim := o.claim
 	name, volume := chosenVolume(o)
 	switch {
 	case name == "":
-		return step{do: wait, retry: true, show: failed(reasonConflict,
-			"PersistentVolumeClaim %s is bound to PersistentVolume %s, which was not made for this SharedVolume; delete the claim", claim.Name, claim.Spec.VolumeName)}
+		return decision{action: wait, backoff: true, status: failed(reasonConflict,
+			"PersistentVolumeClaim %s is bound to PersistentVolume %s, which was not created for this SharedVolume; delete the claim", claim.Name, claim.Spec.VolumeName)}
 	case volume == nil:
-		return step{do: createVolume, volumeName: name}
+		return decision{action: createVolume, volumeName: name}
 	case !ownsVolume(o, volume):
-		cure := "an administrator has to take it out of the way"
+		fix := "an administrator has to remove it"
 		if name == claim.Spec.VolumeName {
-			cure = fmt.Sprintf("delete PersistentVolumeClaim %s, which names it, and a claim with another volume is made", claim.Name)
+			fix = fmt.Sprintf("delete PersistentVolumeClaim %s, which names it; it is then recreated with another volume", claim.Name)
 		}
-		return step{do: wait, retry: true, show: failed(reasonConflict,
-			"PersistentVolume %s was not made for this SharedVolume: %s; %s", name, stranger(o, volume), cure)}
+		return decision{action: wait, backoff: true, status: failed(reasonConflict,
+			"PersistentVolume %s was not created for this SharedVolume: %s; %s", name, mismatch(o, volume), fix)}
 	case !mounts(volume, o.sharedVolume.Spec):
-		return step{do: wait, retry: true, show: failed(reasonConflict,
-			"PersistentVolume %s mounts %q, spec asks for %q; neither is changed: delete the SharedVolume, and create it anew with the IDs you want", name, source(volume), handle(o.sharedVolume.Spec))}
+		return decision{action: wait, backoff: true, status: failed(reasonConflict,
+			"PersistentVolume %s mounts %q, but spec asks for %q; neither can be changed: delete the SharedVolume, and recreate it with the IDs you want", name, source(volume), handle(o.sharedVolume.Spec))}
 	case volume.DeletionTimestamp != nil:
 		return replaceVolume(o, volume)
 	case volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain:
-		return step{do: retainVolume, volume: volume}
+		return decision{action: retainVolume, volume: volume}
 	case name == volumeName(o.sharedVolume) && lacksMeta(o.sharedVolume, volume):
-		return step{do: labelVolume, volume: volume}
+		return decision{action: labelVolume, volume: volume}
 	case needsReservation(claim, volume):
-		return step{do: reserveVolume, volume: volume}
+		return decision{action: reserveVolume, volume: volume}
 	case bound(claim, volume):
-		return step{do: wait, show: ready(volume.Name)}
+		return decision{action: wait, status: ready(volume.Name)}
 	}
 	since := claim.CreationTimestamp.Time
 	if volume.CreationTimestamp.After(since) {
 		since = volume.CreationTimestamp.Time
 	}
-	if left := stallTime - o.now.Sub(since); left > 0 {
-		return step{do: wait, again: left, turn: handOver, show: &waiting}
+	if remaining := stuckTimeout - o.now.Sub(since); remaining > 0 {
+		return decision{action: wait, requeueAfter: remaining, slot: bindWithSlot, status: &waiting}
 	}
-	return step{do: wait, show: pending(reasonNotBound,
-		"PersistentVolumeClaim %s and PersistentVolume %s are not bound to each other after %v; kube-controller-manager does that: is it running?", claim.Name, volume.Name, stallTime)}
+	return decision{action: wait, status: pending(reasonNotBound,
+		"PersistentVolumeClaim %s and PersistentVolume %s are not bound to each other after %v; kube-controller-manager does that: is it running?", claim.Name, volume.Name, stuckTimeout)}
 }
 
-// replaceClaim decides about a claim that is being deleted. It is made anew once it is gone, which
-// takes a moment, and is worth no word, unless something holds it.
-func replaceClaim(o observed) step {
+// replaceClaim decides about a claim that is being deleted. It is recreated once it is gone, which takes a moment. The status
+// mentions that only if pods or finalizers keep the claim.
+func replaceClaim(o observed) decision {
 	claim := o.claim
 	switch {
 	case !o.usersKnown:
-		return step{do: lookUpUsers}
-	case len(o.users) == 0 && o.now.Sub(claim.DeletionTimestamp.Time) < usersTime:
-		return step{do: wait, again: usersTime}
+		return decision{action: findUsers}
+	case len(o.users) == 0 && o.now.Sub(claim.DeletionTimestamp.Time) < usersInterval:
+		return decision{action: wait, requeueAfter: usersInterval}
 	case len(o.users) == 0:
-		return step{do: wait, again: usersTime, show: pending(reasonClaimTerminating,
-			"PersistentVolumeClaim %s is being deleted and is made anew once it is gone; it has the finalizers %v", claim.Name, claim.Finalizers)}
+		return decision{action: wait, requeueAfter: usersInterval, status: pending(reasonClaimTerminating,
+			"PersistentVolumeClaim %s is being deleted, and is recreated once it is gone; it has the finalizers %v", claim.Name, claim.Finalizers)}
 	default:
-		return step{do: wait, again: usersTime, show: pending(reasonClaimTerminating,
-			"PersistentVolumeClaim %s is being deleted and is made anew once it is gone%s", claim.Name, heldBy(o.users))}
+		return decision{action: wait, requeueAfter: usersInterval, status: pending(reasonClaimTerminating,
+			"PersistentVolumeClaim %s is being deleted, and is recreated once it is gone%s", claim.Name, usedBy(o.users))}
 	}
 }
 
-// replaceVolume decides about a volume that somebody deleted. It goes once its claim is gone, so the
-// claim has to be made anew too; but not under the feet of pods: those that run keep what they
-// mounted, and a claim that is being deleted would let no new pod start.
-func replaceVolume(o observed, volume *corev1.PersistentVolume) step {
+// replaceVolume decides about a volume that somebody deleted. It exists until its claim is gone, so the claim has to be
+// recreated, too. That waits until no pod uses the claim: running pods keep the mount, but no new pod could start with a claim
+// that is being deleted.
+func replaceVolume(o observed, volume *corev1.PersistentVolume) decision {
 	switch {
 	case o.claim.Spec.VolumeName != volume.Name:
-		return step{do: wait, show: pending(reasonVolumeTerminating,
-			"PersistentVolume %s is being deleted and is made anew once it is gone", volume.Name)}
+		return decision{action: wait, status: pending(reasonVolumeTerminating,
+			"PersistentVolume %s is being deleted, and is recreated once it is gone", volume.Name)}
 	case !o.usersKnown:
-		return step{do: lookUpUsers}
-	case len(o.users) == 0 && o.usersPending && o.now.Sub(volume.DeletionTimestamp.Time) < stallTime:
-		return step{do: wait, again: stallTime}
+		return decision{action: findUsers}
+	case len(o.users) == 0 && o.usersPending && o.now.Sub(volume.DeletionTimestamp.Time) < stuckTimeout:
+		return decision{action: wait, requeueAfter: stuckTimeout}
 	case len(o.users) == 0 && o.usersPending:
-		return step{do: wait, again: stallTime, show: pending(reasonVolumeTerminating,
-			"PersistentVolume %s was deleted; it and its claim are made anew once all pods of the namespace were looked at, which takes long: are there very many, or very large ones?", volume.Name)}
+		return decision{action: wait, requeueAfter: stuckTimeout, status: pending(reasonVolumeTerminating,
+			"PersistentVolume %s was deleted; it and its claim are recreated once all pods of the namespace have been listed, which takes long: are there very many, or very large ones?", volume.Name)}
 	case len(o.users) == 0 && !o.live:
-		return step{do: readLive} // The claim may be on its way out already.
+		return decision{action: readLive} // The claim may be deleted already.
 	case len(o.users) == 0:
-		return step{do: deleteClaim}
+		return decision{action: deleteClaim}
 	}
-	return step{do: wait, again: usersTime, show: pending(reasonVolumeTerminating,
-		"PersistentVolume %s was deleted; it and its claim are made anew once the claim is free%s", volume.Name, heldBy(o.users))}
+	return decision{action: wait, requeueAfter: usersInterval, status: pending(reasonVolumeTerminating,
+		"PersistentVolume %s was deleted; it and its claim are recreated once no pod uses the claim%s", volume.Name, usedBy(o.users))}
 }
 
-// nextDeletion decides for a SharedVolume that is being deleted: first the claim, then the volume,
-// and the finalizer only when the API server itself says that both are gone.
-func nextDeletion(o observed) step {
+// nextDeletion decides for a SharedVolume that is being deleted: it deletes first the claim, then the volume, and removes the
+// finalizer only when the API server, not a cache, shows that both are gone.
+func nextDeletion(o observed) decision {
 	sv := o.sharedVolume
 	if !slices.Contains(sv.Finalizers, Finalizer) {
-		return step{do: wait}
+		return decision{action: wait}
 	}
 	volumes := ownVolumes(o)
 	if claim := o.claim; claim != nil && ownsClaim(sv, claim) {
 		for _, volume := range volumes {
 			if volume.Spec.PersistentVolumeReclaimPolicy != corev1.PersistentVolumeReclaimRetain {
-				return step{do: retainVolume, volume: volume}
+				return decision{action: retainVolume, volume: volume}
 			}
 		}
 		switch {
 		case !o.usersKnown:
-			return step{do: lookUpUsers}
+			return decision{action: findUsers}
 		case claim.DeletionTimestamp == nil:
-			return step{do: deleteClaim, show: deleting(o, claim, "PersistentVolumeClaim")}
+			return decision{action: deleteClaim, status: deleting(o, claim, "PersistentVolumeClaim")}
 		default:
-			return step{do: wait, show: deleting(o, claim, "PersistentVolumeClaim"), again: usersTime}
+			return decision{action: wait, status: deleting(o, claim, "PersistentVolumeClaim"), requeueAfter: usersInterval}
 		}
 	}
 	if !o.live {
-		return step{do: readLive}
+		return decision{action: readLive}
 	}
 	for _, volume := range volumes {
 		if volume.DeletionTimestamp == nil {
-			return step{do: deleteVolume, volume: volume, show: deleting(o, volume, "PersistentVolume")}
+			return decision{action: deleteVolume, volume: volume, status: deleting(o, volume, "PersistentVolume")}
 		}
 	}
 	if len(volumes) > 0 {
-		return step{do: wait, show: deleting(o, volumes[0], "PersistentVolume"), again: stallTime}
+		return decision{action: wait, status: deleting(o, volumes[0], "PersistentVolume"), requeueAfter: stuckTimeout}
 	}
-	return step{do: removeFinalizer}
+	return decision{action: removeFinalizer}
 }
 
-// ownsClaim tells whether a claim was made for a SharedVolume. What it goes by cannot be changed
-// after a claim's creation: the selector, or the volume that a claim of the community operator names.
+// ownsClaim reports whether a claim was created for a SharedVolume. It relies on fields that are immutable: the selector, or
+// the volume that a claim of the community operator names.
 func ownsClaim(sv *v1alpha1.SharedVolume, claim *corev1.PersistentVolumeClaim) bool {
 	if claim.Spec.Selector != nil {
 		return claim.Spec.Selector.MatchLabels[OwnerUIDLabel] == string(sv.UID)
@@ -331,8 +328,8 @@ func ownsClaim(sv *v1alpha1.SharedVolume, claim *corev1.PersistentVolumeClaim) b
 	return claim.Spec.VolumeName == communityVolumeName(sv) && hasCommunityLabels(sv, claim)
 }
 
-// hasCommunityLabels tells whether an object has the labels by which the community operator knew a
-// claim or volume of a SharedVolume, and no later owner's.
+// hasCommunityLabels reports whether an object has the labels that the community operator put on a claim or volume of the
+// SharedVolume, and not the UID of a later owner.
 func hasCommunityLabels(sv *v1alpha1.SharedVolume, object metav1.Object) bool {
 	labels := object.GetLabels()
 	uid := labels[OwnerUIDLabel]
@@ -340,8 +337,8 @@ func hasCommunityLabels(sv *v1alpha1.SharedVolume, object metav1.Object) bool {
 		(uid == "" || uid == string(sv.UID))
 }
 
-// ownsVolume tells whether a volume is the SharedVolume's: it is one of ours by name and by what
-// goes with the name, and it is reserved for no other claim.
+// ownsVolume reports whether a volume belongs to the SharedVolume: it has one of the two names and the labels or the access
+// point that go with it, and it is not reserved for another claim.
 func ownsVolume(o observed, volume *corev1.PersistentVolume) bool {
 	if volume.Spec.CSI == nil || volume.Spec.CSI.Driver != DriverName {
 		return false
@@ -364,8 +361,8 @@ func ownsVolume(o observed, volume *corev1.PersistentVolume) bool {
 	}
 }
 
-// stranger says why ownsVolume is false.
-func stranger(o observed, volume *corev1.PersistentVolume) string {
+// mismatch explains why ownsVolume returns false.
+func mismatch(o observed, volume *corev1.PersistentVolume) string {
 	switch ref := volume.Spec.ClaimRef; {
 	case volume.Spec.CSI == nil || volume.Spec.CSI.Driver != DriverName:
 		return "it is not a volume of " + DriverName
@@ -376,8 +373,8 @@ func stranger(o observed, volume *corev1.PersistentVolume) string {
 	}
 }
 
-// ownVolumes returns the volumes to delete with a SharedVolume. One of the community's name that
-// mounts something else than spec asks for was never this SharedVolume's.
+// ownVolumes returns the volumes to delete with a SharedVolume. A volume with the community operator's name that mounts
+// something other than spec asks for never belonged to this SharedVolume.
 func ownVolumes(o observed) []*corev1.PersistentVolume {
 	var own []*corev1.PersistentVolume
 	if o.volume != nil && ownsVolume(o, o.volume) {
@@ -389,8 +386,8 @@ func ownVolumes(o observed) []*corev1.PersistentVolume {
 	return own
 }
 
-// chosenVolume returns the name of the volume that belongs to the claim, and the volume of that name
-// if there is one. The name is "" if the claim is bound to a volume that cannot be ours.
+// chosenVolume returns the name of the volume for the claim, and the volume of that name if it exists. The name is "" if the
+// claim is bound to a volume of any other name.
 func chosenVolume(o observed) (string, *corev1.PersistentVolume) {
 	own, community := volumeName(o.sharedVolume), communityVolumeName(o.sharedVolume)
 	switch o.claim.Spec.VolumeName {
@@ -399,7 +396,7 @@ func chosenVolume(o observed) (string, *corev1.PersistentVolume) {
 	case community:
 		return community, o.communityVolume
 	case "":
-		// The claim is new. A volume that the community operator left goes on being used.
+		// The claim is new. A volume that the community operator left is adopted.
 		if v := o.communityVolume; v != nil && v.DeletionTimestamp == nil && ownsVolume(o, v) && mounts(v, o.sharedVolume.Spec) {
 			return community, v
 		}
@@ -409,9 +406,9 @@ func chosenVolume(o observed) (string, *corev1.PersistentVolume) {
 	}
 }
 
-// needsReservation tells whether the volume must be reserved for the claim, because it is open, or
-// still reserved for an earlier claim of the same name. A volume that the claim names itself, and one
-// reserved by name alone, the binder settles; but not once it has given the claim up as lost.
+// needsReservation reports whether the volume must be reserved for the claim: it has no reservation, or one for an earlier
+// claim of the same name. The binder handles a volume that the claim names itself, and one that is reserved by name alone,
+// unless it has already marked the claim as Lost.
 func needsReservation(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) bool {
 	ref := volume.Spec.ClaimRef
 	switch {
@@ -424,14 +421,14 @@ func needsReservation(claim *corev1.PersistentVolumeClaim, volume *corev1.Persis
 	}
 }
 
-// bound tells whether claim and volume are bound to each other.
+// bound reports whether claim and volume are bound to each other.
 func bound(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) bool {
 	return claim.Status.Phase == corev1.ClaimBound && claim.Spec.VolumeName == volume.Name &&
 		volume.Spec.ClaimRef != nil && volume.Spec.ClaimRef.UID == claim.UID
 }
 
-// lacksMeta tells whether an object that we made has lost labels or annotations that it needs. An
-// object that the community operator made never had some of them, and is left alone.
+// lacksMeta reports whether an object that this controller created has lost labels or annotations. Objects of the community
+// operator never had all of them, and are not changed.
 func lacksMeta(sv *v1alpha1.SharedVolume, object metav1.Object) bool {
 	if claim, ok := object.(*corev1.PersistentVolumeClaim); ok && claim.Spec.Selector == nil {
 		return false

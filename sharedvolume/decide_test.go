@@ -1,6 +1,7 @@
 package sharedvolume
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -30,7 +31,7 @@ func example() *v1alpha1.SharedVolume {
 	}
 }
 
-// settled returns what there is once all is done, where no grant is needed.
+// settled returns the state of a settled SharedVolume that requires no grant.
 func settled() observed {
 	sv := example()
 	claim := desiredClaim(sv)
@@ -42,7 +43,7 @@ func settled() observed {
 	return observed{sharedVolume: sv, claim: claim, volume: volume, now: now, open: true}
 }
 
-// closed makes a grant needed of what there is.
+// closed makes the state require a grant.
 func closed(from func() observed) func() observed {
 	return func() observed {
 		o := from()
@@ -51,7 +52,7 @@ func closed(from func() observed) func() observed {
 	}
 }
 
-// granted returns what there is of a SharedVolume with a grant of which nothing is made yet.
+// granted returns the state of a new SharedVolume with a grant.
 func granted() observed {
 	o := closed(settled)()
 	o.sharedVolume.Finalizers, o.claim, o.volume = nil, nil, nil
@@ -71,7 +72,7 @@ func exampleNamespace() *corev1.Namespace {
 	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team", UID: "ns-1", CreationTimestamp: metav1.NewTime(now)}}
 }
 
-// community returns what the community operator leaves of a SharedVolume.
+// community returns the state of a SharedVolume that the community operator created.
 func community() observed {
 	o := settled()
 	labels := map[string]string{OwnedLabel: "true", OwnerNamespaceLabel: "team", OwnerNameLabel: "logs"}
@@ -93,34 +94,34 @@ func TestNext(t *testing.T) {
 		says string // part of the message
 	}{
 		// On the way to Ready.
-		{"nothing yet", settled, func(o *observed) { o.sharedVolume.Finalizers, o.claim, o.volume = nil, nil, nil }, "take a turn", ""},
+		{"nothing yet", settled, func(o *observed) { o.sharedVolume.Finalizers, o.claim, o.volume = nil, nil, nil }, "acquire an in-flight slot", ""},
 		{"not its turn", settled, func(o *observed) {
-			o.sharedVolume.Finalizers, o.claim, o.volume, o.turnKnown = nil, nil, nil, true
+			o.sharedVolume.Finalizers, o.claim, o.volume, o.slotKnown = nil, nil, nil, true
 		}, "wait", ""},
 		{"turn", settled, func(o *observed) {
-			o.sharedVolume.Finalizers, o.claim, o.volume, o.turn = nil, nil, nil, true
+			o.sharedVolume.Finalizers, o.claim, o.volume, o.slot = nil, nil, nil, true
 		}, "add the finalizer", ""},
-		{"finalizer", settled, func(o *observed) { o.claim, o.volume, o.turn = nil, nil, true }, "create the claim", ""},
+		{"finalizer", settled, func(o *observed) { o.claim, o.volume, o.slot = nil, nil, true }, "create the claim", ""},
 		{"claim", settled, func(o *observed) { o.volume, o.claim.Spec.VolumeName = nil, "" }, "create the volume", ""},
 		{"both, not bound", settled, func(o *observed) { o.claim.Spec.VolumeName, o.claim.Status.Phase = "", corev1.ClaimPending }, "wait: Pending Pending", ""},
 		{"bound, in the volume only", settled, func(o *observed) { o.claim.Spec.VolumeName = "" }, "wait: Pending Pending", ""},
 		{"bound", settled, func(*observed) {}, "wait: Ready Bound", ""},
 		{"not bound for long", settled, func(o *observed) {
 			o.claim.Status.Phase = corev1.ClaimPending
-			o.now = now.Add(stallTime)
+			o.now = now.Add(stuckTimeout)
 		}, "wait: Pending NotBound", "kube-controller-manager"},
 		{"no spec", settled, func(o *observed) { o.sharedVolume.Spec = v1alpha1.SharedVolumeSpec{} }, "wait: Failed InvalidSpec", `spec.fileSystemID is ""`},
 		{"no spec, nothing made", settled, func(o *observed) {
 			o.sharedVolume.Spec, o.sharedVolume.Finalizers, o.claim, o.volume = v1alpha1.SharedVolumeSpec{}, nil, nil, nil
 		}, "wait: Failed InvalidSpec", ""},
 		{"refused", settled, func(o *observed) {
-			o.claim, o.volume, o.turn, o.refused = nil, nil, true, failed(reasonQuotaExceeded, "no room")
+			o.claim, o.volume, o.slot, o.rejection = nil, nil, true, failed(reasonQuotaExceeded, "no room")
 		}, "wait: Failed QuotaExceeded", "no room"},
 
 		// Where a grant is needed.
-		{"granted", granted, func(*observed) {}, "take a turn", ""},
+		{"granted", granted, func(*observed) {}, "acquire an in-flight slot", ""},
 		{"listed, namespace not known", granted, func(o *observed) { o.namespace, o.namespaceKnown = nil, false }, "read the namespace from the API server", ""},
-		{"namespace gone", granted, func(o *observed) { o.namespace = nil }, "wait: Failed NotGranted", "There is no namespace team"},
+		{"namespace gone", granted, func(o *observed) { o.namespace = nil }, "wait: Failed NotGranted", "Namespace team does not exist"},
 		{"for an earlier namespace", granted, func(o *observed) { o.grant.Status.NamespaceUID = "ns-0" }, "wait: Failed NotGranted", "lists it, but not for this namespace"},
 		{"for a namespace that came later", granted, func(o *observed) { o.namespace.CreationTimestamp.Time = now.Add(time.Second) }, "wait: Failed NotGranted", "was created after the grant"},
 		{"no grant", granted, func(o *observed) { o.grant, o.namespaceKnown = nil, false }, "wait: Failed NotGranted", "there is no SharedVolumeGrant team"},
@@ -129,7 +130,7 @@ func TestNext(t *testing.T) {
 		{"no grant, a finalizer and nothing else", closed(settled), func(o *observed) { o.claim, o.volume, o.live = nil, nil, true }, "wait: Failed NotGranted", "there is no SharedVolumeGrant team"},
 		{"no grant, a claim", closed(settled), func(o *observed) { o.volume, o.live = nil, true }, "wait: Failed NotGranted", "SharedVolumeGrant"},
 		{"no grant, a volume", closed(settled), func(*observed) {}, "wait: Ready Bound", ""},
-		{"no grant, a volume, the claim deleted", closed(settled), func(o *observed) { o.claim = nil }, "take a turn", ""},
+		{"no grant, a volume, the claim deleted", closed(settled), func(o *observed) { o.claim = nil }, "acquire an in-flight slot", ""},
 		{"no grant, a volume of something else", closed(settled), func(o *observed) { o.volume.Spec.CSI.VolumeHandle, o.live = "fs-9::fsap-9", true }, "wait: Failed NotGranted", "SharedVolumeGrant"},
 		{"no grant, a volume of another claim", closed(settled), func(o *observed) { o.volume.Spec.ClaimRef.Namespace, o.live = "other", true }, "wait: Failed NotGranted", "SharedVolumeGrant"},
 		{"no grant, a volume that goes", closed(settled), func(o *observed) { o.volume.DeletionTimestamp = deleted }, "look up the pods that use the claim", ""},
@@ -140,7 +141,7 @@ func TestNext(t *testing.T) {
 			o.sharedVolume.DeletionTimestamp, o.claim, o.volume, o.live = deleted, nil, nil, true
 		}, "remove the finalizer", ""},
 		{"no grant, community", closed(community), func(*observed) {}, "wait: Ready Bound", ""},
-		{"no grant, community, claim deleted", closed(community), func(o *observed) { o.claim = nil }, "take a turn", ""},
+		{"no grant, community, claim deleted", closed(community), func(o *observed) { o.claim = nil }, "acquire an in-flight slot", ""},
 		{"no grant, community, volume of an earlier SharedVolume", closed(community), func(o *observed) {
 			o.sharedVolume.CreationTimestamp, o.claim, o.live = metav1.NewTime(now.Add(time.Second)), nil, true
 		}, "wait: Failed NotGranted", "SharedVolumeGrant"},
@@ -162,14 +163,14 @@ func TestNext(t *testing.T) {
 		{"volume mounts something else", settled, func(o *observed) { o.volume.Spec.CSI.VolumeHandle = "fs-9::fsap-9" }, "wait: Failed Conflict", `mounts "fs-9::fsap-9"`},
 
 		// What somebody took away comes back.
-		{"claim deleted", settled, func(o *observed) { o.claim = nil }, "take a turn", ""},
-		{"claim deleted, turn", settled, func(o *observed) { o.claim, o.turn = nil, true }, "create the claim", ""},
-		{"claim deleted, not its turn", settled, func(o *observed) { o.claim, o.turnKnown = nil, true }, "wait", ""},
+		{"claim deleted", settled, func(o *observed) { o.claim = nil }, "acquire an in-flight slot", ""},
+		{"claim deleted, turn", settled, func(o *observed) { o.claim, o.slot = nil, true }, "create the claim", ""},
+		{"claim deleted, not its turn", settled, func(o *observed) { o.claim, o.slotKnown = nil, true }, "wait", ""},
 		{"claim deleted, not its turn, said to be ready", settled, func(o *observed) {
 			o.sharedVolume.Status = statusOf(*o, *ready("v"))
-			o.claim, o.turnKnown = nil, true
+			o.claim, o.slotKnown = nil, true
 		}, "wait: Pending Pending", ""},
-		{"claim made anew", settled, func(o *observed) {
+		{"claim recreated", settled, func(o *observed) {
 			o.claim.UID, o.claim.Spec.VolumeName, o.claim.Status.Phase = "claim-2", "", corev1.ClaimPending
 		}, "reserve the volume for the claim", ""},
 		{"claim lost its volume", settled, func(o *observed) { o.volume, o.claim.Status.Phase = nil, corev1.ClaimLost }, "create the volume", ""},
@@ -180,7 +181,7 @@ func TestNext(t *testing.T) {
 		{"claim going", settled, func(o *observed) { o.claim.DeletionTimestamp = deleted }, "look up the pods that use the claim", ""},
 		{"claim going, free", settled, func(o *observed) { o.claim.DeletionTimestamp, o.usersKnown = deleted, true }, "wait", ""},
 		{"claim going, stuck", settled, func(o *observed) {
-			o.claim.DeletionTimestamp, o.claim.Finalizers, o.usersKnown, o.now = deleted, []string{"example.com/keep"}, true, now.Add(usersTime)
+			o.claim.DeletionTimestamp, o.claim.Finalizers, o.usersKnown, o.now = deleted, []string{"example.com/keep"}, true, now.Add(usersInterval)
 		}, "wait: Pending ClaimTerminating", "example.com/keep"},
 		{"claim going, in use", settled, func(o *observed) {
 			o.claim.DeletionTimestamp, o.usersKnown, o.users = deleted, true, []string{"web-0"}
@@ -189,7 +190,7 @@ func TestNext(t *testing.T) {
 		{"volume going, free", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown = deleted, true }, "read the claim and the volume from the API server", ""},
 		{"volume going, pods not listed yet", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown, o.usersPending = deleted, true, true }, "wait", ""},
 		{"volume going, pods not listed for long", settled, func(o *observed) {
-			o.volume.DeletionTimestamp, o.usersKnown, o.usersPending, o.now = deleted, true, true, now.Add(stallTime)
+			o.volume.DeletionTimestamp, o.usersKnown, o.usersPending, o.now = deleted, true, true, now.Add(stuckTimeout)
 		}, "wait: Pending VolumeTerminating", "are there very many"},
 		{"volume going, free indeed", settled, func(o *observed) { o.volume.DeletionTimestamp, o.usersKnown, o.live = deleted, true, true }, "delete the claim", ""},
 		{"volume going, in use", settled, func(o *observed) {
@@ -197,7 +198,7 @@ func TestNext(t *testing.T) {
 		}, "wait: Pending VolumeTerminating", "pods a, b, c, d, e and more still use it"},
 		{"volume of an earlier claim going", settled, func(o *observed) {
 			o.volume.DeletionTimestamp, o.claim.Spec.VolumeName, o.claim.Status.Phase = deleted, "", corev1.ClaimPending
-		}, "wait: Pending VolumeTerminating", "made anew once it is gone"},
+		}, "wait: Pending VolumeTerminating", "recreated once it is gone"},
 		{"claim's labels gone", settled, func(o *observed) { o.claim.Labels = nil }, "label the claim", ""},
 		{"volume's labels gone", settled, func(o *observed) { o.volume.Labels = nil }, "label the volume", ""},
 		{"volume to be deleted with its claim", settled, func(o *observed) {
@@ -212,7 +213,7 @@ func TestNext(t *testing.T) {
 		{"community, not bound yet", community, func(o *observed) {
 			o.communityVolume.Spec.ClaimRef, o.claim.Status.Phase = nil, corev1.ClaimPending
 		}, "wait: Pending Pending", ""},
-		{"community, claim made anew", community, func(o *observed) {
+		{"community, claim recreated", community, func(o *observed) {
 			o.claim = desiredClaim(o.sharedVolume)
 			o.claim.UID = "claim-2"
 		}, "reserve the volume for the claim", ""},
@@ -243,7 +244,7 @@ func TestNext(t *testing.T) {
 		}, "wait: Deleting Deleting", ""},
 		{"deleted, claim stuck", settled, func(o *observed) {
 			o.sharedVolume.DeletionTimestamp, o.claim.DeletionTimestamp, o.usersKnown = deleted, deleted, true
-			o.claim.Finalizers, o.now = []string{"example.com/keep"}, now.Add(stallTime)
+			o.claim.Finalizers, o.now = []string{"example.com/keep"}, now.Add(stuckTimeout)
 		}, "wait: Deleting Deleting", "example.com/keep"},
 		{"deleted, claim gone says the cache", settled, func(o *observed) {
 			o.sharedVolume.DeletionTimestamp, o.claim = deleted, nil
@@ -285,20 +286,31 @@ func TestNext(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			o := test.from()
 			test.do(&o)
-			s := next(o)
-			got, message := string(s.do), ""
-			if s.show != nil {
-				got += ": " + string(s.show.phase) + " " + s.show.reason
-				message = s.show.message
+			d := next(o)
+			got, message := string(d.action), ""
+			if d.status != nil {
+				got += ": " + string(d.status.phase) + " " + d.status.reason
+				message = d.status.message
 			}
-			if got != test.want || !strings.Contains(message, test.says) || (test.says == "") != (message == "") && s.show != nil && s.show.reason != reasonInvalidSpec {
+			if got != test.want || !strings.Contains(message, test.says) || (test.says == "") != (message == "") && d.status != nil && d.status.reason != reasonInvalidSpec {
 				t.Errorf("next is %q, message %q;\nwant    %q, message with %q", got, message, test.want, test.says)
 			}
-			if (s.do == wait) == (acts[s.do] != nil) {
-				t.Errorf("there must be a deed for every action but wait; %q: %v", s.do, acts[s.do] != nil)
+			if handled := performs(d.action); handled == (d.action == wait) {
+				t.Errorf("perform has to handle every action but wait; %q: %t", d.action, handled)
 			}
 		})
 	}
+}
+
+// performs reports whether perform has a case for an action. Without a client, that fails or panics.
+func performs(a action) (handled bool) {
+	defer func() {
+		if recover() != nil {
+			handled = true
+		}
+	}()
+	err := new(reconciler).perform(context.Background(), &observed{}, decision{action: a})
+	return err == nil || !strings.Contains(err.Error(), "unknown action")
 }
 
 func TestStatusOf(t *testing.T) {
@@ -310,7 +322,7 @@ func TestStatusOf(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		do   func(*observed)
-		v    verdict
+		v    readiness
 		want v1alpha1.SharedVolumeStatus
 	}{
 		{"ready", func(*observed) {}, *ready("v"), v1alpha1.SharedVolumeStatus{
@@ -348,7 +360,7 @@ func TestStatusOf(t *testing.T) {
 	}
 }
 
-// The CRD gives a new object the status that the first pass would write; else that pass would write.
+// TestWaitingIsTheDefaultStatus: the CRD's default status saves the first pass a write.
 func TestWaitingIsTheDefaultStatus(t *testing.T) {
 	raw, err := os.ReadFile(definitionFile)
 	if err != nil {
@@ -375,7 +387,7 @@ func TestMessageIsBounded(t *testing.T) {
 	}
 }
 
-func TestNoticeOf(t *testing.T) {
+func TestNotificationOf(t *testing.T) {
 	for _, test := range []struct{ from, to, want string }{
 		{"", reasonPending, ""},
 		{reasonPending, reasonBound, ""}, // as everybody expects
@@ -399,7 +411,7 @@ func TestNoticeOf(t *testing.T) {
 			from = &metav1.Condition{Reason: test.from}
 		}
 		got := ""
-		if notice := noticeOf(from, metav1.Condition{Reason: test.to}); notice != nil {
+		if notice := notificationOf(from, metav1.Condition{Reason: test.to}); notice != nil {
 			got = notice.eventType + " " + notice.reason
 		}
 		if got != test.want {

@@ -15,71 +15,71 @@ import (
 )
 
 func TestNamespaceDeletion(t *testing.T) {
-	w := served(t)
+	env := served(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "deleted-"}}
-	w.do("create", w.client.Create(t.Context(), namespace))
+	env.do("create", env.client.Create(t.Context(), namespace))
 	var volumes []*corev1.PersistentVolume
 	for i := range 5 {
-		volumes = append(volumes, w.ready(w.create(namespace.Name, fmt.Sprintf("logs-%d", i))).volume)
+		volumes = append(volumes, env.ready(env.create(namespace.Name, fmt.Sprintf("logs-%d", i))).volume)
 	}
-	w.create(namespace.Name, "just-now")
-	w.do("delete", w.client.Delete(t.Context(), namespace))
-	w.gone(namespace)
+	env.create(namespace.Name, "just-now")
+	env.do("delete", env.client.Delete(t.Context(), namespace))
+	env.gone(namespace)
 	for _, volume := range volumes {
-		w.gone(volume)
+		env.gone(volume)
 	}
-	w.noVolumes(namespace.Name)
+	env.noVolumes(namespace.Name)
 }
 
 func TestDeletionWaitsForPods(t *testing.T) {
-	w := served(t)
-	sv := w.create(w.Namespace(t), "logs")
-	p := w.ready(sv)
-	pod := w.pod(sv.Namespace, "web-0", p.claim.Name)
+	env := served(t)
+	sv := env.create(env.Namespace(t), "logs")
+	p := env.ready(sv)
+	pod := env.pod(sv.Namespace, "web-0", p.claim.Name)
 
-	w.do("delete", w.client.Delete(t.Context(), sv))
-	w.until(sv, "ClaimInUse")
+	env.do("delete", env.client.Delete(t.Context(), sv))
+	env.until(sv, "ClaimInUse")
 	if want := "PersistentVolumeClaim pvc-logs is being deleted; pod web-0 still uses it"; sv.Status.Phase != v1alpha1.Deleting || sv.Status.Message != want {
 		t.Errorf("it is %s: %s", sv.Status.Phase, sv.Status.Message)
 	}
-	w.get(p.volume, "", p.volume.Name)
+	env.get(p.volume, "", p.volume.Name)
 	if p.volume.DeletionTimestamp != nil {
 		t.Error("the volume is being deleted before the claim is gone")
 	}
-	w.do("delete", w.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
-	w.gone(sv)
-	w.gone(p.volume)
-	w.events(sv, "Warning ClaimInUse 1")
+	env.do("delete", env.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	env.gone(sv)
+	env.gone(p.volume)
+	env.events(sv, "Warning ClaimInUse 1")
 }
 
-func TestMadeAnewWithOtherIDs(t *testing.T) {
-	w := served(t)
-	sv := w.create(w.Namespace(t), "logs")
-	before := w.ready(sv)
-	w.do("delete", w.client.Delete(t.Context(), sv))
-	w.gone(sv)
+func TestRecreatedWithOtherIDs(t *testing.T) {
+	env := served(t)
+	sv := env.create(env.Namespace(t), "logs")
+	before := env.ready(sv)
+	env.do("delete", env.client.Delete(t.Context(), sv))
+	env.gone(sv)
 	again := newVolume(sv.Namespace, "logs")
 	again.Spec.AccessPointID = "fsap-77"
-	w.do("create", w.client.Create(t.Context(), again))
-	after := w.ready(again)
+	env.do("create", env.client.Create(t.Context(), again))
+	after := env.ready(again)
 	if got, want := after.volume.Spec.CSI.VolumeHandle, "fs-0123456789abcdef0::fsap-77"; got != want || after.volume.UID == before.volume.UID {
 		t.Errorf("the new SharedVolume has %s, want %s", got, want)
 	}
 }
 
-// noVolumes checks that no volume is left of a namespace.
-func (w world) noVolumes(namespace string) {
-	w.t.Helper()
+// noVolumes checks that no volume of a namespace exists.
+func (env testEnv) noVolumes(namespace string) {
+	env.t.Helper()
 	var volumes corev1.PersistentVolumeList
-	w.do("list", w.client.List(w.t.Context(), &volumes, client.MatchingLabels{sharedvolume.OwnerNamespaceLabel: namespace}))
+	env.do("list", env.client.List(env.t.Context(), &volumes, client.MatchingLabels{sharedvolume.OwnerNamespaceLabel: namespace}))
 	for _, volume := range volumes.Items {
-		w.t.Errorf("volume %s is left", volume.Name)
+		env.t.Errorf("volume %s still exists", volume.Name)
 	}
 }
 
-// pod creates a pod that mounts a claim, on a node that nobody looks after.
-func (w world) pod(namespace, name, claim string) *corev1.Pod {
-	w.t.Helper()
+// pod creates a pod that mounts a claim, on a node that does not exist.
+func (env testEnv) pod(namespace, name, claim string) *corev1.Pod {
+	env.t.Helper()
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PodSpec{
@@ -90,6 +90,6 @@ func (w world) pod(namespace, name, claim string) *corev1.Pod {
 		},
 	}
 	// A namespace's default service account takes a moment.
-	cluster.Eventually(w.t, patience, "a pod", func(ctx context.Context) error { return w.client.Create(ctx, pod) })
+	cluster.Eventually(env.t, patience, "a pod", func(ctx context.Context) error { return env.client.Create(ctx, pod) })
 	return pod
 }

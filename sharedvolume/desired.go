@@ -8,12 +8,10 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// size is what a claim asks for and a volume offers. EFS grows as needed and ignores it; Kubernetes
-// requires one.
+// size is the size of claims and volumes. Kubernetes requires one; EFS grows as needed and ignores it.
 var size = corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 
-// desiredClaim returns the claim that a SharedVolume gets. Its selector cannot be changed later, so
-// it also proves whose claim it is.
+// desiredClaim returns the desired claim of a SharedVolume. Its selector is immutable, so it also proves whose claim it is.
 func desiredClaim(sv *v1alpha1.SharedVolume) *corev1.PersistentVolumeClaim {
 	labels, annotations := ownerMeta(sv)
 	noClass, filesystem := "", corev1.PersistentVolumeFilesystem
@@ -23,9 +21,8 @@ func desiredClaim(sv *v1alpha1.SharedVolume) *corev1.PersistentVolumeClaim {
 			Name:        ClaimName(sv.Name),
 			Labels:      labels,
 			Annotations: annotations,
-			// The finalizer of the SharedVolume keeps order when that is deleted. But somebody may take it
-			// off, and the API server lets a deletion pass that comes while it is being put on. Kubernetes'
-			// garbage collector sees to the claim then.
+			// The SharedVolume's finalizer makes sure that the claim is deleted first. But somebody may remove it, or the
+			// SharedVolume may be deleted before it is added. Then Kubernetes' garbage collector deletes the claim.
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1alpha1.GroupVersion.String(), Kind: "SharedVolume", Name: sv.Name, UID: sv.UID}},
 		},
@@ -39,7 +36,7 @@ func desiredClaim(sv *v1alpha1.SharedVolume) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// desiredVolume returns the volume of the given name for a SharedVolume, reserved for its claim.
+// desiredVolume returns the desired volume of a SharedVolume, under the given name and reserved for its claim.
 func desiredVolume(sv *v1alpha1.SharedVolume, name string, claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
 	labels, annotations := ownerMeta(sv)
 	filesystem, class := corev1.PersistentVolumeFilesystem, ""
@@ -63,8 +60,7 @@ func desiredVolume(sv *v1alpha1.SharedVolume, name string, claim *corev1.Persist
 	}
 }
 
-// reservation returns the reference that keeps a volume for one claim and for no later one of the
-// same name.
+// reservation returns the reference that reserves a volume for one claim, and not for a later one of the same name.
 func reservation(claim *corev1.PersistentVolumeClaim) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: "v1",

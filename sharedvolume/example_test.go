@@ -17,12 +17,12 @@ import (
 
 var yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// TestDocumentedExample does what docs/sharedvolume.md shows, until its pods run.
+// TestDocumentedExample runs the example in docs/sharedvolume.md.
 func TestDocumentedExample(t *testing.T) {
-	w := served(t)
+	env := served(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-	w.do("create", w.client.Create(t.Context(), namespace))
-	t.Cleanup(func() { w.do("delete", w.client.Delete(context.Background(), namespace)) })
+	env.do("create", env.client.Create(t.Context(), namespace))
+	t.Cleanup(func() { env.do("delete", env.client.Delete(context.Background(), namespace)) })
 	text, err := os.ReadFile("../docs/sharedvolume.md")
 	if err != nil {
 		t.Fatal(err)
@@ -30,15 +30,15 @@ func TestDocumentedExample(t *testing.T) {
 	kinds := map[string]int{}
 	for _, block := range yamlBlock.FindAllSubmatch(text, -1) {
 		object := &unstructured.Unstructured{}
-		w.do("read", yaml.Unmarshal(block[1], object))
-		w.do("create", w.client.Create(t.Context(), object, client.FieldValidation(metav1.FieldValidationStrict)))
+		env.do("read", yaml.Unmarshal(block[1], object))
+		env.do("create", env.client.Create(t.Context(), object, client.FieldValidation(metav1.FieldValidationStrict)))
 		kinds[object.GetKind()]++
 	}
 	if kinds["SharedVolume"] != 1 || kinds["Deployment"] != 1 {
 		t.Fatalf("the page shows %v, want a SharedVolume and a Deployment", kinds)
 	}
 	website := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "website"}}
-	w.eventually("the pods to run", website, func() error {
+	env.eventually("the pods to run", website, func() error {
 		if website.Status.AvailableReplicas < *website.Spec.Replicas {
 			return fmt.Errorf("%+v", website.Status)
 		}

@@ -1,8 +1,8 @@
 package sharedvolume
 
 var (
-	// CacheOptions are those of the controller's caches.
+	// CacheOptions are the options of the controller's caches.
 	CacheOptions = cacheOptions
-	// TrimmedLists is where these get lists from.
+	// TrimmedLists lists objects for them.
 	TrimmedLists = newTrimmedLists
 )

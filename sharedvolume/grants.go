@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -31,7 +32,7 @@ const (
 	reasonNamespaceReplaced = "NamespaceReplaced"
 )
 
-// lists tells whether a grant, which may be nil, lists the access point that spec names.
+// lists reports whether a grant, which may be nil, lists the access point in spec.
 func lists(grant *v1alpha1.SharedVolumeGrant, spec v1alpha1.SharedVolumeSpec) bool {
 	return grant != nil && slices.ContainsFunc(grant.Spec.FileSystems, func(granted v1alpha1.FileSystemGrant) bool {
 		return granted.FileSystemID == spec.FileSystemID &&
@@ -39,17 +40,17 @@ func lists(grant *v1alpha1.SharedVolumeGrant, spec v1alpha1.SharedVolumeSpec) bo
 	})
 }
 
-// effect tells whether a grant is for a namespace, and why.
+// effect says whether a grant is effective for a namespace, and why.
 type effect struct {
 	effective       bool
 	reason, message string
 }
 
-// effectOf tells whether a grant is for the namespace that has its name; namespace is nil if there is none.
+// effectOf decides whether a grant is effective for the namespace of its name; namespace is nil if there is none.
 //
-// Anybody may create a namespace of a name that is free, so the name alone proves nothing. A grant is for the
-// UID that its spec gives. Without one, it is for the UID that the operator has recorded, and as long as none
-// is, for a namespace that is not newer than the grant: whoever wrote the grant saw that one.
+// Anybody may create a namespace of a free name, so the name alone proves nothing. A grant is for the UID in its spec. Without
+// one, it is for the UID that the operator has recorded in its status. If there is none either, it is for a namespace that is
+// not newer than the grant, because the author of the grant saw that one.
 func effectOf(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) effect {
 	wanted, from := grant.Spec.NamespaceUID, "spec.namespaceUID"
 	if wanted == "" {
@@ -57,14 +58,14 @@ func effectOf(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace) ef
 	}
 	if namespace == nil {
 		return effect{reason: reasonNamespaceMissing, message: fmt.Sprintf(
-			"There is no namespace %s. A namespace that is created after the grant is granted nothing, unless its UID is in the grant's spec.namespaceUID", grant.Name)}
+			"Namespace %s does not exist. The grant has no effect for a namespace that is created later, unless its spec.namespaceUID names that one's UID", grant.Name)}
 	}
-	settle := fmt.Sprintf(`If the grant shall be for this namespace, whoever owns it: oc patch sharedvolumegrant %s --type=merge -p '{"spec":{"namespaceUID":"%s"}}'`,
+	settle := fmt.Sprintf(`To grant this namespace access, whoever owns it: oc patch sharedvolumegrant %s --type=merge -p '{"spec":{"namespaceUID":"%s"}}'`,
 		grant.Name, namespace.UID)
 	switch {
 	case wanted != "" && wanted != string(namespace.UID):
 		return effect{reason: reasonNamespaceReplaced, message: fmt.Sprintf(
-			"Namespace %s has the UID %s, and the grant is for the one with the UID %s, as its %s says. %s", grant.Name, namespace.UID, wanted, from, settle)}
+			"Namespace %s has the UID %s, but the %[4]s of the grant is %[3]s. %[5]s", grant.Name, namespace.UID, wanted, from, settle)}
 	case wanted == "" && namespace.CreationTimestamp.After(grant.CreationTimestamp.Time):
 		return effect{reason: reasonNamespaceNewer, message: fmt.Sprintf(
 			"Namespace %s was created after the grant, so the grant may have been meant for an earlier one. %s", grant.Name, settle)}
@@ -87,12 +88,12 @@ func grantStatus(grant *v1alpha1.SharedVolumeGrant, namespace *corev1.Namespace)
 	return status
 }
 
-// knownIneffective tells whether a grant's status says that it is for no namespace that there is.
-func knownIneffective(grant *v1alpha1.SharedVolumeGrant) bool {
+// isIneffective reports whether a grant's status says that it is not effective.
+func isIneffective(grant *v1alpha1.SharedVolumeGrant) bool {
 	return meta.IsStatusConditionFalse(grant.Status.Conditions, v1alpha1.ConditionEffective)
 }
 
-// grants writes into the status of each grant which namespace it is for, and whether that is there.
+// grants writes the status of each grant: whether it is effective, and for which namespace.
 type grants struct {
 	cached client.Reader
 	live   client.Reader
@@ -100,13 +101,13 @@ type grants struct {
 	events events.EventRecorder
 }
 
-// addGrants makes mgr look after grants. Namespaces are not watched: a grant whose namespace has changed is
-// looked at again when it comes through doubted, because a SharedVolume of the namespace asks for it.
-func addGrants(mgr manager.Manager, doubted <-chan event.GenericEvent) error {
+// addGrants adds the controller of grants to mgr. Namespaces are not watched: the SharedVolumes' controller sends a grant whose
+// namespace has changed through stale.
+func addGrants(mgr manager.Manager, stale <-chan event.GenericEvent) error {
 	return builder.ControllerManagedBy(mgr).
 		Named("sharedvolume-grants").
 		For(&v1alpha1.SharedVolumeGrant{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(watched.Channel(doubted, &handler.EnqueueRequestForObject{})).
+		WatchesRawSource(watched.Channel(stale, &handler.EnqueueRequestForObject{})).
 		Complete(&grants{cached: mgr.GetCache(), live: mgr.GetAPIReader(), client: mgr.GetClient(), events: mgr.GetEventRecorder(controllerName)})
 }
 
@@ -123,13 +124,14 @@ func (r *grants) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if equality.Semantic.DeepEqual(status, grant.Status) {
 		return reconcile.Result{}, nil
 	}
-	wasIneffective, now := knownIneffective(grant), *meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEffective)
+	wasIneffective, now := isIneffective(grant), *meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEffective)
 	patched := grant.DeepCopy()
-	// Unless somebody has changed the grant since: the UID that is recorded must follow from what it says.
+	// This has to fail if somebody has changed the grant, because the recorded UID depends on its spec.
 	body := mergePatch{locked: true, body: map[string]any{"status": status}}
 	if err := r.client.Status().Patch(ctx, patched, body, client.FieldOwner(controllerName)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("writing the status of SharedVolumeGrant %s: %w", grant.Name, err)
 	}
+	klog.FromContext(ctx).V(2).Info("Changed the status", "namespaceUID", status.NamespaceUID, "reason", now.Reason, "message", now.Message)
 	if now.Status == metav1.ConditionFalse && !wasIneffective {
 		r.events.Eventf(grant, nil, corev1.EventTypeWarning, now.Reason, "Reconcile", "%s", now.Message)
 	}

@@ -56,16 +56,16 @@ func TestEffectOf(t *testing.T) {
 		{name: "recorded", want: "NamespaceFound", uid: "ns-1", do: func(g *v1alpha1.SharedVolumeGrant, _ *corev1.Namespace) {
 			g.Status.NamespaceUID = "ns-1"
 		}},
-		{name: "recorded, of the same second", want: "NamespaceReplaced", uid: "ns-0", says: "as its status.namespaceUID says", do: func(g *v1alpha1.SharedVolumeGrant, _ *corev1.Namespace) {
+		{name: "recorded, of the same second", want: "NamespaceReplaced", uid: "ns-0", says: "the status.namespaceUID of the grant is ns-0", do: func(g *v1alpha1.SharedVolumeGrant, _ *corev1.Namespace) {
 			g.Status.NamespaceUID = "ns-0"
 		}},
 		{name: "named", want: "NamespaceFound", uid: "ns-1", do: func(g *v1alpha1.SharedVolumeGrant, ns *corev1.Namespace) {
 			g.Spec.NamespaceUID, g.Status.NamespaceUID, ns.CreationTimestamp.Time = "ns-1", "ns-0", now.Add(time.Hour)
 		}},
-		{name: "another named", want: "NamespaceReplaced", uid: "ns-1", says: "as its spec.namespaceUID says", do: func(g *v1alpha1.SharedVolumeGrant, _ *corev1.Namespace) {
+		{name: "another named", want: "NamespaceReplaced", uid: "ns-1", says: "the spec.namespaceUID of the grant is ns-0", do: func(g *v1alpha1.SharedVolumeGrant, _ *corev1.Namespace) {
 			g.Spec.NamespaceUID, g.Status.NamespaceUID = "ns-0", "ns-1"
 		}},
-		{name: "no namespace", gone: true, want: "NamespaceMissing", says: "There is no namespace team"},
+		{name: "no namespace", gone: true, want: "NamespaceMissing", says: "Namespace team does not exist"},
 		{name: "no namespace any more", gone: true, want: "NamespaceMissing", uid: "ns-1", do: func(g *v1alpha1.SharedVolumeGrant, _ *corev1.Namespace) {
 			g.Status.NamespaceUID = "ns-1"
 		}},

@@ -16,14 +16,13 @@ import (
 // pageSize is how many objects are listed at a time, of which each may have 1.5 MiB.
 const pageSize = 20
 
-// newInformer returns an informer that never has more in memory than the caches hold and a few objects as they
-// came. An API server that can send what there is as events of a watch does so, one object after the other;
-// the others are asked for lists.
+// newInformer returns an informer that holds only trimmed objects and a few untrimmed ones in memory. Newer API servers stream
+// the initial list as watch events, one object at a time; the others get list requests.
 func newInformer(source toolscache.ListerWatcher, example runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 	return toolscache.NewSharedIndexInformer(newTrimmedLists(source), example, resync, indexers)
 }
 
-// trimmedLists lists objects page by page, and trims those of one page before it asks for the next.
+// trimmedLists lists objects page by page, and trims the objects of one page before it requests the next.
 type trimmedLists struct {
 	toolscache.ListerWatcherWithContext
 }
@@ -41,7 +40,7 @@ func (l trimmedLists) List(options metav1.ListOptions) (runtime.Object, error) {
 }
 
 func (l trimmedLists) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-	// For a list that may be of any age, the API server takes all of it from its cache and ignores the limit.
+	// With a resource version, the API server may answer from its cache, and then ignores the limit.
 	options.ResourceVersion, options.ResourceVersionMatch, options.Limit, options.Continue = "", "", pageSize, ""
 	var all []runtime.Object
 	for {
@@ -52,7 +51,7 @@ func (l trimmedLists) ListWithContext(ctx context.Context, options metav1.ListOp
 		err = meta.EachListItemWithAlloc(page, func(item runtime.Object) error {
 			object, ok := item.(client.Object)
 			if !ok {
-				return fmt.Errorf("the list has a %T, want an object with metadata", item)
+				return fmt.Errorf("the list contains a %T, want an object with metadata", item)
 			}
 			trim(object)
 			all = append(all, object)

@@ -13,10 +13,10 @@ import (
 )
 
 func TestKubectlExplain(t *testing.T) {
-	w := served(t)
+	env := served(t)
 	for _, kind := range []string{"sharedvolume", "sharedvolumegrant", "sharedvolumepolicy"} {
 		cluster.Eventually(t, patience, "the definition to be published", func(ctx context.Context) error {
-			return w.Kubectl(ctx, "explain", kind).Run()
+			return env.Kubectl(ctx, "explain", kind).Run()
 		})
 	}
 	for object, fields := range map[string][]string{
@@ -34,7 +34,7 @@ func TestKubectlExplain(t *testing.T) {
 		"sharedvolumepolicy.spec":            {"access"},
 		"sharedvolumepolicy.status":          {"conditions"},
 	} {
-		text := w.kubectl("explain", object)
+		text := env.kubectl("explain", object)
 		for _, field := range fields {
 			if !strings.Contains(text, "\n  "+field+"\t") {
 				t.Errorf("kubectl explain %s does not know %s:\n%s", object, field, text)
@@ -47,10 +47,10 @@ func TestKubectlExplain(t *testing.T) {
 }
 
 func TestKubectlWaitAndGet(t *testing.T) {
-	w := served(t)
-	sv := w.create(w.Namespace(t), "logs")
-	w.kubectl("wait", "--namespace="+sv.Namespace, "--for=condition=Ready", "--timeout="+patience.String(), "sharedvolume/logs")
-	lines := strings.Split(w.kubectl("get", "--namespace="+sv.Namespace, "sv"), "\n")
+	env := served(t)
+	sv := env.create(env.Namespace(t), "logs")
+	env.kubectl("wait", "--namespace="+sv.Namespace, "--for=condition=Ready", "--timeout="+patience.String(), "sharedvolume/logs")
+	lines := strings.Split(env.kubectl("get", "--namespace="+sv.Namespace, "sv"), "\n")
 	want := "logs fs-0123456789abcdef0 fsap-0123456789abcdef0 Ready pvc-logs"
 	if len(lines) < 2 || !strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), want) {
 		t.Errorf("kubectl get shows %q, want a line %q", lines, want)
@@ -58,35 +58,35 @@ func TestKubectlWaitAndGet(t *testing.T) {
 }
 
 func TestKubectlGetGrants(t *testing.T) {
-	w := served(t)
-	namespace := w.Namespace(t)
+	env := served(t)
+	namespace := env.Namespace(t)
 	grant := newGrant(namespace, "fs-01", "fsap-01")
-	w.do("create", w.client.Create(t.Context(), grant))
-	w.granted(namespace)
-	lines := strings.Split(w.kubectl("get", "svg", namespace), "\n")
+	env.do("create", env.client.Create(t.Context(), grant))
+	env.granted(namespace)
+	lines := strings.Split(env.kubectl("get", "svg", namespace), "\n")
 	if want := namespace + " True NamespaceFound"; len(lines) < 2 || !strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), want) {
 		t.Errorf("kubectl get shows %q, want a line %q", lines, want)
 	}
 	policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
-	w.eventually("the policy's status", policy, func() error {
+	env.eventually("the policy's status", policy, func() error {
 		if len(policy.Status.Conditions) == 0 {
 			return errors.New("it has none")
 		}
 		return nil
 	})
-	lines = strings.Split(w.kubectl("get", "svp"), "\n")
+	lines = strings.Split(env.kubectl("get", "svp"), "\n")
 	if want := "cluster Open False"; len(lines) < 2 || !strings.HasPrefix(strings.Join(strings.Fields(lines[1]), " "), want) {
 		t.Errorf("kubectl get shows %q, want a line %q", lines, want)
 	}
-	w.events(policy, "Warning Open 1")
+	env.events(policy, "Warning Open 1")
 }
 
 // kubectl runs kubectl as the administrator, and returns what it prints.
-func (w world) kubectl(args ...string) string {
-	w.t.Helper()
-	out, err := w.Kubectl(w.t.Context(), args...).CombinedOutput()
+func (env testEnv) kubectl(args ...string) string {
+	env.t.Helper()
+	out, err := env.Kubectl(env.t.Context(), args...).CombinedOutput()
 	if err != nil {
-		w.t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
+		env.t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 	return string(out)
 }

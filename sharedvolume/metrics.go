@@ -26,7 +26,7 @@ var (
 
 func init() { legacyregistry.MustRegister(openAccess, withoutGrant) }
 
-func showOpen(open bool) {
+func setOpenMetric(open bool) {
 	value := 0.0
 	if open {
 		value = 1
@@ -42,7 +42,7 @@ type ungranted struct {
 
 func newUngranted() *ungranted { return &ungranted{all: map[types.NamespacedName]struct{}{}} }
 
-// set notes whether a SharedVolume has a grant; one that is gone needs none.
+// set records whether a SharedVolume has a grant. A deleted one counts as having one.
 func (u *ungranted) set(key types.NamespacedName, has bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

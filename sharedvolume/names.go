@@ -32,14 +32,14 @@ const (
 	DriverName = "efs.csi.aws.com"
 )
 
-// ClaimName returns the name of the claim of a SharedVolume: "pvc-<name>". A name for which that is
-// longer than an object's name may be is shortened and told from others by a hash.
+// ClaimName returns the name of the claim of a SharedVolume: "pvc-<name>". If that is too long for an object, it is shortened
+// and made unique by a hash.
 func ClaimName(sharedVolume string) string {
 	return shorten("pvc-"+sharedVolume, validation.DNS1123SubdomainMaxLength)
 }
 
-// volumeName returns the name that a new volume gets. The UID makes it unique in the cluster, so no
-// namespace can choose a name that takes another's volume.
+// volumeName returns the name of a new volume. The UID makes it unique in the cluster, so no tenant can choose the name of
+// another namespace's volume.
 func volumeName(sv *v1alpha1.SharedVolume) string { return volumeNamePrefix + string(sv.UID) }
 
 const volumeNamePrefix = "sharedvolume-"
@@ -55,8 +55,8 @@ func handle(spec v1alpha1.SharedVolumeSpec) string {
 	return spec.FileSystemID + "::" + spec.AccessPointID
 }
 
-// mounts tells whether a CSI volume is the access point that spec names. The community operator once
-// wrote the access point as a mount option instead of a part of the handle.
+// mounts reports whether a CSI volume mounts the access point in spec. Early versions of the community operator put the access
+// point into a mount option instead of the handle.
 func mounts(volume *corev1.PersistentVolume, spec v1alpha1.SharedVolumeSpec) bool {
 	switch volume.Spec.CSI.VolumeHandle {
 	case handle(spec):
@@ -87,8 +87,8 @@ func ownerMeta(sv *v1alpha1.SharedVolume) (labels, annotations map[string]string
 	return labels, annotations
 }
 
-// ownerOf returns the SharedVolume that a claim or volume says it belongs to. Anybody may write a
-// label, so this decides only whom to look at, never what belongs to whom.
+// ownerOf returns the SharedVolume that a claim or volume belongs to according to its labels. Anybody may write a label, so this
+// decides only which SharedVolume to reconcile, never what belongs to it.
 func ownerOf(object metav1.Object) types.NamespacedName {
 	owner := types.NamespacedName{
 		Namespace: object.GetLabels()[OwnerNamespaceLabel],

@@ -32,7 +32,7 @@ func TestClaimName(t *testing.T) {
 	}
 }
 
-// Whoever is told of an object must find the SharedVolume it belongs to, however long its name is.
+// TestOwnerRoundTrip: an object leads to the SharedVolume that it belongs to, however long its name is.
 func TestOwnerRoundTrip(t *testing.T) {
 	for _, name := range []string{"logs", strings.Repeat("n", 63), strings.Repeat("n", 64), strings.Repeat("n.", 126) + "n"} {
 		sv := example()

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -20,29 +21,27 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
-// orphans deletes the volumes that nobody can use again: those made for a SharedVolume that is gone,
-// and for a claim that is gone.
+// orphans deletes volumes that can never be used again: those created for a SharedVolume and a claim that no longer exist.
 //
-// A SharedVolume usually takes its volume with it. But whoever may change one may take its finalizer
-// off, too; an administrator has to if the operator was removed first; and a deletion that comes while
-// the finalizer is being put on passes it. Kubernetes' garbage collector then takes the claim, once no
-// pod uses it, unless somebody made that claim for the SharedVolume. The volume, which cannot belong to an
-// object of a namespace, would stay for ever.
+// Usually the volume is deleted with its SharedVolume. But whoever may change a SharedVolume may remove its finalizer; an
+// administrator has to if the operator was removed first; and a deletion may come before the finalizer is added. Then
+// Kubernetes' garbage collector deletes the claim once no pod uses it, because the SharedVolume owns it. A volume cannot have
+// a namespaced owner, and would stay forever.
 type orphans struct {
 	cached client.Reader
 	live   client.Reader
 	client client.Client
-	// retry spaces out the looks at a volume whose claim is still there: of a claim that names another volume,
-	// or none, its end is no event about this one.
+	// retry is the backoff for a volume whose claim still exists: the deletion of a claim that names another volume, or none,
+	// is no event about this one.
 	retry workqueue.TypedRateLimiter[string]
 }
 
-// addOrphans makes mgr look for orphans.
+// addOrphans adds the controller of orphans to mgr.
 func addOrphans(mgr manager.Manager) error {
 	// A volume is released when the claim that it is bound to is gone.
 	notBound := predicate.NewPredicateFuncs(func(object client.Object) bool {
 		volume := object.(*corev1.PersistentVolume)
-		return mayBeOrphan(volume) && volume.Status.Phase != corev1.VolumeBound
+		return isOrphanCandidate(volume) && volume.Status.Phase != corev1.VolumeBound
 	})
 	return builder.ControllerManagedBy(mgr).
 		Named("sharedvolume-orphans").
@@ -54,8 +53,8 @@ func addOrphans(mgr manager.Manager) error {
 		})
 }
 
-// enqueueVolumes has the volumes of a SharedVolume that is gone looked at: they may have been released
-// earlier, and may never have been bound.
+// enqueueVolumes enqueues the volumes of a deleted SharedVolume. They may have been released earlier, or never bound, so that
+// no event of their own follows.
 func enqueueVolumes(_ context.Context, gone event.DeleteEvent, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 	sv := gone.Object.(*v1alpha1.SharedVolume)
 	for _, name := range []string{volumeName(sv), communityVolumeName(sv)} {
@@ -65,20 +64,20 @@ func enqueueVolumes(_ context.Context, gone event.DeleteEvent, queue workqueue.T
 
 func (r *orphans) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	volume, err := get[corev1.PersistentVolume](ctx, r.cached, request.NamespacedName)
-	if err != nil || volume == nil || !mayBeOrphan(volume) {
+	if err != nil || volume == nil || !isOrphanCandidate(volume) {
 		r.retry.Forget(request.Name)
 		return reconcile.Result{}, err
 	}
 	owner, err := get[v1alpha1.SharedVolume](ctx, r.cached, ownerOf(volume))
-	if err != nil || madeFor(volume, owner) {
-		return reconcile.Result{}, err // Its end is an event.
+	if err != nil || createdFor(volume, owner) {
+		return reconcile.Result{}, err // The deletion of the SharedVolume is an event.
 	}
-	// The cache of volumes may be ahead of those of SharedVolumes and claims.
-	if owner, err = getListed(ctx, r.live, ownerOf(volume)); err != nil || madeFor(volume, owner) {
+	// The cache of volumes may be newer than those of SharedVolumes and claims.
+	if owner, err = getListed(ctx, r.live, ownerOf(volume)); err != nil || createdFor(volume, owner) {
 		return reconcile.Result{RequeueAfter: r.retry.When(request.Name)}, err
 	}
-	// Most SharedVolumes take their volume with them, before they go.
-	if volume, err = get[corev1.PersistentVolume](ctx, r.live, request.NamespacedName); err != nil || volume == nil || !mayBeOrphan(volume) {
+	// In most cases the SharedVolume's controller has already deleted the volume.
+	if volume, err = get[corev1.PersistentVolume](ctx, r.live, request.NamespacedName); err != nil || volume == nil || !isOrphanCandidate(volume) {
 		return reconcile.Result{}, err
 	}
 	ref := volume.Spec.ClaimRef
@@ -92,23 +91,24 @@ func (r *orphans) Reconcile(ctx context.Context, request reconcile.Request) (rec
 	default:
 		return reconcile.Result{RequeueAfter: r.retry.When(request.Name)}, nil
 	}
-	// Unless somebody has changed it since it was looked at.
+	// The preconditions make this fail if somebody has changed the volume since.
 	r.retry.Forget(request.Name)
 	err = r.client.Delete(ctx, volume, client.Preconditions{UID: &volume.UID, ResourceVersion: &volume.ResourceVersion})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		return reconcile.Result{}, nil // The change is an event of its own.
 	}
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("deleting PersistentVolume %s, whose SharedVolume and claim are gone: %w", volume.Name, err)
+		return reconcile.Result{}, fmt.Errorf("deleting PersistentVolume %s, whose SharedVolume and claim no longer exist: %w", volume.Name, err)
 	}
+	klog.FromContext(ctx).V(2).Info("Deleted PersistentVolume, whose SharedVolume and claim no longer exist", "object", klog.KObj(volume), "sharedVolume", ownerOf(volume))
 	return reconcile.Result{}, nil
 }
 
-// mayBeOrphan tells whether a volume is one that this controller made, under whatever name, and is not being
-// deleted yet. The community operator wrote no UID into its labels, and only administrators can write any. What
-// has no reservation, or one by name for another claim, an administrator has given to somebody else: a volume is
-// reserved from its creation, and the binder takes no more of that away than the claim's UID.
-func mayBeOrphan(volume *corev1.PersistentVolume) bool {
+// isOrphanCandidate reports whether a volume was created by this controller, under either name, and is not being deleted yet.
+// Only this controller and administrators write the label with a UID; the community operator did not. A volume without a
+// reservation, or with one by name for another claim, was given to somebody else by an administrator: the controller creates
+// volumes with a reservation, of which the binder removes at most the claim's UID.
+func isOrphanCandidate(volume *corev1.PersistentVolume) bool {
 	uid, owner, ref := volume.Labels[OwnerUIDLabel], ownerOf(volume), volume.Spec.ClaimRef
 	switch {
 	case uid == "" || volume.Spec.CSI == nil || volume.Spec.CSI.Driver != DriverName || ref == nil || volume.DeletionTimestamp != nil:
@@ -120,13 +120,12 @@ func mayBeOrphan(volume *corev1.PersistentVolume) bool {
 	}
 }
 
-// madeFor tells whether a volume was made for a SharedVolume.
-func madeFor(volume *corev1.PersistentVolume, owner *v1alpha1.SharedVolume) bool {
+// createdFor reports whether a volume was created for a SharedVolume.
+func createdFor(volume *corev1.PersistentVolume, owner *v1alpha1.SharedVolume) bool {
 	return owner != nil && volume.Labels[OwnerUIDLabel] == string(owner.UID)
 }
 
-// mayUse tells whether a claim of the name that a volume is reserved for is bound to the volume, or may come to
-// be.
+// mayUse reports whether a claim of the name that a volume is reserved for is bound to the volume, or may become so.
 func mayUse(claim *corev1.PersistentVolumeClaim, volume *corev1.PersistentVolume) bool {
 	switch ref := volume.Spec.ClaimRef; claim.Spec.VolumeName {
 	case volume.Name:

@@ -5,19 +5,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// newQueue returns a queue of requests that serves namespaces in turn, so that thousands of requests
-// about one of them make none about another wait.
+// newQueue returns a work queue that serves namespaces round-robin, so that a request for one namespace never waits for
+// thousands of another.
 func newQueue(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
-	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: &inTurn{}})
+	queue := workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[reconcile.Request]{Name: name, Queue: &roundRobin{}})
 	delaying := workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[reconcile.Request]{Name: name, Queue: queue})
 	return workqueue.NewTypedRateLimitingQueueWithConfig(limiter, workqueue.TypedRateLimitingQueueConfig[reconcile.Request]{
 		Name: name, DelayingQueue: delaying})
 }
 
-// inTurn holds requests: those of one namespace in the order in which they came, and one of each
-// namespace in turn. It is what a workqueue keeps its items in, which looks after duplicates and locks.
-type inTurn struct {
-	// namespaces are those with requests, the next to be served first.
+// roundRobin stores the requests of a work queue: it returns one request of each namespace in turn, and those of one namespace
+// in the order in which they were added. The work queue handles duplicates and locking.
+type roundRobin struct {
+	// namespaces are those with requests, the next one first.
 	namespaces fifo[*requests]
 	byName     map[string]*requests
 	length     int
@@ -29,12 +29,12 @@ type requests struct {
 	fifo[reconcile.Request]
 }
 
-var _ workqueue.Queue[reconcile.Request] = &inTurn{}
+var _ workqueue.Queue[reconcile.Request] = &roundRobin{}
 
-// Touch is told of a request that is in the queue already; it keeps its place.
-func (q *inTurn) Touch(reconcile.Request) {}
+// Touch is called for a request that is in the queue already; it keeps its position.
+func (q *roundRobin) Touch(reconcile.Request) {}
 
-func (q *inTurn) Push(request reconcile.Request) {
+func (q *roundRobin) Push(request reconcile.Request) {
 	of := q.byName[request.Namespace]
 	if of == nil {
 		if q.byName == nil {
@@ -48,9 +48,9 @@ func (q *inTurn) Push(request reconcile.Request) {
 	q.length++
 }
 
-func (q *inTurn) Len() int { return q.length }
+func (q *roundRobin) Len() int { return q.length }
 
-func (q *inTurn) Pop() reconcile.Request {
+func (q *roundRobin) Pop() reconcile.Request {
 	of := q.namespaces.pop()
 	request := of.pop()
 	q.length--
@@ -62,7 +62,7 @@ func (q *inTurn) Pop() reconcile.Request {
 	return request
 }
 
-// fifo is a list from which what came first goes first.
+// fifo is a first-in, first-out queue.
 type fifo[T any] []T
 
 func (f *fifo[T]) push(item T) { *f = append(*f, item) }
@@ -70,7 +70,7 @@ func (f *fifo[T]) push(item T) { *f = append(*f, item) }
 func (f *fifo[T]) pop() T {
 	var none T
 	first := (*f)[0]
-	(*f)[0] = none // The array behind may live on for long, and should hold nothing.
+	(*f)[0] = none // so that the underlying array does not keep it in memory
 	*f = (*f)[1:]
 	return first
 }

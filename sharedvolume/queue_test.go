@@ -17,17 +17,17 @@ func requestOf(text string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-func TestInTurn(t *testing.T) {
+func TestRoundRobin(t *testing.T) {
 	for _, test := range []struct{ name, do, want string }{
 		{"empty", "", ""},
-		{"one namespace: first come, first served", "a/1 a/2 a/3", "a/1 a/2 a/3"},
+		{"one namespace: in order", "a/1 a/2 a/3", "a/1 a/2 a/3"},
 		{"one of each in turn", "a/1 a/2 a/3 b/1 b/2 c/1", "a/1 b/1 c/1 a/2 b/2 a/3"},
-		{"the first of a namespace waits for one of each other", "a/1 a/2 a/3 pop b/1", "a/1 a/2 b/1 a/3"},
-		{"nobody comes twice before another", "a/1 b/1 pop a/2 b/2", "a/1 b/1 a/2 b/2"},
-		{"a namespace comes back", "a/1 pop a/2 b/1 pop a/3", "a/1 a/2 b/1 a/3"},
+		{"a new namespace waits for one of each other", "a/1 a/2 a/3 pop b/1", "a/1 a/2 b/1 a/3"},
+		{"no namespace is served twice before another", "a/1 b/1 pop a/2 b/2", "a/1 b/1 a/2 b/2"},
+		{"a namespace with new requests", "a/1 pop a/2 b/1 pop a/3", "a/1 a/2 b/1 a/3"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var q inTurn
+			var q roundRobin
 			got := []string{}
 			pop := func() { got = append(got, q.Pop().String()) }
 			for _, word := range strings.Fields(test.do) {
@@ -47,14 +47,14 @@ func TestInTurn(t *testing.T) {
 				t.Error(diff)
 			}
 			if q.Len() != 0 || len(q.namespaces) != 0 || len(q.byName) != 0 {
-				t.Errorf("something is left: %+v", q)
+				t.Errorf("something remains: %+v", q)
 			}
 		})
 	}
 }
 
-// Of what is added twice, and while it is worked on, a workqueue takes care, whatever holds its items.
-func TestQueueServesNamespacesInTurn(t *testing.T) {
+// TestQueueServesNamespacesRoundRobin: the work queue still handles requests that are added twice, or while they are processed.
+func TestQueueServesNamespacesRoundRobin(t *testing.T) {
 	q := newQueue("", workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Hour, time.Hour))
 	defer q.ShutDown()
 	for _, request := range []string{"a/1", "a/2", "a/1", "b/1"} {
@@ -65,7 +65,7 @@ func TestQueueServesNamespacesInTurn(t *testing.T) {
 		request, _ := q.Get()
 		got = append(got, request.String())
 		if request == requestOf("a/1") {
-			q.Add(request) // while it is worked on
+			q.Add(request) // while it is processed
 		}
 		q.Done(request)
 	}

@@ -23,16 +23,16 @@ import (
 )
 
 var (
-	randomSeed = flag.Uint64("seed", 0, "play the one random sequence of this seed")
-	randomTime = flag.Duration("random-time", 30*time.Second, "how long to begin new random sequences")
+	randomSeed = flag.Uint64("seed", 0, "run only the random sequence of this seed")
+	randomTime = flag.Duration("random-time", 30*time.Second, "for how long to start new random sequences")
 )
 
-// TestRandomSequences has people and accidents do one thing after another to some SharedVolumes. In
-// the end all must be as a simple model foretells, and stay so without a write.
+// TestRandomSequences performs random actions on some SharedVolumes, one after the other. In the end the state must match a
+// simple model, and no write may follow.
 func TestRandomSequences(t *testing.T) {
-	w := apart(t)
+	env := isolated(t)
 	if *randomSeed != 0 {
-		w.playRandomly(*randomSeed)
+		env.runRandom(*randomSeed)
 		return
 	}
 	seeds := make(chan uint64)
@@ -40,7 +40,7 @@ func TestRandomSequences(t *testing.T) {
 	for range 4 {
 		players.Go(func() {
 			for seed := range seeds {
-				t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { w.in(t).playRandomly(seed) })
+				t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) { env.in(t).runRandom(seed) })
 			}
 		})
 	}
@@ -54,9 +54,9 @@ func TestRandomSequences(t *testing.T) {
 	t.Logf("%d sequences, from seed %d on", next-first, first)
 }
 
-// sequence is one random sequence: the dice, what has been done, and what must come of it.
+// sequence is one random sequence of actions.
 type sequence struct {
-	world
+	testEnv
 	dice      *rand.Rand
 	namespace string
 	model     model
@@ -64,53 +64,53 @@ type sequence struct {
 	injector  *fault.Injector
 }
 
-// model is all that must be there in the end.
+// model is the expected state.
 type model struct {
 	volumes map[string]*v1alpha1.SharedVolume        // by name
-	foreign map[string]*corev1.PersistentVolumeClaim // claims of others, by the name of the SharedVolume that would have it
+	foreign map[string]*corev1.PersistentVolumeClaim // claims of others, by the name of the SharedVolume whose claim has that name
 }
 
 func newModel() model {
 	return model{map[string]*v1alpha1.SharedVolume{}, map[string]*corev1.PersistentVolumeClaim{}}
 }
 
-func (w world) playRandomly(seed uint64) {
-	t := w.t
-	s := &sequence{world: w, dice: rand.New(rand.NewPCG(seed, 0)), namespace: w.lasting()}
+func (env testEnv) runRandom(seed uint64) {
+	t := env.t
+	s := &sequence{testEnv: env, dice: rand.New(rand.NewPCG(seed, 0)), namespace: env.keptNamespace()}
 	s.model = newModel()
 	defer func() {
 		if t.Failed() {
-			t.Logf("to play it again: go test ./sharedvolume -run TestRandomSequences -seed=%d", seed)
+			t.Logf("to repeat it: go test ./sharedvolume -run TestRandomSequences -seed=%d", seed)
 		}
-		s.takeAway("")
+		s.stopController("")
 	}()
-	s.giveBack("")
+	s.startController("")
 	for range 10 + s.dice.IntN(30) {
-		s.step()
+		s.perform()
 	}
 	s.waitFor("")
-	s.staysSettled(s.injector, s.namespace)
-	s.takeAway("")
-	s.giveBack("")
-	s.staysSettled(s.injector, s.namespace)
+	s.awaitNoWrites(s.injector, s.namespace)
+	s.stopController("")
+	s.startController("")
+	s.awaitNoWrites(s.injector, s.namespace)
 }
 
-// agree waits until all is as the model has it, and nothing else is there.
-func (s *sequence) agree() {
+// awaitModel waits until the state matches the model.
+func (s *sequence) awaitModel() {
 	s.t.Helper()
-	cluster.Eventually(s.t, 2*patience, "all to be as foretold", func(context.Context) error {
+	cluster.Eventually(s.t, 2*patience, "the expected state", func(context.Context) error {
 		if s.injector.Idle() < quiet {
 			return errors.New("the controller is busy")
 		}
-		if diff := cmp.Diff(s.model.foretells(s.namespace), s.shows(s.namespace)); diff != "" {
-			return fmt.Errorf("(-foretold +there):\n%s", diff)
+		if diff := cmp.Diff(s.model.expected(s.namespace), s.actual(s.namespace)); diff != "" {
+			return fmt.Errorf("(-expected +actual):\n%s", diff)
 		}
 		return nil
 	})
 }
 
-// foretells returns a line about each object that must be there.
-func (m model) foretells(namespace string) map[string]string {
+// expected returns a line about each expected object.
+func (m model) expected(namespace string) map[string]string {
 	lines := map[string]string{}
 	for _, claim := range m.foreign {
 		lines["PersistentVolumeClaim "+claim.Name] = fmt.Sprintf("Pending, UID %s", claim.UID)
@@ -119,7 +119,7 @@ func (m model) foretells(namespace string) map[string]string {
 		claim, volume := sharedvolume.ClaimName(name), "sharedvolume-"+string(sv.UID)
 		if m.foreign[name] != nil {
 			lines["SharedVolume "+name] = fmt.Sprintf("Failed, Conflict, UID %s, claim %q, message %q", sv.UID, "",
-				"PersistentVolumeClaim "+claim+" exists and was not made for this SharedVolume; delete it, or use a SharedVolume of another name")
+				"PersistentVolumeClaim "+claim+" exists and was not created for this SharedVolume; delete it, or use a SharedVolume of another name")
 			continue
 		}
 		labels := map[string]string{
@@ -133,12 +133,12 @@ func (m model) foretells(namespace string) map[string]string {
 	return lines
 }
 
-// shows returns such a line about each object that is there.
-func (w world) shows(namespace string) map[string]string {
-	w.t.Helper()
+// actual returns such a line about each object that exists.
+func (env testEnv) actual(namespace string) map[string]string {
+	env.t.Helper()
 	lines := map[string]string{}
 	var volumes v1alpha1.SharedVolumeList
-	w.do("list", w.client.List(w.t.Context(), &volumes, client.InNamespace(namespace)))
+	env.do("list", env.client.List(env.t.Context(), &volumes, client.InNamespace(namespace)))
 	for _, sv := range volumes.Items {
 		reason := ""
 		if ready := meta.FindStatusCondition(sv.Status.Conditions, v1alpha1.ConditionReady); ready != nil && (ready.Status == metav1.ConditionTrue) == (sv.Status.Phase == v1alpha1.Ready) {
@@ -147,7 +147,7 @@ func (w world) shows(namespace string) map[string]string {
 		lines["SharedVolume "+sv.Name] = fmt.Sprintf("%s, %s, UID %s, claim %q, message %q", sv.Status.Phase, reason, sv.UID, sv.Status.ClaimRef.Name, sv.Status.Message) + going(&sv)
 	}
 	var claims corev1.PersistentVolumeClaimList
-	w.do("list", w.client.List(w.t.Context(), &claims, client.InNamespace(namespace)))
+	env.do("list", env.client.List(env.t.Context(), &claims, client.InNamespace(namespace)))
 	for _, claim := range claims.Items {
 		line := fmt.Sprintf("%s to %s, %v", claim.Status.Phase, claim.Spec.VolumeName, claim.Labels)
 		if claim.Spec.Selector == nil {
@@ -156,7 +156,7 @@ func (w world) shows(namespace string) map[string]string {
 		lines["PersistentVolumeClaim "+claim.Name] = line + going(&claim)
 	}
 	var all corev1.PersistentVolumeList
-	w.do("list", w.client.List(w.t.Context(), &all))
+	env.do("list", env.client.List(env.t.Context(), &all))
 	for _, volume := range all.Items {
 		if ref := volume.Spec.ClaimRef; ref != nil && ref.Namespace == namespace {
 			lines["PersistentVolume "+volume.Name] = fmt.Sprintf("%s to %s/%s, %s, %s, %v", volume.Status.Phase, ref.Namespace, ref.Name,

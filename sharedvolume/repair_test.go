@@ -17,74 +17,74 @@ import (
 )
 
 func TestRepair(t *testing.T) {
-	w := served(t)
-	for name, harm := range map[string]func(w world, p pair){
-		"claim deleted": func(w world, p pair) {
-			w.do("delete", w.client.Delete(t.Context(), p.claim))
+	env := served(t)
+	for name, harm := range map[string]func(env testEnv, p pair){
+		"claim deleted": func(env testEnv, p pair) {
+			env.do("delete", env.client.Delete(t.Context(), p.claim))
 		},
-		"volume deleted": func(w world, p pair) {
-			w.do("delete", w.client.Delete(t.Context(), p.volume))
+		"volume deleted": func(env testEnv, p pair) {
+			env.do("delete", env.client.Delete(t.Context(), p.volume))
 		},
-		"both deleted, claim first": func(w world, p pair) {
-			w.do("delete", w.client.Delete(t.Context(), p.claim))
-			w.do("delete", w.client.Delete(t.Context(), p.volume))
+		"both deleted, claim first": func(env testEnv, p pair) {
+			env.do("delete", env.client.Delete(t.Context(), p.claim))
+			env.do("delete", env.client.Delete(t.Context(), p.volume))
 		},
-		"both deleted, volume first": func(w world, p pair) {
-			w.do("delete", w.client.Delete(t.Context(), p.volume))
-			w.do("delete", client.IgnoreNotFound(w.client.Delete(t.Context(), p.claim)))
+		"both deleted, volume first": func(env testEnv, p pair) {
+			env.do("delete", env.client.Delete(t.Context(), p.volume))
+			env.do("delete", client.IgnoreNotFound(env.client.Delete(t.Context(), p.claim)))
 		},
-		"volume torn away": func(w world, p pair) {
-			w.do("strip", w.client.Patch(t.Context(), p.volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
-			w.do("delete", w.client.Delete(t.Context(), p.volume))
+		"volume torn away": func(env testEnv, p pair) {
+			env.do("strip", env.client.Patch(t.Context(), p.volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+			env.do("delete", env.client.Delete(t.Context(), p.volume))
 		},
-		"reservation taken away": func(w world, p pair) {
-			w.do("strip", w.client.Patch(t.Context(), p.volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"claimRef":null}}`))))
+		"reservation removed": func(env testEnv, p pair) {
+			env.do("strip", env.client.Patch(t.Context(), p.volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"claimRef":null}}`))))
 		},
-		"labels taken away": func(w world, p pair) {
+		"labels removed": func(env testEnv, p pair) {
 			p.claim.Annotations["example.com/note"] = "a tenant's"
-			w.do("annotate", w.client.Update(t.Context(), p.claim))
+			env.do("annotate", env.client.Update(t.Context(), p.claim))
 			for _, object := range []client.Object{p.claim, p.volume} {
-				w.do("strip", w.client.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))))
+				env.do("strip", env.client.Patch(t.Context(), object.DeepCopyObject().(client.Object), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))))
 			}
 		},
-		"finalizer taken away": func(w world, p pair) {
+		"finalizer removed": func(env testEnv, p pair) {
 			sv := newVolume(p.claim.Namespace, "logs")
-			w.do("strip", w.client.Patch(t.Context(), sv, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+			env.do("strip", env.client.Patch(t.Context(), sv, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 		},
-		"volume to go with its claim": func(w world, p pair) {
-			w.do("patch", w.client.Patch(t.Context(), p.volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`))))
+		"volume to go with its claim": func(env testEnv, p pair) {
+			env.do("patch", env.client.Patch(t.Context(), p.volume.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"persistentVolumeReclaimPolicy":"Delete"}}`))))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := w.in(t)
-			sv := w.create(w.Namespace(t), "logs")
-			before := w.ready(sv)
-			harm(w, before)
-			cluster.Eventually(t, patience, "all to be as before", func(ctx context.Context) error { return w.likeNew(ctx, sv, before) })
+			env := env.in(t)
+			sv := env.create(env.Namespace(t), "logs")
+			before := env.ready(sv)
+			harm(env, before)
+			cluster.Eventually(t, patience, "all to be as before", func(ctx context.Context) error { return env.isRestored(ctx, sv, before) })
 
-			after := w.ready(sv)
+			after := env.ready(sv)
 			if got, want := after.volume.Spec.CSI.VolumeHandle, before.volume.Spec.CSI.VolumeHandle; got != want {
 				t.Errorf("the volume is %s now, was %s", got, want)
 			}
-			w.do("delete", w.client.Delete(t.Context(), sv))
-			w.gone(sv)
-			w.gone(after.claim)
-			w.gone(after.volume)
+			env.do("delete", env.client.Delete(t.Context(), sv))
+			env.gone(sv)
+			env.gone(after.claim)
+			env.gone(after.volume)
 		})
 	}
 }
 
-// likeNew checks that a SharedVolume has all that it had when it was Ready first.
-func (w world) likeNew(ctx context.Context, sv *v1alpha1.SharedVolume, before pair) error {
+// isRestored checks that a SharedVolume has the same state as when it first became Ready.
+func (env testEnv) isRestored(ctx context.Context, sv *v1alpha1.SharedVolume, before pair) error {
 	claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
-	if err := w.client.Get(ctx, client.ObjectKeyFromObject(sv), sv); err != nil {
+	if err := env.client.Get(ctx, client.ObjectKeyFromObject(sv), sv); err != nil {
 		return err
 	}
-	if err := w.client.Get(ctx, client.ObjectKeyFromObject(before.claim), claim); err != nil {
+	if err := env.client.Get(ctx, client.ObjectKeyFromObject(before.claim), claim); err != nil {
 		return err
 	}
-	if err := w.client.Get(ctx, client.ObjectKeyFromObject(before.volume), volume); err != nil {
+	if err := env.client.Get(ctx, client.ObjectKeyFromObject(before.volume), volume); err != nil {
 		return err
 	}
 	type facts struct {
@@ -114,21 +114,21 @@ func (w world) likeNew(ctx context.Context, sv *v1alpha1.SharedVolume, before pa
 }
 
 func TestDeletedVolumeIsReplacedOnceFree(t *testing.T) {
-	w := served(t)
-	sv := w.create(w.Namespace(t), "logs")
-	before := w.ready(sv)
-	pod := w.pod(sv.Namespace, "web-0", before.claim.Name)
-	w.do("delete", w.client.Delete(t.Context(), before.volume))
-	w.until(sv, "VolumeTerminating")
+	env := served(t)
+	sv := env.create(env.Namespace(t), "logs")
+	before := env.ready(sv)
+	pod := env.pod(sv.Namespace, "web-0", before.claim.Name)
+	env.do("delete", env.client.Delete(t.Context(), before.volume))
+	env.until(sv, "VolumeTerminating")
 	if !strings.Contains(sv.Status.Message, "pod web-0 still uses it") {
 		t.Errorf("the message is %s", sv.Status.Message)
 	}
-	w.get(before.claim, sv.Namespace, before.claim.Name)
+	env.get(before.claim, sv.Namespace, before.claim.Name)
 	if before.claim.DeletionTimestamp != nil {
 		t.Error("the claim is deleted under the feet of a pod")
 	}
-	w.do("delete", w.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
-	w.gone(before.claim)
-	w.gone(before.volume)
-	w.ready(sv)
+	env.do("delete", env.client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
+	env.gone(before.claim)
+	env.gone(before.volume)
+	env.ready(sv)
 }

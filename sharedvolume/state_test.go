@@ -17,8 +17,8 @@ import (
 )
 
 // all returns the SharedVolumes and claims of a namespace, and their volumes.
-func (w world) all(namespace string) []unstructured.Unstructured {
-	w.t.Helper()
+func (env testEnv) all(namespace string) []unstructured.Unstructured {
+	env.t.Helper()
 	var found []unstructured.Unstructured
 	for kind, where := range map[schema.GroupVersionKind]client.ListOption{
 		v1alpha1.GroupVersion.WithKind("SharedVolumeList"):              client.InNamespace(namespace),
@@ -27,26 +27,25 @@ func (w world) all(namespace string) []unstructured.Unstructured {
 	} {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kind)
-		w.do("list", w.client.List(w.t.Context(), list, where))
+		env.do("list", env.client.List(env.t.Context(), list, where))
 		found = append(found, list.Items...)
 	}
 	return found
 }
 
-// poke changes all objects of a namespace in a way that means nothing.
-func (w world) poke(namespace string) {
-	w.t.Helper()
-	for _, object := range w.all(namespace) {
-		w.do("poke", w.client.Patch(w.t.Context(), &object, patch(fmt.Sprintf(`{"metadata":{"annotations":{"poke":"%s"}}}`, object.GetResourceVersion()))))
+// touch changes all objects of a namespace in an irrelevant way.
+func (env testEnv) touch(namespace string) {
+	env.t.Helper()
+	for _, object := range env.all(namespace) {
+		env.do("touch", env.client.Patch(env.t.Context(), &object, patch(fmt.Sprintf(`{"metadata":{"annotations":{"touch":"%s"}}}`, object.GetResourceVersion()))))
 	}
 }
 
-// state returns all objects of a namespace, by kind and name, without what differs between two
-// histories that come to the same: who wrote when, and what was named anew.
-func (w world) state(namespace string) map[string]any {
-	w.t.Helper()
+// comparableState returns all objects of a namespace, by kind and name, without the fields that depend on their history.
+func (env testEnv) comparableState(namespace string) map[string]any {
+	env.t.Helper()
 	state := map[string]any{}
-	for _, object := range w.all(namespace) {
+	for _, object := range env.all(namespace) {
 		content := object.Object
 		metadata := content["metadata"].(map[string]any)
 		content["metadata"] = map[string]any{"labels": metadata["labels"], "finalizers": metadata["finalizers"], "deleted": object.GetDeletionTimestamp() != nil}
@@ -56,13 +55,13 @@ func (w world) state(namespace string) map[string]any {
 	return state
 }
 
-var histories = []string{"uid", "resourceVersion", "lastTransitionTime", "lastPhaseTransitionTime"}
+var historyFields = []string{"uid", "resourceVersion", "lastTransitionTime", "lastPhaseTransitionTime"}
 
 func strip(content any) {
 	switch content := content.(type) {
 	case map[string]any:
 		for key, value := range content {
-			if slices.Contains(histories, key) {
+			if slices.Contains(historyFields, key) {
 				delete(content, key)
 			} else {
 				strip(value)
@@ -75,7 +74,7 @@ func strip(content any) {
 	}
 }
 
-// alias maps what is named differently in each run to what is common to all runs.
+// alias maps the names of one run to names that are common to all runs.
 type alias map[string]string
 
 func (a alias) replace(text string, back bool) string {
@@ -88,7 +87,7 @@ func (a alias) replace(text string, back bool) string {
 	return text
 }
 
-// common returns objects in names common to all runs.
+// common returns objects with common names.
 func (a alias) common(state map[string]any) map[string]any {
 	raw, err := json.Marshal(state)
 	if err != nil {
@@ -101,7 +100,7 @@ func (a alias) common(state map[string]any) map[string]any {
 	return common
 }
 
-// own returns a point of a common name as this run names it.
+// own returns a point with this run's names.
 func (a alias) own(p fault.Point) fault.Point { return a.rename(p, true) }
 
 func (a alias) rename(p fault.Point, back bool) fault.Point {

@@ -29,49 +29,49 @@ const (
 	reasonClaimInUse        = "ClaimInUse"
 )
 
-// maxMessage is the most characters of a message; messages quote what the API server and other
-// objects say, which may be of any length.
+// maxMessage is the maximum number of characters of a message. Messages quote errors of the API server and other objects, which
+// may be of any length.
 const maxMessage = 512
 
-// verdict is what a status says.
-type verdict struct {
+// readiness is what a status says about a SharedVolume.
+type readiness struct {
 	phase  v1alpha1.Phase
 	reason string
-	// message is empty where all goes as it should; detail is what the condition says even then.
+	// message is for the status, empty if there is no problem; detail is for the condition, which always has a message.
 	message, detail string
 }
 
-// waiting is the verdict on a SharedVolume whose claim will be bound in a moment. The CRD sets the
-// same status by default, so that it costs no write.
-var waiting = verdict{
+// waiting is the readiness of a SharedVolume whose claim will be bound in a moment. The CRD sets the same status by default,
+// so that it costs no write.
+var waiting = readiness{
 	phase:  v1alpha1.Pending,
 	reason: reasonPending,
 	detail: "Waiting for the claim and its volume to be bound to each other",
 }
 
-func ready(volume string) *verdict {
-	return &verdict{phase: v1alpha1.Ready, reason: reasonBound, detail: "The claim is bound to PersistentVolume " + volume}
+func ready(volume string) *readiness {
+	return &readiness{phase: v1alpha1.Ready, reason: reasonBound, detail: "The claim is bound to PersistentVolume " + volume}
 }
 
-func pending(reason, format string, args ...any) *verdict {
-	return newVerdict(v1alpha1.Pending, reason, format, args...)
+func pending(reason, format string, args ...any) *readiness {
+	return newReadiness(v1alpha1.Pending, reason, format, args...)
 }
 
-func failed(reason, format string, args ...any) *verdict {
-	return newVerdict(v1alpha1.Failed, reason, format, args...)
+func failed(reason, format string, args ...any) *readiness {
+	return newReadiness(v1alpha1.Failed, reason, format, args...)
 }
 
-func newVerdict(phase v1alpha1.Phase, reason, format string, args ...any) *verdict {
+func newReadiness(phase v1alpha1.Phase, reason, format string, args ...any) *readiness {
 	message := fmt.Sprintf(format, args...)
 	if runes := []rune(message); len(runes) > maxMessage {
 		message = string(runes[:maxMessage-1]) + "…"
 	}
-	return &verdict{phase: phase, reason: reason, message: message, detail: message}
+	return &readiness{phase: phase, reason: reason, message: message, detail: message}
 }
 
-// notGranted is the verdict on a SharedVolume that lacks a grant. Who sees it can see no grants, so it says all
-// that is to be said.
-func notGranted(o observed) *verdict {
+// notGranted is the readiness of a SharedVolume that lacks a grant. Its users cannot read grants, so the message says all that
+// an administrator needs.
+func notGranted(o observed) *readiness {
 	sv := o.sharedVolume
 	lead := fmt.Sprintf("Namespace %s may not use access point %s of file system %s: ", sv.Namespace, sv.Spec.AccessPointID, sv.Spec.FileSystemID)
 	switch {
@@ -86,49 +86,49 @@ func notGranted(o observed) *verdict {
 	}
 }
 
-// deleting is the verdict on a SharedVolume that waits for one of its objects to go. It says the same
-// of claim and volume unless one of them is stuck, so that deleting costs one status write.
-func deleting(o observed, object client.Object, kind string) *verdict {
+// deleting is the readiness of a SharedVolume that waits for the deletion of an object. It is the same for claim and volume
+// unless one of them is stuck, so that a deletion costs one status write.
+func deleting(o observed, object client.Object, kind string) *readiness {
 	if len(o.users) > 0 {
-		return newVerdict(v1alpha1.Deleting, reasonClaimInUse,
-			"%s %s is being deleted%s", kind, object.GetName(), heldBy(o.users))
+		return newReadiness(v1alpha1.Deleting, reasonClaimInUse,
+			"%s %s is being deleted%s", kind, object.GetName(), usedBy(o.users))
 	}
-	if since := object.GetDeletionTimestamp(); since != nil && o.now.Sub(since.Time) >= stallTime {
-		return newVerdict(v1alpha1.Deleting, reasonDeleting,
-			"%s %s is still there %v after its deletion; it has the finalizers %v", kind, object.GetName(), stallTime, object.GetFinalizers())
+	if since := object.GetDeletionTimestamp(); since != nil && o.now.Sub(since.Time) >= stuckTimeout {
+		return newReadiness(v1alpha1.Deleting, reasonDeleting,
+			"%s %s still exists %v after its deletion; it has the finalizers %v", kind, object.GetName(), stuckTimeout, object.GetFinalizers())
 	}
-	return &verdict{phase: v1alpha1.Deleting, reason: reasonDeleting, detail: "The claim and its volume are being deleted"}
+	return &readiness{phase: v1alpha1.Deleting, reason: reasonDeleting, detail: "The claim and its volume are being deleted"}
 }
 
-// fewUsers is how many pods a message names.
-const fewUsers = 5
+// maxNamedUsers is how many pods a message names.
+const maxNamedUsers = 5
 
-// heldBy names the pods that something waits for.
-func heldBy(users []string) string {
+// usedBy names the pods that use a claim, as the end of a message.
+func usedBy(users []string) string {
 	switch n := len(users); {
 	case n == 0:
 		return ""
 	case n == 1:
 		return "; pod " + users[0] + " still uses it"
-	case n <= fewUsers:
+	case n <= maxNamedUsers:
 		return "; pods " + strings.Join(users, ", ") + " still use it"
 	default:
-		return fmt.Sprintf("; pods %s and more still use it", strings.Join(users[:fewUsers], ", "))
+		return fmt.Sprintf("; pods %s and more still use it", strings.Join(users[:maxNamedUsers], ", "))
 	}
 }
 
-// statusOf returns the status for a verdict. Of the present status it keeps only what is not a
-// statement about now: conditions of others, and the time of the last transition.
-func statusOf(o observed, v verdict) v1alpha1.SharedVolumeStatus {
+// statusOf returns the status for a readiness. It keeps from the present status only conditions of others and the time of the
+// last transition.
+func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 	sv := o.sharedVolume
 	status := v1alpha1.SharedVolumeStatus{
-		Phase:              v.phase,
-		Message:            v.message,
+		Phase:              r.phase,
+		Message:            r.message,
 		ObservedGeneration: sv.Generation,
 		Conditions:         sv.Status.DeepCopy().Conditions,
 	}
-	if v == waiting {
-		// Not a statement about any generation: the API server makes it before we have seen one.
+	if r == waiting {
+		// The API server sets this as a default, before the controller has observed any generation.
 		status.ObservedGeneration = sv.Status.ObservedGeneration
 	}
 	condition := metav1.Condition{
@@ -136,14 +136,14 @@ func statusOf(o observed, v verdict) v1alpha1.SharedVolumeStatus {
 		Status:             metav1.ConditionFalse,
 		ObservedGeneration: status.ObservedGeneration,
 		LastTransitionTime: metav1.NewTime(o.now),
-		Reason:             v.reason,
-		Message:            v.detail,
+		Reason:             r.reason,
+		Message:            r.detail,
 	}
-	if v.phase == v1alpha1.Ready {
+	if r.phase == v1alpha1.Ready {
 		condition.Status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
-	if v.phase != v1alpha1.Deleting && o.claim != nil && ownsClaim(sv, o.claim) {
+	if r.phase != v1alpha1.Deleting && o.claim != nil && ownsClaim(sv, o.claim) {
 		if _, volume := chosenVolume(o); volume != nil && bound(o.claim, volume) {
 			apiGroup := ""
 			status.ClaimRef = corev1.TypedLocalObjectReference{APIGroup: &apiGroup, Kind: "PersistentVolumeClaim", Name: o.claim.Name}
@@ -152,25 +152,24 @@ func statusOf(o observed, v verdict) v1alpha1.SharedVolumeStatus {
 	return status
 }
 
-// notice is an event worth telling people about.
-type notice struct{ eventType, reason, note string }
+// notification is an event for people.
+type notification struct{ eventType, reason, note string }
 
-// noticeOf returns what to tell about the change from one condition to another, or nil. That a
-// SharedVolume becomes Ready or is being deleted, as everybody expects, its status says already. And
-// in a namespace that is being deleted, nobody could be told.
-func noticeOf(from *metav1.Condition, to metav1.Condition) *notice {
+// notificationOf returns the event for the change from one condition to another, or nil. There is none if a SharedVolume
+// becomes Ready or is deleted, which its status shows. In a namespace that is being deleted, no event can be created.
+func notificationOf(from *metav1.Condition, to metav1.Condition) *notification {
 	ordinary := map[string]bool{reasonPending: true, reasonBound: true, reasonDeleting: true, reasonNamespaceDeleted: true}
 	switch {
 	case from != nil && from.Reason == to.Reason:
 		return nil
 	case !ordinary[to.Reason]:
-		return &notice{corev1.EventTypeWarning, to.Reason, to.Message}
+		return &notification{corev1.EventTypeWarning, to.Reason, to.Message}
 	case from == nil || to.Reason == reasonDeleting || to.Reason == reasonNamespaceDeleted:
 		return nil
 	case !ordinary[from.Reason]:
-		return &notice{corev1.EventTypeNormal, "Recovered", "What stood in the way is gone: " + from.Reason}
+		return &notification{corev1.EventTypeNormal, "Recovered", "The problem is solved: " + from.Reason}
 	case from.Reason == reasonBound:
-		return &notice{corev1.EventTypeWarning, "Repairing", "The claim or its volume was taken away and has been made anew"}
+		return &notification{corev1.EventTypeWarning, "Repairing", "The claim or its volume was deleted and is being recreated"}
 	default:
 		return nil
 	}

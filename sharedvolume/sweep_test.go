@@ -20,47 +20,47 @@ import (
 )
 
 const (
-	// sweepers is how many runs go on at the same time. Most of their time they wait.
+	// sweepers is how many runs are concurrent. They spend most of their time waiting.
 	sweepers = 8
-	// quiet is longer than a controller takes from one request to the next that follows from it.
+	// quiet is longer than a controller ever is between two requests of one pass.
 	quiet = 300 * time.Millisecond
 )
 
-// noPoints are the requests that are neither disturbed nor counted.
+// noPoints are the requests that get no fault and are not counted.
 var noPoints = fault.Target{Resource: "events"}
 
-// episode is something that the controller is disturbed in. It begins with one SharedVolume.
-type episode struct {
+// scenario is what the controller does while a fault is injected. It starts with one SharedVolume.
+type scenario struct {
 	name string
-	// happen is what happens once the SharedVolume is Ready. Without it, the SharedVolume is new.
-	happen func(w world, sv *v1alpha1.SharedVolume, p pair)
-	// away tells that no controller runs meanwhile; else it watches, and acts while it happens.
-	away bool
-	// over tells whether all is done that is to be done.
-	over func(w world, sv *v1alpha1.SharedVolume, p pair) error
+	// act acts on the SharedVolume once it is Ready. If nil, the SharedVolume is new.
+	act func(env testEnv, sv *v1alpha1.SharedVolume, p pair)
+	// stopped is true if no controller runs during act.
+	stopped bool
+	// done returns an error until the controller has reached the desired state.
+	done func(env testEnv, sv *v1alpha1.SharedVolume, p pair) error
 }
 
-var episodes = []episode{
-	{name: "create", over: isReady},
-	{name: "delete", over: isGone, happen: func(w world, sv *v1alpha1.SharedVolume, _ pair) {
-		w.do("delete", w.client.Delete(w.t.Context(), sv))
+var scenarios = []scenario{
+	{name: "create", done: isReady},
+	{name: "delete", done: isGone, act: func(env testEnv, sv *v1alpha1.SharedVolume, _ pair) {
+		env.do("delete", env.client.Delete(env.t.Context(), sv))
 	}},
-	{name: "repair claim", over: isRepaired, happen: func(w world, _ *v1alpha1.SharedVolume, p pair) {
-		w.do("delete the claim", w.client.Delete(w.t.Context(), p.claim))
+	{name: "repair claim", done: isRepaired, act: func(env testEnv, _ *v1alpha1.SharedVolume, p pair) {
+		env.do("delete the claim", env.client.Delete(env.t.Context(), p.claim))
 	}},
-	{name: "repair volume", over: isRepaired, happen: func(w world, _ *v1alpha1.SharedVolume, p pair) {
-		w.do("delete the volume", w.client.Delete(w.t.Context(), p.volume))
+	{name: "repair volume", done: isRepaired, act: func(env testEnv, _ *v1alpha1.SharedVolume, p pair) {
+		env.do("delete the volume", env.client.Delete(env.t.Context(), p.volume))
 	}},
-	// A controller that watches repairs the first before the second is deleted, or not.
-	{name: "repair both", over: isRepaired, away: true, happen: func(w world, _ *v1alpha1.SharedVolume, p pair) {
-		w.do("delete the claim", w.client.Delete(w.t.Context(), p.claim))
-		w.do("delete the volume", w.client.Delete(w.t.Context(), p.volume))
-		w.gone(p.volume)
+	// A running controller may or may not repair the claim before the volume is deleted.
+	{name: "repair both", done: isRepaired, stopped: true, act: func(env testEnv, _ *v1alpha1.SharedVolume, p pair) {
+		env.do("delete the claim", env.client.Delete(env.t.Context(), p.claim))
+		env.do("delete the volume", env.client.Delete(env.t.Context(), p.volume))
+		env.gone(p.volume)
 	}},
 }
 
-func isReady(w world, sv *v1alpha1.SharedVolume, _ pair) error {
-	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(sv), sv); err != nil {
+func isReady(env testEnv, sv *v1alpha1.SharedVolume, _ pair) error {
+	if err := env.client.Get(env.t.Context(), client.ObjectKeyFromObject(sv), sv); err != nil {
 		return err
 	}
 	if sv.Status.Phase != v1alpha1.Ready {
@@ -69,55 +69,53 @@ func isReady(w world, sv *v1alpha1.SharedVolume, _ pair) error {
 	return nil
 }
 
-func isGone(w world, sv *v1alpha1.SharedVolume, p pair) error {
+func isGone(env testEnv, sv *v1alpha1.SharedVolume, p pair) error {
 	for _, object := range []client.Object{sv, p.claim, p.volume} {
-		if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil || err == nil {
-			return fmt.Errorf("%T is there, or may be: %v", object, err)
+		if err := env.client.Get(env.t.Context(), client.ObjectKeyFromObject(object), object); client.IgnoreNotFound(err) != nil || err == nil {
+			return fmt.Errorf("%T may still exist: %v", object, err)
 		}
 	}
 	return nil
 }
 
-func isRepaired(w world, sv *v1alpha1.SharedVolume, p pair) error {
+func isRepaired(env testEnv, sv *v1alpha1.SharedVolume, p pair) error {
 	claim, volume := &corev1.PersistentVolumeClaim{}, &corev1.PersistentVolume{}
-	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(p.claim), claim); err != nil {
+	if err := env.client.Get(env.t.Context(), client.ObjectKeyFromObject(p.claim), claim); err != nil {
 		return err
 	}
-	if err := w.client.Get(w.t.Context(), client.ObjectKeyFromObject(p.volume), volume); err != nil {
+	if err := env.client.Get(env.t.Context(), client.ObjectKeyFromObject(p.volume), volume); err != nil {
 		return err
 	}
 	if claim.UID == p.claim.UID || volume.DeletionTimestamp != nil || volume.Spec.ClaimRef.UID != claim.UID || volume.Status.Phase != corev1.VolumeBound {
 		return fmt.Errorf("the claim is %s, the volume %s", claim.Status.Phase, volume.Status.Phase)
 	}
-	return isReady(w, sv, p)
+	return isReady(env, sv, p)
 }
 
-// TestCrashSweep disturbs the controller at each write and each watch of each episode, in each way
-// that there is, and holds what comes of it against the undisturbed episode: the objects in the end,
-// how often each was created and deleted, and that nothing is written once all is settled.
+// TestCrashSweep injects each fault at each write and each watch of each scenario, and compares the result with a run without
+// faults: the objects in the end, and how often each was created and deleted. Once settled, nothing may be written.
 func TestCrashSweep(t *testing.T) {
-	w := apart(t)
+	env := isolated(t)
 	var plans []fault.Scenario
-	for _, e := range episodes {
-		undisturbed := w.in(t).play(e, fault.Point{}, "", nil)
-		plans = append(plans, fault.Scenario{Name: e.name, Points: undisturbed.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
-			disturbed := w.in(t).play(e, at, f, undisturbed.end)
-			if diff := cmp.Diff(undisturbed.counts, disturbed.counts); diff != "" {
-				t.Errorf("creations and deletions (-undisturbed +disturbed):\n%s", diff)
+	for _, e := range scenarios {
+		reference := env.in(t).runScenario(e, fault.Point{}, "", nil)
+		plans = append(plans, fault.Scenario{Name: e.name, Points: reference.points, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
+			got := env.in(t).runScenario(e, at, f, reference.end)
+			if diff := cmp.Diff(reference.counts, got.counts); diff != "" {
+				t.Errorf("creations and deletions (-reference +with fault):\n%s", diff)
 			}
-			return disturbed.came
+			return got.came
 		}})
 	}
 	for i, tally := range fault.Sweep(t, sweepers, plans...) {
-		// Where the binder, too, writes to a volume, it and the controller do not take turns in the same
-		// way each time.
+		// The order of writes to a volume by the binder and by the controller differs from run to run.
 		if len(tally.Missed) > tally.Tried {
 			t.Errorf("%s: too few of the faults were tried: %s", plans[i].Name, tally)
 		}
 	}
 }
 
-// outcome is what comes of an episode, in names that are the same in every run.
+// outcome is the result of a scenario, in names that are the same in every run.
 type outcome struct {
 	points []fault.Point
 	came   bool // to the point with the fault
@@ -125,105 +123,103 @@ type outcome struct {
 	counts map[fault.Point]fault.Count
 }
 
-// play plays an episode, with a fault at a point of it if there is one, until its end is the one
-// wanted, if there is one.
-func (w world) play(e episode, at fault.Point, f fault.Fault, want map[string]any) outcome {
-	w.t.Helper()
-	namespace := w.lasting()
-	sv := w.create(namespace, "logs")
+// runScenario runs a scenario, with a fault at a point unless that is empty, until its end state is the wanted one unless that
+// is nil.
+func (env testEnv) runScenario(e scenario, at fault.Point, f fault.Fault, want map[string]any) outcome {
+	env.t.Helper()
+	namespace := env.keptNamespace()
+	sv := env.create(namespace, "logs")
 	names := alias{namespace: "namespace", string(sv.UID): "uid"}
 	p := pair{}
-	if e.happen != nil {
-		stop := w.runConfined(namespace)
-		p = w.ready(sv)
+	if e.act != nil {
+		stop := env.runConfined(namespace)
+		p = env.ready(sv)
 		stop()
 	}
 
 	injector := fault.Inject(names.own(at), f, noPoints)
-	if e.away {
-		e.happen(w, sv, p)
+	if e.stopped {
+		e.act(env, sv, p)
 	}
-	stop := w.runDisturbed(injector, namespace)
+	stop := env.runWithFaults(injector, namespace)
 	defer stop()
-	if e.happen != nil && !e.away {
-		e.happen(w, sv, p)
+	if e.act != nil && !e.stopped {
+		e.act(env, sv, p)
 	}
 	got := outcome{}
-	cluster.Eventually(w.t, patience, "the end", func(context.Context) error {
-		if idle := injector.Idle(); idle < quietAfter(f) {
+	cluster.Eventually(env.t, patience, "the end", func(context.Context) error {
+		if idle := injector.Idle(); idle < quietPeriod(f) {
 			return errors.New("the controller is busy")
 		}
-		injector.Deliver() // It has settled without the events that are held back.
-		if err := e.over(w, sv, p); err != nil {
+		injector.Deliver() // It has settled; now deliver the events that the fault delays.
+		if err := e.done(env, sv, p); err != nil {
 			return err
 		}
-		got.end = names.common(w.state(namespace))
+		got.end = names.common(env.comparableState(namespace))
 		if diff := cmp.Diff(want, got.end); want != nil && diff != "" {
-			return fmt.Errorf("the objects (-undisturbed +disturbed):\n%s", diff)
+			return fmt.Errorf("the objects (-reference +with fault):\n%s", diff)
 		}
 		return nil
 	})
 	got.came = injector.Came()
 	got.points, got.counts = names.points(injector.Points()), names.counts(injector.Counts())
-	w.staysSettled(injector, namespace)
+	env.awaitNoWrites(injector, namespace)
 	return got
 }
 
-// quietAfter is for how long a controller asks for nothing that has settled.
-func quietAfter(f fault.Fault) time.Duration {
+// quietPeriod is for how long a settled controller sends no request.
+func quietPeriod(f fault.Fault) time.Duration {
 	if f == fault.TooManyRequests {
-		return quiet + time.Second // It was told to come again in a second.
+		return quiet + time.Second // It has to retry after a second.
 	}
 	return quiet
 }
 
-// runDisturbed runs a controller for one namespace with an injector between, and waits until it has
-// looked at what there is.
-func (w world) runDisturbed(injector *fault.Injector, namespace string) (stop func()) {
+// runWithFaults runs a controller for one namespace through a fault injector, and waits until it has reconciled everything.
+func (env testEnv) runWithFaults(injector *fault.Injector, namespace string) (stop func()) {
 	began := time.Now()
-	stop = w.runInjected(injector, namespace)
-	cluster.Eventually(w.t, patience, "the controller to look around", func(context.Context) error {
+	stop = env.runInjected(injector, namespace)
+	cluster.Eventually(env.t, patience, "the controller to start", func(context.Context) error {
 		if idle := injector.Idle(); idle < quiet || idle >= time.Since(began) {
-			return errors.New("it does not, or has not ended")
+			return errors.New("it is busy, or has not started")
 		}
 		return nil
 	})
 	return stop
 }
 
-func (w world) runInjected(injector *fault.Injector, namespace string) (stop func()) {
+func (env testEnv) runInjected(injector *fault.Injector, namespace string) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() {
-		err := injector.Run(ctx, confined(apartConfig, namespace), func(ctx context.Context, cfg *rest.Config) error {
+		err := injector.Run(ctx, confined(isolatedConfig, namespace), func(ctx context.Context, cfg *rest.Config) error {
 			return sharedvolume.Run(ctx, cfg, sharedvolume.Options{})
 		})
 		if ctx.Err() != nil {
-			err = nil // Told to end while it starts, it says that it could not.
+			err = nil // It returns an error if it is stopped while it starts.
 		}
 		done <- err
 	}()
 	return sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
-			w.t.Errorf("the controller failed: %v", err)
+			env.t.Errorf("the controller failed: %v", err)
 		}
 	})
 }
 
-// staysSettled has the controller look at all objects of a namespace again, and checks that it writes
-// nothing about them.
-func (w world) staysSettled(injector *fault.Injector, namespace string) {
-	w.t.Helper()
+// awaitNoWrites makes the controller reconcile all objects of a namespace again, and checks that it writes nothing about them.
+func (env testEnv) awaitNoWrites(injector *fault.Injector, namespace string) {
+	env.t.Helper()
 	before := len(injector.Writes())
-	w.poke(namespace)
-	marker := newVolume(namespace, "") // is worked on after the poked ones
+	env.touch(namespace)
+	marker := newVolume(namespace, "") // is reconciled after the touched ones
 	marker.GenerateName = "marker-"
-	w.do("create", w.client.Create(w.t.Context(), marker))
-	volume := w.ready(marker).volume.Name
+	env.do("create", env.client.Create(env.t.Context(), marker))
+	volume := env.ready(marker).volume.Name
 	for _, write := range injector.Writes()[before:] {
 		if name := write.Point.Name; name != marker.Name && name != sharedvolume.ClaimName(marker.Name) && name != volume {
-			w.t.Errorf("a write after all was settled: %s, answered %d", write.Point, write.Code)
+			env.t.Errorf("a write after it had settled: %s, with status %d", write.Point, write.Code)
 		}
 	}
 }

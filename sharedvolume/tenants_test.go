@@ -30,43 +30,43 @@ const teamRoles = "../bundle/aws-efs-operator/1.0.0/manifests/*.clusterrole.yaml
 // the bundle's roles.
 func TestTenants(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Start(t, cluster.Options{}))
-	w.defineAll()
-	w.run(w.controllerConfig())
-	w.applyRoles()
-	t.Run("roles", func(t *testing.T) { testTeamRoles(t, w.in(t)) })
-	t.Run("grants", func(t *testing.T) { testGrants(t, w.in(t)) })
-	t.Run("attacks", func(t *testing.T) { testAttacks(t, w.in(t)) })
-	t.Run("documentation", func(t *testing.T) { testDocumentation(t, w.in(t)) })
+	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))
+	env.defineAll()
+	env.run(env.controllerConfig())
+	env.applyRoles()
+	t.Run("roles", func(t *testing.T) { testTeamRoles(t, env.in(t)) })
+	t.Run("grants", func(t *testing.T) { testGrants(t, env.in(t)) })
+	t.Run("attacks", func(t *testing.T) { testAttacks(t, env.in(t)) })
+	t.Run("documentation", func(t *testing.T) { testDocumentation(t, env.in(t)) })
 }
 
 // applyRoles applies the roles for teams that come with the bundle.
-func (w world) applyRoles() {
-	w.t.Helper()
+func (env testEnv) applyRoles() {
+	env.t.Helper()
 	files, err := filepath.Glob(teamRoles)
 	if err != nil || len(files) != 3 {
-		w.t.Fatalf("%s are %v: %v", teamRoles, files, err)
+		env.t.Fatalf("%s are %v: %v", teamRoles, files, err)
 	}
 	for _, file := range files {
-		w.kubectl("apply", "--filename="+file)
+		env.kubectl("apply", "--filename="+file)
 	}
 }
 
-// testDocumentation does what the pages show, one after the other.
-func testDocumentation(t *testing.T, w world) {
+// testDocumentation runs the examples of the pages, one after the other.
+func testDocumentation(t *testing.T, env testEnv) {
 	t.Parallel()
-	w.do("create", w.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
+	env.do("create", env.client.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}))
 	for _, page := range []string{"security.md", "sharedvolume.md"} {
 		for i, example := range examplesOf(t, page) {
 			file := filepath.Join(t.TempDir(), fmt.Sprint(i, ".yaml"))
-			w.do("write", os.WriteFile(file, []byte(example), 0o600))
-			w.kubectl("apply", "--filename="+file)
+			env.do("write", os.WriteFile(file, []byte(example), 0o600))
+			env.kubectl("apply", "--filename="+file)
 		}
 	}
 	website := newVolume("shop", "website")
-	p := w.ready(website)
+	p := env.ready(website)
 	deployment := &appsv1.Deployment{}
-	w.get(deployment, "shop", "website")
+	env.get(deployment, "shop", "website")
 	if got := deployment.Spec.Template.Spec.Volumes[0].PersistentVolumeClaim.ClaimName; got != p.claim.Name {
 		t.Errorf("the Deployment mounts the claim %s, the SharedVolume has %s", got, p.claim.Name)
 	}
@@ -90,43 +90,43 @@ func examplesOf(t *testing.T, page string) []string {
 	return examples
 }
 
-// tenant is somebody who has one of Kubernetes' own roles in one namespace, and nothing else.
+// tenant is a user with one of Kubernetes' own roles in one namespace, and no other permissions.
 type tenant struct {
 	api       client.Client
 	config    *rest.Config
 	namespace string
 }
 
-// tenant makes a service account that has a role in a namespace, and waits until it can use it.
-func (w world) tenant(namespace, role string) tenant {
-	w.t.Helper()
-	return w.tenantCalled("tenant", namespace, role)
+// tenant creates a service account with a role in a namespace, and waits until the role takes effect.
+func (env testEnv) tenant(namespace, role string) tenant {
+	env.t.Helper()
+	return env.tenantCalled("tenant", namespace, role)
 }
 
-func (w world) tenantCalled(name, namespace, role string) tenant {
-	w.t.Helper()
-	config := w.ServiceAccountConfig(w.t, namespace, name)
-	api, err := client.New(config, client.Options{Scheme: w.client.Scheme(), Mapper: w.client.RESTMapper()})
+func (env testEnv) tenantCalled(name, namespace, role string) tenant {
+	env.t.Helper()
+	config := env.ServiceAccountConfig(env.t, namespace, name)
+	api, err := client.New(config, client.Options{Scheme: env.client.Scheme(), Mapper: env.client.RESTMapper()})
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
-	w.do("bind", w.client.Create(w.t.Context(), &rbacv1.RoleBinding{
+	env.do("bind", env.client.Create(env.t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}},
 	}))
 	// The API server takes in bindings, and what is aggregated to a role, with a small delay.
-	cluster.Eventually(w.t, patience, "the tenant's rights", func(ctx context.Context) error {
+	cluster.Eventually(env.t, patience, "the tenant's rights", func(ctx context.Context) error {
 		return api.List(ctx, &v1alpha1.SharedVolumeList{}, client.InNamespace(namespace))
 	})
 	return tenant{api, config, namespace}
 }
 
 // grant grants a namespace access points of one file system.
-func (w world) grant(namespace, fileSystem string, accessPoints ...string) *v1alpha1.SharedVolumeGrant {
-	w.t.Helper()
+func (env testEnv) grant(namespace, fileSystem string, accessPoints ...string) *v1alpha1.SharedVolumeGrant {
+	env.t.Helper()
 	grant := newGrant(namespace, fileSystem, accessPoints...)
-	w.do("grant", w.client.Create(w.t.Context(), grant))
+	env.do("grant", env.client.Create(env.t.Context(), grant))
 	return grant
 }
 
@@ -149,16 +149,16 @@ func volumeOf(namespace, name, fileSystem, accessPoint string) *v1alpha1.SharedV
 	return sv
 }
 
-// refused checks that the API server refused something with the words wanted.
-func (w world) refused(what string, err error, want string) {
-	w.t.Helper()
+// refused checks that the API server refused a request with the wanted message.
+func (env testEnv) refused(what string, err error, want string) {
+	env.t.Helper()
 	if err == nil || !strings.Contains(err.Error(), want) {
-		w.t.Errorf("%s: the answer is %v, want %q", what, err, want)
+		env.t.Errorf("%s: the answer is %v, want %q", what, err, want)
 	}
 }
 
-// testTeamRoles tries what Kubernetes' own roles include of SharedVolumes.
-func testTeamRoles(t *testing.T, w world) {
+// testTeamRoles checks what Kubernetes' own roles permit about SharedVolumes.
+func testTeamRoles(t *testing.T, env testEnv) {
 	t.Parallel()
 	for role, may := range map[string]struct{ read, write, empty bool }{
 		"view":  {read: true},
@@ -167,136 +167,136 @@ func testTeamRoles(t *testing.T, w world) {
 	} {
 		t.Run(role, func(t *testing.T) {
 			t.Parallel()
-			w := w.in(t)
-			namespace := w.Namespace(t)
-			w.grant(namespace, "fs-01", "fsap-01")
-			who := w.tenant(namespace, role)
+			env := env.in(t)
+			namespace := env.Namespace(t)
+			env.grant(namespace, "fs-01", "fsap-01")
+			who := env.tenant(namespace, role)
 			sv := volumeOf(namespace, "logs", "fs-01", "fsap-01")
 			if !may.write {
-				w.refused("create", who.api.Create(t.Context(), sv.DeepCopy()), "forbidden")
-				w.do("create", w.client.Create(t.Context(), sv))
-				w.refused("delete", who.api.Delete(t.Context(), sv), "forbidden")
+				env.refused("create", who.api.Create(t.Context(), sv.DeepCopy()), "forbidden")
+				env.do("create", env.client.Create(t.Context(), sv))
+				env.refused("delete", who.api.Delete(t.Context(), sv), "forbidden")
 			} else {
-				w.do("create", who.api.Create(t.Context(), sv))
+				env.do("create", who.api.Create(t.Context(), sv))
 			}
-			w.ready(sv)
-			w.do("get", who.api.Get(t.Context(), client.ObjectKeyFromObject(sv), sv))
-			w.refused("read the grant", who.api.Get(t.Context(), client.ObjectKey{Name: namespace}, &v1alpha1.SharedVolumeGrant{}), "forbidden")
-			w.refused("status", who.api.Status().Patch(t.Context(), sv.DeepCopy(), patch(`{"status":{"phase":"Ready"}}`)), "forbidden")
-			w.refused("elsewhere", who.api.List(t.Context(), &v1alpha1.SharedVolumeList{}, client.InNamespace("default")), "forbidden")
+			env.ready(sv)
+			env.do("get", who.api.Get(t.Context(), client.ObjectKeyFromObject(sv), sv))
+			env.refused("read the grant", who.api.Get(t.Context(), client.ObjectKey{Name: namespace}, &v1alpha1.SharedVolumeGrant{}), "forbidden")
+			env.refused("status", who.api.Status().Patch(t.Context(), sv.DeepCopy(), patch(`{"status":{"phase":"Ready"}}`)), "forbidden")
+			env.refused("elsewhere", who.api.List(t.Context(), &v1alpha1.SharedVolumeList{}, client.InNamespace("default")), "forbidden")
 			err := who.api.DeleteAllOf(t.Context(), &v1alpha1.SharedVolume{}, client.InNamespace(namespace))
 			if may.empty != (err == nil) {
 				t.Errorf("deletion of all SharedVolumes at once: %v", err)
 			}
 			if may.write {
-				w.do("delete", client.IgnoreNotFound(who.api.Delete(t.Context(), sv)))
-				w.gone(sv)
+				env.do("delete", client.IgnoreNotFound(who.api.Delete(t.Context(), sv)))
+				env.gone(sv)
 			}
 		})
 	}
 }
 
 // testGrants has two tenants, each with a grant of their own.
-func testGrants(t *testing.T, w world) {
+func testGrants(t *testing.T, env testEnv) {
 	t.Parallel()
-	first, second := w.tenant(w.Namespace(t), "edit"), w.tenant(w.Namespace(t), "edit")
+	first, second := env.tenant(env.Namespace(t), "edit"), env.tenant(env.Namespace(t), "edit")
 	own := volumeOf(first.namespace, "logs", "fs-01", "fsap-01")
-	w.do("create", first.api.Create(t.Context(), own))
+	env.do("create", first.api.Create(t.Context(), own))
 	command := fmt.Sprintf(`echo '{"apiVersion":"aws-efs.managed.openshift.io/v1alpha1","kind":"SharedVolumeGrant","metadata":{"name":"%s"},`+
 		`"spec":{"fileSystems":[{"fileSystemID":"fs-01","accessPointIDs":["fsap-01"]}]}}' | oc create -f -`, first.namespace)
-	w.ungranted(own, "Namespace "+first.namespace+" may not use access point fsap-01 of file system fs-01: there is no SharedVolumeGrant "+
+	env.ungranted(own, "Namespace "+first.namespace+" may not use access point fsap-01 of file system fs-01: there is no SharedVolumeGrant "+
 		first.namespace+". A cluster administrator can create it: "+command)
 	if len(own.Finalizers) > 0 {
 		t.Errorf("it has the finalizers %v, with nothing to wait for", own.Finalizers)
 	}
-	w.events(own, "Warning NotGranted 1")
+	env.events(own, "Warning NotGranted 1")
 
 	// What the message says helps.
-	w.shell(command)
-	p := w.ready(own)
-	w.granted(first.namespace)
-	w.events(own, "Warning NotGranted 1", "Normal Recovered 1")
+	env.shell(command)
+	p := env.ready(own)
+	env.granted(first.namespace)
+	env.events(own, "Warning NotGranted 1", "Normal Recovered 1")
 
-	w.grant(second.namespace, "fs-02", "*")
+	env.grant(second.namespace, "fs-02", "*")
 	other := volumeOf(second.namespace, "logs", "fs-02", "fsap-01")
-	w.do("create", second.api.Create(t.Context(), other))
-	w.ready(other)
+	env.do("create", second.api.Create(t.Context(), other))
+	env.ready(other)
 	for _, sv := range []*v1alpha1.SharedVolume{
 		volumeOf(first.namespace, "other-point", "fs-01", "fsap-03"),
 		volumeOf(first.namespace, "other-system", "fs-02", "fsap-01"),
 		volumeOf(second.namespace, "other-system", "fs-01", "fsap-01"),
 	} {
-		w.do("create", w.client.Create(t.Context(), sv))
-		w.ungranted(sv, "SharedVolumeGrant "+sv.Namespace+" does not list it. A cluster administrator can add it: oc edit sharedvolumegrant "+sv.Namespace)
+		env.do("create", env.client.Create(t.Context(), sv))
+		env.ungranted(sv, "SharedVolumeGrant "+sv.Namespace+" does not list it. A cluster administrator can add it: oc edit sharedvolumegrant "+sv.Namespace)
 	}
 
 	t.Run("added later", func(t *testing.T) {
-		w := w.in(t)
-		w.do("add", w.client.Patch(t.Context(), &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: first.namespace}}, client.RawPatch(types.JSONPatchType,
+		env := env.in(t)
+		env.do("add", env.client.Patch(t.Context(), &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: first.namespace}}, client.RawPatch(types.JSONPatchType,
 			[]byte(`[{"op":"add","path":"/spec/fileSystems/0/accessPointIDs/-","value":"fsap-03"}]`))))
-		w.ready(volumeOf(first.namespace, "other-point", "fs-01", "fsap-03"))
+		env.ready(volumeOf(first.namespace, "other-point", "fs-01", "fsap-03"))
 	})
 	t.Run("taken back", func(t *testing.T) {
-		w := w.in(t)
-		w.do("take back", w.client.Delete(t.Context(), &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: first.namespace}}))
+		env := env.in(t)
+		env.do("take back", env.client.Delete(t.Context(), &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: first.namespace}}))
 		late := volumeOf(first.namespace, "late", "fs-01", "fsap-01")
-		w.do("create", first.api.Create(t.Context(), late))
-		w.ungranted(late, "there is no SharedVolumeGrant")
+		env.do("create", first.api.Create(t.Context(), late))
+		env.ungranted(late, "there is no SharedVolumeGrant")
 		// What was granted goes on, is repaired and can be deleted.
-		w.do("delete the claim", first.api.Delete(t.Context(), p.claim))
-		w.gone(p.claim)
-		w.bound(own)
-		w.do("delete", first.api.Delete(t.Context(), own))
-		w.gone(own)
-		w.gone(p.volume)
-		w.do("delete", first.api.Delete(t.Context(), late))
-		w.gone(late)
+		env.do("delete the claim", first.api.Delete(t.Context(), p.claim))
+		env.gone(p.claim)
+		env.bound(own)
+		env.do("delete", first.api.Delete(t.Context(), own))
+		env.gone(own)
+		env.gone(p.volume)
+		env.do("delete", first.api.Delete(t.Context(), late))
+		env.gone(late)
 	})
 	t.Run("taken back, and the volume deleted", func(t *testing.T) {
-		w := w.in(t)
-		third := w.tenant(w.Namespace(t), "edit")
-		grant := w.grant(third.namespace, "fs-03", "*")
+		env := env.in(t)
+		third := env.tenant(env.Namespace(t), "edit")
+		grant := env.grant(third.namespace, "fs-03", "*")
 		sv := volumeOf(third.namespace, "logs", "fs-03", "fsap-01")
-		w.do("create", third.api.Create(t.Context(), sv))
-		p := w.ready(sv)
-		w.do("take back", w.client.Delete(t.Context(), grant))
-		w.do("delete the volume", w.client.Delete(t.Context(), p.volume))
-		w.gone(p.volume)
-		w.ungranted(sv, "there is no SharedVolumeGrant")
-		w.do("delete", third.api.Delete(t.Context(), sv))
-		w.gone(sv)
-		w.gone(p.claim)
+		env.do("create", third.api.Create(t.Context(), sv))
+		p := env.ready(sv)
+		env.do("take back", env.client.Delete(t.Context(), grant))
+		env.do("delete the volume", env.client.Delete(t.Context(), p.volume))
+		env.gone(p.volume)
+		env.ungranted(sv, "there is no SharedVolumeGrant")
+		env.do("delete", third.api.Delete(t.Context(), sv))
+		env.gone(sv)
+		env.gone(p.claim)
 	})
 	t.Run("of a wrong name", func(t *testing.T) {
-		w := w.in(t)
-		w.refused("a grant", w.client.Create(t.Context(), newGrant("a.b", "fs-03", "*")), "a grant has the name of the namespace that it is for")
+		env := env.in(t)
+		env.refused("a grant", env.client.Create(t.Context(), newGrant("a.b", "fs-03", "*")), "a grant has the name of the namespace that it is for")
 		policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Spec: v1alpha1.SharedVolumePolicySpec{Access: v1alpha1.AccessOpen}}
-		w.refused("a policy", w.client.Create(t.Context(), policy), "the one SharedVolumePolicy is called cluster")
+		env.refused("a policy", env.client.Create(t.Context(), policy), "the one SharedVolumePolicy is called cluster")
 	})
 }
 
 // shell runs an administrator's command line, with kubectl for oc, and returns what it prints.
-func (w world) shell(commands string) string {
-	w.t.Helper()
-	kubectl, folder := w.Kubectl(w.t.Context()), w.t.TempDir()
-	w.do("link", os.Symlink(kubectl.Path, filepath.Join(folder, "oc")))
-	shell := exec.CommandContext(w.t.Context(), "bash", "-o", "pipefail", "-ec", commands)
+func (env testEnv) shell(commands string) string {
+	env.t.Helper()
+	kubectl, folder := env.Kubectl(env.t.Context()), env.t.TempDir()
+	env.do("link", os.Symlink(kubectl.Path, filepath.Join(folder, "oc")))
+	shell := exec.CommandContext(env.t.Context(), "bash", "-o", "pipefail", "-ec", commands)
 	shell.Dir = folder
 	shell.Env = append(kubectl.Environ(), "PATH="+folder+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	out, err := shell.CombinedOutput()
 	if err != nil {
-		w.t.Fatalf("%s: %v\n%s", commands, err, out)
+		env.t.Fatalf("%s: %v\n%s", commands, err, out)
 	}
 	return string(out)
 }
 
-// granted waits until a grant says that it is for the namespace of its name, and which that is.
-func (w world) granted(namespace string) {
-	w.t.Helper()
+// granted waits until a grant is effective for the namespace of its name.
+func (env testEnv) granted(namespace string) {
+	env.t.Helper()
 	of := &corev1.Namespace{}
-	w.get(of, "", namespace)
+	env.get(of, "", namespace)
 	grant := &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	w.eventually("the grant to be effective", grant, func() error {
+	env.eventually("the grant to be effective", grant, func() error {
 		if grant.Status.NamespaceUID != string(of.UID) || !meta.IsStatusConditionTrue(grant.Status.Conditions, v1alpha1.ConditionEffective) {
 			return fmt.Errorf("its status is %+v", grant.Status)
 		}
@@ -304,24 +304,24 @@ func (w world) granted(namespace string) {
 	})
 }
 
-// ungranted waits until a SharedVolume says that it lacks a grant, with the words wanted, and checks that nothing
-// was made for it.
-func (w world) ungranted(sv *v1alpha1.SharedVolume, want string) {
-	w.t.Helper()
-	w.until(sv, "NotGranted")
+// ungranted waits until a SharedVolume has reason NotGranted with the wanted message, and checks that nothing was created for
+// it.
+func (env testEnv) ungranted(sv *v1alpha1.SharedVolume, want string) {
+	env.t.Helper()
+	env.until(sv, "NotGranted")
 	if sv.Status.Phase != v1alpha1.Failed || !strings.Contains(sv.Status.Message, want) {
-		w.t.Errorf("it is %s, %q; want %q in it", sv.Status.Phase, sv.Status.Message, want)
+		env.t.Errorf("it is %s, %q; want %q in it", sv.Status.Phase, sv.Status.Message, want)
 	}
 	volume := &corev1.PersistentVolume{}
-	if err := w.client.Get(w.t.Context(), client.ObjectKey{Name: "sharedvolume-" + string(sv.UID)}, volume); !apierrors.IsNotFound(err) {
-		w.t.Errorf("without a grant, there is volume %s: %v", volume.Name, err)
+	if err := env.client.Get(env.t.Context(), client.ObjectKey{Name: "sharedvolume-" + string(sv.UID)}, volume); !apierrors.IsNotFound(err) {
+		env.t.Errorf("without a grant, there is volume %s: %v", volume.Name, err)
 	}
 }
 
-// TestOpen: where no grant is needed, whoever may create SharedVolumes may name any access point.
+// TestOpen: where no grant is required, whoever may create SharedVolumes may use any access point.
 func TestOpen(t *testing.T) {
-	w := served(t)
-	sv := volumeOf(w.Namespace(t), "logs", "fs-0a", "fsap-0a")
-	w.do("create", w.client.Create(t.Context(), sv))
-	w.ready(sv)
+	env := served(t)
+	sv := volumeOf(env.Namespace(t), "logs", "fs-0a", "fsap-0a")
+	env.do("create", env.client.Create(t.Context(), sv))
+	env.ready(sv)
 }

@@ -16,46 +16,45 @@ import (
 )
 
 const (
-	// usersFresh is how old an answer of users may be, and the least time between two lists of one
-	// namespace's pods. Many claims of a namespace are often deleted together; they share one list.
-	usersFresh = 10 * time.Second
-	// listTime is how long listing the pods of a namespace may take.
-	listTime = 30 * time.Second
-	// listRest is how many times as long as that took it is until the pods of the namespace are listed again:
-	// a namespace may have thousands of pods, of 1 MiB each.
-	listRest = 20
-	// listers is how many namespaces' pods are listed at the same time.
-	listers = 2
-	// answerTime is how long an answer is kept that nobody asks for.
-	answerTime = time.Minute
-	// maxUsers is how many pods are found for a claim; a message names fewer.
-	maxUsers = fewUsers + 1
+	// usersMaxAge is how old a result may be, and the minimum time between two lists of one namespace's pods. Many claims of a
+	// namespace are often deleted together; they share one list.
+	usersMaxAge = 10 * time.Second
+	// listTimeout is how long listing the pods of a namespace may take.
+	listTimeout = 30 * time.Second
+	// listBackoff times the duration of a list is the minimum time until the next list of that namespace's pods: a namespace
+	// may have thousands of pods of 1 MiB each.
+	listBackoff = 20
+	// listWorkers is how many namespaces' pods are listed at the same time.
+	listWorkers = 2
+	// usersRetention is how long a result is kept that nobody asks for.
+	usersRetention = time.Minute
+	// maxUsers is how many pods are kept for a claim; a message names fewer.
+	maxUsers = maxNamedUsers + 1
 )
 
-// users finds the pods that hold a claim. It lists the pods of the claim's namespace when asked, and keeps
-// none but the names of those that hold a claim that was asked about: a cache of all pods of a cluster would be
-// larger than everything else here together. It keeps nobody waiting, but wakes those who asked: how long a
-// list takes is up to whoever makes pods in the namespace.
+// users finds the pods that use a claim. It lists the pods of the claim's namespace on demand, and keeps only the names of those
+// that use a claim in question: a cache of all pods of a cluster would need more memory than everything else here. It lists
+// in the background and requeues the SharedVolumes that asked, because tenants control how long a list takes.
 type users struct {
 	list func(ctx context.Context, namespace string, do func(pod) error) error
-	// wake is told of a SharedVolume for whose claim there is an answer now. It must not call back.
-	wake  func(types.NamespacedName)
-	now   func() time.Time
-	queue workqueue.TypedDelayingInterface[string] // the namespaces to list
+	// requeue requeues a SharedVolume when there is a result for its claim. It must not call back.
+	requeue func(types.NamespacedName)
+	now     func() time.Time
+	queue   workqueue.TypedDelayingInterface[string] // the namespaces to list
 
 	mu          sync.Mutex
 	byNamespace map[string]*usersOfNamespace
 }
 
-// usersOfNamespace is what was asked and found about one namespace, by the claims' names.
+// usersOfNamespace are the questions and results about one namespace, by the claims' names.
 type usersOfNamespace struct {
-	asked map[string]types.NamespacedName // the SharedVolumes on whose behalf, until there is an answer
+	asked map[string]types.NamespacedName // the SharedVolumes to requeue when there is a result
 	found map[string][]string             // the names of the pods
-	at    time.Time                       // when that was known
+	at    time.Time                       // of the result
 	next  time.Time                       // when they may be listed again
 }
 
-// pod is what is read of a pod.
+// pod is the part of a pod that users reads.
 type pod struct {
 	Metadata struct {
 		Name string `json:"name"`
@@ -67,12 +66,12 @@ type pod struct {
 	} `json:"spec"`
 }
 
-// newUsers returns one that asks the API server with a client of the core API.
+// newUsers returns users that list pods with a client of the core API.
 func newUsers(core rest.Interface) *users {
 	return &users{
 		list: func(ctx context.Context, namespace string, do func(pod) error) error {
-			// Kubernetes' own protection of claims goes by the same: a pod that is on no node yet will not get
-			// there with a claim that is being deleted.
+			// Kubernetes' own protection of claims ignores unscheduled pods, too: they will not be scheduled with a claim that is
+			// being deleted.
 			return listing.Each(ctx, core, listing.List{Resource: "pods", Namespace: namespace, Fields: "spec.nodeName!="}, do)
 		},
 		now:         time.Now,
@@ -81,9 +80,9 @@ func newUsers(core rest.Interface) *users {
 	}
 }
 
-// of returns the names of pods that hold a claim, sorted. If pending, that is what was found earlier, if
-// anything: a SharedVolume is woken when it is known.
-func (u *users) of(claim, asking types.NamespacedName) (names []string, pending bool) {
+// lookUp returns the names of pods that use a claim, sorted. If pending, it is an earlier result, if any, and the SharedVolume
+// is requeued when there is a new one.
+func (u *users) lookUp(claim, asking types.NamespacedName) (names []string, pending bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	of := u.byNamespace[claim.Namespace]
@@ -92,7 +91,7 @@ func (u *users) of(claim, asking types.NamespacedName) (names []string, pending 
 		u.byNamespace[claim.Namespace] = of
 	}
 	names, known := of.found[claim.Name]
-	if known && u.now().Sub(of.at) < usersFresh {
+	if known && u.now().Sub(of.at) < usersMaxAge {
 		return names, false
 	}
 	of.asked[claim.Name] = asking
@@ -103,14 +102,14 @@ func (u *users) of(claim, asking types.NamespacedName) (names []string, pending 
 // Start lists pods until ctx ends.
 func (u *users) Start(ctx context.Context) error {
 	var group sync.WaitGroup
-	for range listers {
+	for range listWorkers {
 		group.Go(func() {
 			for {
 				namespace, ended := u.queue.Get()
 				if ended {
 					return
 				}
-				u.answer(ctx, namespace)
+				u.refresh(ctx, namespace)
 				u.queue.Done(namespace)
 			}
 		})
@@ -121,8 +120,8 @@ func (u *users) Start(ctx context.Context) error {
 	return nil
 }
 
-// answer lists the pods of a namespace, for those who have asked until now.
-func (u *users) answer(ctx context.Context, namespace string) {
+// refresh lists the pods of a namespace for all questions so far.
+func (u *users) refresh(ctx context.Context, namespace string) {
 	u.mu.Lock()
 	of := u.byNamespace[namespace]
 	if of == nil || len(of.asked) == 0 {
@@ -136,14 +135,14 @@ func (u *users) answer(ctx context.Context, namespace string) {
 		return
 	}
 	asked := of.asked
-	of.asked, of.next = map[string]types.NamespacedName{}, began.Add(listTime)
+	of.asked, of.next = map[string]types.NamespacedName{}, began.Add(listTimeout)
 	u.mu.Unlock()
 
 	found, err := u.find(ctx, namespace, asked)
 	ended := u.now()
 
 	u.mu.Lock()
-	of.next = ended.Add(max(usersFresh, listRest*ended.Sub(began)))
+	of.next = ended.Add(max(usersMaxAge, listBackoff*ended.Sub(began)))
 	if err != nil {
 		maps.Copy(asked, of.asked)
 		of.asked = asked
@@ -152,26 +151,28 @@ func (u *users) answer(ctx context.Context, namespace string) {
 	}
 	waiting := len(of.asked) > 0
 	maps.DeleteFunc(u.byNamespace, func(_ string, other *usersOfNamespace) bool {
-		return len(other.asked) == 0 && ended.Sub(other.at) > answerTime && ended.After(other.next)
+		return len(other.asked) == 0 && ended.Sub(other.at) > usersRetention && ended.After(other.next)
 	})
 	u.mu.Unlock()
 
 	if err != nil {
-		klog.Errorf("Looking for the pods that use claims of namespace %s, again in %v: %v", namespace, of.next.Sub(ended).Round(time.Second), err)
+		klog.FromContext(ctx).Error(err, "Listing the pods that use claims", "namespace", namespace, "retryAfter", of.next.Sub(ended).Round(time.Second))
+	} else {
+		klog.FromContext(ctx).V(4).Info("Listed the pods that use claims", "namespace", namespace, "claims", len(asked), "duration", ended.Sub(began))
 	}
 	if waiting {
 		u.queue.AddAfter(namespace, of.next.Sub(ended))
 	}
 	if err == nil {
 		for _, sharedVolume := range asked {
-			u.wake(sharedVolume)
+			u.requeue(sharedVolume)
 		}
 	}
 }
 
-// find returns the pods that hold the claims that are asked about, which all have an entry then.
+// find returns the pods that use the claims in question. The result has an entry for each of these.
 func (u *users) find(ctx context.Context, namespace string, asked map[string]types.NamespacedName) (map[string][]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTime)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	found := make(map[string][]string, len(asked))
 	for claim := range asked {

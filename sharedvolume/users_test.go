@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// podsList stands in for the lists of a namespace's pods.
+// podsList replaces the list requests for a namespace's pods.
 type podsList struct {
 	pods  []pod
 	takes time.Duration
 	err   error
-	at    []time.Time // when it was asked
+	at    []time.Time // of the requests
 }
 
 func (l *podsList) list(ctx context.Context, _ string, do func(pod) error) error {
@@ -53,7 +53,7 @@ func TestUsers(t *testing.T) {
 		name  string
 		takes time.Duration
 		err   error
-		lists []time.Duration // when, from the beginning
+		lists []time.Duration // when, since the start
 	}{
 		{"quick", 0, nil, []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}},
 		{"slow", time.Second, nil, []time.Duration{0, 21 * time.Second}},
@@ -68,18 +68,18 @@ func TestUsers(t *testing.T) {
 				u := newUsers(nil)
 				u.list = source.list
 				var mu sync.Mutex
-				var woken []string
-				u.wake = func(key types.NamespacedName) {
+				var requeued []string
+				u.requeue = func(key types.NamespacedName) {
 					mu.Lock()
 					defer mu.Unlock()
-					woken = append(woken, key.Name)
+					requeued = append(requeued, key.Name)
 				}
 				done := make(chan error)
 				go func() { done <- u.Start(ctx) }()
 				began := time.Now()
-				for range 35 { // Two SharedVolumes ask all the time, as fast as they can.
+				for range 35 { // Two SharedVolumes ask continuously.
 					for _, name := range []string{"1", "2"} {
-						names, pending := u.of(key("pvc-"+name), key(name))
+						names, pending := u.lookUp(key("pvc-"+name), key(name))
 						if want := map[string][]string{"1": {"a", "b"}}[name]; !pending && !slices.Equal(names, want) {
 							t.Errorf("pods with claim %s: %q, want %q", name, names, want)
 						}
@@ -94,8 +94,8 @@ func TestUsers(t *testing.T) {
 				if !slices.Equal(at, test.lists) {
 					t.Errorf("pods are listed at %v, want %v", at, test.lists)
 				}
-				if answered := test.err == nil && test.takes < listTime; answered == (len(woken) == 0) {
-					t.Errorf("woken were %q", woken)
+				if answered := test.err == nil && test.takes < listTimeout; answered == (len(requeued) == 0) {
+					t.Errorf("requeued were %q", requeued)
 				}
 				cancel()
 				if err := <-done; err != nil {
@@ -106,8 +106,8 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// However many pods hold a claim, few are remembered, and only of claims that were asked about.
-func TestUsersRememberFew(t *testing.T) {
+// TestUsersKeepFew: however many pods use a claim, only a few are kept, and only of claims in question.
+func TestUsersKeepFew(t *testing.T) {
 	source := &podsList{}
 	for i := range 1000 {
 		source.pods = append(source.pods, podWith(string(rune('a'+i%26))+time.Duration(i).String(), "pvc-1", "pvc-2"))

@@ -191,7 +191,7 @@ func checkPaths(s *subject, report report) {
 }
 
 // deadEnd says where updates end that do not lead to the head.
-func deadEnd(from *upgrade.Entry, steps []upgrade.Step) string {
+func deadEnd(from *upgrade.Entry, steps []upgrade.Update) string {
 	if len(steps) == 0 {
 		return "no entry that OLM may install replaces it, skips it or has its version in its skipRange"
 	}

@@ -25,33 +25,33 @@ func newCatalogPlanCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plan DIR [PACKAGE[@VERSION]]",
 		Short: "Predict what OLM will do next with what is installed, and why",
-		Long: `Foretell what OLM will do if it has the catalog in a folder to choose from, and say why, or why
-nothing. OLM's own resolver decides, in this process.
+		Long: `Predict what OLM will do with the catalog in a folder, and explain why. OLM's own resolver makes the
+choice, in this process.
 
-With PACKAGE@VERSION, that version is installed and nothing else is. VERSION may be the name of a
-ClusterServiceVersion, and one that the catalog does not have. Without a version nothing is installed.
+With PACKAGE@VERSION, the prediction is for a cluster with only that version installed. VERSION may be the
+name of a ClusterServiceVersion, and need not be in the catalog. Without a version, nothing is installed.
 
-Without PACKAGE, what is installed is read from a cluster: all Subscriptions to packages of the catalog,
-as if it took the place of the catalogs that they name. Of those of other Subscriptions it is assumed
-that they have nothing new. What else stands in OLM's way is read, too: catalogs out of reach, operators of
-other namespaces, objects that are not valid by a CRD that comes. Nothing is written to the cluster.
+Without PACKAGE, the installed versions are read from a cluster: all Subscriptions to packages of the
+catalog, as if their sources were replaced by it. The catalogs of other Subscriptions are assumed to have
+nothing new. What may block OLM is read, too: unreachable catalogs, operators in other namespaces, custom
+resources that are invalid under a new CRD. Nothing is written to the cluster.
 
-Exit codes: 0 if OLM goes on, or is at the head of the channel; 1 if a Subscription is stranded, refused
-or waits for somebody; 2 if that cannot be told.`,
+Exit codes: 0 if OLM proceeds, or the head of the channel is installed; 1 if a Subscription is stranded,
+refused or waits; 2 if there is no prediction.`,
 		Example: `  berth catalog plan catalog/certified aws-efs-operator@0.0.8
 
-  # What the Subscriptions of a cluster would do
+  # What OLM would do with the Subscriptions of a cluster
   berth catalog plan catalog/certified --kubeconfig admin.conf`,
 		Args: o.checkArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			outcomes, err := o.foretell(cmd, args)
+			predictions, err := o.predict(cmd, args)
 			if err == nil {
-				err = prediction.Write(cmd.OutOrStdout(), o.output, outcomes)
+				err = prediction.Write(cmd.OutOrStdout(), o.output, predictions)
 			}
 			if err != nil {
 				return &exitError{code: exitUsage, err: err}
 			}
-			if !prediction.Good(outcomes) {
+			if !prediction.Good(predictions) {
 				return &exitError{code: exitFailed}
 			}
 			return nil
@@ -66,48 +66,48 @@ or waits for somebody; 2 if that cannot be told.`,
 func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
 	switch {
 	case len(args) == 2 && o.clusterFlags.given():
-		return errors.New("--kubeconfig, --context and --namespace say where to read what is installed; leave them or PACKAGE away")
+		return errors.New("--kubeconfig, --context and --namespace say where to read the installed versions; omit them or PACKAGE")
 	case len(args) == 1 && o.channel != "":
-		return errors.New("--channel is the one of PACKAGE; Subscriptions of a cluster have theirs")
+		return errors.New("--channel is for PACKAGE; Subscriptions of a cluster name their own channel")
 	}
 	return cobra.RangeArgs(1, 2)(cmd, args)
 }
 
-func (o *catalogPlan) foretell(cmd *cobra.Command, args []string) ([]*prediction.Outcome, error) {
-	defer startProgress(cmd.ErrOrStderr(), "foretelling")()
+func (o *catalogPlan) predict(cmd *cobra.Command, args []string) ([]*prediction.Prediction, error) {
+	defer startProgress(cmd.ErrOrStderr(), "predicting")()
 	c, err := rules.Load(cmd.Context(), args[0])
 	if err != nil {
 		return nil, notValid(args[0], err)
 	}
 	if len(args) == 1 {
-		return o.foretellCluster(cmd.Context(), c)
+		return o.predictCluster(cmd.Context(), c)
 	}
 	pkg, version, _ := strings.Cut(args[1], "@")
-	world, err := prediction.Installed(c, pkg, version, o.channel)
+	state, err := prediction.Installed(c, pkg, version, o.channel)
 	if err != nil {
 		return nil, err
 	}
-	return world.Foretell(cmd.Context())
+	return state.Predict(cmd.Context())
 }
 
-func (o *catalogPlan) foretellCluster(ctx context.Context, c *fbc.Catalog) (all []*prediction.Outcome, err error) {
+func (o *catalogPlan) predictCluster(ctx context.Context, c *fbc.Catalog) (all []*prediction.Prediction, err error) {
 	config, err := o.config()
 	if err != nil {
-		return nil, fmt.Errorf("%w; name a PACKAGE to do without one", err)
+		return nil, fmt.Errorf("%w; name a PACKAGE to predict without a cluster", err)
 	}
-	worlds, err := prediction.Observe(ctx, config, o.namespace)
+	states, err := prediction.Observe(ctx, config, o.namespace)
 	if err != nil {
 		return nil, err
 	}
-	for _, world := range worlds {
-		if world.Put(c) == 0 {
+	for _, state := range states {
+		if state.SubstituteCatalog(c) == 0 {
 			continue
 		}
-		outcomes, err := world.Foretell(ctx)
+		predictions, err := state.Predict(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("namespace %s: %w", world.Namespace, err)
+			return nil, fmt.Errorf("namespace %s: %w", state.Namespace, err)
 		}
-		all = append(all, outcomes...)
+		all = append(all, predictions...)
 	}
 	if len(all) == 0 {
 		return nil, fmt.Errorf("the cluster at %s has no Subscription to a package of %s", config.Host, c.Dir)

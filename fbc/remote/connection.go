@@ -14,34 +14,34 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// dialLimit is how long an address may take to answer before it counts as one that cannot be reached.
-const dialLimit = 3 * time.Second
+// dialTimeout is how long an address may take to answer before it counts as unreachable.
+const dialTimeout = 3 * time.Second
 
-// connection is one to the server of a CatalogSource.
+// connection is a gRPC connection to the server of a CatalogSource.
 type connection struct {
 	registry api.RegistryClient
-	// via tells people what is connected to.
+	// via names the address or the pod in messages.
 	via  string
 	conn *grpc.ClientConn
-	stop func() // ends a forwarding, if there is one
+	stop func() // stops the port forwarding, if any
 }
 
-// Close ends the connection.
+// Close closes the connection.
 func (c *connection) Close() error {
 	defer c.stop()
 	return c.conn.Close()
 }
 
-// connect connects to the server of a CatalogSource: directly if its address can be reached from here, or
-// else to the pod that serves it.
+// connect connects to the server of a CatalogSource: directly if its address is reachable from here, or else to the pod that
+// serves it.
 func connect(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogSource) (*connection, error) {
 	address := addressOf(source)
 	direct := reachable(ctx, address)
 	if direct == nil {
 		return newConnection(address, address, func() {})
 	}
-	if source.Spec.Address != "" { // then no pod of this cluster is known to serve it
-		return nil, fmt.Errorf("spec.address cannot be reached from here: %w; run this where it can, or correct the address", direct)
+	if source.Spec.Address != "" { // no pod of this cluster is known to serve it
+		return nil, fmt.Errorf("spec.address cannot be reached from here: %w; run this where it can be reached, or correct the address", direct)
 	}
 	forwarded, pod, stop, err := forward(ctx, config, source)
 	if err != nil {
@@ -50,7 +50,7 @@ func connect(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogS
 	return newConnection(forwarded, "pod "+pod, stop)
 }
 
-// addressOf returns the host and port that OLM dials, or "" if it has not said so.
+// addressOf returns the host and port that OLM dials, or "" if the CatalogSource does not have them yet.
 func addressOf(source *v1alpha1.CatalogSource) string {
 	if source.Spec.Address != "" {
 		return source.Spec.Address
@@ -61,12 +61,12 @@ func addressOf(source *v1alpha1.CatalogSource) string {
 	return ""
 }
 
-// reachable says why an address cannot be reached from here, if so.
+// reachable returns an error if an address cannot be reached from here.
 func reachable(ctx context.Context, address string) error {
 	if address == "" {
 		return errors.New("it has no address yet")
 	}
-	dialer := net.Dialer{Timeout: dialLimit}
+	dialer := net.Dialer{Timeout: dialTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func reachable(ctx context.Context, address string) error {
 	return conn.Close()
 }
 
-// newConnection connects without encryption: OLM itself knows no other way.
+// newConnection connects without encryption, as OLM does: it does not support any.
 func newConnection(address, via string, stop func()) (*connection, error) {
 	conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -9,40 +9,60 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
 	"github.com/operator-framework/operator-registry/pkg/api"
 	"golang.org/x/sync/errgroup"
+	"google.golang.org/protobuf/proto"
 )
 
-// atOnce is how many questions a server is asked at a time.
-const atOnce = 8
+// parallel is how many requests a server gets at the same time.
+const parallel = 8
 
-// ask asks a server for its bundles, and then for each package, as OLM does.
-func ask(ctx context.Context, c *connection, detailed []string) (*declcfg.DeclarativeConfig, error) {
-	bundles, err := list(ctx, c.registry)
+// fetch fetches the bundles and packages of a catalog, as OLM does. It fails if they have more bytes than limit.
+func fetch(ctx context.Context, registry api.RegistryClient, detailed []string, limit int64) (*declcfg.DeclarativeConfig, error) {
+	b := &budget{limit: limit}
+	bundles, err := list(ctx, registry, b)
 	if err != nil {
 		return nil, err
 	}
-	if err := complete(ctx, c.registry, bundles, detailed); err != nil {
+	if err := complete(ctx, registry, bundles, detailed, b); err != nil {
 		return nil, err
 	}
-	packages, err := describe(ctx, c.registry, bundles)
+	packages, err := fetchPackages(ctx, registry, bundles, b)
 	if err != nil {
 		return nil, err
 	}
 	return assemble(packages, bundles)
 }
 
+// budget counts the bytes of a catalog against a limit.
+type budget struct {
+	limit int64
+	spent atomic.Int64
+}
+
+// spend counts a message. It fails if that exceeds the limit.
+func (b *budget) spend(m proto.Message) error {
+	if b.spent.Add(int64(proto.Size(m))) > b.limit {
+		return fmt.Errorf("the catalog has more than %d bytes", b.limit)
+	}
+	return nil
+}
+
 // list lists the entries of all channels, each with its bundle.
-func list(ctx context.Context, registry api.RegistryClient) (all []*api.Bundle, err error) {
+func list(ctx context.Context, registry api.RegistryClient, room *budget) (all []*api.Bundle, err error) {
+	ctx, cancel := context.WithCancel(ctx) // ends the stream if the catalog is too large
+	defer cancel()
 	stream, err := registry.ListBundles(ctx, &api.ListBundlesRequest{})
 	for err == nil {
 		var b *api.Bundle
 		if b, err = stream.Recv(); err == nil {
 			all = append(all, b)
+			err = room.spend(b)
 		}
 	}
 	if !errors.Is(err, io.EOF) {
@@ -51,49 +71,49 @@ func list(ctx context.Context, registry api.RegistryClient) (all []*api.Bundle, 
 	return all, nil
 }
 
-// complete asks for what the list leaves out of the bundles of some packages.
-func complete(ctx context.Context, registry api.RegistryClient, bundles []*api.Bundle, packages []string) error {
+// complete fetches what the list leaves out of the bundles of some packages.
+func complete(ctx context.Context, registry api.RegistryClient, bundles []*api.Bundle, packages []string, room *budget) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
-	asked := map[string]bool{}
+	group.SetLimit(parallel)
+	fetched := map[string]bool{}
 	for _, b := range bundles {
-		if b.CsvJson != "" || asked[b.CsvName] || !slices.Contains(packages, b.PackageName) {
+		if b.CsvJson != "" || fetched[b.CsvName] || !slices.Contains(packages, b.PackageName) {
 			continue
 		}
-		asked[b.CsvName] = true
+		fetched[b.CsvName] = true
 		group.Go(func() error {
 			whole, err := registry.GetBundle(ctx, &api.GetBundleRequest{PkgName: b.PackageName, ChannelName: b.ChannelName, CsvName: b.CsvName})
 			if err != nil {
 				return fmt.Errorf("bundle %s: %w", b.CsvName, err)
 			}
 			b.CsvJson, b.Object = whole.CsvJson, whole.Object
-			return nil
+			return room.spend(whole)
 		})
 	}
 	return group.Wait()
 }
 
-// describe asks for the packages of bundles, and returns them in the order of their names.
-func describe(ctx context.Context, registry api.RegistryClient, bundles []*api.Bundle) ([]*api.Package, error) {
+// fetchPackages fetches the packages of bundles, and returns them sorted by name.
+func fetchPackages(ctx context.Context, registry api.RegistryClient, bundles []*api.Bundle, room *budget) ([]*api.Package, error) {
 	names := map[string]bool{}
 	for _, b := range bundles {
 		names[b.PackageName] = true
 	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(atOnce)
+	group.SetLimit(parallel)
 	packages := make([]*api.Package, len(names))
 	for i, name := range slices.Sorted(maps.Keys(names)) {
 		group.Go(func() (err error) {
 			if packages[i], err = registry.GetPackage(ctx, &api.GetPackageRequest{Name: name}); err != nil {
 				return fmt.Errorf("package %s: %w", name, err)
 			}
-			return nil
+			return room.spend(packages[i])
 		})
 	}
 	return packages, group.Wait()
 }
 
-// assemble makes the documents of a catalog of what a server has said.
+// assemble converts the messages of a server to the documents of a catalog.
 func assemble(packages []*api.Package, bundles []*api.Bundle) (*declcfg.DeclarativeConfig, error) {
 	served := &declcfg.DeclarativeConfig{}
 	deprecated := map[string][]declcfg.DeprecationEntry{} // by package
@@ -118,7 +138,7 @@ func assemble(packages []*api.Package, bundles []*api.Bundle) (*declcfg.Declarat
 			channels[[2]string{b.PackageName, b.ChannelName}] = channel
 		}
 		channel.Entries = append(channel.Entries, declcfg.ChannelEntry{Name: b.CsvName, Replaces: b.Replaces, Skips: b.Skips, SkipRange: b.SkipRange})
-		if seen[[2]string{b.PackageName, b.CsvName}] { // it is in several channels
+		if seen[[2]string{b.PackageName, b.CsvName}] { // the bundle is in several channels
 			continue
 		}
 		seen[[2]string{b.PackageName, b.CsvName}] = true
@@ -141,20 +161,20 @@ func assemble(packages []*api.Package, bundles []*api.Bundle) (*declcfg.Declarat
 	return served, nil
 }
 
-// newBundle makes the document of a bundle.
+// newBundle converts a bundle to its document.
 func newBundle(b *api.Bundle) (*declcfg.Bundle, error) {
 	description, err := described(b)
 	if err != nil {
 		return nil, err
 	}
 	if description != nil {
-		b.Object = nil // that of which the description was made
+		b.Object = nil // the ClusterServiceVersion that the server generated from the description
 	}
 	m, err := api.ConvertAPIBundleToModelBundle(b)
 	if err != nil {
 		return nil, err
 	}
-	// What a bundle requires is among its properties and its dependencies. They come in order.
+	// The server repeats what a bundle requires as dependencies, which the conversion adds to the sorted properties.
 	m.Properties = slices.CompactFunc(m.Properties, func(a, b property.Property) bool {
 		return a.Type == b.Type && string(a.Value) == string(b.Value)
 	})
@@ -168,8 +188,9 @@ func newBundle(b *api.Bundle) (*declcfg.Bundle, error) {
 	return document, nil
 }
 
-// described returns what a catalog says of a ClusterServiceVersion that it does not have itself, or nil
-// where it has it. A server makes of that a ClusterServiceVersion without Deployments, its only object.
+// described returns the description of a ClusterServiceVersion that the catalog does not contain, or nil if it contains the
+// ClusterServiceVersion itself. From a description, a server generates a ClusterServiceVersion without Deployments, as the
+// bundle's only object.
 func described(b *api.Bundle) (*property.Property, error) {
 	if b.CsvJson == "" || len(b.Object) > 1 || b.BundlePath == "" {
 		return nil, nil

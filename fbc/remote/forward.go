@@ -17,14 +17,14 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 )
 
-// What OLM gives the pod that serves a CatalogSource.
+// The label and the port name that OLM sets on the pod that serves a CatalogSource.
 const (
 	sourceLabel = "olm.catalogSource"
 	portName    = "grpc"
 )
 
-// forward forwards a free loopback port to the pod that serves a CatalogSource, by way of the API server,
-// until stop is called. It returns where, and the pod's name.
+// forward forwards a free loopback port to the pod that serves a CatalogSource, through the API server, until stop is
+// called. It returns the local address and the pod's name.
 func forward(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogSource) (address, pod string, stop func(), err error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -42,7 +42,7 @@ func forward(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogS
 	pod = pods.Items[serving].Name
 	port := portOf(&pods.Items[serving])
 	if port == 0 {
-		return "", "", nil, fmt.Errorf("pod %s has no port called %s", pod, portName)
+		return "", "", nil, fmt.Errorf("pod %s has no port named %s", pod, portName)
 	}
 	dialer, err := newDialer(config, client.CoreV1().RESTClient().Post().Resource("pods").Namespace(source.Namespace).Name(pod).SubResource("portforward"))
 	if err != nil {
@@ -57,7 +57,7 @@ func forward(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogS
 	select {
 	case <-ready:
 	case err := <-ended:
-		return "", "", nil, fmt.Errorf("forwarding a port to pod %s, which takes the right to create pods/portforward: %w", pod, err)
+		return "", "", nil, fmt.Errorf("forwarding a port to pod %s, which requires permission to create pods/portforward: %w", pod, err)
 	case <-ctx.Done():
 		close(stopping)
 		return "", "", nil, fmt.Errorf("forwarding a port to pod %s: %w", pod, context.Cause(ctx))
@@ -74,7 +74,7 @@ func forward(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogS
 	return fmt.Sprintf("127.0.0.1:%d", ports[0].Local), pod, stop, nil
 }
 
-// newDialer dials a pod as kubectl does: over a WebSocket, or where the API server is older, over SPDY.
+// newDialer returns a dialer that connects to a pod as kubectl does: over a WebSocket, or over SPDY if the API server is older.
 func newDialer(config *rest.Config, request *rest.Request) (httpstream.Dialer, error) {
 	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {

@@ -1,11 +1,10 @@
-// Package remote reads what a running CatalogSource serves, as OLM reads it: over gRPC.
+// Package remote reads the catalog of a running CatalogSource over gRPC, as OLM does, and keeps it in memory.
 package remote
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -15,68 +14,54 @@ import (
 	"github.com/berth-csi/berth/fbc"
 )
 
-// limit is how long reading a catalog may take. OLM itself gives up after that long.
-const limit = time.Minute
+// timeout is how long reading a catalog may take. OLM itself gives up after that long.
+const timeout = time.Minute
 
-// Catalog is what a CatalogSource served when it was read. It is kept in a temporary folder.
-type Catalog struct{ *fbc.Catalog }
+// maxSize is how many bytes a catalog may have, because it is kept in memory. The largest public catalogs have a third of
+// that.
+const maxSize = 256 << 20
 
-// Close removes the folder. Bundles have no Details any more then.
-func (c *Catalog) Close() error { return os.RemoveAll(c.Dir) }
-
-// Read reads all that a CatalogSource serves. Of bundles that OLM takes from images it leaves out what the
-// catalog says of their ClusterServiceVersions, but for those of detailed packages: that is asked for one by
-// one. It dials the address that the CatalogSource has, and where that cannot be reached from here, as that
-// of a Service cannot from outside the cluster, a port of the pod that serves, by way of the API server.
+// Read reads the catalog that a CatalogSource serves. The list of bundles has no ClusterServiceVersions for bundles that
+// OLM unpacks from images; Read fetches them one by one for the detailed packages only. It dials the address of the
+// CatalogSource. If that is unreachable from here, as a Service is from outside the cluster, it forwards a port to the pod
+// that serves the catalog, through the API server.
 //
-// An error says which CatalogSource it was, what was tried, and what to do.
-func Read(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogSource, detailed ...string) (_ *Catalog, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not read within %s", limit))
+// Its errors name the CatalogSource, what was tried, and what to do.
+func Read(ctx context.Context, config *rest.Config, source *v1alpha1.CatalogSource, detailed ...string) (_ *fbc.Catalog, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not read within %s", timeout))
 	defer cancel()
 	connection, err := connect(ctx, config, source)
 	if err != nil {
 		return nil, about(source, err)
 	}
 	defer func() { err = errors.Join(err, connection.Close()) }()
-	served, err := ask(ctx, connection, detailed)
+	served, err := fetch(ctx, connection.registry, detailed, maxSize)
 	if err != nil {
-		return nil, about(source, fmt.Errorf("its server at %s: %w; see the log of that server, and whether the catalog is valid", connection.via, err))
+		return nil, about(source, fmt.Errorf("its server at %s: %w; see the log of that server, and check that the catalog is valid", connection.via, err))
 	}
 	if len(served.Packages) == 0 {
-		return nil, about(source, fmt.Errorf("its server at %s has no packages; see whether the catalog is the one that is wanted", connection.via))
+		return nil, about(source, fmt.Errorf("its server at %s has no packages; check that it is the intended catalog", connection.via))
 	}
-	read, err := store(ctx, served)
+	c, err := parse(served)
 	if err != nil {
 		return nil, about(source, err)
 	}
-	return read, nil
+	return c, nil
 }
 
-// about says of an error which CatalogSource it is about.
+// about adds the name of the CatalogSource to an error.
 func about(source *v1alpha1.CatalogSource, err error) error {
-	return fmt.Errorf("reading what CatalogSource %s/%s serves: %w", source.Namespace, source.Name, err)
+	return fmt.Errorf("reading the catalog of CatalogSource %s/%s: %w", source.Namespace, source.Name, err)
 }
 
-// store writes a catalog into a temporary folder and reads it from there.
-func store(ctx context.Context, served *declcfg.DeclarativeConfig) (_ *Catalog, err error) {
-	dir, err := os.MkdirTemp("", "berth-catalog-")
+// parse makes a catalog of what a server has said.
+func parse(served *declcfg.DeclarativeConfig) (*fbc.Catalog, error) {
+	c, faults, err := fbc.Parse("the catalog", served)
 	if err != nil {
-		return nil, fmt.Errorf("a folder for the catalog: %w", err)
+		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(dir))
-		}
-	}()
-	if err := declcfg.WriteFS(*served, dir, declcfg.WriteJSON, ".json"); err != nil {
-		return nil, fmt.Errorf("keeping the catalog: %w", err)
-	}
-	read, faults, err := fbc.Read(ctx, dir)
-	if err != nil {
-		return nil, fmt.Errorf("keeping the catalog: %w", err)
-	}
-	if len(faults) > 0 { // OLM does without the bundles that it cannot read, too, but nobody should foretell from half a catalog
+	if len(faults) > 0 { // OLM skips bundles that it cannot read, but a prediction needs all of them
 		return nil, fmt.Errorf("the catalog is not valid: %s", faults[0].Message)
 	}
-	return &Catalog{read}, nil
+	return c, nil
 }

@@ -16,19 +16,20 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
+	"github.com/operator-framework/operator-registry/pkg/api"
+	"google.golang.org/grpc"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/catalog/server"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestMain is also the program of a pod that serves a catalog.
+// TestMain is also the entry point of the pod that serves a catalog.
 func TestMain(m *testing.M) {
 	cluster.Init()
 	if documents := os.Getenv(content); documents != "" {
@@ -40,8 +41,8 @@ func TestMain(m *testing.M) {
 	cluster.Main(m)
 }
 
-// What the program of a pod is told: the documents of a catalog, for a pod sees no folder of a test, and
-// what to listen on.
+// Environment variables of that pod: the documents of the catalog, because a pod cannot see the test's folders, and the
+// address to listen on.
 const content, host = "CATALOG", "POD_IP"
 
 func serve(documents, address string) error {
@@ -52,10 +53,10 @@ func serve(documents, address string) error {
 	if err := os.WriteFile(filepath.Join(dir, "catalog.json"), []byte(documents), 0o644); err != nil {
 		return err
 	}
-	return server.Serve(context.Background(), dir, server.Options{Address: address})
+	return serving.Serve(context.Background(), dir, address)
 }
 
-// TestRead reads a catalog from who serves it, and compares with what is in its folder.
+// TestRead compares a served catalog with the folder that it is served from.
 func TestRead(t *testing.T) {
 	dir := shore(t)
 	read, err := Read(t.Context(), &rest.Config{}, sourceAt(serving.Start(t, dir)), "tide")
@@ -66,18 +67,12 @@ func TestRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(summary(t, want, "tide", "moon"), summary(t, read.Catalog, "tide", "moon")); diff != "" {
+	if diff := cmp.Diff(summary(t, want, "tide", "moon"), summary(t, read, "tide", "moon")); diff != "" {
 		t.Errorf("in the folder (-) and served (+):\n%s", diff)
-	}
-	if err := read.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(read.Dir); !os.IsNotExist(err) {
-		t.Errorf("its folder is still there: %v", err)
 	}
 }
 
-// TestForwarded reads from a pod that cannot be reached but by way of the API server.
+// TestForwarded reads from a pod that is reachable only through the API server.
 func TestForwarded(t *testing.T) {
 	program, err := os.Executable()
 	if err != nil {
@@ -119,19 +114,17 @@ func TestForwarded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer read.Close()
 	if got := len(read.Packages); got != 2 {
 		t.Errorf("got %d packages, want 2", got)
 	}
 }
 
-// TestUndetailed: of other packages, what OLM takes from images is left out.
+// TestUndetailed: packages that are not detailed have no content of bundles that OLM unpacks from images.
 func TestUndetailed(t *testing.T) {
 	read, err := Read(t.Context(), &rest.Config{}, sourceAt(serving.Start(t, shore(t))))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer read.Close()
 	for name, want := range map[string]bool{"tide.v1.0.0": false, "moon.v1.0.0": true} {
 		pkg, _, _ := strings.Cut(name, ".")
 		details, err := read.Find(pkg).FindBundle(name).Details()
@@ -144,7 +137,7 @@ func TestUndetailed(t *testing.T) {
 	}
 }
 
-// TestUnreachable says what was tried, and of which CatalogSource.
+// TestUnreachable: the error names the CatalogSource, and what was tried.
 func TestUnreachable(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -160,7 +153,7 @@ func TestUnreachable(t *testing.T) {
 	}
 	for _, part := range []string{"CatalogSource sea/shore", "spec.address cannot be reached from here", address, "correct the address"} {
 		if !strings.Contains(err.Error(), part) {
-			t.Errorf("%q does not say %q", err, part)
+			t.Errorf("%q does not contain %q", err, part)
 		}
 	}
 }
@@ -170,7 +163,7 @@ func sourceAt(address string) *v1alpha1.CatalogSource {
 		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: address}}
 }
 
-// shore is a catalog of two packages: tide, whose bundles are described, and moon, whose bundle is carried.
+// shore is a catalog of two packages: tide, with descriptions of its bundles, and moon, with the content of its bundle.
 func shore(t *testing.T) string {
 	t.Helper()
 	first, second, moon := catalogs.Bundle("tide", "tide.v1.0.0"), catalogs.Bundle("tide", "tide.v1.1.0"), catalogs.Bundle("moon", "moon.v1.0.0")
@@ -211,7 +204,7 @@ func shore(t *testing.T) string {
 	return dir
 }
 
-// description is the description of a ClusterServiceVersion that wants a version of Kubernetes.
+// description describes a ClusterServiceVersion that requires a version of Kubernetes.
 func description(kubernetes string) property.Property {
 	return property.MustBuildCSVMetadata(v1alpha1.ClusterServiceVersion{Spec: v1alpha1.ClusterServiceVersionSpec{
 		DisplayName: "Tide", MinKubeVersion: kubernetes,
@@ -219,7 +212,7 @@ func description(kubernetes string) property.Property {
 	}})
 }
 
-// stream returns the documents of a catalog's folder, one after the other.
+// stream returns the documents of a catalog's folder as one text.
 func stream(t *testing.T, dir string) string {
 	t.Helper()
 	config, err := declcfg.LoadFS(t.Context(), os.DirFS(dir))
@@ -233,14 +226,14 @@ func stream(t *testing.T, dir string) string {
 	return documents.String()
 }
 
-// bundleSummary is what matters of a bundle.
+// bundleSummary is what the test compares of a bundle.
 type bundleSummary struct {
 	Image, Version string
 	Properties     []string
 	Details        fbc.Details
 }
 
-// packageSummary is what matters of a package.
+// packageSummary is what the test compares of a package.
 type packageSummary struct {
 	Default      string
 	Channels     map[string][]declcfg.ChannelEntry
@@ -262,7 +255,7 @@ func summary(t *testing.T, c *fbc.Catalog, packages ...string) map[string]packag
 			if err != nil {
 				t.Fatal(err)
 			}
-			// A server adds these, and no description has them.
+			// A server adds these to what a description has.
 			details.CSV.Spec.Version.Version.Major, details.CSV.Spec.InstallStrategy.StrategyName = 0, ""
 			said := bundleSummary{Image: b.Image, Version: b.Number().String(), Details: *details}
 			for _, p := range b.Properties {
@@ -281,4 +274,28 @@ func summary(t *testing.T, c *fbc.Catalog, packages ...string) map[string]packag
 		all[name] = s
 	}
 	return all
+}
+
+// listing is a server whose bundles never end.
+type listing struct{ api.RegistryClient }
+
+func (listing) ListBundles(ctx context.Context, _ *api.ListBundlesRequest, _ ...grpc.CallOption) (api.Registry_ListBundlesClient, error) {
+	return endless{ctx: ctx}, nil
+}
+
+type endless struct {
+	grpc.ClientStream
+	ctx context.Context
+}
+
+func (e endless) Recv() (*api.Bundle, error) {
+	return &api.Bundle{CsvName: "tide.v1.0.0", CsvJson: strings.Repeat("x", 1000)}, e.ctx.Err()
+}
+
+// TestLimit: a catalog is kept in memory, so its size is bounded.
+func TestLimit(t *testing.T) {
+	_, err := fetch(t.Context(), listing{}, nil, 100_000)
+	if err == nil || !strings.Contains(err.Error(), "the catalog has more than 100000 bytes") {
+		t.Errorf("got %v", err)
+	}
 }

@@ -18,7 +18,7 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/olm/prediction"
+	"github.com/berth-csi/berth/olm/installplan"
 )
 
 // pause is how long Apply and Rollback wait before they look again.
@@ -259,7 +259,7 @@ func newNonce() string {
 
 func (s *situation) unblock(ctx context.Context, c client.Client) error {
 	changed := s.subscription.DeepCopy()
-	prediction.Unblock(changed)
+	installplan.Reset(changed)
 	changed.Status.LastUpdated = metav1.Now()
 	return c.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.subscription, client.MergeFromWithOptimisticLock{}))
 }
@@ -334,7 +334,7 @@ func fresh(ctx context.Context, cluster Cluster, r Request) (*Plan, error) {
 		return nil, err
 	}
 	p, err := seen.Make(ctx, r)
-	if err := errors.Join(err, seen.Close()); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	earlier, err := cluster.journalOf(ctx, p.Subscription) // one that cannot be read is not written over

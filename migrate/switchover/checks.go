@@ -50,8 +50,8 @@ var tolerated = []prediction.Code{
 }
 
 // checksOf says what each check has come to.
-func checksOf(p *Plan, own *prediction.Outcome) []Check {
-	left := slices.Concat(own.Why, own.Holds, own.Risks)
+func checksOf(p *Plan, own *prediction.Prediction) []Check {
+	left := slices.Concat(own.Why, own.Blockers, own.Risks)
 	if p.Way == Stay { // and OLM has nothing to wait for
 		left = slices.Clone(own.Risks)
 	}

@@ -57,18 +57,18 @@ func (w *World) fitChannel(p *Plan, r Request) bool {
 }
 
 // foretell says what OLM will do, and which way that is. It returns what OLM does with the Subscription.
-func (w *World) foretell(ctx context.Context, p *Plan) (*prediction.Outcome, error) {
-	turned, err := w.Turn(p.Subscription.Name, p.To.choose)
+func (w *World) foretell(ctx context.Context, p *Plan) (*prediction.Prediction, error) {
+	turned, err := w.WithSpec(p.Subscription.Name, p.To.choose)
 	if err != nil {
 		return nil, err
 	}
-	if p.Outcomes, err = turned.Foretell(ctx); err != nil {
+	if p.Outcomes, err = turned.Predict(ctx); err != nil {
 		return nil, err
 	}
 	own := p.outcome()
 	if own != nil && own.Verdict == prediction.Stranded && p.To.Package != p.From.Package {
 		p.Way = Replace
-		if p.Outcomes, err = w.renewed(p).Foretell(ctx); err != nil {
+		if p.Outcomes, err = w.renewed(p).Predict(ctx); err != nil {
 			return nil, err
 		}
 		own = p.outcome()
@@ -97,7 +97,7 @@ func (w *World) foretell(ctx context.Context, p *Plan) (*prediction.Outcome, err
 }
 
 // outcome is what OLM will do with the Subscription of the plan, or nil.
-func (p *Plan) outcome() *prediction.Outcome {
+func (p *Plan) outcome() *prediction.Prediction {
 	for _, o := range p.Outcomes {
 		if o.Subscription == p.Subscription.Name {
 			return o
@@ -107,8 +107,8 @@ func (p *Plan) outcome() *prediction.Outcome {
 }
 
 // renewed is the world once the operator has been removed and its Subscription is a new one.
-func (w *World) renewed(p *Plan) *prediction.World {
-	later := *w.World
+func (w *World) renewed(p *Plan) *prediction.State {
+	later := *w.State
 	later.CSVs = slices.DeleteFunc(slices.Clone(w.CSVs), func(csv *v1alpha1.ClusterServiceVersion) bool { return csv.Name == p.Installed })
 	later.Subscriptions = slices.Clone(w.Subscriptions)
 	s := w.subscription.DeepCopy()

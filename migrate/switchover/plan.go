@@ -47,7 +47,7 @@ type Plan struct {
 	// Touched are the objects that will be changed, and by whom.
 	Touched []Touched `json:"touched,omitempty"`
 	// Outcomes are what OLM will do with all Subscriptions of the namespace.
-	Outcomes []*prediction.Outcome `json:"outcomes"`
+	Outcomes []*prediction.Prediction `json:"outcomes"`
 }
 
 // Subscription is the one that is switched, as it was when the plan was made.

@@ -21,17 +21,17 @@ func sound(way Way) *Plan {
 		To:           Choice{Source: "second", SourceNamespace: "harbour", Package: "buoy", Channel: "stable"},
 		Installed:    "buoy.v1.0.0", Target: "buoy.v1.1.0", Way: way, Safe: true,
 	}
-	outcome := &prediction.Outcome{Subscription: "buoy", Verdict: prediction.Updates, Next: &prediction.Step{Name: p.Target}}
+	outcome := &prediction.Prediction{Subscription: "buoy", Verdict: prediction.Updates, Next: &prediction.Update{Name: p.Target}}
 	switch way {
 	case Replace:
 		p.To.Package = "beacon"
 	case Stay:
-		p.Target, outcome = p.Installed, &prediction.Outcome{Subscription: "buoy", Verdict: prediction.Latest}
+		p.Target, outcome = p.Installed, &prediction.Prediction{Subscription: "buoy", Verdict: prediction.Latest}
 	}
 	if way != Stay {
 		p.Contents = []Content{{Name: p.Target, SourceNamespace: "harbour", Source: "second"}}
 	}
-	p.Outcomes = []*prediction.Outcome{outcome}
+	p.Outcomes = []*prediction.Prediction{outcome}
 	p.Steps = stepsOf(p)
 	return p
 }

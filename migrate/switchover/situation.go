@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/olm/prediction"
+	"github.com/berth-csi/berth/olm/installplan"
 )
 
 // situation is what a cluster shows of a switch. What there is not is nil.
@@ -97,7 +97,7 @@ func (s *situation) readRequests(ctx context.Context, c client.Client) error {
 	}
 	var named types.UID
 	if s.subscription != nil {
-		s.missing, s.stalled = prediction.Missing(s.subscription, there)
+		s.missing, s.stalled = installplan.Missing(s.subscription, there)
 		if ref := s.subscription.Status.InstallPlanRef; ref != nil {
 			named = ref.UID
 		}

@@ -2,7 +2,6 @@ package switchover
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/fbc/remote"
+	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
@@ -32,9 +32,9 @@ type Cluster struct {
 	Warn func(string)
 }
 
-// World is what a plan is made from. It has to be closed.
+// World is what a plan is made from.
 type World struct {
-	*prediction.World
+	*prediction.State
 	subscription *v1alpha1.Subscription
 	namespaceUID types.UID
 	journals     string // the namespace of journals
@@ -42,7 +42,6 @@ type World struct {
 	// unread says why catalogs of other Subscriptions could not be read.
 	unread []string
 	driver *seenDriver
-	read   []*remote.Catalog
 }
 
 // seenDriver is the CSI driver of the operator, as it is in the cluster.
@@ -71,21 +70,12 @@ func Look(ctx context.Context, cluster Cluster, r Request) (*World, error) {
 	}
 	w.journals = cluster.journals()
 	if err := w.readCatalogs(ctx, cluster.Config, r); err != nil {
-		return nil, errors.Join(err, w.Close())
+		return nil, err
 	}
 	if err := w.readDriver(ctx, cluster.Client, r); err != nil {
-		return nil, errors.Join(err, w.Close())
+		return nil, err
 	}
 	return w, nil
-}
-
-// Close gives up what was read of catalogs.
-func (w *World) Close() error {
-	var faults []error
-	for _, read := range w.read {
-		faults = append(faults, read.Close())
-	}
-	return errors.Join(faults...)
 }
 
 // readNamespaceUID reads the UID of a namespace. It is empty if there is none.
@@ -100,7 +90,7 @@ func readNamespaceUID(ctx context.Context, c client.Client, name string) (types.
 // choose finds the Subscription that is asked for, by the name that the package has now, or by the new one if all is
 // done. One of either name in another namespace leaves open which is meant: whoever may make Subscriptions in some
 // namespace can have put it there.
-func choose(namespaces []*prediction.World, r Request) (*World, error) {
+func choose(namespaces []*prediction.State, r Request) (*World, error) {
 	var found []*World
 	var names []string
 	for _, w := range namespaces {
@@ -109,7 +99,7 @@ func choose(namespaces []*prediction.World, r Request) (*World, error) {
 			s = subscriptionTo(w, r.NewPackage)
 		}
 		if s != nil {
-			found = append(found, &World{World: w, subscription: s})
+			found = append(found, &World{State: w, subscription: s})
 			names = append(names, fmt.Sprintf("%s/%s to package %s", s.Namespace, s.Name, s.Spec.Package))
 		}
 	}
@@ -126,7 +116,7 @@ func choose(namespaces []*prediction.World, r Request) (*World, error) {
 
 // subscriptionTo returns the Subscription of a namespace to a package, or nil. Of several, it is the one that
 // has installed something.
-func subscriptionTo(w *prediction.World, pkg string) (found *v1alpha1.Subscription) {
+func subscriptionTo(w *prediction.State, pkg string) (found *v1alpha1.Subscription) {
 	for _, s := range w.Subscriptions {
 		if s.Spec.Package == pkg && (found == nil || found.Status.InstalledCSV == "" && s.Status.InstalledCSV != "") {
 			found = s
@@ -151,9 +141,8 @@ func (w *World) readCatalogs(ctx context.Context, config *rest.Config, r Request
 		read, err := remote.Read(ctx, config, w.CatalogSources[at], w.packagesOf(source, r)...)
 		switch {
 		case err == nil:
-			w.Catalogs[source] = read.Catalog
-			w.read = append(w.read, read)
-		case source == w.target && connected(w.CatalogSources[at]):
+			w.Catalogs[source] = read
+		case source == w.target && catalogsource.Reachable(w.CatalogSources[at]):
 			return err
 		case source != w.target: // else OLM does not reach it either
 			w.unread = append(w.unread, err.Error())
@@ -174,11 +163,6 @@ func (w *World) packagesOf(source prediction.Source, r Request) (names []string)
 		}
 	}
 	return names
-}
-
-// connected tells whether OLM has a connection to a catalog.
-func connected(c *v1alpha1.CatalogSource) bool {
-	return c.Status.GRPCConnectionState != nil && c.Status.GRPCConnectionState.LastObservedState == "READY"
 }
 
 // readDriver finds the driver that the operator is for, and what there is of it.

@@ -33,8 +33,8 @@ func TestMain(m *testing.M) {
 
 const limit = 2 * time.Minute
 
-// TestAgainstOLM foretells what OLM does with a Subscription, step by step, and watches OLM do it. Somebody
-// wants to be asked from the beginning: OLM may overlook it for a moment if that changes.
+// TestAgainstOLM predicts each thing that OLM does with a Subscription, and then watches OLM do it. Approval is manual from
+// the beginning, because OLM may miss a change of that for a moment.
 func TestAgainstOLM(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	namespace := c.Namespace(t)
@@ -59,38 +59,38 @@ func TestAgainstOLM(t *testing.T) {
 		create(&v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
 			Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: serving.Start(t, dir)}})
 	}
-	foretell := func(dir string) *Outcome {
+	predict := func(dir string) *Prediction {
 		t.Helper()
-		worlds, err := Observe(t.Context(), c.Config(), namespace)
-		if err != nil || len(worlds) != 1 {
-			t.Fatal(worlds, err)
+		states, err := Observe(t.Context(), c.Config(), namespace)
+		if err != nil || len(states) != 1 {
+			t.Fatal(states, err)
 		}
-		if n := worlds[0].Put(read(t, dir)); n != 1 {
-			t.Fatalf("the catalog has something for %d Subscriptions", n)
+		if n := states[0].SubstituteCatalog(read(t, dir)); n != 1 {
+			t.Fatalf("the catalog has packages of %d Subscriptions", n)
 		}
-		outcomes, err := worlds[0].Foretell(t.Context())
+		predictions, err := states[0].Predict(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		return outcomes[0]
+		return predictions[0]
 	}
-	// install approves what OLM asks for, and waits until it is there.
+	// install approves the InstallPlan, and waits until the version is installed.
 	install := func(name string) {
 		t.Helper()
-		asked := &v1alpha1.InstallPlan{}
-		cluster.Eventually(t, limit, "OLM to ask for approval", func(ctx context.Context) error {
+		pending := &v1alpha1.InstallPlan{}
+		cluster.Eventually(t, limit, "OLM to require approval", func(ctx context.Context) error {
 			if err := api.Get(ctx, client.ObjectKeyFromObject(subscription), subscription); err != nil {
 				return err
 			}
 			if subscription.Status.CurrentCSV != name || subscription.Status.InstallPlanRef == nil || subscription.Status.State != v1alpha1.SubscriptionStateUpgradePending {
-				return fmt.Errorf("the Subscription says %+v", subscription.Status)
+				return fmt.Errorf("the Subscription's status is %+v", subscription.Status)
 			}
-			return api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: subscription.Status.InstallPlanRef.Name}, asked)
+			return api.Get(ctx, client.ObjectKey{Namespace: namespace, Name: subscription.Status.InstallPlanRef.Name}, pending)
 		})
-		if got := foretell(second); got.Verdict != Waits || len(got.Holds) == 0 {
-			t.Errorf("before it is approved: got %+v, want that OLM waits", got)
+		if got := predict(second); got.Verdict != Waits || len(got.Blockers) == 0 {
+			t.Errorf("before it is approved: got %+v, want Waits", got)
 		}
-		if err := api.Patch(t.Context(), asked, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"approved":true}}`))); err != nil {
+		if err := api.Patch(t.Context(), pending, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"approved":true}}`))); err != nil {
 			t.Fatal(err)
 		}
 		cluster.Eventually(t, limit, "OLM to install "+name, func(ctx context.Context) error {
@@ -105,7 +105,7 @@ func TestAgainstOLM(t *testing.T) {
 				return err
 			}
 			if subscription.Status.InstalledCSV != name {
-				return fmt.Errorf("the Subscription says that %q is installed", subscription.Status.InstalledCSV)
+				return fmt.Errorf("the Subscription's installedCSV is %q", subscription.Status.InstalledCSV)
 			}
 			return nil
 		})
@@ -113,16 +113,16 @@ func TestAgainstOLM(t *testing.T) {
 
 	serve("first", first)
 	create(subscription)
-	got := foretell(first)
+	got := predict(first)
 	if got.Verdict != Waits || got.Next == nil || got.Next.Name != "buoy.v1.0.0" {
-		t.Fatalf("got %+v, want that OLM installs when it may", got)
+		t.Fatalf("got %+v, want an installation that waits for approval", got)
 	}
 	install(got.Next.Name)
-	if got := foretell(first); got.Verdict != Latest {
-		t.Errorf("got %+v, want that it is the latest", got)
+	if got := predict(first); got.Verdict != Latest {
+		t.Errorf("got %+v, want Latest", got)
 	}
-	if got := foretell(operators.Entries(t, declcfg.ChannelEntry{Name: "buoy.v2.0.0"})); got.Verdict != Stranded {
-		t.Errorf("got %+v, want that it is stranded", got)
+	if got := predict(operators.Entries(t, declcfg.ChannelEntry{Name: "buoy.v2.0.0"})); got.Verdict != Stranded {
+		t.Errorf("got %+v, want Stranded", got)
 	}
 
 	// Another source.
@@ -130,9 +130,9 @@ func TestAgainstOLM(t *testing.T) {
 	if err := api.Patch(t.Context(), subscription, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"source":"second"}}`))); err != nil {
 		t.Fatal(err)
 	}
-	got = foretell(second)
+	got = predict(second)
 	if got.Verdict != Waits || got.Next == nil || got.Next.Name != "buoy.v1.1.0" {
-		t.Fatalf("got %+v, want that OLM updates when it may", got)
+		t.Fatalf("got %+v, want an update that waits for approval", got)
 	}
 	install(got.Next.Name)
 }

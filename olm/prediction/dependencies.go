@@ -14,31 +14,31 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// because tells a dependency that nothing provides from what else keeps OLM from installing an entry, and what
-// to do about it. What it is, is left to say.
-func (f *subject) because(e *upgrade.Entry) Reason {
+// dependencyReason returns the code and the advice for an entry that OLM cannot install: a dependency that nothing provides,
+// or another conflict. The caller sets What.
+func (f *subject) dependencyReason(e *upgrade.Entry) Reason {
 	reason := Reason{Code: Unsatisfied, Do: makeRoom}
-	if b := f.pkg.FindBundle(e.Name); b != nil && f.world.lacks(b) {
+	if b := f.pkg.FindBundle(e.Name); b != nil && f.state.dependencyMissing(b) {
 		reason = Reason{Code: DependencyMissing, Do: addCatalog}
 	}
-	if !f.world.allRead() {
+	if !f.state.allRead() {
 		reason.Do = searchElsewhere
 	}
 	return reason
 }
 
-// allRead tells whether the world has all catalogs that OLM looks at.
-func (w *World) allRead() bool {
-	return !w.madeUp && !slices.ContainsFunc(w.CatalogSources, func(s *v1alpha1.CatalogSource) bool {
-		return w.looksAt(s) && w.Catalogs[Source{s.Namespace, s.Name}] == nil
+// allRead reports whether the State has the content of all catalogs that OLM uses.
+func (st *State) allRead() bool {
+	return !st.hypothetical && !slices.ContainsFunc(st.CatalogSources, func(s *v1alpha1.CatalogSource) bool {
+		return st.considers(s) && st.Catalogs[Source{s.Namespace, s.Name}] == nil
 	})
 }
 
-// lacks tells whether a bundle requires an API or a package that no catalog has, and that nothing in the
+// dependencyMissing reports whether a bundle requires an API or a package that no catalog has and that nothing in the
 // namespace provides.
-func (w *World) lacks(b *fbc.Bundle) bool {
+func (st *State) dependencyMissing(b *fbc.Bundle) bool {
 	provided, versions := cache.APISet{}, map[string][]*semver.Version{}
-	for _, source := range w.sources() {
+	for _, source := range st.sources() {
 		snapshot, isSnapshot := source.(*cache.Snapshot)
 		if !isSnapshot {
 			continue
@@ -48,7 +48,7 @@ func (w *World) lacks(b *fbc.Bundle) bool {
 			versions[e.SourceInfo.Package] = append(versions[e.SourceInfo.Package], e.Version)
 		}
 	}
-	for _, csv := range w.CSVs {
+	for _, csv := range st.CSVs {
 		for _, owned := range csv.Spec.CustomResourceDefinitions.Owned {
 			provided[registry.APIKey{Group: groupOf(owned.Name), Version: owned.Version, Kind: owned.Kind}] = struct{}{}
 		}
@@ -67,7 +67,7 @@ func (w *World) lacks(b *fbc.Bundle) bool {
 	return false
 }
 
-// within tells whether one of the versions is in a range.
+// within reports whether one of the versions is in a range.
 func within(versions []*semver.Version, text string) bool {
 	accepts, err := semver.ParseRange(text)
 	for _, v := range versions {

@@ -13,8 +13,7 @@ import (
 	"github.com/berth-csi/berth/fbc"
 )
 
-// entriesOf makes of a catalog what OLM makes of one that it lists: an entry for each bundle in each
-// channel.
+// entriesOf returns a catalog's entries in the resolver's type, as OLM converts them: one for each bundle in each channel.
 func entriesOf(c *fbc.Catalog, key cache.SourceKey) (entries []*cache.Entry) {
 	for _, p := range c.Packages {
 		for _, channel := range p.Channels {
@@ -51,7 +50,7 @@ func newEntry(key cache.SourceKey, p *fbc.Package, c *fbc.Channel, e declcfg.Cha
 	return entry
 }
 
-// properties returns what the resolver sees of a bundle's properties.
+// properties returns the properties of a bundle that the resolver reads.
 func properties(b *fbc.Bundle) (all []*api.Property) {
 	for _, p := range b.Properties {
 		if !fbc.IsPayload(p.Type) {
@@ -61,7 +60,7 @@ func properties(b *fbc.Bundle) (all []*api.Property) {
 	return all
 }
 
-// apis returns the APIs that the properties of one type name.
+// apis returns the APIs in a bundle's properties of one type.
 func apis(b *fbc.Bundle, propertyType string) cache.APISet {
 	set := cache.APISet{}
 	for _, p := range b.Properties {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestGraphIsWhatOLMDoes holds package upgrade against OLM's resolver, on channels of all shapes: what
-// OLM does next with each version, in the channel or not, and whether it does anything at all.
+// TestGraphIsWhatOLMDoes compares package upgrade with OLM's resolver, on random channels: which version OLM installs next
+// from each version, in the channel or not, or why it installs none.
 func TestGraphIsWhatOLMDoes(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	seen := map[string]int{}
@@ -26,11 +26,11 @@ func TestGraphIsWhatOLMDoes(t *testing.T) {
 		g := upgrade.Of(p, p.Channels[0])
 		for number := range 6 {
 			installed := upgrade.Version{Name: fmt.Sprintf("tide.v%d.0.0", number), Number: &semver.Version{Major: uint64(number)}}
-			world, err := Installed(c, "tide", installed.Number.String(), "stable")
+			state, err := Installed(c, "tide", installed.Number.String(), "stable")
 			if err != nil {
 				t.Fatal(err)
 			}
-			resolved, err := world.resolve()
+			resolved, err := state.resolve()
 			var olm, ours string
 			switch {
 			case err != nil && strings.Contains(err.Error(), "no channel heads"):
@@ -60,19 +60,19 @@ func TestGraphIsWhatOLMDoes(t *testing.T) {
 			}
 			// Of several heads, one of which ends in a cycle, OLM names either.
 			if ours != olm && !(len(g.Heads) > 1 && olm == "cycle") {
-				t.Fatalf("from %s, OLM says %q and we say %q, in channel %+v", installed.Name, olm, ours, entries)
+				t.Fatalf("from %s, OLM's result is %q and package upgrade's %q, in channel %+v", installed.Name, olm, ours, entries)
 			}
 			seen[strings.TrimRight(olm, "0123456789.")]++
 		}
 	}
 	for _, outcome := range []string{"no head", "heads", "cycle", "nothing", "tide.v"} {
 		if seen[outcome] < 20 {
-			t.Errorf("OLM said %q in %d cases only", outcome, seen[outcome])
+			t.Errorf("OLM's result is %q in only %d cases", outcome, seen[outcome])
 		}
 	}
 }
 
-// randomEntries makes up to five entries, whose edges lead to each other and to what is not there.
+// randomEntries returns up to five entries with edges to each other and to versions that the channel lacks.
 func randomEntries(random *rand.Rand) (entries []declcfg.ChannelEntry) {
 	name := func() string { return fmt.Sprintf("tide.v%d.0.0", random.IntN(6)) }
 	for i := range 1 + random.IntN(5) {
@@ -94,7 +94,7 @@ func randomEntries(random *rand.Rand) (entries []declcfg.ChannelEntry) {
 	return entries
 }
 
-// channelOf reads a catalog with one channel of these entries.
+// channelOf returns a catalog with one channel of these entries.
 func channelOf(t *testing.T, entries []declcfg.ChannelEntry) *fbc.Catalog {
 	t.Helper()
 	config := declcfg.DeclarativeConfig{

@@ -20,36 +20,36 @@ import (
 	"github.com/berth-csi/berth/fbc"
 )
 
-// Observe reads what OLM decides from in a cluster: a world for each namespace that has Subscriptions,
-// in order. An empty namespace stands for all. The worlds have no catalogs yet. It only reads, but of all
-// namespaces: what one can have depends on the others.
-func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*World, error) {
-	seen, err := observe(ctx, config)
+// Observe reads the state that OLM resolves from: one State for each namespace with Subscriptions, sorted by name. An empty
+// namespace means all. It always reads all namespaces, because the operators of one affect what another can install. It
+// does not read catalogs, and writes nothing.
+func Observe(ctx context.Context, config *rest.Config, namespace string) ([]*State, error) {
+	c, err := readCluster(ctx, config)
 	if err != nil {
 		return nil, err
 	}
 	namespaces := map[string]bool{}
-	for _, g := range seen.groups {
+	for _, g := range c.groups {
 		namespaces[g.Namespace] = true
 	}
-	for _, s := range seen.subscriptions {
+	for _, s := range c.subscriptions {
 		namespaces[s.Namespace] = true
 	}
-	var all, wanted []*World
+	var all, wanted []*State
 	for _, name := range slices.Sorted(maps.Keys(namespaces)) {
-		all = append(all, seen.world(name))
+		all = append(all, c.state(name))
 	}
-	for _, w := range all {
-		w.Elsewhere = slices.DeleteFunc(slices.Clone(all), func(other *World) bool { return other == w })
-		if len(w.Subscriptions) > 0 && (namespace == "" || w.Namespace == namespace) {
-			wanted = append(wanted, w)
+	for _, st := range all {
+		st.Elsewhere = slices.DeleteFunc(slices.Clone(all), func(other *State) bool { return other == st })
+		if len(st.Subscriptions) > 0 && (namespace == "" || st.Namespace == namespace) {
+			wanted = append(wanted, st)
 		}
 	}
 	return wanted, nil
 }
 
-// observation is what is read of a cluster.
-type observation struct {
+// clusterObjects are what Observe reads from a cluster.
+type clusterObjects struct {
 	subscriptions         []v1alpha1.Subscription
 	csvs                  []v1alpha1.ClusterServiceVersion
 	installPlans          []v1alpha1.InstallPlan
@@ -57,22 +57,22 @@ type observation struct {
 	conditions            []operatorsv2.OperatorCondition
 	sources               []v1alpha1.CatalogSource
 	kubernetes, openShift *semver.Version
-	stored                *stored
+	stored                *apiReader
 }
 
-func observe(ctx context.Context, config *rest.Config) (*observation, error) {
+func readCluster(ctx context.Context, config *rest.Config) (*clusterObjects, error) {
 	client, err := versioned.NewForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	seen := &observation{}
-	if seen.stored, err = newStored(config); err != nil {
+	c := &clusterObjects{}
+	if c.stored, err = newAPIReader(config); err != nil {
 		return nil, err
 	}
-	if seen.kubernetes, err = kubernetesVersion(client); err != nil {
+	if c.kubernetes, err = kubernetesVersion(client); err != nil {
 		return nil, err
 	}
-	if seen.openShift, err = openShiftVersion(ctx, config); err != nil {
+	if c.openShift, err = openShiftVersion(ctx, config); err != nil {
 		return nil, err
 	}
 	subscriptions, err := client.OperatorsV1alpha1().Subscriptions("").List(ctx, metav1.ListOptions{})
@@ -101,44 +101,43 @@ func observe(ctx context.Context, config *rest.Config) (*observation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing CatalogSources: %w", err)
 	}
-	seen.subscriptions, seen.csvs, seen.installPlans, seen.groups, seen.conditions, seen.sources =
+	c.subscriptions, c.csvs, c.installPlans, c.groups, c.conditions, c.sources =
 		subscriptions.Items, csvs.Items, installPlans.Items, groups.Items, conditions.Items, sources.Items
-	return seen, nil
+	return c, nil
 }
 
-// world returns what is to be seen of a namespace.
-func (seen *observation) world(namespace string) *World {
-	w := &World{
+// state returns the State of a namespace.
+func (c *clusterObjects) state(namespace string) *State {
+	st := &State{
 		Namespace:      namespace,
-		Kubernetes:     seen.kubernetes,
-		OpenShift:      seen.openShift,
-		Subscriptions:  in[v1alpha1.Subscription](namespace, seen.subscriptions),
-		CSVs:           in[v1alpha1.ClusterServiceVersion](namespace, seen.csvs),
-		InstallPlans:   in[v1alpha1.InstallPlan](namespace, seen.installPlans),
-		OperatorGroups: in[operatorsv1.OperatorGroup](namespace, seen.groups),
-		Conditions:     in[operatorsv2.OperatorCondition](namespace, seen.conditions),
-		CatalogSources: in[v1alpha1.CatalogSource](namespace, seen.sources),
+		Kubernetes:     c.kubernetes,
+		OpenShift:      c.openShift,
+		Subscriptions:  in[v1alpha1.Subscription](namespace, c.subscriptions),
+		CSVs:           in[v1alpha1.ClusterServiceVersion](namespace, c.csvs),
+		InstallPlans:   in[v1alpha1.InstallPlan](namespace, c.installPlans),
+		OperatorGroups: in[operatorsv1.OperatorGroup](namespace, c.groups),
+		Conditions:     in[operatorsv2.OperatorCondition](namespace, c.conditions),
+		CatalogSources: in[v1alpha1.CatalogSource](namespace, c.sources),
 		Catalogs:       map[Source]*fbc.Catalog{},
-		stored:         seen.stored,
+		api:            c.stored,
 	}
-	if global := seen.globalNamespace(); global != namespace {
-		w.CatalogSources = append(w.CatalogSources, in[v1alpha1.CatalogSource](global, seen.sources)...)
+	if global := c.globalNamespace(); global != namespace {
+		st.CatalogSources = append(st.CatalogSources, in[v1alpha1.CatalogSource](global, c.sources)...)
 	}
-	return w
+	return st
 }
 
 // openShiftCatalogs is the namespace of global catalogs on OpenShift.
 const openShiftCatalogs = "openshift-marketplace"
 
-// globalNamespace returns the namespace whose catalogs OLM offers to all others. That is a flag of OLM's
-// which nobody can see in general; so it is OpenShift's, or else the one that OLM itself names in the statuses of
-// Subscriptions, which list the catalogs that it looks at for their namespace. Nobody but OLM and administrators writes
-// these. It is empty where OLM names none.
-func (seen *observation) globalNamespace() string {
-	if slices.ContainsFunc(seen.sources, func(s v1alpha1.CatalogSource) bool { return s.Namespace == openShiftCatalogs }) {
+// globalNamespace returns the namespace whose catalogs are global. OLM gets it by a flag that a client cannot read. So it is
+// OpenShift's namespace if that has catalogs, or else the one in the status of Subscriptions, where OLM lists the catalogs
+// that it uses for a namespace. Only OLM and administrators can write that status. It is empty if neither names one.
+func (c *clusterObjects) globalNamespace() string {
+	if slices.ContainsFunc(c.sources, func(s v1alpha1.CatalogSource) bool { return s.Namespace == openShiftCatalogs }) {
 		return openShiftCatalogs
 	}
-	for _, s := range seen.subscriptions {
+	for _, s := range c.subscriptions {
 		for _, health := range s.Status.CatalogHealth {
 			if ref := health.CatalogSourceRef; ref != nil && ref.Namespace != s.Namespace {
 				return ref.Namespace
@@ -148,8 +147,8 @@ func (seen *observation) globalNamespace() string {
 	return ""
 }
 
-// openShiftVersion returns the version of OpenShift that the cluster has, or is about to have. It is nil
-// where there is no OpenShift.
+// openShiftVersion returns the version of OpenShift that the cluster runs or is updating to. It is nil if the cluster does
+// not run OpenShift.
 func openShiftVersion(ctx context.Context, config *rest.Config) (*semver.Version, error) {
 	client, err := configclient.NewForConfig(config)
 	if err != nil {
@@ -168,7 +167,7 @@ func openShiftVersion(ctx context.Context, config *rest.Config) (*semver.Version
 	return &version, nil
 }
 
-// kubernetesVersion asks for the version of the API server.
+// kubernetesVersion returns the version of the API server.
 func kubernetesVersion(client versioned.Interface) (*semver.Version, error) {
 	info, err := client.Discovery().ServerVersion()
 	if err != nil {
@@ -178,11 +177,11 @@ func kubernetesVersion(client versioned.Interface) (*semver.Version, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the API server says that its version is %q: %w", info.GitVersion, err)
 	}
-	version.Pre, version.Build = nil, nil // OLM, too, takes 1.30.0-rc.1 for 1.30.0
+	version.Pre, version.Build = nil, nil // OLM treats 1.30.0-rc.1 as 1.30.0, too
 	return &version, nil
 }
 
-// in returns the objects of one namespace, by name.
+// in returns the objects of one namespace, sorted by name.
 func in[T any, P interface {
 	*T
 	metav1.Object

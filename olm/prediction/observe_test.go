@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Whoever may make Subscriptions has no say in which catalogs OLM looks at.
+// TestGlobalNamespace: the spec of a Subscription has no influence on which catalogs are global.
 func TestGlobalNamespace(t *testing.T) {
 	source := func(namespace string) v1alpha1.CatalogSource {
 		return v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "some"}}
@@ -16,23 +16,23 @@ func TestGlobalNamespace(t *testing.T) {
 	named := func(source string) v1alpha1.Subscription { // by a Subscription
 		return v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: "project"}, Spec: &v1alpha1.SubscriptionSpec{CatalogSourceNamespace: source}}
 	}
-	lookedAt := func(source string) v1alpha1.Subscription { // as OLM says
+	healthOf := func(source string) v1alpha1.Subscription { // by OLM in the status
 		s := named("")
 		s.Status.CatalogHealth = []v1alpha1.SubscriptionCatalogHealth{{}, {CatalogSourceRef: &corev1.ObjectReference{Namespace: "project"}},
 			{CatalogSourceRef: &corev1.ObjectReference{Namespace: source}}}
 		return s
 	}
 	for name, test := range map[string]struct {
-		seen observation
-		want string
+		objects clusterObjects
+		want    string
 	}{
-		"OpenShift's":              {observation{sources: []v1alpha1.CatalogSource{source("olm"), source(openShiftCatalogs)}}, openShiftCatalogs},
-		"what OLM looks at":        {observation{sources: []v1alpha1.CatalogSource{source("other"), source("olm")}, subscriptions: []v1alpha1.Subscription{named("other"), lookedAt("olm")}}, "olm"},
-		"what Subscriptions name":  {observation{sources: []v1alpha1.CatalogSource{source("other")}, subscriptions: []v1alpha1.Subscription{named("other"), named("other")}}, ""},
-		"there is nothing of such": {observation{}, ""},
+		"OpenShift's":             {clusterObjects{sources: []v1alpha1.CatalogSource{source("olm"), source(openShiftCatalogs)}}, openShiftCatalogs},
+		"the one OLM uses":        {clusterObjects{sources: []v1alpha1.CatalogSource{source("other"), source("olm")}, subscriptions: []v1alpha1.Subscription{named("other"), healthOf("olm")}}, "olm"},
+		"what Subscriptions name": {clusterObjects{sources: []v1alpha1.CatalogSource{source("other")}, subscriptions: []v1alpha1.Subscription{named("other"), named("other")}}, ""},
+		"neither":                 {clusterObjects{}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.seen.globalNamespace(); got != test.want {
+			if got := test.objects.globalNamespace(); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

@@ -9,32 +9,33 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
+	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// What is said where something is required that is not there, or something there is in the way.
+// Advice for a version whose dependencies are missing, or that conflicts with what is installed.
 const (
-	searchElsewhere = "see that another catalog of the cluster has what is required; only this one has been searched"
-	addCatalog      = "add a CatalogSource whose catalog has what is required"
-	makeRoom        = "uninstall what is in the way, or choose a version that goes with it"
+	searchElsewhere = "check that another catalog of the cluster has the dependency; only this one was searched"
+	addCatalog      = "add a CatalogSource whose catalog has the dependency"
+	makeRoom        = "uninstall what conflicts, or choose a version that does not conflict"
 )
 
-// attendant is what OLM's resolver says besides why something cannot be.
-var attendant = regexp.MustCompile(`(, |^)subscription \S+ (exists|requires [^, ]+)`)
+// boilerplate is the part of the resolver's message that only repeats what the Subscription says.
+var boilerplate = regexp.MustCompile(`(, |^)subscription \S+ (exists|requires [^, ]+)`)
 
-// unsatisfiable is what OLM's resolver says of why it refuses, without what everybody knows.
-func unsatisfiable(refusal error) string {
-	said := strings.TrimPrefix(refusal.Error(), "constraints not satisfiable: ")
-	return strings.TrimPrefix(attendant.ReplaceAllString(said, ""), ", ")
+// stripBoilerplate returns why OLM's resolver refuses, without the boilerplate of its message.
+func stripBoilerplate(refusal error) string {
+	message := strings.TrimPrefix(refusal.Error(), "constraints not satisfiable: ")
+	return strings.TrimPrefix(boilerplate.ReplaceAllString(message, ""), ", ")
 }
 
-// ownObstacles finds what keeps OLM from resolving anything for the Subscription itself.
-func (f *subject) ownObstacles() []Reason {
+// subscriptionProblems finds what keeps OLM from resolving the Subscription itself.
+func (f *subject) subscriptionProblems() []Reason {
 	switch source := sourceOf(f.subscription); {
-	case !f.world.offers(source):
+	case !f.state.offers(source):
 		what := fmt.Sprintf("there is no CatalogSource %s in namespace %s", source.Name, source.Namespace)
-		if source.Namespace != f.world.Namespace {
-			what += ", or it is not for this namespace: OLM looks at those of the namespace itself and, unless its OperatorGroup does without, at global ones"
+		if source.Namespace != f.state.Namespace {
+			what += ", or OLM does not use it for this namespace: it uses the namespace's own and, unless the OperatorGroup excludes them, global ones"
 		}
 		return []Reason{{SourceMissing, what, "set spec.source and spec.sourceNamespace of the Subscription to one that `oc get catalogsources -A` lists, or create it"}}
 	case f.catalog == nil:
@@ -49,58 +50,59 @@ func (f *subject) ownObstacles() []Reason {
 		slices.Sort(names)
 		return []Reason{{ChannelAbsent, fmt.Sprintf("package %q has no channel %q", f.Package, f.Channel), "set spec.channel of the Subscription to one of " + strings.Join(names, ", ")}}
 	case len(f.graph.Chain) == 0:
-		return []Reason{{ChannelBroken, fmt.Sprintf("OLM finds no order in channel %q, as `berth catalog validate` explains", f.Channel), "have the catalog corrected"}}
+		return []Reason{{ChannelBroken, fmt.Sprintf("the upgrade graph of channel %q is broken, as `berth catalog validate` explains", f.Channel), "have the catalog corrected"}}
 	case f.csv == nil && f.subscription.Spec.StartingCSV != "" && f.graph.Find(f.subscription.Spec.StartingCSV) == nil:
 		return []Reason{{StartAbsent, fmt.Sprintf("channel %q has no entry %q, which spec.startingCSV of the Subscription names", f.Channel, f.subscription.Spec.StartingCSV),
-			"leave startingCSV away, or name an entry of the channel"}}
+			"remove startingCSV, or set it to an entry of the channel"}}
 	}
 	return nil
 }
 
-// obstacles finds what keeps OLM from resolving anything in the namespace.
-func (f *subject) obstacles() []Reason {
-	found := append(f.world.unreachable(), f.ownObstacles()...)
-	if n := len(f.world.OperatorGroups); n != 1 {
-		found = append(found, Reason{OperatorGroups, fmt.Sprintf("namespace %s has %d OperatorGroups, and OLM wants one", f.world.Namespace, n), "leave one OperatorGroup in the namespace"})
+// namespaceProblems finds what keeps OLM from resolving anything in the namespace.
+func (f *subject) namespaceProblems() []Reason {
+	found := append(f.state.unreachableSources(), f.subscriptionProblems()...)
+	if n := len(f.state.OperatorGroups); n != 1 {
+		found = append(found, Reason{OperatorGroups, fmt.Sprintf("namespace %s has %d OperatorGroups, and OLM requires exactly one", f.state.Namespace, n), "keep one OperatorGroup in the namespace"})
 	}
-	for _, other := range f.world.Subscriptions {
+	for _, other := range f.state.Subscriptions {
 		if other != f.subscription && other.Spec.Package == f.Package {
-			found = append(found, Reason{SecondSubscription, fmt.Sprintf("Subscription %s asks for package %q, too", other.Name, f.Package), f.spare(other)})
+			found = append(found, Reason{SecondSubscription, fmt.Sprintf("Subscription %s is for package %q, too", other.Name, f.Package), f.redundantSubscription(other)})
 		}
 	}
 	if orphan := f.orphan(); orphan != nil {
-		found = append(found, Reason{OrphanedCSV, fmt.Sprintf("ClusterServiceVersion %s is of this package, and no Subscription has it installed: OLM neither takes it over nor installs another one beside it", orphan.Name),
-			fmt.Sprintf("delete that ClusterServiceVersion, and when it is gone, change the Subscription in any way, as with `oc annotate subscription %s -n %s look=again`: "+
-				"OLM does not look again by itself. The operator stops meanwhile; its CRDs and their objects stay", f.subscription.Name, f.world.Namespace)})
+		found = append(found, Reason{OrphanedCSV, fmt.Sprintf("ClusterServiceVersion %s is of this package, and no Subscription has it installed: OLM neither adopts it nor installs another one beside it", orphan.Name),
+			fmt.Sprintf("delete that ClusterServiceVersion, and when it is gone, change the Subscription in any way, as with `oc annotate subscription %s -n %s resolve=again`: "+
+				"OLM does not resolve again by itself. The operator stops in the meantime; its CRDs and their objects stay", f.subscription.Name, f.state.Namespace)})
 	}
 	return found
 }
 
-// spare says which of two Subscriptions to the same package should go: the one that has nothing installed.
-func (f *subject) spare(other *v1alpha1.Subscription) string {
+// redundantSubscription advises which of two Subscriptions to the same package to delete: the one with nothing installed.
+func (f *subject) redundantSubscription(other *v1alpha1.Subscription) string {
 	switch {
-	case f.csv != nil && f.world.csv(other.Status.InstalledCSV) == nil:
+	case f.csv != nil && f.state.csv(other.Status.InstalledCSV) == nil:
 		return fmt.Sprintf("delete Subscription %s, which has nothing installed", other.Name)
-	case f.csv == nil && f.world.csv(other.Status.InstalledCSV) != nil:
+	case f.csv == nil && f.state.csv(other.Status.InstalledCSV) != nil:
 		return fmt.Sprintf("delete Subscription %s, which has nothing installed", f.subscription.Name)
 	}
 	return "delete one of the Subscriptions"
 }
 
-// unreachable finds the catalogs that OLM cannot ask. One is enough to keep it from resolving anything, even
-// from the others.
-func (w *World) unreachable() (found []Reason) {
-	for _, s := range w.CatalogSources {
-		if state := connectionOf(s); !connected(state) && w.looksAt(s) {
+// unreachableSources finds the catalogs that OLM cannot reach. A single one keeps OLM from resolving anything, even from the
+// others.
+func (st *State) unreachableSources() (found []Reason) {
+	for _, s := range st.CatalogSources {
+		if !catalogsource.Reachable(s) && st.considers(s) {
 			found = append(found, Reason{SourceUnreachable,
-				fmt.Sprintf("OLM cannot reach CatalogSource %s of namespace %s (its connection is %s), and then resolves nothing from any other either", s.Name, s.Namespace, state),
+				fmt.Sprintf("OLM cannot reach CatalogSource %s in namespace %s (its connection is %s), and resolves nothing from any other until it can",
+					s.Name, s.Namespace, catalogsource.ConnectionState(s)),
 				fmt.Sprintf("see why with `oc describe catalogsource %s -n %s`; repair it or delete it", s.Name, s.Namespace)})
 		}
 	}
 	return found
 }
 
-// otherPackage says by which name the catalog has what is installed, if it does.
+// otherPackage advises which package of the catalog provides the APIs of the installed version, if one does.
 func (f *subject) otherPackage() string {
 	installed := map[string]bool{}
 	if f.csv != nil {
@@ -123,37 +125,37 @@ func (f *subject) otherPackage() string {
 		}
 	}
 	if len(names) == 0 {
-		return "set spec.name of the Subscription to a package that it has"
+		return "set spec.name of the Subscription to a package of the catalog"
 	}
-	return "set spec.name, and spec.channel, of the Subscription to what provides the same APIs: " + strings.Join(names, ", ")
+	return "set spec.name, and spec.channel, of the Subscription to a package that provides the same APIs: " + strings.Join(names, ", ")
 }
 
-// groupOf returns the group of the CRD of a name.
+// groupOf returns the API group in the name of a CRD.
 func groupOf(definition string) string {
 	_, group, _ := strings.Cut(definition, ".")
 	return group
 }
 
-// orphan returns a ClusterServiceVersion that the subject's Subscription should have, but that none has, or
-// nil. That is left where somebody has deleted a Subscription.
+// orphan returns a ClusterServiceVersion of the package that no Subscription has installed, or nil. It remains after its
+// Subscription was deleted.
 func (f *subject) orphan() *v1alpha1.ClusterServiceVersion {
 	if f.csv != nil {
 		return nil
 	}
 	owned := map[string]bool{}
-	for _, s := range f.world.Subscriptions {
+	for _, s := range f.state.Subscriptions {
 		owned[s.Status.InstalledCSV] = true
 	}
-	for _, csv := range f.world.CSVs {
-		if !owned[csv.Name] && f.mayBe(csv) {
+	for _, csv := range f.state.CSVs {
+		if !owned[csv.Name] && f.belongsToPackage(csv) {
 			return csv
 		}
 	}
 	return nil
 }
 
-// mayBe tells whether a ClusterServiceVersion is one of the subject's package.
-func (f *subject) mayBe(csv *v1alpha1.ClusterServiceVersion) bool {
+// belongsToPackage reports whether a ClusterServiceVersion is probably of the subject's package.
+func (f *subject) belongsToPackage(csv *v1alpha1.ClusterServiceVersion) bool {
 	if f.pkg != nil && f.pkg.FindBundle(csv.Name) != nil {
 		return true
 	}
@@ -161,28 +163,28 @@ func (f *subject) mayBe(csv *v1alpha1.ClusterServiceVersion) bool {
 	return name == f.Package
 }
 
-// strands says why no update leads on from what is installed, in a channel whose head is another one.
-func (f *subject) strands() []Reason {
+// whyStranded explains why OLM makes no update although another version is the head of the channel.
+func (f *subject) whyStranded() []Reason {
 	installed := f.installed()
 	if next := f.graph.Next(installed); next != nil {
 		return []Reason{f.unsatisfied(next)}
 	}
 	head := f.graph.Heads[0]
-	reason := Reason{Code: NoEdge, What: fmt.Sprintf("in channel %q, whose head is %s, no entry that OLM may install replaces %s, skips it or has %s in its skipRange",
+	reason := Reason{Code: NoEdge, What: fmt.Sprintf("in channel %q, whose head is %s, no entry that OLM may install replaces %s, skips it or includes %s in its skipRange",
 		f.Channel, head.Name, installed.Name, installed.Number)}
 	if head.Number != nil && head.Number.LT(*installed.Number) {
-		reason.What += "; it is later than the head"
+		reason.What += "; the installed version is later than the head"
 	}
-	reason.Do = f.wayOut(installed)
+	reason.Do = f.otherChannels(installed)
 	return []Reason{reason}
 }
 
-// unsatisfied says why OLM does not make an update that the channel has.
-func (f *subject) unsatisfied(next *upgrade.Step) Reason {
-	reason := f.because(next.Entry)
-	reason.What = fmt.Sprintf("%s follows, but OLM cannot install it", next.Entry.Name)
-	// Asked for nothing else, OLM has to say why.
-	alone := *f.world
+// unsatisfied explains why OLM does not make an update that the channel has an edge for.
+func (f *subject) unsatisfied(next *upgrade.Update) Reason {
+	reason := f.dependencyReason(next.Entry)
+	reason.What = fmt.Sprintf("the next version is %s, but OLM cannot install it", next.Entry.Name)
+	// Asked for just this version, the resolver has to fail, and its error says why.
+	alone := *f.state
 	subscription := f.subscription.DeepCopy()
 	subscription.Status = v1alpha1.SubscriptionStatus{}
 	subscription.Spec.StartingCSV = next.Entry.Name
@@ -190,13 +192,13 @@ func (f *subject) unsatisfied(next *upgrade.Step) Reason {
 	alone.Subscriptions[slices.Index(alone.Subscriptions, f.subscription)] = subscription
 	alone.CSVs = slices.DeleteFunc(slices.Clone(alone.CSVs), func(csv *v1alpha1.ClusterServiceVersion) bool { return csv == f.csv })
 	if _, err := alone.resolve(); err != nil {
-		reason.What += ": " + unsatisfiable(err)
+		reason.What += ": " + stripBoilerplate(err)
 	}
 	return reason
 }
 
-// wayOut looks for a channel that leads on.
-func (f *subject) wayOut(installed upgrade.Version) string {
+// otherChannels advises which channels have an upgrade path from the installed version to their head.
+func (f *subject) otherChannels(installed upgrade.Version) string {
 	var names []string
 	for _, c := range f.pkg.Channels {
 		g := upgrade.Of(f.pkg, c)
@@ -206,7 +208,7 @@ func (f *subject) wayOut(installed upgrade.Version) string {
 	}
 	slices.Sort(names)
 	if len(names) == 0 {
-		return "no channel of the package leads on: its maker has to add an entry that does"
+		return "no channel of the package has an upgrade path from this version: the package's maker has to add one"
 	}
-	return "set spec.channel of the Subscription to one that leads on: " + strings.Join(names, ", ")
+	return "set spec.channel of the Subscription to one with an upgrade path: " + strings.Join(names, ", ")
 }

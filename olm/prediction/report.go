@@ -9,104 +9,104 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Formats are what Write writes: text for people, a JSON array for programs.
+// Formats are the output formats of Write: text for people, a JSON array for programs.
 var Formats = []string{"text", "json"}
 
-// Write writes outcomes.
-func Write(w io.Writer, format string, outcomes []*Outcome) error {
+// Write writes predictions in one of the Formats.
+func Write(w io.Writer, format string, predictions []*Prediction) error {
 	if format == "json" {
-		return escape.JSON(w, outcomes)
+		return escape.JSON(w, predictions)
 	}
-	for _, o := range outcomes {
-		if _, err := io.WriteString(w, o.text()); err != nil {
+	for _, p := range predictions {
+		if _, err := io.WriteString(w, p.format()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// text tells people what OLM will do, and why.
-func (o *Outcome) text() string {
+// format returns a prediction as text.
+func (p *Prediction) format() string {
 	var text escape.Lines
 	line := func(title, format string, args ...any) {
 		text.Add("  %-9s%s", title, fmt.Sprintf(format, args...))
 	}
-	text.Add("%s", o.title())
-	line("OLM", "%s%s", o.Sentence(), o.head(len(o.Then) == 0))
-	for _, hold := range o.Holds {
-		line("waits", "%s", hold.What)
-		if hold.Do != "" {
-			line("do", "%s", hold.Do)
+	text.Add("%s", p.title())
+	line("OLM", "%s%s", p.Sentence(), p.head(len(p.Then) == 0))
+	for _, blocker := range p.Blockers {
+		line("waits", "%s", blocker.What)
+		if blocker.Do != "" {
+			line("do", "%s", blocker.Do)
 		}
 	}
-	for _, reason := range o.Why {
+	for _, reason := range p.Why {
 		line("why", "%s", reason.What)
 		if reason.Do != "" {
 			line("do", "%s", reason.Do)
 		}
 	}
-	if len(o.Dependencies) > 0 {
-		line("along", "%s", strings.Join(o.Dependencies, ", "))
+	if len(p.Dependencies) > 0 {
+		line("with", "%s", strings.Join(p.Dependencies, ", "))
 	}
-	for i, step := range o.Then {
-		line("then", "%s, %s%s", step.Name, step.because("that"), o.head(i == len(o.Then)-1))
+	for i, update := range p.Then {
+		line("then", "%s, %s%s", update.Name, update.reason("that"), p.head(i == len(p.Then)-1))
 	}
-	for _, risk := range o.Risks {
+	for _, risk := range p.Risks {
 		line("warning", "%s", risk.What)
 		if risk.Do != "" {
 			line("do", "%s", risk.Do)
 		}
 	}
-	if o.Message != "" {
-		line("message", "%s", o.Message)
+	if p.Message != "" {
+		line("message", "%s", p.Message)
 	}
 	return text.String()
 }
 
-// title says which Subscription it is.
-func (o *Outcome) title() string {
-	title := "package " + o.Package + ", "
-	if o.Channel != "" {
-		title += "channel " + o.Channel + ", "
+// title names the Subscription and what it has installed.
+func (p *Prediction) title() string {
+	title := "package " + p.Package + ", "
+	if p.Channel != "" {
+		title += "channel " + p.Channel + ", "
 	}
-	if o.Subscription != "" {
-		title = "Subscription " + o.Namespace + "/" + o.Subscription + ": " + title
+	if p.Subscription != "" {
+		title = "Subscription " + p.Namespace + "/" + p.Subscription + ": " + title
 	}
-	if o.Installed == "" {
+	if p.Installed == "" {
 		return title + "nothing installed"
 	}
-	return title + o.Installed + " installed"
+	return title + p.Installed + " installed"
 }
 
-// Sentence says what OLM does.
-func (o *Outcome) Sentence() string {
+// Sentence says in a few words what OLM does, as the predicate of a sentence whose subject is OLM.
+func (p *Prediction) Sentence() string {
 	switch {
-	case o.Verdict == Latest:
-		return "does nothing: that is the head of the channel"
-	case o.Verdict == Stranded:
-		return "does nothing, and says nothing of it"
-	case o.Verdict == Refused:
+	case p.Verdict == Latest:
+		return "does nothing: the head of the channel is installed"
+	case p.Verdict == Stranded:
+		return "does nothing, and does not report it"
+	case p.Verdict == Refused:
 		return "refuses, for all Subscriptions of the namespace"
-	case o.Next == nil:
+	case p.Next == nil:
 		return "waits"
-	case o.Installed == "":
-		return "installs " + o.Next.Name
+	case p.Installed == "":
+		return "installs " + p.Next.Name
 	}
-	return fmt.Sprintf("updates to %s, %s", o.Next.Name, o.Next.because("it"))
+	return fmt.Sprintf("updates to %s, %s", p.Next.Name, p.Next.reason("it"))
 }
 
-// head says of the last step that it ends at the head of the channel.
-func (o *Outcome) head(last bool) string {
-	if last && o.Next != nil && o.Arrives {
+// head marks the last update if it ends at the head of the channel.
+func (p *Prediction) head(last bool) string {
+	if last && p.Next != nil && p.ReachesHead {
 		return " (the head of the channel)"
 	}
 	return ""
 }
 
-// because says what leads to a step from the version before.
-func (s Step) because(before string) string {
+// reason names the upgrade edge from the version before.
+func (s Update) reason(before string) string {
 	if s.Edge == upgrade.SkipRange {
-		return fmt.Sprintf("whose skipRange %q holds %s", s.Range, before)
+		return fmt.Sprintf("whose skipRange %q includes %s", s.Range, before)
 	}
 	return fmt.Sprintf("which %s %s", s.Edge, before)
 }

@@ -20,28 +20,28 @@ import (
 	clientcache "k8s.io/client-go/tools/cache"
 )
 
-// globalNamespace stands for the namespace of global catalogs, whichever that is.
+// globalNamespace stands for the namespace of global catalogs, whatever its name is.
 const globalNamespace = "global"
 
-// resolution is what OLM would do in a namespace.
+// resolution is what OLM's resolver chooses in a namespace.
 type resolution struct {
-	// chosen are the names of ClusterServiceVersions that it installs, by that of the Subscription.
+	// chosen are the names of the ClusterServiceVersions to install, by Subscription.
 	chosen map[string]string
-	// created are the Subscriptions that it makes for dependencies. Each has the name of what it
-	// installs for it in spec.startingCSV.
+	// created are the Subscriptions that OLM creates for dependencies. Their spec.startingCSV names the
+	// ClusterServiceVersion to install.
 	created []*v1alpha1.Subscription
 }
 
-// resolve has OLM's own code decide. The error is what OLM would write into the condition
-// ResolutionFailed of all Subscriptions of the namespace.
-func (w *World) resolve() (*resolution, error) {
-	w = w.known()
+// resolve runs OLM's own resolver. Its error is what OLM would write into the condition ResolutionFailed of all
+// Subscriptions of the namespace.
+func (st *State) resolve() (*resolution, error) {
+	st = st.withoutUnread()
 	log := logrus.New()
 	log.SetOutput(io.Discard)
-	lister, client := w.lister(), clientset{subscriptions: w.Subscriptions}
+	lister, client := st.lister(), clientset{subscriptions: st.Subscriptions}
 	olm := resolver.NewOperatorStepResolver(lister, client, globalNamespace,
-		resolver.NewOperatorCacheProvider(lister, client, w.sources(), log), log)
-	steps, lookups, updated, err := olm.ResolveSteps(w.Namespace)
+		resolver.NewOperatorCacheProvider(lister, client, st.sources(), log), log)
+	steps, lookups, updated, err := olm.ResolveSteps(st.Namespace)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +49,8 @@ func (w *World) resolve() (*resolution, error) {
 	for _, s := range updated {
 		r.chosen[s.Name] = s.Status.CurrentCSV
 	}
-	for _, s := range w.Subscriptions {
-		// What a Subscription has already taken into its status is not said of it again.
+	for _, s := range st.Subscriptions {
+		// The resolver does not report a choice again that the Subscription's status already has.
 		if slices.ContainsFunc(lookups, func(l v1alpha1.BundleLookup) bool { return l.Identifier == s.Status.CurrentCSV }) {
 			r.chosen[s.Name] = s.Status.CurrentCSV
 		}
@@ -68,27 +68,27 @@ func (w *World) resolve() (*resolution, error) {
 	return r, nil
 }
 
-// lister lists the objects of the world to OLM's code.
-func (w *World) lister() operatorlister.OperatorLister {
+// lister serves the objects of the State to the resolver.
+func (st *State) lister() operatorlister.OperatorLister {
 	lister := operatorlister.NewLister()
-	lister.OperatorsV1alpha1().RegisterSubscriptionLister(w.Namespace, listers.NewSubscriptionLister(indexed(w.Subscriptions)))
-	lister.OperatorsV1alpha1().RegisterClusterServiceVersionLister(w.Namespace, listers.NewClusterServiceVersionLister(indexed(w.CSVs)))
-	for _, s := range w.CatalogSources { // for their priorities
-		lister.OperatorsV1alpha1().RegisterCatalogSourceLister(s.Namespace, listers.NewCatalogSourceLister(indexed(w.CatalogSources)))
+	lister.OperatorsV1alpha1().RegisterSubscriptionLister(st.Namespace, listers.NewSubscriptionLister(indexed(st.Subscriptions)))
+	lister.OperatorsV1alpha1().RegisterClusterServiceVersionLister(st.Namespace, listers.NewClusterServiceVersionLister(indexed(st.CSVs)))
+	for _, s := range st.CatalogSources { // for their priorities
+		lister.OperatorsV1alpha1().RegisterCatalogSourceLister(s.Namespace, listers.NewCatalogSourceLister(indexed(st.CatalogSources)))
 	}
-	lister.OperatorsV1().RegisterOperatorGroupLister(w.Namespace, listersv1.NewOperatorGroupLister(indexed(w.OperatorGroups)))
+	lister.OperatorsV1().RegisterOperatorGroupLister(st.Namespace, listersv1.NewOperatorGroupLister(indexed(st.OperatorGroups)))
 	return lister
 }
 
 func indexed[T runtime.Object](objects []T) clientcache.Indexer {
 	indexer := clientcache.NewIndexer(clientcache.MetaNamespaceKeyFunc, clientcache.Indexers{clientcache.NamespaceIndex: clientcache.MetaNamespaceIndexFunc})
 	for _, o := range objects {
-		_ = indexer.Add(o) // whatever has metadata can be added
+		_ = indexer.Add(o) // it fails only for what has no metadata
 	}
 	return indexer
 }
 
-// clientset is the part of a client that the resolver uses beside its listers: it lists Subscriptions.
+// clientset is the part of a client that the resolver uses besides its listers: it lists Subscriptions.
 type clientset struct {
 	versioned.Interface
 	typed.OperatorsV1alpha1Interface
@@ -100,7 +100,7 @@ func (c clientset) OperatorsV1alpha1() typed.OperatorsV1alpha1Interface { return
 
 func (c clientset) Subscriptions(string) typed.SubscriptionInterface { return c }
 
-// List returns copies: the resolver writes into what it gets.
+// List returns copies, because the resolver writes into what it gets.
 func (c clientset) List(context.Context, metav1.ListOptions) (*v1alpha1.SubscriptionList, error) {
 	list := &v1alpha1.SubscriptionList{}
 	for _, s := range c.subscriptions {

@@ -15,93 +15,94 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/olm/installplan"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// trap is something that keeps OLM from updating an operator as people expect when they give its
-// Subscription, buoy, another catalog.
+// trap is a case in which OLM does not do what people expect when they point a Subscription, buoy, to another catalog.
 type trap struct {
 	name    string
 	verdict Verdict
-	code    Code // of a reason, hold or risk
-	// targets are the namespaces of the OperatorGroup, its own if it is nil.
+	code    Code // of a reason, blocker or risk
+	// targets returns the target namespaces of the OperatorGroup. If nil, that is its own.
 	targets func(string) []string
 	// before prepares the namespace.
-	before func(*stage)
-	// change is what somebody does to the Subscription. Without, it is another source, second.
+	before func(*scene)
+	// change changes the Subscription. If nil, that is toSecond.
 	change func(*v1alpha1.SubscriptionSpec)
-	// world changes what is foretold from, and act the cluster, where it is not that change.
-	world func(*World)
-	act   func(*stage)
-	// happened waits until OLM has done what it does, and says what that was.
-	happened func(s *stage, o *Outcome) string
-	// remedy is what people are told to do, and cured what OLM installs then.
-	remedy func(*stage)
-	cured  string
+	// changeState and act are for traps that are not a change of the spec: one changes the observed State, and the other
+	// the cluster.
+	changeState func(*State)
+	act         func(*scene)
+	// happened waits until OLM has done what it does, and describes it.
+	happened func(s *scene, p *Prediction) string
+	// fix does what the prediction advises, and updatesTo is what OLM installs then.
+	fix       func(*scene)
+	updatesTo string
 }
 
 func toSecond(spec *v1alpha1.SubscriptionSpec) { spec.CatalogSource = "second" }
 
-// follows is an entry that OLM updates to from buoy.v1.0.0.
+// follows is an entry with an upgrade edge from buoy.v1.0.0.
 func follows(name string) declcfg.ChannelEntry {
 	return declcfg.ChannelEntry{Name: name, Replaces: "buoy.v1.0.0"}
 }
 
 var traps = []trap{
 	{
-		name: "No entry of the new channel leads on from what is installed", verdict: Stranded, code: NoEdge,
-		before: func(s *stage) {
+		name: "The new channel has no upgrade edge from the installed version", verdict: Stranded, code: NoEdge,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, declcfg.ChannelEntry{Name: "buoy.v2.0.0"}))
 		},
-		happened: silence,
+		happened: unchanged,
 	},
 	{
 		name: "An InstallPlan waits for approval when the source is changed", verdict: Waits, code: PendingInstallPlan,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.changeOf("buoy", func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
 			s.serve("between", operators.Entries(s.T, follows("buoy.v1.1.0")))
 			s.changeOf("buoy", func(spec *v1alpha1.SubscriptionSpec) { spec.CatalogSource = "between" })
-			s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
+			s.awaitInstallPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.2.0")))
 		},
-		happened: func(s *stage, _ *Outcome) string {
-			s.awaitLook(skipped)
-			plan := s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
-			return fmt.Sprintf("OLM does not look at the new catalog; InstallPlan for %s stays in phase %s",
+		happened: func(s *scene, _ *Prediction) string {
+			s.awaitSync(upToDate)
+			plan := s.awaitInstallPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
+			return fmt.Sprintf("OLM does not read the new catalog; InstallPlan for %s stays in phase %s",
 				strings.Join(plan.Spec.ClusterServiceVersionNames, ", "), plan.Status.Phase)
 		},
-		remedy: func(s *stage) {
-			s.delete(s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval))
+		fix: func(s *scene) {
+			s.delete(s.awaitInstallPlan(v1alpha1.InstallPlanPhaseRequiresApproval))
 			s.approve("buoy.v1.2.0")
 		},
-		cured: "buoy.v1.2.0",
+		updatesTo: "buoy.v1.2.0",
 	},
 	{
-		name: "The InstallPlan that OLM waits for is gone", verdict: Waits, code: InstallPlanGone,
-		before: func(s *stage) {
+		name: "The InstallPlan that OLM waits for was deleted", verdict: Waits, code: InstallPlanGone,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
-			s.lose("buoy.v1.0.1")
+			s.loseInstallPlan("buoy.v1.0.1")
 		},
-		happened: func(s *stage, _ *Outcome) string {
-			s.awaitLook(skipped)
+		happened: func(s *scene, _ *Prediction) string {
+			s.awaitSync(upToDate)
 			status := s.subscription(s.Context(), s.cluster.Client(), "buoy").Status
-			return fmt.Sprintf("OLM does not look at the new catalog; the Subscription stays %s with %s", status.State, status.InstalledCSV)
+			return fmt.Sprintf("OLM does not read the new catalog; the Subscription stays %s with %s", status.State, status.InstalledCSV)
 		},
-		remedy: func(s *stage) {
+		fix: func(s *scene) {
 			subscription := s.subscription(s.Context(), s.cluster.Client(), "buoy")
-			if err := s.cluster.Client().Status().Patch(s.Context(), subscription, client.RawPatch(types.MergePatchType, []byte(unblocking))); err != nil {
+			if err := s.cluster.Client().Status().Patch(s.Context(), subscription, client.RawPatch(types.MergePatchType, []byte(installplan.ResetPatch))); err != nil {
 				s.Fatal(err)
 			}
 		},
-		cured: "buoy.v1.1.0",
+		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "Another Subscription of the namespace is Manual", verdict: Waits, code: ManualApprovalElsewhere,
-		before: func(s *stage) {
+		name: "Another Subscription of the namespace has manual approval", verdict: Waits, code: ManualApprovalElsewhere,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("others", operators.Write(s.T, "float", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "float.v1.0.0"}}))
 			s.subscribe("float", "others")
@@ -109,66 +110,66 @@ var traps = []trap{
 			s.changeOf("float", func(spec *v1alpha1.SubscriptionSpec) { spec.InstallPlanApproval = v1alpha1.ApprovalManual })
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 		},
-		happened: func(s *stage, _ *Outcome) string {
-			plan := s.awaitPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
+		happened: func(s *scene, _ *Prediction) string {
+			plan := s.awaitInstallPlan(v1alpha1.InstallPlanPhaseRequiresApproval)
 			return fmt.Sprintf("InstallPlan for %s is in phase %s", strings.Join(plan.Spec.ClusterServiceVersionNames, ", "), plan.Status.Phase)
 		},
-		remedy: func(s *stage) { s.approve("buoy.v1.1.0") },
-		cured:  "buoy.v1.1.0",
+		fix:       func(s *scene) { s.approve("buoy.v1.1.0") },
+		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "A second Subscription of the namespace is to the same package", verdict: Refused, code: SecondSubscription,
-		before: func(s *stage) {
+		name: "A second Subscription of the namespace is for the same package", verdict: Refused, code: SecondSubscription,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 		},
-		world: func(w *World) {
-			second := w.Subscriptions[0].DeepCopy()
+		changeState: func(st *State) {
+			second := st.Subscriptions[0].DeepCopy()
 			second.Name, second.Spec.CatalogSource, second.Status = "buoy-again", "second", v1alpha1.SubscriptionStatus{}
-			w.Subscriptions = append(w.Subscriptions, second)
+			st.Subscriptions = append(st.Subscriptions, second)
 		},
-		act: func(s *stage) {
+		act: func(s *scene) {
 			s.subscribe("buoy", "second", func(second *v1alpha1.Subscription) { second.Name = "buoy-again" })
 		},
 		happened: refused,
-		remedy: func(s *stage) {
+		fix: func(s *scene) {
 			s.delete(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: "buoy-again", Namespace: s.namespace}})
 			s.change(toSecond)
 		},
-		cured: "buoy.v1.1.0",
+		updatesTo: "buoy.v1.1.0",
 	},
 	{
 		name: "An operator of another namespace, whose OperatorGroup overlaps, provides the same APIs", verdict: Waits, code: ProvidedElsewhere,
 		targets: all,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			modes := []v1alpha1.InstallModeType{v1alpha1.InstallModeTypeAllNamespaces}
 			// OLM copies it to all namespaces, whose own operators have other names.
-			newStage(s.T, s.cluster, s.watched, all).install("beacon.v1.0.0",
+			newScene(s.T, s.cluster, s.watched, all).install("beacon.v1.0.0",
 				operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "beacon.v1.0.0"}, Modes: modes, Definition: s.moorings("v1")})
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.1"}, Modes: modes, Definition: s.moorings("v1")}))
 			s.subscribe("buoy", "not-yet-there")
 		},
-		happened: func(s *stage, o *Outcome) string {
-			status := s.awaitPhase(o.Next.Name, v1alpha1.CSVPhaseFailed)
-			return fmt.Sprintf("%s is %s: %s, %s", o.Next.Name, status.Phase, status.Reason, status.Message)
+		happened: func(s *scene, p *Prediction) string {
+			status := s.awaitPhase(p.Next.Name, v1alpha1.CSVPhaseFailed)
+			return fmt.Sprintf("%s is %s: %s, %s", p.Next.Name, status.Phase, status.Reason, status.Message)
 		},
 	},
 	{
-		name: "A catalog that OLM looks at cannot be reached", verdict: Refused, code: SourceUnreachable,
-		before: func(s *stage) {
+		name: "OLM cannot reach one of the catalogs that it uses", verdict: Refused, code: SourceUnreachable,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 			s.offer("broken", "127.0.0.1:1", func(state string) bool { return state == "TRANSIENT_FAILURE" })
 		},
-		happened: func(s *stage, o *Outcome) string {
-			return refusedBy(s, o, func(said string) bool {
-				return strings.HasPrefix(said, o.Message)
+		happened: func(s *scene, p *Prediction) string {
+			return refusedBy(s, p, func(said string) bool {
+				return strings.HasPrefix(said, p.Message)
 			})
 		},
 	},
 	{
 		name: "The package has no such channel", verdict: Refused, code: ChannelAbsent,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 		},
@@ -176,68 +177,68 @@ var traps = []trap{
 		happened: refused,
 	},
 	{
-		name: "The catalog has the operator by another name", verdict: Refused, code: PackageAbsent,
-		before: func(s *stage) {
+		name: "The catalog has the operator under another package name", verdict: Refused, code: PackageAbsent,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
 			s.serve("second", operators.Write(s.T, "buoy-certified", operators.Bundle{Definition: s.moorings("v1"),
 				ChannelEntry: declcfg.ChannelEntry{Name: "buoy-certified.v1.1.0", Replaces: "buoy.v1.0.0"}}))
 		},
 		happened: refused,
-		remedy: func(s *stage) {
+		fix: func(s *scene) {
 			s.change(func(spec *v1alpha1.SubscriptionSpec) { spec.Package = "buoy-certified" })
 		},
-		cured: "buoy-certified.v1.1.0",
+		updatesTo: "buoy-certified.v1.1.0",
 	},
 	{
 		name: "There is no such CatalogSource", verdict: Refused, code: SourceMissing,
-		before:   func(s *stage) { s.install("buoy.v1.0.0") },
+		before:   func(s *scene) { s.install("buoy.v1.0.0") },
 		happened: refused,
 	},
 	{
-		name: "The Subscription is deleted and created anew", verdict: Refused, code: OrphanedCSV,
-		before: func(s *stage) {
+		name: "The Subscription is deleted and recreated", verdict: Refused, code: OrphanedCSV,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v1.1.0")))
 		},
-		world: func(w *World) {
-			w.Subscriptions[0].Status = v1alpha1.SubscriptionStatus{}
-			toSecond(w.Subscriptions[0].Spec)
+		changeState: func(st *State) {
+			st.Subscriptions[0].Status = v1alpha1.SubscriptionStatus{}
+			toSecond(st.Subscriptions[0].Spec)
 		},
-		act: func(s *stage) {
+		act: func(s *scene) {
 			s.delete(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: "buoy", Namespace: s.namespace}})
 			s.subscribe("buoy", "second")
 		},
 		happened: refused,
-		remedy: func(s *stage) {
+		fix: func(s *scene) {
 			s.delete(&v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Name: "buoy.v1.0.0", Namespace: s.namespace}})
-			s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), `{"metadata":{"annotations":{"look":"again"}}}`)
+			s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), `{"metadata":{"annotations":{"resolve":"again"}}}`)
 		},
-		cured: "buoy.v1.1.0",
+		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "An object is not valid by the CRD that comes", verdict: Waits, code: InvalidObjects,
-		before: func(s *stage) {
+		name: "A custom resource is invalid under the new CRD", verdict: Waits, code: InvalidObjects,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1")})
 			s.create(s.mooring("v1"))
 			stricter := s.moorings("v1")
 			stricter.Required = []string{"chain"}
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: stricter}))
 		},
-		happened: stuck("updated validation is too restrictive"),
-		remedy:   func(s *stage) { s.patch(s.mooring("v1"), `{"spec":{"chain":"10 m"}}`) },
-		cured:    "buoy.v1.1.0",
+		happened:  stuck("updated validation is too restrictive"),
+		fix:       func(s *scene) { s.patch(s.mooring("v1"), `{"spec":{"chain":"10 m"}}`) },
+		updatesTo: "buoy.v1.1.0",
 	},
 	{
-		name: "The CRD that comes lacks a version that objects are stored in", verdict: Waits, code: StoredVersionRemoved,
-		before: func(s *stage) {
+		name: "The new CRD lacks a version that custom resources are stored in", verdict: Waits, code: StoredVersionRemoved,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Definition: s.moorings("v1alpha1")})
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Definition: s.moorings("v1")}))
 		},
 		happened: stuck("risk of data loss"),
 	},
 	{
-		name: "The CRD that comes is of an API version that Kubernetes no longer serves", verdict: Waits, code: OldDefinition,
-		before: func(s *stage) {
+		name: "The new CRD is of an API version that Kubernetes no longer serves", verdict: Waits, code: OldDefinition,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			old := s.moorings("v1")
 			old.APIVersion = "v1beta1"
@@ -246,21 +247,21 @@ var traps = []trap{
 		happened: stuck("GroupVersionKind apiextensions.k8s.io/v1beta1, Kind=CustomResourceDefinition not found on the cluster"),
 	},
 	{
-		name: "What replaces is an earlier version", verdict: Updates, code: Downgrade,
-		before: func(s *stage) {
+		name: "The next version is earlier than the installed one", verdict: Updates, code: Downgrade,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Entries(s.T, follows("buoy.v0.9.0")))
 		},
 		happened: updated,
 	},
 	{
-		name: "The new catalog has what is installed, under the same name", verdict: Latest, code: SameCSV,
-		before: func(s *stage) {
+		name: "The new catalog has a bundle of the same name as the installed one", verdict: Latest, code: SameCSV,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Community buoy"})
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: "buoy.v1.0.0"}, Title: "Certified buoy"}))
 		},
-		happened: func(s *stage, o *Outcome) string {
-			happened := silence(s, o)
+		happened: func(s *scene, p *Prediction) string {
+			happened := unchanged(s, p)
 			csv := &v1alpha1.ClusterServiceVersion{}
 			if err := s.cluster.Client().Get(s.Context(), client.ObjectKey{Namespace: s.namespace, Name: "buoy.v1.0.0"}, csv); err != nil {
 				s.Fatal(err)
@@ -270,60 +271,59 @@ var traps = []trap{
 	},
 	{
 		name: "Kubernetes is older than minKubeVersion", verdict: Waits, code: OldKubernetes,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"), Kubernetes: "1.99.0"}))
 		},
-		happened: func(s *stage, o *Outcome) string {
-			status := s.awaitPhase(o.Next.Name, v1alpha1.CSVPhasePending)
+		happened: func(s *scene, p *Prediction) string {
+			status := s.awaitPhase(p.Next.Name, v1alpha1.CSVPhasePending)
 			i := slices.IndexFunc(status.RequirementStatus, func(r v1alpha1.RequirementStatus) bool {
 				return r.Status == v1alpha1.RequirementStatusReasonPresentNotSatisfied
 			})
 			if i < 0 {
 				s.Fatalf("its requirements are %+v", status.RequirementStatus)
 			}
-			return fmt.Sprintf("%s is %s: %s", o.Next.Name, status.Phase, status.RequirementStatus[i].Message)
+			return fmt.Sprintf("%s is %s: %s", p.Next.Name, status.Phase, status.RequirementStatus[i].Message)
 		},
 	},
 	{
-		name: "The operator is not good for the next minor version of OpenShift", verdict: Updates, code: OpenShiftHeldBack,
-		before: func(s *stage) {
+		name: "The operator does not support the next minor version of OpenShift", verdict: Updates, code: OpenShiftHeldBack,
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
 				Properties: []property.Property{{Type: maxOpenShift, Value: []byte(`"4.22"`)}}}))
 		},
-		happened: func(s *stage, o *Outcome) string {
-			happened := updated(s, o)
-			said := ""
-			cluster.Eventually(s, limit, "OLM to hold OpenShift back", func(ctx context.Context) error {
+		happened: func(s *scene, p *Prediction) string {
+			happened := updated(s, p)
+			condition := ""
+			cluster.Eventually(s, limit, "OLM to block updates of OpenShift", func(ctx context.Context) error {
 				olm := &configv1.ClusterOperator{}
 				if err := s.watched.Get(ctx, client.ObjectKey{Name: "operator-lifecycle-manager"}, olm); err != nil {
 					return err
 				}
 				for _, c := range olm.Status.Conditions {
-					if c.Type == configv1.OperatorUpgradeable && c.Status == configv1.ConditionFalse && strings.Contains(c.Message, s.namespace+"/"+o.Next.Name) {
-						said = fmt.Sprintf("ClusterOperator %s has %s %s: %s", olm.Name, c.Type, c.Status, c.Reason)
+					if c.Type == configv1.OperatorUpgradeable && c.Status == configv1.ConditionFalse && strings.Contains(c.Message, s.namespace+"/"+p.Next.Name) {
+						condition = fmt.Sprintf("ClusterOperator %s has %s %s: %s", olm.Name, c.Type, c.Status, c.Reason)
 						return nil
 					}
 				}
 				return fmt.Errorf("its conditions are %+v", olm.Status.Conditions)
 			})
-			return happened + "; " + said
+			return happened + "; " + condition
 		},
 	},
 	{
 		name: "Nothing provides what the next version requires", verdict: Stranded, code: DependencyMissing,
-		before: func(s *stage) {
+		before: func(s *scene) {
 			s.install("buoy.v1.0.0")
 			s.serve("second", operators.Write(s.T, "buoy", operators.Bundle{ChannelEntry: follows("buoy.v1.1.0"),
 				Properties: []property.Property{property.MustBuildPackageRequired("moon", ">=1.0.0")}}))
 		},
-		happened: silence,
+		happened: unchanged,
 	},
 }
 
-// TestTraps shows each trap on the real OLM: what is foretold, and what happens then. The table of it is in
-// the documentation.
+// TestTraps compares the prediction for each trap with what the real OLM does, and writes the table in the documentation.
 func TestTraps(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	watched := watch(t, c)
@@ -341,33 +341,33 @@ func TestTraps(t *testing.T) {
 	}
 }
 
-// show lets a trap snap, and returns its row of the table.
+// show runs a trap and returns its row of the table.
 func (trap trap) show(t *testing.T, c *cluster.Cluster, watched client.Reader) string {
 	targets := trap.targets
 	if targets == nil {
 		targets = own
 	}
-	s := newStage(t, c, watched, targets)
+	s := newScene(t, c, watched, targets)
 	trap.before(s)
 
 	change := trap.change
 	if change == nil {
 		change = toSecond
 	}
-	w := s.world()
-	if trap.world != nil {
-		trap.world(w)
+	st := s.observe()
+	if trap.changeState != nil {
+		trap.changeState(st)
 	} else {
 		var err error
-		if w, err = w.Turn("buoy", change); err != nil {
+		if st, err = st.WithSpec("buoy", change); err != nil {
 			t.Fatal(err)
 		}
 	}
-	foretold := s.foretell(w, "buoy")
-	reasons := slices.Concat(foretold.Why, foretold.Holds, foretold.Risks)
+	predicted := s.predict(st, "buoy")
+	reasons := slices.Concat(predicted.Why, predicted.Blockers, predicted.Risks)
 	at := slices.IndexFunc(reasons, func(r Reason) bool { return r.Code == trap.code })
-	if foretold.Verdict != trap.verdict || at < 0 {
-		t.Fatalf("foretold %s, %+v; want %s, %s", foretold.Verdict, reasons, trap.verdict, trap.code)
+	if predicted.Verdict != trap.verdict || at < 0 {
+		t.Fatalf("predicted %s, %+v; want %s, %s", predicted.Verdict, reasons, trap.verdict, trap.code)
 	}
 
 	if trap.act != nil {
@@ -375,14 +375,14 @@ func (trap trap) show(t *testing.T, c *cluster.Cluster, watched client.Reader) s
 	} else {
 		s.change(change)
 	}
-	happened := trap.happened(s, foretold)
-	if trap.remedy != nil {
-		trap.remedy(s)
-		s.awaitInstalled("buoy", trap.cured)
+	happened := trap.happened(s, predicted)
+	if trap.fix != nil {
+		trap.fix(s)
+		s.awaitInstalled("buoy", trap.updatesTo)
 	}
-	cells := []string{trap.name, foretold.tell(reasons[at]), happened, reasons[at].Do}
+	cells := []string{trap.name, predicted.describe(reasons[at]), happened, reasons[at].Do}
 	for i := range cells {
-		cells[i] = plain(s.namespace, cells[i])
+		cells[i] = normalize(s.namespace, cells[i])
 	}
 	return "| " + strings.Join(cells, " | ") + " |"
 }

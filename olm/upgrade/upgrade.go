@@ -1,10 +1,9 @@
-// Package upgrade tells how OLM gets from one version of a package to the next: which entries of a
-// channel it considers, in which order, and which of them it takes.
+// Package upgrade models the upgrade graph of a channel: from which version OLM updates to which.
 //
-// OLM orders the entries of a channel by replaces and skips, from the head down. From there on, an
-// entry can follow the installed version if it replaces or skips that by name, or if its skipRange
-// holds the installed version; of several, OLM takes the one that is nearest to the head. A skipRange
-// has no part in the order.
+// OLM orders the entries of a channel by replaces and skips, from the head down. An entry has an upgrade
+// edge from the installed version if it replaces or skips that version by name, or if its skipRange
+// includes it. Of several such entries, OLM takes the one nearest to the head. A skipRange does not
+// affect the order.
 package upgrade
 
 import (
@@ -16,21 +15,21 @@ import (
 	"github.com/berth-csi/berth/fbc"
 )
 
-// Edge is what leads from one version to another.
+// Edge is the kind of an upgrade edge.
 type Edge string
 
-// The fields of a channel's entry that an edge may come of.
+// The edges, named after the field of the channel's entry that declares them.
 const (
 	Replaces  Edge = "replaces"
 	Skips     Edge = "skips"
 	SkipRange Edge = "skipRange"
 )
 
-// Version is a version of a package as it may be installed: whether the catalog knows it or not.
+// Version is a version of a package that may be installed. The catalog need not have it.
 type Version struct {
 	// Name is that of the ClusterServiceVersion.
 	Name string
-	// Number is nil where it is not known; then no skipRange holds it.
+	// Number is nil if it is unknown; then no skipRange includes it.
 	Number *semver.Version
 }
 
@@ -45,10 +44,10 @@ type Entry struct {
 	skipped semver.Range
 }
 
-// Version is the version that the entry stands for.
+// Version returns the version that the entry is about.
 func (e *Entry) Version() Version { return Version{e.Name, e.Number} }
 
-// Follows returns what leads from an installed version to the entry, or "".
+// Follows returns the edge from an installed version to the entry, or "" if there is none.
 func (e *Entry) Follows(installed Version) Edge {
 	switch {
 	case e.Replaces == installed.Name:
@@ -61,20 +60,20 @@ func (e *Entry) Follows(installed Version) Edge {
 	return ""
 }
 
-// Graph is what a channel says of its entries.
+// Graph is the upgrade graph of a channel.
 type Graph struct {
-	// Entries are those of the channel, as its document has them. Of those with one name, the first
-	// counts; those without are left out.
+	// Entries are the entries of the channel, in the order of its document, without those that have no name or
+	// the name of an earlier one.
 	Entries []*Entry
 	// Heads are the entries that no other one replaces or skips. OLM resolves nothing from a channel
 	// unless it has one head.
 	Heads []*Entry
-	// Cycle are the names of entries that replace or skip each other in a circle, and keep OLM from
-	// finding one head, or the end of the chain below it. The last is the first again. It is empty
-	// where there is none.
+	// Cycle are the names of entries that replace or skip each other in a cycle, which keeps OLM from
+	// finding a head, or the end of the chain. The first name is repeated at the end. It is empty if there
+	// is no such cycle.
 	Cycle []string
-	// Chain is what OLM may install of the channel, from the head down. It is empty where OLM cannot
-	// tell.
+	// Chain are the entries that OLM may install, from the head down. It is empty if OLM cannot order the
+	// channel.
 	Chain []*Entry
 
 	byName map[string]*Entry
@@ -89,7 +88,7 @@ func Of(p *fbc.Package, c *fbc.Channel) *Graph {
 			e.Number = b.Number()
 		}
 		if e.SkipRange != "" {
-			e.skipped, _ = semver.ParseRange(e.SkipRange) // OLM, too, takes one that it cannot read for none
+			e.skipped, _ = semver.ParseRange(e.SkipRange) // OLM ignores an invalid one, too
 		}
 		if e.Name != "" && g.byName[e.Name] == nil {
 			g.Entries = append(g.Entries, e)
@@ -100,27 +99,27 @@ func Of(p *fbc.Package, c *fbc.Channel) *Graph {
 	return g
 }
 
-// Find returns the entry of a name, or nil.
+// Find returns an entry by name, or nil.
 func (g *Graph) Find(name string) *Entry { return g.byName[name] }
 
-// order works out the heads and the chain.
+// order sets Heads, Chain and Cycle.
 func (g *Graph) order() {
-	followed, skipped := map[string]bool{}, map[string]bool{}
+	hasSuccessor, skipped := map[string]bool{}, map[string]bool{}
 	for _, e := range g.Entries {
 		if e.Replaces != "" {
-			followed[e.Replaces] = true
+			hasSuccessor[e.Replaces] = true
 		}
 		for _, name := range e.Skips {
-			followed[name], skipped[name] = true, true
+			hasSuccessor[name], skipped[name] = true, true
 		}
 	}
 	for _, e := range g.Entries {
-		if !followed[e.Name] {
+		if !hasSuccessor[e.Name] {
 			g.Heads = append(g.Heads, e)
 		}
 	}
 	if len(g.Heads) == 0 {
-		g.Cycle = g.circle()
+		g.Cycle = g.cycle()
 	}
 	if len(g.Heads) != 1 {
 		return
@@ -129,7 +128,7 @@ func (g *Graph) order() {
 	visited := map[*Entry]bool{}
 	for e := g.Heads[0]; e != nil; e = g.byName[e.Replaces] {
 		if visited[e] {
-			g.Cycle = g.circleFrom(e)
+			g.Cycle = g.cycleFrom(e)
 			return
 		}
 		visited[e] = true
@@ -140,18 +139,18 @@ func (g *Graph) order() {
 	g.Chain = chain
 }
 
-// circleFrom follows replaces from an entry until it comes back to it.
-func (g *Graph) circleFrom(first *Entry) []string {
-	circle := []string{first.Name}
+// cycleFrom follows replaces from an entry until it returns to that entry.
+func (g *Graph) cycleFrom(first *Entry) []string {
+	cycle := []string{first.Name}
 	for e := g.byName[first.Replaces]; e != first; e = g.byName[e.Replaces] {
-		circle = append(circle, e.Name)
+		cycle = append(cycle, e.Name)
 	}
-	return append(circle, first.Name)
+	return append(cycle, first.Name)
 }
 
-// circle finds entries that replace or skip each other in a circle, where every entry is replaced or
-// skipped: going back from one to what follows it must come to one again.
-func (g *Graph) circle() []string {
+// cycle finds a cycle where every entry is replaced or skipped: going from an entry to one that follows it, again and
+// again, must reach some entry twice.
+func (g *Graph) cycle() []string {
 	if len(g.Entries) == 0 {
 		return nil
 	}
@@ -162,57 +161,57 @@ func (g *Graph) circle() []string {
 			return e.Replaces == last || slices.Contains(e.Skips, last)
 		})]
 		if first := slices.Index(names, follower.Name); first >= 0 {
-			circle := append(names[first:], follower.Name)
-			slices.Reverse(circle)
-			return circle
+			cycle := append(names[first:], follower.Name)
+			slices.Reverse(cycle)
+			return cycle
 		}
 		names = append(names, follower.Name)
 	}
 }
 
-// Step is an update that OLM makes.
-type Step struct {
+// Update is an update that OLM makes, and the edge that leads to it.
+type Update struct {
 	Entry *Entry
 	Edge  Edge
 }
 
-// Next returns the update that OLM makes from an installed version, or nil if it makes none: because
-// nothing follows, or because the entry that it would take is the installed one.
-func (g *Graph) Next(installed Version) *Step {
+// Next returns the update that OLM makes from an installed version. It returns nil if no entry has an edge from that
+// version, or if the entry nearest to the head is the installed one itself.
+func (g *Graph) Next(installed Version) *Update {
 	for _, e := range g.Chain {
 		if edge := e.Follows(installed); edge != "" {
 			if e.Name == installed.Name {
 				return nil
 			}
-			return &Step{e, edge}
+			return &Update{e, edge}
 		}
 	}
 	return nil
 }
 
-// Stranded returns the entries from which updates do not lead to the head, in the order of Entries.
-// Where OLM finds no order, there is nothing to say: then it is none.
+// Stranded returns the entries from which updates do not lead to the head, in the order of Entries. It returns none if OLM
+// cannot order the channel.
 func (g *Graph) Stranded() (all []*Entry) {
 	if len(g.Chain) == 0 {
 		return nil
 	}
-	const unknown, visiting, arrives, strands = 0, 1, 2, 3
-	state := map[*Entry]int{g.Heads[0]: arrives}
+	const unknown, visiting, reachesHead, stranded = 0, 1, 2, 3
+	state := map[*Entry]int{g.Heads[0]: reachesHead}
 	var visit func(e *Entry) int
 	visit = func(e *Entry) int {
 		if state[e] != unknown {
 			return state[e]
 		}
 		state[e] = visiting
-		outcome := strands
-		if next := g.Next(e.Version()); next != nil && visit(next.Entry) == arrives {
-			outcome = arrives
+		outcome := stranded
+		if next := g.Next(e.Version()); next != nil && visit(next.Entry) == reachesHead {
+			outcome = reachesHead
 		}
 		state[e] = outcome
 		return outcome
 	}
 	for _, e := range g.Entries {
-		if visit(e) != arrives {
+		if visit(e) != reachesHead {
 			all = append(all, e)
 		}
 	}
@@ -221,7 +220,7 @@ func (g *Graph) Stranded() (all []*Entry) {
 
 // Path returns the updates that OLM makes from an installed version, one after the other, and whether
 // they end at the head.
-func (g *Graph) Path(installed Version) (steps []Step, arrives bool) {
+func (g *Graph) Path(installed Version) (updates []Update, reachesHead bool) {
 	if len(g.Chain) == 0 {
 		return nil, false
 	}
@@ -230,10 +229,10 @@ func (g *Graph) Path(installed Version) (steps []Step, arrives bool) {
 		seen[installed.Name] = true
 		next := g.Next(installed)
 		if next == nil {
-			return steps, false
+			return updates, false
 		}
-		steps = append(steps, *next)
+		updates = append(updates, *next)
 		installed = next.Entry.Version()
 	}
-	return steps, installed.Name == g.Heads[0].Name
+	return updates, installed.Name == g.Heads[0].Name
 }

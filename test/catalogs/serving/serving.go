@@ -38,3 +38,8 @@ func Start(t testing.TB, dir string) string {
 	}
 	return ""
 }
+
+// Serve serves the catalog in a folder at an address until the context ends. It is for programs of pods.
+func Serve(ctx context.Context, dir, address string) error {
+	return server.Serve(ctx, dir, server.Options{Address: address})
+}

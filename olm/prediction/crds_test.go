@@ -17,8 +17,8 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestDefinitions compares CRDs that come with one that is there, and with its objects.
-func TestDefinitions(t *testing.T) {
+// TestCRDs checks CRDs of bundles against one in the cluster and its custom resources.
+func TestCRDs(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{OLM: true})
 	api := c.Client()
 	namespace := c.Namespace(t)
@@ -40,7 +40,7 @@ func TestDefinitions(t *testing.T) {
 			}}))
 		})
 	}
-	stored, err := newStored(c.Config())
+	stored, err := newAPIReader(c.Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,27 +58,27 @@ func TestDefinitions(t *testing.T) {
 		says    string
 	}{
 		"the same": {carried(*present), "", ""},
-		// Objects count once, though OLM looks at them in each version.
+		// An object counts once, although OLM validates it in each version.
 		"stricter": {carried(stricter), InvalidObjects,
 			fmt.Sprintf("Mooring %[1]s/pier-0 (spec.chain: Required value), Mooring %[1]s/pier-1 (spec.chain: Required value), Mooring %[1]s/pier-2 (spec.chain: Required value) and 1 more", namespace)},
 		"stricter, with a webhook": {carried(trusted), "", ""},
 		"described": {&fbc.Details{CSV: described}, DefinitionsUnchecked,
-			"by the objects that are there, could not be checked"},
-		"not known":      {&fbc.Details{}, "", ""},
+			"could not check whether existing objects let OLM update"},
+		"no content":     {&fbc.Details{}, "", ""},
 		"another object": {&fbc.Details{Carried: true, Objects: []*unstructured.Unstructured{{Object: map[string]any{"apiVersion": "v1", "kind": "ConfigMap"}}}}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := Installed(tide(t), "tide", "0.0.0", "")
+			st, err := Installed(tide(t), "tide", "0.0.0", "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.stored = stored
-			f := w.subject(w.Subscriptions[0])
-			f.Next = &Step{Name: "tide.v1.0.0"}
-			if err := f.checkDefinitions(t.Context(), test.details); err != nil {
+			st.api = stored
+			f := st.subject(st.Subscriptions[0])
+			f.Next = &Update{Name: "tide.v1.0.0"}
+			if err := f.checkCRDs(t.Context(), test.details); err != nil {
 				t.Fatal(err)
 			}
-			got := append(f.Holds, f.Risks...)
+			got := append(f.Blockers, f.Risks...)
 			if test.want == "" {
 				if len(got) > 0 {
 					t.Errorf("got %+v", got)
@@ -92,28 +92,28 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// TestLacks tells a dependency that is missing from one that is there.
-func TestLacks(t *testing.T) {
+// TestDependencyMissing: the catalog or an installed operator may provide a dependency.
+func TestDependencyMissing(t *testing.T) {
 	for name, test := range map[string]struct {
 		required property.Property
 		want     bool
 	}{
 		"API of the catalog":     {property.MustBuildGVKRequired("sea.example.com", "v1", "Tide"), false},
-		"API of what is there":   {property.MustBuildGVKRequired("sky.example.com", "v1", "Moon"), false},
-		"API of nobody":          {property.MustBuildGVKRequired("sky.example.com", "v1", "Sun"), true},
+		"API of an operator":     {property.MustBuildGVKRequired("sky.example.com", "v1", "Moon"), false},
+		"unknown API":            {property.MustBuildGVKRequired("sky.example.com", "v1", "Sun"), true},
 		"package of the catalog": {property.MustBuildPackageRequired("tide", ">=1.0.0"), false},
 		"later package":          {property.MustBuildPackageRequired("tide", ">=3.0.0"), true},
-		"package of nobody":      {property.MustBuildPackageRequired("sun", ">=1.0.0"), true},
+		"unknown package":        {property.MustBuildPackageRequired("sun", ">=1.0.0"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, err := Installed(tide(t), "tide", "0.0.0", "")
+			st, err := Installed(tide(t), "tide", "0.0.0", "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.CSVs[0].Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: "moons.sky.example.com", Version: "v1", Kind: "Moon"}}
+			st.CSVs[0].Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: "moons.sky.example.com", Version: "v1", Kind: "Moon"}}
 			b := &fbc.Bundle{}
 			b.Properties = []property.Property{test.required}
-			if got := w.lacks(b); got != test.want {
+			if got := st.dependencyMissing(b); got != test.want {
 				t.Errorf("got %t, want %t", got, test.want)
 			}
 		})

@@ -1,4 +1,4 @@
-package prediction
+package rules_test
 
 import (
 	"testing"
@@ -8,6 +8,7 @@ import (
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
@@ -37,15 +38,15 @@ func TestShippedCatalogsUpdateTheCommunity(t *testing.T) {
 		for subscribed, versions := range community {
 			for _, channel := range []string{subscribed, "stable", "preview"} {
 				for _, version := range versions {
-					w, err := Installed(now, pkg, version, channel)
+					w, err := prediction.Installed(now, pkg, version, channel)
 					if err != nil {
 						t.Fatal(err)
 					}
-					outcomes, err := w.Foretell(t.Context())
+					outcomes, err := w.Predict(t.Context())
 					if err != nil {
 						t.Fatal(err)
 					}
-					if got := outcomes[0]; got.Verdict != Updates || got.Next.Name != head || !got.Arrives {
+					if got := outcomes[0]; got.Verdict != prediction.Updates || got.Next.Name != head || !got.ReachesHead {
 						t.Errorf("%s, channel %s, from %s: got %+v, want an update to %s", dir, channel, version, got, head)
 					}
 				}

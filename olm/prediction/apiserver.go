@@ -16,13 +16,13 @@ import (
 	"k8s.io/client-go/tools/pager"
 )
 
-// stored reads what a cluster has beside OLM's objects, when it is needed.
-type stored struct {
-	definitions apiextensionsclient.CustomResourceDefinitionInterface
-	objects     dynamic.Interface
+// apiReader reads CRDs and custom resources of the cluster. It reads on demand, because there may be many.
+type apiReader struct {
+	crds    apiextensionsclient.CustomResourceDefinitionInterface
+	objects dynamic.Interface
 }
 
-func newStored(config *rest.Config) (*stored, error) {
+func newAPIReader(config *rest.Config) (*apiReader, error) {
 	definitions, err := apiextensionsclient.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -31,12 +31,12 @@ func newStored(config *rest.Config) (*stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &stored{definitions.CustomResourceDefinitions(), objects}, nil
+	return &apiReader{definitions.CustomResourceDefinitions(), objects}, nil
 }
 
-// definition returns the CRD of a name, or nil if there is none.
-func (s *stored) definition(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
-	crd, err := s.definitions.Get(ctx, name, metav1.GetOptions{})
+// crd returns a CRD by name, or nil if it does not exist.
+func (s *apiReader) crd(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
+	crd, err := s.crds.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -46,8 +46,8 @@ func (s *stored) definition(ctx context.Context, name string) (*apiextensionsv1.
 	return crd, nil
 }
 
-// each calls a function for every object of a resource, until that fails.
-func (s *stored) each(ctx context.Context, resource schema.GroupVersionResource, do func(*unstructured.Unstructured) error) error {
+// each calls a function for every object of a resource, until the function fails.
+func (s *apiReader) each(ctx context.Context, resource schema.GroupVersionResource, do func(*unstructured.Unstructured) error) error {
 	pages := pager.New(func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		list, err := s.objects.Resource(resource).List(ctx, options)
 		if err != nil {

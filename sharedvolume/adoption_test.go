@@ -22,65 +22,65 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// legacy is a SharedVolume with what the community operator made of it.
+// legacy is a SharedVolume with the objects that the community operator created for it.
 type legacy struct {
 	sv *v1alpha1.SharedVolume
 	pair
 }
 
-// TestTakeOver goes with a cluster from the community operator's definition and objects to ours.
-func TestTakeOver(t *testing.T) {
+// TestAdoption upgrades a cluster from the community operator's CRD and objects to ours.
+func TestAdoption(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, cluster.Start(t, cluster.Options{}))
-	w.define("testdata/community-crd.yaml")
-	namespace := w.Namespace(t)
-	current := w.legacy(namespace, "current", "fs-01::fsap-02")
-	oldest := w.legacy(namespace, "oldest", "fs-01", "accesspoint=fsap-02")
+	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))
+	env.define("testdata/community-crd.yaml")
+	namespace := env.Namespace(t)
+	current := env.legacy(namespace, "current", "fs-01::fsap-02")
+	oldest := env.legacy(namespace, "oldest", "fs-01", "accesspoint=fsap-02")
 	// Some never had a spec, some have IDs of any length: all are valid, all stay.
 	specless, endless := newVolume(namespace, "specless"), newVolume(namespace, "endless")
 	specless.Spec, endless.Spec.FileSystemID = v1alpha1.SharedVolumeSpec{}, "fs-"+strings.Repeat("0", 1000)
 	for _, sv := range []*v1alpha1.SharedVolume{specless, endless} {
 		sv.Finalizers = []string{sharedvolume.Finalizer}
-		w.do("create", w.client.Create(t.Context(), sv))
+		env.do("create", env.client.Create(t.Context(), sv))
 	}
 	// One is being deleted, and its finalizer waits for an operator.
-	leaving := w.legacy(w.Namespace(t), "leaving", "fs-01::fsap-02")
-	w.do("delete", w.client.Delete(t.Context(), leaving.sv))
+	leaving := env.legacy(env.Namespace(t), "leaving", "fs-01::fsap-02")
+	env.do("delete", env.client.Delete(t.Context(), leaving.sv))
 
 	// Two SharedVolumes, of which the community operator gave one the other's volume, by its name.
-	victim := w.legacy(namespace, "b-c", "fs-01::fsap-02")
+	victim := env.legacy(namespace, "b-c", "fs-01::fsap-02")
 	neighbour := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace + "-b"}}
-	w.do("create", w.client.Create(t.Context(), neighbour))
+	env.do("create", env.client.Create(t.Context(), neighbour))
 	taker := newVolume(neighbour.Name, "c")
 	taker.Spec.AccessPointID = "fsap-03"
-	w.do("create", w.client.Create(t.Context(), taker))
+	env.do("create", env.client.Create(t.Context(), taker))
 	wrong := legacyClaim(neighbour.Name, "c")
-	w.do("create", w.client.Create(t.Context(), wrong))
+	env.do("create", env.client.Create(t.Context(), wrong))
 
 	// The community operator made its driver, too.
-	w.do("create", w.client.Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{
+	env.do("create", env.client.Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{
 		Name: sharedvolume.DriverName, Labels: map[string]string{sharedvolume.OwnedLabel: "true"},
-		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: w.definition().Name, UID: w.definition().UID}},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: env.definition().Name, UID: env.definition().UID}},
 	}}))
-	w.defineAll()
-	cfg := w.controllerConfig()
-	w.do("prepare", sharedvolume.Prepare(t.Context(), cfg))
-	w.do("prepare again", sharedvolume.Prepare(t.Context(), cfg))
+	env.defineAll()
+	cfg := env.controllerConfig()
+	env.do("prepare", sharedvolume.Prepare(t.Context(), cfg))
+	env.do("prepare again", sharedvolume.Prepare(t.Context(), cfg))
 	policy := &v1alpha1.SharedVolumePolicy{}
-	w.get(policy, "", v1alpha1.PolicyName)
+	env.get(policy, "", v1alpha1.PolicyName)
 	if policy.Spec.Access != v1alpha1.AccessOpen {
 		t.Errorf("a cluster that comes from the community operator begins with %s", policy.Spec.Access)
 	}
-	stop := w.run(cfg)
+	stop := env.run(cfg)
 	began := time.Now()
 	for _, l := range []legacy{current, oldest, victim} {
-		w.until(l.sv, "Bound")
+		env.until(l.sv, "Bound")
 		if l.sv.Status.Message != "" {
 			t.Errorf("%s keeps the message %q", l.sv.Name, l.sv.Status.Message)
 		}
 		volume, claim := &corev1.PersistentVolume{}, &corev1.PersistentVolumeClaim{}
-		w.get(volume, "", l.volume.Name)
-		w.get(claim, namespace, l.claim.Name)
+		env.get(volume, "", l.volume.Name)
+		env.get(claim, namespace, l.claim.Name)
 		if diff := cmp.Diff(l.volume, volume); diff != "" {
 			t.Errorf("volume %s changed: %s", volume.Name, diff)
 		}
@@ -89,12 +89,12 @@ func TestTakeOver(t *testing.T) {
 		}
 	}
 	for _, object := range []client.Object{leaving.sv, leaving.claim, leaving.volume} {
-		w.gone(object)
+		env.gone(object)
 	}
 	for _, sv := range []*v1alpha1.SharedVolume{specless, endless} {
-		w.until(sv, "InvalidSpec")
+		env.until(sv, "InvalidSpec")
 	}
-	for _, write := range w.writes(controllerUser, began, namespace, current.volume.Name, oldest.volume.Name) {
+	for _, write := range env.writes(controllerUser, began, namespace, current.volume.Name, oldest.volume.Name) {
 		if write != "patch sharedvolumes/status 200" && write != "create events 201" {
 			t.Errorf("taking over needs no %s", write)
 		}
@@ -103,21 +103,21 @@ func TestTakeOver(t *testing.T) {
 	// A restart, once all is settled, writes nothing.
 	stop()
 	began = time.Now()
-	stop = w.run(cfg)
+	stop = env.run(cfg)
 	for _, l := range []legacy{current, oldest} {
-		w.do("poke", w.client.Patch(t.Context(), l.sv, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"poke":""}}}`))))
+		env.do("touch", env.client.Patch(t.Context(), l.sv, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"touch":""}}}`))))
 	}
-	w.ready(w.create(w.Namespace(t), "marker"))
-	if got := w.writes(controllerUser, began, namespace, current.volume.Name, oldest.volume.Name); got != nil {
+	env.ready(env.create(env.Namespace(t), "marker"))
+	if got := env.writes(controllerUser, began, namespace, current.volume.Name, oldest.volume.Name); got != nil {
 		t.Errorf("writes after a restart: %q", got)
 	}
 
 	t.Run("a claim that is deleted gets its volume back", func(t *testing.T) {
-		w := w.in(t)
+		env := env.in(t)
 		for _, l := range []legacy{current, oldest} {
-			w.do("delete", w.client.Delete(t.Context(), l.claim))
-			w.gone(l.claim)
-			p := w.bound(l.sv)
+			env.do("delete", env.client.Delete(t.Context(), l.claim))
+			env.gone(l.claim)
+			p := env.bound(l.sv)
 			if p.volume.UID != l.volume.UID {
 				t.Errorf("%s has volume %s now, had %s", l.sv.Name, p.volume.Name, l.volume.Name)
 			}
@@ -128,90 +128,90 @@ func TestTakeOver(t *testing.T) {
 		}
 	})
 	t.Run("a volume that two share stays with whom it was made for", func(t *testing.T) {
-		w := w.in(t)
-		w.until(taker, "Conflict")
-		want := fmt.Sprintf("PersistentVolume pv-%s-b-c was not made for this SharedVolume: it is reserved for PersistentVolumeClaim %s/pvc-b-c; "+
-			"delete PersistentVolumeClaim pvc-c, which names it, and a claim with another volume is made", namespace, namespace)
+		env := env.in(t)
+		env.until(taker, "Conflict")
+		want := fmt.Sprintf("PersistentVolume pv-%s-b-c was not created for this SharedVolume: it is reserved for PersistentVolumeClaim %s/pvc-b-c; "+
+			"delete PersistentVolumeClaim pvc-c, which names it; it is then recreated with another volume", namespace, namespace)
 		if taker.Status.Message != want {
 			t.Errorf("the message is %s", taker.Status.Message)
 		}
-		w.do("delete", w.client.Delete(t.Context(), wrong))
-		if got, want := w.bound(taker).volume.Spec.CSI.VolumeHandle, "fs-0123456789abcdef0::fsap-03"; got != want {
+		env.do("delete", env.client.Delete(t.Context(), wrong))
+		if got, want := env.bound(taker).volume.Spec.CSI.VolumeHandle, "fs-0123456789abcdef0::fsap-03"; got != want {
 			t.Errorf("it has the volume %s now, want %s", got, want)
 		}
-		w.do("delete", w.client.Delete(t.Context(), taker))
-		w.gone(taker)
-		if p := w.bound(victim.sv); p.volume.UID != victim.volume.UID || p.claim.UID != victim.claim.UID {
+		env.do("delete", env.client.Delete(t.Context(), taker))
+		env.gone(taker)
+		if p := env.bound(victim.sv); p.volume.UID != victim.volume.UID || p.claim.UID != victim.claim.UID {
 			t.Error("the other SharedVolume has lost its volume")
 		}
 	})
-	t.Run("a volume that is deleted is made anew", func(t *testing.T) {
-		w := w.in(t)
-		w.do("delete", w.client.Delete(t.Context(), oldest.volume))
-		w.gone(oldest.volume)
-		if got, want := w.bound(oldest.sv).volume.Spec.CSI.VolumeHandle, "fs-01::fsap-02"; got != want {
+	t.Run("a volume that is deleted is recreated", func(t *testing.T) {
+		env := env.in(t)
+		env.do("delete", env.client.Delete(t.Context(), oldest.volume))
+		env.gone(oldest.volume)
+		if got, want := env.bound(oldest.sv).volume.Spec.CSI.VolumeHandle, "fs-01::fsap-02"; got != want {
 			t.Errorf("the new volume has the handle %s, want %s", got, want)
 		}
 	})
 	t.Run("deletion takes it all away", func(t *testing.T) {
-		w := w.in(t)
-		p := w.bound(current.sv)
+		env := env.in(t)
+		p := env.bound(current.sv)
 		for _, sv := range []*v1alpha1.SharedVolume{current.sv, specless, endless} {
-			w.do("delete", w.client.Delete(t.Context(), sv))
-			w.gone(sv)
+			env.do("delete", env.client.Delete(t.Context(), sv))
+			env.gone(sv)
 		}
-		w.gone(p.claim)
-		w.gone(p.volume)
+		env.gone(p.claim)
+		env.gone(p.volume)
 	})
 	t.Run("the door can be closed, as the page shows", func(t *testing.T) {
-		w := w.in(t)
-		other := w.Namespace(t)
+		env := env.in(t)
+		other := env.Namespace(t)
 		for _, sv := range []*v1alpha1.SharedVolume{volumeOf(other, "first", "fs-01", "fsap-01"), volumeOf(other, "second", "fs-01", "fsap-02"), volumeOf(other, "third", "fs-02", "fsap-01")} {
-			w.do("create", w.client.Create(t.Context(), sv))
-			w.ready(sv)
+			env.do("create", env.client.Create(t.Context(), sv))
+			env.ready(sv)
 		}
 		for _, commands := range commandsOf(t, "security.md", "## Close a cluster that began open") {
-			w.shell(commands)
+			env.shell(commands)
 		}
 		grant := &v1alpha1.SharedVolumeGrant{}
-		w.get(grant, "", other)
+		env.get(grant, "", other)
 		if diff := cmp.Diff([]v1alpha1.FileSystemGrant{
 			{FileSystemID: "fs-01", AccessPointIDs: []string{"fsap-01", "fsap-02"}}, {FileSystemID: "fs-02", AccessPointIDs: []string{"fsap-01"}},
 		}, grant.Spec.FileSystems); diff != "" {
 			t.Errorf("the page's command grants what is not used, or not all of it (-want +got):\n%s", diff)
 		}
-		w.until(w.created(volumeOf(other, "more", "fs-02", "fsap-02")), "NotGranted")
-		w.ready(w.created(volumeOf(other, "again", "fs-02", "fsap-01")))
+		env.until(env.created(volumeOf(other, "more", "fs-02", "fsap-02")), "NotGranted")
+		env.ready(env.created(volumeOf(other, "again", "fs-02", "fsap-01")))
 		for _, sv := range []*v1alpha1.SharedVolume{oldest.sv, victim.sv} {
-			w.bound(sv)
+			env.bound(sv)
 		}
 	})
 	t.Run("so does deletion of the definition, and all can begin again", func(t *testing.T) {
-		w := w.in(t)
-		p := w.bound(oldest.sv)
-		definition := w.definition()
+		env := env.in(t)
+		p := env.bound(oldest.sv)
+		definition := env.definition()
 		// It waits for the finalizers of its objects, and these for a controller.
 		stop()
-		w.do("delete", w.client.Delete(t.Context(), definition))
-		w.unchanged(p)
-		w.run(cfg)
-		w.gone(definition)
-		w.gone(p.claim)
-		w.gone(p.volume)
-		w.define(definitionFile)
-		w.setAccess(v1alpha1.AccessOpen)
-		w.ready(w.create(namespace, "again"))
+		env.do("delete", env.client.Delete(t.Context(), definition))
+		env.unchanged(p)
+		env.run(cfg)
+		env.gone(definition)
+		env.gone(p.claim)
+		env.gone(p.volume)
+		env.define(definitionFile)
+		env.setAccess(v1alpha1.AccessOpen)
+		env.ready(env.create(namespace, "again"))
 	})
 }
 
 // created creates a SharedVolume.
-func (w world) created(sv *v1alpha1.SharedVolume) *v1alpha1.SharedVolume {
-	w.t.Helper()
-	w.do("create", w.client.Create(w.t.Context(), sv))
+func (env testEnv) created(sv *v1alpha1.SharedVolume) *v1alpha1.SharedVolume {
+	env.t.Helper()
+	env.do("create", env.client.Create(env.t.Context(), sv))
 	return sv
 }
 
-// commandsOf returns the command lines that a section of a page shows, each block of them at once.
+// commandsOf returns the blocks of command lines in a section of a page.
 func commandsOf(t *testing.T, page, section string) []string {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join("../docs", page))
@@ -233,41 +233,41 @@ func commandsOf(t *testing.T, page, section string) []string {
 }
 
 // bound waits until a SharedVolume is Ready with a claim that is not being deleted.
-func (w world) bound(sv *v1alpha1.SharedVolume) pair {
-	w.t.Helper()
+func (env testEnv) bound(sv *v1alpha1.SharedVolume) pair {
+	env.t.Helper()
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: sv.Namespace, Name: sharedvolume.ClaimName(sv.Name)}}
-	w.eventually("the claim to be bound", claim, func() error {
+	env.eventually("the claim to be bound", claim, func() error {
 		if claim.Status.Phase != corev1.ClaimBound || claim.DeletionTimestamp != nil {
 			return fmt.Errorf("it is %s", claim.Status.Phase)
 		}
 		return nil
 	})
-	return w.ready(sv)
+	return env.ready(sv)
 }
 
-// legacy makes what the community operator makes of a SharedVolume and binds it: the volume with the
-// storage class efs-sc and reserved for nobody, and the claim that names the volume.
-func (w world) legacy(namespace, name, handle string, options ...string) legacy {
-	w.t.Helper()
-	volume := w.volume("pv-"+namespace+"-"+name, legacyLabels(namespace, name), handle, options...)
+// legacy creates the objects that the community operator creates for a SharedVolume, and binds them: the volume with storage
+// class efs-sc and no reservation, and the claim that names the volume.
+func (env testEnv) legacy(namespace, name, handle string, options ...string) legacy {
+	env.t.Helper()
+	volume := env.volume("pv-"+namespace+"-"+name, legacyLabels(namespace, name), handle, options...)
 	volume.Spec.StorageClassName = "efs-sc"
-	w.do("create", w.client.Create(w.t.Context(), volume))
+	env.do("create", env.client.Create(env.t.Context(), volume))
 	claim := legacyClaim(namespace, name)
-	w.do("create", w.client.Create(w.t.Context(), claim))
-	w.eventually("the claim to be bound", claim, func() error {
+	env.do("create", env.client.Create(env.t.Context(), claim))
+	env.eventually("the claim to be bound", claim, func() error {
 		if claim.Status.Phase != corev1.ClaimBound {
 			return fmt.Errorf("it is %s", claim.Status.Phase)
 		}
 		return nil
 	})
-	w.get(volume, "", volume.Name)
+	env.get(volume, "", volume.Name)
 
 	sv := newVolume(namespace, name)
 	sv.Spec = v1alpha1.SharedVolumeSpec{FileSystemID: "fs-01", AccessPointID: "fsap-02"}
 	sv.Finalizers = []string{sharedvolume.Finalizer}
-	w.do("create", w.client.Create(w.t.Context(), sv))
+	env.do("create", env.client.Create(env.t.Context(), sv))
 	status := fmt.Sprintf(`{"status":{"phase":"Ready","message":"an old failure","claimRef":{"apiGroup":"","kind":"PersistentVolumeClaim","name":"%s"}}}`, claim.Name)
-	w.do("write the status", w.client.Status().Patch(w.t.Context(), sv, patch(status)))
+	env.do("write the status", env.client.Status().Patch(env.t.Context(), sv, patch(status)))
 	return legacy{sv, pair{claim, volume}}
 }
 

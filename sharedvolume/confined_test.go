@@ -17,20 +17,20 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// apart returns a cluster, shared by some tests, in which no controller runs: each of these tests runs
-// controllers of its own, confined to namespaces of its own. SharedVolumes need grants there.
-func apart(t *testing.T) world {
+// isolated returns a cluster, shared by some tests, without a running controller: each of these tests runs its own controllers,
+// confined to its own namespaces. SharedVolumes require grants there.
+func isolated(t *testing.T) testEnv {
 	t.Helper()
 	t.Parallel()
-	w := newWorld(t, cluster.Shared(t, cluster.Options{Name: "apart"}))
-	apartCluster.Do(func() {
-		w.defineAll()
-		w.setAccess(v1alpha1.AccessGranted)
-		apartConfig = w.controllerConfig()
-		// One controller writes what is to be said of the policy, so that none of the others has to.
-		stop := w.runConfined("none")
+	env := newTestEnv(t, cluster.Shared(t, cluster.Options{Name: "isolated"}))
+	isolatedCluster.Do(func() {
+		env.defineAll()
+		env.setAccess(v1alpha1.AccessGranted)
+		isolatedConfig = env.controllerConfig()
+		// One controller writes the status of the policy, so that none of the others has to.
+		stop := env.runConfined("none")
 		policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
-		w.eventually("the policy's status", policy, func() error {
+		env.eventually("the policy's status", policy, func() error {
 			if len(policy.Status.Conditions) == 0 {
 				return errors.New("it has none")
 			}
@@ -38,26 +38,26 @@ func apart(t *testing.T) world {
 		})
 		stop()
 	})
-	return w
+	return env
 }
 
 var (
-	apartCluster sync.Once
-	apartConfig  *rest.Config // the controllers'
+	isolatedCluster sync.Once
+	isolatedConfig  *rest.Config // the controllers'
 )
 
-// lasting creates a namespace that goes with the cluster, and grants it all that the tests' SharedVolumes ask
-// for. Its deletion would wait for a controller, and many of them keep a cluster busy for longer than the tests.
-func (w world) lasting() string {
-	w.t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "apart-"}}
-	w.do("create", w.client.Create(w.t.Context(), namespace))
-	w.grant(namespace.Name, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
+// keptNamespace creates a namespace that is never deleted, with a grant for all that the tests' SharedVolumes use. Its deletion
+// would wait for a controller, and many of those take longer than the tests.
+func (env testEnv) keptNamespace() string {
+	env.t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "isolated-"}}
+	env.do("create", env.client.Create(env.t.Context(), namespace))
+	env.grant(namespace.Name, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
 	return namespace.Name
 }
 
-// confined returns the configuration of a controller that sees nothing but one namespace: where it
-// lists or watches the whole cluster, it gets what belongs to that namespace.
+// confined returns the configuration of a controller that sees only one namespace: requests that list or watch the whole
+// cluster are narrowed down to that namespace.
 func confined(cfg *rest.Config, namespace string) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
@@ -74,7 +74,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// confine narrows a request down to one namespace, if it asks for more.
+// confine narrows a request down to one namespace.
 func confine(request *http.Request, namespace string) {
 	if request.Method != http.MethodGet {
 		return
@@ -96,6 +96,6 @@ func confine(request *http.Request, namespace string) {
 }
 
 // runConfined runs a controller for one namespace until the returned function is called.
-func (w world) runConfined(namespace string) (stop func()) {
-	return w.run(confined(apartConfig, namespace))
+func (env testEnv) runConfined(namespace string) (stop func()) {
+	return env.run(confined(isolatedConfig, namespace))
 }

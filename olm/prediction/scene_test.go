@@ -23,22 +23,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/fbc/remote"
+	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// stage is a namespace in which a trap is shown: with an OperatorGroup, and Subscription buoy to a package of
-// that name in catalog first.
-type stage struct {
+// scene is the namespace in which a trap is shown: with an OperatorGroup, and Subscription buoy to a package of that name
+// in catalog first.
+type scene struct {
 	*testing.T
 	cluster *cluster.Cluster
-	// watched is what has been seen of the cluster's objects so far, to wait for something at no expense.
+	// watched reads from an informer cache, so that waiting does not load the API server.
 	watched   client.Reader
 	namespace string
 }
 
-// watch watches what the stages of a test wait for.
+// watch starts an informer cache that the scenes of a test share.
 func watch(t *testing.T, c *cluster.Cluster) client.Reader {
 	t.Helper()
 	watched, err := cache.New(c.Config(), cache.Options{Scheme: c.Client().Scheme()})
@@ -57,15 +58,15 @@ func watch(t *testing.T, c *cluster.Cluster) client.Reader {
 	return watched
 }
 
-// newStage makes a namespace whose OperatorGroup has these namespaces, or all if there is none, and returns it
-// when OLM has taken note.
-func newStage(t *testing.T, c *cluster.Cluster, watched client.Reader, targets func(namespace string) []string) *stage {
+// newScene creates a namespace whose OperatorGroup has the given target namespaces, or all if there are none. It returns
+// once OLM has written the OperatorGroup's status.
+func newScene(t *testing.T, c *cluster.Cluster, watched client.Reader, targets func(namespace string) []string) *scene {
 	t.Helper()
-	s := &stage{t, c, watched, c.Namespace(t)}
+	s := &scene{t, c, watched, c.Namespace(t)}
 	group := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "group", Namespace: s.namespace},
 		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: targets(s.namespace)}}
 	s.create(group)
-	cluster.Eventually(t, limit, "OLM to take note of the OperatorGroup", func(ctx context.Context) error {
+	cluster.Eventually(t, limit, "OLM to write the status of the OperatorGroup", func(ctx context.Context) error {
 		if err := watched.Get(ctx, client.ObjectKeyFromObject(group), group); err != nil {
 			return err
 		}
@@ -77,11 +78,11 @@ func newStage(t *testing.T, c *cluster.Cluster, watched client.Reader, targets f
 	return s
 }
 
-// The namespaces of OperatorGroups.
+// Target namespaces of OperatorGroups.
 func own(namespace string) []string { return []string{namespace} }
 func all(string) []string           { return nil }
 
-func (s *stage) create(o client.Object) {
+func (s *scene) create(o client.Object) {
 	s.Helper()
 	if err := s.cluster.Client().Create(s.Context(), o); err != nil {
 		s.Fatal(err)
@@ -89,7 +90,7 @@ func (s *stage) create(o client.Object) {
 }
 
 // delete deletes an object, and waits until it is gone.
-func (s *stage) delete(o client.Object) {
+func (s *scene) delete(o client.Object) {
 	s.Helper()
 	if err := s.cluster.Client().Delete(s.Context(), o); err != nil {
 		s.Fatal(err)
@@ -97,18 +98,18 @@ func (s *stage) delete(o client.Object) {
 	cluster.Eventually(s, limit, "the end of "+o.GetName(), s.cluster.Gone(o))
 }
 
-func (s *stage) patch(o client.Object, merge string) {
+func (s *scene) patch(o client.Object, merge string) {
 	s.Helper()
 	if err := s.cluster.Client().Patch(s.Context(), o, client.RawPatch(types.MergePatchType, []byte(merge))); err != nil {
 		s.Fatal(err)
 	}
 }
 
-// approve waits until OLM asks whether it may install something, and lets it.
-func (s *stage) approve(name string) {
+// approve waits until OLM requires approval to install a version, and approves it.
+func (s *scene) approve(name string) {
 	s.Helper()
-	cluster.Eventually(s, limit, "OLM to ask for approval of "+name, func(ctx context.Context) error {
-		plan, err := s.plan(ctx)
+	cluster.Eventually(s, limit, "OLM to require approval of "+name, func(ctx context.Context) error {
+		plan, err := s.installPlan(ctx)
 		if err != nil {
 			return err
 		}
@@ -119,14 +120,14 @@ func (s *stage) approve(name string) {
 	})
 }
 
-// serve offers the catalog in a folder as a CatalogSource, and returns when OLM has a connection.
-func (s *stage) serve(name, dir string) {
+// serve serves the catalog in a folder as a CatalogSource, and returns when OLM has connected.
+func (s *scene) serve(name, dir string) {
 	s.Helper()
-	s.offer(name, serving.Start(s.T, dir), connected)
+	s.offer(name, serving.Start(s.T, dir), func(state string) bool { return state == "READY" })
 }
 
-// offer makes a CatalogSource, and waits for the state of OLM's connection.
-func (s *stage) offer(name, address string, is func(state string) bool) {
+// offer creates a CatalogSource, and waits until OLM's connection is in a state.
+func (s *scene) offer(name, address string, is func(state string) bool) {
 	s.Helper()
 	source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace},
 		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: address}}
@@ -135,15 +136,15 @@ func (s *stage) offer(name, address string, is func(state string) bool) {
 		if err := s.watched.Get(ctx, client.ObjectKeyFromObject(source), source); err != nil {
 			return err
 		}
-		if state := connectionOf(source); !is(state) {
+		if state := catalogsource.ConnectionState(source); !is(state) {
 			return fmt.Errorf("it is %s", state)
 		}
 		return nil
 	})
 }
 
-// subscribe makes a Subscription to channel stable of a package, by the name of that.
-func (s *stage) subscribe(pkg, source string, change ...func(*v1alpha1.Subscription)) {
+// subscribe creates a Subscription to channel stable of a package. It has the name of the package.
+func (s *scene) subscribe(pkg, source string, change ...func(*v1alpha1.Subscription)) {
 	s.Helper()
 	subscription := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Name: pkg, Namespace: s.namespace},
 		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: source, CatalogSourceNamespace: s.namespace, Package: pkg, Channel: "stable"}}
@@ -153,8 +154,8 @@ func (s *stage) subscribe(pkg, source string, change ...func(*v1alpha1.Subscript
 	s.create(subscription)
 }
 
-// install offers a catalog, and has OLM install what Subscription buoy gets from there.
-func (s *stage) install(name string, bundles ...operators.Bundle) {
+// install serves a catalog, subscribes to its package, and waits until OLM has installed it.
+func (s *scene) install(name string, bundles ...operators.Bundle) {
 	s.Helper()
 	if len(bundles) == 0 {
 		bundles = []operators.Bundle{{ChannelEntry: declcfg.ChannelEntry{Name: name}}}
@@ -165,8 +166,8 @@ func (s *stage) install(name string, bundles ...operators.Bundle) {
 	s.awaitInstalled(pkg, name)
 }
 
-// awaitInstalled waits until OLM has installed something and says so.
-func (s *stage) awaitInstalled(subscription, name string) {
+// awaitInstalled waits until a version is installed and the Subscription's status says so.
+func (s *scene) awaitInstalled(subscription, name string) {
 	s.Helper()
 	cluster.Eventually(s, limit, "OLM to install "+name, func(ctx context.Context) error {
 		if phase, _, err := s.phase(ctx, name); err != nil || phase != v1alpha1.CSVPhaseSucceeded {
@@ -179,9 +180,8 @@ func (s *stage) awaitInstalled(subscription, name string) {
 	})
 }
 
-// subscription returns a Subscription, which is empty if there is none, from what has been seen or from the
-// API server.
-func (s *stage) subscription(ctx context.Context, from client.Reader, name string) *v1alpha1.Subscription {
+// subscription reads a Subscription from the informer cache or the API server. It returns an empty one if there is none.
+func (s *scene) subscription(ctx context.Context, from client.Reader, name string) *v1alpha1.Subscription {
 	found := &v1alpha1.Subscription{Spec: &v1alpha1.SubscriptionSpec{}}
 	if err := from.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, found); client.IgnoreNotFound(err) != nil {
 		s.Log(err)
@@ -190,12 +190,12 @@ func (s *stage) subscription(ctx context.Context, from client.Reader, name strin
 }
 
 // change changes the spec of Subscription buoy.
-func (s *stage) change(change func(*v1alpha1.SubscriptionSpec)) {
+func (s *scene) change(change func(*v1alpha1.SubscriptionSpec)) {
 	s.Helper()
 	s.changeOf("buoy", change)
 }
 
-func (s *stage) changeOf(name string, change func(*v1alpha1.SubscriptionSpec)) {
+func (s *scene) changeOf(name string, change func(*v1alpha1.SubscriptionSpec)) {
 	s.Helper()
 	cluster.Eventually(s, limit, "the change of the Subscription", func(ctx context.Context) error {
 		subscription := s.subscription(ctx, s.cluster.Client(), name)
@@ -204,52 +204,51 @@ func (s *stage) changeOf(name string, change func(*v1alpha1.SubscriptionSpec)) {
 	})
 }
 
-// worlds returns the world of the namespace, with all catalogs that can be read.
-func (s *stage) world() *World {
+// observe returns the State of the namespace, with all catalogs that can be read.
+func (s *scene) observe() *State {
 	s.Helper()
-	worlds, err := Observe(s.Context(), s.cluster.Config(), s.namespace)
-	if err != nil || len(worlds) != 1 {
-		s.Fatal(worlds, err)
+	states, err := Observe(s.Context(), s.cluster.Config(), s.namespace)
+	if err != nil || len(states) != 1 {
+		s.Fatal(states, err)
 	}
-	for _, source := range worlds[0].CatalogSources {
-		if source.Namespace != s.namespace || !connected(connectionOf(source)) {
+	for _, source := range states[0].CatalogSources {
+		if source.Namespace != s.namespace || !catalogsource.Reachable(source) {
 			continue
 		}
 		c, err := remote.Read(s.Context(), s.cluster.Config(), source)
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.Cleanup(func() { c.Close() })
-		worlds[0].Catalogs[Source{source.Namespace, source.Name}] = c.Catalog
+		states[0].Catalogs[Source{source.Namespace, source.Name}] = c
 	}
-	return worlds[0]
+	return states[0]
 }
 
-// foretell foretells what OLM does with a Subscription.
-func (s *stage) foretell(w *World, subscription string) *Outcome {
+// predict predicts what OLM does with a Subscription.
+func (s *scene) predict(st *State, subscription string) *Prediction {
 	s.Helper()
-	outcomes, err := w.Foretell(s.Context())
+	predictions, err := st.Predict(s.Context())
 	if err != nil {
 		s.Fatal(err)
 	}
-	for _, o := range outcomes {
-		if o.Subscription == subscription {
-			return o
+	for _, p := range predictions {
+		if p.Subscription == subscription {
+			return p
 		}
 	}
-	s.Fatalf("nothing is foretold of Subscription %s: %+v", subscription, outcomes)
+	s.Fatalf("there is no prediction for Subscription %s: %+v", subscription, predictions)
 	return nil
 }
 
-// phase returns in which phase a ClusterServiceVersion is, and what OLM says of that.
-func (s *stage) phase(ctx context.Context, name string) (v1alpha1.ClusterServiceVersionPhase, v1alpha1.ClusterServiceVersionStatus, error) {
+// phase returns the phase and the status of a ClusterServiceVersion.
+func (s *scene) phase(ctx context.Context, name string) (v1alpha1.ClusterServiceVersionPhase, v1alpha1.ClusterServiceVersionStatus, error) {
 	csv := &v1alpha1.ClusterServiceVersion{}
 	err := s.watched.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, csv)
 	return csv.Status.Phase, csv.Status, err
 }
 
-// plan returns the InstallPlan of Subscription buoy.
-func (s *stage) plan(ctx context.Context) (*v1alpha1.InstallPlan, error) {
+// installPlan returns the InstallPlan of Subscription buoy.
+func (s *scene) installPlan(ctx context.Context) (*v1alpha1.InstallPlan, error) {
 	plan := &v1alpha1.InstallPlan{}
 	ref := s.subscription(ctx, s.watched, "buoy").Status.InstallPlanRef
 	if ref == nil {
@@ -258,28 +257,27 @@ func (s *stage) plan(ctx context.Context) (*v1alpha1.InstallPlan, error) {
 	return plan, s.watched.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: ref.Name}, plan)
 }
 
-// What OLM notes of a time when it has looked at a namespace.
+// What OLM logs when it has synced a namespace and found nothing to do.
 const (
-	looked  = "no subscriptions were updated"
-	skipped = "all subscriptions up to date"
+	noUpdates = "no subscriptions were updated"
+	upToDate  = "all subscriptions up to date"
 )
 
-// awaitLook has OLM look at the namespace once more, and waits until it has, from beginning to end, and found
-// nothing to do, in one of these ways.
-func (s *stage) awaitLook(ends ...string) {
+// awaitSync makes OLM sync the namespace once more, and waits until a whole sync has ended with one of these log messages.
+func (s *scene) awaitSync(ends ...string) {
 	s.Helper()
-	_, since, err := s.said(math.MaxInt64)
+	_, since, err := s.logLines(math.MaxInt64)
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), fmt.Sprintf(`{"metadata":{"annotations":{"look-after":"%d"}}}`, since))
-	cluster.Eventually(s, limit, "OLM to have looked at the namespace", func(context.Context) error {
-		said, _, err := s.said(since)
+	s.patch(s.subscription(s.Context(), s.cluster.Client(), "buoy"), fmt.Sprintf(`{"metadata":{"annotations":{"sync-after":"%d"}}}`, since))
+	cluster.Eventually(s, limit, "OLM to sync the namespace", func(context.Context) error {
+		lines, _, err := s.logLines(since)
 		if err != nil {
 			return err
 		}
-		begun := map[string]bool{} // by the name that OLM gives a look
-		for _, line := range said {
+		begun := map[string]bool{} // by the ID that OLM logs for a sync
+		for _, line := range lines {
 			_, id, _ := strings.Cut(line, " id=")
 			id, _, _ = strings.Cut(id, " ")
 			switch {
@@ -289,32 +287,32 @@ func (s *stage) awaitLook(ends ...string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("its log does not have %q of it", ends)
+		return fmt.Errorf("its log does not have %q for a sync since then", ends)
 	})
 }
 
-// awaitRest waits until OLM has done nothing in the namespace for some seconds, more than a look usually takes.
-func (s *stage) awaitRest() {
+// awaitIdle waits until OLM has logged nothing about the namespace for some seconds, which is more than a sync takes.
+func (s *scene) awaitIdle() {
 	s.Helper()
 	var end int64
 	last := time.Now()
-	cluster.Eventually(s, limit, "OLM to rest", func(context.Context) error {
-		said, now, err := s.said(end)
+	cluster.Eventually(s, limit, "OLM to be idle", func(context.Context) error {
+		lines, now, err := s.logLines(end)
 		if err != nil {
 			return err
 		}
-		if end = now; len(said) > 0 {
+		if end = now; len(lines) > 0 {
 			last = time.Now()
 		}
-		if rests := time.Since(last); rests < 3*time.Second {
-			return fmt.Errorf("its last line about the namespace is %s old", rests)
+		if idle := time.Since(last); idle < 3*time.Second {
+			return fmt.Errorf("its last line about the namespace is %s old", idle)
 		}
 		return nil
 	})
 }
 
-// said returns the lines about the namespace that OLM has logged after an offset, and where the log ends.
-func (s *stage) said(since int64) (lines []string, end int64, err error) {
+// logLines returns the lines about the namespace in OLM's log after an offset, and the offset of its end.
+func (s *scene) logLines(since int64) (lines []string, end int64, err error) {
 	log, err := os.Open(filepath.Join(s.cluster.Logs(), "catalog.log"))
 	if err != nil {
 		return nil, 0, err
@@ -335,30 +333,29 @@ func (s *stage) said(since int64) (lines []string, end int64, err error) {
 	return lines, since + int64(len(whole)), err
 }
 
-// lose has the Subscription wait for an InstallPlan that is gone, as OLM leaves it where that is deleted before OLM has
-// said in the Subscription that it is pending. OLM ends each look at a namespace with the status that it began with, so
-// that this can be lost again if OLM is looking.
-func (s *stage) lose(name string) {
+// loseInstallPlan makes the Subscription wait for a deleted InstallPlan, as it does if that was deleted before OLM wrote a
+// condition about it. A running sync may overwrite the status with what it read before; then it tries again.
+func (s *scene) loseInstallPlan(name string) {
 	s.Helper()
-	cluster.Eventually(s, limit, "the Subscription to wait for what is gone", func(ctx context.Context) error {
+	cluster.Eventually(s, limit, "the Subscription to wait for the deleted InstallPlan", func(ctx context.Context) error {
 		waiting := s.subscription(ctx, s.cluster.Client(), "buoy")
 		if ref := waiting.Status.InstallPlanRef; ref != nil && ref.UID == "gone" {
 			return nil
 		}
-		s.awaitRest()
+		s.awaitIdle()
 		if err := s.cluster.PointTo(ctx, waiting, name, &v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Name: "install-gone", UID: "gone"}}); err != nil {
 			return err
 		}
-		s.awaitLook(looked, skipped)
-		return fmt.Errorf("OLM has looked since")
+		s.awaitSync(noUpdates, upToDate)
+		return fmt.Errorf("OLM has synced the namespace since")
 	})
 }
 
-// awaitPlan waits until the InstallPlan of Subscription buoy is in a phase.
-func (s *stage) awaitPlan(phase v1alpha1.InstallPlanPhase) (plan *v1alpha1.InstallPlan) {
+// awaitInstallPlan waits until the InstallPlan of Subscription buoy is in a phase.
+func (s *scene) awaitInstallPlan(phase v1alpha1.InstallPlanPhase) (plan *v1alpha1.InstallPlan) {
 	s.Helper()
 	cluster.Eventually(s, limit, "the InstallPlan to be "+string(phase), func(ctx context.Context) (err error) {
-		if plan, err = s.plan(ctx); err != nil {
+		if plan, err = s.installPlan(ctx); err != nil {
 			return err
 		}
 		if plan.Status.Phase != phase {
@@ -369,8 +366,8 @@ func (s *stage) awaitPlan(phase v1alpha1.InstallPlanPhase) (plan *v1alpha1.Insta
 	return plan
 }
 
-// awaitPhase waits until a ClusterServiceVersion is in a phase for a reason that it tells.
-func (s *stage) awaitPhase(name string, phase v1alpha1.ClusterServiceVersionPhase) (status v1alpha1.ClusterServiceVersionStatus) {
+// awaitPhase waits until a ClusterServiceVersion is in a phase and has a reason for it.
+func (s *scene) awaitPhase(name string, phase v1alpha1.ClusterServiceVersionPhase) (status v1alpha1.ClusterServiceVersionStatus) {
 	s.Helper()
 	cluster.Eventually(s, limit, name+" to be "+string(phase), func(ctx context.Context) (err error) {
 		var is v1alpha1.ClusterServiceVersionPhase
@@ -385,13 +382,13 @@ func (s *stage) awaitPhase(name string, phase v1alpha1.ClusterServiceVersionPhas
 	return status
 }
 
-// moorings is a CRD of the stage's own.
-func (s *stage) moorings(versions ...string) *operators.Definition {
+// moorings is a CRD of this scene alone.
+func (s *scene) moorings(versions ...string) *operators.Definition {
 	return &operators.Definition{Group: s.namespace + ".example.com", Versions: versions}
 }
 
-// mooring is an object of that CRD.
-func (s *stage) mooring(version string) client.Object {
+// mooring is a custom resource of moorings.
+func (s *scene) mooring(version string) client.Object {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": s.namespace + ".example.com/" + version, "kind": "Mooring",
 		"metadata": map[string]any{"name": "pier", "namespace": s.namespace}, "spec": map[string]any{"depth": "7 m"},

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/test/fault"
 )
 
-// deeds are what may be done, with a weight. A deed tells whether there was anything to do it to.
-var deeds = []struct {
+// randomActions are the actions, with a weight each. An action returns false if it does not apply.
+var randomActions = []struct {
 	weight int
 	name   string
 	do     func(*sequence, string) bool
@@ -25,32 +25,32 @@ var deeds = []struct {
 	{4, "delete", (*sequence).deleteVolume},
 	{4, "delete the claim of", (*sequence).deleteClaimOf},
 	{4, "delete the volume of", (*sequence).deleteVolumeOf},
-	{2, "take the labels off the claim of", (*sequence).unlabelClaimOf},
-	{2, "take the labels off the volume of", (*sequence).unlabelVolumeOf},
-	{2, "take the finalizer off", (*sequence).unfinalize},
+	{2, "remove the labels from the claim of", (*sequence).unlabelClaimOf},
+	{2, "remove the labels from the volume of", (*sequence).unlabelVolumeOf},
+	{2, "remove the finalizer from", (*sequence).unfinalize},
 	{1, "forge the status of", (*sequence).forgeStatus},
-	{2, "be there before", (*sequence).foreignClaim},
-	{2, "make way for", (*sequence).makeWay},
+	{2, "create a foreign claim for", (*sequence).foreignClaim},
+	{2, "remove the foreign claim for", (*sequence).removeForeignClaim},
 	{2, "start a pod with", (*sequence).startPod},
 	{2, "stop the pods of all, not only", (*sequence).stopPods},
 	{1, "delete the namespace of", (*sequence).deleteNamespace},
-	{2, "take the controller away from", (*sequence).takeAway},
-	{3, "give a controller back to", (*sequence).giveBack},
+	{2, "stop the controller of", (*sequence).stopController},
+	{3, "start a controller for", (*sequence).startController},
 	{1, "wait for", (*sequence).waitFor},
 }
 
-// step does a random deed to a random SharedVolume.
-func (s *sequence) step() {
+// perform performs a random action on a random SharedVolume.
+func (s *sequence) perform() {
 	sum := 0
-	for _, deed := range deeds {
-		sum += deed.weight
+	for _, action := range randomActions {
+		sum += action.weight
 	}
 	for done := false; !done; {
 		roll, name := s.dice.IntN(sum), string(rune('a'+s.dice.IntN(4)))
-		for _, deed := range deeds {
-			if roll -= deed.weight; roll < 0 {
-				if done = deed.do(s, name); done {
-					s.t.Log(deed.name, name)
+		for _, action := range randomActions {
+			if roll -= action.weight; roll < 0 {
+				if done = action.do(s, name); done {
+					s.t.Log(action.name, name)
 				}
 				break
 			}
@@ -93,23 +93,23 @@ func (s *sequence) deleteClaimOf(name string) bool {
 	if s.model.volumes[name] == nil || s.model.foreign[name] != nil {
 		return false
 	}
-	return s.ifThere(s.client.Delete(s.t.Context(), s.claimOf(name)))
+	return s.existed(s.client.Delete(s.t.Context(), s.claimOf(name)))
 }
 
 func (s *sequence) deleteVolumeOf(name string) bool {
-	return s.model.volumes[name] != nil && s.ifThere(s.client.Delete(s.t.Context(), s.volumeOf(name)))
+	return s.model.volumes[name] != nil && s.existed(s.client.Delete(s.t.Context(), s.volumeOf(name)))
 }
 
 func (s *sequence) unlabelClaimOf(name string) bool {
-	return s.ifThere(s.client.Patch(s.t.Context(), s.claimOf(name), patch(`{"metadata":{"labels":null}}`)))
+	return s.existed(s.client.Patch(s.t.Context(), s.claimOf(name), patch(`{"metadata":{"labels":null}}`)))
 }
 
 func (s *sequence) unlabelVolumeOf(name string) bool {
-	return s.model.volumes[name] != nil && s.ifThere(s.client.Patch(s.t.Context(), s.volumeOf(name), patch(`{"metadata":{"labels":null}}`)))
+	return s.model.volumes[name] != nil && s.existed(s.client.Patch(s.t.Context(), s.volumeOf(name), patch(`{"metadata":{"labels":null}}`)))
 }
 
-// ifThere tells whether something was done to an object that may not exist.
-func (s *sequence) ifThere(err error) bool {
+// existed reports whether a request found its object.
+func (s *sequence) existed(err error) bool {
 	s.t.Helper()
 	s.do("do", client.IgnoreNotFound(err))
 	return err == nil
@@ -128,7 +128,7 @@ func (s *sequence) unfinalize(name string) bool {
 	if sv == nil {
 		return false
 	}
-	s.takeFinalizersOff(sv)
+	s.removeFinalizers(sv)
 	return true
 }
 
@@ -151,7 +151,7 @@ func (s *sequence) foreignClaim(name string) bool {
 	return true
 }
 
-func (s *sequence) makeWay(name string) bool {
+func (s *sequence) removeForeignClaim(name string) bool {
 	claim := s.model.foreign[name]
 	if claim == nil {
 		return false
@@ -172,26 +172,26 @@ func (s *sequence) stopPods(string) bool {
 }
 
 func (s *sequence) deleteNamespace(name string) bool {
-	s.giveBack(name)
+	s.startController(name)
 	s.stopPods(name)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
 	s.do("delete", s.client.Delete(s.t.Context(), namespace.DeepCopy()))
 	s.model = newModel()
 	s.createInPlace(namespace)
-	// The grant was for the namespace that is gone.
+	// The grant was for the deleted namespace.
 	grant := &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
-	s.do("grant anew", s.client.Patch(s.t.Context(), grant, patch(fmt.Sprintf(`{"spec":{"namespaceUID":"%s"}}`, namespace.UID))))
+	s.do("update the grant", s.client.Patch(s.t.Context(), grant, patch(fmt.Sprintf(`{"spec":{"namespaceUID":"%s"}}`, namespace.UID))))
 	return true
 }
 
 func (s *sequence) waitFor(name string) bool {
-	s.giveBack(name)
+	s.startController(name)
 	s.stopPods(name)
-	s.agree()
+	s.awaitModel()
 	return true
 }
 
-func (s *sequence) giveBack(string) bool {
+func (s *sequence) startController(string) bool {
 	if s.stop != nil {
 		return false
 	}
@@ -200,7 +200,7 @@ func (s *sequence) giveBack(string) bool {
 	return true
 }
 
-func (s *sequence) takeAway(string) bool {
+func (s *sequence) stopController(string) bool {
 	if s.stop == nil {
 		return false
 	}
@@ -209,14 +209,14 @@ func (s *sequence) takeAway(string) bool {
 	return true
 }
 
-// createInPlace creates an object, if need be once the last one of its name is gone.
+// createInPlace creates an object, after the deletion of an earlier one of the same name.
 func (s *sequence) createInPlace(object client.Object) {
 	s.t.Helper()
 	err := s.client.Create(s.t.Context(), object)
 	if err == nil {
 		return
 	}
-	s.giveBack("")
+	s.startController("")
 	s.stopPods("")
 	cluster.Eventually(s.t, 2*patience, object.GetName()+" to be gone", func(ctx context.Context) error { return s.client.Create(ctx, object) })
 }

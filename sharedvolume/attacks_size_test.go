@@ -29,20 +29,20 @@ import (
 	tenants "github.com/berth-csi/berth/test/tenant"
 )
 
-// mostBytes is how much the caches may hold of an object that a tenant has written.
+// mostBytes is how much memory an object of a tenant may take in the caches.
 const mostBytes = 4 << 10
 
-// attacker signs a tenant in who has a project, and may make SharedVolumes there.
-func (w world) attacker(t *testing.T) (*tenants.Tenant, string) {
+// attacker returns a tenant who has a project, and may create SharedVolumes there.
+func (env testEnv) attacker(t *testing.T) (*tenants.Tenant, string) {
 	t.Helper()
-	who := tenants.New(t, w.Cluster)
+	who := tenants.New(t, env.Cluster)
 	project := who.Project(t, "")
-	w.grant(project, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
+	env.grant(project, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
 	// What the bundle aggregates to the role admin. Other tests share the cluster, so it is bound to this project.
 	role := rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupVersion.Group}, Resources: []string{"sharedvolumes"}, Verbs: []string{"*"}}
 	metadata := metav1.ObjectMeta{Namespace: project, Name: "sharedvolumes"}
-	w.do("create", w.client.Create(t.Context(), &rbacv1.Role{ObjectMeta: metadata, Rules: []rbacv1.PolicyRule{role}}))
-	w.do("create", w.client.Create(t.Context(), &rbacv1.RoleBinding{
+	env.do("create", env.client.Create(t.Context(), &rbacv1.Role{ObjectMeta: metadata, Rules: []rbacv1.PolicyRule{role}}))
+	env.do("create", env.client.Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: metadata,
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: metadata.Name},
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: who.Name}},
@@ -53,10 +53,10 @@ func (w world) attacker(t *testing.T) (*tenants.Tenant, string) {
 	return who, project
 }
 
-// TestTenantFillsCaches: of objects as large as the API server takes them, the caches hold little.
+// TestTenantFillsCaches: the caches hold little of objects that are as large as the API server accepts.
 func TestTenantFillsCaches(t *testing.T) {
-	w := served(t)
-	who, project := w.attacker(t)
+	env := served(t)
+	who, project := env.attacker(t)
 	many := func(n int, name string) (names []string) {
 		for i := range n {
 			names = append(names, fmt.Sprintf("%s%s-%05d", name, strings.Repeat("x", 40), i))
@@ -75,7 +75,7 @@ func TestTenantFillsCaches(t *testing.T) {
 	}
 	sv := newVolume(project, "large")
 	large(sv)
-	w.do("create", who.Client.Create(t.Context(), sv))
+	env.do("create", who.Client.Create(t.Context(), sv))
 	claim := foreignClaim(project, "large")
 	large(claim)
 	claim.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{sharedvolume.OwnerUIDLabel: string(sv.UID)}}
@@ -84,26 +84,26 @@ func TestTenantFillsCaches(t *testing.T) {
 	}
 	claim.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "any", Operator: metav1.LabelSelectorOpIn, Values: many(2000, "value-")}}
 	claim.Spec.VolumeName = strings.Repeat("v", 200_000)
-	w.do("create", who.Client.Create(t.Context(), claim))
+	env.do("create", who.Client.Create(t.Context(), claim))
 	t.Cleanup(func() {
 		for _, object := range []client.Object{sv, claim} {
-			w.do("free", client.IgnoreNotFound(w.client.Patch(context.Background(), object, patch(`{"metadata":{"finalizers":null}}`))))
+			env.do("free", client.IgnoreNotFound(env.client.Patch(context.Background(), object, patch(`{"metadata":{"finalizers":null}}`))))
 		}
 	})
 
 	options := sharedvolume.CacheOptions()
-	options.Scheme, options.Mapper = w.client.Scheme(), w.client.RESTMapper()
-	cached, err := cache.New(w.Config(), options)
-	w.do("make a cache", err)
+	options.Scheme, options.Mapper = env.client.Scheme(), env.client.RESTMapper()
+	cached, err := cache.New(env.Config(), options)
+	env.do("make a cache", err)
 	go func() { _ = cached.Start(t.Context()) }()
 	for _, object := range []client.Object{&v1alpha1.SharedVolume{}, &corev1.PersistentVolumeClaim{}} {
 		_, err := cached.GetInformer(t.Context(), object)
-		w.do("fill the cache", err)
+		env.do("fill the cache", err)
 		cluster.Eventually(t, patience, "the cache", func(ctx context.Context) error {
 			return cached.Get(ctx, client.ObjectKey{Namespace: project, Name: "large"}, object)
 		})
 		stored := object.DeepCopyObject().(client.Object)
-		w.get(stored, project, "large")
+		env.get(stored, project, "large")
 		got, given := deepSize(reflect.ValueOf(object)), deepSize(reflect.ValueOf(stored))
 		t.Logf("%T: %d bytes are cached of %d", object, got, given)
 		if got > mostBytes {
@@ -112,18 +112,18 @@ func TestTenantFillsCaches(t *testing.T) {
 	}
 }
 
-// TestTenantHasLargeObjectsListed: an API server that cannot send what there is as events of a watch is asked for
-// small pages, and the objects of one page are trimmed before the next comes.
+// TestTenantHasLargeObjectsListed: if an API server cannot stream the initial list, it is requested in small pages, and the
+// objects of one page are trimmed before the next is requested.
 func TestTenantHasLargeObjectsListed(t *testing.T) {
-	w := served(t)
-	who, project := w.attacker(t)
+	env := served(t)
+	who, project := env.attacker(t)
 	const claims = 45 // in pages of 20
 	for i := range claims {
 		claim := foreignClaim(project, fmt.Sprintf("large-%d", i))
 		claim.Annotations = map[string]string{"filler": strings.Repeat("x", 100_000)}
-		w.do("create", who.Client.Create(t.Context(), claim))
+		env.do("create", who.Client.Create(t.Context(), claim))
 	}
-	kube := kubernetes.NewForConfigOrDie(w.Config())
+	kube := kubernetes.NewForConfigOrDie(env.Config())
 	pages, got := 0, 0
 	source := sharedvolume.TrimmedLists(&toolscache.ListWatch{ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
 		pages++
@@ -134,7 +134,7 @@ func TestTenantHasLargeObjectsListed(t *testing.T) {
 		return page, err
 	}})
 	list, err := source.ListWithContext(t.Context(), metav1.ListOptions{ResourceVersion: "0"}) // as an informer begins
-	w.do("list", err)
+	env.do("list", err)
 	for _, claim := range list.(*corev1.PersistentVolumeClaimList).Items {
 		got++
 		if size := deepSize(reflect.ValueOf(claim)); size > mostBytes {
@@ -146,7 +146,7 @@ func TestTenantHasLargeObjectsListed(t *testing.T) {
 	}
 }
 
-// deepSize returns how many bytes a value has in memory, with all that it refers to.
+// deepSize returns how many bytes of memory a value takes, with all that it refers to.
 func deepSize(value reflect.Value) int {
 	size := int(value.Type().Size())
 	inner := func(part reflect.Value) int { return deepSize(part) - int(part.Type().Size()) } // what is outside of the value
@@ -178,43 +178,43 @@ func deepSize(value reflect.Value) int {
 	return size
 }
 
-// TestTenantsFinalizersAreKept, however many, when the controller puts its own on and takes it off.
+// TestTenantsFinalizersAreKept: the controller keeps the tenant's finalizers, however many, when it adds and removes its own.
 func TestTenantsFinalizersAreKept(t *testing.T) {
-	w := served(t)
-	who, project := w.attacker(t)
+	env := served(t)
+	who, project := env.attacker(t)
 	sv := newVolume(project, "logs")
 	for i := range 1000 {
 		sv.Finalizers = append(sv.Finalizers, fmt.Sprintf("example.com/finalizer-%d", i))
 	}
 	given := slices.Clone(sv.Finalizers)
-	w.do("create", who.Client.Create(t.Context(), sv))
-	p := w.ready(sv)
+	env.do("create", who.Client.Create(t.Context(), sv))
+	p := env.ready(sv)
 	if diff := cmp.Diff(append(slices.Clone(given), sharedvolume.Finalizer), sv.Finalizers); diff != "" {
 		t.Errorf("finalizers of a SharedVolume that is Ready (-want +got):\n%s", diff)
 	}
-	w.do("delete", who.Client.Delete(t.Context(), sv))
-	w.gone(p.volume)
-	w.eventually("the controller's finalizer to be taken off", sv, func() error {
+	env.do("delete", who.Client.Delete(t.Context(), sv))
+	env.gone(p.volume)
+	env.eventually("the controller's finalizer to be taken off", sv, func() error {
 		if diff := cmp.Diff(given, sv.Finalizers); diff != "" {
 			return fmt.Errorf("the finalizers (-want +got):\n%s", diff)
 		}
 		return nil
 	})
-	w.do("free", who.Client.Patch(t.Context(), sv, patch(`{"metadata":{"finalizers":null}}`)))
+	env.do("free", who.Client.Patch(t.Context(), sv, patch(`{"metadata":{"finalizers":null}}`)))
 }
 
-// TestTenantHasPodsListed: SharedVolumes that wait for a pod, in a namespace of many large pods, have these listed
-// in small pages, and not more often than one SharedVolume has.
+// TestTenantHasPodsListed: while SharedVolumes wait for a pod in a namespace of many large pods, these are listed in small pages,
+// and not more often than for one SharedVolume.
 func TestTenantHasPodsListed(t *testing.T) {
-	w := served(t)
-	who, project := w.attacker(t)
+	env := served(t)
+	who, project := env.attacker(t)
 	const waiting = 4
 	for i := range waiting {
 		sv := newVolume(project, fmt.Sprintf("logs-%d", i))
-		w.do("create", who.Client.Create(t.Context(), sv))
-		claim := w.ready(sv).claim
+		env.do("create", who.Client.Create(t.Context(), sv))
+		claim := env.ready(sv).claim
 		for j := range 15 {
-			w.do("create", who.Client.Create(t.Context(), &corev1.Pod{
+			env.do("create", who.Client.Create(t.Context(), &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: fmt.Sprintf("web-%d-%d", i, j)},
 				Spec: corev1.PodSpec{
 					NodeName:   "worker-0", // Pods of a node that does not exist are soon collected.
@@ -228,14 +228,14 @@ func TestTenantHasPodsListed(t *testing.T) {
 	began := time.Now()
 	for i := range waiting {
 		sv := newVolume(project, fmt.Sprintf("logs-%d", i))
-		w.do("delete", who.Client.Delete(t.Context(), sv))
-		w.until(sv, "ClaimInUse")
+		env.do("delete", who.Client.Delete(t.Context(), sv))
+		env.until(sv, "ClaimInUse")
 	}
-	// Each looks again every ten seconds. The pods are listed in two pages.
+	// Each is reconciled every ten seconds. The pods are listed in two pages.
 	lists := 0
 	cluster.Eventually(t, patience, "the pods to be listed again", func(context.Context) error {
 		lists = 0
-		for _, event := range w.Audit(t) {
+		for _, event := range env.Audit(t) {
 			if event.User != controllerUser || event.Namespace != project || event.Resource != "pods" || event.Received.Before(began) {
 				continue
 			}
@@ -260,48 +260,47 @@ func TestTenantHasPodsListed(t *testing.T) {
 	}
 }
 
-// TestTenantLeavesVolume: a tenant has a volume made that is found by none of the usual ways when the
-// SharedVolume is gone.
+// TestTenantLeavesVolume: a tenant manipulates a SharedVolume so that its volume remains, and is not found in the usual ways.
 func TestTenantLeavesVolume(t *testing.T) {
 	t.Run("under the community operator's name", func(t *testing.T) {
-		w := apart(t)
-		who, project := w.attacker(t)
-		stop := w.runConfined(project)
+		env := isolated(t)
+		who, project := env.attacker(t)
+		stop := env.runConfined(project)
 		name := "pv-" + project + "-logs"
 		claim := foreignClaim(project, "pvc-logs")
 		claim.Spec.StorageClassName, claim.Spec.VolumeName = ptr.To(""), name
 		claim.Labels = legacyLabels(project, "logs")
-		w.do("create", who.Client.Create(t.Context(), claim))
+		env.do("create", who.Client.Create(t.Context(), claim))
 		sv := newVolume(project, "logs")
-		w.do("create", who.Client.Create(t.Context(), sv))
-		p := w.ready(sv)
+		env.do("create", who.Client.Create(t.Context(), sv))
+		p := env.ready(sv)
 		if p.volume.Name != name {
 			t.Fatalf("the volume is %s, want %s", p.volume.Name, name)
 		}
 		stop() // as for an update of the operator
-		leave(w, who, sv)
-		w.do("delete the claim", who.Client.Delete(t.Context(), claim))
-		w.gone(claim)
-		w.runConfined(project)
-		w.gone(p.volume)
+		leave(env, who, sv)
+		env.do("delete the claim", who.Client.Delete(t.Context(), claim))
+		env.gone(claim)
+		env.runConfined(project)
+		env.gone(p.volume)
 	})
 	t.Run("whose claim names another volume", func(t *testing.T) {
-		w := apart(t)
-		who, project := w.attacker(t)
-		stop := w.runConfined(project)
+		env := isolated(t)
+		who, project := env.attacker(t)
+		stop := env.runConfined(project)
 		sv := newVolume(project, "logs")
-		w.do("create", who.Client.Create(t.Context(), sv))
-		p := w.ready(sv)
+		env.do("create", who.Client.Create(t.Context(), sv))
+		p := env.ready(sv)
 		stop() // as for an update of the operator
 
-		w.do("delete the claim", who.Client.Delete(t.Context(), p.claim))
-		w.gone(p.claim)
+		env.do("delete the claim", who.Client.Delete(t.Context(), p.claim))
+		env.gone(p.claim)
 		claim := foreignClaim(project, p.claim.Name)
 		claim.Spec.StorageClassName, claim.Spec.Selector = ptr.To(""), p.claim.Spec.Selector
 		claim.Spec.Resources.Requests[corev1.ResourceStorage] = resource.MustParse("10Ti")
-		w.do("create", who.Client.Create(t.Context(), claim))
-		stop = w.runConfined(project)
-		w.eventually("the volume to be reserved for the new claim", p.volume, func() error {
+		env.do("create", who.Client.Create(t.Context(), claim))
+		stop = env.runConfined(project)
+		env.eventually("the volume to be reserved for the new claim", p.volume, func() error {
 			if ref := p.volume.Spec.ClaimRef; ref == nil || ref.UID != claim.UID {
 				return fmt.Errorf("it is reserved for %v", ref)
 			}
@@ -309,25 +308,25 @@ func TestTenantLeavesVolume(t *testing.T) {
 		})
 		stop()
 
-		w.do("bind elsewhere", who.Client.Patch(t.Context(), claim, patch(`{"spec":{"volumeName":"elsewhere"}}`)))
-		w.eventually("the binder to give the claim up", p.volume, func() error {
+		env.do("bind elsewhere", who.Client.Patch(t.Context(), claim, patch(`{"spec":{"volumeName":"elsewhere"}}`)))
+		env.eventually("the binder to give the claim up", p.volume, func() error {
 			if ref := p.volume.Spec.ClaimRef; ref == nil || ref.UID != "" {
 				return fmt.Errorf("it is reserved for %v", ref)
 			}
 			return nil
 		})
-		leave(w, who, sv)
-		w.do("delete the claim", who.Client.Delete(t.Context(), claim))
-		w.gone(claim)
-		w.runConfined(project)
-		w.gone(p.volume)
+		leave(env, who, sv)
+		env.do("delete the claim", who.Client.Delete(t.Context(), claim))
+		env.gone(claim)
+		env.runConfined(project)
+		env.gone(p.volume)
 	})
 }
 
-// leave has a tenant delete a SharedVolume while there is no controller.
-func leave(w world, who *tenants.Tenant, sv *v1alpha1.SharedVolume) {
-	w.t.Helper()
-	w.do("take the finalizers off", who.Client.Patch(w.t.Context(), sv.DeepCopy(), patch(`{"metadata":{"finalizers":null}}`)))
-	w.do("delete", who.Client.Delete(w.t.Context(), sv))
-	w.gone(sv)
+// leave deletes a SharedVolume as the tenant while no controller runs.
+func leave(env testEnv, who *tenants.Tenant, sv *v1alpha1.SharedVolume) {
+	env.t.Helper()
+	env.do("take the finalizers off", who.Client.Patch(env.t.Context(), sv.DeepCopy(), patch(`{"metadata":{"finalizers":null}}`)))
+	env.do("delete", who.Client.Delete(env.t.Context(), sv))
+	env.gone(sv)
 }

@@ -15,12 +15,11 @@ import (
 	"github.com/berth-csi/berth/test/fault"
 )
 
-// An API server with too much to do says so, and when to come again. Then, and not before, the same
-// request comes again.
-func TestComesAgainWhenTold(t *testing.T) {
-	w := apart(t)
-	namespace := w.Namespace(t)
-	w.grant(namespace, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
+// TestRetryAfter: an overloaded API server says when to retry. The same request is repeated then, and not before.
+func TestRetryAfter(t *testing.T) {
+	env := isolated(t)
+	namespace := env.Namespace(t)
+	env.grant(namespace, usualSpec.FileSystemID, v1alpha1.AllAccessPoints)
 	asked := attempts{of: "persistentvolumeclaims"}
 	injector := fault.Inject(fault.Point{
 		Verb: "create", Resource: "persistentvolumeclaims", Namespace: namespace, Name: "pvc-logs",
@@ -28,25 +27,25 @@ func TestComesAgainWhenTold(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() {
-		done <- injector.Run(ctx, confined(apartConfig, namespace), func(ctx context.Context, cfg *rest.Config) error {
-			cfg.Wrap(asked.record) // as the client sees it, with the fault behind
+		done <- injector.Run(ctx, confined(isolatedConfig, namespace), func(ctx context.Context, cfg *rest.Config) error {
+			cfg.Wrap(asked.record) // as the client sees it, before the fault is injected
 			return sharedvolume.Run(ctx, cfg, sharedvolume.Options{})
 		})
 	}()
-	w.ready(w.create(namespace, "logs"))
+	env.ready(env.create(namespace, "logs"))
 	cancel()
-	w.do("the controller", <-done)
+	env.do("the controller", <-done)
 
 	got := asked.all
 	if len(got) != 2 || got[0].code != http.StatusTooManyRequests || got[1].code != http.StatusCreated {
-		t.Fatalf("the claim was asked for, and answered, like this: %+v; want 429 and then 201", got)
+		t.Fatalf("the requests to create the claim were %+v; want 429 and then 201", got)
 	}
 	if waited := got[1].sent.Sub(got[0].answered); waited < got[0].retryAfter || got[0].retryAfter == 0 {
-		t.Errorf("the request came again after %v, want %v at least", waited, got[0].retryAfter)
+		t.Errorf("the request was repeated after %v, want %v at least", waited, got[0].retryAfter)
 	}
 }
 
-// attempts are the requests of a client that create objects of one resource.
+// attempts are a client's requests to create objects of one resource.
 type attempts struct {
 	of  string
 	mu  sync.Mutex

@@ -10,46 +10,45 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Every 10 ms a claim is bound. How long that has taken tells how many wait at the binder.
-func TestPaceFollowsTheQueue(t *testing.T) {
+// TestLimiterFollowsQueue binds a claim every 10 ms. From the latency, the limiter estimates how many wait for the binder.
+func TestLimiterFollowsQueue(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
 		name    string
-		took    []time.Duration // each of them a thousand times
-		waiting bool            // whether more are to be made
+		latency []time.Duration // each of them for a thousand claims
+		waiting bool            // whether more wait for a slot
 		want    int
 	}{
-		{"none wait", []time.Duration{10 * ms}, true, fastPace},
-		{"many wait", []time.Duration{10 * ms, 100 * ms}, true, slowPace},
-		{"many wait, and did at first", []time.Duration{50 * ms, 10 * ms, 50 * ms}, true, slowPace},
-		{"many have waited", []time.Duration{10 * ms, 100 * ms, 10 * ms}, true, fastPace},
-		{"no more are to be made", []time.Duration{10 * ms}, false, firstPace},
+		{"none wait", []time.Duration{10 * ms}, true, maxSlots},
+		{"many wait", []time.Duration{10 * ms, 100 * ms}, true, minSlots},
+		{"many wait, and did at the start", []time.Duration{50 * ms, 10 * ms, 50 * ms}, true, minSlots},
+		{"many waited before", []time.Duration{10 * ms, 100 * ms, 10 * ms}, true, maxSlots},
+		{"none wait for a slot", []time.Duration{10 * ms}, false, initialSlots},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p, clock := pace{atOnce: firstPace}, now
-			for _, took := range test.took {
+			l, clock := limiter{limit: initialSlots}, now
+			for _, latency := range test.latency {
 				for range 1000 {
 					clock = clock.Add(10 * ms)
-					p.bound(clock, took, test.waiting)
+					l.observe(clock, latency, test.waiting)
 				}
 			}
-			if p.atOnce != test.want {
-				t.Errorf("%d are made at once, want %d", p.atOnce, test.want)
+			if l.limit != test.want {
+				t.Errorf("the limit is %d, want %d", l.limit, test.want)
 			}
 		})
 	}
 }
 
-// A model of a cluster in which one namespace has a thousand claims to be bound, and another has one
-// now and then. Whatever takes how long, the binder hardly ever runs out of work, and the one claim
-// hardly ever waits for long.
-func TestPace(t *testing.T) {
+// TestLimiter simulates a cluster in which one namespace has a thousand claims to bind, and another has one now and then.
+// Whatever the latencies, the binder is rarely idle, and the other namespace's claims rarely wait for long.
+func TestLimiter(t *testing.T) {
 	const ms = time.Millisecond
 	for _, test := range []struct {
 		name    string
 		cluster model
-		// busy is the least part of the time that all would take anyway, that it may take; others is how
-		// many times as long as alone the other namespace's may take.
+		// busy is the minimum share of time in which the binder is busy; others is how many times as long as alone the
+		// other namespace's claims may take.
 		busy, others float64
 	}{
 		{"quick requests, a binder with a budget", model{making: 6 * ms, hearing: 2 * ms, binding: 6 * ms, budget: 20 * ms, noise: 0.3}, 0.95, 4},
@@ -71,33 +70,31 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// model says how long it takes to make a claim, to hear of what happened, and to bind a claim. A binder
-// with a budget may bind a hundred as fast as it can, and then one in that time. Times vary by that part
-// of them.
+// model says how long it takes to create a claim, to receive an event, and to bind a claim. A binder with a budget may bind a
+// hundred claims as fast as it can, and then one per budget. noise is how much times vary, as a part of them.
 type model struct {
 	making, hearing, binding, budget time.Duration
 	noise                            float64
 }
 
-// run has n claims of one namespace made and bound, in turns, and one of another every second. It
-// returns how long it takes until all are bound, and how long one of the other namespace takes. With n
-// of 0 that is alone.
+// run creates and binds n claims of one namespace, and one of another every second. It returns how long it takes until the n
+// are bound, and how long one of the other namespace takes.
 func (m model) run(n int) (took, other time.Duration) {
 	s := &simulation{clock: now, random: rand.New(rand.NewPCG(1, 1)), model: m}
-	s.turns, s.woken = turnsAt(&s.clock)
+	s.slots, s.requeued = slotsAt(&s.clock)
 	bound := 0
 	begin := func(key types.NamespacedName) {
 		s.after(m.making, func() {
-			s.turns.handOver(key)
+			s.slots.startBinding(key)
 			s.bind(func() {
 				if bound++; bound == n {
 					took = s.clock.Sub(now)
 				}
-			}, func() { s.turns.leave(key) })
+			}, func() { s.slots.release(key) })
 		})
 	}
 	for i := range n {
-		if key := (types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}); s.turns.take(key) {
+		if key := (types.NamespacedName{Namespace: "a", Name: fmt.Sprint(i)}); s.slots.acquire(key) {
 			begin(key)
 		}
 	}
@@ -121,16 +118,16 @@ func (m model) run(n int) (took, other time.Duration) {
 	return took, others[len(others)/2]
 }
 
-// simulation is a model at work.
+// simulation runs a model.
 type simulation struct {
 	model
-	clock   time.Time
-	random  *rand.Rand
-	agenda  []appointment
-	turns   *turns
-	woken   *[]string
-	queue   []func() // the binder's
-	allowed time.Time
+	clock    time.Time
+	random   *rand.Rand
+	agenda   []appointment
+	slots    *slots
+	requeued *[]string
+	queue    []func() // the binder's
+	allowed  time.Time
 }
 
 type appointment struct {
@@ -145,8 +142,7 @@ func (s *simulation) after(d time.Duration, do func()) {
 	s.at(s.clock.Add(time.Duration(float64(d)*(1+s.noise*(s.random.ExpFloat64()-1)))), do)
 }
 
-// bind hands a claim to the binder, which does one thing when it has bound it; the other is done when
-// that is heard.
+// bind queues a claim for the binder. It calls bound when the claim is bound, and heard when the controller receives the event.
 func (s *simulation) bind(bound, heard func()) {
 	s.after(s.hearing, func() {
 		s.queue = append(s.queue, func() {
@@ -179,8 +175,7 @@ func (s *simulation) bindNext() {
 	})
 }
 
-// run does all that is due, one after the other, until there is nothing more; begin makes a claim whose
-// turn has come.
+// run runs all events in the order of their time. It calls begin for each SharedVolume that is requeued with a slot.
 func (s *simulation) run(begin func(types.NamespacedName)) {
 	for len(s.agenda) > 0 {
 		next := 0
@@ -193,9 +188,9 @@ func (s *simulation) run(begin func(types.NamespacedName)) {
 		s.agenda = slices.Delete(s.agenda, next, next+1)
 		s.clock = due.at
 		due.do()
-		for _, name := range *s.woken {
+		for _, name := range *s.requeued {
 			begin(requestOf(name).NamespacedName)
 		}
-		*s.woken = nil
+		*s.requeued = nil
 	}
 }

@@ -1,0 +1,287 @@
+// Package prediction predicts what OLM will do with Subscriptions and explains why. It also explains why OLM does
+// nothing, where OLM itself gives no reason. OLM's own resolver, which runs in this process, makes the choice; the
+// explanation comes from the catalog's upgrade graph and from the state of the cluster.
+//
+// Observe reads a State for each namespace, Predict runs the resolver on it, and Write shows the Predictions.
+package prediction
+
+import (
+	"context"
+	"slices"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/olm/upgrade"
+)
+
+// Verdict says what OLM does with a Subscription.
+type Verdict string
+
+// The verdicts.
+const (
+	// Installs: nothing is installed, and OLM installs Next.
+	Installs Verdict = "installs"
+	// Updates: OLM updates the installed version to Next.
+	Updates Verdict = "updates"
+	// Waits: OLM has chosen Next, but something keeps it from installing that. Blockers says what.
+	Waits Verdict = "waits"
+	// Latest: the head of the channel is installed.
+	Latest Verdict = "latest"
+	// Stranded: OLM does nothing although the channel has a later head, and says nothing of it.
+	Stranded Verdict = "stranded"
+	// Refused: OLM resolves nothing in the whole namespace, and sets ResolutionFailed on all its Subscriptions.
+	Refused Verdict = "refused"
+)
+
+// Good reports whether OLM proceeds, or the head of the channel is installed.
+func (v Verdict) Good() bool { return v == Installs || v == Updates || v == Latest }
+
+// Prediction is what OLM will do with a Subscription. Its JSON field names are an API.
+type Prediction struct {
+	// Namespace and Subscription are empty when no cluster was read.
+	Namespace    string `json:"namespace,omitempty"`
+	Subscription string `json:"subscription,omitempty"`
+	Package      string `json:"package"`
+	Channel      string `json:"channel"`
+	// Installed is the ClusterServiceVersion that the Subscription has, if any.
+	Installed string  `json:"installed,omitempty"`
+	Verdict   Verdict `json:"verdict"`
+	// Next is what OLM installs next.
+	Next *Update `json:"next,omitempty"`
+	// Dependencies are the bundles that OLM installs together with Next.
+	Dependencies []string `json:"dependencies,omitempty"`
+	// Then are the updates that follow Next. They end at the head of the channel if ReachesHead is true.
+	Then        []Update `json:"then,omitempty"`
+	ReachesHead bool     `json:"reachesHead"`
+	// Why are the reasons for Stranded and Refused. Blockers are the reasons for Waits.
+	Why      []Reason `json:"why,omitempty"`
+	Blockers []Reason `json:"blockers,omitempty"`
+	// Risks are what people should know before OLM proceeds. Warnings are their texts alone.
+	Risks    []Reason `json:"risks,omitempty"`
+	Warnings []string `json:"warnings,omitempty"`
+	// Message is what OLM will write into the condition ResolutionFailed.
+	Message string `json:"message,omitempty"`
+
+	bundles []Bundle
+}
+
+// Bundle is a bundle that OLM installs, and the CatalogSource that it comes from.
+type Bundle struct {
+	From Source
+	*fbc.Bundle
+}
+
+// Bundles returns the bundles of Next and of Dependencies. A Prediction that was decoded from JSON has none.
+func (p *Prediction) Bundles() []Bundle { return p.bundles }
+
+// Update is an update, or the first installation, of a package.
+type Update struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// Edge is the kind of upgrade edge from the version before. Range is the range of a skipRange edge.
+	Edge  upgrade.Edge `json:"edge,omitempty"`
+	Range string       `json:"skipRange,omitempty"`
+}
+
+// Reason explains a verdict, a blocker or a risk. Do says what people can do about it.
+type Reason struct {
+	Code Code   `json:"code"`
+	What string `json:"what"`
+	Do   string `json:"do,omitempty"`
+}
+
+// Predict predicts what OLM will do with each Subscription whose catalog is in the State, in the order of the State's
+// Subscriptions. It reads the CRDs that an update would change, and their custom resources, from the cluster. It fails if it
+// cannot read these, or a bundle.
+func (st *State) Predict(ctx context.Context) ([]*Prediction, error) {
+	st = st.normalized()
+	resolved, refusal := st.resolve()
+	var all []*Prediction
+	for _, s := range st.Subscriptions {
+		f := st.subject(s)
+		if f.catalog == nil && st.offers(sourceOf(s)) && !st.unreachableSource(sourceOf(s)) {
+			continue // it only constrains the resolution of the others
+		}
+		if refusal != nil {
+			f.refused(refusal)
+		} else if err := f.resolved(ctx, resolved); err != nil {
+			return nil, err
+		}
+		all = append(all, f.Prediction)
+	}
+	return all, nil
+}
+
+// subject is the Subscription that a Prediction is about, with what its catalog has for it. What the catalog lacks is nil.
+type subject struct {
+	*Prediction
+	state        *State
+	subscription *v1alpha1.Subscription
+	csv          *v1alpha1.ClusterServiceVersion
+	catalog      *fbc.Catalog
+	pkg          *fbc.Package
+	channel      *fbc.Channel
+	graph        *upgrade.Graph
+}
+
+func (st *State) subject(s *v1alpha1.Subscription) *subject {
+	f := &subject{
+		Prediction:   &Prediction{Package: s.Spec.Package, Channel: s.Spec.Channel},
+		state:        st,
+		subscription: s,
+		csv:          st.csv(s.Status.InstalledCSV),
+		catalog:      st.Catalogs[sourceOf(s)],
+		graph:        &upgrade.Graph{},
+	}
+	if !st.hypothetical {
+		f.Namespace, f.Subscription = s.Namespace, s.Name
+	}
+	if f.csv != nil {
+		f.Installed = f.csv.Name
+	}
+	if f.catalog == nil {
+		return f
+	}
+	if f.pkg = f.catalog.Find(s.Spec.Package); f.pkg == nil {
+		return f
+	}
+	if f.Channel == "" { // then OLM prefers the default channel
+		f.Channel = f.pkg.DefaultChannel
+	}
+	if f.channel = f.pkg.FindChannel(f.Channel); f.channel != nil {
+		f.graph = upgrade.Of(f.pkg, f.channel)
+	}
+	return f
+}
+
+// installed returns the version that the Subscription has installed.
+func (f *subject) installed() upgrade.Version {
+	return upgrade.Version{Name: f.csv.Name, Number: &f.csv.Spec.Version.Version}
+}
+
+// refused explains why OLM resolves nothing in the namespace.
+func (f *subject) refused(refusal error) {
+	f.Verdict, f.Message = Refused, refusal.Error()
+	f.Why = f.namespaceProblems()
+	for _, other := range f.state.Subscriptions {
+		if other == f.subscription {
+			continue
+		}
+		for _, reason := range f.state.subject(other).subscriptionProblems() {
+			reason.What = "OLM resolves all Subscriptions of the namespace together, and cannot resolve Subscription " + other.Name + ": " + reason.What
+			f.Why = append(f.Why, reason)
+		}
+	}
+	if len(f.Why) == 0 {
+		reason := f.dependencyReason(f.graph.Chain[0])
+		reason.What = stripBoilerplate(refusal)
+		f.Why = []Reason{reason}
+	}
+	if pending := pendingInstallPlan(f, nil); pending != nil { // OLM checks this before it resolves
+		f.Verdict, f.Message, f.Blockers = Waits, "", []Reason{*pending}
+	}
+}
+
+// resolved explains what OLM's resolver has chosen for the Subscription.
+func (f *subject) resolved(ctx context.Context, r *resolution) error {
+	chosen := f.graph.Find(r.chosen[f.subscription.Name])
+	switch {
+	case chosen != nil && f.csv == nil:
+		f.Verdict, f.Next = Installs, newUpdate(upgrade.Update{Entry: chosen})
+	case chosen != nil:
+		f.Verdict, f.Next = Updates, newUpdate(upgrade.Update{Entry: chosen, Edge: chosen.Follows(f.installed())})
+	case f.csv == nil:
+		f.Verdict, f.Blockers = Waits, []Reason{{Code: Installing, What: "OLM is installing " + f.subscription.Status.CurrentCSV}}
+	case len(f.graph.Heads) == 1 && f.graph.Heads[0].Name == f.csv.Name:
+		f.Verdict, f.ReachesHead = Latest, true
+	default:
+		f.Verdict = Stranded
+		f.Why = f.whyStranded()
+	}
+	if chosen != nil {
+		f.bundles = append(f.bundles, Bundle{sourceOf(f.subscription), f.pkg.FindBundle(chosen.Name)})
+		for _, dependency := range r.created {
+			f.Dependencies = append(f.Dependencies, dependency.Spec.StartingCSV)
+			from := sourceOf(dependency)
+			if found := f.state.bundle(from, dependency.Spec.Package, dependency.Spec.StartingCSV); found != nil {
+				f.bundles = append(f.bundles, Bundle{from, found})
+			}
+		}
+		if err := f.predictLater(r); err != nil {
+			return err
+		}
+	}
+	if err := f.findBlockers(ctx, chosen); err != nil {
+		return err
+	}
+	f.findRisks(chosen)
+	for _, risk := range f.Risks {
+		f.Warnings = append(f.Warnings, risk.What)
+	}
+	return nil
+}
+
+// predictLater predicts the updates after the first one: it runs the resolver again on the state after each update.
+func (f *subject) predictLater(r *resolution) error {
+	st, last := f.state, f.Next.Name
+	for seen := map[string]bool{}; !seen[last]; {
+		seen[last] = true
+		var err error
+		if st, err = st.installed(r); err != nil {
+			return err
+		}
+		if r, err = st.resolve(); err != nil {
+			return nil // OLM refuses the next one; findRisks warns that updates end before the head
+		}
+		chosen := f.graph.Find(r.chosen[f.subscription.Name])
+		if chosen == nil {
+			break
+		}
+		f.Then = append(f.Then, *newUpdate(upgrade.Update{Entry: chosen, Edge: chosen.Follows(f.graph.Find(last).Version())}))
+		last = chosen.Name
+	}
+	f.ReachesHead = last == f.graph.Heads[0].Name
+	return nil
+}
+
+func newUpdate(s upgrade.Update) *Update {
+	step := &Update{Name: s.Entry.Name, Edge: s.Edge}
+	if s.Entry.Number != nil {
+		step.Version = s.Entry.Number.String()
+	}
+	if s.Edge == upgrade.SkipRange {
+		step.Range = s.Entry.SkipRange
+	}
+	return step
+}
+
+// findBlockers finds what keeps OLM from installing what it has chosen.
+func (f *subject) findBlockers(ctx context.Context, chosen *upgrade.Entry) error {
+	if chosen == nil {
+		return nil
+	}
+	bundle := f.pkg.FindBundle(chosen.Name)
+	details, err := bundle.Details()
+	if err != nil {
+		return err
+	}
+	for _, find := range blockers {
+		if reason := find(f, details.CSV); reason != nil {
+			f.Blockers = append(f.Blockers, *reason)
+		}
+	}
+	if err := f.checkCRDs(ctx, details); err != nil {
+		return err
+	}
+	f.checkOpenShift(bundle)
+	if len(f.Blockers) > 0 {
+		f.Verdict = Waits
+	}
+	return nil
+}
+
+// Good reports whether the verdicts of all predictions are good.
+func Good(predictions []*Prediction) bool {
+	return !slices.ContainsFunc(predictions, func(p *Prediction) bool { return !p.Verdict.Good() })
+}

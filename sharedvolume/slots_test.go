@@ -1,0 +1,154 @@
+package sharedvolume
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// slotsAt returns slots with a clock of the test, and the names of the SharedVolumes that they requeue.
+func slotsAt(clock *time.Time) (*slots, *[]string) {
+	requeued := &[]string{}
+	t := newSlots()
+	t.now = func() time.Time { return *clock }
+	t.requeue = func(key types.NamespacedName) { *requeued = append(*requeued, key.String()) }
+	return t, requeued
+}
+
+func TestSlots(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		// do is what happens: a name acquires a slot, name- releases it, name= starts binding, and + lets slotTimeout
+		// pass. All names are in one namespace unless they have another one's prefix.
+		do string
+		// immediate are those that get a slot immediately, requeued those that get one later, both in that order.
+		immediate, requeued string
+	}{
+		{"some immediately", "1 2 3 4", "1 2", ""},
+		{"a released slot goes to the next", "1 2 3 4 2-", "1 2", "3"},
+		{"first come, first served", "1 2 3 4 5 2- 1- 3-", "1 2", "3 4 5"},
+		{"acquiring again changes nothing", "1 1 2 3 4 3 1- 2- 3-", "1 1 2", "3 4"},
+		{"a requeued one holds a slot", "1 2 3 1- 3", "1 2 3", "3"},
+		{"no longer waiting", "1 2 3 4 3- 1-", "1 2", "4"},
+		{"no longer waiting, and waiting again", "1 2 3 4 3- 3 1- 2-", "1 2", "4 3"},
+		{"releasing twice", "1 2 3 4 1- 1-", "1 2", "3"},
+		{"acquiring after a release", "1 2 3 1- 1 2-", "1 2", "3 1"},
+		{"releasing without a slot", "x- 1 2 3 x-", "1 2", ""},
+		{"another namespace does not wait", "1 2 3 b/1", "1 2 b/1", ""},
+		{"its release does not help", "1 2 3 b/1 b/1-", "1 2 b/1", ""},
+		{"a slot times out", "1 2 3 4 + 2=", "1 2", "3"},
+		{"acquiring after a timeout, behind others", "1 2 3 + 1 2=", "1 2", "3 1"},
+		{"acquiring after a timeout, nobody waits", "1 2 + 1", "1 2 1", ""},
+		{"one that waits keeps its position", "1 2 3 4 3= + 3= 1=", "1 2", "3"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			clock := now
+			slots, requeued := slotsAt(&clock)
+			slots.limiter.limit = 2
+			var immediate []string
+			for _, word := range strings.Fields(test.do) {
+				name := strings.TrimRight(word, "-=")
+				key := types.NamespacedName{Namespace: "a", Name: name}
+				if namespace, of, ok := strings.Cut(name, "/"); ok {
+					key = types.NamespacedName{Namespace: namespace, Name: of}
+				}
+				switch word[len(name):] {
+				case "-":
+					slots.release(key)
+				case "=":
+					slots.startBinding(key)
+				default:
+					if word == "+" {
+						clock = clock.Add(slotTimeout)
+					} else if slots.acquire(key) {
+						immediate = append(immediate, name)
+					}
+				}
+			}
+			if diff := cmp.Diff(strings.Fields(test.immediate), immediate); diff != "" {
+				t.Errorf("immediately: %s", diff)
+			}
+			want := strings.Fields(test.requeued)
+			for i, name := range want {
+				want[i] = "a/" + name
+			}
+			if diff := cmp.Diff(want, *requeued); diff != "" {
+				t.Errorf("requeued: %s", diff)
+			}
+		})
+	}
+}
+
+func TestSlotsTimeOut(t *testing.T) {
+	clock := now
+	slots, _ := slotsAt(&clock)
+	key := types.NamespacedName{Namespace: "a", Name: "1"}
+	if got := slots.startBinding(key); got != 0 {
+		t.Errorf("without a slot, %v remain", got)
+	}
+	slots.acquire(key)
+	clock = clock.Add(slotTimeout / 4)
+	slots.acquire(key) // does not restart the timeout
+	if got, want := slots.startBinding(key), slotTimeout*3/4; got != want {
+		t.Errorf("after a quarter, %v remain, want %v", got, want)
+	}
+	clock = clock.Add(slotTimeout * 3 / 4)
+	if got := slots.startBinding(key); got != 0 || len(slots.namespaces) != 0 {
+		t.Errorf("at the end, %v remain, and of the namespace %v", got, slots.namespaces)
+	}
+}
+
+// TestSlotsReachEverybody: at any time only a few hold a slot, everybody gets one in the end, and no state remains of those
+// that released theirs.
+func TestSlotsReachEverybody(t *testing.T) {
+	clock := now
+	slots, requeued := slotsAt(&clock)
+	var all []types.NamespacedName
+	for i := range 100 {
+		all = append(all, types.NamespacedName{Namespace: fmt.Sprint("n", i%3), Name: fmt.Sprint(i)})
+	}
+	having := map[string][]types.NamespacedName{}
+	for _, key := range all {
+		if slots.acquire(key) {
+			having[key.Namespace] = append(having[key.Namespace], key)
+		}
+	}
+	var served []types.NamespacedName
+	for len(served) < len(all) {
+		for _, name := range *requeued {
+			key := requestOf(name).NamespacedName
+			if !slots.acquire(key) {
+				t.Fatalf("%v was requeued without a slot", key)
+			}
+			having[key.Namespace] = append(having[key.Namespace], key)
+		}
+		*requeued = nil
+		before := len(served)
+		for namespace, keys := range having {
+			if len(keys) > slots.limiter.limit {
+				t.Fatalf("in %s, %v hold a slot", namespace, keys)
+			}
+			if len(keys) > 0 {
+				slots.release(keys[0])
+				served = append(served, keys[0])
+				having[namespace] = keys[1:]
+			}
+		}
+		if len(served) == before {
+			t.Fatalf("nobody holds a slot, but only %d of %d have immediate one", before, len(all))
+		}
+	}
+	for _, key := range all {
+		if !slices.Contains(served, key) {
+			t.Errorf("%v never got a slot", key)
+		}
+	}
+	if len(slots.namespaces) != 0 {
+		t.Errorf("these remain: %v", slots.namespaces)
+	}
+}
