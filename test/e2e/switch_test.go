@@ -24,7 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/community"
@@ -84,7 +85,7 @@ func TestSwitchWithTool(t *testing.T) {
 func TestSwitchWithKilledTool(t *testing.T) {
 	run := func(createDriver bool) func(*world) {
 		return func(w *world) {
-			request := switchover.Request{Package: w.driver.Package.Name, Source: certifiedCatalog, CreateDriver: createDriver}
+			request := subscription.Request{Package: w.driver.Package.Name, Source: certifiedCatalog, CreateDriver: createDriver}
 			injector := fault.KillAtEach()
 			w.step(func(ctx context.Context, _ client.Client) error {
 				return injector.Run(ctx, w.Config(), func(ctx context.Context, config *rest.Config) error { return w.apply(ctx, config, request) })
@@ -98,17 +99,17 @@ func TestSwitchWithKilledTool(t *testing.T) {
 }
 
 // apply is what our command does, in this process.
-func (w *world) apply(ctx context.Context, config *rest.Config, request switchover.Request) error {
+func (w *world) apply(ctx context.Context, config *rest.Config, request subscription.Request) error {
 	api, err := client.New(config, client.Options{Scheme: w.Client().Scheme(), Mapper: w.Client().RESTMapper()})
 	if err != nil {
 		return err
 	}
-	seen := switchover.Cluster{Config: config, Client: api}
-	plan, _, err := switchover.Ensure(ctx, seen, request, nil)
+	seen := migrate.Cluster{Config: config, Client: api}
+	plan, _, err := subscription.Switch.Ensure(ctx, seen, request)
 	if err != nil {
 		return err
 	}
-	return switchover.Apply(ctx, seen, plan, switchover.Options{Report: func(e switchover.Event) { w.t.Logf("%s %s", e.Step, e.Waits) }})
+	return subscription.Switch.Apply(ctx, seen, plan, migrate.Options{Report: func(e migrate.Event) { w.t.Logf("%s %s", e.Step, e.Waits) }})
 }
 
 // way is how somebody gets from the community's operator to ours.

@@ -1,4 +1,4 @@
-package switchover_test
+package subscription_test
 
 import (
 	"context"
@@ -17,13 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestSwitchover is what people do with a switch besides seeing it through.
-func TestSwitchover(t *testing.T) {
+// TestSwitch is what can happen to a switch besides running to its end.
+func TestSwitch(t *testing.T) {
 	s := newSite(t)
 	for name, test := range map[string]struct {
 		approval v1alpha1.Approval
@@ -64,15 +65,15 @@ func TestSwitchover(t *testing.T) {
 func unsafe(p *place) {
 	p.mustRefuse(p.to(broken), prediction.NoEdge)
 	p.mustLeaveAsIs(func() {
-		if err := p.apply(p.to(broken), switchover.Options{})(p.t.Context(), p.Config()); err == nil {
+		if err := p.apply(p.to(broken), migrate.Options{})(p.t.Context(), p.Config()); err == nil {
 			p.t.Error("it was applied")
 		}
 	})
 }
 
 // check returns what a plan says of one thing, or nil.
-func check(p *switchover.Plan, code prediction.Code) *switchover.Check {
-	at := slices.IndexFunc(p.Checks, func(c switchover.Check) bool { return c.Code == string(code) })
+func check(p *subscription.Plan, code prediction.Code) *migrate.Check {
+	at := slices.IndexFunc(p.Checks, func(c migrate.Check) bool { return c.Code == string(code) })
 	if at < 0 {
 		return nil
 	}
@@ -84,12 +85,12 @@ func moved(p *place) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	given, err := switchover.Read(strings.NewReader(string(text)))
+	given, err := subscription.Switch.Read(strings.NewReader(string(text)))
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"low"}]}}}`)
-	_, _, err = switchover.Ensure(p.t.Context(), p.seen(), given.Request(), given)
+	_, _, err = subscription.Switch.EnsureGiven(p.t.Context(), p.seen(), given.Request(), given)
 	if err == nil || !strings.Contains(err.Error(), "generation was 1 and is 2") {
 		p.t.Errorf("got %v, want that the Subscription's generation is another one", err)
 	}
@@ -117,11 +118,11 @@ func twice(p *place) {
 }
 
 // mustRefuse wants a plan that is not safe, for one reason at least.
-func (p *place) mustRefuse(r switchover.Request, code prediction.Code) {
+func (p *place) mustRefuse(r subscription.Request, code prediction.Code) {
 	p.t.Helper()
 	made := p.plan(r)
 	c := check(made, code)
-	if made.Safe || c == nil || c.Verdict != switchover.Refused || c.Do == "" {
+	if made.Safe || c == nil || c.Verdict != migrate.Refused || c.Do == "" {
 		p.t.Fatalf("the plan is safe: %t; of %s it says %+v, want that it is refused, and what to do", made.Safe, code, c)
 	}
 	if strings.Contains(c.Do, "spec.") {
@@ -130,19 +131,19 @@ func (p *place) mustRefuse(r switchover.Request, code prediction.Code) {
 	if later := check(made, prediction.Downgrade); made.Target == "" && later != nil {
 		p.t.Errorf("OLM installs nothing, and yet it is said of the version: %+v", later)
 	}
-	p.t.Logf("\n%s", made.Text(switchover.Plain))
+	p.t.Logf("\n%s", made.Text(migrate.Plain))
 }
 
 func underWay(p *place) {
 	turned(p)
-	if _, err := switchover.New(p.t.Context(), p.seen(), p.to(second)); err == nil || !strings.Contains(err.Error(), "berth switch rollback buoy") {
+	if _, err := subscription.Switch.Plan(p.t.Context(), p.seen(), p.to(second)); err == nil || !strings.Contains(err.Error(), "berth switch rollback buoy") {
 		p.t.Errorf("got %v, want that it is under way, and how to go back", err)
 	}
 	p.run(p.rollback)
 }
 
 func manual(p *place) {
-	p.run(p.apply(p.to(second), switchover.Options{}))
+	p.run(p.apply(p.to(second), migrate.Options{}))
 	got, err := p.end(p.t.Context())
 	if err != nil || got.approval != v1alpha1.ApprovalManual || got.installed != "buoy.v1.1.0" {
 		p.t.Errorf("got %+v, %v; want buoy.v1.1.0, and that OLM asks", got, err)
@@ -150,7 +151,7 @@ func manual(p *place) {
 }
 
 func dry(p *place) {
-	p.mustLeaveAsIs(func() { p.run(p.apply(p.to(second), switchover.Options{DryRun: true})) })
+	p.mustLeaveAsIs(func() { p.run(p.apply(p.to(second), migrate.Options{DryRun: true})) })
 }
 
 // mustLeaveAsIs wants nothing to become of a place.
@@ -174,7 +175,7 @@ func interference(p *place) {
 	turned(p)
 	p.patchSubscription(`{"spec":{"channel":"preview"}}`)
 	// In this order: who has begun to take it back cannot apply it any more.
-	for i, tool := range []tool{p.apply(p.to(second), switchover.Options{}), p.rollback} {
+	for i, tool := range []tool{p.apply(p.to(second), migrate.Options{}), p.rollback} {
 		if err := tool(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "somebody has changed Subscription") {
 			p.t.Errorf("%s: got %v, want that somebody has changed the Subscription", []string{"apply", "rollback"}[i], err)
 		}
@@ -199,17 +200,17 @@ func anew(p *place) {
 	p.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: former.Namespace, Name: former.Name}, Spec: former.Spec})
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
-	err := p.apply(p.to(second), switchover.Options{})(ctx, p.Config())
-	if err == nil || !strings.Contains(err.Error(), "made it anew") {
-		p.t.Errorf("got %v, want that somebody has made the Subscription anew", err)
+	err := p.apply(p.to(second), migrate.Options{})(ctx, p.Config())
+	if err == nil || !strings.Contains(err.Error(), "deleted and recreated") {
+		p.t.Errorf("got %v, want that somebody has recreated the Subscription", err)
 	}
-	if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "made it anew") || !strings.Contains(err.Error(), "delete configmap "+p.journal().Name) {
-		p.t.Errorf("rollback: got %v, want that somebody has made the Subscription anew, and how to give up", err)
+	if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "deleted and recreated") || !strings.Contains(err.Error(), "delete configmap "+p.journal().Name) {
+		p.t.Errorf("rollback: got %v, want that somebody has recreated the Subscription, and how to abandon the switch", err)
 	}
 	if err := p.Client().Delete(p.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: p.journal().Namespace, Name: p.journal().Name}}); err != nil {
 		p.t.Fatal(err)
 	}
-	if _, err := switchover.New(p.t.Context(), p.seen(), p.to(second)); err != nil {
+	if _, err := subscription.Switch.Plan(p.t.Context(), p.seen(), p.to(second)); err != nil {
 		p.t.Errorf("got %v, want a new plan", err)
 	}
 }
@@ -218,7 +219,7 @@ func anew(p *place) {
 func (p *place) mustApproveAfter(waits string) {
 	p.t.Helper()
 	cluster.Eventually(p.t, limit, "the switch to come to approval", func(context.Context) error {
-		if got := p.status(); got.Next != switchover.Approve || !strings.HasPrefix(got.Waits, waits) || waits == "" && got.Waits != "" {
+		if got := p.status(); got.Next != subscription.Approve || !strings.HasPrefix(got.Waits, waits) || waits == "" && got.Waits != "" {
 			return fmt.Errorf("it is at %s, and waits for %q; want %q", got.Next, got.Waits, waits)
 		}
 		return nil
@@ -230,13 +231,13 @@ func comeback(p *place) {
 	if err := p.Client().Get(p.t.Context(), client.ObjectKey{Namespace: p.namespace, Name: "buoy.v1.0.0"}, removed); err != nil {
 		p.t.Fatal(err)
 	}
-	p.applyUntil(switchover.Approve, p.to(renamed))
+	p.applyUntil(subscription.Approve, p.to(renamed))
 	p.create(&v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: removed.Name}, Spec: removed.Spec})
 	p.mustSwitch(renamed, "beacon.v2.0.0")
 }
 
 func misled(p *place) {
-	p.applyUntil(switchover.Approve, p.to(renamed))
+	p.applyUntil(subscription.Approve, p.to(renamed))
 	p.stall()
 	p.mustSwitch(renamed, "beacon.v2.0.0")
 }
@@ -265,10 +266,10 @@ func settling(p *place) {
 	p.t.Helper()
 	turned(p)
 	cluster.Eventually(p.t, limit, "the rollback to wait for OLM", func(ctx context.Context) error {
-		if err := p.rollingBack(switchover.Options{NoWait: true})(ctx, p.Config()); !errors.Is(err, switchover.ErrWaiting) {
+		if err := p.rollingBack(migrate.Options{NoWait: true})(ctx, p.Config()); !errors.Is(err, migrate.ErrWaiting) {
 			return fmt.Errorf("got %v, want that there is something to wait for", err)
 		}
-		if next := p.status().Next; next != switchover.Settle {
+		if next := p.status().Next; next != subscription.AwaitResolver {
 			return fmt.Errorf("next is %s", next)
 		}
 		return nil
@@ -300,7 +301,7 @@ func unforeseen(p *place) {
 	p.mustApproveAfter("")
 	other := p.copyUnapproved("install-other", "buoy.v1.0.9")
 	p.await(other)
-	p.mustApproveAfter("InstallPlan install-other, for buoy.v1.0.9, to be gone")
+	p.mustApproveAfter("InstallPlan install-other, for buoy.v1.0.9, to be deleted")
 	if err := p.Client().Delete(p.t.Context(), other); err != nil {
 		p.t.Fatal(err)
 	}
@@ -392,7 +393,7 @@ func again(p *place) {
 // mustSwitch sees a switch to a catalog through, and wants just that installed.
 func (p *place) mustSwitch(source, name string) {
 	p.t.Helper()
-	p.run(p.apply(p.to(source), switchover.Options{}))
+	p.run(p.apply(p.to(source), migrate.Options{}))
 	if err := p.installed(p.t.Context(), name); err != nil {
 		p.t.Error(err)
 	}
@@ -409,19 +410,19 @@ func impatience(p *place) {
 	turned(p)
 	ctx, cancel := context.WithDeadline(p.t.Context(), time.Now())
 	defer cancel()
-	timeout := &switchover.TimeoutError{}
+	timeout := &migrate.TimeoutError{}
 	made := p.status().Plan
-	if err := switchover.Apply(ctx, p.seen(), made, switchover.Options{Report: p.report(made, nil)}); !errors.As(err, &timeout) {
+	if err := subscription.Switch.Apply(ctx, p.seen(), made, migrate.Options{Report: p.report(nil)}); !errors.As(err, &timeout) {
 		p.t.Errorf("got %v, want that time ran out", err)
 	}
-	if got := p.status(); got.State != switchover.Applying || got.Next != switchover.Approve || !got.Return {
+	if got := p.status(); got.Phase != migrate.Applying || got.Next != subscription.Approve || !got.CanRollBack {
 		p.t.Errorf("got %+v; want that approval is next, and that there is a way back", got)
 	}
 }
 
-func (p *place) status() *switchover.Status {
+func (p *place) status() *migrate.Status[*subscription.Plan] {
 	p.t.Helper()
-	status, err := switchover.Find(p.t.Context(), p.seen(), p.namespace, "buoy")
+	status, err := subscription.Switch.Status(p.t.Context(), p.seen(), subscription.Request{Package: "buoy", Namespace: p.namespace})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -429,7 +430,7 @@ func (p *place) status() *switchover.Status {
 }
 
 func noReturn(p *place) {
-	p.run(p.apply(p.to(second), switchover.Options{}))
+	p.run(p.apply(p.to(second), migrate.Options{}))
 	p.mustLeaveAsIs(func() {
 		if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "beyond the point of no return") {
 			p.t.Errorf("got %v, want that there is no way back", err)
@@ -438,7 +439,7 @@ func noReturn(p *place) {
 }
 
 func unreadable(p *place) {
-	foreign := journalOf(switchover.DefaultJournalNamespace, "berth-switch."+p.namespace+".other", "garbage")
+	foreign := journalOf(migrate.DefaultJournalNamespace, "berth-switch."+p.namespace+".other", "garbage")
 	own := journalOf(p.journal().Namespace, p.journal().Name, "garbage")
 	for _, journal := range []*corev1.ConfigMap{foreign, own} {
 		p.create(journal)
@@ -450,11 +451,11 @@ func unreadable(p *place) {
 	}
 	seen, warned := p.seen(), ""
 	seen.Warn = func(what string) { warned += what + "\n" }
-	if _, err := switchover.New(p.t.Context(), seen, p.to(second)); err == nil || !strings.Contains(err.Error(), "ConfigMap "+own.Namespace+"/"+own.Name+" is no journal") {
+	if _, err := subscription.Switch.Plan(p.t.Context(), seen, p.to(second)); err == nil || !strings.Contains(err.Error(), "ConfigMap "+own.Namespace+"/"+own.Name+" is not a valid journal") {
 		p.t.Errorf("got %v, want that the Subscription's own journal cannot be read", err)
 	}
 	for _, journal := range []*corev1.ConfigMap{foreign, own} {
-		if !strings.Contains(warned, "ignored: ConfigMap "+journal.Namespace+"/"+journal.Name+" is no journal") {
+		if !strings.Contains(warned, "ignored: ConfigMap "+journal.Namespace+"/"+journal.Name+" is not a valid journal") {
 			p.t.Errorf("it warned of %q, want %s, too", warned, journal.Name)
 		}
 	}
@@ -468,11 +469,11 @@ func otherwise(p *place) {
 	turned(p)
 	r := p.to(second)
 	r.Channel = "preview"
-	if _, _, err := switchover.Ensure(p.t.Context(), p.seen(), r, nil); err == nil || !strings.Contains(err.Error(), `--channel: the plan has "stable", and "preview" is asked for`) {
+	if _, _, err := subscription.Switch.Ensure(p.t.Context(), p.seen(), r); err == nil || !strings.Contains(err.Error(), `--channel: the plan has "stable", requested is "preview"`) {
 		p.t.Errorf("got %v, want that another channel is asked for", err)
 	}
-	_, resumed, err := switchover.Ensure(p.t.Context(), p.seen(), p.to(second), nil)
-	if err != nil || resumed == nil || resumed.Next != switchover.Approve || !strings.Contains(resumed.Text(switchover.Plain), "approve the InstallPlan") {
+	_, resumed, err := subscription.Switch.Ensure(p.t.Context(), p.seen(), p.to(second))
+	if err != nil || resumed == nil || resumed.Next != subscription.Approve || !strings.Contains(resumed.Text(migrate.Plain), "approve the InstallPlan") {
 		p.t.Errorf("got %+v, %v; want how far it is, and its steps", resumed, err)
 	}
 	p.run(p.rollback)
@@ -480,13 +481,13 @@ func otherwise(p *place) {
 
 func reconfigured(p *place) {
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"high"}]}}}`)
-	if text := p.plan(p.to(second)).Text(switchover.Plain); !strings.Contains(text, "value: high") {
+	if text := p.plan(p.to(second)).Text(migrate.Plain); !strings.Contains(text, "value: high") {
 		p.t.Errorf("the plan does not show the configuration:\n%s", text)
 	}
 	turned(p)
 	p.patchSubscription(`{"spec":{"config":{"env":[{"name":"TIDE","value":"low"}]}}}`)
-	for i, tool := range []tool{p.apply(p.to(second), switchover.Options{}), p.rollback} {
-		if err := tool(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "spec.config is not as the plan shows it") {
+	for i, tool := range []tool{p.apply(p.to(second), migrate.Options{}), p.rollback} {
+		if err := tool(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "spec.config differs from the plan") {
 			p.t.Errorf("%s: got %v, want that somebody has changed the configuration", []string{"apply", "rollback"}[i], err)
 		}
 	}

@@ -1,4 +1,4 @@
-package switchover_test
+package subscription_test
 
 import (
 	"context"
@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
@@ -180,18 +181,18 @@ func (p *place) end(ctx context.Context) (end, error) {
 		}
 	}
 	err := p.Client().Get(ctx, p.journal(), journal)
-	e.state = journal.Data["state"]
+	e.state = journal.Data["phase"]
 	return e, client.IgnoreNotFound(err)
 }
 
 // journal names the ConfigMap of the journal.
 func (p *place) journal() client.ObjectKey {
-	return client.ObjectKey{Namespace: switchover.DefaultJournalNamespace, Name: "berth-switch." + p.namespace + "." + p.pkg}
+	return client.ObjectKey{Namespace: migrate.DefaultJournalNamespace, Name: "berth-switch." + p.namespace + "." + p.pkg}
 }
 
 // to is a request to switch to a catalog of the place.
-func (p *place) to(source string) switchover.Request {
-	r := switchover.Request{Package: p.pkg, Namespace: p.namespace, Source: source}
+func (p *place) to(source string) subscription.Request {
+	r := subscription.Request{Package: p.pkg, Namespace: p.namespace, Source: source}
 	if source == renamed {
 		r.NewPackage = p.renamedPkg
 	}
@@ -199,20 +200,20 @@ func (p *place) to(source string) switchover.Request {
 }
 
 // connect returns the cluster as a person's tool sees it.
-func (p *place) connect(config *rest.Config) (switchover.Cluster, error) {
+func (p *place) connect(config *rest.Config) (migrate.Cluster, error) {
 	c, err := client.New(config, client.Options{Scheme: p.Client().Scheme(), Mapper: p.Client().RESTMapper()})
-	return switchover.Cluster{Config: config, Client: c}, err
+	return migrate.Cluster{Config: config, Client: c}, err
 }
 
 // seen is the cluster as an administrator sees it.
-func (p *place) seen() switchover.Cluster {
-	return switchover.Cluster{Config: p.Config(), Client: p.Client(), Warn: func(what string) { p.t.Log(what) }}
+func (p *place) seen() migrate.Cluster {
+	return migrate.Cluster{Config: p.Config(), Client: p.Client(), Warn: func(what string) { p.t.Log(what) }}
 }
 
 // plan makes a plan.
-func (p *place) plan(r switchover.Request) *switchover.Plan {
+func (p *place) plan(r subscription.Request) *subscription.Plan {
 	p.t.Helper()
-	made, err := switchover.New(p.t.Context(), p.seen(), r)
+	made, err := subscription.Switch.Plan(p.t.Context(), p.seen(), r)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -223,30 +224,30 @@ func (p *place) plan(r switchover.Request) *switchover.Plan {
 type tool func(ctx context.Context, config *rest.Config) error
 
 // apply is "berth switch apply".
-func (p *place) apply(r switchover.Request, o switchover.Options) tool {
+func (p *place) apply(r subscription.Request, o migrate.Options) tool {
 	return func(ctx context.Context, config *rest.Config) error {
 		seen, err := p.connect(config)
 		if err != nil {
 			return err
 		}
-		made, _, err := switchover.Ensure(ctx, seen, r, nil)
+		made, _, err := subscription.Switch.Ensure(ctx, seen, r)
 		if err != nil {
 			return err
 		}
 		if !made.Safe {
 			return fmt.Errorf("it is not safe: %+v", made.Checks)
 		}
-		o.Report = p.report(made, o.Report)
-		return switchover.Apply(ctx, seen, made, o)
+		o.Report = p.report(o.Report)
+		return subscription.Switch.Apply(ctx, seen, made, o)
 	}
 }
 
 // applyUntil applies until a step comes next, which it neither takes nor waits for.
-func (p *place) applyUntil(step switchover.StepName, r switchover.Request) {
+func (p *place) applyUntil(step migrate.StepName, r subscription.Request) {
 	p.t.Helper()
 	ctx, stop := context.WithTimeout(p.t.Context(), limit)
 	defer stop()
-	err := p.apply(r, switchover.Options{Report: func(e switchover.Event) {
+	err := p.apply(r, migrate.Options{Report: func(e migrate.Event) {
 		if e.Step == step {
 			stop()
 		}
@@ -257,35 +258,34 @@ func (p *place) applyUntil(step switchover.StepName, r switchover.Request) {
 }
 
 // rollingBack is "berth switch rollback".
-func (p *place) rollingBack(o switchover.Options) tool {
+func (p *place) rollingBack(o migrate.Options) tool {
 	return func(ctx context.Context, config *rest.Config) error {
 		seen, err := p.connect(config)
 		if err != nil {
 			return err
 		}
-		status, err := switchover.Find(ctx, seen, p.namespace, p.pkg)
+		status, err := subscription.Switch.Status(ctx, seen, subscription.Request{Package: p.pkg, Namespace: p.namespace})
 		if err != nil {
 			return err
 		}
-		o.Report = p.report(status.Plan, o.Report)
-		return switchover.Rollback(ctx, seen, status.Plan, o)
+		o.Report = p.report(o.Report)
+		return subscription.Switch.Rollback(ctx, seen, status.Plan, o)
 	}
 }
 
 func (p *place) rollback(ctx context.Context, config *rest.Config) error {
-	return p.rollingBack(switchover.Options{})(ctx, config)
+	return p.rollingBack(migrate.Options{})(ctx, config)
 }
 
-// report logs what is done by a plan, which can say of everything what it is, and passes it on.
-func (p *place) report(made *switchover.Plan, next func(switchover.Event)) func(switchover.Event) {
-	return func(e switchover.Event) {
+// report logs the events of a run, which all have a description, and passes them on.
+func (p *place) report(next func(migrate.Event)) func(migrate.Event) {
+	return func(e migrate.Event) {
 		if next != nil {
 			defer next(e)
 		}
-		does := made.Does(e.Step)
-		p.t.Logf("%s: %s %s", e.Step, does, e.Waits)
-		if does == "" {
-			p.t.Errorf("nobody can tell what step %s does", e.Step)
+		p.t.Logf("%s: %s %s", e.Step, e.Does, e.Waits)
+		if e.Does == "" {
+			p.t.Errorf("step %s has no description", e.Step)
 		}
 	}
 }

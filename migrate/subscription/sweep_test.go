@@ -1,4 +1,4 @@
-package switchover_test
+package subscription_test
 
 import (
 	"context"
@@ -12,7 +12,8 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/fault"
 )
@@ -31,13 +32,13 @@ var episodes = []struct {
 }{
 	{
 		name: "update", known: second,
-		do: func(p *place) tool { return p.apply(p.to(second), switchover.Options{}) },
+		do: func(p *place) tool { return p.apply(p.to(second), migrate.Options{}) },
 		end: end{source: second, pkg: "buoy", channel: "stable", installed: "buoy.v1.1.0",
 			versions: succeeded("buoy.v1.1.0"), state: "Completed"},
 	},
 	{
 		name: "replace", known: renamed,
-		do: func(p *place) tool { return p.apply(p.to(renamed), switchover.Options{}) },
+		do: func(p *place) tool { return p.apply(p.to(renamed), migrate.Options{}) },
 		end: end{source: renamed, pkg: "beacon", channel: "stable", installed: "beacon.v2.0.0",
 			versions: succeeded("beacon.v2.0.0"), state: "Completed"},
 	},
@@ -56,7 +57,7 @@ func succeeded(name string) map[string]v1alpha1.ClusterServiceVersionPhase {
 // turned brings a switch to where OLM has made an InstallPlan that nobody has approved.
 func turned(p *place) {
 	p.t.Helper()
-	p.applyUntil(switchover.Approve, p.to(second))
+	p.applyUntil(subscription.Approve, p.to(second))
 	cluster.Eventually(p.t, limit, "OLM to ask for approval", func(ctx context.Context) error {
 		e, err := p.end(ctx)
 		if err == nil && !slices.Equal(e.pending, []string{"buoy.v1.1.0"}) {

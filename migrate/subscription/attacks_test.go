@@ -1,4 +1,4 @@
-package switchover_test
+package subscription_test
 
 import (
 	"context"
@@ -21,7 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/tenant"
 )
@@ -43,7 +44,7 @@ func TestAttacks(t *testing.T) {
 		{"forge a journal beside the Subscription", "egret", renamed, forgeBeside},
 		{"forge the way back beside the Subscription", "stork", second, forgeWayBack},
 		{"take the place of a Subscription that is replaced", "plover", renamed, takePlace},
-		{"change what was made in that place", "dunlin", renamed, remake},
+		{"change what was made in that place", "dunlin", renamed, recreate},
 		{"subscribe to the package in a project", "curlew", renamed, subscribeToo},
 		{"make a DaemonSet with the driver's name", "aws-efs-operator", second, forgeDaemonSet},
 	} {
@@ -64,7 +65,7 @@ type attack struct {
 }
 
 // everywhere is a request without a namespace.
-func (p *place) everywhere(source string) switchover.Request {
+func (p *place) everywhere(source string) subscription.Request {
 	r := p.to(source)
 	r.Namespace = ""
 	return r
@@ -74,7 +75,7 @@ func (p *place) everywhere(source string) switchover.Request {
 var forged = &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "LD_PRELOAD", Value: "/forged.so"}}}
 
 // forge writes a journal as a tenant: that of a real plan, with changes.
-func (a *attack) forge(namespace string, p *place, change func(*switchover.Plan)) {
+func (a *attack) forge(namespace string, p *place, change func(*subscription.Plan)) {
 	a.t.Helper()
 	made := p.plan(p.to(a.known))
 	change(made)
@@ -82,11 +83,11 @@ func (a *attack) forge(namespace string, p *place, change func(*switchover.Plan)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.write(namespace, string(text), made.Subscription)
+	a.write(namespace, string(text), made.Subject)
 }
 
 // write writes a journal as a tenant.
-func (a *attack) write(namespace, plan string, s switchover.Subscription) {
+func (a *attack) write(namespace, plan string, s migrate.Subject) {
 	a.t.Helper()
 	if err := a.tenant.Client.Create(a.t.Context(), journalOf(namespace, "berth-switch."+s.Namespace+"."+s.Name, plan)); err != nil {
 		a.t.Fatal(err)
@@ -97,19 +98,19 @@ func journalOf(namespace, name, plan string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
 			Labels: map[string]string{"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "switch"}},
-		Data: map[string]string{"plan.json": plan, "state": "Applying", "log": "2026-11-22T00:00:00Z record\n"},
+		Data: map[string]string{"plan.json": plan, "phase": "Applying", "log": "2026-11-22T00:00:00Z record-plan\n"},
 	}
 }
 
 // replacing has a plan replace the operator, which is what lets a forger say most.
-func replacing(made *switchover.Plan) {
-	made.Way = switchover.Replace
+func replacing(made *subscription.Plan) {
+	made.Strategy = subscription.Replace
 	made.Steps = nil
-	for _, name := range []switchover.StepName{switchover.Record, switchover.Remove, switchover.Renew, switchover.Approve,
-		switchover.Install, switchover.Release, switchover.Operator, switchover.Finish} {
-		made.Steps = append(made.Steps, switchover.Step{Name: name, Does: "all is well", NoReturn: name == switchover.Remove})
+	for _, name := range []migrate.StepName{migrate.RecordPlan, subscription.RemoveOperator, subscription.RecreateSubscription, subscription.Approve,
+		subscription.Install, subscription.RestoreApproval, subscription.AwaitOperator, migrate.Complete} {
+		made.Steps = append(made.Steps, migrate.Step{Name: name, Does: "all is well", NoReturn: name == subscription.RemoveOperator})
 	}
-	made.Subscription.Config = forged
+	made.Config = forged
 }
 
 // try runs a tool, however that ends, and returns how.
@@ -137,11 +138,11 @@ func (a *attack) mustNotForge() {
 
 func forgeSubscription(a *attack) {
 	p, victim := a.settle(a.t, "", a.known), a.Namespace(a.t)
-	a.forge(a.tenant.Project(a.t, ""), p, func(made *switchover.Plan) {
+	a.forge(a.tenant.Project(a.t, ""), p, func(made *subscription.Plan) {
 		replacing(made)
-		made.Subscription.Namespace, made.Subscription.Name, made.Installed = victim, "lighthouse", ""
+		made.Subject.Namespace, made.Subject.Name, made.Installed = victim, "lighthouse", ""
 	})
-	_ = p.try(p.apply(p.everywhere(a.known), switchover.Options{}))
+	_ = p.try(p.apply(p.everywhere(a.known), migrate.Options{}))
 	a.mustNotForge()
 	p.mustBeInstalled(a.pkg + ".v1.1.0")
 }
@@ -160,11 +161,11 @@ func forgeDeletion(a *attack) {
 	if err := a.Client().Get(a.t.Context(), key, version); err != nil {
 		a.t.Fatal(err)
 	}
-	a.forge(a.tenant.Project(a.t, ""), p, func(made *switchover.Plan) {
+	a.forge(a.tenant.Project(a.t, ""), p, func(made *subscription.Plan) {
 		replacing(made)
-		made.Subscription.Namespace, made.Subscription.Name, made.Installed = key.Namespace, "nothing", key.Name
+		made.Subject.Namespace, made.Subject.Name, made.Installed = key.Namespace, "nothing", key.Name
 	})
-	_ = p.try(p.apply(p.everywhere(a.known), switchover.Options{}))
+	_ = p.try(p.apply(p.everywhere(a.known), migrate.Options{}))
 	after := &v1alpha1.ClusterServiceVersion{}
 	if err := a.Client().Get(a.t.Context(), key, after); err != nil || after.UID != version.UID || after.DeletionTimestamp != nil {
 		a.t.Errorf("ClusterServiceVersion %s: %v, UID %s, deleted at %v; want it with UID %s as before", key, err, after.UID, after.DeletionTimestamp, version.UID)
@@ -177,21 +178,21 @@ func forgePanic(a *attack) {
 	p := a.settle(a.t, "", a.known)
 	real := p.plan(p.to(a.known))
 	project := a.tenant.Project(a.t, "")
-	a.write(project, fmt.Sprintf(`{"schema":%q,"subscription":{"namespace":%q,"name":"x"},"from":{"package":%q},"to":{"source":%q},"way":"update","safe":true,"outcomes":[null]}`, real.Schema, project, a.pkg, a.known), switchover.Subscription{Namespace: project, Name: "x"})
+	a.write(project, fmt.Sprintf(`{"schema":%q,"subject":{"namespace":%q,"name":"x"},"from":{"package":%q},"to":{"source":%q},"strategy":"update","safe":true,"outcomes":[null]}`, real.Schema, project, a.pkg, a.known), migrate.Subject{Namespace: project, Name: "x"})
 	for name, call := range map[string]func() error{
 		"status": func() error {
-			status, err := switchover.Find(a.t.Context(), p.seen(), "", a.pkg)
+			status, err := subscription.Switch.Status(a.t.Context(), p.seen(), subscription.Request{Package: a.pkg})
 			if err == nil {
-				status.Text(switchover.Plain)
+				status.Text(migrate.Plain)
 			}
 			return err
 		},
 		"plan": func() error {
-			_, err := switchover.New(a.t.Context(), p.seen(), p.everywhere(a.known))
+			_, err := subscription.Switch.Plan(a.t.Context(), p.seen(), p.everywhere(a.known))
 			return err
 		},
 		"apply": func() error {
-			return p.apply(p.everywhere(a.known), switchover.Options{DryRun: true})(a.t.Context(), p.Config())
+			return p.apply(p.everywhere(a.known), migrate.Options{DryRun: true})(a.t.Context(), p.Config())
 		},
 	} {
 		err := func() (err error) {
@@ -202,7 +203,7 @@ func forgePanic(a *attack) {
 			}()
 			return call()
 		}()
-		if name == "status" && err != nil && strings.HasPrefix(err.Error(), "no switch of package") {
+		if name == "status" && err != nil && strings.HasPrefix(err.Error(), "no journal in namespace") {
 			err = nil
 		}
 		if err != nil {
@@ -213,19 +214,19 @@ func forgePanic(a *attack) {
 
 func writeGarbage(a *attack) {
 	p := a.settle(a.t, "", a.known)
-	a.write(a.tenant.Project(a.t, ""), "garbage", switchover.Subscription{Namespace: p.namespace, Name: a.pkg})
-	p.run(p.apply(p.everywhere(a.known), switchover.Options{}))
+	a.write(a.tenant.Project(a.t, ""), "garbage", migrate.Subject{Namespace: p.namespace, Name: a.pkg})
+	p.run(p.apply(p.everywhere(a.known), migrate.Options{}))
 	p.mustBeInstalled(a.pkg + ".v1.1.0")
-	if _, err := switchover.New(a.t.Context(), p.seen(), p.everywhere(a.known)); err != nil {
+	if _, err := subscription.Switch.Plan(a.t.Context(), p.seen(), p.everywhere(a.known)); err != nil {
 		a.t.Errorf("plan: %v", err)
 	}
-	if _, err := switchover.Find(a.t.Context(), p.seen(), "", a.pkg); err != nil {
+	if _, err := subscription.Switch.Status(a.t.Context(), p.seen(), subscription.Request{Package: a.pkg}); err != nil {
 		a.t.Errorf("status: %v", err)
 	}
 }
 
 func writeWhereJournalsAre(a *attack) {
-	err := a.tenant.Client.Create(a.t.Context(), journalOf(switchover.DefaultJournalNamespace, "berth-switch.x.y", "{}"))
+	err := a.tenant.Client.Create(a.t.Context(), journalOf(migrate.DefaultJournalNamespace, "berth-switch.x.y", "{}"))
 	if !apierrors.IsForbidden(err) {
 		a.t.Errorf("got %v, want it forbidden", err)
 	}
@@ -258,8 +259,8 @@ func (a *attack) allowConfigMaps(namespace string) {
 func forgeBeside(a *attack) {
 	p := a.settle(a.t, "", a.known)
 	a.allowConfigMaps(p.namespace)
-	a.forge(p.namespace, p, func(made *switchover.Plan) { made.Subscription.Config = forged })
-	_ = p.try(p.apply(p.to(a.known), switchover.Options{}))
+	a.forge(p.namespace, p, func(made *subscription.Plan) { made.Config = forged })
+	_ = p.try(p.apply(p.to(a.known), migrate.Options{}))
 	a.mustNotForge()
 	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
 }
@@ -267,16 +268,16 @@ func forgeBeside(a *attack) {
 func forgeWayBack(a *attack) {
 	p := a.settle(a.t, "", a.known)
 	a.allowConfigMaps(p.namespace)
-	a.forge(p.namespace, p, func(made *switchover.Plan) {
+	a.forge(p.namespace, p, func(made *subscription.Plan) {
 		made.To = made.From
 		made.From.Source, made.From.SourceNamespace = "forged", a.Namespace(a.t)
 	})
 	_ = p.try(func(ctx context.Context, _ *rest.Config) error {
-		status, err := switchover.Find(ctx, p.seen(), "", a.pkg)
+		status, err := subscription.Switch.Status(ctx, p.seen(), subscription.Request{Package: a.pkg})
 		if err != nil {
 			return err
 		}
-		return switchover.Rollback(ctx, p.seen(), status.Plan, switchover.Options{Report: func(switchover.Event) {}})
+		return subscription.Switch.Rollback(ctx, p.seen(), status.Plan, migrate.Options{Report: func(migrate.Event) {}})
 	})
 	if got, err := p.end(a.t.Context()); err != nil || got.source != first {
 		a.t.Errorf("the Subscription is to source %q, %v; want %q as before", got.source, err, first)
@@ -295,9 +296,9 @@ func (p *place) takes(config *v1alpha1.SubscriptionConfig, annotations map[strin
 // mustRefuseForeign applies once more where a Subscription is a tenant's, which must be left to itself, and then where it is gone.
 func (a *attack) mustRefuseForeign(p *place, foreign *v1alpha1.Subscription) {
 	a.t.Helper()
-	err := p.try(p.apply(p.everywhere(a.known), switchover.Options{}))
-	if err == nil || !strings.Contains(err.Error(), "made it anew") || !strings.Contains(err.Error(), "delete it") {
-		a.t.Errorf("apply: got %v, want that somebody else has made the Subscription, and what to do", err)
+	err := p.try(p.apply(p.everywhere(a.known), migrate.Options{}))
+	if err == nil || !strings.Contains(err.Error(), "somebody else has recreated") || !strings.Contains(err.Error(), "delete it") {
+		a.t.Errorf("apply: got %v, want that somebody else has recreated the Subscription, and what to do", err)
 	}
 	requests := &v1alpha1.InstallPlanList{}
 	if err := a.Client().List(a.t.Context(), requests, client.InNamespace(p.namespace)); err != nil {
@@ -315,7 +316,7 @@ func (a *attack) mustRefuseForeign(p *place, foreign *v1alpha1.Subscription) {
 
 func takePlace(a *attack) {
 	p := a.settleIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
-	p.applyUntil(switchover.Renew, p.everywhere(a.known))
+	p.applyUntil(subscription.RecreateSubscription, p.everywhere(a.known))
 	for _, config := range []*v1alpha1.SubscriptionConfig{forged, nil} {
 		foreign := p.takes(config, nil)
 		if err := a.tenant.Client.Create(a.t.Context(), foreign); err != nil {
@@ -323,14 +324,14 @@ func takePlace(a *attack) {
 		}
 		a.mustRefuseForeign(p, foreign)
 	}
-	p.run(p.apply(p.everywhere(a.known), switchover.Options{}))
+	p.run(p.apply(p.everywhere(a.known), migrate.Options{}))
 	a.mustNotForge()
 	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
 }
 
-func remake(a *attack) {
+func recreate(a *attack) {
 	p := a.settleIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
-	p.applyUntil(switchover.Approve, p.everywhere(a.known))
+	p.applyUntil(subscription.Approve, p.everywhere(a.known))
 	made := &v1alpha1.Subscription{}
 	if err := a.tenant.Client.Get(a.t.Context(), client.ObjectKeyFromObject(p.subscription), made); err != nil {
 		a.t.Fatal(err)
@@ -343,7 +344,7 @@ func remake(a *attack) {
 		a.t.Fatal(err)
 	}
 	a.mustRefuseForeign(p, foreign)
-	p.run(p.apply(p.everywhere(a.known), switchover.Options{}))
+	p.run(p.apply(p.everywhere(a.known), migrate.Options{}))
 	a.mustNotForge()
 	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
 }
@@ -356,11 +357,11 @@ func subscribeToo(a *attack) {
 		a.t.Fatal(err)
 	}
 	for _, when := range []string{"before the switch", "after it"} {
-		_, err := switchover.New(a.t.Context(), p.seen(), p.everywhere(a.known))
+		_, err := subscription.Switch.Plan(a.t.Context(), p.seen(), p.everywhere(a.known))
 		if err == nil || !strings.Contains(err.Error(), "--namespace") || !strings.Contains(err.Error(), p.namespace+"/"+a.pkg) || !strings.Contains(err.Error(), project+"/mine") {
 			a.t.Errorf("%s: got %v, want that either Subscription may be meant, and which these are", when, err)
 		}
-		p.run(p.apply(p.to(a.known), switchover.Options{})) // which names the namespace
+		p.run(p.apply(p.to(a.known), migrate.Options{})) // which names the namespace
 	}
 	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
 }
@@ -389,9 +390,9 @@ func forgeDaemonSet(a *attack) {
 	})
 	r := p.everywhere(a.known)
 	r.CreateDriver = true
-	for _, touched := range p.plan(r).Touched {
-		if touched.Namespace == project {
-			a.t.Errorf("the plan takes %+v for the driver's", touched)
+	for _, object := range p.plan(r).Objects {
+		if object.Namespace == project {
+			a.t.Errorf("the plan takes %+v for an object of the driver", object)
 		}
 	}
 	a.t.Cleanup(func() {
@@ -401,11 +402,11 @@ func forgeDaemonSet(a *attack) {
 		}
 	})
 	var reported sync.Once
-	available := switchover.Options{Report: func(e switchover.Event) {
+	available := migrate.Options{Report: func(e migrate.Event) {
 		switch e.Step {
-		case switchover.Operator:
+		case subscription.AwaitOperator:
 			a.lock(p)
-		case switchover.Adopt:
+		case subscription.AwaitDriver:
 			reported.Do(func() { a.report(driver) })
 		}
 	}}
