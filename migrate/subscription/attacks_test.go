@@ -27,8 +27,8 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// TestAttacks is what a tenant may try against an administrator's switch. The administrator calls our commands without
-// --namespace unless it says otherwise.
+// TestAttacks covers what a tenant may try against an administrator's switch. The administrator runs the commands without
+// --namespace unless a test says otherwise.
 func TestAttacks(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -40,11 +40,11 @@ func TestAttacks(t *testing.T) {
 		{"forge a journal that deletes a ClusterServiceVersion", "tern", second, forgeDeletion},
 		{"forge a journal that makes commands panic", "skua", second, forgePanic},
 		{"write garbage with a journal's labels", "crake", second, writeGarbage},
-		{"write a journal where journals are", "heron", second, writeWhereJournalsAre},
+		{"write a journal in kube-system", "heron", second, writeWhereJournalsAre},
 		{"forge a journal beside the Subscription", "egret", renamed, forgeBeside},
 		{"forge the way back beside the Subscription", "stork", second, forgeWayBack},
 		{"take the place of a Subscription that is replaced", "plover", renamed, takePlace},
-		{"change what was made in that place", "dunlin", renamed, recreate},
+		{"replace the recreated Subscription", "dunlin", renamed, recreate},
 		{"subscribe to the package in a project", "curlew", renamed, subscribeToo},
 		{"make a DaemonSet with the driver's name", "aws-efs-operator", second, forgeDaemonSet},
 	} {
@@ -71,10 +71,10 @@ func (p *place) everywhere(source string) subscription.Request {
 	return r
 }
 
-// forged is what a forger has the operator's environment be.
+// forged is the operator's environment in a forged journal.
 var forged = &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "LD_PRELOAD", Value: "/forged.so"}}}
 
-// forge writes a journal as a tenant: that of a real plan, with changes.
+// forge writes a journal as a tenant, for a real plan with changes.
 func (a *attack) forge(namespace string, p *place, change func(*subscription.Plan)) {
 	a.t.Helper()
 	made := p.plan(p.to(a.known))
@@ -102,7 +102,7 @@ func journalOf(namespace, name, plan string) *corev1.ConfigMap {
 	}
 }
 
-// replacing has a plan replace the operator, which is what lets a forger say most.
+// replacing changes the strategy of a plan to replace, which gives a forger the most control.
 func replacing(made *subscription.Plan) {
 	made.Strategy = subscription.Replace
 	made.Steps = nil
@@ -113,16 +113,16 @@ func replacing(made *subscription.Plan) {
 	made.Config = forged
 }
 
-// try runs a tool, however that ends, and returns how.
+// try runs a tool and returns its error.
 func (p *place) try(t tool) error {
 	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
 	defer cancel()
 	err := t(ctx, p.Config())
-	p.t.Logf("it ended with: %v", err)
+	p.t.Logf("the tool returned: %v", err)
 	return err
 }
 
-// mustNotForge fails if any Subscription has what a forger wrote.
+// mustNotForge fails if a Subscription has the forged environment.
 func (a *attack) mustNotForge() {
 	a.t.Helper()
 	all := &v1alpha1.SubscriptionList{}
@@ -131,13 +131,13 @@ func (a *attack) mustNotForge() {
 	}
 	for _, s := range all.Items {
 		if strings.HasPrefix(s.Spec.Package, a.pkg) && s.Spec.Config != nil && len(s.Spec.Config.Env) > 0 {
-			a.t.Errorf("Subscription %s/%s has environment %+v, which a forger wrote", s.Namespace, s.Name, s.Spec.Config.Env)
+			a.t.Errorf("Subscription %s/%s has environment %+v, which is forged", s.Namespace, s.Name, s.Spec.Config.Env)
 		}
 	}
 }
 
 func forgeSubscription(a *attack) {
-	p, victim := a.settle(a.t, "", a.known), a.Namespace(a.t)
+	p, victim := a.newPlace(a.t, "", a.known), a.Namespace(a.t)
 	a.forge(a.tenant.Project(a.t, ""), p, func(made *subscription.Plan) {
 		replacing(made)
 		made.Subject.Namespace, made.Subject.Name, made.Installed = victim, "lighthouse", ""
@@ -155,7 +155,7 @@ func (p *place) mustBeInstalled(name string) {
 }
 
 func forgeDeletion(a *attack) {
-	p, victim := a.settle(a.t, "", a.known), newSiteOf(a.t, a.pkg+"-victim", a.pkg+"-none").settle(a.t, "")
+	p, victim := a.newPlace(a.t, "", a.known), newSiteOf(a.t, a.pkg+"-victim", a.pkg+"-none").newPlace(a.t, "")
 	version := &v1alpha1.ClusterServiceVersion{}
 	key := client.ObjectKey{Namespace: victim.namespace, Name: victim.pkg + ".v1.0.0"}
 	if err := a.Client().Get(a.t.Context(), key, version); err != nil {
@@ -175,20 +175,20 @@ func forgeDeletion(a *attack) {
 }
 
 func forgePanic(a *attack) {
-	p := a.settle(a.t, "", a.known)
+	p := a.newPlace(a.t, "", a.known)
 	real := p.plan(p.to(a.known))
 	project := a.tenant.Project(a.t, "")
 	a.write(project, fmt.Sprintf(`{"schema":%q,"subject":{"namespace":%q,"name":"x"},"from":{"package":%q},"to":{"source":%q},"strategy":"update","safe":true,"outcomes":[null]}`, real.Schema, project, a.pkg, a.known), migrate.Subject{Namespace: project, Name: "x"})
 	for name, call := range map[string]func() error{
 		"status": func() error {
-			status, err := subscription.Switch.Status(a.t.Context(), p.seen(), subscription.Request{Package: a.pkg})
+			status, err := subscription.Switch.Status(a.t.Context(), p.admin(), subscription.Request{Package: a.pkg})
 			if err == nil {
 				status.Text(migrate.Plain)
 			}
 			return err
 		},
 		"plan": func() error {
-			_, err := subscription.Switch.Plan(a.t.Context(), p.seen(), p.everywhere(a.known))
+			_, err := subscription.Switch.Plan(a.t.Context(), p.admin(), p.everywhere(a.known))
 			return err
 		},
 		"apply": func() error {
@@ -213,14 +213,14 @@ func forgePanic(a *attack) {
 }
 
 func writeGarbage(a *attack) {
-	p := a.settle(a.t, "", a.known)
+	p := a.newPlace(a.t, "", a.known)
 	a.write(a.tenant.Project(a.t, ""), "garbage", migrate.Subject{Namespace: p.namespace, Name: a.pkg})
 	p.run(p.apply(p.everywhere(a.known), migrate.Options{}))
 	p.mustBeInstalled(a.pkg + ".v1.1.0")
-	if _, err := subscription.Switch.Plan(a.t.Context(), p.seen(), p.everywhere(a.known)); err != nil {
+	if _, err := subscription.Switch.Plan(a.t.Context(), p.admin(), p.everywhere(a.known)); err != nil {
 		a.t.Errorf("plan: %v", err)
 	}
-	if _, err := subscription.Switch.Status(a.t.Context(), p.seen(), subscription.Request{Package: a.pkg}); err != nil {
+	if _, err := subscription.Switch.Status(a.t.Context(), p.admin(), subscription.Request{Package: a.pkg}); err != nil {
 		a.t.Errorf("status: %v", err)
 	}
 }
@@ -232,7 +232,7 @@ func writeWhereJournalsAre(a *attack) {
 	}
 }
 
-// allowConfigMaps gives the tenant the right to write ConfigMaps of a namespace, and none to write Subscriptions.
+// allowConfigMaps allows the tenant to write ConfigMaps in a namespace, but not Subscriptions.
 func (a *attack) allowConfigMaps(namespace string) {
 	a.t.Helper()
 	for _, object := range []client.Object{
@@ -246,18 +246,18 @@ func (a *attack) allowConfigMaps(namespace string) {
 			a.t.Fatal(err)
 		}
 	}
-	cluster.Eventually(a.t, limit, "the tenant's right to write ConfigMaps", func(ctx context.Context) error {
+	cluster.Eventually(a.t, limit, "the tenant's permission to write ConfigMaps", func(ctx context.Context) error {
 		return a.tenant.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "may-i"}}, client.DryRunAll)
 	})
 	err := a.tenant.Client.Create(a.t.Context(), &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "may-i"},
 		Spec: &v1alpha1.SubscriptionSpec{Package: "any"}}, client.DryRunAll)
 	if !apierrors.IsForbidden(err) {
-		a.t.Fatalf("to write a Subscription: %v, want it forbidden", err)
+		a.t.Fatalf("creating a Subscription: %v, want it forbidden", err)
 	}
 }
 
 func forgeBeside(a *attack) {
-	p := a.settle(a.t, "", a.known)
+	p := a.newPlace(a.t, "", a.known)
 	a.allowConfigMaps(p.namespace)
 	a.forge(p.namespace, p, func(made *subscription.Plan) { made.Config = forged })
 	_ = p.try(p.apply(p.to(a.known), migrate.Options{}))
@@ -266,25 +266,25 @@ func forgeBeside(a *attack) {
 }
 
 func forgeWayBack(a *attack) {
-	p := a.settle(a.t, "", a.known)
+	p := a.newPlace(a.t, "", a.known)
 	a.allowConfigMaps(p.namespace)
 	a.forge(p.namespace, p, func(made *subscription.Plan) {
 		made.To = made.From
 		made.From.Source, made.From.SourceNamespace = "forged", a.Namespace(a.t)
 	})
 	_ = p.try(func(ctx context.Context, _ *rest.Config) error {
-		status, err := subscription.Switch.Status(ctx, p.seen(), subscription.Request{Package: a.pkg})
+		status, err := subscription.Switch.Status(ctx, p.admin(), subscription.Request{Package: a.pkg})
 		if err != nil {
 			return err
 		}
-		return subscription.Switch.Rollback(ctx, p.seen(), status.Plan, migrate.Options{Report: func(migrate.Event) {}})
+		return subscription.Switch.Rollback(ctx, p.admin(), status.Plan, migrate.Options{Report: func(migrate.Event) {}})
 	})
 	if got, err := p.end(a.t.Context()); err != nil || got.source != first {
 		a.t.Errorf("the Subscription is to source %q, %v; want %q as before", got.source, err, first)
 	}
 }
 
-// takes is what a tenant makes where a Subscription was.
+// takes is a Subscription that a tenant creates under the name of the deleted one.
 func (p *place) takes(config *v1alpha1.SubscriptionConfig, annotations map[string]string) *v1alpha1.Subscription {
 	return &v1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.pkg, Annotations: annotations},
@@ -293,7 +293,7 @@ func (p *place) takes(config *v1alpha1.SubscriptionConfig, annotations map[strin
 	}
 }
 
-// mustRefuseForeign applies once more where a Subscription is a tenant's, which must be left to itself, and then where it is gone.
+// mustRefuseForeign applies again while there is a tenant's Subscription, which must be left alone, and deletes that.
 func (a *attack) mustRefuseForeign(p *place, foreign *v1alpha1.Subscription) {
 	a.t.Helper()
 	err := p.try(p.apply(p.everywhere(a.known), migrate.Options{}))
@@ -315,7 +315,7 @@ func (a *attack) mustRefuseForeign(p *place, foreign *v1alpha1.Subscription) {
 }
 
 func takePlace(a *attack) {
-	p := a.settleIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
+	p := a.newPlaceIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
 	p.applyUntil(subscription.RecreateSubscription, p.everywhere(a.known))
 	for _, config := range []*v1alpha1.SubscriptionConfig{forged, nil} {
 		foreign := p.takes(config, nil)
@@ -330,7 +330,7 @@ func takePlace(a *attack) {
 }
 
 func recreate(a *attack) {
-	p := a.settleIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
+	p := a.newPlaceIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
 	p.applyUntil(subscription.Approve, p.everywhere(a.known))
 	made := &v1alpha1.Subscription{}
 	if err := a.tenant.Client.Get(a.t.Context(), client.ObjectKeyFromObject(p.subscription), made); err != nil {
@@ -350,16 +350,16 @@ func recreate(a *attack) {
 }
 
 func subscribeToo(a *attack) {
-	p, project := a.settle(a.t, "", a.known), a.tenant.Project(a.t, "")
+	p, project := a.newPlace(a.t, "", a.known), a.tenant.Project(a.t, "")
 	own := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "mine"},
 		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: first, CatalogSourceNamespace: project, Package: a.pkg, Channel: "stable", Config: forged}}
 	if err := a.tenant.Client.Create(a.t.Context(), own); err != nil {
 		a.t.Fatal(err)
 	}
 	for _, when := range []string{"before the switch", "after it"} {
-		_, err := subscription.Switch.Plan(a.t.Context(), p.seen(), p.everywhere(a.known))
+		_, err := subscription.Switch.Plan(a.t.Context(), p.admin(), p.everywhere(a.known))
 		if err == nil || !strings.Contains(err.Error(), "--namespace") || !strings.Contains(err.Error(), p.namespace+"/"+a.pkg) || !strings.Contains(err.Error(), project+"/mine") {
-			a.t.Errorf("%s: got %v, want that either Subscription may be meant, and which these are", when, err)
+			a.t.Errorf("%s: got %v, want that both Subscriptions match, and their names", when, err)
 		}
 		p.run(p.apply(p.to(a.known), migrate.Options{})) // which names the namespace
 	}
@@ -368,7 +368,7 @@ func subscribeToo(a *attack) {
 
 func forgeDaemonSet(a *attack) {
 	const driver = "efs.csi.aws.com"
-	p, project := a.settle(a.t, "", a.known), a.tenant.Project(a.t, "")
+	p, project := a.newPlace(a.t, "", a.known), a.tenant.Project(a.t, "")
 	labels := map[string]string{"app": "efs-csi-node", "openshift.io/aws-efs-operator-owned": "true"}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "efs-csi-node", Labels: labels},
 		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
@@ -379,12 +379,12 @@ func forgeDaemonSet(a *attack) {
 	if err := a.tenant.Client.Create(a.t.Context(), set); err != nil {
 		a.t.Fatal(err)
 	}
-	cluster.Eventually(a.t, limit, "the tenant's DaemonSet to want pods", func(ctx context.Context) error {
+	cluster.Eventually(a.t, limit, "the tenant's DaemonSet to schedule pods", func(ctx context.Context) error {
 		if err := a.Client().Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
 			return err
 		}
 		if set.Status.DesiredNumberScheduled == 0 {
-			return errors.New("it wants none")
+			return errors.New("it schedules none")
 		}
 		return nil
 	})
@@ -415,7 +415,7 @@ func forgeDaemonSet(a *attack) {
 	}
 }
 
-// lock has the pod of the operator hold the lock, as the real one does when it runs.
+// lock makes the pod of the operator hold the lock, like the real operator.
 func (a *attack) lock(p *place) {
 	a.t.Helper()
 	pods := &corev1.PodList{}
@@ -431,7 +431,7 @@ func (a *attack) lock(p *place) {
 	}
 }
 
-// report has the ClusterCSIDriver say what it does when the driver is available.
+// report sets the conditions of the ClusterCSIDriver to those of an available driver.
 func (a *attack) report(driver string) {
 	a.t.Helper()
 	custom := &operatorv1.ClusterCSIDriver{}
