@@ -35,7 +35,7 @@ type Engine[P Plan] struct {
 
 // Plan is the plan of a migration. It is plain data that JSON can hold; its type embeds an Outline.
 type Plan interface {
-	outline() *Outline
+	GetOutline() *Outline
 	// Validate checks the fields that were read from JSON, except those of the Outline.
 	Validate() error
 	// ValidateNotes checks what the journal's notes say.

@@ -28,7 +28,7 @@ func (e Engine[P]) plan(ctx context.Context, cluster Cluster, r Request[P]) (P, 
 	if err != nil {
 		return p, err
 	}
-	o := p.outline()
+	o := p.GetOutline()
 	earlier, err := e.readJournal(ctx, cluster, o.Subject) // one that is not valid is not overwritten
 	if err != nil {
 		return p, err
@@ -98,7 +98,7 @@ func (e Engine[P]) resume(ctx context.Context, cluster Cluster, r Request[P], co
 // left to write.
 func (e Engine[P]) applied(ctx context.Context, cluster Cluster, given P) (P, bool, error) {
 	var none P
-	j, err := e.readJournal(ctx, cluster, given.outline().Subject)
+	j, err := e.readJournal(ctx, cluster, given.GetOutline().Subject)
 	if err != nil || j.Phase != Completed || len(e.Changes(j.Plan.(P), given)) > 0 {
 		return none, false, err
 	}
@@ -129,7 +129,7 @@ func (e Engine[P]) only(found []*Journal, r Request[P]) (*Journal, error) {
 	}
 	var names []string
 	for _, j := range found {
-		names = append(names, j.Plan.outline().Subject.String())
+		names = append(names, j.Plan.GetOutline().Subject.String())
 	}
 	return nil, fmt.Errorf("%d journals match %s, of %ss %s; choose one with --namespace", len(found), r, e.Kind, strings.Join(names, ", "))
 }
@@ -137,5 +137,5 @@ func (e Engine[P]) only(found []*Journal, r Request[P]) (*Journal, error) {
 // inProgressError says that a migration is in progress, and what can be done about it.
 func (e Engine[P]) inProgressError(j *Journal) error {
 	return fmt.Errorf("a %s of %s %s is in progress: see how far it is with `%s`, resume it with `%s`, or undo it with `%s`",
-		e.Name, e.Kind, j.Plan.outline().Subject, j.Command(j.Plan, "status"), j.Command(j.Plan, "apply"), j.Command(j.Plan, "rollback"))
+		e.Name, e.Kind, j.Plan.GetOutline().Subject, j.Command(j.Plan, "status"), j.Command(j.Plan, "apply"), j.Command(j.Plan, "rollback"))
 }

@@ -157,7 +157,7 @@ func (e Engine[P]) decode(j *Journal) error {
 		return fmt.Errorf("data[%q]: %w", planKey, err)
 	}
 	j.Plan, j.Phase = p, Phase(j.stored.Data[phaseKey])
-	switch o, want := p.outline(), e.journalName(p.outline().Subject); {
+	switch o, want := p.GetOutline(), e.journalName(p.GetOutline().Subject); {
 	case j.name != want:
 		return fmt.Errorf("metadata.name: it holds a plan for %s %s, whose journal is named %s", e.Kind, o.Subject, want)
 	case !o.Safe:

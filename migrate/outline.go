@@ -20,7 +20,8 @@ type Outline struct {
 	Objects []Object `json:"objects,omitempty"`
 }
 
-func (o *Outline) outline() *Outline { return o }
+// GetOutline returns the part of a plan that the engine reads and writes.
+func (o *Outline) GetOutline() *Outline { return o }
 
 // Subject identifies the object that is migrated, as it was when the plan was made.
 type Subject struct {
@@ -92,7 +93,7 @@ type Object struct {
 
 // steps returns the steps of a plan, with those of the engine.
 func (e Engine[P]) steps(p P) []Step {
-	if !p.outline().Safe {
+	if !p.GetOutline().Safe {
 		return nil
 	}
 	steps := []Step{{Name: RecordPlan, Does: e.Does(p, RecordPlan)}}
@@ -104,7 +105,7 @@ func (e Engine[P]) steps(p P) []Step {
 func (e Engine[P]) Does(p P, step StepName) string {
 	switch step {
 	case RecordPlan:
-		return fmt.Sprintf("write this plan to the journal, ConfigMap %s, so that the %s can be resumed or rolled back", e.journalName(p.outline().Subject), e.Name)
+		return fmt.Sprintf("write this plan to the journal, ConfigMap %s, so that the %s can be resumed or rolled back", e.journalName(p.GetOutline().Subject), e.Name)
 	case Complete:
 		return "mark the journal as Completed"
 	case BeginRollback:

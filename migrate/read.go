@@ -41,7 +41,7 @@ func (e Engine[P]) Read(r io.Reader) (P, error) {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return p, fmt.Errorf("not a plan, %s: data follows after its end", source)
 	}
-	if err := errors.Join(p.outline().validate(), p.Validate(), e.checkSteps(p)); err != nil {
+	if err := errors.Join(p.GetOutline().validate(), p.Validate(), e.checkSteps(p)); err != nil {
 		return p, fmt.Errorf("not a complete plan, %s: %w", source, err)
 	}
 	return p, nil
@@ -65,10 +65,10 @@ func (e Engine[P]) checkSchema(text []byte, source string) error {
 // checkSteps fails unless the steps are those of the plan, and restores their descriptions.
 func (e Engine[P]) checkSteps(p P) error {
 	want := e.steps(p)
-	if !slices.EqualFunc(p.outline().Steps, want, func(a, b Step) bool { return a.Name == b.Name && a.NoReturn == b.NoReturn }) {
+	if !slices.EqualFunc(p.GetOutline().Steps, want, func(a, b Step) bool { return a.Name == b.Name && a.NoReturn == b.NoReturn }) {
 		return errors.New("steps are not those of such a plan")
 	}
-	p.outline().Steps = want
+	p.GetOutline().Steps = want
 	return nil
 }
 

@@ -40,7 +40,7 @@ var marks = map[Verdict]string{OK: "✔", Warning: "!", Refused: "✗"}
 // Text describes a plan for people. Plans call it in their method of the same name.
 func Text(p Plan, colour Palette) string {
 	var t escape.Lines
-	o := p.outline()
+	o := p.GetOutline()
 	p.Describe(&t)
 	t.Add("")
 	t.Add("Checks")
@@ -109,7 +109,7 @@ func (s *Status[P]) Text(colour Palette) string {
 	var t escape.Lines
 	s.Plan.Describe(&t)
 	if s.Phase == Applying || s.Phase == RollingBack {
-		s.Plan.outline().describeSteps(&t)
+		s.Plan.GetOutline().describeSteps(&t)
 	}
 	t.Add("")
 	t.Add("Journal, ConfigMap %s", s.Journal)

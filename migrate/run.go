@@ -165,7 +165,7 @@ type observation struct {
 
 // observe reads the journal of a plan and the observed state.
 func (e Engine[P]) observe(ctx context.Context, cluster Cluster, p P) (*observation, error) {
-	subject := p.outline().Subject
+	subject := p.GetOutline().Subject
 	o := &observation{plan: p, subject: e.Kind + " " + subject.String()}
 	var err error
 	if o.journal, err = e.readJournal(ctx, cluster, subject); err != nil {
@@ -183,7 +183,7 @@ func (e Engine[P]) observe(ctx context.Context, cluster Cluster, p P) (*observat
 
 // verify fails unless the journal and the live objects are those of the plan.
 func (o *observation) verify() error {
-	subject := o.plan.outline().Subject
+	subject := o.plan.GetOutline().Subject
 	switch {
 	case o.journal.IsOpen() && !o.journal.isFor(o.plan):
 		return fmt.Errorf("another migration of %s is in progress: see `%s`", o.subject, o.journal.Command(o.journal.Plan, "status"))

@@ -61,7 +61,7 @@ func (s *state) readSubscription(ctx context.Context, c client.Client) error {
 		return err
 	}
 	if subscription.Spec == nil { // the API server does not accept that
-		return fmt.Errorf("Subscription %s has no spec", s.plan.Subject)
+		return fmt.Errorf("no spec in Subscription %s", s.plan.Subject)
 	}
 	s.subscription = subscription
 	return nil

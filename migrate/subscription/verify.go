@@ -26,7 +26,7 @@ func (s *state) Verify() error {
 	}
 	installed, expected := s.subscription.Status.InstalledCSV, []string{"", p.Installed, p.Target}
 	if !slices.Contains(expected, installed) {
-		return fmt.Errorf("Subscription %s has %s installed, want %s or %s: somebody has updated it; %s",
+		return fmt.Errorf("somebody has updated Subscription %s: it has %s installed, want %s or %s; %s",
 			p.Subject, installed, cmp.Or(p.Installed, "nothing"), p.Target, s.journal.Abandon())
 	}
 	return nil
@@ -53,7 +53,7 @@ func (s *state) foreignError() error {
 
 // goneError says that the Subscription does not exist.
 func (s *state) goneError() error {
-	return fmt.Errorf("Subscription %s is gone; want it as it was, to %s", s.plan.Subject, s.plan.From)
+	return fmt.Errorf("somebody has deleted Subscription %s; want it as it was, to %s", s.plan.Subject, s.plan.From)
 }
 
 // alternative is what can be done instead of reverting a change.
