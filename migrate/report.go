@@ -76,7 +76,7 @@ func (o *Outline) describeSteps(t *escape.Lines) {
 		if s.NoReturn {
 			t.Add("   ── point of no return: the steps above can be rolled back, those below cannot ──")
 		}
-		t.Add("  %2d  %-*s %s", i+1, width, s.Name, s.Does)
+		t.Add("  %2d  %-*s  %s", i+1, width, s.Name, s.Does)
 	}
 	t.Add("")
 	t.Add("Objects")

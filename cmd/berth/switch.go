@@ -189,7 +189,7 @@ func newProgress(cmd *cobra.Command) *progress {
 func (p *progress) report(e migrate.Event) {
 	p.clear()
 	p.clear = func() {}
-	start := fmt.Sprintf("%6.1fs  %-*s ", time.Since(p.began).Seconds(), len(subscription.RecreateSubscription), e.Step)
+	start := fmt.Sprintf("%6.1fs  %-*s  ", time.Since(p.began).Seconds(), len(subscription.RecreateSubscription), e.Step)
 	switch {
 	case e.Waits == "":
 		p.cmd.PrintErrln(start + e.Does)

@@ -63,6 +63,9 @@ var steps = []step{
 		return fmt.Sprintf("approve the InstallPlan if it installs exactly what the plan says: %s", p.Target)
 	}},
 	{name: Install, strategies: installs, does: func(p *Plan) string {
+		if p.Installed == "" {
+			return fmt.Sprintf("wait until ClusterServiceVersion %s has succeeded", p.Target)
+		}
 		return fmt.Sprintf("wait until ClusterServiceVersion %s has succeeded and %s is gone", p.Target, p.Installed)
 	}},
 	{name: RestoreApproval, strategies: installs, does: func(*Plan) string { return "set installPlanApproval back to what it was" }},
