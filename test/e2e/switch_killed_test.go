@@ -41,25 +41,25 @@ const (
 // Volumes are served all the time, because that does not depend on an operator, and the lock is handed over only
 // once, because it belongs to the pod.
 func TestSwitchWithKilledOperator(t *testing.T) {
-	spared, killed := runKillableSwitch(t, crashloop.Spared), runKillableSwitch(t, crashloop.Killed)
-	if spared.record.Lives != 1 {
-		t.Errorf("an operator that is not killed was started %d times", spared.record.Lives)
+	undisturbed, killed := switchWith(t, crashloop.Spared), switchWith(t, crashloop.Killed)
+	if undisturbed.record.Lives != 1 {
+		t.Errorf("an operator that is not killed was started %d times", undisturbed.record.Lives)
 	}
-	if diff := statediff.Difference(spared.state, killed.state); diff != "" {
+	if diff := statediff.Difference(undisturbed.state, killed.state); diff != "" {
 		t.Errorf("end state (-undisturbed +killed):\n%s", diff)
 	}
-	killed.checkKills(t, spared)
+	killed.checkKills(t, undisturbed)
 }
 
-// killableSwitch is the result of a switch.
-type killableSwitch struct {
+// switchOutcome is the result of a switch.
+type switchOutcome struct {
 	record crashloop.Record
 	state  map[string]any
 	names  *strings.Replacer
 }
 
-// runKillableSwitch switches from the community's operator to ours, which may be killed at its writes.
-func runKillableSwitch(t *testing.T, fate crashloop.Fate) (done killableSwitch) {
+// switchWith switches from the community's operator to ours, which may be killed at its writes.
+func switchWith(t *testing.T, fate crashloop.Fate) (done switchOutcome) {
 	t.Helper()
 	succeeded := t.Run(string(fate), func(t *testing.T) {
 		image := crashloop.Image(t, "./cmd/berth-operator", fate)
@@ -170,7 +170,7 @@ func (w *world) read(object client.Object) bool {
 
 // checkKills checks that the operator was killed before and after each write of an undisturbed switch, and that it
 // has written nothing else.
-func (s killableSwitch) checkKills(t *testing.T, undisturbed killableSwitch) {
+func (s switchOutcome) checkKills(t *testing.T, undisturbed switchOutcome) {
 	t.Helper()
 	want, got := undisturbed.faults(), s.faults()
 	kills := map[fault.Fault]int{}
@@ -198,7 +198,7 @@ func (s killableSwitch) checkKills(t *testing.T, undisturbed killableSwitch) {
 
 // faults counts the faults at the operator's writes, by object and field manager. Whether the operator creates an
 // object or updates it again depends on concurrent writes of others.
-func (s killableSwitch) faults() map[string]map[fault.Fault]int {
+func (s switchOutcome) faults() map[string]map[fault.Fault]int {
 	faults := map[string]map[fault.Fault]int{}
 	for _, write := range s.record.Writes {
 		p := write.Point
