@@ -34,7 +34,7 @@ var checks = []struct {
 	{[]prediction.Code{prediction.OperatorGroups, prediction.InstallMode}, "the OperatorGroup suits the operator", false},
 	{[]prediction.Code{prediction.SecondSubscription, prediction.ProvidedElsewhere}, "no other Subscription conflicts", false},
 	{[]prediction.Code{prediction.OrphanedCSV}, "what is installed belongs to the Subscription", false},
-	{[]prediction.Code{prediction.NoEdge, prediction.Unsatisfied, prediction.DependencyMissing}, "OLM finds an upgrade edge and all dependencies", false},
+	{[]prediction.Code{prediction.NoEdge, prediction.Unsatisfied, prediction.DependencyMissing}, "OLM can resolve the package and its dependencies", false},
 	{[]prediction.Code{prediction.ManualApproval, prediction.ManualApprovalElsewhere}, "no other approval is needed", false},
 	{[]prediction.Code{prediction.Downgrade}, "the version is not an earlier one", true},
 	{[]prediction.Code{prediction.SameCSV}, "the version is a different one", true},
@@ -58,24 +58,24 @@ func checkPrediction(p *Plan, own *prediction.Outcome) migrate.Checks {
 		left = slices.Clone(own.Risks)
 	}
 	unknown := own.Verdict == prediction.Refused || own.Next == nil && own.Verdict == prediction.Waits
-	var done migrate.Checks
+	var results migrate.Checks
 	for _, c := range checks {
 		about := func(r prediction.Reason) bool { return slices.Contains(c.codes, r.Code) }
-		before := len(done)
+		before := len(results)
 		for _, reason := range left {
 			if about(reason) {
-				done = append(done, checkOf(reason))
+				results = append(results, checkOf(reason))
 			}
 		}
 		left = slices.DeleteFunc(left, about)
-		if len(done) == before && !unknown && (p.Target != "" || !c.target) {
-			done = append(done, migrate.Check{Code: string(c.codes[0]), Verdict: migrate.OK, What: c.passed})
+		if len(results) == before && !unknown && (p.Target != "" || !c.target) {
+			results = append(results, migrate.Check{Code: string(c.codes[0]), Verdict: migrate.OK, What: c.passed})
 		}
 	}
 	for _, reason := range left {
-		done = append(done, checkOf(reason))
+		results = append(results, checkOf(reason))
 	}
-	return done
+	return results
 }
 
 // asFlags replaces the fields of a Subscription, which package prediction names, by the flags of the command.
@@ -99,12 +99,12 @@ func checkOf(reason prediction.Reason) migrate.Check {
 
 // checkRest evaluates the checks that are not about OLM.
 func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
-	var done migrate.Checks
+	var results migrate.Checks
 	warn := func(code, do, format string, args ...any) {
-		done = append(done, migrate.Check{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(format, args...), Do: do})
+		results = append(results, migrate.Check{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(format, args...), Do: do})
 	}
 	if channelDefaulted {
-		warn(channelChanged, "choose another one with --channel if you want",
+		warn(channelChanged, "choose a channel with --channel if you want another one",
 			"package %s has no channel %q there, so its default channel %q is used", p.To.Package, p.From.Channel, p.To.Channel)
 	}
 	if len(in.unread) > 0 {
@@ -116,7 +116,7 @@ func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
 		if p.createsDriver() { // the operator would refuse to install it
 			verdict = migrate.Refused
 		}
-		done = append(done, migrate.Check{Code: driverUnplaced, Verdict: verdict,
+		results = append(results, migrate.Check{Code: driverUnplaced, Verdict: verdict,
 			What: fmt.Sprintf("the namespace of driver %s is unknown: %s", d.CSIName, d.placed.Refusal.Message), Do: "follow that message"})
 	}
 	switch d := in.driver; {
@@ -126,5 +126,5 @@ func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
 		warn(driverUnmanaged, "create it with --create-driver, or yourself later",
 			"there is no ClusterCSIDriver %s: the driver stays as it is, and no operator manages it", d.CSIName)
 	}
-	return done
+	return results
 }
