@@ -272,8 +272,8 @@ func TestResume(t *testing.T) {
 func TestDryRun(t *testing.T) {
 	s := newScene(t)
 	writes := s.run(fault.Record(), s.apply(s.plan(), false, migrate.Options{DryRun: true}))
-	if len(writes) != 1 {
-		t.Errorf("got writes %+v, want one, which is dry", writes)
+	if len(writes) > 0 {
+		t.Errorf("a dry run wrote %+v", writes)
 	}
 	s.mustBe("", "source")
 }
@@ -378,7 +378,7 @@ func TestForgedAndCorruptJournals(t *testing.T) {
 	}
 	s.run(fault.Record(), s.apply(p, true, migrate.Options{}))
 	for _, left := range s.warnings {
-		if strings.Contains(left, "ConfigMap "+s.namespace+"/") {
+		if strings.Contains(left, "ignored: ConfigMap "+s.namespace+"/") {
 			t.Errorf("a ConfigMap outside of the namespace of journals was read: %s", left)
 		}
 	}
