@@ -59,7 +59,7 @@ fuzz: ## Try each parser on random input for a few seconds
 
 .PHONY: sweep
 sweep: ## Try every fault at every write and watch of the controllers and of berth switch, for more than an hour
-	@bash -o pipefail -c "go test ./operator ./sharedvolume ./migrate/switchover -run '^TestCrashSweep$$' -all-faults -count 1 -timeout 120m -v 2>&1 | \
+	@bash -o pipefail -c "go test ./operator ./sharedvolume ./migrate/subscription -run '^TestCrashSweep$$' -all-faults -count 1 -timeout 120m -v 2>&1 | \
 		grep --line-buffered -E '^(TestCrashSweep/|ok|FAIL|panic)|^ *--- FAIL|_test.go:|once more:'"
 
 .PHONY: rbac

@@ -16,13 +16,14 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 )
 
-// exitTimeout is the exit code of a command whose time ran out, as that of timeout(1).
+// exitTimeout is the exit code of a command that timed out, as that of timeout(1).
 const exitTimeout = 124
 
-// requestTimeout is how long a single request may take.
+// requestTimeout limits a single request to the API server.
 const requestTimeout = 30 * time.Second
 
 func newSwitchCommand() *cobra.Command {
@@ -30,11 +31,11 @@ func newSwitchCommand() *cobra.Command {
 		Use:   "switch",
 		Short: "Switch an operator to another catalog, such as from the community's to the certified one",
 		Long: `Switch an operator that the Operator Lifecycle Manager (OLM) runs to another catalog. Its Subscription
-is turned there, and OLM updates the operator from there. Volumes, the driver that serves them, and
-whoever uses them notice nothing.
+is changed to that catalog, and OLM updates the operator from there. Volumes and the driver that serves
+them are not affected.
 
-"plan" foretells all, and changes nothing. "apply" does it, and goes on where it was stopped, however
-that came. "status" says how far it is, and "rollback" takes it back until OLM has begun to install.`,
+"plan" predicts what will happen and changes nothing. "apply" carries out the plan, and resumes it after an
+interruption. "status" shows how far it is. "rollback" undoes it, as long as OLM has not started to install.`,
 		Example: `  berth switch plan aws-efs-operator --to certified-operators
   berth switch apply aws-efs-operator --to certified-operators --create-driver`,
 		Args: cobra.NoArgs,
@@ -44,33 +45,36 @@ that came. "status" says how far it is, and "rollback" takes it back until OLM h
 	return cmd
 }
 
-// journalFlags say which cluster is meant, and where it has journals of switches.
+// journalFlags select the cluster, and the namespace of the journals in it.
 type journalFlags struct {
 	clusterFlags
 	journals string
 }
 
-// add gives a command the flags.
 func (f *journalFlags) add(cmd *cobra.Command) {
 	f.clusterFlags.add(cmd)
-	cmd.Flags().StringVar(&f.journals, "journal-namespace", switchover.DefaultJournalNamespace,
-		"`NAMESPACE` of the journals; nobody but cluster administrators may have the right to write ConfigMaps there")
+	cmd.Flags().StringVar(&f.journals, "journal-namespace", migrate.DefaultJournalNamespace,
+		"`NAMESPACE` of the journals; only cluster administrators may be allowed to write ConfigMaps there")
 }
 
-// switchFlags say which switch is meant.
+// existing returns a request for the switch of a package that has been started.
+func (f *journalFlags) existing(pkg string) subscription.Request {
+	return subscription.Request{Package: pkg, Namespace: f.namespace}
+}
+
+// switchFlags describe a switch that may not have been started.
 type switchFlags struct {
 	journalFlags
-	request switchover.Request
+	request subscription.Request
 	to      string
 }
 
-// add gives a command the flags of a switch that may be yet to begin.
 func (f *switchFlags) add(cmd *cobra.Command) {
 	f.journalFlags.add(cmd)
 	cmd.Flags().StringVar(&f.to, "to", "", "`[NAMESPACE/]NAME` of the CatalogSource to switch to (default namespace: that of the present one)")
 	cmd.Flags().StringVar(&f.request.Channel, "channel", "", "`CHANNEL` to subscribe to (default the present one, or else the package's default channel)")
-	cmd.Flags().StringVar(&f.request.NewPackage, "new-package", "", "`NAME` that the package has in the other catalog, if it is another one")
-	cmd.Flags().BoolVar(&f.request.CreateDriver, "create-driver", false, "create the driver's ClusterCSIDriver when the operator runs, and have it take over the driver")
+	cmd.Flags().StringVar(&f.request.NewPackage, "new-package", "", "`NAME` of the package in the other catalog, if it differs")
+	cmd.Flags().BoolVar(&f.request.CreateDriver, "create-driver", false, "create the driver's ClusterCSIDriver once the operator runs, so that it adopts the driver")
 }
 
 // complete takes the arguments into the request.
@@ -82,7 +86,7 @@ func (f *switchFlags) complete(pkg string) {
 	}
 }
 
-// checkArgs wants a package, and a catalog to switch it to.
+// checkArgs fails unless there is a package, and a catalog to switch it to.
 func (f *switchFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	if f.to == "" && len(args) > 0 {
 		return errors.New("--to is missing: want the name of the CatalogSource to switch to")
@@ -93,17 +97,17 @@ func (f *switchFlags) checkArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// connect returns a client of the cluster. What is ignored there, the command says on standard error.
-func (f *journalFlags) connect(cmd *cobra.Command) (switchover.Cluster, error) {
+// connect returns a client of the cluster. It prints warnings to standard error, each once.
+func (f *journalFlags) connect(cmd *cobra.Command) (migrate.Cluster, error) {
 	config, err := f.config()
 	if err != nil {
-		return switchover.Cluster{}, err
+		return migrate.Cluster{}, err
 	}
 	config.Timeout = requestTimeout
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, operatorv1.Install} {
 		if err := add(scheme); err != nil {
-			return switchover.Cluster{}, err
+			return migrate.Cluster{}, err
 		}
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
@@ -114,32 +118,29 @@ func (f *journalFlags) connect(cmd *cobra.Command) (switchover.Cluster, error) {
 		}
 		warned[what] = true
 	}
-	return switchover.Cluster{Config: config, Client: c, JournalNamespace: f.journals, Warn: warn}, err
+	return migrate.Cluster{Config: config, Client: c, JournalNamespace: f.journals, Warn: warn}, err
 }
 
-// palette are the colours of marks on standard output.
-func palette(cmd *cobra.Command) switchover.Palette { return paletteOf(cmd.OutOrStdout()) }
-
-// paletteOf are the colours of marks on a terminal, if they are wanted there.
-func paletteOf(w io.Writer) switchover.Palette {
+// palette returns the colours of marks, which are for terminals only.
+func palette(w io.Writer) migrate.Palette {
 	if isTerminal(w) && os.Getenv("NO_COLOR") == "" {
-		return switchover.Colours
+		return migrate.Colours
 	}
-	return switchover.Plain
+	return migrate.Plain
 }
 
-// runFlags say how to carry out a switch.
+// runFlags limit how long a command runs.
 type runFlags struct {
 	timeout time.Duration
 	wait    bool
 }
 
 func (f *runFlags) add(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to go on; what is left to do then is done by the same command later; 0 for ever")
-	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for what others do; without it, end where there is something to wait for")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to run; the same command continues later; 0 means no limit")
+	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for OLM and the operator; if false, end where there is something to wait for")
 }
 
-// limit ends a context when time runs out.
+// limit returns a context with the timeout.
 func (f *runFlags) limit(ctx context.Context) (context.Context, context.CancelFunc) {
 	if f.timeout == 0 {
 		return context.WithCancel(ctx)
@@ -147,53 +148,54 @@ func (f *runFlags) limit(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, f.timeout)
 }
 
-// goesOn is what helps whoever did not see a switch to its end.
-const goesOn = "the same command goes on from here, and `berth switch status` says how far it is"
-
-// ended turns the end of a run within a context into that of the command.
-func ended(ctx context.Context, cmd *cobra.Command, err error, done string) error {
+// finish turns the result of a run into that of the command. status is the command that shows how far the switch is,
+// if it has been started.
+func finish(ctx context.Context, cmd *cobra.Command, err error, done, status string) error {
+	next := "run the same command to continue"
+	if status != "" {
+		next += fmt.Sprintf(", or `%s` to see how far it is", status)
+	}
 	switch {
 	case err == nil:
 		cmd.PrintErrln(done)
 		return nil
-	case errors.Is(err, switchover.ErrWaiting):
-		cmd.PrintErrf("%v; %s\n", err, goesOn)
+	case errors.Is(err, migrate.ErrWaiting):
+		cmd.PrintErrf("%v; %s\n", err, next)
 		return nil
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		return fmt.Errorf("interrupted; %s", goesOn)
+		return fmt.Errorf("interrupted; %s", next)
 	case ctx.Err() == nil || !errors.Is(err, context.DeadlineExceeded):
 		return err
 	}
-	if timeout := (*switchover.TimeoutError)(nil); !errors.As(err, &timeout) {
-		err = errors.New("time ran out before anything was done")
+	if timeout := (*migrate.TimeoutError)(nil); !errors.As(err, &timeout) {
+		err = errors.New("timed out before anything was changed")
 	}
-	return &exitError{code: exitTimeout, err: fmt.Errorf("%w; %s", err, goesOn)}
+	return &exitError{code: exitTimeout, err: fmt.Errorf("%w; %s", err, next)}
 }
 
-// narration tells a person what is done and what is waited for: on a terminal the latter comes and goes.
-type narration struct {
+// progress prints the events of a run. On a terminal, an event that waits is replaced by the next one.
+type progress struct {
 	cmd   *cobra.Command
-	plan  *switchover.Plan
 	began time.Time
 	clear func()
 }
 
-func narrate(cmd *cobra.Command, p *switchover.Plan) *narration {
-	return &narration{cmd: cmd, plan: p, began: time.Now(), clear: func() {}}
+func newProgress(cmd *cobra.Command) *progress {
+	return &progress{cmd: cmd, began: time.Now(), clear: func() {}}
 }
 
-func (n *narration) report(e switchover.Event) {
-	n.clear()
-	n.clear = func() {}
-	now := fmt.Sprintf("%6.1fs  %-9s ", time.Since(n.began).Seconds(), e.Step)
+func (p *progress) report(e migrate.Event) {
+	p.clear()
+	p.clear = func() {}
+	start := fmt.Sprintf("%6.1fs  %-*s  ", time.Since(p.began).Seconds(), len(subscription.RecreateSubscription), e.Step)
 	switch {
 	case e.Waits == "":
-		n.cmd.PrintErrln(now + n.plan.Does(e.Step))
-	case isTerminal(n.cmd.ErrOrStderr()):
-		n.clear = startProgress(n.cmd.ErrOrStderr(), now+"waiting for "+e.Waits)
+		p.cmd.PrintErrln(start + e.Does)
+	case isTerminal(p.cmd.ErrOrStderr()):
+		p.clear = startProgress(p.cmd.ErrOrStderr(), start+"waiting for "+e.Waits)
 	default:
-		n.cmd.PrintErrln(now + "waiting for " + e.Waits)
+		p.cmd.PrintErrln(start + "waiting for " + e.Waits)
 	}
 }
 
-func (n *narration) end() { n.clear() }
+func (p *progress) end() { p.clear() }

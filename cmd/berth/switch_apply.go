@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,10 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 )
 
-// switchApply is the command line of "berth switch apply".
+// switchApply is the command "berth switch apply".
 type switchApply struct {
 	switchFlags
 	run    runFlags
@@ -24,23 +26,23 @@ func newSwitchApplyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply (PACKAGE --to CATALOG_SOURCE | -f PLAN)",
 		Short: "Switch an operator to another catalog",
-		Long: `Switch an operator to another catalog, as "berth switch plan" foretells. A switch that is not safe is
-not begun, and neither is one by a plan in a file if the cluster is not as it was when that was made.
+		Long: `Switch an operator to another catalog, as "berth switch plan" predicts. Nothing is changed if the plan is
+not safe, or if the cluster has changed since the plan in a file was made.
 
-Each write is made only if what it changes is as it was last seen. A journal in the cluster, a ConfigMap
-in a namespace that only administrators write to, holds the plan: the same command goes on where it was
-stopped, however that came, and shows on standard error what it goes on with. It does not if the journal
-says something else than the command line or the cluster. Where all is done, it changes nothing.
+Each write fails if the object has changed since it was observed. A journal in the cluster, a ConfigMap in
+a namespace that only administrators can write to, holds the plan. After an interruption, the same command
+continues, and shows on standard error what it continues. It stops if the journal differs from the command
+line or the cluster. When the switch is complete, it changes nothing.
 
-While it lasts, OLM asks for approval for all Subscriptions of the namespace. OLM installs nothing that
-was not foretold.
+Until the switch is complete, OLM asks for approval for all Subscriptions of the namespace. It installs
+nothing that is not in the plan.
 
-Exit codes: 0 if all is done, or with --wait=false all that can be done now; 1 if it is not safe, or
-cannot go on; 2 if the command line is wrong, or the file has no plan; 124 if time ran out.`,
-		Example: `  # Switch, and have the operator take over the driver
+Exit codes: 0 if the switch is complete, or with --wait=false if there is nothing to do but to wait; 1 if it
+is not safe, or cannot continue; 2 if the command line or the plan in the file is invalid; 124 if it timed out.`,
+		Example: `  # Switch, and have the operator adopt the driver
   berth switch apply aws-efs-operator --to certified-operators --create-driver
 
-  # As it was planned, or not at all
+  # Apply exactly the plan that was reviewed
   berth switch apply -f plan.json`,
 		Args: o.checkArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -52,8 +54,8 @@ cannot go on; 2 if the command line is wrong, or the file has no plan; 124 if ti
 	}
 	o.switchFlags.add(cmd)
 	o.run.add(cmd)
-	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "`FILE` with the plan, as \"berth switch plan -o json\" writes it, or - for standard input")
-	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "print the plan, have the API server check the first write, and change nothing")
+	cmd.Flags().StringVarP(&o.file, "filename", "f", "", "`FILE` with a plan that \"berth switch plan -o json\" has written, or - for standard input")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "print the plan, send the first write to the API server as a dry run, and change nothing")
 	return cmd
 }
 
@@ -61,14 +63,14 @@ func (o *switchApply) checkArgs(cmd *cobra.Command, args []string) error {
 	if o.file == "" {
 		return o.switchFlags.checkArgs(cmd, args)
 	}
-	if len(args) > 0 || o.to != "" || o.request != (switchover.Request{}) || o.namespace != "" {
-		return errors.New("--filename names a plan, which says all: leave PACKAGE, --to, --channel, --new-package, --create-driver and --namespace away")
+	if len(args) > 0 || o.to != "" || o.request != (subscription.Request{}) || o.namespace != "" {
+		return errors.New("--filename names a complete plan: omit PACKAGE, --to, --channel, --new-package, --create-driver and --namespace")
 	}
 	return nil
 }
 
 func (o *switchApply) apply(cmd *cobra.Command) error {
-	given, err := o.given(cmd.InOrStdin())
+	given, err := o.readPlan(cmd.InOrStdin())
 	if err != nil {
 		return &exitError{code: exitUsage, err: err}
 	}
@@ -79,52 +81,59 @@ func (o *switchApply) apply(cmd *cobra.Command) error {
 	ctx, cancel := o.run.limit(cmd.Context())
 	defer cancel()
 	stop := startProgress(cmd.ErrOrStderr(), "reading the cluster and its catalogs")
-	p, resumed, err := switchover.Ensure(ctx, cluster, o.request, given)
+	p, resumed, err := o.ensure(ctx, cluster, given)
 	stop()
 	if err != nil {
-		return ended(ctx, cmd, err, "")
+		return finish(ctx, cmd, err, "", "")
 	}
 	if resumed != nil {
-		if err := switchover.Write(cmd.ErrOrStderr(), "text", resumed, paletteOf(cmd.ErrOrStderr())); err != nil {
+		if err := migrate.Write(cmd.ErrOrStderr(), "text", resumed, palette(cmd.ErrOrStderr())); err != nil {
 			return err
 		}
 	}
 	if !p.Safe || o.dryRun {
-		if err := switchover.Write(cmd.OutOrStdout(), "text", p, palette(cmd)); err != nil {
+		if err := migrate.Write(cmd.OutOrStdout(), "text", p, palette(cmd.OutOrStdout())); err != nil {
 			return err
 		}
 	}
 	if !p.Safe {
 		return &exitError{code: exitFailed}
 	}
-	told := narrate(cmd, p)
-	err = switchover.Apply(ctx, cluster, p, switchover.Options{DryRun: o.dryRun, NoWait: !o.run.wait, Report: told.report})
-	told.end()
-	done := fmt.Sprintf("Subscription %s is to %s, and %s runs", p.Subscription, p.To, p.Target)
+	shown := newProgress(cmd)
+	err = subscription.Switch.Apply(ctx, cluster, p, migrate.Options{DryRun: o.dryRun, NoWait: !o.run.wait, Report: shown.report})
+	shown.end()
+	done := fmt.Sprintf("Subscription %s is to %s, and %s is running", p.Subject, p.To, p.Target)
 	if o.dryRun {
-		done = "nothing was changed: the API server has only checked the first write"
+		done = "dry run: the API server has accepted the first write, and nothing was changed"
 	}
-	return ended(ctx, cmd, err, done)
+	return finish(ctx, cmd, err, done, subscription.Switch.Command(cluster, p, "status"))
 }
 
-// given returns the plan of a file, and takes the request from it; nil if there is no file.
-func (o *switchApply) given(standard io.Reader) (*switchover.Plan, error) {
+// ensure returns the plan to apply, with its status if it is resumed. given may be nil.
+func (o *switchApply) ensure(ctx context.Context, cluster migrate.Cluster, given *subscription.Plan) (*subscription.Plan, *migrate.Status[*subscription.Plan], error) {
+	if given == nil {
+		return subscription.Switch.Ensure(ctx, cluster, o.request)
+	}
+	return subscription.Switch.EnsureGiven(ctx, cluster, given.Request(), given)
+}
+
+// readPlan returns the plan in the file, or nil if there is no file.
+func (o *switchApply) readPlan(stdin io.Reader) (*subscription.Plan, error) {
 	if o.file == "" {
 		return nil, nil
 	}
-	from := "standard input"
+	from, reader := "standard input", stdin
 	if o.file != "-" {
 		file, err := os.Open(o.file)
 		if err != nil {
 			return nil, err
 		}
 		defer file.Close()
-		standard, from = file, o.file
+		from, reader = o.file, file
 	}
-	p, err := switchover.Read(standard)
+	p, err := subscription.Switch.Read(reader)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", from, err)
 	}
-	o.request = p.Request()
 	return p, nil
 }

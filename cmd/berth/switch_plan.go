@@ -3,7 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 )
 
 func newSwitchPlanCommand() *cobra.Command {
@@ -11,17 +12,17 @@ func newSwitchPlanCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
 		Use:   "plan PACKAGE --to CATALOG_SOURCE",
-		Short: "Foretell a switch: what OLM will do, what is in the way, each step, and the objects that it changes",
-		Long: `Foretell what a switch to another catalog does. OLM's own resolver decides, in this process, from the
-cluster and the catalogs as they are; nothing is written to the cluster.
+		Short: "Predict what a switch does: checks, steps, and the objects that will change",
+		Long: `Predict what a switch to another catalog does. OLM's own resolver runs in this process, with the cluster
+and the catalogs as they are. Nothing is written to the cluster.
 
-The plan lists what was checked, with what to do where something is in the way, then the steps, with
-the point of no return, and the objects that will be changed, and by whom.
+The plan lists the checks, with what to do if one fails, then the steps, with the point of no return, and
+the objects that will change.
 
-Exit codes: 0 if it is safe to switch; 1 if it is not; 2 if that cannot be told.`,
+Exit codes: 0 if the plan is safe to apply; 1 if it is not; 2 if there is no prediction.`,
 		Example: `  berth switch plan aws-efs-operator --to certified-operators
 
-  # A plan to be looked at by others, and applied as it is or not at all
+  # Have a plan reviewed, and apply exactly that one
   berth switch plan aws-efs-operator --to certified-operators -o json > plan.json
   berth switch apply -f plan.json`,
 		Args: f.checkArgs,
@@ -29,7 +30,7 @@ Exit codes: 0 if it is safe to switch; 1 if it is not; 2 if that cannot be told.
 			f.complete(args[0])
 			p, err := f.plan(cmd)
 			if err == nil {
-				err = switchover.Write(cmd.OutOrStdout(), output, p, palette(cmd))
+				err = migrate.Write(cmd.OutOrStdout(), output, p, palette(cmd.OutOrStdout()))
 			}
 			switch {
 			case err != nil:
@@ -41,15 +42,15 @@ Exit codes: 0 if it is safe to switch; 1 if it is not; 2 if that cannot be told.
 		},
 	}
 	f.add(cmd)
-	addOutputFlag(cmd, &output, "text", switchover.Formats)
+	addOutputFlag(cmd, &output, "text", migrate.Formats)
 	return cmd
 }
 
-func (f *switchFlags) plan(cmd *cobra.Command) (*switchover.Plan, error) {
+func (f *switchFlags) plan(cmd *cobra.Command) (*subscription.Plan, error) {
 	defer startProgress(cmd.ErrOrStderr(), "reading the cluster and its catalogs")()
 	cluster, err := f.connect(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return switchover.New(cmd.Context(), cluster, f.request)
+	return subscription.Switch.Plan(cmd.Context(), cluster, f.request)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/findings/escape"
 )
 
-// colours are the sequences that reports have of their own; see switchover.Colours.
+// colours are the sequences that reports have of their own; see migrate.Colours.
 var colours = []string{"\x1b[31m", "\x1b[32m", "\x1b[33m", "\x1b[0m"}
 
 // show has the commands write to the standard streams. Messages, on standard error, are a line each, and all that

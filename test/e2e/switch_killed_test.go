@@ -27,45 +27,45 @@ import (
 )
 
 const (
-	// killedShares is how many SharedVolumes live through a switch whose operator is killed at each write: two
-	// of each team. The operator writes the same of each, and each costs it two lives.
+	// killedShares is the number of SharedVolumes in a switch whose operator is killed at each write: two of each
+	// team. The operator makes the same writes for each, and each write kills it twice.
 	killedShares = 4
-	// killedLimit bounds the adoption by such an operator, which takes it about a hundred lives.
+	// killedLimit limits the adoption by such an operator, which is killed about a hundred times.
 	killedLimit = 6 * time.Minute
-	// silence is for how long an operator that has settled asks for nothing.
+	// silence is how long an operator without work makes no requests.
 	silence = 3 * time.Second
 )
 
-// TestSwitchWithKilledOperator is the switch by hand with an operator that is killed at each of its writes,
-// before it and after it, from the lock on until it has nothing more to write. In the end all is as if nobody
-// had killed it, and nobody has noticed: no volume was without service at any moment, as that does not depend
-// on an operator, and the lock was handed over once, as it is the pod's.
+// TestSwitchWithKilledOperator switches by hand, with an operator that is killed before and after each of its
+// writes, from the lock on until it has nothing more to write. The end state is that of an undisturbed switch.
+// Volumes are served all the time, because that does not depend on an operator, and the lock is handed over only
+// once, because it belongs to the pod.
 func TestSwitchWithKilledOperator(t *testing.T) {
 	undisturbed, killed := switchWith(t, crashloop.Recorded), switchWith(t, crashloop.Killed)
 	if undisturbed.record.Lives != 1 {
-		t.Errorf("an operator that nobody kills was started %d times", undisturbed.record.Lives)
+		t.Errorf("an operator that is not killed was started %d times", undisturbed.record.Lives)
 	}
 	if diff := statediff.Difference(undisturbed.state, killed.state); diff != "" {
-		t.Errorf("objects in the end (-undisturbed +killed):\n%s", diff)
+		t.Errorf("end state (-undisturbed +killed):\n%s", diff)
 	}
 	killed.checkKills(t, undisturbed)
 }
 
-// switchOutcome is what has come of a switch.
+// switchOutcome is the result of a switch.
 type switchOutcome struct {
 	record crashloop.Record
 	state  map[string]any
 	names  *strings.Replacer
 }
 
-// switchWith goes from the community's operator to ours, which runs in a mode.
+// switchWith switches from the community's operator to ours, which may be killed at its writes.
 func switchWith(t *testing.T, mode crashloop.Mode) (done switchOutcome) {
 	t.Helper()
 	succeeded := t.Run(string(mode), func(t *testing.T) {
 		image := crashloop.Image(t, "./cmd/berth-operator", mode)
 		t.Cleanup(func() { tell(t, image) })
 		w := newEnvironment(t, efs(t), cluster.Options{Images: map[string]string{operatorImage: image}})
-		w.switchFrom(communityBundles(t)[0], way{turn: byHand.turn, adopt: func(w *environment) {
+		w.switchFrom(communityBundles(t)[0], way{update: byHand.update, adopt: func(w *environment) {
 			w.stepWithin(killedLimit, func(ctx context.Context, c client.Client) error {
 				return journey.InstallDriver(ctx, c, w.driver.CSIName)
 			})
@@ -79,7 +79,7 @@ func switchWith(t *testing.T, mode crashloop.Mode) (done switchOutcome) {
 	return done
 }
 
-// tell logs what has happened to the operator, if the test has failed.
+// tell logs the faults of the operator if the test has failed.
 func tell(t *testing.T, image string) {
 	if !t.Failed() {
 		return
@@ -96,21 +96,20 @@ func tell(t *testing.T, image string) {
 	}
 }
 
-// awaitIdle waits until the operator that an image runs has nothing to do any more, and returns what has
-// happened to it.
+// awaitIdle waits until the operator of an image makes no requests any more, and returns its record.
 func (w *environment) awaitIdle(image string) (record crashloop.Record) {
 	w.t.Helper()
-	cluster.Eventually(w.t, limit, "the operator to have nothing to do", func(context.Context) (err error) {
+	cluster.Eventually(w.t, limit, "the operator to be idle", func(context.Context) (err error) {
 		if record, err = crashloop.Read(image); err == nil && record.Idle < silence {
-			err = fmt.Errorf("it has asked for something %s ago", record.Idle)
+			err = fmt.Errorf("its last request was %s ago", record.Idle)
 		}
 		return err
 	})
 	return record
 }
 
-// endState is all that the operator has to do with: the driver, its ClusterCSIDriver, what users have, the
-// lock, and what OLM hears. names gives what is named at random the same name in each run.
+// endState returns all objects that the operator reads or writes: the driver, its ClusterCSIDriver, the objects of
+// users, the lock, and the OperatorCondition. names replaces random names by the same ones in each run.
 func (w *environment) endState() (state map[string]any, names *strings.Replacer) {
 	w.t.Helper()
 	own, named := client.InNamespace(namespace), client.MatchingLabels{"name": w.driver.Operator.Name}
@@ -128,7 +127,7 @@ func (w *environment) endState() (state map[string]any, names *strings.Replacer)
 	var renamed []string
 	for _, object := range slices.Concat(objects, owners) {
 		name := cmp.Or(object.GetGenerateName(), object.GetName())
-		if name != object.GetName() { // all but the random end of it is the same in each run, or the name of a ReplicaSet
+		if name != object.GetName() { // only the random suffix differs between runs, or the name of a ReplicaSet
 			name = object.GetLabels()["name"]
 			renamed = append(renamed, object.GetName(), name)
 		}
@@ -145,7 +144,7 @@ func (w *environment) endState() (state map[string]any, names *strings.Replacer)
 	return state, names
 }
 
-// list returns all objects of a kind that the options say.
+// list returns the objects of a kind that the options select.
 func (w *environment) list(kind schema.GroupVersionKind, options ...client.ListOption) (objects []*unstructured.Unstructured) {
 	w.t.Helper()
 	list := &unstructured.UnstructuredList{}
@@ -159,7 +158,7 @@ func (w *environment) list(kind schema.GroupVersionKind, options ...client.ListO
 	return objects
 }
 
-// read fills an object with what the cluster has of it, and tells whether there is one.
+// read reads an object, and reports whether it exists.
 func (w *environment) read(object client.Object) bool {
 	w.t.Helper()
 	err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object)
@@ -169,15 +168,15 @@ func (w *environment) read(object client.Object) bool {
 	return err == nil
 }
 
-// checkKills checks that the operator was killed at all that it writes in an undisturbed switch, before it and
-// after it, and that it has written nothing else.
+// checkKills checks that the operator was killed before and after each write of an undisturbed switch, and that it
+// has written nothing else.
 func (s switchOutcome) checkKills(t *testing.T, undisturbed switchOutcome) {
 	t.Helper()
 	want, got := undisturbed.faults(), s.faults()
 	kills := map[fault.Fault]int{}
 	for target, faults := range got {
 		if want[target] == nil {
-			t.Errorf("the operator that was killed has written to %s, and an undisturbed one does not", target)
+			t.Errorf("the killed operator has written to %s, which an undisturbed one does not", target)
 		}
 		for _, f := range []fault.Fault{fault.KilledBefore, fault.KilledAfter} {
 			kills[f] += faults[f]
@@ -185,10 +184,10 @@ func (s switchOutcome) checkKills(t *testing.T, undisturbed switchOutcome) {
 	}
 	for target := range want {
 		if strings.HasPrefix(target, "events ") {
-			continue // an event tells of a write that has succeeded, and a process that has died tells nothing
+			continue // an event reports a write that has succeeded, which a killed process cannot
 		}
 		if got[target][fault.KilledBefore] == 0 || got[target][fault.KilledAfter] == 0 {
-			t.Errorf("at its writes to %s the operator has met: %v, want %s and %s", target, got[target], fault.KilledBefore, fault.KilledAfter)
+			t.Errorf("the faults at writes to %s were %v, want %s and %s", target, got[target], fault.KilledBefore, fault.KilledAfter)
 		}
 	}
 	line := fmt.Sprintf("%s: %d lives, killed %d times before a write and %d after it, at all of %d targets",
@@ -197,14 +196,14 @@ func (s switchOutcome) checkKills(t *testing.T, undisturbed switchOutcome) {
 	fmt.Println(line)
 }
 
-// faults counts what has happened at the operator's writes, by what they are to and in whose name. Whether it
-// creates an object, or updates it some more, depends on what others are doing to it meanwhile.
+// faults counts the faults at the operator's writes, by object and field manager. Whether the operator creates an
+// object or updates it again depends on concurrent writes of others.
 func (s switchOutcome) faults() map[string]map[fault.Fault]int {
 	faults := map[string]map[fault.Fault]int{}
 	for _, write := range s.record.Writes {
 		p := write.Point
 		if p.Resource == "deployments" || p.Resource == "daemonsets" {
-			p.Manager = "" // They are created in the operator's name, and updated by library-go in nobody's.
+			p.Manager = "" // they are created with the operator's field manager, and library-go updates them without one
 		}
 		target := s.names.Replace(strings.Join(strings.Fields(strings.Join([]string{p.Resource, p.Namespace, p.Name, p.Manager}, " ")), " "))
 		if faults[target] == nil {

@@ -24,7 +24,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/community"
@@ -39,14 +40,14 @@ const (
 	shares = 50
 )
 
-// TestSwitchByHand is how an administrator without any tool gets from the community's operator to ours:
-// another source in the Subscription, and later a ClusterCSIDriver. Whoever uses a volume notices nothing.
+// TestSwitchByHand switches from the community's operator to ours without a tool: the administrator changes the
+// source of the Subscription, and later creates a ClusterCSIDriver. Volumes in use are not affected.
 func TestSwitchByHand(t *testing.T) {
 	testSwitch(t, byHand, communityBundles(t)...)
 }
 
 var byHand = way{
-	turn: func(w *environment) {
+	update: func(w *environment) {
 		w.patch(w.community(), fmt.Sprintf(`{"spec":{"source":%q,"channel":%q}}`, certifiedCatalog, w.driver.Package.Channel))
 		w.awaitInstalled(w.community(), "aws-efs-operator.v1.0.0")
 	},
@@ -57,10 +58,10 @@ var byHand = way{
 	},
 }
 
-// TestSwitchWithTool is the same with our tool, as a plugin of kubectl.
+// TestSwitchWithTool does the same with berth, as a plugin of kubectl.
 func TestSwitchWithTool(t *testing.T) {
 	testSwitch(t, way{
-		turn: func(w *environment) {
+		update: func(w *environment) {
 			planned := w.kubectlBerth("", "switch", "plan", w.driver.Package.Name, "--to", certifiedCatalog, "--output", "json")
 			w.kubectlBerth(planned, "switch", "apply", "--filename", "-")
 			w.awaitInstalled(w.community(), "aws-efs-operator.v1.0.0")
@@ -73,51 +74,51 @@ func TestSwitchWithTool(t *testing.T) {
 			apply()
 			w.checkSettled(apply)
 			if later := w.kubectlBerth("", "switch", "plan", w.driver.Package.Name, "--to", certifiedCatalog, "--create-driver"); !strings.Contains(later, "There is nothing to do.") {
-				w.t.Errorf("when all is done, the plan is\n%s", later)
+				w.t.Errorf("after the switch, the plan is\n%s", later)
 			}
 		},
 	}, communityBundles(t)...)
 }
 
-// TestSwitchWithKilledTool is the same with a tool that is killed at each of its writes, before it and after it,
-// and run again.
+// TestSwitchWithKilledTool does the same with a tool that is killed before and after each of its writes, and run
+// again.
 func TestSwitchWithKilledTool(t *testing.T) {
 	run := func(createDriver bool) func(*environment) {
 		return func(w *environment) {
-			request := switchover.Request{Package: w.driver.Package.Name, Source: certifiedCatalog, CreateDriver: createDriver}
+			request := subscription.Request{Package: w.driver.Package.Name, Source: certifiedCatalog, CreateDriver: createDriver}
 			injector := fault.KillAtEach()
 			w.step(func(ctx context.Context, _ client.Client) error {
 				return injector.Run(ctx, w.Config(), func(ctx context.Context, config *rest.Config) error { return w.apply(ctx, config, request) })
 			})
 			if !injector.Came() {
-				w.t.Error("nobody was killed")
+				w.t.Error("the tool was never killed")
 			}
 		}
 	}
-	testSwitch(t, way{turn: run(false), adopt: run(true)}, communityBundles(t)[0])
+	testSwitch(t, way{update: run(false), adopt: run(true)}, communityBundles(t)[0])
 }
 
-// apply is what our command does, in this process.
-func (w *environment) apply(ctx context.Context, config *rest.Config, request switchover.Request) error {
+// apply does what "berth switch apply" does, in this process.
+func (w *environment) apply(ctx context.Context, config *rest.Config, request subscription.Request) error {
 	api, err := client.New(config, client.Options{Scheme: w.Client().Scheme(), Mapper: w.Client().RESTMapper()})
 	if err != nil {
 		return err
 	}
-	seen := switchover.Cluster{Config: config, Client: api}
-	plan, _, err := switchover.Ensure(ctx, seen, request, nil)
+	admin := migrate.Cluster{Config: config, Client: api}
+	plan, _, err := subscription.Switch.Ensure(ctx, admin, request)
 	if err != nil {
 		return err
 	}
-	return switchover.Apply(ctx, seen, plan, switchover.Options{Report: func(e switchover.Event) { w.t.Logf("%s %s", e.Step, e.Waits) }})
+	return subscription.Switch.Apply(ctx, admin, plan, migrate.Options{Report: func(e migrate.Event) { w.t.Logf("%s %s", e.Step, e.Waits) }})
 }
 
-// way is how somebody gets from the community's operator to ours.
+// way is a way to switch from the community's operator to ours.
 type way struct {
-	turn  func(*environment) // until our operator runs
-	adopt func(*environment) // until it has taken over the driver
+	update func(*environment) // until our operator runs
+	adopt  func(*environment) // until it has adopted the driver
 }
 
-// testSwitch goes a way from several versions of the community's operator.
+// testSwitch switches from several versions of the community's operator.
 func testSwitch(t *testing.T, way way, versions ...communityBundle) {
 	for _, from := range versions {
 		t.Run(from.version, func(t *testing.T) {
@@ -127,8 +128,8 @@ func testSwitch(t *testing.T, way way, versions ...communityBundle) {
 	}
 }
 
-// switchFrom goes a way from a version of the community's operator while so many SharedVolumes are in use, and
-// checks what has become of those.
+// switchFrom switches from a version of the community's operator while a number of SharedVolumes are in use, and
+// checks that they are not affected.
 func (w *environment) switchFrom(from communityBundle, way way, shares int) {
 	w.t.Helper()
 	w.serve(communityCatalog, w.buildCatalog(from.folder))
@@ -138,9 +139,9 @@ func (w *environment) switchFrom(from communityBundle, way way, shares int) {
 		return err
 	})
 	w.leaveCommunityOperator(shares)
-	seen := w.recordSwitch()
+	record := w.recordSwitch()
 
-	way.turn(w)
+	way.update(w)
 	w.awaitAccess(sharedvolume.AccessOpen)
 	w.share(sharedVolume("new")) // there is no ClusterCSIDriver yet, and no grant
 	metrics := w.prometheus()
@@ -155,7 +156,7 @@ func (w *environment) switchFrom(from communityBundle, way way, shares int) {
 		metrics.await(w)
 	}
 
-	seen.check()
+	record.check()
 }
 
 // community is the Subscription to the community's operator.
@@ -163,7 +164,7 @@ func (w *environment) community() *v1alpha1.Subscription {
 	return w.subscription(communityCatalog, w.driver.Package.Channel)
 }
 
-// kubectlBerth runs our command as a plugin of kubectl, and returns what it prints.
+// kubectlBerth runs berth as a plugin of kubectl, and returns its output.
 func (w *environment) kubectlBerth(input string, args ...string) string {
 	w.t.Helper()
 	plugin := filepath.Join(filepath.Dir(w.berth), "kubectl-berth")
@@ -182,7 +183,7 @@ func (w *environment) kubectlBerth(input string, args ...string) string {
 	return out.String()
 }
 
-// checkSettled checks that somebody who does something writes nothing. Everybody else may.
+// checkSettled does something, in which berth must write nothing. Others may.
 func (w *environment) checkSettled(do func()) {
 	w.t.Helper()
 	before := len(w.toolWrites())
@@ -192,7 +193,7 @@ func (w *environment) checkSettled(do func()) {
 	}
 }
 
-// toolWrites are the writes of our command so far.
+// toolWrites returns the writes of berth so far.
 func (w *environment) toolWrites() (writes []string) {
 	w.t.Helper()
 	for _, event := range w.Audit(w.t) {
@@ -206,8 +207,8 @@ func (w *environment) toolWrites() (writes []string) {
 // communityBundle is a version of the community's operator.
 type communityBundle struct{ version, channel, folder string }
 
-// communityBundles are the last version of each of the community's two streams, and those public ones
-// that are at hand and that today's API servers accept.
+// communityBundles returns the last version of each of the community's two streams, and those public ones
+// that are available here and that current API servers accept.
 func communityBundles(t *testing.T) []communityBundle {
 	t.Helper()
 	const own, later = "0.0.8", "0.1.150-9c87267"
@@ -230,7 +231,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// renumbered copies a bundle, with some words replaced by others.
+// renumbered copies a bundle with some words replaced.
 func renumbered(t *testing.T, folder string, words map[string]string) string {
 	t.Helper()
 	copied := t.TempDir()
@@ -255,7 +256,7 @@ func renumbered(t *testing.T, folder string, words map[string]string) string {
 	return copied
 }
 
-// buildCatalog makes a catalog of one bundle.
+// buildCatalog builds a catalog of one bundle.
 func (w *environment) buildCatalog(bundle string) string {
 	w.t.Helper()
 	folder := filepath.Join(w.t.TempDir(), "catalog")
@@ -263,7 +264,7 @@ func (w *environment) buildCatalog(bundle string) string {
 	return folder
 }
 
-// leaveCommunityOperator makes what the community's operator has made, with SharedVolumes of two teams.
+// leaveCommunityOperator creates what the community's operator would have created, with SharedVolumes of two teams.
 func (w *environment) leaveCommunityOperator(shares int) {
 	w.t.Helper()
 	teams := []string{"team-one", "team-other"}
@@ -296,7 +297,7 @@ func (w *environment) awaitInstalled(subscription *v1alpha1.Subscription, name s
 	})
 }
 
-// switchRecord is what has become of those objects that nobody may lose.
+// switchRecord records the objects that a switch must not delete or disturb.
 type switchRecord struct {
 	w    *environment
 	kept []recording
@@ -304,13 +305,13 @@ type switchRecord struct {
 	pods func() []watch.Event // of operators
 }
 
-// recording is what objects of a kind were, and what has become of them.
+// recording is the objects of a kind before the switch, and their events.
 type recording struct {
 	community.Kind
 	end func() []watch.Event
 }
 
-// recordSwitch begins to record.
+// recordSwitch starts to record.
 func (w *environment) recordSwitch() *switchRecord {
 	w.t.Helper()
 	r := &switchRecord{w: w}
@@ -322,8 +323,8 @@ func (w *environment) recordSwitch() *switchRecord {
 	return r
 }
 
-// check checks that nobody has lost anything, that every volume was served all the time as it was, and that
-// the earlier operator had ended before ours began.
+// check checks that nothing was deleted, that every volume was served all the time, and that the earlier operator
+// had stopped before ours became active.
 func (r *switchRecord) check() {
 	t := r.w.t
 	t.Helper()
@@ -337,13 +338,13 @@ func (r *switchRecord) check() {
 			t.Fatal(err)
 		}
 		if len(before) == 0 {
-			t.Errorf("there was no %s to lose", kept.Name)
+			t.Errorf("there was no %s before the switch", kept.Name)
 		}
 		for _, event := range kept.end() {
 			object := event.Object.(client.Object)
 			was := before[client.ObjectKeyFromObject(object)]
 			switch {
-			case was == nil: // that of the new SharedVolume, which is made while others are watched
+			case was == nil: // belongs to the SharedVolume that is created during the switch
 			case event.Type == watch.Deleted || was.GetUID() != object.GetUID():
 				t.Errorf("%s %s was deleted", kept.Name, object.GetName())
 			default:
@@ -354,7 +355,7 @@ func (r *switchRecord) check() {
 	r.checkHandOver()
 }
 
-// checkServed checks that an object served its users at some moment as it did before.
+// checkServed checks that an object served its users during the switch as it did before.
 func checkServed(t testing.TB, kind community.Kind, was, object client.Object) {
 	t.Helper()
 	switch object := object.(type) {
@@ -371,7 +372,7 @@ func checkServed(t testing.TB, kind community.Kind, was, object client.Object) {
 }
 
 // checkHandOver checks that the earlier operator's pod was gone, and its lock with it, before ours took the
-// lock, which it holds since.
+// lock, and that ours still holds it.
 func (r *switchRecord) checkHandOver() {
 	t := r.w.t
 	t.Helper()
@@ -383,7 +384,7 @@ func (r *switchRecord) checkHandOver() {
 	}
 	locks := r.lock()
 	if len(locks) != 2 || locks[0].Type != watch.Deleted || locks[1].Type != watch.Added {
-		t.Fatalf("what became of the lock: %+v, want that it was deleted and made anew", locks)
+		t.Fatalf("events of the lock: %+v, want that it was deleted and created again", locks)
 	}
 	if taken := revision(t, locks[1]); gone == 0 || taken < gone {
 		t.Errorf("our operator took the lock at revision %d, and the earlier one's pod was gone at %d (0 is never)", taken, gone)
@@ -401,7 +402,7 @@ func (r *switchRecord) checkHandOver() {
 	})
 }
 
-// revision is when something happened, in the order of the whole cluster.
+// revision returns the resource version of an event, which orders the events of the whole cluster.
 func revision(t testing.TB, event watch.Event) int {
 	t.Helper()
 	revision, err := strconv.Atoi(event.Object.(client.Object).GetResourceVersion())

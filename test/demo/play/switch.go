@@ -7,7 +7,8 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/journey"
 )
@@ -98,8 +99,9 @@ func (w switching) holder(ctx context.Context) (string, error) {
 
 // inProgress reports whether an earlier run was interrupted during the switch.
 func (w switching) inProgress(ctx context.Context) bool {
-	status, err := switchover.Find(ctx, switchover.Cluster{Client: w.cluster.Client()}, namespace, w.driver.Package.Name)
-	return err == nil && status.State == switchover.Applying
+	request := subscription.Request{Package: w.driver.Package.Name, Namespace: namespace}
+	status, err := subscription.Switch.Status(ctx, migrate.Cluster{Client: w.cluster.Client()}, request)
+	return err == nil && status.Phase == migrate.Applying
 }
 
 // compare shows that nothing was lost, and which operator is active now.

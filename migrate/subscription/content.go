@@ -1,4 +1,4 @@
-package switchover
+package subscription
 
 import (
 	"crypto/sha256"
@@ -12,19 +12,26 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-lifecycle-manager/pkg/controller/registry/resolver"
 
+	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// Content is what OLM installs by the name of a ClusterServiceVersion.
+// Content is what OLM installs for a ClusterServiceVersion.
 type Content struct {
 	Name            string `json:"name"`
 	SourceNamespace string `json:"sourceNamespace"`
 	Source          string `json:"source"`
-	// Image is that of the bundle. It is empty if the catalog carries the bundle's objects itself.
+	// Image is that of the bundle. It is empty if the catalog itself contains the bundle's objects.
 	Image string `json:"image,omitempty"`
-	// Digest is a hash of these objects. It is empty if nobody has read them.
+	// Digest is a hash of these objects. It is empty if they were not read.
 	Digest string `json:"digest,omitempty"`
 }
+
+// The maximum lengths of an image and of a digest in a plan, in bytes.
+const (
+	maxImage  = 1024
+	maxDigest = 256
+)
 
 func (c Content) source() string { return c.SourceNamespace + "/" + c.Source }
 
@@ -50,8 +57,8 @@ func contentOf(b prediction.Bundle) (Content, error) {
 	return c, err
 }
 
-// digestOf returns a hash of a ClusterServiceVersion and other objects, in any order. It leaves out what the
-// ClusterServiceVersion says of its predecessor, which is OLM's choice.
+// digestOf returns a hash of a ClusterServiceVersion and other objects, independent of their order. It leaves out
+// spec.replaces of the ClusterServiceVersion, which OLM sets.
 func digestOf(csv *v1alpha1.ClusterServiceVersion, objects [][]byte) (string, error) {
 	spec := csv.Spec
 	spec.Replaces = ""
@@ -67,19 +74,19 @@ func digestOf(csv *v1alpha1.ClusterServiceVersion, objects [][]byte) (string, er
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// checkContents wants a content for each ClusterServiceVersion that a plan installs, and no other.
-func (p *Plan) checkContents() error {
+// validateContents fails unless there is one content for each ClusterServiceVersion that the plan installs.
+func (p *Plan) validateContents() error {
 	var want, have []string
-	if p.Safe && p.Way != Stay {
-		want = append(slices.Clone(p.Along), p.Target)
+	if p.Safe && p.Strategy != Keep {
+		want = append(slices.Clone(p.Additional), p.Target)
 	}
 	for _, c := range p.Contents {
 		have = append(have, c.Name)
-		if err := errors.Join(checkName("contents.name", c.Name), checkNamespace("contents.sourceNamespace", c.SourceNamespace), checkName("contents.source", c.Source)); err != nil {
+		if err := errors.Join(migrate.ValidateName("contents.name", c.Name), migrate.ValidateNamespace("contents.sourceNamespace", c.SourceNamespace), migrate.ValidateName("contents.source", c.Source)); err != nil {
 			return err
 		}
-		if len(c.Image) > 4*maxText || len(c.Digest) > maxText {
-			return fmt.Errorf("image or digest of %s in contents is too long", c.Name)
+		if len(c.Image) > maxImage || len(c.Digest) > maxDigest {
+			return fmt.Errorf("the image or the digest of %s in contents is too long", c.Name)
 		}
 	}
 	slices.Sort(want)
@@ -88,45 +95,45 @@ func (p *Plan) checkContents() error {
 	}
 	if at := slices.IndexFunc(p.Contents, func(c Content) bool { return c.Name == p.Target }); p.Safe && at >= 0 &&
 		(p.Contents[at].Source != p.To.Source || p.Contents[at].SourceNamespace != p.To.SourceNamespace) {
-		return fmt.Errorf("contents has %s of %s, want it of the CatalogSource to switch to, %s/%s", p.Target, p.Contents[at].source(), p.To.SourceNamespace, p.To.Source)
+		return fmt.Errorf("contents has %s from %s, want it from the CatalogSource to switch to, %s/%s", p.Target, p.Contents[at].source(), p.To.SourceNamespace, p.To.Source)
 	}
 	return nil
 }
 
-// matches fails unless an InstallPlan installs what was planned, and nothing else.
-func (p *Plan) matches(request *v1alpha1.InstallPlan) error {
-	for _, name := range request.Spec.ClusterServiceVersionNames {
+// matches fails unless an InstallPlan installs exactly what the plan says.
+func (p *Plan) matches(installPlan *v1alpha1.InstallPlan) error {
+	for _, name := range installPlan.Spec.ClusterServiceVersionNames {
 		if !slices.ContainsFunc(p.Contents, func(c Content) bool { return c.Name == name }) {
-			return fmt.Errorf("would install %s, which was not foretold", name)
+			return fmt.Errorf("would install %s, which is not in the plan", name)
 		}
 	}
-	for _, lookup := range request.Status.BundleLookups {
+	for _, lookup := range installPlan.Status.BundleLookups {
 		if !slices.ContainsFunc(p.Contents, func(c Content) bool { return c.Name == lookup.Identifier }) {
-			return fmt.Errorf("would unpack %s, which was not foretold", lookup.Identifier)
+			return fmt.Errorf("would unpack %s, which is not in the plan", lookup.Identifier)
 		}
 	}
 	steps := map[string][]*v1alpha1.Step{}
-	for _, step := range request.Status.Plan {
+	for _, step := range installPlan.Status.Plan {
 		if step == nil {
 			continue
 		}
 		if !slices.ContainsFunc(p.Contents, func(c Content) bool { return c.Name == step.Resolving }) {
-			return fmt.Errorf("has %s %s for %s, which was not foretold", step.Resource.Kind, step.Resource.Name, step.Resolving)
+			return fmt.Errorf("has %s %s for %s, which is not in the plan", step.Resource.Kind, step.Resource.Name, step.Resolving)
 		}
 		steps[step.Resolving] = append(steps[step.Resolving], step)
 	}
 	for _, c := range p.Contents {
-		if !slices.Contains(request.Spec.ClusterServiceVersionNames, c.Name) {
-			continue // OLM makes another InstallPlan for it
+		if !slices.Contains(installPlan.Spec.ClusterServiceVersionNames, c.Name) {
+			continue // another InstallPlan installs it
 		}
-		if err := c.check(steps[c.Name], request.Status.BundleLookups); err != nil {
-			return fmt.Errorf("has another %s than the one that was foretold: %w", c.Name, err)
+		if err := c.check(steps[c.Name], installPlan.Status.BundleLookups); err != nil {
+			return fmt.Errorf("installs %s with another content than planned: %w", c.Name, err)
 		}
 	}
 	return nil
 }
 
-// check fails unless steps and lookups of an InstallPlan are of this content.
+// check fails unless the steps and bundle lookups of an InstallPlan are of this content.
 func (c Content) check(steps []*v1alpha1.Step, lookups []v1alpha1.BundleLookup) error {
 	image := ""
 	for _, lookup := range lookups {
@@ -135,11 +142,11 @@ func (c Content) check(steps []*v1alpha1.Step, lookups []v1alpha1.BundleLookup) 
 		}
 		image = lookup.Path
 		if ref := lookup.CatalogSourceRef; ref == nil || ref.Namespace != c.SourceNamespace || ref.Name != c.Source {
-			return fmt.Errorf("its bundle is of CatalogSource %v, want %s", ref, c.source())
+			return fmt.Errorf("its bundle is from CatalogSource %v, want %s", ref, c.source())
 		}
 	}
 	if image != c.Image {
-		return fmt.Errorf("its bundle is image %q, want %q", image, c.Image)
+		return fmt.Errorf("its bundle has image %q, want %q", image, c.Image)
 	}
 	var csv *v1alpha1.ClusterServiceVersion
 	var others []v1alpha1.StepResource
@@ -149,11 +156,11 @@ func (c Content) check(steps []*v1alpha1.Step, lookups []v1alpha1.BundleLookup) 
 			return fmt.Errorf("%s %s comes from CatalogSource %s/%s, want %s", r.Kind, r.Name, r.CatalogSourceNamespace, r.CatalogSource, c.source())
 		}
 		switch {
-		case r.Kind == v1alpha1.SubscriptionKind: // OLM makes one for a dependency
+		case r.Kind == v1alpha1.SubscriptionKind: // OLM creates one for a dependency
 			if err := c.checkSubscription(r); err != nil {
 				return err
 			}
-		case c.Image != "": // its objects are read from there
+		case c.Image != "": // OLM reads the objects from the image
 		case r.Kind == v1alpha1.ClusterServiceVersionKind:
 			csv = &v1alpha1.ClusterServiceVersion{}
 			if err := json.Unmarshal([]byte(r.Manifest), csv); err != nil {
@@ -167,13 +174,13 @@ func (c Content) check(steps []*v1alpha1.Step, lookups []v1alpha1.BundleLookup) 
 		return nil
 	}
 	if csv == nil || csv.Name != c.Name {
-		return errors.New("it has no ClusterServiceVersion of that name")
+		return errors.New("there is no ClusterServiceVersion of that name")
 	}
 	return c.checkObjects(csv, others)
 }
 
-// checkObjects fails unless the objects, but for those that OLM derives from the ClusterServiceVersion, are of this
-// content.
+// checkObjects fails unless the objects are of this content. Objects that OLM derives from the ClusterServiceVersion
+// are left out.
 func (c Content) checkObjects(csv *v1alpha1.ClusterServiceVersion, others []v1alpha1.StepResource) error {
 	derived, err := resolver.NewServiceAccountStepResources(csv, c.Source, c.SourceNamespace)
 	if err != nil {
@@ -197,18 +204,18 @@ func (c Content) checkObjects(csv *v1alpha1.ClusterServiceVersion, others []v1al
 	}
 	digest, err := digestOf(csv, objects)
 	if err == nil && digest != c.Digest {
-		err = fmt.Errorf("the content of the ClusterServiceVersion, or of its objects (%s), is not as the catalog had it", strings.Join(names, ", "))
+		err = fmt.Errorf("the ClusterServiceVersion or its objects (%s) differ from those in the catalog", strings.Join(names, ", "))
 	}
 	return err
 }
 
-// checkSubscription fails unless a Subscription that OLM makes for a dependency is to the catalog of this content.
+// checkSubscription fails unless a Subscription that OLM creates for a dependency is to the catalog of this content.
 func (c Content) checkSubscription(r v1alpha1.StepResource) error {
-	made := &v1alpha1.Subscription{}
-	if err := json.Unmarshal([]byte(r.Manifest), made); err != nil {
+	created := &v1alpha1.Subscription{}
+	if err := json.Unmarshal([]byte(r.Manifest), created); err != nil {
 		return fmt.Errorf("%s %s: %w", r.Kind, r.Name, err)
 	}
-	if made.Spec == nil || made.Spec.CatalogSource != c.Source || made.Spec.CatalogSourceNamespace != c.SourceNamespace || made.Spec.Config != nil {
+	if created.Spec == nil || created.Spec.CatalogSource != c.Source || created.Spec.CatalogSourceNamespace != c.SourceNamespace || created.Spec.Config != nil {
 		return fmt.Errorf("%s %s is not to CatalogSource %s", r.Kind, r.Name, c.source())
 	}
 	return nil

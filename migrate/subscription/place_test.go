@@ -1,4 +1,4 @@
-package switchover_test
+package subscription_test
 
 import (
 	"context"
@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/test/catalogs/operators"
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
@@ -25,18 +26,18 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// limit is how long each thing may take.
+// limit is how long anything may take.
 const limit = 2 * time.Minute
 
-// site is a cluster with OLM, and catalogs that its namespaces may use.
+// site is a cluster with OLM, and the catalogs for its namespaces.
 type site struct {
 	*cluster.Cluster
 	pkg, renamedPkg string
 	addresses       map[string]string // of catalogs, by the names of CatalogSources
 }
 
-// The catalogs of a site: the first has version 1.0.0 of the package, buoy as a rule, the others what may follow. In the
-// renamed one the package is called beacon as a rule, and does not know its former name.
+// The catalogs of a site. The first has version 1.0.0 of the package, which is buoy by default, and the others have what
+// may follow. In the renamed catalog, the package is called beacon by default and has no upgrade edge from buoy.
 const (
 	first   = "first"
 	second  = "second"
@@ -67,14 +68,14 @@ type place struct {
 	subscription *v1alpha1.Subscription
 }
 
-// settle makes a place. The catalogs are those of the site that its OLM knows.
-func (s *site) settle(t *testing.T, approval v1alpha1.Approval, known ...string) *place {
+// newPlace creates a place with CatalogSources for the first catalog and for those that are named.
+func (s *site) newPlace(t *testing.T, approval v1alpha1.Approval, known ...string) *place {
 	t.Helper()
-	return s.settleIn(t, s.Namespace(t), approval, known...)
+	return s.newPlaceIn(t, s.Namespace(t), approval, known...)
 }
 
-// settleIn makes a place of a namespace.
-func (s *site) settleIn(t *testing.T, namespace string, approval v1alpha1.Approval, known ...string) *place {
+// newPlaceIn is newPlace for an existing namespace.
+func (s *site) newPlaceIn(t *testing.T, namespace string, approval v1alpha1.Approval, known ...string) *place {
 	t.Helper()
 	p := &place{site: s, t: t, namespace: namespace}
 	p.create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: p.namespace},
@@ -115,7 +116,7 @@ func (p *place) create(object client.Object) {
 	}
 }
 
-// approveAll approves what OLM asks for.
+// approveAll approves all pending InstallPlans.
 func (p *place) approveAll(ctx context.Context) error {
 	requests := &v1alpha1.InstallPlanList{}
 	if err := p.Client().List(ctx, requests, client.InNamespace(p.namespace)); err != nil {
@@ -134,29 +135,29 @@ func (p *place) approveAll(ctx context.Context) error {
 	return nil
 }
 
-// installed fails unless just that is installed, and the Subscription says so.
+// installed fails unless exactly this ClusterServiceVersion is installed, and the Subscription says so.
 func (p *place) installed(ctx context.Context, name string) error {
 	end, err := p.end(ctx)
 	if err != nil {
 		return err
 	}
 	if want := map[string]v1alpha1.ClusterServiceVersionPhase{name: v1alpha1.CSVPhaseSucceeded}; !maps.Equal(want, end.versions) || end.installed != name {
-		return fmt.Errorf("there is %v, and the Subscription has %q; want just %s", end.versions, end.installed, name)
+		return fmt.Errorf("ClusterServiceVersions are %v, and the Subscription has %q; want only %s", end.versions, end.installed, name)
 	}
 	return nil
 }
 
-// end is what has become of a place.
+// end is the end state of a place.
 type end struct {
 	source, pkg, channel string
 	approval             v1alpha1.Approval
 	installed            string
 	versions             map[string]v1alpha1.ClusterServiceVersionPhase
-	pending              []string // what InstallPlans that nobody has approved would install
-	state                string   // of the journal
+	pending              []string // what unapproved InstallPlans would install
+	state                string   // phase of the journal
 }
 
-// end reads what has become of it.
+// end reads the state of a place.
 func (p *place) end(ctx context.Context) (end, error) {
 	e := end{versions: map[string]v1alpha1.ClusterServiceVersionPhase{}}
 	subscription := &v1alpha1.Subscription{}
@@ -180,123 +181,122 @@ func (p *place) end(ctx context.Context) (end, error) {
 		}
 	}
 	err := p.Client().Get(ctx, p.journal(), journal)
-	e.state = journal.Data["state"]
+	e.state = journal.Data["phase"]
 	return e, client.IgnoreNotFound(err)
 }
 
 // journal names the ConfigMap of the journal.
 func (p *place) journal() client.ObjectKey {
-	return client.ObjectKey{Namespace: switchover.DefaultJournalNamespace, Name: "berth-switch." + p.namespace + "." + p.pkg}
+	return client.ObjectKey{Namespace: migrate.DefaultJournalNamespace, Name: "berth-switch." + p.namespace + "." + p.pkg}
 }
 
-// to is a request to switch to a catalog of the place.
-func (p *place) to(source string) switchover.Request {
-	r := switchover.Request{Package: p.pkg, Namespace: p.namespace, Source: source}
+// to is a request to switch to a catalog.
+func (p *place) to(source string) subscription.Request {
+	r := subscription.Request{Package: p.pkg, Namespace: p.namespace, Source: source}
 	if source == renamed {
 		r.NewPackage = p.renamedPkg
 	}
 	return r
 }
 
-// connect returns the cluster as a person's tool sees it.
-func (p *place) connect(config *rest.Config) (switchover.Cluster, error) {
+// connect returns the cluster for a tool.
+func (p *place) connect(config *rest.Config) (migrate.Cluster, error) {
 	c, err := client.New(config, client.Options{Scheme: p.Client().Scheme(), Mapper: p.Client().RESTMapper()})
-	return switchover.Cluster{Config: config, Client: c}, err
+	return migrate.Cluster{Config: config, Client: c}, err
 }
 
-// seen is the cluster as an administrator sees it.
-func (p *place) seen() switchover.Cluster {
-	return switchover.Cluster{Config: p.Config(), Client: p.Client(), Warn: func(what string) { p.t.Log(what) }}
+// admin returns the cluster for an administrator, without fault injection.
+func (p *place) admin() migrate.Cluster {
+	return migrate.Cluster{Config: p.Config(), Client: p.Client(), Warn: func(what string) { p.t.Log(what) }}
 }
 
 // plan makes a plan.
-func (p *place) plan(r switchover.Request) *switchover.Plan {
+func (p *place) plan(r subscription.Request) *subscription.Plan {
 	p.t.Helper()
-	made, err := switchover.New(p.t.Context(), p.seen(), r)
+	made, err := subscription.Switch.Plan(p.t.Context(), p.admin(), r)
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	return made
 }
 
-// tool is what a person runs.
+// tool is a command.
 type tool func(ctx context.Context, config *rest.Config) error
 
 // apply is "berth switch apply".
-func (p *place) apply(r switchover.Request, o switchover.Options) tool {
+func (p *place) apply(r subscription.Request, o migrate.Options) tool {
 	return func(ctx context.Context, config *rest.Config) error {
 		seen, err := p.connect(config)
 		if err != nil {
 			return err
 		}
-		made, _, err := switchover.Ensure(ctx, seen, r, nil)
+		made, _, err := subscription.Switch.Ensure(ctx, seen, r)
 		if err != nil {
 			return err
 		}
 		if !made.Safe {
 			return fmt.Errorf("it is not safe: %+v", made.Checks)
 		}
-		o.Report = p.report(made, o.Report)
-		return switchover.Apply(ctx, seen, made, o)
+		o.Report = p.report(o.Report)
+		return subscription.Switch.Apply(ctx, seen, made, o)
 	}
 }
 
-// applyUntil applies until a step comes next, which it neither takes nor waits for.
-func (p *place) applyUntil(step switchover.StepName, r switchover.Request) {
+// applyUntil applies until a step is next, which is neither executed nor waited for.
+func (p *place) applyUntil(step migrate.StepName, r subscription.Request) {
 	p.t.Helper()
 	ctx, stop := context.WithTimeout(p.t.Context(), limit)
 	defer stop()
-	err := p.apply(r, switchover.Options{Report: func(e switchover.Event) {
+	err := p.apply(r, migrate.Options{Report: func(e migrate.Event) {
 		if e.Step == step {
 			stop()
 		}
 	}})(ctx, p.Config())
 	if !errors.Is(err, context.Canceled) {
-		p.t.Fatalf("got %v, want that step %s comes next", err, step)
+		p.t.Fatalf("got %v, want that step %s is next", err, step)
 	}
 }
 
 // rollingBack is "berth switch rollback".
-func (p *place) rollingBack(o switchover.Options) tool {
+func (p *place) rollingBack(o migrate.Options) tool {
 	return func(ctx context.Context, config *rest.Config) error {
 		seen, err := p.connect(config)
 		if err != nil {
 			return err
 		}
-		status, err := switchover.Find(ctx, seen, p.namespace, p.pkg)
+		status, err := subscription.Switch.Status(ctx, seen, subscription.Request{Package: p.pkg, Namespace: p.namespace})
 		if err != nil {
 			return err
 		}
-		o.Report = p.report(status.Plan, o.Report)
-		return switchover.Rollback(ctx, seen, status.Plan, o)
+		o.Report = p.report(o.Report)
+		return subscription.Switch.Rollback(ctx, seen, status.Plan, o)
 	}
 }
 
 func (p *place) rollback(ctx context.Context, config *rest.Config) error {
-	return p.rollingBack(switchover.Options{})(ctx, config)
+	return p.rollingBack(migrate.Options{})(ctx, config)
 }
 
-// report logs what is done by a plan, which can say of everything what it is, and passes it on.
-func (p *place) report(made *switchover.Plan, next func(switchover.Event)) func(switchover.Event) {
-	return func(e switchover.Event) {
+// report logs the events of a run, which all have a description, and passes them on.
+func (p *place) report(next func(migrate.Event)) func(migrate.Event) {
+	return func(e migrate.Event) {
 		if next != nil {
 			defer next(e)
 		}
-		does := made.Does(e.Step)
-		p.t.Logf("%s: %s %s", e.Step, does, e.Waits)
-		if does == "" {
-			p.t.Errorf("nobody can tell what step %s does", e.Step)
+		p.t.Logf("%s: %s %s", e.Step, e.Does, e.Waits)
+		if e.Does == "" {
+			p.t.Errorf("step %s has no description", e.Step)
 		}
 	}
 }
 
-// run runs a tool, and wants it to succeed in time.
+// run runs a tool, which has to succeed in time.
 func (p *place) run(t tool) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
 	defer cancel()
 	config := p.Config()
-	config.Timeout = 10 * time.Second // the API server may be made not to answer
+	config.Timeout = 10 * time.Second // an injected fault may be that the API server does not answer
 	if err := t(ctx, config); err != nil {
 		p.t.Fatal(err)
 	}

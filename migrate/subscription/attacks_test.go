@@ -1,4 +1,4 @@
-package switchover_test
+package subscription_test
 
 import (
 	"context"
@@ -21,13 +21,14 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// TestAttacks is what a tenant may try against an administrator's switch. The administrator calls our commands without
-// --namespace unless it says otherwise.
+// TestAttacks covers what a tenant may try against an administrator's switch. The administrator runs the commands without
+// --namespace unless a test says otherwise.
 func TestAttacks(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -39,11 +40,11 @@ func TestAttacks(t *testing.T) {
 		{"forge a journal that deletes a ClusterServiceVersion", "tern", second, forgeDeletion},
 		{"forge a journal that makes commands panic", "skua", second, forgePanic},
 		{"write garbage with a journal's labels", "crake", second, writeGarbage},
-		{"write a journal where journals are", "heron", second, writeWhereJournalsAre},
+		{"write a journal in kube-system", "heron", second, writeWhereJournalsAre},
 		{"forge a journal beside the Subscription", "egret", renamed, forgeBeside},
 		{"forge the way back beside the Subscription", "stork", second, forgeWayBack},
 		{"take the place of a Subscription that is replaced", "plover", renamed, takePlace},
-		{"change what was made in that place", "dunlin", renamed, remake},
+		{"replace the recreated Subscription", "dunlin", renamed, recreate},
 		{"subscribe to the package in a project", "curlew", renamed, subscribeToo},
 		{"make a DaemonSet with the driver's name", "aws-efs-operator", second, forgeDaemonSet},
 	} {
@@ -64,17 +65,17 @@ type attack struct {
 }
 
 // everywhere is a request without a namespace.
-func (p *place) everywhere(source string) switchover.Request {
+func (p *place) everywhere(source string) subscription.Request {
 	r := p.to(source)
 	r.Namespace = ""
 	return r
 }
 
-// forged is what a forger has the operator's environment be.
+// forged is the operator's environment in a forged journal.
 var forged = &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "LD_PRELOAD", Value: "/forged.so"}}}
 
-// forge writes a journal as a tenant: that of a real plan, with changes.
-func (a *attack) forge(namespace string, p *place, change func(*switchover.Plan)) {
+// forge writes a journal as a tenant, for a real plan with changes.
+func (a *attack) forge(namespace string, p *place, change func(*subscription.Plan)) {
 	a.t.Helper()
 	made := p.plan(p.to(a.known))
 	change(made)
@@ -82,11 +83,11 @@ func (a *attack) forge(namespace string, p *place, change func(*switchover.Plan)
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.write(namespace, string(text), made.Subscription)
+	a.write(namespace, string(text), made.Subject)
 }
 
 // write writes a journal as a tenant.
-func (a *attack) write(namespace, plan string, s switchover.Subscription) {
+func (a *attack) write(namespace, plan string, s migrate.Subject) {
 	a.t.Helper()
 	if err := a.tenant.Client.Create(a.t.Context(), journalOf(namespace, "berth-switch."+s.Namespace+"."+s.Name, plan)); err != nil {
 		a.t.Fatal(err)
@@ -97,31 +98,31 @@ func journalOf(namespace, name, plan string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
 			Labels: map[string]string{"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "switch"}},
-		Data: map[string]string{"plan.json": plan, "state": "Applying", "log": "2026-11-22T00:00:00Z record\n"},
+		Data: map[string]string{"plan.json": plan, "phase": "Applying", "log": "2026-11-22T00:00:00Z record-plan\n"},
 	}
 }
 
-// replacing has a plan replace the operator, which is what lets a forger say most.
-func replacing(made *switchover.Plan) {
-	made.Way = switchover.Replace
+// replacing changes the strategy of a plan to replace, which gives a forger the most control.
+func replacing(made *subscription.Plan) {
+	made.Strategy = subscription.Replace
 	made.Steps = nil
-	for _, name := range []switchover.StepName{switchover.Record, switchover.Remove, switchover.Renew, switchover.Approve,
-		switchover.Install, switchover.Release, switchover.Operator, switchover.Finish} {
-		made.Steps = append(made.Steps, switchover.Step{Name: name, Does: "all is well", NoReturn: name == switchover.Remove})
+	for _, name := range []migrate.StepName{migrate.RecordPlan, subscription.RemoveOperator, subscription.RecreateSubscription, subscription.Approve,
+		subscription.Install, subscription.RestoreApproval, subscription.AwaitOperator, migrate.Complete} {
+		made.Steps = append(made.Steps, migrate.Step{Name: name, Does: "all is well", NoReturn: name == subscription.RemoveOperator})
 	}
-	made.Subscription.Config = forged
+	made.Config = forged
 }
 
-// try runs a tool, however that ends, and returns how.
+// try runs a tool and returns its error.
 func (p *place) try(t tool) error {
 	ctx, cancel := context.WithTimeout(p.t.Context(), limit)
 	defer cancel()
 	err := t(ctx, p.Config())
-	p.t.Logf("it ended with: %v", err)
+	p.t.Logf("the tool returned: %v", err)
 	return err
 }
 
-// mustNotForge fails if any Subscription has what a forger wrote.
+// mustNotForge fails if a Subscription has the forged environment.
 func (a *attack) mustNotForge() {
 	a.t.Helper()
 	all := &v1alpha1.SubscriptionList{}
@@ -130,18 +131,18 @@ func (a *attack) mustNotForge() {
 	}
 	for _, s := range all.Items {
 		if strings.HasPrefix(s.Spec.Package, a.pkg) && s.Spec.Config != nil && len(s.Spec.Config.Env) > 0 {
-			a.t.Errorf("Subscription %s/%s has environment %+v, which a forger wrote", s.Namespace, s.Name, s.Spec.Config.Env)
+			a.t.Errorf("Subscription %s/%s has environment %+v, which is forged", s.Namespace, s.Name, s.Spec.Config.Env)
 		}
 	}
 }
 
 func forgeSubscription(a *attack) {
-	p, victim := a.settle(a.t, "", a.known), a.Namespace(a.t)
-	a.forge(a.tenant.Project(a.t, ""), p, func(made *switchover.Plan) {
+	p, victim := a.newPlace(a.t, "", a.known), a.Namespace(a.t)
+	a.forge(a.tenant.Project(a.t, ""), p, func(made *subscription.Plan) {
 		replacing(made)
-		made.Subscription.Namespace, made.Subscription.Name, made.Installed = victim, "lighthouse", ""
+		made.Subject.Namespace, made.Subject.Name, made.Installed = victim, "lighthouse", ""
 	})
-	_ = p.try(p.apply(p.everywhere(a.known), switchover.Options{}))
+	_ = p.try(p.apply(p.everywhere(a.known), migrate.Options{}))
 	a.mustNotForge()
 	p.mustBeInstalled(a.pkg + ".v1.1.0")
 }
@@ -154,17 +155,17 @@ func (p *place) mustBeInstalled(name string) {
 }
 
 func forgeDeletion(a *attack) {
-	p, victim := a.settle(a.t, "", a.known), newSiteOf(a.t, a.pkg+"-victim", a.pkg+"-none").settle(a.t, "")
+	p, victim := a.newPlace(a.t, "", a.known), newSiteOf(a.t, a.pkg+"-victim", a.pkg+"-none").newPlace(a.t, "")
 	version := &v1alpha1.ClusterServiceVersion{}
 	key := client.ObjectKey{Namespace: victim.namespace, Name: victim.pkg + ".v1.0.0"}
 	if err := a.Client().Get(a.t.Context(), key, version); err != nil {
 		a.t.Fatal(err)
 	}
-	a.forge(a.tenant.Project(a.t, ""), p, func(made *switchover.Plan) {
+	a.forge(a.tenant.Project(a.t, ""), p, func(made *subscription.Plan) {
 		replacing(made)
-		made.Subscription.Namespace, made.Subscription.Name, made.Installed = key.Namespace, "nothing", key.Name
+		made.Subject.Namespace, made.Subject.Name, made.Installed = key.Namespace, "nothing", key.Name
 	})
-	_ = p.try(p.apply(p.everywhere(a.known), switchover.Options{}))
+	_ = p.try(p.apply(p.everywhere(a.known), migrate.Options{}))
 	after := &v1alpha1.ClusterServiceVersion{}
 	if err := a.Client().Get(a.t.Context(), key, after); err != nil || after.UID != version.UID || after.DeletionTimestamp != nil {
 		a.t.Errorf("ClusterServiceVersion %s: %v, UID %s, deleted at %v; want it with UID %s as before", key, err, after.UID, after.DeletionTimestamp, version.UID)
@@ -174,24 +175,24 @@ func forgeDeletion(a *attack) {
 }
 
 func forgePanic(a *attack) {
-	p := a.settle(a.t, "", a.known)
+	p := a.newPlace(a.t, "", a.known)
 	real := p.plan(p.to(a.known))
 	project := a.tenant.Project(a.t, "")
-	a.write(project, fmt.Sprintf(`{"schema":%q,"subscription":{"namespace":%q,"name":"x"},"from":{"package":%q},"to":{"source":%q},"way":"update","safe":true,"outcomes":[null]}`, real.Schema, project, a.pkg, a.known), switchover.Subscription{Namespace: project, Name: "x"})
+	a.write(project, fmt.Sprintf(`{"schema":%q,"subject":{"namespace":%q,"name":"x"},"from":{"package":%q},"to":{"source":%q},"strategy":"update","safe":true,"outcomes":[null]}`, real.Schema, project, a.pkg, a.known), migrate.Subject{Namespace: project, Name: "x"})
 	for name, call := range map[string]func() error{
 		"status": func() error {
-			status, err := switchover.Find(a.t.Context(), p.seen(), "", a.pkg)
+			status, err := subscription.Switch.Status(a.t.Context(), p.admin(), subscription.Request{Package: a.pkg})
 			if err == nil {
-				status.Text(switchover.Plain)
+				status.Text(migrate.Plain)
 			}
 			return err
 		},
 		"plan": func() error {
-			_, err := switchover.New(a.t.Context(), p.seen(), p.everywhere(a.known))
+			_, err := subscription.Switch.Plan(a.t.Context(), p.admin(), p.everywhere(a.known))
 			return err
 		},
 		"apply": func() error {
-			return p.apply(p.everywhere(a.known), switchover.Options{DryRun: true})(a.t.Context(), p.Config())
+			return p.apply(p.everywhere(a.known), migrate.Options{DryRun: true})(a.t.Context(), p.Config())
 		},
 	} {
 		err := func() (err error) {
@@ -202,7 +203,7 @@ func forgePanic(a *attack) {
 			}()
 			return call()
 		}()
-		if name == "status" && err != nil && strings.HasPrefix(err.Error(), "no switch of package") {
+		if name == "status" && err != nil && strings.HasPrefix(err.Error(), "no journal in namespace") {
 			err = nil
 		}
 		if err != nil {
@@ -212,26 +213,26 @@ func forgePanic(a *attack) {
 }
 
 func writeGarbage(a *attack) {
-	p := a.settle(a.t, "", a.known)
-	a.write(a.tenant.Project(a.t, ""), "garbage", switchover.Subscription{Namespace: p.namespace, Name: a.pkg})
-	p.run(p.apply(p.everywhere(a.known), switchover.Options{}))
+	p := a.newPlace(a.t, "", a.known)
+	a.write(a.tenant.Project(a.t, ""), "garbage", migrate.Subject{Namespace: p.namespace, Name: a.pkg})
+	p.run(p.apply(p.everywhere(a.known), migrate.Options{}))
 	p.mustBeInstalled(a.pkg + ".v1.1.0")
-	if _, err := switchover.New(a.t.Context(), p.seen(), p.everywhere(a.known)); err != nil {
+	if _, err := subscription.Switch.Plan(a.t.Context(), p.admin(), p.everywhere(a.known)); err != nil {
 		a.t.Errorf("plan: %v", err)
 	}
-	if _, err := switchover.Find(a.t.Context(), p.seen(), "", a.pkg); err != nil {
+	if _, err := subscription.Switch.Status(a.t.Context(), p.admin(), subscription.Request{Package: a.pkg}); err != nil {
 		a.t.Errorf("status: %v", err)
 	}
 }
 
 func writeWhereJournalsAre(a *attack) {
-	err := a.tenant.Client.Create(a.t.Context(), journalOf(switchover.DefaultJournalNamespace, "berth-switch.x.y", "{}"))
+	err := a.tenant.Client.Create(a.t.Context(), journalOf(migrate.DefaultJournalNamespace, "berth-switch.x.y", "{}"))
 	if !apierrors.IsForbidden(err) {
 		a.t.Errorf("got %v, want it forbidden", err)
 	}
 }
 
-// allowConfigMaps gives the tenant the right to write ConfigMaps of a namespace, and none to write Subscriptions.
+// allowConfigMaps allows the tenant to write ConfigMaps in a namespace, but not Subscriptions.
 func (a *attack) allowConfigMaps(namespace string) {
 	a.t.Helper()
 	for _, object := range []client.Object{
@@ -245,45 +246,45 @@ func (a *attack) allowConfigMaps(namespace string) {
 			a.t.Fatal(err)
 		}
 	}
-	cluster.Eventually(a.t, limit, "the tenant's right to write ConfigMaps", func(ctx context.Context) error {
+	cluster.Eventually(a.t, limit, "the tenant's permission to write ConfigMaps", func(ctx context.Context) error {
 		return a.tenant.Client.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "may-i"}}, client.DryRunAll)
 	})
 	err := a.tenant.Client.Create(a.t.Context(), &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "may-i"},
 		Spec: &v1alpha1.SubscriptionSpec{Package: "any"}}, client.DryRunAll)
 	if !apierrors.IsForbidden(err) {
-		a.t.Fatalf("to write a Subscription: %v, want it forbidden", err)
+		a.t.Fatalf("creating a Subscription: %v, want it forbidden", err)
 	}
 }
 
 func forgeBeside(a *attack) {
-	p := a.settle(a.t, "", a.known)
+	p := a.newPlace(a.t, "", a.known)
 	a.allowConfigMaps(p.namespace)
-	a.forge(p.namespace, p, func(made *switchover.Plan) { made.Subscription.Config = forged })
-	_ = p.try(p.apply(p.to(a.known), switchover.Options{}))
+	a.forge(p.namespace, p, func(made *subscription.Plan) { made.Config = forged })
+	_ = p.try(p.apply(p.to(a.known), migrate.Options{}))
 	a.mustNotForge()
 	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
 }
 
 func forgeWayBack(a *attack) {
-	p := a.settle(a.t, "", a.known)
+	p := a.newPlace(a.t, "", a.known)
 	a.allowConfigMaps(p.namespace)
-	a.forge(p.namespace, p, func(made *switchover.Plan) {
+	a.forge(p.namespace, p, func(made *subscription.Plan) {
 		made.To = made.From
 		made.From.Source, made.From.SourceNamespace = "forged", a.Namespace(a.t)
 	})
 	_ = p.try(func(ctx context.Context, _ *rest.Config) error {
-		status, err := switchover.Find(ctx, p.seen(), "", a.pkg)
+		status, err := subscription.Switch.Status(ctx, p.admin(), subscription.Request{Package: a.pkg})
 		if err != nil {
 			return err
 		}
-		return switchover.Rollback(ctx, p.seen(), status.Plan, switchover.Options{Report: func(switchover.Event) {}})
+		return subscription.Switch.Rollback(ctx, p.admin(), status.Plan, migrate.Options{Report: func(migrate.Event) {}})
 	})
 	if got, err := p.end(a.t.Context()); err != nil || got.source != first {
 		a.t.Errorf("the Subscription is to source %q, %v; want %q as before", got.source, err, first)
 	}
 }
 
-// takes is what a tenant makes where a Subscription was.
+// takes is a Subscription that a tenant creates under the name of the deleted one.
 func (p *place) takes(config *v1alpha1.SubscriptionConfig, annotations map[string]string) *v1alpha1.Subscription {
 	return &v1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: p.pkg, Annotations: annotations},
@@ -292,12 +293,12 @@ func (p *place) takes(config *v1alpha1.SubscriptionConfig, annotations map[strin
 	}
 }
 
-// mustRefuseForeign applies once more where a Subscription is a tenant's, which must be left to itself, and then where it is gone.
+// mustRefuseForeign applies again while there is a tenant's Subscription, which must be left alone, and deletes that.
 func (a *attack) mustRefuseForeign(p *place, foreign *v1alpha1.Subscription) {
 	a.t.Helper()
-	err := p.try(p.apply(p.everywhere(a.known), switchover.Options{}))
-	if err == nil || !strings.Contains(err.Error(), "made it anew") || !strings.Contains(err.Error(), "delete it") {
-		a.t.Errorf("apply: got %v, want that somebody else has made the Subscription, and what to do", err)
+	err := p.try(p.apply(p.everywhere(a.known), migrate.Options{}))
+	if err == nil || !strings.Contains(err.Error(), "somebody else has recreated") || !strings.Contains(err.Error(), "delete it") {
+		a.t.Errorf("apply: got %v, want that somebody else has recreated the Subscription, and what to do", err)
 	}
 	requests := &v1alpha1.InstallPlanList{}
 	if err := a.Client().List(a.t.Context(), requests, client.InNamespace(p.namespace)); err != nil {
@@ -314,8 +315,8 @@ func (a *attack) mustRefuseForeign(p *place, foreign *v1alpha1.Subscription) {
 }
 
 func takePlace(a *attack) {
-	p := a.settleIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
-	p.applyUntil(switchover.Renew, p.everywhere(a.known))
+	p := a.newPlaceIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
+	p.applyUntil(subscription.RecreateSubscription, p.everywhere(a.known))
 	for _, config := range []*v1alpha1.SubscriptionConfig{forged, nil} {
 		foreign := p.takes(config, nil)
 		if err := a.tenant.Client.Create(a.t.Context(), foreign); err != nil {
@@ -323,14 +324,14 @@ func takePlace(a *attack) {
 		}
 		a.mustRefuseForeign(p, foreign)
 	}
-	p.run(p.apply(p.everywhere(a.known), switchover.Options{}))
+	p.run(p.apply(p.everywhere(a.known), migrate.Options{}))
 	a.mustNotForge()
 	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
 }
 
-func remake(a *attack) {
-	p := a.settleIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
-	p.applyUntil(switchover.Approve, p.everywhere(a.known))
+func recreate(a *attack) {
+	p := a.newPlaceIn(a.t, a.tenant.Project(a.t, ""), "", a.known)
+	p.applyUntil(subscription.Approve, p.everywhere(a.known))
 	made := &v1alpha1.Subscription{}
 	if err := a.tenant.Client.Get(a.t.Context(), client.ObjectKeyFromObject(p.subscription), made); err != nil {
 		a.t.Fatal(err)
@@ -343,31 +344,31 @@ func remake(a *attack) {
 		a.t.Fatal(err)
 	}
 	a.mustRefuseForeign(p, foreign)
-	p.run(p.apply(p.everywhere(a.known), switchover.Options{}))
+	p.run(p.apply(p.everywhere(a.known), migrate.Options{}))
 	a.mustNotForge()
 	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
 }
 
 func subscribeToo(a *attack) {
-	p, project := a.settle(a.t, "", a.known), a.tenant.Project(a.t, "")
+	p, project := a.newPlace(a.t, "", a.known), a.tenant.Project(a.t, "")
 	own := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "mine"},
 		Spec: &v1alpha1.SubscriptionSpec{CatalogSource: first, CatalogSourceNamespace: project, Package: a.pkg, Channel: "stable", Config: forged}}
 	if err := a.tenant.Client.Create(a.t.Context(), own); err != nil {
 		a.t.Fatal(err)
 	}
 	for _, when := range []string{"before the switch", "after it"} {
-		_, err := switchover.New(a.t.Context(), p.seen(), p.everywhere(a.known))
+		_, err := subscription.Switch.Plan(a.t.Context(), p.admin(), p.everywhere(a.known))
 		if err == nil || !strings.Contains(err.Error(), "--namespace") || !strings.Contains(err.Error(), p.namespace+"/"+a.pkg) || !strings.Contains(err.Error(), project+"/mine") {
-			a.t.Errorf("%s: got %v, want that either Subscription may be meant, and which these are", when, err)
+			a.t.Errorf("%s: got %v, want that both Subscriptions match, and their names", when, err)
 		}
-		p.run(p.apply(p.to(a.known), switchover.Options{})) // which names the namespace
+		p.run(p.apply(p.to(a.known), migrate.Options{})) // which names the namespace
 	}
 	p.mustBeInstalled(a.renamedPkg + ".v2.0.0")
 }
 
 func forgeDaemonSet(a *attack) {
 	const driver = "efs.csi.aws.com"
-	p, project := a.settle(a.t, "", a.known), a.tenant.Project(a.t, "")
+	p, project := a.newPlace(a.t, "", a.known), a.tenant.Project(a.t, "")
 	labels := map[string]string{"app": "efs-csi-node", "openshift.io/aws-efs-operator-owned": "true"}
 	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "efs-csi-node", Labels: labels},
 		Spec: appsv1.DaemonSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: corev1.PodTemplateSpec{
@@ -378,20 +379,20 @@ func forgeDaemonSet(a *attack) {
 	if err := a.tenant.Client.Create(a.t.Context(), set); err != nil {
 		a.t.Fatal(err)
 	}
-	cluster.Eventually(a.t, limit, "the tenant's DaemonSet to want pods", func(ctx context.Context) error {
+	cluster.Eventually(a.t, limit, "the tenant's DaemonSet to schedule pods", func(ctx context.Context) error {
 		if err := a.Client().Get(ctx, client.ObjectKeyFromObject(set), set); err != nil {
 			return err
 		}
 		if set.Status.DesiredNumberScheduled == 0 {
-			return errors.New("it wants none")
+			return errors.New("it schedules none")
 		}
 		return nil
 	})
 	r := p.everywhere(a.known)
 	r.CreateDriver = true
-	for _, touched := range p.plan(r).Touched {
-		if touched.Namespace == project {
-			a.t.Errorf("the plan takes %+v for the driver's", touched)
+	for _, object := range p.plan(r).Objects {
+		if object.Namespace == project {
+			a.t.Errorf("the plan takes %+v for an object of the driver", object)
 		}
 	}
 	a.t.Cleanup(func() {
@@ -401,11 +402,11 @@ func forgeDaemonSet(a *attack) {
 		}
 	})
 	var reported sync.Once
-	available := switchover.Options{Report: func(e switchover.Event) {
+	available := migrate.Options{Report: func(e migrate.Event) {
 		switch e.Step {
-		case switchover.Operator:
+		case subscription.AwaitOperator:
 			a.lock(p)
-		case switchover.Adopt:
+		case subscription.AwaitDriver:
 			reported.Do(func() { a.report(driver) })
 		}
 	}}
@@ -414,7 +415,7 @@ func forgeDaemonSet(a *attack) {
 	}
 }
 
-// lock has the pod of the operator hold the lock, as the real one does when it runs.
+// lock makes the pod of the operator hold the lock, like the real operator.
 func (a *attack) lock(p *place) {
 	a.t.Helper()
 	pods := &corev1.PodList{}
@@ -430,7 +431,7 @@ func (a *attack) lock(p *place) {
 	}
 }
 
-// report has the ClusterCSIDriver say what it does when the driver is available.
+// report sets the conditions of the ClusterCSIDriver to those of an available driver.
 func (a *attack) report(driver string) {
 	a.t.Helper()
 	custom := &operatorv1.ClusterCSIDriver{}

@@ -1,4 +1,4 @@
-package switchover_test
+package subscription_test
 
 import (
 	"context"
@@ -12,37 +12,38 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/client-go/rest"
 
-	"github.com/berth-csi/berth/migrate/switchover"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/fault"
 )
 
-// sweepers is how many runs go on at the same time. Most of their time they wait for OLM.
+// sweepers is the number of concurrent runs. They mostly wait for OLM.
 const sweepers = 6
 
-// episodes are what the tool is disturbed in.
+// episodes are the runs in which faults are injected.
 var episodes = []struct {
 	name  string
 	known string // the catalog to switch to
-	// begin is what is done before, undisturbed.
+	// begin is done before, without faults.
 	begin func(*place)
 	do    func(*place) tool
 	end   end
 }{
 	{
 		name: "update", known: second,
-		do: func(p *place) tool { return p.apply(p.to(second), switchover.Options{}) },
+		do: func(p *place) tool { return p.apply(p.to(second), migrate.Options{}) },
 		end: end{source: second, pkg: "buoy", channel: "stable", installed: "buoy.v1.1.0",
 			versions: succeeded("buoy.v1.1.0"), state: "Completed"},
 	},
 	{
 		name: "replace", known: renamed,
-		do: func(p *place) tool { return p.apply(p.to(renamed), switchover.Options{}) },
+		do: func(p *place) tool { return p.apply(p.to(renamed), migrate.Options{}) },
 		end: end{source: renamed, pkg: "beacon", channel: "stable", installed: "beacon.v2.0.0",
 			versions: succeeded("beacon.v2.0.0"), state: "Completed"},
 	},
 	{
-		name: "rollback", known: second, begin: turned,
+		name: "rollback", known: second, begin: applyToApproval,
 		do: func(p *place) tool { return p.rollback },
 		end: end{source: first, pkg: "buoy", channel: "stable", installed: "buoy.v1.0.0",
 			versions: succeeded("buoy.v1.0.0"), state: "RolledBack"},
@@ -53,29 +54,29 @@ func succeeded(name string) map[string]v1alpha1.ClusterServiceVersionPhase {
 	return map[string]v1alpha1.ClusterServiceVersionPhase{name: v1alpha1.CSVPhaseSucceeded}
 }
 
-// turned brings a switch to where OLM has made an InstallPlan that nobody has approved.
-func turned(p *place) {
+// applyToApproval applies until there is an InstallPlan for the target, which is not approved.
+func applyToApproval(p *place) {
 	p.t.Helper()
-	p.applyUntil(switchover.Approve, p.to(second))
+	p.applyUntil(subscription.Approve, p.to(second))
 	cluster.Eventually(p.t, limit, "OLM to ask for approval", func(ctx context.Context) error {
 		e, err := p.end(ctx)
 		if err == nil && !slices.Equal(e.pending, []string{"buoy.v1.1.0"}) {
-			err = fmt.Errorf("%q are to be approved", e.pending)
+			err = fmt.Errorf("unapproved InstallPlans are for %q", e.pending)
 		}
 		return err
 	})
 }
 
-// TestCrashSweep kills the tool at each of its writes, before it and after it, and then disturbs single writes, in
-// each way that there is. Where a fault kills it, somebody runs it again. Whatever the fault, the end must be the
-// same, the tool must have made and deleted the same, and another run must write nothing.
+// TestCrashSweep kills the tool before and after each of its writes, and then injects each kind of fault into single
+// writes. A tool that is killed is run again. Whatever the fault, the end state must be the same, the same objects must
+// have been created and deleted, and another run must write nothing.
 func TestCrashSweep(t *testing.T) {
 	s := newSite(t)
 	var plans []fault.Scenario
 	for _, e := range episodes {
 		play := func(t *testing.T, injector *fault.Injector) (*place, []fault.Write) {
 			t.Helper()
-			p := s.settle(t, "", e.known)
+			p := s.newPlace(t, "", e.known)
 			if e.begin != nil {
 				e.begin(p)
 			}
@@ -83,7 +84,7 @@ func TestCrashSweep(t *testing.T) {
 			cluster.Eventually(t, limit, "the end", func(ctx context.Context) error {
 				got, err := p.end(ctx)
 				if diff := cmp.Diff(e.end, got, cmp.AllowUnexported(end{})); err == nil && diff != "" {
-					err = fmt.Errorf("it is another one (-want +got):\n%s", diff)
+					err = fmt.Errorf("it differs (-want +got):\n%s", diff)
 				}
 				return err
 			})
@@ -94,16 +95,16 @@ func TestCrashSweep(t *testing.T) {
 		t.Run(e.name+"/killed at each write", func(t *testing.T) { play(t, fault.KillAtEach()) })
 		var points []fault.Point
 		for _, w := range reference {
-			if w.Code < http.StatusBadRequest && w.Point.Resource != correction { // others come of what OLM does meanwhile, now and then
+			if w.Code < http.StatusBadRequest && w.Point.Resource != correction { // others depend on the timing of OLM
 				points = append(points, w.Point)
 			}
 		}
-		// OLM's own limit of requests is what takes time; and all writes have been disturbed already.
+		// OLM's rate limit makes each run slow, and the tool was killed at all writes already.
 		plans = append(plans, fault.Scenario{Name: e.name, Points: points, Sample: 4, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
 			injector := fault.InjectNth(slices.Index(points, at)+1, f)
 			disturbed, writes := play(t, injector)
 			if diff := cmp.Diff(undisturbed.tally(reference), disturbed.tally(writes)); diff != "" {
-				t.Errorf("what was made and deleted (-undisturbed +disturbed):\n%s", diff)
+				t.Errorf("what was created and deleted (-undisturbed +disturbed):\n%s", diff)
 			}
 			return injector.Came()
 		}})
@@ -115,12 +116,12 @@ func TestCrashSweep(t *testing.T) {
 	}
 }
 
-// correction is what the tool writes only in those runs in which OLM has left the Subscription waiting for an InstallPlan
-// that is gone: step unblock. It makes and deletes nothing.
+// correction is what step reset-status writes, only in those runs in which OLM has left the Subscription waiting for an
+// InstallPlan that is gone. It creates and deletes nothing.
 const correction = "subscriptions/status"
 
-// tally counts what was made and deleted, by kinds: some names are OLM's choice. What had to be done once more counts
-// once, if the API server has seen OLM make again what was removed.
+// tally counts what was created and deleted by resource, because OLM generates some names. What had to be deleted again
+// counts once if the audit log shows that OLM has created it again.
 func (p *place) tally(writes []fault.Write) map[string]fault.Count {
 	counts := map[string]fault.Count{}
 	for _, w := range writes {
@@ -136,7 +137,7 @@ func (p *place) tally(writes []fault.Write) map[string]fault.Count {
 		}
 		counts[w.Point.Resource] = count
 	}
-	for resource, again := range p.madeAgain() {
+	for resource, again := range p.recreatedByOLM() {
 		if count := counts[resource]; count.Deleted > 1 && again > 0 {
 			count.Deleted -= min(count.Deleted-1, again)
 			counts[resource] = count
@@ -145,9 +146,9 @@ func (p *place) tally(writes []fault.Write) map[string]fault.Count {
 	return counts
 }
 
-// madeAgain returns how often OLM has made again what the tool has to delete: the first ClusterServiceVersion besides
-// the first time, and InstallPlans besides those for the first one and for the target.
-func (p *place) madeAgain() map[string]int {
+// recreatedByOLM returns how often OLM has created again what the tool has to delete. The first ClusterServiceVersion is
+// expected once, and InstallPlans for that one and for the target.
+func (p *place) recreatedByOLM() map[string]int {
 	p.t.Helper()
 	again := map[string]int{"clusterserviceversions": -1, "installplans": -2}
 	for _, event := range p.Audit(p.t) {
@@ -159,12 +160,12 @@ func (p *place) madeAgain() map[string]int {
 	return again
 }
 
-// mustWriteNothing runs a tool once more.
+// mustWriteNothing runs a tool again, which has to write nothing.
 func (p *place) mustWriteNothing(t tool) {
 	p.t.Helper()
 	recorder := fault.Record()
 	p.run(func(ctx context.Context, config *rest.Config) error { return recorder.Run(ctx, config, t) })
 	if writes := recorder.Writes(); len(writes) > 0 {
-		p.t.Errorf("another run wrote %+v", writes)
+		p.t.Errorf("a second run wrote %+v", writes)
 	}
 }

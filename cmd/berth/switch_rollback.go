@@ -1,0 +1,53 @@
+//go:build !light
+
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
+)
+
+func newSwitchRollbackCommand() *cobra.Command {
+	f, run := &journalFlags{}, &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "rollback PACKAGE",
+		Short: "Undo a switch, up to the point of no return",
+		Long: `Undo a switch: the Subscription becomes what it was. OLM gets 20 seconds to finish what it has started for
+the other catalog; an InstallPlan that results from it, and that nobody has approved, is deleted. The
+status of the switch is shown first, on standard error.
+
+Beyond the point of no return, which the plan shows, a switch cannot be undone, because OLM never installs
+an earlier version. This command says so then, and changes nothing.
+
+Exit codes: 0 if the switch is undone; 1 if it is not; 124 if it timed out.`,
+		Example: `  berth switch rollback aws-efs-operator`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cluster, err := f.connect(cmd)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := run.limit(cmd.Context())
+			defer cancel()
+			s, err := subscription.Switch.Status(ctx, cluster, f.existing(args[0]))
+			if err != nil {
+				return finish(ctx, cmd, err, "", "")
+			}
+			if err := migrate.Write(cmd.ErrOrStderr(), "text", s, palette(cmd.ErrOrStderr())); err != nil {
+				return err
+			}
+			shown := newProgress(cmd)
+			err = subscription.Switch.Rollback(ctx, cluster, s.Plan, migrate.Options{NoWait: !run.wait, Report: shown.report})
+			shown.end()
+			done := fmt.Sprintf("Subscription %s is to %s, as before", s.Plan.Subject, s.Plan.From)
+			return finish(ctx, cmd, err, done, subscription.Switch.Command(cluster, s.Plan, "status"))
+		},
+	}
+	f.add(cmd)
+	run.add(cmd)
+	return cmd
+}

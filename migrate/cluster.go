@@ -1,0 +1,64 @@
+package migrate
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// DefaultJournalNamespace holds the journals unless an administrator names another namespace. No tenant can write
+// there, and none can create a namespace of that name.
+const DefaultJournalNamespace = metav1.NamespaceSystem
+
+// Cluster is the connection to a cluster.
+type Cluster struct {
+	Config *rest.Config
+	Client client.Client
+	// JournalNamespace holds the journals. Whoever can write there decides what a migration does. The default is
+	// DefaultJournalNamespace.
+	JournalNamespace string
+	// Warn, if set, is called for each ConfigMap that is ignored there, with the reason.
+	Warn func(string)
+}
+
+// journals returns the namespace of the journals.
+func (c Cluster) journals() string { return cmp.Or(c.JournalNamespace, DefaultJournalNamespace) }
+
+// Command returns a command line for the migration of a plan in this cluster.
+func (e Engine[P]) Command(cluster Cluster, p P, verb string) string {
+	return e.command(cluster.journals(), p, verb)
+}
+
+func (e Engine[P]) command(journals string, p Plan, verb string) string {
+	words := append([]string{"berth", e.Name, verb}, p.Arguments(verb)...)
+	if journals != DefaultJournalNamespace {
+		words = append(words, "--journal-namespace", journals)
+	}
+	return strings.Join(words, " ")
+}
+
+// Find reads an object and reports whether it exists. The objects of an API that the cluster does not serve do not.
+func Find(ctx context.Context, c client.Client, object client.Object, namespace, name string) (bool, error) {
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// NamespaceUID returns the UID of a namespace. It is empty if the namespace does not exist.
+func NamespaceUID(ctx context.Context, c client.Client, name string) (types.UID, error) {
+	namespace := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+	if _, err := Find(ctx, c, namespace, "", name); err != nil {
+		return "", fmt.Errorf("reading Namespace %s: %w", name, err)
+	}
+	return namespace.UID, nil
+}

@@ -1,0 +1,92 @@
+// Package migrate is the engine of migrations. It observes the cluster, shows a plan, executes it step by step,
+// and keeps a journal in the cluster, so that an interrupted migration can be resumed or rolled back.
+//
+// A kind of migration is an Engine, which names it, and a Plan, which brings its own facts and steps. The engine
+// never trusts its memory: it observes, decides from the observed state which step is next, executes that one
+// step, and observes again. So it makes no difference where it was killed, or how often it runs. Each write has
+// the observed state as its precondition.
+//
+// The journal is a ConfigMap that holds the plan and the steps that were started. Whoever can write a journal
+// decides what a migration does, so journals are read only from a namespace that cluster administrators control,
+// and even there each field is validated and compared with the request and the live objects.
+package migrate
+
+import (
+	"context"
+
+	"github.com/berth-csi/berth/findings/escape"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Engine runs migrations of one kind, whose plans are of type P.
+type Engine[P Plan] struct {
+	// Name is the command, as in "berth NAME apply". The names and labels of journals contain it.
+	Name string
+	// Kind is the kind of the object that is migrated, such as Subscription.
+	Kind string
+	// Schema is the value of Outline.Schema. It changes with the JSON fields of the plan and the names of steps.
+	Schema string
+	// New returns an empty plan to decode JSON into.
+	New func() P
+	// Changes returns the differences between two plans that matter, each as a phrase. Identical plans, made at
+	// different times, have none.
+	Changes func(was, now P) []string
+}
+
+// Plan is the plan of a migration. It is plain data that JSON can hold; its type embeds an Outline.
+type Plan interface {
+	GetOutline() *Outline
+	// Validate checks the fields that were read from JSON, except those of the Outline.
+	Validate() error
+	// ValidateNotes checks what the journal's notes say.
+	ValidateNotes(notes map[string]string) error
+	// ListSteps returns the steps that carry out the plan, without those of the engine.
+	ListSteps() []Step
+	// Does describes a step of the migration or of its rollback, whether or not ListSteps has it. The description
+	// is empty if there is no such step.
+	Does(step StepName) string
+	// Arguments are the command line arguments that select this migration, after "berth NAME VERB".
+	Arguments(verb string) []string
+	// Describe writes what is migrated from what to what.
+	Describe(lines *escape.Lines)
+	// Observe reads the part of the cluster's state that the next step depends on.
+	Observe(ctx context.Context, c client.Client, j *Journal) (State, error)
+}
+
+// State is the observed state of a migration.
+type State interface {
+	// Verify fails unless the live objects are the ones that the plan was made for, changed by nothing but the
+	// migration.
+	Verify() error
+	// Next returns the next step, or the zero Decision if the migration is complete. It is called if Verify
+	// succeeds. An error says why there is no next step until somebody intervenes.
+	Next() (Decision, error)
+	// Back returns the next step of the rollback, or the zero Decision if it is complete. It is called if Verify
+	// succeeds, and fails beyond the point of no return.
+	Back() (Decision, error)
+	// IsRestored reports whether the migrated object is as it was before the migration.
+	IsRestored() bool
+	// Execute makes the write that a step consists of. A conflict is not an error of the migration: the engine
+	// observes and decides again.
+	Execute(ctx context.Context, c client.Client, step StepName) error
+}
+
+// Request is what somebody asks for.
+type Request[P Plan] interface {
+	// String names the subject in messages.
+	String() string
+	// Matches reports whether the plan of a journal is about the requested subject.
+	Matches(p P) bool
+	// Conflicts fails if the request asks for something else than the plan does.
+	Conflicts(p P) error
+	// Plan makes a new plan. The engine sets the Outline's Schema, Safe and Steps, and adds the journal to Objects.
+	Plan(ctx context.Context, cluster Cluster) (P, error)
+}
+
+// Decision is the next step: either a write to execute, or something to wait for. The zero Decision means that no
+// step is left.
+type Decision struct {
+	Step StepName
+	// Waits says what the step waits for. It is empty if the step is to be executed.
+	Waits string
+}

@@ -1,0 +1,430 @@
+package migrate_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/fault"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+// limit is how long a run may take.
+const limit = time.Minute
+
+// scene is a namespace with the ConfigMap to move, and another one for the journals.
+type scene struct {
+	*cluster.Cluster
+	t                   *testing.T
+	namespace, journals string
+	source              *corev1.ConfigMap
+	warnings            []string
+}
+
+func newScene(t *testing.T) *scene {
+	t.Helper()
+	c := cluster.Shared(t, cluster.Options{})
+	s := &scene{Cluster: c, t: t, namespace: c.Namespace(t), journals: c.Namespace(t)}
+	s.source = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "source"}, Data: map[string]string{"key": "value"}}
+	s.create(s.source)
+	return s
+}
+
+func (s *scene) create(object client.Object) {
+	s.t.Helper()
+	if err := s.Client().Create(s.t.Context(), object); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *scene) connect(config *rest.Config) migrate.Cluster {
+	s.t.Helper()
+	c, err := client.New(config, client.Options{Scheme: s.Client().Scheme(), Mapper: s.Client().RESTMapper()})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return migrate.Cluster{Config: config, Client: c, JournalNamespace: s.journals, Warn: func(what string) { s.warnings = append(s.warnings, what) }}
+}
+
+func (s *scene) admin() migrate.Cluster { return s.connect(s.Config()) }
+
+func (s *scene) request() moveRequest { return moveRequest{s.namespace, "source", "target"} }
+
+func (s *scene) plan() *movePlan {
+	s.t.Helper()
+	p, err := move.Plan(s.t.Context(), s.admin(), s.request())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+// tool is a command that runs the engine.
+type tool func(context.Context, *rest.Config) error
+
+// apply is the command "apply -f". If uses is set, somebody uses the target as soon as the migration waits for that.
+func (s *scene) apply(p *movePlan, uses bool, o migrate.Options) tool {
+	return func(ctx context.Context, config *rest.Config) error {
+		c := s.connect(config)
+		ensured, _, err := move.EnsureGiven(ctx, c, s.request(), p)
+		if err != nil {
+			return err
+		}
+		o.Report = func(e migrate.Event) {
+			s.report(e)
+			if uses && e.Step == awaitUse {
+				s.use()
+			}
+		}
+		return move.Apply(ctx, c, ensured, o)
+	}
+}
+
+// rollback is the command "rollback".
+func (s *scene) rollback(ctx context.Context, config *rest.Config) error {
+	c := s.connect(config)
+	status, err := move.Status(ctx, c, s.request())
+	if err != nil {
+		return err
+	}
+	return move.Rollback(ctx, c, status.Plan, migrate.Options{Report: s.report})
+}
+
+func (s *scene) report(e migrate.Event) {
+	s.t.Logf("%s: %s %s", e.Step, e.Does, e.Waits)
+	if e.Does == "" {
+		s.t.Errorf("step %s has no description", e.Step)
+	}
+}
+
+// use marks the target as used.
+func (s *scene) use() {
+	s.t.Helper()
+	target := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "target"}}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"yes"}}}`, usedAnnotation)
+	if err := s.Client().Patch(s.t.Context(), target, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		s.t.Error(err)
+	}
+}
+
+// run runs a tool, which has to succeed in time, and returns its writes.
+func (s *scene) run(injector *fault.Injector, t tool) []fault.Write {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
+	defer cancel()
+	if err := injector.Run(ctx, s.Config(), t); err != nil {
+		s.t.Fatal(err)
+	}
+	return injector.Writes()
+}
+
+// mustWait applies a plan until it waits for somebody.
+func (s *scene) mustWait(p *movePlan) {
+	s.t.Helper()
+	err := s.apply(p, false, migrate.Options{NoWait: true})(s.t.Context(), s.Config())
+	if !errors.Is(err, migrate.ErrWaiting) || !strings.Contains(err.Error(), "somebody to use it") {
+		s.t.Fatalf("got %v, want that there is something to wait for", err)
+	}
+}
+
+// mustFail runs a tool that has to fail with some text.
+func (s *scene) mustFail(t tool, want ...string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
+	defer cancel()
+	err := t(ctx, s.Config())
+	for _, text := range want {
+		if err == nil || !strings.Contains(err.Error(), text) {
+			s.t.Errorf("got %v, want %q", err, text)
+		}
+	}
+}
+
+// mustBe compares the ConfigMaps of the namespace by their data, and the phase of the journal.
+func (s *scene) mustBe(phase migrate.Phase, want ...string) {
+	s.t.Helper()
+	list := &corev1.ConfigMapList{}
+	if err := s.Client().List(s.t.Context(), list, client.InNamespace(s.namespace)); err != nil {
+		s.t.Fatal(err)
+	}
+	var got []string
+	for _, found := range list.Items {
+		if found.Data["key"] == "value" {
+			got = append(got, found.Name)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		s.t.Errorf("ConfigMaps with the data (-want +got):\n%s", diff)
+	}
+	journal := &corev1.ConfigMap{}
+	err := s.Client().Get(s.t.Context(), client.ObjectKey{Namespace: s.journals, Name: s.journal()}, journal)
+	if client.IgnoreNotFound(err) != nil || journal.Data["phase"] != string(phase) {
+		s.t.Errorf("the journal is in phase %q, %v; want %q", journal.Data["phase"], err, phase)
+	}
+}
+
+func (s *scene) journal() string { return "berth-move." + s.namespace + ".source" }
+
+// mustSettle runs a tool again, which has to write nothing.
+func (s *scene) mustSettle(t tool) {
+	s.t.Helper()
+	if writes := s.run(fault.Record(), t); len(writes) > 0 {
+		s.t.Errorf("a second run wrote %+v", writes)
+	}
+}
+
+// However often the tool is killed, the end is the same, and each write is made once.
+func TestApplyKilledAtEachWrite(t *testing.T) {
+	var counts [2]map[string]fault.Count
+	for i, injector := range []*fault.Injector{fault.Record(), fault.KillAtEach()} {
+		s := newScene(t)
+		p := s.plan()
+		apply := s.apply(p, true, migrate.Options{})
+		writes := s.run(injector, apply)
+		s.mustBe(migrate.Completed, "target")
+		s.mustSettle(apply)
+		s.mustFail(s.rollback, "beyond the point of no return")
+		counts[i] = countWrites(writes)
+	}
+	if diff := cmp.Diff(counts[0], counts[1]); diff != "" {
+		t.Errorf("what was created and deleted (-undisturbed +killed):\n%s", diff)
+	}
+}
+
+func TestRollbackKilledAtEachWrite(t *testing.T) {
+	s := newScene(t)
+	s.mustWait(s.plan())
+	s.mustBe(migrate.Applying, "source", "target")
+	s.run(fault.KillAtEach(), s.rollback)
+	s.mustBe(migrate.RolledBack, "source")
+	s.mustSettle(s.rollback)
+	after := &corev1.ConfigMap{}
+	if err := s.Client().Get(t.Context(), client.ObjectKeyFromObject(s.source), after); err != nil || after.UID != s.source.UID {
+		t.Errorf("the source has UID %q, %v; want %q as before", after.UID, err, s.source.UID)
+	}
+	s.run(fault.Record(), s.apply(s.plan(), true, migrate.Options{})) // what is rolled back can be applied again
+	s.mustBe(migrate.Completed, "target")
+}
+
+// countWrites counts what was created and deleted, by kind of object.
+func countWrites(writes []fault.Write) map[string]fault.Count {
+	counts := map[string]fault.Count{}
+	for _, w := range writes {
+		count := counts[w.Point.Resource]
+		if w.Created() {
+			count.Created++
+		}
+		if w.Deleted() {
+			count.Deleted++
+		}
+		counts[w.Point.Resource] = count
+	}
+	return counts
+}
+
+// A migration in progress is resumed by its own plan, and by no other.
+func TestResume(t *testing.T) {
+	s := newScene(t)
+	s.mustWait(s.plan())
+	p, status, err := move.Ensure(t.Context(), s.admin(), s.request())
+	if err != nil || status == nil || status.Phase != migrate.Applying || status.Next != awaitUse || status.Waits == "" || !status.CanRollBack {
+		t.Fatalf("got %+v, %v; want that it waits, and can be rolled back", status, err)
+	}
+	suffix := "source target -n " + s.namespace + " --journal-namespace " + s.journals
+	if text := status.Text(migrate.Plain); !strings.Contains(text, "create-target") || !strings.Contains(text, "berth move rollback "+suffix) {
+		t.Errorf("the status does not show the steps and how to roll back:\n%s", text)
+	}
+	other := s.request()
+	other.target = "elsewhere"
+	if _, _, err := move.Ensure(t.Context(), s.admin(), other); err == nil || !strings.Contains(err.Error(), `requested is "elsewhere"`) {
+		t.Errorf("got %v, want that another target is requested", err)
+	}
+	_, err = move.Plan(t.Context(), s.admin(), s.request())
+	for _, verb := range []string{"status", "apply", "rollback"} {
+		if err == nil || !strings.Contains(err.Error(), "berth move "+verb+" "+suffix+"`") {
+			t.Errorf("got %v, want the command %s with the namespace of journals", err, verb)
+		}
+	}
+	different := *p
+	different.Target = "elsewhere"
+	s.mustFail(func(ctx context.Context, config *rest.Config) error {
+		return move.Apply(ctx, s.connect(config), &different, migrate.Options{Report: s.report})
+	}, "another migration of ConfigMap "+s.namespace+"/source is in progress")
+	s.run(fault.Record(), s.apply(p, true, migrate.Options{}))
+	s.mustBe(migrate.Completed, "target")
+}
+
+func TestDryRun(t *testing.T) {
+	s := newScene(t)
+	writes := s.run(fault.Record(), s.apply(s.plan(), false, migrate.Options{DryRun: true}))
+	if len(writes) > 0 {
+		t.Errorf("a dry run wrote %+v", writes)
+	}
+	s.mustBe("", "source")
+}
+
+func TestTimeout(t *testing.T) {
+	s := newScene(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	p := s.plan()
+	err := move.Apply(ctx, s.admin(), p, migrate.Options{Report: func(e migrate.Event) {
+		if e.Waits != "" {
+			cancel()
+		}
+	}})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that it was canceled", err)
+	}
+	ctx, cancel = context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	timeout := &migrate.TimeoutError{}
+	if err := move.Apply(ctx, s.admin(), p, migrate.Options{Report: s.report}); !errors.As(err, &timeout) {
+		t.Errorf("got %v, want a timeout", err)
+	}
+}
+
+func TestPlanIsForTheCluster(t *testing.T) {
+	s := newScene(t)
+	text, err := json.Marshal(s.plan())
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, err := move.Read(strings.NewReader(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.source.Data["key"] = "other"
+	if err := s.Client().Update(t.Context(), s.source); err != nil {
+		t.Fatal(err)
+	}
+	s.mustFail(s.apply(given, false, migrate.Options{}), "the cluster has changed since the plan was made", "make a new plan")
+	changed := s.plan()
+	s.mustWait(changed)
+	s.source.Data["key"] = "another"
+	if err := s.Client().Update(t.Context(), s.source); err != nil {
+		t.Fatal(err)
+	}
+	s.mustFail(s.rollback, "somebody has changed the source")
+	s.mustFail(s.apply(changed, false, migrate.Options{}), "somebody has changed the source")
+}
+
+func TestUnsafePlan(t *testing.T) {
+	s := newScene(t)
+	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "target"}})
+	p := s.plan()
+	if text := p.Text(migrate.Plain); p.Safe || p.Steps != nil || !strings.Contains(text, "✗ the target exists") || !strings.Contains(text, "do: delete it") {
+		t.Errorf("got %+v:\n%s\nwant that it is not safe, and what to do", p, text)
+	}
+}
+
+// forged returns a journal of a plan.
+func (s *scene) forged(namespace, name string, p *movePlan, phase string) *corev1.ConfigMap {
+	s.t.Helper()
+	text, err := json.Marshal(p)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+			Labels: map[string]string{"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "move"}},
+		Data: map[string]string{"plan.json": string(text), "phase": phase, "log": "2026-11-21T20:53:58Z record-plan\n"},
+	}
+}
+
+// Journals outside of their namespace are not read. Inside, what is not valid is ignored with a warning.
+func TestForgedAndCorruptJournals(t *testing.T) {
+	s := newScene(t)
+	p := s.plan()
+	elsewhere := *p
+	elsewhere.Target = "forged"
+	s.create(s.forged(s.namespace, s.journal(), &elsewhere, "Applying"))
+	corrupt := s.forged(s.journals, "berth-move."+s.namespace+".garbage", p, "Applying")
+	corrupt.Data["plan.json"] = "garbage"
+	s.create(corrupt)
+	misnamed := s.forged(s.journals, "berth-move."+s.namespace+".other", p, "Applying")
+	s.create(misnamed)
+	p = s.plan()
+	for _, ignored := range []string{corrupt.Name, misnamed.Name} {
+		if !slices.ContainsFunc(s.warnings, func(w string) bool {
+			return strings.Contains(w, "ignored: ConfigMap "+s.journals+"/"+ignored+" is not a valid journal")
+		}) {
+			t.Errorf("got warnings %q, want one about %s", s.warnings, ignored)
+		}
+	}
+	own := s.forged(s.journals, s.journal(), p, "Applying")
+	own.Data["plan.json"] = `{"schema":"test.move-plan.v0","from":"x"}`
+	s.create(own)
+	s.mustFail(func(ctx context.Context, config *rest.Config) error {
+		_, err := move.Plan(ctx, s.connect(config), s.request())
+		return err
+	}, "ConfigMap "+s.journals+"/"+own.Name+" is not a valid journal", `schema is "test.move-plan.v0", want "test.move-plan.v1"`, "another version of berth", "delete it")
+	if err := s.Client().Delete(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	s.run(fault.Record(), s.apply(p, true, migrate.Options{}))
+	for _, left := range s.warnings {
+		if strings.Contains(left, "ignored: ConfigMap "+s.namespace+"/") {
+			t.Errorf("a ConfigMap outside of the namespace of journals was read: %s", left)
+		}
+	}
+	s.mustBe(migrate.Completed, "target")
+}
+
+// A journal is bound to the UIDs of the live objects.
+func TestJournalOfOtherObjects(t *testing.T) {
+	s := newScene(t)
+	for name, test := range map[string]struct {
+		change func(*movePlan)
+		want   string
+	}{
+		"another namespace": {func(p *movePlan) { p.Subject.NamespaceUID = "other" }, `want "other": it was deleted, or recreated`},
+		"another object":    {func(p *movePlan) { p.Subject.UID = "other" }, "somebody has changed the source"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forged := s.plan()
+			test.change(forged)
+			journal := s.forged(s.journals, s.journal(), forged, "Applying")
+			s.create(journal)
+			t.Cleanup(func() {
+				if err := s.Client().Delete(context.Background(), journal); err != nil {
+					t.Error(err)
+				}
+			})
+			s.mustFail(s.rollback, test.want)
+			s.mustFail(func(ctx context.Context, config *rest.Config) error {
+				return move.Apply(ctx, s.connect(config), forged, migrate.Options{Report: s.report})
+			}, test.want)
+			status, err := move.Status(t.Context(), s.admin(), s.request())
+			if err != nil || !strings.Contains(status.Stuck, test.want) || status.CanRollBack {
+				t.Errorf("got %+v, %v; want that it cannot continue: %s", status, err, test.want)
+			}
+		})
+	}
+	s.mustBe("", "source")
+}
+
+// Nobody is asked to roll back what somebody has changed since.
+func TestChangedAfterRollback(t *testing.T) {
+	s := newScene(t)
+	s.mustWait(s.plan())
+	s.run(fault.Record(), s.rollback)
+	if err := s.Client().Delete(t.Context(), s.source); err != nil {
+		t.Fatal(err)
+	}
+	s.mustFail(s.rollback, "rolled back already")
+}

@@ -1,0 +1,141 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Plan makes a plan. It writes nothing to the cluster. It fails if a migration of the subject is in progress,
+// because that one has its own plan.
+func (e Engine[P]) Plan(ctx context.Context, cluster Cluster, r Request[P]) (P, error) {
+	var none P
+	open, err := e.inProgress(ctx, cluster, r)
+	if err != nil {
+		return none, err
+	}
+	if open != nil {
+		return none, e.inProgressError(open)
+	}
+	return e.plan(ctx, cluster, r)
+}
+
+// plan makes a plan, unless a migration of exactly this subject is in progress.
+func (e Engine[P]) plan(ctx context.Context, cluster Cluster, r Request[P]) (P, error) {
+	p, err := r.Plan(ctx, cluster)
+	if err != nil {
+		return p, err
+	}
+	o := p.GetOutline()
+	earlier, err := e.readJournal(ctx, cluster, o.Subject) // one that is not valid is not overwritten
+	if err != nil {
+		return p, err
+	}
+	if earlier.IsOpen() {
+		return p, e.inProgressError(earlier)
+	}
+	o.Schema, o.Safe = e.Schema, o.Checks.Safe()
+	o.Steps = e.steps(p)
+	if len(o.Objects) > 0 {
+		journal := Object{By: "berth", Kind: "ConfigMap", Namespace: cluster.journals(), Name: e.journalName(o.Subject), How: "the journal, created or updated"}
+		o.Objects = slices.Insert(o.Objects, 0, journal)
+	}
+	return p, nil
+}
+
+// Ensure returns the plan to apply: that of the migration in progress, with its status, or else a new one. It fails
+// if the one in progress is not what is requested.
+func (e Engine[P]) Ensure(ctx context.Context, cluster Cluster, r Request[P]) (P, *Status[P], error) {
+	p, status, err := e.resume(ctx, cluster, r, r.Conflicts)
+	if err != nil || status != nil {
+		return p, status, err
+	}
+	p, err = e.plan(ctx, cluster, r)
+	return p, nil, err
+}
+
+// EnsureGiven is Ensure for a plan that was made before by the same request. It fails if the cluster has changed
+// since.
+func (e Engine[P]) EnsureGiven(ctx context.Context, cluster Cluster, r Request[P], given P) (P, *Status[P], error) {
+	p, status, err := e.resume(ctx, cluster, r, func(p P) error {
+		if changes := e.Changes(p, given); len(changes) > 0 {
+			return errors.New(strings.Join(changes, "; "))
+		}
+		return nil
+	})
+	if err != nil || status != nil {
+		return p, status, err
+	}
+	if p, done, err := e.applied(ctx, cluster, given); err != nil || done {
+		return p, nil, err
+	}
+	if p, err = e.plan(ctx, cluster, r); err != nil {
+		return p, nil, err
+	}
+	if changes := e.Changes(given, p); len(changes) > 0 {
+		return p, nil, fmt.Errorf("the cluster has changed since the plan was made: %s; make a new plan", strings.Join(changes, "; "))
+	}
+	return p, nil, nil
+}
+
+// resume returns the plan and the status of the migration in progress. The status is nil if there is none.
+func (e Engine[P]) resume(ctx context.Context, cluster Cluster, r Request[P], conflicts func(P) error) (P, *Status[P], error) {
+	var none P
+	open, err := e.inProgress(ctx, cluster, r)
+	if err != nil || open == nil {
+		return none, nil, err
+	}
+	if err := conflicts(open.Plan.(P)); err != nil {
+		return none, nil, fmt.Errorf("%w; it is not what is requested:\n%w", e.inProgressError(open), err)
+	}
+	status, err := e.statusOf(ctx, cluster, open)
+	return open.Plan.(P), status, err
+}
+
+// applied returns the plan of a journal that is the given one, and reports whether it was applied and has nothing
+// left to write.
+func (e Engine[P]) applied(ctx context.Context, cluster Cluster, given P) (P, bool, error) {
+	var none P
+	j, err := e.readJournal(ctx, cluster, given.GetOutline().Subject)
+	if err != nil || j.Phase != Completed || len(e.Changes(j.Plan.(P), given)) > 0 {
+		return none, false, err
+	}
+	seen, err := e.observe(ctx, cluster, j.Plan.(P))
+	if err != nil {
+		return none, false, err
+	}
+	next, err := seen.next()
+	return j.Plan.(P), err == nil && (next == Decision{} || next.Waits != ""), nil
+}
+
+// inProgress returns the journal of the migration in progress that a request is about, or nil.
+func (e Engine[P]) inProgress(ctx context.Context, cluster Cluster, r Request[P]) (*Journal, error) {
+	found, err := e.findJournals(ctx, cluster, r.Matches)
+	if err != nil {
+		return nil, err
+	}
+	return e.only(slices.DeleteFunc(found, func(j *Journal) bool { return !j.IsOpen() }), r)
+}
+
+// only returns the only journal, or nil if there is none. It fails if there are several.
+func (e Engine[P]) only(found []*Journal, r Request[P]) (*Journal, error) {
+	switch len(found) {
+	case 0:
+		return nil, nil
+	case 1:
+		return found[0], nil
+	}
+	var names []string
+	for _, j := range found {
+		names = append(names, j.Plan.GetOutline().Subject.String())
+	}
+	return nil, fmt.Errorf("%d journals match %s, of %ss %s; choose one with --namespace", len(found), r, e.Kind, strings.Join(names, ", "))
+}
+
+// inProgressError says that a migration is in progress, and what can be done about it.
+func (e Engine[P]) inProgressError(j *Journal) error {
+	return fmt.Errorf("a %s of %s %s is in progress: see how far it is with `%s`, resume it with `%s`, or undo it with `%s`",
+		e.Name, e.Kind, j.Plan.GetOutline().Subject, j.Command(j.Plan, "status"), j.Command(j.Plan, "apply"), j.Command(j.Plan, "rollback"))
+}

@@ -1,0 +1,117 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Outline is the part that the plans of all migrations have in common.
+type Outline struct {
+	Schema string `json:"schema"`
+	// Subject is the object that is migrated.
+	Subject Subject `json:"subject"`
+	// Safe reports whether no check refuses the migration.
+	Safe   bool   `json:"safe"`
+	Checks Checks `json:"checks"`
+	Steps  []Step `json:"steps,omitempty"`
+	// Objects are the objects that will change.
+	Objects []Object `json:"objects,omitempty"`
+}
+
+// GetOutline returns the part of a plan that the engine reads and writes.
+func (o *Outline) GetOutline() *Outline { return o }
+
+// Subject identifies the object that is migrated, as it was when the plan was made.
+type Subject struct {
+	Namespace string    `json:"namespace"`
+	Name      string    `json:"name"`
+	UID       types.UID `json:"uid"`
+	// NamespaceUID tells the namespace from a later one of the same name.
+	NamespaceUID types.UID `json:"namespaceUID"`
+}
+
+func (s Subject) String() string { return s.Namespace + "/" + s.Name }
+
+// Verdict is the result of a check.
+type Verdict string
+
+// The verdicts.
+const (
+	OK      Verdict = "ok"
+	Warning Verdict = "warning"
+	Refused Verdict = "refused"
+)
+
+// Check is a precondition of the migration.
+type Check struct {
+	// Code identifies the check. It stays the same when the text changes.
+	Code    string  `json:"code"`
+	Verdict Verdict `json:"verdict"`
+	What    string  `json:"what"`
+	// Do says what helps.
+	Do string `json:"do,omitempty"`
+}
+
+// Checks are the checks of a plan.
+type Checks []Check
+
+// Safe reports whether no check refuses the migration.
+func (c Checks) Safe() bool {
+	return !slices.ContainsFunc(c, func(check Check) bool { return check.Verdict == Refused })
+}
+
+// StepName identifies a step.
+type StepName string
+
+// The steps that the engine adds to each migration.
+const (
+	RecordPlan       StepName = "record-plan"
+	Complete         StepName = "complete"
+	BeginRollback    StepName = "begin-rollback"
+	CompleteRollback StepName = "complete-rollback"
+)
+
+// Step is a step of a plan.
+type Step struct {
+	Name StepName `json:"name"`
+	Does string   `json:"does"`
+	// NoReturn marks the first step that cannot be rolled back.
+	NoReturn bool `json:"pointOfNoReturn,omitempty"`
+}
+
+// Object is an object that will change.
+type Object struct {
+	// By is who changes it: berth, or a controller such as OLM.
+	By        string `json:"by"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	How       string `json:"how"`
+}
+
+// steps returns the steps of a plan, with those of the engine.
+func (e Engine[P]) steps(p P) []Step {
+	if !p.GetOutline().Safe {
+		return nil
+	}
+	steps := []Step{{Name: RecordPlan, Does: e.Does(p, RecordPlan)}}
+	steps = append(steps, p.ListSteps()...)
+	return append(steps, Step{Name: Complete, Does: e.Does(p, Complete)})
+}
+
+// Does describes a step of a plan or of its rollback. The description is empty if there is no such step.
+func (e Engine[P]) Does(p P, step StepName) string {
+	switch step {
+	case RecordPlan:
+		return fmt.Sprintf("write this plan to the journal, ConfigMap %s, so that the %s can be resumed or rolled back", e.journalName(p.GetOutline().Subject), e.Name)
+	case Complete:
+		return "mark the journal as Completed"
+	case BeginRollback:
+		return "mark the journal as RollingBack"
+	case CompleteRollback:
+		return "mark the journal as RolledBack"
+	}
+	return p.Does(step)
+}

@@ -1,0 +1,71 @@
+package migrate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+)
+
+// Status is how far a migration is.
+type Status[P Plan] struct {
+	Phase Phase `json:"phase"`
+	// Journal is the ConfigMap that holds the journal, NAMESPACE/NAME.
+	Journal string `json:"journal"`
+	Plan    P      `json:"plan"`
+	// Log lists the steps that were started, each with its time.
+	Log []string `json:"log"`
+	// Next is the next step, and Waits what it waits for.
+	Next  StepName `json:"next,omitempty"`
+	Waits string   `json:"waits,omitempty"`
+	// Stuck says why there is no next step until somebody intervenes.
+	Stuck string `json:"stuck,omitempty"`
+	// CanRollBack reports whether the migration is before its point of no return.
+	CanRollBack bool `json:"canRollBack"`
+
+	rollback string // the command
+}
+
+// Status returns the status of a migration. One in progress hides earlier ones.
+func (e Engine[P]) Status(ctx context.Context, cluster Cluster, r Request[P]) (*Status[P], error) {
+	found, err := e.findJournals(ctx, cluster, r.Matches)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(found, (*Journal).IsOpen) {
+		found = slices.DeleteFunc(found, func(j *Journal) bool { return !j.IsOpen() })
+	}
+	j, err := e.only(found, r)
+	if err != nil {
+		return nil, err
+	}
+	if j == nil {
+		return nil, fmt.Errorf("no journal in namespace %s matches %s: no %s has been started", cluster.journals(), r, e.Name)
+	}
+	return e.statusOf(ctx, cluster, j)
+}
+
+func (e Engine[P]) statusOf(ctx context.Context, cluster Cluster, j *Journal) (*Status[P], error) {
+	s := &Status[P]{Phase: j.Phase, Journal: j.namespace + "/" + j.name, Plan: j.Plan.(P), rollback: j.Command(j.Plan, "rollback")}
+	for _, entry := range j.Entries {
+		s.Log = append(s.Log, entry.String())
+	}
+	if !j.IsOpen() {
+		return s, nil
+	}
+	seen, err := e.observe(ctx, cluster, s.Plan)
+	if err != nil {
+		return nil, err
+	}
+	_, cannot := seen.back()
+	s.CanRollBack = cannot == nil
+	decide := (*observation).next
+	if j.Phase == RollingBack {
+		decide = (*observation).back
+	}
+	next, err := decide(seen)
+	if err != nil {
+		s.Stuck = err.Error()
+	}
+	s.Next, s.Waits = next.Step, next.Waits
+	return s, nil
+}

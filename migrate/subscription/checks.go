@@ -1,0 +1,130 @@
+package subscription
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/prediction"
+)
+
+// The codes of checks that are not about what OLM does.
+const (
+	channelChanged  = "channel-changed"
+	catalogUnread   = "catalog-unread"
+	driverUnmanaged = "driver-unmanaged"
+	driverUnknown   = "driver-unknown"
+	driverUnplaced  = "driver-unplaced"
+)
+
+// checks are the checks of what OLM will do, in this order.
+var checks = []struct {
+	codes []prediction.Code
+	// passed is the text of a check without objections.
+	passed string
+	// target marks a check of what OLM will install. It is omitted if that is nothing.
+	target bool
+}{
+	{[]prediction.Code{prediction.PendingInstallPlan, prediction.InstallPlanGone, prediction.Installing}, "no InstallPlan is pending", false},
+	{[]prediction.Code{prediction.SourceMissing}, "the CatalogSource exists", false},
+	{[]prediction.Code{prediction.SourceUnreachable}, "OLM can reach all catalogs of the namespace", false},
+	{[]prediction.Code{prediction.PackageAbsent}, "the catalog has the package", false},
+	{[]prediction.Code{prediction.ChannelAbsent, prediction.ChannelBroken}, "the package has the channel", false},
+	{[]prediction.Code{prediction.OperatorGroups, prediction.InstallMode}, "the OperatorGroup suits the operator", false},
+	{[]prediction.Code{prediction.SecondSubscription, prediction.ProvidedElsewhere}, "no other Subscription conflicts", false},
+	{[]prediction.Code{prediction.OrphanedCSV}, "what is installed belongs to the Subscription", false},
+	{[]prediction.Code{prediction.NoEdge, prediction.Unsatisfied, prediction.DependencyMissing}, "OLM can resolve the package and its dependencies", false},
+	{[]prediction.Code{prediction.ManualApproval, prediction.ManualApprovalElsewhere}, "no other approval is needed", false},
+	{[]prediction.Code{prediction.Downgrade}, "the version is not an earlier one", true},
+	{[]prediction.Code{prediction.SameCSV}, "the version is a different one", true},
+	{[]prediction.Code{prediction.NotUpgradeable}, "the operator allows updates", true},
+	{[]prediction.Code{prediction.OldKubernetes}, "the version of Kubernetes is supported", true},
+	{[]prediction.Code{prediction.OpenShiftHeldBack}, "the version of OpenShift is supported", true},
+	{[]prediction.Code{prediction.InvalidObjects, prediction.StoredVersionRemoved, prediction.OldDefinition, prediction.DefinitionsUnchecked}, "all objects of its APIs stay valid", true},
+}
+
+// tolerated are the reasons that do not make a switch unsafe: those that apply deals with itself, and those that an
+// administrator only has to know.
+var tolerated = []prediction.Code{
+	prediction.ManualApproval, prediction.ManualApprovalElsewhere,
+	prediction.SameCSV, prediction.OpenShiftHeldBack, prediction.DefinitionsUnchecked, prediction.EndsEarly, prediction.Deprecated,
+}
+
+// checkPrediction evaluates the checks of what OLM will do.
+func checkPrediction(p *Plan, own *prediction.Prediction) migrate.Checks {
+	left := slices.Concat(own.Why, own.Blockers, own.Risks)
+	if p.Strategy == Keep { // OLM has nothing to wait for
+		left = slices.Clone(own.Risks)
+	}
+	unknown := own.Verdict == prediction.Refused || own.Next == nil && own.Verdict == prediction.Waits
+	var results migrate.Checks
+	for _, c := range checks {
+		about := func(r prediction.Reason) bool { return slices.Contains(c.codes, r.Code) }
+		before := len(results)
+		for _, reason := range left {
+			if about(reason) {
+				results = append(results, checkOf(reason))
+			}
+		}
+		left = slices.DeleteFunc(left, about)
+		if len(results) == before && !unknown && (p.Target != "" || !c.target) {
+			results = append(results, migrate.Check{Code: string(c.codes[0]), Verdict: migrate.OK, What: c.passed})
+		}
+	}
+	for _, reason := range left {
+		results = append(results, checkOf(reason))
+	}
+	return results
+}
+
+// asFlags replaces the fields of a Subscription, which package prediction names, by the flags of the command.
+var asFlags = strings.NewReplacer(
+	"set spec.source and spec.sourceNamespace of the Subscription to", "set --to to",
+	"set spec.channel of the Subscription to", "set --channel to",
+	"set spec.name, and spec.channel, of the Subscription to", "set --new-package and --channel to",
+	"set spec.name of the Subscription to", "set --new-package to",
+)
+
+func checkOf(reason prediction.Reason) migrate.Check {
+	c := migrate.Check{Code: string(reason.Code), Verdict: migrate.Refused, What: reason.What, Do: asFlags.Replace(reason.Do)}
+	switch {
+	case reason.Code == prediction.ManualApproval || reason.Code == prediction.ManualApprovalElsewhere:
+		c.Verdict, c.Do = migrate.Warning, "nothing: apply approves the InstallPlan if it is the predicted one"
+	case slices.Contains(tolerated, reason.Code):
+		c.Verdict = migrate.Warning
+	}
+	return c
+}
+
+// checkRest evaluates the checks that are not about OLM.
+func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
+	var results migrate.Checks
+	warn := func(code, do, format string, args ...any) {
+		results = append(results, migrate.Check{Code: code, Verdict: migrate.Warning, What: fmt.Sprintf(format, args...), Do: do})
+	}
+	if channelDefaulted {
+		warn(channelChanged, "choose a channel with --channel if you want another one",
+			"package %s has no channel %q there, so its default channel %q is used", p.To.Package, p.From.Channel, p.To.Channel)
+	}
+	if len(in.unread) > 0 {
+		warn(catalogUnread, "check what other Subscriptions of the namespace will get",
+			"some catalogs could not be read: %s", strings.Join(in.unread, "; "))
+	}
+	if d := in.driver; d != nil && d.placed.Refusal != nil {
+		verdict := migrate.Warning
+		if p.createsDriver() { // the operator would refuse to install it
+			verdict = migrate.Refused
+		}
+		results = append(results, migrate.Check{Code: driverUnplaced, Verdict: verdict,
+			What: fmt.Sprintf("the namespace of driver %s is unknown: %s", d.CSIName, d.placed.Refusal.Message), Do: "follow that message"})
+	}
+	switch d := in.driver; {
+	case d == nil:
+		warn(driverUnknown, "read its documentation about the update", "no known driver has its operator in package %s: only what OLM does was checked", p.From.Package)
+	case !d.managed && !p.createsDriver():
+		warn(driverUnmanaged, "create it with --create-driver, or yourself later",
+			"there is no ClusterCSIDriver %s: the driver stays as it is, and no operator manages it", d.CSIName)
+	}
+	return results
+}

@@ -1,0 +1,266 @@
+package subscription
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-csi/berth/migrate"
+)
+
+func execute(step migrate.StepName) (migrate.Decision, error) {
+	return migrate.Decision{Step: step}, nil
+}
+
+func wait(step migrate.StepName, format string, args ...any) (migrate.Decision, error) {
+	return migrate.Decision{Step: step, Waits: fmt.Sprintf(format, args...)}, nil
+}
+
+// none is the decision of a stage that is complete.
+func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
+
+// Next decides on the next step. Each stage returns the first step that is left of it.
+func (s *state) Next() (migrate.Decision, error) {
+	for _, stage := range []func() (migrate.Decision, error){
+		s.switchWithoutInstall, s.installTarget, s.restoreApprovalMode, s.startOperator, s.adoptDriver,
+	} {
+		if next, err := stage(); err != nil || next.Step != "" {
+			return next, err
+		}
+	}
+	return none()
+}
+
+// switchWithoutInstall is complete when the Subscription is to the other catalog, if there is nothing to install.
+func (s *state) switchWithoutInstall() (migrate.Decision, error) {
+	switch {
+	case s.plan.Strategy != Keep:
+		return none()
+	case s.subscription == nil:
+		return migrate.Decision{}, s.goneError()
+	case choiceOf(s.subscription.Spec) == s.plan.To:
+		return none()
+	}
+	return execute(SwitchSource)
+}
+
+// installTarget is complete when the target is installed and its predecessor is gone.
+func (s *state) installTarget() (migrate.Decision, error) {
+	p := s.plan
+	if s.subscription != nil && s.subscription.UID != p.Subject.UID && !s.isRecreated() {
+		return execute(RecreateSubscription) // it exists, and its UID is not yet recorded
+	}
+	if next, err := s.removeAgain(); err != nil || next.Step != "" {
+		return next, err
+	}
+	target := s.csv(p.Target)
+	switch {
+	case target == nil:
+		return s.approveInstallPlan()
+	case target.Status.Phase != v1alpha1.CSVPhaseSucceeded:
+		return wait(Install, "ClusterServiceVersion %s to succeed: its phase is %s%s%s", p.Target, phaseOf(target), detail(target.Status.Message), s.retryDetail())
+	case p.Installed != p.Target && p.Installed != "" && s.csv(p.Installed) != nil:
+		return wait(Install, "ClusterServiceVersion %s to be gone", p.Installed)
+	case s.subscription == nil:
+		return migrate.Decision{}, s.goneError()
+	case s.subscription.Status.InstalledCSV != p.Target:
+		return wait(Install, "the status of the Subscription to show that %s is installed", p.Target)
+	}
+	return none()
+}
+
+// removeAgain is complete when the operator, once removed, is still removed. OLM may execute an InstallPlan from its
+// cache a second time, some seconds after the first, and then the operator is back.
+func (s *state) removeAgain() (migrate.Decision, error) {
+	removed := s.csv(s.plan.Installed)
+	switch {
+	case s.plan.Strategy != Replace || removed == nil || s.subscription == nil || s.subscription.UID == s.plan.Subject.UID:
+		return none()
+	case removed.DeletionTimestamp != nil:
+		return wait(RemoveOperator, "ClusterServiceVersion %s to be gone", removed.Name)
+	}
+	return execute(RemoveOperator)
+}
+
+// approveInstallPlan is complete when OLM may install the target.
+func (s *state) approveInstallPlan() (migrate.Decision, error) {
+	if next, err := s.subscribe(); err != nil || next.Step != "" {
+		return next, err
+	}
+	p, installPlan := s.plan, s.targetInstallPlan()
+	switch {
+	case installPlan == nil && s.stalled:
+		return execute(ResetStatus)
+	case installPlan == nil && s.current != nil && s.current.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval:
+		return wait(Approve, "InstallPlan %s, for %s, to be deleted: it is not part of the plan, and OLM does not look at the catalog while it is pending",
+			s.current.Name, strings.Join(s.current.Spec.ClusterServiceVersionNames, ", "))
+	case installPlan == nil:
+		return wait(Approve, "OLM to create an InstallPlan for %s%s", p.Target, detail(conditionsOf(s.subscription)))
+	case installPlan.Status.Phase == v1alpha1.InstallPlanPhaseFailed:
+		return migrate.Decision{}, fmt.Errorf("InstallPlan %s has failed%s; roll back with `%s`, or fix the cause and delete the InstallPlan",
+			installPlan.Name, detail(installPlan.Status.Message), s.journal.Command(p, "rollback"))
+	case installPlan.Spec.Approved:
+		return wait(Install, "OLM to execute InstallPlan %s, whose phase is %s%s", installPlan.Name, installPlan.Status.Phase, detail(installPlan.Status.Message))
+	}
+	if installPlan.Status.Phase != v1alpha1.InstallPlanPhaseRequiresApproval {
+		// OLM could not write this phase any more if the InstallPlan were approved before.
+		return wait(Approve, "OLM to ask for approval of InstallPlan %s", installPlan.Name)
+	}
+	if err := p.matches(installPlan); err != nil {
+		return migrate.Decision{}, fmt.Errorf("InstallPlan %s %w: approve it yourself if that is intended, or roll back with `%s`", installPlan.Name, err, s.journal.Command(p, "rollback"))
+	}
+	return execute(Approve)
+}
+
+// subscribe is complete when the Subscription is to the other catalog, and OLM asks for approval.
+func (s *state) subscribe() (migrate.Decision, error) {
+	p := s.plan
+	if s.subscription == nil {
+		return s.replaceSubscription()
+	}
+	now, original := choiceOf(s.subscription.Spec), s.subscription.UID == p.Subject.UID
+	switch {
+	case p.Strategy == Replace && original && now == p.From && s.subscription.Status.InstalledCSV == p.Installed:
+		return execute(RemoveOperator)
+	case p.Strategy == Replace && (original || now == p.From):
+		return migrate.Decision{}, s.changedError()
+	case s.subscription.Spec.InstallPlanApproval != v1alpha1.ApprovalManual:
+		return execute(RequireApproval)
+	case now == p.From:
+		return execute(SwitchSource)
+	}
+	return none()
+}
+
+// replaceSubscription is the next step while the Subscription does not exist.
+func (s *state) replaceSubscription() (migrate.Decision, error) {
+	p, installed := s.plan, s.csv(s.plan.Installed)
+	switch {
+	case p.Strategy != Replace:
+		return migrate.Decision{}, s.goneError()
+	case len(s.leftovers) > 0:
+		// OLM identifies InstallPlans by a generation that starts again with the new Subscription, so it would take a
+		// leftover one for the new one. And while it exists, OLM may not have observed that the Subscription is gone,
+		// and would install again what is removed.
+		return wait(RemoveOperator, "InstallPlan %s, left over from the deleted Subscription, to be gone", s.leftovers[0].Name)
+	case installed == nil:
+		return execute(RecreateSubscription)
+	case installed.DeletionTimestamp != nil:
+		return wait(RemoveOperator, "ClusterServiceVersion %s to be gone", p.Installed)
+	}
+	return execute(RemoveOperator)
+}
+
+// restoreApprovalMode is complete when OLM asks for approval only if it did before.
+func (s *state) restoreApprovalMode() (migrate.Decision, error) {
+	if s.plan.Strategy != Keep && string(s.subscription.Spec.InstallPlanApproval) != s.plan.Approval {
+		return execute(RestoreApproval)
+	}
+	return none()
+}
+
+// startOperator is complete when the operator runs, and holds its lock.
+func (s *state) startOperator() (migrate.Decision, error) {
+	p := s.plan
+	for _, d := range s.deployments {
+		if missing := rollout(d); missing != "" {
+			return wait(AwaitOperator, "Deployment %s: %s", d.Name, missing)
+		}
+	}
+	takesLock := func(d appsv1.Deployment) bool { return d.Name == p.Driver.Operator }
+	switch {
+	case p.Driver == nil || !slices.ContainsFunc(s.deployments, takesLock): // operators of other origin need not take it
+		return none()
+	case s.lockHolder == nil:
+		return wait(AwaitOperator, "the operator to take the lock %s", p.Driver.Lock)
+	case s.lockHolder.DeletionTimestamp != nil || s.lockHolder.Status.Phase != corev1.PodRunning:
+		return wait(AwaitOperator, "pod %s, which holds the lock %s, to be gone", s.lockHolder.Name, p.Driver.Lock)
+	}
+	return none()
+}
+
+// rollout says what is missing of a Deployment, if anything.
+func rollout(d appsv1.Deployment) string {
+	replicas := int32(1)
+	if d.Spec.Replicas != nil {
+		replicas = *d.Spec.Replicas
+	}
+	switch status := d.Status; {
+	case status.ObservedGeneration < d.Generation || status.UpdatedReplicas < replicas:
+		return fmt.Sprintf("%d of %d pods are up to date", status.UpdatedReplicas, replicas)
+	case status.Replicas > replicas:
+		return fmt.Sprintf("%d old pods have to terminate", status.Replicas-replicas)
+	case status.AvailableReplicas < replicas:
+		return fmt.Sprintf("%d of %d pods are available", status.AvailableReplicas, replicas)
+	}
+	return ""
+}
+
+// adoptDriver is complete when the operator has adopted the driver and all its pods are up to date.
+func (s *state) adoptDriver() (migrate.Decision, error) {
+	if !s.plan.createsDriver() {
+		return none()
+	}
+	if s.driver == nil {
+		return execute(CreateDriver)
+	}
+	for _, want := range []operatorv1.OperatorCondition{
+		{Type: operatorv1.OperatorStatusTypeAvailable, Status: operatorv1.ConditionTrue},
+		{Type: operatorv1.OperatorStatusTypeProgressing, Status: operatorv1.ConditionFalse},
+		{Type: operatorv1.OperatorStatusTypeDegraded, Status: operatorv1.ConditionFalse},
+	} {
+		at := slices.IndexFunc(s.driver.Status.Conditions, func(c operatorv1.OperatorCondition) bool { return c.Type == want.Type })
+		if at < 0 {
+			return wait(AwaitDriver, "ClusterCSIDriver %s to have the condition %s", s.driver.Name, want.Type)
+		}
+		if found := s.driver.Status.Conditions[at]; found.Status != want.Status {
+			return wait(AwaitDriver, "ClusterCSIDriver %s to have the condition %s=%s%s", s.driver.Name, want.Type, want.Status, detail(found.Message))
+		}
+	}
+	for _, set := range s.daemonSets {
+		status := set.Status
+		if pods := status.DesiredNumberScheduled; status.ObservedGeneration < set.Generation || status.UpdatedNumberScheduled < pods || status.NumberReady < pods {
+			return wait(AwaitDriver, "DaemonSet %s/%s: %d of %d pods are up to date, %d are ready", set.Namespace, set.Name, status.UpdatedNumberScheduled, pods, status.NumberReady)
+		}
+	}
+	return none()
+}
+
+// retryDetail is the message of an InstallPlan that OLM could not execute yet.
+func (s *state) retryDetail() string {
+	if s.subscription == nil || s.targetInstallPlan() == nil || s.targetInstallPlan().Status.Message == "" {
+		return ""
+	}
+	return fmt.Sprintf("; the status of InstallPlan %s%s", s.targetInstallPlan().Name, detail(s.targetInstallPlan().Status.Message))
+}
+
+func phaseOf(csv *v1alpha1.ClusterServiceVersion) string {
+	if csv.Status.Phase == "" {
+		return "not set"
+	}
+	return string(csv.Status.Phase)
+}
+
+// detail appends a message, if there is one.
+func detail(message string) string {
+	if message == "" {
+		return ""
+	}
+	return ": " + strings.Join(strings.FieldsFunc(message, func(r rune) bool { return r == '\n' }), "; ")
+}
+
+// conditionsOf returns the conditions of a Subscription that say why OLM does not continue.
+func conditionsOf(s *v1alpha1.Subscription) string {
+	var conditions []string
+	for _, c := range s.Status.Conditions {
+		if c.Status == corev1.ConditionTrue && c.Message != "" && c.Type != v1alpha1.SubscriptionInstallPlanPending {
+			conditions = append(conditions, fmt.Sprintf("%s: %s", c.Type, c.Message))
+		}
+	}
+	return strings.Join(conditions, "; ")
+}

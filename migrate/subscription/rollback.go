@@ -1,0 +1,79 @@
+package subscription
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+
+	"github.com/berth-csi/berth/migrate"
+)
+
+// resolverDelay is the time that OLM gets to finish what it has started before the Subscription was restored. Its
+// status does not show whether it has: while it resolves, which takes seconds with large catalogs, it does not read
+// the Subscription again, and then it writes an InstallPlan for what it has found.
+const resolverDelay = 20 * time.Second
+
+// Back decides on the next step of a rollback. The point of no return is where OLM may install the target.
+func (s *state) Back() (migrate.Decision, error) {
+	p := s.plan
+	apply := s.journal.Command(p, "apply")
+	switch {
+	case p.Target != p.Installed && s.csv(p.Target) != nil:
+		return migrate.Decision{}, fmt.Errorf("OLM has installed %s, and does not go back to an earlier version: this is beyond the point of no return; continue with `%s`", p.Target, apply)
+	case s.subscription == nil || s.subscription.UID != p.Subject.UID || p.Installed != "" && s.csv(p.Installed) == nil:
+		return migrate.Decision{}, fmt.Errorf("the operator has been removed: this is beyond the point of no return; continue with `%s`", apply)
+	}
+	for _, installPlan := range s.installPlans {
+		if phase := installPlan.Status.Phase; installPlan.Spec.Approved && phase != v1alpha1.InstallPlanPhaseFailed && phase != v1alpha1.InstallPlanPhaseComplete {
+			return migrate.Decision{}, fmt.Errorf("InstallPlan %s is approved: this is beyond the point of no return; continue with `%s`", installPlan.Name, apply)
+		}
+	}
+	since := s.resolverSince()
+	switch {
+	case !s.IsRestored() || string(s.subscription.Spec.InstallPlanApproval) != p.Approval:
+		return execute(RestoreSource)
+	case since.IsZero(), since.After(s.now): // the clock of an interrupted run was ahead
+		return execute(AwaitResolver)
+	case s.now.Sub(since) < resolverDelay:
+		return wait(AwaitResolver, "OLM to finish what it has started, for which it gets %d seconds", int(resolverDelay.Seconds()))
+	case s.idleInstallPlan() != nil:
+		return execute(DeleteInstallPlan)
+	case s.stalled:
+		return execute(ResetStatus)
+	case s.missing:
+		return wait(migrate.CompleteRollback, "OLM to notice that InstallPlan %s is gone", s.subscription.Status.InstallPlanRef.Name)
+	}
+	return migrate.Decision{}, nil
+}
+
+// IsRestored reports whether the Subscription is to the catalog that it was to before the switch.
+func (s *state) IsRestored() bool {
+	return s.subscription != nil && choiceOf(s.subscription.Spec) == s.plan.From
+}
+
+// resolverSince returns when OLM was given the time to finish what it has started. It is zero if the Subscription was
+// restored since.
+func (s *state) resolverSince() time.Time {
+	for _, e := range slices.Backward(s.journal.Entries) {
+		switch e.Step {
+		case AwaitResolver:
+			return e.At
+		case RestoreSource, migrate.BeginRollback:
+			return time.Time{}
+		}
+	}
+	return time.Time{}
+}
+
+// idleInstallPlan returns an InstallPlan for the target that installs nothing: nobody has approved it, or it has
+// failed. While it exists, OLM does not look at the catalog.
+func (s *state) idleInstallPlan() *v1alpha1.InstallPlan {
+	for _, installPlan := range s.installPlans {
+		if !installPlan.Spec.Approved || installPlan.Status.Phase == v1alpha1.InstallPlanPhaseFailed {
+			return installPlan
+		}
+	}
+	return nil
+}

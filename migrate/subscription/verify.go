@@ -1,0 +1,65 @@
+package subscription
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// Verify fails unless the Subscription is the one that the plan was made for, or the one that this switch has
+// recreated, and nothing but what the switch changes has changed.
+func (s *state) Verify() error {
+	p := s.plan
+	switch {
+	case s.subscription == nil:
+		return nil
+	case s.subscription.UID != p.Subject.UID && !s.isRecorded() && !s.isUnrecorded():
+		return s.foreignError()
+	}
+	if now := choiceOf(s.subscription.Spec); now != p.From && now != p.To {
+		return s.changedError()
+	}
+	if !equality.Semantic.DeepEqual(s.subscription.Spec.Config, p.Config) {
+		return fmt.Errorf("somebody has changed Subscription %s: spec.config differs from the plan; revert that, or %s", p.Subject, s.alternative())
+	}
+	installed, expected := s.subscription.Status.InstalledCSV, []string{"", p.Installed, p.Target}
+	if !slices.Contains(expected, installed) {
+		return fmt.Errorf("somebody has updated Subscription %s: it has %s installed, want %s or %s; %s",
+			p.Subject, installed, cmp.Or(p.Installed, "nothing"), p.Target, s.journal.Abandon())
+	}
+	return nil
+}
+
+// isRecorded reports whether the Subscription has the UID that this switch has recorded.
+func (s *state) isRecorded() bool { return s.isRecreated() && s.subscription.UID == s.recreation().uid }
+
+func (s *state) changedError() error {
+	p := s.plan
+	return fmt.Errorf("somebody has changed Subscription %s: it is to %s; want %s as before, or %s; revert that, or %s",
+		p.Subject, choiceOf(s.subscription.Spec), p.From, p.To, s.alternative())
+}
+
+func (s *state) foreignError() error {
+	p := s.plan
+	if p.Strategy == Replace {
+		return fmt.Errorf("somebody else has recreated Subscription %s: its UID %s is neither that of the Subscription at the start of this switch nor that of the one it has recreated; "+
+			"find out who has, delete it, and continue with `%s`", p.Subject, s.subscription.UID, s.journal.Command(p, "apply"))
+	}
+	return fmt.Errorf("somebody has deleted and recreated Subscription %s: its UID is %s, want %s; %s",
+		p.Subject, s.subscription.UID, p.Subject.UID, s.journal.Abandon())
+}
+
+// goneError says that the Subscription does not exist.
+func (s *state) goneError() error {
+	return fmt.Errorf("somebody has deleted Subscription %s; want it as it was, to %s", s.plan.Subject, s.plan.From)
+}
+
+// alternative is what can be done instead of reverting a change.
+func (s *state) alternative() string {
+	if s.journal.IsOpen() {
+		return s.journal.Abandon()
+	}
+	return "make a new plan"
+}
