@@ -150,7 +150,7 @@ func TestAttackForgedLock(t *testing.T) {
 	w.createLockedOperatorAs(tn.Client, project)
 	w.create(w.customResource())
 	served := make(chan struct{})
-	w.startOperator(operator.Companion{Run: func(ctx context.Context, _ *rest.Config) error {
+	w.startOperator(operator.APIController{Run: func(ctx context.Context, _ *rest.Config) error {
 		close(served)
 		<-ctx.Done()
 		return nil

@@ -145,7 +145,7 @@ func TestAnOperatorThatIsStillActiveKeepsTheDriver(t *testing.T) {
 	old := w.createLockedOperator()
 
 	served := make(chan struct{})
-	w.startOperator(operator.Companion{Run: func(ctx context.Context, _ *rest.Config) error {
+	w.startOperator(operator.APIController{Run: func(ctx context.Context, _ *rest.Config) error {
 		close(served)
 		<-ctx.Done()
 		return nil

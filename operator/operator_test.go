@@ -118,14 +118,14 @@ func (w *world) checkPermissions() {
 }
 
 // startOperator runs the operator, under an account of its own, until the test ends or stop is called.
-func (w *world) startOperator(companions ...operator.Companion) (stop func()) {
+func (w *world) startOperator(apis ...operator.APIController) (stop func()) {
 	w.t.Helper()
 	w.setImages()
 	cfg := w.ServiceAccountConfig(w.t, w.namespace, "operator")
 	cfg.Wrap(w.countWrites)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- w.operate(ctx, cfg, companions...) }()
+	go func() { done <- w.operate(ctx, cfg, apis...) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -146,7 +146,7 @@ func (w *world) setImages() {
 }
 
 // operate runs the operator until ctx ends.
-func (w *world) operate(ctx context.Context, cfg *rest.Config, companions ...operator.Companion) error {
+func (w *world) operate(ctx context.Context, cfg *rest.Config, apis ...operator.APIController) error {
 	kube := kubernetes.NewForConfigOrDie(cfg)
 	reference := &corev1.ObjectReference{Kind: "Namespace", Name: w.namespace, Namespace: w.namespace}
 	return operator.Run(ctx, w.driver, version, &operator.Process{
@@ -154,7 +154,7 @@ func (w *world) operate(ctx context.Context, cfg *rest.Config, companions ...ope
 		EventRecorder:     events.NewRecorder(kube.CoreV1().Events(w.namespace), "operator", reference, clock.RealClock{}),
 		OperatorNamespace: w.namespace,
 		Clock:             clock.RealClock{},
-	}, companions...)
+	}, apis...)
 }
 
 func (w *world) countWrites(next http.RoundTripper) http.RoundTripper {
