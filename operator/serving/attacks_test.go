@@ -57,7 +57,7 @@ func TestAttacks(t *testing.T) {
 	} {
 		t.Run("keep a connection/"+attack.name, func(t *testing.T) {
 			t.Parallel()
-			s := serveWith(t, c, serving.RunQuickly, serving.Options{})
+			s := serveWith(t, c, serving.RunWithShortTimeouts, serving.Options{})
 			raw := s.dial(t, "127.0.0.2")
 			var conn net.Conn = raw
 			if !attack.plain {
@@ -72,7 +72,7 @@ func TestAttacks(t *testing.T) {
 
 	t.Run("read no answer", func(t *testing.T) {
 		t.Parallel()
-		s := serveWith(t, c, serving.RunQuickly, serving.Options{})
+		s := serveWith(t, c, serving.RunWithShortTimeouts, serving.Options{})
 		conn := tls.Client(s.dial(t, "127.0.0.2"), &tls.Config{InsecureSkipVerify: true})
 		// Requests until nothing more fits between the two, and then none.
 		requests := strings.Repeat("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 1000)
@@ -139,7 +139,7 @@ func TestAttacks(t *testing.T) {
 
 	t.Run("have tokens reviewed", func(t *testing.T) {
 		t.Parallel()
-		s := serveWith(t, c, serving.RunQuickly, serving.Options{})
+		s := serveWith(t, c, serving.RunWithShortTimeouts, serving.Options{})
 		// The reader is known before it begins.
 		cluster.Eventually(t, patience, "the reader to be known", func(context.Context) error {
 			code, _, err := s.get("/metrics", reader)
