@@ -14,10 +14,10 @@ import (
 // TestAPIControllersArePreparedFirst: until an API controller is prepared, the operator requests nothing about the
 // driver, and so adopts nothing. If Prepare fails, the operator ends.
 func TestAPIControllersArePreparedFirst(t *testing.T) {
-	w := newWorld(t)
-	w.createRelics(nil)
-	w.create(w.customResource())
-	w.setImages()
+	env := newTestEnv(t)
+	env.createUnadopted(nil)
+	env.create(env.customResource())
+	env.setImages()
 	unprepared := errors.New("not prepared")
 	prepare := func(ctx context.Context, cfg *rest.Config) error {
 		// Meanwhile the operator would have made requests.
@@ -30,12 +30,12 @@ func TestAPIControllersArePreparedFirst(t *testing.T) {
 		return unprepared
 	}
 	run := func(context.Context, *rest.Config) error { panic("it runs although Prepare failed") }
-	err := w.operate(t.Context(), w.ServiceAccountConfig(t, w.namespace, "operator"), operator.APIController{Prepare: prepare, Run: run})
+	err := env.operate(t.Context(), env.ServiceAccountConfig(t, env.namespace, "operator"), operator.APIController{Prepare: prepare, Run: run})
 	if !errors.Is(err, unprepared) {
 		t.Errorf("the operator ends with %v, want %v", err, unprepared)
 	}
-	for _, event := range w.Audit(t) {
-		if event.User == w.user && event.Resource != "" {
+	for _, event := range env.Audit(t) {
+		if event.User == env.user && event.Resource != "" {
 			t.Errorf("before its API controller was prepared, the operator requested %s %s", event.Verb, event.URI)
 		}
 	}

@@ -17,84 +17,84 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestEachEventIsToldOnce leads a driver through a whole life, with an operator that is restarted in each
+// TestEventsAreRecordedOnce leads a driver through a whole life, with an operator that is restarted in each
 // part of it. What happens once is told once.
-func TestEachEventIsToldOnce(t *testing.T) {
-	w := newWorld(t)
-	w.createRelics(nil)
-	w.create(w.customResource())
-	stop := w.startOperator()
+func TestEventsAreRecordedOnce(t *testing.T) {
+	env := newTestEnv(t)
+	env.createUnadopted(nil)
+	env.create(env.customResource())
+	stop := env.startOperator()
 	repairs := 0
 	restart := func() {
-		w.waitUntilGenerationsAreRecorded()
+		env.waitUntilGenerationsAreRecorded()
 		stop()
-		stop = w.startOperator()
+		stop = env.startOperator()
 	}
 	restartAtWork := func() {
 		restart()
-		w.waitForRepair()
+		env.waitForRepair()
 		repairs++
 		cluster.Eventually(t, limit, "the repair to be told of", func(context.Context) error {
-			if times := w.timesTold("RoleUpdated"); times != repairs {
+			if times := env.timesTold("RoleUpdated"); times != repairs {
 				return fmt.Errorf("%d repairs were told of, and %d made", times, repairs)
 			}
 			return nil
 		})
 	}
-	w.waitForConditions(allWell)
+	env.waitForConditions(allWell)
 	restartAtWork()
 
 	// The cluster asks for what the driver cannot do.
-	during(w, &configv1.Infrastructure{ObjectMeta: singleton}, func(i *configv1.Infrastructure) {
+	during(env, &configv1.Infrastructure{ObjectMeta: singleton}, func(i *configv1.Infrastructure) {
 		i.Status.PlatformStatus.AWS.ResourceTags = []configv1.AWSResourceTag{{Key: "aws:cost", Value: "7"}}
 	})
-	w.waitForEvent("SettingsLeftOut", "aws:cost")
+	env.waitForEvent("SettingsLeftOut", "aws:cost")
 	restartAtWork()
 
 	// Somebody changes the DaemonSet.
-	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.home, Name: "efs-csi-node"}}
-	if err := w.Client().Patch(t.Context(), daemonSet, client.RawPatch(types.MergePatchType,
+	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-node"}}
+	if err := env.Client().Patch(t.Context(), daemonSet, client.RawPatch(types.MergePatchType,
 		[]byte(`{"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":2}}}}`))); err != nil {
 		t.Fatal(err)
 	}
-	w.waitForWorkloads("the DaemonSet to be repaired", func(l workloads) error {
+	env.waitForWorkloads("the DaemonSet to be repaired", func(l workloads) error {
 		if got := l.node.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String(); got != "10%" {
 			return fmt.Errorf("maxUnavailable is %s", got)
 		}
 		return nil
 	})
-	w.waitForConditions(allWell)
+	env.waitForConditions(allWell)
 	restartAtWork()
 
 	// The operator lacks an image.
 	t.Setenv("PROVISIONER_IMAGE", "")
 	restart()
-	w.waitForReason(w.driver.ConditionPrefix+"ManifestsDegraded", "MissingImage")
+	env.waitForReason(env.driver.ConditionPrefix+"ManifestsDegraded", "MissingImage")
 	restart()
-	w.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
-	w.waitUntilObserved()
+	env.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
+	env.waitUntilObserved()
 	t.Setenv("PROVISIONER_IMAGE", "registry.example/provisioner:1")
 	restart()
-	w.waitForWorkloads("the log level in the driver's arguments", func(l workloads) error {
+	env.waitForWorkloads("the log level in the driver's arguments", func(l workloads) error {
 		return l.onBoth(func(_ corev1.PodTemplateSpec, c corev1.Container) error { return argument(c, "--v=4") })
 	})
 	restartAtWork()
 
 	// The driver is to go while a volume is in use.
-	w.mountedVolume()
-	w.deleteCustomResource()
-	w.waitForEvent("VolumesInUse", "web")
+	env.mountedVolume()
+	env.deleteCustomResource()
+	env.waitForEvent("VolumesInUse", "web")
 	restart()
-	w.waitForMetric("berth_uninstall_blocking_pods", 1)
-	second := w.createUser("second", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+	env.waitForMetric("berth_uninstall_blocking_pods", 1)
+	second := env.createUser("second", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})
-	w.waitForUninstallMessage(w.namespace + "/" + second.Name)
-	w.annotate("berth.dev/force-removal", `"true"`)
-	w.waitUntilRemoved()
-	w.waitForEvent("RemovalForced", "2 pods")
-	w.waitForEvent("Removed", "the driver is removed")
+	env.waitForUninstallMessage(env.namespace + "/" + second.Name)
+	env.annotate("berth.dev/force-removal", `"true"`)
+	env.waitUntilRemoved()
+	env.waitForEvent("RemovalForced", "2 pods")
+	env.waitForEvent("Removed", "the driver is removed")
 
-	for told, times := range w.told() {
+	for told, times := range env.told() {
 		reason, _, _ := strings.Cut(told, ": ")
 		want := 1
 		switch reason {
@@ -113,11 +113,11 @@ func TestEachEventIsToldOnce(t *testing.T) {
 
 // waitUntilGenerationsAreRecorded waits until the ClusterCSIDriver's status has the generations of the
 // driver's workloads: by them an operator that is started again knows which update it has told of.
-func (w *world) waitUntilGenerationsAreRecorded() {
-	w.t.Helper()
-	custom := w.customResource()
-	w.waitForWorkloads("their generations to be recorded", func(l workloads) error {
-		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(custom), custom); err != nil {
+func (env *testEnv) waitUntilGenerationsAreRecorded() {
+	env.t.Helper()
+	custom := env.customResource()
+	env.waitForWorkloads("their generations to be recorded", func(l workloads) error {
+		if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}
 		recorded := map[string]int64{}
@@ -134,10 +134,10 @@ func (w *world) waitUntilGenerationsAreRecorded() {
 }
 
 // timesTold returns how often the operator told something with a reason.
-func (w *world) timesTold(reason string) int {
-	w.t.Helper()
+func (env *testEnv) timesTold(reason string) int {
+	env.t.Helper()
 	times := 0
-	for told, count := range w.told() {
+	for told, count := range env.told() {
 		if strings.HasPrefix(told, reason+": ") {
 			times += count
 		}
@@ -146,11 +146,11 @@ func (w *world) timesTold(reason string) int {
 }
 
 // told returns how often the operator told what: "reason: message".
-func (w *world) told() map[string]int {
-	w.t.Helper()
+func (env *testEnv) told() map[string]int {
+	env.t.Helper()
 	list := &corev1.EventList{}
-	if err := w.Client().List(w.t.Context(), list, client.InNamespace(w.namespace)); err != nil {
-		w.t.Fatal(err)
+	if err := env.Client().List(env.t.Context(), list, client.InNamespace(env.namespace)); err != nil {
+		env.t.Fatal(err)
 	}
 	told := map[string]int{}
 	for _, event := range list.Items {
@@ -159,21 +159,21 @@ func (w *world) told() map[string]int {
 		}
 	}
 	if len(told) == 0 {
-		w.t.Error("the operator has told nothing")
+		env.t.Error("the operator has told nothing")
 	}
 	return told
 }
 
 // waitForUninstallMessage waits until the condition of the removal says something.
-func (w *world) waitForUninstallMessage(text string) operatorv1.OperatorCondition {
-	w.t.Helper()
-	custom := w.customResource()
+func (env *testEnv) waitForUninstallMessage(text string) operatorv1.OperatorCondition {
+	env.t.Helper()
+	custom := env.customResource()
 	found := operatorv1.OperatorCondition{}
-	cluster.Eventually(w.t, limit, "the condition of the removal to say "+text, func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+	cluster.Eventually(env.t, limit, "the condition of the removal to say "+text, func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}
-		found = condition(custom, w.driver.ConditionPrefix+"UninstallProgressing")
+		found = condition(custom, env.driver.ConditionPrefix+"UninstallProgressing")
 		if !strings.Contains(found.Message, text) {
 			return fmt.Errorf("it says %q", found.Message)
 		}

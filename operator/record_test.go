@@ -84,8 +84,8 @@ func metric(t *testing.T, name string, labels map[string]string) (sum float64, f
 }
 
 // writesTo are the operator's writes to objects of one name.
-func (w *world) writesTo(resource, name string) []cluster.AuditEvent {
-	return slices.DeleteFunc(w.writes(), func(e cluster.AuditEvent) bool {
+func (env *testEnv) writesTo(resource, name string) []cluster.AuditEvent {
+	return slices.DeleteFunc(env.writes(), func(e cluster.AuditEvent) bool {
 		return e.Resource != resource || e.Name != name && e.Name != ""
 	})
 }

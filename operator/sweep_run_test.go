@@ -31,7 +31,7 @@ const (
 
 // run is one run of a scenario.
 type run struct {
-	*variantWorld
+	*variantEnv
 	injector *fault.Injector
 	stop     func()
 }
@@ -39,17 +39,17 @@ type run struct {
 // run runs a scenario from its beginning until all has settled, as the reference says if there is one.
 func (s *sweep) run(t *testing.T, sc scenario, injector func(*variant) *fault.Injector, reference *outcome) outcome {
 	t.Helper()
-	w, giveBack := s.worlds.take(t, sc.installed)
+	env, giveBack := s.envs.take(t, sc.installed)
 	defer giveBack()
-	if sc.installed && !w.installed {
-		w.clear()
-		s.installIn(w)
+	if sc.installed && !env.installed {
+		env.clear()
+		s.installIn(env)
 	}
 	if !sc.installed {
-		w.clear()
+		env.clear()
 	}
-	w.installed = false
-	r := &run{variantWorld: w, injector: injector(w.variant)}
+	env.installed = false
+	r := &run{variantEnv: env, injector: injector(env.variant)}
 	sc.prepare(r)
 	r.start()
 	defer r.stop()
@@ -64,14 +64,14 @@ func (s *sweep) run(t *testing.T, sc scenario, injector func(*variant) *fault.In
 	for _, violation := range append(sc.violations(r), r.violations()...) {
 		t.Error(violation)
 	}
-	w.installed = statediff.Difference(s.installation.state, got.state) == ""
+	env.installed = statediff.Difference(s.installation.state, got.state) == ""
 	return got
 }
 
 // installIn has an undisturbed operator install the driver in a bare world.
-func (s *sweep) installIn(w *variantWorld) {
-	w.t.Helper()
-	r := &run{variantWorld: w, injector: fault.Record(noPoints...)}
+func (s *sweep) installIn(env *variantEnv) {
+	env.t.Helper()
+	r := &run{variantEnv: env, injector: fault.Record(noPoints...)}
 	install.prepare(r)
 	r.start()
 	defer r.stop()
@@ -99,7 +99,7 @@ func (r *run) start() {
 }
 
 // settle waits until the operator has come to the end, and does nothing any more.
-func (r *run) settle(end func(*variantWorld) error, reference *outcome) {
+func (r *run) settle(end func(*variantEnv) error, reference *outcome) {
 	r.t.Helper()
 	seen, last := -1, errors.New("it was never idle")
 	r.awaitOperator("to settle", func() error {
@@ -111,7 +111,7 @@ func (r *run) settle(end func(*variantWorld) error, reference *outcome) {
 			return last
 		}
 		seen = now
-		last = end(r.variantWorld)
+		last = end(r.variantEnv)
 		if last == nil && reference != nil {
 			if diff := statediff.Difference(reference.state, r.view.state()); diff != "" {
 				last = fmt.Errorf("objects (-undisturbed +now):\n%s", diff)
@@ -198,7 +198,7 @@ func (r *run) awaitOperator(what string, check func() error) {
 }
 
 // await waits until check, which looks at nothing but what is known here, returns nil.
-func (w *variantWorld) await(what string, check func() error) {
-	w.t.Helper()
-	cluster.Eventually(w.t, runLimit, what, func(context.Context) error { return check() })
+func (env *variantEnv) await(what string, check func() error) {
+	env.t.Helper()
+	cluster.Eventually(env.t, runLimit, what, func(context.Context) error { return check() })
 }

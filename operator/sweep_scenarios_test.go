@@ -24,7 +24,7 @@ type scenario struct {
 	// play is what people do while the operator runs.
 	play func(*run)
 	// end tells what is missing until the operator has finished.
-	end func(*variantWorld) error
+	end func(*variantEnv) error
 	// violations are what has happened and must not.
 	violations func(*run) []error
 }
@@ -42,8 +42,8 @@ var install = scenario{
 	violations: unviolated,
 }
 
-func isInstalled(w *variantWorld) error {
-	custom := w.customResourceNow()
+func isInstalled(env *variantEnv) error {
+	custom := env.customResourceNow()
 	if custom == nil {
 		return errors.New("there is no ClusterCSIDriver")
 	}
@@ -59,15 +59,15 @@ func isInstalled(w *variantWorld) error {
 var adopt = scenario{
 	name: "adopt",
 	prepare: func(r *run) {
-		r.relics = map[string]string{}
+		r.unadopted = map[string]string{}
 		objects, err := community.Driver(r.home, r.formerAPI)
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		for _, object := range objects {
-			relic := r.renamed(object)
-			r.create(relic)
-			r.relics[r.view.key(relic.GetKind(), relic.GetNamespace(), relic.GetName())] = string(relic.GetUID())
+			object := r.renamed(object)
+			r.create(object)
+			r.unadopted[r.view.key(object.GetKind(), object.GetNamespace(), object.GetName())] = string(object.GetUID())
 		}
 		custom := r.customResource()
 		custom.Finalizers = r.driver.History.Finalizers
@@ -77,7 +77,7 @@ var adopt = scenario{
 	end:  isInstalled,
 	violations: func(r *run) []error {
 		var found []error
-		for key, uid := range r.relics {
+		for key, uid := range r.unadopted {
 			switch now := r.view.object(key); {
 			case now == nil:
 				found = append(found, fmt.Errorf("%s is gone", key))
@@ -109,8 +109,8 @@ var uninstall = scenario{
 		r.awaitBlockedBy("late")
 		r.endUse("late")
 	},
-	end: func(w *variantWorld) error {
-		if w.customResourceNow() != nil {
+	end: func(env *variantEnv) error {
+		if env.customResourceNow() != nil {
 			return errors.New("the ClusterCSIDriver is still there")
 		}
 		return nil

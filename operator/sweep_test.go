@@ -15,7 +15,7 @@ import (
 // objects in the end and how often each was created and deleted must be as without it, what must never
 // happen must not have happened, and nothing may be written any more.
 func TestCrashSweep(t *testing.T) {
-	s := &sweep{worlds: newPool(t)}
+	s := &sweep{envs: newPool(t)}
 	s.installation = s.undisturbed(t, install)
 	s.keepWatch(t)
 	var plans []fault.Plan
@@ -25,7 +25,7 @@ func TestCrashSweep(t *testing.T) {
 			return s.disturbed(t, sc, reference, at, f)
 		}})
 	}
-	for i, tally := range fault.Sweep(t, len(s.worlds.idle), plans...) {
+	for i, tally := range fault.Sweep(t, len(s.envs.idle), plans...) {
 		checkMissed(t, plans[i].Name, tally)
 	}
 }
@@ -50,7 +50,7 @@ func checkMissed(t *testing.T, scenario string, tally fault.Tally) {
 var noPoints = []fault.Target{{Resource: "events"}}
 
 type sweep struct {
-	worlds *pool
+	envs *pool
 	// installation is what an undisturbed installation comes to.
 	installation outcome
 }
@@ -90,12 +90,12 @@ func (s *sweep) disturbed(t *testing.T, sc scenario, reference outcome, at fault
 // keepWatch leaves an installed driver with an operator that nothing disturbs, and checks in the end that
 // it has written nothing in all that time. Much of what an operator does it does only once in a minute.
 func (s *sweep) keepWatch(t *testing.T) {
-	w, _ := s.worlds.take(t, true)
-	if !w.installed {
-		w.clear()
-		s.installIn(w)
+	env, _ := s.envs.take(t, true)
+	if !env.installed {
+		env.clear()
+		s.installIn(env)
 	}
-	r := &run{variantWorld: w, injector: fault.Record(noPoints...)}
+	r := &run{variantEnv: env, injector: fault.Record(noPoints...)}
 	r.start()
 	r.settle(install.end, &s.installation)
 	r.mustStaySettled()

@@ -17,11 +17,11 @@ import (
 	"github.com/berth-csi/berth/test/statediff"
 )
 
-// A view follows what the cluster has of one world: all objects of the kinds that the operator makes, and
-// what these bring about. It asks the API server for nothing but one watch of each kind, for all worlds,
+// A view follows what the cluster has of one testEnv: all objects of the kinds that the operator makes, and
+// what these bring about. It asks the API server for nothing but one watch of each kind, for all envs,
 // as hundreds of runs wait for what it shows.
 type view struct {
-	world *variantWorld
+	env *variantEnv
 
 	mu      sync.Mutex
 	live    map[string]*unstructured.Unstructured // by kind, namespace and name, as the original has them
@@ -29,15 +29,15 @@ type view struct {
 	version int                                   // counts changes
 }
 
-func newView(w *variantWorld) *view {
-	return &view{world: w, live: map[string]*unstructured.Unstructured{}, removed: map[string]uint64{}}
+func newView(env *variantEnv) *view {
+	return &view{env: env, live: map[string]*unstructured.Unstructured{}, removed: map[string]uint64{}}
 }
 
-// watchWorlds keeps the views of all worlds up to date until the test ends.
-func watchWorlds(t *testing.T, worlds []*variantWorld) {
+// watchEnvs keeps the views of all envs up to date until the test ends.
+func watchEnvs(t *testing.T, envs []*variantEnv) {
 	t.Helper()
-	api := worlds[0].Client()
-	client, err := dynamic.NewForConfig(worlds[0].Config())
+	api := envs[0].Client()
+	client, err := dynamic.NewForConfig(envs[0].Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func watchWorlds(t *testing.T, worlds []*variantWorld) {
 		operatorv1.GroupVersion.WithKind("ClusterCSIDriver"): true, {Version: "v1", Kind: "Secret"}: true, {Version: "v1", Kind: "Pod"}: true,
 		{Version: "v1", Kind: "PersistentVolume"}: true, {Version: "v1", Kind: "PersistentVolumeClaim"}: true,
 	}
-	for _, object := range worlds[0].objects() {
+	for _, object := range envs[0].objects() {
 		kinds[object.GetObjectKind().GroupVersionKind()] = true
 	}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
@@ -61,9 +61,9 @@ func watchWorlds(t *testing.T, worlds []*variantWorld) {
 				object = missed.Obj
 			}
 			live := object.(*unstructured.Unstructured)
-			for _, w := range worlds {
-				if w.has(live) {
-					w.view.show(live, removed)
+			for _, env := range envs {
+				if env.has(live) {
+					env.view.show(live, removed)
 				}
 			}
 		}
@@ -100,8 +100,8 @@ func (v *view) show(live *unstructured.Unstructured, removed bool) {
 }
 
 func (v *view) key(kind, namespace, name string) string {
-	key := kind + " " + v.world.variant.toOriginal.Replace(name)
-	if namespace != "" && namespace != v.world.namespace {
+	key := kind + " " + v.env.variant.toOriginal.Replace(name)
+	if namespace != "" && namespace != v.env.namespace {
 		key += " in " + namespace
 	}
 	return key
@@ -138,7 +138,7 @@ func (v *view) changes() int {
 // state returns all objects but pods, as the original would have them, without what differs between two
 // runs that do the same.
 func (v *view) state() map[string]any {
-	t := v.world.t
+	t := v.env.t
 	t.Helper()
 	state := map[string]any{}
 	for key, object := range v.all() {
@@ -147,7 +147,7 @@ func (v *view) state() map[string]any {
 		}
 		object = object.DeepCopy()
 		unstructured.RemoveNestedField(object.Object, "metadata", "annotations", nudgeAnnotation)
-		original, err := statediff.Of(object, v.world.variant.toOriginal)
+		original, err := statediff.Of(object, v.env.variant.toOriginal)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -24,13 +24,13 @@ type workloads struct {
 }
 
 // waitForWorkloads waits until the controller and the nodes of the driver are as check wants them.
-func (w *world) waitForWorkloads(what string, check func(workloads) error) workloads {
-	w.t.Helper()
+func (env *testEnv) waitForWorkloads(what string, check func(workloads) error) workloads {
+	env.t.Helper()
 	found := workloads{}
-	cluster.Eventually(w.t, limit, what, func(ctx context.Context) error {
+	cluster.Eventually(env.t, limit, what, func(ctx context.Context) error {
 		found = workloads{&appsv1.Deployment{}, &appsv1.DaemonSet{}}
 		for name, object := range map[string]client.Object{"efs-csi-controller": found.controller, "efs-csi-node": found.node} {
-			if err := w.Client().Get(ctx, client.ObjectKey{Namespace: w.home, Name: name}, object); err != nil {
+			if err := env.Client().Get(ctx, client.ObjectKey{Namespace: env.home, Name: name}, object); err != nil {
 				return err
 			}
 		}
@@ -78,26 +78,26 @@ func marks(pod corev1.PodTemplateSpec) map[string]string {
 }
 
 // in is the world of a subtest.
-func (w *world) in(t *testing.T) *world {
-	sub := *w
+func (env *testEnv) in(t *testing.T) *testEnv {
+	sub := *env
 	sub.t = t
 	return &sub
 }
 
 // change changes an object of the cluster, its status too.
-func change[T client.Object](w *world, object T, apply func(T)) {
-	w.t.Helper()
-	cluster.Eventually(w.t, limit, fmt.Sprintf("a change of %T %s", object, object.GetName()), func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+func change[T client.Object](env *testEnv, object T, apply func(T)) {
+	env.t.Helper()
+	cluster.Eventually(env.t, limit, fmt.Sprintf("a change of %T %s", object, object.GetName()), func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
 		apply(object)
 		status := object.DeepCopyObject().(client.Object)
-		if err := w.Client().Update(ctx, object); err != nil {
+		if err := env.Client().Update(ctx, object); err != nil {
 			return err
 		}
 		status.SetResourceVersion(object.GetResourceVersion())
-		if err := w.Client().Status().Update(ctx, status); !apierrors.IsNotFound(err) {
+		if err := env.Client().Status().Update(ctx, status); !apierrors.IsNotFound(err) {
 			return err
 		}
 		return nil // its status is no part of its own
@@ -108,20 +108,20 @@ func change[T client.Object](w *world, object T, apply func(T)) {
 func during[T any, P interface {
 	*T
 	client.Object
-}](w *world, object P, apply func(P)) {
-	w.t.Helper()
-	if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-		w.t.Fatal(err)
+}](env *testEnv, object P, apply func(P)) {
+	env.t.Helper()
+	if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		env.t.Fatal(err)
 	}
 	before := object.DeepCopyObject().(P)
-	w.t.Cleanup(func() {
-		change(w, object, func(object P) {
+	env.t.Cleanup(func() {
+		change(env, object, func(object P) {
 			now := object.GetResourceVersion()
 			*object = *before
 			object.SetResourceVersion(now)
 		})
 	})
-	change(w, object, apply)
+	change(env, object, apply)
 }
 
 // selectorOf returns the labels by which a workload knows its pods.

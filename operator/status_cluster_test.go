@@ -8,12 +8,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestNothingIsSaidBeforeItIsKnown: an operator that has just started does not know how the driver is, and
+// TestStatusIsNotWrittenBeforeControllersReport: an operator that has just started does not know how the driver is, and
 // leaves what an earlier one has said of it. One that said so each time, and died then, would get no further.
-func TestNothingIsSaidBeforeItIsKnown(t *testing.T) {
-	w := newWorld(t)
-	changes := w.Record(t, &operatorv1.ClusterCSIDriverList{}, client.MatchingFields{metav1.ObjectNameField: w.driver.CSIName})
-	w.installDriver()
+func TestStatusIsNotWrittenBeforeControllersReport(t *testing.T) {
+	env := newTestEnv(t)
+	changes := env.Record(t, &operatorv1.ClusterCSIDriverList{}, client.MatchingFields{metav1.ObjectNameField: env.driver.CSIName})
+	env.installDriver()
 	said := 0
 	for _, change := range changes() {
 		custom := change.Object.(*operatorv1.ClusterCSIDriver)

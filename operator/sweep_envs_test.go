@@ -18,9 +18,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A variantWorld is a world with a variant of the driver. Runs take it one after the other.
-type variantWorld struct {
-	*world
+// A variantEnv is a world with a variant of the driver. Runs take it one after the other.
+type variantEnv struct {
+	*testEnv
 	variant   *variant
 	cfg       *rest.Config // the operator's
 	view      *view
@@ -28,63 +28,63 @@ type variantWorld struct {
 
 	bare      map[string]any    // its state without a driver
 	installed bool              // the last run has left the driver as an undisturbed operator installs it
-	relics    map[string]string // the UIDs of what the last run began with, by key
+	unadopted map[string]string // the UIDs of what the last run began with, by key
 }
 
 // has tells whether an object belongs to the world.
-func (w *variantWorld) has(object metav1.Object) bool {
-	return object.GetNamespace() == w.namespace || object.GetName() == w.variant.CSIName || strings.Contains(object.GetName(), w.variant.mark)
+func (env *variantEnv) has(object metav1.Object) bool {
+	return object.GetNamespace() == env.namespace || object.GetName() == env.variant.CSIName || strings.Contains(object.GetName(), env.variant.mark)
 }
 
 // customResourceNow returns the ClusterCSIDriver, nil if there is none.
-func (w *variantWorld) customResourceNow() *operatorv1.ClusterCSIDriver {
-	live := w.view.object("ClusterCSIDriver " + w.variant.originalName)
+func (env *variantEnv) customResourceNow() *operatorv1.ClusterCSIDriver {
+	live := env.view.object("ClusterCSIDriver " + env.variant.originalName)
 	if live == nil {
 		return nil
 	}
 	custom := &operatorv1.ClusterCSIDriver{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(live.Object, custom); err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	return custom
 }
 
 // renamed returns an object of the original as the variant would have it.
-func (w *variantWorld) renamed(object *unstructured.Unstructured) *unstructured.Unstructured {
-	w.t.Helper()
+func (env *variantEnv) renamed(object *unstructured.Unstructured) *unstructured.Unstructured {
+	env.t.Helper()
 	text, err := json.Marshal(object)
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	renamed := &unstructured.Unstructured{}
-	if err := json.Unmarshal([]byte(w.variant.toVariant.Replace(string(text))), &renamed.Object); err != nil {
-		w.t.Fatal(err)
+	if err := json.Unmarshal([]byte(env.variant.toVariant.Replace(string(text))), &renamed.Object); err != nil {
+		env.t.Fatal(err)
 	}
 	return renamed
 }
 
 // clear removes all that the world has besides what it had at its beginning.
-func (w *variantWorld) clear() {
-	w.t.Helper()
+func (env *variantEnv) clear() {
+	env.t.Helper()
 	var removing errgroup.Group
-	for key, object := range w.view.all() {
-		if w.bare[key] != nil || metav1.GetControllerOf(object) != nil {
+	for key, object := range env.view.all() {
+		if env.bare[key] != nil || metav1.GetControllerOf(object) != nil {
 			continue // a pod goes with what made it
 		}
 		removing.Go(func() error {
-			if err := w.remove(object.DeepCopy()); err != nil {
-				return fmt.Errorf("clearing away %s: %w", key, err)
+			if err := env.remove(object.DeepCopy()); err != nil {
+				return fmt.Errorf("clearing away %s: %env", key, err)
 			}
 			return nil
 		})
 	}
 	if err := removing.Wait(); err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
-	w.await("the world to be as at its beginning", func() error {
+	env.await("the world to be as at its beginning", func() error {
 		var left []string
-		for key := range w.view.all() {
-			if w.bare[key] == nil {
+		for key := range env.view.all() {
+			if env.bare[key] == nil {
 				left = append(left, key)
 			}
 		}
@@ -95,21 +95,21 @@ func (w *variantWorld) clear() {
 	})
 }
 
-func (w *variantWorld) remove(object *unstructured.Unstructured) error {
+func (env *variantEnv) remove(object *unstructured.Unstructured) error {
 	if object.GetKind() == "ClusterCSIDriver" && len(object.GetFinalizers()) > 0 { // nobody is there to see to them
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-		if err := w.Client().Patch(context.Background(), object, patch); err != nil {
+		if err := env.Client().Patch(context.Background(), object, patch); err != nil {
 			return client.IgnoreNotFound(err)
 		}
 	}
-	return client.IgnoreNotFound(w.Client().Delete(context.Background(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
+	return client.IgnoreNotFound(env.Client().Delete(context.Background(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// pool holds the worlds that no run uses.
+// pool holds the envs that no run uses.
 type pool struct {
 	mu       sync.Mutex
 	returned *sync.Cond
-	idle     []*variantWorld
+	idle     []*variantEnv
 }
 
 func newPool(t *testing.T) *pool {
@@ -117,46 +117,46 @@ func newPool(t *testing.T) *pool {
 	p.returned = sync.NewCond(&p.mu)
 	for number := range variantNames {
 		v := newVariant(t, efsDriver(t), number)
-		w := &variantWorld{world: newWorldOf(t, v.Driver), variant: v}
-		v.placed(w.namespace)
-		w.cfg = w.ServiceAccountConfig(t, w.namespace, "operator")
-		w.view = newView(w)
-		p.idle = append(p.idle, w)
+		env := &variantEnv{testEnv: newTestEnvOf(t, v.Driver), variant: v}
+		v.placed(env.namespace)
+		env.cfg = env.ServiceAccountConfig(t, env.namespace, "operator")
+		env.view = newView(env)
+		p.idle = append(p.idle, env)
 	}
 	p.idle[0].setImages()
-	watchWorlds(t, slices.Clone(p.idle))
+	watchEnvs(t, slices.Clone(p.idle))
 	formerAPI := p.idle[0].createAPI()
-	for _, w := range p.idle {
-		w.formerAPI = formerAPI
-		w.await("what every namespace has", func() error {
-			if w.view.object("ConfigMap kube-root-ca.crt") == nil {
+	for _, env := range p.idle {
+		env.formerAPI = formerAPI
+		env.await("what every namespace has", func() error {
+			if env.view.object("ConfigMap kube-root-ca.crt") == nil {
 				return fmt.Errorf("the certificate of the API server is missing")
 			}
 			return nil
 		})
-		w.bare = w.view.state()
+		env.bare = env.view.state()
 	}
 	return p
 }
 
 // take waits for a world, which the test has until it gives it back. It is one with the driver installed or
 // one without if there is a choice.
-func (p *pool) take(t *testing.T, installed bool) (w *variantWorld, giveBack func()) {
+func (p *pool) take(t *testing.T, installed bool) (env *variantEnv, giveBack func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for len(p.idle) == 0 {
 		p.returned.Wait()
 	}
-	i := max(0, slices.IndexFunc(p.idle, func(w *variantWorld) bool { return w.installed == installed }))
-	w = p.idle[i]
+	i := max(0, slices.IndexFunc(p.idle, func(env *variantEnv) bool { return env.installed == installed }))
+	env = p.idle[i]
 	p.idle = slices.Delete(p.idle, i, i+1)
-	outer := w.world
-	w.world = outer.in(t)
-	return w, func() {
+	outer := env.testEnv
+	env.testEnv = outer.in(t)
+	return env, func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		w.world = outer
-		p.idle = append(p.idle, w)
+		env.testEnv = outer
+		p.idle = append(p.idle, env)
 		p.returned.Signal()
 	}
 }
