@@ -21,17 +21,17 @@ import (
 	"github.com/berth-csi/berth/test/community"
 )
 
-// TestAdoption goes the whole way of a driver that the community's operator left: it is taken over where it
-// is, kept, and removed.
+// TestAdoption covers the whole life of a driver that the community operator installed: it is adopted in place, managed,
+// and removed.
 func TestAdoption(t *testing.T) {
 	t.Run("in the operator's namespace", func(t *testing.T) { testAdoption(t, newTestEnv(t), 0, false) })
-	t.Run("in another namespace", func(t *testing.T) { testAdoption(t, awayFromHome(t), 0, false) })
-	t.Run("in a namespace that only the ClusterCSIDriver names", func(t *testing.T) { testAdoption(t, awayFromHome(t), 0, true) })
-	t.Run("by an operator that is restarted on its way", func(t *testing.T) { testAdoption(t, awayFromHome(t), 6, false) })
+	t.Run("in another namespace", func(t *testing.T) { testAdoption(t, inOtherNamespace(t), 0, false) })
+	t.Run("in a namespace that only the ClusterCSIDriver names", func(t *testing.T) { testAdoption(t, inOtherNamespace(t), 0, true) })
+	t.Run("by an operator that is restarted meanwhile", func(t *testing.T) { testAdoption(t, inOtherNamespace(t), 6, false) })
 }
 
-// awayFromHome is a world whose driver is in another namespace than its operator.
-func awayFromHome(t *testing.T) *testEnv {
+// inOtherNamespace returns an environment whose driver is not in the operator's namespace.
+func inOtherNamespace(t *testing.T) *testEnv {
 	env := newTestEnv(t)
 	env.home = env.Namespace(t)
 	return env
@@ -73,7 +73,7 @@ func testAdoption(t *testing.T, env *testEnv, restarts int, named bool) {
 	stop := env.startOperator()
 	custom = env.waitForConditions(allWell)
 
-	// The driver is the old one still, but ours.
+	// The objects are the same, but ours.
 	checkInPlace(t, env, before)
 	checkDaemonSetChanges(t, before["DaemonSet"], endDaemonSets())
 	if worst := mostUnavailable(nodes, endPods()); worst != 1 {
@@ -81,19 +81,19 @@ func testAdoption(t *testing.T, env *testEnv, restarts int, named bool) {
 	}
 	for _, pod := range env.nodePods() {
 		if slices.ContainsFunc(nodes, func(old corev1.Pod) bool { return old.UID == pod.UID }) {
-			t.Errorf("pod %s on node %s is of the old driver", pod.Name, pod.Spec.NodeName)
+			t.Errorf("pod %s on node %s belongs to the old driver", pod.Name, pod.Spec.NodeName)
 		}
 	}
 	checkUnchanged(t, env, shared)
 
-	// It is told: to whoever uninstalls it, and to people.
+	// The adoption is recorded for the next operator, in events and in the metric.
 	if want := []string{env.driver.Operator.Name + ".operator.openshift.io/uninstall"}; !slices.Equal(custom.Finalizers, want) {
 		t.Errorf("finalizers are %q, want just %q", custom.Finalizers, want)
 	}
 	if got := custom.Annotations["berth.dev/driver-namespace"]; got != env.home {
 		t.Errorf("the annotation says that the driver is in namespace %q, want %q", got, env.home)
 	}
-	if restarts == 0 { // an operator that ends before it hears of its own success tells nobody
+	if restarts == 0 { // an operator that ends before it receives the response records nothing
 		now, _ := metric(t, "berth_adopted_objects_total", map[string]string{"driver": env.driver.CSIName})
 		if now-adopted != float64(len(unadopted)) {
 			t.Errorf("berth_adopted_objects_total rose by %v, want %d", now-adopted, len(unadopted))
@@ -103,11 +103,11 @@ func testAdoption(t *testing.T, env *testEnv, restarts int, named bool) {
 		}
 	}
 
-	// The API of the old operator goes; the driver must not.
+	// Deleting the API of the old operator must not delete the driver.
 	env.removeAPI(api, shared[0])
 	env.waitForGarbageCollector()
 	if _, missing, err := env.existing(t.Context()); err != nil || len(missing) > 0 {
-		t.Errorf("the old operator's API took these objects along: %q (%v)", missing, err)
+		t.Errorf("these objects were deleted with the old operator's API: %q (%v)", missing, err)
 	}
 
 	if restarts > 0 {
@@ -123,13 +123,13 @@ func testAdoption(t *testing.T, env *testEnv, restarts int, named bool) {
 	env.waitUntilRemoved()
 	for _, write := range env.writes() {
 		if write.Namespace == env.namespace && env.namespace != env.home {
-			t.Errorf("in its own namespace the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+			t.Errorf("in its own namespace the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
-	checkUnchanged(t, env, shared[1:]) // the volume and the claim; the SharedVolume went with its API
+	checkUnchanged(t, env, shared[1:]) // the volume and the claim; the SharedVolume was deleted with its API
 }
 
-// checkInPlace checks that objects of the old driver are those that were there before, in the new form.
+// checkInPlace checks that the objects of the old driver were updated, not recreated.
 func checkInPlace(t *testing.T, env *testEnv, before map[string]*unstructured.Unstructured) {
 	t.Helper()
 	resources := map[string]string{
@@ -142,17 +142,17 @@ func checkInPlace(t *testing.T, env *testEnv, before map[string]*unstructured.Un
 			t.Fatal(err)
 		}
 		if now.GetUID() != old.GetUID() {
-			t.Errorf("%s %s was made anew", kind, old.GetName())
+			t.Errorf("%s %s was recreated", kind, old.GetName())
 		}
 		if owners := now.GetOwnerReferences(); len(owners) > 0 {
 			t.Errorf("%s %s is still owned by %v", kind, old.GetName(), owners)
 		}
 		for i, write := range env.writesTo(resources[kind], old.GetName()) {
 			if i == 0 && write.Verb != "patch" {
-				t.Errorf("the first write to %s %s is: %s; want the patch that takes its owner away", kind, old.GetName(), write.Verb)
+				t.Errorf("the first write to %s %s is: %s; want the patch that removes its owner", kind, old.GetName(), write.Verb)
 			}
 			if write.Verb != "patch" && (write.Verb != "update" || kind != "DaemonSet") {
-				t.Errorf("to take over %s %s the operator did: %s", kind, old.GetName(), write.Verb)
+				t.Errorf("to adopt %s %s the operator requested: %s", kind, old.GetName(), write.Verb)
 			}
 		}
 		content := func(object *unstructured.Unstructured) map[string]any {
@@ -164,10 +164,10 @@ func checkInPlace(t *testing.T, env *testEnv, before map[string]*unstructured.Un
 		switch kind {
 		case "CSIDriver", "StorageClass", "ServiceAccount":
 			if diff := cmp.Diff(content(old), content(now)); diff != "" {
-				t.Errorf("%s %s changed, though it was as wanted (-before +after):\n%s", kind, old.GetName(), diff)
+				t.Errorf("%s %s changed, although it was up to date (-before +after):\n%s", kind, old.GetName(), diff)
 			}
 			if told := env.events(kind + "Updated"); len(told) > 0 {
-				t.Errorf("%s %s was as wanted, but the operator told: %q", kind, old.GetName(), told)
+				t.Errorf("%s %s was up to date, but the operator recorded: %q", kind, old.GetName(), told)
 			}
 		case "SecurityContextConstraints":
 			checkNarrowed(t, env, now)
@@ -175,8 +175,8 @@ func checkInPlace(t *testing.T, env *testEnv, before map[string]*unstructured.Un
 	}
 }
 
-// checkNarrowed checks that nobody but the driver's own accounts is admitted any more, and to no more than
-// a driver needs.
+// checkNarrowed checks that the SecurityContextConstraints admit only the driver's own service accounts, with only what a
+// driver needs.
 func checkNarrowed(t *testing.T, env *testEnv, scc *unstructured.Unstructured) {
 	t.Helper()
 	accounts := "system:serviceaccount:" + env.home + ":"
@@ -193,8 +193,8 @@ func checkNarrowed(t *testing.T, env *testEnv, scc *unstructured.Unstructured) {
 	}
 }
 
-// checkDaemonSetChanges checks all that became of the old DaemonSet: it loses its owner before anything
-// else, keeps its selector, and is replaced node by node.
+// checkDaemonSetChanges checks all changes of the old DaemonSet: it first loses its owner, it keeps its selector, and its
+// pods are replaced node by node.
 func checkDaemonSetChanges(t *testing.T, old *unstructured.Unstructured, changes []watch.Event) {
 	t.Helper()
 	if len(changes) == 0 {
@@ -220,7 +220,7 @@ func checkDaemonSetChanges(t *testing.T, old *unstructured.Unstructured, changes
 	}
 }
 
-// makeWorkersOfAllNodes makes the cluster a compact one, as small clusters are.
+// makeWorkersOfAllNodes makes all nodes workers, as in compact clusters.
 func (env *testEnv) makeWorkersOfAllNodes() {
 	env.t.Helper()
 	nodes := &corev1.NodeList{}
@@ -247,8 +247,8 @@ func (env *testEnv) makeWorkersOfAllNodes() {
 	}
 }
 
-// createAPI creates the definition of SharedVolumes, which the community's operator made the owner of all
-// that it made.
+// createAPI creates the CustomResourceDefinition of SharedVolumes, which the community operator made the owner of all its
+// objects.
 func (env *testEnv) createAPI() client.Object {
 	env.t.Helper()
 	manifests, err := env.driver.Manifests(drivers.Values{Namespace: env.home, Image: func(env string) string { return env }})
@@ -275,7 +275,7 @@ func (env *testEnv) createAPI() client.Object {
 	return api
 }
 
-// createUnadopted creates the community's driver, and waits until it runs.
+// createUnadopted creates the community operator's driver, and waits until it runs.
 func (env *testEnv) createUnadopted(owner client.Object) []*unstructured.Unstructured {
 	env.t.Helper()
 	unadopted, err := community.Driver(env.home, owner)
@@ -298,8 +298,8 @@ func (env *testEnv) createUnadopted(owner client.Object) []*unstructured.Unstruc
 	return unadopted
 }
 
-// createShare creates a SharedVolume as the community's operator leaves it, with its volume and its claim,
-// bound to each other. None of them is to be touched.
+// createShare creates a SharedVolume as the community operator leaves it, with its bound volume and claim. The operator
+// must not touch them.
 func (env *testEnv) createShare() []client.Object {
 	env.t.Helper()
 	shared, volume, claim := community.Share(env.Namespace(env.t), "sv0")
@@ -313,7 +313,7 @@ func (env *testEnv) createShare() []client.Object {
 	}
 	env.create(volume, claim)
 	env.t.Cleanup(func() {
-		for _, err := range []error{env.Client().Delete(context.Background(), volume), env.release(shared)} {
+		for _, err := range []error{env.Client().Delete(context.Background(), volume), env.removeFinalizers(shared)} {
 			if client.IgnoreNotFound(err) != nil {
 				env.t.Error(err)
 			}
@@ -345,15 +345,15 @@ func checkUnchanged(t *testing.T, env *testEnv, objects []client.Object) {
 	}
 }
 
-// release takes an object's finalizers away: those of a SharedVolume are served by nobody in these tests.
-func (env *testEnv) release(object client.Object) error {
+// removeFinalizers removes an object's finalizers: no controller handles those of SharedVolumes in these tests.
+func (env *testEnv) removeFinalizers(object client.Object) error {
 	return env.Client().Patch(context.Background(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
 }
 
 // removeAPI deletes the definition of SharedVolumes.
 func (env *testEnv) removeAPI(api client.Object, shared client.Object) {
 	env.t.Helper()
-	if err := env.release(shared); err != nil {
+	if err := env.removeFinalizers(shared); err != nil {
 		env.t.Fatal(err)
 	}
 	if err := env.Client().Delete(env.t.Context(), api); err != nil {
@@ -362,7 +362,7 @@ func (env *testEnv) removeAPI(api client.Object, shared client.Object) {
 	cluster.Eventually(env.t, limit, "the old operator's API to be gone", env.Gone(api))
 }
 
-// nodePods returns the ready pods of the nodes' part of the driver.
+// nodePods returns the ready pods of the driver's DaemonSet.
 func (env *testEnv) nodePods() []corev1.Pod {
 	env.t.Helper()
 	pods := &corev1.PodList{}
@@ -372,8 +372,8 @@ func (env *testEnv) nodePods() []corev1.Pod {
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !isReady(&pod) })
 }
 
-// runUntilItWrites runs an operator until it has written something to the driver, or has done all that it
-// is to do; that is to be told from the ClusterCSIDriver, which is an empty one where there is none.
+// runUntilItWrites runs an operator until it has written to an object of the driver, or until done returns true for the
+// ClusterCSIDriver, which is empty if there is none.
 func (env *testEnv) runUntilItWrites(done func(*operatorv1.ClusterCSIDriver) bool) {
 	env.t.Helper()
 	before := env.written.Load()

@@ -26,15 +26,15 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// What a tenant tries, to have the driver's permissions and credentials, or to keep the driver from others. Each of
-// these was successful once.
+// Attacks by a tenant who wants the driver's permissions and credentials, or to keep the driver from others. Each of these
+// was successful once.
 
 const (
 	namespaceAnnotation    = "berth.dev/driver-namespace"
 	namespaceUIDAnnotation = "berth.dev/driver-namespace-uid"
 )
 
-// ownLabels are the labels by which the operator knows its own objects, and those of earlier operators.
+// ownLabels are the labels by which the operator recognizes its own objects and those of earlier operators.
 func (env *testEnv) ownLabels() map[string]string {
 	labels := map[string]string{"app.kubernetes.io/managed-by": env.driver.Operator.Name}
 	for key, value := range env.driver.History.Labels {
@@ -43,7 +43,7 @@ func (env *testEnv) ownLabels() map[string]string {
 	return labels
 }
 
-// forge has a tenant make DaemonSets and service accounts in a namespace that look as if they were of the driver.
+// forge creates, as a tenant, DaemonSets and service accounts in a namespace that look like the driver's.
 func (env *testEnv) forge(tn *tenant.Tenant, namespace string) []client.Object {
 	env.t.Helper()
 	manifests, err := env.driver.Operand(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
@@ -73,22 +73,22 @@ func (env *testEnv) forge(tn *tenant.Tenant, namespace string) []client.Object {
 	return forged
 }
 
-// checkNothingFor checks that the operator has written nothing to a namespace, and that nothing outside of it grants
-// anything to what is in it.
+// checkNothingFor checks that the operator has written nothing to a namespace, and that no object outside of it gives it
+// permissions or credentials.
 func (env *testEnv) checkNothingFor(namespace string) {
 	env.t.Helper()
 	for _, write := range env.writes() {
 		if write.Namespace == namespace || write.Resource == "namespaces" && write.Name == namespace {
-			env.t.Errorf("in a tenant's namespace the operator did: %s %s %s (%d)", write.Verb, write.Resource, write.Name, write.Code)
+			env.t.Errorf("in a tenant's namespace the operator requested: %s %s %s (%d)", write.Verb, write.Resource, write.Name, write.Code)
 		}
 	}
-	if grants := env.grantsTo(env.t.Context(), namespace); len(grants) > 0 {
-		env.t.Errorf("a tenant's namespace is granted something by %q", grants)
+	if grants := env.permissionsOf(env.t.Context(), namespace); len(grants) > 0 {
+		env.t.Errorf("a tenant's namespace gets permissions or credentials from %q", grants)
 	}
 }
 
-// grantsTo returns those of the driver's objects outside of a namespace that mention it.
-func (env *testEnv) grantsTo(ctx context.Context, namespace string) []string {
+// permissionsOf returns those of the driver's objects outside of a namespace that mention it.
+func (env *testEnv) permissionsOf(ctx context.Context, namespace string) []string {
 	env.t.Helper()
 	var grants []string
 	for _, object := range env.objects() {
@@ -108,7 +108,7 @@ func (env *testEnv) grantsTo(ctx context.Context, namespace string) []string {
 	return grants
 }
 
-// checkForged checks that what a tenant has made is as it was.
+// checkForged checks that a tenant's objects are unchanged.
 func (env *testEnv) checkForged(forged []client.Object) {
 	env.t.Helper()
 	for _, object := range forged {
@@ -177,13 +177,13 @@ func TestAttackForgedDriverBesideOurs(t *testing.T) {
 	}
 	for _, event := range env.Audit(t) {
 		if event.User == env.user && event.Resource == "daemonsets" && event.Namespace == "" {
-			t.Errorf("the operator looks at DaemonSets of all namespaces: %s", event.URI)
+			t.Errorf("the operator reads DaemonSets of all namespaces: %s", event.URI)
 		}
 	}
 	env.checkNothingFor(project)
 }
 
-// withFixedNamespace is Manila in a fixed namespace of a name that tenants may take.
+// withFixedNamespace returns Manila in a fixed namespace, whose name tenants can take.
 func withFixedNamespace(t *testing.T, name string) drivers.Driver {
 	t.Helper()
 	driver, err := registry.Get("manila")
@@ -205,7 +205,7 @@ func withFixedNamespace(t *testing.T, name string) drivers.Driver {
 	return driver
 }
 
-// TestAttackFixedNamespace: a tenant has made a namespace of the name that the driver's definition tells.
+// TestAttackFixedNamespace: a tenant has created the namespace that the driver's definition names.
 func TestAttackFixedNamespace(t *testing.T) {
 	const fixed = "manila-csi-driver-of-tests"
 	env := newTestEnvWith(t, withFixedNamespace(t, fixed))
@@ -230,10 +230,10 @@ func TestAttackFixedNamespace(t *testing.T) {
 	env.checkNothingFor(fixed)
 	env.checkForged(forged)
 	if len(custom.Finalizers) > 0 || custom.Annotations[namespaceAnnotation] != "" {
-		t.Errorf("the ClusterCSIDriver is claimed: finalizers %q, annotations %v", custom.Finalizers, custom.Annotations)
+		t.Errorf("the finalizer was added: finalizers %q, annotations %v", custom.Finalizers, custom.Annotations)
 	}
 
-	// Once the tenant's namespace is gone, the operator makes its own.
+	// Once the tenant's namespace is gone, the operator creates its own.
 	env.deleteNamespace(fixed)
 	custom = env.waitForConditions(allWell)
 	if err := env.Client().Get(t.Context(), client.ObjectKey{Name: fixed}, namespace); err != nil {
@@ -243,7 +243,7 @@ func TestAttackFixedNamespace(t *testing.T) {
 		t.Errorf("the recorded UID is %q, want %s", got, namespace.UID)
 	}
 
-	// The namespace outlives the driver, and is known again.
+	// The namespace outlives the driver, and is recognized again.
 	env.deleteCustomResource()
 	env.waitUntilRemoved()
 	env.create(env.customResource())
@@ -281,7 +281,7 @@ func TestAttackRemadeNamespaceOfATrace(t *testing.T) {
 }
 
 // TestAttackNamespaceThatAnAdministratorNamed: an administrator names a namespace that does not exist yet, and a tenant
-// makes it first.
+// creates it first.
 func TestAttackNamespaceThatAnAdministratorNamed(t *testing.T) {
 	env := newTestEnv(t)
 	chosen := env.freeName("chosen")
@@ -297,7 +297,7 @@ func TestAttackNamespaceThatAnAdministratorNamed(t *testing.T) {
 	env.checkNothingFor(chosen)
 	env.checkForged(forged)
 
-	// An administrator who knows the namespace says so.
+	// An administrator who trusts the namespace adds its UID.
 	namespace := &corev1.Namespace{}
 	if err := env.Client().Get(t.Context(), client.ObjectKey{Name: chosen}, namespace); err != nil {
 		t.Fatal(err)
@@ -343,18 +343,18 @@ func testAttackRemadeNamespace(t *testing.T, running bool) {
 	env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
 	for _, write := range env.writes()[began:] {
 		if write.Namespace == env.home && write.Code < 300 {
-			t.Errorf("in a tenant's namespace the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+			t.Errorf("in a tenant's namespace the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
-	cluster.Eventually(t, limit, "what was granted to the namespace to be withdrawn", func(ctx context.Context) error {
-		if grants := env.grantsTo(ctx, env.home); len(grants) > 0 {
+	cluster.Eventually(t, limit, "the namespace's permissions to be deleted", func(ctx context.Context) error {
+		if grants := env.permissionsOf(ctx, env.home); len(grants) > 0 {
 			return fmt.Errorf("there are still %q", grants)
 		}
 		return nil
 	})
 	env.checkForged(forged)
 
-	// What is outside of the namespace can be removed, and what is in it stays.
+	// Objects outside of the namespace can be removed, and objects in it stay.
 	env.deleteCustomResource()
 	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
 	env.checkForged(forged)
@@ -398,11 +398,11 @@ func (env *testEnv) deleteNamespace(name string) {
 	})
 }
 
-// tick returns when what is made next has a later time: the API server's times are in seconds.
+// tick waits until new objects get a later creation time: the API server's times are in seconds.
 func (env *testEnv) tick() {
 	env.t.Helper()
 	var first metav1.Time
-	cluster.Eventually(env.t, limit, "the API server's clock to go on", func(ctx context.Context) error {
+	cluster.Eventually(env.t, limit, "the API server's clock to advance", func(ctx context.Context) error {
 		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, GenerateName: "tick-"}}
 		if err := env.Client().Create(ctx, made, client.DryRunAll); err != nil {
 			return err

@@ -13,8 +13,7 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// TestTenantBlocksRemoval: pods of a tenant that cannot have a volume of the driver mounted do not keep the
-// driver from being removed.
+// TestTenantBlocksRemoval: pods of a tenant that cannot have a volume of the driver mounted do not block its removal.
 func TestTenantBlocksRemoval(t *testing.T) {
 	data := func(source corev1.VolumeSource) []corev1.Volume {
 		return []corev1.Volume{{Name: "data", VolumeSource: source}}
@@ -52,7 +51,7 @@ func TestTenantBlocksRemoval(t *testing.T) {
 			project := who.Project(t, "")
 			attack.prepare(env, who, project)
 			pod := &corev1.Pod{
-				// The finalizer keeps the pod from being collected where its node is not there.
+				// The finalizer keeps the pod from being garbage-collected if its node does not exist.
 				ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "blocker", Finalizers: []string{"example.com/hold"}},
 				Spec:       attack.pod(env),
 			}
@@ -69,7 +68,7 @@ func TestTenantBlocksRemoval(t *testing.T) {
 			}
 			env.deleteCustomResource()
 			env.waitUntilRemoved()
-			// Kubernetes may have ended the pod by now, but the driver has not waited for that.
+			// Kubernetes may have ended the pod by now, but the removal has not waited for that.
 			events := &corev1.EventList{}
 			if err := env.Client().List(t.Context(), events, client.InNamespace(env.namespace)); err != nil {
 				t.Fatal(err)
@@ -83,7 +82,7 @@ func TestTenantBlocksRemoval(t *testing.T) {
 	}
 }
 
-// createdBy has a tenant create something.
+// createdBy creates objects as a tenant.
 func (env *testEnv) createdBy(who *tenant.Tenant, object client.Object) {
 	env.t.Helper()
 	if err := who.Client.Create(env.t.Context(), object); err != nil {
@@ -106,7 +105,7 @@ func (env *testEnv) claimOf(project, volume string) *corev1.PersistentVolumeClai
 	}
 }
 
-// boundClaim has a tenant make a claim, and waits until a volume of the driver is bound to it.
+// boundClaim creates a claim as a tenant, and waits until a volume of the driver is bound to it.
 func (env *testEnv) boundClaim(who *tenant.Tenant, project string) {
 	env.t.Helper()
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "data"}}

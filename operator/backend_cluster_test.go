@@ -24,8 +24,8 @@ import (
 	"github.com/berth-csi/berth/test/openstack"
 )
 
-// newBackendTestEnv is a world on a cloud, with a driver that is installed only for what the cloud offers. It
-// asks often.
+// newBackendTestEnv returns an environment on a cloud, for a driver that is installed only if the cloud offers something.
+// Its operator asks often.
 func newBackendTestEnv(t *testing.T, cloud *openstack.Cloud) *testEnv {
 	driver, err := registry.Get("manila")
 	if err != nil {
@@ -39,7 +39,7 @@ func newBackendTestEnv(t *testing.T, cloud *openstack.Cloud) *testEnv {
 	return env
 }
 
-// enterCloud leaves in the cluster what the installer does, to log in to a cloud with.
+// enterCloud creates the credentials of a cloud that the installer creates.
 func (env *testEnv) enterCloud(cloud *openstack.Cloud) {
 	root := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: cloudcredential.RootOpenStack},
@@ -53,7 +53,7 @@ func (env *testEnv) enterCloud(cloud *openstack.Cloud) {
 	})
 }
 
-// classes are the names of the driver's StorageClasses.
+// classes returns the names of the driver's StorageClasses.
 func (env *testEnv) classes() []string {
 	env.t.Helper()
 	list := &storagev1.StorageClassList{}
@@ -80,19 +80,19 @@ func (env *testEnv) waitForClasses(want ...string) {
 	})
 }
 
-// waitUntilAsked waits until the operator has asked the cloud again, and told of the answer.
+// waitUntilAsked waits until the operator has asked the cloud again, and reported the answer.
 func (env *testEnv) waitUntilAsked(cloud *openstack.Cloud) {
 	env.t.Helper()
 	before := cloud.Asked()
 	cluster.Eventually(env.t, limit, "the operator to ask the cloud", func(context.Context) error {
-		if asked := cloud.Asked(); asked < before+2 { // the first question may be one of before
+		if asked := cloud.Asked(); asked < before+2 { // the first request may have been in flight before
 			return fmt.Errorf("asked %d times, was %d", asked, before)
 		}
 		return nil
 	})
 }
 
-// waitForBackend waits until nothing is wrong with the driver, whatever is told of its backend.
+// waitForBackend waits until the driver is healthy, whatever is reported about its backend.
 func (env *testEnv) waitForBackend(answers, disabled operatorv1.ConditionStatus) *operatorv1.ClusterCSIDriver {
 	env.t.Helper()
 	return env.waitForConditions(map[string]operatorv1.ConditionStatus{
@@ -102,8 +102,8 @@ func (env *testEnv) waitForBackend(answers, disabled operatorv1.ConditionStatus)
 	})
 }
 
-// TestDriverIsInstalledForBackendOffers: it is installed when there is something to serve, gets a class for each
-// kind of it, and stays, whatever becomes of the backend then.
+// TestDriverIsInstalledForBackendOffers: the driver is installed when the backend offers something, with a StorageClass
+// for each offer, and stays whatever the backend offers later.
 func TestDriverIsInstalledForBackendOffers(t *testing.T) {
 	cloud := openstack.Start(t)
 	env := newBackendTestEnv(t, cloud)
@@ -152,7 +152,7 @@ func TestDriverIsInstalledForBackendOffers(t *testing.T) {
 		env.waitForClasses("csi-manila-gold", "csi-manila-tin-can")
 	}
 
-	// An operator that comes back, and cannot ask, goes on all the same.
+	// A restarted operator that cannot ask continues all the same.
 	stop()
 	cloud.SetManila(openstack.Down)
 	lost := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "manila-csi-driver-node-sa"}}
@@ -160,7 +160,7 @@ func TestDriverIsInstalledForBackendOffers(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.startOperator()
-	cluster.Eventually(t, limit, "the lost object to be made anew", func(ctx context.Context) error {
+	cluster.Eventually(t, limit, "the lost object to be recreated", func(ctx context.Context) error {
 		return env.Client().Get(ctx, client.ObjectKeyFromObject(lost), lost)
 	})
 	env.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
@@ -176,13 +176,12 @@ func TestDriverIsInstalledForBackendOffers(t *testing.T) {
 	}
 	for _, write := range env.writes() {
 		if write.Verb == "delete" && (write.Resource == "namespaces" || write.Resource == "secrets") {
-			t.Errorf("the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+			t.Errorf("the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
 }
 
-// checkOnlyWhatItTakesToAsk checks that nothing of the driver is in the cluster but its place and its
-// credentials.
+// checkOnlyWhatItTakesToAsk checks that the cluster has none of the driver's objects but its namespace and its credentials.
 func (env *testEnv) checkOnlyWhatItTakesToAsk() {
 	env.t.Helper()
 	present, _, err := env.existing(env.t.Context())
@@ -191,12 +190,12 @@ func (env *testEnv) checkOnlyWhatItTakesToAsk() {
 	}
 	present = slices.DeleteFunc(present, func(name string) bool { return name == "Secret csi-manila-secrets" }) // an earlier test's
 	if diff := cmp.Diff([]string{"Namespace openshift-manila-csi-driver", "CredentialsRequest manila-csi-drivers"}, present); diff != "" {
-		env.t.Errorf("without anything to serve, these objects of the driver exist (-want +got):\n%s", diff)
+		env.t.Errorf("without any offer, these objects of the driver exist (-want +got):\n%s", diff)
 	}
 }
 
-// TestUnreachableBackendIsNotDegraded: without the driver there is nothing to degrade, and once it can be
-// asked the driver comes.
+// TestUnreachableBackendIsNotDegraded: without the driver there is nothing to degrade. Once the backend can be asked, the
+// driver is installed.
 func TestUnreachableBackendIsNotDegraded(t *testing.T) {
 	cloud := openstack.Start(t, "gold")
 	cloud.SetManila(openstack.Forbidden)
@@ -212,7 +211,7 @@ func TestUnreachableBackendIsNotDegraded(t *testing.T) {
 	env.waitForClasses("csi-manila-gold")
 	env.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
 
-	// A class that an administrator takes the place of stays theirs.
+	// A class that an administrator recreated stays as it is.
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "csi-manila-tin"}, Provisioner: env.driver.CSIName}
 	env.create(class)
 	t.Cleanup(func() { _ = env.Client().Delete(context.Background(), class) })
@@ -223,8 +222,8 @@ func TestUnreachableBackendIsNotDegraded(t *testing.T) {
 	env.waitForConditions(allWell)
 }
 
-// TestOffersWithoutStorageClassAreReported: a kind of storage that no StorageClass can be made for is nobody's failure, but no
-// secret either, whether the backend goes on to answer or not.
+// TestOffersWithoutStorageClassAreReported: an offer that no StorageClass can be created for is not a failure, but it is
+// reported, whether or not the backend can still be asked.
 func TestOffersWithoutStorageClassAreReported(t *testing.T) {
 	cloud := openstack.Start(t, "not a name")
 	env := newBackendTestEnv(t, cloud)
@@ -242,19 +241,19 @@ func TestOffersWithoutStorageClassAreReported(t *testing.T) {
 	told := condition(custom, "ManilaBackendClassesMade").Message
 	for _, part := range []string{`Share type "gold" gets no StorageClass: csi-manila-gold is that of share type "Gold". `, `Share type "not a name" gets no StorageClass`} {
 		if !strings.Contains(told, part) {
-			t.Errorf("it tells %q, want %q in it", told, part)
+			t.Errorf("the message is %q, want %q in it", told, part)
 		}
 	}
 	env.waitForEvent("BackendLeftOut", `Share type "gold"`)
 	env.waitForConditions(allWell)
 
-	// What was told stays so while nobody knows better, also when the operator comes back.
+	// The report stays until the backend answers again, even if the operator is restarted.
 	stop()
 	cloud.SetManila(openstack.Forbidden)
 	env.startOperator()
 	custom = env.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
 	if got := condition(custom, "ManilaBackendClassesMade"); got.Message != told || got.Status != operatorv1.ConditionFalse {
-		t.Errorf("while Manila cannot be asked it tells %s: %q", got.Status, got.Message)
+		t.Errorf("while Manila cannot be asked, the condition is %s: %q", got.Status, got.Message)
 	}
 
 	cloud.SetManila(openstack.Up)
@@ -262,7 +261,8 @@ func TestOffersWithoutStorageClassAreReported(t *testing.T) {
 	env.waitForReason("ManilaBackendClassesMade", "AsExpected")
 }
 
-// TestWorkloadsOfEarlierOperatorsAreAdopted in place: pods that serve volumes are replaced one by one.
+// TestWorkloadsOfEarlierOperatorsAreAdopted: they are adopted in place, and pods that serve volumes are replaced one by
+// one.
 func TestWorkloadsOfEarlierOperatorsAreAdopted(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, env *testEnv) {
 		if env.driver.Namespace != "" {
@@ -270,7 +270,7 @@ func TestWorkloadsOfEarlierOperatorsAreAdopted(t *testing.T) {
 			if err := env.Client().Create(t.Context(), home); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatal(err)
 			}
-			// Whoever gave the driver its permissions shows that the namespace is its own.
+			// The cluster-scoped permissions prove that the namespace is the driver's.
 			objects := env.objects()
 			env.create(objects[slices.IndexFunc(objects, func(object client.Object) bool {
 				return object.GetObjectKind().GroupVersionKind().Kind == "ClusterRoleBinding"
@@ -295,8 +295,7 @@ func TestWorkloadsOfEarlierOperatorsAreAdopted(t *testing.T) {
 	})
 }
 
-// earlierWorkload returns a workload of the same name and selector as one of ours, with nothing else of it;
-// nil for other kinds.
+// earlierWorkload returns a workload that has only its name and selector in common with one of ours; nil for other kinds.
 func earlierWorkload(object client.Object) client.Object {
 	meta := metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}
 	labels := selectorOf(object)

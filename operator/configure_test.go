@@ -23,8 +23,7 @@ import (
 
 var singleton = metav1.ObjectMeta{Name: "cluster"}
 
-// TestConfiguration changes the configuration of the cluster, one piece after the other, under a driver
-// that is installed.
+// TestConfiguration changes the configuration of the cluster while a driver is installed.
 func TestConfiguration(t *testing.T) {
 	env := newTestEnv(t)
 	env.installDriver()
@@ -47,8 +46,8 @@ func TestConfiguration(t *testing.T) {
 	env.waitForConditions(allWell)
 }
 
-// podsAreKeptApartAndModest looks at the pods as they run: each on a node of its own, with requests for
-// the scheduler and a class for when there is too little, and at the budget for disruptions.
+// podsAreKeptApartAndModest checks the running pods: each is on a node of its own, with resource requests and a priority
+// class, and there is a PodDisruptionBudget.
 func podsAreKeptApartAndModest(env *testEnv) {
 	pods := &corev1.PodList{}
 	cluster.Eventually(env.t, limit, "the driver's pods", func(ctx context.Context) error {
@@ -83,7 +82,7 @@ func podsAreKeptApartAndModest(env *testEnv) {
 		env.t.Errorf("nodes of the driver's pods (-want +got):\n%s", diff)
 	}
 	budget := &policyv1.PodDisruptionBudget{}
-	cluster.Eventually(env.t, limit, "one of the controller's pods to be dispensable", func(ctx context.Context) error {
+	cluster.Eventually(env.t, limit, "one of the controller's pods to be disruptable", func(ctx context.Context) error {
 		if err := env.Client().Get(ctx, client.ObjectKey{Namespace: env.home, Name: "efs-csi-controller"}, budget); err != nil {
 			return err
 		}
@@ -203,7 +202,7 @@ func tlsProfileIsHonoured(env *testEnv) {
 		{"modern", &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType, Modern: &configv1.ModernTLSProfile{}},
 			"VersionTLS13", "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256"},
 		{"custom", custom(configv1.VersionTLS11, "ECDHE-RSA-AES128-GCM-SHA256"), "VersionTLS11", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
-		{"no cipher suite that Go has", custom(configv1.VersionTLS12, "DHE-RSA-AES128-GCM-SHA256"), "VersionTLS12", ""},
+		{"no cipher suite that Go supports", custom(configv1.VersionTLS12, "DHE-RSA-AES128-GCM-SHA256"), "VersionTLS12", ""},
 	} {
 		change(env, apiServer, func(a *configv1.APIServer) { a.Spec.TLSSecurityProfile = tc.profile })
 		env.waitForWorkloads("the TLS profile: "+tc.name, func(l workloads) error {
@@ -246,7 +245,7 @@ func resourceTagsReachTheDriver(env *testEnv) {
 	env.waitForEvent("SettingsLeftOut", `"aws:cost"`)
 
 	tag()
-	env.waitForWorkloads("the one tag that is always there", func(l workloads) error {
+	env.waitForWorkloads("only the ownership tag", func(l workloads) error {
 		return argument(container(l.controller.Spec.Template, "csi-driver"), "--tags="+owned)
 	})
 	env.waitForConditions(map[string]operatorv1.ConditionStatus{applied: operatorv1.ConditionTrue})
@@ -269,10 +268,10 @@ func volumeMetricsReachTheNodes(env *testEnv) {
 
 func changedCredentialsRollTheirPodsOnly(env *testEnv) {
 	const ofController, ofNode = "aws-efs-cloud-credentials", "node-aws-efs-cloud-credentials"
-	before := env.waitForWorkloads("both to be marked with the credentials they mount", func(l workloads) error {
+	before := env.waitForWorkloads("the annotations with the hashes of the mounted credentials", func(l workloads) error {
 		for secret, pod := range map[string]corev1.PodTemplateSpec{ofController: l.controller.Spec.Template, ofNode: l.node.Spec.Template} {
 			if got := slices.Collect(maps.Keys(marks(pod))); !slices.Equal(got, []string{secret}) {
-				return fmt.Errorf("marked with %q, want just %s", got, secret)
+				return fmt.Errorf("annotations for %q, want just %s", got, secret)
 			}
 		}
 		return nil
@@ -284,7 +283,7 @@ func changedCredentialsRollTheirPodsOnly(env *testEnv) {
 	rotate(ofNode)
 	after := env.waitForWorkloads("the nodes to roll", func(l workloads) error {
 		if cmp.Equal(marks(before.node.Spec.Template), marks(l.node.Spec.Template)) {
-			return errors.New("they are marked as before")
+			return errors.New("the annotations are unchanged")
 		}
 		return nil
 	})
@@ -293,7 +292,7 @@ func changedCredentialsRollTheirPodsOnly(env *testEnv) {
 	}
 	for _, event := range env.Audit(env.t) {
 		if event.User == env.user && event.Resource == "secrets" && !strings.Contains(event.URI, "metadata.name%3D") {
-			env.t.Errorf("the operator looks at more Secrets than the driver's: %s %s", event.Verb, event.URI)
+			env.t.Errorf("the operator reads more Secrets than the driver's: %s %s", event.Verb, event.URI)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// credentials are those of the driver's parts: the controller's and the nodes'.
+// credentials are those of the driver's components: the controller's and the nodes'.
 var credentials = []struct{ part, request, secret, variable, role string }{
 	{"Controller", "openshift-aws-efs-csi-driver", "aws-efs-cloud-credentials", "ROLEARN", "arn:aws:iam::123456789012:role/controller"},
 	{"Node", "openshift-aws-efs-csi-driver-node", "node-aws-efs-cloud-credentials", "NODE_ROLEARN", "arn:aws:iam::123456789012:role/node"},
@@ -73,8 +73,8 @@ func TestShortLivedCredentials(t *testing.T) {
 	}
 }
 
-// TestManualModeWithoutRoles: nobody serves requests there. The driver runs all the same, and the
-// conditions tell what to do; whichever way the credentials come then, the operator goes on by itself.
+// TestManualModeWithoutRoles: nothing provisions credentials there. The driver runs all the same, and the conditions say
+// what to do. Whichever way the credentials are provided then, the operator continues by itself.
 func TestManualModeWithoutRoles(t *testing.T) {
 	env := newTestEnv(t)
 	env.withoutRoles()
@@ -92,7 +92,7 @@ func TestManualModeWithoutRoles(t *testing.T) {
 			}
 		}
 		if _, err := env.credentialsRequest(c.request); !apierrors.IsNotFound(err) {
-			t.Errorf("CredentialsRequest %s: error %v, want that it is not found: nobody would serve it", c.request, err)
+			t.Errorf("CredentialsRequest %s: error %v, want NotFound: nothing would provision it", c.request, err)
 		}
 	}
 	env.waitForWorkloads("the driver's pods to run without credentials", func(l workloads) error {
@@ -107,7 +107,7 @@ func TestManualModeWithoutRoles(t *testing.T) {
 	env.waitForReason(env.conditionOf(byHand.part), "CredentialsByHand")
 	env.waitForWorkloads("the controller to roll with the credentials made by hand", func(l workloads) error {
 		if marks(l.controller.Spec.Template)[byHand.secret] == "" {
-			return fmt.Errorf("it is not marked with them")
+			return fmt.Errorf("it has no annotation with their hash")
 		}
 		return nil
 	})

@@ -3,7 +3,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/backend"
@@ -57,7 +57,7 @@ type cycle struct {
 }
 
 func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, error) {
-	unguarded, err := newUnguardedClient(r.cfg)
+	unguarded, err := client.New(r.cfg, client.Options{}) // for the writes before the driver's namespace is known
 	if err != nil {
 		return nil, err
 	}
@@ -239,9 +239,4 @@ func (c *cycle) observeCluster() (drivers.Cluster, error) {
 		return drivers.Cluster{}, err
 	}
 	return drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom}, nil
-}
-
-// of returns the manifests that a function selects.
-func of(manifests []drivers.Manifest, selects func(kind string) bool) []drivers.Manifest {
-	return slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool { return !selects(m.Object.GetKind()) })
 }

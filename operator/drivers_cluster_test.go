@@ -15,9 +15,9 @@ import (
 	"github.com/berth-csi/berth/test/openstack"
 )
 
-// What an operator does, whichever its driver is.
+// What every driver's operator does.
 
-// forEachDriver runs a test for each driver, in a world whose cloud has all that the driver needs.
+// forEachDriver runs a test for each driver, on a cloud that has everything the driver needs.
 func forEachDriver(t *testing.T, test func(t *testing.T, env *testEnv)) {
 	for _, driver := range registry.All() {
 		t.Run(driver.Name, func(t *testing.T) {
@@ -35,7 +35,7 @@ func nameOf(object client.Object) string {
 	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
 }
 
-// kept are those of the driver's objects that outlive it, by kind and name.
+// kept returns those of the driver's objects that outlive it, by kind and name.
 func (env *testEnv) kept() map[string]bool {
 	manifests, err := env.driver.Operand(drivers.Values{Namespace: env.home, Image: func(env string) string { return env }})
 	if err != nil {
@@ -60,7 +60,7 @@ func testInstall(t *testing.T, env *testEnv) {
 	}
 	for _, write := range env.writes() {
 		if !slices.Contains([]string{"", env.home, "openshift-cloud-credential-operator"}, write.Namespace) {
-			t.Errorf("in a namespace that nobody named the operator did: %s %s %s/%s", write.Verb, write.Resource, write.Namespace, write.Name)
+			t.Errorf("in an unrelated namespace the operator requested: %s %s %s/%s", write.Verb, write.Resource, write.Namespace, write.Name)
 		}
 	}
 	if custom.Status.ObservedGeneration != custom.Generation {
@@ -93,7 +93,7 @@ func testInstall(t *testing.T, env *testEnv) {
 		if err := env.Client().Delete(t.Context(), victim); err != nil {
 			t.Fatal(err)
 		}
-		cluster.Eventually(t, limit, kind+" to be made anew", func(ctx context.Context) error {
+		cluster.Eventually(t, limit, kind+" to be recreated", func(ctx context.Context) error {
 			if err := env.Client().Get(ctx, client.ObjectKeyFromObject(victim), victim); err != nil {
 				return err
 			}

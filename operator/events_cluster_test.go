@@ -17,8 +17,8 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestEventsAreRecordedOnce leads a driver through a whole life, with an operator that is restarted in each
-// part of it. What happens once is told once.
+// TestEventsAreRecordedOnce covers the whole life of a driver, with an operator that is restarted in each phase. What
+// happens once is recorded once.
 func TestEventsAreRecordedOnce(t *testing.T) {
 	env := newTestEnv(t)
 	env.createUnadopted(nil)
@@ -34,9 +34,9 @@ func TestEventsAreRecordedOnce(t *testing.T) {
 		restart()
 		env.waitForRepair()
 		repairs++
-		cluster.Eventually(t, limit, "the repair to be told of", func(context.Context) error {
-			if times := env.timesTold("RoleUpdated"); times != repairs {
-				return fmt.Errorf("%d repairs were told of, and %d made", times, repairs)
+		cluster.Eventually(t, limit, "an event about the repair", func(context.Context) error {
+			if times := env.timesRecorded("RoleUpdated"); times != repairs {
+				return fmt.Errorf("%d repairs were recorded, and %d made", times, repairs)
 			}
 			return nil
 		})
@@ -44,14 +44,14 @@ func TestEventsAreRecordedOnce(t *testing.T) {
 	env.waitForConditions(allWell)
 	restartAtWork()
 
-	// The cluster asks for what the driver cannot do.
+	// The cluster has a setting that the driver cannot honor.
 	during(env, &configv1.Infrastructure{ObjectMeta: singleton}, func(i *configv1.Infrastructure) {
 		i.Status.PlatformStatus.AWS.ResourceTags = []configv1.AWSResourceTag{{Key: "aws:cost", Value: "7"}}
 	})
 	env.waitForEvent("SettingsLeftOut", "aws:cost")
 	restartAtWork()
 
-	// Somebody changes the DaemonSet.
+	// Another client changes the DaemonSet.
 	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-node"}}
 	if err := env.Client().Patch(t.Context(), daemonSet, client.RawPatch(types.MergePatchType,
 		[]byte(`{"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":2}}}}`))); err != nil {
@@ -66,7 +66,7 @@ func TestEventsAreRecordedOnce(t *testing.T) {
 	env.waitForConditions(allWell)
 	restartAtWork()
 
-	// The operator lacks an image.
+	// An image is missing.
 	t.Setenv("PROVISIONER_IMAGE", "")
 	restart()
 	env.waitForReason(env.driver.ConditionPrefix+"ManifestsDegraded", "MissingImage")
@@ -80,7 +80,7 @@ func TestEventsAreRecordedOnce(t *testing.T) {
 	})
 	restartAtWork()
 
-	// The driver is to go while a volume is in use.
+	// The driver is removed while a volume is in use.
 	env.mountedVolume()
 	env.deleteCustomResource()
 	env.waitForEvent("VolumesInUse", "web")
@@ -94,25 +94,25 @@ func TestEventsAreRecordedOnce(t *testing.T) {
 	env.waitForEvent("RemovalForced", "2 pods")
 	env.waitForEvent("Removed", "the driver is removed")
 
-	for told, times := range env.told() {
+	for told, times := range env.recorded() {
 		reason, _, _ := strings.Cut(told, ": ")
 		want := 1
 		switch reason {
 		case "RoleUpdated":
 			want = repairs
 		case "DaemonSetUpdated", "DeploymentUpdated":
-			// library-go notes in an annotation of a workload that a generation has rolled out, by an update
-			// of its own if no other comes before, and tells of some of these.
+			// library-go records in an annotation of a workload that a generation has rolled out, by an update
+			// of its own if there is no other, and emits events for some of these.
 			continue
 		}
 		if times != want {
-			t.Errorf("it happened %d times, but was told %d times: %s", want, times, told)
+			t.Errorf("it happened %d times, but was recorded %d times: %s", want, times, told)
 		}
 	}
 }
 
-// waitUntilGenerationsAreRecorded waits until the ClusterCSIDriver's status has the generations of the
-// driver's workloads: by them an operator that is started again knows which update it has told of.
+// waitUntilGenerationsAreRecorded waits until the ClusterCSIDriver's status has the generations of the driver's
+// workloads: from these a restarted operator knows for which updates there are events.
 func (env *testEnv) waitUntilGenerationsAreRecorded() {
 	env.t.Helper()
 	custom := env.customResource()
@@ -133,11 +133,11 @@ func (env *testEnv) waitUntilGenerationsAreRecorded() {
 	})
 }
 
-// timesTold returns how often the operator told something with a reason.
-func (env *testEnv) timesTold(reason string) int {
+// timesRecorded returns how often the operator recorded events with a reason.
+func (env *testEnv) timesRecorded(reason string) int {
 	env.t.Helper()
 	times := 0
-	for told, count := range env.told() {
+	for told, count := range env.recorded() {
 		if strings.HasPrefix(told, reason+": ") {
 			times += count
 		}
@@ -145,8 +145,8 @@ func (env *testEnv) timesTold(reason string) int {
 	return times
 }
 
-// told returns how often the operator told what: "reason: message".
-func (env *testEnv) told() map[string]int {
+// recorded returns how often the operator recorded what: "reason: message".
+func (env *testEnv) recorded() map[string]int {
 	env.t.Helper()
 	list := &corev1.EventList{}
 	if err := env.Client().List(env.t.Context(), list, client.InNamespace(env.namespace)); err != nil {
@@ -159,17 +159,17 @@ func (env *testEnv) told() map[string]int {
 		}
 	}
 	if len(told) == 0 {
-		env.t.Error("the operator has told nothing")
+		env.t.Error("the operator has recorded no events")
 	}
 	return told
 }
 
-// waitForUninstallMessage waits until the condition of the removal says something.
+// waitForUninstallMessage waits until the message of the uninstall condition contains a text.
 func (env *testEnv) waitForUninstallMessage(text string) operatorv1.OperatorCondition {
 	env.t.Helper()
 	custom := env.customResource()
 	found := operatorv1.OperatorCondition{}
-	cluster.Eventually(env.t, limit, "the condition of the removal to say "+text, func(ctx context.Context) error {
+	cluster.Eventually(env.t, limit, "the uninstall condition to say "+text, func(ctx context.Context) error {
 		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}

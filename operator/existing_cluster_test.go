@@ -17,11 +17,9 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// Of objects that exist and differ in what cannot be changed, those go that the driver cannot work with,
-// and no others.
+// Existing objects with different immutable fields are recreated only if the driver does not work with them.
 
-// TestForeignStorageClassStays: "efs-sc" is also what people call a class for volumes that are
-// provisioned dynamically.
+// TestForeignStorageClassStays: administrators also use the name "efs-sc" for classes of dynamically provisioned volumes.
 func TestForeignStorageClassStays(t *testing.T) {
 	env := newTestEnv(t)
 	class := env.createDynamicClass()
@@ -59,7 +57,7 @@ func (env *testEnv) createDynamicClass() *storagev1.StorageClass {
 	return class
 }
 
-// TestStorageClassState: the administrator says what becomes of the driver's class.
+// TestStorageClassState: spec.storageClassState decides whether the operator manages the class.
 func TestStorageClassState(t *testing.T) {
 	env := newTestEnv(t)
 	env.installDriver()
@@ -78,24 +76,24 @@ func TestStorageClassState(t *testing.T) {
 	set(operatorv1.RemovedStorageClass)
 	cluster.Eventually(t, limit, "the class to be removed", env.Gone(class))
 	set(operatorv1.ManagedStorageClass)
-	cluster.Eventually(t, limit, "the class to be made anew", exists)
+	cluster.Eventually(t, limit, "the class to be recreated", exists)
 	set(operatorv1.UnmanagedStorageClass)
 	if err := env.Client().Delete(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
 	env.waitForRepair()
 	if err := exists(t.Context()); err == nil {
-		t.Error("the class is Unmanaged, but was made anew")
+		t.Error("the class is Unmanaged, but was recreated")
 	}
 
-	// What was made in the driver's place is somebody else's.
+	// A class that another client created is foreign.
 	dynamic := env.createDynamicClass()
 	set(operatorv1.RemovedStorageClass)
 	env.waitForRepair()
 	checkUnchanged(t, env, []client.Object{dynamic})
 }
 
-// TestImmutableObjectsAreRecreated: the driver does not work with these as they are.
+// TestImmutableObjectsAreRecreated: the driver does not work with these objects as they are.
 func TestImmutableObjectsAreRecreated(t *testing.T) {
 	env := newTestEnv(t)
 	yes, nobody := true, []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "nobody"}}
@@ -117,7 +115,7 @@ func TestImmutableObjectsAreRecreated(t *testing.T) {
 			verbs = append(verbs, fmt.Sprint(write.Verb, " ", write.Code))
 		}
 		if want := []string{"patch 422", "delete 200", "patch 201"}; !slices.Equal(verbs, want) {
-			t.Errorf("to %s %s the operator did %q, want %q", resource, old.GetName(), verbs, want)
+			t.Errorf("for %s %s the operator requested %q, want %q", resource, old.GetName(), verbs, want)
 		}
 	}
 	for _, what := range []string{"CSIDriver efs.csi.aws.com", "ClusterRoleBinding efs-csi-node", "RoleBinding efs-csi-leader-election"} {
@@ -133,7 +131,7 @@ func TestImmutableObjectsAreRecreated(t *testing.T) {
 	}
 }
 
-// TestCSIDriverIsUpdatedInPlace where that is possible.
+// TestCSIDriverIsUpdatedInPlace: where that is possible.
 func TestCSIDriverIsUpdatedInPlace(t *testing.T) {
 	env := newTestEnv(t)
 	no, yes := false, true

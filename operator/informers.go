@@ -36,11 +36,6 @@ type clients struct {
 	operator operatorclient.Interface
 }
 
-// newUnguardedClient returns the client for what the operator writes before the driver's namespace is known.
-func newUnguardedClient(cfg *rest.Config) (client.Client, error) {
-	return client.New(cfg, client.Options{})
-}
-
 func newClients(cfg *rest.Config, fieldManager string, guard *drivernamespace.Guard, mapper meta.RESTMapper) (*clients, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(guard.Wrap)
@@ -72,7 +67,9 @@ func newClients(cfg *rest.Config, fieldManager string, guard *drivernamespace.Gu
 
 // An informerSet has the informers of one cycle.
 type informerSet struct {
-	*clients
+	kube      kubernetes.Interface
+	dynamic   dynamic.Interface
+	mapper    meta.RESTMapper
 	namespace string // the driver's
 	config    configinformers.SharedInformerFactory
 	operator  operatorinformers.SharedInformerFactory // for CloudCredentials
@@ -83,7 +80,7 @@ type informerSet struct {
 // informersIn returns informers for a driver in a namespace.
 func (c *clients) informersIn(namespace string) *informerSet {
 	s := &informerSet{
-		clients: c, namespace: namespace,
+		kube: c.kube, dynamic: c.dynamic, mapper: c.objects.RESTMapper(), namespace: namespace,
 		config:   configinformers.NewSharedInformerFactory(c.config, resync),
 		operator: operatorinformers.NewSharedInformerFactory(c.operator, resync),
 		byName:   map[string]informers.SharedInformerFactory{},
@@ -118,7 +115,7 @@ func (s *informerSet) secret(name string) coreinformers.SecretInformer {
 // watch returns a watched object with an informer of its own, if the cluster serves its kind.
 func (s *informerSet) watch(object *unstructured.Unstructured) *objects.WatchedObject {
 	kind := object.GroupVersionKind()
-	mapping, err := s.objects.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 	if err != nil {
 		return objects.NewWatchedObject(object, nil)
 	}

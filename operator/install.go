@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -131,8 +132,8 @@ func componentsOf(prefix string, manifests []drivers.Manifest) []status.Componen
 }
 
 func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *staticresource.Controller {
-	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController",
-		c.watch(of(manifests, staticresource.Applies)), c.applier, c.reporter, c.recorder)
+	static := slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool { return !staticresource.Applies(m.Object.GetKind()) })
+	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.reporter, c.recorder)
 }
 
 func (c *cycle) newCredentialsRequestControllers(components []status.Component) []factory.Controller {

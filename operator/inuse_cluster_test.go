@@ -18,8 +18,8 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestUninstallWaitsForPodsThatUseVolumes: through a claim, through the claim of a pod's own, or inline.
-// When the last pod is gone, the removal goes on by itself, and leaves all that stands for data.
+// TestUninstallWaitsForPodsThatUseVolumes: through a claim, through a generic ephemeral volume, or inline. When the last
+// pod is gone, the removal continues by itself, and keeps everything that stands for data.
 func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 	env := newTestEnv(t)
 	env.createAPI()
@@ -75,7 +75,7 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 	}
 }
 
-// TestUninstallCanBeForced while it waits, and tells so loudly.
+// TestUninstallCanBeForced: while it waits, with a warning.
 func TestUninstallCanBeForced(t *testing.T) {
 	env := newTestEnv(t)
 	env.installDriver()
@@ -98,8 +98,8 @@ func TestUninstallCanBeForced(t *testing.T) {
 	}
 }
 
-// TestUninstallWaitsForPodOfAReplacedClaim: a pod has a volume mounted whose claim somebody has taken away, and
-// another one of that name is not bound to it. A pod that is younger than that claim counts no more.
+// TestUninstallWaitsForPodOfAReplacedClaim: a pod has a volume mounted whose claim was deleted, and a new claim of that
+// name is not bound to it. A pod that is younger than the new claim does not count.
 func TestUninstallWaitsForPodOfAReplacedClaim(t *testing.T) {
 	env := newTestEnv(t)
 	env.installDriver()
@@ -135,8 +135,7 @@ func TestUninstallWaitsForPodOfAReplacedClaim(t *testing.T) {
 	env.waitUntilRemoved()
 }
 
-// allowInlineVolumes has the CSIDriver allow what the driver does not ask for. That cannot be changed, only made
-// anew.
+// allowInlineVolumes recreates the CSIDriver to allow inline volumes: the field is immutable.
 func (env *testEnv) allowInlineVolumes() {
 	env.t.Helper()
 	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: env.driver.CSIName}}
@@ -146,17 +145,17 @@ func (env *testEnv) allowInlineVolumes() {
 	if err := env.Client().Delete(env.t.Context(), driver); err != nil {
 		env.t.Fatal(err)
 	}
-	anew := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.Name, Labels: driver.Labels, Annotations: driver.Annotations}, Spec: driver.Spec}
-	anew.Spec.VolumeLifecycleModes = append(anew.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral)
-	env.create(anew)
+	recreated := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.Name, Labels: driver.Labels, Annotations: driver.Annotations}, Spec: driver.Spec}
+	recreated.Spec.VolumeLifecycleModes = append(recreated.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral)
+	env.create(recreated)
 }
 
-// inlineVolume returns a volume of the driver that a pod has without a claim.
+// inlineVolume returns an inline volume of the driver.
 func (env *testEnv) inlineVolume() corev1.Volume {
 	return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: env.driver.CSIName}}}
 }
 
-// mountedVolume makes a volume of the driver with a claim, and a running pod that mounts it.
+// mountedVolume creates a volume of the driver with a claim, and a running pod that mounts it.
 func (env *testEnv) mountedVolume() *corev1.Pod {
 	env.t.Helper()
 	pod := env.createUser("web", env.claimedVolume(env.namespace, "data"))
@@ -164,7 +163,7 @@ func (env *testEnv) mountedVolume() *corev1.Pod {
 	return pod
 }
 
-// claimedVolume makes a volume of the driver with a claim, and returns the claim as a volume of a pod.
+// claimedVolume creates a volume of the driver with a claim, and returns the pod volume that mounts it.
 func (env *testEnv) claimedVolume(name, claim string) corev1.Volume {
 	env.t.Helper()
 	env.create(&corev1.PersistentVolumeClaim{
@@ -175,8 +174,8 @@ func (env *testEnv) claimedVolume(name, claim string) corev1.Volume {
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}
 }
 
-// ephemeralVolume makes a volume of the driver. It returns one of a pod of that name, for which a claim of
-// its own is made and bound to it.
+// ephemeralVolume creates a volume of the driver, and returns a generic ephemeral volume of a pod of that name, whose
+// claim is bound to it.
 func (env *testEnv) ephemeralVolume(pod string) corev1.Volume {
 	env.t.Helper()
 	spec := env.createVolume(env.namespace+"-"+pod, pod+"-data")
@@ -184,13 +183,13 @@ func (env *testEnv) ephemeralVolume(pod string) corev1.Volume {
 		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: spec}}}}
 }
 
-// createVolume makes a volume of the driver for one claim, and returns what that has to say.
+// createVolume creates a volume of the driver for one claim, and returns the claim's spec.
 func (env *testEnv) createVolume(name, claim string) corev1.PersistentVolumeClaimSpec {
 	env.t.Helper()
 	return env.createVolumeFor(env.namespace, name, claim)
 }
 
-// createVolumeFor makes a volume of the driver for one claim of a namespace, and returns what that has to say.
+// createVolumeFor creates a volume of the driver for one claim in a namespace, and returns the claim's spec.
 func (env *testEnv) createVolumeFor(namespace, name, claim string) corev1.PersistentVolumeClaimSpec {
 	env.t.Helper()
 	empty, size := "", corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}

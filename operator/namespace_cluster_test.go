@@ -18,17 +18,17 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestDriverStaysInItsNamespace: an operator that comes back in another namespace looks after the same driver,
-// whether the ClusterCSIDriver tells it or the driver itself.
+// TestDriverStaysInItsNamespace: an operator that is reinstalled in another namespace manages the same driver, whether it
+// finds it by the ClusterCSIDriver or by the driver's own objects.
 func TestDriverStaysInItsNamespace(t *testing.T) {
 	env := newTestEnv(t)
 	env.create(env.customResource())
 	stop := env.startOperator()
 	env.waitForConditions(allWell)
 	before := env.uids()
-	for _, told := range []string{"the annotations", "what names its service accounts"} {
+	for _, evidence := range []string{"the annotations", "the traces"} {
 		stop()
-		if told != "the annotations" {
+		if evidence != "the annotations" {
 			env.annotate(namespaceAnnotation, "null")
 			env.annotate(namespaceUIDAnnotation, "null")
 		}
@@ -38,23 +38,24 @@ func TestDriverStaysInItsNamespace(t *testing.T) {
 		next.waitForRepair()
 		custom := next.waitForConditions(allWell)
 		if got := custom.Annotations[namespaceAnnotation]; got != env.home {
-			t.Errorf("by %s: the annotation says %q, want %q", told, got, env.home)
+			t.Errorf("by %s: the annotation says %q, want %q", evidence, got, env.home)
 		}
 		if got := custom.Annotations["berth.dev/operator-namespace"]; got != next.namespace {
-			t.Errorf("by %s: the annotation says that the operator is in namespace %q, want %q", told, got, next.namespace)
+			t.Errorf("by %s: the annotation says that the operator is in namespace %q, want %q", evidence, got, next.namespace)
 		}
 		if diff := cmp.Diff(before, next.uids()); diff != "" {
-			t.Errorf("by %s: UIDs of the driver's objects (-before +after):\n%s", told, diff)
+			t.Errorf("by %s: UIDs of the driver's objects (-before +after):\n%s", evidence, diff)
 		}
 		for _, write := range next.writes() {
 			if write.Namespace == next.namespace {
-				t.Errorf("by %s: in its own namespace the operator did: %s %s %s", told, write.Verb, write.Resource, write.Name)
+				t.Errorf("by %s: in its own namespace the operator requested: %s %s %s", evidence, write.Verb, write.Resource, write.Name)
 			}
 		}
 	}
 }
 
-// TestSeveralDrivers: a person is told of another operator's driver by what only administrators can write.
+// TestSeveralDrivers: the operator reports another operator's driver, which it finds by objects that only administrators
+// can write.
 func TestSeveralDrivers(t *testing.T) {
 	env := newTestEnv(t)
 	other := env.createForeignBinding(env.Namespace(t))
@@ -70,7 +71,7 @@ func TestSeveralDrivers(t *testing.T) {
 	}
 	for _, write := range env.writes() {
 		if write.Namespace == other.Subjects[0].Namespace || write.Name == other.Name {
-			t.Errorf("to the other driver the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+			t.Errorf("for the other driver the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
 	if err := env.Client().Delete(t.Context(), other); err != nil {
@@ -79,7 +80,7 @@ func TestSeveralDrivers(t *testing.T) {
 	env.waitForConditions(allWell)
 }
 
-// createForeignBinding leaves what gives permissions to a driver that is not like ours.
+// createForeignBinding creates a binding for the service accounts of a foreign driver.
 func (env *testEnv) createForeignBinding(namespace string) *rbacv1.ClusterRoleBinding {
 	env.t.Helper()
 	trace := env.driver.History.Traces[0]
@@ -93,7 +94,7 @@ func (env *testEnv) createForeignBinding(namespace string) *rbacv1.ClusterRoleBi
 	return binding
 }
 
-// TestSeveralNamespaces: where a driver is that two namespaces have accounts of, an administrator says.
+// TestSeveralNamespaces: if two namespaces have service accounts of the driver, an administrator has to choose.
 func TestSeveralNamespaces(t *testing.T) {
 	env := newTestEnv(t)
 	env.home = env.Namespace(t)
@@ -116,7 +117,7 @@ func TestSeveralNamespaces(t *testing.T) {
 	}
 	for _, write := range env.writes() {
 		if write.Resource != "clustercsidrivers" || write.Subresource != "status" {
-			t.Errorf("before the namespace is known the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+			t.Errorf("before the namespace is known the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
 	env.waitForEvent("SeveralNamespaces", env.home)
@@ -127,7 +128,7 @@ func TestSeveralNamespaces(t *testing.T) {
 	}
 }
 
-// recordedUID is that of the driver's namespace in the ClusterCSIDriver.
+// recordedUID returns the UID of the driver's namespace that the ClusterCSIDriver records.
 func (env *testEnv) recordedUID() string {
 	env.t.Helper()
 	custom := env.customResource()
@@ -137,10 +138,10 @@ func (env *testEnv) recordedUID() string {
 	return custom.Annotations[namespaceUIDAnnotation]
 }
 
-// TestActiveOperatorKeepsTheDriver: the lock excludes operators of one namespace. One in the
-// namespace of the driver keeps us from the driver, and from its API, until its pod is gone.
+// TestActiveOperatorKeepsTheDriver: the lock excludes only operators in one namespace. An operator in the driver's
+// namespace keeps the driver and its APIs until its pod is gone.
 func TestActiveOperatorKeepsTheDriver(t *testing.T) {
-	env := awayFromHome(t)
+	env := inOtherNamespace(t)
 	env.createUnadopted(nil)
 	old := env.createLockedOperator()
 
@@ -162,16 +163,16 @@ func TestActiveOperatorKeepsTheDriver(t *testing.T) {
 		t.Errorf("berth_operator_waiting_for_lock is %v while the operator waits, want 1", got)
 	}
 	if len(custom.Finalizers) > 0 || custom.Annotations[namespaceAnnotation] != "" {
-		t.Errorf("the ClusterCSIDriver is claimed already: finalizers %q, annotations %v", custom.Finalizers, custom.Annotations)
+		t.Errorf("the finalizer was added already: finalizers %q, annotations %v", custom.Finalizers, custom.Annotations)
 	}
 	for _, write := range env.writes() {
 		if write.Resource != "clustercsidrivers" || write.Subresource != "status" {
-			t.Errorf("beside another operator ours did: %s %s %s", write.Verb, write.Resource, write.Name)
+			t.Errorf("beside another operator ours requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
 	select {
 	case <-served:
-		t.Error("the companion runs beside another operator")
+		t.Error("the API controller runs beside another operator")
 	default:
 	}
 
@@ -182,17 +183,16 @@ func TestActiveOperatorKeepsTheDriver(t *testing.T) {
 	<-served
 	env.waitForReason(waits, "")
 	if got, found := metric(t, "berth_operator_waiting_for_lock", map[string]string{"driver": env.driver.CSIName, "namespace": env.home}); got != 0 || !found {
-		t.Errorf("berth_operator_waiting_for_lock is %v when nobody waits (found: %v), want 0", got, found)
+		t.Errorf("berth_operator_waiting_for_lock is %v after the wait (found: %v), want 0", got, found)
 	}
 }
 
-// createLockedOperator creates a pod that holds the lock, as the operator library has it: the pod owns the
-// ConfigMap.
+// createLockedOperator creates a pod that holds the lock, as operator-lib does: the pod owns the ConfigMap.
 func (env *testEnv) createLockedOperator() *corev1.Pod {
 	return env.createLockedOperatorAs(env.Client(), env.home)
 }
 
-// createLockedOperatorAs is createLockedOperator for anybody's client, and any namespace.
+// createLockedOperatorAs is createLockedOperator with any client, in any namespace.
 func (env *testEnv) createLockedOperatorAs(c client.Client, namespace string) *corev1.Pod {
 	env.t.Helper()
 	pod := &corev1.Pod{
@@ -218,7 +218,7 @@ func (env *testEnv) annotate(key, jsonValue string) {
 	env.patchCustomResource(fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, key, jsonValue))
 }
 
-// waitForRepair changes an object of the driver and waits until the operator has put it right: it is at work.
+// waitForRepair changes an object of the driver and waits until the operator has repaired it.
 func (env *testEnv) waitForRepair() {
 	env.t.Helper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-leader-election"}}

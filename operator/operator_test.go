@@ -43,7 +43,7 @@ const (
 	version = "v1.2.3" // of the operator
 )
 
-// world is a cluster with the operator of one driver running in it.
+// testEnv is a cluster with the operator of one driver.
 type testEnv struct {
 	*cluster.Cluster
 	t         *testing.T
@@ -52,11 +52,11 @@ type testEnv struct {
 	home      string // the driver's namespace
 	user      string // the operator's
 	ended     string // a namespace that the test has deleted
-	// written counts the requests with which the operator changed something of the driver's.
+	// written counts the operator's writes to objects of the driver.
 	written *atomic.Int64
 }
 
-// newTestEnv is a world with the driver that most of these tests are about.
+// newTestEnv returns an environment for the EFS driver.
 func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
 	return newTestEnvWith(t, efsDriver(t))
@@ -71,7 +71,7 @@ func efsDriver(t *testing.T) drivers.Driver {
 	return driver
 }
 
-// newTestEnvWith is newTestEnv for any driver.
+// newTestEnvWith returns an environment for a driver.
 func newTestEnvWith(t *testing.T, driver drivers.Driver) *testEnv {
 	t.Helper()
 	env := newTestEnvOf(t, driver)
@@ -80,9 +80,8 @@ func newTestEnvWith(t *testing.T, driver drivers.Driver) *testEnv {
 	return env
 }
 
-// newTestEnvOf gives the test a namespace of its own to run the driver's operator in, with just the
-// permissions that the driver's bundle gives it. The driver's cluster-scoped objects are shared, so
-// these tests run one after the other. It leaves the cleaning up to the test.
+// newTestEnvOf creates a namespace for the driver's operator, with exactly the permissions of the driver's bundle. The
+// driver's cluster-scoped objects are shared, so these tests run sequentially. The test has to clean up.
 func newTestEnvOf(t *testing.T, driver drivers.Driver) *testEnv {
 	t.Helper()
 	c := cluster.Shared(t, cluster.Options{})
@@ -107,12 +106,12 @@ func newTestEnvOf(t *testing.T, driver drivers.Driver) *testEnv {
 	return env
 }
 
-// checkPermissions checks that the operator has asked for nothing that it may not have.
+// checkPermissions checks that no request of the operator was forbidden.
 func (env *testEnv) checkPermissions() {
 	for _, event := range env.Audit(env.t) {
-		// In a namespace that is being deleted nobody may make anything.
+		// Nobody can create objects in a namespace that is being deleted.
 		if event.User == env.user && event.Code == http.StatusForbidden && (env.ended == "" || event.Namespace != env.ended) {
-			env.t.Errorf("the operator may not: %s %s", event.Verb, event.URI)
+			env.t.Errorf("the operator's request was forbidden: %s %s", event.Verb, event.URI)
 		}
 	}
 }
@@ -136,7 +135,7 @@ func (env *testEnv) startOperator(apis ...operator.APIController) (stop func()) 
 	return stop
 }
 
-// setImages sets the variables that carry the driver's images, as its bundle does, until the test ends.
+// setImages sets the environment variables with the driver's images, as its bundle does, until the test ends.
 func (env *testEnv) setImages() {
 	for _, image := range env.driver.Images {
 		if _, set := os.LookupEnv(image.Env); !set {
@@ -172,7 +171,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// installDriver asks for the driver, and returns when the operator says that it is available.
+// installDriver creates the ClusterCSIDriver, and returns when the driver is available.
 func (env *testEnv) installDriver() *operatorv1.ClusterCSIDriver {
 	env.t.Helper()
 	env.create(env.customResource())
@@ -180,7 +179,7 @@ func (env *testEnv) installDriver() *operatorv1.ClusterCSIDriver {
 	return env.waitForConditions(allWell)
 }
 
-// removeDriver takes away what a test has left, without the operator's help.
+// removeDriver deletes what a test has left, without the operator.
 func (env *testEnv) removeDriver() {
 	ctx := context.Background()
 	custom := env.customResource()
@@ -223,7 +222,7 @@ func (env *testEnv) customResource() *operatorv1.ClusterCSIDriver {
 	}
 }
 
-// objects are all objects that the driver consists of.
+// objects returns all objects of the driver.
 func (env *testEnv) objects() []client.Object {
 	manifests, err := env.driver.Operand(drivers.Values{Namespace: env.home, Image: func(env string) string { return env }})
 	if err != nil {
@@ -314,7 +313,7 @@ var allWell = map[string]operatorv1.ConditionStatus{
 	"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionFalse,
 }
 
-// writes are the operator's requests that change something but its own events and lock.
+// writes returns the operator's writes, except those of events.
 func (env *testEnv) writes() []cluster.AuditEvent {
 	var writes []cluster.AuditEvent
 	for _, event := range env.Audit(env.t) {
@@ -356,7 +355,7 @@ func TestNothingIsTouchedWithoutCustomResource(t *testing.T) {
 	env.waitForMetric("berth_cluster_csi_driver_missing", 0)
 	for _, write := range env.writes() {
 		if write.Received.Before(began) {
-			t.Errorf("before its ClusterCSIDriver existed, the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+			t.Errorf("before its ClusterCSIDriver existed, the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 		if write.Name == other.Name {
 			t.Errorf("the operator touched another driver's ClusterCSIDriver: %s", write.Verb)

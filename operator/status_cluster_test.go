@@ -8,8 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestStatusIsNotWrittenBeforeControllersReport: an operator that has just started does not know how the driver is, and
-// leaves what an earlier one has said of it. One that said so each time, and died then, would get no further.
+// TestStatusIsNotWrittenBeforeControllersReport: an operator that has just started does not know the state of the driver,
+// and keeps the status that the previous one wrote. If it reset the status and then always crashed, it would never get
+// further.
 func TestStatusIsNotWrittenBeforeControllersReport(t *testing.T) {
 	env := newTestEnv(t)
 	changes := env.Record(t, &operatorv1.ClusterCSIDriverList{}, client.MatchingFields{metav1.ObjectNameField: env.driver.CSIName})

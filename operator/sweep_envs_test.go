@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// A variantEnv is a world with a variant of the driver. Runs take it one after the other.
+// A variantEnv is an environment for a variant of the driver. Runs use it one after the other.
 type variantEnv struct {
 	*testEnv
 	variant   *variant
@@ -31,7 +31,7 @@ type variantEnv struct {
 	unadopted map[string]string // the UIDs of what the last run began with, by key
 }
 
-// has tells whether an object belongs to the world.
+// has reports whether an object belongs to the environment.
 func (env *variantEnv) has(object metav1.Object) bool {
 	return object.GetNamespace() == env.namespace || object.GetName() == env.variant.CSIName || strings.Contains(object.GetName(), env.variant.mark)
 }
@@ -49,7 +49,7 @@ func (env *variantEnv) customResourceNow() *operatorv1.ClusterCSIDriver {
 	return custom
 }
 
-// renamed returns an object of the original as the variant would have it.
+// renamed returns an object of the original under the variant's names.
 func (env *variantEnv) renamed(object *unstructured.Unstructured) *unstructured.Unstructured {
 	env.t.Helper()
 	text, err := json.Marshal(object)
@@ -63,7 +63,7 @@ func (env *variantEnv) renamed(object *unstructured.Unstructured) *unstructured.
 	return renamed
 }
 
-// clear removes all that the world has besides what it had at its beginning.
+// clear removes everything that the environment did not have at the beginning.
 func (env *variantEnv) clear() {
 	env.t.Helper()
 	var removing errgroup.Group
@@ -81,7 +81,7 @@ func (env *variantEnv) clear() {
 	if err := removing.Wait(); err != nil {
 		env.t.Fatal(err)
 	}
-	env.await("the world to be as at its beginning", func() error {
+	env.await("the environment to be clean", func() error {
 		var left []string
 		for key := range env.view.all() {
 			if env.bare[key] == nil {
@@ -96,7 +96,7 @@ func (env *variantEnv) clear() {
 }
 
 func (env *variantEnv) remove(object *unstructured.Unstructured) error {
-	if object.GetKind() == "ClusterCSIDriver" && len(object.GetFinalizers()) > 0 { // nobody is there to see to them
+	if object.GetKind() == "ClusterCSIDriver" && len(object.GetFinalizers()) > 0 { // no operator is running to remove them
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
 		if err := env.Client().Patch(context.Background(), object, patch); err != nil {
 			return client.IgnoreNotFound(err)
@@ -105,7 +105,7 @@ func (env *variantEnv) remove(object *unstructured.Unstructured) error {
 	return client.IgnoreNotFound(env.Client().Delete(context.Background(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 }
 
-// pool holds the envs that no run uses.
+// pool has the environments that no run uses.
 type pool struct {
 	mu       sync.Mutex
 	returned *sync.Cond
@@ -139,8 +139,8 @@ func newPool(t *testing.T) *pool {
 	return p
 }
 
-// take waits for a world, which the test has until it gives it back. It is one with the driver installed or
-// one without if there is a choice.
+// take waits for an environment, for the test to use until it calls giveBack. It prefers one in which the driver is
+// installed, or not.
 func (p *pool) take(t *testing.T, installed bool) (env *variantEnv, giveBack func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,15 +17,13 @@ import (
 )
 
 const (
-	// runLimit bounds how long a run may take to settle. It is far above what is seen, for machines that
-	// are busy with other things.
+	// runLimit bounds how long a run may take to settle. It is far above what a run takes, for machines that are busy.
 	runLimit = 3 * time.Minute
-	// quiet is for how long an operator asks for nothing that has settled.
+	// quiet is for how long an operator that has settled sends no requests.
 	quiet = 500 * time.Millisecond
-	// rounds is how often an operator may have something left to write when it is made to look at its
-	// objects again: what a fault has put off may come late.
+	// rounds is how often an operator may have something left to write when it syncs again: a fault may have delayed it.
 	rounds = 3
-	// nudgeAnnotation on a ClusterCSIDriver means nothing to the operator.
+	// nudgeAnnotation on a ClusterCSIDriver has no meaning to the operator.
 	nudgeAnnotation = "example.com/nudge"
 )
 
@@ -36,7 +34,7 @@ type run struct {
 	stop     func()
 }
 
-// run runs a scenario from its beginning until all has settled, as the reference says if there is one.
+// run runs a scenario until the operator has settled, in the state of the reference if there is one.
 func (s *sweep) run(t *testing.T, sc scenario, injector func(*variant) *fault.Injector, reference *outcome) outcome {
 	t.Helper()
 	env, giveBack := s.envs.take(t, sc.installed)
@@ -68,7 +66,7 @@ func (s *sweep) run(t *testing.T, sc scenario, injector func(*variant) *fault.In
 	return got
 }
 
-// installIn has an undisturbed operator install the driver in a bare world.
+// installIn runs an undisturbed operator to install the driver.
 func (s *sweep) installIn(env *variantEnv) {
 	env.t.Helper()
 	r := &run{variantEnv: env, injector: fault.Record(noPoints...)}
@@ -78,7 +76,7 @@ func (s *sweep) installIn(env *variantEnv) {
 	r.settle(install.end, &s.installation)
 }
 
-// start runs the operator until stop is called, once or more.
+// start runs the operator until stop is called. A crash restarts it.
 func (r *run) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -98,7 +96,7 @@ func (r *run) start() {
 	}
 }
 
-// settle waits until the operator has come to the end, and does nothing any more.
+// settle waits until the scenario has ended and the operator sends no more requests.
 func (r *run) settle(end func(*variantEnv) error, reference *outcome) {
 	r.t.Helper()
 	seen, last := -1, errors.New("it was never idle")
@@ -121,7 +119,7 @@ func (r *run) settle(end func(*variantEnv) error, reference *outcome) {
 	})
 }
 
-// mustStaySettled makes the operator look at all of its objects again, and wants it to write nothing.
+// mustStaySettled makes the operator sync all of its objects again, and fails if it keeps writing.
 func (r *run) mustStaySettled() {
 	r.t.Helper()
 	if r.customResourceNow() == nil {
@@ -135,11 +133,10 @@ func (r *run) mustStaySettled() {
 			return
 		}
 	}
-	r.t.Errorf("all has settled, and still the operator writes whenever it looks at its objects: %v", late)
+	r.t.Errorf("the operator has settled, but still writes whenever it syncs: %v", late)
 }
 
-// nudge changes the ClusterCSIDriver in a way that means nothing, and returns when the operator has
-// looked at its objects because of that.
+// nudge makes a meaningless change to the ClusterCSIDriver, and returns when the operator has synced because of it.
 func (r *run) nudge() {
 	r.t.Helper()
 	began := time.Now()
@@ -158,7 +155,7 @@ func (r *run) nudge() {
 	})
 }
 
-// outcome is what the run has come to.
+// outcome returns the outcome of the run.
 func (r *run) outcome() outcome {
 	got := outcome{came: r.injector.Came(), state: r.view.state(), counts: map[fault.Point]fault.Count{}}
 	for _, point := range r.injector.Points() {
@@ -170,7 +167,7 @@ func (r *run) outcome() outcome {
 	return got
 }
 
-// violations are what must not happen in any scenario.
+// violations returns what must not happen in any scenario.
 func (r *run) violations() []error {
 	var found []error
 	for _, write := range r.injector.Writes() {
@@ -178,13 +175,13 @@ func (r *run) violations() []error {
 			found = append(found, fmt.Errorf("the operator wrote to a volume or a claim: %s", write.Point))
 		}
 		if write.Code == http.StatusForbidden {
-			found = append(found, fmt.Errorf("the operator may not: %s", write.Point))
+			found = append(found, fmt.Errorf("the operator's request was forbidden: %s", write.Point))
 		}
 	}
 	return found
 }
 
-// awaitOperator waits until the operator has done something. Events that are held back from it come when it
+// awaitOperator waits until the operator has done something. Watch events that are withheld from it are delivered once it
 // has settled without them.
 func (r *run) awaitOperator(what string, check func() error) {
 	r.t.Helper()
@@ -197,7 +194,7 @@ func (r *run) awaitOperator(what string, check func() error) {
 	})
 }
 
-// await waits until check, which looks at nothing but what is known here, returns nil.
+// await waits until check returns nil. check sends no requests.
 func (env *variantEnv) await(what string, check func() error) {
 	env.t.Helper()
 	cluster.Eventually(env.t, runLimit, what, func(context.Context) error { return check() })

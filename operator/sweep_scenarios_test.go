@@ -14,18 +14,18 @@ import (
 	"github.com/berth-csi/berth/test/community"
 )
 
-// A scenario is something that the operator has to bring to its end, whatever happens to it meanwhile.
+// A scenario is something that the operator has to complete despite faults.
 type scenario struct {
 	name string
-	// installed says that it begins with an installed driver; else it begins with nothing.
+	// installed says that it begins with an installed driver; otherwise it begins with nothing.
 	installed bool
-	// prepare makes what else is there at the beginning.
+	// prepare creates what else exists at the beginning.
 	prepare func(*run)
-	// play is what people do while the operator runs.
+	// play is what users do while the operator runs.
 	play func(*run)
-	// end tells what is missing until the operator has finished.
+	// end returns an error until the operator has finished.
 	end func(*variantEnv) error
-	// violations are what has happened and must not.
+	// violations returns the violated invariants.
 	violations func(*run) []error
 }
 
@@ -55,7 +55,7 @@ func isInstalled(env *variantEnv) error {
 	return nil
 }
 
-// adopt begins with the driver that the community's operator made, and the finalizers of another one.
+// adopt begins with the driver of the community operator, and with the finalizers of another one.
 var adopt = scenario{
 	name: "adopt",
 	prepare: func(r *run) {
@@ -82,18 +82,18 @@ var adopt = scenario{
 			case now == nil:
 				found = append(found, fmt.Errorf("%s is gone", key))
 			case string(now.GetUID()) != uid:
-				found = append(found, fmt.Errorf("%s was made anew: its UID was %s and is %s", key, uid, now.GetUID()))
+				found = append(found, fmt.Errorf("%s was recreated: its UID was %s and is %s", key, uid, now.GetUID()))
 			}
 		}
 		return found
 	},
 }
 
-// nodeDriver is what serves volumes.
+// nodeDriver serves the volumes.
 const nodeDriver = "DaemonSet efs-csi-node"
 
-// uninstall asks for the end of the driver while a pod uses a volume. Another begins to, while the operator
-// waits for the first.
+// uninstall removes the driver while a pod uses a volume. Another pod starts to use one while the operator waits for the
+// first.
 var uninstall = scenario{
 	name:      "uninstall",
 	installed: true,
@@ -126,7 +126,7 @@ var uninstall = scenario{
 	},
 }
 
-// forgetConditions takes the ClusterCSIDriver's conditions away: those that come are of an operator that runs.
+// forgetConditions removes the conditions of the ClusterCSIDriver, so that new ones are those of the running operator.
 func (r *run) forgetConditions() {
 	r.t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":null}}`))
@@ -141,7 +141,7 @@ func (r *run) forgetConditions() {
 	})
 }
 
-// use has a pod use a volume of the driver, and returns when it runs.
+// use creates a pod that uses a volume of the driver, and returns when it runs.
 func (r *run) use(name string) {
 	r.t.Helper()
 	r.createUser(name, r.claimedVolume(r.variant.mark+name, name))
@@ -171,7 +171,7 @@ func (r *run) endUse(name string) {
 	})
 }
 
-// awaitBlockedBy waits until the operator says that it waits for one pod, and for no other.
+// awaitBlockedBy waits until the operator reports that exactly one pod blocks the removal.
 func (r *run) awaitBlockedBy(name string) {
 	r.t.Helper()
 	r.awaitOperator("to wait for the pod "+name, func() error {

@@ -17,9 +17,8 @@ import (
 	"github.com/berth-csi/berth/test/statediff"
 )
 
-// A view follows what the cluster has of one testEnv: all objects of the kinds that the operator makes, and
-// what these bring about. It asks the API server for nothing but one watch of each kind, for all envs,
-// as hundreds of runs wait for what it shows.
+// A view is a cache of the objects of one environment: all objects of the kinds that the operator creates, and what
+// these lead to. All views share one watch for each kind, because hundreds of runs wait for what they show.
 type view struct {
 	env *variantEnv
 
@@ -33,7 +32,7 @@ func newView(env *variantEnv) *view {
 	return &view{env: env, live: map[string]*unstructured.Unstructured{}, removed: map[string]uint64{}}
 }
 
-// watchEnvs keeps the views of all envs up to date until the test ends.
+// watchEnvs keeps the views of all environments up to date until the test ends.
 func watchEnvs(t *testing.T, envs []*variantEnv) {
 	t.Helper()
 	api := envs[0].Client()
@@ -107,7 +106,7 @@ func (v *view) key(kind, namespace, name string) string {
 	return key
 }
 
-// object returns one of the world's objects by its key, or nil.
+// object returns an object of the environment by its key, or nil.
 func (v *view) object(key string) *unstructured.Unstructured {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -135,8 +134,7 @@ func (v *view) changes() int {
 	return v.version
 }
 
-// state returns all objects but pods, as the original would have them, without what differs between two
-// runs that do the same.
+// state returns all objects but pods, under the names of the original, without what differs between equivalent runs.
 func (v *view) state() map[string]any {
 	t := v.env.t
 	t.Helper()

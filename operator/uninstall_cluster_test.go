@@ -18,8 +18,8 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// waitUntilRemoved waits until the ClusterCSIDriver and all of the driver's objects are gone, but for those
-// that outlive it.
+// waitUntilRemoved waits until the ClusterCSIDriver and all of the driver's objects are gone, except those that outlive
+// it.
 func (env *testEnv) waitUntilRemoved() {
 	env.t.Helper()
 	cluster.Eventually(env.t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
@@ -49,15 +49,15 @@ func testUninstallOrder(t *testing.T, env *testEnv) {
 	env.checkOrderOfRemoval()
 }
 
-// checkOrderOfRemoval checks that each part of the driver, its pods included, was gone before anything of
-// the next was removed, and that the ClusterCSIDriver was let go in the end.
+// checkOrderOfRemoval checks that each stage of the removal was complete, including pods, before the next one began, and
+// that the finalizer was removed last.
 func (env *testEnv) checkOrderOfRemoval() {
 	env.t.Helper()
 	stageOf := func(e cluster.AuditEvent) string {
 		switch own := e.User == env.user; {
 		case own && e.Verb == "patch" && e.Resource == "clustercsidrivers" && e.Subresource == "":
-			// Whatever the answer: the operator may see the object go before it hears that it has let it go, and
-			// gives up the request then.
+			// Whatever the response: the operator may see the deletion before it receives the response, and then
+			// cancels the request.
 			return "finalizer"
 		case e.Code != http.StatusOK:
 			return ""
@@ -73,11 +73,11 @@ func (env *testEnv) checkOrderOfRemoval() {
 		return ""
 	}
 	first, last := map[string]int{}, map[string]int{}
-	cluster.Eventually(env.t, limit, "the removal to be in the audit log", func(context.Context) error { // the API server shows what it has done before it logs it
+	cluster.Eventually(env.t, limit, "the removal to be in the audit log", func(context.Context) error { // the audit log lags behind
 		clear(first)
 		clear(last)
 		events := env.Audit(env.t)
-		// What others did in the driver's place before is no matter.
+		// Earlier requests of others do not count.
 		began := slices.IndexFunc(events, func(e cluster.AuditEvent) bool { return e.User == env.user })
 		for i, event := range events[max(began, 0):] {
 			stage := stageOf(event)
@@ -109,15 +109,14 @@ func (env *testEnv) checkOrderOfRemoval() {
 	}
 }
 
-// madeBy tells by its name whether a pod is one of the driver's workloads of a kind.
+// madeBy reports, by its name, whether a pod belongs to one of the driver's workloads of a kind.
 func (env *testEnv) madeBy(kind, pod string) bool {
 	return slices.ContainsFunc(env.objects(), func(object client.Object) bool {
 		return object.GetObjectKind().GroupVersionKind().Kind == kind && strings.HasPrefix(pod, object.GetName()+"-")
 	})
 }
 
-// TestOperatorIsRemovedFirst: the driver goes on running, and an operator that comes back finishes what
-// was asked for meanwhile.
+// TestOperatorIsRemovedFirst: the driver keeps running, and a reinstalled operator reconciles what was changed meanwhile.
 func TestOperatorIsRemovedFirst(t *testing.T) {
 	env := newTestEnv(t)
 	env.create(env.customResource())
@@ -129,7 +128,7 @@ func TestOperatorIsRemovedFirst(t *testing.T) {
 
 	env.waitForGarbageCollector()
 	if diff := cmp.Diff(before, env.uids()); diff != "" {
-		t.Errorf("UIDs of the driver's objects when the operator has gone (-before +after):\n%s", diff)
+		t.Errorf("UIDs of the driver's objects after the operator was removed (-before +after):\n%s", diff)
 	}
 	env.waitForWorkloads("the driver to run", func(l workloads) error {
 		if l.controller.Status.AvailableReplicas == 0 || l.node.Status.NumberAvailable != 3 {
@@ -144,7 +143,7 @@ func TestOperatorIsRemovedFirst(t *testing.T) {
 	next.checkOrderOfRemoval()
 }
 
-// TestFinalizersOfEarlierOperators: nobody else serves them, so ours does what they were there for.
+// TestFinalizersOfEarlierOperators: no other operator handles them, so ours removes the driver and then the finalizers.
 func TestFinalizersOfEarlierOperators(t *testing.T) {
 	t.Run("keep the object until the driver is gone", func(t *testing.T) {
 		env := newTestEnv(t)
@@ -157,10 +156,10 @@ func TestFinalizersOfEarlierOperators(t *testing.T) {
 		env.waitUntilRemoved()
 		writes := env.writes()
 		if last := writes[len(writes)-1]; last.Resource != "clustercsidrivers" || last.Verb != "patch" {
-			t.Errorf("the last write is: %s %s %s; want the one that lets the ClusterCSIDriver go", last.Verb, last.Resource, last.Name)
+			t.Errorf("the last write is: %s %s %s; want the one that removes the finalizer", last.Verb, last.Resource, last.Name)
 		}
 	})
-	t.Run("go with an object that nobody is to touch", func(t *testing.T) {
+	t.Run("are removed with an unmanaged object", func(t *testing.T) {
 		env := newTestEnv(t)
 		unadopted := env.createUnadopted(nil)
 		custom := env.customResource()
@@ -191,7 +190,7 @@ func TestRemovedAndManagedAgain(t *testing.T) {
 	env.waitForConditions(allWell)
 }
 
-// TestUnmanagedIsLeftAlone: no object of the driver is made or removed then, whatever its kind.
+// TestUnmanagedIsLeftAlone: the operator creates and deletes no object of the driver then, whatever its kind.
 func TestUnmanagedIsLeftAlone(t *testing.T) {
 	env := newTestEnv(t)
 	env.installDriver()
@@ -208,7 +207,7 @@ func TestUnmanagedIsLeftAlone(t *testing.T) {
 	env.waitUntilObserved()
 	for _, write := range env.writes()[began:] {
 		if write.Resource != "clustercsidrivers" {
-			t.Errorf("Unmanaged, but the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+			t.Errorf("Unmanaged, but the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
 	env.setManagementState(operatorv1.Managed)

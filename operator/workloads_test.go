@@ -17,13 +17,13 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// workloads are what runs of the driver in the cluster.
+// workloads are the driver's workloads in the cluster.
 type workloads struct {
 	controller *appsv1.Deployment
 	node       *appsv1.DaemonSet
 }
 
-// waitForWorkloads waits until the controller and the nodes of the driver are as check wants them.
+// waitForWorkloads waits until check accepts the driver's workloads.
 func (env *testEnv) waitForWorkloads(what string, check func(workloads) error) workloads {
 	env.t.Helper()
 	found := workloads{}
@@ -39,7 +39,7 @@ func (env *testEnv) waitForWorkloads(what string, check func(workloads) error) w
 	return found
 }
 
-// onBoth holds a check to the driver's own container, in the controller and on the nodes.
+// onBoth applies a check to the driver's own container, in the controller and on the nodes.
 func (l workloads) onBoth(check func(corev1.PodTemplateSpec, corev1.Container) error) error {
 	return errors.Join(
 		check(l.controller.Spec.Template, container(l.controller.Spec.Template, "csi-driver")),
@@ -51,7 +51,7 @@ func container(pod corev1.PodTemplateSpec, name string) corev1.Container {
 	return pod.Spec.Containers[i]
 }
 
-// argument wants a container to have one argument, and none else for the same flag.
+// argument fails unless a container has an argument, and no other one for the same flag.
 func argument(c corev1.Container, want string) error {
 	flag, _, _ := strings.Cut(want, "=")
 	var found []string
@@ -66,7 +66,7 @@ func argument(c corev1.Container, want string) error {
 	return nil
 }
 
-// marks are the annotations of a pod that tell the content of what it mounts.
+// marks returns the annotations of a pod with the hashes of the Secrets that it mounts.
 func marks(pod corev1.PodTemplateSpec) map[string]string {
 	found := map[string]string{}
 	for key, value := range pod.Annotations {
@@ -77,7 +77,7 @@ func marks(pod corev1.PodTemplateSpec) map[string]string {
 	return found
 }
 
-// in is the world of a subtest.
+// in returns the environment for a subtest.
 func (env *testEnv) in(t *testing.T) *testEnv {
 	sub := *env
 	sub.t = t
@@ -100,7 +100,7 @@ func change[T client.Object](env *testEnv, object T, apply func(T)) {
 		if err := env.Client().Status().Update(ctx, status); !apierrors.IsNotFound(err) {
 			return err
 		}
-		return nil // its status is no part of its own
+		return nil // it has no status subresource
 	})
 }
 
@@ -124,7 +124,7 @@ func during[T any, P interface {
 	change(env, object, apply)
 }
 
-// selectorOf returns the labels by which a workload knows its pods.
+// selectorOf returns the labels with which a workload selects its pods.
 func selectorOf(object client.Object) map[string]string {
 	labels, _, _ := unstructured.NestedStringMap(object.(*unstructured.Unstructured).Object, "spec", "selector", "matchLabels")
 	return labels

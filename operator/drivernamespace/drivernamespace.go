@@ -93,7 +93,7 @@ func (f *Finder) Settle(ctx context.Context, decision placement.Decision, manife
 		klog.InfoS("Ignored a sighting of the driver", "driver", f.Driver.CSIName, "reason", ignored)
 	}
 	for _, elsewhere := range decision.Elsewhere { // these traces are about to be adopted
-		f.Recorder.Warningf("DriverElsewhere", "The driver is to be in another namespace, but there is one, or was: %s. Remove what is left of it there: only one can serve volumes on a node", elsewhere)
+		f.Recorder.Warningf("DriverElsewhere", "The ClusterCSIDriver names another namespace for the driver, but there is or was one: %s. Remove what is left of it there: only one can serve volumes on a node", elsewhere)
 	}
 	refusal := decision.Refusal
 	if refusal != nil && refusal.Lost {
