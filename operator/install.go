@@ -16,7 +16,6 @@ import (
 	"github.com/berth-csi/berth/operator/backend"
 	"github.com/berth-csi/berth/operator/configobserver"
 	"github.com/berth-csi/berth/operator/credentialsrequest"
-	"github.com/berth-csi/berth/operator/customresource"
 	"github.com/berth-csi/berth/operator/staticresource"
 	"github.com/berth-csi/berth/operator/status"
 	"github.com/berth-csi/berth/operator/storageclass"
@@ -26,9 +25,6 @@ import (
 
 // install keeps the driver's objects as its definition says, until ctx ends.
 func (c *cycle) install(ctx context.Context) error {
-	if ready, err := c.prepare(ctx, customresource.Managed); !ready || err != nil {
-		return err
-	}
 	if err := c.operand.err; err != nil {
 		return runAll(ctx, func(ctx context.Context) error { return c.reportManifests(ctx, err) }, c.idle)
 	}

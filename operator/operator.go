@@ -21,7 +21,6 @@ import (
 
 	"github.com/openshift/library-go/pkg/operator/events"
 	"github.com/openshift/library-go/pkg/operator/management"
-	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
@@ -131,13 +130,4 @@ func (r *reconciler) waitForOtherOperators(ctx context.Context) error {
 		}
 		return placement.Decide(r.driver, observed).Believed, nil
 	})
-}
-
-// runAll runs tasks until ctx ends or one of them fails, and waits for all of them.
-func runAll(ctx context.Context, tasks ...func(context.Context) error) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, task := range tasks {
-		group.Go(func() error { return task(ctx) })
-	}
-	return group.Wait()
 }

@@ -104,16 +104,7 @@ func (r *reconciler) runCycle(ctx context.Context, mode customresource.Mode) err
 		func(ctx context.Context) error { return r.apiWait.Report(ctx, c.reporter) },
 		func(ctx context.Context) error {
 			defer cancel()
-			switch mode {
-			case customresource.Managed:
-				return c.install(ctx)
-			case customresource.Unmanaged:
-				return c.leaveUnmanaged(ctx)
-			case customresource.Removed:
-				return c.uninstall(ctx)
-			default: // Orphaned
-				return c.orphan(ctx)
-			}
+			return c.run(ctx, mode)
 		},
 	)
 }

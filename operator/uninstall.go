@@ -6,16 +6,12 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/backend"
-	"github.com/berth-csi/berth/operator/customresource"
 	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/uninstall"
 )
 
 // uninstall removes the driver and, if its ClusterCSIDriver is being deleted, the finalizer. It runs until ctx ends.
 func (c *cycle) uninstall(ctx context.Context) error {
-	if ready, err := c.prepare(ctx, customresource.Removed); !ready || err != nil {
-		return err
-	}
 	manifests, lostNamespace := c.operand.manifests, ""
 	if manifests == nil {
 		return c.operand.err

@@ -1,0 +1,73 @@
+package operator
+
+import (
+	"context"
+
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"github.com/openshift/library-go/pkg/operator/loglevel"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/eventfilter"
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+// workers is the number of workers of each controller. Each controller has a single queue key, so a second worker would
+// never have work.
+const workers = 1
+
+// newLogLevelController returns the controller that sets the operator's own log level.
+func (c *cycle) newLogLevelController() factory.Controller {
+	return loglevel.NewClusterOperatorLoggingController(c.reporter, eventfilter.DropAll(c.recorder))
+}
+
+// newNamespaceController returns the controller that checks where this driver and others are.
+func (c *cycle) newNamespaceController() factory.Controller {
+	return c.finder.NewController(c.namespace, c.clock, c.end)
+}
+
+// watch returns watched objects for manifests.
+func (c *cycle) watch(manifests []drivers.Manifest) []*objects.WatchedObject {
+	var watched []*objects.WatchedObject
+	for _, m := range manifests {
+		watched = append(watched, c.informers.watch(m.Object))
+	}
+	return watched
+}
+
+// runControllers starts the informers, and runs controllers until ctx ends.
+func (c *cycle) runControllers(ctx context.Context, controllers ...factory.Controller) error {
+	if c.informers != nil {
+		c.informers.start(ctx)
+	}
+	var tasks []func(context.Context) error
+	for _, controller := range controllers {
+		tasks = append(tasks, func(ctx context.Context) error {
+			controller.Run(ctx, workers)
+			return nil
+		})
+	}
+	return runAll(ctx, tasks...)
+}
+
+// observeCluster returns the configuration of the cluster that the driver's settings depend on.
+func (c *cycle) observeCluster() (drivers.Cluster, error) {
+	infrastructure, err := c.informers.config.Config().V1().Infrastructures().Lister().Get("cluster")
+	if err != nil {
+		return drivers.Cluster{}, err
+	}
+	custom, err := c.customResource.Get()
+	if err != nil {
+		return drivers.Cluster{}, err
+	}
+	return drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom}, nil
+}
+
+// runAll runs tasks until ctx ends or one of them fails, and waits for all of them.
+func runAll(ctx context.Context, tasks ...func(context.Context) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, task := range tasks {
+		group.Go(func() error { return task(ctx) })
+	}
+	return group.Wait()
+}
