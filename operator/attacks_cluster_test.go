@@ -82,15 +82,15 @@ func (env *testEnv) checkNothingFor(namespace string) {
 			env.t.Errorf("in a tenant's namespace the operator requested: %s %s %s (%d)", write.Verb, write.Resource, write.Name, write.Code)
 		}
 	}
-	if grants := env.permissionsOf(env.t.Context(), namespace); len(grants) > 0 {
-		env.t.Errorf("a tenant's namespace gets permissions or credentials from %q", grants)
+	if left := env.permissionsOf(env.t.Context(), namespace); len(left) > 0 {
+		env.t.Errorf("a tenant's namespace gets permissions or credentials from %q", left)
 	}
 }
 
 // permissionsOf returns those of the driver's objects outside of a namespace that mention it.
 func (env *testEnv) permissionsOf(ctx context.Context, namespace string) []string {
 	env.t.Helper()
-	var grants []string
+	var found []string
 	for _, object := range env.objects() {
 		live := object.(*unstructured.Unstructured)
 		if live.GetKind() == "Namespace" || env.Client().Get(ctx, client.ObjectKeyFromObject(live), live) != nil || live.GetNamespace() == namespace {
@@ -102,10 +102,10 @@ func (env *testEnv) permissionsOf(ctx context.Context, namespace string) []strin
 			env.t.Fatal(err)
 		}
 		if strings.Contains(string(text), `"`+namespace+`"`) || strings.Contains(string(text), ":"+namespace+":") {
-			grants = append(grants, nameOf(live))
+			found = append(found, nameOf(live))
 		}
 	}
-	return grants
+	return found
 }
 
 // checkForged checks that a tenant's objects are unchanged.
@@ -251,9 +251,9 @@ func TestAttackFixedNamespace(t *testing.T) {
 	t.Cleanup(func() { _ = env.Client().Delete(context.Background(), namespace) })
 }
 
-// TestAttackRemadeNamespaceOfATrace: the namespace of an earlier driver was deleted, which leaves its
+// TestAttackRecreatedNamespaceOfATrace: the namespace of an earlier driver was deleted, which leaves its
 // SecurityContextConstraints, and a tenant has taken its name.
-func TestAttackRemadeNamespaceOfATrace(t *testing.T) {
+func TestAttackRecreatedNamespaceOfATrace(t *testing.T) {
 	env := newTestEnv(t)
 	old := env.freeName("old")
 	if err := env.EnsureNamespace(t.Context(), old); err != nil {
@@ -307,13 +307,13 @@ func TestAttackNamespaceThatAnAdministratorNamed(t *testing.T) {
 	env.waitForConditions(allWell)
 }
 
-// TestAttackRemadeNamespace: the driver's namespace is deleted, and a tenant takes its name.
-func TestAttackRemadeNamespace(t *testing.T) {
-	t.Run("while the operator runs", func(t *testing.T) { testAttackRemadeNamespace(t, true) })
-	t.Run("while the operator is away", func(t *testing.T) { testAttackRemadeNamespace(t, false) })
+// TestAttackRecreatedNamespace: the driver's namespace is deleted, and a tenant takes its name.
+func TestAttackRecreatedNamespace(t *testing.T) {
+	t.Run("while the operator runs", func(t *testing.T) { testAttackRecreatedNamespace(t, true) })
+	t.Run("while the operator is away", func(t *testing.T) { testAttackRecreatedNamespace(t, false) })
 }
 
-func testAttackRemadeNamespace(t *testing.T, running bool) {
+func testAttackRecreatedNamespace(t *testing.T, running bool) {
 	env := newTestEnv(t)
 	env.home = env.freeName("home")
 	if err := env.EnsureNamespace(t.Context(), env.home); err != nil {
@@ -347,8 +347,8 @@ func testAttackRemadeNamespace(t *testing.T, running bool) {
 		}
 	}
 	cluster.Eventually(t, limit, "the namespace's permissions to be deleted", func(ctx context.Context) error {
-		if grants := env.permissionsOf(ctx, env.home); len(grants) > 0 {
-			return fmt.Errorf("there are still %q", grants)
+		if left := env.permissionsOf(ctx, env.home); len(left) > 0 {
+			return fmt.Errorf("there are still %q", left)
 		}
 		return nil
 	})

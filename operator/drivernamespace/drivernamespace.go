@@ -85,7 +85,7 @@ func NameIn(decision placement.Decision) string {
 }
 
 // Settle returns the namespace that was decided on, and creates it if it is missing. manifests are the driver's objects
-// as rendered for that namespace. If the namespace is lost, Settle deletes what the operator granted to it; for a
+// as rendered for that namespace. If the namespace is lost, Settle deletes the permissions that the operator gave it; for a
 // removal it then returns the lost namespace. If nobody can tell where the driver is, Settle reports why in a condition
 // and calls whileUnknown until that may have changed, and returns ErrUnknown.
 func (f *Finder) Settle(ctx context.Context, decision placement.Decision, manifests []drivers.Manifest, removing bool, whileUnknown func(context.Context) error) (Namespace, error) {

@@ -88,7 +88,7 @@ func (c *Condition) TrySet(ctx context.Context, reason Reason) (ok bool) {
 	return err == nil
 }
 
-// SetUntilDone retries until the condition is set or ctx ends: OLM grants the permission to write it only after it has
+// SetUntilDone retries until the condition is set or ctx ends: OLM gives the permission to write it only after it has
 // started the operator.
 func (c *Condition) SetUntilDone(ctx context.Context, reason Reason) {
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: time.Minute}
