@@ -30,14 +30,17 @@ func NewAPIWait(driver drivers.Driver) *APIWait {
 	return &APIWait{driver: driver, changed: make(chan struct{})}
 }
 
-func (w *APIWait) set(message string) {
+// set sets the message, and reports whether it has changed.
+func (w *APIWait) set(message string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if message != w.message {
-		w.message = message
-		close(w.changed)
-		w.changed = make(chan struct{})
+	if message == w.message {
+		return false
 	}
+	w.message = message
+	close(w.changed)
+	w.changed = make(chan struct{})
+	return true
 }
 
 // get returns the message and a channel that is closed when the message changes.
@@ -67,9 +70,10 @@ func (w *APIWait) Until(ctx context.Context, lock *Lock, c client.Client, namesp
 			w.set("")
 			return true, nil
 		}
-		klog.InfoS("Waiting: another operator of the driver is active", "driver", w.driver.CSIName, "pod", other.Pod, "lock", other.Lock)
-		w.set(fmt.Sprintf("the driver's APIs are left to the operator in pod %s, which holds the lock %s, until it is gone: "+
-			"delete its Subscription and its ClusterServiceVersion", other.Pod, other.Lock.Name))
+		if w.set(fmt.Sprintf("the driver's APIs are left to the operator in pod %s, which holds the lock %s, until it is gone: "+
+			"delete its Subscription and its ClusterServiceVersion", other.Pod, other.Lock.Name)) {
+			klog.InfoS("Waiting: another operator of the driver is active", "driver", w.driver.CSIName, "pod", other.Pod, "lock", other.Lock)
+		}
 		return false, nil
 	})
 }
