@@ -208,7 +208,11 @@ func (r *Reporter) Run(ctx context.Context) error {
 		}
 		pause := minWriteInterval
 		if err := r.sync(ctx); err != nil && ctx.Err() == nil {
-			klog.ErrorS(err, "Failed to write the status", "clusterCSIDriver", r.Name)
+			if apierrors.IsConflict(err) {
+				klog.V(2).InfoS("Conflict while writing the status: retrying", "clusterCSIDriver", r.Name)
+			} else {
+				klog.ErrorS(err, "Failed to write the status", "clusterCSIDriver", r.Name)
+			}
 			pause = time.Second
 			r.wakeUp()
 		}
