@@ -23,28 +23,28 @@ import (
 	"github.com/berth-csi/berth/test/community"
 )
 
-// TestAdoption goes the whole way of a driver that the community's operator left: it is taken over where it
-// is, kept, and removed.
+// TestAdoption covers the whole life of a driver that the community operator installed: it is adopted in place, managed,
+// and removed.
 func TestAdoption(t *testing.T) {
-	t.Run("in the operator's namespace", func(t *testing.T) { testAdoption(t, newWorld(t), 0, false) })
-	t.Run("in another namespace", func(t *testing.T) { testAdoption(t, awayFromHome(t), 0, false) })
-	t.Run("in a namespace that only the ClusterCSIDriver names", func(t *testing.T) { testAdoption(t, awayFromHome(t), 0, true) })
-	t.Run("by an operator that is restarted on its way", func(t *testing.T) { testAdoption(t, awayFromHome(t), 6, false) })
+	t.Run("in the operator's namespace", func(t *testing.T) { testAdoption(t, newTestEnv(t), 0, false) })
+	t.Run("in another namespace", func(t *testing.T) { testAdoption(t, inOtherNamespace(t), 0, false) })
+	t.Run("in a namespace that only the ClusterCSIDriver names", func(t *testing.T) { testAdoption(t, inOtherNamespace(t), 0, true) })
+	t.Run("by an operator that is restarted meanwhile", func(t *testing.T) { testAdoption(t, inOtherNamespace(t), 6, false) })
 }
 
-// TestAdoptionGoesOnAfterAConflict: somebody, such as the controller of DaemonSets, writes an object just before it is
-// adopted. That one write is made again, and nothing else begins anew.
-func TestAdoptionGoesOnAfterAConflict(t *testing.T) {
-	w := awayFromHome(t)
-	w.setImages()
-	w.createRelics(w.createAPI())
-	cfg := w.ServiceAccountConfig(t, w.namespace, "operator")
+// TestAdoptionRetriesAfterAConflict: somebody, such as the DaemonSet controller, writes to an object just
+// before it is adopted. That write is retried, and nothing else is restarted.
+func TestAdoptionRetriesAfterAConflict(t *testing.T) {
+	env := inOtherNamespace(t)
+	env.setImages()
+	env.createUnadopted(env.createAPI())
+	cfg := env.ServiceAccountConfig(t, env.namespace, "operator")
 	var overtaken atomic.Int32
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/daemonsets/efs-csi-node") && overtaken.Add(1) == 1 {
-				set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.home, Name: "efs-csi-node"}}
-				if err := w.Client().Patch(r.Context(), set, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/other":"faster"}}}`))); err != nil {
+				set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-node"}}
+				if err := env.Client().Patch(r.Context(), set, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/other":"faster"}}}`))); err != nil {
 					t.Error(err)
 				}
 			}
@@ -53,21 +53,21 @@ func TestAdoptionGoesOnAfterAConflict(t *testing.T) {
 	})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- w.operate(ctx, cfg) }()
+	go func() { done <- env.operate(ctx, cfg) }()
 	defer func() {
 		stop()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
 	}()
-	w.create(w.customResource())
-	w.waitForConditions(allWell)
+	env.create(env.customResource())
+	env.waitForConditions(allWell)
 	if overtaken.Load() < 2 {
 		t.Errorf("the DaemonSet was patched %d times; want it to be patched again", overtaken.Load())
 	}
 	watches := 0
-	for _, event := range w.Audit(t) {
-		if event.User == w.user && event.Verb == "watch" && event.Resource == "csidrivers" {
+	for _, event := range env.Audit(t) {
+		if event.User == env.user && event.Verb == "watch" && event.Resource == "csidrivers" {
 			watches++
 		}
 	}
@@ -76,107 +76,107 @@ func TestAdoptionGoesOnAfterAConflict(t *testing.T) {
 	}
 }
 
-// awayFromHome is a world whose driver is in another namespace than its operator.
-func awayFromHome(t *testing.T) *world {
-	w := newWorld(t)
-	w.home = w.Namespace(t)
-	return w
+// inOtherNamespace returns an environment whose driver is not in the operator's namespace.
+func inOtherNamespace(t *testing.T) *testEnv {
+	env := newTestEnv(t)
+	env.home = env.Namespace(t)
+	return env
 }
 
-func testAdoption(t *testing.T, w *world, restarts int, named bool) {
-	w.makeWorkersOfAllNodes()
-	api := w.createAPI()
-	relics := w.createRelics(api)
-	shared := w.createShare()
+func testAdoption(t *testing.T, env *testEnv, restarts int, named bool) {
+	env.makeWorkersOfAllNodes()
+	api := env.createAPI()
+	unadopted := env.createUnadopted(api)
+	shared := env.createShare()
 	before := map[string]*unstructured.Unstructured{}
-	for _, relic := range relics {
-		before[relic.GetKind()] = relic.DeepCopy()
+	for _, object := range unadopted {
+		before[object.GetKind()] = object.DeepCopy()
 	}
-	nodes := w.nodePods()
+	nodes := env.nodePods()
 	if len(nodes) != 3 {
 		t.Fatalf("the old driver has %d ready pods, want one on each of the 3 nodes", len(nodes))
 	}
-	ofDriver := client.InNamespace(w.home)
-	endPods := w.Record(t, &corev1.PodList{}, ofDriver, client.MatchingLabels{"app": "efs-csi-node"})
-	endDaemonSets := w.Record(t, &appsv1.DaemonSetList{}, ofDriver)
+	ofDriver := client.InNamespace(env.home)
+	endPods := env.Record(t, &corev1.PodList{}, ofDriver, client.MatchingLabels{"app": "efs-csi-node"})
+	endDaemonSets := env.Record(t, &appsv1.DaemonSetList{}, ofDriver)
 	adopted, _ := metric(t, "berth_adopted_objects_total", nil)
 
-	custom := w.customResource()
-	custom.Finalizers = w.driver.History.Finalizers
+	custom := env.customResource()
+	custom.Finalizers = env.driver.History.Finalizers
 	if named {
-		scc := relics[slices.IndexFunc(relics, func(r *unstructured.Unstructured) bool { return r.GetKind() == "SecurityContextConstraints" })]
-		if err := w.Client().Patch(t.Context(), scc, client.RawPatch("application/merge-patch+json", []byte(`{"users":[]}`))); err != nil {
+		scc := unadopted[slices.IndexFunc(unadopted, func(r *unstructured.Unstructured) bool { return r.GetKind() == "SecurityContextConstraints" })]
+		if err := env.Client().Patch(t.Context(), scc, client.RawPatch("application/merge-patch+json", []byte(`{"users":[]}`))); err != nil {
 			t.Fatal(err)
 		}
-		custom.Annotations = map[string]string{namespaceAnnotation: w.home}
+		custom.Annotations = map[string]string{namespaceAnnotation: env.home}
 	}
-	w.create(custom)
+	env.create(custom)
 	for range restarts {
-		w.runUntilItWrites(func(custom *operatorv1.ClusterCSIDriver) bool {
+		env.runUntilItWrites(func(custom *operatorv1.ClusterCSIDriver) bool {
 			return condition(custom, "Available").Status == operatorv1.ConditionTrue
 		})
 	}
-	stop := w.startOperator()
-	custom = w.waitForConditions(allWell)
+	stop := env.startOperator()
+	custom = env.waitForConditions(allWell)
 
-	// The driver is the old one still, but ours.
-	checkInPlace(t, w, before)
+	// The objects are the same, but ours.
+	checkInPlace(t, env, before)
 	checkDaemonSetChanges(t, before["DaemonSet"], endDaemonSets())
 	if worst := mostUnavailable(nodes, endPods()); worst != 1 {
 		t.Errorf("at the worst moment, %d nodes were without a driver, want 1: 10%% of 3 nodes", worst)
 	}
-	for _, pod := range w.nodePods() {
+	for _, pod := range env.nodePods() {
 		if slices.ContainsFunc(nodes, func(old corev1.Pod) bool { return old.UID == pod.UID }) {
-			t.Errorf("pod %s on node %s is of the old driver", pod.Name, pod.Spec.NodeName)
+			t.Errorf("pod %s on node %s belongs to the old driver", pod.Name, pod.Spec.NodeName)
 		}
 	}
-	checkUnchanged(t, w, shared)
+	checkUnchanged(t, env, shared)
 
-	// It is told: to whoever uninstalls it, and to people.
-	if want := []string{w.driver.Operator.Name + ".operator.openshift.io/uninstall"}; !slices.Equal(custom.Finalizers, want) {
+	// The adoption is recorded for the next operator, in events and in the metric.
+	if want := []string{env.driver.Operator.Name + ".operator.openshift.io/uninstall"}; !slices.Equal(custom.Finalizers, want) {
 		t.Errorf("finalizers are %q, want just %q", custom.Finalizers, want)
 	}
-	if got := custom.Annotations["berth.dev/driver-namespace"]; got != w.home {
-		t.Errorf("the annotation says that the driver is in namespace %q, want %q", got, w.home)
+	if got := custom.Annotations["berth.dev/driver-namespace"]; got != env.home {
+		t.Errorf("the annotation says that the driver is in namespace %q, want %q", got, env.home)
 	}
-	if restarts == 0 { // an operator that ends before it hears of its own success tells nobody
-		now, _ := metric(t, "berth_adopted_objects_total", map[string]string{"driver": w.driver.CSIName})
-		if now-adopted != float64(len(relics)) {
-			t.Errorf("berth_adopted_objects_total rose by %v, want %d", now-adopted, len(relics))
+	if restarts == 0 { // an operator that ends before it receives the response records nothing
+		now, _ := metric(t, "berth_adopted_objects_total", map[string]string{"driver": env.driver.CSIName})
+		if now-adopted != float64(len(unadopted)) {
+			t.Errorf("berth_adopted_objects_total rose by %v, want %d", now-adopted, len(unadopted))
 		}
-		for _, relic := range relics {
-			w.waitForEvent("Adopted", relic.GetKind()+" "+relic.GetName())
+		for _, object := range unadopted {
+			env.waitForEvent("Adopted", object.GetKind()+" "+object.GetName())
 		}
 	}
 
-	// The API of the old operator goes; the driver must not.
-	w.removeAPI(api, shared[0])
-	w.waitForGarbageCollector()
-	if _, missing, err := w.existing(t.Context()); err != nil || len(missing) > 0 {
-		t.Errorf("the old operator's API took these objects along: %q (%v)", missing, err)
+	// Deleting the API of the old operator must not delete the driver.
+	env.removeAPI(api, shared[0])
+	env.waitForGarbageCollector()
+	if _, missing, err := env.existing(t.Context()); err != nil || len(missing) > 0 {
+		t.Errorf("these objects were deleted with the old operator's API: %q (%v)", missing, err)
 	}
 
 	if restarts > 0 {
 		stop()
 	}
-	w.deleteCustomResource()
+	env.deleteCustomResource()
 	for range restarts {
-		w.runUntilItWrites(func(custom *operatorv1.ClusterCSIDriver) bool { return custom.UID == "" })
+		env.runUntilItWrites(func(custom *operatorv1.ClusterCSIDriver) bool { return custom.UID == "" })
 	}
 	if restarts > 0 {
-		w.startOperator()
+		env.startOperator()
 	}
-	w.waitUntilRemoved()
-	for _, write := range w.writes() {
-		if write.Namespace == w.namespace && w.namespace != w.home {
-			t.Errorf("in its own namespace the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+	env.waitUntilRemoved()
+	for _, write := range env.writes() {
+		if write.Namespace == env.namespace && env.namespace != env.home {
+			t.Errorf("in its own namespace the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
-	checkUnchanged(t, w, shared[1:]) // the volume and the claim; the SharedVolume went with its API
+	checkUnchanged(t, env, shared[1:]) // the volume and the claim; the SharedVolume was deleted with its API
 }
 
-// checkInPlace checks that objects of the old driver are those that were there before, in the new form.
-func checkInPlace(t *testing.T, w *world, before map[string]*unstructured.Unstructured) {
+// checkInPlace checks that the objects of the old driver were updated, not recreated.
+func checkInPlace(t *testing.T, env *testEnv, before map[string]*unstructured.Unstructured) {
 	t.Helper()
 	resources := map[string]string{
 		"DaemonSet": "daemonsets", "ServiceAccount": "serviceaccounts", "CSIDriver": "csidrivers",
@@ -184,21 +184,21 @@ func checkInPlace(t *testing.T, w *world, before map[string]*unstructured.Unstru
 	}
 	for kind, old := range before {
 		now := old.DeepCopy()
-		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(old), now); err != nil {
+		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(old), now); err != nil {
 			t.Fatal(err)
 		}
 		if now.GetUID() != old.GetUID() {
-			t.Errorf("%s %s was made anew", kind, old.GetName())
+			t.Errorf("%s %s was recreated", kind, old.GetName())
 		}
 		if owners := now.GetOwnerReferences(); len(owners) > 0 {
 			t.Errorf("%s %s is still owned by %v", kind, old.GetName(), owners)
 		}
-		for i, write := range w.writesTo(resources[kind], old.GetName()) {
+		for i, write := range env.writesTo(resources[kind], old.GetName()) {
 			if i == 0 && write.Verb != "patch" {
-				t.Errorf("the first write to %s %s is: %s; want the patch that takes its owner away", kind, old.GetName(), write.Verb)
+				t.Errorf("the first write to %s %s is: %s; want the patch that removes its owner", kind, old.GetName(), write.Verb)
 			}
 			if write.Verb != "patch" && (write.Verb != "update" || kind != "DaemonSet") {
-				t.Errorf("to take over %s %s the operator did: %s", kind, old.GetName(), write.Verb)
+				t.Errorf("to adopt %s %s the operator requested: %s", kind, old.GetName(), write.Verb)
 			}
 		}
 		content := func(object *unstructured.Unstructured) map[string]any {
@@ -210,22 +210,22 @@ func checkInPlace(t *testing.T, w *world, before map[string]*unstructured.Unstru
 		switch kind {
 		case "CSIDriver", "StorageClass", "ServiceAccount":
 			if diff := cmp.Diff(content(old), content(now)); diff != "" {
-				t.Errorf("%s %s changed, though it was as wanted (-before +after):\n%s", kind, old.GetName(), diff)
+				t.Errorf("%s %s changed, although it was up to date (-before +after):\n%s", kind, old.GetName(), diff)
 			}
-			if told := w.events(kind + "Updated"); len(told) > 0 {
-				t.Errorf("%s %s was as wanted, but the operator told: %q", kind, old.GetName(), told)
+			if told := env.events(kind + "Updated"); len(told) > 0 {
+				t.Errorf("%s %s was up to date, but the operator recorded: %q", kind, old.GetName(), told)
 			}
 		case "SecurityContextConstraints":
-			checkNarrowed(t, w, now)
+			checkNarrowed(t, env, now)
 		}
 	}
 }
 
-// checkNarrowed checks that nobody but the driver's own accounts is admitted any more, and to no more than
-// a driver needs.
-func checkNarrowed(t *testing.T, w *world, scc *unstructured.Unstructured) {
+// checkNarrowed checks that the SecurityContextConstraints admit only the driver's own service accounts, with only what a
+// driver needs.
+func checkNarrowed(t *testing.T, env *testEnv, scc *unstructured.Unstructured) {
 	t.Helper()
-	accounts := "system:serviceaccount:" + w.home + ":"
+	accounts := "system:serviceaccount:" + env.home + ":"
 	got := map[string]any{}
 	for _, field := range []string{"users", "groups", "allowHostIPC", "allowHostPID", "allowedCapabilities", "allowedUnsafeSysctls"} {
 		got[field] = scc.Object[field]
@@ -239,8 +239,8 @@ func checkNarrowed(t *testing.T, w *world, scc *unstructured.Unstructured) {
 	}
 }
 
-// checkDaemonSetChanges checks all that became of the old DaemonSet: it loses its owner before anything
-// else, keeps its selector, and is replaced node by node.
+// checkDaemonSetChanges checks all changes of the old DaemonSet: it first loses its owner, it keeps its selector, and its
+// pods are replaced node by node.
 func checkDaemonSetChanges(t *testing.T, old *unstructured.Unstructured, changes []watch.Event) {
 	t.Helper()
 	if len(changes) == 0 {
@@ -266,12 +266,12 @@ func checkDaemonSetChanges(t *testing.T, old *unstructured.Unstructured, changes
 	}
 }
 
-// makeWorkersOfAllNodes makes the cluster a compact one, as small clusters are.
-func (w *world) makeWorkersOfAllNodes() {
-	w.t.Helper()
+// makeWorkersOfAllNodes makes all nodes workers, as in compact clusters.
+func (env *testEnv) makeWorkersOfAllNodes() {
+	env.t.Helper()
 	nodes := &corev1.NodeList{}
-	if err := w.Client().List(w.t.Context(), nodes); err != nil {
-		w.t.Fatal(err)
+	if err := env.Client().List(env.t.Context(), nodes); err != nil {
+		env.t.Fatal(err)
 	}
 	const role = "node-role.kubernetes.io/worker"
 	for _, node := range nodes.Items {
@@ -280,60 +280,60 @@ func (w *world) makeWorkersOfAllNodes() {
 		}
 		label := func(value string) error {
 			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, role, value)
-			return w.Client().Patch(context.Background(), &node, client.RawPatch("application/merge-patch+json", patch))
+			return env.Client().Patch(context.Background(), &node, client.RawPatch("application/merge-patch+json", patch))
 		}
 		if err := label(`""`); err != nil {
-			w.t.Fatal(err)
+			env.t.Fatal(err)
 		}
-		w.t.Cleanup(func() {
+		env.t.Cleanup(func() {
 			if err := label("null"); err != nil {
-				w.t.Error(err)
+				env.t.Error(err)
 			}
 		})
 	}
 }
 
-// createAPI creates the definition of SharedVolumes, which the community's operator made the owner of all
-// that it made.
-func (w *world) createAPI() client.Object {
-	w.t.Helper()
-	manifests, err := w.driver.Manifests(drivers.Values{Namespace: w.home, Image: func(env string) string { return env }})
+// createAPI creates the CustomResourceDefinition of SharedVolumes, which the community operator made the owner of all its
+// objects.
+func (env *testEnv) createAPI() client.Object {
+	env.t.Helper()
+	manifests, err := env.driver.Manifests(drivers.Values{Namespace: env.home, Image: func(env string) string { return env }})
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	definitions := drivers.OfKind(manifests, "CustomResourceDefinition")
 	at := slices.IndexFunc(definitions, func(m drivers.Manifest) bool { return strings.HasPrefix(m.Object.GetName(), "sharedvolumes.") })
 	if at < 0 {
-		w.t.Fatalf("of the %d definitions of driver %s, none is of SharedVolumes", len(definitions), w.driver.Name)
+		env.t.Fatalf("of the %d definitions of driver %s, none is of SharedVolumes", len(definitions), env.driver.Name)
 	}
 	api := definitions[at].Object
-	w.create(api)
-	w.t.Cleanup(func() {
+	env.create(api)
+	env.t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
-		if err := w.Client().Delete(ctx, api); client.IgnoreNotFound(err) != nil {
-			w.t.Error(err)
+		if err := env.Client().Delete(ctx, api); client.IgnoreNotFound(err) != nil {
+			env.t.Error(err)
 		}
-		if err := cluster.Until(ctx, "the API to be gone", w.Gone(api)); err != nil {
-			w.t.Error(err)
+		if err := cluster.Until(ctx, "the API to be gone", env.Gone(api)); err != nil {
+			env.t.Error(err)
 		}
 	})
 	return api
 }
 
-// createRelics creates the community's driver, and waits until it runs.
-func (w *world) createRelics(owner client.Object) []*unstructured.Unstructured {
-	w.t.Helper()
-	relics, err := community.Driver(w.home, owner)
+// createUnadopted creates the community operator's driver, and waits until it runs.
+func (env *testEnv) createUnadopted(owner client.Object) []*unstructured.Unstructured {
+	env.t.Helper()
+	unadopted, err := community.Driver(env.home, owner)
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
-	for _, relic := range relics {
-		w.create(relic)
+	for _, object := range unadopted {
+		env.create(object)
 	}
 	daemonSet := &appsv1.DaemonSet{}
-	cluster.Eventually(w.t, limit, "the old driver to run", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: w.home, Name: "efs-csi-node"}, daemonSet); err != nil {
+	cluster.Eventually(env.t, limit, "the old driver to run", func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKey{Namespace: env.home, Name: "efs-csi-node"}, daemonSet); err != nil {
 			return err
 		}
 		if s := daemonSet.Status; s.DesiredNumberScheduled == 0 || s.NumberReady != s.DesiredNumberScheduled {
@@ -341,33 +341,33 @@ func (w *world) createRelics(owner client.Object) []*unstructured.Unstructured {
 		}
 		return nil
 	})
-	return relics
+	return unadopted
 }
 
-// createShare creates a SharedVolume as the community's operator leaves it, with its volume and its claim,
-// bound to each other. None of them is to be touched.
-func (w *world) createShare() []client.Object {
-	w.t.Helper()
-	shared, volume, claim := community.Share(w.Namespace(w.t), "sv0")
+// createShare creates a SharedVolume as the community operator leaves it, with its bound volume and claim. The operator
+// must not touch them.
+func (env *testEnv) createShare() []client.Object {
+	env.t.Helper()
+	shared, volume, claim := community.Share(env.Namespace(env.t), "sv0")
 	status := shared.Status
-	cluster.Eventually(w.t, limit, "SharedVolumes to be served", func(ctx context.Context) error {
-		return w.Client().Create(ctx, shared)
+	cluster.Eventually(env.t, limit, "SharedVolumes to be served", func(ctx context.Context) error {
+		return env.Client().Create(ctx, shared)
 	})
 	shared.Status = status
-	if err := w.Client().Status().Update(w.t.Context(), shared); err != nil {
-		w.t.Fatal(err)
+	if err := env.Client().Status().Update(env.t.Context(), shared); err != nil {
+		env.t.Fatal(err)
 	}
-	w.create(volume, claim)
-	w.t.Cleanup(func() {
-		for _, err := range []error{w.Client().Delete(context.Background(), volume), w.release(shared)} {
+	env.create(volume, claim)
+	env.t.Cleanup(func() {
+		for _, err := range []error{env.Client().Delete(context.Background(), volume), env.removeFinalizers(shared)} {
 			if client.IgnoreNotFound(err) != nil {
-				w.t.Error(err)
+				env.t.Error(err)
 			}
 		}
 	})
-	cluster.Eventually(w.t, limit, "the volume to be bound", func(ctx context.Context) error {
+	cluster.Eventually(env.t, limit, "the volume to be bound", func(ctx context.Context) error {
 		for _, object := range []client.Object{volume, claim} {
-			if err := w.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			if err := env.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 				return err
 			}
 		}
@@ -379,11 +379,11 @@ func (w *world) createShare() []client.Object {
 	return []client.Object{shared, volume, claim}
 }
 
-func checkUnchanged(t *testing.T, w *world, objects []client.Object) {
+func checkUnchanged(t *testing.T, env *testEnv, objects []client.Object) {
 	t.Helper()
 	for _, object := range objects {
 		now := object.DeepCopyObject().(client.Object)
-		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(object), now); err != nil {
+		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(object), now); err != nil {
 			t.Error(err)
 		} else if now.GetResourceVersion() != object.GetResourceVersion() {
 			t.Errorf("%T %s changed (-before +after):\n%s", object, object.GetName(), cmp.Diff(object, now))
@@ -391,46 +391,46 @@ func checkUnchanged(t *testing.T, w *world, objects []client.Object) {
 	}
 }
 
-// release takes an object's finalizers away: those of a SharedVolume are served by nobody in these tests.
-func (w *world) release(object client.Object) error {
-	return w.Client().Patch(context.Background(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
+// removeFinalizers removes an object's finalizers: no controller handles those of SharedVolumes in these tests.
+func (env *testEnv) removeFinalizers(object client.Object) error {
+	return env.Client().Patch(context.Background(), object, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`)))
 }
 
 // removeAPI deletes the definition of SharedVolumes.
-func (w *world) removeAPI(api client.Object, shared client.Object) {
-	w.t.Helper()
-	if err := w.release(shared); err != nil {
-		w.t.Fatal(err)
+func (env *testEnv) removeAPI(api client.Object, shared client.Object) {
+	env.t.Helper()
+	if err := env.removeFinalizers(shared); err != nil {
+		env.t.Fatal(err)
 	}
-	if err := w.Client().Delete(w.t.Context(), api); err != nil {
-		w.t.Fatal(err)
+	if err := env.Client().Delete(env.t.Context(), api); err != nil {
+		env.t.Fatal(err)
 	}
-	cluster.Eventually(w.t, limit, "the old operator's API to be gone", w.Gone(api))
+	cluster.Eventually(env.t, limit, "the old operator's API to be gone", env.Gone(api))
 }
 
-// nodePods returns the ready pods of the nodes' part of the driver.
-func (w *world) nodePods() []corev1.Pod {
-	w.t.Helper()
+// nodePods returns the ready pods of the driver's DaemonSet.
+func (env *testEnv) nodePods() []corev1.Pod {
+	env.t.Helper()
 	pods := &corev1.PodList{}
-	if err := w.Client().List(w.t.Context(), pods, client.InNamespace(w.home), client.MatchingLabels{"app": "efs-csi-node"}); err != nil {
-		w.t.Fatal(err)
+	if err := env.Client().List(env.t.Context(), pods, client.InNamespace(env.home), client.MatchingLabels{"app": "efs-csi-node"}); err != nil {
+		env.t.Fatal(err)
 	}
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !isReady(&pod) })
 }
 
-// runUntilItWrites runs an operator until it has written something to the driver, or has done all that it
-// is to do; that is to be told from the ClusterCSIDriver, which is an empty one where there is none.
-func (w *world) runUntilItWrites(done func(*operatorv1.ClusterCSIDriver) bool) {
-	w.t.Helper()
-	before := w.written.Load()
-	stop := w.startOperator()
+// runUntilItWrites runs an operator until it has written to an object of the driver, or until done returns true for the
+// ClusterCSIDriver, which is empty if there is none.
+func (env *testEnv) runUntilItWrites(done func(*operatorv1.ClusterCSIDriver) bool) {
+	env.t.Helper()
+	before := env.written.Load()
+	stop := env.startOperator()
 	defer stop()
-	cluster.Eventually(w.t, limit, "the operator to write", func(ctx context.Context) error {
+	cluster.Eventually(env.t, limit, "the operator to write", func(ctx context.Context) error {
 		custom := &operatorv1.ClusterCSIDriver{}
-		if err := w.Client().Get(ctx, client.ObjectKey{Name: w.driver.CSIName}, custom); client.IgnoreNotFound(err) != nil {
+		if err := env.Client().Get(ctx, client.ObjectKey{Name: env.driver.CSIName}, custom); client.IgnoreNotFound(err) != nil {
 			return err
 		}
-		if done(custom) || w.written.Load() > before {
+		if done(custom) || env.written.Load() > before {
 			return nil
 		}
 		return fmt.Errorf("it has not")
@@ -439,10 +439,10 @@ func (w *world) runUntilItWrites(done func(*operatorv1.ClusterCSIDriver) bool) {
 
 // waitForGarbageCollector waits until an object whose owner does not exist has been collected, and
 // with it whatever was doomed before.
-func (w *world) waitForGarbageCollector() {
-	w.t.Helper()
-	doomed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.home, Name: "doomed",
+func (env *testEnv) waitForGarbageCollector() {
+	env.t.Helper()
+	doomed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "doomed",
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "never-was", UID: "7c9e6679-7425-40de-944b-e07fc1f90ae7"}}}}
-	w.create(doomed)
-	cluster.Eventually(w.t, limit, "the garbage collector to come by", w.Gone(doomed))
+	env.create(doomed)
+	cluster.Eventually(env.t, limit, "the garbage collector to come by", env.Gone(doomed))
 }

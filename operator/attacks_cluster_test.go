@@ -26,33 +26,33 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// What a tenant tries, to have the driver's permissions and credentials, or to keep the driver from others. Each of
-// these was successful once.
+// Attacks by a tenant who wants the driver's permissions and credentials, or to keep the driver from others. Each of these
+// was successful once.
 
 const (
 	namespaceAnnotation    = "berth.dev/driver-namespace"
 	namespaceUIDAnnotation = "berth.dev/driver-namespace-uid"
 )
 
-// ownLabels are the labels by which the operator knows its own objects, and those of earlier operators.
-func (w *world) ownLabels() map[string]string {
-	labels := map[string]string{"app.kubernetes.io/managed-by": w.driver.Operator.Name}
-	for key, value := range w.driver.History.Labels {
+// ownLabels are the labels by which the operator recognizes its own objects and those of earlier operators.
+func (env *testEnv) ownLabels() map[string]string {
+	labels := map[string]string{"app.kubernetes.io/managed-by": env.driver.Operator.Name}
+	for key, value := range env.driver.History.Labels {
 		labels[key] = value
 	}
 	return labels
 }
 
-// forge has a tenant make DaemonSets and service accounts in a namespace that look as if they were of the driver.
-func (w *world) forge(tn *tenant.Tenant, namespace string) []client.Object {
-	w.t.Helper()
-	manifests, err := w.driver.Operand(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
+// forge creates, as a tenant, DaemonSets and service accounts in a namespace that look like the driver's.
+func (env *testEnv) forge(tn *tenant.Tenant, namespace string) []client.Object {
+	env.t.Helper()
+	manifests, err := env.driver.Operand(drivers.Values{Namespace: namespace, Image: func(env string) string { return env }})
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	var forged []client.Object
 	for _, m := range manifests {
-		meta := metav1.ObjectMeta{Namespace: namespace, Name: m.Object.GetName(), Labels: w.ownLabels()}
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: m.Object.GetName(), Labels: env.ownLabels()}
 		switch m.Object.GetKind() {
 		case "ServiceAccount":
 			forged = append(forged, &corev1.ServiceAccount{ObjectMeta: meta})
@@ -66,124 +66,124 @@ func (w *world) forge(tn *tenant.Tenant, namespace string) []client.Object {
 		}
 	}
 	for _, object := range forged {
-		if err := tn.Client.Create(w.t.Context(), object); err != nil {
-			w.t.Fatal(err)
+		if err := tn.Client.Create(env.t.Context(), object); err != nil {
+			env.t.Fatal(err)
 		}
 	}
 	return forged
 }
 
-// checkNothingFor checks that the operator has written nothing to a namespace, and that nothing outside of it grants
-// anything to what is in it.
-func (w *world) checkNothingFor(namespace string) {
-	w.t.Helper()
-	for _, write := range w.writes() {
+// checkNothingFor checks that the operator has written nothing to a namespace, and that no object outside of it gives it
+// permissions or credentials.
+func (env *testEnv) checkNothingFor(namespace string) {
+	env.t.Helper()
+	for _, write := range env.writes() {
 		if write.Namespace == namespace || write.Resource == "namespaces" && write.Name == namespace {
-			w.t.Errorf("in a tenant's namespace the operator did: %s %s %s (%d)", write.Verb, write.Resource, write.Name, write.Code)
+			env.t.Errorf("in a tenant's namespace the operator requested: %s %s %s (%d)", write.Verb, write.Resource, write.Name, write.Code)
 		}
 	}
-	if grants := w.grantsTo(w.t.Context(), namespace); len(grants) > 0 {
-		w.t.Errorf("a tenant's namespace is granted something by %q", grants)
+	if left := env.permissionsOf(env.t.Context(), namespace); len(left) > 0 {
+		env.t.Errorf("a tenant's namespace gets permissions or credentials from %q", left)
 	}
 }
 
-// grantsTo returns those of the driver's objects outside of a namespace that mention it.
-func (w *world) grantsTo(ctx context.Context, namespace string) []string {
-	w.t.Helper()
-	var grants []string
-	for _, object := range w.objects() {
+// permissionsOf returns those of the driver's objects outside of a namespace that mention it.
+func (env *testEnv) permissionsOf(ctx context.Context, namespace string) []string {
+	env.t.Helper()
+	var found []string
+	for _, object := range env.objects() {
 		live := object.(*unstructured.Unstructured)
-		if live.GetKind() == "Namespace" || w.Client().Get(ctx, client.ObjectKeyFromObject(live), live) != nil || live.GetNamespace() == namespace {
+		if live.GetKind() == "Namespace" || env.Client().Get(ctx, client.ObjectKeyFromObject(live), live) != nil || live.GetNamespace() == namespace {
 			continue
 		}
 		live.SetManagedFields(nil)
 		text, err := live.MarshalJSON()
 		if err != nil {
-			w.t.Fatal(err)
+			env.t.Fatal(err)
 		}
 		if strings.Contains(string(text), `"`+namespace+`"`) || strings.Contains(string(text), ":"+namespace+":") {
-			grants = append(grants, nameOf(live))
+			found = append(found, nameOf(live))
 		}
 	}
-	return grants
+	return found
 }
 
-// checkForged checks that what a tenant has made is as it was.
-func (w *world) checkForged(forged []client.Object) {
-	w.t.Helper()
+// checkForged checks that a tenant's objects are unchanged.
+func (env *testEnv) checkForged(forged []client.Object) {
+	env.t.Helper()
 	for _, object := range forged {
 		now := object.DeepCopyObject().(client.Object)
-		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), now); err != nil {
-			w.t.Error(err)
+		if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(object), now); err != nil {
+			env.t.Error(err)
 		} else if now.GetUID() != object.GetUID() || now.GetGeneration() > max(1, object.GetGeneration()) || len(now.GetLabels()) != len(object.GetLabels()) {
-			w.t.Errorf("%T %s of a tenant was changed", object, object.GetName())
+			env.t.Errorf("%T %s of a tenant was changed", object, object.GetName())
 		}
 	}
 }
 
 // TestAttackForgedDriver: a tenant's DaemonSet with the driver's name and labels was there before the driver.
 func TestAttackForgedDriver(t *testing.T) {
-	forEachDriver(t, func(t *testing.T, w *world) {
-		tn := tenant.New(t, w.Cluster)
+	forEachDriver(t, func(t *testing.T, env *testEnv) {
+		tn := tenant.New(t, env.Cluster)
 		project := tn.Project(t, "")
-		forged := w.forge(tn, project)
-		w.create(w.customResource())
-		w.startOperator()
-		custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse})
+		forged := env.forge(tn, project)
+		env.create(env.customResource())
+		env.startOperator()
+		custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse})
 		if got := condition(custom, "Degraded"); got.Status != operatorv1.ConditionFalse {
 			t.Errorf("a tenant degrades the driver: %s: %s", got.Reason, got.Message)
 		}
-		if got := custom.Annotations[namespaceAnnotation]; got != w.home {
-			t.Errorf("the driver is in namespace %q, want %q", got, w.home)
+		if got := custom.Annotations[namespaceAnnotation]; got != env.home {
+			t.Errorf("the driver is in namespace %q, want %q", got, env.home)
 		}
-		w.checkNothingFor(project)
-		w.checkForged(forged)
+		env.checkNothingFor(project)
+		env.checkForged(forged)
 	})
 }
 
 // TestAttackForgedLock: a tenant's pod holds a lock of the right name, beside a forged driver.
 func TestAttackForgedLock(t *testing.T) {
-	w := newWorld(t)
-	tn := tenant.New(t, w.Cluster)
+	env := newTestEnv(t)
+	tn := tenant.New(t, env.Cluster)
 	project := tn.Project(t, "")
-	w.forge(tn, project)
-	w.createLockedOperatorAs(tn.Client, project)
-	w.create(w.customResource())
+	env.forge(tn, project)
+	env.createLockedOperatorAs(tn.Client, project)
+	env.create(env.customResource())
 	served := make(chan struct{})
-	w.startOperator(operator.Companion{Run: func(ctx context.Context, _ *rest.Config) error {
+	env.startOperator(operator.APIController{Run: func(ctx context.Context, _ *rest.Config) error {
 		close(served)
 		<-ctx.Done()
 		return nil
 	}})
-	w.waitForConditions(allWell)
+	env.waitForConditions(allWell)
 	<-served
-	w.checkNothingFor(project)
+	env.checkNothingFor(project)
 }
 
 // TestAttackForgedDriverBesideOurs: a tenant's DaemonSet degraded a driver that is installed.
 func TestAttackForgedDriverBesideOurs(t *testing.T) {
-	w := newWorld(t)
-	w.installDriver()
-	tn := tenant.New(t, w.Cluster)
+	env := newTestEnv(t)
+	env.installDriver()
+	tn := tenant.New(t, env.Cluster)
 	project := tn.Project(t, "")
-	w.forge(tn, project)
-	w.annotate("example.com/look", `"again"`)
-	w.waitForRepair()
-	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionTrue})
+	env.forge(tn, project)
+	env.annotate("example.com/look", `"again"`)
+	env.waitForRepair()
+	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionTrue})
 	for _, c := range custom.Status.Conditions {
 		if strings.HasSuffix(c.Type, "Degraded") && c.Status == operatorv1.ConditionTrue {
 			t.Errorf("a tenant degrades the driver: %s: %s: %s", c.Type, c.Reason, c.Message)
 		}
 	}
-	for _, event := range w.Audit(t) {
-		if event.User == w.user && event.Resource == "daemonsets" && event.Namespace == "" {
-			t.Errorf("the operator looks at DaemonSets of all namespaces: %s", event.URI)
+	for _, event := range env.Audit(t) {
+		if event.User == env.user && event.Resource == "daemonsets" && event.Namespace == "" {
+			t.Errorf("the operator reads DaemonSets of all namespaces: %s", event.URI)
 		}
 	}
-	w.checkNothingFor(project)
+	env.checkNothingFor(project)
 }
 
-// withFixedNamespace is Manila in a fixed namespace of a name that tenants may take.
+// withFixedNamespace returns Manila in a fixed namespace, whose name tenants can take.
 func withFixedNamespace(t *testing.T, name string) drivers.Driver {
 	t.Helper()
 	driver, err := registry.Get("manila")
@@ -205,21 +205,21 @@ func withFixedNamespace(t *testing.T, name string) drivers.Driver {
 	return driver
 }
 
-// TestAttackFixedNamespace: a tenant has made a namespace of the name that the driver's definition tells.
+// TestAttackFixedNamespace: a tenant has created the namespace that the driver's definition names.
 func TestAttackFixedNamespace(t *testing.T) {
 	const fixed = "manila-csi-driver-of-tests"
-	w := newWorldWith(t, withFixedNamespace(t, fixed))
-	w.enterCloud(openstack.Start(t, "default"))
-	tn := tenant.New(t, w.Cluster)
+	env := newTestEnvWith(t, withFixedNamespace(t, fixed))
+	env.enterCloud(openstack.Start(t, "default"))
+	tn := tenant.New(t, env.Cluster)
 	tn.Project(t, fixed)
-	forged := w.forge(tn, fixed)
-	w.create(w.customResource())
-	w.startOperator()
-	degraded := w.driver.ConditionPrefix + "DriverNamespaceDegraded"
-	w.waitForReason(degraded, "NamespaceUnproven")
-	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
+	forged := env.forge(tn, fixed)
+	env.create(env.customResource())
+	env.startOperator()
+	degraded := env.driver.ConditionPrefix + "DriverNamespaceDegraded"
+	env.waitForReason(degraded, "NamespaceUnproven")
+	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
 	namespace := &corev1.Namespace{}
-	if err := w.Client().Get(t.Context(), client.ObjectKey{Name: fixed}, namespace); err != nil {
+	if err := env.Client().Get(t.Context(), client.ObjectKey{Name: fixed}, namespace); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{namespaceAnnotation + "=" + fixed, namespaceUIDAnnotation + "=" + string(namespace.UID)} {
@@ -227,170 +227,170 @@ func TestAttackFixedNamespace(t *testing.T) {
 			t.Errorf("condition %s says %q, want %q in it", degraded, got, want)
 		}
 	}
-	w.checkNothingFor(fixed)
-	w.checkForged(forged)
+	env.checkNothingFor(fixed)
+	env.checkForged(forged)
 	if len(custom.Finalizers) > 0 || custom.Annotations[namespaceAnnotation] != "" {
-		t.Errorf("the ClusterCSIDriver is claimed: finalizers %q, annotations %v", custom.Finalizers, custom.Annotations)
+		t.Errorf("the finalizer was added: finalizers %q, annotations %v", custom.Finalizers, custom.Annotations)
 	}
 
-	// Once the tenant's namespace is gone, the operator makes its own.
-	w.deleteNamespace(fixed)
-	custom = w.waitForConditions(allWell)
-	if err := w.Client().Get(t.Context(), client.ObjectKey{Name: fixed}, namespace); err != nil {
+	// Once the tenant's namespace is gone, the operator creates its own.
+	env.deleteNamespace(fixed)
+	custom = env.waitForConditions(allWell)
+	if err := env.Client().Get(t.Context(), client.ObjectKey{Name: fixed}, namespace); err != nil {
 		t.Fatal(err)
 	}
 	if got := custom.Annotations[namespaceUIDAnnotation]; got != string(namespace.UID) {
 		t.Errorf("the recorded UID is %q, want %s", got, namespace.UID)
 	}
 
-	// The namespace outlives the driver, and is known again.
-	w.deleteCustomResource()
-	w.waitUntilRemoved()
-	w.create(w.customResource())
-	w.waitForConditions(allWell)
-	t.Cleanup(func() { _ = w.Client().Delete(context.Background(), namespace) })
+	// The namespace outlives the driver, and is recognized again.
+	env.deleteCustomResource()
+	env.waitUntilRemoved()
+	env.create(env.customResource())
+	env.waitForConditions(allWell)
+	t.Cleanup(func() { _ = env.Client().Delete(context.Background(), namespace) })
 }
 
-// TestAttackRemadeNamespaceOfATrace: the namespace of an earlier driver was deleted, which leaves its
+// TestAttackRecreatedNamespaceOfATrace: the namespace of an earlier driver was deleted, which leaves its
 // SecurityContextConstraints, and a tenant has taken its name.
-func TestAttackRemadeNamespaceOfATrace(t *testing.T) {
-	w := newWorld(t)
-	old := w.freeName("old")
-	if err := w.EnsureNamespace(t.Context(), old); err != nil {
+func TestAttackRecreatedNamespaceOfATrace(t *testing.T) {
+	env := newTestEnv(t)
+	old := env.freeName("old")
+	if err := env.EnsureNamespace(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	relics, err := community.Driver(old, nil)
+	unadopted, err := community.Driver(old, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, relic := range relics {
-		if relic.GetKind() == "SecurityContextConstraints" {
-			w.create(relic)
+	for _, object := range unadopted {
+		if object.GetKind() == "SecurityContextConstraints" {
+			env.create(object)
 		}
 	}
-	w.deleteNamespace(old)
-	w.tick()
-	tn := tenant.New(t, w.Cluster)
+	env.deleteNamespace(old)
+	env.tick()
+	tn := tenant.New(t, env.Cluster)
 	tn.Project(t, old)
-	forged := w.forge(tn, old)
-	w.create(w.customResource())
-	w.startOperator()
-	w.waitForConditions(allWell)
-	w.checkNothingFor(old)
-	w.checkForged(forged)
+	forged := env.forge(tn, old)
+	env.create(env.customResource())
+	env.startOperator()
+	env.waitForConditions(allWell)
+	env.checkNothingFor(old)
+	env.checkForged(forged)
 }
 
 // TestAttackNamespaceThatAnAdministratorNamed: an administrator names a namespace that does not exist yet, and a tenant
-// makes it first.
+// creates it first.
 func TestAttackNamespaceThatAnAdministratorNamed(t *testing.T) {
-	w := newWorld(t)
-	chosen := w.freeName("chosen")
-	custom := w.customResource()
+	env := newTestEnv(t)
+	chosen := env.freeName("chosen")
+	custom := env.customResource()
 	custom.Annotations = map[string]string{namespaceAnnotation: chosen}
-	w.create(custom)
-	w.tick()
-	tn := tenant.New(t, w.Cluster)
+	env.create(custom)
+	env.tick()
+	tn := tenant.New(t, env.Cluster)
 	tn.Project(t, chosen)
-	forged := w.forge(tn, chosen)
-	w.startOperator()
-	w.waitForReason(w.driver.ConditionPrefix+"DriverNamespaceDegraded", "NamespaceUnproven")
-	w.checkNothingFor(chosen)
-	w.checkForged(forged)
+	forged := env.forge(tn, chosen)
+	env.startOperator()
+	env.waitForReason(env.driver.ConditionPrefix+"DriverNamespaceDegraded", "NamespaceUnproven")
+	env.checkNothingFor(chosen)
+	env.checkForged(forged)
 
-	// An administrator who knows the namespace says so.
+	// An administrator who trusts the namespace adds its UID.
 	namespace := &corev1.Namespace{}
-	if err := w.Client().Get(t.Context(), client.ObjectKey{Name: chosen}, namespace); err != nil {
+	if err := env.Client().Get(t.Context(), client.ObjectKey{Name: chosen}, namespace); err != nil {
 		t.Fatal(err)
 	}
-	w.home = chosen
-	w.annotate(namespaceUIDAnnotation, fmt.Sprintf("%q", namespace.UID))
-	w.waitForConditions(allWell)
+	env.home = chosen
+	env.annotate(namespaceUIDAnnotation, fmt.Sprintf("%q", namespace.UID))
+	env.waitForConditions(allWell)
 }
 
-// TestAttackRemadeNamespace: the driver's namespace is deleted, and a tenant takes its name.
-func TestAttackRemadeNamespace(t *testing.T) {
-	t.Run("while the operator runs", func(t *testing.T) { testAttackRemadeNamespace(t, true) })
-	t.Run("while the operator is away", func(t *testing.T) { testAttackRemadeNamespace(t, false) })
+// TestAttackRecreatedNamespace: the driver's namespace is deleted, and a tenant takes its name.
+func TestAttackRecreatedNamespace(t *testing.T) {
+	t.Run("while the operator runs", func(t *testing.T) { testAttackRecreatedNamespace(t, true) })
+	t.Run("while the operator is away", func(t *testing.T) { testAttackRecreatedNamespace(t, false) })
 }
 
-func testAttackRemadeNamespace(t *testing.T, running bool) {
-	w := newWorld(t)
-	w.home = w.freeName("home")
-	if err := w.EnsureNamespace(t.Context(), w.home); err != nil {
+func testAttackRecreatedNamespace(t *testing.T, running bool) {
+	env := newTestEnv(t)
+	env.home = env.freeName("home")
+	if err := env.EnsureNamespace(t.Context(), env.home); err != nil {
 		t.Fatal(err)
 	}
-	custom := w.customResource()
-	custom.Annotations = map[string]string{namespaceAnnotation: w.home}
-	w.create(custom)
-	stop := w.startOperator()
-	custom = w.waitForConditions(allWell)
-	before := w.namespaceUID(w.home)
+	custom := env.customResource()
+	custom.Annotations = map[string]string{namespaceAnnotation: env.home}
+	env.create(custom)
+	stop := env.startOperator()
+	custom = env.waitForConditions(allWell)
+	before := env.namespaceUID(env.home)
 	if got := custom.Annotations[namespaceUIDAnnotation]; got != string(before) {
 		t.Errorf("the recorded UID is %q, want %s", got, before)
 	}
 	if !running {
 		stop()
 	}
-	w.deleteNamespace(w.home)
-	began := len(w.writes())
-	tn := tenant.New(t, w.Cluster)
-	tn.Project(t, w.home)
-	forged := w.forge(tn, w.home)
+	env.deleteNamespace(env.home)
+	began := len(env.writes())
+	tn := tenant.New(t, env.Cluster)
+	tn.Project(t, env.home)
+	forged := env.forge(tn, env.home)
 	if !running {
-		w.startOperator()
+		env.startOperator()
 	}
-	w.waitForReason(w.driver.ConditionPrefix+"DriverNamespaceDegraded", "NamespaceRecreated")
-	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
-	for _, write := range w.writes()[began:] {
-		if write.Namespace == w.home && write.Code < 300 {
-			t.Errorf("in a tenant's namespace the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+	env.waitForReason(env.driver.ConditionPrefix+"DriverNamespaceDegraded", "NamespaceRecreated")
+	env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
+	for _, write := range env.writes()[began:] {
+		if write.Namespace == env.home && write.Code < 300 {
+			t.Errorf("in a tenant's namespace the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
-	cluster.Eventually(t, limit, "what was granted to the namespace to be withdrawn", func(ctx context.Context) error {
-		if grants := w.grantsTo(ctx, w.home); len(grants) > 0 {
-			return fmt.Errorf("there are still %q", grants)
+	cluster.Eventually(t, limit, "the namespace's permissions to be deleted", func(ctx context.Context) error {
+		if left := env.permissionsOf(ctx, env.home); len(left) > 0 {
+			return fmt.Errorf("there are still %q", left)
 		}
 		return nil
 	})
-	w.checkForged(forged)
+	env.checkForged(forged)
 
-	// What is outside of the namespace can be removed, and what is in it stays.
-	w.deleteCustomResource()
-	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", w.Gone(w.customResource()))
-	w.checkForged(forged)
-	for _, object := range w.objects() {
-		if object.GetNamespace() == w.home {
+	// Objects outside of the namespace can be removed, and objects in it stay.
+	env.deleteCustomResource()
+	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
+	env.checkForged(forged)
+	for _, object := range env.objects() {
+		if object.GetNamespace() == env.home {
 			continue
 		}
-		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); err == nil {
+		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); err == nil {
 			t.Errorf("%s is still there", nameOf(object))
 		}
 	}
 }
 
 // freeName returns the name of a namespace that does not exist.
-func (w *world) freeName(prefix string) string { return prefix + "-" + w.namespace }
+func (env *testEnv) freeName(prefix string) string { return prefix + "-" + env.namespace }
 
-func (w *world) namespaceUID(name string) types.UID {
-	w.t.Helper()
+func (env *testEnv) namespaceUID(name string) types.UID {
+	env.t.Helper()
 	namespace := &corev1.Namespace{}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Name: name}, namespace); err != nil {
-		w.t.Fatal(err)
+	if err := env.Client().Get(env.t.Context(), client.ObjectKey{Name: name}, namespace); err != nil {
+		env.t.Fatal(err)
 	}
 	return namespace.UID
 }
 
 // deleteNamespace deletes a namespace and waits until it is gone.
-func (w *world) deleteNamespace(name string) {
-	w.t.Helper()
+func (env *testEnv) deleteNamespace(name string) {
+	env.t.Helper()
 	namespace := &corev1.Namespace{}
-	w.ended = name
-	key, uid := client.ObjectKey{Name: name}, w.namespaceUID(name)
-	if err := w.Client().Delete(w.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
-		w.t.Fatal(err)
+	env.ended = name
+	key, uid := client.ObjectKey{Name: name}, env.namespaceUID(name)
+	if err := env.Client().Delete(env.t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		env.t.Fatal(err)
 	}
-	cluster.Eventually(w.t, limit, "namespace "+name+" to be gone", func(ctx context.Context) error {
-		err := w.Client().Get(ctx, key, namespace)
+	cluster.Eventually(env.t, limit, "namespace "+name+" to be gone", func(ctx context.Context) error {
+		err := env.Client().Get(ctx, key, namespace)
 		if err == nil && namespace.UID == uid {
 			return fmt.Errorf("it is %s", namespace.Status.Phase)
 		}
@@ -398,13 +398,13 @@ func (w *world) deleteNamespace(name string) {
 	})
 }
 
-// tick returns when what is made next has a later time: the API server's times are in seconds.
-func (w *world) tick() {
-	w.t.Helper()
+// tick waits until new objects get a later creation time: the API server's times are in seconds.
+func (env *testEnv) tick() {
+	env.t.Helper()
 	var first metav1.Time
-	cluster.Eventually(w.t, limit, "the API server's clock to go on", func(ctx context.Context) error {
-		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, GenerateName: "tick-"}}
-		if err := w.Client().Create(ctx, made, client.DryRunAll); err != nil {
+	cluster.Eventually(env.t, limit, "the API server's clock to advance", func(ctx context.Context) error {
+		made := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, GenerateName: "tick-"}}
+		if err := env.Client().Create(ctx, made, client.DryRunAll); err != nil {
 			return err
 		}
 		if first.IsZero() {

@@ -13,65 +13,64 @@ import (
 	"github.com/berth-csi/berth/test/tenant"
 )
 
-// TestTenantBlocksRemoval: pods of a tenant that cannot have a volume of the driver mounted do not keep the
-// driver from being removed.
+// TestTenantBlocksRemoval: pods of a tenant that cannot have a volume of the driver mounted do not block its removal.
 func TestTenantBlocksRemoval(t *testing.T) {
 	data := func(source corev1.VolumeSource) []corev1.Volume {
 		return []corev1.Volume{{Name: "data", VolumeSource: source}}
 	}
 	claimed := data(corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}})
-	bound := func(w *world, who *tenant.Tenant, project string) { w.boundClaim(who, project) }
+	bound := func(env *testEnv, who *tenant.Tenant, project string) { env.boundClaim(who, project) }
 	for _, attack := range []struct {
 		name    string
-		prepare func(w *world, who *tenant.Tenant, project string) // makes the claim "data"
-		pod     func(w *world) corev1.PodSpec
+		prepare func(env *testEnv, who *tenant.Tenant, project string) // makes the claim "data"
+		pod     func(env *testEnv) corev1.PodSpec
 	}{
-		{"a pod that is on no node names the claim", bound, func(*world) corev1.PodSpec {
+		{"a pod that is on no node names the claim", bound, func(*testEnv) corev1.PodSpec {
 			return corev1.PodSpec{Volumes: claimed, SchedulingGates: []corev1.PodSchedulingGate{{Name: "example.com/never"}}}
 		}},
-		{"a pod names a node that does not exist", bound, func(*world) corev1.PodSpec {
+		{"a pod names a node that does not exist", bound, func(*testEnv) corev1.PodSpec {
 			return corev1.PodSpec{Volumes: claimed, NodeName: "no-such-node"}
 		}},
 		{"a claim names a volume that is bound to another's claim",
-			func(w *world, who *tenant.Tenant, project string) {
-				others := w.mountedVolume() // of a volume that has the name of the namespace
-				if err := w.Client().Delete(w.t.Context(), others); err != nil {
-					w.t.Fatal(err)
+			func(env *testEnv, who *tenant.Tenant, project string) {
+				others := env.mountedVolume() // of a volume that has the name of the namespace
+				if err := env.Client().Delete(env.t.Context(), others); err != nil {
+					env.t.Fatal(err)
 				}
-				w.createdBy(who, w.claimOf(project, w.namespace))
+				env.createdBy(who, env.claimOf(project, env.namespace))
 			},
-			func(*world) corev1.PodSpec { return corev1.PodSpec{Volumes: claimed, NodeName: "worker-0"} }},
-		{"a pod has an inline volume that the CSIDriver forbids", func(*world, *tenant.Tenant, string) {}, func(w *world) corev1.PodSpec {
-			return corev1.PodSpec{Volumes: []corev1.Volume{w.inlineVolume()}, NodeName: "worker-0"}
+			func(*testEnv) corev1.PodSpec { return corev1.PodSpec{Volumes: claimed, NodeName: "worker-0"} }},
+		{"a pod has an inline volume that the CSIDriver forbids", func(*testEnv, *tenant.Tenant, string) {}, func(env *testEnv) corev1.PodSpec {
+			return corev1.PodSpec{Volumes: []corev1.Volume{env.inlineVolume()}, NodeName: "worker-0"}
 		}},
 	} {
 		t.Run(attack.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.installDriver()
-			who := tenant.New(t, w.Cluster)
+			env := newTestEnv(t)
+			env.installDriver()
+			who := tenant.New(t, env.Cluster)
 			project := who.Project(t, "")
-			attack.prepare(w, who, project)
+			attack.prepare(env, who, project)
 			pod := &corev1.Pod{
-				// The finalizer keeps the pod from being collected where its node is not there.
+				// The finalizer keeps the pod from being garbage-collected if its node does not exist.
 				ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "blocker", Finalizers: []string{"example.com/hold"}},
-				Spec:       attack.pod(w),
+				Spec:       attack.pod(env),
 			}
 			pod.Spec.Containers = []corev1.Container{{Name: "app", Image: "example.com/app:1"}}
-			w.createdBy(who, pod)
+			env.createdBy(who, pod)
 			t.Cleanup(func() {
 				free := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
-				if err := client.IgnoreNotFound(w.Client().Patch(context.Background(), pod, free)); err != nil {
+				if err := client.IgnoreNotFound(env.Client().Patch(context.Background(), pod, free)); err != nil {
 					t.Error(err)
 				}
 			})
 			if pod.Spec.NodeName == "worker-0" {
-				w.waitUntilRunning(pod)
+				env.waitUntilRunning(pod)
 			}
-			w.deleteCustomResource()
-			w.waitUntilRemoved()
-			// Kubernetes may have ended the pod by now, but the driver has not waited for that.
+			env.deleteCustomResource()
+			env.waitUntilRemoved()
+			// Kubernetes may have ended the pod by now, but the removal has not waited for that.
 			events := &corev1.EventList{}
-			if err := w.Client().List(t.Context(), events, client.InNamespace(w.namespace)); err != nil {
+			if err := env.Client().List(t.Context(), events, client.InNamespace(env.namespace)); err != nil {
 				t.Fatal(err)
 			}
 			for _, event := range events.Items {
@@ -83,20 +82,20 @@ func TestTenantBlocksRemoval(t *testing.T) {
 	}
 }
 
-// createdBy has a tenant create something.
-func (w *world) createdBy(who *tenant.Tenant, object client.Object) {
-	w.t.Helper()
-	if err := who.Client.Create(w.t.Context(), object); err != nil {
-		w.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+// createdBy creates objects as a tenant.
+func (env *testEnv) createdBy(who *tenant.Tenant, object client.Object) {
+	env.t.Helper()
+	if err := who.Client.Create(env.t.Context(), object); err != nil {
+		env.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
 	}
 }
 
 // claimOf returns the claim "data" of a project, which names a volume.
-func (w *world) claimOf(project, volume string) *corev1.PersistentVolumeClaim {
-	w.t.Helper()
+func (env *testEnv) claimOf(project, volume string) *corev1.PersistentVolumeClaim {
+	env.t.Helper()
 	spec := &corev1.PersistentVolume{}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKey{Name: volume}, spec); err != nil {
-		w.t.Fatal(err)
+	if err := env.Client().Get(env.t.Context(), client.ObjectKey{Name: volume}, spec); err != nil {
+		env.t.Fatal(err)
 	}
 	class := ""
 	return &corev1.PersistentVolumeClaim{
@@ -106,14 +105,14 @@ func (w *world) claimOf(project, volume string) *corev1.PersistentVolumeClaim {
 	}
 }
 
-// boundClaim has a tenant make a claim, and waits until a volume of the driver is bound to it.
-func (w *world) boundClaim(who *tenant.Tenant, project string) {
-	w.t.Helper()
+// boundClaim creates a claim as a tenant, and waits until a volume of the driver is bound to it.
+func (env *testEnv) boundClaim(who *tenant.Tenant, project string) {
+	env.t.Helper()
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "data"}}
-	claim.Spec = w.createVolumeFor(project, "volume-of-"+project, claim.Name)
-	w.createdBy(who, claim)
-	cluster.Eventually(w.t, limit, "the claim to be bound", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+	claim.Spec = env.createVolumeFor(project, "volume-of-"+project, claim.Name)
+	env.createdBy(who, claim)
+	cluster.Eventually(env.t, limit, "the claim to be bound", func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
 			return err
 		}
 		if claim.Status.Phase != corev1.ClaimBound {

@@ -24,9 +24,9 @@ import (
 	"github.com/berth-csi/berth/test/openstack"
 )
 
-// newBackendWorld is a world on a cloud, with a driver that is installed only for what the cloud offers. It
-// asks often.
-func newBackendWorld(t *testing.T, cloud *openstack.Cloud) *world {
+// newBackendTestEnv returns an environment on a cloud, for a driver that is installed only if the cloud offers something.
+// Its operator asks often.
+func newBackendTestEnv(t *testing.T, cloud *openstack.Cloud) *testEnv {
 	driver, err := registry.Get("manila")
 	if err != nil {
 		t.Fatal(err)
@@ -34,35 +34,35 @@ func newBackendWorld(t *testing.T, cloud *openstack.Cloud) *world {
 	backend := *driver.Backend
 	backend.Interval = 200 * time.Millisecond
 	driver.Backend = &backend
-	w := newWorldWith(t, driver)
-	w.enterCloud(cloud)
-	return w
+	env := newTestEnvWith(t, driver)
+	env.enterCloud(cloud)
+	return env
 }
 
-// enterCloud leaves in the cluster what the installer does, to log in to a cloud with.
-func (w *world) enterCloud(cloud *openstack.Cloud) {
+// enterCloud creates the credentials of a cloud that the installer creates.
+func (env *testEnv) enterCloud(cloud *openstack.Cloud) {
 	root := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: cloudcredential.RootOpenStack},
 		Data:       map[string][]byte{"clouds.yaml": cloud.CloudsYAML()},
 	}
-	w.create(root)
-	w.t.Cleanup(func() {
-		if err := w.Client().Delete(context.Background(), root); err != nil {
-			w.t.Error(err)
+	env.create(root)
+	env.t.Cleanup(func() {
+		if err := env.Client().Delete(context.Background(), root); err != nil {
+			env.t.Error(err)
 		}
 	})
 }
 
-// classes are the names of the driver's StorageClasses.
-func (w *world) classes() []string {
-	w.t.Helper()
+// classes returns the names of the driver's StorageClasses.
+func (env *testEnv) classes() []string {
+	env.t.Helper()
 	list := &storagev1.StorageClassList{}
-	if err := w.Client().List(w.t.Context(), list); err != nil {
-		w.t.Fatal(err)
+	if err := env.Client().List(env.t.Context(), list); err != nil {
+		env.t.Fatal(err)
 	}
 	var names []string
 	for _, class := range list.Items {
-		if class.Provisioner == w.driver.CSIName {
+		if class.Provisioner == env.driver.CSIName {
 			names = append(names, class.Name)
 		}
 	}
@@ -70,66 +70,66 @@ func (w *world) classes() []string {
 	return names
 }
 
-func (w *world) waitForClasses(want ...string) {
-	w.t.Helper()
-	cluster.Eventually(w.t, limit, fmt.Sprintf("the StorageClasses %q", want), func(context.Context) error {
-		if diff := cmp.Diff(want, w.classes()); diff != "" {
+func (env *testEnv) waitForClasses(want ...string) {
+	env.t.Helper()
+	cluster.Eventually(env.t, limit, fmt.Sprintf("the StorageClasses %q", want), func(context.Context) error {
+		if diff := cmp.Diff(want, env.classes()); diff != "" {
 			return fmt.Errorf("-want +got:\n%s", diff)
 		}
 		return nil
 	})
 }
 
-// waitUntilAsked waits until the operator has asked the cloud again, and told of the answer.
-func (w *world) waitUntilAsked(cloud *openstack.Cloud) {
-	w.t.Helper()
+// waitUntilAsked waits until the operator has asked the cloud again, and reported the answer.
+func (env *testEnv) waitUntilAsked(cloud *openstack.Cloud) {
+	env.t.Helper()
 	before := cloud.Asked()
-	cluster.Eventually(w.t, limit, "the operator to ask the cloud", func(context.Context) error {
-		if asked := cloud.Asked(); asked < before+2 { // the first question may be one of before
+	cluster.Eventually(env.t, limit, "the operator to ask the cloud", func(context.Context) error {
+		if asked := cloud.Asked(); asked < before+2 { // the first request may have been in flight before
 			return fmt.Errorf("asked %d times, was %d", asked, before)
 		}
 		return nil
 	})
 }
 
-// waitForBackend waits until nothing is wrong with the driver, whatever is told of its backend.
-func (w *world) waitForBackend(answers, disabled operatorv1.ConditionStatus) *operatorv1.ClusterCSIDriver {
-	w.t.Helper()
-	return w.waitForConditions(map[string]operatorv1.ConditionStatus{
+// waitForBackend waits until the driver is healthy, whatever is reported about its backend.
+func (env *testEnv) waitForBackend(answers, disabled operatorv1.ConditionStatus) *operatorv1.ClusterCSIDriver {
+	env.t.Helper()
+	return env.waitForConditions(map[string]operatorv1.ConditionStatus{
 		"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionFalse,
-		w.driver.ConditionPrefix + "BackendAnswers":     answers,
-		w.driver.ConditionPrefix + "ControllerDisabled": disabled,
+		env.driver.ConditionPrefix + "BackendAnswers":     answers,
+		env.driver.ConditionPrefix + "ControllerDisabled": disabled,
 	})
 }
 
-// TestTheDriverFollowsItsBackend: it is installed when there is something to serve, gets a class for each
-// kind of it, and stays, whatever becomes of the backend then.
-func TestTheDriverFollowsItsBackend(t *testing.T) {
+// TestDriverIsInstalledForBackendOffers: the driver is installed when the backend offers something, with a StorageClass
+// for each offer, and stays whatever the backend offers later.
+func TestDriverIsInstalledForBackendOffers(t *testing.T) {
 	cloud := openstack.Start(t)
-	w := newBackendWorld(t, cloud)
-	w.create(w.customResource())
-	stop := w.startOperator()
+	env := newBackendTestEnv(t, cloud)
+	env.create(env.customResource())
+	stop := env.startOperator()
 
-	custom := w.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionTrue)
+	custom := env.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionTrue)
 	if got := condition(custom, "ManilaControllerDisabled"); got.Reason != "NothingOffered" || !strings.Contains(got.Message, "OpenStack Manila has no share type") {
 		t.Errorf("condition = %s: %s; want NothingOffered, and what is missing", got.Reason, got.Message)
 	}
-	w.checkOnlyWhatItTakesToAsk()
+	env.checkOnlyWhatItTakesToAsk()
 
 	cloud.SetShareTypes("Gold")
 	cluster.Eventually(t, limit, "the driver to be installed", func(ctx context.Context) error {
-		if _, missing, err := w.existing(ctx); err != nil || len(missing) > 0 {
+		if _, missing, err := env.existing(ctx); err != nil || len(missing) > 0 {
 			return fmt.Errorf("these objects are missing: %q (%v)", missing, err)
 		}
 		return nil
 	})
-	w.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
-	w.waitForClasses("csi-manila-gold")
-	installed := w.uids()
+	env.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
+	env.waitForClasses("csi-manila-gold")
+	installed := env.uids()
 
 	cloud.SetShareTypes("Gold", "tin_can")
-	w.waitForClasses("csi-manila-gold", "csi-manila-tin-can")
-	w.waitForConditions(allWell)
+	env.waitForClasses("csi-manila-gold", "csi-manila-tin-can")
+	env.waitForConditions(allWell)
 
 	for name, trouble := range map[string]func(){
 		"no share types":      func() { cloud.SetShareTypes() },
@@ -138,155 +138,155 @@ func TestTheDriverFollowsItsBackend(t *testing.T) {
 		"Manila is down":      func() { cloud.SetManila(openstack.Down) },
 	} {
 		cloud.SetManila(openstack.Up)
-		w.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
+		env.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
 		trouble()
 		if name == "no share types" {
-			w.waitUntilAsked(cloud)
+			env.waitUntilAsked(cloud)
 		} else {
-			w.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
+			env.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
 		}
-		w.waitForConditions(allWell)
-		if diff := cmp.Diff(installed, w.uids()); diff != "" {
+		env.waitForConditions(allWell)
+		if diff := cmp.Diff(installed, env.uids()); diff != "" {
 			t.Errorf("%s: UIDs of the driver's objects (-before +after):\n%s", name, diff)
 		}
-		w.waitForClasses("csi-manila-gold", "csi-manila-tin-can")
+		env.waitForClasses("csi-manila-gold", "csi-manila-tin-can")
 	}
 
-	// An operator that comes back, and cannot ask, goes on all the same.
+	// A restarted operator that cannot ask continues all the same.
 	stop()
 	cloud.SetManila(openstack.Down)
-	lost := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: w.home, Name: "manila-csi-driver-node-sa"}}
-	if err := w.Client().Delete(t.Context(), lost); err != nil {
+	lost := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "manila-csi-driver-node-sa"}}
+	if err := env.Client().Delete(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
-	w.startOperator()
-	cluster.Eventually(t, limit, "the lost object to be made anew", func(ctx context.Context) error {
-		return w.Client().Get(ctx, client.ObjectKeyFromObject(lost), lost)
+	env.startOperator()
+	cluster.Eventually(t, limit, "the lost object to be recreated", func(ctx context.Context) error {
+		return env.Client().Get(ctx, client.ObjectKeyFromObject(lost), lost)
 	})
-	w.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
+	env.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
 
-	w.deleteCustomResource()
-	w.waitUntilRemoved()
-	w.waitForClasses()
-	w.waitForEvent("Removed", "kept, because volumes may refer to them: Namespace openshift-manila-csi-driver, Secret csi-manila-secrets")
-	for name, uid := range w.uids() {
-		if uid != installed[name] || !w.kept()[name] {
-			t.Errorf("%s has UID %s, was %s; kept are only %v", name, uid, installed[name], w.kept())
+	env.deleteCustomResource()
+	env.waitUntilRemoved()
+	env.waitForClasses()
+	env.waitForEvent("Removed", "kept, because volumes may refer to them: Namespace openshift-manila-csi-driver, Secret csi-manila-secrets")
+	for name, uid := range env.uids() {
+		if uid != installed[name] || !env.kept()[name] {
+			t.Errorf("%s has UID %s, was %s; kept are only %v", name, uid, installed[name], env.kept())
 		}
 	}
-	for _, write := range w.writes() {
+	for _, write := range env.writes() {
 		if write.Verb == "delete" && (write.Resource == "namespaces" || write.Resource == "secrets") {
-			t.Errorf("the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+			t.Errorf("the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
 }
 
-// checkOnlyWhatItTakesToAsk checks that nothing of the driver is in the cluster but its place and its
-// credentials.
-func (w *world) checkOnlyWhatItTakesToAsk() {
-	w.t.Helper()
-	present, _, err := w.existing(w.t.Context())
+// checkOnlyWhatItTakesToAsk checks that the cluster has none of the driver's objects but its namespace and its credentials.
+func (env *testEnv) checkOnlyWhatItTakesToAsk() {
+	env.t.Helper()
+	present, _, err := env.existing(env.t.Context())
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	present = slices.DeleteFunc(present, func(name string) bool { return name == "Secret csi-manila-secrets" }) // an earlier test's
 	if diff := cmp.Diff([]string{"Namespace openshift-manila-csi-driver", "CredentialsRequest manila-csi-drivers"}, present); diff != "" {
-		w.t.Errorf("without anything to serve, these objects of the driver exist (-want +got):\n%s", diff)
+		env.t.Errorf("without any offer, these objects of the driver exist (-want +got):\n%s", diff)
 	}
 }
 
-// TestABackendThatCannotBeAskedIsNoFault: without the driver there is nothing to degrade, and once it can be
-// asked the driver comes.
-func TestABackendThatCannotBeAskedIsNoFault(t *testing.T) {
+// TestUnreachableBackendIsNotDegraded: without the driver there is nothing to degrade. Once the backend can be asked, the
+// driver is installed.
+func TestUnreachableBackendIsNotDegraded(t *testing.T) {
 	cloud := openstack.Start(t, "gold")
 	cloud.SetManila(openstack.Forbidden)
-	w := newBackendWorld(t, cloud)
-	w.create(w.customResource())
-	w.startOperator()
-	custom := w.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionTrue)
+	env := newBackendTestEnv(t, cloud)
+	env.create(env.customResource())
+	env.startOperator()
+	custom := env.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionTrue)
 	if got := condition(custom, "ManilaControllerDisabled"); got.Reason != "BackendUnknown" || !strings.Contains(got.Message, "Policy doesn't allow") {
 		t.Errorf("condition = %s: %s; want BackendUnknown, and what Manila says", got.Reason, got.Message)
 	}
-	w.checkOnlyWhatItTakesToAsk()
+	env.checkOnlyWhatItTakesToAsk()
 	cloud.SetManila(openstack.Up)
-	w.waitForClasses("csi-manila-gold")
-	w.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
+	env.waitForClasses("csi-manila-gold")
+	env.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
 
-	// A class that an administrator takes the place of stays theirs.
-	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "csi-manila-tin"}, Provisioner: w.driver.CSIName}
-	w.create(class)
-	t.Cleanup(func() { _ = w.Client().Delete(context.Background(), class) })
+	// A class that an administrator recreated stays as it is.
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "csi-manila-tin"}, Provisioner: env.driver.CSIName}
+	env.create(class)
+	t.Cleanup(func() { _ = env.Client().Delete(context.Background(), class) })
 	cloud.SetShareTypes("gold", "tin")
-	w.waitForReason("ManilaDriverStorageClassApplied", "LeftAsItIs")
-	checkUnchanged(t, w, []client.Object{class})
-	w.waitForEvent("StorageClassLeft", `with the parameters type: "tin"`)
-	w.waitForConditions(allWell)
+	env.waitForReason("ManilaDriverStorageClassApplied", "LeftAsItIs")
+	checkUnchanged(t, env, []client.Object{class})
+	env.waitForEvent("StorageClassLeft", `with the parameters type: "tin"`)
+	env.waitForConditions(allWell)
 }
 
-// TestWhatGetsNoClassIsTold: a kind of storage that no StorageClass can be made for is nobody's failure, but no
-// secret either, whether the backend goes on to answer or not.
-func TestWhatGetsNoClassIsTold(t *testing.T) {
+// TestOffersWithoutStorageClassAreReported: an offer that no StorageClass can be created for is not a failure, but it is
+// reported, whether or not the backend can still be asked.
+func TestOffersWithoutStorageClassAreReported(t *testing.T) {
 	cloud := openstack.Start(t, "not a name")
-	w := newBackendWorld(t, cloud)
-	w.create(w.customResource())
-	stop := w.startOperator()
-	custom := w.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionTrue)
+	env := newBackendTestEnv(t, cloud)
+	env.create(env.customResource())
+	stop := env.startOperator()
+	custom := env.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionTrue)
 	if got := condition(custom, "ManilaControllerDisabled").Message; !strings.Contains(got, "no share type that a StorageClass can be made for") {
 		t.Errorf("without a class for any: %s", got)
 	}
 
 	cloud.SetShareTypes("gold", "Gold", "not a name")
-	w.waitForClasses("csi-manila-gold")
-	w.waitForReason("ManilaBackendClassesMade", "LeftOut")
-	custom = w.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
+	env.waitForClasses("csi-manila-gold")
+	env.waitForReason("ManilaBackendClassesMade", "LeftOut")
+	custom = env.waitForBackend(operatorv1.ConditionTrue, operatorv1.ConditionFalse)
 	told := condition(custom, "ManilaBackendClassesMade").Message
 	for _, part := range []string{`Share type "gold" gets no StorageClass: csi-manila-gold is that of share type "Gold". `, `Share type "not a name" gets no StorageClass`} {
 		if !strings.Contains(told, part) {
-			t.Errorf("it tells %q, want %q in it", told, part)
+			t.Errorf("the message is %q, want %q in it", told, part)
 		}
 	}
-	w.waitForEvent("BackendLeftOut", `Share type "gold"`)
-	w.waitForConditions(allWell)
+	env.waitForEvent("BackendLeftOut", `Share type "gold"`)
+	env.waitForConditions(allWell)
 
-	// What was told stays so while nobody knows better, also when the operator comes back.
+	// The report stays until the backend answers again, even if the operator is restarted.
 	stop()
 	cloud.SetManila(openstack.Forbidden)
-	w.startOperator()
-	custom = w.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
+	env.startOperator()
+	custom = env.waitForBackend(operatorv1.ConditionFalse, operatorv1.ConditionFalse)
 	if got := condition(custom, "ManilaBackendClassesMade"); got.Message != told || got.Status != operatorv1.ConditionFalse {
-		t.Errorf("while Manila cannot be asked it tells %s: %q", got.Status, got.Message)
+		t.Errorf("while Manila cannot be asked, the condition is %s: %q", got.Status, got.Message)
 	}
 
 	cloud.SetManila(openstack.Up)
 	cloud.SetShareTypes("Gold")
-	w.waitForReason("ManilaBackendClassesMade", "AsExpected")
+	env.waitForReason("ManilaBackendClassesMade", "AsExpected")
 }
 
-// TestWorkloadsOfEarlierOperatorsAreTakenOver in place: pods that serve volumes are replaced one by one.
-func TestWorkloadsOfEarlierOperatorsAreTakenOver(t *testing.T) {
-	forEachDriver(t, func(t *testing.T, w *world) {
-		if w.driver.Namespace != "" {
-			home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.driver.Namespace}}
-			if err := w.Client().Create(t.Context(), home); err != nil && !apierrors.IsAlreadyExists(err) {
+// TestWorkloadsOfEarlierOperatorsAreAdopted: they are adopted in place, and pods that serve volumes are replaced one by
+// one.
+func TestWorkloadsOfEarlierOperatorsAreAdopted(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, env *testEnv) {
+		if env.driver.Namespace != "" {
+			home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: env.driver.Namespace}}
+			if err := env.Client().Create(t.Context(), home); err != nil && !apierrors.IsAlreadyExists(err) {
 				t.Fatal(err)
 			}
-			// Whoever gave the driver its permissions shows that the namespace is its own.
-			objects := w.objects()
-			w.create(objects[slices.IndexFunc(objects, func(object client.Object) bool {
+			// The cluster-scoped permissions prove that the namespace is the driver's.
+			objects := env.objects()
+			env.create(objects[slices.IndexFunc(objects, func(object client.Object) bool {
 				return object.GetObjectKind().GroupVersionKind().Kind == "ClusterRoleBinding"
 			})])
 		}
 		before := map[string]types.UID{}
-		for _, object := range w.objects() {
+		for _, object := range env.objects() {
 			earlier := earlierWorkload(object)
 			if earlier == nil {
 				continue
 			}
-			w.create(earlier)
+			env.create(earlier)
 			before[nameOf(object)] = earlier.GetUID()
 		}
-		w.installDriver()
-		now := w.uids()
+		env.installDriver()
+		now := env.uids()
 		for name, uid := range before {
 			if now[name] != uid {
 				t.Errorf("%s has UID %s, was %s", name, now[name], uid)
@@ -295,8 +295,7 @@ func TestWorkloadsOfEarlierOperatorsAreTakenOver(t *testing.T) {
 	})
 }
 
-// earlierWorkload returns a workload of the same name and selector as one of ours, with nothing else of it;
-// nil for other kinds.
+// earlierWorkload returns a workload that has only its name and selector in common with one of ours; nil for other kinds.
 func earlierWorkload(object client.Object) client.Object {
 	meta := metav1.ObjectMeta{Namespace: object.GetNamespace(), Name: object.GetName()}
 	labels := selectorOf(object)

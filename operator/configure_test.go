@@ -23,14 +23,13 @@ import (
 
 var singleton = metav1.ObjectMeta{Name: "cluster"}
 
-// TestConfiguration changes the configuration of the cluster, one piece after the other, under a driver
-// that is installed.
+// TestConfiguration changes the configuration of the cluster while a driver is installed.
 func TestConfiguration(t *testing.T) {
-	w := newWorld(t)
-	w.installDriver()
+	env := newTestEnv(t)
+	env.installDriver()
 	for _, tc := range []struct {
 		name string
-		test func(*world)
+		test func(*testEnv)
 	}{
 		{"pods", podsAreKeptApartAndModest},
 		{"proxy", proxyReachesTheDriver},
@@ -42,17 +41,17 @@ func TestConfiguration(t *testing.T) {
 		{"volume metrics", volumeMetricsReachTheNodes},
 		{"credentials", changedCredentialsRollTheirPodsOnly},
 	} {
-		t.Run(tc.name, func(t *testing.T) { tc.test(w.in(t)) })
+		t.Run(tc.name, func(t *testing.T) { tc.test(env.in(t)) })
 	}
-	w.waitForConditions(allWell)
+	env.waitForConditions(allWell)
 }
 
-// podsAreKeptApartAndModest looks at the pods as they run: each on a node of its own, with requests for
-// the scheduler and a class for when there is too little, and at the budget for disruptions.
-func podsAreKeptApartAndModest(w *world) {
+// podsAreKeptApartAndModest checks the running pods: each is on a node of its own, with resource requests and a priority
+// class, and there is a PodDisruptionBudget.
+func podsAreKeptApartAndModest(env *testEnv) {
 	pods := &corev1.PodList{}
-	cluster.Eventually(w.t, limit, "the driver's pods", func(ctx context.Context) error {
-		if err := w.Client().List(ctx, pods, client.InNamespace(w.home)); err != nil {
+	cluster.Eventually(env.t, limit, "the driver's pods", func(ctx context.Context) error {
+		if err := env.Client().List(ctx, pods, client.InNamespace(env.home)); err != nil {
 			return err
 		}
 		if len(pods.Items) != 5 {
@@ -65,11 +64,11 @@ func podsAreKeptApartAndModest(w *world) {
 		app := pod.Labels["app"]
 		nodes[app] = append(nodes[app], pod.Spec.NodeName)
 		if want := map[string]string{"efs-csi-controller": "system-cluster-critical", "efs-csi-node": "system-node-critical"}[app]; pod.Spec.PriorityClassName != want {
-			w.t.Errorf("pod %s has the priority class %q, want %q", pod.Name, pod.Spec.PriorityClassName, want)
+			env.t.Errorf("pod %s has the priority class %q, want %q", pod.Name, pod.Spec.PriorityClassName, want)
 		}
 		for _, c := range pod.Spec.Containers {
 			if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() {
-				w.t.Errorf("pod %s: container %s requests %v, want CPU and memory", pod.Name, c.Name, c.Resources.Requests)
+				env.t.Errorf("pod %s: container %s requests %v, want CPU and memory", pod.Name, c.Name, c.Resources.Requests)
 			}
 		}
 	}
@@ -80,11 +79,11 @@ func podsAreKeptApartAndModest(w *world) {
 		"efs-csi-controller": {"control-plane-0", "control-plane-1"},
 		"efs-csi-node":       {"control-plane-0", "control-plane-1", "worker-0"},
 	}, nodes); diff != "" {
-		w.t.Errorf("nodes of the driver's pods (-want +got):\n%s", diff)
+		env.t.Errorf("nodes of the driver's pods (-want +got):\n%s", diff)
 	}
 	budget := &policyv1.PodDisruptionBudget{}
-	cluster.Eventually(w.t, limit, "one of the controller's pods to be dispensable", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: w.home, Name: "efs-csi-controller"}, budget); err != nil {
+	cluster.Eventually(env.t, limit, "one of the controller's pods to be disruptable", func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKey{Namespace: env.home, Name: "efs-csi-controller"}, budget); err != nil {
 			return err
 		}
 		if s := budget.Status; s.ExpectedPods != 2 || s.DisruptionsAllowed != 1 {
@@ -94,12 +93,12 @@ func podsAreKeptApartAndModest(w *world) {
 	})
 }
 
-func proxyReachesTheDriver(w *world) {
-	during(w, &configv1.Proxy{ObjectMeta: singleton}, func(p *configv1.Proxy) {
+func proxyReachesTheDriver(env *testEnv) {
+	during(env, &configv1.Proxy{ObjectMeta: singleton}, func(p *configv1.Proxy) {
 		p.Status = configv1.ProxyStatus{HTTPProxy: "http://proxy.test:3128", HTTPSProxy: "https://proxy.test:3129", NoProxy: ".svc,10.0.0.0/8"}
 	})
 	want := map[string]string{"HTTP_PROXY": "http://proxy.test:3128", "HTTPS_PROXY": "https://proxy.test:3129", "NO_PROXY": ".svc,10.0.0.0/8"}
-	w.waitForWorkloads("the proxy in the driver's environment", func(l workloads) error {
+	env.waitForWorkloads("the proxy in the driver's environment", func(l workloads) error {
 		return l.onBoth(func(_ corev1.PodTemplateSpec, c corev1.Container) error {
 			got := map[string]string{}
 			for _, env := range c.Env {
@@ -115,8 +114,8 @@ func proxyReachesTheDriver(w *world) {
 	})
 }
 
-func trustedCAReachesTheDriver(w *world) {
-	bundle := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: w.driver.TrustedCABundle}}
+func trustedCAReachesTheDriver(env *testEnv) {
+	bundle := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: env.driver.TrustedCABundle}}
 	marksOf := func(l workloads) (found []map[string]string) {
 		for _, pod := range []corev1.PodTemplateSpec{l.controller.Spec.Template, l.node.Spec.Template} {
 			mark := map[string]string{}
@@ -130,10 +129,10 @@ func trustedCAReachesTheDriver(w *world) {
 		return found
 	}
 	fill := func(content string) {
-		change(w, bundle, func(c *corev1.ConfigMap) { c.Data = map[string]string{"ca-bundle.crt": content} })
+		change(env, bundle, func(c *corev1.ConfigMap) { c.Data = map[string]string{"ca-bundle.crt": content} })
 	}
 	fill("one authority")
-	before := w.waitForWorkloads("the trusted CA bundle in the driver's pods", func(l workloads) error {
+	before := env.waitForWorkloads("the trusted CA bundle in the driver's pods", func(l workloads) error {
 		return l.onBoth(func(pod corev1.PodTemplateSpec, c corev1.Container) error {
 			for _, v := range pod.Spec.Volumes {
 				if v.ConfigMap != nil && v.ConfigMap.Name == bundle.Name {
@@ -146,7 +145,7 @@ func trustedCAReachesTheDriver(w *world) {
 		})
 	})
 	fill("another authority")
-	w.waitForWorkloads("the pods to roll with the trusted CA bundle", func(l workloads) error {
+	env.waitForWorkloads("the pods to roll with the trusted CA bundle", func(l workloads) error {
 		for i, mark := range marksOf(l) {
 			if maps.Equal(mark, marksOf(before)[i]) {
 				return fmt.Errorf("still %v", mark)
@@ -156,17 +155,17 @@ func trustedCAReachesTheDriver(w *world) {
 	})
 }
 
-func logLevelReachesTheDriver(w *world) {
-	during(w, w.customResource(), func(c *operatorv1.ClusterCSIDriver) { c.Spec.LogLevel = operatorv1.Trace })
-	w.waitForWorkloads("the log level in the driver's arguments", func(l workloads) error {
+func logLevelReachesTheDriver(env *testEnv) {
+	during(env, env.customResource(), func(c *operatorv1.ClusterCSIDriver) { c.Spec.LogLevel = operatorv1.Trace })
+	env.waitForWorkloads("the log level in the driver's arguments", func(l workloads) error {
 		return l.onBoth(func(_ corev1.PodTemplateSpec, c corev1.Container) error { return argument(c, "--v=6") })
 	})
 }
 
-func topologyDecidesOnReplicasAndNodes(w *world) {
+func topologyDecidesOnReplicasAndNodes(env *testEnv) {
 	const controlPlane = "node-role.kubernetes.io/master"
 	infrastructure := &configv1.Infrastructure{ObjectMeta: singleton}
-	during(w, infrastructure, func(*configv1.Infrastructure) {})
+	during(env, infrastructure, func(*configv1.Infrastructure) {})
 	for _, tc := range []struct {
 		topology       configv1.TopologyMode
 		replicas       int32
@@ -176,8 +175,8 @@ func topologyDecidesOnReplicasAndNodes(w *world) {
 		{configv1.ExternalTopologyMode, 1, false},
 		{configv1.HighlyAvailableTopologyMode, 2, true},
 	} {
-		change(w, infrastructure, func(i *configv1.Infrastructure) { i.Status.ControlPlaneTopology = tc.topology })
-		w.waitForWorkloads("a controller for topology "+string(tc.topology), func(l workloads) error {
+		change(env, infrastructure, func(i *configv1.Infrastructure) { i.Status.ControlPlaneTopology = tc.topology })
+		env.waitForWorkloads("a controller for topology "+string(tc.topology), func(l workloads) error {
 			_, selected := l.controller.Spec.Template.Spec.NodeSelector[controlPlane]
 			if got := *l.controller.Spec.Replicas; got != tc.replicas || selected != tc.onControlPlane {
 				return fmt.Errorf("%d replicas, on the control plane %v; want %d, %v", got, selected, tc.replicas, tc.onControlPlane)
@@ -187,9 +186,9 @@ func topologyDecidesOnReplicasAndNodes(w *world) {
 	}
 }
 
-func tlsProfileIsHonoured(w *world) {
+func tlsProfileIsHonoured(env *testEnv) {
 	apiServer := &configv1.APIServer{ObjectMeta: singleton}
-	during(w, apiServer, func(*configv1.APIServer) {})
+	during(env, apiServer, func(*configv1.APIServer) {})
 	custom := func(version configv1.TLSProtocolVersion, ciphers ...string) *configv1.TLSSecurityProfile {
 		return &configv1.TLSSecurityProfile{Type: configv1.TLSProfileCustomType, Custom: &configv1.CustomTLSProfile{
 			TLSProfileSpec: configv1.TLSProfileSpec{MinTLSVersion: version, Ciphers: ciphers}}}
@@ -203,10 +202,10 @@ func tlsProfileIsHonoured(w *world) {
 		{"modern", &configv1.TLSSecurityProfile{Type: configv1.TLSProfileModernType, Modern: &configv1.ModernTLSProfile{}},
 			"VersionTLS13", "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256"},
 		{"custom", custom(configv1.VersionTLS11, "ECDHE-RSA-AES128-GCM-SHA256"), "VersionTLS11", "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
-		{"no cipher suite that Go has", custom(configv1.VersionTLS12, "DHE-RSA-AES128-GCM-SHA256"), "VersionTLS12", ""},
+		{"no cipher suite that Go supports", custom(configv1.VersionTLS12, "DHE-RSA-AES128-GCM-SHA256"), "VersionTLS12", ""},
 	} {
-		change(w, apiServer, func(a *configv1.APIServer) { a.Spec.TLSSecurityProfile = tc.profile })
-		w.waitForWorkloads("the TLS profile: "+tc.name, func(l workloads) error {
+		change(env, apiServer, func(a *configv1.APIServer) { a.Spec.TLSSecurityProfile = tc.profile })
+		env.waitForWorkloads("the TLS profile: "+tc.name, func(l workloads) error {
 			var failed []error
 			for _, proxy := range []corev1.Container{
 				container(l.controller.Spec.Template, "provisioner-kube-rbac-proxy"),
@@ -225,35 +224,35 @@ func tlsProfileIsHonoured(w *world) {
 	}
 }
 
-func resourceTagsReachTheDriver(w *world) {
+func resourceTagsReachTheDriver(env *testEnv) {
 	const owned = "kubernetes.io/cluster/" + cluster.InfrastructureName + ":owned"
-	applied := w.driver.ConditionPrefix + "DriverSettingsApplied"
+	applied := env.driver.ConditionPrefix + "DriverSettingsApplied"
 	infrastructure := &configv1.Infrastructure{ObjectMeta: singleton}
-	during(w, infrastructure, func(*configv1.Infrastructure) {})
+	during(env, infrastructure, func(*configv1.Infrastructure) {})
 	tag := func(tags ...configv1.AWSResourceTag) {
-		change(w, infrastructure, func(i *configv1.Infrastructure) { i.Status.PlatformStatus.AWS.ResourceTags = tags })
+		change(env, infrastructure, func(i *configv1.Infrastructure) { i.Status.PlatformStatus.AWS.ResourceTags = tags })
 	}
-	w.waitForConditions(map[string]operatorv1.ConditionStatus{applied: operatorv1.ConditionTrue})
+	env.waitForConditions(map[string]operatorv1.ConditionStatus{applied: operatorv1.ConditionTrue})
 
 	tag(configv1.AWSResourceTag{Key: "team", Value: "a: b"}, configv1.AWSResourceTag{Key: "aws:cost", Value: "7"})
-	w.waitForWorkloads("the cluster's tags", func(l workloads) error {
+	env.waitForWorkloads("the cluster's tags", func(l workloads) error {
 		return argument(container(l.controller.Spec.Template, "csi-driver"), `--tags=team:a\\:\ b `+owned)
 	})
-	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{applied: operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionFalse})
+	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{applied: operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionFalse})
 	if got := condition(custom, applied); got.Reason != "LeftOut" || !strings.Contains(got.Message, `"aws:cost"`) || strings.Contains(got.Message, `"team"`) {
-		w.t.Errorf("condition = %s: %s; want LeftOut, and only the tag aws:cost named", got.Reason, got.Message)
+		env.t.Errorf("condition = %s: %s; want LeftOut, and only the tag aws:cost named", got.Reason, got.Message)
 	}
-	w.waitForEvent("SettingsLeftOut", `"aws:cost"`)
+	env.waitForEvent("SettingsLeftOut", `"aws:cost"`)
 
 	tag()
-	w.waitForWorkloads("the one tag that is always there", func(l workloads) error {
+	env.waitForWorkloads("only the ownership tag", func(l workloads) error {
 		return argument(container(l.controller.Spec.Template, "csi-driver"), "--tags="+owned)
 	})
-	w.waitForConditions(map[string]operatorv1.ConditionStatus{applied: operatorv1.ConditionTrue})
+	env.waitForConditions(map[string]operatorv1.ConditionStatus{applied: operatorv1.ConditionTrue})
 }
 
-func volumeMetricsReachTheNodes(w *world) {
-	during(w, w.customResource(), func(c *operatorv1.ClusterCSIDriver) {
+func volumeMetricsReachTheNodes(env *testEnv) {
+	during(env, env.customResource(), func(c *operatorv1.ClusterCSIDriver) {
 		c.Spec.DriverConfig = operatorv1.CSIDriverConfigSpec{DriverType: operatorv1.AWSDriverType, AWS: &operatorv1.AWSCSIDriverConfigSpec{
 			EFSVolumeMetrics: &operatorv1.AWSEFSVolumeMetrics{
 				State:         operatorv1.AWSEFSVolumeMetricsRecursiveWalk,
@@ -261,39 +260,39 @@ func volumeMetricsReachTheNodes(w *world) {
 			},
 		}}
 	})
-	w.waitForWorkloads("volume metrics on the nodes", func(l workloads) error {
+	env.waitForWorkloads("volume metrics on the nodes", func(l workloads) error {
 		node := container(l.node.Spec.Template, "efs-plugin")
 		return errors.Join(argument(node, "--vol-metrics-opt-in=true"), argument(node, "--vol-metrics-refresh-period=90"), argument(node, "--vol-metrics-fs-rate-limit=3"))
 	})
 }
 
-func changedCredentialsRollTheirPodsOnly(w *world) {
+func changedCredentialsRollTheirPodsOnly(env *testEnv) {
 	const ofController, ofNode = "aws-efs-cloud-credentials", "node-aws-efs-cloud-credentials"
-	before := w.waitForWorkloads("both to be marked with the credentials they mount", func(l workloads) error {
+	before := env.waitForWorkloads("the annotations with the hashes of the mounted credentials", func(l workloads) error {
 		for secret, pod := range map[string]corev1.PodTemplateSpec{ofController: l.controller.Spec.Template, ofNode: l.node.Spec.Template} {
 			if got := slices.Collect(maps.Keys(marks(pod))); !slices.Equal(got, []string{secret}) {
-				return fmt.Errorf("marked with %q, want just %s", got, secret)
+				return fmt.Errorf("annotations for %q, want just %s", got, secret)
 			}
 		}
 		return nil
 	})
 	rotate := func(name string) {
-		change(w, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}},
+		change(env, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: name}},
 			func(s *corev1.Secret) { s.Data["aws_secret_access_key"] = []byte("changed") })
 	}
 	rotate(ofNode)
-	after := w.waitForWorkloads("the nodes to roll", func(l workloads) error {
+	after := env.waitForWorkloads("the nodes to roll", func(l workloads) error {
 		if cmp.Equal(marks(before.node.Spec.Template), marks(l.node.Spec.Template)) {
-			return errors.New("they are marked as before")
+			return errors.New("the annotations are unchanged")
 		}
 		return nil
 	})
 	if diff := cmp.Diff(before.controller.Spec.Template, after.controller.Spec.Template); diff != "" {
-		w.t.Errorf("the controller rolls with the nodes' credentials (-before +after):\n%s", diff)
+		env.t.Errorf("the controller rolls with the nodes' credentials (-before +after):\n%s", diff)
 	}
-	for _, event := range w.Audit(w.t) {
-		if event.User == w.user && event.Resource == "secrets" && !strings.Contains(event.URI, "metadata.name%3D") {
-			w.t.Errorf("the operator looks at more Secrets than the driver's: %s %s", event.Verb, event.URI)
+	for _, event := range env.Audit(env.t) {
+		if event.User == env.user && event.Resource == "secrets" && !strings.Contains(event.URI, "metadata.name%3D") {
+			env.t.Errorf("the operator reads more Secrets than the driver's: %s %s", event.Verb, event.URI)
 		}
 	}
 }

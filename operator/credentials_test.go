@@ -16,55 +16,55 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// credentials are those of the driver's parts: the controller's and the nodes'.
+// credentials are those of the driver's components: the controller's and the nodes'.
 var credentials = []struct{ part, request, secret, variable, role string }{
 	{"Controller", "openshift-aws-efs-csi-driver", "aws-efs-cloud-credentials", "ROLEARN", "arn:aws:iam::123456789012:role/controller"},
 	{"Node", "openshift-aws-efs-csi-driver-node", "node-aws-efs-cloud-credentials", "NODE_ROLEARN", "arn:aws:iam::123456789012:role/node"},
 }
 
-func (w *world) credentialsRequest(name string) (*unstructured.Unstructured, error) {
+func (env *testEnv) credentialsRequest(name string) (*unstructured.Unstructured, error) {
 	request := &unstructured.Unstructured{}
 	request.SetAPIVersion("cloudcredential.openshift.io/v1")
 	request.SetKind("CredentialsRequest")
-	return request, w.Client().Get(context.Background(), client.ObjectKey{Namespace: "openshift-cloud-credential-operator", Name: name}, request)
+	return request, env.Client().Get(context.Background(), client.ObjectKey{Namespace: "openshift-cloud-credential-operator", Name: name}, request)
 }
 
-func (w *world) withoutRoles() {
+func (env *testEnv) withoutRoles() {
 	for _, c := range credentials {
-		w.t.Setenv(c.variable, "")
+		env.t.Setenv(c.variable, "")
 	}
 }
 
-func manualMode(w *world) *operatorv1.CloudCredential {
+func manualMode(env *testEnv) *operatorv1.CloudCredential {
 	cloud := &operatorv1.CloudCredential{ObjectMeta: singleton}
-	during(w, cloud, func(c *operatorv1.CloudCredential) { c.Spec.CredentialsMode = operatorv1.CloudCredentialsModeManual })
+	during(env, cloud, func(c *operatorv1.CloudCredential) { c.Spec.CredentialsMode = operatorv1.CloudCredentialsModeManual })
 	return cloud
 }
 
 func TestShortLivedCredentials(t *testing.T) {
-	w := newWorld(t)
-	manualMode(w)
+	env := newTestEnv(t)
+	manualMode(env)
 	for _, c := range credentials {
 		t.Setenv(c.variable, c.role)
 	}
-	w.installDriver()
+	env.installDriver()
 
 	for _, c := range credentials {
-		request, err := w.credentialsRequest(c.request)
+		request, err := env.credentialsRequest(c.request)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for path, want := range map[string]string{
 			"spec.providerSpec.stsIAMRoleARN": c.role,
 			"spec.cloudTokenPath":             "/var/run/secrets/openshift/serviceaccount/token",
-			"spec.secretRef.namespace":        w.namespace,
+			"spec.secretRef.namespace":        env.namespace,
 		} {
 			if got, _, _ := unstructured.NestedString(request.Object, strings.Split(path, ".")...); got != want {
 				t.Errorf("CredentialsRequest %s: %s is %q, want %q", c.request, path, got, want)
 			}
 		}
 		secret := &corev1.Secret{}
-		if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: c.secret}, secret); err != nil {
+		if err := env.Client().Get(t.Context(), client.ObjectKey{Namespace: env.namespace, Name: c.secret}, secret); err != nil {
 			t.Fatal(err)
 		}
 		if got := string(secret.Data["credentials"]); !strings.Contains(got, c.role) {
@@ -73,29 +73,29 @@ func TestShortLivedCredentials(t *testing.T) {
 	}
 }
 
-// TestManualModeWithoutRoles: nobody serves requests there. The driver runs all the same, and the
-// conditions tell what to do; whichever way the credentials come then, the operator goes on by itself.
+// TestManualModeWithoutRoles: nothing provisions credentials there. The driver runs all the same, and the conditions say
+// what to do. Whichever way the credentials are provided then, the operator continues by itself.
 func TestManualModeWithoutRoles(t *testing.T) {
-	w := newWorld(t)
-	w.withoutRoles()
-	cloud := manualMode(w)
-	custom := w.installDriver()
+	env := newTestEnv(t)
+	env.withoutRoles()
+	cloud := manualMode(env)
+	custom := env.installDriver()
 
 	for _, c := range credentials {
-		got := condition(custom, w.conditionOf(c.part))
+		got := condition(custom, env.conditionOf(c.part))
 		if got.Reason != "RoleMissing" {
 			t.Errorf("condition %s has reason %q, want RoleMissing", got.Type, got.Reason)
 		}
-		for _, word := range []string{c.variable + " ", "Subscription", w.driver.Package.Name, "namespace " + w.namespace, "Secret " + c.secret} {
+		for _, word := range []string{c.variable + " ", "Subscription", env.driver.Package.Name, "namespace " + env.namespace, "Secret " + c.secret} {
 			if !strings.Contains(got.Message, word) {
 				t.Errorf("condition %s does not say %q: %s", got.Type, word, got.Message)
 			}
 		}
-		if _, err := w.credentialsRequest(c.request); !apierrors.IsNotFound(err) {
-			t.Errorf("CredentialsRequest %s: error %v, want that it is not found: nobody would serve it", c.request, err)
+		if _, err := env.credentialsRequest(c.request); !apierrors.IsNotFound(err) {
+			t.Errorf("CredentialsRequest %s: error %v, want NotFound: nothing would provision it", c.request, err)
 		}
 	}
-	w.waitForWorkloads("the driver's pods to run without credentials", func(l workloads) error {
+	env.waitForWorkloads("the driver's pods to run without credentials", func(l workloads) error {
 		if l.controller.Status.AvailableReplicas == 0 || l.node.Status.NumberAvailable == 0 {
 			return fmt.Errorf("%d of the controller and %d of the nodes are available", l.controller.Status.AvailableReplicas, l.node.Status.NumberAvailable)
 		}
@@ -103,33 +103,33 @@ func TestManualModeWithoutRoles(t *testing.T) {
 	})
 
 	byHand := credentials[0]
-	w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: byHand.secret}, StringData: map[string]string{"credentials": "[default]"}})
-	w.waitForReason(w.conditionOf(byHand.part), "CredentialsByHand")
-	w.waitForWorkloads("the controller to roll with the credentials made by hand", func(l workloads) error {
+	env.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: byHand.secret}, StringData: map[string]string{"credentials": "[default]"}})
+	env.waitForReason(env.conditionOf(byHand.part), "CredentialsByHand")
+	env.waitForWorkloads("the controller to roll with the credentials made by hand", func(l workloads) error {
 		if marks(l.controller.Spec.Template)[byHand.secret] == "" {
-			return fmt.Errorf("it is not marked with them")
+			return fmt.Errorf("it has no annotation with their hash")
 		}
 		return nil
 	})
 
-	change(w, cloud, func(c *operatorv1.CloudCredential) { c.Spec.CredentialsMode = operatorv1.CloudCredentialsModeDefault })
+	change(env, cloud, func(c *operatorv1.CloudCredential) { c.Spec.CredentialsMode = operatorv1.CloudCredentialsModeDefault })
 	for _, c := range credentials {
-		w.waitForReason(w.conditionOf(c.part), "AsExpected")
-		if _, err := w.credentialsRequest(c.request); err != nil {
+		env.waitForReason(env.conditionOf(c.part), "AsExpected")
+		if _, err := env.credentialsRequest(c.request); err != nil {
 			t.Errorf("CredentialsRequest %s: %v", c.request, err)
 		}
 	}
 }
 
-func (w *world) conditionOf(part string) string {
-	return w.driver.ConditionPrefix + part + "CredentialsRequestControllerAvailable"
+func (env *testEnv) conditionOf(part string) string {
+	return env.driver.ConditionPrefix + part + "CredentialsRequestControllerAvailable"
 }
 
-func (w *world) waitForReason(conditionType, reason string) {
-	w.t.Helper()
-	custom := w.customResource()
-	cluster.Eventually(w.t, limit, fmt.Sprintf("condition %s with reason %s", conditionType, reason), func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+func (env *testEnv) waitForReason(conditionType, reason string) {
+	env.t.Helper()
+	custom := env.customResource()
+	cluster.Eventually(env.t, limit, fmt.Sprintf("condition %s with reason %s", conditionType, reason), func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}
 		if got := condition(custom, conditionType); got.Reason != reason {

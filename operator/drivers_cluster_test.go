@@ -15,17 +15,17 @@ import (
 	"github.com/berth-csi/berth/test/openstack"
 )
 
-// What an operator does, whichever its driver is.
+// What every driver's operator does.
 
-// forEachDriver runs a test for each driver, in a world whose cloud has all that the driver needs.
-func forEachDriver(t *testing.T, test func(t *testing.T, w *world)) {
+// forEachDriver runs a test for each driver, on a cloud that has everything the driver needs.
+func forEachDriver(t *testing.T, test func(t *testing.T, env *testEnv)) {
 	for _, driver := range registry.All() {
 		t.Run(driver.Name, func(t *testing.T) {
-			w := newWorldWith(t, driver)
+			env := newTestEnvWith(t, driver)
 			if driver.Backend != nil {
-				w.enterCloud(openstack.Start(t, "default"))
+				env.enterCloud(openstack.Start(t, "default"))
 			}
-			test(t, w)
+			test(t, env)
 		})
 	}
 }
@@ -35,11 +35,11 @@ func nameOf(object client.Object) string {
 	return object.GetObjectKind().GroupVersionKind().Kind + " " + object.GetName()
 }
 
-// kept are those of the driver's objects that outlive it, by kind and name.
-func (w *world) kept() map[string]bool {
-	manifests, err := w.driver.Operand(drivers.Values{Namespace: w.home, Image: func(env string) string { return env }})
+// kept returns those of the driver's objects that outlive it, by kind and name.
+func (env *testEnv) kept() map[string]bool {
+	manifests, err := env.driver.Operand(drivers.Values{Namespace: env.home, Image: func(env string) string { return env }})
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	kept := map[string]bool{}
 	for _, m := range manifests {
@@ -50,17 +50,17 @@ func (w *world) kept() map[string]bool {
 	return kept
 }
 
-func TestTheDriverIsInstalledAndKept(t *testing.T) { forEachDriver(t, testTheDriverIsInstalledAndKept) }
+func TestInstall(t *testing.T) { forEachDriver(t, testInstall) }
 
-func testTheDriverIsInstalledAndKept(t *testing.T, w *world) {
-	custom := w.installDriver()
+func testInstall(t *testing.T, env *testEnv) {
+	custom := env.installDriver()
 
-	if _, missing, err := w.existing(t.Context()); err != nil || len(missing) > 0 {
+	if _, missing, err := env.existing(t.Context()); err != nil || len(missing) > 0 {
 		t.Errorf("Available, but these objects are missing: %q (%v)", missing, err)
 	}
-	for _, write := range w.writes() {
-		if !slices.Contains([]string{"", w.home, "openshift-cloud-credential-operator"}, write.Namespace) {
-			t.Errorf("in a namespace that nobody named the operator did: %s %s %s/%s", write.Verb, write.Resource, write.Namespace, write.Name)
+	for _, write := range env.writes() {
+		if !slices.Contains([]string{"", env.home, "openshift-cloud-credential-operator"}, write.Namespace) {
+			t.Errorf("in an unrelated namespace the operator requested: %s %s %s/%s", write.Verb, write.Resource, write.Namespace, write.Name)
 		}
 	}
 	if custom.Status.ObservedGeneration != custom.Generation {
@@ -69,9 +69,9 @@ func testTheDriverIsInstalledAndKept(t *testing.T, w *world) {
 	if custom.Status.Version != version {
 		t.Errorf("version is %q, want %q", custom.Status.Version, version)
 	}
-	for _, object := range w.objects() {
+	for _, object := range env.objects() {
 		live := object.(*unstructured.Unstructured)
-		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
+		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(live), live); err != nil {
 			t.Fatal(err)
 		}
 		text, err := live.MarshalJSON()
@@ -84,17 +84,17 @@ func testTheDriverIsInstalledAndKept(t *testing.T, w *world) {
 	}
 
 	for _, kind := range []string{"CSIDriver", "ServiceAccount"} {
-		objects := w.objects()
+		objects := env.objects()
 		victim := objects[slices.IndexFunc(objects, func(o client.Object) bool { return o.GetObjectKind().GroupVersionKind().Kind == kind })]
-		if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(victim), victim); err != nil {
+		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(victim), victim); err != nil {
 			t.Fatal(err)
 		}
 		lost := victim.GetUID()
-		if err := w.Client().Delete(t.Context(), victim); err != nil {
+		if err := env.Client().Delete(t.Context(), victim); err != nil {
 			t.Fatal(err)
 		}
-		cluster.Eventually(t, limit, kind+" to be made anew", func(ctx context.Context) error {
-			if err := w.Client().Get(ctx, client.ObjectKeyFromObject(victim), victim); err != nil {
+		cluster.Eventually(t, limit, kind+" to be recreated", func(ctx context.Context) error {
+			if err := env.Client().Get(ctx, client.ObjectKeyFromObject(victim), victim); err != nil {
 				return err
 			}
 			if victim.GetUID() == lost {

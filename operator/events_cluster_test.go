@@ -17,107 +17,107 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestEachEventIsToldOnce leads a driver through a whole life, with an operator that is restarted in each
-// part of it. What happens once is told once.
-func TestEachEventIsToldOnce(t *testing.T) {
-	w := newWorld(t)
-	w.createRelics(nil)
-	w.create(w.customResource())
-	stop := w.startOperator()
+// TestEventsAreRecordedOnce covers the whole life of a driver, with an operator that is restarted in each phase. What
+// happens once is recorded once.
+func TestEventsAreRecordedOnce(t *testing.T) {
+	env := newTestEnv(t)
+	env.createUnadopted(nil)
+	env.create(env.customResource())
+	stop := env.startOperator()
 	repairs := 0
 	restart := func() {
-		w.waitUntilGenerationsAreRecorded()
+		env.waitUntilGenerationsAreRecorded()
 		stop()
-		stop = w.startOperator()
+		stop = env.startOperator()
 	}
 	restartAtWork := func() {
 		restart()
-		w.waitForRepair()
+		env.waitForRepair()
 		repairs++
-		cluster.Eventually(t, limit, "the repair to be told of", func(context.Context) error {
-			if times := w.timesTold("RoleUpdated"); times != repairs {
-				return fmt.Errorf("%d repairs were told of, and %d made", times, repairs)
+		cluster.Eventually(t, limit, "an event about the repair", func(context.Context) error {
+			if times := env.timesRecorded("RoleUpdated"); times != repairs {
+				return fmt.Errorf("%d repairs were recorded, and %d made", times, repairs)
 			}
 			return nil
 		})
 	}
-	w.waitForConditions(allWell)
+	env.waitForConditions(allWell)
 	restartAtWork()
 
-	// The cluster asks for what the driver cannot do.
-	during(w, &configv1.Infrastructure{ObjectMeta: singleton}, func(i *configv1.Infrastructure) {
+	// The cluster has a setting that the driver cannot honor.
+	during(env, &configv1.Infrastructure{ObjectMeta: singleton}, func(i *configv1.Infrastructure) {
 		i.Status.PlatformStatus.AWS.ResourceTags = []configv1.AWSResourceTag{{Key: "aws:cost", Value: "7"}}
 	})
-	w.waitForEvent("SettingsLeftOut", "aws:cost")
+	env.waitForEvent("SettingsLeftOut", "aws:cost")
 	restartAtWork()
 
-	// Somebody changes the DaemonSet.
-	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.home, Name: "efs-csi-node"}}
-	if err := w.Client().Patch(t.Context(), daemonSet, client.RawPatch(types.MergePatchType,
+	// Another client changes the DaemonSet.
+	daemonSet := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-node"}}
+	if err := env.Client().Patch(t.Context(), daemonSet, client.RawPatch(types.MergePatchType,
 		[]byte(`{"spec":{"updateStrategy":{"rollingUpdate":{"maxUnavailable":2}}}}`))); err != nil {
 		t.Fatal(err)
 	}
-	w.waitForWorkloads("the DaemonSet to be repaired", func(l workloads) error {
+	env.waitForWorkloads("the DaemonSet to be repaired", func(l workloads) error {
 		if got := l.node.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String(); got != "10%" {
 			return fmt.Errorf("maxUnavailable is %s", got)
 		}
 		return nil
 	})
-	w.waitForConditions(allWell)
+	env.waitForConditions(allWell)
 	restartAtWork()
 
-	// The operator lacks an image.
+	// An image is missing.
 	t.Setenv("PROVISIONER_IMAGE", "")
 	restart()
-	w.waitForReason(w.driver.ConditionPrefix+"ManifestsDegraded", "MissingImage")
+	env.waitForReason(env.driver.ConditionPrefix+"ManifestsDegraded", "MissingImage")
 	restart()
-	w.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
-	w.waitUntilObserved()
+	env.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
+	env.waitUntilObserved()
 	t.Setenv("PROVISIONER_IMAGE", "registry.example/provisioner:1")
 	restart()
-	w.waitForWorkloads("the log level in the driver's arguments", func(l workloads) error {
+	env.waitForWorkloads("the log level in the driver's arguments", func(l workloads) error {
 		return l.onBoth(func(_ corev1.PodTemplateSpec, c corev1.Container) error { return argument(c, "--v=4") })
 	})
 	restartAtWork()
 
-	// The driver is to go while a volume is in use.
-	w.mountedVolume()
-	w.deleteCustomResource()
-	w.waitForEvent("VolumesInUse", "web")
+	// The driver is removed while a volume is in use.
+	env.mountedVolume()
+	env.deleteCustomResource()
+	env.waitForEvent("VolumesInUse", "web")
 	restart()
-	w.waitForMetric("berth_uninstall_blocking_pods", 1)
-	second := w.createUser("second", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+	env.waitForMetric("berth_uninstall_blocking_pods", 1)
+	second := env.createUser("second", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})
-	w.waitForUninstallMessage(w.namespace + "/" + second.Name)
-	w.annotate("berth.dev/force-removal", `"true"`)
-	w.waitUntilRemoved()
-	w.waitForEvent("RemovalForced", "2 pods")
-	w.waitForEvent("Removed", "the driver is removed")
+	env.waitForUninstallMessage(env.namespace + "/" + second.Name)
+	env.annotate("berth.dev/force-removal", `"true"`)
+	env.waitUntilRemoved()
+	env.waitForEvent("RemovalForced", "2 pods")
+	env.waitForEvent("Removed", "the driver is removed")
 
-	for told, times := range w.told() {
+	for told, times := range env.recorded() {
 		reason, _, _ := strings.Cut(told, ": ")
 		want := 1
 		switch reason {
 		case "RoleUpdated":
 			want = repairs
 		case "DaemonSetUpdated", "DeploymentUpdated":
-			// library-go notes in an annotation of a workload that a generation has rolled out, by an update
-			// of its own if no other comes before, and tells of some of these.
+			// library-go records in an annotation of a workload that a generation has rolled out, by an update
+			// of its own if there is no other, and emits events for some of these.
 			continue
 		}
 		if times != want {
-			t.Errorf("it happened %d times, but was told %d times: %s", want, times, told)
+			t.Errorf("it happened %d times, but was recorded %d times: %s", want, times, told)
 		}
 	}
 }
 
-// waitUntilGenerationsAreRecorded waits until the ClusterCSIDriver's status has the generations of the
-// driver's workloads: by them an operator that is started again knows which update it has told of.
-func (w *world) waitUntilGenerationsAreRecorded() {
-	w.t.Helper()
-	custom := w.customResource()
-	w.waitForWorkloads("their generations to be recorded", func(l workloads) error {
-		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(custom), custom); err != nil {
+// waitUntilGenerationsAreRecorded waits until the ClusterCSIDriver's status has the generations of the driver's
+// workloads: from these a restarted operator knows for which updates there are events.
+func (env *testEnv) waitUntilGenerationsAreRecorded() {
+	env.t.Helper()
+	custom := env.customResource()
+	env.waitForWorkloads("their generations to be recorded", func(l workloads) error {
+		if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}
 		recorded := map[string]int64{}
@@ -133,11 +133,11 @@ func (w *world) waitUntilGenerationsAreRecorded() {
 	})
 }
 
-// timesTold returns how often the operator told something with a reason.
-func (w *world) timesTold(reason string) int {
-	w.t.Helper()
+// timesRecorded returns how often the operator recorded events with a reason.
+func (env *testEnv) timesRecorded(reason string) int {
+	env.t.Helper()
 	times := 0
-	for told, count := range w.told() {
+	for told, count := range env.recorded() {
 		if strings.HasPrefix(told, reason+": ") {
 			times += count
 		}
@@ -145,12 +145,12 @@ func (w *world) timesTold(reason string) int {
 	return times
 }
 
-// told returns how often the operator told what: "reason: message".
-func (w *world) told() map[string]int {
-	w.t.Helper()
+// recorded returns how often the operator recorded what: "reason: message".
+func (env *testEnv) recorded() map[string]int {
+	env.t.Helper()
 	list := &corev1.EventList{}
-	if err := w.Client().List(w.t.Context(), list, client.InNamespace(w.namespace)); err != nil {
-		w.t.Fatal(err)
+	if err := env.Client().List(env.t.Context(), list, client.InNamespace(env.namespace)); err != nil {
+		env.t.Fatal(err)
 	}
 	told := map[string]int{}
 	for _, event := range list.Items {
@@ -159,21 +159,21 @@ func (w *world) told() map[string]int {
 		}
 	}
 	if len(told) == 0 {
-		w.t.Error("the operator has told nothing")
+		env.t.Error("the operator has recorded no events")
 	}
 	return told
 }
 
-// waitForUninstallMessage waits until the condition of the removal says something.
-func (w *world) waitForUninstallMessage(text string) operatorv1.OperatorCondition {
-	w.t.Helper()
-	custom := w.customResource()
+// waitForUninstallMessage waits until the message of the uninstall condition contains a text.
+func (env *testEnv) waitForUninstallMessage(text string) operatorv1.OperatorCondition {
+	env.t.Helper()
+	custom := env.customResource()
 	found := operatorv1.OperatorCondition{}
-	cluster.Eventually(w.t, limit, "the condition of the removal to say "+text, func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+	cluster.Eventually(env.t, limit, "the uninstall condition to say "+text, func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}
-		found = condition(custom, w.driver.ConditionPrefix+"UninstallProgressing")
+		found = condition(custom, env.driver.ConditionPrefix+"UninstallProgressing")
 		if !strings.Contains(found.Message, text) {
 			return fmt.Errorf("it says %q", found.Message)
 		}

@@ -17,113 +17,113 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// Of objects that exist and differ in what cannot be changed, those go that the driver cannot work with,
-// and no others.
+// Existing objects with different immutable fields are recreated only if the driver does not work with them.
 
-// TestAnAdministratorsStorageClassStays: "efs-sc" is also what people call a class for volumes that are
-// provisioned dynamically.
-func TestAnAdministratorsStorageClassStays(t *testing.T) {
-	w := newWorld(t)
-	class := w.createDynamicClass()
-	applied := w.driver.ConditionPrefix + "DriverStorageClassApplied"
+// TestForeignStorageClassStays: administrators also use the name "efs-sc" for classes of dynamically provisioned volumes.
+func TestForeignStorageClassStays(t *testing.T) {
+	env := newTestEnv(t)
+	class := env.createDynamicClass()
+	applied := env.driver.ConditionPrefix + "DriverStorageClassApplied"
 
-	stop := w.startOperator()
-	w.create(w.customResource())
-	w.waitForReason(applied, "LeftAsItIs")
-	custom := w.waitForConditions(allWell)
+	stop := env.startOperator()
+	env.create(env.customResource())
+	env.waitForReason(applied, "LeftAsItIs")
+	custom := env.waitForConditions(allWell)
 	if got := condition(custom, applied).Message; !strings.Contains(got, "StorageClass efs-sc") || !strings.Contains(got, "parameters") {
 		t.Errorf("condition %s says %q, want the class and the field that differs in it", applied, got)
 	}
-	w.waitForEvent("StorageClassLeft", "StorageClass efs-sc")
+	env.waitForEvent("StorageClassLeft", "StorageClass efs-sc")
 	stop()
-	w.startOperator()
-	w.waitForRepair()
-	checkUnchanged(t, w, []client.Object{class})
+	env.startOperator()
+	env.waitForRepair()
+	checkUnchanged(t, env, []client.Object{class})
 
-	w.deleteCustomResource()
-	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", w.Gone(w.customResource()))
-	checkUnchanged(t, w, []client.Object{class})
-	w.waitForEvent("Removed", "StorageClass efs-sc")
-	if told := w.events("StorageClassLeft"); len(told) != 1 {
+	env.deleteCustomResource()
+	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
+	checkUnchanged(t, env, []client.Object{class})
+	env.waitForEvent("Removed", "StorageClass efs-sc")
+	if told := env.events("StorageClassLeft"); len(told) != 1 {
 		t.Errorf("events: %q, want just one", told)
 	}
 }
 
-func (w *world) createDynamicClass() *storagev1.StorageClass {
-	w.t.Helper()
+func (env *testEnv) createDynamicClass() *storagev1.StorageClass {
+	env.t.Helper()
 	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "efs-sc"}, Provisioner: w.driver.CSIName,
+		ObjectMeta: metav1.ObjectMeta{Name: "efs-sc"}, Provisioner: env.driver.CSIName,
 		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "fs-0123456789abcdef0", "directoryPerms": "700"},
 	}
-	w.create(class)
+	env.create(class)
 	return class
 }
 
-// TestStorageClassState: the administrator says what becomes of the driver's class.
+// TestStorageClassState: spec.storageClassState decides whether the operator manages the class.
 func TestStorageClassState(t *testing.T) {
-	w := newWorld(t)
-	w.installDriver()
+	env := newTestEnv(t)
+	env.installDriver()
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "efs-sc"}}
-	if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
+	if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(class), class); err != nil {
 		t.Fatal(err)
 	}
 	set := func(state operatorv1.StorageClassStateName) {
-		w.patchCustomResource(fmt.Sprintf(`{"spec":{"storageClassState":%q}}`, state))
-		w.waitUntilObserved()
+		env.patchCustomResource(fmt.Sprintf(`{"spec":{"storageClassState":%q}}`, state))
+		env.waitUntilObserved()
 	}
-	exists := func(ctx context.Context) error { return w.Client().Get(ctx, client.ObjectKeyFromObject(class), class) }
+	exists := func(ctx context.Context) error {
+		return env.Client().Get(ctx, client.ObjectKeyFromObject(class), class)
+	}
 
 	set(operatorv1.RemovedStorageClass)
-	cluster.Eventually(t, limit, "the class to be removed", w.Gone(class))
+	cluster.Eventually(t, limit, "the class to be removed", env.Gone(class))
 	set(operatorv1.ManagedStorageClass)
-	cluster.Eventually(t, limit, "the class to be made anew", exists)
+	cluster.Eventually(t, limit, "the class to be recreated", exists)
 	set(operatorv1.UnmanagedStorageClass)
-	if err := w.Client().Delete(t.Context(), class); err != nil {
+	if err := env.Client().Delete(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
-	w.waitForRepair()
+	env.waitForRepair()
 	if err := exists(t.Context()); err == nil {
-		t.Error("the class is Unmanaged, but was made anew")
+		t.Error("the class is Unmanaged, but was recreated")
 	}
 
-	// What was made in the driver's place is somebody else's.
-	dynamic := w.createDynamicClass()
+	// A class that another client created is foreign.
+	dynamic := env.createDynamicClass()
 	set(operatorv1.RemovedStorageClass)
-	w.waitForRepair()
-	checkUnchanged(t, w, []client.Object{dynamic})
+	env.waitForRepair()
+	checkUnchanged(t, env, []client.Object{dynamic})
 }
 
-// TestObjectsThatCannotBeChangedAreRemade: the driver does not work with these as they are.
-func TestObjectsThatCannotBeChangedAreRemade(t *testing.T) {
-	w := newWorld(t)
+// TestImmutableObjectsAreRecreated: the driver does not work with these objects as they are.
+func TestImmutableObjectsAreRecreated(t *testing.T) {
+	env := newTestEnv(t)
 	yes, nobody := true, []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "nobody"}}
 	wrongRole := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}
 	wrong := map[string]client.Object{
-		"csidrivers": &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}, Spec: storagev1.CSIDriverSpec{
+		"csidrivers": &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: env.driver.CSIName}, Spec: storagev1.CSIDriverSpec{
 			AttachRequired: &yes, VolumeLifecycleModes: []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecycleEphemeral}}},
 		"clusterrolebindings": &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "efs-csi-node"}, RoleRef: wrongRole, Subjects: nobody},
-		"rolebindings": &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: w.home, Name: "efs-csi-leader-election"},
+		"rolebindings": &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-leader-election"},
 			RoleRef: wrongRole, Subjects: nobody},
 	}
 	for _, object := range wrong {
-		w.create(object)
+		env.create(object)
 	}
-	w.installDriver()
+	env.installDriver()
 	for resource, old := range wrong {
 		var verbs []string
-		for _, write := range w.writesTo(resource, old.GetName()) {
+		for _, write := range env.writesTo(resource, old.GetName()) {
 			verbs = append(verbs, fmt.Sprint(write.Verb, " ", write.Code))
 		}
 		if want := []string{"patch 422", "delete 200", "patch 201"}; !slices.Equal(verbs, want) {
-			t.Errorf("to %s %s the operator did %q, want %q", resource, old.GetName(), verbs, want)
+			t.Errorf("for %s %s the operator requested %q, want %q", resource, old.GetName(), verbs, want)
 		}
 	}
 	for _, what := range []string{"CSIDriver efs.csi.aws.com", "ClusterRoleBinding efs-csi-node", "RoleBinding efs-csi-leader-election"} {
 		kind, _, _ := strings.Cut(what, " ")
-		w.waitForEvent(kind+"Remade", what)
+		env.waitForEvent(kind+"Recreated", what)
 	}
 	driver := &storagev1.CSIDriver{}
-	if err := w.Client().Get(t.Context(), client.ObjectKey{Name: w.driver.CSIName}, driver); err != nil {
+	if err := env.Client().Get(t.Context(), client.ObjectKey{Name: env.driver.CSIName}, driver); err != nil {
 		t.Fatal(err)
 	}
 	if *driver.Spec.AttachRequired || !slices.Equal(driver.Spec.VolumeLifecycleModes, []storagev1.VolumeLifecycleMode{storagev1.VolumeLifecyclePersistent}) {
@@ -131,16 +131,16 @@ func TestObjectsThatCannotBeChangedAreRemade(t *testing.T) {
 	}
 }
 
-// TestACSIDriverIsChangedInPlace where that is possible.
-func TestACSIDriverIsChangedInPlace(t *testing.T) {
-	w := newWorld(t)
+// TestCSIDriverIsUpdatedInPlace: where that is possible.
+func TestCSIDriverIsUpdatedInPlace(t *testing.T) {
+	env := newTestEnv(t)
 	no, yes := false, true
-	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}, Spec: storagev1.CSIDriverSpec{
+	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: env.driver.CSIName}, Spec: storagev1.CSIDriverSpec{
 		AttachRequired: &no, PodInfoOnMount: &yes}}
-	w.create(driver)
+	env.create(driver)
 	before := driver.UID
-	w.installDriver()
-	if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(driver), driver); err != nil {
+	env.installDriver()
+	if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(driver), driver); err != nil {
 		t.Fatal(err)
 	}
 	if driver.UID != before || *driver.Spec.PodInfoOnMount {
@@ -149,11 +149,11 @@ func TestACSIDriverIsChangedInPlace(t *testing.T) {
 }
 
 // waitUntilObserved waits until the operator has seen the ClusterCSIDriver as it is now.
-func (w *world) waitUntilObserved() {
-	w.t.Helper()
-	custom := w.customResource()
-	cluster.Eventually(w.t, limit, "the operator to see the ClusterCSIDriver", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+func (env *testEnv) waitUntilObserved() {
+	env.t.Helper()
+	custom := env.customResource()
+	cluster.Eventually(env.t, limit, "the operator to see the ClusterCSIDriver", func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}
 		if seen := custom.Status.ObservedGeneration; seen != custom.Generation {
@@ -164,11 +164,11 @@ func (w *world) waitUntilObserved() {
 }
 
 // events returns the messages of the operator's events with a reason.
-func (w *world) events(reason string) []string {
-	w.t.Helper()
+func (env *testEnv) events(reason string) []string {
+	env.t.Helper()
 	list := &corev1.EventList{}
-	if err := w.Client().List(w.t.Context(), list, client.InNamespace(w.namespace)); err != nil {
-		w.t.Fatal(err)
+	if err := env.Client().List(env.t.Context(), list, client.InNamespace(env.namespace)); err != nil {
+		env.t.Fatal(err)
 	}
 	var messages []string
 	for _, event := range list.Items {

@@ -18,30 +18,30 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestUninstallWaitsForPodsThatUseVolumes: through a claim, through the claim of a pod's own, or inline.
-// When the last pod is gone, the removal goes on by itself, and leaves all that stands for data.
+// TestUninstallWaitsForPodsThatUseVolumes: through a claim, through a generic ephemeral volume, or inline. When the last
+// pod is gone, the removal continues by itself, and keeps everything that stands for data.
 func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
-	w := newWorld(t)
-	w.createAPI()
-	shared := w.createShare()
-	w.installDriver()
+	env := newTestEnv(t)
+	env.createAPI()
+	shared := env.createShare()
+	env.installDriver()
 	users := []*corev1.Pod{
-		w.mountedVolume(),
-		w.createUser("inline", w.inlineVolume()),
-		w.createUser("ephemeral", w.ephemeralVolume("ephemeral")),
+		env.mountedVolume(),
+		env.createUser("inline", env.inlineVolume()),
+		env.createUser("ephemeral", env.ephemeralVolume("ephemeral")),
 	}
-	bystander := w.createUser("bystander", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+	bystander := env.createUser("bystander", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
 		CSI: &corev1.CSIVolumeSource{Driver: "other.csi.example.com"}}})
 	blocking := func() float64 {
-		number, _ := metric(t, "berth_uninstall_blocking_pods", map[string]string{"driver": w.driver.CSIName})
+		number, _ := metric(t, "berth_uninstall_blocking_pods", map[string]string{"driver": env.driver.CSIName})
 		return number
 	}
 
-	w.deleteCustomResource()
-	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Progressing": operatorv1.ConditionTrue, "Available": operatorv1.ConditionTrue})
-	w.allowInlineVolumes()
+	env.deleteCustomResource()
+	env.waitForConditions(map[string]operatorv1.ConditionStatus{"Progressing": operatorv1.ConditionTrue, "Available": operatorv1.ConditionTrue})
+	env.allowInlineVolumes()
 	for i, user := range users {
-		got := w.waitForUninstallMessage(fmt.Sprintf("in use by %d pod", len(users)-i))
+		got := env.waitForUninstallMessage(fmt.Sprintf("in use by %d pod", len(users)-i))
 		if got.Reason != "VolumesInUse" {
 			t.Errorf("the reason is %s, want VolumesInUse", got.Reason)
 		}
@@ -56,39 +56,39 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 		if blocking() != float64(len(users)-i) {
 			t.Errorf("berth_uninstall_blocking_pods is %v, want %d", blocking(), len(users)-i)
 		}
-		if _, missing, err := w.existing(t.Context()); err != nil || len(missing) > 0 {
+		if _, missing, err := env.existing(t.Context()); err != nil || len(missing) > 0 {
 			t.Errorf("while a volume is in use, these objects were removed: %q (%v)", missing, err)
 		}
-		if err := w.Client().Delete(t.Context(), user); err != nil {
+		if err := env.Client().Delete(t.Context(), user); err != nil {
 			t.Fatal(err)
 		}
 	}
-	w.waitUntilRemoved()
-	w.waitForEvent("VolumesInUse", users[0].Name)
+	env.waitUntilRemoved()
+	env.waitForEvent("VolumesInUse", users[0].Name)
 	if blocking() != 0 {
 		t.Errorf("berth_uninstall_blocking_pods is %v in the end, want 0", blocking())
 	}
-	checkUnchanged(t, w, shared)
+	checkUnchanged(t, env, shared)
 	claims := &corev1.PersistentVolumeClaimList{}
-	if err := w.Client().List(t.Context(), claims, client.InNamespace(w.namespace)); err != nil || len(claims.Items) != 1 || claims.Items[0].Status.Phase != corev1.ClaimBound {
+	if err := env.Client().List(t.Context(), claims, client.InNamespace(env.namespace)); err != nil || len(claims.Items) != 1 || claims.Items[0].Status.Phase != corev1.ClaimBound {
 		t.Errorf("the claim did not outlive the driver: %v (%v)", claims.Items, err)
 	}
 }
 
-// TestUninstallCanBeForced while it waits, and tells so loudly.
+// TestUninstallCanBeForced: while it waits, with a warning.
 func TestUninstallCanBeForced(t *testing.T) {
-	w := newWorld(t)
-	w.installDriver()
-	pod := w.mountedVolume()
+	env := newTestEnv(t)
+	env.installDriver()
+	pod := env.mountedVolume()
 
-	w.deleteCustomResource()
-	w.waitForUninstallMessage(pod.Name)
-	w.annotate("berth.dev/force-removal", `"true"`)
-	w.waitUntilRemoved()
-	w.checkOrderOfRemoval()
-	w.waitForEvent("RemovalForced", pod.Name)
+	env.deleteCustomResource()
+	env.waitForUninstallMessage(pod.Name)
+	env.annotate("berth.dev/force-removal", `"true"`)
+	env.waitUntilRemoved()
+	env.checkOrderOfRemoval()
+	env.waitForEvent("RemovalForced", pod.Name)
 	list := &corev1.EventList{}
-	if err := w.Client().List(t.Context(), list, client.InNamespace(w.namespace)); err != nil {
+	if err := env.Client().List(t.Context(), list, client.InNamespace(env.namespace)); err != nil {
 		t.Fatal(err)
 	}
 	for _, event := range list.Items {
@@ -98,113 +98,112 @@ func TestUninstallCanBeForced(t *testing.T) {
 	}
 }
 
-// TestUninstallWaitsForPodOfAReplacedClaim: a pod has a volume mounted whose claim somebody has taken away, and
-// another one of that name is not bound to it. A pod that is younger than that claim counts no more.
+// TestUninstallWaitsForPodOfAReplacedClaim: a pod has a volume mounted whose claim was deleted, and a new claim of that
+// name is not bound to it. A pod that is younger than the new claim does not count.
 func TestUninstallWaitsForPodOfAReplacedClaim(t *testing.T) {
-	w := newWorld(t)
-	w.installDriver()
-	pod := w.mountedVolume()
+	env := newTestEnv(t)
+	env.installDriver()
+	pod := env.mountedVolume()
 	claim := &corev1.PersistentVolumeClaim{}
-	if err := w.Client().Get(t.Context(), client.ObjectKey{Namespace: w.namespace, Name: "data"}, claim); err != nil {
+	if err := env.Client().Get(t.Context(), client.ObjectKey{Namespace: env.namespace, Name: "data"}, claim); err != nil {
 		t.Fatal(err)
 	}
-	next := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "data"}, Spec: *claim.Spec.DeepCopy()}
+	next := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: "data"}, Spec: *claim.Spec.DeepCopy()}
 	next.Spec.VolumeName = "another"
-	if err := w.Client().Delete(t.Context(), claim); err != nil {
+	if err := env.Client().Delete(t.Context(), claim); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.Client().Patch(t.Context(), claim, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); client.IgnoreNotFound(err) != nil {
+	if err := env.Client().Patch(t.Context(), claim, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))); client.IgnoreNotFound(err) != nil {
 		t.Fatal(err)
 	}
-	cluster.Eventually(t, limit, "the claim to be gone", w.Gone(claim))
-	w.create(next)
+	cluster.Eventually(t, limit, "the claim to be gone", env.Gone(claim))
+	env.create(next)
 
-	w.deleteCustomResource()
-	w.waitForUninstallMessage("in use by 1 pod: " + pod.Namespace + "/" + pod.Name)
+	env.deleteCustomResource()
+	env.waitForUninstallMessage("in use by 1 pod: " + pod.Namespace + "/" + pod.Name)
 	cluster.Eventually(t, limit, "the volume to be released for longer than clocks differ", func(context.Context) error {
 		if time.Since(next.CreationTimestamp.Time) < 15*time.Second {
 			return errors.New("it is not")
 		}
 		return nil
 	})
-	w.createUser("younger", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
+	env.createUser("younger", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}})
-	if err := w.Client().Delete(t.Context(), pod); err != nil {
+	if err := env.Client().Delete(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	w.waitUntilRemoved()
+	env.waitUntilRemoved()
 }
 
-// allowInlineVolumes has the CSIDriver allow what the driver does not ask for. That cannot be changed, only made
-// anew.
-func (w *world) allowInlineVolumes() {
-	w.t.Helper()
-	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
-	if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(driver), driver); err != nil {
-		w.t.Fatal(err)
+// allowInlineVolumes recreates the CSIDriver to allow inline volumes: the field is immutable.
+func (env *testEnv) allowInlineVolumes() {
+	env.t.Helper()
+	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: env.driver.CSIName}}
+	if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(driver), driver); err != nil {
+		env.t.Fatal(err)
 	}
-	if err := w.Client().Delete(w.t.Context(), driver); err != nil {
-		w.t.Fatal(err)
+	if err := env.Client().Delete(env.t.Context(), driver); err != nil {
+		env.t.Fatal(err)
 	}
-	anew := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.Name, Labels: driver.Labels, Annotations: driver.Annotations}, Spec: driver.Spec}
-	anew.Spec.VolumeLifecycleModes = append(anew.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral)
-	w.create(anew)
+	recreated := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.Name, Labels: driver.Labels, Annotations: driver.Annotations}, Spec: driver.Spec}
+	recreated.Spec.VolumeLifecycleModes = append(recreated.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral)
+	env.create(recreated)
 }
 
-// inlineVolume returns a volume of the driver that a pod has without a claim.
-func (w *world) inlineVolume() corev1.Volume {
-	return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: w.driver.CSIName}}}
+// inlineVolume returns an inline volume of the driver.
+func (env *testEnv) inlineVolume() corev1.Volume {
+	return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{CSI: &corev1.CSIVolumeSource{Driver: env.driver.CSIName}}}
 }
 
-// mountedVolume makes a volume of the driver with a claim, and a running pod that mounts it.
-func (w *world) mountedVolume() *corev1.Pod {
-	w.t.Helper()
-	pod := w.createUser("web", w.claimedVolume(w.namespace, "data"))
-	w.waitUntilRunning(pod)
+// mountedVolume creates a volume of the driver with a claim, and a running pod that mounts it.
+func (env *testEnv) mountedVolume() *corev1.Pod {
+	env.t.Helper()
+	pod := env.createUser("web", env.claimedVolume(env.namespace, "data"))
+	env.waitUntilRunning(pod)
 	return pod
 }
 
-// claimedVolume makes a volume of the driver with a claim, and returns the claim as a volume of a pod.
-func (w *world) claimedVolume(name, claim string) corev1.Volume {
-	w.t.Helper()
-	w.create(&corev1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: claim},
-		Spec:       w.createVolume(name, claim),
+// claimedVolume creates a volume of the driver with a claim, and returns the pod volume that mounts it.
+func (env *testEnv) claimedVolume(name, claim string) corev1.Volume {
+	env.t.Helper()
+	env.create(&corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: claim},
+		Spec:       env.createVolume(name, claim),
 	})
 	return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}
 }
 
-// ephemeralVolume makes a volume of the driver. It returns one of a pod of that name, for which a claim of
-// its own is made and bound to it.
-func (w *world) ephemeralVolume(pod string) corev1.Volume {
-	w.t.Helper()
-	spec := w.createVolume(w.namespace+"-"+pod, pod+"-data")
+// ephemeralVolume creates a volume of the driver, and returns a generic ephemeral volume of a pod of that name, whose
+// claim is bound to it.
+func (env *testEnv) ephemeralVolume(pod string) corev1.Volume {
+	env.t.Helper()
+	spec := env.createVolume(env.namespace+"-"+pod, pod+"-data")
 	return corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{
 		VolumeClaimTemplate: &corev1.PersistentVolumeClaimTemplate{Spec: spec}}}}
 }
 
-// createVolume makes a volume of the driver for one claim, and returns what that has to say.
-func (w *world) createVolume(name, claim string) corev1.PersistentVolumeClaimSpec {
-	w.t.Helper()
-	return w.createVolumeFor(w.namespace, name, claim)
+// createVolume creates a volume of the driver for one claim, and returns the claim's spec.
+func (env *testEnv) createVolume(name, claim string) corev1.PersistentVolumeClaimSpec {
+	env.t.Helper()
+	return env.createVolumeFor(env.namespace, name, claim)
 }
 
-// createVolumeFor makes a volume of the driver for one claim of a namespace, and returns what that has to say.
-func (w *world) createVolumeFor(namespace, name, claim string) corev1.PersistentVolumeClaimSpec {
-	w.t.Helper()
+// createVolumeFor creates a volume of the driver for one claim in a namespace, and returns the claim's spec.
+func (env *testEnv) createVolumeFor(namespace, name, claim string) corev1.PersistentVolumeClaimSpec {
+	env.t.Helper()
 	empty, size := "", corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: size, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: w.driver.CSIName, VolumeHandle: "fs-0123456789abcdef0"}},
+				Driver: env.driver.CSIName, VolumeHandle: "fs-0123456789abcdef0"}},
 			ClaimRef: &corev1.ObjectReference{Namespace: namespace, Name: claim},
 		},
 	}
-	w.create(volume)
-	w.t.Cleanup(func() { w.Client().Delete(context.Background(), volume, client.Preconditions{UID: &volume.UID}) })
+	env.create(volume)
+	env.t.Cleanup(func() { env.Client().Delete(context.Background(), volume, client.Preconditions{UID: &volume.UID}) })
 	return corev1.PersistentVolumeClaimSpec{
 		StorageClassName: &empty, VolumeName: name, AccessModes: volume.Spec.AccessModes,
 		Resources: corev1.VolumeResourceRequirements{Requests: size},
@@ -212,20 +211,20 @@ func (w *world) createVolumeFor(namespace, name, claim string) corev1.Persistent
 }
 
 // createUser creates a pod with a volume.
-func (w *world) createUser(name string, volume corev1.Volume) *corev1.Pod {
-	w.t.Helper()
+func (env *testEnv) createUser(name string, volume corev1.Volume) *corev1.Pod {
+	env.t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: name},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "example.com/app:1"}}, Volumes: []corev1.Volume{volume}},
 	}
-	w.create(pod)
+	env.create(pod)
 	return pod
 }
 
-func (w *world) waitUntilRunning(pod *corev1.Pod) {
-	w.t.Helper()
-	cluster.Eventually(w.t, limit, "pod "+pod.Name+" to run", func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+func (env *testEnv) waitUntilRunning(pod *corev1.Pod) {
+	env.t.Helper()
+	cluster.Eventually(env.t, limit, "pod "+pod.Name+" to run", func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
 		if pod.Status.Phase != corev1.PodRunning {

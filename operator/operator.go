@@ -1,8 +1,18 @@
-// Package operator runs one optional CSI driver on a cluster: it installs, configures and reports
-// on the driver that a drivers.Driver describes, as the driver's ClusterCSIDriver object asks.
+// Package operator runs one optional CSI driver on a cluster: it installs, configures and removes the driver that a
+// drivers.Driver describes, as the driver's ClusterCSIDriver object asks. Without that object it touches nothing of the
+// driver.
 //
-// Without that object the operator touches nothing of the driver. library-go's CSI controllers do
-// the work that is the same for every OpenShift CSI driver; what they lack stands here.
+// Run starts the operator. The reconciler runs a cycle for each desired state of the ClusterCSIDriver, and a cycle runs
+// the controllers for that state: those of library-go's that every CSI driver of OpenShift has, and those of the
+// packages in this folder.
+//
+// Log messages are structured, and name the object that they are about. Their verbosity is
+//
+//	V(0)  changes of state, waits that need an administrator, and errors
+//	V(2)  each write to the cluster, and each request to a backend that fails
+//	V(4)  why nothing was written
+//
+// spec.operatorLogLevel of the ClusterCSIDriver sets it: Normal is 2, Debug is 4.
 package operator
 
 import (
@@ -14,14 +24,22 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/placement"
+	"github.com/berth-csi/berth/operator/backend"
+	"github.com/berth-csi/berth/operator/customresource"
+	"github.com/berth-csi/berth/operator/leader"
+	"github.com/berth-csi/berth/operator/metrics"
+	"github.com/berth-csi/berth/operator/transport"
+	"github.com/berth-csi/berth/operator/upgradeable"
 )
 
-// Process is what an operator gets of the program that it runs in.
+// Process is what the operator needs from the program that it runs in.
 type Process struct {
-	// KubeConfig connects to the cluster, and limits the requests about the driver. A companion sets
-	// limits of its own.
+	// KubeConfig connects to the cluster, with the rate limits for requests about the driver. API controllers set
+	// limits of their own.
 	KubeConfig *rest.Config
 	// EventRecorder records what the operator does.
 	EventRecorder events.Recorder
@@ -30,60 +48,86 @@ type Process struct {
 	Clock             clock.Clock
 }
 
-// A Companion is a further controller that the operator process runs for a driver, such as the one
-// that serves the driver's volume API. It runs whether or not the driver is asked for.
-type Companion struct {
-	// Prepare, if there is one, returns before the operator takes over what an earlier one has made: while it
-	// can be told what that was.
+// An APIController serves an API that comes with a driver, such as SharedVolumes. It runs whether or not the driver is
+// installed.
+type APIController struct {
+	// Prepare, if set, returns before the operator adopts anything, while the objects still show what an earlier
+	// operator created.
 	Prepare func(ctx context.Context, cfg *rest.Config) error
 	// Run runs the controller until ctx ends.
 	Run func(ctx context.Context, cfg *rest.Config) error
 }
 
-// Run runs the operator of one driver until ctx ends. It returns an error if it cannot start, or if
-// a companion fails. version is what the ClusterCSIDriver says that it is looked after by.
-func Run(ctx context.Context, driver drivers.Driver, version string, process *Process, companions ...Companion) error {
-	management.SetOperatorNotRemovable() // uninstalling is not library-go's: it knows no order
+// Run runs the operator of one driver until ctx ends. It returns an error if it cannot start, or if an API controller
+// fails. version is the operator's version for the status of the ClusterCSIDriver.
+func Run(ctx context.Context, driver drivers.Driver, version string, process *Process, apis ...APIController) error {
+	management.SetOperatorNotRemovable() // package uninstall removes the driver, in an order that library-go does not have
+	cfg := transport.WithDeadline(process.KubeConfig)
 
-	cfg := withDeadline(process.KubeConfig)
-	o := &operator{driver: driver, version: version, namespace: process.OperatorNamespace, cfg: cfg, recorder: process.EventRecorder, clock: process.Clock, lockWait: newLockWait()}
-
-	if err := o.becomeLeader(ctx); ctx.Err() != nil {
-		return nil // told to stop while it waited
+	lock := leader.NewLock(driver, process.OperatorNamespace, cfg)
+	if err := lock.Acquire(ctx); ctx.Err() != nil {
+		return nil // shut down while waiting
 	} else if err != nil {
-		return fmt.Errorf("waiting for the lock %s/%s: %w", o.namespace, driver.Operator.Lock, err)
+		return fmt.Errorf("waiting for the lock %s/%s: %w", process.OperatorNamespace, driver.Operator.Lock, err)
 	}
-	var err error
-	if o.upgradeable, err = newUpgradeable(cfg); err != nil {
+	klog.InfoS("Starting the operator", "driver", driver.CSIName, "namespace", process.OperatorNamespace, "version", version)
+	metrics.BlockingPods.WithLabelValues(driver.CSIName).Set(0)
+
+	upgradeableCondition, err := upgradeable.New(cfg)
+	if err != nil {
 		return err
 	}
-	klog.Infof("operator of %s runs in namespace %s", driver.CSIName, o.namespace)
-	blockingPods.WithLabelValues(driver.CSIName).Set(0)
-
-	for _, companion := range companions {
-		if companion.Prepare == nil {
+	for _, api := range apis {
+		if api.Prepare == nil {
 			continue
 		}
-		if err := companion.Prepare(ctx, cfg); ctx.Err() != nil {
-			return nil // told to stop meanwhile
+		if err := api.Prepare(ctx, cfg); ctx.Err() != nil {
+			return nil // shut down meanwhile
 		} else if err != nil {
 			return err
 		}
 	}
-	customResource, err := o.watchCustomResource(ctx)
+	customResource, err := customresource.Start(ctx, cfg, driver.CSIName, process.Clock)
 	if err != nil {
 		return err
 	}
-	tasks := []func(context.Context) error{func(ctx context.Context) error { return o.serveCustomResource(ctx, customResource) }}
-	for _, companion := range companions {
+
+	reconciler := &reconciler{
+		driver: driver, version: version, cfg: cfg, operatorNamespace: process.OperatorNamespace,
+		recorder: process.EventRecorder, clock: process.Clock,
+		customResource: customResource, lock: lock, upgradeable: upgradeableCondition, apiWait: leader.NewAPIWait(driver),
+		offers: &backend.Offers{},
+	}
+	tasks := []func(context.Context) error{reconciler.run}
+	for _, api := range apis {
 		tasks = append(tasks, func(ctx context.Context) error {
-			if err := o.awaitOtherOperators(ctx, customResource); ctx.Err() != nil {
-				return nil // told to stop while it waited
+			if err := reconciler.waitForOtherOperators(ctx); ctx.Err() != nil {
+				return nil // shut down while waiting
 			} else if err != nil {
 				return err
 			}
-			return companion.Run(ctx, cfg)
+			return api.Run(ctx, cfg)
 		})
 	}
-	return runAll(ctx, tasks)
+	return runAll(ctx, tasks...)
+}
+
+// waitForOtherOperators waits until no other operator of the driver is active in any namespace that the cluster or the
+// ClusterCSIDriver shows to be one of its operators'.
+func (r *reconciler) waitForOtherOperators(ctx context.Context) error {
+	c, err := client.New(r.cfg, client.Options{})
+	if err != nil {
+		return err
+	}
+	return r.apiWait.Until(ctx, r.lock, c, func(ctx context.Context) ([]string, error) {
+		custom, err := r.customResource.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		observed, err := placement.Observe(ctx, c, r.driver, r.operatorNamespace, custom)
+		if err != nil {
+			return nil, err
+		}
+		return placement.Decide(r.driver, observed).Believed, nil
+	})
 }

@@ -43,8 +43,8 @@ const (
 	version = "v1.2.3" // of the operator
 )
 
-// world is a cluster with the operator of one driver running in it.
-type world struct {
+// testEnv is a cluster with the operator of one driver.
+type testEnv struct {
 	*cluster.Cluster
 	t         *testing.T
 	driver    drivers.Driver
@@ -52,14 +52,14 @@ type world struct {
 	home      string // the driver's namespace
 	user      string // the operator's
 	ended     string // a namespace that the test has deleted
-	// written counts the requests with which the operator changed something of the driver's.
+	// written counts the operator's writes to objects of the driver.
 	written *atomic.Int64
 }
 
-// newWorld is a world with the driver that most of these tests are about.
-func newWorld(t *testing.T) *world {
+// newTestEnv returns an environment for the EFS driver.
+func newTestEnv(t *testing.T) *testEnv {
 	t.Helper()
-	return newWorldWith(t, efsDriver(t))
+	return newTestEnvWith(t, efsDriver(t))
 }
 
 func efsDriver(t *testing.T) drivers.Driver {
@@ -71,98 +71,97 @@ func efsDriver(t *testing.T) drivers.Driver {
 	return driver
 }
 
-// newWorldWith is newWorld for any driver.
-func newWorldWith(t *testing.T, driver drivers.Driver) *world {
+// newTestEnvWith returns an environment for a driver.
+func newTestEnvWith(t *testing.T, driver drivers.Driver) *testEnv {
 	t.Helper()
-	w := newWorldOf(t, driver)
-	t.Cleanup(w.checkPermissions)
-	t.Cleanup(w.removeDriver)
-	return w
+	env := newTestEnvOf(t, driver)
+	t.Cleanup(env.checkPermissions)
+	t.Cleanup(env.removeDriver)
+	return env
 }
 
-// newWorldOf gives the test a namespace of its own to run the driver's operator in, with just the
-// permissions that the driver's bundle gives it. The driver's cluster-scoped objects are shared, so
-// these tests run one after the other. It leaves the cleaning up to the test.
-func newWorldOf(t *testing.T, driver drivers.Driver) *world {
+// newTestEnvOf creates a namespace for the driver's operator, with exactly the permissions of the driver's bundle. The
+// driver's cluster-scoped objects are shared, so these tests run sequentially. The test has to clean up.
+func newTestEnvOf(t *testing.T, driver drivers.Driver) *testEnv {
 	t.Helper()
 	c := cluster.Shared(t, cluster.Options{})
-	w := &world{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t), written: &atomic.Int64{}}
-	w.home = cmp.Or(driver.Namespace, w.namespace)
-	w.user = fmt.Sprintf("system:serviceaccount:%s:operator", w.namespace)
+	env := &testEnv{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t), written: &atomic.Int64{}}
+	env.home = cmp.Or(driver.Namespace, env.namespace)
+	env.user = fmt.Sprintf("system:serviceaccount:%s:operator", env.namespace)
 	rules, err := driver.OperatorPolicyRules()
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := metav1.ObjectMeta{Namespace: w.namespace, Name: w.namespace}
+	named := metav1.ObjectMeta{Namespace: env.namespace, Name: env.namespace}
 	role := func(kind string) rbacv1.RoleRef {
-		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: w.namespace}
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: env.namespace}
 	}
-	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: w.namespace, Name: "operator"}}
-	w.create(
+	subjects := []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: env.namespace, Name: "operator"}}
+	env.create(
 		&rbacv1.Role{ObjectMeta: named, Rules: rules.Permissions},
 		&rbacv1.RoleBinding{ObjectMeta: named, RoleRef: role("Role"), Subjects: subjects},
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, Rules: rules.ClusterPermissions},
-		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: w.namespace}, RoleRef: role("ClusterRole"), Subjects: subjects},
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: env.namespace}, Rules: rules.ClusterPermissions},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: env.namespace}, RoleRef: role("ClusterRole"), Subjects: subjects},
 	)
-	return w
+	return env
 }
 
-// checkPermissions checks that the operator has asked for nothing that it may not have.
-func (w *world) checkPermissions() {
-	for _, event := range w.Audit(w.t) {
-		// In a namespace that is being deleted nobody may make anything.
-		if event.User == w.user && event.Code == http.StatusForbidden && (w.ended == "" || event.Namespace != w.ended) {
-			w.t.Errorf("the operator may not: %s %s", event.Verb, event.URI)
+// checkPermissions checks that no request of the operator was forbidden.
+func (env *testEnv) checkPermissions() {
+	for _, event := range env.Audit(env.t) {
+		// Nobody can create objects in a namespace that is being deleted.
+		if event.User == env.user && event.Code == http.StatusForbidden && (env.ended == "" || event.Namespace != env.ended) {
+			env.t.Errorf("the operator's request was forbidden: %s %s", event.Verb, event.URI)
 		}
 	}
 }
 
 // startOperator runs the operator, under an account of its own, until the test ends or stop is called.
-func (w *world) startOperator(companions ...operator.Companion) (stop func()) {
-	w.t.Helper()
-	w.setImages()
-	cfg := w.ServiceAccountConfig(w.t, w.namespace, "operator")
-	cfg.Wrap(w.countWrites)
+func (env *testEnv) startOperator(apis ...operator.APIController) (stop func()) {
+	env.t.Helper()
+	env.setImages()
+	cfg := env.ServiceAccountConfig(env.t, env.namespace, "operator")
+	cfg.Wrap(env.countWrites)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- w.operate(ctx, cfg, companions...) }()
+	go func() { done <- env.operate(ctx, cfg, apis...) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
-			w.t.Errorf("the operator ended with: %v", err)
+			env.t.Errorf("the operator ended with: %v", err)
 		}
 	})
-	w.t.Cleanup(stop)
+	env.t.Cleanup(stop)
 	return stop
 }
 
-// setImages sets the variables that carry the driver's images, as its bundle does, until the test ends.
-func (w *world) setImages() {
-	for _, image := range w.driver.Images {
+// setImages sets the environment variables with the driver's images, as its bundle does, until the test ends.
+func (env *testEnv) setImages() {
+	for _, image := range env.driver.Images {
 		if _, set := os.LookupEnv(image.Env); !set {
-			w.t.Setenv(image.Env, image.Default)
+			env.t.Setenv(image.Env, image.Default)
 		}
 	}
 }
 
 // operate runs the operator until ctx ends.
-func (w *world) operate(ctx context.Context, cfg *rest.Config, companions ...operator.Companion) error {
+func (env *testEnv) operate(ctx context.Context, cfg *rest.Config, apis ...operator.APIController) error {
 	kube := kubernetes.NewForConfigOrDie(cfg)
-	reference := &corev1.ObjectReference{Kind: "Namespace", Name: w.namespace, Namespace: w.namespace}
-	return operator.Run(ctx, w.driver, version, &operator.Process{
+	reference := &corev1.ObjectReference{Kind: "Namespace", Name: env.namespace, Namespace: env.namespace}
+	return operator.Run(ctx, env.driver, version, &operator.Process{
 		KubeConfig:        cfg,
-		EventRecorder:     events.NewRecorder(kube.CoreV1().Events(w.namespace), "operator", reference, clock.RealClock{}),
-		OperatorNamespace: w.namespace,
+		EventRecorder:     events.NewRecorder(kube.CoreV1().Events(env.namespace), "operator", reference, clock.RealClock{}),
+		OperatorNamespace: env.namespace,
 		Clock:             clock.RealClock{},
-	}, companions...)
+	}, apis...)
 }
 
-func (w *world) countWrites(next http.RoundTripper) http.RoundTripper {
+func (env *testEnv) countWrites(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(request)
 		about := request.URL.Path
 		if request.Method != http.MethodGet && !strings.Contains(about, "/clustercsidrivers/") && !strings.HasSuffix(about, "/events") {
-			w.written.Add(1)
+			env.written.Add(1)
 		}
 		return response, err
 	})
@@ -172,62 +171,62 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
-// installDriver asks for the driver, and returns when the operator says that it is available.
-func (w *world) installDriver() *operatorv1.ClusterCSIDriver {
-	w.t.Helper()
-	w.create(w.customResource())
-	w.startOperator()
-	return w.waitForConditions(allWell)
+// installDriver creates the ClusterCSIDriver, and returns when the driver is available.
+func (env *testEnv) installDriver() *operatorv1.ClusterCSIDriver {
+	env.t.Helper()
+	env.create(env.customResource())
+	env.startOperator()
+	return env.waitForConditions(allWell)
 }
 
-// removeDriver takes away what a test has left, without the operator's help.
-func (w *world) removeDriver() {
+// removeDriver deletes what a test has left, without the operator.
+func (env *testEnv) removeDriver() {
 	ctx := context.Background()
-	custom := w.customResource()
-	if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err == nil {
+	custom := env.customResource()
+	if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err == nil {
 		custom.Finalizers = nil
-		if err := w.Client().Update(ctx, custom); err != nil {
-			w.t.Error(err)
+		if err := env.Client().Update(ctx, custom); err != nil {
+			env.t.Error(err)
 		}
-		if err := w.Client().Delete(ctx, custom); client.IgnoreNotFound(err) != nil {
-			w.t.Error(err)
+		if err := env.Client().Delete(ctx, custom); client.IgnoreNotFound(err) != nil {
+			env.t.Error(err)
 		}
 	}
-	for _, object := range w.objects() {
-		if w.kept()[nameOf(object)] {
+	for _, object := range env.objects() {
+		if env.kept()[nameOf(object)] {
 			continue // it is never deleted
 		}
-		if err := w.Client().Delete(ctx, object); client.IgnoreNotFound(err) != nil {
-			w.t.Error(err)
+		if err := env.Client().Delete(ctx, object); client.IgnoreNotFound(err) != nil {
+			env.t.Error(err)
 		}
 	}
-	ours := client.MatchingLabels{"app.kubernetes.io/managed-by": w.driver.Operator.Name}
-	if err := w.Client().DeleteAllOf(ctx, &storagev1.StorageClass{}, ours); err != nil {
-		w.t.Error(err)
+	ours := client.MatchingLabels{"app.kubernetes.io/managed-by": env.driver.Operator.Name}
+	if err := env.Client().DeleteAllOf(ctx, &storagev1.StorageClass{}, ours); err != nil {
+		env.t.Error(err)
 	}
 }
 
-func (w *world) create(objects ...client.Object) {
-	w.t.Helper()
+func (env *testEnv) create(objects ...client.Object) {
+	env.t.Helper()
 	for _, object := range objects {
-		if err := w.Client().Create(w.t.Context(), object); err != nil {
-			w.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+		if err := env.Client().Create(env.t.Context(), object); err != nil {
+			env.t.Fatalf("create %T %s: %v", object, object.GetName(), err)
 		}
 	}
 }
 
-func (w *world) customResource() *operatorv1.ClusterCSIDriver {
+func (env *testEnv) customResource() *operatorv1.ClusterCSIDriver {
 	return &operatorv1.ClusterCSIDriver{
-		ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName},
+		ObjectMeta: metav1.ObjectMeta{Name: env.driver.CSIName},
 		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
 	}
 }
 
-// objects are all objects that the driver consists of.
-func (w *world) objects() []client.Object {
-	manifests, err := w.driver.Operand(drivers.Values{Namespace: w.home, Image: func(env string) string { return env }})
+// objects returns all objects of the driver.
+func (env *testEnv) objects() []client.Object {
+	manifests, err := env.driver.Operand(drivers.Values{Namespace: env.home, Image: func(env string) string { return env }})
 	if err != nil {
-		w.t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	var objects []client.Object
 	for _, m := range manifests {
@@ -237,24 +236,24 @@ func (w *world) objects() []client.Object {
 }
 
 // uids returns the UIDs of those of the driver's objects that the cluster has, by kind and name.
-func (w *world) uids() map[string]types.UID {
-	w.t.Helper()
+func (env *testEnv) uids() map[string]types.UID {
+	env.t.Helper()
 	uids := map[string]types.UID{}
-	for _, object := range w.objects() {
-		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err == nil {
+	for _, object := range env.objects() {
+		if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(object), object); err == nil {
 			uids[nameOf(object)] = object.GetUID()
 		} else if !apierrors.IsNotFound(err) {
-			w.t.Fatal(err)
+			env.t.Fatal(err)
 		}
 	}
 	return uids
 }
 
 // existing returns those of the driver's objects that the cluster has, as "Kind name".
-func (w *world) existing(ctx context.Context) (present, missing []string, err error) {
-	for _, object := range w.objects() {
+func (env *testEnv) existing(ctx context.Context) (present, missing []string, err error) {
+	for _, object := range env.objects() {
 		name := nameOf(object)
-		switch err := w.Client().Get(ctx, client.ObjectKeyFromObject(object), object); {
+		switch err := env.Client().Get(ctx, client.ObjectKeyFromObject(object), object); {
 		case err == nil:
 			present = append(present, name)
 		case apierrors.IsNotFound(err):
@@ -266,17 +265,17 @@ func (w *world) existing(ctx context.Context) (present, missing []string, err er
 	return present, missing, nil
 }
 
-func (w *world) waitForConditions(want map[string]operatorv1.ConditionStatus) *operatorv1.ClusterCSIDriver {
-	w.t.Helper()
-	custom := w.customResource()
-	cluster.Eventually(w.t, limit, fmt.Sprintf("conditions %v", want), func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+func (env *testEnv) waitForConditions(want map[string]operatorv1.ConditionStatus) *operatorv1.ClusterCSIDriver {
+	env.t.Helper()
+	custom := env.customResource()
+	cluster.Eventually(env.t, limit, fmt.Sprintf("conditions %v", want), func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}
 		types := map[string]bool{}
 		for _, c := range custom.Status.Conditions {
 			if types[c.Type] {
-				w.t.Fatalf("condition %s is there twice", c.Type)
+				env.t.Fatalf("condition %s is there twice", c.Type)
 			}
 			types[c.Type] = true
 		}
@@ -291,10 +290,10 @@ func (w *world) waitForConditions(want map[string]operatorv1.ConditionStatus) *o
 }
 
 // waitForMetric waits until a metric of the operator has a value for its driver.
-func (w *world) waitForMetric(name string, want float64) {
-	w.t.Helper()
-	cluster.Eventually(w.t, limit, fmt.Sprintf("metric %s to be %v", name, want), func(context.Context) error {
-		if got, found := metric(w.t, name, map[string]string{"driver": w.driver.CSIName}); got != want || !found {
+func (env *testEnv) waitForMetric(name string, want float64) {
+	env.t.Helper()
+	cluster.Eventually(env.t, limit, fmt.Sprintf("metric %s to be %v", name, want), func(context.Context) error {
+		if got, found := metric(env.t, name, map[string]string{"driver": env.driver.CSIName}); got != want || !found {
 			return fmt.Errorf("it is %v (found: %v)", got, found)
 		}
 		return nil
@@ -314,13 +313,13 @@ var allWell = map[string]operatorv1.ConditionStatus{
 	"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionFalse,
 }
 
-// writes are the operator's requests that change something but its own events and lock.
-func (w *world) writes() []cluster.AuditEvent {
+// writes returns the operator's writes, except those of events.
+func (env *testEnv) writes() []cluster.AuditEvent {
 	var writes []cluster.AuditEvent
-	for _, event := range w.Audit(w.t) {
+	for _, event := range env.Audit(env.t) {
 		switch event.Verb {
 		case "create", "update", "patch", "delete", "deletecollection":
-			if event.User == w.user && event.Resource != "events" {
+			if event.User == env.user && event.Resource != "events" {
 				writes = append(writes, event)
 			}
 		}
@@ -328,21 +327,21 @@ func (w *world) writes() []cluster.AuditEvent {
 	return writes
 }
 
-func TestWithoutTheCustomResourceNothingIsTouched(t *testing.T) {
-	w := newWorld(t)
+func TestNothingIsTouchedWithoutCustomResource(t *testing.T) {
+	env := newTestEnv(t)
 	other := &operatorv1.ClusterCSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: "ebs.csi.aws.com"},
 		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
 	}
-	w.create(other)
-	t.Cleanup(func() { w.Client().Delete(context.Background(), other) })
-	w.startOperator()
-	w.waitForMetric("berth_cluster_csi_driver_missing", 1)
+	env.create(other)
+	t.Cleanup(func() { env.Client().Delete(context.Background(), other) })
+	env.startOperator()
+	env.waitForMetric("berth_cluster_csi_driver_missing", 1)
 
 	cluster.Eventually(t, limit, "the operator to watch", func(context.Context) error {
-		for _, event := range w.Audit(t) {
-			if event.User == w.user && event.Verb == "watch" && event.Resource == "clustercsidrivers" {
-				if !strings.Contains(event.URI, "metadata.name%3D"+w.driver.CSIName) {
+		for _, event := range env.Audit(t) {
+			if event.User == env.user && event.Verb == "watch" && event.Resource == "clustercsidrivers" {
+				if !strings.Contains(event.URI, "metadata.name%3D"+env.driver.CSIName) {
 					t.Errorf("the operator watches more than its own object: %s", event.URI)
 				}
 				return nil
@@ -351,33 +350,33 @@ func TestWithoutTheCustomResourceNothingIsTouched(t *testing.T) {
 		return fmt.Errorf("no watch of ClusterCSIDrivers in the audit log")
 	})
 	began := time.Now()
-	w.create(w.customResource())
-	w.waitForConditions(allWell)
-	w.waitForMetric("berth_cluster_csi_driver_missing", 0)
-	for _, write := range w.writes() {
+	env.create(env.customResource())
+	env.waitForConditions(allWell)
+	env.waitForMetric("berth_cluster_csi_driver_missing", 0)
+	for _, write := range env.writes() {
 		if write.Received.Before(began) {
-			t.Errorf("before its ClusterCSIDriver existed, the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+			t.Errorf("before its ClusterCSIDriver existed, the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 		if write.Name == other.Name {
 			t.Errorf("the operator touched another driver's ClusterCSIDriver: %s", write.Verb)
 		}
 	}
-	w.deleteCustomResource()
-	w.waitForMetric("berth_cluster_csi_driver_missing", 1)
+	env.deleteCustomResource()
+	env.waitForMetric("berth_cluster_csi_driver_missing", 1)
 }
 
-func TestAMissingImageIsNamed(t *testing.T) {
-	w := newWorld(t)
+func TestMissingImageIsReported(t *testing.T) {
+	env := newTestEnv(t)
 	t.Setenv("PROVISIONER_IMAGE", "")
-	w.create(w.customResource())
-	w.startOperator()
-	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
+	env.create(env.customResource())
+	env.startOperator()
+	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
 
-	got := condition(custom, w.driver.ConditionPrefix+"ManifestsDegraded")
+	got := condition(custom, env.driver.ConditionPrefix+"ManifestsDegraded")
 	if got.Reason != "MissingImage" || !strings.Contains(got.Message, "PROVISIONER_IMAGE") || strings.Contains(got.Message, "DRIVER_IMAGE") {
 		t.Errorf("condition = %s: %s; want the reason MissingImage and a message that names PROVISIONER_IMAGE only", got.Reason, got.Message)
 	}
-	if present, _, err := w.existing(t.Context()); err != nil || len(present) > 0 {
+	if present, _, err := env.existing(t.Context()); err != nil || len(present) > 0 {
 		t.Errorf("without its images the driver was installed in part: %q (%v)", present, err)
 	}
 }

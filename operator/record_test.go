@@ -13,8 +13,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// mostUnavailable returns how many nodes, of those that had a ready pod at first, were without one at the
-// worst moment.
+// mostUnavailable returns how many nodes at most, of those that had a ready pod at first, were without one.
 func mostUnavailable(before []corev1.Pod, changes []watch.Event) int {
 	ready := map[string]sets.Set[types.UID]{} // pods, by node
 	note := func(pod *corev1.Pod, gone bool) {
@@ -83,9 +82,9 @@ func metric(t *testing.T, name string, labels map[string]string) (sum float64, f
 	return sum, found
 }
 
-// writesTo are the operator's writes to objects of one name.
-func (w *world) writesTo(resource, name string) []cluster.AuditEvent {
-	return slices.DeleteFunc(w.writes(), func(e cluster.AuditEvent) bool {
+// writesTo returns the operator's writes to objects of one name.
+func (env *testEnv) writesTo(resource, name string) []cluster.AuditEvent {
+	return slices.DeleteFunc(env.writes(), func(e cluster.AuditEvent) bool {
 		return e.Resource != resource || e.Name != name && e.Name != ""
 	})
 }

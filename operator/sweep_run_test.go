@@ -17,39 +17,37 @@ import (
 )
 
 const (
-	// runLimit bounds how long a run may take to settle. It is far above what is seen, for machines that
-	// are busy with other things.
+	// runLimit bounds how long a run may take to settle. It is far above what a run takes, for machines that are busy.
 	runLimit = 3 * time.Minute
-	// quiet is for how long an operator asks for nothing that has settled.
+	// quiet is for how long an operator that has settled sends no requests.
 	quiet = 500 * time.Millisecond
-	// rounds is how often an operator may have something left to write when it is made to look at its
-	// objects again: what a fault has put off may come late.
+	// rounds is how often an operator may have something left to write when it syncs again: a fault may have delayed it.
 	rounds = 3
-	// nudgeAnnotation on a ClusterCSIDriver means nothing to the operator.
+	// nudgeAnnotation on a ClusterCSIDriver has no meaning to the operator.
 	nudgeAnnotation = "example.com/nudge"
 )
 
 // run is one run of a scenario.
 type run struct {
-	*variantWorld
+	*variantEnv
 	injector *fault.Injector
 	stop     func()
 }
 
-// run runs a scenario from its beginning until all has settled, as the reference says if there is one.
+// run runs a scenario until the operator has settled, in the state of the reference if there is one.
 func (s *sweep) run(t *testing.T, sc scenario, injector func(*variant) *fault.Injector, reference *outcome) outcome {
 	t.Helper()
-	w, giveBack := s.worlds.take(t, sc.installed)
+	env, giveBack := s.envs.take(t, sc.installed)
 	defer giveBack()
-	if sc.installed && !w.installed {
-		w.clear()
-		s.installIn(w)
+	if sc.installed && !env.installed {
+		env.clear()
+		s.installIn(env)
 	}
 	if !sc.installed {
-		w.clear()
+		env.clear()
 	}
-	w.installed = false
-	r := &run{variantWorld: w, injector: injector(w.variant)}
+	env.installed = false
+	r := &run{variantEnv: env, injector: injector(env.variant)}
 	sc.prepare(r)
 	r.start()
 	defer r.stop()
@@ -64,21 +62,21 @@ func (s *sweep) run(t *testing.T, sc scenario, injector func(*variant) *fault.In
 	for _, violation := range append(sc.violations(r), r.violations()...) {
 		t.Error(violation)
 	}
-	w.installed = statediff.Difference(s.installation.state, got.state) == ""
+	env.installed = statediff.Difference(s.installation.state, got.state) == ""
 	return got
 }
 
-// installIn has an undisturbed operator install the driver in a bare world.
-func (s *sweep) installIn(w *variantWorld) {
-	w.t.Helper()
-	r := &run{variantWorld: w, injector: fault.Record(noPoints...)}
+// installIn runs an undisturbed operator to install the driver.
+func (s *sweep) installIn(env *variantEnv) {
+	env.t.Helper()
+	r := &run{variantEnv: env, injector: fault.Record(noPoints...)}
 	install.prepare(r)
 	r.start()
 	defer r.stop()
 	r.settle(install.end, &s.installation)
 }
 
-// start runs the operator until stop is called, once or more.
+// start runs the operator until stop is called. A crash restarts it.
 func (r *run) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -98,8 +96,8 @@ func (r *run) start() {
 	}
 }
 
-// settle waits until the operator has come to the end, and does nothing any more.
-func (r *run) settle(end func(*variantWorld) error, reference *outcome) {
+// settle waits until the scenario has ended and the operator sends no more requests.
+func (r *run) settle(end func(*variantEnv) error, reference *outcome) {
 	r.t.Helper()
 	seen, last := -1, errors.New("it was never idle")
 	r.awaitOperator("to settle", func() error {
@@ -111,7 +109,7 @@ func (r *run) settle(end func(*variantWorld) error, reference *outcome) {
 			return last
 		}
 		seen = now
-		last = end(r.variantWorld)
+		last = end(r.variantEnv)
 		if last == nil && reference != nil {
 			if diff := statediff.Difference(reference.state, r.view.state()); diff != "" {
 				last = fmt.Errorf("objects (-undisturbed +now):\n%s", diff)
@@ -121,7 +119,7 @@ func (r *run) settle(end func(*variantWorld) error, reference *outcome) {
 	})
 }
 
-// mustStaySettled makes the operator look at all of its objects again, and wants it to write nothing.
+// mustStaySettled makes the operator sync all of its objects again, and fails if it keeps writing.
 func (r *run) mustStaySettled() {
 	r.t.Helper()
 	if r.customResourceNow() == nil {
@@ -135,11 +133,10 @@ func (r *run) mustStaySettled() {
 			return
 		}
 	}
-	r.t.Errorf("all has settled, and still the operator writes whenever it looks at its objects: %v", late)
+	r.t.Errorf("the operator has settled, but still writes whenever it syncs: %v", late)
 }
 
-// nudge changes the ClusterCSIDriver in a way that means nothing, and returns when the operator has
-// looked at its objects because of that.
+// nudge makes a meaningless change to the ClusterCSIDriver, and returns when the operator has synced because of it.
 func (r *run) nudge() {
 	r.t.Helper()
 	began := time.Now()
@@ -158,7 +155,7 @@ func (r *run) nudge() {
 	})
 }
 
-// outcome is what the run has come to.
+// outcome returns the outcome of the run.
 func (r *run) outcome() outcome {
 	got := outcome{came: r.injector.Came(), state: r.view.state(), counts: map[fault.Point]fault.Count{}}
 	for _, point := range r.injector.Points() {
@@ -170,7 +167,7 @@ func (r *run) outcome() outcome {
 	return got
 }
 
-// violations are what must not happen in any scenario.
+// violations returns what must not happen in any scenario.
 func (r *run) violations() []error {
 	var found []error
 	for _, write := range r.injector.Writes() {
@@ -178,13 +175,13 @@ func (r *run) violations() []error {
 			found = append(found, fmt.Errorf("the operator wrote to a volume or a claim: %s", write.Point))
 		}
 		if write.Code == http.StatusForbidden {
-			found = append(found, fmt.Errorf("the operator may not: %s", write.Point))
+			found = append(found, fmt.Errorf("the operator's request was forbidden: %s", write.Point))
 		}
 	}
 	return found
 }
 
-// awaitOperator waits until the operator has done something. Events that are held back from it come when it
+// awaitOperator waits until the operator has done something. Watch events that are withheld from it are delivered once it
 // has settled without them.
 func (r *run) awaitOperator(what string, check func() error) {
 	r.t.Helper()
@@ -197,8 +194,8 @@ func (r *run) awaitOperator(what string, check func() error) {
 	})
 }
 
-// await waits until check, which looks at nothing but what is known here, returns nil.
-func (w *variantWorld) await(what string, check func() error) {
-	w.t.Helper()
-	cluster.Eventually(w.t, runLimit, what, func(context.Context) error { return check() })
+// await waits until check returns nil. check sends no requests.
+func (env *variantEnv) await(what string, check func() error) {
+	env.t.Helper()
+	cluster.Eventually(env.t, runLimit, what, func(context.Context) error { return check() })
 }

@@ -14,18 +14,18 @@ import (
 	"github.com/berth-csi/berth/test/community"
 )
 
-// A scenario is something that the operator has to bring to its end, whatever happens to it meanwhile.
+// A scenario is something that the operator has to complete despite faults.
 type scenario struct {
 	name string
-	// installed says that it begins with an installed driver; else it begins with nothing.
+	// installed says that it begins with an installed driver; otherwise it begins with nothing.
 	installed bool
-	// prepare makes what else is there at the beginning.
+	// prepare creates what else exists at the beginning.
 	prepare func(*run)
-	// play is what people do while the operator runs.
+	// play is what users do while the operator runs.
 	play func(*run)
-	// end tells what is missing until the operator has finished.
-	end func(*variantWorld) error
-	// violations are what has happened and must not.
+	// end returns an error until the operator has finished.
+	end func(*variantEnv) error
+	// violations returns the violated invariants.
 	violations func(*run) []error
 }
 
@@ -42,8 +42,8 @@ var install = scenario{
 	violations: unviolated,
 }
 
-func isInstalled(w *variantWorld) error {
-	custom := w.customResourceNow()
+func isInstalled(env *variantEnv) error {
+	custom := env.customResourceNow()
 	if custom == nil {
 		return errors.New("there is no ClusterCSIDriver")
 	}
@@ -55,19 +55,19 @@ func isInstalled(w *variantWorld) error {
 	return nil
 }
 
-// adopt begins with the driver that the community's operator made, and the finalizers of another one.
+// adopt begins with the driver of the community operator, and with the finalizers of another one.
 var adopt = scenario{
 	name: "adopt",
 	prepare: func(r *run) {
-		r.relics = map[string]string{}
+		r.unadopted = map[string]string{}
 		objects, err := community.Driver(r.home, r.formerAPI)
 		if err != nil {
 			r.t.Fatal(err)
 		}
 		for _, object := range objects {
-			relic := r.renamed(object)
-			r.create(relic)
-			r.relics[r.view.key(relic.GetKind(), relic.GetNamespace(), relic.GetName())] = string(relic.GetUID())
+			object := r.renamed(object)
+			r.create(object)
+			r.unadopted[r.view.key(object.GetKind(), object.GetNamespace(), object.GetName())] = string(object.GetUID())
 		}
 		custom := r.customResource()
 		custom.Finalizers = r.driver.History.Finalizers
@@ -77,23 +77,23 @@ var adopt = scenario{
 	end:  isInstalled,
 	violations: func(r *run) []error {
 		var found []error
-		for key, uid := range r.relics {
+		for key, uid := range r.unadopted {
 			switch now := r.view.object(key); {
 			case now == nil:
 				found = append(found, fmt.Errorf("%s is gone", key))
 			case string(now.GetUID()) != uid:
-				found = append(found, fmt.Errorf("%s was made anew: its UID was %s and is %s", key, uid, now.GetUID()))
+				found = append(found, fmt.Errorf("%s was recreated: its UID was %s and is %s", key, uid, now.GetUID()))
 			}
 		}
 		return found
 	},
 }
 
-// nodeDriver is what serves volumes.
+// nodeDriver serves the volumes.
 const nodeDriver = "DaemonSet efs-csi-node"
 
-// uninstall asks for the end of the driver while a pod uses a volume. Another begins to, while the operator
-// waits for the first.
+// uninstall removes the driver while a pod uses a volume. Another pod starts to use one while the operator waits for the
+// first.
 var uninstall = scenario{
 	name:      "uninstall",
 	installed: true,
@@ -109,8 +109,8 @@ var uninstall = scenario{
 		r.awaitBlockedBy("late")
 		r.endUse("late")
 	},
-	end: func(w *variantWorld) error {
-		if w.customResourceNow() != nil {
+	end: func(env *variantEnv) error {
+		if env.customResourceNow() != nil {
 			return errors.New("the ClusterCSIDriver is still there")
 		}
 		return nil
@@ -126,7 +126,7 @@ var uninstall = scenario{
 	},
 }
 
-// forgetConditions takes the ClusterCSIDriver's conditions away: those that come are of an operator that runs.
+// forgetConditions removes the conditions of the ClusterCSIDriver, so that new ones are those of the running operator.
 func (r *run) forgetConditions() {
 	r.t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"conditions":null}}`))
@@ -141,7 +141,7 @@ func (r *run) forgetConditions() {
 	})
 }
 
-// use has a pod use a volume of the driver, and returns when it runs.
+// use creates a pod that uses a volume of the driver, and returns when it runs.
 func (r *run) use(name string) {
 	r.t.Helper()
 	r.createUser(name, r.claimedVolume(r.variant.mark+name, name))
@@ -171,7 +171,7 @@ func (r *run) endUse(name string) {
 	})
 }
 
-// awaitBlockedBy waits until the operator says that it waits for one pod, and for no other.
+// awaitBlockedBy waits until the operator reports that exactly one pod blocks the removal.
 func (r *run) awaitBlockedBy(name string) {
 	r.t.Helper()
 	r.awaitOperator("to wait for the pod "+name, func() error {

@@ -10,12 +10,12 @@ import (
 	"github.com/berth-csi/berth/test/statediff"
 )
 
-// TestCrashSweep runs each scenario undisturbed first, and then once for each fault at each point of that
-// run: at each write of the operator, and at each watch that told it something. Whatever the fault, the
-// objects in the end and how often each was created and deleted must be as without it, what must never
-// happen must not have happened, and nothing may be written any more.
+// TestCrashSweep runs each scenario undisturbed first, and then once for each fault at each point of that run: at each
+// write of the operator, and at each watch event. Whatever the fault, the final objects and how often each was created
+// and deleted must be the same as without it, the scenario's invariants must hold, and in the end the operator must write
+// nothing any more.
 func TestCrashSweep(t *testing.T) {
-	s := &sweep{worlds: newPool(t)}
+	s := &sweep{envs: newPool(t)}
 	s.installation = s.undisturbed(t, install)
 	s.keepWatch(t)
 	var plans []fault.Scenario
@@ -25,38 +25,37 @@ func TestCrashSweep(t *testing.T) {
 			return s.disturbed(t, sc, reference, at, f)
 		}})
 	}
-	for i, tally := range fault.Sweep(t, len(s.worlds.idle), plans...) {
+	for i, tally := range fault.Sweep(t, len(s.envs.idle), plans...) {
 		checkMissed(t, plans[i].Name, tally)
 	}
 }
 
-// checkMissed wants nearly all faults to have been tried. What the operator writes to the driver's objects
-// is always the same. How often it writes how far it is, and whether it does a thing twice because it was
-// told of something else meanwhile, depends on which of its controllers is faster.
+// checkMissed fails unless nearly all faults were injected. The operator's writes to the driver's objects are always the
+// same. How often it writes the status, and whether it syncs twice because of another event, depends on which of its
+// controllers is faster.
 func checkMissed(t *testing.T, scenario string, tally fault.Tally) {
 	t.Helper()
 	for _, point := range tally.Missed {
 		if point.Occurrence == 1 && !point.IsWatch() && !strings.HasSuffix(point.Resource, "/status") {
-			t.Errorf("%s: %s did not come up, though it is nothing that depends on which controller is faster", scenario, point)
+			t.Errorf("%s: the operator did not come to %s, although that does not depend on which controller is faster", scenario, point)
 		}
 	}
 	if most := (tally.Tried + len(tally.Missed)) / 10; len(tally.Missed) > most {
-		t.Errorf("%s: %d faults were not tried, want at most a tenth of all: %d", scenario, len(tally.Missed), most)
+		t.Errorf("%s: %d faults were not injected, want at most a tenth of all: %d", scenario, len(tally.Missed), most)
 	}
 }
 
-// noPoints are the requests that are neither disturbed nor counted. An event is lost like any other
-// message, and nobody depends on it.
+// noPoints are the requests that are neither disturbed nor counted. Nothing depends on events.
 var noPoints = []fault.Target{{Resource: "events"}}
 
 type sweep struct {
-	worlds *pool
-	// installation is what an undisturbed installation comes to.
+	envs *pool
+	// installation is the outcome of an undisturbed installation.
 	installation outcome
 }
 
-// undisturbed runs a scenario twice without any fault, fails unless both come to the same, and returns that
-// with the points of both.
+// undisturbed runs a scenario twice without any fault, fails unless both have the same outcome, and returns that with the
+// points of both.
 func (s *sweep) undisturbed(t *testing.T, sc scenario) outcome {
 	t.Helper()
 	var outcomes []outcome
@@ -87,15 +86,15 @@ func (s *sweep) disturbed(t *testing.T, sc scenario, reference outcome, at fault
 	return got.came
 }
 
-// keepWatch leaves an installed driver with an operator that nothing disturbs, and checks in the end that
-// it has written nothing in all that time. Much of what an operator does it does only once in a minute.
+// keepWatch runs an undisturbed operator for an installed driver, and checks in the end that it has written nothing.
+// Controllers resync only once a minute.
 func (s *sweep) keepWatch(t *testing.T) {
-	w, giveBack := s.worlds.take(t, true)
-	if !w.installed {
-		w.clear()
-		s.installIn(w)
+	env, giveBack := s.envs.take(t, true)
+	if !env.installed {
+		env.clear()
+		s.installIn(env)
 	}
-	r := &run{variantWorld: w, injector: fault.Record(noPoints...)}
+	r := &run{variantEnv: env, injector: fault.Record(noPoints...)}
 	r.start()
 	r.settle(install.end, &s.installation)
 	r.mustStaySettled()
@@ -104,14 +103,14 @@ func (s *sweep) keepWatch(t *testing.T) {
 		r.stop()
 		giveBack()
 		if late := r.injector.Writes()[before:]; len(late) > 0 {
-			t.Errorf("while the driver was installed and nothing happened, the operator wrote: %v", late)
+			t.Errorf("while the driver was installed and nothing changed, the operator wrote: %v", late)
 		}
 	})
 }
 
-// An outcome is what a run came to.
+// An outcome is the result of a run.
 type outcome struct {
-	came   bool // to the fault
+	came   bool // to the point of the fault
 	points []fault.Point
 	state  map[string]any
 	counts map[fault.Point]fault.Count
@@ -120,7 +119,7 @@ type outcome struct {
 func (o outcome) mustBe(t *testing.T, want outcome) {
 	t.Helper()
 	if diff := statediff.Difference(want.state, o.state); diff != "" {
-		t.Errorf("objects in the end (-undisturbed +now):\n%s", diff)
+		t.Errorf("final objects (-undisturbed +now):\n%s", diff)
 	}
 	if diff := cmp.Diff(want.counts, o.counts); diff != "" {
 		t.Errorf("creations and deletions of objects (-undisturbed +now):\n%s", diff)

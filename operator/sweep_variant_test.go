@@ -20,17 +20,17 @@ var variantNames = []operatorv1.CSIDriverName{
 	operatorv1.CinderCSIDriver, operatorv1.ManilaCSIDriver, operatorv1.KubevirtCSIDriver, operatorv1.SambaCSIDriver,
 }
 
-// A variant is a driver under other names, so that it can be installed beside others of its kind.
+// A variant is a driver under other names, so that several can be installed at the same time.
 type variant struct {
 	drivers.Driver
 	namespace string
-	// mark is in the names of all its objects that do not have the driver's own name.
+	// mark is in the names of all its objects that do not contain the driver's own name.
 	mark, originalMark, originalName string
-	// toVariant and toOriginal put one's names for the other's.
+	// toVariant and toOriginal replace the names of one by those of the other.
 	toVariant, toOriginal *strings.Replacer
 }
 
-// newVariant renames what begins with the driver's short name and a dash, and the CSI driver itself.
+// newVariant renames everything that begins with the driver's short name and a dash, and the CSI driver itself.
 func newVariant(t *testing.T, original drivers.Driver, number int) *variant {
 	t.Helper()
 	v := &variant{Driver: original, mark: fmt.Sprintf("v%02d-", number), originalMark: original.Name + "-", originalName: original.CSIName}
@@ -72,7 +72,7 @@ func (v *variant) renameAll(names []string) []string {
 	return renamed
 }
 
-// placed tells the variant the namespace that it is in; the original is thought to be in originalNamespace.
+// placed sets the variant's namespace. It replaces originalNamespace.
 func (v *variant) placed(namespace string) {
 	v.namespace = namespace
 	v.toOriginal = strings.NewReplacer(namespace, originalNamespace, v.CSIName, v.originalName, v.mark, v.originalMark)
@@ -83,7 +83,7 @@ const (
 	originalManager   = "aws-efs-operator"
 )
 
-// original returns a request of the variant's operator as one of the original's.
+// original translates a request of the variant's operator into one of the original's.
 func (v *variant) original(p fault.Point) fault.Point {
 	p.Namespace, p.Name, p.Manager = v.toOriginal.Replace(p.Namespace), v.toOriginal.Replace(p.Name), v.toOriginal.Replace(p.Manager)
 	return p

@@ -17,11 +17,10 @@ import (
 	"github.com/berth-csi/berth/test/statediff"
 )
 
-// A view follows what the cluster has of one world: all objects of the kinds that the operator makes, and
-// what these bring about. It asks the API server for nothing but one watch of each kind, for all worlds,
-// as hundreds of runs wait for what it shows.
+// A view is a cache of the objects of one environment: all objects of the kinds that the operator creates, and what
+// these lead to. All views share one watch for each kind, because hundreds of runs wait for what they show.
 type view struct {
-	world *variantWorld
+	env *variantEnv
 
 	mu      sync.Mutex
 	live    map[string]*unstructured.Unstructured // by kind, namespace and name, as the original has them
@@ -29,15 +28,15 @@ type view struct {
 	version int                                   // counts changes
 }
 
-func newView(w *variantWorld) *view {
-	return &view{world: w, live: map[string]*unstructured.Unstructured{}, removed: map[string]uint64{}}
+func newView(env *variantEnv) *view {
+	return &view{env: env, live: map[string]*unstructured.Unstructured{}, removed: map[string]uint64{}}
 }
 
-// watchWorlds keeps the views of all worlds up to date until the test ends.
-func watchWorlds(t *testing.T, worlds []*variantWorld) {
+// watchEnvs keeps the views of all environments up to date until the test ends.
+func watchEnvs(t *testing.T, envs []*variantEnv) {
 	t.Helper()
-	api := worlds[0].Client()
-	client, err := dynamic.NewForConfig(worlds[0].Config())
+	api := envs[0].Client()
+	client, err := dynamic.NewForConfig(envs[0].Config())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +44,7 @@ func watchWorlds(t *testing.T, worlds []*variantWorld) {
 		operatorv1.GroupVersion.WithKind("ClusterCSIDriver"): true, {Version: "v1", Kind: "Secret"}: true, {Version: "v1", Kind: "Pod"}: true,
 		{Version: "v1", Kind: "PersistentVolume"}: true, {Version: "v1", Kind: "PersistentVolumeClaim"}: true,
 	}
-	for _, object := range worlds[0].objects() {
+	for _, object := range envs[0].objects() {
 		kinds[object.GetObjectKind().GroupVersionKind()] = true
 	}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
@@ -61,9 +60,9 @@ func watchWorlds(t *testing.T, worlds []*variantWorld) {
 				object = missed.Obj
 			}
 			live := object.(*unstructured.Unstructured)
-			for _, w := range worlds {
-				if w.has(live) {
-					w.view.show(live, removed)
+			for _, env := range envs {
+				if env.has(live) {
+					env.view.show(live, removed)
 				}
 			}
 		}
@@ -100,14 +99,14 @@ func (v *view) show(live *unstructured.Unstructured, removed bool) {
 }
 
 func (v *view) key(kind, namespace, name string) string {
-	key := kind + " " + v.world.variant.toOriginal.Replace(name)
-	if namespace != "" && namespace != v.world.namespace {
+	key := kind + " " + v.env.variant.toOriginal.Replace(name)
+	if namespace != "" && namespace != v.env.namespace {
 		key += " in " + namespace
 	}
 	return key
 }
 
-// object returns one of the world's objects by its key, or nil.
+// object returns an object of the environment by its key, or nil.
 func (v *view) object(key string) *unstructured.Unstructured {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -135,10 +134,9 @@ func (v *view) changes() int {
 	return v.version
 }
 
-// state returns all objects but pods, as the original would have them, without what differs between two
-// runs that do the same.
+// state returns all objects but pods, under the names of the original, without what differs between equivalent runs.
 func (v *view) state() map[string]any {
-	t := v.world.t
+	t := v.env.t
 	t.Helper()
 	state := map[string]any{}
 	for key, object := range v.all() {
@@ -147,7 +145,7 @@ func (v *view) state() map[string]any {
 		}
 		object = object.DeepCopy()
 		unstructured.RemoveNestedField(object.Object, "metadata", "annotations", nudgeAnnotation)
-		original, err := statediff.Of(object, v.world.variant.toOriginal)
+		original, err := statediff.Of(object, v.env.variant.toOriginal)
 		if err != nil {
 			t.Fatal(err)
 		}

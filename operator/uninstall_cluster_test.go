@@ -18,52 +18,52 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// waitUntilRemoved waits until the ClusterCSIDriver and all of the driver's objects are gone, but for those
-// that outlive it.
-func (w *world) waitUntilRemoved() {
-	w.t.Helper()
-	cluster.Eventually(w.t, limit, "the ClusterCSIDriver to be gone", w.Gone(w.customResource()))
-	present, _, err := w.existing(w.t.Context())
-	present = slices.DeleteFunc(present, func(name string) bool { return w.kept()[name] })
+// waitUntilRemoved waits until the ClusterCSIDriver and all of the driver's objects are gone, except those that outlive
+// it.
+func (env *testEnv) waitUntilRemoved() {
+	env.t.Helper()
+	cluster.Eventually(env.t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
+	present, _, err := env.existing(env.t.Context())
+	present = slices.DeleteFunc(present, func(name string) bool { return env.kept()[name] })
 	if err != nil || len(present) > 0 {
-		w.t.Errorf("the ClusterCSIDriver is gone, but these objects are left: %q (%v)", present, err)
+		env.t.Errorf("the ClusterCSIDriver is gone, but these objects are left: %q (%v)", present, err)
 	}
 }
 
-func (w *world) deleteCustomResource() {
-	w.t.Helper()
-	if err := w.Client().Delete(w.t.Context(), w.customResource()); err != nil {
-		w.t.Fatal(err)
+func (env *testEnv) deleteCustomResource() {
+	env.t.Helper()
+	if err := env.Client().Delete(env.t.Context(), env.customResource()); err != nil {
+		env.t.Fatal(err)
 	}
 }
 
-func TestUninstallGoesInOrder(t *testing.T) { forEachDriver(t, testUninstallGoesInOrder) }
+func TestUninstallOrder(t *testing.T) { forEachDriver(t, testUninstallOrder) }
 
-func testUninstallGoesInOrder(t *testing.T, w *world) {
-	custom := w.installDriver()
-	if want := []string{w.driver.Operator.Name + ".operator.openshift.io/uninstall"}; !slices.Equal(custom.Finalizers, want) {
+func testUninstallOrder(t *testing.T, env *testEnv) {
+	custom := env.installDriver()
+	if want := []string{env.driver.Operator.Name + ".operator.openshift.io/uninstall"}; !slices.Equal(custom.Finalizers, want) {
 		t.Errorf("finalizers are %q, want just %q", custom.Finalizers, want)
 	}
-	w.deleteCustomResource()
-	w.waitUntilRemoved()
-	w.checkOrderOfRemoval()
+	env.deleteCustomResource()
+	env.waitUntilRemoved()
+	env.checkOrderOfRemoval()
 }
 
-// checkOrderOfRemoval checks that each part of the driver, its pods included, was gone before anything of
-// the next was removed, and that the ClusterCSIDriver was let go in the end.
-func (w *world) checkOrderOfRemoval() {
-	w.t.Helper()
+// checkOrderOfRemoval checks that each stage of the removal was complete, including pods, before the next one began, and
+// that the finalizer was removed last.
+func (env *testEnv) checkOrderOfRemoval() {
+	env.t.Helper()
 	stageOf := func(e cluster.AuditEvent) string {
-		switch own := e.User == w.user; {
+		switch own := e.User == env.user; {
 		case own && e.Verb == "patch" && e.Resource == "clustercsidrivers" && e.Subresource == "":
-			// Whatever the answer: the operator may see the object go before it hears that it has let it go, and
-			// gives up the request then.
+			// Whatever the response: the operator may see the deletion before it receives the response, and then
+			// cancels the request.
 			return "finalizer"
 		case e.Code != http.StatusOK:
 			return ""
-		case e.Verb == "delete" && e.Resource == "pods" && e.Namespace == w.home && w.madeBy("Deployment", e.Name):
+		case e.Verb == "delete" && e.Resource == "pods" && e.Namespace == env.home && env.madeBy("Deployment", e.Name):
 			return "controller pods"
-		case e.Verb == "delete" && e.Resource == "pods" && e.Namespace == w.home && w.madeBy("DaemonSet", e.Name):
+		case e.Verb == "delete" && e.Resource == "pods" && e.Namespace == env.home && env.madeBy("DaemonSet", e.Name):
 			return "node pods"
 		case own && e.Verb == "delete" && (e.Resource == "deployments" || e.Resource == "daemonsets" || e.Resource == "credentialsrequests"):
 			return e.Resource
@@ -73,12 +73,12 @@ func (w *world) checkOrderOfRemoval() {
 		return ""
 	}
 	first, last := map[string]int{}, map[string]int{}
-	cluster.Eventually(w.t, limit, "the removal to be in the audit log", func(context.Context) error { // the API server shows what it has done before it logs it
+	cluster.Eventually(env.t, limit, "the removal to be in the audit log", func(context.Context) error { // the audit log lags behind
 		clear(first)
 		clear(last)
-		events := w.Audit(w.t)
-		// What others did in the driver's place before is no matter.
-		began := slices.IndexFunc(events, func(e cluster.AuditEvent) bool { return e.User == w.user })
+		events := env.Audit(env.t)
+		// Earlier requests of others do not count.
+		began := slices.IndexFunc(events, func(e cluster.AuditEvent) bool { return e.User == env.user })
 		for i, event := range events[max(began, 0):] {
 			stage := stageOf(event)
 			if _, seen := first[stage]; !seen || stage == "finalizer" { // it was set once, too
@@ -97,80 +97,79 @@ func (w *world) checkOrderOfRemoval() {
 	order := []string{"deployments", "controller pods", "daemonsets", "node pods", "objects", "credentialsrequests", "finalizer"}
 	for i, stage := range order {
 		if last[stage] == 0 {
-			w.t.Errorf("%s: there is no such request in the audit log", stage)
+			env.t.Errorf("%s: there is no such request in the audit log", stage)
 		}
 		before := last
 		if strings.HasSuffix(stage, " pods") { // of several workloads, one may be faster
 			before = first
 		}
 		if i > 0 && before[order[i-1]] > first[stage] {
-			w.t.Errorf("%s came before the last of %s", stage, order[i-1])
+			env.t.Errorf("%s came before the last of %s", stage, order[i-1])
 		}
 	}
 }
 
-// madeBy tells by its name whether a pod is one of the driver's workloads of a kind.
-func (w *world) madeBy(kind, pod string) bool {
-	return slices.ContainsFunc(w.objects(), func(object client.Object) bool {
+// madeBy reports, by its name, whether a pod belongs to one of the driver's workloads of a kind.
+func (env *testEnv) madeBy(kind, pod string) bool {
+	return slices.ContainsFunc(env.objects(), func(object client.Object) bool {
 		return object.GetObjectKind().GroupVersionKind().Kind == kind && strings.HasPrefix(pod, object.GetName()+"-")
 	})
 }
 
-// TestTheOperatorIsRemovedFirst: the driver goes on running, and an operator that comes back finishes what
-// was asked for meanwhile.
-func TestTheOperatorIsRemovedFirst(t *testing.T) {
-	w := newWorld(t)
-	w.create(w.customResource())
-	stop := w.startOperator()
-	w.waitForConditions(allWell)
-	before := w.uids()
+// TestOperatorIsRemovedFirst: the driver keeps running, and a reinstalled operator reconciles what was changed meanwhile.
+func TestOperatorIsRemovedFirst(t *testing.T) {
+	env := newTestEnv(t)
+	env.create(env.customResource())
+	stop := env.startOperator()
+	env.waitForConditions(allWell)
+	before := env.uids()
 	stop()
-	w.deleteCustomResource()
+	env.deleteCustomResource()
 
-	w.waitForGarbageCollector()
-	if diff := cmp.Diff(before, w.uids()); diff != "" {
-		t.Errorf("UIDs of the driver's objects when the operator has gone (-before +after):\n%s", diff)
+	env.waitForGarbageCollector()
+	if diff := cmp.Diff(before, env.uids()); diff != "" {
+		t.Errorf("UIDs of the driver's objects after the operator was removed (-before +after):\n%s", diff)
 	}
-	w.waitForWorkloads("the driver to run", func(l workloads) error {
+	env.waitForWorkloads("the driver to run", func(l workloads) error {
 		if l.controller.Status.AvailableReplicas == 0 || l.node.Status.NumberAvailable != 3 {
 			return fmt.Errorf("%d of the controller and %d of the nodes are available", l.controller.Status.AvailableReplicas, l.node.Status.NumberAvailable)
 		}
 		return nil
 	})
-	next := newWorld(t)
-	next.home = w.home
+	next := newTestEnv(t)
+	next.home = env.home
 	next.startOperator()
 	next.waitUntilRemoved()
 	next.checkOrderOfRemoval()
 }
 
-// TestFinalizersOfEarlierOperators: nobody else serves them, so ours does what they were there for.
+// TestFinalizersOfEarlierOperators: no other operator handles them, so ours removes the driver and then the finalizers.
 func TestFinalizersOfEarlierOperators(t *testing.T) {
 	t.Run("keep the object until the driver is gone", func(t *testing.T) {
-		w := newWorld(t)
-		w.createRelics(nil)
-		custom := w.customResource()
-		custom.Finalizers = w.driver.History.Finalizers
-		w.create(custom)
-		w.deleteCustomResource()
-		w.startOperator()
-		w.waitUntilRemoved()
-		writes := w.writes()
+		env := newTestEnv(t)
+		env.createUnadopted(nil)
+		custom := env.customResource()
+		custom.Finalizers = env.driver.History.Finalizers
+		env.create(custom)
+		env.deleteCustomResource()
+		env.startOperator()
+		env.waitUntilRemoved()
+		writes := env.writes()
 		if last := writes[len(writes)-1]; last.Resource != "clustercsidrivers" || last.Verb != "patch" {
-			t.Errorf("the last write is: %s %s %s; want the one that lets the ClusterCSIDriver go", last.Verb, last.Resource, last.Name)
+			t.Errorf("the last write is: %s %s %s; want the one that removes the finalizer", last.Verb, last.Resource, last.Name)
 		}
 	})
-	t.Run("go with an object that nobody is to touch", func(t *testing.T) {
-		w := newWorld(t)
-		relics := w.createRelics(nil)
-		custom := w.customResource()
-		custom.Finalizers, custom.Spec.ManagementState = w.driver.History.Finalizers, operatorv1.Unmanaged
-		w.create(custom)
-		w.deleteCustomResource()
-		w.startOperator()
-		cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", w.Gone(w.customResource()))
-		for _, relic := range relics {
-			if err := w.Client().Get(t.Context(), client.ObjectKeyFromObject(relic), relic); err != nil {
+	t.Run("are removed with an unmanaged object", func(t *testing.T) {
+		env := newTestEnv(t)
+		unadopted := env.createUnadopted(nil)
+		custom := env.customResource()
+		custom.Finalizers, custom.Spec.ManagementState = env.driver.History.Finalizers, operatorv1.Unmanaged
+		env.create(custom)
+		env.deleteCustomResource()
+		env.startOperator()
+		cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
+		for _, object := range unadopted {
+			if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
 				t.Error(err)
 			}
 		}
@@ -178,89 +177,89 @@ func TestFinalizersOfEarlierOperators(t *testing.T) {
 }
 
 func TestRemovedAndManagedAgain(t *testing.T) {
-	w := newWorld(t)
-	w.installDriver()
+	env := newTestEnv(t)
+	env.installDriver()
 
-	w.setManagementState(operatorv1.Removed)
-	w.waitForConditions(map[string]operatorv1.ConditionStatus{
+	env.setManagementState(operatorv1.Removed)
+	env.waitForConditions(map[string]operatorv1.ConditionStatus{
 		"Available": operatorv1.ConditionFalse, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionFalse})
-	if present, _, err := w.existing(t.Context()); err != nil || len(present) > 0 {
+	if present, _, err := env.existing(t.Context()); err != nil || len(present) > 0 {
 		t.Errorf("Removed, but these objects are left: %q (%v)", present, err)
 	}
-	w.setManagementState(operatorv1.Managed)
-	w.waitForConditions(allWell)
+	env.setManagementState(operatorv1.Managed)
+	env.waitForConditions(allWell)
 }
 
-// TestUnmanagedIsLeftAlone: no object of the driver is made or removed then, whatever its kind.
+// TestUnmanagedIsLeftAlone: the operator creates and deletes no object of the driver then, whatever its kind.
 func TestUnmanagedIsLeftAlone(t *testing.T) {
-	w := newWorld(t)
-	w.installDriver()
-	w.setManagementState(operatorv1.Unmanaged)
-	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
-	began := len(w.writes())
-	for _, object := range w.objects() {
-		if err := w.Client().Delete(t.Context(), object); err != nil {
+	env := newTestEnv(t)
+	env.installDriver()
+	env.setManagementState(operatorv1.Unmanaged)
+	env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
+	began := len(env.writes())
+	for _, object := range env.objects() {
+		if err := env.Client().Delete(t.Context(), object); err != nil {
 			t.Fatal(err)
 		}
-		cluster.Eventually(t, limit, object.GetName()+" to be gone", w.Gone(object))
+		cluster.Eventually(t, limit, object.GetName()+" to be gone", env.Gone(object))
 	}
-	w.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
-	w.waitUntilObserved()
-	for _, write := range w.writes()[began:] {
+	env.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
+	env.waitUntilObserved()
+	for _, write := range env.writes()[began:] {
 		if write.Resource != "clustercsidrivers" {
-			t.Errorf("Unmanaged, but the operator did: %s %s %s", write.Verb, write.Resource, write.Name)
+			t.Errorf("Unmanaged, but the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
-	w.setManagementState(operatorv1.Managed)
-	w.waitForConditions(allWell)
-	w.setManagementState(operatorv1.Unmanaged)
-	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
-	before := w.uids()
-	w.deleteCustomResource()
-	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", w.Gone(w.customResource()))
-	if diff := cmp.Diff(before, w.uids()); diff != "" {
+	env.setManagementState(operatorv1.Managed)
+	env.waitForConditions(allWell)
+	env.setManagementState(operatorv1.Unmanaged)
+	env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
+	before := env.uids()
+	env.deleteCustomResource()
+	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
+	if diff := cmp.Diff(before, env.uids()); diff != "" {
 		t.Errorf("UIDs of the driver's objects (-Unmanaged +deleted while Unmanaged):\n%s", diff)
 	}
 }
 
 func TestForeignObjectsStay(t *testing.T) {
-	w := newWorld(t)
-	w.installDriver()
-	w.setManagementState(operatorv1.Unmanaged)
-	w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
+	env := newTestEnv(t)
+	env.installDriver()
+	env.setManagementState(operatorv1.Unmanaged)
+	env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionUnknown})
 
-	foreign := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "efs-csi-sa", Namespace: w.namespace}}
-	if err := w.Client().Delete(t.Context(), foreign); err != nil {
+	foreign := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "efs-csi-sa", Namespace: env.namespace}}
+	if err := env.Client().Delete(t.Context(), foreign); err != nil {
 		t.Fatal(err)
 	}
-	w.create(foreign)
-	w.setManagementState(operatorv1.Removed)
-	custom := w.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionFalse, "Progressing": operatorv1.ConditionFalse})
-	if got := condition(custom, w.driver.ConditionPrefix+"UninstallProgressing"); !strings.Contains(got.Message, "ServiceAccount efs-csi-sa") {
+	env.create(foreign)
+	env.setManagementState(operatorv1.Removed)
+	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionFalse, "Progressing": operatorv1.ConditionFalse})
+	if got := condition(custom, env.driver.ConditionPrefix+"UninstallProgressing"); !strings.Contains(got.Message, "ServiceAccount efs-csi-sa") {
 		t.Errorf("message = %q, want it to name the foreign object", got.Message)
 	}
-	if present, _, err := w.existing(t.Context()); err != nil || !slices.Equal(present, []string{"ServiceAccount efs-csi-sa"}) {
+	if present, _, err := env.existing(t.Context()); err != nil || !slices.Equal(present, []string{"ServiceAccount efs-csi-sa"}) {
 		t.Errorf("objects left = %q (%v), want just the foreign one", present, err)
 	}
 }
 
-func (w *world) setManagementState(state operatorv1.ManagementState) {
-	w.t.Helper()
-	w.patchCustomResource(fmt.Sprintf(`{"spec":{"managementState":%q}}`, state))
+func (env *testEnv) setManagementState(state operatorv1.ManagementState) {
+	env.t.Helper()
+	env.patchCustomResource(fmt.Sprintf(`{"spec":{"managementState":%q}}`, state))
 }
 
-func (w *world) patchCustomResource(patch string) {
-	w.t.Helper()
-	if err := w.Client().Patch(w.t.Context(), w.customResource(), client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
-		w.t.Fatal(err)
+func (env *testEnv) patchCustomResource(patch string) {
+	env.t.Helper()
+	if err := env.Client().Patch(env.t.Context(), env.customResource(), client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		env.t.Fatal(err)
 	}
 }
 
-func (w *world) waitForEvent(reason, text string) {
-	w.t.Helper()
-	cluster.Eventually(w.t, limit, "an event "+reason, func(ctx context.Context) error {
+func (env *testEnv) waitForEvent(reason, text string) {
+	env.t.Helper()
+	cluster.Eventually(env.t, limit, "an event "+reason, func(ctx context.Context) error {
 		events := &corev1.EventList{}
-		if err := w.Client().List(ctx, events, client.InNamespace(w.namespace)); err != nil {
+		if err := env.Client().List(ctx, events, client.InNamespace(env.namespace)); err != nil {
 			return err
 		}
 		for _, event := range events.Items {

@@ -17,20 +17,20 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// workloads are what runs of the driver in the cluster.
+// workloads are the driver's workloads in the cluster.
 type workloads struct {
 	controller *appsv1.Deployment
 	node       *appsv1.DaemonSet
 }
 
-// waitForWorkloads waits until the controller and the nodes of the driver are as check wants them.
-func (w *world) waitForWorkloads(what string, check func(workloads) error) workloads {
-	w.t.Helper()
+// waitForWorkloads waits until check accepts the driver's workloads.
+func (env *testEnv) waitForWorkloads(what string, check func(workloads) error) workloads {
+	env.t.Helper()
 	found := workloads{}
-	cluster.Eventually(w.t, limit, what, func(ctx context.Context) error {
+	cluster.Eventually(env.t, limit, what, func(ctx context.Context) error {
 		found = workloads{&appsv1.Deployment{}, &appsv1.DaemonSet{}}
 		for name, object := range map[string]client.Object{"efs-csi-controller": found.controller, "efs-csi-node": found.node} {
-			if err := w.Client().Get(ctx, client.ObjectKey{Namespace: w.home, Name: name}, object); err != nil {
+			if err := env.Client().Get(ctx, client.ObjectKey{Namespace: env.home, Name: name}, object); err != nil {
 				return err
 			}
 		}
@@ -39,7 +39,7 @@ func (w *world) waitForWorkloads(what string, check func(workloads) error) workl
 	return found
 }
 
-// onBoth holds a check to the driver's own container, in the controller and on the nodes.
+// onBoth applies a check to the driver's own container, in the controller and on the nodes.
 func (l workloads) onBoth(check func(corev1.PodTemplateSpec, corev1.Container) error) error {
 	return errors.Join(
 		check(l.controller.Spec.Template, container(l.controller.Spec.Template, "csi-driver")),
@@ -51,7 +51,7 @@ func container(pod corev1.PodTemplateSpec, name string) corev1.Container {
 	return pod.Spec.Containers[i]
 }
 
-// argument wants a container to have one argument, and none else for the same flag.
+// argument fails unless a container has an argument, and no other one for the same flag.
 func argument(c corev1.Container, want string) error {
 	flag, _, _ := strings.Cut(want, "=")
 	var found []string
@@ -66,7 +66,7 @@ func argument(c corev1.Container, want string) error {
 	return nil
 }
 
-// marks are the annotations of a pod that tell the content of what it mounts.
+// marks returns the annotations of a pod with the hashes of the Secrets that it mounts.
 func marks(pod corev1.PodTemplateSpec) map[string]string {
 	found := map[string]string{}
 	for key, value := range pod.Annotations {
@@ -77,30 +77,30 @@ func marks(pod corev1.PodTemplateSpec) map[string]string {
 	return found
 }
 
-// in is the world of a subtest.
-func (w *world) in(t *testing.T) *world {
-	sub := *w
+// in returns the environment for a subtest.
+func (env *testEnv) in(t *testing.T) *testEnv {
+	sub := *env
 	sub.t = t
 	return &sub
 }
 
 // change changes an object of the cluster, its status too.
-func change[T client.Object](w *world, object T, apply func(T)) {
-	w.t.Helper()
-	cluster.Eventually(w.t, limit, fmt.Sprintf("a change of %T %s", object, object.GetName()), func(ctx context.Context) error {
-		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+func change[T client.Object](env *testEnv, object T, apply func(T)) {
+	env.t.Helper()
+	cluster.Eventually(env.t, limit, fmt.Sprintf("a change of %T %s", object, object.GetName()), func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
 			return err
 		}
 		apply(object)
 		status := object.DeepCopyObject().(client.Object)
-		if err := w.Client().Update(ctx, object); err != nil {
+		if err := env.Client().Update(ctx, object); err != nil {
 			return err
 		}
 		status.SetResourceVersion(object.GetResourceVersion())
-		if err := w.Client().Status().Update(ctx, status); !apierrors.IsNotFound(err) {
+		if err := env.Client().Status().Update(ctx, status); !apierrors.IsNotFound(err) {
 			return err
 		}
-		return nil // its status is no part of its own
+		return nil // it has no status subresource
 	})
 }
 
@@ -108,23 +108,23 @@ func change[T client.Object](w *world, object T, apply func(T)) {
 func during[T any, P interface {
 	*T
 	client.Object
-}](w *world, object P, apply func(P)) {
-	w.t.Helper()
-	if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-		w.t.Fatal(err)
+}](env *testEnv, object P, apply func(P)) {
+	env.t.Helper()
+	if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		env.t.Fatal(err)
 	}
 	before := object.DeepCopyObject().(P)
-	w.t.Cleanup(func() {
-		change(w, object, func(object P) {
+	env.t.Cleanup(func() {
+		change(env, object, func(object P) {
 			now := object.GetResourceVersion()
 			*object = *before
 			object.SetResourceVersion(now)
 		})
 	})
-	change(w, object, apply)
+	change(env, object, apply)
 }
 
-// selectorOf returns the labels by which a workload knows its pods.
+// selectorOf returns the labels with which a workload selects its pods.
 func selectorOf(object client.Object) map[string]string {
 	labels, _, _ := unstructured.NestedStringMap(object.(*unstructured.Unstructured).Object, "spec", "selector", "matchLabels")
 	return labels

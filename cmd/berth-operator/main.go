@@ -47,9 +47,9 @@ the Deployment of a driver's bundle; there is rarely a reason to start it by han
 	}
 	driver := &cobra.Command{
 		Use:   "driver NAME",
-		Short: "Install and look after one CSI driver",
+		Short: "Install and manage one CSI driver",
 		Long: `Install, configure and report on one CSI driver, as the driver's ClusterCSIDriver
-object asks. Without that object nothing of the driver is touched.`,
+object asks. Without that object, the operator touches nothing of the driver.`,
 		Example: `  # In a pod, with the bundle's environment and service account
   berth-operator driver efs --listen=$(POD_IP):8443
 
@@ -73,22 +73,22 @@ object asks. Without that object nothing of the driver is touched.`,
 
 func newDriverCommand(ctx context.Context, d drivers.Driver) *cobra.Command {
 	cmd := &cobra.Command{Use: d.Name, Short: d.Package.Summary, Args: cobra.NoArgs}
-	// The client's default of 5 requests a second would stretch the installation of a driver with its two
-	// dozen objects over many seconds. These only keep a faulty loop from flooding the API server.
+	// The client's default of 5 requests a second would slow down the installation of a driver with its two dozen
+	// objects by many seconds. These limits only keep a buggy loop from flooding the API server.
 	p := program{driver: d, limits: limits{qps: 50, burst: 100}}
 	p.limits.addFlags(cmd.Flags(), "", "about the driver")
 	cmd.Flags().StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` to use outside of a cluster (default: the pod's service account)")
 	cmd.Flags().StringVar(&p.address, "listen", "0.0.0.0:8443", "`ADDRESS:PORT` to serve health and metrics on")
 	cmd.Flags().StringVar(&p.namespace, "namespace", "",
 		"`NAMESPACE` of the operator, and of the driver unless that is in another one already (default: the pod's)")
-	companions, err := companionsOf(d, cmd.Flags())
+	apis, err := apiControllersOf(d, cmd.Flags())
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if err != nil {
 			return err
 		}
 		logs.InitLogs()
 		defer logs.FlushLogs()
-		return p.run(ctx, companions)
+		return p.run(ctx, apis)
 	}
 	return cmd
 }

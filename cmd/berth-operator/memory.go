@@ -9,13 +9,13 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// gcPercent is how much garbage, of what is alive, may gather before it is collected. An operator
-// allocates little once a driver is installed, so four times as many collections as by default cost next to
-// nothing, and garbage is a fifth of its memory and not half.
+// gcPercent is the garbage collector's target percentage. The operator allocates little once a driver is installed. So
+// four times as many collections as by default cost next to nothing, and garbage takes up a fifth of the memory instead
+// of half of it.
 const gcPercent = 25
 
-// tuneMemory has garbage collected often, and so often when memory gets scarce that the container stays within
-// its limit as long as what is alive does. The limit is not all for the heap. Go's own variable has precedence.
+// tuneMemory configures the garbage collector to run often, and even more often close to the container's memory limit.
+// A tenth of the limit is left for memory outside of the heap. GOMEMLIMIT takes precedence.
 func tuneMemory() error {
 	debug.SetGCPercent(gcPercent)
 	text := os.Getenv(drivers.MemoryLimitEnv)

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/operator/serving"
 )
 
-// namespaceFile tells a pod its namespace.
+// namespaceFile has the namespace of the pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // program is the process of one driver's operator. The fields are its flags.
@@ -33,8 +33,8 @@ type program struct {
 }
 
 // run runs the operator, and serves its health and metrics, until ctx ends.
-func (p program) run(ctx context.Context, companions []operator.Companion) error {
-	klog.Infof("%s %s", p.driver.Operator.Name, version.Get().GitVersion)
+func (p program) run(ctx context.Context, apis []operator.APIController) error {
+	klog.InfoS("Starting", "operator", p.driver.Operator.Name, "version", version.Get().GitVersion)
 	process, err := p.process(ctx)
 	if err != nil {
 		return err
@@ -51,11 +51,11 @@ func (p program) run(ctx context.Context, companions []operator.Companion) error
 			Audience: p.driver.MetricsHost(process.OperatorNamespace),
 		})
 	})
-	group.Go(func() error { return operator.Run(ctx, p.driver, version.Get().GitVersion, process, companions...) })
+	group.Go(func() error { return operator.Run(ctx, p.driver, version.Get().GitVersion, process, apis...) })
 	return group.Wait()
 }
 
-// process finds out where the program runs and as who.
+// process determines the namespace, the connection and the event recorder of the process.
 func (p program) process(ctx context.Context) (*operator.Process, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", p.kubeconfig)
 	if err != nil {
@@ -69,10 +69,10 @@ func (p program) process(ctx context.Context) (*operator.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Events are about the Deployment that keeps the pod running.
+	// Events are about the Deployment that the pod belongs to.
 	about, err := events.GetControllerReferenceForCurrentPod(ctx, kube, namespace, nil)
 	if err != nil {
-		klog.Warningf("events are about the namespace: %v", err)
+		klog.InfoS("Events are about the namespace: the pod's controller is unknown", "namespace", namespace, "reason", err)
 	}
 	return &operator.Process{
 		KubeConfig:        p.limits.applyTo(config),
@@ -89,7 +89,7 @@ func (p program) ownNamespace() (string, error) {
 	}
 	namespace, err := os.ReadFile(namespaceFile)
 	if err != nil {
-		return "", fmt.Errorf("finding out which namespace this is; outside of a pod, say so with --namespace: %w", err)
+		return "", fmt.Errorf("determining the operator's namespace; outside of a pod, set --namespace: %w", err)
 	}
 	return strings.TrimSpace(string(namespace)), nil
 }

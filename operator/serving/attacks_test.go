@@ -25,8 +25,8 @@ import (
 
 const patience = 30 * time.Second
 
-// TestAttacks: somebody who reaches the operator over the network, and whom RBAC allows nothing, tries to
-// keep it busy or others out.
+// TestAttacks: a client that reaches the operator over the network without any permission tries to exhaust it or to lock
+// out other clients.
 func TestAttacks(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	namespace := c.Namespace(t)
@@ -35,7 +35,7 @@ func TestAttacks(t *testing.T) {
 
 	for _, attack := range []struct {
 		name  string
-		hold  func(conn *tls.Conn) error // sends something over a new connection and then nothing more
+		hold  func(conn *tls.Conn) error // sends something over a new connection, and then nothing
 		plain bool                       // hold gets a connection without TLS
 	}{
 		{name: "say nothing", plain: true},
@@ -57,7 +57,7 @@ func TestAttacks(t *testing.T) {
 	} {
 		t.Run("keep a connection/"+attack.name, func(t *testing.T) {
 			t.Parallel()
-			s := serveWith(t, c, serving.RunQuickly, serving.Options{})
+			s := serveWith(t, c, serving.RunWithShortTimeouts, serving.Options{})
 			raw := s.dial(t, "127.0.0.2")
 			var conn net.Conn = raw
 			if !attack.plain {
@@ -72,7 +72,7 @@ func TestAttacks(t *testing.T) {
 
 	t.Run("read no answer", func(t *testing.T) {
 		t.Parallel()
-		s := serveWith(t, c, serving.RunQuickly, serving.Options{})
+		s := serveWith(t, c, serving.RunWithShortTimeouts, serving.Options{})
 		conn := tls.Client(s.dial(t, "127.0.0.2"), &tls.Config{InsecureSkipVerify: true})
 		// Requests until nothing more fits between the two, and then none.
 		requests := strings.Repeat("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 1000)
@@ -109,7 +109,7 @@ func TestAttacks(t *testing.T) {
 	t.Run("take all connections", func(t *testing.T) {
 		t.Parallel()
 		s := serve(t, c)
-		// From a few addresses, all that one may have, and again as many, and then from very many addresses.
+		// From a few addresses, twice as many connections as allowed, and then from very many addresses.
 		var held []net.Conn
 		for host := range 4 {
 			for range 16 {
@@ -139,8 +139,8 @@ func TestAttacks(t *testing.T) {
 
 	t.Run("have tokens reviewed", func(t *testing.T) {
 		t.Parallel()
-		s := serveWith(t, c, serving.RunQuickly, serving.Options{})
-		// The reader is known before it begins.
+		s := serveWith(t, c, serving.RunWithShortTimeouts, serving.Options{})
+		// The client was accepted before the attack begins.
 		cluster.Eventually(t, patience, "the reader to be known", func(context.Context) error {
 			code, _, err := s.get("/metrics", reader)
 			if err == nil && code != http.StatusOK {
@@ -153,7 +153,7 @@ func TestAttacks(t *testing.T) {
 		statuses := map[int]int{}
 		var mutex sync.Mutex
 		var flood sync.WaitGroup
-		for worker := range 7 { // one less than a host may have connections: ends overlap
+		for worker := range 7 { // one less than the connections allowed per host: closing ones overlap
 			flood.Go(func() {
 				client := s.client("127.0.0.2")
 				defer client.CloseIdleConnections()
@@ -208,14 +208,14 @@ func TestAttacks(t *testing.T) {
 			})
 		}
 		flood.Wait()
-		if reviews := s.reviews(t, c) - before; reviews > 2 { // two, should it take longer than a refusal is remembered
+		if reviews := s.reviews(t, c) - before; reviews > 2 { // two, if it takes longer than a rejection is cached
 			t.Errorf("200 requests with one token led to %d TokenReviews, want 1", reviews)
 		}
 	})
 }
 
-// TestTokensForMetrics: a token of the operator's own account that is for its metrics reads them, and is
-// good for nothing else; and no other account's does.
+// TestTokensForMetrics: a token of the operator's own account for its metrics can read them, and is valid nowhere else. A
+// token of another account cannot.
 func TestTokensForMetrics(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	namespace := c.Namespace(t)
@@ -252,17 +252,17 @@ func TestTokensForMetrics(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := kube.Discovery().ServerVersion(); err == nil || !strings.Contains(err.Error(), "provide credentials") && !strings.Contains(err.Error(), "Unauthorized") {
-			t.Errorf("the API server takes the token for metrics: %v", err)
+			t.Errorf("the API server accepts the token for metrics: %v", err)
 		}
 	}
-	// Nobody is believed about whom a token is for.
+	// The audience that a token claims is not trusted.
 	forged := "e30.eyJhdWQiOlsib3BlcmF0b3ItbWV0cmljcy5leGFtcGxlLnN2YyJdfQ.e30"
 	if code, _, err := s.get("/metrics", forged); err != nil || code != http.StatusUnauthorized {
 		t.Errorf("a forged token gets %d, %v", code, err)
 	}
 }
 
-// tokenFor requests a token of a service account for an audience, that of the API server if it is empty.
+// tokenFor requests a token of a service account for an audience, or for the API server if that is empty.
 func tokenFor(t *testing.T, c *cluster.Cluster, namespace, account, audience string) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{}
@@ -276,7 +276,7 @@ func tokenFor(t *testing.T, c *cluster.Cluster, namespace, account, audience str
 	return request.Status.Token
 }
 
-// dial connects to the server from an address of loopback.
+// dial connects to the server from a loopback address.
 func (s server) dial(t *testing.T, from string) net.Conn {
 	t.Helper()
 	conn, err := dialerFrom(from).Dial("tcp", s.address)
@@ -291,7 +291,7 @@ func dialerFrom(address string) *net.Dialer {
 	return &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}, Timeout: patience}
 }
 
-// client asks over connections that it keeps, from an address of loopback.
+// client returns a client with keep-alive connections from a loopback address.
 func (s server) client(from string) *http.Client {
 	return &http.Client{Timeout: patience, Transport: &http.Transport{
 		DialContext: dialerFrom(from).DialContext, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
@@ -309,7 +309,7 @@ func awaitClosed(t *testing.T, conn net.Conn) {
 	}
 }
 
-// checkHealth asks as kubelet does.
+// checkHealth probes the health endpoint as the kubelet does.
 func (s server) checkHealth(t *testing.T) {
 	t.Helper()
 	if code, _, err := s.get("/healthz", ""); err != nil || code != http.StatusOK {
@@ -317,7 +317,7 @@ func (s server) checkHealth(t *testing.T) {
 	}
 }
 
-// reviews counts the TokenReviews that the server has asked for.
+// reviews counts the TokenReviews that the server has requested.
 func (s server) reviews(t *testing.T, c *cluster.Cluster) (count int) {
 	t.Helper()
 	for _, event := range c.Audit(t) {

@@ -11,36 +11,36 @@ import (
 	"k8s.io/client-go/util/cert"
 )
 
-// certificates has the certificate to serve with.
+// certificates provides the serving certificate.
 type certificates struct {
 	folder string
-	// selfMade is made when it is first needed, which is never on most clusters.
-	selfMade func() (*tls.Certificate, error)
+	// selfSigned generates a certificate on first use. Most clusters never need it.
+	selfSigned func() (*tls.Certificate, error)
 }
 
 func newCertificates(folder string) *certificates {
-	return &certificates{folder: folder, selfMade: sync.OnceValues(makeCertificate)}
+	return &certificates{folder: folder, selfSigned: sync.OnceValues(generateCertificate)}
 }
 
-// get reads the certificate for each connection: there are few, a minute, and so there is nothing to
-// watch and no state to be stale.
+// get reads the certificate for each connection. There are only a few connections a minute, and so it need not watch the
+// files or cache anything that could be stale.
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	given, err := tls.LoadX509KeyPair(filepath.Join(c.folder, "tls.crt"), filepath.Join(c.folder, "tls.key"))
+	loaded, err := tls.LoadX509KeyPair(filepath.Join(c.folder, "tls.crt"), filepath.Join(c.folder, "tls.key"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return c.selfMade()
+		return c.selfSigned()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the certificate in %s: %w", c.folder, err)
 	}
-	return &given, nil
+	return &loaded, nil
 }
 
-// makeCertificate makes a certificate that nobody can verify. kubelet does not want to.
-func makeCertificate() (*tls.Certificate, error) {
+// generateCertificate generates a self-signed certificate. The kubelet does not verify certificates of probes.
+func generateCertificate() (*tls.Certificate, error) {
 	pem, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
 	if err != nil {
 		return nil, err
 	}
-	made, err := tls.X509KeyPair(pem, key)
-	return &made, err
+	generated, err := tls.X509KeyPair(pem, key)
+	return &generated, err
 }

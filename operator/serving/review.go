@@ -21,29 +21,29 @@ import (
 )
 
 const (
-	// remembered is how many tokens are remembered, by their hashes.
-	remembered = 1024
-	// knownFor is how long a token that was accepted need not wait for others to be looked into.
-	knownFor = 10 * time.Minute
+	// cacheSize is the number of decisions in the cache, by the hashes of their tokens.
+	cacheSize = 1024
+	// exemptFor is how long the reviews of a token that was accepted are exempt from the rate limit.
+	exemptFor = 10 * time.Minute
 )
 
-// remember says how long a decision holds. A token that is refused does not become valid, while rights
-// change; and who loses a token or a right loses access soon.
-var remember = map[int]time.Duration{
+// cacheFor is how long a decision is cached. A rejected token does not become valid, but permissions change, and whoever
+// loses a token or a permission must lose access soon.
+var cacheFor = map[int]time.Duration{
 	http.StatusOK:           10 * time.Second,
 	http.StatusForbidden:    5 * time.Second,
 	http.StatusUnauthorized: 30 * time.Second,
 }
 
-// identity is a token and what is asked for with it, hashed so that the memory holds no tokens.
+// identity is a token and the path that was requested with it, hashed so that no tokens are kept in memory.
 type identity [sha256.Size]byte
 
-// reviewer finds out who may read what.
+// A reviewer authenticates and authorizes requests.
 type reviewer struct {
 	Options
 	decisions *cache.LRUExpireCache // HTTP status by identity
-	known     *cache.LRUExpireCache // the identities that were accepted lately
-	asking    singleflight.Group
+	exempt    *cache.LRUExpireCache // the identities that were accepted recently
+	inFlight  singleflight.Group
 	limiter   flowcontrol.RateLimiter
 	limits    limits
 }
@@ -51,20 +51,20 @@ type reviewer struct {
 func newReviewer(options Options, limits limits) *reviewer {
 	return &reviewer{
 		Options:   options,
-		decisions: cache.NewLRUExpireCache(remembered),
-		known:     cache.NewLRUExpireCache(remembered),
-		limiter:   flowcontrol.NewTokenBucketRateLimiter(limits.reviewsPerSecond, limits.reviewsAtOnce),
+		decisions: cache.NewLRUExpireCache(cacheSize),
+		exempt:    cache.NewLRUExpireCache(cacheSize),
+		limiter:   flowcontrol.NewTokenBucketRateLimiter(limits.reviewsPerSecond, limits.reviewBurst),
 		limits:    limits,
 	}
 }
 
-// reviewed passes on requests of those whom the API server knows by their token and RBAC allows to get
-// the URL, and of those who have a token of the operator's own account that is for its metrics.
+// reviewed passes on the requests of clients that the API server authenticates by their token and that RBAC allows to
+// get the URL, and of clients with a token of the operator's own account for its metrics.
 func (r *reviewer) reviewed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		code, err := r.review(request)
 		if err != nil {
-			klog.Errorf("%s %s: %v", request.Method, request.URL.Path, err)
+			klog.ErrorS(err, "Failed to review a request", "method", request.Method, "path", request.URL.Path)
 		}
 		if code != http.StatusOK {
 			http.Error(w, http.StatusText(code), code)
@@ -74,7 +74,7 @@ func (r *reviewer) reviewed(next http.Handler) http.Handler {
 	})
 }
 
-// review returns the HTTP status that a request deserves, and why it could not be found out.
+// review returns the HTTP status for a request, and an error if the API server could not be asked.
 func (r *reviewer) review(request *http.Request) (int, error) {
 	token, ok := strings.CutPrefix(request.Header.Get("Authorization"), "Bearer ")
 	if !ok || token == "" {
@@ -85,8 +85,8 @@ func (r *reviewer) review(request *http.Request) (int, error) {
 	if code, ok := r.decisions.Get(id); ok {
 		return code.(int), nil
 	}
-	// Requests with the same token wait for the same answer, which is not given up when one of them is.
-	answer := r.asking.DoChan(string(id[:]), func() (any, error) {
+	// Concurrent requests with the same token share one review, which continues if one of them is canceled.
+	answer := r.inFlight.DoChan(string(id[:]), func() (any, error) {
 		return r.decide(context.WithoutCancel(request.Context()), id, path, token)
 	})
 	select {
@@ -97,12 +97,12 @@ func (r *reviewer) review(request *http.Request) (int, error) {
 	}
 }
 
-// decide asks the API server, and remembers what comes of it.
+// decide reviews a token, within the rate limit, and caches the decision.
 func (r *reviewer) decide(ctx context.Context, id identity, path, token string) (int, error) {
-	if _, ok := r.known.Get(id); !ok {
-		turn, cancel := context.WithTimeout(ctx, r.limits.turn)
+	if _, ok := r.exempt.Get(id); !ok {
+		waiting, cancel := context.WithTimeout(ctx, r.limits.reviewWait)
 		defer cancel()
-		if r.limiter.Wait(turn) != nil {
+		if r.limiter.Wait(waiting) != nil {
 			return http.StatusTooManyRequests, nil
 		}
 	}
@@ -110,30 +110,30 @@ func (r *reviewer) decide(ctx context.Context, id identity, path, token string) 
 	defer cancel()
 	code, err := r.ask(ctx, path, token)
 	if code == http.StatusOK {
-		r.known.Add(id, nil, knownFor)
+		r.exempt.Add(id, nil, exemptFor)
 	}
-	if hold := remember[code]; hold > 0 {
-		r.decisions.Add(id, code, hold)
+	if ttl := cacheFor[code]; ttl > 0 {
+		r.decisions.Add(id, code, ttl)
 	}
 	return code, err
 }
 
-// ask asks the API server whose token it is, and what they may do.
+// ask asks the API server who the user of a token is, and what the user may do.
 func (r *reviewer) ask(ctx context.Context, path, token string) (int, error) {
 	spec := authenticationv1.TokenReviewSpec{Token: token}
 	forMetrics := r.Audience != "" && slices.Contains(audiencesOf(token), r.Audience)
 	if forMetrics {
-		spec.Audiences = []string{r.Audience} // else the review is of a token for the API server
+		spec.Audiences = []string{r.Audience} // otherwise the API server reviews it as a token for itself
 	}
 	who, err := r.Kube.AuthenticationV1().TokenReviews().Create(ctx, &authenticationv1.TokenReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
-		return http.StatusInternalServerError, fmt.Errorf("asking the API server whose token it is: %w", err)
+		return http.StatusInternalServerError, fmt.Errorf("reviewing the token: %w", err)
 	}
 	if !who.Status.Authenticated {
 		return http.StatusUnauthorized, nil
 	}
 	if forMetrics {
-		// Whoever may make tokens of the operator's account may do all that the operator may.
+		// A client that can create tokens of the operator's account already has all of its permissions.
 		if slices.Contains(who.Status.Audiences, r.Audience) && who.Status.User.Username == r.Account {
 			return http.StatusOK, nil
 		}
@@ -142,7 +142,7 @@ func (r *reviewer) ask(ctx context.Context, path, token string) (int, error) {
 	may, err := r.Kube.AuthorizationV1().SubjectAccessReviews().Create(ctx,
 		&authorizationv1.SubjectAccessReview{Spec: accessOf(who.Status.User, path)}, metav1.CreateOptions{})
 	if err != nil {
-		return http.StatusInternalServerError, fmt.Errorf("asking the API server what %s may do: %w", who.Status.User.Username, err)
+		return http.StatusInternalServerError, fmt.Errorf("reviewing the access of %s: %w", who.Status.User.Username, err)
 	}
 	if !may.Status.Allowed {
 		return http.StatusForbidden, nil
@@ -150,8 +150,8 @@ func (r *reviewer) ask(ctx context.Context, path, token string) (int, error) {
 	return http.StatusOK, nil
 }
 
-// audiencesOf returns whom a service account's token says that it is for. The API server says whether
-// that is true; here it only chooses what to ask the API server for.
+// audiencesOf returns the audiences that a service account token claims. They are not verified: they only determine
+// which audience the API server is asked to verify.
 func audiencesOf(token string) []string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
@@ -170,7 +170,7 @@ func audiencesOf(token string) []string {
 	return claims.Audiences
 }
 
-// accessOf describes the wish of a user to read a URL.
+// accessOf describes the access of a user to a URL.
 func accessOf(user authenticationv1.UserInfo, path string) authorizationv1.SubjectAccessReviewSpec {
 	extra := map[string]authorizationv1.ExtraValue{}
 	for key, values := range user.Extra {

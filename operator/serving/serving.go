@@ -1,8 +1,7 @@
-// Package serving answers those who ask how an operator is: kubelet whether it lives, and the cluster's
-// monitoring for its metrics.
+// Package serving serves the operator's health to the kubelet, and its metrics to the cluster's monitoring.
 //
-// library-go's controller command runs a generic API server for that. It would make up half of the
-// operator's memory.
+// library-go's controller command runs a generic API server for that, which would take up half of the operator's
+// memory.
 package serving
 
 import (
@@ -25,56 +24,56 @@ import (
 	"github.com/berth-csi/berth/connections"
 )
 
-// endLimit is how long requests that are being answered may take when the server ends.
-const endLimit = 2 * time.Second
+// shutdownTimeout is how long requests in flight may take when the server shuts down.
+const shutdownTimeout = 2 * time.Second
 
-// limits are what anybody who reaches the operator over the network can make of it. Those who have a
-// reason to ask, kubelet and two Prometheuses, need a few connections.
+// limits bound what anybody who reaches the operator over the network can make it do. The legitimate clients, a kubelet
+// and two Prometheus servers, need a few connections.
 type limits struct {
 	connections connections.Limits
-	// header is how long a connection may take until all headers of its first request are there, request how
-	// long until the whole of one is, answer until the answer to it was taken, and idle how long until the next.
-	header, request, answer, idle time.Duration
-	headerBytes                   int
+	// header, request and response are how long a client may take to send the headers of a request, to send all of it,
+	// and to receive the response. idle is how long a connection may be idle between requests.
+	header, request, response, idle time.Duration
+	headerBytes                     int
 
-	// review is how long it may take to find out who asks. Of tokens that were not accepted lately,
-	// reviewsPerSecond are looked into, and reviewsAtOnce after a pause, each after a wait of turn at most: the
-	// API server is not to be asked as often as somebody makes up a token.
-	review, turn     time.Duration
-	reviewsPerSecond float32
-	reviewsAtOnce    int
+	// review is how long it may take to authenticate and authorize a request. Reviews of tokens that were not accepted
+	// recently are limited to reviewsPerSecond, with bursts of reviewBurst, and wait for reviewWait at most: a client
+	// that makes up tokens must not cause as many requests to the API server.
+	review, reviewWait time.Duration
+	reviewsPerSecond   float32
+	reviewBurst        int
 }
 
 var defaults = limits{
 	connections: connections.Limits{PerHost: 8, Total: 64},
 	header:      5 * time.Second,
 	request:     10 * time.Second,
-	answer:      30 * time.Second,
-	idle:        time.Minute, // Prometheus asks every half
+	response:    30 * time.Second,
+	idle:        time.Minute, // Prometheus scrapes every 30 seconds
 	headerBytes: 16 << 10,
 
 	review:           5 * time.Second,
-	turn:             2 * time.Second,
+	reviewWait:       2 * time.Second,
 	reviewsPerSecond: 10,
-	reviewsAtOnce:    20,
+	reviewBurst:      20,
 }
 
-// Options say where and how to serve.
+// Options configure the server.
 type Options struct {
 	// Address is the host and port to listen on.
 	Address string
-	// CertFolder is a folder with the certificate tls.crt and its key tls.key. They may come, change
-	// and go at any time; without them a certificate is used that nobody can verify.
+	// CertFolder has the certificate tls.crt and its key tls.key. They may appear, change and disappear at any time.
+	// Without them the server uses a self-signed certificate.
 	CertFolder string
-	// Kube is asked who wants to read metrics, and whether they may.
+	// Kube authenticates and authorizes requests for metrics.
 	Kube kubernetes.Interface
-	// Account is the user name of the operator's own account. A token of it that is for Audience may be used
-	// to read metrics, and can be used nowhere else: so it gives nothing away.
+	// Account is the user name of the operator's service account. A token of this account for Audience may read
+	// metrics. It is valid nowhere else, so leaking it does no harm.
 	Account, Audience string
 }
 
-// Run serves over HTTPS until ctx ends: /healthz to everybody, and /metrics to those whom RBAC allows
-// to get that URL. It returns an error if it cannot listen.
+// Run serves over HTTPS until ctx ends: /healthz to everybody, and /metrics to clients that RBAC allows to get that
+// URL. It returns an error if it cannot listen.
 func Run(ctx context.Context, options Options) error { return run(ctx, options, defaults) }
 
 func run(ctx context.Context, options Options, limits limits) error {
@@ -88,16 +87,16 @@ func run(ctx context.Context, options Options, limits limits) error {
 			MinVersion:     tls.VersionTLS12,
 			GetCertificate: newCertificates(options.CertFolder).get,
 		},
-		// Without HTTP/2, a client cannot make us work by opening and dropping streams.
+		// Without HTTP/2, a client cannot cause load by opening and resetting streams.
 		TLSNextProto:      map[string]func(*http.Server, *tls.Conn, http.Handler){},
 		ReadHeaderTimeout: limits.header,
 		ReadTimeout:       limits.request,
-		WriteTimeout:      limits.answer,
+		WriteTimeout:      limits.response,
 		IdleTimeout:       limits.idle,
 		MaxHeaderBytes:    limits.headerBytes,
-		ErrorLog:          log.New(sparing{flowcontrol.NewTokenBucketRateLimiter(0.1, 10)}, "", 0),
+		ErrorLog:          log.New(rateLimitedLog{flowcontrol.NewTokenBucketRateLimiter(0.1, 10)}, "", 0),
 	}
-	klog.Infof("serving health and metrics on %s", listener.Addr())
+	klog.InfoS("Serving health and metrics", "address", listener.Addr())
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		if err := server.ServeTLS(connections.Limit(listener, limits.connections), "", ""); !errors.Is(err, http.ErrServerClosed) {
@@ -107,7 +106,7 @@ func run(ctx context.Context, options Options, limits limits) error {
 	})
 	group.Go(func() error {
 		<-ctx.Done()
-		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endLimit)
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 		defer cancel()
 		if server.Shutdown(last) != nil {
 			server.Close()
@@ -117,12 +116,12 @@ func run(ctx context.Context, options Options, limits limits) error {
 	return group.Wait()
 }
 
-// sparing logs some of what goes wrong with connections: anybody could have all of it fill the log.
-type sparing struct{ limiter flowcontrol.RateLimiter }
+// rateLimitedLog logs errors of connections at a limited rate: any client can cause them and could fill the log.
+type rateLimitedLog struct{ limiter flowcontrol.RateLimiter }
 
-func (s sparing) Write(line []byte) (int, error) {
-	if s.limiter.TryAccept() {
-		klog.Warningf("serving health and metrics: %s", bytes.TrimSpace(line))
+func (l rateLimitedLog) Write(line []byte) (int, error) {
+	if l.limiter.TryAccept() {
+		klog.InfoS("A connection failed", "reason", string(bytes.TrimSpace(line)))
 	}
 	return len(line), nil
 }

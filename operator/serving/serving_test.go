@@ -24,11 +24,11 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// server is one that serves until the test ends.
+// server is a server that runs until the test ends.
 type server struct {
 	address string
 	folder  string // of its certificate
-	agent   string // what it calls itself to the API server
+	agent   string // its user agent for the API server
 }
 
 func serve(t *testing.T, c *cluster.Cluster) server {

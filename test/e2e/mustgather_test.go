@@ -136,7 +136,7 @@ func TestMustGather(t *testing.T) {
 		"efs.csi.aws.com/namespaces/openshift-operators/deployment-efs-csi-controller.yaml":       "name: csi-provisioner",
 		"efs.csi.aws.com/namespaces/openshift-operators/pods/efs-csi-node-*/describe.txt":         "efs-plugin:",
 		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/pod.yaml":         "value: <redacted>@proxy.example:3128",
-		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/*operator.log":    "operator of efs.csi.aws.com runs in namespace",
+		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/*operator.log":    `"Starting the operator" driver="efs.csi.aws.com"`,
 	} {
 		var found []string
 		for name := range files {

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator"
+	"github.com/berth-csi/berth/sharedvolume"
+)
+
+// apiControllers build the controllers of the APIs that come with drivers and add their flags, by the name of the API's
+// CustomResourceDefinition. Nil means that the controller of another API serves it, too.
+var apiControllers = map[string]func(*pflag.FlagSet) operator.APIController{
+	"sharedvolumes.aws-efs.managed.openshift.io":        serveSharedVolumes,
+	"sharedvolumegrants.aws-efs.managed.openshift.io":   nil,
+	"sharedvolumepolicies.aws-efs.managed.openshift.io": nil,
+}
+
+func apiControllersOf(d drivers.Driver, flags *pflag.FlagSet) ([]operator.APIController, error) {
+	apis, err := d.ServedAPIs()
+	if err != nil {
+		return nil, err
+	}
+	var found []operator.APIController
+	for _, api := range apis {
+		newController, ok := apiControllers[api]
+		if !ok {
+			return nil, fmt.Errorf("driver %s brings the API %s, but this build has no controller for it", d.Name, api)
+		}
+		if newController != nil {
+			found = append(found, newController(flags))
+		}
+	}
+	return found, nil
+}
+
+// serveSharedVolumes returns the controller of SharedVolumes, of which users may create thousands at once. The number of
+// workers limits how many requests are in flight; the API server decides how fast it answers them.
+func serveSharedVolumes(flags *pflag.FlagSet) operator.APIController {
+	options := sharedvolume.Options{Workers: sharedvolume.DefaultWorkers}
+	flags.IntVar(&options.Workers, "shared-volume-workers", options.Workers, "`NUMBER` of SharedVolumes to reconcile concurrently")
+	allowed := limits{burst: 100}
+	allowed.addFlags(flags, "shared-volume-", "about SharedVolumes")
+	return operator.APIController{Prepare: sharedvolume.Prepare, Run: func(ctx context.Context, cfg *rest.Config) error {
+		if options.Workers < 1 {
+			return fmt.Errorf("--shared-volume-workers is %d, want 1 or more", options.Workers)
+		}
+		return sharedvolume.Run(ctx, allowed.applyTo(cfg), options)
+	}}
+}
+
+// limits are the rate limits of a client.
+type limits struct {
+	qps   float32 // requests a second; 0 for no limit
+	burst int     // requests at once, if qps is limited
+}
+
+func (l *limits) addFlags(flags *pflag.FlagSet, prefix, about string) {
+	flags.Float32Var(&l.qps, prefix+"kube-api-qps", l.qps, "`NUMBER` of requests a second to the API server "+about+"; 0 for no limit")
+	flags.IntVar(&l.burst, prefix+"kube-api-burst", l.burst, "`NUMBER` of these requests that may come at once, if there is a limit a second")
+}
+
+// applyTo returns a client configuration with these limits.
+func (l limits) applyTo(cfg *rest.Config) *rest.Config {
+	limited := rest.CopyConfig(cfg)
+	limited.QPS, limited.Burst = l.qps, l.burst
+	if l.qps == 0 {
+		limited.QPS = -1 // 0 would mean the client's default
+	}
+	return limited
+}

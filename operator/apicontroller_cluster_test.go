@@ -1,0 +1,42 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-csi/berth/operator"
+)
+
+// TestAPIControllersArePreparedFirst: until an API controller is prepared, the operator requests nothing about the
+// driver, and so adopts nothing. If Prepare fails, the operator ends.
+func TestAPIControllersArePreparedFirst(t *testing.T) {
+	env := newTestEnv(t)
+	env.createUnadopted(nil)
+	env.create(env.customResource())
+	env.setImages()
+	unprepared := errors.New("not prepared")
+	prepare := func(ctx context.Context, cfg *rest.Config) error {
+		// Meanwhile the operator would have made requests.
+		kube := kubernetes.NewForConfigOrDie(cfg)
+		for range 100 {
+			if _, err := kube.Discovery().ServerVersion(); err != nil {
+				return err
+			}
+		}
+		return unprepared
+	}
+	run := func(context.Context, *rest.Config) error { panic("it runs although Prepare failed") }
+	err := env.operate(t.Context(), env.ServiceAccountConfig(t, env.namespace, "operator"), operator.APIController{Prepare: prepare, Run: run})
+	if !errors.Is(err, unprepared) {
+		t.Errorf("the operator ends with %v, want %v", err, unprepared)
+	}
+	for _, event := range env.Audit(t) {
+		if event.User == env.user && event.Resource != "" {
+			t.Errorf("before its API controller was prepared, the operator requested %s %s", event.Verb, event.URI)
+		}
+	}
+}

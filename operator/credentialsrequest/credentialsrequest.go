@@ -1,0 +1,169 @@
+// Package credentialsrequest has the controller that requests cloud credentials for one component of the driver from
+// the cloud credential operator.
+//
+// library-go's controller does not fit. It rewrites the request once a minute and no sooner, and does not tell the
+// administrator what to do where the credentials have to be created by hand.
+package credentialsrequest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	operatorinformers "github.com/openshift/client-go/operator/informers/externalversions/operator/v1"
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"github.com/openshift/library-go/pkg/operator/csi/credentialsrequestcontroller"
+	"github.com/openshift/library-go/pkg/operator/events"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+type controller struct {
+	Options
+	secret string // that the credentials are written to
+	// roleEnv is the environment variable with the role to assume with short-lived credentials; "" where the cloud
+	// has no such roles.
+	roleEnv string
+}
+
+// Options are the dependencies of the controller.
+type Options struct {
+	// Name is the name of the controller. Its condition types start with it.
+	Name             string
+	Request          *objects.WatchedObject
+	Applier          *objects.Applier
+	OperatorClient   v1helpers.OperatorClient
+	CloudCredentials operatorinformers.CloudCredentialInformer
+	// Secrets returns the informer of one Secret in the driver's namespace.
+	Secrets  func(name string) coreinformers.SecretInformer
+	Recorder events.Recorder
+	// DriverNamespace, OperatorNamespace and Package name in messages what an administrator has to change.
+	DriverNamespace, OperatorNamespace, Package string
+}
+
+// NewController returns the controller for one CredentialsRequest.
+func NewController(options Options) factory.Controller {
+	desired := options.Request.Desired
+	secret, _, _ := unstructured.NestedString(desired.Object, "spec", "secretRef", "name")
+	c := &controller{Options: options, secret: secret, roleEnv: desired.GetAnnotations()[credentialsrequestcontroller.EnvVarsAnnotationKey]}
+	return factory.New().
+		WithInformers(
+			c.OperatorClient.Informer(),
+			c.CloudCredentials.Informer(),
+			c.Secrets(secret).Informer(),
+		).
+		WithInformers(c.Request.Informers()...).
+		WithSync(c.sync).
+		ResyncEvery(time.Minute).
+		WithSyncDegradedOnError(c.OperatorClient).
+		ToController(c.Name, c.Recorder)
+}
+
+func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
+	cloud, err := c.CloudCredentials.Lister().Get("cluster")
+	if err != nil {
+		return fmt.Errorf("reading how the cluster provides credentials: %w", err)
+	}
+	role := os.Getenv(c.roleEnv)
+	if cloud.Spec.CredentialsMode == operatorv1.CloudCredentialsModeManual && role == "" {
+		_, err := c.Secrets(c.secret).Lister().Secrets(c.DriverNamespace).Get(c.secret)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		klog.V(4).InfoS("No CredentialsRequest: the credentials are created by hand", "controller", c.Name, "secret", klog.KRef(c.DriverNamespace, c.secret))
+		return c.report(ctx, c.manualProgress(err == nil))
+	}
+	request, err := withRole(c.Request.Desired, role)
+	if err != nil {
+		return err
+	}
+	if cached := c.Request.Cached(); cached != nil && progressOf(cached).waiting {
+		c.Request.Expire() // read the latest status from the API server
+	}
+	live, err := c.Applier.Apply(ctx, c.Request, request)
+	if err != nil {
+		return fmt.Errorf("applying CredentialsRequest %s: %w", request.GetName(), err)
+	}
+	return c.report(ctx, progressOf(live))
+}
+
+// withRole returns the request for short-lived credentials of a role, or the unchanged request if there is no role. The
+// asset says where the token is that authenticates the pod.
+func withRole(request *unstructured.Unstructured, role string) (*unstructured.Unstructured, error) {
+	if role == "" {
+		return request, nil
+	}
+	request = request.DeepCopy()
+	return request, unstructured.SetNestedField(request.Object, role, "spec", "providerSpec", "stsIAMRoleARN")
+}
+
+// progress is the state of the credentials.
+type progress struct {
+	waiting         bool
+	reason, message string
+}
+
+// manualProgress is for clusters where nothing provisions credentials unless there is a role. It does not block the
+// driver, which can do without credentials for most things, such as mounting volumes.
+func (c *controller) manualProgress(exists bool) progress {
+	if exists {
+		return progress{reason: "CredentialsByHand", message: fmt.Sprintf(
+			"the Secret %s is used as it was created by hand: spec.credentialsMode of CloudCredential cluster is Manual", c.secret)}
+	}
+	if c.roleEnv == "" {
+		return progress{reason: "SecretMissing", message: fmt.Sprintf(
+			"there are no credentials: spec.credentialsMode of CloudCredential cluster is Manual. Create the Secret %s in namespace %s",
+			c.secret, c.DriverNamespace)}
+	}
+	return progress{reason: "RoleMissing", message: fmt.Sprintf(
+		"there are no credentials: spec.credentialsMode of CloudCredential cluster is Manual, and the operator's environment variable %[1]s is not set. "+
+			"Either set %[1]s to the ARN of an IAM role, in spec.config.env of the Subscription to package %[2]s in namespace %[3]s, "+
+			"or create the Secret %[4]s in namespace %[5]s",
+		c.roleEnv, c.Package, c.OperatorNamespace, c.secret, c.DriverNamespace)}
+}
+
+// progressOf reads the status that the cloud credential operator reports for a request.
+func progressOf(request *unstructured.Unstructured) progress {
+	if provisioned, _, _ := unstructured.NestedBool(request.Object, "status", "provisioned"); provisioned {
+		return progress{reason: "AsExpected"}
+	}
+	message := fmt.Sprintf("waiting for the cloud credential operator to provision CredentialsRequest %s", request.GetName())
+	if failures := failuresOf(request); len(failures) > 0 {
+		message += ", which reports: " + strings.Join(failures, "; ")
+	}
+	return progress{waiting: true, reason: "CredentialsNotProvisionedYet", message: message}
+}
+
+// failuresOf returns the conditions of a CredentialsRequest that are true: all of its condition types are failures.
+func failuresOf(request *unstructured.Unstructured) []string {
+	conditions, _, _ := unstructured.NestedSlice(request.Object, "status", "conditions")
+	var failures []string
+	for _, condition := range conditions {
+		if c, ok := condition.(map[string]any); ok && c["status"] == "True" {
+			failures = append(failures, fmt.Sprintf("%s: %s", c["type"], c["message"]))
+		}
+	}
+	return failures
+}
+
+func (c *controller) report(ctx context.Context, p progress) error {
+	available, progressing := operatorv1.ConditionTrue, operatorv1.ConditionFalse
+	if p.waiting {
+		available, progressing = operatorv1.ConditionFalse, operatorv1.ConditionTrue
+	}
+	condition := func(conditionType string, status operatorv1.ConditionStatus) *applyoperatorv1.OperatorConditionApplyConfiguration {
+		return applyoperatorv1.OperatorCondition().WithType(c.Name + conditionType).
+			WithStatus(status).WithReason(p.reason).WithMessage(p.message)
+	}
+	return c.OperatorClient.ApplyOperatorStatus(ctx, c.Name+"Progress", applyoperatorv1.OperatorStatus().WithConditions(
+		condition(operatorv1.OperatorStatusTypeAvailable, available), condition(operatorv1.OperatorStatusTypeProgressing, progressing)))
+}

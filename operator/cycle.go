@@ -1,0 +1,140 @@
+package operator
+
+import (
+	"context"
+	"strings"
+
+	"github.com/openshift/library-go/pkg/operator/events"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/backend"
+	"github.com/berth-csi/berth/operator/customresource"
+	"github.com/berth-csi/berth/operator/drivernamespace"
+	"github.com/berth-csi/berth/operator/leader"
+	"github.com/berth-csi/berth/operator/objects"
+	"github.com/berth-csi/berth/operator/status"
+	"github.com/berth-csi/berth/operator/upgradeable"
+)
+
+// A cycle runs the controllers for one desired state. It has the clients and informers that they share, and passes each
+// controller those that it needs.
+type cycle struct {
+	driver            drivers.Driver
+	operatorNamespace string
+	recorder          events.Recorder
+	clock             clock.PassiveClock
+	lock              *leader.Lock
+	upgradeable       *upgradeable.Condition
+	offers            *backend.Offers
+	end               func() // ends the cycle; the reconciler then starts a new one
+
+	customResource *customresource.Client
+	reporter       *status.Reporter
+	clients        *clients
+	guard          *drivernamespace.Guard
+	finder         *drivernamespace.Finder
+	applier        *objects.Applier
+	finalizer      *customresource.Finalizer
+
+	// These are known once prepare has returned.
+	namespace drivernamespace.Namespace
+	informers *informerSet
+	operand   *operand
+}
+
+func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, error) {
+	unguarded, err := client.New(r.cfg, client.Options{}) // for the writes before the driver's namespace is known
+	if err != nil {
+		return nil, err
+	}
+	guard := drivernamespace.NewGuard(unguarded, end)
+	clients, err := newClients(r.cfg, r.driver.Operator.Name, guard, unguarded.RESTMapper())
+	if err != nil {
+		return nil, err
+	}
+	customResource := r.customResource.NewClient()
+	reporter := status.NewReporter(customResource, customResource.Resource(), status.Options{
+		Name: r.driver.CSIName, FieldManager: r.driver.Operator.Name, Version: r.version,
+		IsCurrent: func(conditionType string) bool { return isWritten(r.driver.ConditionPrefix, conditionType, mode) },
+	})
+	return &cycle{
+		driver: r.driver, operatorNamespace: r.operatorNamespace, recorder: r.recorder, clock: r.clock,
+		lock: r.lock, upgradeable: r.upgradeable, offers: r.offers, end: end,
+		customResource: customResource, reporter: reporter, clients: clients, guard: guard,
+		finder: &drivernamespace.Finder{
+			Driver: r.driver, OperatorNamespace: r.operatorNamespace, Client: unguarded,
+			Applier: objects.NewApplier(r.driver, unguarded, r.recorder, r.clock), Reporter: reporter, Recorder: r.recorder,
+		},
+		applier:   objects.NewApplier(r.driver, clients.objects, r.recorder, r.clock),
+		finalizer: customresource.NewFinalizer(customResource, r.driver, r.operatorNamespace),
+	}, nil
+}
+
+// run runs the controllers for a mode until ctx ends.
+func (c *cycle) run(ctx context.Context, mode customresource.Mode) error {
+	switch mode {
+	case customresource.Managed:
+		if ready, err := c.prepare(ctx, mode); !ready || err != nil {
+			return err
+		}
+		return c.install(ctx)
+	case customresource.Removed:
+		if ready, err := c.prepare(ctx, mode); !ready || err != nil {
+			return err
+		}
+		return c.uninstall(ctx)
+	case customresource.Unmanaged:
+		return c.leaveUnmanaged(ctx)
+	default: // Orphaned
+		return c.orphan(ctx)
+	}
+}
+
+// prepare finds the driver's namespace, makes sure that no other operator manages the driver, renders the driver's
+// objects, and adds the finalizer. After that the operator may write to the driver. If another operator manages the
+// driver, prepare waits until it is gone and returns false: the reconciler then starts a new cycle.
+func (c *cycle) prepare(ctx context.Context, mode customresource.Mode) (ready bool, err error) {
+	decision, err := c.finder.Decide(ctx)
+	if err != nil {
+		return false, err
+	}
+	other, err := c.lock.OtherHolder(ctx, c.finder.Client, decision.Believed)
+	if err != nil {
+		return false, err
+	}
+	if other != nil {
+		return false, c.waitForOther(ctx, decision.Believed, other)
+	}
+	c.operand = render(c.driver, drivernamespace.NameIn(decision))
+	if c.operand.manifests == nil && (decision.Create || decision.Refusal != nil && decision.Refusal.Lost) {
+		return false, c.operand.err
+	}
+	c.namespace, err = c.finder.Settle(ctx, decision, c.operand.manifests, mode == customresource.Removed, c.idle)
+	if err != nil {
+		return false, err
+	}
+	if err := c.operand.recordNamespace(c.namespace); err != nil {
+		return false, err
+	}
+	c.informers = c.clients.informersIn(c.namespace.Name)
+	c.guard.Allow(c.namespace)
+	return true, c.finalizer.Add(ctx, c.namespace.Annotations())
+}
+
+// isWritten reports whether a cycle for a mode writes conditions of a type.
+func isWritten(prefix, conditionType string, mode customresource.Mode) bool {
+	switch rest := strings.TrimPrefix(conditionType, prefix); {
+	case strings.HasPrefix(rest, "Uninstall"), strings.HasPrefix(rest, "DriverUninstall"):
+		return mode == customresource.Removed
+	case strings.HasPrefix(rest, "ManagementState"):
+		return mode == customresource.Unmanaged
+	case strings.HasPrefix(rest, "DriverNamespace"):
+		return mode == customresource.Managed || mode == customresource.Removed
+	case strings.HasPrefix(rest, "OperatorLock"):
+		return false // only while a controller reports it
+	default:
+		return mode == customresource.Managed
+	}
+}

@@ -1,0 +1,214 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/openshift/library-go/pkg/controller/factory"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/backend"
+	"github.com/berth-csi/berth/operator/configobserver"
+	"github.com/berth-csi/berth/operator/credentialsrequest"
+	"github.com/berth-csi/berth/operator/staticresource"
+	"github.com/berth-csi/berth/operator/status"
+	"github.com/berth-csi/berth/operator/storageclass"
+	"github.com/berth-csi/berth/operator/upgradeable"
+	"github.com/berth-csi/berth/operator/workload"
+)
+
+// install keeps the driver's objects as its definition says, until ctx ends.
+func (c *cycle) install(ctx context.Context) error {
+	if err := c.operand.err; err != nil {
+		return runAll(ctx, func(ctx context.Context) error { return c.reportManifests(ctx, err) }, c.idle)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	manifests := c.operand.manifests
+	var classes []drivers.Manifest
+	if c.driver.Backend != nil {
+		var err error
+		if classes, err = c.waitForOffers(ctx, manifests); err != nil || ctx.Err() != nil {
+			return err
+		}
+		manifests = append(manifests, classes...)
+	}
+	components := componentsOf(c.driver.ConditionPrefix, manifests)
+	c.reporter.Expect(components)
+
+	// The controllers of what the driver's pods need before they start.
+	static := c.newStaticResourceController(manifests)
+	first := []factory.Controller{
+		configobserver.NewController(c.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.reporter,
+			c.customResource.Resource(), c.driver.CSIName, c.informers.config, c.recorder),
+		workload.NewSettingsController(c.driver, c.observeCluster, c.informers.config.Config().V1().Infrastructures().Informer(), c.reporter, c.recorder),
+	}
+	first = append(first, c.newCredentialsRequestControllers(components)...)
+	if storageClasses := drivers.OfKind(manifests, "StorageClass"); len(storageClasses) > 0 {
+		first = append(first, storageclass.NewController(c.driver, c.watch(storageClasses), c.observeCluster, c.applier, c.reporter, c.recorder))
+	}
+	first = append(first, static)
+
+	// The controllers of the driver's pods.
+	workloads := workload.Builder{
+		Driver: c.driver, Namespace: c.namespace.Name, Kube: c.clients.kube, Reader: c.clients.objects, OperatorClient: c.reporter,
+		Config: c.informers.config, Named: c.informers.named, Observe: c.observeCluster, Recorder: c.recorder,
+	}.NewControllers(ctx, components)
+	c.informers.start(ctx) // the caches sync during the adoption
+
+	unadopted, err := c.applier.Unadopted(ctx, manifests)
+	if err != nil {
+		return err
+	}
+	adopting := len(unadopted) > 0 || c.upgradeable.Has(ctx, upgradeable.Adopting) // by an operator that was interrupted
+	if adopting {
+		c.upgradeable.TrySet(ctx, upgradeable.Adopting)
+	}
+	if err := c.applier.Adopt(ctx, unadopted); err != nil {
+		return err
+	}
+
+	// The controllers that only report.
+	reporting := []factory.Controller{
+		c.newLogLevelController(),
+		c.newNamespaceController(),
+		upgradeable.NewController(c.driver.ConditionPrefix+"UpgradeableController", c.upgradeable, adopting, c.reporter, c.recorder),
+	}
+	if c.driver.Backend != nil {
+		reporting = append(reporting, c.newBackendController(true, classes, cancel))
+	}
+	return runAll(ctx,
+		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },
+		func(ctx context.Context) error { return c.runControllers(ctx, reporting...) },
+		func(ctx context.Context) error { return c.runControllers(ctx, first...) },
+		func(ctx context.Context) error {
+			select {
+			case <-static.Ready():
+			case <-ctx.Done():
+				return nil
+			}
+			if configobserver.WaitForConfig(ctx, c.reporter) != nil {
+				return nil // ctx ended
+			}
+			return c.runControllers(ctx, workloads...)
+		},
+	)
+}
+
+// componentsOf returns the components that have controllers of their own.
+func componentsOf(prefix string, manifests []drivers.Manifest) []status.Component {
+	var components []status.Component
+	add := func(kind string, name func(i int, m drivers.Manifest) string) {
+		for i, m := range drivers.OfKind(manifests, kind) {
+			components = append(components, status.Component{Name: prefix + name(i, m), Manifest: m})
+		}
+	}
+	// Other components of OpenShift rely on the name of the first of a kind.
+	numbered := func(name string) func(int, drivers.Manifest) string {
+		return func(i int, _ drivers.Manifest) string {
+			if i == 0 {
+				return name
+			}
+			return fmt.Sprintf("%s%d", name, i+1)
+		}
+	}
+	add("Deployment", numbered("DriverControllerServiceController"))
+	add("DaemonSet", numbered("DriverNodeServiceController"))
+	add("CredentialsRequest", func(_ int, m drivers.Manifest) string {
+		user := path.Dir(m.File) // "controller" or "node"
+		return strings.ToUpper(user[:1]) + user[1:] + "CredentialsRequestController"
+	})
+	return components
+}
+
+func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *staticresource.Controller {
+	static := slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool { return !staticresource.Applies(m.Object.GetKind()) })
+	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.reporter, c.recorder)
+}
+
+func (c *cycle) newCredentialsRequestControllers(components []status.Component) []factory.Controller {
+	var controllers []factory.Controller
+	for _, component := range components {
+		if component.Manifest.Object.GetKind() != "CredentialsRequest" {
+			continue
+		}
+		controllers = append(controllers, credentialsrequest.NewController(credentialsrequest.Options{
+			Name: component.Name, Request: c.informers.watch(component.Manifest.Object), Applier: c.applier, OperatorClient: c.reporter,
+			CloudCredentials: c.informers.operator.Operator().V1().CloudCredentials(), Secrets: c.informers.secret, Recorder: c.recorder,
+			DriverNamespace: c.namespace.Name, OperatorNamespace: c.operatorNamespace, Package: c.driver.Package.Name,
+		}))
+	}
+	return controllers
+}
+
+// newBackendController returns the controller that asks the backend. It calls onNew when the backend offers more than
+// the known StorageClasses.
+func (c *cycle) newBackendController(installed bool, known []drivers.Manifest, onNew func()) factory.Controller {
+	return backend.NewController(backend.Options{
+		Driver: c.driver, Namespace: c.namespace.Name, Secret: c.informers.secret(c.driver.Backend.Secret),
+		Reporter: c.reporter, Recorder: c.recorder, Installed: installed, Known: known,
+		Offers: c.offers, OnNew: onNew,
+	})
+}
+
+// waitForOffers returns the StorageClasses of everything that the driver's backend offers, or has offered. If there is
+// none and the driver is not installed, it waits until the backend offers something, or ctx ends. Meanwhile only those
+// of the driver's objects are in the cluster that are needed to ask the backend.
+func (c *cycle) waitForOffers(ctx context.Context, manifests []drivers.Manifest) ([]drivers.Manifest, error) {
+	existing, err := backend.ExistingClasses(ctx, c.driver, c.clients.objects)
+	if err != nil {
+		return nil, err
+	}
+	installed, err := backend.Installed(ctx, c.clients.objects, c.applier.Ownership, manifests)
+	if err != nil {
+		return nil, err
+	}
+	if !installed && len(c.offers.Classes()) == 0 {
+		err = c.runBackendControllers(ctx, manifests)
+	}
+	return backend.Union(c.offers.Classes(), existing), err
+}
+
+// runBackendControllers runs the controllers that are needed to ask the backend, until it offers something or ctx ends.
+func (c *cycle) runBackendControllers(ctx context.Context, manifests []drivers.Manifest) error {
+	if err := backend.ReportAsking(ctx, c.driver, c.reporter); err != nil {
+		return err
+	}
+	waiting, stop := context.WithCancel(ctx)
+	defer stop()
+	components := componentsOf(c.driver.ConditionPrefix, drivers.OfKind(manifests, "CredentialsRequest"))
+	c.reporter.Expect(components)
+	controllers := append(c.newCredentialsRequestControllers(components),
+		c.newStaticResourceController(drivers.OfKind(manifests, "Namespace")), c.newBackendController(false, nil, stop))
+	c.informers.start(ctx) // with the context of the cycle, because later controllers use the informers, too
+	return runAll(waiting,
+		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },
+		c.idle,
+		func(ctx context.Context) error { return c.runControllers(ctx, controllers...) },
+	)
+}
+
+// reportManifests reports in a condition whether the driver's objects could be rendered.
+func (c *cycle) reportManifests(ctx context.Context, err error) error {
+	condition := applyoperatorv1.OperatorCondition().
+		WithType(c.driver.ConditionPrefix + "Manifests" + operatorv1.OperatorStatusTypeDegraded).
+		WithStatus(operatorv1.ConditionFalse).WithReason("AsExpected")
+	if err != nil {
+		reason := "InvalidAssets"
+		if missing := (*drivers.MissingImagesError)(nil); errors.As(err, &missing) {
+			reason = "MissingImage"
+		}
+		condition = condition.WithStatus(operatorv1.ConditionTrue).WithReason(reason).WithMessage(err.Error())
+		if c.reporter.Condition(*condition.Type).Message != err.Error() {
+			c.recorder.Warning(reason, err.Error())
+		}
+	}
+	return c.reporter.ApplyOperatorStatus(ctx, c.driver.ConditionPrefix+"Manifests",
+		applyoperatorv1.OperatorStatus().WithConditions(condition))
+}

@@ -1,0 +1,198 @@
+// Package leader makes sure that only one operator of a driver is active, with the leader-for-life lock that all
+// operators of the driver use.
+package leader
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	operatorclient "github.com/openshift/client-go/operator/clientset/versioned"
+	"github.com/operator-framework/operator-lib/leader"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/metrics"
+)
+
+const (
+	// PollInterval bounds how long a new operator waits after the old one is gone.
+	PollInterval = 2 * time.Second
+	// reportInterval is how often the operator reports that it waits for the lock in its own namespace.
+	reportInterval = 10 * time.Second
+)
+
+// A Lock is the leader-for-life lock of a driver's operators: a ConfigMap in an operator's namespace, owned by the pod
+// that holds it, so that it is free only after the pod is gone. Earlier operators of the driver use the same lock.
+// Therefore an old and a new operator are never active together, however their Deployments roll out.
+type Lock struct {
+	driver    drivers.Driver
+	namespace string // the operator's
+	cfg       *rest.Config
+}
+
+// NewLock returns the lock for an operator in a namespace.
+func NewLock(driver drivers.Driver, namespace string, cfg *rest.Config) *Lock {
+	return &Lock{driver: driver, namespace: namespace, cfg: cfg}
+}
+
+// Acquire waits until this pod holds the lock. A wait shows in the log, in a metric and in a condition, but not in the
+// pod's readiness, which nothing depends on. Outside of a cluster no pod can own the lock, and Acquire returns without
+// it.
+func (l *Lock) Acquire(ctx context.Context) error {
+	c, err := client.New(l.cfg, client.Options{})
+	if err != nil {
+		return err
+	}
+	waiting, acquired := context.WithCancel(ctx)
+	reported := make(chan struct{})
+	go func() {
+		defer close(reported)
+		l.reportWait(waiting, c)
+	}()
+	defer func() {
+		acquired()
+		<-reported
+		metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, l.namespace).Set(0)
+	}()
+	key := l.keyIn(l.namespace)
+	for {
+		err := leader.Become(ctx, key.Name, leader.WithClient(lockClient{c, key, l.driver.Operator.Name}), func(c *leader.Config) error {
+			c.MaxBackoffInterval = PollInterval
+			return nil
+		})
+		switch {
+		case errors.Is(err, leader.ErrNoNamespace):
+			klog.InfoS("Not running in a pod: continuing without the lock", "lock", key)
+			return nil
+		case !errors.Is(err, errLeaderOnNotReadyNode):
+			return err
+		}
+		klog.InfoS("Waiting for the lock", "lock", key, "reason", err)
+		select {
+		case <-time.After(PollInterval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// reportWait reports that this operator waits for the lock in its own namespace, until ctx ends. The operator that holds
+// the lock may have the same version. Then it removes the condition with each status that it writes, and reportWait
+// restores it.
+func (l *Lock) reportWait(ctx context.Context, c client.Client) {
+	since := metav1.Now()
+	for {
+		select {
+		case <-time.After(reportInterval):
+		case <-ctx.Done():
+			return
+		}
+		metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, l.namespace).Set(1)
+		message := l.waitMessage(ctx, c)
+		klog.InfoS("Waiting for the lock", "lock", l.keyIn(l.namespace), "message", message)
+		if err := l.applyCondition(ctx, message, since); err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "Failed to report the wait for the lock", "clusterCSIDriver", l.driver.CSIName)
+		}
+	}
+}
+
+// waitMessage says who holds the lock in the operator's own namespace.
+func (l *Lock) waitMessage(ctx context.Context, c client.Client) string {
+	key := l.keyIn(l.namespace)
+	holder, err := holderOf(ctx, c, key)
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the operator in namespace %s waits for the lock, ConfigMap %s: %v", l.namespace, key, err)
+	case holder == "":
+		return fmt.Sprintf("the operator in namespace %s waits for the lock, ConfigMap %s, which belongs to no pod that runs. "+
+			"If it is not garbage-collected with its owner, delete it", l.namespace, key)
+	}
+	return fmt.Sprintf("the operator in namespace %s waits for the lock, ConfigMap %s, which pod %s holds. "+
+		"If that is a pod of another operator, delete its Subscription and its ClusterServiceVersion", l.namespace, key, holder)
+}
+
+// applyCondition writes the condition of the wait to the ClusterCSIDriver, if it exists, and nothing else.
+func (l *Lock) applyCondition(ctx context.Context, message string, since metav1.Time) error {
+	custom := applyoperatorv1.ClusterCSIDriver(l.driver.CSIName).WithStatus(applyoperatorv1.ClusterCSIDriverStatus().WithConditions(
+		waitCondition(l.driver, message).WithLastTransitionTime(since)))
+	c, err := operatorclient.NewForConfig(l.cfg)
+	if err != nil {
+		return err
+	}
+	_, err = c.OperatorV1().ClusterCSIDrivers().ApplyStatus(ctx, custom, metav1.ApplyOptions{FieldManager: l.driver.Operator.Name + "-lock", Force: true})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+func waitCondition(driver drivers.Driver, message string) *applyoperatorv1.OperatorConditionApplyConfiguration {
+	return applyoperatorv1.OperatorCondition().WithType(driver.ConditionPrefix + "OperatorLock" + operatorv1.OperatorStatusTypeDegraded).
+		WithStatus(operatorv1.ConditionTrue).WithReason("WaitingForLock").WithMessage(message)
+}
+
+func (l *Lock) keyIn(namespace string) client.ObjectKey {
+	return client.ObjectKey{Namespace: namespace, Name: l.driver.Operator.Lock}
+}
+
+// A Holder is a pod of another operator, and the lock that it holds.
+type Holder struct{ Pod, Lock client.ObjectKey }
+
+// OtherHolder returns the holder of the lock in any of the namespaces but the operator's own; nil if there is none. A
+// lock excludes only operators in one namespace, and the driver may be in another one: where the operator that installed
+// it runs, or ran.
+//
+// The namespaces must be ones that administrators gave to operators of the driver, because any tenant can create a lock.
+func (l *Lock) OtherHolder(ctx context.Context, c client.Client, namespaces []string) (*Holder, error) {
+	for _, namespace := range namespaces {
+		if namespace == l.namespace {
+			continue // this operator holds that lock
+		}
+		key := l.keyIn(namespace)
+		pod, err := holderOf(ctx, c, key)
+		if err != nil {
+			return nil, err
+		}
+		held := 0.0
+		if pod != "" {
+			held = 1
+		}
+		metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, namespace).Set(held)
+		if pod != "" {
+			return &Holder{client.ObjectKey{Namespace: namespace, Name: pod}, key}, nil
+		}
+	}
+	return nil, nil
+}
+
+// holderOf returns the name of the pod that holds a lock and has not ended; "" if there is none.
+func holderOf(ctx context.Context, c client.Client, lock client.ObjectKey) (string, error) {
+	held := &corev1.ConfigMap{}
+	if err := c.Get(ctx, lock, held); apierrors.IsNotFound(err) {
+		return "", nil
+	} else if err != nil {
+		return "", fmt.Errorf("reading the lock %s: %w", lock, err)
+	}
+	for _, owner := range held.OwnerReferences {
+		// The operator lists pods anyway, to find those that use volumes, and so needs no permission to get one.
+		pods := &corev1.PodList{}
+		if err := c.List(ctx, pods, client.InNamespace(lock.Namespace), client.MatchingFields{metav1.ObjectNameField: owner.Name}); err != nil {
+			return "", fmt.Errorf("reading the pod %s/%s, which owns the lock %s: %w", lock.Namespace, owner.Name, lock, err)
+		}
+		for _, pod := range pods.Items { // without the pod, the lock is about to be garbage-collected
+			if pod.UID == owner.UID && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+				return pod.Name, nil
+			}
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,75 @@
+package operator
+
+import (
+	"os"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/placement"
+	"github.com/berth-csi/berth/operator/drivernamespace"
+	"github.com/berth-csi/berth/operator/objects"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// An operand has the driver's objects, rendered once for a cycle.
+type operand struct {
+	manifests []drivers.Manifest
+	// err says why the driver cannot be installed. If only images are missing, there are manifests all the same:
+	// removing the driver does not depend on its images.
+	err error
+}
+
+// render renders the driver's objects for a namespace, with the images from the environment, and labels them as this
+// operator's. It leaves out Namespaces that the driver is not in.
+func render(driver drivers.Driver, namespace string) *operand {
+	var missing []string
+	image := func(env string) string {
+		pullSpec := os.Getenv(env)
+		if pullSpec == "" {
+			missing = append(missing, env)
+			return env
+		}
+		return pullSpec
+	}
+	manifests, err := driver.Operand(drivers.Values{Namespace: namespace, Image: image})
+	if err != nil {
+		return &operand{err: err}
+	}
+	manifests = slices.DeleteFunc(manifests, func(m drivers.Manifest) bool {
+		return m.Object.GetKind() == "Namespace" && m.Object.GetName() != namespace
+	})
+	for i := range manifests {
+		if err := addLabel(&manifests[i], objects.ManagedByLabel, driver.Operator.Name); err != nil {
+			return &operand{err: err}
+		}
+	}
+	o := &operand{manifests: manifests}
+	if len(missing) > 0 {
+		o.err = &drivers.MissingImagesError{Env: missing}
+	}
+	return o
+}
+
+// recordNamespace labels the driver's Namespace object with its UID. That proves to later operators that the driver's
+// operator created the namespace.
+func (o *operand) recordNamespace(namespace drivernamespace.Namespace) error {
+	if namespace.UID == "" {
+		return nil
+	}
+	for i, m := range o.manifests {
+		if m.Object.GetKind() == "Namespace" {
+			if err := addLabel(&o.manifests[i], placement.ProofLabel, string(namespace.UID)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func addLabel(m *drivers.Manifest, key, value string) (err error) {
+	m.Object.SetLabels(labels.Merge(m.Object.GetLabels(), labels.Set{key: value}))
+	m.YAML, err = yaml.Marshal(m.Object.Object)
+	return err
+}

@@ -1,0 +1,43 @@
+package operator
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/placement"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/operator/drivernamespace"
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+// TestRenderWithoutImages: a driver whose images are unknown cannot be installed, but it can be removed.
+func TestRenderWithoutImages(t *testing.T) {
+	driver, err := registry.Get("manila")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, image := range driver.Images {
+		t.Setenv(image.Env, "")
+	}
+	rendered := render(driver, driver.Namespace)
+	var missing *drivers.MissingImagesError
+	if !errors.As(rendered.err, &missing) || len(missing.Env) != len(driver.Images) {
+		t.Errorf("error is %v, want all %d images in it", rendered.err, len(driver.Images))
+	}
+	if err := rendered.recordNamespace(drivernamespace.Namespace{Name: driver.Namespace, UID: "uid"}); err != nil {
+		t.Fatal(err)
+	}
+	if len(rendered.manifests) == 0 {
+		t.Error("there are no manifests")
+	}
+	for _, m := range rendered.manifests {
+		labels, proof := m.Object.GetLabels(), ""
+		if m.Object.GetKind() == "Namespace" {
+			proof = "uid"
+		}
+		if labels[objects.ManagedByLabel] != driver.Operator.Name || labels[placement.ProofLabel] != proof {
+			t.Errorf("labels of %s %s are %v", m.Object.GetKind(), m.Object.GetName(), labels)
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package objects
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/metrics"
+)
+
+// conflictBackoff is for writes that conflict with those of others, such as a status. It gives up after some five seconds.
+var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 9}
+
+// Unadopted returns those of the driver's objects that an earlier operator created and that this one has not adopted.
+func (a *Applier) Unadopted(ctx context.Context, manifests []drivers.Manifest) ([]*metav1.PartialObjectMetadata, error) {
+	var found []*metav1.PartialObjectMetadata
+	for _, m := range manifests {
+		if !a.history.Marks(m.Object) {
+			continue // no earlier operator created one
+		}
+		object := &metav1.PartialObjectMetadata{}
+		object.SetGroupVersionKind(m.Object.GroupVersionKind())
+		err := a.client.Get(ctx, client.ObjectKeyFromObject(m.Object), object)
+		if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading %s %s: %w", m.Object.GetKind(), m.Object.GetName(), err)
+		}
+		if a.Owned(object) && !a.Managed(object) {
+			object.SetGroupVersionKind(m.Object.GroupVersionKind()) // the response has none
+			found = append(found, object)
+		}
+	}
+	return found, nil
+}
+
+// Adopt takes unadopted objects over, each in one request: it sets the label, and removes owner references that would
+// have the object deleted. The community operator made a CustomResourceDefinition the owner of its driver, so deleting
+// that API would garbage-collect the driver. Everything else about the objects is left to the ordinary apply path.
+func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMetadata) error {
+	for _, object := range unadopted {
+		kind, uid := object.GroupVersionKind(), object.UID
+		err := retry.RetryOnConflict(conflictBackoff, func() error {
+			conflict := a.adopt(ctx, object)
+			if !apierrors.IsConflict(conflict) {
+				return conflict
+			}
+			if err := a.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+				return err
+			}
+			object.SetGroupVersionKind(kind) // the response has none
+			if object.UID != uid || !a.Owned(object) {
+				return fmt.Errorf("somebody replaced the object with UID %s meanwhile: %v", uid, conflict)
+			}
+			return conflict
+		})
+		if err != nil {
+			return fmt.Errorf("adopting %s %s: %w", kind.Kind, object.Name, err)
+		}
+		klog.V(2).InfoS("Adopted object", "kind", kind.Kind, "object", klog.KObj(object))
+		metrics.AdoptedObjects.WithLabelValues(a.driver, kind.Kind).Inc()
+		a.recorder.Eventf("Adopted", "Took over %s %s, which an earlier operator of the driver made", kind.Kind, object.Name)
+	}
+	return nil
+}
+
+// adopt adopts an object, unless it has changed since it was read.
+func (a *Applier) adopt(ctx context.Context, object *metav1.PartialObjectMetadata) error {
+	owners := slices.DeleteFunc(slices.Clone(object.OwnerReferences), func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "CustomResourceDefinition"
+	})
+	// The resource version protects concurrent changes of the owner references.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": object.ResourceVersion, "ownerReferences": owners,
+		"labels": map[string]any{ManagedByLabel: a.operator},
+	}})
+	if err != nil {
+		return err
+	}
+	return a.client.Patch(ctx, object.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
+}

@@ -1,0 +1,156 @@
+// Package objects applies, adopts and deletes the driver's objects.
+package objects
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+
+	"github.com/openshift/library-go/pkg/operator/events"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/transport"
+)
+
+// optionalGroups are API groups that a cluster may not serve. Their objects are left out there.
+var optionalGroups = sets.New("monitoring.coreos.com")
+
+// An Applier writes objects of one driver as its operator's field manager, and records an event for each change.
+type Applier struct {
+	Ownership
+	driver       string // the name of its CSIDriver
+	fieldManager string
+	client       client.Client
+	recorder     events.Recorder
+	clock        clock.PassiveClock
+}
+
+// NewApplier returns an applier that writes with a client.
+func NewApplier(driver drivers.Driver, client client.Client, recorder events.Recorder, clock clock.PassiveClock) *Applier {
+	return &Applier{Ownership: OwnershipOf(driver), driver: driver.CSIName, fieldManager: driver.Operator.Name,
+		client: client, recorder: recorder, clock: clock}
+}
+
+// Apply applies the desired state of an object, and writes nothing while the object is up to date. It returns the live
+// object, read-only; nil if the cluster does not serve its kind and the kind is optional. It is safe to call
+// concurrently for different objects.
+func (a *Applier) Apply(ctx context.Context, w *WatchedObject, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	document, err := desired.MarshalJSON()
+	if err != nil {
+		return nil, err
+	}
+	if err := drivers.CheckRendered(document); err != nil {
+		return nil, err
+	}
+	hash, kind, object := sha256.Sum256(document), desired.GetKind(), klog.KObj(desired)
+	current, err := a.Get(ctx, w)
+	switch {
+	case meta.IsNoMatchError(err) && optionalGroups.Has(desired.GroupVersionKind().Group):
+		klog.V(4).InfoS("Object left out: the cluster does not serve its kind", "kind", kind, "object", object)
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case current != nil && w.applied == versionOf(hash, current):
+		klog.V(4).InfoS("Object is up to date", "kind", kind, "object", object)
+		return current, nil
+	}
+	live, err := a.write(ctx, desired)
+	if apierrors.IsInvalid(err) && current != nil && (drivers.Manifest{Object: desired}).Recreated() {
+		live, err = a.recreate(ctx, desired, current, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	klog.V(2).InfoS("Applied object", "kind", kind, "object", object, "resourceVersion", live.GetResourceVersion())
+	switch {
+	case current == nil:
+		a.recorder.Eventf(kind+"Created", "Created %s %s because it was missing", kind, desired.GetName())
+	case live.GetUID() != current.GetUID():
+		// recreate has recorded an event
+	case !sameContent(current, live):
+		a.recorder.Eventf(kind+"Updated", "Updated %s %s because it had changed", kind, desired.GetName())
+	}
+	w.applied = versionOf(hash, live)
+	return live, nil
+}
+
+// Create creates an object. It fails with a conflict if the object exists.
+func (a *Applier) Create(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	desired = desired.DeepCopy()
+	desired.SetResourceVersion(transport.CreateOnly)
+	live, err := a.write(ctx, desired)
+	if err != nil {
+		return nil, err
+	}
+	klog.V(2).InfoS("Created object", "kind", desired.GetKind(), "object", klog.KObj(desired))
+	return live, nil
+}
+
+func (a *Applier) write(ctx context.Context, desired *unstructured.Unstructured, options ...client.ApplyOption) (*unstructured.Unstructured, error) {
+	live := desired.DeepCopy()
+	options = append(options, client.ForceOwnership, client.FieldOwner(a.fieldManager))
+	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(live), options...)
+	return live, err
+}
+
+// recreate replaces an object that cannot be updated to the desired one, if a dry run shows that the API server would
+// accept the new object. invalid is why the update was rejected. The object is missing for the time of one request:
+// running pods keep their volumes, and clients that need the object retry.
+func (a *Applier) recreate(ctx context.Context, desired, current *unstructured.Unstructured, invalid error) (*unstructured.Unstructured, error) {
+	trial := desired.DeepCopy()
+	trial.SetName(drivers.TrialName(desired.GetName()))
+	if _, err := a.write(ctx, trial, client.DryRunAll); err != nil {
+		return nil, invalid // the desired object itself is invalid
+	}
+	uid, resourceVersion := current.GetUID(), current.GetResourceVersion()
+	if err := a.client.Delete(ctx, current, client.Preconditions{UID: &uid, ResourceVersion: &resourceVersion}); err != nil {
+		return nil, err
+	}
+	klog.V(2).InfoS("Deleted object to recreate it", "kind", desired.GetKind(), "object", klog.KObj(desired), "reason", invalid)
+	a.recorder.Warningf(desired.GetKind()+"Recreated", "Deleted %s %s to recreate it, because it could not be updated to what the driver needs: %v",
+		desired.GetKind(), desired.GetName(), invalid)
+	return a.write(ctx, desired)
+}
+
+// Delete deletes exactly the object that was observed.
+func (a *Applier) Delete(ctx context.Context, observed *unstructured.Unstructured) error {
+	kind, name := observed.GetKind(), observed.GetName()
+	if observed.GetDeletionTimestamp() != nil {
+		klog.V(4).InfoS("Object is already being deleted", "kind", kind, "object", klog.KObj(observed))
+		return nil
+	}
+	uid := observed.GetUID()
+	err := a.client.Delete(ctx, observed, client.Preconditions{UID: &uid}, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("removing %s %s: %w", kind, name, err)
+	}
+	klog.V(2).InfoS("Deleted object", "kind", kind, "object", klog.KObj(observed))
+	a.recorder.Eventf(kind+"Removed", "Removed %s %s", kind, name)
+	return nil
+}
+
+// sameContent reports whether two versions of an object have the same content, apart from status and from which field
+// manager owns what.
+func sameContent(a, b *unstructured.Unstructured) bool {
+	content := func(object *unstructured.Unstructured) map[string]any {
+		object = object.DeepCopy()
+		object.SetManagedFields(nil)
+		object.SetResourceVersion("")
+		object.SetGeneration(0)
+		delete(object.Object, "status")
+		return object.Object
+	}
+	return equality.Semantic.DeepEqual(content(a), content(b))
+}

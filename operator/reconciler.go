@@ -1,0 +1,110 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/openshift/library-go/pkg/operator/events"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/backend"
+	"github.com/berth-csi/berth/operator/customresource"
+	"github.com/berth-csi/berth/operator/drivernamespace"
+	"github.com/berth-csi/berth/operator/leader"
+	"github.com/berth-csi/berth/operator/metrics"
+	"github.com/berth-csi/berth/operator/upgradeable"
+)
+
+// A reconciler runs one cycle after the other. It has what outlives a cycle.
+type reconciler struct {
+	driver            drivers.Driver
+	version           string
+	cfg               *rest.Config
+	operatorNamespace string // the driver may be in another namespace
+	recorder          events.Recorder
+	clock             clock.Clock
+
+	customResource *customresource.Watch
+	lock           *leader.Lock
+	apiWait        *leader.APIWait
+	upgradeable    *upgradeable.Condition
+	offers         *backend.Offers
+}
+
+// run reconciles the desired state of the ClusterCSIDriver until ctx ends. When it changes, all controllers for the old
+// state end before any for the new one start. So no two controllers work against each other, and nothing that a
+// controller remembers of a deleted object affects a new one.
+func (r *reconciler) run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		desired := r.customResource.DesiredState()
+		klog.InfoS("Reconciling", "clusterCSIDriver", r.driver.CSIName, "desiredState", desired.Mode, "uid", desired.UID)
+		current, cancel := context.WithCancel(ctx)
+		var running sync.WaitGroup
+		running.Go(func() { r.reconcile(current, desired.Mode) })
+
+		for r.customResource.DesiredState() == desired && ctx.Err() == nil {
+			select {
+			case <-r.customResource.Changed():
+			case <-ctx.Done():
+			}
+		}
+		cancel()
+		running.Wait()
+	}
+	return nil
+}
+
+// reconcile runs cycles for a mode until ctx ends. It retries a cycle that fails, with backoff.
+func (r *reconciler) reconcile(ctx context.Context, mode customresource.Mode) {
+	missing := 0.0
+	if mode == customresource.Absent {
+		missing = 1
+	}
+	metrics.CustomResourceMissing.WithLabelValues(r.driver.CSIName).Set(missing)
+	if mode == customresource.Absent {
+		r.upgradeable.SetUntilDone(ctx, upgradeable.Settled)
+		return
+	}
+	initial := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Second, Jitter: 0.1}
+	backoff := initial
+	for ctx.Err() == nil {
+		started := r.clock.Now()
+		if err := r.runCycle(ctx, mode); err != nil && !errors.Is(err, drivernamespace.ErrUnknown) && ctx.Err() == nil {
+			klog.ErrorS(err, "Failed to reconcile", "clusterCSIDriver", r.driver.CSIName, "desiredState", mode)
+		}
+		if r.clock.Since(started) > time.Minute {
+			backoff = initial // the cycle worked for a while
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff.Step()):
+		}
+	}
+}
+
+// runCycle runs the controllers for a mode until ctx ends, or until the cycle has to start again because something has
+// changed that its clients depend on.
+func (r *reconciler) runCycle(ctx context.Context, mode customresource.Mode) error {
+	ctx, cancel := context.WithCancel(ctx) // also ends the informers
+	defer cancel()
+	c, err := r.newCycle(mode, cancel)
+	if err != nil {
+		return err
+	}
+	defer c.customResource.Close()
+	return runAll(ctx,
+		c.reporter.Run,
+		func(ctx context.Context) error { return r.apiWait.Report(ctx, c.reporter) },
+		func(ctx context.Context) error {
+			defer cancel()
+			return c.run(ctx, mode)
+		},
+	)
+}

@@ -1,0 +1,123 @@
+// Package staticresource has the controller that applies all of the driver's objects that depend on nothing but their
+// assets: service accounts, RBAC, the CSIDriver, monitoring.
+//
+// library-go's StaticResourceController does not fit. It does not know SecurityContextConstraints, it recreates a
+// CSIDriver that another client created, and it treats a missing ClusterCSIDriver as a failure.
+package staticresource
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"github.com/openshift/library-go/pkg/operator/events"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+// otherControllers are the kinds that have controllers of their own.
+var otherControllers = sets.New("Deployment", "DaemonSet", "CredentialsRequest", "StorageClass")
+
+// Applies reports whether the controller applies objects of a kind.
+func Applies(kind string) bool { return !otherControllers.Has(kind) }
+
+// A Controller applies static resources.
+type Controller struct {
+	factory.Controller
+	applier        *objects.Applier
+	operatorClient v1helpers.OperatorClient
+	// waves are applied one after the other. The objects of one wave are applied concurrently, because the API server
+	// delays each write of an RBAC object by up to a tenth of a second.
+	waves [3][]*objects.WatchedObject
+	ready chan struct{}
+}
+
+const (
+	firstWave = iota
+	defaultWave
+	lastWave
+)
+
+// waveOf has the kinds that are not in the default wave: the API server rejects objects in a namespace that does not
+// exist, and lets the operator bind a role only once it can see that the operator has all of the role's permissions.
+var waveOf = map[string]int{"Namespace": firstWave, "RoleBinding": lastWave, "ClusterRoleBinding": lastWave}
+
+// NewController returns the controller for watched objects. Its condition types start with name.
+func NewController(name string, watched []*objects.WatchedObject, applier *objects.Applier, operatorClient v1helpers.OperatorClient, recorder events.Recorder) *Controller {
+	c := &Controller{applier: applier, operatorClient: operatorClient, ready: make(chan struct{})}
+	informers := []factory.Informer{operatorClient.Informer()}
+	for _, object := range watched {
+		wave, special := waveOf[object.Desired.GetKind()]
+		if !special {
+			wave = defaultWave
+		}
+		c.waves[wave] = append(c.waves[wave], object)
+		informers = append(informers, object.Informers()...)
+	}
+	c.Controller = factory.New().
+		WithInformers(informers...).
+		WithSync(c.sync).
+		ResyncEvery(time.Minute).
+		WithSyncDegradedOnError(operatorClient).
+		ToController(name, recorder)
+	return c
+}
+
+// Ready is closed once all objects have been applied. Pods that started earlier would lack their service accounts and
+// permissions.
+func (c *Controller) Ready() <-chan struct{} { return c.ready }
+
+// sync applies every object. An object that fails does not block the others.
+func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
+	spec, _, _, err := c.operatorClient.GetOperatorState()
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if spec.ManagementState != operatorv1.Managed {
+		klog.V(4).InfoS("Static resources are left as they are", "controller", c.Name(), "managementState", spec.ManagementState)
+		return nil
+	}
+	var errs []error
+	for _, wave := range c.waves {
+		errs = append(errs, c.applyAll(ctx, wave)...)
+	}
+	if ctx.Err() != nil {
+		return nil // the shutdown is no failure of the objects that are left
+	}
+	if len(errs) > 0 {
+		return utilerrors.NewAggregate(errs)
+	}
+	select {
+	case <-c.ready:
+	default:
+		close(c.ready)
+	}
+	return nil
+}
+
+// applyAll applies objects concurrently, and returns an error for each that failed.
+func (c *Controller) applyAll(ctx context.Context, watched []*objects.WatchedObject) []error {
+	errs := make([]error, len(watched))
+	var applying sync.WaitGroup
+	for i, object := range watched {
+		applying.Go(func() {
+			if _, err := c.applier.Apply(ctx, object, object.Desired); err != nil {
+				errs[i] = fmt.Errorf("applying %s %s: %w", object.Desired.GetKind(), object.Desired.GetName(), err)
+			}
+		})
+	}
+	applying.Wait()
+	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}

@@ -1,0 +1,314 @@
+// Package status writes the status of the driver's ClusterCSIDriver: the conditions that the controllers report, and
+// their summary in Available, Progressing and Degraded.
+package status
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+)
+
+// minWriteInterval is the shortest time between two writes of the status.
+const minWriteInterval = 200 * time.Millisecond
+
+// A Reporter is the operator client that all controllers of a cycle share, and the status controller. It collects the
+// statuses that the controllers apply, and writes them together with their summary in one request. If each of a dozen
+// controllers wrote its own conditions, an installation would write the status some forty times, which is most of its
+// load on the API server.
+type Reporter struct {
+	v1helpers.OperatorClientWithFinalizers
+	Options
+	customResource dynamic.ResourceInterface
+
+	mu        sync.Mutex
+	started   bool                                                         // a status was applied or components are expected
+	expected  []Component                                                  // that the summary waits for
+	applied   map[string]*applyoperatorv1.OperatorStatusApplyConfiguration // by controller
+	statuses  map[string]transition                                        // by condition type
+	revision  int                                                          // grows whenever a controller applies a different status
+	written   int                                                          // the last revision that was written
+	waiters   []waiter
+	writtenOn string        // the resource version that the last write was based on
+	wakeUps   chan struct{} // receives a value when there may be something to write
+}
+
+// Options of a Reporter.
+type Options struct {
+	Name         string // of the ClusterCSIDriver
+	FieldManager string
+	Version      string // of the operator
+	// IsCurrent reports whether controllers of this cycle write conditions of a type. The reporter removes all
+	// others, because no controller updates them any more.
+	IsCurrent func(conditionType string) bool
+}
+
+// A waiter waits until a revision is written.
+type waiter struct {
+	revision int
+	result   chan error
+}
+
+// transition is the status of a condition and when the condition got it.
+type transition struct {
+	status operatorv1.ConditionStatus
+	at     metav1.Time
+}
+
+// NewReporter returns a reporter that reads with an operator client and writes to customResource.
+func NewReporter(client v1helpers.OperatorClientWithFinalizers, customResource dynamic.ResourceInterface, options Options) *Reporter {
+	return &Reporter{
+		OperatorClientWithFinalizers: client, Options: options, customResource: customResource,
+		applied:  map[string]*applyoperatorv1.OperatorStatusApplyConfiguration{},
+		statuses: map[string]transition{}, wakeUps: make(chan struct{}, 1),
+	}
+}
+
+// ApplyOperatorStatus replaces the status that a controller applied before, and returns once the new one is written.
+func (r *Reporter) ApplyOperatorStatus(ctx context.Context, controller string, status *applyoperatorv1.OperatorStatusApplyConfiguration) error {
+	select {
+	case err := <-r.enqueue(controller, status):
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// enqueue returns a channel that receives the result once a status is written.
+func (r *Reporter) enqueue(controller string, status *applyoperatorv1.OperatorStatusApplyConfiguration) <-chan error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started = true
+	if !equality.Semantic.DeepEqual(r.applied[controller], status) {
+		r.applied[controller] = status
+		r.revision++
+		for _, c := range status.Conditions {
+			if r.statuses[*c.Type].status != *c.Status {
+				r.statuses[*c.Type] = transition{*c.Status, metav1.Now()}
+			}
+		}
+		r.wakeUp()
+	}
+	result := make(chan error, 1)
+	if r.written == r.revision {
+		result <- nil
+	} else {
+		r.waiters = append(r.waiters, waiter{r.revision, result})
+	}
+	return result
+}
+
+// Expect has the summary wait for components to report.
+func (r *Reporter) Expect(components []Component) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started, r.expected = true, components
+	r.wakeUp()
+}
+
+func (r *Reporter) wakeUp() {
+	select {
+	case r.wakeUps <- struct{}{}:
+	default: // a wake-up is pending
+	}
+}
+
+// GetOperatorState returns the object in the cache with the statuses that the controllers applied, written or not.
+func (r *Reporter) GetOperatorState() (*operatorv1.OperatorSpec, *operatorv1.OperatorStatus, string, error) {
+	spec, status, resourceVersion, err := r.OperatorClientWithFinalizers.GetOperatorState()
+	if err != nil {
+		return nil, nil, "", err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return spec, r.merge(status), resourceVersion, nil
+}
+
+// Condition returns a condition of the ClusterCSIDriver, the zero value if it has none of that type.
+func (r *Reporter) Condition(conditionType string) operatorv1.OperatorCondition {
+	_, status, _, err := r.GetOperatorState()
+	if err != nil {
+		return operatorv1.OperatorCondition{}
+	}
+	return *cmp.Or(v1helpers.FindOperatorCondition(status.Conditions, conditionType), &operatorv1.OperatorCondition{})
+}
+
+// merge merges the applied statuses into the current parts of a status.
+func (r *Reporter) merge(status *operatorv1.OperatorStatus) *operatorv1.OperatorStatus {
+	status = status.DeepCopy()
+	status.Conditions = slices.DeleteFunc(status.Conditions, func(c operatorv1.OperatorCondition) bool { return !isSummary(c.Type) && !r.IsCurrent(c.Type) })
+	for _, controller := range slices.Sorted(maps.Keys(r.applied)) {
+		for _, c := range r.applied[controller].Conditions {
+			setCondition(&status.Conditions, operatorv1.OperatorCondition{Type: *c.Type, Status: *c.Status,
+				Reason: ptr.Deref(c.Reason, ""), Message: ptr.Deref(c.Message, ""), LastTransitionTime: r.statuses[*c.Type].at})
+		}
+		for _, g := range r.applied[controller].Generations {
+			setGeneration(&status.Generations, operatorv1.GenerationStatus{Group: ptr.Deref(g.Group, ""), Resource: ptr.Deref(g.Resource, ""),
+				Namespace: ptr.Deref(g.Namespace, ""), Name: ptr.Deref(g.Name, ""), LastGeneration: ptr.Deref(g.LastGeneration, 0)})
+		}
+	}
+	return status
+}
+
+// setCondition sets a condition. If the status stays the same, the last transition time does, too.
+func setCondition(conditions *[]operatorv1.OperatorCondition, condition operatorv1.OperatorCondition) {
+	before := v1helpers.FindOperatorCondition(*conditions, condition.Type)
+	if before == nil {
+		*conditions = append(*conditions, condition)
+		return
+	}
+	if before.Status == condition.Status {
+		condition.LastTransitionTime = before.LastTransitionTime
+	}
+	*before = condition
+}
+
+func setGeneration(generations *[]operatorv1.GenerationStatus, generation operatorv1.GenerationStatus) {
+	i := slices.IndexFunc(*generations, func(other operatorv1.GenerationStatus) bool {
+		return other.Group == generation.Group && other.Resource == generation.Resource &&
+			other.Namespace == generation.Namespace && other.Name == generation.Name
+	})
+	if i < 0 {
+		*generations = append(*generations, generation)
+		return
+	}
+	(*generations)[i] = generation
+}
+
+// Run writes the status whenever it changes, until ctx ends.
+func (r *Reporter) Run(ctx context.Context) error {
+	registration, err := r.Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(any, any) { r.wakeUp() }, // by us or by another client
+	})
+	if err != nil {
+		return err
+	}
+	defer r.Informer().RemoveEventHandler(registration)
+	for r.wakeUp(); ; {
+		select {
+		case <-r.wakeUps:
+		case <-ctx.Done():
+			return nil
+		}
+		pause := minWriteInterval
+		if err := r.sync(ctx); err != nil && ctx.Err() == nil {
+			if apierrors.IsConflict(err) {
+				klog.V(2).InfoS("Conflict while writing the status: retrying", "clusterCSIDriver", r.Name)
+			} else {
+				klog.ErrorS(err, "Failed to write the status", "clusterCSIDriver", r.Name)
+			}
+			pause = time.Second
+			r.wakeUp()
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// sync writes the status unless it is up to date, and notifies the waiters. They keep waiting while the cache does not
+// show the last write, or a concurrent one. sync writes nothing before the first controller has reported: a restarted
+// operator would briefly erase what the previous one was waiting for, and if it always crashed at that point it would
+// never get further.
+func (r *Reporter) sync(ctx context.Context) error {
+	metadata, err := r.GetObjectMeta()
+	if err != nil {
+		return r.notify(err, 0)
+	}
+	_, live, resourceVersion, err := r.OperatorClientWithFinalizers.GetOperatorState()
+	if err != nil {
+		return r.notify(err, 0)
+	}
+	r.mu.Lock()
+	if !r.started || resourceVersion == r.writtenOn {
+		r.mu.Unlock()
+		return nil
+	}
+	desired, revision := r.desired(live), r.revision
+	r.mu.Unlock()
+	desired.ObservedGeneration, desired.Version = metadata.Generation, r.Version
+	if equality.Semantic.DeepEqual(desired, sorted(live)) {
+		klog.V(4).InfoS("The status is up to date", "clusterCSIDriver", r.Name, "revision", revision)
+		return r.notify(nil, revision)
+	}
+	err = r.write(ctx, resourceVersion, desired)
+	if apierrors.IsConflict(err) {
+		return err // the waiters keep waiting: the status is written again on top of the concurrent change
+	}
+	if err == nil {
+		klog.V(2).InfoS("Wrote the status", "clusterCSIDriver", r.Name, "revision", revision)
+		r.mu.Lock()
+		r.writtenOn = resourceVersion
+		r.mu.Unlock()
+	}
+	return r.notify(err, revision)
+}
+
+// write replaces the parts of the status that controllers report, unless the object has changed.
+func (r *Reporter) write(ctx context.Context, resourceVersion string, status *operatorv1.OperatorStatus) error {
+	patch, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": resourceVersion},
+		"status": map[string]any{
+			"conditions": status.Conditions, "generations": status.Generations,
+			"observedGeneration": status.ObservedGeneration, "version": status.Version,
+		},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = r.customResource.Patch(ctx, r.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: r.FieldManager}, "status")
+	return err
+}
+
+// notify sends the result of a write to the waiters: to all of them if it failed, else to those whose revision is
+// written.
+func (r *Reporter) notify(err error, revision int) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil {
+		r.written = revision
+	}
+	r.waiters = slices.DeleteFunc(r.waiters, func(w waiter) bool {
+		if err == nil && w.revision > revision {
+			return false
+		}
+		w.result <- err
+		return true
+	})
+	return err
+}
+
+// desired returns the status to write: the current conditions and their summary.
+func (r *Reporter) desired(live *operatorv1.OperatorStatus) *operatorv1.OperatorStatus {
+	desired := r.merge(live)
+	for _, c := range summarize(sorted(desired).Conditions, r.expected) {
+		c.LastTransitionTime = metav1.Now()
+		setCondition(&desired.Conditions, c)
+	}
+	return sorted(desired)
+}
+
+// sorted returns a copy of a status with its conditions sorted by type.
+func sorted(status *operatorv1.OperatorStatus) *operatorv1.OperatorStatus {
+	status = status.DeepCopy()
+	slices.SortFunc(status.Conditions, func(a, b operatorv1.OperatorCondition) int { return strings.Compare(a.Type, b.Type) })
+	return status
+}

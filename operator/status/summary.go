@@ -1,0 +1,61 @@
+package status
+
+import (
+	"fmt"
+	"slices"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/openshift/library-go/pkg/operator/status"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// A Component of a driver is an object with a controller of its own, which reports in conditions whether the component
+// is available and whether it is progressing.
+type Component struct {
+	Name     string // of the controller, and the prefix of its condition types
+	Manifest drivers.Manifest
+}
+
+// summaries are the conditions that each sum up all conditions of their kind, with the status of a healthy one.
+var summaries = []struct {
+	conditionType string
+	healthy       operatorv1.ConditionStatus
+}{
+	{operatorv1.OperatorStatusTypeAvailable, operatorv1.ConditionTrue},
+	{operatorv1.OperatorStatusTypeProgressing, operatorv1.ConditionFalse},
+	{operatorv1.OperatorStatusTypeDegraded, operatorv1.ConditionFalse},
+}
+
+// summarize computes the summary conditions from all others. An expected component that has not reported yet counts as
+// progressing and not available.
+func summarize(conditions []operatorv1.OperatorCondition, expected []Component) []operatorv1.OperatorCondition {
+	all := slices.DeleteFunc(slices.Clone(conditions), func(c operatorv1.OperatorCondition) bool { return isSummary(c.Type) })
+	for _, component := range expected {
+		for conditionType, status := range map[string]operatorv1.ConditionStatus{
+			operatorv1.OperatorStatusTypeAvailable:   operatorv1.ConditionFalse,
+			operatorv1.OperatorStatusTypeProgressing: operatorv1.ConditionTrue,
+		} {
+			if v1helpers.FindOperatorCondition(all, component.Name+conditionType) == nil {
+				object := component.Manifest.Object
+				all = append(all, operatorv1.OperatorCondition{Type: component.Name + conditionType, Status: status,
+					Reason: "Pending", Message: fmt.Sprintf("%s %s has not been created yet", object.GetKind(), object.GetName())})
+			}
+		}
+	}
+	var summary []operatorv1.OperatorCondition
+	for _, s := range summaries {
+		summary = append(summary, status.UnionCondition(s.conditionType, s.healthy, nil, all...))
+	}
+	return summary
+}
+
+func isSummary(conditionType string) bool {
+	for _, s := range summaries {
+		if conditionType == s.conditionType {
+			return true
+		}
+	}
+	return false
+}

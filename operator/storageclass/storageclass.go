@@ -1,0 +1,212 @@
+// Package storageclass has the controller of the driver's StorageClasses. It manages them as spec.storageClassState of
+// the ClusterCSIDriver asks, and never replaces one.
+//
+// library-go's controller does not fit, because it deletes and recreates a class that differs. Administrators create
+// classes of their own for a driver, under any name; most fields of a class are immutable; and applications create
+// claims that name a class at any time.
+package storageclass
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"github.com/openshift/library-go/pkg/operator/events"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/objects"
+	"github.com/berth-csi/berth/operator/status"
+)
+
+type controller struct {
+	driver   drivers.Driver
+	classes  []*objects.WatchedObject
+	observe  func() (drivers.Cluster, error)
+	applier  *objects.Applier
+	reporter *status.Reporter
+	recorder events.Recorder
+	reported string // the last message
+}
+
+// NewController returns the controller for watched StorageClasses. observe returns the configuration of the cluster.
+func NewController(driver drivers.Driver, classes []*objects.WatchedObject, observe func() (drivers.Cluster, error), applier *objects.Applier, reporter *status.Reporter, recorder events.Recorder) factory.Controller {
+	c := &controller{driver: driver, classes: classes, observe: observe, applier: applier, reporter: reporter, recorder: recorder}
+	c.reported = reporter.Condition(c.conditionType()).Message
+	informers := []factory.Informer{reporter.Informer()}
+	for _, class := range classes {
+		informers = append(informers, class.Informers()...)
+	}
+	return factory.New().
+		WithInformers(informers...).
+		WithSync(c.sync).
+		ResyncEvery(time.Minute).
+		WithSyncDegradedOnError(reporter).
+		ToController(driver.ConditionPrefix+"DriverStorageClassController", recorder)
+}
+
+func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
+	cluster, err := c.observe()
+	if err != nil {
+		return err
+	}
+	var differences []string
+	for _, class := range c.classes {
+		difference, err := c.syncClass(ctx, cluster, class)
+		if err != nil {
+			return fmt.Errorf("StorageClass %s: %w", class.Desired.GetName(), err)
+		}
+		if difference != "" {
+			differences = append(differences, fmt.Sprintf("StorageClass %s is left as it is: %s.", class.Desired.GetName(), difference))
+		}
+	}
+	return c.report(ctx, strings.Join(differences, " "))
+}
+
+// syncClass applies or deletes one class, or says why it leaves one that differs.
+func (c *controller) syncClass(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject) (difference string, err error) {
+	current, err := c.applier.Get(ctx, class)
+	if err != nil {
+		return "", err
+	}
+	desired, err := withParameters(c.driver, class.Desired, cluster)
+	if err != nil {
+		return "", err
+	}
+	action, difference, err := decide(c.applier.Ownership, cluster.ClusterCSIDriver.Spec.StorageClassState, desired, current)
+	if err != nil {
+		return "", err
+	}
+	switch action {
+	case applyClass:
+		_, err = c.applier.Apply(ctx, class, desired)
+	case deleteClass:
+		err = c.applier.Delete(ctx, current)
+	case leaveClass:
+		klog.V(4).InfoS("StorageClass left as it is", "storageClass", klog.KObj(desired), "difference", difference)
+	}
+	return difference, err
+}
+
+// withParameters returns the class with the parameters that the cluster's configuration asks for.
+func withParameters(driver drivers.Driver, class *unstructured.Unstructured, cluster drivers.Cluster) (*unstructured.Unstructured, error) {
+	if driver.ClassParameters == nil {
+		return class, nil
+	}
+	class = class.DeepCopy()
+	for name, value := range driver.ClassParameters(cluster) {
+		if err := unstructured.SetNestedField(class.Object, value, "parameters", name); err != nil {
+			return nil, err
+		}
+	}
+	return class, nil
+}
+
+type action string
+
+const (
+	leaveClass  action = "leave"
+	applyClass  action = "apply"
+	deleteClass action = "delete"
+)
+
+// decide returns the action for a class and, if the class differs from the desired one and is left so, the difference.
+// current is nil if the class does not exist.
+func decide(owner objects.Ownership, state operatorv1.StorageClassStateName, desired, current *unstructured.Unstructured) (action action, difference string, err error) {
+	switch state {
+	case operatorv1.UnmanagedStorageClass:
+		return leaveClass, "", nil
+	case operatorv1.RemovedStorageClass:
+		if current != nil && owner.Owned(current) {
+			return deleteClass, "", nil
+		}
+		return leaveClass, "", nil
+	}
+	if current == nil {
+		return applyClass, "", nil
+	}
+	different, err := immutableDifferences(desired, current)
+	switch {
+	case err != nil:
+		return leaveClass, "", err
+	case len(different) > 0 && owner.Owned(current):
+		return leaveClass, fmt.Sprintf("its %s differ from what the driver brings, and cannot be changed; delete it to have it recreated",
+			strings.Join(different, " and ")), nil
+	case len(different) > 0:
+		return leaveClass, fmt.Sprintf("the operator did not create it, and its %s differ from what the driver brings; delete it to have that%s",
+			strings.Join(different, " and "), alternative(desired)), nil
+	case !owner.Owned(current):
+		return leaveClass, "", nil // equivalent to the driver's
+	}
+	return applyClass, "", nil
+}
+
+// alternative says which parameters a class of another name needs to be equivalent to the desired one, such as the
+// share type of a backend. Parameters that name the driver's Secrets are the same in all of its classes.
+func alternative(desired *unstructured.Unstructured) string {
+	parameters, _, _ := unstructured.NestedStringMap(desired.Object, "parameters")
+	var own []string
+	for _, name := range slices.Sorted(maps.Keys(parameters)) {
+		if !strings.HasPrefix(name, "csi.storage.k8s.io/") {
+			own = append(own, fmt.Sprintf("%s: %q", name, parameters[name]))
+		}
+	}
+	if len(own) == 0 {
+		return ""
+	}
+	return ", or create one of another name with the parameters " + strings.Join(own, ", ")
+}
+
+// immutableDifferences returns the immutable fields in which two classes differ.
+func immutableDifferences(desired, current *unstructured.Unstructured) ([]string, error) {
+	var a, b storagev1.StorageClass
+	for from, to := range map[*unstructured.Unstructured]*storagev1.StorageClass{desired: &a, current: &b} {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, to); err != nil {
+			return nil, err
+		}
+	}
+	var fields []string
+	for _, field := range []struct {
+		name string
+		a, b any
+	}{
+		{"provisioner", a.Provisioner, b.Provisioner},
+		{"parameters", a.Parameters, b.Parameters},
+		{"reclaimPolicy", a.ReclaimPolicy, b.ReclaimPolicy},
+		{"volumeBindingMode", a.VolumeBindingMode, b.VolumeBindingMode},
+	} {
+		if !equality.Semantic.DeepEqual(field.a, field.b) {
+			fields = append(fields, field.name)
+		}
+	}
+	return fields, nil
+}
+
+func (c *controller) conditionType() string {
+	return c.driver.ConditionPrefix + "DriverStorageClassApplied"
+}
+
+// report reports in a condition, and in an event when that changes, which classes differ. Volumes of any class can still
+// be mounted, so the driver is not degraded.
+func (c *controller) report(ctx context.Context, differences string) error {
+	status, reason := operatorv1.ConditionTrue, "AsExpected"
+	if differences != "" {
+		status, reason = operatorv1.ConditionFalse, "LeftAsItIs"
+	}
+	if differences != c.reported && differences != "" {
+		c.recorder.Warning("StorageClassLeft", differences)
+	}
+	c.reported = differences
+	return c.reporter.ApplyOperatorStatus(ctx, c.conditionType(), applyoperatorv1.OperatorStatus().WithConditions(
+		applyoperatorv1.OperatorCondition().WithType(c.conditionType()).WithStatus(status).WithReason(reason).WithMessage(differences)))
+}

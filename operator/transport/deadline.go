@@ -1,0 +1,46 @@
+package transport
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// requestTimeout bounds how long a request waits for the API server. A controller whose request hangs stops working
+// without reporting anything; one whose request fails reports the error and retries.
+const requestTimeout = 10 * time.Second
+
+// WithDeadline returns a client configuration whose requests fail unless they are answered within requestTimeout.
+// Watches are long-lived and have no deadline.
+func WithDeadline(cfg *rest.Config) *rest.Config {
+	limited := rest.CopyConfig(cfg)
+	limited.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return RoundTripperFunc(func(request *http.Request) (*http.Response, error) {
+			if request.URL.Query().Get("watch") == "true" {
+				return next.RoundTrip(request)
+			}
+			ctx, cancel := context.WithTimeout(request.Context(), requestTimeout)
+			response, err := next.RoundTrip(request.WithContext(ctx))
+			if err != nil {
+				cancel()
+				return nil, err
+			}
+			response.Body = cancelOnClose{response.Body, cancel} // the deadline covers reading the body, too
+			return response, nil
+		})
+	})
+	return limited
+}
+
+type cancelOnClose struct {
+	io.ReadCloser
+	cancel func()
+}
+
+func (b cancelOnClose) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}

@@ -1,0 +1,134 @@
+package uninstall
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// A stage is a group of a driver's objects that is removed completely before the next stage begins.
+type stage struct {
+	name  string
+	kinds sets.Set[string] // empty: all kinds that are in no other stage
+}
+
+// stages is the order of the removal. Dependencies go last: pods need their service accounts and permissions until they
+// end, and volumes can be released only while there are credentials.
+var stages = []stage{
+	{name: "controller", kinds: sets.New("Deployment")},
+	{name: "node", kinds: sets.New("DaemonSet")},
+	{name: "objects"},
+	{name: "credentials", kinds: sets.New("CredentialsRequest")},
+}
+
+// stageOf returns the index of the stage of a kind.
+func stageOf(kind string) int {
+	rest := -1
+	for i, s := range stages {
+		if s.kinds.Has(kind) {
+			return i
+		}
+		if s.kinds.Len() == 0 {
+			rest = i
+		}
+	}
+	return rest
+}
+
+// observedState is what the cluster shows of a driver that is to be removed. The controller decides from it alone, so
+// an interrupted removal continues where it stopped.
+type observedState struct {
+	// users are the pods, as namespace/name, that use a volume of the driver, at most maxUsers of them. They are
+	// looked for again after usersRequeue.
+	users        []string
+	usersRequeue time.Duration
+	// forced says that an administrator wants the driver removed even while its volumes are in use.
+	forced bool
+	// objects are those of the driver's objects that exist, without foreign ones.
+	objects []drivers.Manifest
+	// pods counts, for each stage, the pods of its workloads, including those whose workload was deleted.
+	pods map[int]int
+	// foreign are objects with the names of the driver's objects that its operators did not create, and kept are
+	// objects that outlive the driver.
+	foreign, kept []string
+	// lostNamespace is the driver's namespace if it was deleted or replaced, so that nothing in it was observed.
+	lostNamespace string
+}
+
+// An action is what the controller does next.
+type action struct {
+	reason  string // of the condition that reports it
+	message string
+	delete  []drivers.Manifest
+	done    bool
+}
+
+// reasonInUse is the reason while volumes of the driver block the removal.
+const reasonInUse = "VolumesInUse"
+
+// nextAction decides how the removal of a driver continues.
+func nextAction(observed observedState) action {
+	if len(observed.users) > 0 && !observed.forced && servesVolumes(observed) {
+		return action{reason: reasonInUse, message: fmt.Sprintf(
+			"volumes of the driver are in use by %s: %s. The driver is removed when they are gone; to remove it at once, "+
+				"at the price of pods that can neither read nor unmount their volumes, set the annotation %s=true on the ClusterCSIDriver",
+			countUsers(observed.users), abbreviate(observed.users), forceAnnotation)}
+	}
+	for i, s := range stages {
+		objects := slices.DeleteFunc(slices.Clone(observed.objects), func(m drivers.Manifest) bool {
+			return stageOf(m.Object.GetKind()) != i
+		})
+		if len(objects) > 0 {
+			return action{reason: "Removing", message: fmt.Sprintf("removing the driver's %s: %s", s.name, count(len(objects), "object")), delete: objects}
+		}
+		if observed.pods[i] > 0 {
+			return action{reason: "Removing", message: fmt.Sprintf("waiting for the driver's %s to end: %s", s.name, count(observed.pods[i], "pod"))}
+		}
+	}
+	message := "the driver is removed"
+	if len(observed.foreign) > 0 {
+		message += fmt.Sprintf("; left alone, because the operator did not create them: %s", strings.Join(observed.foreign, ", "))
+	}
+	if len(observed.kept) > 0 {
+		message += fmt.Sprintf("; kept, because volumes may refer to them: %s", strings.Join(observed.kept, ", "))
+	}
+	if observed.lostNamespace != "" {
+		message += fmt.Sprintf("; not looked at: the namespace %s, as the one that the driver was in has been deleted", observed.lostNamespace)
+	}
+	return action{reason: "Removed", message: message, done: true}
+}
+
+// servesVolumes reports whether the driver still serves its volumes. Once its node pods are being deleted there is no way
+// back, and waiting would only harm pods that still use a volume.
+func servesVolumes(observed observedState) bool {
+	return slices.ContainsFunc(observed.objects, func(m drivers.Manifest) bool { return m.Object.GetKind() == "DaemonSet" })
+}
+
+// countUsers says how many pods use volumes. The search stops at maxUsers.
+func countUsers(users []string) string {
+	if len(users) >= maxUsers {
+		return count(len(users), "pod") + " or more"
+	}
+	return count(len(users), "pod")
+}
+
+func count(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
+}
+
+// abbreviate lists names up to a length that fits a condition's message.
+func abbreviate(names []string) string {
+	const most = 10
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}

@@ -1,0 +1,90 @@
+package uninstall
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+func TestNextAction(t *testing.T) {
+	all := []string{"Deployment", "DaemonSet", "ServiceAccount", "CSIDriver", "StorageClass", "CredentialsRequest"}
+	for _, tc := range []struct {
+		name     string
+		observed observedState
+		reason   string
+		message  string   // a part of it
+		delete   []string // kinds
+		done     bool
+	}{
+		{
+			name:     "volumes are in use",
+			observed: observedState{objects: manifests(all...), users: []string{"shop/web-0", "shop/web-1"}},
+			reason:   "VolumesInUse", message: "in use by 2 pods: shop/web-0, shop/web-1",
+		},
+		{
+			name:     "in use by more pods than one can read",
+			observed: observedState{objects: manifests(all...), users: strings.Split(strings.Repeat("shop/web,", 12)+"shop/last", ",")},
+			reason:   "VolumesInUse", message: "and 3 more",
+		},
+		{
+			name:     "in use, but removal is forced",
+			observed: observedState{objects: manifests(all...), users: []string{"shop/web-0"}, forced: true},
+			reason:   "Removing", delete: []string{"Deployment"},
+		},
+		{name: "the controller is first", observed: observedState{objects: manifests(all...)}, reason: "Removing", delete: []string{"Deployment"}},
+		{
+			name:     "wait for its pods",
+			observed: observedState{objects: manifests(all[1:]...), pods: map[int]int{0: 2}},
+			reason:   "Removing", message: "waiting for the driver's controller to end: 2 pods",
+		},
+		{
+			name:     "a new pod blocks while the nodes still serve it",
+			observed: observedState{objects: manifests(all[1:]...), users: []string{"shop/late"}},
+			reason:   "VolumesInUse",
+		},
+		{name: "then the nodes", observed: observedState{objects: manifests(all[1:]...)}, reason: "Removing", delete: []string{"DaemonSet"}},
+		{
+			name:     "wait for node pods, whoever uses volumes now",
+			observed: observedState{objects: manifests(all[2:]...), pods: map[int]int{1: 1}, users: []string{"shop/late"}},
+			reason:   "Removing", message: "waiting for the driver's node to end: 1 pod",
+		},
+		{
+			name:     "then everything but the credentials",
+			observed: observedState{objects: manifests(all[2:]...)},
+			reason:   "Removing", delete: []string{"ServiceAccount", "CSIDriver", "StorageClass"},
+		},
+		{name: "credentials last", observed: observedState{objects: manifests(all[5:]...)}, reason: "Removing", delete: []string{"CredentialsRequest"}},
+		{name: "done", observed: observedState{}, reason: "Removed", done: true},
+		{
+			name: "foreign objects are reported", observed: observedState{foreign: []string{"StorageClass efs-sc"}},
+			reason: "Removed", message: "StorageClass efs-sc", done: true,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got := nextAction(tc.observed)
+			if got.reason != tc.reason || got.done != tc.done || !strings.Contains(got.message, tc.message) {
+				t.Errorf("action = %s (done %v): %s\nwant %s (done %v): …%s…", got.reason, got.done, got.message, tc.reason, tc.done, tc.message)
+			}
+			var kinds []string
+			for _, m := range got.delete {
+				kinds = append(kinds, m.Object.GetKind())
+			}
+			if strings.Join(kinds, ",") != strings.Join(tc.delete, ",") {
+				t.Errorf("deletes %v, want %v", kinds, tc.delete)
+			}
+		})
+	}
+}
+
+func manifests(kinds ...string) []drivers.Manifest {
+	var manifests []drivers.Manifest
+	for _, kind := range kinds {
+		object := &unstructured.Unstructured{}
+		object.SetKind(kind)
+		manifests = append(manifests, drivers.Manifest{Object: object})
+	}
+	return manifests
+}

@@ -1,0 +1,110 @@
+// Package upgradeable reports to OLM, in the condition Upgradeable of the OperatorCondition, whether it may replace the
+// operator with another version now.
+package upgradeable
+
+import (
+	"context"
+	"math"
+	"os"
+	"time"
+
+	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
+	"github.com/operator-framework/operator-lib/conditions"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// operatorConditionEnv is set by OLM to the name of the OperatorCondition for this version of the operator. OLM also lets
+// the operator's service account read and write that object.
+const operatorConditionEnv = "OPERATOR_CONDITION_NAME"
+
+// conflictBackoff is for writes that conflict with OLM's. It gives up after some five seconds.
+var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 9}
+
+// A Condition is the OperatorCondition's condition Upgradeable.
+type Condition struct {
+	inner conditions.Condition // nil where OLM does not run the operator
+}
+
+// A Reason is a reason of the condition. Only Settled allows an upgrade.
+type Reason struct{ name, message string }
+
+var (
+	Settled      = Reason{"Settled", "no adoption or removal of the driver is in progress"}
+	Adopting     = Reason{"Adopting", "objects of an earlier operator are being taken over, until the driver has rolled out"}
+	Uninstalling = Reason{"Uninstalling", "the driver is being removed"}
+)
+
+// New returns the condition of the operator that runs in this process.
+func New(cfg *rest.Config) (*Condition, error) {
+	if os.Getenv(operatorConditionEnv) == "" {
+		return &Condition{}, nil
+	}
+	scheme := runtime.NewScheme()
+	if err := operatorsv2.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	inner, err := conditions.InClusterFactory{Client: c}.NewCondition(operatorsv2.ConditionType(operatorsv2.Upgradeable))
+	return &Condition{inner}, err
+}
+
+// Set writes the condition unless it has the reason already.
+func (c *Condition) Set(ctx context.Context, reason Reason) error {
+	if c.inner == nil {
+		return nil
+	}
+	status := metav1.ConditionFalse
+	if reason == Settled {
+		status = metav1.ConditionTrue
+	}
+	return retry.RetryOnConflict(conflictBackoff, func() error {
+		// An error means that the condition does not exist yet, or that the write will fail, too.
+		if now, err := c.inner.Get(ctx); err == nil && now.Status == status && now.Reason == reason.name {
+			return nil
+		}
+		if err := c.inner.Set(ctx, status, conditions.WithReason(reason.name), conditions.WithMessage(reason.message)); err != nil {
+			return err
+		}
+		klog.V(2).InfoS("Set Upgradeable in the OperatorCondition", "status", status, "reason", reason.name)
+		return nil
+	})
+}
+
+// TrySet is Set where a failure must not block the operator. The caller sets the condition again later.
+func (c *Condition) TrySet(ctx context.Context, reason Reason) (ok bool) {
+	err := c.Set(ctx, reason)
+	if err != nil && ctx.Err() == nil {
+		klog.ErrorS(err, "Failed to set Upgradeable in the OperatorCondition", "reason", reason.name)
+	}
+	return err == nil
+}
+
+// SetUntilDone retries until the condition is set or ctx ends: OLM gives the permission to write it only after it has
+// started the operator.
+func (c *Condition) SetUntilDone(ctx context.Context, reason Reason) {
+	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: time.Minute}
+	for ctx.Err() == nil && !c.TrySet(ctx, reason) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(backoff.Step()):
+		}
+	}
+}
+
+// Has reports whether the condition has a reason.
+func (c *Condition) Has(ctx context.Context, reason Reason) bool {
+	if c.inner == nil {
+		return false
+	}
+	now, err := c.inner.Get(ctx)
+	return err == nil && now.Reason == reason.name
+}

@@ -1,0 +1,89 @@
+// Package workload has the controllers of the driver's Deployments and DaemonSets, which are library-go's, and the hooks
+// that adapt the pods to the cluster. It also has the controller that reports settings the driver cannot honor.
+package workload
+
+import (
+	"context"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	configinformers "github.com/openshift/client-go/config/informers/externalversions"
+	"github.com/openshift/library-go/pkg/controller/factory"
+	deployment "github.com/openshift/library-go/pkg/operator/csi/csidrivercontrollerservicecontroller"
+	daemonset "github.com/openshift/library-go/pkg/operator/csi/csidrivernodeservicecontroller"
+	"github.com/openshift/library-go/pkg/operator/deploymentcontroller"
+	"github.com/openshift/library-go/pkg/operator/events"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/eventfilter"
+	"github.com/berth-csi/berth/operator/status"
+)
+
+// A Builder builds the controllers of one driver.
+type Builder struct {
+	Driver         drivers.Driver
+	Namespace      string // the driver's
+	Kube           kubernetes.Interface
+	Reader         client.Reader
+	OperatorClient v1helpers.OperatorClientWithFinalizers
+	Config         configinformers.SharedInformerFactory
+	// Named returns the informers of the objects of one name in the driver's namespace.
+	Named func(name string) informers.SharedInformerFactory
+	// Observe returns the configuration of the cluster.
+	Observe  func() (drivers.Cluster, error)
+	Recorder events.Recorder
+}
+
+// NewControllers returns a controller for each component that is a Deployment or a DaemonSet. They record events until
+// ctx ends.
+func (b Builder) NewControllers(ctx context.Context, components []status.Component) []factory.Controller {
+	var controllers []factory.Controller
+	for _, component := range components {
+		object, manifest := component.Manifest.Object, component.Manifest.YAML
+		apps := b.Named(object.GetName()).Apps().V1()
+		switch object.GetKind() {
+		case "Deployment":
+			controllers = append(controllers, deployment.NewCSIDriverControllerServiceController(
+				component.Name, manifest, eventfilter.NewGenerations(ctx, b.Recorder, b.Reader, b.OperatorClient, object), b.OperatorClient, b.Kube,
+				apps.Deployments(), b.Config, b.podInformers(), b.deploymentHooks()...))
+		case "DaemonSet":
+			controllers = append(controllers, daemonset.NewCSIDriverNodeServiceController(
+				component.Name, manifest, eventfilter.NewGenerations(ctx, b.Recorder, b.Reader, b.OperatorClient, object), b.OperatorClient, b.Kube,
+				apps.DaemonSets(), b.podInformers(), b.daemonSetHooks()...))
+		}
+	}
+	return controllers
+}
+
+// podInformers are the informers of what the driver's pods depend on.
+func (b Builder) podInformers() []factory.Informer {
+	watched := []factory.Informer{
+		b.Named(b.Driver.TrustedCABundle).Core().V1().ConfigMaps().Informer(),
+		b.Config.Config().V1().Infrastructures().Informer(),
+	}
+	for _, secret := range b.Driver.Secrets {
+		watched = append(watched, b.Named(secret).Core().V1().Secrets().Informer())
+	}
+	return watched
+}
+
+func (b Builder) deploymentHooks() []deploymentcontroller.DeploymentHookFunc {
+	return []deploymentcontroller.DeploymentHookFunc{
+		deployment.WithReplicasHook(b.Config),
+		deployment.WithObservedProxyDeploymentHook(),
+		deployment.WithCABundleDeploymentHook(b.Namespace, b.Driver.TrustedCABundle, b.Named(b.Driver.TrustedCABundle).Core().V1().ConfigMaps()),
+		func(_ *operatorv1.OperatorSpec, d *appsv1.Deployment) error { return b.configure(&d.Spec.Template) },
+	}
+}
+
+func (b Builder) daemonSetHooks() []daemonset.DaemonSetHookFunc {
+	return []daemonset.DaemonSetHookFunc{
+		daemonset.WithObservedProxyDaemonSetHook(),
+		daemonset.WithCABundleDaemonSetHook(b.Namespace, b.Driver.TrustedCABundle, b.Named(b.Driver.TrustedCABundle).Core().V1().ConfigMaps()),
+		func(_ *operatorv1.OperatorSpec, d *appsv1.DaemonSet) error { return b.configure(&d.Spec.Template) },
+	}
+}
