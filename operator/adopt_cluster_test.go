@@ -32,17 +32,17 @@ func TestAdoption(t *testing.T) {
 	t.Run("by an operator that is restarted meanwhile", func(t *testing.T) { testAdoption(t, inOtherNamespace(t), 6, false) })
 }
 
-// TestAdoptionRetriesAfterAConflict: somebody, such as the DaemonSet controller, writes to an object just
-// before it is adopted. That write is retried, and nothing else is restarted.
-func TestAdoptionRetriesAfterAConflict(t *testing.T) {
+// TestAdoptionRetriesAConflict: another client, such as the DaemonSet controller, writes an object just before it is
+// adopted. The operator retries that one write, and does not start a new cycle.
+func TestAdoptionRetriesAConflict(t *testing.T) {
 	env := inOtherNamespace(t)
 	env.setImages()
 	env.createUnadopted(env.createAPI())
 	cfg := env.ServiceAccountConfig(t, env.namespace, "operator")
-	var overtaken atomic.Int32
+	var patches atomic.Int32
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/daemonsets/efs-csi-node") && overtaken.Add(1) == 1 {
+			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/daemonsets/efs-csi-node") && patches.Add(1) == 1 {
 				set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-node"}}
 				if err := env.Client().Patch(r.Context(), set, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/other":"faster"}}}`))); err != nil {
 					t.Error(err)
@@ -62,8 +62,8 @@ func TestAdoptionRetriesAfterAConflict(t *testing.T) {
 	}()
 	env.create(env.customResource())
 	env.waitForConditions(allWell)
-	if overtaken.Load() < 2 {
-		t.Errorf("the DaemonSet was patched %d times; want it to be patched again", overtaken.Load())
+	if patches.Load() < 2 {
+		t.Errorf("the DaemonSet was patched %d times; want a retry", patches.Load())
 	}
 	watches := 0
 	for _, event := range env.Audit(t) {
@@ -72,7 +72,7 @@ func TestAdoptionRetriesAfterAConflict(t *testing.T) {
 		}
 	}
 	if watches != 1 {
-		t.Errorf("the operator began to watch the CSIDriver %d times, want once", watches)
+		t.Errorf("the operator started to watch the CSIDriver %d times, want once", watches)
 	}
 }
 

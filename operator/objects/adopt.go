@@ -20,9 +20,6 @@ import (
 	"github.com/berth-csi/berth/operator/metrics"
 )
 
-// conflictBackoff is for writes that conflict with those of others, such as a status. It gives up after some five seconds.
-var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 9}
-
 // Unadopted returns those of the driver's objects that an earlier operator created and that this one has not adopted.
 func (a *Applier) Unadopted(ctx context.Context, manifests []drivers.Manifest) ([]*metav1.PartialObjectMetadata, error) {
 	var found []*metav1.PartialObjectMetadata
@@ -47,38 +44,43 @@ func (a *Applier) Unadopted(ctx context.Context, manifests []drivers.Manifest) (
 	return found, nil
 }
 
+// conflictBackoff is for objects that other controllers write at the same time. It gives up after some five seconds.
+var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 9}
+
 // Adopt takes unadopted objects over, each in one request: it sets the label, and removes owner references that would
 // have the object deleted. The community operator made a CustomResourceDefinition the owner of its driver, so deleting
 // that API would garbage-collect the driver. Everything else about the objects is left to the ordinary apply path.
 func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMetadata) error {
 	for _, object := range unadopted {
-		kind, uid := object.GroupVersionKind(), object.UID
+		kind, name, uid := object.GroupVersionKind(), object.Name, object.UID
 		err := retry.RetryOnConflict(conflictBackoff, func() error {
-			conflict := a.adopt(ctx, object)
+			conflict := a.adoptOnce(ctx, object)
 			if !apierrors.IsConflict(conflict) {
 				return conflict
 			}
-			if err := a.client.Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
-				return err
-			}
+			// Another controller may write the object's status at any time.
+			err := a.client.Get(ctx, client.ObjectKeyFromObject(object), object)
 			object.SetGroupVersionKind(kind) // the response has none
-			if object.UID != uid || !a.Owned(object) {
-				return fmt.Errorf("somebody replaced the object with UID %s meanwhile: %v", uid, conflict)
+			switch {
+			case err != nil:
+				return err
+			case object.UID != uid || !a.Owned(object):
+				return fmt.Errorf("the object with UID %s was replaced: %v", uid, conflict)
 			}
 			return conflict
 		})
 		if err != nil {
-			return fmt.Errorf("adopting %s %s: %w", kind.Kind, object.Name, err)
+			return fmt.Errorf("adopting %s %s: %w", kind.Kind, name, err)
 		}
 		klog.V(2).InfoS("Adopted object", "kind", kind.Kind, "object", klog.KObj(object))
 		metrics.AdoptedObjects.WithLabelValues(a.driver, kind.Kind).Inc()
-		a.recorder.Eventf("Adopted", "Took over %s %s, which an earlier operator of the driver made", kind.Kind, object.Name)
+		a.recorder.Eventf("Adopted", "Took over %s %s, which an earlier operator of the driver made", kind.Kind, name)
 	}
 	return nil
 }
 
-// adopt adopts an object, unless it has changed since it was read.
-func (a *Applier) adopt(ctx context.Context, object *metav1.PartialObjectMetadata) error {
+// adoptOnce fails with a conflict if the object has changed since it was read.
+func (a *Applier) adoptOnce(ctx context.Context, object *metav1.PartialObjectMetadata) error {
 	owners := slices.DeleteFunc(slices.Clone(object.OwnerReferences), func(owner metav1.OwnerReference) bool {
 		return owner.Kind == "CustomResourceDefinition"
 	})
