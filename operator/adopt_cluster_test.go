@@ -3,8 +3,10 @@ package operator_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,6 +30,50 @@ func TestAdoption(t *testing.T) {
 	t.Run("in another namespace", func(t *testing.T) { testAdoption(t, inOtherNamespace(t), 0, false) })
 	t.Run("in a namespace that only the ClusterCSIDriver names", func(t *testing.T) { testAdoption(t, inOtherNamespace(t), 0, true) })
 	t.Run("by an operator that is restarted meanwhile", func(t *testing.T) { testAdoption(t, inOtherNamespace(t), 6, false) })
+}
+
+// TestAdoptionRetriesAConflict: another client, such as the DaemonSet controller, writes an object just before it is
+// adopted. The operator retries that one write, and does not start a new cycle.
+func TestAdoptionRetriesAConflict(t *testing.T) {
+	env := inOtherNamespace(t)
+	env.setImages()
+	env.createUnadopted(env.createAPI())
+	cfg := env.ServiceAccountConfig(t, env.namespace, "operator")
+	var patches atomic.Int32
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/daemonsets/efs-csi-node") && patches.Add(1) == 1 {
+				set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-node"}}
+				if err := env.Client().Patch(r.Context(), set, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/other":"faster"}}}`))); err != nil {
+					t.Error(err)
+				}
+			}
+			return next.RoundTrip(r)
+		})
+	})
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- env.operate(ctx, cfg) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	env.create(env.customResource())
+	env.waitForConditions(allWell)
+	if patches.Load() < 2 {
+		t.Errorf("the DaemonSet was patched %d times; want a retry", patches.Load())
+	}
+	watches := 0
+	for _, event := range env.Audit(t) {
+		if event.User == env.user && event.Verb == "watch" && event.Resource == "csidrivers" {
+			watches++
+		}
+	}
+	if watches != 1 {
+		t.Errorf("the operator started to watch the CSIDriver %d times, want once", watches)
+	}
 }
 
 // inOtherNamespace returns an environment whose driver is not in the operator's namespace.

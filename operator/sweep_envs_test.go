@@ -125,6 +125,11 @@ func newPool(t *testing.T) *pool {
 	}
 	p.idle[0].setImages()
 	watchEnvs(t, slices.Clone(p.idle))
+	t.Cleanup(func() { // other tests use the same drivers
+		for _, env := range p.idle {
+			env.clear()
+		}
+	})
 	formerAPI := p.idle[0].createAPI()
 	for _, env := range p.idle {
 		env.formerAPI = formerAPI

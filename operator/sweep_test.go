@@ -89,7 +89,7 @@ func (s *sweep) disturbed(t *testing.T, sc scenario, reference outcome, at fault
 // keepWatch runs an undisturbed operator for an installed driver, and checks in the end that it has written nothing.
 // Controllers resync only once a minute.
 func (s *sweep) keepWatch(t *testing.T) {
-	env, _ := s.envs.take(t, true)
+	env, giveBack := s.envs.take(t, true)
 	if !env.installed {
 		env.clear()
 		s.installIn(env)
@@ -101,6 +101,7 @@ func (s *sweep) keepWatch(t *testing.T) {
 	before := len(r.injector.Writes())
 	t.Cleanup(func() {
 		r.stop()
+		giveBack()
 		if late := r.injector.Writes()[before:]; len(late) > 0 {
 			t.Errorf("while the driver was installed and nothing changed, the operator wrote: %v", late)
 		}

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -41,29 +44,53 @@ func (a *Applier) Unadopted(ctx context.Context, manifests []drivers.Manifest) (
 	return found, nil
 }
 
+// conflictBackoff is for objects that other controllers write at the same time. It gives up after some five seconds.
+var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 9}
+
 // Adopt takes unadopted objects over, each in one request: it sets the label, and removes owner references that would
 // have the object deleted. The community operator made a CustomResourceDefinition the owner of its driver, so deleting
 // that API would garbage-collect the driver. Everything else about the objects is left to the ordinary apply path.
 func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMetadata) error {
 	for _, object := range unadopted {
-		owners := slices.DeleteFunc(slices.Clone(object.OwnerReferences), func(owner metav1.OwnerReference) bool {
-			return owner.Kind == "CustomResourceDefinition"
+		kind, name, uid := object.GroupVersionKind(), object.Name, object.UID
+		err := retry.RetryOnConflict(conflictBackoff, func() error {
+			conflict := a.adoptOnce(ctx, object)
+			if !apierrors.IsConflict(conflict) {
+				return conflict
+			}
+			// Another controller may write the object's status at any time.
+			err := a.client.Get(ctx, client.ObjectKeyFromObject(object), object)
+			object.SetGroupVersionKind(kind) // the response has none
+			switch {
+			case err != nil:
+				return err
+			case object.UID != uid || !a.Owned(object):
+				return fmt.Errorf("the object with UID %s was replaced: %v", uid, conflict)
+			}
+			return conflict
 		})
-		// The resource version protects concurrent changes of the owner references.
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-			"resourceVersion": object.ResourceVersion, "ownerReferences": owners,
-			"labels": map[string]any{ManagedByLabel: a.operator},
-		}})
 		if err != nil {
-			return err
+			return fmt.Errorf("adopting %s %s: %w", kind.Kind, name, err)
 		}
-		kind, name := object.Kind, object.Name
-		if err := a.client.Patch(ctx, object, client.RawPatch(types.MergePatchType, patch)); err != nil {
-			return fmt.Errorf("adopting %s %s: %w", kind, name, err)
-		}
-		klog.V(2).InfoS("Adopted object", "kind", kind, "object", klog.KObj(object))
-		metrics.AdoptedObjects.WithLabelValues(a.driver, kind).Inc()
-		a.recorder.Eventf("Adopted", "Took over %s %s, which an earlier operator of the driver made", kind, name)
+		klog.V(2).InfoS("Adopted object", "kind", kind.Kind, "object", klog.KObj(object))
+		metrics.AdoptedObjects.WithLabelValues(a.driver, kind.Kind).Inc()
+		a.recorder.Eventf("Adopted", "Took over %s %s, which an earlier operator of the driver made", kind.Kind, name)
 	}
 	return nil
+}
+
+// adoptOnce fails with a conflict if the object has changed since it was read.
+func (a *Applier) adoptOnce(ctx context.Context, object *metav1.PartialObjectMetadata) error {
+	owners := slices.DeleteFunc(slices.Clone(object.OwnerReferences), func(owner metav1.OwnerReference) bool {
+		return owner.Kind == "CustomResourceDefinition"
+	})
+	// The resource version protects concurrent changes of the owner references.
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": object.ResourceVersion, "ownerReferences": owners,
+		"labels": map[string]any{ManagedByLabel: a.operator},
+	}})
+	if err != nil {
+		return err
+	}
+	return a.client.Patch(ctx, object.DeepCopy(), client.RawPatch(types.MergePatchType, patch))
 }
