@@ -120,7 +120,7 @@ func TestImmutableObjectsAreRecreated(t *testing.T) {
 	}
 	for _, what := range []string{"CSIDriver efs.csi.aws.com", "ClusterRoleBinding efs-csi-node", "RoleBinding efs-csi-leader-election"} {
 		kind, _, _ := strings.Cut(what, " ")
-		env.waitForEvent(kind+"Remade", what)
+		env.waitForEvent(kind+"Recreated", what)
 	}
 	driver := &storagev1.CSIDriver{}
 	if err := env.Client().Get(t.Context(), client.ObjectKey{Name: env.driver.CSIName}, driver); err != nil {

@@ -116,7 +116,7 @@ func (a *Applier) recreate(ctx context.Context, desired, current *unstructured.U
 		return nil, err
 	}
 	klog.V(2).InfoS("Deleted object to recreate it", "kind", desired.GetKind(), "object", klog.KObj(desired), "reason", invalid)
-	a.recorder.Warningf(desired.GetKind()+"Remade", "Deleted %s %s to recreate it, because it could not be updated to what the driver needs: %v",
+	a.recorder.Warningf(desired.GetKind()+"Recreated", "Deleted %s %s to recreate it, because it could not be updated to what the driver needs: %v",
 		desired.GetKind(), desired.GetName(), invalid)
 	return a.write(ctx, desired)
 }
