@@ -76,7 +76,7 @@ func TestBumpRefuses(t *testing.T) {
 		opts    Options
 		want    string
 	}{
-		"a bundle of another driver": {mustGenerate(t, other, version1), Options{}, "bundle gadget-operator.v1.0.0: it is of package gadget-operator, and was not generated from driver widget"},
+		"a bundle of another driver": {mustGenerate(t, other, version1), Options{}, "bundle gadget-operator.v1.0.0: its package is gadget-operator, and it was not generated from driver widget"},
 		"an image that there is not": {mustGenerate(t, widget.Driver(), version1), Options{Images: map[string]string{"SAIL_IMAGE": "quay.io/a/b:c"}}, "there is no image SAIL_IMAGE"},
 		"tags in a release":          {mustGenerate(t, widget.Driver(), version1), Options{Pinned: true, Images: map[string]string{"DRIVER_IMAGE": "quay.io/a/b:c"}}, "not given by digest: quay.io/example/widget-operator:v1, quay.io/a/b:c, quay.io/example/registrar:v1;"},
 	} {
