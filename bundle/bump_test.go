@@ -32,7 +32,7 @@ func TestBump(t *testing.T) {
 		t.Errorf("the version is %q, want 1.2.4", v)
 	}
 
-	// What differs is shown, and nothing else of the file.
+	// Only the differences are shown.
 	text := Diff(earlier, got)
 	for _, line := range []string{"-  version: 1.2.3", "+  version: 1.2.4", "-  - image: quay.io/example/registrar:v1", "+  - image: quay.io/example/registrar:v2",
 		"--- widget-operator.v1.2.3/manifests/widget-operator.clusterserviceversion.yaml"} {
@@ -41,7 +41,7 @@ func TestBump(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "bundle.Dockerfile") {
-		t.Errorf("the difference tells of a file that has not changed:\n%s", text)
+		t.Errorf("the difference shows a file that has not changed:\n%s", text)
 	}
 }
 
@@ -57,7 +57,7 @@ func TestBumpOfNothing(t *testing.T) {
 	}
 }
 
-// TestBumpFollowsTheDefinition: what has become of the driver is part of the next version.
+// TestBumpFollowsTheDefinition: the next version has the changes of the driver's definition.
 func TestBumpFollowsTheDefinition(t *testing.T) {
 	d := widget.Driver()
 	earlier := mustGenerate(t, d, version1)
@@ -76,7 +76,7 @@ func TestBumpRefuses(t *testing.T) {
 		opts    Options
 		want    string
 	}{
-		"a bundle of another driver": {mustGenerate(t, other, version1), Options{}, "bundle gadget-operator.v1.0.0: it is of package gadget-operator, and was not generated from driver widget"},
+		"a bundle of another driver": {mustGenerate(t, other, version1), Options{}, "bundle gadget-operator.v1.0.0: its package is gadget-operator, and it was not generated from driver widget"},
 		"an image that there is not": {mustGenerate(t, widget.Driver(), version1), Options{Images: map[string]string{"SAIL_IMAGE": "quay.io/a/b:c"}}, "there is no image SAIL_IMAGE"},
 		"tags in a release":          {mustGenerate(t, widget.Driver(), version1), Options{Pinned: true, Images: map[string]string{"DRIVER_IMAGE": "quay.io/a/b:c"}}, "not given by digest: quay.io/example/widget-operator:v1, quay.io/a/b:c, quay.io/example/registrar:v1;"},
 	} {
@@ -96,7 +96,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-// TestPinned: a release in which each image has its digest.
+// TestPinned: a release needs a digest for each image.
 func TestPinned(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0", 64)
 	mustGenerate(t, widget.Driver(), Options{Version: version1.Version, Pinned: true, Images: map[string]string{

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/test/widget"
 )
 
-var update = flag.Bool("update", false, "write golden files anew")
+var update = flag.Bool("update", false, "write golden files")
 
 var version1 = Options{Version: semver.MustParse("1.0.0")}
 
@@ -72,8 +72,8 @@ func TestGenerateGolden(t *testing.T) {
 	}
 }
 
-// withoutInstall cuts out of a ClusterServiceVersion what package drivers says of every operator, and
-// tests of its own compare.
+// withoutInstall removes from a ClusterServiceVersion what package drivers defines for every operator, which has its own
+// tests.
 func withoutInstall(t *testing.T, manifest []byte) []byte {
 	t.Helper()
 	before, rest, ok := bytes.Cut(manifest, []byte("\n  install:\n"))

@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/test/widget"
 )
 
-// everyDriver returns the drivers whose bundles have to keep the promises that these tests are about.
+// everyDriver returns the drivers whose bundles these tests check.
 func everyDriver() []drivers.Driver { return append(driverregistry.All(), widget.Driver()) }
 
 // written writes a bundle to a folder of the test.
@@ -93,7 +93,7 @@ func TestEveryImageIsRelated(t *testing.T) {
 					}
 				}
 			}
-			// The operator fills its assets in from its environment: so must this.
+			// The operator renders its assets with values from its environment, and so must this test.
 			assets, err := d.Manifests(drivers.Values{Image: func(name string) string { return env[name] }})
 			if err != nil {
 				t.Fatal(err)
@@ -120,7 +120,7 @@ func imagesOf(t *testing.T, m drivers.Manifest) []string {
 		return nil
 	}
 	var images []string
-	// The documents still hold placeholders where numbers belong, so not all of a pod can be decoded.
+	// The documents still have placeholders instead of numbers, so a pod cannot be decoded completely.
 	data := regexp.MustCompile(`: \$\{\w+\}`).ReplaceAll(m.YAML, []byte(": 1"))
 	if err := yaml.Unmarshal(data, &workload); err != nil {
 		t.Fatalf("asset %s: %v", m.File, err)
@@ -171,7 +171,7 @@ func onlyRules(t *testing.T, d drivers.Driver, permissions []v1alpha1.StrategyDe
 	return permissions[0].Rules
 }
 
-// opm reads a bundle as this test does, when it makes a catalog of it.
+// opm reads a bundle like this when it builds a catalog.
 func TestRegistryReadsIt(t *testing.T) {
 	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/berth-csi/berth/findings"
 )
 
-// FuzzDecode holds what is found wrong with a file against what operator-registry makes of it: what it
-// cannot read is a finding, and its line is one of the file's.
+// FuzzDecode compares with operator-registry: a file that it cannot read has a finding, and findings are at lines of the
+// file.
 func FuzzDecode(f *testing.F) {
 	archives, err := filepath.Glob("../catalog/rules/testdata/validate/*.txtar")
 	if err != nil || len(archives) == 0 {
@@ -69,7 +69,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzScan holds bundles that are read where they lie against how they are decoded otherwise.
+// FuzzScan compares bundles that are scanned in place with the same bundles decoded.
 func FuzzScan(f *testing.F) {
 	archives, err := filepath.Glob("../catalog/rules/testdata/validate/*.txtar")
 	if err != nil || len(archives) == 0 {

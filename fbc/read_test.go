@@ -77,7 +77,7 @@ entries: [{reference: {schema: olm.package}, message: ebb}]
 	}
 }
 
-// TestReadWhileItChanges: a file that comes while others are read.
+// TestReadWhileItChanges: a file is added while others are read.
 func TestReadWhileItChanges(t *testing.T) {
 	dir := t.TempDir()
 	catalogs.Write(t, filepath.Join(dir, "catalog.json"), `{"schema": "olm.package", "name": "tide"}`)
@@ -89,7 +89,7 @@ func TestReadWhileItChanges(t *testing.T) {
 	}
 }
 
-// TestReadRefusesPipes: what never ends is not read.
+// TestReadRefusesPipes: files that may never end are not read.
 func TestReadRefusesPipes(t *testing.T) {
 	dir := t.TempDir()
 	if err := syscall.Mkfifo(filepath.Join(dir, "catalog.json"), 0o600); err != nil {
@@ -100,8 +100,7 @@ func TestReadRefusesPipes(t *testing.T) {
 	}
 }
 
-// TestReadHugeFile reads files of a gigabyte that are no catalogs. What is wrong is found at their
-// beginning.
+// TestReadHugeFile reads files of a gigabyte that are not catalogs. The fault is reported at their beginning.
 func TestReadHugeFile(t *testing.T) {
 	for _, test := range []struct{ name, begin, rule string }{
 		{"catalog.json", `{"schema": "olm.package", "name": "`, "syntax"},

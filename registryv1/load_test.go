@@ -133,7 +133,7 @@ func TestLoadImage(t *testing.T) {
 	}
 }
 
-// TestLoadRefusesLinks: whoever wrote a bundle could have any file of this machine put into a catalog.
+// TestLoadRefusesLinks: otherwise the author of a bundle could have any file of this machine put into a catalog.
 func TestLoadRefusesLinks(t *testing.T) {
 	dir := folder(t, map[string]string{"manifests/csv.yaml": csvManifest, "metadata/annotations.yaml": gadget})
 	if err := os.Symlink("/etc/hostname", filepath.Join(dir, "manifests", "link.yaml")); err != nil {

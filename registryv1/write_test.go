@@ -45,7 +45,7 @@ func TestWriteReplacesABundleAsAWhole(t *testing.T) {
 	onlyBundle(t, dir, b)
 }
 
-// onlyBundle checks that dir holds the bundle, and that nothing else is left in or beside it.
+// onlyBundle checks that dir holds the bundle, and that nothing else is left in it or next to it.
 func onlyBundle(t *testing.T, dir string, b *Bundle) {
 	t.Helper()
 	got, err := Load(dir)

@@ -26,8 +26,7 @@ func TestCheckFinds(t *testing.T) {
 	const long = "widget-operator-for-those-who-like-their-names-long-and-telling.v1.0.0"
 	for _, tc := range []struct {
 		name, file, old, new string
-		// want are findings as text, with a tilde for the line and column of what is new, and where that is
-		// said to be.
+		// want are findings as text. A tilde stands for the line and column of the new text.
 		want []string
 	}{{
 		name: "unknown capability level",
@@ -79,7 +78,7 @@ func TestCheckFinds(t *testing.T) {
 		file: csv, old: `features.operators.openshift.io/cnf: "false"`, new: "features.operators.openshift.io/cnf: false",
 		want: []string{csv + `:~: error: the annotation features.operators.openshift.io/cnf is false, want a string in quotes: "true" or "false" (console-feature)`},
 	}, {
-		name: "an image that nobody would mirror",
+		name: "an image that a mirror would lack",
 		file: csv, old: "image: quay.io/example/widget-operator:v1\n                imagePullPolicy", new: "image: quay.io/example/other:v1\n                imagePullPolicy",
 		want: []string{csv + ":~: warning: image quay.io/example/other:v1 of container widget-operator is not in spec.relatedImages (related-images)"},
 	}} {
@@ -108,7 +107,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// fieldAt returns the place of the field that a byte is a part of.
+// fieldAt returns the position of the field that contains a byte.
 func fieldAt(data []byte, offset int) string {
 	begin := 1 + bytes.LastIndexByte(data[:offset], '\n')
 	line := data[begin:]
@@ -125,7 +124,7 @@ func generate(t *testing.T, d drivers.Driver) *registryv1.Bundle {
 	return b
 }
 
-// found returns what is wrong with a bundle, by paths in it.
+// found returns the findings about a bundle, with paths relative to it.
 func found(t *testing.T, b *registryv1.Bundle) []string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "bundle")
@@ -143,7 +142,7 @@ func found(t *testing.T, b *registryv1.Bundle) []string {
 	return texts
 }
 
-// TestCheckFindsInMetadata looks at files that our bundles may lack.
+// TestCheckFindsInMetadata checks files that generated bundles may lack.
 func TestCheckFindsInMetadata(t *testing.T) {
 	for _, tc := range []struct {
 		name, file, content string
@@ -171,7 +170,7 @@ func TestCheckFindsInMetadata(t *testing.T) {
 	}
 }
 
-// TestCheckFindsTooMuch: what counts is the size after compression and base64, as OLM stores it.
+// TestCheckFindsTooMuch: the size after compression and base64 counts, as OLM stores it.
 func TestCheckFindsTooMuch(t *testing.T) {
 	noise := make([]byte, 800<<10)
 	rand.NewChaCha8([32]byte{}).Read(noise)
@@ -184,7 +183,7 @@ func TestCheckFindsTooMuch(t *testing.T) {
 	}
 }
 
-// TestEachRuleHasItsPlaceInReports: a report shows the rules that were broken, and those that were kept.
+// TestEachRuleHasItsPlaceInReports: a report lists every rule, broken or not.
 func TestEachRuleHasItsPlaceInReports(t *testing.T) {
 	seen := map[string]bool{}
 	for _, r := range rules.Rules() {

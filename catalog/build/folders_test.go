@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the files that hold what tests ex
 
 var tide = []string{"../testdata/bundles/tide/0.1.0", "../testdata/bundles/tide/0.2.0"}
 
-// TestFolders holds what is built against ../testdata/catalog, and has real opm judge that.
+// TestFolders compares what is built with ../testdata/catalog, and validates it with real opm.
 func TestFolders(t *testing.T) {
 	config, err := build.Folders(t.Context(), tide)
 	if err != nil {
@@ -70,8 +70,8 @@ func TestFoldersIsDeterministic(t *testing.T) {
 	}
 }
 
-// TestFoldersRendersLikeOpm compares with what real opm makes of the same folders: those of this
-// package's tests and those that the project ships.
+// TestFoldersRendersLikeOpm compares with what real opm renders from the same folders: those of the tests and those that
+// the project ships.
 func TestFoldersRendersLikeOpm(t *testing.T) {
 	shipped, err := filepath.Glob("../../bundle/*/*/manifests")
 	if err != nil {
@@ -102,7 +102,7 @@ func TestFoldersRendersLikeOpm(t *testing.T) {
 	}
 }
 
-// TestShippedCatalogs reads the catalogs beside this package's code, and has real opm judge them, too.
+// TestShippedCatalogs validates the catalogs that the project ships, also with real opm.
 func TestShippedCatalogs(t *testing.T) {
 	packages, err := filepath.Glob("../*/*/catalog.yaml")
 	if err != nil {
@@ -131,7 +131,7 @@ func stderrOf(err error) []byte {
 	return nil
 }
 
-// TestFoldersRefuses spoils copies of the two bundles, in folders "old" and "new".
+// TestFoldersRefuses breaks copies of the two bundles, in folders "old" and "new".
 func TestFoldersRefuses(t *testing.T) {
 	const (
 		csv         = "manifests/tide.clusterserviceversion.yaml"
@@ -213,7 +213,7 @@ func TestFoldersRefuses(t *testing.T) {
 			}
 			t.Chdir(dir)
 			if _, err := build.Folders(t.Context(), []string{"old", "new"}); err != nil {
-				t.Fatalf("before it is spoilt: %v", err)
+				t.Fatalf("before it is broken: %v", err)
 			}
 			tc.spoil(t)
 			config, err := build.Folders(t.Context(), []string{"old", "new"})
@@ -254,7 +254,7 @@ func remove(t *testing.T, path string) {
 	}
 }
 
-// edit replaces what a regular expression matches in a file.
+// edit replaces the match of a regular expression in a file.
 func edit(t *testing.T, path, pattern, replacement string) {
 	t.Helper()
 	before := readFile(t, path)

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-csi/berth/catalog/render"
 )
 
-// FuzzTemplate makes catalogs of any text and two bundles. Whatever is found is about a place in the template.
+// FuzzTemplate builds catalogs from any text and two bundles. Every finding is at a position in the template.
 func FuzzTemplate(f *testing.F) {
 	archives, err := filepath.Glob("testdata/*/*.txtar")
 	if err != nil || len(archives) == 0 {

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/test/registry"
 )
 
-// TestTemplate holds what is made of testdata/tide.yaml against testdata/catalog, and has real opm judge it.
+// TestTemplate compares what is built from testdata/tide.yaml with testdata/catalog, and validates it with real opm.
 func TestTemplate(t *testing.T) {
 	dir := t.TempDir()
 	if *update {
@@ -50,7 +50,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// made returns the text of the catalog of a template without faults.
+// made returns the text of the catalog built from a template without faults.
 func made(t *testing.T, file, dir string) string {
 	t.Helper()
 	configs, found, err := build.Templates(t.Context(), []string{file})
@@ -68,8 +68,8 @@ func made(t *testing.T, file, dir string) string {
 	return string(data)
 }
 
-// writeBundles writes bundle folders for templates in the working directory. Version 1.2.0 skips 1.1.0, and the
-// ones of the package before this catalog's are of another one.
+// writeBundles writes bundle folders for templates into the working directory. Version 1.2.0 skips 1.1.0, and the first
+// version replaces one of another catalog.
 func writeBundles(t *testing.T) {
 	t.Helper()
 	for version, spec := range map[string]string{
@@ -83,7 +83,7 @@ func writeBundles(t *testing.T) {
 	catalogs.WriteBundle(t, "bundles/moon", "moon", "1.0.0", "")
 }
 
-// TestEntries makes channels of the templates in testdata/entries, and of bundles of which 1.2.0 skips 1.1.0.
+// TestEntries builds channels from the templates in testdata/entries and bundles of which 1.2.0 skips 1.1.0.
 func TestEntries(t *testing.T) {
 	for _, path := range catalogs.Archives(t, "testdata/entries") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
@@ -107,8 +107,7 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// TestFaults makes sure that nothing comes of the templates in testdata/faults, and that all is said that is
-// wrong with them.
+// TestFaults checks that nothing is built from the templates in testdata/faults, and that all their faults are reported.
 func TestFaults(t *testing.T) {
 	for _, path := range catalogs.Archives(t, "testdata/faults") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
@@ -142,7 +141,7 @@ func TestTemplateOfNothing(t *testing.T) {
 	}
 }
 
-// TestImages builds from images, by tag and by digest, and compares with what real opm makes of them.
+// TestImages builds from images, by tag and by digest, and compares with what real opm renders.
 func TestImages(t *testing.T) {
 	address := registry.Start(t, nil)
 	var file strings.Builder
@@ -187,7 +186,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestImageFaults: the line of the template, the image, and what is wrong with it.
+// TestImageFaults: findings have the line in the template, the image and its fault.
 func TestImageFaults(t *testing.T) {
 	address := registry.Start(t, nil)
 	t.Chdir(t.TempDir())

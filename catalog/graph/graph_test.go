@@ -19,8 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// load reads the catalog that the tests draw: one package with all that its bundles are, and one with
-// everything that can be said of updates.
+// load reads the catalog that the tests draw: one package with complete bundles, and one with every kind of upgrade edge.
 func load(t *testing.T) *fbc.Catalog {
 	t.Helper()
 	dir := t.TempDir()
@@ -41,7 +40,7 @@ func load(t *testing.T) *fbc.Catalog {
 	return c
 }
 
-// TestDrawings holds each drawing against a golden file.
+// TestDrawings compares each drawing with a golden file.
 func TestDrawings(t *testing.T) {
 	c := load(t)
 	for _, name := range []string{"reef", "tide"} {
@@ -64,7 +63,7 @@ func TestDrawings(t *testing.T) {
 	}
 }
 
-// TestSVGIsXML makes sure that what people have written into a catalog is text in a drawing.
+// TestSVGIsXML: text from a catalog is text in a drawing.
 func TestSVGIsXML(t *testing.T) {
 	for _, p := range load(t).Packages {
 		decoder := xml.NewDecoder(strings.NewReader(Of(p).SVG()))
@@ -131,7 +130,7 @@ func TestPassedVersions(t *testing.T) {
 	}
 }
 
-// TestLanes has skipRanges beside each other where they would cross.
+// TestLanes: skipRanges that would overlap are next to each other.
 func TestLanes(t *testing.T) {
 	for _, c := range Of(load(t).Find("reef")).Channels {
 		if c.Name != "stable" {

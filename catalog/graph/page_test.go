@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/test/browser"
 )
 
-// open writes the page of a catalog and opens it. Package browser makes sure that nothing in it fails and
-// that it loads nothing.
+// open writes the page of a catalog and opens it. Package browser fails the test if the page has an error or loads
+// anything.
 func open(t *testing.T, c *fbc.Catalog, width, height int) *browser.Page {
 	t.Helper()
 	var packages []*Package
@@ -37,7 +37,7 @@ func open(t *testing.T, c *fbc.Catalog, width, height int) *browser.Page {
 	return page
 }
 
-// expect compares what an expression is in the page.
+// expect compares the value of an expression in the page.
 func expect[T any](t *testing.T, page *browser.Page, expression string, want T) {
 	t.Helper()
 	var got T
@@ -53,7 +53,7 @@ const (
 	items    = `[...document.querySelectorAll("#details h3")].find(h => h.textContent === %q).nextElementSibling.innerText.trim()`
 )
 
-// TestPage uses the page as people do, on a screen and on a telephone.
+// TestPage uses the page as people do, on a screen and on a phone.
 func TestPage(t *testing.T) {
 	c := load(t)
 	for name, size := range map[string][2]int{"screen": {1280, 800}, "telephone": {400, 800}} {
@@ -85,7 +85,7 @@ func TestPage(t *testing.T) {
 			expect(t, page, `document.getElementById("details").hidden`, true)
 			expect(t, page, `document.title`, "Updates of 2 packages")
 
-			// What one looks for.
+			// The search.
 			page.Click(`#search`)
 			page.Type("1.2")
 			expect(t, page, visible, []string{"reef.v1.2.0", "reef.v1.2.0"})

@@ -57,7 +57,7 @@ func TestWriteLikeOpm(t *testing.T) {
 	}
 }
 
-// validArchives are the folders of the catalogs that opm and we find valid, of the tests of rules.
+// validArchives returns folders with those catalogs of the tests of rules that both opm and berth find valid.
 func validArchives(t *testing.T) map[string][]string {
 	t.Helper()
 	paths, err := filepath.Glob("../rules/testdata/validate/*.txtar")
@@ -85,7 +85,7 @@ func validArchives(t *testing.T) map[string][]string {
 	return folders
 }
 
-// A second rendering changes nothing, and neither does the order of folders.
+// TestWriteIsStable: rendering again changes nothing, and neither does the order of folders.
 func TestWriteIsStable(t *testing.T) {
 	for _, format := range render.Formats {
 		render := func(dirs ...string) string {
@@ -107,7 +107,7 @@ func TestWriteIsStable(t *testing.T) {
 	}
 }
 
-// opm rounds integers to what a float holds.
+// TestWriteKeepsDigits: opm rounds integers to the precision of a float.
 func TestWriteKeepsDigits(t *testing.T) {
 	dir := t.TempDir()
 	const number = "12345678901234567891"

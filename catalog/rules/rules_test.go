@@ -18,9 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write the files that hold what tests expect")
 
-// TestCheck reads and judges the catalogs in testdata/validate. The file "want" of each archive holds
-// what is found, and its first line what real opm says. The two verdicts must be the same, except the
-// archives that differences explains.
+// TestCheck checks the catalogs in testdata/validate. The file "want" of each archive has the findings and, in its last
+// line, the verdict of real opm. The two verdicts must agree, except for archives that differences explains.
 func TestCheck(t *testing.T) {
 	opm := catalogs.OPM(t)
 	explained := map[string]bool{}
@@ -41,7 +40,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// judge returns all that is found in the catalog in folder catalog, and whether it is valid.
+// judge returns all findings about the catalog in folder catalog, and whether it is valid.
 func judge(t *testing.T) (text string, valid bool) {
 	t.Helper()
 	c, found, err := fbc.Read(t.Context(), "catalog")
@@ -62,8 +61,7 @@ func reportOf(t *testing.T, found []*findings.Finding) string {
 	return text.String()
 }
 
-// TestAgainst holds the catalogs in testdata/against, in the folder "now" of each archive, against those
-// in the folder "before".
+// TestAgainst compares the catalogs in testdata/against: folder "now" of each archive with folder "before".
 func TestAgainst(t *testing.T) {
 	for _, path := range catalogs.Archives(t, "testdata/against") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
@@ -81,7 +79,7 @@ func TestAgainst(t *testing.T) {
 	}
 }
 
-// TestLoad makes sure that what opm serves can be loaded, and nothing else, except what differs.
+// TestLoad checks that exactly the catalogs that opm serves can be loaded, except for the differences.
 func TestLoad(t *testing.T) {
 	for name, want := range map[string]string{
 		"valid": "", "downgrade": "", "path-skipped": "", "path-by-range": "", "bundle-dependency": "",
@@ -122,8 +120,8 @@ func TestLinksOutside(t *testing.T) {
 	}
 }
 
-// TestEveryRule makes sure that every rule is broken by some archive, except one that takes a very
-// large one; that is tested where files are cut.
+// TestEveryRule checks that some archive breaks each rule, except the rule about very large documents, which package
+// document tests.
 func TestEveryRule(t *testing.T) {
 	var said strings.Builder
 	for _, path := range append(catalogs.Archives(t, "testdata/validate"), catalogs.Archives(t, "testdata/against")...) {

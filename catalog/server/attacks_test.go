@@ -24,10 +24,10 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// longest is how long anything may take that the server does in a second.
+// longest is how long to wait for what the server does within a second.
 const longest = 30 * time.Second
 
-// TestAttacks: somebody who reaches the server over the network tries to keep it busy or others out.
+// TestAttacks: a client on the network tries to keep the server busy or other clients out.
 func TestAttacks(t *testing.T) {
 	address := serveBy(t, server.ServeQuickly, catalogDir)
 	for _, kind := range []struct {
@@ -88,7 +88,7 @@ func TestAttacks(t *testing.T) {
 		for i := range uint32(streams) {
 			a.begin(2*i+1, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
 		}
-		// What is refused was opened before the server's limit was known.
+		// Streams that are refused were opened before the client knew the server's limit.
 		for refused := 0; refused < streams-16; {
 			frame, err := a.framer.ReadFrame()
 			if err != nil {
@@ -215,7 +215,7 @@ func (a *attacker) end(stream uint32) {
 	a.check(a.framer.WriteData(stream, true, make([]byte, 5)))
 }
 
-// isOpen reports whether the server has left the connection open: what it has sent is read.
+// isOpen reports whether the server keeps the connection open. It reads what the server has sent.
 func (a *attacker) isOpen() bool {
 	_ = a.conn.SetReadDeadline(time.Now().Add(time.Millisecond))
 	_, err := io.Copy(io.Discard, a.conn)
@@ -223,7 +223,7 @@ func (a *attacker) isOpen() bool {
 	return errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// awaitClosed waits until the server has closed the connection. It answers pings, so as to seem alive.
+// awaitClosed waits until the server has closed the connection. It answers pings to seem alive.
 func (a *attacker) awaitClosed() {
 	a.t.Helper()
 	for {

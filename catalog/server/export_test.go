@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ServeQuickly is Serve, but loses patience soon.
+// ServeQuickly is Serve with little patience.
 func ServeQuickly(ctx context.Context, dir string, options Options) error {
 	quick := defaults
 	quick.request, quick.age = time.Second, 2*time.Second

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestQuestionsAreAnsweredFromAnIndex: how much work a question makes does not depend on how much is in
-// the catalog, so that nobody can keep the server busy with small questions.
+// TestQuestionsAreAnsweredFromAnIndex: the work for a request does not grow with the catalog, so that clients cannot keep
+// the server busy with small requests.
 func TestQuestionsAreAnsweredFromAnIndex(t *testing.T) {
 	dir := t.TempDir()
 	if err := catalogs.Generate(dir, catalogs.Kind{Packages: 20, Bundles: 300}); err != nil {

@@ -22,8 +22,8 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestServeFollowsChanges changes a catalog while it is served, to a valid one, to an invalid one and
-// back, over one connection. A stream that began before the first change ends as it began.
+// TestServeFollowsChanges changes a catalog while it is served, to a valid one, to an invalid one and back, over one
+// connection. A stream that began before the first change is answered completely from the old catalog.
 func TestServeFollowsChanges(t *testing.T) {
 	dir := t.TempDir()
 	const many = 3000 // more than connections buffer
@@ -99,7 +99,7 @@ func TestServeFollowsChanges(t *testing.T) {
 	}
 }
 
-// tide is a catalog with so many versions of a package, in one chain.
+// tide is a catalog with a number of versions of a package in one chain.
 func tide(versions int) declcfg.DeclarativeConfig {
 	channel := declcfg.Channel{Schema: declcfg.SchemaChannel, Package: "tide", Name: "stable"}
 	config := declcfg.DeclarativeConfig{Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: "tide", DefaultChannel: "stable"}}}
@@ -114,8 +114,7 @@ func tide(versions int) declcfg.DeclarativeConfig {
 	return config
 }
 
-// serveWithEvents serves a catalog for the time of a test, and returns where it answers OLM and where
-// HTTP requests for metrics.
+// serveWithEvents serves a catalog until the test ends, and returns the addresses for gRPC and for metrics.
 func serveWithEvents(t *testing.T, dir string, events chan<- server.Event) (address, metrics string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -182,7 +181,7 @@ func get(t *testing.T, url string) string {
 	return string(body)
 }
 
-// TestServeNeedsTheMetricsPort makes sure that nothing listens any more when metrics cannot be served.
+// TestServeNeedsTheMetricsPort checks that nothing is listening anymore after Serve failed to serve metrics.
 func TestServeNeedsTheMetricsPort(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

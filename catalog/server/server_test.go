@@ -304,7 +304,7 @@ func listening(ready chan<- net.Addr) func(server.Event) {
 	}
 }
 
-// serveByOpm runs real "opm serve" for the time of a test. It cannot tell which port it got, so it
+// serveByOpm runs real "opm serve" until the test ends. opm does not report its port, so it
 // takes one that was free a moment ago.
 func serveByOpm(t *testing.T, dir string) string {
 	t.Helper()

@@ -172,7 +172,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestDecodeStrictlyReportsSomeFaults: of very many faults of a document some are told.
+// TestDecodeStrictlyReportsSomeFaults: only some of very many faults of a document are reported.
 func TestDecodeStrictlyReportsSomeFaults(t *testing.T) {
 	documents, _ := Parse("f", []byte(strings.Repeat("unknown: 1\n", 20000)))
 	_, found := documents[0].DecodeStrictly(&struct {

@@ -96,8 +96,8 @@ func TestSplitFails(t *testing.T) {
 	}
 }
 
-// TestSize reads files of a gigabyte in which a document does not end. They are read as far as a
-// document may be long, and not kept.
+// TestSize reads files of a gigabyte in which a document does not end. They are read only up to the greatest length of a
+// document.
 func TestSize(t *testing.T) {
 	const text = "{\"a\": 1}{\"b\": 2}\n"
 	for _, tc := range []struct{ name, begin, filler, want string }{
@@ -126,7 +126,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// endless is a file of so many bytes: the rest, and then fillers.
+// endless is a file of a number of bytes: the rest, and then fillers.
 type endless struct {
 	rest, filler string
 	left         int
@@ -145,8 +145,7 @@ func (e *endless) Read(into []byte) (int, error) {
 	return n, nil
 }
 
-// FuzzSplit cuts a file once as it is read usually, and once as it is read byte by byte: that must make
-// no difference.
+// FuzzSplit splits a file that is read in usual chunks, and again byte by byte. The results must be equal.
 func FuzzSplit(f *testing.F) {
 	archives, err := filepath.Glob("../../catalog/rules/testdata/validate/*.txtar")
 	if err != nil || len(archives) == 0 {

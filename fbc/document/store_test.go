@@ -9,7 +9,7 @@ import (
 	"github.com/berth-csi/berth/fbc/document"
 )
 
-// TestStore keeps several MiB, several documents at a time: some of it is in the file by the end, and some is not.
+// TestStore keeps several MiB concurrently, so that some of it is written to the file and some is not.
 func TestStore(t *testing.T) {
 	store, err := document.NewStore()
 	if err != nil {
@@ -42,6 +42,6 @@ func TestStore(t *testing.T) {
 		}
 	}
 	if _, err := store.Load(nil, span(count)); err == nil {
-		t.Error("a document was loaded that nobody has kept")
+		t.Error("a document was loaded that was never kept")
 	}
 }

@@ -30,7 +30,7 @@ type sample struct {
 
 var sampleShape = rawjson.ShapeOf[sample]()
 
-// texts are JSON and what is almost JSON. fits says which of them a sample can be decoded from.
+// texts are valid and almost valid JSON. fits says whether a sample can be decoded from it.
 var texts = []struct {
 	text        string
 	valid, fits bool
@@ -126,7 +126,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// What encoding/json takes is refused all the same where it would have to be decoded.
+// Text that encoding/json accepts is refused if it would have to be decoded.
 func TestRefuses(t *testing.T) {
 	deep := strings.Repeat("[", 600) + strings.Repeat("]", 600)
 	for _, text := range []string{
@@ -230,7 +230,7 @@ type (
 
 func (*selfDecoding) UnmarshalJSON([]byte) error { return nil }
 
-// TestAppend holds what is written against what encoding/json writes of the same value.
+// TestAppend compares with what encoding/json writes for the same value.
 func TestAppend(t *testing.T) {
 	for _, tc := range []string{
 		`{}`, `[]`, `{"a":{},"b":[]}`, `{"b":1,"a":[true,false,null]}`, ` { "b" : { "d":1, "c":2 } , "a" : "x" } `,
@@ -275,7 +275,7 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// canonical has encoding/json decode and encode a text.
+// canonical decodes and encodes a text with encoding/json.
 func canonical(t *testing.T, text string, style rawjson.Style) string {
 	t.Helper()
 	var value any
@@ -292,7 +292,7 @@ func canonical(t *testing.T, text string, style rawjson.Style) string {
 	return strings.TrimSuffix(written.String(), "\n")
 }
 
-// FuzzAppend holds what is written against what encoding/json writes of the same value.
+// FuzzAppend compares with what encoding/json writes for the same value.
 func FuzzAppend(f *testing.F) {
 	for _, tc := range texts {
 		f.Add([]byte(tc.text))
@@ -311,7 +311,7 @@ func FuzzAppend(f *testing.F) {
 	})
 }
 
-// FuzzFits holds what is accepted against encoding/json.
+// FuzzFits compares what is accepted with encoding/json.
 func FuzzFits(f *testing.F) {
 	for _, tc := range texts {
 		f.Add([]byte(tc.text))

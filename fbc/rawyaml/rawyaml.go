@@ -21,7 +21,7 @@ import (
 // maxDepth is how deep values may nest.
 const maxDepth = 100
 
-// maxKey is how long a key may be: YAML's limit is 1024 characters.
+// maxKey is the greatest length of a key. YAML's limit is 1024 characters.
 const maxKey = 500
 
 // AppendJSON appends a YAML document to a buffer, as JSON. It returns false if it refuses the document; the content of
@@ -35,8 +35,7 @@ func AppendJSON(buffer, source []byte) ([]byte, bool) {
 	return r.out, !r.refused && r.nextLine() < 0
 }
 
-// reader reads a document. Its position is at a value, or after one at the end of its line or at the
-// beginning of the next one.
+// reader reads a document. Its position is at a value, or after one: at the end of its line or the beginning of the next.
 type reader struct {
 	source  []byte
 	pos     int
@@ -47,8 +46,8 @@ type reader struct {
 
 func (r *reader) refuse() { r.refused = true }
 
-// nextLine goes to the first character of the next line that holds anything, and returns its column
-// (from 0), or -1 at the end. From within a line, only white space and a comment may follow.
+// nextLine goes to the first character of the next line that is not empty, and returns its column from 0, or -1 at the end.
+// Only white space and a comment may follow on the current line.
 func (r *reader) nextLine() int {
 	begin := bytes.LastIndexByte(r.source[:r.pos], '\n') + 1
 	for r.pos < len(r.source) {
@@ -84,7 +83,7 @@ func line(text []byte) []byte {
 // rest returns what is left of the line.
 func (r *reader) rest() []byte { return line(r.source[r.pos:]) }
 
-// peek returns the character at an offset from the position, or a line's end after the end.
+// peek returns the character at an offset from the position, or a line end after the end.
 func (r *reader) peek(offset int) byte {
 	if r.pos+offset < len(r.source) {
 		return r.source[r.pos+offset]
@@ -97,8 +96,7 @@ func (r *reader) atItem() bool {
 	return r.peek(0) == '-' && (r.peek(1) == ' ' || r.peek(1) == '\n')
 }
 
-// node reads the value that stands on the following lines and belongs to what is indented by parent
-// columns. There may be none: then it is null.
+// node reads the value on the following lines that are indented by more than parent columns. Without any, it is null.
 func (r *reader) node(parent int) {
 	column := r.nextLine()
 	if r.refused {
@@ -111,8 +109,7 @@ func (r *reader) node(parent int) {
 	r.value(column, parent)
 }
 
-// value reads the value at the position, which is in a column, on a line of its own or after the
-// dash of an item.
+// value reads the value at the position, in a column: on its own line or after the dash of an item.
 func (r *reader) value(column, parent int) {
 	if r.depth++; r.depth > maxDepth {
 		r.refuse()
@@ -131,7 +128,7 @@ func (r *reader) value(column, parent int) {
 	}
 }
 
-// sequence reads the items that begin in a column.
+// sequence reads the items in a column.
 func (r *reader) sequence(column int) {
 	r.out = append(r.out, '[')
 	for !r.refused {
@@ -152,7 +149,7 @@ func (r *reader) sequence(column int) {
 	r.out = append(r.out, ']')
 }
 
-// mapping reads the keys that begin in a column, and their values.
+// mapping reads the keys in a column and their values.
 func (r *reader) mapping(column int) {
 	r.out = append(r.out, '{')
 	for !r.refused {
@@ -181,8 +178,7 @@ func (r *reader) mapping(column int) {
 	r.out = append(r.out, '}')
 }
 
-// below reads the value of a key that is not on the key's own line. A sequence may be indented as the
-// key is.
+// below reads the value of a key from the lines below. A sequence may be indented like the key.
 func (r *reader) below(column int) {
 	if next := r.nextLine(); next == column && r.atItem() {
 		r.value(column, column-1)
@@ -191,7 +187,7 @@ func (r *reader) below(column int) {
 	r.node(column)
 }
 
-// keyLength returns the length of the key at the position, 0 if there is none. A colon must follow it.
+// keyLength returns the length of the key at the position, or 0 if there is none. A colon must follow it.
 func (r *reader) keyLength() int {
 	text := r.rest()
 	if len(text) == 0 {
@@ -224,7 +220,7 @@ func isKeyEnd(text []byte, i int) bool {
 	return i < len(text) && text[i] == ':' && (i+1 == len(text) || text[i+1] == ' ')
 }
 
-// key writes a key, which has to be a text.
+// key writes a key, which must be a string.
 func (r *reader) key(text []byte) {
 	if len(text) > maxKey || bytes.HasSuffix(text, []byte(" ")) || bytes.IndexByte(text, '\t') >= 0 {
 		r.refuse()
@@ -244,18 +240,18 @@ func (r *reader) key(text []byte) {
 	r.text(text)
 }
 
-// text writes a text as a JSON string.
+// text writes a JSON string.
 func (r *reader) text(text []byte) {
 	r.out = append(r.out, '"')
 	r.escape(text)
 	r.out = append(r.out, '"')
 }
 
-// escapes are what JSON writes instead of some characters.
+// escapes are the escapes of JSON.
 var escapes = ['\\' + 1][]byte{'"': []byte(`\"`), '\\': []byte(`\\`), '\t': []byte(`\t`), '\n': []byte(`\n`), '\r': []byte(`\r`),
 	'\b': []byte(`\b`), '\f': []byte(`\f`), 0x00: []byte(`\u0000`)}
 
-// escape writes a text as part of a JSON string.
+// escape writes a part of a JSON string.
 func (r *reader) escape(text []byte) {
 	begin := 0
 	for i, c := range text {

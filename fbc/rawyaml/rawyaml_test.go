@@ -75,7 +75,7 @@ var converted = []string{
 	"a:\n  b: |2\n      c\n    d\n", "- |1-\n  a\n b\n", "a: b\n  #c\n", "a: \"\\U0001F431 \\u00e9\"\n", "a: b\n  c#d\n", "a: 3.x\nb: 5 GB\nc: 2d\nd: 0.5.0\n",
 }
 
-// refused is YAML that the library is left to judge.
+// refused is YAML that is left to the library.
 var refused = []string{
 	"a: |\n\nb: c\n", "a: -\n  b\n", "just text\n", "|\n a\n",
 	"a: &b c\n", "a: *b\n", "a: !!str b\n", "a: [b, c]\n", "a: {b: c}\n", "{a: b}\n", "? a\n: b\n", "a: >\n  b\n", "a: |4\n  b\n", "- |1\n\n", "a: |\n   b\n  c\n", "%YAML 1.1\n",

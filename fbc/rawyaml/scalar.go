@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// scalar reads the scalar at the position, which belongs to what is indented by parent columns. It
-// ends at the end of a line.
+// scalar reads the scalar at the position, up to the end of a line. parent is the indentation of the value that it belongs
+// to, here and below.
 func (r *reader) scalar(parent int) {
 	switch c := r.peek(0); c {
 	case '|':
@@ -23,7 +23,7 @@ func (r *reader) scalar(parent int) {
 	}
 }
 
-// empty reads an empty list or object. Of what stands in brackets, this is all that tools write.
+// empty reads an empty list or object, the only flow collections that tools write.
 func (r *reader) empty() {
 	text := trimComment(r.rest())
 	if string(text) != "[]" && string(text) != "{}" {
@@ -34,7 +34,7 @@ func (r *reader) empty() {
 	r.pos += len(r.rest())
 }
 
-// trimComment drops a comment, and the space before it.
+// trimComment drops a comment and the spaces before it.
 func trimComment(text []byte) []byte {
 	if comment := bytes.Index(text, []byte(" #")); comment >= 0 {
 		text = text[:comment]
@@ -42,7 +42,7 @@ func trimComment(text []byte) []byte {
 	return bytes.TrimRight(text, " ")
 }
 
-// plain reads a scalar without quotes. It goes on on the following lines as far as they are indented.
+// plain reads a scalar without quotes. It continues on the following lines that are indented.
 func (r *reader) plain(parent int) {
 	first := r.rest()
 	text := trimComment(first)
@@ -71,8 +71,7 @@ func (r *reader) plain(parent int) {
 	}
 }
 
-// follows reports whether the next line belongs to the scalar that ended here, of what is indented by
-// parent columns.
+// follows reports whether the next line continues the scalar that seems to end here.
 func (r *reader) follows(parent int) bool {
 	before := r.pos
 	column := r.nextLine()
@@ -80,8 +79,8 @@ func (r *reader) follows(parent int) bool {
 	return column > parent
 }
 
-// folded reads the lines of a plain scalar after the first one. Their ends are spaces of the text, or
-// line ends where empty lines follow.
+// folded reads the lines of a plain scalar after the first one. A line end becomes a space, or line ends if empty lines
+// follow.
 func (r *reader) folded(first []byte, parent int) {
 	r.out = append(r.out, '"')
 	r.escape(first)
@@ -98,8 +97,7 @@ func (r *reader) folded(first []byte, parent int) {
 	r.out = append(r.out, '"')
 }
 
-// breaks goes to the first character of the next line that holds anything, and returns how many line
-// ends it passes.
+// breaks goes to the first character of the next line that is not empty, and returns the number of line ends before it.
 func (r *reader) breaks() (count int) {
 	for ; r.pos < len(r.source); r.pos++ {
 		switch r.source[r.pos] {
@@ -113,7 +111,7 @@ func (r *reader) breaks() (count int) {
 	return count
 }
 
-// fold writes what line ends within a scalar stand for.
+// fold writes what a number of line ends within a scalar means.
 func (r *reader) fold(breaks int) {
 	if breaks == 1 {
 		r.out = append(r.out, ' ')
@@ -124,7 +122,7 @@ func (r *reader) fold(breaks int) {
 	}
 }
 
-// quoted reads a scalar in quotes, of what is indented by parent columns.
+// quoted reads a scalar in quotes.
 func (r *reader) quoted(quote byte, parent int) {
 	r.pos++
 	r.out = append(r.out, '"')
@@ -172,7 +170,7 @@ func (r *reader) quotedBreak(parent int) {
 	r.fold(breaks)
 }
 
-// unescaped are the characters that escapes in double quotes stand for, as far as they are usual.
+// unescaped are the usual escapes in double quotes, and what they are in JSON.
 var unescaped = map[byte]string{'n': `\n`, 't': `\t`, 'r': `\r`, '"': `\"`, '\\': `\\`, '/': `/`, ' ': ` `}
 
 // unescape reads an escape within double quotes.
@@ -202,7 +200,7 @@ func (r *reader) unescape(parent int) {
 	r.pos += 2
 }
 
-// unescapeRune reads an escape of so many hexadecimal digits.
+// unescapeRune reads an escape of a number of hexadecimal digits.
 func (r *reader) unescapeRune(digits int) {
 	end := r.pos + 2 + digits
 	if end > len(r.source) {
@@ -218,7 +216,7 @@ func (r *reader) unescapeRune(digits int) {
 	r.pos = end
 }
 
-// literal reads a block scalar, in which line ends stay as they are.
+// literal reads a literal block scalar, which keeps its line ends.
 func (r *reader) literal(parent int) {
 	header := string(trimComment(r.rest()))
 	r.pos += len(r.rest())
@@ -267,7 +265,7 @@ func (r *reader) literal(parent int) {
 		r.pos += len(text)
 		empty, filled = 1, true
 	}
-	// Rare are those that are empty, whose last line has no end, or that keep more ends than one.
+	// It refuses rare forms: empty, without a line end at the end of the file, or keeping several line ends.
 	if !filled || r.source[len(r.source)-1] != '\n' || header == "|+" && empty > 1 {
 		r.refuse()
 	}
@@ -277,7 +275,7 @@ func (r *reader) literal(parent int) {
 	r.out = append(r.out, '"')
 }
 
-// kind is what a plain scalar stands for.
+// kind is the type of a plain scalar.
 type kind int
 
 const (
@@ -287,7 +285,7 @@ const (
 	aNull
 )
 
-// others are texts that YAML takes, or has taken, for something else.
+// others are texts that a version of YAML reads as something else.
 var others = map[string]bool{}
 
 func init() {
@@ -296,7 +294,7 @@ func init() {
 	}
 }
 
-// kindOf tells what a plain scalar stands for.
+// kindOf returns the type of a plain scalar, or unsure.
 func kindOf(text []byte) kind {
 	switch string(text) {
 	case "true", "false":
@@ -320,7 +318,7 @@ func kindOf(text []byte) kind {
 	return unsure
 }
 
-// digits tells what a plain scalar that begins with a digit stands for.
+// digits is kindOf for a scalar that begins with a digit.
 func digits(text []byte) kind {
 	dots, other, onlyDigits := 0, false, true
 	exponent := bytes.ContainsAny(text, "eE")
@@ -346,8 +344,8 @@ func digits(text []byte) kind {
 
 func isLetter(c byte) bool { return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' }
 
-// noNumberHas reports whether no number has a letter, by whether it begins with a zero: there may be an
-// exponent, and digits to another base after a zero.
+// noNumberHas reports whether a letter rules out a number: numbers may have an exponent and, after a leading zero, digits
+// to another base.
 func noNumberHas(letter byte, zero bool) bool {
 	if zero {
 		return bytes.IndexByte([]byte("abcdefoxABCDEFOX"), letter) < 0
@@ -355,7 +353,7 @@ func noNumberHas(letter byte, zero bool) bool {
 	return letter != 'e' && letter != 'E'
 }
 
-// dashed tells what a plain scalar that begins with a dash stands for.
+// dashed is kindOf for a scalar that begins with a dash.
 func dashed(text []byte) kind {
 	if len(text) < 2 {
 		return unsure
@@ -369,7 +367,7 @@ func dashed(text []byte) kind {
 	return unsure
 }
 
-// isReadable reports whether all characters may stand in YAML, and mean nothing special.
+// isReadable reports whether all characters are allowed in YAML and none is a special line break.
 func isReadable(source []byte) bool {
 	for i := 0; i < len(source); {
 		c := source[i]

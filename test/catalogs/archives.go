@@ -9,10 +9,10 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 )
 
-// want is the last file of an archive: what a test finds in the others.
+// want is the last file of an archive: what a test expects of the others.
 const want = "want"
 
-// Archives returns the absolute paths of a folder's archives. There must be one.
+// Archives returns the absolute paths of the archives in a folder. There must be at least one.
 func Archives(t *testing.T, dir string) []string {
 	t.Helper()
 	dir, err := filepath.Abs(dir)
@@ -45,7 +45,7 @@ func Extract(t *testing.T, path, dir string) *txtar.Archive {
 	return archive
 }
 
-// Compare holds a text against the file "want" of an archive, or writes it there.
+// Compare compares a text with the file "want" of an archive, or writes it there.
 func Compare(t *testing.T, path string, archive *txtar.Archive, got string, update bool) {
 	t.Helper()
 	last := &archive.Files[len(archive.Files)-1]

@@ -34,13 +34,12 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// rounds is how often each program runs, in turns with its peer. The best run of each counts.
+// rounds is how often each program runs, alternating with its peer. The best run of each counts.
 const rounds = 3
 
-// The benchmarks compare with real opm in the same run: x-faster is how many times as long opm takes,
-// rss-of-opm which part of its memory we take at most, grown-of-opm the same without what each takes to
-// print its version, which is mapped parts of the program, and cache-of-catalog which part of the
-// catalog's size is kept on disk to serve it.
+// The benchmarks compare with real opm in the same run. x-faster is opm's time divided by ours, rss-of-opm our peak memory
+// divided by opm's, and grown-of-opm the same after subtracting what each program needs to print its version, which is
+// mapped parts of the program. cache-of-catalog is the disk space to serve a catalog divided by the catalog's size.
 
 func BenchmarkValidate(b *testing.B) { compareCommands(b, "validate") }
 
@@ -64,13 +63,13 @@ func compareCommands(b *testing.B, command string) {
 				b.ReportMetric(float64(ours.PeakRSS-idle.PeakRSS)/float64(theirs.PeakRSS-theirIdle.PeakRSS), "grown-of-opm")
 				b.ReportMetric(float64(ours.PeakRSS)/(1<<20), "MiB-rss")
 				b.ReportMetric(ours.Wall, "s")
-				b.ReportMetric(0, "ns/op") // of both together, which nobody wants to know
+				b.ReportMetric(0, "ns/op") // it would be of both programs together
 			}
 		})
 	}
 }
 
-// BenchmarkServe measures how long it takes from the start to the first answer.
+// BenchmarkServe measures the time from the start to the first answer.
 func BenchmarkServe(b *testing.B) {
 	p := build(b)
 	for _, kind := range catalogs.Kinds {
@@ -98,7 +97,7 @@ func BenchmarkServe(b *testing.B) {
 
 // BenchmarkRawYAML compares package rawyaml with the library that it stands in for, on the catalog in YAML. The document
 // part converts every document of the catalog to JSON, in this process. The validate part runs the command, and once
-// more a build of it in which rawyaml refuses everything. In both, of-library is how many times as much the library
+// more a build of it in which rawyaml refuses everything. of-library is how many times as much the library
 // takes.
 func BenchmarkRawYAML(b *testing.B) {
 	b.Run("documents", func(b *testing.B) {
@@ -221,7 +220,7 @@ func withoutRawYAML(b *testing.B) string {
 	return filepath.Join(dir, "berth")
 }
 
-// programs are what is compared, and what measures it.
+// programs are the programs that are compared, and the one that measures them.
 type programs struct{ berth, opm, measurer string }
 
 func build(b *testing.B) programs {
@@ -319,7 +318,7 @@ func awaitPackages(ctx context.Context, address string) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		time.Sleep(5 * time.Millisecond) // nothing tells when another process listens
+		time.Sleep(5 * time.Millisecond) // nothing reports that another process listens
 	}
 	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

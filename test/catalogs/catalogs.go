@@ -1,5 +1,5 @@
-// Package catalogs is what tests of catalogs share: the real opm, which they compare with, folders to
-// fill and to look at, and catalogs of any size.
+// Package catalogs is for tests of catalogs: it has the real opm, which they compare with, and makes bundles and catalogs of
+// any size.
 package catalogs
 
 import (
@@ -26,7 +26,7 @@ func OPM(t testing.TB) string {
 	return dir.Path("opm")
 }
 
-// OPMOfImages returns a command of the real opm that pulls images. It asks for a policy that allows that.
+// OPMOfImages returns a command of the real opm that pulls images, with the policy that it needs to do that.
 func OPMOfImages(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
 	home := t.TempDir()
@@ -36,7 +36,7 @@ func OPMOfImages(t testing.TB, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// Write writes a file, and makes its folder.
+// Write writes a file and creates its folder.
 func Write(t testing.TB, path, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -47,7 +47,7 @@ func Write(t testing.TB, path, content string) {
 	}
 }
 
-// Tree lists what is below a folder, in order.
+// Tree lists all files and folders below a folder, in order.
 func Tree(t testing.TB, dir string) []string {
 	t.Helper()
 	var paths []string

@@ -14,21 +14,20 @@ import (
 	"github.com/operator-framework/operator-registry/alpha/property"
 )
 
-// Kind is what a large catalog is like.
+// Kind is the size and form of a large catalog.
 type Kind struct {
-	// Name names the kind, in reports.
+	// Name is the name of the kind in reports.
 	Name string
-	// Packages and Bundles are how many there are.
+	// Packages and Bundles are the numbers of packages and bundles.
 	Packages, Bundles int
-	// YAML says that it is, or else JSON.
+	// YAML says that the catalog is YAML and not JSON.
 	YAML bool
-	// Inline says that bundles carry their objects, or else a description of their
-	// ClusterServiceVersion.
+	// Inline says that bundles carry their objects and not a description of their ClusterServiceVersion.
 	Inline bool
 }
 
-// The kinds that public catalogs are of: one from before descriptions took the place of objects, one
-// from after that, and one as a community keeps it in its repository.
+// The kinds of public catalogs: from before and after descriptions replaced objects, and as a community keeps it in its
+// repository.
 var (
 	Objects   = Kind{Name: "objects", Packages: 150, Bundles: 1500, Inline: true}
 	Metadata  = Kind{Name: "metadata", Packages: 330, Bundles: 7000}
@@ -38,8 +37,7 @@ var (
 // Kinds are all of them.
 var Kinds = []Kind{Objects, Metadata, Community}
 
-// Generate writes a large catalog into a folder, a folder for each package in it. Each time it is the
-// same, to the byte.
+// Generate writes a large catalog into a folder, with a folder for each package. It always writes the same bytes.
 func Generate(dir string, kind Kind) error {
 	left := kind.Bundles
 	for i := range kind.Packages {
@@ -90,7 +88,7 @@ func (g *generator) write(dir string, kind Kind, bundles int) error {
 	return file.Close()
 }
 
-// parts are the documents of the package, in the order of a rendered catalog.
+// parts returns the documents of the package, in the order of a rendered catalog.
 func (g *generator) parts(kind Kind, bundles int) []func() declcfg.DeclarativeConfig {
 	versions := make([]semver.Version, bundles)
 	for i := range versions {
@@ -194,7 +192,7 @@ model training inference dataset feature notebook sensor device edge fleet updat
 
 func (g *generator) word() string { return words[g.IntN(len(words))] }
 
-// sentence is so many words, with what sentences in descriptions have: marks, quotes, links.
+// sentence is a number of words with punctuation, quotes and links as in descriptions.
 func (g *generator) sentence(n int) string {
 	var text strings.Builder
 	for i := range n {
@@ -206,7 +204,7 @@ func (g *generator) sentence(n int) string {
 	return text.String() + "."
 }
 
-// markdown is a text of about so many words.
+// markdown is a text of about a number of words.
 func (g *generator) markdown(n int) string {
 	var text strings.Builder
 	for n > 0 {

@@ -11,8 +11,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// TestGenerate makes small catalogs of each kind twice: they are the same, and opm finds nothing wrong
-// with them.
+// TestGenerate generates a small catalog of each kind twice. Both are equal, and opm finds them valid.
 func TestGenerate(t *testing.T) {
 	for _, kind := range catalogs.Kinds {
 		t.Run(kind.Name, func(t *testing.T) {

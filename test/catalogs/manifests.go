@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// csv makes a ClusterServiceVersion with everything that one has.
+// csv makes a ClusterServiceVersion with all usual fields.
 func (g *generator) csv() *v1alpha1.ClusterServiceVersion {
 	csv := &v1alpha1.ClusterServiceVersion{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.ClusterServiceVersionAPIVersion, Kind: v1alpha1.ClusterServiceVersionKind},
@@ -88,7 +88,7 @@ func (g *generator) strategy() v1alpha1.StrategyDetailsDeployment {
 	}
 }
 
-// crds makes the definitions of APIs, with schemas of the size that generators of them make.
+// crds makes CustomResourceDefinitions with schemas of the size that generators write.
 func (g *generator) crds(owned []v1alpha1.CRDDescription) (all []map[string]any) {
 	for _, o := range owned[:2] {
 		plural, group, _ := strings.Cut(o.Name, ".")
@@ -104,7 +104,7 @@ func (g *generator) crds(owned []v1alpha1.CRDDescription) (all []map[string]any)
 	return all
 }
 
-// schema makes the schema of an object, so many levels deep.
+// schema makes the schema of an object with a number of levels.
 func (g *generator) schema(depth int) map[string]any {
 	if depth == 0 {
 		return map[string]any{"type": "string", "description": g.sentence(18)}

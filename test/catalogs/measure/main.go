@@ -1,8 +1,8 @@
-// Command measure runs a command and prints what it took, as JSON on standard output. What the command
-// prints there goes to a file, if one is named, or is dropped.
+// Command measure runs a command and prints the time and memory that it took, as JSON on standard output. The command's own
+// standard output goes to a file, if one is named, or is dropped.
 //
-// It is a program of its own because of how Linux counts: the memory that a process is said to have
-// taken at most includes that of the process that started it. This one is very small.
+// It is a separate program because the peak memory that Linux reports for a process includes that of the process that
+// started it. This one is very small.
 package main
 
 import (
@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Usage is what a command took.
+// Usage is the time and memory that a command took.
 type Usage struct {
 	Wall, CPU float64 // in seconds
 	PeakRSS   int64   // in bytes

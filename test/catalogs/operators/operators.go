@@ -1,4 +1,4 @@
-// Package operators makes catalogs of operators that do nothing, for tests with OLM.
+// Package operators makes catalogs of fixture operators, which do nothing, for tests with OLM.
 package operators
 
 import (
@@ -19,12 +19,12 @@ import (
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
-// Bundle is one of an operator that does nothing, with its entry in a channel. Its name is PACKAGE.vVERSION.
+// Bundle is a bundle of a fixture operator with its entry in a channel. Its name is PACKAGE.vVERSION.
 type Bundle struct {
 	declcfg.ChannelEntry
-	// Modes are the install modes that it supports, OwnNamespace if there is none.
+	// Modes are the install modes that it supports, by default OwnNamespace.
 	Modes []v1alpha1.InstallModeType
-	// Kubernetes is the oldest version that it runs on.
+	// Kubernetes is the oldest Kubernetes that it supports.
 	Kubernetes string
 	Properties []property.Property
 	Definition *Definition
@@ -40,10 +40,10 @@ type Definition struct {
 	Conversion string   // the strategy, None if it is empty
 }
 
-// Name is that of the CRD.
+// Name is the name of the CRD.
 func (d *Definition) Name() string { return "moorings." + d.Group }
 
-// Write writes a catalog with one channel, stable, of a package whose bundles carry all that OLM installs, and
+// Write writes a catalog of a package with one channel, stable, whose bundles carry all objects that OLM installs, and
 // returns its folder.
 func Write(t testing.TB, pkg string, bundles ...Bundle) string {
 	t.Helper()

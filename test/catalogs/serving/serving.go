@@ -10,8 +10,7 @@ import (
 	"github.com/berth-csi/berth/catalog/server"
 )
 
-// Start serves the catalog in a folder over gRPC as long as the test goes on, and returns the host and
-// port.
+// Start serves the catalog in a folder over gRPC until the test ends, and returns the host and port.
 func Start(t testing.TB, dir string) string {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
