@@ -23,7 +23,7 @@ func TestUntil(t *testing.T) {
 		t.Errorf("got %v after %d calls, want success at the third", err, calls)
 	}
 
-	// The last error counts that was not the fault of the end itself.
+	// The last error counts, except one caused by the end itself.
 	short, done := context.WithTimeout(t.Context(), 10*retryInterval)
 	defer done()
 	err := Until(short, "what never comes", func(ctx context.Context) error {

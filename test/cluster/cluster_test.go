@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 	Main(m)
 }
 
-// waitLimit is how long these tests wait for what takes a moment.
+// waitLimit is the time limit for what usually takes a moment.
 const waitLimit = 30 * time.Second
 
 func TestServiceAccountIsBoundByRBAC(t *testing.T) {
@@ -51,17 +51,17 @@ func TestServiceAccountIsBoundByRBAC(t *testing.T) {
 		t.Fatalf("the token is that of %q, want %q", got, want)
 	}
 	if err := as.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace)); !apierrors.IsForbidden(err) {
-		t.Fatalf("list secrets without any right: got %v, want it forbidden", err)
+		t.Fatalf("list secrets without any permission: got %v, want it forbidden", err)
 	}
 	bind(t, c, namespace, "somebody", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"list"}})
-	Eventually(t, waitLimit, "the right to list secrets", func(ctx context.Context) error {
+	Eventually(t, waitLimit, "the permission to list secrets", func(ctx context.Context) error {
 		return as.List(ctx, &corev1.SecretList{}, client.InNamespace(namespace))
 	})
 	if err := as.List(t.Context(), &corev1.SecretList{}); !apierrors.IsForbidden(err) {
 		t.Fatalf("list secrets of all namespaces: got %v, want it forbidden", err)
 	}
 
-	// Both answers are in the audit log by the time they are given.
+	// Both requests are in the audit log by now.
 	var codes []int32
 	for _, event := range c.Audit(t) {
 		if event.User == me.Status.UserInfo.Username && event.Resource == "secrets" && event.Verb == "list" {
@@ -73,7 +73,8 @@ func TestServiceAccountIsBoundByRBAC(t *testing.T) {
 	}
 }
 
-// TestOwnersTakeThePermissionToDelete: as on OpenShift, who may change an object may not yet say whose it is.
+// TestOwnersTakeThePermissionToDelete: as on OpenShift, the permission to change an object does not include changing
+// its owners.
 func TestOwnersTakeThePermissionToDelete(t *testing.T) {
 	c := Shared(t, Options{})
 	namespace := c.Namespace(t)
@@ -86,10 +87,10 @@ func TestOwnersTakeThePermissionToDelete(t *testing.T) {
 	patch := func(ctx context.Context, body string) error {
 		return as.Patch(ctx, object.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body)))
 	}
-	Eventually(t, waitLimit, "the right to change the object", func(ctx context.Context) error { return patch(ctx, `{"data":{"a":"b"}}`) })
+	Eventually(t, waitLimit, "the permission to change the object", func(ctx context.Context) error { return patch(ctx, `{"data":{"a":"b"}}`) })
 	err := patch(t.Context(), `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"owner","uid":"7c9e6679-7425-40de-944b-e07fc1f90ae7"}]}}`)
 	if !apierrors.IsForbidden(err) {
-		t.Errorf("give the object an owner: got %v, want it forbidden", err)
+		t.Errorf("add an owner to the object: got %v, want it forbidden", err)
 	}
 }
 
@@ -114,7 +115,7 @@ func TestAuditShowsWatchesThatGoOn(t *testing.T) {
 		return events
 	}
 	if events := watches(); len(events) != 1 || events[0].User != adminUser.name {
-		t.Fatalf("watches of config maps in the audit log: %+v, want the one that goes on", events)
+		t.Fatalf("watches of config maps in the audit log: %+v, want the one that still runs", events)
 	}
 	watch.Stop()
 	Eventually(t, waitLimit, "the end of the watch in the log", func(context.Context) error {
@@ -201,7 +202,7 @@ func TestGarbageCollectorFollowsOpenShiftOwners(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	Eventually(t, waitLimit, "what it owned to be collected", c.Gone(owned))
+	Eventually(t, waitLimit, "the owned object to be collected", c.Gone(owned))
 }
 
 func TestOpenShiftIsThere(t *testing.T) {
@@ -217,12 +218,12 @@ func TestOpenShiftIsThere(t *testing.T) {
 	if got := infrastructure.Status; got.PlatformStatus == nil || got.PlatformStatus.Type != configv1.AWSPlatformType || got.InfrastructureName != InfrastructureName || got.ControlPlaneTopology != configv1.HighlyAvailableTopologyMode {
 		t.Errorf("status of the infrastructure: %+v", got)
 	}
-	// Operators look up their gates by the version that the cluster version wants.
+	// Operators look up the feature gates of the cluster version's desired version.
 	details := gates.Status.FeatureGates
 	if len(details) != 1 || details[0].Version != version.Status.Desired.Version || len(details[0].Enabled) == 0 {
 		t.Errorf("feature gates: %+v, want those of version %s", details, version.Status.Desired.Version)
 	}
-	// The real schemas refuse what OpenShift refuses.
+	// The real schemas reject what OpenShift rejects.
 	unknown := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "unknown.example.com"}}
 	if err := c.Client().Create(t.Context(), unknown); !apierrors.IsInvalid(err) {
 		t.Errorf("create a ClusterCSIDriver of an unknown driver: got %v, want it invalid", err)
@@ -242,7 +243,7 @@ func TestAPIServerServesWhatOperatorsAskFor(t *testing.T) {
 	if pinned, err := pins.Version("k8s.io/kubernetes"); err != nil || info.GitVersion != pinned {
 		t.Errorf("the API server says it is %s, but %s is pinned (%v)", info.GitVersion, pinned, err)
 	}
-	// Delegated authentication reads both authorities from here.
+	// Delegated authentication reads both CAs from here.
 	var authentication corev1.ConfigMap
 	key := client.ObjectKey{Namespace: "kube-system", Name: "extension-apiserver-authentication"}
 	if err := c.Client().Get(t.Context(), key, &authentication); err != nil {
@@ -267,10 +268,10 @@ func TestKubectl(t *testing.T) {
 	}
 }
 
-// Two clusters at once, the second with OLM, know nothing of each other.
+// Two clusters at the same time, the second with OLM, are isolated.
 func TestTwoClusters(t *testing.T) {
 	one := Shared(t, Options{})
-	t.Setenv("CI", "true") // OLM takes it for a reason to panic
+	t.Setenv("CI", "true") // OLM would panic
 	two := Start(t, Options{OLM: true, Durable: true})
 	for pid, name := range processesOf(t, two.Dir()) {
 		environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
@@ -282,7 +283,7 @@ func TestTwoClusters(t *testing.T) {
 	if err := two.Client().Get(t.Context(), client.ObjectKey{Name: namespace}, &corev1.Namespace{}); !apierrors.IsNotFound(err) {
 		t.Errorf("get the first cluster's namespace from the second: %v, want it not found", err)
 	}
-	// A subscription to a catalog that does not exist is answered by OLM, and by the second's alone.
+	// OLM reports a Subscription to a missing catalog, and only the second cluster's OLM does.
 	subscription := &olmv1alpha1.Subscription{
 		ObjectMeta: metav1.ObjectMeta{Namespace: OperatorNamespace, Name: "nothing"},
 		Spec:       &olmv1alpha1.SubscriptionSpec{CatalogSource: "none", CatalogSourceNamespace: CatalogNamespace, Package: "nothing"},
@@ -290,7 +291,7 @@ func TestTwoClusters(t *testing.T) {
 	if err := two.Client().Create(t.Context(), subscription); err != nil {
 		t.Fatal(err)
 	}
-	Eventually(t, waitLimit, "OLM to answer the subscription", func(ctx context.Context) error {
+	Eventually(t, waitLimit, "OLM to report the missing catalog", func(ctx context.Context) error {
 		if err := two.Client().Get(ctx, client.ObjectKeyFromObject(subscription), subscription); err != nil {
 			return err
 		}
@@ -301,8 +302,8 @@ func TestTwoClusters(t *testing.T) {
 	})
 }
 
-// BenchmarkStart measures the time from asking for a cluster to a ready one, that of its end, and the
-// processor time that all its processes took for both, which other work on the machine hardly changes.
+// BenchmarkStart measures the time to start a cluster and to stop it, and the CPU time of all its processes for both,
+// which hardly depends on other work on the machine.
 func BenchmarkStart(b *testing.B) {
 	for name, options := range map[string]Options{"plain": {}, "olm": {OLM: true}} {
 		b.Run(name, func(b *testing.B) {
@@ -336,7 +337,7 @@ func clientOf(t *testing.T, config *rest.Config) client.Client {
 	return api
 }
 
-// bind gives a service account a right within its namespace.
+// bind gives a service account a permission in its namespace.
 func bind(t *testing.T, c *Cluster, namespace, account string, rule rbacv1.PolicyRule) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: account}

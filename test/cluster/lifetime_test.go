@@ -20,10 +20,10 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
-// starterVariable makes the test binary a program that starts a cluster and comes to some end.
+// starterVariable makes the test binary a program that starts a cluster and ends in one of several ways.
 const starterVariable = "BERTH_TEST_STARTER"
 
-// starterMain plays a role, and never returns. It says where the cluster is on standard output.
+// starterMain plays a role, and never returns. It prints the cluster's folder.
 func starterMain(role string) {
 	if role != "forgets Init" {
 		Init()
@@ -42,7 +42,7 @@ func starterMain(role string) {
 		<-make(chan struct{})
 	case "waits while starting":
 		starterStarts(func(p tools.Progress) {
-			fmt.Println(p.Detail) // no folder yet, but the news that something runs
+			fmt.Println(p.Detail) // no folder yet, but something runs
 			<-make(chan struct{})
 		})
 	case "goes up":
@@ -65,13 +65,13 @@ func starterStarts(report func(tools.Progress)) {
 	fmt.Println(c.Dir())
 }
 
-// starterProgram is how such a program is called, with no arguments.
+// starterProgram returns the command of such a program, without arguments.
 const starterProgram = "/proc/self/exe"
 
 // starter is such a program, running.
 type starter struct {
 	*exec.Cmd
-	said string // its first line
+	printed string // its first line
 }
 
 func startStarter(t *testing.T, role string, env ...string) *starter {
@@ -91,31 +91,31 @@ func startStarter(t *testing.T, role string, env ...string) *starter {
 		cmd.Process.Kill()
 		cmd.Wait()
 		if role == "goes up" {
-			return // its cluster is the test's to stop
+			return // the test has to stop its cluster
 		}
 		Eventually(t, waitLimit, "the folder of the program's cluster to go", func(context.Context) error {
-			if _, err := os.Stat(s.said); err == nil {
-				return fmt.Errorf("%s is still there", s.said)
+			if _, err := os.Stat(s.printed); err == nil {
+				return fmt.Errorf("%s is still there", s.printed)
 			}
 			return nil
 		})
 	})
 	line, err := bufio.NewReader(output).ReadString('\n')
 	if err != nil {
-		t.Fatalf("the program that starts a cluster and %s said nothing: %v", role, err)
+		t.Fatalf("the program that starts a cluster and %s printed nothing: %v", role, err)
 	}
-	s.said = strings.TrimSpace(line)
+	s.printed = strings.TrimSpace(line)
 	return s
 }
 
-// A program that forgot Init is told so, and does not start itself over and over.
+// A program without Init gets an error, and does not start itself over and over.
 func TestForgottenInit(t *testing.T) {
-	if s := startStarter(t, "forgets Init"); !strings.Contains(s.said, "call cluster.Init first") {
-		t.Errorf("it said %q, want what to do", s.said)
+	if s := startStarter(t, "forgets Init"); !strings.Contains(s.printed, "call cluster.Init first") {
+		t.Errorf("it printed %q, want what to do", s.printed)
 	}
 }
 
-// A program of the cluster that cannot run is named, with its last words, and nothing stays.
+// The error names a program of the cluster that does not start, with the end of its log, and nothing stays.
 func TestStartSaysWhatFailed(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -140,7 +140,7 @@ func TestStartSaysWhatFailed(t *testing.T) {
 	}
 	_, err = awaitReady(output, func(tools.Progress) {})
 	if err == nil || !strings.Contains(err.Error(), "kube-scheduler") || !strings.Contains(err.Error(), "no scheduling today") {
-		t.Errorf("got %v, want an error that names the program and what it said", err)
+		t.Errorf("got %v, want an error with the program's name and output", err)
 	}
 	if err := keeper.end(); err != nil {
 		t.Error(err)
@@ -153,7 +153,7 @@ func TestStartSaysWhatFailed(t *testing.T) {
 	}
 }
 
-// However a program ends that started a cluster, nothing of the cluster stays.
+// In whatever way a program ends that started a cluster, nothing of the cluster stays.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	kill := func(signal syscall.Signal) func(*starter) {
@@ -176,7 +176,7 @@ func TestNothingIsLeft(t *testing.T) {
 			dirs, _ := filepath.Glob(filepath.Join(temp, folderPrefix+"*"))
 			if test.role != "panics" && test.role != "exits" {
 				if len(dirs) != 1 || len(processesOf(t, dirs[0])) == 0 {
-					t.Fatalf("expected one cluster that runs in %s, found %q; the program said %q", temp, dirs, s.said)
+					t.Fatalf("expected one cluster that runs in %s, found %q; the program printed %q", temp, dirs, s.printed)
 				}
 			}
 			test.then(s)
@@ -194,12 +194,12 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// A keeper that is killed takes its processes with it. Its folder goes when the next one starts.
+// The processes of a killed keeper are killed, too. The next keeper removes its folder.
 func TestKilledKeeper(t *testing.T) {
 	t.Parallel()
 	temp := t.TempDir()
 	s := startStarter(t, "waits", "TMPDIR="+temp)
-	left, err := readState(s.said)
+	left, err := readState(s.printed)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -213,15 +213,15 @@ func TestKilledKeeper(t *testing.T) {
 		return nil
 	})
 	next := startStarter(t, "waits", "TMPDIR="+temp)
-	if _, err := os.Stat(s.said); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(s.printed); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the killed cluster's folder is still there: %v", err)
 	}
-	if _, err := os.Stat(next.said); err != nil {
+	if _, err := os.Stat(next.printed); err != nil {
 		t.Errorf("the new cluster's folder: %v", err)
 	}
 }
 
-// A program that a keeper runs is started again when it ends.
+// A program of a keeper is restarted when it ends.
 func TestProgramsAreStartedAgain(t *testing.T) {
 	t.Parallel()
 	c := Start(t, Options{})
@@ -241,7 +241,7 @@ func TestProgramsAreStartedAgain(t *testing.T) {
 	})
 }
 
-// A cluster that is put up outlives the program that did it, is found, and is stopped.
+// A cluster of Up outlives the program that called it, is found, and is stopped.
 func TestUpFindStop(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "demo")
@@ -249,8 +249,8 @@ func TestUpFindStop(t *testing.T) {
 		t.Fatalf("find a cluster before there is one: %v, want %v", err, ErrNotRunning)
 	}
 	up := startStarter(t, "goes up", "DIR="+dir)
-	if err := up.Wait(); err != nil || up.said != dir {
-		t.Fatalf("the program that puts a cluster up in %s: %v; it said %q", dir, err, up.said)
+	if err := up.Wait(); err != nil || up.printed != dir {
+		t.Fatalf("the program that puts a cluster up in %s: %v; it printed %q", dir, err, up.printed)
 	}
 	t.Cleanup(func() { Stop(context.Background(), dir) })
 
@@ -261,11 +261,11 @@ func TestUpFindStop(t *testing.T) {
 	if err := c.Client().List(t.Context(), &corev1.NamespaceList{}); err != nil {
 		t.Fatalf("use the cluster after the program that put it up has ended: %v", err)
 	}
-	if again := startStarter(t, "goes up", "DIR="+dir); !strings.Contains(again.said, "is running already") {
-		t.Errorf("put up a second cluster in %s: it said %q, want that one is running already", dir, again.said)
+	if again := startStarter(t, "goes up", "DIR="+dir); !strings.Contains(again.printed, "is already running") {
+		t.Errorf("put up a second cluster in %s: it printed %q, want that one is already running", dir, again.printed)
 	}
 	if log := tailOfFile(filepath.Join(c.Logs(), "keeper.log"), 5); strings.Contains(log, endingNote) {
-		t.Errorf("the cluster ends although nobody stopped it:\n%s", log)
+		t.Errorf("the cluster stops by itself:\n%s", log)
 	}
 	if err := Stop(t.Context(), dir); err != nil {
 		t.Fatal(err)
@@ -281,7 +281,7 @@ func TestUpFindStop(t *testing.T) {
 	}
 }
 
-// Nothing but the keeper that made a folder is ever signalled, and no folder of others removed.
+// Only the keeper that created a folder is ever signalled, and no other folder is removed.
 func TestOthersAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	bystander := exec.Command("sleep", "1000")
@@ -294,7 +294,7 @@ func TestOthersAreLeftAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A keeper that died, whose number another process has now.
+	// The id of a dead keeper, which another process has now.
 	dead := processIdentity{PID: bystander.Process.Pid, Started: self.Started - 1}
 	fresh, err := writeTemporary(dir, state{Keeper: dead, Dir: dir, Ready: true})
 	if err != nil {
@@ -307,26 +307,26 @@ func TestOthersAreLeftAlone(t *testing.T) {
 		t.Errorf("find a dead cluster: %v, want %v", err, ErrNotRunning)
 	}
 	if err := Stop(t.Context(), dir); err != nil {
-		t.Errorf("stop a dead cluster: %v, want what it left to be removed", err)
+		t.Errorf("stop a dead cluster: %v, want its remains to be removed", err)
 	}
 	if _, err := startTime(bystander.Process.Pid); err != nil {
-		t.Errorf("the bystander is gone: %v", err)
+		t.Errorf("the other process is gone: %v", err)
 	}
 
 	full := t.TempDir()
 	if err := os.WriteFile(filepath.Join(full, "thesis.txt"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if up := startStarter(t, "goes up", "DIR="+full); !strings.Contains(up.said, "is not empty") {
-		t.Errorf("put up a cluster in a folder with a file: it said %q, want that it is not empty", up.said)
+	if up := startStarter(t, "goes up", "DIR="+full); !strings.Contains(up.printed, "is not empty") {
+		t.Errorf("put up a cluster in a folder with a file: it printed %q, want that it is not empty", up.printed)
 	}
 	if _, err := os.Stat(filepath.Join(full, "thesis.txt")); err != nil {
 		t.Error(err)
 	}
 }
 
-// processesOf returns the names of the processes that have to do with a folder, by their ids: those
-// that name it in their arguments or environment, but not this one nor its starters.
+// processesOf returns the names, by id, of the processes with a folder in their arguments or environment, except this
+// process and its starters.
 func processesOf(t *testing.T, folder string) map[int]string {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")

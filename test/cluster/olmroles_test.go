@@ -15,7 +15,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
-// A tenant of the test cluster may do what OLM's own deployment lets one do.
+// A tenant of the test cluster has the permissions of OLM's own deployment.
 func TestOLMRolesAreThoseOfOLM(t *testing.T) {
 	const module = "github.com/operator-framework/operator-lifecycle-manager"
 	pins, err := tools.ToolPins()

@@ -14,12 +14,12 @@ func TestAddressesAreTakenInTurn(t *testing.T) {
 	for range lastPodAddress - firstPodAddress + 1 {
 		ip, err := a.take()
 		if err != nil || seen[ip] {
-			t.Fatalf("got %s, %v, want an address that nobody has", ip, err)
+			t.Fatalf("got %s, %v, want a free address", ip, err)
 		}
 		seen[ip] = true
 	}
 	if ip, err := a.take(); err == nil {
-		t.Errorf("got %s, want an error, as all addresses are taken", ip)
+		t.Errorf("got %s, want an error, as all addresses are in use", ip)
 	}
 	a.release("127.83.12.9")
 	a.release("127.83.12.7")
@@ -31,7 +31,7 @@ func TestAddressesAreTakenInTurn(t *testing.T) {
 	a.release("127.83.12.7")
 	a.release("127.83.12.10")
 	if ip, err := a.take(); err != nil || ip != "127.83.12.10" {
-		t.Errorf("got %s, %v, want 127.83.12.10, as .7 was in use a moment ago", ip, err)
+		t.Errorf("got %s, %v, want 127.83.12.10, as .7 was in use most recently", ip, err)
 	}
 }
 

@@ -19,7 +19,7 @@ func TestKubectlLogs(t *testing.T) {
 	})
 	c.awaitServing(t, pod)
 	for _, path := range []string{"/say?words=one", "/say?words=two", "/exit?code=7"} {
-		ask(t.Context(), pod.Status.PodIP, path) // It does not answer the last one.
+		ask(t.Context(), pod.Status.PodIP, path) // It does not respond to the last one.
 	}
 	await(t, c, pod, "the restart", restarted(1))
 	c.awaitServing(t, pod)
@@ -48,7 +48,7 @@ func TestKubectlLogs(t *testing.T) {
 		})
 	}
 
-	// Who looks at the machine finds the log, and knows the process by its name and arguments.
+	// On the machine, the log is in a file, and the process has the program's name and arguments.
 	logs, err := filepath.Glob(filepath.Join(c.Dir(), "nodes", pod.Spec.NodeName, fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID), "main.log"))
 	if err != nil || len(logs) != 1 {
 		t.Errorf("logs on the machine: %q, %v, want one", logs, err)

@@ -25,14 +25,14 @@ func TestMain(m *testing.M) {
 	cluster.Main(m)
 }
 
-// image is the one whose containers run a program. It is written with a port, a tag and a digest,
-// none of which is part of the repository's name in the node's table.
+// image is the image whose containers run a program. It has a port, a tag and a digest, none of which is in the
+// node's table.
 const (
 	imageRepository = "registry.example.com:5000/test/program"
 	image           = imageRepository + ":v1@sha256:0000000000000000000000000000000000000000000000000000000000000000"
 )
 
-// waitLimit is how long a test waits for what takes a moment.
+// waitLimit is the time limit for what usually takes a moment.
 const waitLimit = 30 * time.Second
 
 // testCluster is a cluster whose nodes run this test's executable for image.
@@ -51,7 +51,7 @@ func images() map[string]string {
 	return map[string]string{imageRepository: program}
 }
 
-// namespace makes a namespace in which pods can be created at once.
+// namespace creates a namespace that is ready for pods.
 func (c testCluster) namespace(t *testing.T) string {
 	t.Helper()
 	namespace := c.Namespace(t)
@@ -60,7 +60,7 @@ func (c testCluster) namespace(t *testing.T) string {
 	return namespace
 }
 
-// template is a pod that runs a program. Changes apply to it in turn.
+// template returns a pod that runs a program. Changes are applied in order.
 func template(program string, changes ...func(*corev1.PodSpec)) corev1.PodTemplateSpec {
 	grace := int64(5)
 	template := corev1.PodTemplateSpec{
@@ -101,7 +101,7 @@ func (c testCluster) create(t *testing.T, object client.Object) {
 	}
 }
 
-// await waits until the object, which it keeps up to date, is as check wants it.
+// await waits until check accepts the object, which it keeps up to date.
 func await[T client.Object](t *testing.T, c testCluster, object T, what string, check func(T) error) T {
 	t.Helper()
 	cluster.Eventually(t, waitLimit, what, func(ctx context.Context) error {
@@ -113,7 +113,7 @@ func await[T client.Object](t *testing.T, c testCluster, object T, what string, 
 	return object
 }
 
-// awaitReady waits until the pod is ready and gives its address.
+// awaitReady waits until the pod is ready and returns its address.
 func (c testCluster) awaitReady(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
 	return await(t, c, pod, "the pod to be ready", isReady).Status.PodIP
@@ -128,12 +128,12 @@ func isReady(pod *corev1.Pod) error {
 	return fmt.Errorf("pod %s is not ready: %s", pod.Name, toJSON(pod.Status))
 }
 
-// awaitServing waits until the program of the pod answers, and gives what it knows of itself.
+// awaitServing waits until the pod's program responds, and returns what it reports about itself.
 func (c testCluster) awaitServing(t *testing.T, pod *corev1.Pod) self {
 	t.Helper()
 	ip := c.awaitReady(t, pod)
 	var me self
-	cluster.Eventually(t, waitLimit, "the program to answer", func(ctx context.Context) error {
+	cluster.Eventually(t, waitLimit, "the program to respond", func(ctx context.Context) error {
 		body, err := ask(ctx, ip, "/self")
 		if err != nil {
 			return err
@@ -143,7 +143,7 @@ func (c testCluster) awaitServing(t *testing.T, pod *corev1.Pod) self {
 	return me
 }
 
-// awaitEnd waits until there is no such process any more.
+// awaitEnd waits until a process has ended.
 func awaitEnd(t *testing.T, pid int) {
 	t.Helper()
 	cluster.Eventually(t, waitLimit, fmt.Sprintf("process %d to end", pid), func(context.Context) error {
@@ -151,8 +151,7 @@ func awaitEnd(t *testing.T, pid int) {
 	})
 }
 
-// ended returns an error if the process runs. One that ended, and waits for somebody to ask for its
-// exit code, does not run.
+// ended returns an error if the process runs. A zombie does not run.
 func ended(pid int) error {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {

@@ -34,7 +34,7 @@ func TestPayloadReplacesContentAtOnce(t *testing.T) {
 				t.Errorf("step %d: %s has mode %v, %v, want %v", i, name, info.Mode(), err, file.mode)
 			}
 		}
-		// The old content goes, and writing the same again changes nothing.
+		// The old content is removed, and writing the same content again changes nothing.
 		before, err := os.Readlink(filepath.Join(folder, dataLink))
 		if err != nil {
 			t.Fatal(err)
@@ -51,7 +51,7 @@ func TestPayloadReplacesContentAtOnce(t *testing.T) {
 	}
 }
 
-// visible reads the files as a program that does not know of links sees them.
+// visible reads the files like a program that knows nothing about links.
 func visible(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	files := map[string]string{}

@@ -96,7 +96,7 @@ func TestProgramGetsArgumentsAndEnvironment(t *testing.T) {
 		}
 	}
 	if i := slices.IndexFunc(me.Env, func(v string) bool { return strings.HasPrefix(v, "ABSENT=") || strings.HasPrefix(v, "GOPATH=") }); i >= 0 {
-		t.Errorf("the environment holds %s, want neither missing optional keys nor variables of the node", me.Env[i])
+		t.Errorf("the environment has %s, want neither missing optional keys nor variables of the node", me.Env[i])
 	}
 }
 
@@ -171,7 +171,7 @@ func TestProgramSeesItsVolumes(t *testing.T) {
 		}
 	}
 
-	// What changes in the API changes in the volume.
+	// Changes in the API show up in the volume.
 	settings.Data["colour"], settings.Data["shape"] = "blue", "round"
 	delete(settings.Data, "size")
 	if err := c.Client().Update(t.Context(), settings); err != nil {
@@ -188,7 +188,7 @@ func TestProgramSeesItsVolumes(t *testing.T) {
 	}
 }
 
-// claimsOf reads what a JSON web token says.
+// claimsOf returns the claims of a JSON web token.
 func claimsOf(t *testing.T, token string) string {
 	t.Helper()
 	parts := strings.Split(token, ".")
@@ -237,7 +237,7 @@ func TestMountPathThatCannotBeMade(t *testing.T) {
 	awaitWaiting(t, c, pod, "CreateContainerError", "mountPath /no-such-folder/data: /no-such-folder does not exist on this machine")
 }
 
-// awaitWaiting waits until the pod's container waits for this reason, with a message that says so.
+// awaitWaiting waits until the pod's container is waiting with this reason and message.
 func awaitWaiting(t *testing.T, c testCluster, pod *corev1.Pod, reason, message string) {
 	t.Helper()
 	await(t, c, pod, "the container to wait", func(pod *corev1.Pod) error {
@@ -257,7 +257,7 @@ func TestPodsListenOnTheSamePort(t *testing.T) {
 	namespace := c.namespace(t)
 	one, other := c.pod(t, namespace, "one", "serve"), c.pod(t, namespace, "other", "serve")
 	if a, b := c.awaitServing(t, one), c.awaitServing(t, other); a.PID == b.PID {
-		t.Errorf("both addresses answer for process %d", a.PID)
+		t.Errorf("process %d responds at both addresses", a.PID)
 	}
 	if one.Status.PodIP == other.Status.PodIP {
 		t.Errorf("both pods have the address %s", one.Status.PodIP)

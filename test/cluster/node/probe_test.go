@@ -51,7 +51,7 @@ func TestChecks(t *testing.T) {
 	free := int32(ports.Free(t))
 	tests := map[string]struct {
 		probe corev1.ProbeHandler
-		want  string // what the error says; empty for none
+		want  string // in the error; "" for none
 	}{
 		"good answer":         {get(plain, "/200"), ""},
 		"good answer by TLS":  {get(secure, "200"), ""},
@@ -106,7 +106,7 @@ func TestWatchCountsAnswers(t *testing.T) {
 	tests := map[string]struct {
 		probe   corev1.Probe
 		eager   bool
-		answers []error // at the times that the probe asks
+		answers []error // in the order of the probe's requests
 		want    []string
 	}{
 		"each change counts once": {

@@ -20,8 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// programVariable makes the test's own executable the program of a container, which does what the
-// variable says.
+// programVariable makes the test's executable a container's program, which does what the variable says.
 const programVariable = "TEST_PROGRAM"
 
 var programs = map[string]func() error{
@@ -43,10 +42,10 @@ func beProgram() {
 	os.Exit(0)
 }
 
-// fail leaves some last words.
+// fail returns an error for the termination message.
 func fail() error { return errors.New("the sky is falling") }
 
-// self is what a program knows of itself.
+// self is what a program reports about itself.
 type self struct {
 	PID   int
 	Args  []string
@@ -54,7 +53,7 @@ type self struct {
 	Child int
 }
 
-// serve answers questions about itself until it is told to terminate. Options come as variables.
+// serve responds to requests until it is told to terminate. Its options are variables.
 func serve() error {
 	fmt.Println("serving")
 	signals := make(chan os.Signal, 1)
@@ -119,7 +118,7 @@ func answer(w http.ResponseWriter) func([]byte, error) {
 	}
 }
 
-// list asks the API server with what the pod gives to every program in a cluster.
+// list sends a request to the API server with the credentials of the pod.
 func list(ctx context.Context, resource string) ([]byte, error) {
 	config, err := rest.InClusterConfig()
 	if err != nil {
@@ -140,7 +139,7 @@ func list(ctx context.Context, resource string) ([]byte, error) {
 	return result.Raw()
 }
 
-// ask puts a question to the serving program of a pod.
+// ask sends a request to the program of a pod.
 func ask(ctx context.Context, ip, path string) (string, error) {
 	return send(ctx, http.MethodGet, ip, path)
 }

@@ -91,7 +91,7 @@ func TestFailedLivenessRestartsTheProgram(t *testing.T) {
 		t.Errorf("process %d still serves", first.PID)
 	}
 	if last := pod.Status.ContainerStatuses[0].LastTerminationState.Terminated; last == nil || last.ExitCode != 0 {
-		t.Errorf("last termination: got %s, want exit code 0, as the program ends when it is told to", toJSON(last))
+		t.Errorf("last termination: got %s, want exit code 0, as the program terminates gracefully", toJSON(last))
 	}
 }
 
@@ -106,7 +106,7 @@ func TestCrashedProgramIsRestarted(t *testing.T) {
 		}
 		last := status.LastTerminationState.Terminated
 		if last == nil || last.ExitCode != 3 || last.Reason != "Error" || last.Message != "the sky is falling\n" {
-			return fmt.Errorf("last termination: got %s, want exit code 3, reason Error and the last words of the program", toJSON(last))
+			return fmt.Errorf("last termination: got %s, want exit code 3, reason Error and the program's last output", toJSON(last))
 		}
 		if pod.Status.Phase != corev1.PodRunning || isReady(pod) == nil {
 			return fmt.Errorf("got phase %s, want Running and not ready", pod.Status.Phase)
@@ -162,7 +162,7 @@ func (c testCluster) deployment(t *testing.T, namespace string, changes ...func(
 	return deployment
 }
 
-// podOf waits for the one pod of the Deployment's namespace.
+// podOf waits for the only pod in the Deployment's namespace.
 func (c testCluster) podOf(t *testing.T, deployment *appsv1.Deployment) *corev1.Pod {
 	t.Helper()
 	var pods corev1.PodList

@@ -158,7 +158,7 @@ func TestRestartsBeforeTheNodeCameCount(t *testing.T) {
 	ran.RestartCount = 2
 	got := firstStatus(spec, []corev1.ContainerStatus{ran})
 	if got.RestartCount != 3 || got.LastTerminationState.Terminated == nil || got.State.Waiting == nil {
-		t.Errorf("got %+v, want a third restart after a run whose end nobody saw", got)
+		t.Errorf("got %+v, want a third restart after a run whose end was not seen", got)
 	}
 	if got := firstStatus(spec, []corev1.ContainerStatus{waiting("a", nil)}); got.RestartCount != 0 {
 		t.Errorf("got %d restarts of a container that never ran", got.RestartCount)

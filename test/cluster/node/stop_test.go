@@ -98,7 +98,7 @@ func TestDeletionStopsTheProgram(t *testing.T) {
 				t.Error(err)
 			}
 			if string(rest) != "told to terminate\n" {
-				t.Errorf("the log ends with %q, want that the program was told to terminate", rest)
+				t.Errorf("the log ends with %q, want a message that the program was told to terminate", rest)
 			}
 		})
 	}
@@ -117,7 +117,7 @@ func TestForcedDeletionStopsTheProgram(t *testing.T) {
 	awaitEnd(t, me.PID)
 }
 
-// The variables that tell a node of its own process what to be.
+// The variables that configure a node in its own process.
 const (
 	nodeKubeconfig = "TEST_NODE_KUBECONFIG"
 	nodeDir        = "TEST_NODE_DIR"
@@ -125,7 +125,7 @@ const (
 
 func init() { programs["node"] = runNode }
 
-// runNode is a node until it is told to terminate. It says when it is ready.
+// runNode runs a node until it is told to terminate. It prints when it is ready.
 func runNode() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -165,7 +165,7 @@ func TestNoProcessOutlivesItsNode(t *testing.T) {
 			own := c.startNode(t, test.uid)
 			pod := c.pod(t, c.namespace(t), "program", "serve", func(spec *corev1.PodSpec) {
 				spec.NodeName = own.name
-				if test.signal == syscall.SIGTERM { // A killed node cannot end what its programs started.
+				if test.signal == syscall.SIGTERM { // A killed node cannot stop what its programs started.
 					setVariable(spec, "WITH_CHILD", "yes")
 				}
 			})
@@ -200,8 +200,8 @@ type ownNode struct {
 	name string
 }
 
-// startNode starts a node in a process of its own, as another user if uid is not 0, and waits until
-// it is ready. A test that runs without privileges cannot become another user, and need not.
+// startNode starts a node in its own process, as another user if uid is not 0, and waits until it is ready. A test
+// without privileges cannot become another user, and need not.
 func (c testCluster) startNode(t *testing.T, uid uint32) ownNode {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "node-")
@@ -209,7 +209,7 @@ func (c testCluster) startNode(t *testing.T, uid uint32) ownNode {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	// The other user may read neither the test's executable nor the kubeconfig where they are.
+	// The other user may read neither the test's executable nor the kubeconfig in their folders.
 	program, kubeconfig := filepath.Join(dir, "program"), filepath.Join(dir, "kubeconfig")
 	copyFile(t, images()[imageRepository], program)
 	copyFile(t, c.Kubeconfig(), kubeconfig)
@@ -236,7 +236,7 @@ func (c testCluster) startNode(t *testing.T, uid uint32) ownNode {
 		cmd.Wait()
 	})
 	if line, err := bufio.NewReader(output).ReadString('\n'); line != "ready\n" {
-		t.Fatalf("the node says %q, %v", line, err)
+		t.Fatalf("the node printed %q, %v", line, err)
 	}
 	return ownNode{cmd, filepath.Base(dir)}
 }
@@ -245,8 +245,8 @@ func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	content, err := os.ReadFile(from)
 	if err == nil {
-		// A process that another test forks now would hold the copy open for writing until its own
-		// program runs. Until then, the copy could not run: "text file busy".
+		// A process that another test forks now would keep the copy open for writing until it executes its own
+		// program. Until then the copy could not be executed: "text file busy".
 		syscall.ForkLock.RLock()
 		err = os.WriteFile(to, content, 0o700)
 		syscall.ForkLock.RUnlock()
