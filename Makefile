@@ -81,8 +81,9 @@ lint: ## gofmt, go vet and staticcheck
 	$(TOOL) staticcheck ./...
 
 .PHONY: verify
-verify: ## Generated files fresh, go.mod tidy, imports downward only
+verify: ## Generated files fresh, go.mod tidy, imports downward only, one word for one thing
 	go run ./hack/imports
+	go run ./hack/words
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
 	cd hack/promtool && go mod tidy -diff

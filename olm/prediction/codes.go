@@ -73,7 +73,7 @@ const (
 	OpenShiftHeldBack Code = "openshift-held-back"
 	// EndsEarly: updates end before the head of the channel.
 	EndsEarly Code = "ends-early"
-	// Deprecated: the catalog deprecates the package, the channel, the installed bundle or the next one.
+	// Deprecated means that the catalog deprecates the package, the channel, the installed bundle or the next one.
 	Deprecated Code = "deprecated"
 	// DefinitionsUnchecked: the catalog lacks the bundle's CRDs, so custom resources cannot be checked against them.
 	DefinitionsUnchecked Code = "definitions-unchecked"
