@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers/lock"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/installplan"
 )
@@ -140,29 +141,12 @@ func (s *state) readOperator(ctx context.Context, c client.Client) error {
 			s.deployments = append(s.deployments, deployment)
 		}
 	}
-	return s.readLock(ctx, c)
-}
-
-func (s *state) readLock(ctx context.Context, c client.Client) error {
 	if s.plan.Driver == nil {
 		return nil
 	}
-	lock := &corev1.ConfigMap{}
-	if found, err := migrate.Find(ctx, c, lock, s.plan.Subject.Namespace, s.plan.Driver.Lock); !found {
-		return err
-	}
-	for _, owner := range lock.OwnerReferences {
-		if owner.Kind != "Pod" {
-			continue
-		}
-		holder := &corev1.Pod{}
-		if found, err := migrate.Find(ctx, c, holder, lock.Namespace, owner.Name); err != nil {
-			return err
-		} else if found && holder.UID == owner.UID {
-			s.lockHolder = holder
-		}
-	}
-	return nil
+	var err error
+	s.lockHolder, err = lock.Holder(ctx, c, client.ObjectKey{Namespace: s.plan.Subject.Namespace, Name: s.plan.Driver.Lock})
+	return err
 }
 
 // readDriver reads what shows whether the driver runs.

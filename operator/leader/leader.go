@@ -12,7 +12,6 @@ import (
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	operatorclient "github.com/openshift/client-go/operator/clientset/versioned"
 	"github.com/operator-framework/operator-lib/leader"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/lock"
 	"github.com/berth-csi/berth/operator/metrics"
 )
 
@@ -108,16 +108,16 @@ func (l *Lock) reportWait(ctx context.Context, c client.Client) {
 // waitMessage says who holds the lock in the operator's own namespace.
 func (l *Lock) waitMessage(ctx context.Context, c client.Client) string {
 	key := l.keyIn(l.namespace)
-	holder, err := holderOf(ctx, c, key)
+	holder, err := lock.Holder(ctx, c, key)
 	switch {
 	case err != nil:
 		return fmt.Sprintf("the operator in namespace %s waits for the lock, ConfigMap %s: %v", l.namespace, key, err)
-	case holder == "":
+	case holder == nil:
 		return fmt.Sprintf("the operator in namespace %s waits for the lock, ConfigMap %s, which belongs to no pod that runs. "+
 			"If it is not garbage-collected with its owner, delete it", l.namespace, key)
 	}
 	return fmt.Sprintf("the operator in namespace %s waits for the lock, ConfigMap %s, which pod %s holds. "+
-		"If that is a pod of another operator, delete its Subscription and its ClusterServiceVersion", l.namespace, key, holder)
+		"If that is a pod of another operator, delete its Subscription and its ClusterServiceVersion", l.namespace, key, holder.Name)
 }
 
 // applyCondition writes the condition of the wait to the ClusterCSIDriver, if it exists, and nothing else.
@@ -158,41 +158,18 @@ func (l *Lock) OtherHolder(ctx context.Context, c client.Client, namespaces []st
 			continue // this operator holds that lock
 		}
 		key := l.keyIn(namespace)
-		pod, err := holderOf(ctx, c, key)
+		pod, err := lock.Holder(ctx, c, key) // by listing pods, for which the operator has a permission anyway
 		if err != nil {
 			return nil, err
 		}
 		held := 0.0
-		if pod != "" {
+		if pod != nil {
 			held = 1
 		}
 		metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, namespace).Set(held)
-		if pod != "" {
-			return &Holder{client.ObjectKey{Namespace: namespace, Name: pod}, key}, nil
+		if pod != nil {
+			return &Holder{client.ObjectKeyFromObject(pod), key}, nil
 		}
 	}
 	return nil, nil
-}
-
-// holderOf returns the name of the pod that holds a lock and has not ended; "" if there is none.
-func holderOf(ctx context.Context, c client.Client, lock client.ObjectKey) (string, error) {
-	held := &corev1.ConfigMap{}
-	if err := c.Get(ctx, lock, held); apierrors.IsNotFound(err) {
-		return "", nil
-	} else if err != nil {
-		return "", fmt.Errorf("reading the lock %s: %w", lock, err)
-	}
-	for _, owner := range held.OwnerReferences {
-		// The operator lists pods anyway, to find those that use volumes, and so needs no permission to get one.
-		pods := &corev1.PodList{}
-		if err := c.List(ctx, pods, client.InNamespace(lock.Namespace), client.MatchingFields{metav1.ObjectNameField: owner.Name}); err != nil {
-			return "", fmt.Errorf("reading the pod %s/%s, which owns the lock %s: %w", lock.Namespace, owner.Name, lock, err)
-		}
-		for _, pod := range pods.Items { // without the pod, the lock is about to be garbage-collected
-			if pod.UID == owner.UID && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
-				return pod.Name, nil
-			}
-		}
-	}
-	return "", nil
 }
