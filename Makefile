@@ -42,7 +42,7 @@ test: browser ## Run every test, against a real local cluster where one is neede
 	@go run ./test/demo tools # shows how far it is, which go test would not
 	@mkdir -p bin
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -timeout 45m ./...; \
-	passed=$$?; go run ./test/attacks/report bin/test.json && exit $$passed
+	passed=$$?; go run ./hack/slowest bin/test.json && go run ./test/attacks/report bin/test.json && exit $$passed
 
 .PHONY: bench
 bench: ## Run the benchmarks
