@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -99,6 +100,9 @@ type grants struct {
 	live   client.Reader
 	client client.Client
 	events events.EventRecorder
+	// outdated are, by the names of grants, the resource versions that a status was written for. A cache that still
+	// shows one of them does not show that status yet. The controller has one worker, so they need no lock.
+	outdated map[string]string
 }
 
 // addGrants adds the controller of grants to mgr. Namespaces are not watched: the SharedVolumes' controller sends a grant whose
@@ -108,13 +112,21 @@ func addGrants(mgr manager.Manager, stale <-chan event.GenericEvent) error {
 		Named("sharedvolume-grants").
 		For(&v1alpha1.SharedVolumeGrant{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(watched.Channel(stale, &handler.EnqueueRequestForObject{})).
-		Complete(&grants{cached: mgr.GetCache(), live: mgr.GetAPIReader(), client: mgr.GetClient(), events: mgr.GetEventRecorder(controllerName)})
+		Complete(&grants{cached: mgr.GetCache(), live: mgr.GetAPIReader(), client: mgr.GetClient(), events: mgr.GetEventRecorder(controllerName),
+			outdated: map[string]string{}})
 }
 
 func (r *grants) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	grant, err := get[v1alpha1.SharedVolumeGrant](ctx, r.cached, request.NamespacedName)
-	if err != nil || grant == nil {
+	switch {
+	case err != nil:
 		return reconcile.Result{}, err
+	case grant == nil:
+		delete(r.outdated, request.Name)
+		return reconcile.Result{}, nil
+	case grant.ResourceVersion == r.outdated[grant.Name]:
+		// SharedVolumes may report the grant as stale until the cache shows the status. Each write would be a conflict.
+		return reconcile.Result{RequeueAfter: time.Second}, nil
 	}
 	namespace, err := get[corev1.Namespace](ctx, r.live, types.NamespacedName{Name: grant.Name})
 	if err != nil {
@@ -131,6 +143,7 @@ func (r *grants) Reconcile(ctx context.Context, request reconcile.Request) (reco
 	if err := r.client.Status().Patch(ctx, patched, body, client.FieldOwner(controllerName)); err != nil {
 		return reconcile.Result{}, fmt.Errorf("writing the status of SharedVolumeGrant %s: %w", grant.Name, err)
 	}
+	r.outdated[grant.Name] = grant.ResourceVersion
 	klog.FromContext(ctx).V(2).Info("Changed the status", "namespaceUID", status.NamespaceUID, "reason", now.Reason, "message", now.Message)
 	if now.Status == metav1.ConditionFalse && !wasIneffective {
 		r.events.Eventf(grant, nil, corev1.EventTypeWarning, now.Reason, "Reconcile", "%s", now.Message)
