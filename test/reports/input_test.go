@@ -201,7 +201,7 @@ func (w *input) bundles(t *testing.T) {
 	w.write(t, "bundles/1.0.0/manifests/"+w.fileName()+"crd.yaml", object{"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
 		"metadata": object{"name": "tides.sea.example.com" + x}, "spec": object{"group": "sea" + x, "names": object{"kind": "Tide" + x, "plural": x}, "scope": x}})
 	w.writeText(t, "bundles/torn/"+w.fileName()+"x", "")
-	w.write(t, "bundles/none/manifests/"+w.fileName()+"csv.yaml", object{"apiVersion": x, "kind": "ClusterServiceVersion", "metadata": object{"name": x}, "spec": object{"version": x}})
+	w.write(t, "bundles/none/manifests/"+w.fileName()+"csv.yaml", object{"apiVersion": "operators.coreos.com/v1alpha1", "kind": "ClusterServiceVersion", "metadata": object{"name": x}, "spec": object{"version": x}})
 }
 
 // template writes a template of a catalog with faults.

@@ -186,6 +186,11 @@ func TestNoProcessOutlivesItsNode(t *testing.T) {
 			if err != nil {
 				t.Errorf("the node ended with %v", err)
 			}
+			if test.uid != 0 {
+				// Without a PID namespace, a container's processes are signalled, and a child of its program may still
+				// be ending when the node is gone.
+				awaitEnd(t, me.Child)
+			}
 			for _, pid := range []int{me.PID, me.Child} {
 				if err := ended(pid); err != nil {
 					t.Error(err)
