@@ -10,13 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/berth-csi/berth/test/memory"
 	"github.com/berth-csi/berth/test/registry"
 )
 
@@ -178,7 +178,7 @@ func TestHostileLayers(t *testing.T) {
 			reference := image.upload(t, address, "layers")
 			var pulled Pulled
 			var err error
-			used := allocated(func() { pulled, err = Pull(t.Context(), reference, Limits{time.Minute, 4 << 20}, "hold") })
+			used := memory.Allocated(func() { pulled, err = Pull(t.Context(), reference, Limits{time.Minute, 4 << 20}, "hold") })
 			got := "hold: nothing"
 			if n := len(pulled.Files); n > 0 {
 				got = fmt.Sprintf("hold: %d files", n)
@@ -194,15 +194,6 @@ func TestHostileLayers(t *testing.T) {
 			}
 		})
 	}
-}
-
-// allocated returns how many bytes a function allocates.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
 }
 
 // TestPullTakesLinearTime: time is proportional to the number of files of each kind.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
+	"github.com/berth-csi/berth/test/memory"
 	"github.com/berth-csi/berth/test/registry"
 )
 
@@ -335,7 +336,7 @@ func TestHostileRegistry(t *testing.T) {
 			}
 			var pulled Pulled
 			var err error
-			used := allocated(func() { pulled, err = Pull(t.Context(), reference, limits, "hold") })
+			used := memory.Allocated(func() { pulled, err = Pull(t.Context(), reference, limits, "hold") })
 			check(t, reference, pulled, err, tc.want)
 			if used > 64<<20 {
 				t.Errorf("it allocated %d MiB; want less than 64", used>>20)

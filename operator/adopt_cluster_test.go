@@ -21,6 +21,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/community"
+	"github.com/berth-csi/berth/test/fault"
 )
 
 // TestAdoption covers the whole life of a driver that the community operator installed: it is adopted in place, managed,
@@ -41,7 +42,7 @@ func TestAdoptionRetriesAConflict(t *testing.T) {
 	cfg := env.ServiceAccountConfig(t, env.namespace, "operator")
 	var patches atomic.Int32
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
+		return fault.RoundTripperFunc(func(r *http.Request) (*http.Response, error) {
 			if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/daemonsets/efs-csi-node") && patches.Add(1) == 1 {
 				set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-node"}}
 				if err := env.Client().Patch(r.Context(), set, client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/other":"faster"}}}`))); err != nil {

@@ -31,6 +31,7 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/operator"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/fault"
 )
 
 func TestMain(m *testing.M) {
@@ -157,7 +158,7 @@ func (env *testEnv) operate(ctx context.Context, cfg *rest.Config, apis ...opera
 }
 
 func (env *testEnv) countWrites(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return fault.RoundTripperFunc(func(request *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(request)
 		about := request.URL.Path
 		if request.Method != http.MethodGet && !strings.Contains(about, "/clustercsidrivers/") && !strings.HasSuffix(about, "/events") {
@@ -166,10 +167,6 @@ func (env *testEnv) countWrites(next http.RoundTripper) http.RoundTripper {
 		return response, err
 	})
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // installDriver creates the ClusterCSIDriver, and returns when the driver is available.
 func (env *testEnv) installDriver() *operatorv1.ClusterCSIDriver {

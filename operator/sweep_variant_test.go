@@ -84,16 +84,13 @@ const (
 )
 
 // original translates a request of the variant's operator into one of the original's.
-func (v *variant) original(p fault.Point) fault.Point {
-	p.Namespace, p.Name, p.Manager = v.toOriginal.Replace(p.Namespace), v.toOriginal.Replace(p.Name), v.toOriginal.Replace(p.Manager)
-	return p
-}
+func (v *variant) original(p fault.Point) fault.Point { return p.Rename(v.toOriginal) }
 
 // here is the inverse of original.
 func (v *variant) here(p fault.Point) fault.Point {
+	p = p.Rename(v.toVariant)
 	if p.Namespace == originalNamespace {
 		p.Namespace = v.namespace
 	}
-	p.Name, p.Manager = v.toVariant.Replace(p.Name), v.toVariant.Replace(p.Manager)
 	return p
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/fault"
 )
 
 // isolated returns a cluster, shared by some tests, without a running controller: each of these tests runs its own controllers,
@@ -61,7 +62,7 @@ func (env testEnv) keptNamespace() string {
 func confined(cfg *rest.Config, namespace string) *rest.Config {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
+		return fault.RoundTripperFunc(func(request *http.Request) (*http.Response, error) {
 			request = request.Clone(request.Context()) // a RoundTripper must not change the request
 			confine(request, namespace)
 			return next.RoundTrip(request)
@@ -69,10 +70,6 @@ func confined(cfg *rest.Config, namespace string) *rest.Config {
 	})
 	return cfg
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // confine narrows a request down to one namespace.
 func confine(request *http.Request, namespace string) {

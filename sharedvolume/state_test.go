@@ -1,9 +1,7 @@
 package sharedvolume_test
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +12,7 @@ import (
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/fault"
+	"github.com/berth-csi/berth/test/statediff"
 )
 
 // all returns the SharedVolumes and claims of a namespace, and their volumes.
@@ -41,85 +40,42 @@ func (env testEnv) touch(namespace string) {
 	}
 }
 
-// comparableState returns all objects of a namespace, by kind and name, without the fields that depend on their history.
-func (env testEnv) comparableState(namespace string) map[string]any {
+// state returns all objects of a namespace, by kind and name, under common names and without what differs between equivalent
+// runs.
+func (env testEnv) state(namespace string, names commonNames) map[string]any {
 	env.t.Helper()
 	state := map[string]any{}
 	for _, object := range env.all(namespace) {
-		content := object.Object
-		metadata := content["metadata"].(map[string]any)
-		content["metadata"] = map[string]any{"labels": metadata["labels"], "finalizers": metadata["finalizers"], "deleted": object.GetDeletionTimestamp() != nil}
-		strip(content)
-		state[object.GetKind()+" "+object.GetName()] = content
+		common, err := statediff.Of(&object, names.toCommon)
+		env.do("rename", err)
+		state[object.GetKind()+" "+names.toCommon.Replace(object.GetName())] = common
 	}
 	return state
 }
 
-var historyFields = []string{"uid", "resourceVersion", "lastTransitionTime", "lastPhaseTransitionTime"}
+// commonNames replace the names of one run by those that are common to all runs, and back.
+type commonNames struct{ toCommon, toOwn *strings.Replacer }
 
-func strip(content any) {
-	switch content := content.(type) {
-	case map[string]any:
-		for key, value := range content {
-			if slices.Contains(historyFields, key) {
-				delete(content, key)
-			} else {
-				strip(value)
-			}
-		}
-	case []any:
-		for _, value := range content {
-			strip(value)
-		}
+// namesOf returns the names of a run with one SharedVolume. The name of its volume contains its UID.
+func namesOf(sv *v1alpha1.SharedVolume) commonNames {
+	return commonNames{
+		toCommon: strings.NewReplacer(sv.Namespace, "namespace", string(sv.UID), "uid"),
+		toOwn:    strings.NewReplacer("namespace", sv.Namespace, "uid", string(sv.UID)),
 	}
 }
 
-// alias maps the names of one run to names that are common to all runs.
-type alias map[string]string
-
-func (a alias) replace(text string, back bool) string {
-	for own, common := range a {
-		if back {
-			own, common = common, own
-		}
-		text = strings.ReplaceAll(text, own, common)
-	}
-	return text
-}
-
-// common returns objects with common names.
-func (a alias) common(state map[string]any) map[string]any {
-	raw, err := json.Marshal(state)
-	if err != nil {
-		panic(err)
-	}
-	var common map[string]any
-	if err := json.Unmarshal([]byte(a.replace(string(raw), false)), &common); err != nil {
-		panic(err)
-	}
-	return common
-}
-
-// own returns a point with this run's names.
-func (a alias) own(p fault.Point) fault.Point { return a.rename(p, true) }
-
-func (a alias) rename(p fault.Point, back bool) fault.Point {
-	p.Namespace, p.Name = a.replace(p.Namespace, back), a.replace(p.Name, back)
-	return p
-}
-
-func (a alias) points(points []fault.Point) []fault.Point {
+func (n commonNames) points(points []fault.Point) []fault.Point {
 	var common []fault.Point
 	for _, p := range points {
-		common = append(common, a.rename(p, false))
+		common = append(common, p.Rename(n.toCommon))
 	}
 	return common
 }
 
-func (a alias) counts(counts map[fault.Point]fault.Count) map[fault.Point]fault.Count {
+func (n commonNames) counts(counts map[fault.Point]fault.Count) map[fault.Point]fault.Count {
 	common := map[fault.Point]fault.Count{}
 	for p, count := range counts {
-		common[a.rename(p, false)] = count
+		common[p.Rename(n.toCommon)] = count
 	}
 	return common
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/fault"
+	"github.com/berth-csi/berth/test/statediff"
 )
 
 const (
@@ -129,7 +130,7 @@ func (env testEnv) runScenario(e scenario, at fault.Point, f fault.Fault, want m
 	env.t.Helper()
 	namespace := env.keptNamespace()
 	sv := env.create(namespace, "logs")
-	names := alias{namespace: "namespace", string(sv.UID): "uid"}
+	names := namesOf(sv)
 	p := pair{}
 	if e.act != nil {
 		stop := env.runConfined(namespace)
@@ -137,7 +138,7 @@ func (env testEnv) runScenario(e scenario, at fault.Point, f fault.Fault, want m
 		stop()
 	}
 
-	injector := fault.Inject(names.own(at), f, noPoints)
+	injector := fault.Inject(at.Rename(names.toOwn), f, noPoints)
 	if e.stopped {
 		e.act(env, sv, p)
 	}
@@ -155,8 +156,8 @@ func (env testEnv) runScenario(e scenario, at fault.Point, f fault.Fault, want m
 		if err := e.done(env, sv, p); err != nil {
 			return err
 		}
-		got.end = names.common(env.comparableState(namespace))
-		if diff := cmp.Diff(want, got.end); want != nil && diff != "" {
+		got.end = env.state(namespace, names)
+		if diff := statediff.Difference(want, got.end); want != nil && diff != "" {
 			return fmt.Errorf("the objects (-reference +with fault):\n%s", diff)
 		}
 		return nil

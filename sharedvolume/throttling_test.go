@@ -59,7 +59,7 @@ type attempt struct {
 }
 
 func (a *attempts) record(next http.RoundTripper) http.RoundTripper {
-	return roundTripper(func(request *http.Request) (*http.Response, error) {
+	return fault.RoundTripperFunc(func(request *http.Request) (*http.Response, error) {
 		sent := time.Now()
 		response, err := next.RoundTrip(request)
 		if err == nil && request.Method == http.MethodPost && path.Base(request.URL.Path) == a.of {

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	kubernetes "sigs.k8s.io/yaml"
 
+	"github.com/berth-csi/berth/test/memory"
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -89,7 +89,7 @@ func TestHostile(t *testing.T) {
 			}
 			for name, read := range readers {
 				var err error
-				used := allocated(func() { err = read(source) })
+				used := memory.Allocated(func() { err = read(source) })
 				if err == nil || !regexp.MustCompile(`^(error converting YAML to JSON: )?`+tc.want+`$`).MatchString(err.Error()) {
 					t.Errorf("%s: got  %v\nwant %s", name, err, tc.want)
 				}
@@ -97,7 +97,7 @@ func TestHostile(t *testing.T) {
 					t.Errorf("%s allocated %d MiB; want less than 64", name, used>>20)
 				}
 			}
-			used := allocated(func() { _, _ = yaml.Parse(source); yaml.IsSingle(source) })
+			used := memory.Allocated(func() { _, _ = yaml.Parse(source); yaml.IsSingle(source) })
 			if used > 64<<20 {
 				t.Errorf("parsing allocated %d MiB; want less than 64", used>>20)
 			}
@@ -117,7 +117,7 @@ func TestManyValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for reader, read := range readers {
 				var refusal *yaml.Refusal
-				used := allocated(func() { refusal, _ = errors.AsType[*yaml.Refusal](read(source)) })
+				used := memory.Allocated(func() { refusal, _ = errors.AsType[*yaml.Refusal](read(source)) })
 				if refusal == nil || !strings.Contains(refusal.Message, "places at which a value may begin; expected at most 524288") || used > 1<<20 {
 					t.Errorf("%s: got %v with %d KiB of memory", reader, refusal, used>>10)
 				}
@@ -209,14 +209,6 @@ func FuzzAliases(f *testing.F) {
 			t.Errorf("Unmarshal reads %q, but ToJSON does not", source)
 		}
 	})
-}
-
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
 }
 
 // TestReadFile: files that never end are rejected.

@@ -41,8 +41,8 @@ properties:
 // TestHostileYAML: whatever command reads a document that stands for much more than it holds refuses it, says where,
 // and needs no more memory than for others.
 func TestHostileYAML(t *testing.T) {
-	programs := t.TempDir()
-	if err := tools.Build(t.Context(), programs, nil, "./test/catalogs/measure"); err != nil {
+	programs, err := tools.Programs(t.Context(), "./test/catalogs/measure")
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(t.TempDir())
@@ -86,7 +86,7 @@ func TestHostileYAML(t *testing.T) {
 		"generate with images":                  {"bundle generate efs --version 1.0.0 --output out --images images.yaml", "line 21, column 3: alias *rum"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			output, used := fails(t, filepath.Join(programs, "measure"), strings.Fields(tc.command)...)
+			output, used := fails(t, programs.Path("measure"), strings.Fields(tc.command)...)
 			if !strings.Contains(output, tc.want) {
 				t.Errorf("%s says\n%.2000s\nwant in it %s", tc.command, output, tc.want)
 			}

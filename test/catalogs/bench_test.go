@@ -30,6 +30,7 @@ import (
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/memory"
 	"github.com/berth-csi/berth/test/ports"
 	"github.com/berth-csi/berth/yaml"
 )
@@ -103,18 +104,17 @@ func BenchmarkRawYAML(b *testing.B) {
 	b.Run("documents", func(b *testing.B) {
 		sources := documents(b, generate(b, catalogs.Community))
 		convert := func(convert func([]byte) bool) (seconds float64, allocated uint64, done int) {
-			var before, after runtime.MemStats
 			runtime.GC()
-			runtime.ReadMemStats(&before)
-			start := time.Now()
-			for _, source := range sources {
-				if convert(source) {
-					done++
+			allocated = memory.Allocated(func() {
+				start := time.Now()
+				for _, source := range sources {
+					if convert(source) {
+						done++
+					}
 				}
-			}
-			seconds = time.Since(start).Seconds()
-			runtime.ReadMemStats(&after)
-			return seconds, after.TotalAlloc - before.TotalAlloc, done
+				seconds = time.Since(start).Seconds()
+			})
+			return seconds, allocated, done
 		}
 		for b.Loop() {
 			fast, plain := math.Inf(1), math.Inf(1)

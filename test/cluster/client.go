@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -14,6 +15,7 @@ import (
 	olmv2 "github.com/operator-framework/api/pkg/operators/v2"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,14 +43,14 @@ func newClient(config *rest.Config) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: scheme})
 }
 
-// retryInterval is the interval at which conditions are polled.
-const retryInterval = 50 * time.Millisecond
+// polling is how often a condition is checked: at most a tenth later than it becomes true, or half a second. Many tests
+// wait at the same time, and checks are what the API server then spends most of its time on.
+var polling = wait.Backoff{Duration: 50 * time.Millisecond, Factor: 1.1, Steps: math.MaxInt, Cap: 500 * time.Millisecond}
 
 // Until waits until check returns nil or ctx ends. Its error then has what it waited for, which completes the
 // sentence "waited for …", and the last error of check. Tests use Eventually.
 func Until(ctx context.Context, what string, check func(context.Context) error) error {
-	retry := time.NewTicker(retryInterval)
-	defer retry.Stop()
+	next := polling
 	began := time.Now()
 	var last error
 	for {
@@ -67,7 +69,7 @@ func Until(ctx context.Context, what string, check func(context.Context) error) 
 				return fmt.Errorf("waited %s for %s: %w", time.Since(began).Round(time.Millisecond), what, last)
 			}
 			return fmt.Errorf("wait for %s: %w", what, cause)
-		case <-retry.C:
+		case <-time.After(next.Step()):
 		}
 	}
 }

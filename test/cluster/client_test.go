@@ -24,7 +24,7 @@ func TestUntil(t *testing.T) {
 	}
 
 	// The last error counts, except one caused by the end itself.
-	short, done := context.WithTimeout(t.Context(), 10*retryInterval)
+	short, done := context.WithTimeout(t.Context(), 10*polling.Duration)
 	defer done()
 	err := Until(short, "what never comes", func(ctx context.Context) error {
 		if ctx.Err() != nil {
@@ -38,7 +38,7 @@ func TestUntil(t *testing.T) {
 
 	began := time.Now()
 	err = Until(ended, "what nobody wants", func(context.Context) error { return notYet })
-	if !errors.Is(err, cancelled) || time.Since(began) > 10*retryInterval {
+	if !errors.Is(err, cancelled) || time.Since(began) > 10*polling.Duration {
 		t.Errorf("after the end: got %v, want %q at once", err, cancelled)
 	}
 }

@@ -69,19 +69,20 @@ func efs(t testing.TB) drivers.Driver {
 // starts a cluster whose nodes know them, besides what the options say.
 func newEnvironment(t testing.TB, driver drivers.Driver, options cluster.Options) *environment {
 	t.Helper()
-	dir := t.TempDir()
-	if err := tools.Build(t.Context(), dir, nil, "./cmd/berth", "./cmd/berth-operator"); err != nil {
+	programs, err := tools.Programs(t.Context(), "./cmd/berth", "./cmd/berth-operator")
+	if err != nil {
 		t.Fatal(err)
 	}
 	peers, err := tools.Ensure(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	berth, bundle, catalog := filepath.Join(dir, "berth"), filepath.Join(dir, "bundle"), filepath.Join(dir, "catalog")
+	dir := t.TempDir()
+	berth, bundle, catalog := programs.Path("berth"), filepath.Join(dir, "bundle"), filepath.Join(dir, "catalog")
 	run(t, berth, "bundle", "generate", driver.Name, "--version", "1.0.0", "--output", bundle)
 	run(t, berth, "catalog", "build", bundle, "--output", catalog)
 	run(t, peers.Path("opm"), "validate", catalog)
-	operator := filepath.Join(dir, "berth-operator")
+	operator := programs.Path("berth-operator")
 	images := map[string]string{operatorImage: operator, berthImage: berth, opmImage: peers.Path("opm")}
 	maps.Copy(images, options.Images)
 	options.OLM, options.Images = true, images

@@ -46,6 +46,12 @@ func (p Point) String() string {
 	return strings.Join(present, "_")
 }
 
+// Rename returns the point with other names: clients of several runs at once have to differ in them.
+func (p Point) Rename(names *strings.Replacer) Point {
+	p.Namespace, p.Name, p.Manager = names.Replace(p.Namespace), names.Replace(p.Name), names.Replace(p.Manager)
+	return p
+}
+
 // IsWatch reports whether the point is a watch, not a write.
 func (p Point) IsWatch() bool { return p.Verb == "watch" }
 

@@ -203,3 +203,9 @@ func (t *transport) await(request *http.Request, replies <-chan reply) (*http.Re
 		return nil, errReset
 	}
 }
+
+// A RoundTripperFunc is a function that is a transport, for tests that see or change the requests of a client.
+type RoundTripperFunc func(*http.Request) (*http.Response, error)
+
+// RoundTrip calls the function.
+func (f RoundTripperFunc) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

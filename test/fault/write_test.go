@@ -258,7 +258,7 @@ func TestWhatADeadClientHasSentIsDone(t *testing.T) {
 	underway, arrive := make(chan struct{}), make(chan struct{})
 	slow := rest.CopyConfig(w.cfg)
 	slow.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
+		return fault.RoundTripperFunc(func(request *http.Request) (*http.Response, error) {
 			if request.Method == http.MethodPatch {
 				close(underway)
 				<-arrive
@@ -303,10 +303,6 @@ func TestWhatADeadClientHasSentIsDone(t *testing.T) {
 		}
 	}
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 func TestIdleWaitsForAnswers(t *testing.T) {
 	w := newSpace(t)

@@ -92,11 +92,11 @@ var structures = map[string]func(*testing.T, string) string{
 // program is berth, as a user runs it.
 func program(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	if err := tools.Build(t.Context(), dir, nil, "./cmd/berth"); err != nil {
+	programs, err := tools.Programs(t.Context(), "./cmd/berth")
+	if err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, "berth")
+	return programs.Path("berth")
 }
 
 // TestHostileFiles runs each command with files of an attacker.

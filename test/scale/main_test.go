@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -51,11 +50,13 @@ func newArena(b *testing.B, managerQPS int) *arena {
 	if err != nil {
 		b.Fatal(err)
 	}
-	a := &arena{B: b, driver: driver, program: filepath.Join(b.TempDir(), "berth-operator"), began: time.Now()}
+	a := &arena{B: b, driver: driver, began: time.Now()}
 	a.say("building the operator and starting a cluster")
-	if err := tools.Build(b.Context(), filepath.Dir(a.program), nil, "./cmd/berth-operator"); err != nil {
+	programs, err := tools.Programs(b.Context(), "./cmd/berth-operator")
+	if err != nil {
 		b.Fatal(err)
 	}
+	a.program = programs.Path("berth-operator")
 	a.Cluster = cluster.Start(b, cluster.Options{Durable: true, ManagerQPS: managerQPS, Images: map[string]string{operatorImage: a.program}})
 	a.client = a.Cluster.Client()
 	a.install()

@@ -43,7 +43,7 @@ var masked = map[string][][]string{
 	"PodDisruptionBudget": {{"status"}},
 	"Service":             {{"spec", "clusterIP"}, {"spec", "clusterIPs"}},
 	"Secret":              {{"data"}},
-	"PersistentVolume":    {{"status"}, {"spec", "claimRef", "uid"}, {"spec", "claimRef", "resourceVersion"}},
+	"PersistentVolume":    {{"status", "lastPhaseTransitionTime"}, {"spec", "claimRef", "uid"}, {"spec", "claimRef", "resourceVersion"}},
 	"CredentialsRequest":  {{"status", "lastSyncTimestamp"}, {"status", "lastSyncGeneration"}},
 }
 

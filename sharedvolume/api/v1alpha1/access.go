@@ -5,13 +5,13 @@ import (
 )
 
 // SharedVolumeGrant lists the access points that the SharedVolumes of one namespace may mount. It has the
-// name of that namespace. Without it, and as long as the SharedVolumePolicy asks for grants, a new
-// SharedVolume of the namespace gets no volume.
+// name of that namespace. While the SharedVolumePolicy requires grants, a new SharedVolume in a
+// namespace without a grant gets no volume.
 //
-// A name is no proof: somebody else may own the next namespace of that name. A grant is for the one
-// namespace that its status names, and for no later one; see spec.namespaceUID.
+// A name proves nothing: somebody else may own the next namespace of that name. A grant is only for the
+// namespace that its status identifies, and for no later one; see spec.namespaceUID.
 //
-// A grant that is changed or deleted ends no SharedVolume that has its volume already.
+// Changing or deleting a grant does not affect a SharedVolume that already has a volume.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -25,30 +25,30 @@ type SharedVolumeGrant struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec lists what is granted.
+	// Spec lists the access points that are granted.
 	//
 	// +required
 	Spec SharedVolumeGrantSpec `json:"spec"`
 
-	// Status says which namespace the grant is for, and whether that is there. It is written by the
-	// operator.
+	// Status says which namespace the grant is for, and whether that namespace exists. The operator
+	// writes it.
 	//
 	// +optional
 	Status SharedVolumeGrantStatus `json:"status,omitzero"`
 }
 
-// SharedVolumeGrantSpec lists what is granted.
+// SharedVolumeGrantSpec lists the access points that are granted.
 type SharedVolumeGrantSpec struct {
-	// NamespaceUID is the metadata.uid of the namespace that the grant is for. Without it, that is the
-	// namespace that has the grant's name when the grant is created. Set it for a namespace that was
-	// created later, or that replaces a deleted one, once you know who owns it.
+	// NamespaceUID is the metadata.uid of the namespace that the grant is for. If it is not set, the
+	// grant is for the namespace that has its name when the grant is created. Set it for a namespace
+	// that was created later, or that replaces a deleted one, once you know who owns it.
 	//
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
 	NamespaceUID string `json:"namespaceUID,omitempty"`
 
-	// FileSystems are the file systems of which access points are granted.
+	// FileSystems lists the file systems whose access points are granted.
 	//
 	// +required
 	// +listType=map
@@ -67,7 +67,7 @@ type FileSystemGrant struct {
 	FileSystemID string `json:"fileSystemID"`
 
 	// AccessPointIDs are IDs of access points of that file system, such as "fsap-0123456789abcdef0".
-	// "*" stands for all that it has and will have.
+	// "*" means all of its access points, including future ones.
 	//
 	// +required
 	// +listType=set
@@ -78,7 +78,7 @@ type FileSystemGrant struct {
 	AccessPointIDs []string `json:"accessPointIDs"`
 }
 
-// AllAccessPoints stands in a grant for all access points of a file system.
+// AllAccessPoints, in a grant, means all access points of a file system.
 const AllAccessPoints = "*"
 
 // ConditionEffective is the type of the condition that is true while a grant is for the namespace that has
@@ -93,8 +93,9 @@ type SharedVolumeGrantStatus struct {
 	// +optional
 	NamespaceUID string `json:"namespaceUID,omitempty"`
 
-	// Conditions has one condition, Effective: true while the grant is for the namespace that has its
-	// name, as last looked at. Its reason and message say why it is not, and what settles it.
+	// Conditions contains one condition, Effective, which is true while the grant is for the namespace
+	// that has its name, as last observed. If it is not true, its reason and message say why, and how
+	// to fix it.
 	//
 	// +optional
 	// +listType=map
@@ -114,8 +115,8 @@ type SharedVolumeGrantList struct {
 // PolicyName is the name of the one SharedVolumePolicy.
 const PolicyName = "cluster"
 
-// SharedVolumePolicy says who may mount what by SharedVolumes. There is one, called "cluster", which the
-// operator creates. Without it, SharedVolumes need grants.
+// SharedVolumePolicy controls who may mount what through SharedVolumes. There is only one, named "cluster",
+// which the operator creates. Without it, SharedVolumes need grants.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -129,12 +130,12 @@ type SharedVolumePolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says who may mount what.
+	// Spec controls who may mount what.
 	//
 	// +required
 	Spec SharedVolumePolicySpec `json:"spec"`
 
-	// Status says what the operator makes of it. It is written by the operator.
+	// Status reports the effect of the policy. The operator writes it.
 	//
 	// +optional
 	Status SharedVolumePolicyStatus `json:"status,omitzero"`
@@ -144,19 +145,19 @@ type SharedVolumePolicy struct {
 type Access string
 
 const (
-	// AccessGranted: a grant of its namespace that lists its access point.
+	// AccessGranted: a grant for its namespace that lists its access point.
 	AccessGranted Access = "Granted"
-	// AccessOpen: nothing. Whoever may create SharedVolumes may mount any access point.
+	// AccessOpen: nothing. Anybody who may create SharedVolumes may mount any access point.
 	AccessOpen Access = "Open"
 )
 
-// SharedVolumePolicySpec says who may mount what.
+// SharedVolumePolicySpec controls who may mount what.
 type SharedVolumePolicySpec struct {
 	// Access says what a SharedVolume needs to get a volume. With Granted, it needs a SharedVolumeGrant
-	// of its namespace that lists its access point. With Open, it needs nothing: whoever has the role
-	// edit or admin in any namespace can mount any access point of any file system that the nodes reach.
-	// New installations begin with Granted, clusters that come from the community's operator with Open.
-	// SharedVolumes that have their volume keep it, whatever is set here.
+	// for its namespace that lists its access point. With Open, it needs nothing: anybody with the role
+	// edit or admin in any namespace can mount any access point of any file system that the nodes can
+	// reach. New installations start with Granted, clusters that ran the community operator with Open.
+	// A SharedVolume that already has a volume keeps it, whatever is set here.
 	//
 	// +required
 	// +kubebuilder:validation:Enum=Granted;Open
@@ -166,10 +167,10 @@ type SharedVolumePolicySpec struct {
 // ConditionGrantsRequired is the type of the condition that is true while SharedVolumes need grants.
 const ConditionGrantsRequired = "GrantsRequired"
 
-// SharedVolumePolicyStatus says what the operator makes of a policy.
+// SharedVolumePolicyStatus reports the effect of a policy.
 type SharedVolumePolicyStatus struct {
-	// Conditions has one condition, GrantsRequired: true while new SharedVolumes get a volume only with
-	// a grant. Its message says how to change that.
+	// Conditions contains one condition, GrantsRequired, which is true while new SharedVolumes get a
+	// volume only with a grant. Its message says how to change that.
 	//
 	// +optional
 	// +listType=map

@@ -1,11 +1,11 @@
 // Package v1alpha1 is the SharedVolume API, group aws-efs.managed.openshift.io.
 //
-// A SharedVolume asks for one access point of an Amazon EFS file system as a PersistentVolumeClaim.
-// The API came with the community aws-efs-operator; every object that was ever stored stays valid.
+// A SharedVolume requests one access point of an Amazon EFS file system as a PersistentVolumeClaim.
+// The API comes from the community aws-efs-operator; every object that was ever stored stays valid.
 //
-// SharedVolumeGrants and the SharedVolumePolicy say who may have which access point. They are
-// cluster-scoped: OLM gives whoever has edit or admin in a namespace the same of each namespaced API that
-// a bundle brings.
+// SharedVolumeGrants and the SharedVolumePolicy control who may use which access point. They are
+// cluster-scoped, because OLM gives anyone with edit or admin in a namespace the same role for each
+// namespaced API of a bundle.
 //
 // +kubebuilder:object:generate=true
 // +groupName=aws-efs.managed.openshift.io

@@ -5,12 +5,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SharedVolume gives the pods of its namespace one access point of an Amazon EFS file system.
+// SharedVolume lets the pods of its namespace mount one access point of an Amazon EFS file system.
 //
-// For each SharedVolume there is one PersistentVolume that stands for the access point, and one
-// PersistentVolumeClaim "pvc-<name of the SharedVolume>" that is bound to it. Pods mount the claim;
-// any number of them may do so at the same time, to read and to write. Deleting the SharedVolume
-// deletes the claim and the volume once no pod uses them; the data in EFS is never touched.
+// Each SharedVolume has one PersistentVolume, which represents the access point, and one
+// PersistentVolumeClaim "pvc-<name of the SharedVolume>", which is bound to the volume. Any number of
+// pods can mount the claim at the same time, to read and write. Deleting the SharedVolume deletes the
+// claim and the volume once no pod uses them; the data in EFS is never touched.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -26,14 +26,13 @@ type SharedVolume struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec names the access point. It cannot be changed or removed; to use another access point,
+	// Spec names the access point. It cannot be changed or removed: to use another access point,
 	// create another SharedVolume.
 	//
 	// +optional
 	Spec SharedVolumeSpec `json:"spec,omitzero"`
 
-	// Status says how far the claim and its volume have come. It is written by the operator and never
-	// read by it.
+	// Status reports the state of the claim and its volume. The operator writes it and never reads it.
 	//
 	// +optional
 	// +kubebuilder:default:={phase: Pending, conditions: {{type: Ready, status: "False", reason: Pending, message: "Waiting for the claim and its volume to be bound to each other", lastTransitionTime: "1970-01-01T00:00:00Z"}}}
@@ -42,9 +41,9 @@ type SharedVolume struct {
 
 // SharedVolumeSpec names one access point of an Amazon EFS file system.
 //
-// The community operator's definition set no limit to the IDs. A maxLength would make a stored object
-// with a longer one invalid, and OLM would refuse to install the new definition; rules leave what is
-// stored in peace.
+// The community operator's CRD did not limit the length of the IDs. A maxLength would make a stored
+// object with a longer ID invalid, and OLM would refuse to install the new CRD. Validation rules leave
+// stored objects alone.
 //
 // +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec is immutable: to use another access point, create another SharedVolume"
 type SharedVolumeSpec struct {
@@ -57,8 +56,8 @@ type SharedVolumeSpec struct {
 	FileSystemID string `json:"fileSystemID"`
 
 	// AccessPointID is the ID of an access point of that file system, such as
-	// "fsap-0123456789abcdef0". Pods see the directory, and act as the user, that the access point
-	// sets. Required, immutable.
+	// "fsap-0123456789abcdef0". The access point determines which directory pods see, and which
+	// user they act as. Required, immutable.
 	//
 	// +required
 	// +kubebuilder:validation:Pattern=`^fsap-[0-9a-f]+$`
@@ -70,47 +69,47 @@ type SharedVolumeSpec struct {
 type Phase string
 
 const (
-	// Pending: the claim and the volume are being made and bound to each other.
+	// Pending: the claim and the volume are being created and bound to each other.
 	Pending Phase = "Pending"
-	// Ready: the claim is bound to the volume; pods can mount it.
+	// Ready: the claim is bound to the volume, and pods can mount it.
 	Ready Phase = "Ready"
-	// Deleting: the SharedVolume was deleted, its claim or its volume is not gone yet.
+	// Deleting: the SharedVolume was deleted, but its claim or its volume still exists.
 	Deleting Phase = "Deleting"
-	// Failed: something stands in the way that a person must settle; the message names it.
+	// Failed: a person must resolve the problem that the message describes.
 	Failed Phase = "Failed"
 )
 
 // ConditionReady is the type of the condition that is true while pods can mount the claim.
 const ConditionReady = "Ready"
 
-// SharedVolumeStatus says how far a SharedVolume's claim and volume have come.
+// SharedVolumeStatus reports the state of a SharedVolume's claim and volume.
 type SharedVolumeStatus struct {
-	// ClaimRef names the PersistentVolumeClaim for pods to mount, in the SharedVolume's namespace. It
+	// ClaimRef names the PersistentVolumeClaim that pods mount, in the SharedVolume's namespace. It
 	// is set while the claim is bound to the volume and the SharedVolume is not being deleted.
 	//
 	// +optional
 	ClaimRef corev1.TypedLocalObjectReference `json:"claimRef,omitzero"`
 
-	// Phase is one of Pending (the claim and the volume are being made and bound), Ready (pods can
-	// mount the claim), Deleting (the claim or the volume is not gone yet), and Failed (a person must
-	// settle what the message says).
+	// Phase is one of Pending (the claim and the volume are being created and bound), Ready (pods can
+	// mount the claim), Deleting (the claim or the volume still exists), and Failed (a person must
+	// resolve the problem that the message describes).
 	//
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
-	// Message says what the SharedVolume waits for or what stands in its way. It is empty when all is
-	// well.
+	// Message says what the SharedVolume is waiting for, or what blocks it. It is empty if there is no
+	// problem.
 	//
 	// +optional
 	Message string `json:"message,omitempty"`
 
-	// ObservedGeneration is the metadata.generation that the status speaks of.
+	// ObservedGeneration is the metadata.generation that the status describes.
 	//
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions has one condition, Ready: true while the claim is bound to the volume and neither is
-	// being deleted. Its reason and message say why it is not.
+	// Conditions contains one condition, Ready, which is true while the claim is bound to the volume
+	// and neither is being deleted. If it is not true, its reason and message say why.
 	//
 	// +optional
 	// +listType=map

@@ -42,11 +42,11 @@ var clusterPrograms = []program{
 	{"opm", "github.com/operator-framework/operator-registry/cmd/opm"},
 }
 
-// Dir is the folder with the built tools.
+// Dir is a folder with built programs.
 type Dir string
 
-// Path returns the path of a tool's program, such as "kube-apiserver".
-func (d Dir) Path(tool string) string { return filepath.Join(string(d), tool) }
+// Path returns the path of a program, such as "kube-apiserver".
+func (d Dir) Path(program string) string { return filepath.Join(string(d), program) }
 
 // Ensure returns the folder with all tools. If the cache does not have them, it builds them first, which takes
 // minutes. If several processes need them at the same time, one builds them and the others wait. report, which may be
@@ -83,6 +83,25 @@ func Build(ctx context.Context, dir string, report func(Progress), packages ...s
 		return err
 	}
 	return compile(ctx, root, dir, packages, report)
+}
+
+// Programs compiles packages of the project like Build, into its folder bin/test, and returns that folder. The go command
+// links only those programs again whose inputs have changed since, in whatever process that was.
+func Programs(ctx context.Context, packages ...string) (Dir, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "bin", "test")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	unlock, err := lock(ctx, dir+".lock", func() {})
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	return Dir(dir), Build(ctx, dir, nil, packages...)
 }
 
 // CacheFolder creates and returns a folder in the user's cache.
