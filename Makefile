@@ -37,11 +37,14 @@ browser: # tests of pages open them in Chromium
 	if [ "$$(id -u)" != 0 ]; then echo "want Chromium on the PATH: sudo apt-get install chromium-headless-shell" >&2; exit 1; fi; \
 	apt-get update -q && apt-get install -qy --no-install-recommends chromium-headless-shell
 
+# The packages that take minutes start first, and four at a time: they wait for OLM and for controllers more than they work.
+SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/prediction
+
 .PHONY: test
 test: browser ## Run every test, against a real local cluster where one is needed
 	@go run ./test/demo tools # shows how far it is, which go test would not
 	@mkdir -p bin
-	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -timeout 45m ./...; \
+	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -p 4 -timeout 45m $(SLOWEST) ./...; \
 	passed=$$?; go run ./hack/slowest bin/test.json && go run ./test/attacks/report bin/test.json && exit $$passed
 
 .PHONY: bench
