@@ -45,7 +45,7 @@ test: browser ## Run every test, against a real local cluster where one is neede
 	@go run ./test/demo tools # shows how far it is, which go test would not
 	@mkdir -p bin
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -p 4 -timeout 45m $(SLOWEST) ./...; \
-	passed=$$?; go run ./hack/slowest bin/test.json && go run ./test/attacks/report bin/test.json && exit $$passed
+	passed=$$?; go run ./test/results/slowest bin/test.json && go run ./test/attacks/report bin/test.json && exit $$passed
 
 .PHONY: bench
 bench: ## Run the benchmarks
@@ -60,10 +60,13 @@ fuzz: ## Try each parser on random input for a few seconds
 	@git grep -n '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z]*).*|\1 \2|' | \
 	while read -r package target; do go test "./$$package" -run '^$$' -fuzz "^$$target$$" -fuzztime 5s || exit 1; done
 
+.PHONY: prove
+prove: ## Run a suite that is too long for make test, up to an hour: make prove SUITE=sweep-operator
+	@go run ./test/prove "$(SUITE)"
+
 .PHONY: sweep
-sweep: ## Try every fault at every write and watch of the controllers and of berth switch, for more than an hour
-	@bash -o pipefail -c "go test ./operator ./sharedvolume ./migrate/subscription -run '^TestCrashSweep$$' -all-faults -count 1 -timeout 120m -v 2>&1 | \
-		grep --line-buffered -E '^(TestCrashSweep/|ok|FAIL|panic)|^ *--- FAIL|_test.go:|once more:'"
+sweep: ## Try every fault at every write and watch: three of these suites
+	@for client in operator sharedvolume switch; do go run ./test/prove sweep-$$client || exit 1; done
 
 .PHONY: rbac
 rbac: ## Print what the operators may do, what for, and what an end-to-end run has used of it

@@ -30,6 +30,7 @@ import (
 // TestAttacks covers what a tenant may try against an administrator's switch. The administrator runs the commands without
 // --namespace unless a test says otherwise.
 func TestAttacks(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		pkg   string // one that no other attack is about

@@ -3,9 +3,11 @@ package subscription_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +26,13 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m) }
+func TestMain(m *testing.M) {
+	// Tests wait for OLM most of the time.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	cluster.Main(m)
+}
 
 // limit is how long anything may take.
 const limit = 2 * time.Minute
@@ -50,9 +58,11 @@ func newSite(t *testing.T) *site {
 	return newSiteOf(t, "buoy", "beacon")
 }
 
+// newSiteOf uses a cluster that the subtests of a test share. OLM limits its own requests, so each test has its own OLM.
 func newSiteOf(t *testing.T, pkg, renamedPkg string) *site {
 	t.Helper()
-	return &site{cluster.Shared(t, cluster.Options{OLM: true}), pkg, renamedPkg, map[string]string{
+	test, _, _ := strings.Cut(t.Name(), "/")
+	return &site{cluster.Shared(t, cluster.Options{OLM: true, Name: test}), pkg, renamedPkg, map[string]string{
 		first:   serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.0.0"}})),
 		second:  serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.1.0", SkipRange: "<1.1.0"}})),
 		renamed: serving.Start(t, operators.Write(t, renamedPkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: renamedPkg + ".v2.0.0"}})),

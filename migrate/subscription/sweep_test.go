@@ -71,6 +71,7 @@ func applyToApproval(p *place) {
 // writes. A tool that is killed is run again. Whatever the fault, the end state must be the same, the same objects must
 // have been created and deleted, and another run must write nothing.
 func TestCrashSweep(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	var plans []fault.Scenario
 	for _, e := range episodes {

@@ -25,6 +25,7 @@ import (
 
 // TestSwitch covers what can happen to a switch besides running to its end.
 func TestSwitch(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for name, test := range map[string]struct {
 		approval v1alpha1.Approval

@@ -16,6 +16,7 @@ import (
 // TestTheCertifiedCatalog has OLM install the operators of all drivers, side by side, from the catalog as it
 // is shipped. Each ClusterCSIDriver brings the objects of its driver, and of no other.
 func TestTheCertifiedCatalog(t *testing.T) {
+	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
 	root, err := tools.Root()
 	if err != nil {

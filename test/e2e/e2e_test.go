@@ -24,6 +24,7 @@ import (
 
 // TestTheMainJob walks the whole way: Subscription, ClusterCSIDriver, SharedVolume, and back.
 func TestTheMainJob(t *testing.T) {
+	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.serveCatalog()
 
@@ -77,6 +78,7 @@ func TestTheMainJob(t *testing.T) {
 
 // TestACatalogServedByOpm: OLM installs the same from opm's server.
 func TestACatalogServedByOpm(t *testing.T) {
+	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
 	port := ports.Free(t) // opm knows no address, only a port, which it takes on all of them
 	w.step(func(ctx context.Context, c client.Client) error {
@@ -95,6 +97,7 @@ func TestACatalogServedByOpm(t *testing.T) {
 // TestAMissingImageReachesTheAdministrator: an image variable that the Subscription blanks out is
 // named in the ClusterCSIDriver, and nothing is installed.
 func TestAMissingImageReachesTheAdministrator(t *testing.T) {
+	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.serveCatalog()
 	w.subscribe(&v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "DRIVER_IMAGE", Value: ""}}})

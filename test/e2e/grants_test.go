@@ -18,6 +18,7 @@ import (
 // TestGrantsAreForAdministrators installs the operator as a new cluster does, and has a tenant try to mount what
 // nobody has granted, with all rights that OLM gives to who is admin of a namespace.
 func TestGrantsAreForAdministrators(t *testing.T) {
+	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.serveCatalog()
 	w.subscribe(nil)

@@ -31,6 +31,7 @@ import (
 // TestMustGatherAttacks: a tenant tries to get at the credentials of whoever collects support data, or to
 // choose what is collected. The operator of the driver was removed, but its ClusterCSIDriver is there.
 func TestMustGatherAttacks(t *testing.T) {
+	t.Parallel()
 	c := cluster.Shared(t, cluster.Options{Name: "must-gather attacks"})
 	driver := efs(t)
 

@@ -54,6 +54,7 @@ var leaks = []struct{ line, left string }{
 
 // TestMustGather: what support needs of a driver at work is collected, and nothing that is secret.
 func TestMustGather(t *testing.T) {
+	t.Parallel()
 	shell, err := exec.LookPath("sh")
 	if err != nil {
 		t.Fatal(err)
@@ -273,6 +274,7 @@ func (w *environment) hideSecrets() {
 // of ours looks after. What is there is collected; what is not is listed, and is no failure. Where the
 // driver is, only cluster-scoped objects tell, and the command line.
 func TestMustGatherGoesOn(t *testing.T) {
+	t.Parallel()
 	c := cluster.Shared(t, cluster.Options{})
 	const driver = "tug.csi.example.com"
 	for _, test := range []struct {

@@ -28,8 +28,10 @@ var update = flag.Bool("update", false, "write the records of exercised permissi
 // TestPermissionsAreExact walks through the life of each driver's operator, from the adoption of what an
 // earlier one left to the end, and compares what it has asked of the API server with its permissions.
 func TestPermissionsAreExact(t *testing.T) {
+	t.Parallel()
 	for _, driver := range registry.All() {
 		t.Run(driver.Name, func(t *testing.T) {
+			t.Parallel()
 			w := newEnvironment(t, driver, cluster.Options{})
 			w.serveCatalog()
 			earlier := w.leaveEarlierOperator()

@@ -41,6 +41,7 @@ const (
 // Volumes are served all the time, because that does not depend on an operator, and the lock is handed over only
 // once, because it belongs to the pod.
 func TestSwitchWithKilledOperator(t *testing.T) {
+	t.Parallel()
 	undisturbed, killed := switchWith(t, crashloop.Recorded), switchWith(t, crashloop.Killed)
 	if undisturbed.record.Lives != 1 {
 		t.Errorf("an operator that is not killed was started %d times", undisturbed.record.Lives)

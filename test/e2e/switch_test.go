@@ -43,6 +43,7 @@ const (
 // TestSwitchByHand switches from the community's operator to ours without a tool: the administrator changes the
 // source of the Subscription, and later creates a ClusterCSIDriver. Volumes in use are not affected.
 func TestSwitchByHand(t *testing.T) {
+	t.Parallel()
 	testSwitch(t, byHand, communityBundles(t)...)
 }
 
@@ -60,6 +61,7 @@ var byHand = way{
 
 // TestSwitchWithTool does the same with berth, as a plugin of kubectl.
 func TestSwitchWithTool(t *testing.T) {
+	t.Parallel()
 	testSwitch(t, way{
 		update: func(w *environment) {
 			planned := w.kubectlBerth("", "switch", "plan", w.driver.Package.Name, "--to", certifiedCatalog, "--output", "json")
@@ -83,6 +85,7 @@ func TestSwitchWithTool(t *testing.T) {
 // TestSwitchWithKilledTool does the same with a tool that is killed before and after each of its writes, and run
 // again.
 func TestSwitchWithKilledTool(t *testing.T) {
+	t.Parallel()
 	run := func(createDriver bool) func(*environment) {
 		return func(w *environment) {
 			request := subscription.Request{Package: w.driver.Package.Name, Source: certifiedCatalog, CreateDriver: createDriver}
@@ -122,6 +125,7 @@ type way struct {
 func testSwitch(t *testing.T, way way, versions ...communityBundle) {
 	for _, from := range versions {
 		t.Run(from.version, func(t *testing.T) {
+			t.Parallel()
 			w := newEnvironment(t, efs(t), cluster.Options{})
 			w.switchFrom(from, way, shares)
 		})

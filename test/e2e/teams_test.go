@@ -23,6 +23,7 @@ const communityCRD = "../../sharedvolume/testdata/community-crd.yaml"
 // are stored, of every kind that its definition allows: OLM refuses a definition that makes a stored
 // object invalid. Then somebody with no more than a role of Kubernetes in a namespace works there.
 func TestTeamsKeepTheirSharedVolumes(t *testing.T) {
+	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.kubectl("apply", "--filename="+communityCRD)
 	team := w.Namespace(t)

@@ -23,6 +23,7 @@ import (
 // gave it, the operator says that it must not be replaced while it adopts a driver - here one in another
 // namespace - or removes it. It writes that once each time.
 func TestOLMHearsWhenNotToUpgrade(t *testing.T) {
+	t.Parallel()
 	w := newEnvironment(t, efs(t), cluster.Options{})
 	w.serveCatalog()
 	leftovers, err := community.Driver(w.Namespace(t), nil)

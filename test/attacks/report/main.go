@@ -3,17 +3,13 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/berth-csi/berth/test/attacks"
+	"github.com/berth-csi/berth/test/results"
 )
-
-const module = "github.com/berth-csi/berth/"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -47,20 +43,14 @@ func run(args []string) error {
 // read returns the outcomes by test, as Attack.Test names them.
 func read(from io.Reader) (map[string]attacks.Outcome, error) {
 	outcomes := map[string]attacks.Outcome{}
-	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		var event struct{ Action, Package, Test string }
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			return nil, fmt.Errorf("want an event of go test -json in each line, found %.80q: %w", lines.Text(), err)
-		}
-		test := strings.TrimPrefix(event.Package, module) + " " + event.Test
+	err := results.Each(from, func(event results.Event) {
+		test := event.Package + " " + event.Test
 		switch {
 		case event.Action == "pass" && outcomes[test] == "":
 			outcomes[test] = attacks.Stopped
 		case event.Action == "fail":
 			outcomes[test] = attacks.NotStopped
 		}
-	}
-	return outcomes, lines.Err()
+	})
+	return outcomes, err
 }

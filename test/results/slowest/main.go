@@ -3,17 +3,15 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strings"
-)
 
-const module = "github.com/berth-csi/berth/"
+	"github.com/berth-csi/berth/test/results"
+)
 
 // listed is the number of packages that are printed.
 const listed = 10
@@ -59,24 +57,14 @@ type testedPackage struct {
 // read returns the packages with tests, the slowest first.
 func read(from io.Reader) ([]testedPackage, error) {
 	found := map[string]*testedPackage{}
-	lines := bufio.NewScanner(from)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		var event struct {
-			Action, Package, Test string
-			Elapsed               float64
-		}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			return nil, fmt.Errorf("want an event of go test -json in each line, found %.80q: %w", lines.Text(), err)
-		}
+	err := results.Each(from, func(event results.Event) {
 		if event.Action != "pass" && event.Action != "fail" {
-			continue
+			return
 		}
-		name := strings.TrimPrefix(event.Package, module)
-		p := found[name]
+		p := found[event.Package]
 		if p == nil {
-			p = &testedPackage{timed: timed{name: name}}
-			found[name] = p
+			p = &testedPackage{timed: timed{name: event.Package}}
+			found[event.Package] = p
 		}
 		isTop := event.Test != "" && !strings.Contains(event.Test, "/")
 		switch {
@@ -85,7 +73,7 @@ func read(from io.Reader) ([]testedPackage, error) {
 		case isTop && event.Elapsed > p.slowest.seconds:
 			p.slowest = timed{event.Test, event.Elapsed}
 		}
-	}
+	})
 	var packages []testedPackage
 	for _, p := range found {
 		packages = append(packages, *p)
@@ -93,5 +81,5 @@ func read(from io.Reader) ([]testedPackage, error) {
 	slices.SortFunc(packages, func(a, b testedPackage) int {
 		return cmp.Or(cmp.Compare(b.seconds, a.seconds), strings.Compare(a.name, b.name))
 	})
-	return packages, lines.Err()
+	return packages, err
 }

@@ -1,0 +1,183 @@
+// Command prove runs one of the suites that take too long for "make test", and ends with a table of what it proved. It
+// fails if a test fails or is skipped.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-csi/berth/test/results"
+)
+
+// limit is the time limit of a suite.
+const limit = time.Hour
+
+// suite is a set of tests of one package.
+type suite struct {
+	name    string
+	about   string
+	pkg     string
+	run     string   // which tests, as in go test -run
+	options []string // of the tests
+}
+
+var suites = []suite{
+	{name: "sweep-operator", about: "every fault at every write and watch of the operator", pkg: "./operator", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
+	{name: "sweep-sharedvolume", about: "every fault at every write and watch of the SharedVolume controller", pkg: "./sharedvolume", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
+	{name: "sweep-switch", about: "every fault at every write of berth switch", pkg: "./migrate/subscription", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
+	{name: "random", about: "the SharedVolume controller against a model, for half an hour of random actions", pkg: "./sharedvolume", run: "^TestRandomSequences$", options: []string{"-random-time=30m"}},
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	err := run(ctx, os.Args[1:], os.Stdout)
+	stop()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "prove: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) != 1 || args[0] == "" {
+		return fmt.Errorf("want the name of one suite, for example make prove SUITE=%s:\n%s", suites[0].name, list())
+	}
+	at := slices.IndexFunc(suites, func(s suite) bool { return s.name == args[0] })
+	if at < 0 {
+		return fmt.Errorf("there is no suite %q, want one of:\n%s", args[0], list())
+	}
+	return suites[at].prove(ctx, out)
+}
+
+func list() string {
+	var text strings.Builder
+	for _, s := range suites {
+		fmt.Fprintf(&text, "  %-20s %s\n", s.name, s.about)
+	}
+	return strings.TrimSuffix(text.String(), "\n")
+}
+
+// prove runs the suite's tests and prints those that fail, a line each minute, and the table.
+func (s suite) prove(ctx context.Context, out io.Writer) error {
+	began := time.Now()
+	fmt.Fprintf(out, "%s: %s; at most %s\n", s.name, s.about, limit)
+	tests := exec.CommandContext(ctx, "go", append([]string{"test", "-json", "-count=1", "-timeout=" + limit.String(), "-run=" + s.run, s.pkg}, s.options...)...)
+	tests.Cancel = func() error { return tests.Process.Signal(os.Interrupt) }
+	tests.Stderr = os.Stderr
+	events, err := tests.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := tests.Start(); err != nil {
+		return err
+	}
+	t := tally{out: out, began: began, outputs: map[string][]string{}, outcomes: map[string]string{}}
+	readErr := results.Each(events, t.add)
+	runErr := tests.Wait()
+	fmt.Fprintf(out, "\n%s\n%s: %s\n", t.table(), s.name, time.Since(began).Round(time.Second))
+	return cmp.Or(readErr, t.complaint(), runErr)
+}
+
+// tally is what has happened so far in a suite.
+type tally struct {
+	out      io.Writer
+	began    time.Time
+	reported time.Duration       // when the last line about progress was printed
+	outputs  map[string][]string // of tests that run
+	outcomes map[string]string   // "pass", "fail" or "skip", by test
+}
+
+func (t *tally) add(event results.Event) {
+	switch event.Action {
+	case "output":
+		t.outputs[event.Test] = append(t.outputs[event.Test], event.Output)
+	case "pass", "fail", "skip":
+		if event.Action == "fail" {
+			fmt.Fprint(t.out, strings.Join(t.outputs[event.Test], ""))
+		}
+		delete(t.outputs, event.Test)
+		if event.Test != "" {
+			t.outcomes[event.Test] = event.Action
+		}
+	}
+	if passed := time.Since(t.began); passed-t.reported >= time.Minute {
+		t.reported = passed
+		fmt.Fprintf(t.out, "%4s  %d tests have ended\n", passed.Truncate(time.Minute), len(t.outcomes))
+	}
+}
+
+// group is a row of the table: a test, or its subtests of one kind.
+type group struct{ passed, failed, skipped int }
+
+// groups counts the outcomes of all tests that have no subtests, by the first two parts of their names.
+func (t *tally) groups() map[string]group {
+	groups := map[string]group{}
+	for test, outcome := range t.outcomes {
+		if t.hasSubtests(test) && outcome != "fail" {
+			continue
+		}
+		parts := strings.Split(test, "/")
+		name := strings.Join(parts[:min(2, len(parts))], "/")
+		g := groups[name]
+		switch outcome {
+		case "pass":
+			g.passed++
+		case "fail":
+			g.failed++
+		case "skip":
+			g.skipped++
+		}
+		groups[name] = g
+	}
+	return groups
+}
+
+func (t *tally) hasSubtests(test string) bool {
+	for other := range t.outcomes {
+		if strings.HasPrefix(other, test+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *tally) table() string {
+	groups := t.groups()
+	var names []string
+	for name := range groups {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	text := "| test | passed | failed | skipped |\n| --- | --- | --- | --- |\n"
+	for _, name := range names {
+		g := groups[name]
+		text += fmt.Sprintf("| %s | %d | %d | %d |\n", name, g.passed, g.failed, g.skipped)
+	}
+	return text
+}
+
+// complaint returns why the suite proves nothing.
+func (t *tally) complaint() error {
+	var all group
+	for _, g := range t.groups() {
+		all.passed, all.failed, all.skipped = all.passed+g.passed, all.failed+g.failed, all.skipped+g.skipped
+	}
+	switch {
+	case all.failed > 0:
+		return fmt.Errorf("%d tests failed", all.failed)
+	case all.skipped > 0:
+		return fmt.Errorf("%d tests were skipped; a proof needs them all", all.skipped)
+	case all.passed == 0:
+		return errors.New("no test ran")
+	}
+	return nil
+}

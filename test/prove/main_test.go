@@ -1,0 +1,72 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/test/results"
+)
+
+func TestTally(t *testing.T) {
+	for _, tc := range []struct {
+		name      string
+		events    []results.Event
+		table     string // without its head
+		complaint string
+		printed   string
+	}{
+		{name: "none", complaint: "no test ran"},
+		{
+			name: "passed",
+			events: []results.Event{
+				{Action: "output", Test: "TestA/one/x", Output: "noise\n"},
+				{Action: "pass", Test: "TestA/one/x"}, {Action: "pass", Test: "TestA/one/y"}, {Action: "pass", Test: "TestA/one"},
+				{Action: "pass", Test: "TestA/two"}, {Action: "pass", Test: "TestA"}, {Action: "pass", Test: "TestB"}, {Action: "pass"},
+			},
+			table: "| TestA/one | 2 | 0 | 0 |\n| TestA/two | 1 | 0 | 0 |\n| TestB | 1 | 0 | 0 |\n",
+		},
+		{
+			name: "failed",
+			events: []results.Event{
+				{Action: "output", Test: "TestA/x", Output: "why\n"}, {Action: "fail", Test: "TestA/x"}, {Action: "pass", Test: "TestA/y"}, {Action: "fail", Test: "TestA"},
+			},
+			table: "| TestA | 0 | 1 | 0 |\n| TestA/x | 0 | 1 | 0 |\n| TestA/y | 1 | 0 | 0 |\n", complaint: "2 tests failed", printed: "why\n",
+		},
+		{
+			name:   "skipped",
+			events: []results.Event{{Action: "skip", Test: "TestA"}, {Action: "pass", Test: "TestB"}},
+			table:  "| TestA | 0 | 0 | 1 |\n| TestB | 1 | 0 | 0 |\n", complaint: "1 tests were skipped; a proof needs them all",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out strings.Builder
+			sum := tally{out: &out, began: time.Now(), outputs: map[string][]string{}, outcomes: map[string]string{}}
+			for _, event := range tc.events {
+				sum.add(event)
+			}
+			_, rows, _ := strings.Cut(sum.table(), "| --- | --- | --- | --- |\n")
+			if diff := cmp.Diff(tc.table, rows); diff != "" {
+				t.Errorf("table (-want +got):\n%s", diff)
+			}
+			complaint := ""
+			if err := sum.complaint(); err != nil {
+				complaint = err.Error()
+			}
+			if complaint != tc.complaint || out.String() != tc.printed {
+				t.Errorf("complaint %q, printed %q; want %q, %q", complaint, out.String(), tc.complaint, tc.printed)
+			}
+		})
+	}
+}
+
+func TestRunNamesTheSuites(t *testing.T) {
+	for _, args := range [][]string{nil, {""}, {"sweep"}} {
+		err := run(t.Context(), args, &strings.Builder{})
+		if err == nil || !strings.Contains(err.Error(), "sweep-switch ") {
+			t.Errorf("%q: got error %v, want the names of all suites", args, err)
+		}
+	}
+}
