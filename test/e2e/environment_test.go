@@ -5,6 +5,7 @@ package e2e
 import (
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"maps"
 	"os/exec"
@@ -31,6 +32,10 @@ import (
 func TestMain(m *testing.M) {
 	cluster.Init()
 	crashloop.Init()
+	// Tests wait for OLM and for controllers most of the time.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	cluster.Main(m)
 }
 
