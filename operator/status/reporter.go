@@ -45,7 +45,7 @@ type Reporter struct {
 	revision  int                                                          // grows whenever a controller applies a different status
 	written   int                                                          // the last revision that was written
 	waiters   []waiter
-	writtenOn string        // the resource version that the last write was based on
+	writtenOn string        // the resource version that the last write was based on, which the cache shows until it has that write
 	wakeUps   chan struct{} // receives a value when there may be something to write
 }
 
@@ -100,7 +100,7 @@ func (r *Reporter) enqueue(controller string, status *applyoperatorv1.OperatorSt
 		r.revision++
 		for _, c := range status.Conditions {
 			if r.statuses[*c.Type].status != *c.Status {
-				r.statuses[*c.Type] = transition{*c.Status, metav1.Now()}
+				r.statuses[*c.Type] = transition{*c.Status, now()}
 			}
 		}
 		r.wakeUp()
@@ -249,11 +249,11 @@ func (r *Reporter) sync(ctx context.Context) error {
 		klog.V(4).InfoS("The status is up to date", "clusterCSIDriver", r.Name, "revision", revision)
 		return r.notify(nil, revision)
 	}
-	err = r.write(ctx, resourceVersion, desired)
+	changed, err := r.write(ctx, resourceVersion, desired)
 	if apierrors.IsConflict(err) {
 		return err // the waiters keep waiting: the status is written again on top of the concurrent change
 	}
-	if err == nil {
+	if changed {
 		klog.V(2).InfoS("Wrote the status", "clusterCSIDriver", r.Name, "revision", revision)
 		r.mu.Lock()
 		r.writtenOn = resourceVersion
@@ -262,8 +262,9 @@ func (r *Reporter) sync(ctx context.Context) error {
 	return r.notify(err, revision)
 }
 
-// write replaces the parts of the status that controllers report, unless the object has changed.
-func (r *Reporter) write(ctx context.Context, resourceVersion string, status *operatorv1.OperatorStatus) error {
+// write replaces the parts of the status that controllers report, unless the object has changed. It reports whether that
+// made a difference: otherwise the object keeps its resource version, and the watch delivers nothing.
+func (r *Reporter) write(ctx context.Context, resourceVersion string, status *operatorv1.OperatorStatus) (changed bool, err error) {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": resourceVersion},
 		"status": map[string]any{
@@ -272,11 +273,14 @@ func (r *Reporter) write(ctx context.Context, resourceVersion string, status *op
 		},
 	})
 	if err != nil {
-		return err
+		return false, err
 	}
-	_, err = r.customResource.Patch(ctx, r.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: r.FieldManager}, "status")
-	return err
+	written, err := r.customResource.Patch(ctx, r.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: r.FieldManager}, "status")
+	return err == nil && written.GetResourceVersion() != resourceVersion, err
 }
+
+// now returns the time as the API server stores it, in seconds: what was written then compares as equal to what is read.
+func now() metav1.Time { return metav1.Now().Rfc3339Copy() }
 
 // notify sends the result of a write to the waiters: to all of them if it failed, else to those whose revision is
 // written.
@@ -300,7 +304,7 @@ func (r *Reporter) notify(err error, revision int) error {
 func (r *Reporter) desired(live *operatorv1.OperatorStatus) *operatorv1.OperatorStatus {
 	desired := r.merge(live)
 	for _, c := range summarize(sorted(desired).Conditions, r.expected) {
-		c.LastTransitionTime = metav1.Now()
+		c.LastTransitionTime = now()
 		setCondition(&desired.Conditions, c)
 	}
 	return sorted(desired)
