@@ -37,7 +37,6 @@ func TestAdoption(t *testing.T) {
 // adopted. The operator retries that one write, and does not start a new cycle.
 func TestAdoptionRetriesAConflict(t *testing.T) {
 	env := inOtherNamespace(t)
-	env.setImages()
 	env.createUnadopted(env.createAPI())
 	cfg := env.ServiceAccountConfig(t, env.namespace, "operator")
 	var patches atomic.Int32

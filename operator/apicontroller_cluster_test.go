@@ -17,7 +17,6 @@ func TestAPIControllersArePreparedFirst(t *testing.T) {
 	env := newTestEnv(t)
 	env.createUnadopted(nil)
 	env.create(env.customResource())
-	env.setImages()
 	unprepared := errors.New("not prepared")
 	prepare := func(ctx context.Context, cfg *rest.Config) error {
 		// Meanwhile the operator would have made requests.

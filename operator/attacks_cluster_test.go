@@ -123,6 +123,7 @@ func (env *testEnv) checkForged(forged []client.Object) {
 
 // TestAttackForgedDriver: a tenant's DaemonSet with the driver's name and labels was there before the driver.
 func TestAttackForgedDriver(t *testing.T) {
+	t.Parallel()
 	forEachDriver(t, func(t *testing.T, env *testEnv) {
 		tn := tenant.New(t, env.Cluster)
 		project := tn.Project(t, "")
@@ -162,6 +163,7 @@ func TestAttackForgedLock(t *testing.T) {
 
 // TestAttackForgedDriverBesideOurs: a tenant's DaemonSet degraded a driver that is installed.
 func TestAttackForgedDriverBesideOurs(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.installDriver()
 	tn := tenant.New(t, env.Cluster)
@@ -207,6 +209,7 @@ func withFixedNamespace(t *testing.T, name string) drivers.Driver {
 
 // TestAttackFixedNamespace: a tenant has created the namespace that the driver's definition names.
 func TestAttackFixedNamespace(t *testing.T) {
+	t.Parallel()
 	const fixed = "manila-csi-driver-of-tests"
 	env := newTestEnvWith(t, withFixedNamespace(t, fixed))
 	env.enterCloud(openstack.Start(t, "default"))
@@ -254,6 +257,7 @@ func TestAttackFixedNamespace(t *testing.T) {
 // TestAttackRecreatedNamespaceOfATrace: the namespace of an earlier driver was deleted, which leaves its
 // SecurityContextConstraints, and a tenant has taken its name.
 func TestAttackRecreatedNamespaceOfATrace(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	old := env.freeName("old")
 	if err := env.EnsureNamespace(t.Context(), old); err != nil {
@@ -283,6 +287,7 @@ func TestAttackRecreatedNamespaceOfATrace(t *testing.T) {
 // TestAttackNamespaceThatAnAdministratorNamed: an administrator names a namespace that does not exist yet, and a tenant
 // creates it first.
 func TestAttackNamespaceThatAnAdministratorNamed(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	chosen := env.freeName("chosen")
 	custom := env.customResource()
@@ -309,6 +314,7 @@ func TestAttackNamespaceThatAnAdministratorNamed(t *testing.T) {
 
 // TestAttackRecreatedNamespace: the driver's namespace is deleted, and a tenant takes its name.
 func TestAttackRecreatedNamespace(t *testing.T) {
+	t.Parallel()
 	t.Run("while the operator runs", func(t *testing.T) { testAttackRecreatedNamespace(t, true) })
 	t.Run("while the operator is away", func(t *testing.T) { testAttackRecreatedNamespace(t, false) })
 }

@@ -15,6 +15,7 @@ import (
 
 // TestTenantBlocksRemoval: pods of a tenant that cannot have a volume of the driver mounted do not block its removal.
 func TestTenantBlocksRemoval(t *testing.T) {
+	t.Parallel()
 	data := func(source corev1.VolumeSource) []corev1.Volume {
 		return []corev1.Volume{{Name: "data", VolumeSource: source}}
 	}

@@ -50,7 +50,10 @@ func (env *testEnv) kept() map[string]bool {
 	return kept
 }
 
-func TestInstall(t *testing.T) { forEachDriver(t, testInstall) }
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	forEachDriver(t, testInstall)
+}
 
 func testInstall(t *testing.T, env *testEnv) {
 	custom := env.installDriver()

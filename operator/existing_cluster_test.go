@@ -21,6 +21,7 @@ import (
 
 // TestForeignStorageClassStays: administrators also use the name "efs-sc" for classes of dynamically provisioned volumes.
 func TestForeignStorageClassStays(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	class := env.createDynamicClass()
 	applied := env.driver.ConditionPrefix + "DriverStorageClassApplied"
@@ -95,6 +96,7 @@ func TestStorageClassState(t *testing.T) {
 
 // TestImmutableObjectsAreRecreated: the driver does not work with these objects as they are.
 func TestImmutableObjectsAreRecreated(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	yes, nobody := true, []rbacv1.Subject{{Kind: "User", APIGroup: rbacv1.GroupName, Name: "nobody"}}
 	wrongRole := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "view"}

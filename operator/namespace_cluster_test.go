@@ -21,6 +21,7 @@ import (
 // TestDriverStaysInItsNamespace: an operator that is reinstalled in another namespace manages the same driver, whether it
 // finds it by the ClusterCSIDriver or by the driver's own objects.
 func TestDriverStaysInItsNamespace(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.create(env.customResource())
 	stop := env.startOperator()
@@ -57,6 +58,7 @@ func TestDriverStaysInItsNamespace(t *testing.T) {
 // TestSeveralDrivers: the operator reports another operator's driver, which it finds by objects that only administrators
 // can write.
 func TestSeveralDrivers(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	other := env.createForeignBinding(env.Namespace(t))
 	env.create(env.customResource())
@@ -96,6 +98,7 @@ func (env *testEnv) createForeignBinding(namespace string) *rbacv1.ClusterRoleBi
 
 // TestSeveralNamespaces: if two namespaces have service accounts of the driver, an administrator has to choose.
 func TestSeveralNamespaces(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.home = env.Namespace(t)
 	second := env.Namespace(t)

@@ -3,9 +3,12 @@ package operator_test
 import (
 	"cmp"
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -36,7 +39,23 @@ import (
 
 func TestMain(m *testing.M) {
 	log.SetLogger(klog.Background()) // operator-lib speaks through controller-runtime's logger
+	// Tests wait for controllers most of the time.
+	if err := flag.Set("test.parallel", strconv.Itoa(len(lanes))); err != nil {
+		panic(err)
+	}
+	setImages()
 	cluster.Main(m)
+}
+
+// setImages sets the environment variables with the drivers' images, as their bundles do.
+func setImages() {
+	for _, driver := range registry.All() {
+		for _, image := range driver.Images {
+			if err := os.Setenv(image.Env, image.Default); err != nil {
+				panic(err)
+			}
+		}
+	}
 }
 
 const (
@@ -81,11 +100,46 @@ func newTestEnvWith(t *testing.T, driver drivers.Driver) *testEnv {
 	return env
 }
 
-// newTestEnvOf creates a namespace for the driver's operator, with exactly the permissions of the driver's bundle. The
-// driver's cluster-scoped objects are shared, so these tests run sequentially. The test has to clean up.
+// lanes are the clusters of this package. A driver's cluster-scoped objects have the same names in every test, so each
+// cluster is for one test at a time. Tests of metrics and of environment variables are not parallel, as the operators of
+// all tests run in one process.
+var (
+	lanes   [3]lane
+	lanesMu sync.Mutex
+)
+
+type lane struct {
+	test string // a top-level test, "" if the cluster is free
+	envs int    // of that test
+}
+
+// takeLane returns a cluster for a test and its subtests.
+func takeLane(t *testing.T) *cluster.Cluster {
+	t.Helper()
+	test, _, _ := strings.Cut(t.Name(), "/")
+	lanesMu.Lock()
+	defer lanesMu.Unlock()
+	i := slices.IndexFunc(lanes[:], func(l lane) bool { return l.test == test })
+	if i < 0 {
+		i = slices.IndexFunc(lanes[:], func(l lane) bool { return l.test == "" })
+	}
+	lanes[i].test = test
+	lanes[i].envs++
+	t.Cleanup(func() {
+		lanesMu.Lock()
+		defer lanesMu.Unlock()
+		if lanes[i].envs--; lanes[i].envs == 0 {
+			lanes[i].test = ""
+		}
+	})
+	return cluster.Shared(t, cluster.Options{Name: fmt.Sprint("lane ", i)})
+}
+
+// newTestEnvOf creates a namespace for the driver's operator, with exactly the permissions of the driver's bundle. The test
+// has to clean up.
 func newTestEnvOf(t *testing.T, driver drivers.Driver) *testEnv {
 	t.Helper()
-	c := cluster.Shared(t, cluster.Options{})
+	c := takeLane(t)
 	env := &testEnv{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t), written: &atomic.Int64{}}
 	env.home = cmp.Or(driver.Namespace, env.namespace)
 	env.user = fmt.Sprintf("system:serviceaccount:%s:operator", env.namespace)
@@ -120,7 +174,6 @@ func (env *testEnv) checkPermissions() {
 // startOperator runs the operator, under an account of its own, until the test ends or stop is called.
 func (env *testEnv) startOperator(apis ...operator.APIController) (stop func()) {
 	env.t.Helper()
-	env.setImages()
 	cfg := env.ServiceAccountConfig(env.t, env.namespace, "operator")
 	cfg.Wrap(env.countWrites)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -134,15 +187,6 @@ func (env *testEnv) startOperator(apis ...operator.APIController) (stop func()) 
 	})
 	env.t.Cleanup(stop)
 	return stop
-}
-
-// setImages sets the environment variables with the driver's images, as its bundle does, until the test ends.
-func (env *testEnv) setImages() {
-	for _, image := range env.driver.Images {
-		if _, set := os.LookupEnv(image.Env); !set {
-			env.t.Setenv(image.Env, image.Default)
-		}
-	}
 }
 
 // operate runs the operator until ctx ends.

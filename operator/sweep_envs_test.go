@@ -123,7 +123,6 @@ func newPool(t *testing.T) *pool {
 		env.view = newView(env)
 		p.idle = append(p.idle, env)
 	}
-	p.idle[0].setImages()
 	watchEnvs(t, slices.Clone(p.idle))
 	t.Cleanup(func() { // other tests use the same drivers
 		for _, env := range p.idle {

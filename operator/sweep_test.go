@@ -15,6 +15,7 @@ import (
 // and deleted must be the same as without it, the scenario's invariants must hold, and in the end the operator must write
 // nothing any more.
 func TestCrashSweep(t *testing.T) {
+	t.Parallel()
 	s := &sweep{envs: newPool(t)}
 	s.installation = s.undisturbed(t, install)
 	s.keepWatch(t)

@@ -37,7 +37,10 @@ func (env *testEnv) deleteCustomResource() {
 	}
 }
 
-func TestUninstallOrder(t *testing.T) { forEachDriver(t, testUninstallOrder) }
+func TestUninstallOrder(t *testing.T) {
+	t.Parallel()
+	forEachDriver(t, testUninstallOrder)
+}
 
 func testUninstallOrder(t *testing.T, env *testEnv) {
 	custom := env.installDriver()
@@ -118,6 +121,7 @@ func (env *testEnv) madeBy(kind, pod string) bool {
 
 // TestOperatorIsRemovedFirst: the driver keeps running, and a reinstalled operator reconciles what was changed meanwhile.
 func TestOperatorIsRemovedFirst(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.create(env.customResource())
 	stop := env.startOperator()
@@ -145,6 +149,7 @@ func TestOperatorIsRemovedFirst(t *testing.T) {
 
 // TestFinalizersOfEarlierOperators: no other operator handles them, so ours removes the driver and then the finalizers.
 func TestFinalizersOfEarlierOperators(t *testing.T) {
+	t.Parallel()
 	t.Run("keep the object until the driver is gone", func(t *testing.T) {
 		env := newTestEnv(t)
 		env.createUnadopted(nil)
@@ -177,6 +182,7 @@ func TestFinalizersOfEarlierOperators(t *testing.T) {
 }
 
 func TestRemovedAndManagedAgain(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.installDriver()
 
@@ -192,6 +198,7 @@ func TestRemovedAndManagedAgain(t *testing.T) {
 
 // TestUnmanagedIsLeftAlone: the operator creates and deletes no object of the driver then, whatever its kind.
 func TestUnmanagedIsLeftAlone(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.installDriver()
 	env.setManagementState(operatorv1.Unmanaged)
@@ -223,6 +230,7 @@ func TestUnmanagedIsLeftAlone(t *testing.T) {
 }
 
 func TestForeignObjectsStay(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.installDriver()
 	env.setManagementState(operatorv1.Unmanaged)
