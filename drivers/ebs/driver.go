@@ -32,7 +32,9 @@ var Driver = drivers.Driver{
 		Keywords:       []string{"AWS", "EBS", "CSI", "storage", "block"},
 		Examples:       drivers.Folder(files, "examples"),
 		Channel:        "stable",
-		MinKubeVersion: "1.27.0", // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
+		Replaces:       "aws-ebs-csi-driver-operator.v4.5.0", // of OpenShift 4.5
+		UpdatesFrom:    "4.3.0",                              // the oldest that this one updated
+		MinKubeVersion: "1.34.0",                             // for VolumeAttributesClasses, and for the CSIDriver's nodeAllocatableUpdatePeriodSeconds
 	},
 
 	Operator: drivers.Operator{
