@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/backend"
+	"github.com/berth-csi/berth/operator/cloudca"
 	"github.com/berth-csi/berth/operator/customresource"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/leader"
@@ -43,6 +44,7 @@ type cycle struct {
 	informers *informerSet
 	operand   *operand
 }
+	cloudCA   *cloudca.Controller // nil if the driver needs no CA bundle of the cloud
 
 func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, error) {
 	unguarded, err := client.New(r.cfg, client.Options{}) // for the writes before the driver's namespace is known

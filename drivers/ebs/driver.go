@@ -52,13 +52,18 @@ var Driver = drivers.Driver{
 		drivers.ProvisionerImage, drivers.AttacherImage, drivers.ResizerImage, drivers.SnapshotterImage,
 		drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
-	Settings:        []drivers.Setting{{Container: "csi-driver", Apply: tagVolumes}},
+	Settings: []drivers.Setting{
+		{Container: "csi-driver", Apply: reachCloud},
+		{Container: "csi-driver", Apply: tagVolumes},
+	},
 	ClassParameters: encryptionKey,
 	Secrets:         []string{"ebs-cloud-credentials"},
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
 }
 
 // encryptionKey encrypts new volumes with the administrator's key instead of the account's default key.
+	CloudCABundle:   "aws-ebs-csi-driver-cloud-ca",
+	ClusterStorage:  "aws-ebs-csi-driver-operator",
 func encryptionKey(cluster drivers.Cluster) map[string]string {
 	aws := cluster.ClusterCSIDriver.Spec.DriverConfig.AWS
 	if aws == nil || aws.KMSKeyARN == "" {
