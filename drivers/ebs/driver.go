@@ -46,6 +46,9 @@ var Driver = drivers.Driver{
 		Env:   []string{"ROLEARN"},
 	},
 
+	// Of OpenShift 4.5's operator, whose Deployment and DaemonSet had the same names.
+	Namespace: "openshift-aws-ebs-csi-driver",
+
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-aws-ebs-csi-driver:4.21"},
@@ -59,11 +62,11 @@ var Driver = drivers.Driver{
 	ClassParameters: encryptionKey,
 	Secrets:         []string{"ebs-cloud-credentials"},
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
+	CloudCABundle:   "aws-ebs-csi-driver-cloud-ca",
+	ClusterStorage:  "aws-ebs-csi-driver-operator",
 }
 
 // encryptionKey encrypts new volumes with the administrator's key instead of the account's default key.
-	CloudCABundle:   "aws-ebs-csi-driver-cloud-ca",
-	ClusterStorage:  "aws-ebs-csi-driver-operator",
 func encryptionKey(cluster drivers.Cluster) map[string]string {
 	aws := cluster.ClusterCSIDriver.Spec.DriverConfig.AWS
 	if aws == nil || aws.KMSKeyARN == "" {
