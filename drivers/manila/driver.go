@@ -39,7 +39,9 @@ var Driver = drivers.Driver{
 		Keywords:       []string{"OpenStack", "Manila", "NFS", "CSI", "storage", "ReadWriteMany"},
 		Examples:       drivers.Folder(files, "examples"),
 		Channel:        "stable",
-		MinKubeVersion: "1.27.0", // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
+		Replaces:       "manila-csi-driver-operator.v4.5.0", // of OpenShift 4.5
+		UpdatesFrom:    "4.3.0",                             // that version's prereleases included
+		MinKubeVersion: "1.27.0",                            // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
 	},
 
 	Operator: drivers.Operator{
