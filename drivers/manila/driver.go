@@ -69,6 +69,7 @@ var Driver = drivers.Driver{
 	},
 	Secrets:         []string{cloudSecret},
 	TrustedCABundle: "manila-csi-driver-trusted-ca-bundle",
+	ClusterStorage:  "manila-csi-driver-operator",
 	History: drivers.History{
 		// Of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names.
 		Traces: []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: "csi-driver-manila-operator",
