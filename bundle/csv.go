@@ -6,6 +6,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/blang/semver/v4"
 	"github.com/operator-framework/api/pkg/lib/version"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -81,7 +82,7 @@ func replaces(d drivers.Driver, opts Options) string {
 
 // skipRange returns the versions that a bundle updates directly, or "" if that is only the one it replaces.
 func skipRange(d drivers.Driver, opts Options) string {
-	if opts.SkipRange == "" && d.Package.UpdatesFrom != "" {
+	if from := d.Package.UpdatesFrom; opts.SkipRange == "" && from != "" && opts.Version.GT(semver.MustParse(from)) {
 		return fmt.Sprintf(">=%s <%s", d.Package.UpdatesFrom, opts.Version)
 	}
 	return opts.SkipRange

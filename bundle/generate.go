@@ -1,6 +1,7 @@
 // Package bundle generates the bundle of a driver's operator, in the registry+v1 format, from the driver's definition.
 //
-// The generated bundles are next to this package's code, in a folder for each package and version.
+// The generated bundles are next to this package's code, in a folder for each package and version. Those of EBS and Manila
+// begin with 5.0.0: clusters have version 4.5.0 of packages with the same names.
 package bundle
 
 import (
@@ -20,9 +21,9 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-//go:generate go run ../cmd/berth bundle generate ebs --version 1.0.0 --output aws-ebs-csi-driver-operator/1.0.0
+//go:generate go run ../cmd/berth bundle generate ebs --version 5.0.0 --output aws-ebs-csi-driver-operator/5.0.0
 //go:generate go run ../cmd/berth bundle generate efs --version 1.0.0 --output aws-efs-operator/1.0.0
-//go:generate go run ../cmd/berth bundle generate manila --version 1.0.0 --output manila-csi-driver-operator/1.0.0
+//go:generate go run ../cmd/berth bundle generate manila --version 5.0.0 --output manila-csi-driver-operator/5.0.0
 
 // Options are what goes into a bundle besides the driver's definition.
 type Options struct {

@@ -58,7 +58,7 @@ var scheme = func() *runtime.Scheme {
 }()
 
 // untyped are kinds without Go types here. The API server checks their fields, in TestApply.
-var untyped = []string{"CredentialsRequest", "ServiceMonitor"}
+var untyped = []string{"CredentialsRequest", "ServiceMonitor", "VolumeSnapshotClass"}
 
 func TestObjectsDecodeStrictly(t *testing.T) {
 	decoder := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()

@@ -52,6 +52,12 @@ type Driver struct {
 	// TrustedCABundle is the ConfigMap that the cluster network operator fills with the trusted CA
 	// bundle. Pods roll when it changes.
 	TrustedCABundle string
+	// CloudCABundle is the ConfigMap among the assets that the operator fills with the CA bundle of the cloud, if the
+	// cloud has one of its own; "" if the driver calls no cloud that may. Pods that mount it roll when it changes.
+	CloudCABundle string
+	// ClusterStorage names the service account of the driver's operator that the cluster storage operator runs, in
+	// clusters where it owns the driver; "" if it never does.
+	ClusterStorage string
 	// History is what earlier operators of the driver left in clusters.
 	History History
 }

@@ -133,6 +133,16 @@ func OfKind(manifests []Manifest, kind string) []Manifest {
 	return found
 }
 
+// Is reports whether a manifest is the one of a kind and name.
+func (m Manifest) Is(kind, name string) bool {
+	return m.Object.GetKind() == kind && m.Object.GetName() == name
+}
+
+// Named returns the manifests of a kind and name.
+func Named(manifests []Manifest, kind, name string) []Manifest {
+	return slices.DeleteFunc(slices.Clone(manifests), func(m Manifest) bool { return !m.Is(kind, name) })
+}
+
 var placeholder = regexp.MustCompile(`\$\{[A-Z][A-Z0-9_]*\}`)
 
 // CheckRendered fails if a document still contains a placeholder. Such a document must not reach a cluster.

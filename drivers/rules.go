@@ -81,6 +81,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		events         = "To record events"
 		backendClasses = "To create a StorageClass for each kind of storage that the backend offers"
 		metrics        = "To serve its metrics only to those who may read them"
+		cloudCA        = "To have the driver trust the cloud's own certificate authority"
 	)
 	traces, err := d.Traces()
 	if err != nil {
@@ -128,6 +129,10 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		// The backend determines the names.
 		rules = append(rules, permissions.Rule{For: backendClasses, Group: "storage.k8s.io", Resources: []string{"storageclasses"},
 			Verbs: append([]string{"get", "create", "patch", "delete"}, permissions.ListWatch...)})
+	}
+	if d.CloudCABundle != "" {
+		rules = append(rules, permissions.Rule{For: cloudCA, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
 	}
 	if len(d.Secrets) > 0 {
 		rules = append(rules, permissions.Rule{For: credentials, Resources: []string{"secrets"}, Names: d.Secrets,

@@ -6,10 +6,20 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
+// The ConfigMap in which OpenShift publishes the configuration of the cloud, and its key for the CA bundle of the cloud's
+// endpoints. The installer fills that from additionalTrustBundle. Only administrators can write to that namespace.
+const (
+	CloudConfigNamespace = "openshift-config-managed"
+	CloudConfigName      = "kube-cloud-config"
+	CABundleKey          = "ca-bundle.pem"
+)
+
 // Cluster is the observed configuration of the cluster. It must not be modified.
 type Cluster struct {
 	Infrastructure   *configv1.Infrastructure
 	ClusterCSIDriver *operatorv1.ClusterCSIDriver // the driver's own
+	// CloudCABundle is the content of the driver's ConfigMap of that name, in PEM; "" if the cloud has no CA of its own.
+	CloudCABundle string
 }
 
 // Setting applies a piece of the cluster's configuration to one of the driver's containers, in a way that is specific

@@ -21,6 +21,22 @@ type Trace struct {
 	// Foreign says that the driver of the trace has objects with other names than ours, so that it cannot be adopted.
 	// It shows that another driver exists, and not where ours is.
 	Foreign bool
+	// Owner is how administrators know the operator to which the driver belongs while the object exists; "" if it
+	// belongs to ours.
+	Owner string
+}
+
+// ClusterStorageNamespace is where the cluster storage operator runs drivers and their operators. Users cannot create
+// namespaces whose names begin with "openshift-".
+const ClusterStorageNamespace = "openshift-cluster-csi-drivers"
+
+// clusterStorageOperator is how administrators know that operator.
+const clusterStorageOperator = "the cluster storage operator"
+
+// clusterStorageTrace returns the object that the cluster storage operator creates before anything else of a driver: the
+// binding of the permissions of the driver's operator.
+func clusterStorageTrace(operator string) Trace {
+	return Trace{Kind: ClusterRoleBindingKind, Name: operator + "-clusterrolebinding", Accounts: []string{operator}, Owner: clusterStorageOperator}
 }
 
 const accountPrefix = "system:serviceaccount:"
@@ -75,6 +91,9 @@ func (d Driver) Traces() ([]Trace, error) {
 				traces = append(traces, trace)
 			}
 		}
+	}
+	if d.ClusterStorage != "" {
+		traces = append(traces, clusterStorageTrace(d.ClusterStorage))
 	}
 	return slices.Concat(traces, d.History.Traces), nil
 }

@@ -60,7 +60,11 @@ func (c *cycle) observeCluster() (drivers.Cluster, error) {
 	if err != nil {
 		return drivers.Cluster{}, err
 	}
-	return drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom}, nil
+	cluster := drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom}
+	if c.cloudCA != nil {
+		cluster.CloudCABundle = c.cloudCA.Bundle()
+	}
+	return cluster, nil
 }
 
 // runAll runs tasks until ctx ends or one of them fails, and waits for all of them.

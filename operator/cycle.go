@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/backend"
+	"github.com/berth-csi/berth/operator/cloudca"
 	"github.com/berth-csi/berth/operator/customresource"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/leader"
@@ -27,6 +28,7 @@ type cycle struct {
 	clock             clock.PassiveClock
 	lock              *leader.Lock
 	upgradeable       *upgradeable.Condition
+	degraded          *upgradeable.Degraded
 	offers            *backend.Offers
 	end               func() // ends the cycle; the reconciler then starts a new one
 
@@ -42,6 +44,7 @@ type cycle struct {
 	namespace drivernamespace.Namespace
 	informers *informerSet
 	operand   *operand
+	cloudCA   *cloudca.Controller // nil if the driver needs no CA bundle of the cloud
 }
 
 func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, error) {
@@ -61,7 +64,7 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 	})
 	return &cycle{
 		driver: r.driver, operatorNamespace: r.operatorNamespace, recorder: r.recorder, clock: r.clock,
-		lock: r.lock, upgradeable: r.upgradeable, offers: r.offers, end: end,
+		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, end: end,
 		customResource: customResource, reporter: reporter, clients: clients, guard: guard,
 		finder: &drivernamespace.Finder{
 			Driver: r.driver, OperatorNamespace: r.operatorNamespace, Client: unguarded,
@@ -74,6 +77,9 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 
 // run runs the controllers for a mode until ctx ends.
 func (c *cycle) run(ctx context.Context, mode customresource.Mode) error {
+	if left, err := c.leaveToOwner(ctx); left || err != nil {
+		return err
+	}
 	switch mode {
 	case customresource.Managed:
 		if ready, err := c.prepare(ctx, mode); !ready || err != nil {

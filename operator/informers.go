@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/objects"
 	"github.com/berth-csi/berth/operator/transport"
@@ -106,6 +107,14 @@ func (s *informerSet) named(name string) informers.SharedInformerFactory {
 		s.factories = append(s.factories, factory)
 	}
 	return factory
+}
+
+// cloudConfig returns the informer of the ConfigMap with the configuration of the cloud.
+func (s *informerSet) cloudConfig() coreinformers.ConfigMapInformer {
+	factory := informers.NewSharedInformerFactoryWithOptions(s.kube, resync,
+		informers.WithNamespace(drivers.CloudConfigNamespace), informers.WithTweakListOptions(transport.OnlyName(drivers.CloudConfigName)))
+	s.factories = append(s.factories, factory)
+	return factory.Core().V1().ConfigMaps()
 }
 
 func (s *informerSet) secret(name string) coreinformers.SecretInformer {

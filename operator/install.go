@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/backend"
+	"github.com/berth-csi/berth/operator/cloudca"
 	"github.com/berth-csi/berth/operator/configobserver"
 	"github.com/berth-csi/berth/operator/credentialsrequest"
 	"github.com/berth-csi/berth/operator/staticresource"
@@ -44,11 +45,19 @@ func (c *cycle) install(ctx context.Context) error {
 
 	// The controllers of what the driver's pods need before they start.
 	static := c.newStaticResourceController(manifests)
-	first := []factory.Controller{
+	ready := []<-chan struct{}{static.Ready()}
+	var podInformers []factory.Informer
+	var first []factory.Controller
+	if copies := drivers.Named(manifests, "ConfigMap", c.driver.CloudCABundle); len(copies) > 0 {
+		c.cloudCA = cloudca.NewController(c.driver.ConditionPrefix+"DriverCloudCAController", c.informers.cloudConfig(),
+			c.watch(copies)[0], c.applier, c.reporter, c.recorder)
+		ready, podInformers, first = append(ready, c.cloudCA.Ready()), c.cloudCA.Informers(), append(first, c.cloudCA)
+	}
+	first = append(first,
 		configobserver.NewController(c.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.reporter,
 			c.customResource.Resource(), c.driver.CSIName, c.informers.config, c.recorder),
 		workload.NewSettingsController(c.driver, c.observeCluster, c.informers.config.Config().V1().Infrastructures().Informer(), c.reporter, c.recorder),
-	}
+	)
 	first = append(first, c.newCredentialsRequestControllers(components)...)
 	if storageClasses := drivers.OfKind(manifests, "StorageClass"); len(storageClasses) > 0 {
 		first = append(first, storageclass.NewController(c.driver, c.watch(storageClasses), c.observeCluster, c.applier, c.reporter, c.recorder))
@@ -58,7 +67,7 @@ func (c *cycle) install(ctx context.Context) error {
 	// The controllers of the driver's pods.
 	workloads := workload.Builder{
 		Driver: c.driver, Namespace: c.namespace.Name, Kube: c.clients.kube, Reader: c.clients.objects, OperatorClient: c.reporter,
-		Config: c.informers.config, Named: c.informers.named, Observe: c.observeCluster, Recorder: c.recorder,
+		Config: c.informers.config, Named: c.informers.named, Observe: c.observeCluster, Triggers: podInformers, Recorder: c.recorder,
 	}.NewControllers(ctx, components)
 	c.informers.start(ctx) // the caches sync during the adoption
 
@@ -88,10 +97,12 @@ func (c *cycle) install(ctx context.Context) error {
 		func(ctx context.Context) error { return c.runControllers(ctx, reporting...) },
 		func(ctx context.Context) error { return c.runControllers(ctx, first...) },
 		func(ctx context.Context) error {
-			select {
-			case <-static.Ready():
-			case <-ctx.Done():
-				return nil
+			for _, r := range ready {
+				select {
+				case <-r:
+				case <-ctx.Done():
+					return nil
+				}
 			}
 			if configobserver.WaitForConfig(ctx, c.reporter) != nil {
 				return nil // ctx ended
@@ -128,7 +139,9 @@ func componentsOf(prefix string, manifests []drivers.Manifest) []status.Componen
 }
 
 func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *staticresource.Controller {
-	static := slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool { return !staticresource.Applies(m.Object.GetKind()) })
+	static := slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool {
+		return !staticresource.Applies(m.Object.GetKind()) || m.Is("ConfigMap", c.driver.CloudCABundle)
+	})
 	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.reporter, c.recorder)
 }
 

@@ -77,6 +77,10 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	if err != nil {
 		return err
 	}
+	degraded, err := upgradeable.NewDegraded(cfg)
+	if err != nil {
+		return err
+	}
 	for _, api := range apis {
 		if api.Prepare == nil {
 			continue
@@ -95,7 +99,7 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	reconciler := &reconciler{
 		driver: driver, version: version, cfg: cfg, operatorNamespace: process.OperatorNamespace,
 		recorder: process.EventRecorder, clock: process.Clock,
-		customResource: customResource, lock: lock, upgradeable: upgradeableCondition, apiWait: leader.NewAPIWait(driver),
+		customResource: customResource, lock: lock, upgradeable: upgradeableCondition, degraded: degraded, apiWait: leader.NewAPIWait(driver),
 		offers: &backend.Offers{},
 	}
 	tasks := []func(context.Context) error{reconciler.run}

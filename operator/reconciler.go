@@ -35,6 +35,7 @@ type reconciler struct {
 	lock           *leader.Lock
 	apiWait        *leader.APIWait
 	upgradeable    *upgradeable.Condition
+	degraded       *upgradeable.Degraded
 	offers         *backend.Offers
 }
 

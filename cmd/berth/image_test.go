@@ -22,7 +22,7 @@ func TestOpmReadsImages(t *testing.T) {
 	address := registry.Start(t, nil)
 	root := "../.."
 	for name, folder := range map[string]string{
-		"bundle":  filepath.Join(root, "bundle", "aws-ebs-csi-driver-operator", "1.0.0"),
+		"bundle":  filepath.Join(root, "bundle", "aws-ebs-csi-driver-operator", "5.0.0"),
 		"catalog": filepath.Join(root, "catalog", "certified"),
 	} {
 		t.Run(name, func(t *testing.T) {

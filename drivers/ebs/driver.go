@@ -32,7 +32,9 @@ var Driver = drivers.Driver{
 		Keywords:       []string{"AWS", "EBS", "CSI", "storage", "block"},
 		Examples:       drivers.Folder(files, "examples"),
 		Channel:        "stable",
-		MinKubeVersion: "1.27.0", // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
+		Replaces:       "aws-ebs-csi-driver-operator.v4.5.0", // of OpenShift 4.5
+		UpdatesFrom:    "4.3.0",                              // the oldest that this one updated
+		MinKubeVersion: "1.34.0",                             // for VolumeAttributesClasses, and for the CSIDriver's nodeAllocatableUpdatePeriodSeconds
 	},
 
 	Operator: drivers.Operator{
@@ -44,16 +46,24 @@ var Driver = drivers.Driver{
 		Env:   []string{"ROLEARN"},
 	},
 
+	// Of OpenShift 4.5's operator, whose Deployment and DaemonSet had the same names.
+	Namespace: "openshift-aws-ebs-csi-driver",
+
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
 		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-aws-ebs-csi-driver:4.21"},
 		drivers.ProvisionerImage, drivers.AttacherImage, drivers.ResizerImage, drivers.SnapshotterImage,
 		drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
-	Settings:        []drivers.Setting{{Container: "csi-driver", Apply: tagVolumes}},
+	Settings: []drivers.Setting{
+		{Container: "csi-driver", Apply: reachCloud},
+		{Container: "csi-driver", Apply: tagVolumes},
+	},
 	ClassParameters: encryptionKey,
 	Secrets:         []string{"ebs-cloud-credentials"},
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
+	CloudCABundle:   "aws-ebs-csi-driver-cloud-ca",
+	ClusterStorage:  "aws-ebs-csi-driver-operator",
 }
 
 // encryptionKey encrypts new volumes with the administrator's key instead of the account's default key.

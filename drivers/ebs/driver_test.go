@@ -17,7 +17,7 @@ import (
 
 // TestNames: these objects keep the names, and their pods the labels, that OpenShift's own operators gave them.
 func TestNames(t *testing.T) {
-	manifests, err := Driver.Manifests(drivers.Values{Namespace: "ns", Image: func(env string) string { return env }})
+	manifests, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,10 +27,12 @@ func TestNames(t *testing.T) {
 		got[strings.Join([]string{m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " ")] = selector["app"]
 	}
 	for name, selector := range map[string]string{
-		"Deployment ns aws-ebs-csi-driver-controller":                                        "aws-ebs-csi-driver-controller",
-		"DaemonSet ns aws-ebs-csi-driver-node":                                               "aws-ebs-csi-driver-node",
-		"ServiceAccount ns aws-ebs-csi-driver-controller-sa":                                 "",
-		"ServiceAccount ns aws-ebs-csi-driver-node-sa":                                       "",
+		"Deployment openshift-aws-ebs-csi-driver aws-ebs-csi-driver-controller":              "aws-ebs-csi-driver-controller",
+		"DaemonSet openshift-aws-ebs-csi-driver aws-ebs-csi-driver-node":                     "aws-ebs-csi-driver-node",
+		"ServiceAccount openshift-aws-ebs-csi-driver aws-ebs-csi-driver-controller-sa":       "",
+		"ServiceAccount openshift-aws-ebs-csi-driver aws-ebs-csi-driver-node-sa":             "",
+		"Namespace  openshift-aws-ebs-csi-driver":                                            "",
+		"VolumeSnapshotClass  csi-aws-vsc":                                                   "",
 		"CSIDriver  ebs.csi.aws.com":                                                         "",
 		"StorageClass  gp2-csi":                                                              "",
 		"StorageClass  gp3-csi":                                                              "",

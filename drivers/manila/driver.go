@@ -39,7 +39,9 @@ var Driver = drivers.Driver{
 		Keywords:       []string{"OpenStack", "Manila", "NFS", "CSI", "storage", "ReadWriteMany"},
 		Examples:       drivers.Folder(files, "examples"),
 		Channel:        "stable",
-		MinKubeVersion: "1.27.0", // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
+		Replaces:       "manila-csi-driver-operator.v4.5.0", // of OpenShift 4.5
+		UpdatesFrom:    "4.3.0",                             // that version's prereleases included
+		MinKubeVersion: "1.27.0",                            // for a PodDisruptionBudget's unhealthyPodEvictionPolicy
 	},
 
 	Operator: drivers.Operator{
@@ -67,6 +69,7 @@ var Driver = drivers.Driver{
 	},
 	Secrets:         []string{cloudSecret},
 	TrustedCABundle: "manila-csi-driver-trusted-ca-bundle",
+	ClusterStorage:  "manila-csi-driver-operator",
 	History: drivers.History{
 		// Of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names.
 		Traces: []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: "csi-driver-manila-operator",

@@ -31,17 +31,18 @@ func TestNames(t *testing.T) {
 		got[strings.Join([]string{m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " ")] = selector["app"] + " " + selector["component"]
 	}
 	for name, selector := range map[string]string{
-		"Namespace  openshift-manila-csi-driver":                                           " ",
-		"Secret openshift-manila-csi-driver csi-manila-secrets":                            " ",
-		"CSIDriver  manila.csi.openstack.org":                                              " ",
-		"Deployment openshift-manila-csi-driver openstack-manila-csi-controllerplugin":     "openstack-manila-csi controllerplugin",
-		"DaemonSet openshift-manila-csi-driver openstack-manila-csi-nodeplugin":            "openstack-manila-csi nodeplugin",
-		"DaemonSet openshift-manila-csi-driver csi-nodeplugin-nfsplugin":                   "openstack-manila-csi nfs-nodeplugin",
-		"ServiceAccount openshift-manila-csi-driver manila-csi-driver-controller-sa":       " ",
-		"ServiceAccount openshift-manila-csi-driver manila-csi-driver-node-sa":             " ",
-		"ConfigMap openshift-manila-csi-driver manila-csi-driver-trusted-ca-bundle":        " ",
-		"CredentialsRequest openshift-cloud-credential-operator manila-csi-drivers":        " ",
-		"PodDisruptionBudget openshift-manila-csi-driver manila-csi-driver-controller-pdb": "openstack-manila-csi controllerplugin",
+		"Namespace  openshift-manila-csi-driver":                                                    " ",
+		"Secret openshift-manila-csi-driver csi-manila-secrets":                                     " ",
+		"VolumeSnapshotClass  csi-manila-standard":                                                  " ",
+		"CSIDriver  manila.csi.openstack.org":                                                       " ",
+		"Deployment openshift-manila-csi-driver openstack-manila-csi-controllerplugin":              "openstack-manila-csi controllerplugin",
+		"DaemonSet openshift-manila-csi-driver openstack-manila-csi-nodeplugin":                     "openstack-manila-csi nodeplugin",
+		"DaemonSet openshift-manila-csi-driver csi-nodeplugin-nfsplugin":                            "openstack-manila-csi nfs-nodeplugin",
+		"ServiceAccount openshift-manila-csi-driver manila-csi-driver-controller-sa":                " ",
+		"ServiceAccount openshift-manila-csi-driver manila-csi-driver-node-sa":                      " ",
+		"ConfigMap openshift-manila-csi-driver manila-csi-driver-trusted-ca-bundle":                 " ",
+		"CredentialsRequest openshift-cloud-credential-operator manila-csi-drivers":                 " ",
+		"PodDisruptionBudget openshift-manila-csi-driver openstack-manila-csi-controllerplugin-pdb": "openstack-manila-csi controllerplugin",
 	} {
 		if found, ok := got[name]; !ok || found != selector {
 			t.Errorf("%s: selector %q (found: %v), want %q", name, found, ok, selector)

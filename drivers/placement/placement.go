@@ -86,6 +86,8 @@ type Decision struct {
 	// Others are references to other operators' drivers of the same volumes, which cannot be adopted. Elsewhere are
 	// references to drivers like ours in other namespaces than the one that the ClusterCSIDriver names.
 	Others, Elsewhere []Reference
+	// Owner shows that the driver belongs to another operator. It is nil if it does not.
+	Owner *Reference
 	// Ignored has a sentence for each reference that is not believed.
 	Ignored []string
 }
@@ -147,6 +149,12 @@ type decider struct {
 // names it is not the one that the trace meant: that one was deleted, and a tenant may have taken its name.
 func (d *decider) classify() {
 	for _, s := range d.References {
+		if d.showsOwner(s) {
+			d.decision.Owner = &s
+		}
+		if s.Trace.Owner != "" {
+			continue // it names that operator, and not the driver
+		}
 		namespace, exists := d.Namespaces[s.Namespace]
 		ignore := ""
 		switch {
@@ -167,6 +175,12 @@ func (d *decider) classify() {
 		}
 		d.named[s.Namespace] = true
 	}
+}
+
+// showsOwner reports whether a reference shows that the driver belongs to another operator. It is believed whatever has
+// become of the namespace: the operator that stands back by mistake says so, and harms nothing.
+func (d *decider) showsOwner(s Reference) bool {
+	return s.Trace.Owner != "" || d.driver.ClusterStorage != "" && s.Namespace == drivers.ClusterStorageNamespace
 }
 
 func (d *decider) place() {

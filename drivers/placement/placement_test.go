@@ -177,3 +177,31 @@ func TestDecideReportsDriversElsewhere(t *testing.T) {
 		t.Errorf("drivers elsewhere are %v, want the one in namespace elsewhere", decision.Elsewhere)
 	}
 }
+
+// TestOwner: the binding of the cluster storage operator's own operator shows that the driver belongs to it, whatever has
+// become of the namespace, and so does a driver in its namespace. Neither shows where ours is.
+func TestOwner(t *testing.T) {
+	driver := drivers.Driver{CSIName: "x.csi.example.com", Namespace: "fixed", ClusterStorage: "x-operator"}
+	bound := drivers.Trace{Kind: drivers.ClusterRoleBindingKind, Name: "x-operator-clusterrolebinding", Accounts: []string{"x-operator"}, Owner: "the cluster storage operator"}
+	node := drivers.Trace{Kind: drivers.ClusterRoleBindingKind, Name: "x-node", Accounts: []string{"node"}}
+	for name, test := range map[string]struct {
+		reference placement.Reference
+		driver    drivers.Driver
+		owned     bool
+	}{
+		"its operator": {placement.Reference{Trace: bound, Namespace: drivers.ClusterStorageNamespace, Account: "x-operator"}, driver, true},
+		"its driver":   {placement.Reference{Trace: node, Namespace: drivers.ClusterStorageNamespace, Account: "node"}, driver, true},
+		"ours":         {placement.Reference{Trace: node, Namespace: "fixed", Account: "node"}, driver, false},
+		"ours there":   {placement.Reference{Trace: node, Namespace: drivers.ClusterStorageNamespace, Account: "node"}, drivers.Driver{CSIName: "x.csi.example.com"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decision := placement.Decide(test.driver, placement.Observed{Operator: "own", References: []placement.Reference{test.reference}})
+			if owned := decision.Owner != nil; owned != test.owned {
+				t.Errorf("it belongs to another operator: %v, want %v", owned, test.owned)
+			}
+			if decision.Namespace == drivers.ClusterStorageNamespace {
+				t.Errorf("the driver is said to be in namespace %s", decision.Namespace)
+			}
+		})
+	}
+}

@@ -22,7 +22,7 @@ import (
 )
 
 // optionalGroups are API groups that a cluster may not serve. Their objects are left out there.
-var optionalGroups = sets.New("monitoring.coreos.com")
+var optionalGroups = sets.New("monitoring.coreos.com", "snapshot.storage.k8s.io")
 
 // An Applier writes objects of one driver as its operator's field manager, and records an event for each change.
 type Applier struct {

@@ -1,5 +1,6 @@
-// Package upgradeable reports to OLM, in the condition Upgradeable of the OperatorCondition, whether it may replace the
-// operator with another version now.
+// Package upgradeable reports in the operator's OperatorCondition, which belongs to OLM: in the condition Upgradeable,
+// whether OLM may replace the operator with another version now, and in the condition Degraded, why the operator does
+// nothing.
 package upgradeable
 
 import (
@@ -42,8 +43,14 @@ var (
 
 // New returns the condition of the operator that runs in this process.
 func New(cfg *rest.Config) (*Condition, error) {
+	inner, err := newCondition(cfg, operatorsv2.ConditionType(operatorsv2.Upgradeable))
+	return &Condition{inner}, err
+}
+
+// newCondition returns a condition of the OperatorCondition, nil where OLM does not run the operator.
+func newCondition(cfg *rest.Config, conditionType operatorsv2.ConditionType) (conditions.Condition, error) {
 	if os.Getenv(operatorConditionEnv) == "" {
-		return &Condition{}, nil
+		return nil, nil
 	}
 	scheme := runtime.NewScheme()
 	if err := operatorsv2.AddToScheme(scheme); err != nil {
@@ -53,8 +60,7 @@ func New(cfg *rest.Config) (*Condition, error) {
 	if err != nil {
 		return nil, err
 	}
-	inner, err := conditions.InClusterFactory{Client: c}.NewCondition(operatorsv2.ConditionType(operatorsv2.Upgradeable))
-	return &Condition{inner}, err
+	return conditions.InClusterFactory{Client: c}.NewCondition(conditionType)
 }
 
 // Set writes the condition unless it has the reason already.

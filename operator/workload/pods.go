@@ -1,6 +1,8 @@
 package workload
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -16,6 +18,9 @@ import (
 // secretAnnotation is the prefix of the pod annotations with the hashes of the mounted Secrets.
 const secretAnnotation = "berth.dev/secret-"
 
+// cloudCAAnnotation is the pod annotation with the hash of the cloud's CA bundle, which programs read only when they start.
+const cloudCAAnnotation = "berth.dev/cloud-ca"
+
 // configure adapts the driver's pods to the cluster where library-go does not. It fails if a placeholder is left in the
 // end; the sync that calls it then reports Degraded.
 func (b Builder) configure(pod *corev1.PodTemplateSpec) error {
@@ -30,7 +35,14 @@ func (b Builder) configure(pod *corev1.PodTemplateSpec) error {
 			return err
 		}
 	}
+	if cluster.CloudCABundle != "" && mountsConfigMap(b.Driver.CloudCABundle, pod.Spec) {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, cloudCAAnnotation, fmt.Sprintf("%x", sha256.Sum256([]byte(cluster.CloudCABundle))))
+	}
 	return checkRendered(pod)
+}
+
+func mountsConfigMap(name string, pod corev1.PodSpec) bool {
+	return slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool { return v.ConfigMap != nil && v.ConfigMap.Name == name })
 }
 
 // removeEmptyCipherSuites removes the argument for a TLS profile that has no cipher suite which can be configured in Go.

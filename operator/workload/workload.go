@@ -34,7 +34,9 @@ type Builder struct {
 	// Named returns the informers of the objects of one name in the driver's namespace.
 	Named func(name string) informers.SharedInformerFactory
 	// Observe returns the configuration of the cluster.
-	Observe  func() (drivers.Cluster, error)
+	Observe func() (drivers.Cluster, error)
+	// Triggers are informers of what Observe reads, in addition to those of Config.
+	Triggers []factory.Informer
 	Recorder events.Recorder
 }
 
@@ -68,7 +70,7 @@ func (b Builder) podInformers() []factory.Informer {
 	for _, secret := range b.Driver.Secrets {
 		watched = append(watched, b.Named(secret).Core().V1().Secrets().Informer())
 	}
-	return watched
+	return append(watched, b.Triggers...)
 }
 
 func (b Builder) deploymentHooks() []deploymentcontroller.DeploymentHookFunc {

@@ -70,6 +70,16 @@ var OpenShift = Set{name: "openshift", sources: []source{
 			"example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
 		},
 	},
+	{
+		// The version in current OpenShift, whose storage operator creates them.
+		module:  "github.com/kubernetes-csi/external-snapshotter/client/v8",
+		version: exactly("v8.4.0"),
+		files: []string{
+			"config/crd/snapshot.storage.k8s.io_volumesnapshotclasses.yaml",
+			"config/crd/snapshot.storage.k8s.io_volumesnapshotcontents.yaml",
+			"config/crd/snapshot.storage.k8s.io_volumesnapshots.yaml",
+		},
+	},
 }}
 
 // OLM has the types of the Operator Lifecycle Manager.

@@ -1,0 +1,124 @@
+package operator_test
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestCloudReachesTheDriver: the driver is told where the cloud is and whom to trust there, and is restarted when that
+// changes.
+func TestCloudReachesTheDriver(t *testing.T) {
+	driver, err := registry.Get("ebs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := newTestEnvWith(t, driver)
+	var replaced int64
+	controller := func(what string, check func(pod corev1.PodTemplateSpec, env map[string]string) error) {
+		t.Helper()
+		deployment := &appsv1.Deployment{}
+		cluster.Eventually(t, limit, what, func(ctx context.Context) error {
+			if err := env.Client().Get(ctx, client.ObjectKey{Namespace: env.home, Name: "aws-ebs-csi-driver-controller"}, deployment); err != nil {
+				return err
+			}
+			variables := map[string]string{}
+			for _, v := range container(deployment.Spec.Template, "csi-driver").Env {
+				variables[v.Name] = v.Value
+			}
+			return check(deployment.Spec.Template, variables)
+		})
+		replaced = deployment.Generation
+	}
+	variable := func(got map[string]string, name, want string) error {
+		if got[name] != want {
+			return fmt.Errorf("%s is %q, want %q", name, got[name], want)
+		}
+		return nil
+	}
+	bundle := func(comment string) string {
+		server := httptest.NewUnstartedServer(nil)
+		server.StartTLS()
+		defer server.Close()
+		return comment + "\n" + string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	}
+	source := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config-managed", Name: "kube-cloud-config"},
+		Data: map[string]string{"ca-bundle.pem": bundle("first")}}
+	env.create(source)
+	t.Cleanup(func() {
+		if err := client.IgnoreNotFound(env.Client().Delete(context.Background(), source)); err != nil {
+			t.Error(err)
+		}
+	})
+	env.installDriver()
+
+	const annotation = "berth.dev/cloud-ca"
+	var first string
+	controller("the region and the bundle", func(pod corev1.PodTemplateSpec, got map[string]string) error {
+		first = pod.Annotations[annotation]
+		return errors.Join(variable(got, "AWS_REGION", "us-east-1"), variable(got, "AWS_EC2_ENDPOINT", ""),
+			variable(got, "AWS_CA_BUNDLE", "/var/run/cloud-ca/ca-bundle.pem"))
+	})
+	if replaced != 1 || first == "" {
+		t.Errorf("the Deployment has generation %d and hash %q of the bundle, want the first and a hash: its pods were replaced at once", replaced, first)
+	}
+	copied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: driver.CloudCABundle}}
+	if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil || copied.Data["ca-bundle.pem"] != source.Data["ca-bundle.pem"] {
+		t.Errorf("the driver's copy of the bundle is %q, error %v; want %q", copied.Data, err, source.Data)
+	}
+
+	infrastructure := &configv1.Infrastructure{ObjectMeta: singleton}
+	during(env, infrastructure, func(i *configv1.Infrastructure) {
+		i.Status.PlatformStatus.AWS.ServiceEndpoints = []configv1.AWSServiceEndpoint{{Name: "ec2", URL: "https://ec2.example.com"}, {Name: "sts", URL: "https://sts.example.com"}}
+	})
+	controller("the endpoints", func(_ corev1.PodTemplateSpec, got map[string]string) error {
+		return errors.Join(variable(got, "AWS_EC2_ENDPOINT", "https://ec2.example.com"), variable(got, "AWS_ENDPOINT_URL_STS", "https://sts.example.com"))
+	})
+
+	change(env, source, func(c *corev1.ConfigMap) { c.Data["ca-bundle.pem"] = bundle("second") })
+	var second string
+	controller("the second bundle", func(pod corev1.PodTemplateSpec, _ map[string]string) error {
+		if second = pod.Annotations[annotation]; second == first {
+			return errors.New("the pods have the hash of the first one")
+		}
+		return nil
+	})
+
+	// With a bundle that has no certificate, the driver would exit.
+	change(env, source, func(c *corev1.ConfigMap) { c.Data["ca-bundle.pem"] = "nothing" })
+	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
+	if got := condition(custom, "Degraded").Message; !strings.Contains(got, "openshift-config-managed/kube-cloud-config") {
+		t.Errorf("condition Degraded says %q, want the ConfigMap in it", got)
+	}
+	controller("the second bundle still", func(pod corev1.PodTemplateSpec, _ map[string]string) error {
+		if pod.Annotations[annotation] != second {
+			t.Error("the driver's pods have changed with a bundle that has no certificate")
+		}
+		return nil
+	})
+
+	if err := env.Client().Delete(t.Context(), source); err != nil {
+		t.Fatal(err)
+	}
+	controller("no bundle", func(pod corev1.PodTemplateSpec, got map[string]string) error {
+		if _, set := got["AWS_CA_BUNDLE"]; set || pod.Annotations[annotation] != "" {
+			return fmt.Errorf("AWS_CA_BUNDLE is %q, the hash %q", got["AWS_CA_BUNDLE"], pod.Annotations[annotation])
+		}
+		return nil
+	})
+	env.waitForConditions(allWell)
+}

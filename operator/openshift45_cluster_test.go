@@ -1,0 +1,124 @@
+package operator_test
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/drivers/placement"
+	"github.com/berth-csi/berth/drivers/registry"
+)
+
+// real45 has what the EBS operator of OpenShift 4.5 creates, beside a checkout of this repository.
+const real45 = "../../shared/fixtures/olm-4.5/aws-ebs-csi-driver-operator/assets"
+
+// small45 is the same, reduced to what a takeover depends on.
+var small45 = map[string]string{
+	"namespace": `{apiVersion: v1, kind: Namespace, metadata: {name: openshift-aws-ebs-csi-driver}}`,
+	"binding": `{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: ebs-csi-attacher-binding},
+		roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: ebs-external-attacher-role},
+		subjects: [{kind: ServiceAccount, namespace: openshift-aws-ebs-csi-driver, name: aws-ebs-csi-driver-controller-sa}]}`,
+	"controller": `{apiVersion: apps/v1, kind: Deployment, metadata: {namespace: openshift-aws-ebs-csi-driver, name: aws-ebs-csi-driver-controller},
+		spec: {selector: {matchLabels: {app: aws-ebs-csi-driver-controller}}, template: {metadata: {labels: {app: aws-ebs-csi-driver-controller}},
+		spec: {containers: [{name: csi-driver, image: old}]}}}}`,
+	"node": `{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: openshift-aws-ebs-csi-driver, name: aws-ebs-csi-driver-node},
+		spec: {selector: {matchLabels: {app: aws-ebs-csi-driver-node}}, template: {metadata: {labels: {app: aws-ebs-csi-driver-node}},
+		spec: {containers: [{name: csi-driver, image: old}]}}}}`,
+}
+
+// TestTakeoverFromOpenShift45: the driver of OpenShift 4.5 is found in its namespace and updated in place.
+func TestTakeoverFromOpenShift45(t *testing.T) {
+	t.Run("reduced", func(t *testing.T) { testTakeover45(t, small45) })
+	t.Run("real", func(t *testing.T) {
+		files := map[string]string{}
+		err := filepath.WalkDir(real45, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			data, err := os.ReadFile(path)
+			// Clusters convert the objects of APIs that they do not serve any more.
+			files[path] = strings.ReplaceAll(string(data), "storage.k8s.io/v1beta1", "storage.k8s.io/v1")
+			return err
+		})
+		if os.IsNotExist(err) {
+			t.Skipf("%v: the objects of OpenShift 4.5's operator are not part of this repository", err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		testTakeover45(t, files)
+	})
+}
+
+func testTakeover45(t *testing.T, files map[string]string) {
+	driver, err := registry.Get("ebs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := newTestEnvWith(t, driver)
+	workloads := map[string]*unstructured.Unstructured{}
+	var rest []*unstructured.Unstructured
+	for path, content := range files {
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(content), &object.Object); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		switch object.GetKind() {
+		case "Namespace":
+			// An earlier test may have left it.
+			if err := env.Client().Create(t.Context(), object); err != nil && !apierrors.IsAlreadyExists(err) {
+				t.Fatal(err)
+			}
+			change(env, object, func(o *unstructured.Unstructured) {
+				labels := o.GetLabels()
+				delete(labels, placement.ProofLabel)
+				o.SetLabels(labels)
+			})
+		case "Deployment", "DaemonSet":
+			workloads[object.GetKind()] = object
+			rest = append(rest, object)
+		default:
+			rest = append(rest, object)
+		}
+	}
+	for _, object := range rest {
+		env.create(object)
+		t.Cleanup(func() { deleteIfThere(t, env, object) })
+	}
+	if len(workloads) != 2 {
+		t.Fatalf("found %d workloads, want a Deployment and a DaemonSet", len(workloads))
+	}
+
+	env.installDriver()
+	for kind, old := range workloads {
+		now := old.DeepCopy()
+		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(old), now); err != nil {
+			t.Fatal(err)
+		}
+		if now.GetUID() != old.GetUID() {
+			t.Errorf("%s %s was recreated", kind, old.GetName())
+		}
+		if diff := cmp.Diff(selectorOf(old), selectorOf(now)); diff != "" {
+			t.Errorf("selector of %s (-before +after):\n%s", kind, diff)
+		}
+		if now.GetGeneration() == old.GetGeneration() {
+			t.Errorf("%s %s was not updated", kind, old.GetName())
+		}
+	}
+}
+
+func deleteIfThere(t *testing.T, env *testEnv, object client.Object) {
+	t.Helper()
+	if err := client.IgnoreNotFound(env.Client().Delete(context.Background(), object)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,68 @@
+package operator_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestSnapshotClass: a cluster without the snapshot API gets the driver, and the VolumeSnapshotClass once the API is there.
+func TestSnapshotClass(t *testing.T) {
+	driver, err := registry.Get("ebs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := newTestEnvWith(t, driver)
+	api := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "volumesnapshotclasses.snapshot.storage.k8s.io"}}
+	if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(api), api); err != nil {
+		t.Fatal(err)
+	}
+	if err := env.Client().Delete(t.Context(), api); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, limit, "the snapshot API to be gone", env.Gone(api))
+	restore := func(ctx context.Context) error {
+		again := &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: api.Name, Annotations: api.Annotations}, Spec: api.Spec}
+		return client.IgnoreAlreadyExists(env.Client().Create(ctx, again))
+	}
+	t.Cleanup(func() {
+		if err := restore(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+
+	env.installDriver()
+	if err := restore(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	class := &unstructured.Unstructured{}
+	class.SetAPIVersion("snapshot.storage.k8s.io/v1")
+	class.SetKind("VolumeSnapshotClass")
+	// The operator looks for the API again whenever it reconciles the driver's objects: once a minute, or when one changes.
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "aws-ebs-csi-driver-node-sa"}}
+	cluster.Eventually(t, limit, "the VolumeSnapshotClass", func(ctx context.Context) error {
+		change(env, account, func(a *corev1.ServiceAccount) {
+			metav1.SetMetaDataAnnotation(&a.ObjectMeta, "example.com/now", time.Now().String())
+		})
+		return env.Client().Get(ctx, client.ObjectKey{Name: "csi-aws-vsc"}, class)
+	})
+	if class.Object["driver"] != driver.CSIName || class.Object["deletionPolicy"] != "Delete" {
+		t.Errorf("the class is %v", class.Object)
+	}
+	if _, isDefault := class.GetAnnotations()["snapshot.storage.kubernetes.io/is-default-class"]; isDefault {
+		t.Error("the class is the default; want that left to the administrator")
+	}
+	env.deleteCustomResource()
+	cluster.Eventually(t, limit, "the class to be removed", env.Gone(class))
+	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
+}
