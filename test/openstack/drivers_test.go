@@ -231,6 +231,9 @@ func testManilaLifecycle(t *testing.T, path string) {
 		t.Errorf("expanded to %d GiB, the share has %d", size, cloud.Shares()[0].Size)
 	}
 	snapshot := must[*csi.Snapshot](t)(d.snapshot(t, "snap-1", volume.VolumeId, nil))
+	if snapshot.ReadyToUse {
+		t.Error("the snapshot is ready at once; the driver was seen not to wait for it")
+	}
 	if snapshot = must[*csi.Snapshot](t)(d.snapshot(t, "snap-1", volume.VolumeId, nil)); !snapshot.ReadyToUse || snapshot.SizeBytes != 4*gib {
 		t.Errorf("snapshot %v, want a ready one: the snapshotter asks until it is", snapshot)
 	}
@@ -283,6 +286,8 @@ func testManilaLogins(t *testing.T, path string) {
 	wrong.Password = "guessed"
 	insecureLogin := cloud.Login().ManilaSecrets()
 	insecureLogin["os-TLSInsecure"] = "true"
+	noRegion := login(cloud.Login(), ca).ManilaSecrets()
+	delete(noRegion, "os-region")
 	for name, test := range map[string]struct {
 		secrets map[string]string
 		file    []byte // clouds.yaml
@@ -298,6 +303,7 @@ func testManilaLogins(t *testing.T, path string) {
 		"clouds.yaml, verify: false is not read": {secrets: fileSecrets(), file: bytes.ReplaceAll(cloud.Login().CloudsYAML(), []byte("verify: true"), []byte("verify: false")), message: "certificate signed by unknown authority"},
 		"clouds.yaml, the CA is not there":       {secrets: fileSecrets(), file: cloud.CloudsYAML(), message: "ca-bundle.pem certificate: open"},
 		"no clouds.yaml":                         {secrets: fileSecrets(), message: "failed to read clouds.yaml"},
+		"no region":                              {secrets: noRegion, message: "/land-1/share/v2/"},
 		"wrong password":                         {secrets: wrong.ManilaSecrets(), message: "The request you have made requires authentication."},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -33,8 +33,8 @@ type keystone struct {
 type project struct{ id, name string }
 
 type credential struct {
-	name, secret string
-	project      *project
+	secret  string
+	project *project
 }
 
 type token struct {
