@@ -5,10 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"maps"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +20,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/codes"
@@ -69,6 +74,7 @@ func output(t *testing.T, name string, args ...string) []byte {
 type driver struct {
 	csi.IdentityClient
 	csi.ControllerClient
+	csi.NodeClient
 	secrets map[string]string // of each request
 }
 
@@ -84,9 +90,14 @@ func command(ctx context.Context, path, folder string, args ...string) (*exec.Cm
 // startDriver starts a driver in a folder until the test ends.
 func startDriver(t *testing.T, path, folder string, secrets map[string]string, args ...string) *driver {
 	t.Helper()
+	return startDriverWith(t, (*exec.Cmd).Start, path, folder, secrets, args...)
+}
+
+func startDriverWith(t *testing.T, start func(*exec.Cmd) error, path, folder string, secrets map[string]string, args ...string) *driver {
+	t.Helper()
 	socket := filepath.Join(folder, "csi.sock")
 	cmd, log := command(context.WithoutCancel(t.Context()), path, folder, append(args, "--endpoint=unix://"+socket, "--v=4")...)
-	if err := cmd.Start(); err != nil {
+	if err := start(cmd); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -102,7 +113,7 @@ func startDriver(t *testing.T, path, folder string, secrets map[string]string, a
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { connection.Close() })
-	d := &driver{csi.NewIdentityClient(connection), csi.NewControllerClient(connection), secrets}
+	d := &driver{csi.NewIdentityClient(connection), csi.NewControllerClient(connection), csi.NewNodeClient(connection), secrets}
 	if _, err := d.GetPluginInfo(limited(t), &csi.GetPluginInfoRequest{}); err != nil {
 		t.Fatalf("the driver does not serve its socket: %v", err)
 	}
@@ -508,4 +519,49 @@ func testCinderErrors(t *testing.T, path string) {
 	if err := d.delete(t, volume.VolumeId); err != nil || len(cloud.Volumes()) > 0 {
 		t.Errorf("error %v, left %+v", err, cloud.Volumes())
 	}
+}
+
+// TestCinderNodeDriver: the node plugin learns its instance from the metadata service, whose address is built into it.
+func TestCinderNodeDriver(t *testing.T) {
+	path := program(t, "cinder-csi-plugin")
+	if os.Geteuid() != 0 {
+		t.Skip("makes a network namespace, so it needs root")
+	}
+	cloud := openstack.Start(t)
+	instance := cloud.AddInstance("worker-0")
+	start := func(cmd *exec.Cmd) error { return startWithMetadata(t, cloud.MetadataHandler(instance), cmd) }
+	d := startDriverWith(t, start, path, t.TempDir(), nil, "--provide-controller-service=false")
+	info := must[*csi.NodeGetInfoResponse](t)(d.NodeGetInfo(limited(t), &csi.NodeGetInfoRequest{}))
+	if info.NodeId != instance.ID || info.AccessibleTopology.GetSegments()["topology.cinder.csi.openstack.org/zone"] != "nova" {
+		t.Errorf("node %v of instance %+v", info, instance)
+	}
+	wantCalls(t, cloud, "metadata GET /openstack/latest/meta_data.json = 200")
+}
+
+// startWithMetadata starts a command in a network namespace that has the metadata service of an instance, and nothing else.
+func startWithMetadata(t *testing.T, metadata http.Handler, cmd *exec.Cmd) error {
+	const address = "169.254.169.254"
+	server := &http.Server{Handler: metadata}
+	t.Cleanup(func() { server.Close() })
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // until the thread ends with the goroutine: it never leaves the namespace
+		started <- func() error {
+			if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+				return fmt.Errorf("a network namespace: %w", err)
+			}
+			for _, args := range [][]string{{"link", "set", "lo", "up"}, {"address", "add", address, "dev", "lo"}} {
+				if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+					return fmt.Errorf("ip %q: %w: %s", args, err, out)
+				}
+			}
+			listener, err := net.Listen("tcp", address+":80")
+			if err != nil {
+				return err
+			}
+			go func() { _ = server.Serve(listener) }() // until it is closed
+			return cmd.Start()
+		}()
+	}()
+	return <-started
 }
