@@ -5,6 +5,7 @@ go 1.26.3
 require (
 	github.com/awalterschulze/gographviz v2.0.3+incompatible
 	github.com/blang/semver/v4 v4.0.0
+	github.com/container-storage-interface/spec v1.13.0
 	github.com/google/go-cmp v0.7.0
 	github.com/google/go-containerregistry v0.21.1
 	github.com/gophercloud/gophercloud/v2 v2.12.0

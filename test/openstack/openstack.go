@@ -1,10 +1,14 @@
-// Package openstack is a fake OpenStack cloud. It implements the protocols of Keystone, for logins, and of Manila, as
-// far as share types need them.
+// Package openstack simulates an OpenStack cloud at the wire protocol that gophercloud speaks: Keystone, Manila, Cinder,
+// Nova, and the metadata service of instances. A cloud keeps state, responds with the errors of the real services, can be
+// slow, refuse or fail, and records every request. Bodies, codes and messages are those of the services' sources.
 package openstack
 
 import (
+	"crypto/tls"
 	"encoding/json"
-	"fmt"
+	"io"
+	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,181 +17,230 @@ import (
 	"time"
 )
 
-// The credentials of the cloud's only user, and the token that they give.
+// Service is a service of a cloud.
+type Service string
+
+// The services that a cloud has.
 const (
-	user, password, project = "berth", "secret", "harbour"
-	region                  = "sea-1"
-	token                   = "gAAAAA-token"
-	projectID               = "5b9a0c3d"
+	Keystone Service = "keystone"
+	Manila   Service = "manila"
+	Cinder   Service = "cinder"
+	Nova     Service = "nova"
+	Metadata Service = "metadata"
 )
 
-// State is the state of a service.
-type State string
-
-const (
-	// Up is a service that works.
-	Up State = "up"
-	// Down breaks each connection.
-	Down State = "down"
-	// Hung does not respond until the client gives up.
-	Hung State = "hung"
-	// Forbidden rejects all requests of the user.
-	Forbidden State = "forbidden"
-	// Absent is a cloud without Manila.
-	Absent State = "absent"
-)
-
-// Cloud is an OpenStack cloud on loopback.
-type Cloud struct {
-	server *httptest.Server
-
-	mu     sync.Mutex
-	manila State
-	types  []string
-	asked  int
+// Options are what a cloud is from its beginning.
+type Options struct {
+	ShareTypes []string // names of public share types
+	TLS        bool     // serve https, with a certificate of the cloud's own CA
+	Address    string   // to listen on; 127.0.0.1 and a free port if empty
 }
 
-// Start starts a cloud until the test ends. Its Manila is up and has the share types.
+// Cloud is an OpenStack cloud.
+type Cloud struct {
+	server *httptest.Server
+	ca     []byte
+
+	mu         sync.Mutex // also locked while a request is served
+	calls      []*Call
+	faults     []*Fault
+	failures   map[Operation][]string // messages of the next operations, which fail
+	operations []operation
+	latency    time.Duration
+	manila     State
+	quota      Quota
+
+	keystone keystone
+	shares   sharedFileSystems
+	volumes  blockStorage
+	servers  compute
+}
+
+// Start starts a cloud on loopback until the test ends. Its Manila is up and has the share types.
 func Start(t testing.TB, types ...string) *Cloud {
-	c := &Cloud{manila: Up, types: types}
+	t.Helper()
+	return StartWith(t, Options{ShareTypes: types})
+}
+
+// StartWith starts a cloud until the test ends.
+func StartWith(t testing.TB, options Options) *Cloud {
+	t.Helper()
+	c := &Cloud{manila: Up, failures: map[Operation][]string{}, keystone: newKeystone(), servers: newCompute()}
+	c.SetShareTypes(options.ShareTypes...)
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /identity/v3/auth/tokens", c.login)
-	mux.HandleFunc("GET /share/v2", c.versions)
-	mux.HandleFunc("GET /share/v2/{$}", c.versions)
-	mux.HandleFunc("GET /share/v2/types", c.listTypes)
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		fail(w, http.StatusNotFound, fmt.Sprintf("this cloud does not know %s %s", r.Method, r.URL))
-	})
-	c.server = httptest.NewServer(mux)
+	for _, s := range []service{c.keystoneService(), c.manilaService(), c.cinderService(), c.novaService()} {
+		for _, r := range s.routes {
+			method, path, _ := strings.Cut(r.pattern, " ")
+			mux.Handle(method+" "+s.prefix+path, c.handler(s, r))
+		}
+	}
+	mux.HandleFunc("/", c.unknown)
+	c.server = httptest.NewUnstartedServer(mux)
+	c.server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients that do not trust the CA are part of tests
+	if options.Address != "" {
+		listener, err := net.Listen("tcp", options.Address)
+		if err != nil {
+			t.Fatalf("the address of the OpenStack cloud: %v", err)
+		}
+		c.server.Listener.Close()
+		c.server.Listener = listener
+	}
+	if options.TLS {
+		authority, certificate, err := newCertificate(c.server.Listener.Addr())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.ca = authority
+		c.server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+		c.server.StartTLS()
+	} else {
+		c.server.Start()
+	}
 	t.Cleanup(func() {
-		c.server.CloseClientConnections() // of hung requests
+		c.server.CloseClientConnections() // of requests without a response
 		c.server.Close()
 	})
 	return c
 }
 
-// CloudsYAML returns clouds.yaml, with the cloud "openstack".
-func (c *Cloud) CloudsYAML() []byte { return c.cloudsYAML(password) }
+// CA returns the CA of the cloud's certificate in PEM format, or nothing if the cloud serves no TLS.
+func (c *Cloud) CA() []byte { return c.ca }
 
-// WrongCloudsYAML returns the same with a wrong password.
-func (c *Cloud) WrongCloudsYAML() []byte { return c.cloudsYAML("guessed") }
-
-func (c *Cloud) cloudsYAML(password string) []byte {
-	return fmt.Appendf(nil, `clouds:
-  openstack:
-    auth:
-      auth_url: %s/identity/v3
-      username: %s
-      password: %s
-      project_name: %s
-      user_domain_name: Default
-      project_domain_name: Default
-    cacert: /etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem
-    region_name: %s
-    identity_api_version: "3"
-    verify: true
-`, c.server.URL, user, password, project, region)
-}
-
-// SetManila sets the state of Manila.
-func (c *Cloud) SetManila(state State) {
+// SetLatency sets how long operations take that a request begins, such as the creation of a share. With 0, as at first,
+// the next request finds them finished.
+func (c *Cloud) SetLatency(latency time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.manila = state
+	c.latency = latency
 }
 
-// SetShareTypes sets the share types.
-func (c *Cloud) SetShareTypes(types ...string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.types = types
+// service is an API of the cloud.
+type service struct {
+	name     Service
+	prefix   string // of the paths; {project} is a project's ID
+	versions versions
+	routes   []route
 }
 
-// Asked returns the number of requests for the share types.
-func (c *Cloud) Asked() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.asked
+// route is a kind of request that a service knows.
+type route struct {
+	pattern string // of method and path, as in http.ServeMux
+	policy  string // that the service checks; empty for requests without a token
+	serve   func(*request) (reply, error)
 }
 
-func (c *Cloud) now() (State, []string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.manila, c.types
+// request is a request with a valid token, if it needs one.
+type request struct {
+	*http.Request
+	body    []byte
+	project *project
+	minor   int // microversion
 }
 
-// login responds like Keystone: with a token in a header, and the catalog of services.
-func (c *Cloud) login(w http.ResponseWriter, r *http.Request) {
-	var asked struct {
-		Auth struct {
-			Identity struct {
-				Password struct {
-					User struct{ Name, Password string }
-				}
-			}
-			Scope struct{ Project struct{ Name string } }
+// reply is a response that is no error.
+type reply struct {
+	code   int
+	body   any // nil for none
+	header map[string]string
+}
+
+func ok(body any) (reply, error)       { return reply{code: http.StatusOK, body: body}, nil }
+func accepted(body any) (reply, error) { return reply{code: http.StatusAccepted, body: body}, nil }
+
+// handler serves the requests of a route. The cloud is locked while it prepares a response, but not while it sends it.
+func (c *Cloud) handler(s service, route route) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 1<<20))
+		call := c.record(s, route, r, body)
+		var result reply
+		if err == nil {
+			result, err = c.respond(s, route, r, body, call)
 		}
+		if err != nil {
+			result = asFault(s.name, err)
+		}
+		c.mu.Lock()
+		call.Code = result.code
+		c.mu.Unlock()
+		send(w, result)
 	}
-	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
-		fail(w, http.StatusBadRequest, err.Error())
-		return
-	}
-	if u := asked.Auth.Identity.Password.User; u.Name != user || u.Password != password || asked.Auth.Scope.Project.Name != project {
-		fail(w, http.StatusUnauthorized, "The request you have made requires authentication.")
-		return
-	}
-	service := func(kind, path string) map[string]any {
-		return map[string]any{"type": kind, "name": kind, "id": kind, "endpoints": []map[string]any{
-			{"id": kind, "interface": "public", "region": region, "region_id": region, "url": c.server.URL + path}}}
-	}
-	catalog := []map[string]any{service("identity", "/identity/v3")}
-	if state, _ := c.now(); state != Absent {
-		catalog = append(catalog, service("sharev2", "/share/v2"))
-	}
-	w.Header().Set("X-Subject-Token", token)
-	answer(w, http.StatusCreated, map[string]any{"token": map[string]any{
-		"methods": []string{"password"}, "expires_at": time.Now().Add(time.Hour).UTC().Format(time.RFC3339),
-		"project": map[string]any{"id": projectID, "name": project}, "catalog": catalog,
-	}})
 }
 
-func (c *Cloud) versions(w http.ResponseWriter, _ *http.Request) {
-	answer(w, http.StatusOK, map[string]any{"versions": []map[string]any{{
-		"id": "v2.0", "status": "CURRENT", "version": "2.75", "min_version": "2.0",
-		"links": []map[string]any{{"rel": "self", "href": c.server.URL + "/share/v2/"}},
-	}}})
-}
-
-func (c *Cloud) listTypes(w http.ResponseWriter, r *http.Request) {
+func (c *Cloud) respond(s service, route route, r *http.Request, body []byte, call *Call) (reply, error) {
+	asked := &request{Request: r, body: body}
 	c.mu.Lock()
-	c.asked++
+	defer c.mu.Unlock()
+	c.settle()
+	if route.policy != "" {
+		project, err := c.keystone.authenticate(r.Header.Get("X-Auth-Token"))
+		if err != nil {
+			return reply{}, err
+		}
+		asked.project, call.Project = project, project.name
+	}
+	if err := c.obstruct(r, *call, route.policy); err != nil {
+		return reply{}, err
+	}
+	c.settle() // the fault may have taken a while
+	if id := r.PathValue("project"); id != "" && id != asked.project.id {
+		return reply{}, failure{http.StatusBadRequest, "Malformed request url"}
+	}
+	var err error
+	if asked.minor, err = s.versions.minor(call.Microversion); err != nil {
+		return reply{}, err
+	}
+	return route.serve(asked)
+}
+
+// unknown responds to requests that the cloud does not know.
+func (c *Cloud) unknown(w http.ResponseWriter, r *http.Request) {
+	call := c.record(service{}, route{}, r, nil)
+	c.mu.Lock()
+	call.Code = http.StatusNotFound
 	c.mu.Unlock()
-	state, types := c.now()
-	switch {
-	case state == Down:
-		panic(http.ErrAbortHandler)
-	case state == Hung:
-		<-r.Context().Done()
-	case state == Forbidden:
-		fail(w, http.StatusForbidden, "Policy doesn't allow share_type:index to be performed.")
-	case r.Header.Get("X-Auth-Token") != token:
-		fail(w, http.StatusUnauthorized, "The request you have made requires authentication.")
-	default:
-		list := []map[string]any{}
-		for _, name := range types {
-			list = append(list, map[string]any{"id": "id-of-" + strings.ToLower(name), "name": name,
-				"os-share-type-access:is_public": true, "extra_specs": map[string]any{}, "required_extra_specs": map[string]any{}})
-		}
-		answer(w, http.StatusOK, map[string]any{"share_types": list})
+	send(w, asFault("", failure{http.StatusNotFound, "this cloud does not know " + r.Method + " " + r.URL.Path}))
+}
+
+func send(w http.ResponseWriter, result reply) {
+	for name, value := range result.header {
+		w.Header().Set(name, value)
+	}
+	if result.body != nil {
+		w.Header().Set("Content-Type", "application/json")
+	}
+	w.WriteHeader(result.code)
+	if result.body != nil {
+		_ = json.NewEncoder(w).Encode(result.body) // the client may be gone
 	}
 }
 
-func fail(w http.ResponseWriter, code int, message string) {
-	answer(w, code, map[string]any{"error": map[string]any{"code": code, "message": message}})
+// operation is what the cloud finishes in the background.
+type operation struct {
+	due    time.Time
+	finish func()
 }
 
-func answer(w http.ResponseWriter, code int, content any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(content) // the client may be gone
+// later finishes an operation after the cloud's latency.
+func (c *Cloud) later(finish func()) {
+	c.operations = append(c.operations, operation{time.Now().Add(c.latency), finish})
 }
+
+// settle finishes the operations that are due, in the order in which they began.
+func (c *Cloud) settle() {
+	now := time.Now()
+	var waiting, due []operation
+	for _, o := range c.operations {
+		if now.Before(o.due) {
+			waiting = append(waiting, o)
+		} else {
+			due = append(due, o)
+		}
+	}
+	c.operations = waiting
+	for _, o := range due {
+		o.finish()
+	}
+}
+
+// timestamp formats a time as the services do: in UTC, without saying so.
+func timestamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000000") }
