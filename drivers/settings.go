@@ -10,6 +10,8 @@ import (
 type Cluster struct {
 	Infrastructure   *configv1.Infrastructure
 	ClusterCSIDriver *operatorv1.ClusterCSIDriver // the driver's own
+	// Environment has those variables of Operator.Env that an administrator has set for the operator.
+	Environment map[string]string
 }
 
 // Setting applies a piece of the cluster's configuration to one of the driver's containers, in a way that is specific
