@@ -53,6 +53,7 @@ var Driver = drivers.Driver{
 	Settings:        []drivers.Setting{{Container: "csi-driver", Apply: tagVolumes}},
 	ClassParameters: encryptionKey,
 	Secrets:         []string{"ebs-cloud-credentials"},
+	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
 }
 

@@ -88,6 +88,7 @@ var Driver = drivers.Driver{
 		{Container: "efs-plugin", Apply: measureVolumes},
 	},
 	Secrets:         []string{"aws-efs-cloud-credentials", "node-aws-efs-cloud-credentials"},
+	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "efs-csi-trusted-ca-bundle",
 	History: drivers.History{
 		Labels: map[string]string{"openshift.io/aws-efs-operator-owned": "true"},
