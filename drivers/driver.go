@@ -68,6 +68,8 @@ type History struct {
 	// Traces are objects in which earlier operators named the service accounts of their drivers, in addition to the
 	// driver's own assets.
 	Traces []Trace
+	// Foreign says what an administrator can do about the driver of a foreign trace, in sentences for a condition.
+	Foreign string
 }
 
 // Marks reports whether an object has the labels that earlier operators set.

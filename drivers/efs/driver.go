@@ -103,5 +103,7 @@ var Driver = drivers.Driver{
 			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-controller-privileged-binding", Accounts: []string{"aws-efs-csi-driver-controller-sa"}, Foreign: true},
 			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-node-privileged-binding", Accounts: []string{"aws-efs-csi-driver-node-sa"}, Foreign: true},
 		},
+		Foreign: "To keep that driver, delete the Subscription and the ClusterServiceVersion of this operator. " +
+			"To replace it: https://github.com/berth-csi/berth/blob/main/docs/redhat-efs.md",
 	},
 }

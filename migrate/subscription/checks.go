@@ -118,7 +118,7 @@ func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
 			verdict = migrate.Refused
 		}
 		results = append(results, migrate.Check{Code: driverUnplaced, Verdict: verdict,
-			What: fmt.Sprintf("the namespace of driver %s is unknown: %s", d.CSIName, d.placed.Refusal.Message), Do: "follow that message"})
+			What: fmt.Sprintf("the operator will not touch driver %s: %s", d.CSIName, d.placed.Refusal.Message), Do: "follow that message"})
 	}
 	switch d := in.driver; {
 	case d == nil:
