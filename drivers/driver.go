@@ -49,6 +49,9 @@ type Driver struct {
 	ClassParameters func(Cluster) map[string]string
 	// Secrets are Secrets in the driver's namespace. A change of one must roll the pods that mount it.
 	Secrets []string
+	// CredentialKeys are the keys that the driver reads from a Secret of a CredentialsRequest: all those of one of these
+	// sets. It is empty if any Secret will do.
+	CredentialKeys [][]string
 	// TrustedCABundle is the ConfigMap that the cluster network operator fills with the trusted CA
 	// bundle. Pods roll when it changes.
 	TrustedCABundle string
@@ -71,6 +74,8 @@ type History struct {
 	// Traces are objects in which earlier operators named the service accounts of their drivers, in addition to the
 	// driver's own assets.
 	Traces []Trace
+	// Foreign says what an administrator can do about the driver of a foreign trace, in sentences for a condition.
+	Foreign string
 }
 
 // Marks reports whether an object has the labels that earlier operators set.

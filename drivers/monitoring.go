@@ -11,6 +11,9 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
+// MonitoringLabel on a namespace, with the value "true", has the cluster's monitoring read metrics there.
+const MonitoringLabel = "openshift.io/cluster-monitoring"
+
 //go:embed monitoring
 var monitoring embed.FS
 

@@ -20,6 +20,8 @@ type Cluster struct {
 	ClusterCSIDriver *operatorv1.ClusterCSIDriver // the driver's own
 	// CloudCABundle is the content of the driver's ConfigMap of that name, in PEM; "" if the cloud has no CA of its own.
 	CloudCABundle string
+	// Environment has those variables of Operator.Env that an administrator has set for the operator.
+	Environment map[string]string
 }
 
 // Setting applies a piece of the cluster's configuration to one of the driver's containers, in a way that is specific

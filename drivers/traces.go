@@ -19,7 +19,7 @@ type Trace struct {
 	// Accounts are the driver's service accounts that the object may name.
 	Accounts []string
 	// Foreign says that the driver of the trace has objects with other names than ours, so that it cannot be adopted.
-	// It shows that another driver exists, and not where ours is.
+	// It shows that another driver exists, and not where ours is: the operator then stands back.
 	Foreign bool
 	// Owner is how administrators know the operator to which the driver belongs while the object exists; "" if it
 	// belongs to ours.

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"context"
+	"os"
 
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/loglevel"
@@ -60,7 +61,13 @@ func (c *cycle) observeCluster() (drivers.Cluster, error) {
 	if err != nil {
 		return drivers.Cluster{}, err
 	}
-	cluster := drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom}
+	environment := map[string]string{}
+	for _, name := range c.driver.Operator.Env {
+		if value, set := os.LookupEnv(name); set {
+			environment[name] = value
+		}
+	}
+	cluster := drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom, Environment: environment}
 	if c.cloudCA != nil {
 		cluster.CloudCABundle = c.cloudCA.Bundle()
 	}

@@ -103,7 +103,20 @@ func TestManualModeWithoutRoles(t *testing.T) {
 	})
 
 	byHand := credentials[0]
-	env.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: byHand.secret}, StringData: map[string]string{"credentials": "[default]"}})
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: byHand.secret}, StringData: map[string]string{"aws_access_key_id": "AKIA"}}
+	env.create(secret)
+	env.waitForReason(env.conditionOf(byHand.part), "CredentialsUnusable")
+	custom = env.waitForConditions(nil)
+	for _, word := range []string{"Secret " + byHand.secret, "namespace " + env.namespace, "has the key aws_access_key_id", "credentials, or", "aws_secret_access_key"} {
+		if got := condition(custom, env.conditionOf(byHand.part)); !strings.Contains(got.Message, word) {
+			t.Errorf("condition %s does not say %q: %s", got.Type, word, got.Message)
+		}
+	}
+	change(env, secret, func(s *corev1.Secret) { s.Data["aws_secret_access_key"] = []byte("key") })
+	env.waitForReason(env.conditionOf(byHand.part), "CredentialsByHand")
+	change(env, secret, func(s *corev1.Secret) { s.Data = map[string][]byte{"credentials": {}} })
+	env.waitForReason(env.conditionOf(byHand.part), "CredentialsUnusable")
+	change(env, secret, func(s *corev1.Secret) { s.Data["credentials"] = []byte("[default]") })
 	env.waitForReason(env.conditionOf(byHand.part), "CredentialsByHand")
 	env.waitForWorkloads("the controller to roll with the credentials made by hand", func(l workloads) error {
 		if marks(l.controller.Spec.Template)[byHand.secret] == "" {

@@ -3,12 +3,14 @@ package operator
 import (
 	"context"
 	"strings"
+	"sync/atomic"
 
 	"github.com/openshift/library-go/pkg/operator/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/operator/backend"
 	"github.com/berth-csi/berth/operator/cloudca"
 	"github.com/berth-csi/berth/operator/customresource"
@@ -30,7 +32,8 @@ type cycle struct {
 	upgradeable       *upgradeable.Condition
 	degraded          *upgradeable.Degraded
 	offers            *backend.Offers
-	end               func() // ends the cycle; the reconciler then starts a new one
+	end               func()       // ends the cycle; the reconciler then starts a new one
+	standsBack        *atomic.Bool // for another operator's driver, whose conditions then stay
 
 	customResource *customresource.Client
 	reporter       *status.Reporter
@@ -58,13 +61,16 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 		return nil, err
 	}
 	customResource := r.customResource.NewClient()
+	standsBack := &atomic.Bool{}
 	reporter := status.NewReporter(customResource, customResource.Resource(), status.Options{
 		Name: r.driver.CSIName, FieldManager: r.driver.Operator.Name, Version: r.version,
-		IsCurrent: func(conditionType string) bool { return isWritten(r.driver.ConditionPrefix, conditionType, mode) },
+		IsCurrent: func(conditionType string) bool {
+			return standsBack.Load() || isWritten(r.driver.ConditionPrefix, conditionType, mode)
+		},
 	})
 	return &cycle{
 		driver: r.driver, operatorNamespace: r.operatorNamespace, recorder: r.recorder, clock: r.clock,
-		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, end: end,
+		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, end: end, standsBack: standsBack,
 		customResource: customResource, reporter: reporter, clients: clients, guard: guard,
 		finder: &drivernamespace.Finder{
 			Driver: r.driver, OperatorNamespace: r.operatorNamespace, Client: unguarded,
@@ -100,7 +106,8 @@ func (c *cycle) run(ctx context.Context, mode customresource.Mode) error {
 
 // prepare finds the driver's namespace, makes sure that no other operator manages the driver, renders the driver's
 // objects, and adds the finalizer. After that the operator may write to the driver. If another operator manages the
-// driver, prepare waits until it is gone and returns false: the reconciler then starts a new cycle.
+// driver, or has a driver of its own for the same volumes, prepare waits until it is gone and returns false or an error:
+// the reconciler then starts a new cycle.
 func (c *cycle) prepare(ctx context.Context, mode customresource.Mode) (ready bool, err error) {
 	decision, err := c.finder.Decide(ctx)
 	if err != nil {
@@ -113,6 +120,7 @@ func (c *cycle) prepare(ctx context.Context, mode customresource.Mode) (ready bo
 	if other != nil {
 		return false, c.waitForOther(ctx, decision.Believed, other)
 	}
+	c.standsBack.Store(decision.Refusal != nil && decision.Refusal.Reason == placement.OtherDriver)
 	c.operand = render(c.driver, drivernamespace.NameIn(decision))
 	if c.operand.manifests == nil && (decision.Create || decision.Refusal != nil && decision.Refusal.Lost) {
 		return false, c.operand.err

@@ -55,31 +55,76 @@ func TestDriverStaysInItsNamespace(t *testing.T) {
 	}
 }
 
-// TestSeveralDrivers: the operator reports another operator's driver, which it finds by objects that only administrators
-// can write.
-func TestSeveralDrivers(t *testing.T) {
+// TestOtherDriver: while another operator's driver is in the cluster, the operator writes nothing but conditions, whatever
+// the ClusterCSIDriver asks for. It finds that driver by objects that only administrators can write.
+func TestOtherDriver(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
 	other := env.createForeignBinding(env.Namespace(t))
-	env.create(env.customResource())
+	custom := env.customResource()
+	custom.Finalizers = env.driver.History.Finalizers[:2]
+	custom.Spec.ObservedConfig.Raw = []byte(`{"targetconfig":{"theirs":"yes"}}`)
+	env.create(custom)
+	theirs := operatorv1.OperatorCondition{Type: "AWSEFSDriverNodeServiceControllerAvailable", Status: operatorv1.ConditionTrue,
+		Reason: "AsExpected", LastTransitionTime: metav1.Now().Rfc3339Copy()}
+	custom.Status.Conditions = []operatorv1.OperatorCondition{theirs}
+	if err := env.Client().Status().Update(t.Context(), custom); err != nil {
+		t.Fatal(err)
+	}
+	before := custom.DeepCopy()
 	env.startOperator()
-	env.waitForReason(env.driver.ConditionPrefix+"DriverNamespaceDegraded", "SeveralDrivers")
-	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{
-		"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionTrue})
-	for _, word := range []string{"namespace " + env.home, "ClusterRoleBinding " + other.Name, other.Subjects[0].Namespace + "/" + other.Subjects[0].Name} {
-		if got := condition(custom, "Degraded"); !strings.Contains(got.Message, word) {
-			t.Errorf("condition Degraded says %q, want %q in it", got.Message, word)
+	degraded := env.driver.ConditionPrefix + "DriverNamespaceDegraded"
+	stands := func(when string) {
+		t.Helper()
+		env.waitUntilObserved()
+		env.waitForReason(degraded, "OtherDriver")
+		custom = env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
+		for _, word := range []string{"ClusterRoleBinding " + other.Name, other.Subjects[0].Namespace + "/" + other.Subjects[0].Name, "docs/redhat-efs.md"} {
+			if got := condition(custom, "Degraded"); !strings.Contains(got.Message, word) {
+				t.Errorf("%s: condition Degraded says %q, want %q in it", when, got.Message, word)
+			}
+		}
+		if diff := cmp.Diff(theirs, condition(custom, theirs.Type)); diff != "" {
+			t.Errorf("%s: the other operator's condition (-before +now):\n%s", when, diff)
+		}
+		if diff := cmp.Diff(before.Finalizers, custom.Finalizers); diff != "" {
+			t.Errorf("%s: finalizers (-before +now):\n%s", when, diff)
+		}
+		for _, write := range env.writes() {
+			if write.Resource != "clustercsidrivers" || write.Subresource != "status" {
+				t.Errorf("%s: beside the other driver the operator requested: %s %s %s", when, write.Verb, write.Resource, write.Name)
+			}
 		}
 	}
-	for _, write := range env.writes() {
-		if write.Namespace == other.Subjects[0].Namespace || write.Name == other.Name {
-			t.Errorf("for the other driver the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
-		}
-	}
+	stands("Managed")
+	env.waitForEvent("OtherDriver", other.Name)
+	env.setManagementState(operatorv1.Removed)
+	stands("Removed")
+	env.setManagementState(operatorv1.Managed)
+	stands("Managed again")
+
+	// Once the other driver is removed, the operator takes over.
 	if err := env.Client().Delete(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}
-	env.waitForConditions(allWell)
+	custom = env.waitForConditions(allWell)
+	if len(custom.Finalizers) != 1 {
+		t.Errorf("finalizers are %q, want just the operator's own", custom.Finalizers)
+	}
+
+	// The other operator comes back: it adds its finalizers, and the objects of its driver.
+	env.createForeignBinding(other.Subjects[0].Namespace)
+	env.patchCustomResource(fmt.Sprintf(`{"metadata":{"finalizers":[%q,%q]}}`, custom.Finalizers[0], before.Finalizers[0]))
+	env.waitForReason(degraded, "OtherDriver")
+	written := env.written.Load()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "efs-csi-leader-election"}}
+	change(env, role, func(r *rbacv1.Role) { r.Rules = nil })
+	env.setManagementState(operatorv1.Removed)
+	env.waitUntilObserved()
+	env.waitForReason(degraded, "OtherDriver")
+	if now := env.written.Load(); now != written {
+		t.Errorf("the operator wrote %d times to its driver while another one was there", now-written)
+	}
 }
 
 // createForeignBinding creates a binding for the service accounts of a foreign driver.

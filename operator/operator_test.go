@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -68,10 +69,11 @@ type testEnv struct {
 	*cluster.Cluster
 	t         *testing.T
 	driver    drivers.Driver
-	namespace string // the operator's
-	home      string // the driver's namespace
-	user      string // the operator's
-	ended     string // a namespace that the test has deleted
+	namespace string      // the operator's
+	home      string      // the driver's namespace
+	user      string      // the operator's
+	ended     string      // a namespace that the test has deleted
+	clock     clock.Clock // the operator's; nil for the real one
 	// written counts the operator's writes to objects of the driver.
 	written *atomic.Int64
 }
@@ -193,11 +195,15 @@ func (env *testEnv) startOperator(apis ...operator.APIController) (stop func()) 
 func (env *testEnv) operate(ctx context.Context, cfg *rest.Config, apis ...operator.APIController) error {
 	kube := kubernetes.NewForConfigOrDie(cfg)
 	reference := &corev1.ObjectReference{Kind: "Namespace", Name: env.namespace, Namespace: env.namespace}
+	var now clock.Clock = clock.RealClock{}
+	if env.clock != nil {
+		now = env.clock
+	}
 	return operator.Run(ctx, env.driver, version, &operator.Process{
 		KubeConfig:        cfg,
 		EventRecorder:     events.NewRecorder(kube.CoreV1().Events(env.namespace), "operator", reference, clock.RealClock{}),
 		OperatorNamespace: env.namespace,
-		Clock:             clock.RealClock{},
+		Clock:             now,
 	}, apis...)
 }
 
@@ -378,6 +384,8 @@ func TestNothingIsTouchedWithoutCustomResource(t *testing.T) {
 	t.Cleanup(func() { env.Client().Delete(context.Background(), other) })
 	env.startOperator()
 	env.waitForMetric("berth_cluster_csi_driver_missing", 1)
+	env.waitForEvent("ClusterCSIDriverMissing", "ClusterCSIDriver "+env.driver.CSIName)
+	env.waitForEvent("ClusterCSIDriverMissing", "oc label namespace "+env.namespace+" openshift.io/cluster-monitoring=true")
 
 	cluster.Eventually(t, limit, "the operator to watch", func(context.Context) error {
 		for _, event := range env.Audit(t) {
@@ -404,6 +412,47 @@ func TestNothingIsTouchedWithoutCustomResource(t *testing.T) {
 	}
 	env.deleteCustomResource()
 	env.waitForMetric("berth_cluster_csi_driver_missing", 1)
+}
+
+// TestReminderStays: the event that there is no ClusterCSIDriver is repeated before it expires. It names the label for
+// the cluster's monitoring only where that is missing.
+func TestReminderStays(t *testing.T) {
+	env := newTestEnv(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: env.namespace}}
+	label := `{"metadata":{"labels":{"openshift.io/cluster-monitoring":"true"}}}`
+	if err := env.Client().Patch(t.Context(), namespace, client.RawPatch("application/merge-patch+json", []byte(label))); err != nil {
+		t.Fatal(err)
+	}
+	clock := clocktesting.NewFakeClock(time.Now())
+	env.clock = clock
+	env.startOperator()
+	reminders := func() []string { return env.events("ClusterCSIDriverMissing") }
+	cluster.Eventually(t, limit, "a reminder", func(context.Context) error {
+		if len(reminders()) == 0 {
+			return fmt.Errorf("there is none")
+		}
+		return nil
+	})
+	for _, message := range reminders() {
+		if strings.Contains(message, "oc label") {
+			t.Errorf("the namespace is monitored, and the event says: %s", message)
+		}
+	}
+	cluster.Eventually(t, limit, "another reminder", func(context.Context) error {
+		clock.Step(time.Hour) // the event expires
+		if len(reminders()) == 1 {
+			return fmt.Errorf("there is none")
+		}
+		return nil
+	})
+	env.create(env.customResource())
+	env.waitForMetric("berth_cluster_csi_driver_missing", 0)
+	before := len(reminders())
+	clock.Step(time.Hour)
+	env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionTrue})
+	if after := len(reminders()); after != before {
+		t.Errorf("there are %d new reminders, want none once the ClusterCSIDriver exists", after-before)
+	}
 }
 
 func TestMissingImageIsReported(t *testing.T) {

@@ -70,7 +70,7 @@ func (r *reconciler) reconcile(ctx context.Context, mode customresource.Mode) {
 	}
 	metrics.CustomResourceMissing.WithLabelValues(r.driver.CSIName).Set(missing)
 	if mode == customresource.Absent {
-		r.upgradeable.SetUntilDone(ctx, upgradeable.Settled)
+		_ = runAll(ctx, r.remind, func(ctx context.Context) error { r.upgradeable.SetUntilDone(ctx, upgradeable.Settled); return nil })
 		return
 	}
 	initial := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Second, Jitter: 0.1}

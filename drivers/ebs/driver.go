@@ -61,6 +61,7 @@ var Driver = drivers.Driver{
 	},
 	ClassParameters: encryptionKey,
 	Secrets:         []string{"ebs-cloud-credentials"},
+	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
 	CloudCABundle:   "aws-ebs-csi-driver-cloud-ca",
 	ClusterStorage:  "aws-ebs-csi-driver-operator",

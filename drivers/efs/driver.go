@@ -1,7 +1,7 @@
 // Package efs defines the AWS EFS CSI driver.
 //
 // The assets are for version 3.4 of the driver. They use nothing that version 2.1 rejects, as OpenShift's image, the
-// default, is still built from that.
+// default, is still built from that. Where the versions differ, the operator's variable DRIVER_VERSION decides.
 package efs
 
 import (
@@ -54,7 +54,7 @@ var Driver = drivers.Driver{
 		Name:  "aws-efs-operator",
 		Lock:  "aws-efs-operator-lock",
 		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
-		Env:   []string{"ROLEARN", "NODE_ROLEARN"},
+		Env:   []string{"ROLEARN", "NODE_ROLEARN", versionEnv},
 		Rules: []permissions.Rule{
 			{For: sharing, Group: "aws-efs.managed.openshift.io", Resources: []string{"sharedvolumes"},
 				Verbs: []string{"list", "watch", "patch"}, Unexercised: permissions.ListFallback},
@@ -88,6 +88,7 @@ var Driver = drivers.Driver{
 		{Container: "efs-plugin", Apply: measureVolumes},
 	},
 	Secrets:         []string{"aws-efs-cloud-credentials", "node-aws-efs-cloud-credentials"},
+	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "efs-csi-trusted-ca-bundle",
 	History: drivers.History{
 		Labels: map[string]string{"openshift.io/aws-efs-operator-owned": "true"},
@@ -102,5 +103,7 @@ var Driver = drivers.Driver{
 			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-controller-privileged-binding", Accounts: []string{"aws-efs-csi-driver-controller-sa"}, Foreign: true},
 			{Kind: drivers.ClusterRoleBindingKind, Name: "efs-node-privileged-binding", Accounts: []string{"aws-efs-csi-driver-node-sa"}, Foreign: true},
 		},
+		Foreign: "To keep that driver, delete the Subscription and the ClusterServiceVersion of this operator. " +
+			"To replace it: https://github.com/berth-csi/berth/blob/main/docs/redhat-efs.md",
 	},
 }

@@ -1,22 +1,38 @@
 package efs
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
+	"unicode"
 
+	"github.com/blang/semver/v4"
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
 )
 
+const (
+	// versionEnv is the environment variable of the operator that says which version of the driver is in the image.
+	versionEnv = "DRIVER_VERSION"
+	// defaultVersion is the version in the default image. Its parser of tags has no escapes: it splits the list at each
+	// space, and each word at each colon. Of a word with two colons it loses what follows the second one. A word
+	// without a colon makes it lose all tags.
+	defaultVersion = "2.1.11"
+)
+
+// escapesFrom is the oldest version that is known to take spaces and colons after a backslash.
+var escapesFrom = semver.MustParse("3.4.1")
+
 // tagAccessPoints makes the driver tag each access point that it creates: with the tags that the cluster wants on all
 // its resources, and with the tag by which the installer finds the cluster's resources when it destroys the cluster.
 func tagAccessPoints(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
+	version := cmp.Or(cluster.Environment[versionEnv], defaultVersion)
 	owner := configv1.AWSResourceTag{Key: "kubernetes.io/cluster/" + cluster.Infrastructure.Status.InfrastructureName, Value: "owned"}
 	taken := map[string]bool{owner.Key: true}
 	tags, leftOut := drivers.AWSTags(cluster.Infrastructure, "access points", func(tag configv1.AWSResourceTag) string {
-		if problem := untaggable(tag); problem != "" {
+		if problem := cmp.Or(untaggable(tag), unsayable(tag, version)); problem != "" {
 			return problem
 		}
 		if taken[tag.Key] {
@@ -36,30 +52,48 @@ func tagAccessPoints(cluster drivers.Cluster, container *corev1.Container) (left
 	return leftOut
 }
 
-// untaggable says why an access point cannot have a tag, or "" if it can. One bad tag would affect the others: the
-// driver miscounts escaped characters after any multi-byte character, and AWS refuses to create an access point with
-// a reserved key.
+// untaggable says why an access point cannot have a tag, or "" if it can. One bad tag would affect the others: AWS then
+// refuses to create the access point.
 func untaggable(tag configv1.AWSResourceTag) string {
-	if strings.HasPrefix(strings.ToLower(tag.Key), "aws:") {
+	switch {
+	case strings.HasPrefix(strings.ToLower(tag.Key), "aws:"):
 		return "AWS reserves keys that begin with aws:"
+	case tag.Key == "efs.csi.aws.com/cluster":
+		return "the driver sets this tag itself"
 	}
 	for _, r := range tag.Key + tag.Value {
-		// Kubernetes would expand a dollar sign as the beginning of a variable.
-		if r < ' ' || r > '~' || r == '$' {
-			return fmt.Sprintf("the driver cannot be given the character %q", r)
+		// The patterns of a Tag in the EFS API.
+		if !unicode.In(r, unicode.L, unicode.Z, unicode.N) && !strings.ContainsRune("_.:/=+-@", r) {
+			return fmt.Sprintf("EFS does not allow the character %q in a tag", r)
 		}
 	}
 	return ""
 }
 
-// The driver takes one of these characters, or a backslash, literally after a backslash.
+// unsayable says why a version of the driver cannot be given a tag, or "" if it can.
+func unsayable(tag configv1.AWSResourceTag, version string) string {
+	parsed, err := semver.ParseTolerant(version)
+	escapes := err == nil && parsed.GE(escapesFrom)
+	for _, r := range tag.Key + tag.Value {
+		switch {
+		case r > unicode.MaxASCII: // it miscounts escaped characters after any multi-byte character
+			return fmt.Sprintf("the driver cannot be given the character %q", r)
+		case !escapes && (r == ' ' || r == ':'):
+			return fmt.Sprintf("version %s of the driver cannot be given the character %q in a tag, but version %s can. "+
+				"If the driver's image is that new, set the operator's environment variable %s to its version", version, r, escapesFrom, versionEnv)
+		}
+	}
+	return ""
+}
+
 var (
-	escapeColons = strings.NewReplacer(`\`, `\\`, ":", `\:`)
+	escapeColons = strings.NewReplacer(":", `\:`)
 	escapeSpaces = strings.NewReplacer(`\`, `\\`, " ", `\ `)
 )
 
-// tagWord returns a tag in the syntax of the driver, version 3.4: it splits its list at spaces and unescapes each
-// word, then splits the word at the colon and unescapes again.
+// tagWord returns a tag in the syntax of the driver: it splits its list at spaces and unescapes each word, then splits
+// the word at the colon and unescapes again. No tag has a backslash of its own. Versions without escapes read the same
+// from a word without any.
 func tagWord(tag configv1.AWSResourceTag) string {
 	return escapeSpaces.Replace(escapeColons.Replace(tag.Key) + ":" + escapeColons.Replace(tag.Value))
 }

@@ -1,7 +1,6 @@
 package efs
 
 import (
-	"errors"
 	"maps"
 	"strings"
 	"testing"
@@ -13,72 +12,114 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-func TestTagAccessPoints(t *testing.T) {
-	owned := func(more map[string]string) map[string]string {
-		tags := map[string]string{"kubernetes.io/cluster/harbour-x1": "owned"}
-		maps.Copy(tags, more)
-		return tags
+var (
+	// plain is a version of the driver without escapes in its list of tags, and escaping is one with.
+	plain, escaping = "2.1.11", "3.4.1"
+	// parsers read a list of tags as versions of the driver do.
+	parsers = map[string]func(string) map[string]string{plain: readPlainTags, escaping: readTags}
+)
+
+// A tagCase has tags of the cluster, and what becomes of them.
+type tagCase struct {
+	name    string
+	tags    []string                     // keys and values, alternating
+	want    map[string]map[string]string // what the driver reads, besides the tag of the cluster, by version; nil for the tags
+	leftOut map[string][]string          // a fragment of each sentence, by version
+}
+
+var tagCases = []tagCase{
+	{name: "none"},
+	{name: "simple", tags: []string{"team", "storage"}},
+	{name: "spaces", tags: []string{"cost centre", "north west 7"}, leftOut: onlyPlain(`' '`)},
+	{name: "colons", tags: []string{"a:b:c", "d:e"}, leftOut: onlyPlain(`':'`)},
+	{name: "spaces at the ends", tags: []string{" a ", " b ", "z ", " "}, leftOut: onlyPlain(`" a "`, `"z "`)},
+	{name: "colons at the ends", tags: []string{":a:", ":b:", ":", ":"}, leftOut: onlyPlain(`":"`, `":a:"`)},
+	{name: "both at once, and one with neither", tags: []string{"a: b", ": :", "x", "1"}, leftOut: onlyPlain(`"a: b"`),
+		want: map[string]map[string]string{plain: {"x": "1"}, escaping: {"a: b": ": :", "x": "1"}}},
+	{name: "all that EFS allows", tags: []string{"aZ0_./=+-@", "x"}},
+	{name: "what only OpenShift allows", tags: []string{"a,b", "1", "c", "2;3", "<d>", "4", "e?", "5", "f", "6"},
+		want: same(map[string]string{"f": "6"}), leftOut: always(`'<'`, `','`, `';'`, `'?'`)},
+	{name: "backslashes", tags: []string{`a\`, "1", "b", `\`, "c", "2"}, want: same(map[string]string{"c": "2"}), leftOut: always(`'\\'`, `'\\'`)},
+	{name: "no value", tags: []string{"a", ""}},
+	{name: "reserved", tags: []string{"aws-x", "0", "aws:x", "1", "AWS:y", "2", "awsome", "3", "efs.csi.aws.com/cluster", "false"},
+		want: same(map[string]string{"aws-x": "0", "awsome": "3"}), leftOut: always(`"AWS:y"`, `"aws:x"`, `"efs.csi.aws.com/cluster"`)},
+	{name: "beyond ASCII", tags: []string{"name", "Zoë", "price", "$(PATH)", "tab\there", "x", "z", "1"},
+		want: same(map[string]string{"z": "1"}), leftOut: always(`'ë'`, `'$'`, `'\t'`)},
+	{name: "the same key twice", tags: []string{"b", "1", "a", "2", "b", "3"},
+		want: same(map[string]string{"a": "2", "b": "1"}), leftOut: always(`"b" with the value "3"`)},
+	{name: "ours", tags: []string{"kubernetes.io/cluster/harbour-x1", "shared", "kubernetes.io/cluster/other", "shared"},
+		want:    same(map[string]string{"kubernetes.io/cluster/other": "shared"}),
+		leftOut: always(`"kubernetes.io/cluster/harbour-x1" with the value "shared"`)},
+}
+
+func same(tags map[string]string) map[string]map[string]string {
+	return map[string]map[string]string{plain: tags, escaping: tags}
+}
+
+func always(fragments ...string) map[string][]string {
+	return map[string][]string{plain: fragments, escaping: fragments}
+}
+
+func onlyPlain(fragments ...string) map[string][]string { return map[string][]string{plain: fragments} }
+
+// expected returns the tags that a version of the driver reads.
+func (tc tagCase) expected(version string) map[string]string {
+	tags := map[string]string{"kubernetes.io/cluster/harbour-x1": "owned"}
+	if tc.want != nil {
+		maps.Copy(tags, tc.want[version])
+	} else if tc.leftOut[version] == nil {
+		for i := 0; i < len(tc.tags); i += 2 {
+			tags[tc.tags[i]] = tc.tags[i+1]
+		}
 	}
-	for _, tc := range []struct {
-		name    string
-		tags    []string // keys and values, alternating
-		want    map[string]string
-		leftOut []string // a fragment of each
-	}{
-		{name: "none", want: owned(nil)},
-		{name: "plain", tags: []string{"team", "storage"}, want: owned(map[string]string{"team": "storage"})},
-		{name: "spaces", tags: []string{"cost centre", "north west 7"}, want: owned(map[string]string{"cost centre": "north west 7"})},
-		{name: "colons", tags: []string{"a:b:c", "d:e"}, want: owned(map[string]string{"a:b:c": "d:e"})},
-		{name: "spaces at the ends", tags: []string{" a ", " b ", "z ", " "}, want: owned(map[string]string{" a ": " b ", "z ": " "})},
-		{name: "colons at the ends", tags: []string{":a:", ":b:", ":", ":"}, want: owned(map[string]string{":a:": ":b:", ":": ":"})},
-		{name: "both at once", tags: []string{"a: b", ": :"}, want: owned(map[string]string{"a: b": ": :"})},
-		{name: "backslashes", tags: []string{`a\`, `\`, `\:\`, `\ \\`}, want: owned(map[string]string{`a\`: `\`, `\:\`: `\ \\`})},
-		{name: "all that the API allows", tags: []string{"aZ0_.:/=+-@ ,;<>?", "x"}, want: owned(map[string]string{"aZ0_.:/=+-@ ,;<>?": "x"})},
-		{name: "no value", tags: []string{"a", ""}, want: owned(map[string]string{"a": ""})},
-		{
-			name: "reserved", tags: []string{"aws:x", "1", "AWS:y", "2", "awsome", "3"},
-			want: owned(map[string]string{"awsome": "3"}), leftOut: []string{`"AWS:y"`, `"aws:x"`},
-		},
-		{
-			name: "beyond ASCII", tags: []string{"name", "Zoë", "price", "$(PATH)", "tab\there", "x", "z", "1"},
-			want: owned(map[string]string{"z": "1"}), leftOut: []string{`'ë'`, `'$'`, `'\t'`},
-		},
-		{
-			name: "the same key twice", tags: []string{"b", "1", "a", "2", "b", "3"},
-			want: owned(map[string]string{"a": "2", "b": "1"}), leftOut: []string{`"b" with the value "3"`},
-		},
-		{
-			name: "ours", tags: []string{"kubernetes.io/cluster/harbour-x1", "shared", "kubernetes.io/cluster/other", "shared"},
-			want:    owned(map[string]string{"kubernetes.io/cluster/other": "shared"}),
-			leftOut: []string{`"kubernetes.io/cluster/harbour-x1" with the value "shared"`},
-		},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			container := &corev1.Container{Args: []string{"--v=2"}}
-			leftOut := tagAccessPoints(tagged(tc.tags), container)
-			if len(container.Args) != 2 || container.Args[0] != "--v=2" {
-				t.Fatalf("arguments %q, want one added", container.Args)
-			}
-			list, ok := strings.CutPrefix(container.Args[1], "--tags=")
-			if !ok {
-				t.Fatalf("added %s, want --tags", container.Args[1])
-			}
-			got, err := readTags(list)
-			if err != nil {
-				t.Fatalf("the driver cannot read %s: %v", list, err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("the driver reads other tags from %s (-want +got):\n%s", list, diff)
-			}
-			if len(leftOut) != len(tc.leftOut) {
-				t.Fatalf("left out %q, want %d sentences", leftOut, len(tc.leftOut))
-			}
-			for i, part := range tc.leftOut {
-				if !strings.Contains(leftOut[i], part) {
-					t.Errorf("left out %q, want %s in it", leftOut[i], part)
+	return tags
+}
+
+// list returns the list of tags for a version of the driver.
+func (tc tagCase) list(t *testing.T, version string) (list string, leftOut []string) {
+	t.Helper()
+	container := &corev1.Container{Args: []string{"--v=2"}}
+	cluster := tagged(tc.tags)
+	cluster.Environment = map[string]string{versionEnv: version}
+	leftOut = tagAccessPoints(cluster, container)
+	if len(container.Args) != 2 || container.Args[0] != "--v=2" {
+		t.Fatalf("arguments %q, want one added", container.Args)
+	}
+	list, ok := strings.CutPrefix(container.Args[1], "--tags=")
+	if !ok {
+		t.Fatalf("added %s, want --tags", container.Args[1])
+	}
+	return list, leftOut
+}
+
+func TestTagAccessPoints(t *testing.T) {
+	for version, read := range parsers {
+		for _, tc := range tagCases {
+			t.Run(version+": "+tc.name, func(t *testing.T) {
+				list, leftOut := tc.list(t, version)
+				if diff := cmp.Diff(tc.expected(version), read(list)); diff != "" {
+					t.Errorf("the driver reads other tags from %s (-want +got):\n%s", list, diff)
 				}
-			}
-		})
+				if len(leftOut) != len(tc.leftOut[version]) {
+					t.Fatalf("left out %q, want %d sentences", leftOut, len(tc.leftOut[version]))
+				}
+				for i, part := range tc.leftOut[version] {
+					if !strings.Contains(leftOut[i], part) {
+						t.Errorf("left out %q, want %s in it", leftOut[i], part)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestTagsOfUnknownVersions: a tag is given to the driver only if its version is known to read it.
+func TestTagsOfUnknownVersions(t *testing.T) {
+	for version, said := range map[string]bool{"": false, "v3.4.1": true, "3.5": true, "4.0.0": true, "2.1.12": false, "3.4.0": false, "latest": false} {
+		tc := tagCase{tags: []string{"a:b", "c d"}}
+		if list, leftOut := tc.list(t, version); (len(leftOut) == 0) != said {
+			t.Errorf("version %q: the list is %s, left out is %q; want that the tag is given: %v", version, list, leftOut, said)
+		}
 	}
 }
 
@@ -112,29 +153,39 @@ func tagged(pairs []string) drivers.Cluster {
 	}}}
 }
 
-// readTags reads a list by the grammar of the driver, version 3.4.1: it trims the list, splits it into words at
-// spaces, and splits each word into key and value at the colon. Both splits unescape first backslashes, then their
-// separator. A backslash at the end of the input is an error.
-func readTags(list string) (map[string]string, error) {
+// readPlainTags reads a list by the grammar of the driver, version 2.1.11: it trims the list and splits it into words at
+// spaces. The key and the value are the first two parts of a word that colons separate, and other parts are lost. A word
+// of one part loses all tags.
+func readPlainTags(list string) map[string]string {
 	tags := map[string]string{}
-	words, err := part(strings.TrimSpace(list), ' ')
-	if err != nil {
-		return nil, err
-	}
-	for _, word := range words {
-		pair, err := part(word, ':')
-		if err != nil {
-			return nil, err
+	for word := range strings.SplitSeq(strings.TrimSpace(list), " ") {
+		parts := strings.Split(word, ":")
+		if len(parts) < 2 {
+			return nil
 		}
-		if len(pair) != 2 {
-			return nil, errors.New("not a pair: " + word)
-		}
-		tags[pair[0]] = pair[1]
+		tags[parts[0]] = parts[1]
 	}
-	return tags, nil
+	return tags
 }
 
-func part(text string, at byte) ([]string, error) {
+// readTags reads a list by the grammar of the driver, version 3.4.1: it trims the list, splits it into words at
+// spaces, and splits each word into key and value at the colon. A word without a colon is a key, and one with several is
+// lost.
+func readTags(list string) map[string]string {
+	tags := map[string]string{}
+	for _, word := range part(strings.TrimSpace(list), ' ') {
+		switch pair := part(word, ':'); len(pair) {
+		case 1:
+			tags[pair[0]] = ""
+		case 2:
+			tags[pair[0]] = pair[1]
+		}
+	}
+	return tags
+}
+
+// part splits a text and unescapes backslashes and the separator. A backslash at the end loses all parts.
+func part(text string, at byte) []string {
 	parts := []string{""}
 	for i := 0; i < len(text); i++ {
 		last := &parts[len(parts)-1]
@@ -142,7 +193,7 @@ func part(text string, at byte) ([]string, error) {
 		case c == at:
 			parts = append(parts, "")
 		case c == '\\' && i+1 == len(text):
-			return nil, errors.New("a backslash at the end of " + text)
+			return nil
 		case c == '\\' && (text[i+1] == at || text[i+1] == '\\'):
 			i++
 			*last += text[i : i+1]
@@ -150,5 +201,5 @@ func part(text string, at byte) ([]string, error) {
 			*last += text[i : i+1]
 		}
 	}
-	return parts, nil
+	return parts
 }

@@ -108,6 +108,8 @@ const (
 	Unproven Reason = "NamespaceUnproven"
 	// Several: the driver is in several namespaces.
 	Several Reason = "SeveralNamespaces"
+	// OtherDriver: another operator's driver of the same volumes, which cannot be adopted, is in the cluster.
+	OtherDriver Reason = "OtherDriver"
 )
 
 // Refusal says why it is unknown where a driver is.
@@ -135,6 +137,7 @@ func Decide(driver drivers.Driver, o Observed) Decision {
 		believed[other.Namespace] = true
 	}
 	d.decision.Believed = slices.Sorted(maps.Keys(believed))
+	d.standBack()
 	return d.decision
 }
 
@@ -254,6 +257,22 @@ func (d *decider) proven(name string) bool {
 	made := namespace.Proof != "" &&
 		(namespace.Proof == string(namespace.UID) || d.Driver != nil && namespace.Proof == string(d.Driver.UID))
 	return made || name == d.Operator || d.named[name]
+}
+
+// standBack refuses while there are traces of another operator's driver. Two node plugins cannot serve the same volumes
+// on a node, and two operators would revert each other's writes.
+func (d *decider) standBack() {
+	if len(d.decision.Others) == 0 || d.decision.Refusal != nil {
+		return
+	}
+	var traces []string
+	for _, other := range d.decision.Others {
+		traces = append(traces, other.String())
+	}
+	d.decision.Namespace, d.decision.UID, d.decision.Create = "", "", false
+	d.refuse(OtherDriver, "", strings.TrimSpace(fmt.Sprintf("another operator's driver for the same volumes is in the cluster: %s. "+
+		"Only one driver can serve volumes on a node, so this operator changes nothing until these objects are gone. %s",
+		strings.Join(traces, "; "), d.driver.History.Foreign)))
 }
 
 // noteElsewhere records references to other namespaces than the one that the ClusterCSIDriver names.

@@ -68,7 +68,13 @@ func TestDecide(t *testing.T) {
 		{name: "an earlier driver whose namespace is being deleted", driver: fresh,
 			namespaces: namespaces{"own": there("own", 0), "old": terminating(there("old", 0))}, references: references{named("old", 1)}, want: "own", believed: "own"},
 		{name: "another operator's driver, which cannot be taken over", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
-			references: references{foreign("old", 1)}, want: "own", believed: "old own"},
+			references: references{foreign("old", 1)}, want: "OtherDriver", says: "SecurityContextConstraints scc names the service account old/node", believed: "old own"},
+		{name: "another operator's driver, beside ours", driver: annotated("own", uidOf("own", 0)), namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
+			references: references{named("own", 1), foreign("old", 2)}, want: "OtherDriver", says: "what to do about it", believed: "old own"},
+		{name: "another operator's driver, whose namespace was recreated", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 2)},
+			references: references{foreign("old", 1)}, want: "own", believed: "own"},
+		{name: "another operator's driver, and a lost namespace of ours", driver: annotated("named", uidOf("named", 0)),
+			namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)}, references: references{foreign("old", 1)}, want: "NamespaceGone", believed: "old"},
 		{name: "two earlier drivers", driver: fresh, namespaces: namespaces{"own": there("own", 0), "a": there("a", 0), "b": there("b", 0)},
 			references: references{named("a", 1), named("b", 1)}, want: "SeveralNamespaces", says: "namespaces a, b,", believed: "a b"},
 		{name: "an earlier driver, and one of our own", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
@@ -123,7 +129,7 @@ func TestDecide(t *testing.T) {
 		{name: "nobody asks for the driver of a fixed one", fixed: "fixed", namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 0)}, want: "NamespaceUnproven"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			decision := placement.Decide(drivers.Driver{CSIName: "x.csi.example.com", Namespace: tc.fixed},
+			decision := placement.Decide(drivers.Driver{CSIName: "x.csi.example.com", Namespace: tc.fixed, History: drivers.History{Foreign: "what to do about it"}},
 				placement.Observed{Operator: "own", Driver: tc.driver, Namespaces: tc.namespaces, References: tc.references})
 			got := decision.Namespace
 			switch {
@@ -132,7 +138,7 @@ func TestDecide(t *testing.T) {
 					t.Errorf("it is refused and decided: %+v", decision)
 				}
 				got = string(decision.Refusal.Reason)
-				if lost := tc.driver != nil && tc.driver.NamespaceUID != ""; decision.Refusal.Lost != lost {
+				if lost := tc.driver != nil && tc.driver.NamespaceUID != "" && tc.want != "OtherDriver"; decision.Refusal.Lost != lost {
 					t.Errorf("the namespace is lost: %v, want %v", decision.Refusal.Lost, lost)
 				}
 				if !strings.Contains(decision.Refusal.Message, tc.says) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/prediction"
 )
@@ -117,14 +118,17 @@ func (in *input) checkRest(p *Plan, channelDefaulted bool) migrate.Checks {
 			verdict = migrate.Refused
 		}
 		results = append(results, migrate.Check{Code: driverUnplaced, Verdict: verdict,
-			What: fmt.Sprintf("the namespace of driver %s is unknown: %s", d.CSIName, d.placed.Refusal.Message), Do: "follow that message"})
+			What: fmt.Sprintf("the operator will not touch driver %s: %s", d.CSIName, d.placed.Refusal.Message), Do: "follow that message"})
 	}
 	switch d := in.driver; {
 	case d == nil:
 		warn(driverUnknown, "read its documentation about the update", "no known driver has its operator in package %s: only what OLM does was checked", p.From.Package)
 	case !d.managed && !p.createsDriver():
-		warn(driverUnmanaged, "create it with --create-driver, or yourself later",
-			"there is no ClusterCSIDriver %s: the driver stays as it is, and no operator manages it", d.CSIName)
+		do := "create it with --create-driver, or yourself later"
+		if !d.monitored {
+			do += fmt.Sprintf("; to get an alert as long as it is missing, run: oc label namespace %s %s=true", in.Namespace, drivers.MonitoringLabel)
+		}
+		warn(driverUnmanaged, do, "there is no ClusterCSIDriver %s: the driver stays as it is, and no operator manages it", d.CSIName)
 	}
 	return results
 }

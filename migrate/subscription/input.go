@@ -42,6 +42,8 @@ type observedDriver struct {
 	placed placement.Decision
 	// managed reports whether there is a ClusterCSIDriver.
 	managed bool
+	// monitored reports whether the cluster's monitoring reads metrics in the operator's namespace.
+	monitored bool
 }
 
 // observe reads all that a plan is made from.
@@ -166,6 +168,11 @@ func (in *input) readDriver(ctx context.Context, c client.Client, r Request) err
 	if d.managed, err = migrate.Find(ctx, c, custom, "", d.CSIName); err != nil {
 		return err
 	}
+	operator := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}}
+	if _, err := migrate.Find(ctx, c, operator, "", in.Namespace); err != nil {
+		return fmt.Errorf("reading Namespace %s: %w", in.Namespace, err)
+	}
+	d.monitored = operator.Labels[drivers.MonitoringLabel] == "true"
 	if d.placed, err = place(ctx, c, defined, in.Namespace, custom); err != nil {
 		return err
 	}

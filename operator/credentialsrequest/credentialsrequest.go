@@ -8,7 +8,9 @@ package credentialsrequest
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +21,7 @@ import (
 	"github.com/openshift/library-go/pkg/operator/csi/credentialsrequestcontroller"
 	"github.com/openshift/library-go/pkg/operator/events"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -44,7 +47,9 @@ type Options struct {
 	OperatorClient   v1helpers.OperatorClient
 	CloudCredentials operatorinformers.CloudCredentialInformer
 	// Secrets returns the informer of one Secret in the driver's namespace.
-	Secrets  func(name string) coreinformers.SecretInformer
+	Secrets func(name string) coreinformers.SecretInformer
+	// Keys are drivers.Driver.CredentialKeys.
+	Keys     [][]string
 	Recorder events.Recorder
 	// DriverNamespace, OperatorNamespace and Package name in messages what an administrator has to change.
 	DriverNamespace, OperatorNamespace, Package string
@@ -75,12 +80,15 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 	}
 	role := os.Getenv(c.roleEnv)
 	if cloud.Spec.CredentialsMode == operatorv1.CloudCredentialsModeManual && role == "" {
-		_, err := c.Secrets(c.secret).Lister().Secrets(c.DriverNamespace).Get(c.secret)
+		secret, err := c.Secrets(c.secret).Lister().Secrets(c.DriverNamespace).Get(c.secret)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
 		klog.V(4).InfoS("No CredentialsRequest: the credentials are created by hand", "controller", c.Name, "secret", klog.KRef(c.DriverNamespace, c.secret))
-		return c.report(ctx, c.manualProgress(err == nil))
+		if err != nil {
+			secret = nil
+		}
+		return c.report(ctx, c.manualProgress(secret))
 	}
 	request, err := withRole(c.Request.Desired, role)
 	if err != nil {
@@ -112,10 +120,16 @@ type progress struct {
 	reason, message string
 }
 
-// manualProgress is for clusters where nothing provisions credentials unless there is a role. It does not block the
-// driver, which can do without credentials for most things, such as mounting volumes.
-func (c *controller) manualProgress(exists bool) progress {
-	if exists {
+// manualProgress is for clusters where nothing provisions credentials unless there is a role. secret is the Secret that
+// somebody created by hand, nil if there is none. It does not block the driver, which can do without credentials for most
+// things, such as mounting volumes.
+func (c *controller) manualProgress(secret *corev1.Secret) progress {
+	if secret != nil && !c.usable(secret) {
+		return progress{reason: "CredentialsUnusable", message: fmt.Sprintf(
+			"the driver cannot use the Secret %s in namespace %s, which was created by hand: it has %s. It must have %s, and not empty",
+			c.secret, c.DriverNamespace, describeKeys(slices.Sorted(maps.Keys(secret.Data))), c.wantedKeys())}
+	}
+	if secret != nil {
 		return progress{reason: "CredentialsByHand", message: fmt.Sprintf(
 			"the Secret %s is used as it was created by hand: spec.credentialsMode of CloudCredential cluster is Manual", c.secret)}
 	}
@@ -129,6 +143,36 @@ func (c *controller) manualProgress(exists bool) progress {
 			"Either set %[1]s to the ARN of an IAM role, in spec.config.env of the Subscription to package %[2]s in namespace %[3]s, "+
 			"or create the Secret %[4]s in namespace %[5]s",
 		c.roleEnv, c.Package, c.OperatorNamespace, c.secret, c.DriverNamespace)}
+}
+
+// usable reports whether a Secret has a set of keys that the driver reads.
+func (c *controller) usable(secret *corev1.Secret) bool {
+	return len(c.Keys) == 0 || slices.ContainsFunc(c.Keys, func(set []string) bool {
+		return !slices.ContainsFunc(set, func(key string) bool { return len(secret.Data[key]) == 0 })
+	})
+}
+
+func (c *controller) wantedKeys() string {
+	var sets []string
+	for _, set := range c.Keys {
+		sets = append(sets, describeKeys(set))
+	}
+	return strings.Join(sets, ", or ")
+}
+
+// maxKeys is the largest number of keys that a message names.
+const maxKeys = 8
+
+func describeKeys(keys []string) string {
+	switch {
+	case len(keys) == 0:
+		return "no keys"
+	case len(keys) == 1:
+		return "the key " + keys[0]
+	case len(keys) > maxKeys:
+		return fmt.Sprintf("%d keys, such as %s", len(keys), keys[0])
+	}
+	return "the keys " + strings.Join(keys, " and ")
 }
 
 // progressOf reads the status that the cloud credential operator reports for a request.

@@ -19,9 +19,9 @@ import (
 // decideInterval is how often the controller reads again where this driver and others are.
 const decideInterval = time.Minute
 
-// A controller reports traces of other drivers for the same volumes in a condition: only one of them can serve volumes
-// on a node, and only a person can remove the other. It goes by objects that only administrators can write. It also ends
-// the cycle when the driver's namespace has changed.
+// A controller ends the cycle when the driver's namespace has changed, or when another operator's driver for the same
+// volumes has come. It goes by objects that only administrators can write. In a condition it reports finalizers of
+// other operators: the next cycle removes them, unless their operator still runs.
 type controller struct {
 	*Finder
 	namespace Namespace
@@ -30,6 +30,7 @@ type controller struct {
 
 	decision placement.Decision
 	decided  time.Time
+	others   int // finalizers of other operators, when it was last decided
 }
 
 // NewController returns the controller for a cycle in which the driver is in a namespace.
@@ -55,30 +56,29 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 		c.endCycle()
 		return nil
 	}
-	if c.clock.Since(c.decided) >= decideInterval { // the ClusterCSIDriver changes more often
-		if c.decision, err = c.Decide(ctx); err != nil {
-			return err
-		}
-		c.decided = c.clock.Now()
-	}
-	if c.decision.Refusal != nil && !c.namespace.Lost {
-		klog.InfoS("The driver's namespace is not known any more", "clusterCSIDriver", custom.Name, "reason", c.decision.Refusal.Reason)
-		c.endCycle()
-		return nil
-	}
 	var others []string
-	for _, other := range c.decision.Others {
-		others = append(others, other.String())
-	}
 	for _, finalizer := range custom.Finalizers {
 		if slices.Contains(c.Driver.History.Finalizers, finalizer) {
 			others = append(others, fmt.Sprintf("ClusterCSIDriver %s has the finalizer %s", custom.Name, finalizer))
 		}
 	}
+	// The ClusterCSIDriver changes more often. But a new finalizer means that another operator has come.
+	if c.clock.Since(c.decided) >= decideInterval || len(others) > c.others {
+		if c.decision, err = c.Decide(ctx); err != nil {
+			return err
+		}
+		c.decided = c.clock.Now()
+	}
+	c.others = len(others)
+	if c.decision.Refusal != nil && !c.namespace.Lost {
+		klog.InfoS("The operator may not write to the driver any more", "clusterCSIDriver", custom.Name, "reason", c.decision.Refusal.Reason)
+		c.endCycle()
+		return nil
+	}
 	if len(others) == 0 {
 		return report(ctx, c.Reporter, c.Driver, operatorv1.ConditionFalse, "AsExpected", "")
 	}
 	return report(ctx, c.Reporter, c.Driver, operatorv1.ConditionTrue, "SeveralDrivers", fmt.Sprintf(
-		"the driver is in namespace %s, but there are traces of another operator's driver: %s. "+
-			"Only one can serve volumes on a node: remove the other one, its operator, and these traces", c.namespace.Name, strings.Join(others, "; ")))
+		"the driver is in namespace %s, but another operator manages it, too: %s. "+
+			"Delete that operator's Subscription and its ClusterServiceVersion, and then this finalizer", c.namespace.Name, strings.Join(others, "; ")))
 }

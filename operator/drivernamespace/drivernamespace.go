@@ -49,8 +49,9 @@ func (n Namespace) Annotations() map[string]string {
 // ClusterCSIDriver triggers a check at once.
 const recheckInterval = 10 * time.Second
 
-// ErrUnknown says that the driver's namespace was not known and may be now.
-var ErrUnknown = errors.New("the driver's namespace is not known")
+// ErrUnknown says that the driver's namespace was not known, or that there was another operator's driver. That may have
+// changed.
+var ErrUnknown = errors.New("the operator may not write to the driver")
 
 // A Finder finds the driver's namespace.
 type Finder struct {
@@ -123,7 +124,7 @@ func (f *Finder) Settle(ctx context.Context, decision placement.Decision, manife
 
 // waitUntilKnown reports why the operator writes nothing, and runs meanwhile until that may have changed.
 func (f *Finder) waitUntilKnown(ctx context.Context, refusal *placement.Refusal, meanwhile func(context.Context) error) error {
-	klog.InfoS("Waiting: the driver's namespace is not known", "driver", f.Driver.CSIName, "reason", refusal.Reason, "message", refusal.Message)
+	klog.InfoS("Waiting: the operator may not write to the driver", "driver", f.Driver.CSIName, "reason", refusal.Reason, "message", refusal.Message)
 	if f.Reporter.Condition(conditionType(f.Driver)).Message != refusal.Message {
 		f.Recorder.Warning(string(refusal.Reason), refusal.Message)
 	}

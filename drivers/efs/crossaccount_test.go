@@ -1,0 +1,132 @@
+package efs_test
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/efs"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// TestCrossAccountSecret: with the objects in the documentation, the provisioner can read the Secret that the
+// StorageClass names, with its own token, and no other.
+func TestCrossAccountSecret(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	driver, accounts := c.Namespace(t), c.Namespace(t)
+	create := func(object client.Object) {
+		t.Helper()
+		if err := c.Client().Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, m := range manifests(t, efs.Driver, driver) {
+		if m.Object.GetKind() != "ClusterRole" && m.Object.GetKind() != "ClusterRoleBinding" {
+			continue
+		}
+		object := m.Object.DeepCopy()
+		object.SetName(driver + "-" + object.GetName())
+		if m.Object.GetKind() == "ClusterRoleBinding" {
+			if err := unstructured.SetNestedField(object.Object, object.GetName(), "roleRef", "name"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		create(object)
+		t.Cleanup(func() { deleteObject(t, c, object) })
+	}
+	documented := documentedObjects(t, "../../docs/cross-account.md", strings.NewReplacer("efs-accounts", accounts, "openshift-operators", driver))
+	class := documented["StorageClass"]
+	parameters, _, _ := unstructured.NestedStringMap(class.Object, "parameters")
+	named := client.ObjectKey{Namespace: parameters["csi.storage.k8s.io/provisioner-secret-namespace"], Name: parameters["csi.storage.k8s.io/provisioner-secret-name"]}
+	create(documented["Secret"])
+	create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: accounts, Name: "payroll"}})
+	create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: driver, Name: named.Name}})
+	if err := c.Client().Create(t.Context(), class, client.DryRunAll); err != nil {
+		t.Errorf("the StorageClass: %v", err)
+	}
+
+	account := provisionerAccount(t, driver)
+	provisioner, err := kubernetes.NewForConfig(c.ServiceAccountConfig(t, driver, account))
+	if err != nil {
+		t.Fatal(err)
+	}
+	// As the provisioner reads it: from the API server, by its name.
+	read := func(namespace, name string) error {
+		_, err := provisioner.CoreV1().Secrets(namespace).Get(t.Context(), name, metav1.GetOptions{})
+		return err
+	}
+	if err := read(named.Namespace, named.Name); !apierrors.IsForbidden(err) {
+		t.Errorf("without the grant, reading Secret %s: %v, want Forbidden", named, err)
+	}
+	create(documented["Role"])
+	create(documented["RoleBinding"])
+	cluster.Eventually(t, time.Minute, "the provisioner to read Secret "+named.String(), func(context.Context) error {
+		return read(named.Namespace, named.Name)
+	})
+	for _, other := range []client.ObjectKey{{Namespace: accounts, Name: "payroll"}, {Namespace: driver, Name: named.Name}} {
+		if err := read(other.Namespace, other.Name); !apierrors.IsForbidden(err) {
+			t.Errorf("reading Secret %s: %v, want Forbidden", other, err)
+		}
+	}
+	if _, err := provisioner.CoreV1().Secrets(accounts).List(t.Context(), metav1.ListOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("listing Secrets: %v, want Forbidden", err)
+	}
+	secret := &corev1.Secret{}
+	if err := c.Client().Get(t.Context(), named, secret); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string][]byte{"awsRoleArn": []byte("arn:aws:iam::210987654321:role/efs-of-finance")}, secret.Data); diff != "" {
+		t.Errorf("the Secret (-want +got):\n%s", diff)
+	}
+}
+
+// provisionerAccount returns the service account of the pod with the provisioner.
+func provisionerAccount(t *testing.T, namespace string) string {
+	t.Helper()
+	deployment := drivers.OfKind(manifests(t, efs.Driver, namespace), "Deployment")[0]
+	account, _, _ := unstructured.NestedString(deployment.Object.Object, "spec", "template", "spec", "serviceAccountName")
+	return account
+}
+
+var yamlBlock = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
+
+// documentedObjects returns the objects of the only YAML block of a page, by kind.
+func documentedObjects(t *testing.T, path string, names *strings.Replacer) map[string]*unstructured.Unstructured {
+	t.Helper()
+	page, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := yamlBlock.FindAllStringSubmatch(string(page), -1)
+	if len(blocks) != 1 {
+		t.Fatalf("%s has %d blocks of YAML, want one", path, len(blocks))
+	}
+	objects := map[string]*unstructured.Unstructured{}
+	for document := range strings.SplitSeq(blocks[0][1], "---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(names.Replace(document)), &object.Object); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		objects[object.GetKind()] = object
+	}
+	return objects
+}
+
+func deleteObject(t *testing.T, c *cluster.Cluster, object client.Object) {
+	if err := c.Client().Delete(context.Background(), object); err != nil && !apierrors.IsNotFound(err) {
+		t.Error(err)
+	}
+}
