@@ -2,10 +2,13 @@ package e2e
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
 
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/cluster"
@@ -24,11 +27,23 @@ func TestTheCertifiedCatalog(t *testing.T) {
 	}
 	w.catalog = filepath.Join(root, "catalog", "certified")
 	w.serveCatalog()
+	shipped, err := declcfg.LoadFS(t.Context(), os.DirFS(w.catalog))
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages, err := declcfg.ConvertToModel(*shipped)
+	if err != nil {
+		t.Fatal(err)
+	}
 	all := registry.All()
 	for _, driver := range all {
 		of := w.of(driver)
-		if got, want := of.subscribe(nil), driver.Package.Name+".v1.0.0"; got != want {
-			t.Errorf("OLM installed %s, want %s", got, want)
+		head, err := packages[driver.Package.Name].Channels[driver.Package.Channel].Head()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := of.subscribe(nil); got != head.Name {
+			t.Errorf("OLM installed %s, want the channel head %s", got, head.Name)
 		}
 	}
 	for _, driver := range all {
