@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
 	stssdk "github.com/aws/aws-sdk-go-v2/service/sts"
@@ -152,5 +155,29 @@ func TestFaults(t *testing.T) {
 	defer cancel()
 	if _, err := efs.DescribeMountTargets(impatient, &efssdk.DescribeMountTargetsInput{FileSystemId: &fs.ID}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got the error %v, want a time-out", err)
+	}
+}
+
+// TestListen: the services listen where the caller wants, and their certificates are for that address.
+func TestListen(t *testing.T) {
+	var asked []string
+	c := aws.Start(t, aws.Options{TLS: true, Listen: func(service string) (net.Listener, error) {
+		asked = append(asked, service)
+		return net.Listen("tcp", "127.0.0.2:0")
+	}})
+	cfg := c.Configure(t, c.AddUser(t, "driver"))
+	if _, err := stssdk.NewFromConfig(cfg).GetCallerIdentity(t.Context(), &stssdk.GetCallerIdentityInput{}); err != nil {
+		t.Error(err)
+	}
+	if slices.Sort(asked); !slices.Equal(asked, []string{"ec2", "efs", "sts"}) || !strings.HasPrefix(c.URL("sts"), "https://127.0.0.2:") {
+		t.Errorf("got listeners for %q, and STS at %s", asked, c.URL("sts"))
+	}
+	t.Setenv("AWS_CA_BUNDLE", "")
+	other, err := config.LoadDefaultConfig(t.Context(), config.WithRetryer(func() sdk.Retryer { return sdk.NopRetryer{} }))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := stssdk.NewFromConfig(other).GetCallerIdentity(t.Context(), &stssdk.GetCallerIdentityInput{}); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("without the CA, got the error %v", err)
 	}
 }
