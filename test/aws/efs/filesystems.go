@@ -1,0 +1,115 @@
+package efs
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+
+	"github.com/berth-csi/berth/test/aws/gateway"
+)
+
+type fileSystemItem struct {
+	OwnerID              string `json:"OwnerId"`
+	CreationToken        string
+	FileSystemID         string `json:"FileSystemId"`
+	FileSystemARN        string `json:"FileSystemArn"`
+	CreationTime         float64
+	LifeCycleState       string
+	Name                 string `json:",omitempty"`
+	NumberOfMountTargets int
+	SizeInBytes          map[string]int64
+	PerformanceMode      string
+	Encrypted            bool
+	ThroughputMode       string
+	AvailabilityZoneName string `json:",omitempty"`
+	AvailabilityZoneID   string `json:"AvailabilityZoneId,omitempty"`
+	Tags                 []tag
+}
+
+func (s *Service) describeFileSystems(r *gateway.Request) (any, *gateway.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, token := short(r.Parameters["FileSystemId"]), r.Parameters["CreationToken"]
+	if id != "" && s.fileSystems[id] == nil {
+		return nil, noFileSystem(id)
+	}
+	ids := slices.DeleteFunc(slices.Collect(maps.Keys(s.fileSystems)), func(other string) bool {
+		return id != "" && other != id || token != "" && s.fileSystems[other].CreationToken != token
+	})
+	ids, next, err := page(r, ids, "MaxItems", "Marker")
+	if err != nil {
+		return nil, err
+	}
+	var result struct {
+		Marker      string `json:",omitempty"`
+		FileSystems []fileSystemItem
+		NextMarker  string `json:",omitempty"`
+	}
+	result.Marker, result.NextMarker, result.FileSystems = r.Parameters["Marker"], next, []fileSystemItem{}
+	for _, id := range ids {
+		fs := s.fileSystems[id]
+		targets := 0
+		for _, m := range s.mountTargets {
+			if m.FileSystemID == id {
+				targets++
+			}
+		}
+		result.FileSystems = append(result.FileSystems, fileSystemItem{
+			OwnerID: fs.Owner, CreationToken: fs.CreationToken, FileSystemID: id, FileSystemARN: s.arn(fs.Owner, "file-system", id), CreationTime: float64(fs.created.Unix()),
+			LifeCycleState: "available", Name: fs.Tags["Name"], NumberOfMountTargets: targets, SizeInBytes: map[string]int64{"Value": 6144},
+			PerformanceMode: "generalPurpose", Encrypted: true, ThroughputMode: "elastic", AvailabilityZoneName: fs.Zone, AvailabilityZoneID: fs.ZoneID, Tags: tags(fs.Tags),
+		})
+	}
+	return result, nil
+}
+
+type mountTargetItem struct {
+	OwnerID              string `json:"OwnerId"`
+	MountTargetID        string `json:"MountTargetId"`
+	FileSystemID         string `json:"FileSystemId"`
+	SubnetID             string `json:"SubnetId"`
+	LifeCycleState       string
+	IPAddress            string `json:"IpAddress"`
+	AvailabilityZoneName string
+	AvailabilityZoneID   string `json:"AvailabilityZoneId"`
+}
+
+// describeMountTargets lists those of a file system, of the file system of an access point, or one alone.
+func (s *Service) describeMountTargets(r *gateway.Request) (any, *gateway.Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id, fs := r.Parameters["MountTargetId"], short(r.Parameters["FileSystemId"])
+	if ap := short(r.Parameters["AccessPointId"]); ap != "" {
+		if s.accessPoints[ap] == nil {
+			return nil, noAccessPoint(ap)
+		}
+		fs = s.accessPoints[ap].FileSystemID
+	}
+	switch _, ok := s.mountTargets[id]; {
+	case id == "" && fs == "":
+		return nil, gateway.Errorf("BadRequest", "One of FileSystemId, MountTargetId and AccessPointId must be given.")
+	case id != "" && !ok:
+		return nil, &gateway.Error{Status: http.StatusNotFound, Code: "MountTargetNotFound", Message: "Mount target '" + id + "' does not exist."}
+	case fs != "" && s.fileSystems[fs] == nil:
+		return nil, noFileSystem(fs)
+	}
+	ids := slices.DeleteFunc(slices.Collect(maps.Keys(s.mountTargets)), func(other string) bool {
+		return id != "" && other != id || fs != "" && s.mountTargets[other].FileSystemID != fs
+	})
+	ids, next, err := page(r, ids, "MaxItems", "Marker")
+	if err != nil {
+		return nil, err
+	}
+	var result struct {
+		Marker       string `json:",omitempty"`
+		MountTargets []mountTargetItem
+		NextMarker   string `json:",omitempty"`
+	}
+	result.Marker, result.NextMarker, result.MountTargets = r.Parameters["Marker"], next, []mountTargetItem{}
+	for _, id := range ids {
+		m := s.mountTargets[id]
+		result.MountTargets = append(result.MountTargets, mountTargetItem{OwnerID: s.fileSystems[m.FileSystemID].Owner, MountTargetID: id, FileSystemID: m.FileSystemID,
+			SubnetID: "subnet-" + id[len("fsmt-"):], LifeCycleState: m.State, IPAddress: m.IP, AvailabilityZoneName: m.Zone, AvailabilityZoneID: m.ZoneID})
+	}
+	return result, nil
+}

@@ -1,0 +1,210 @@
+package aws_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+
+	"github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/test/aws/efs"
+)
+
+var fileSystem = efs.FileSystem{ID: "fs-0123456789abcdef0"}
+
+func startEFS(t *testing.T, options aws.Options) (*aws.Cloud, *efssdk.Client, string) {
+	t.Helper()
+	c := aws.Start(t, options)
+	id := c.EFS.AddFileSystem(fileSystem).ID
+	return c, efssdk.NewFromConfig(c.Configure(t, c.AddUser(t, "driver", "elasticfilesystem:*"))), id
+}
+
+// accessPoint is what the driver asks for.
+func accessPoint(fs, token string, tags ...types.Tag) *efssdk.CreateAccessPointInput {
+	return &efssdk.CreateAccessPointInput{
+		ClientToken: &token, FileSystemId: &fs, Tags: tags, PosixUser: &types.PosixUser{Uid: sdk.Int64(1000), Gid: sdk.Int64(2000)},
+		RootDirectory: &types.RootDirectory{Path: sdk.String("/pvc-1"), CreationInfo: &types.CreationInfo{OwnerUid: sdk.Int64(1000), OwnerGid: sdk.Int64(2000), Permissions: sdk.String("700")}},
+	}
+}
+
+func efsTag(key, value string) types.Tag { return types.Tag{Key: &key, Value: &value} }
+
+func TestAccessPoints(t *testing.T) {
+	c, client, fs := startEFS(t, aws.Options{})
+	ctx := t.Context()
+	made, err := client.CreateAccessPoint(ctx, accessPoint(fs, "pvc-1", efsTag("efs.csi.aws.com/cluster", "true"), efsTag("Name", "one")))
+	if err != nil || made.LifeCycleState != types.LifeCycleStateCreating || *made.Name != "one" {
+		t.Fatalf("got %+v, error %v", made, err)
+	}
+	if want := "arn:aws:elasticfilesystem:us-east-1:111122223333:access-point/" + *made.AccessPointId; *made.AccessPointArn != want {
+		t.Errorf("got the ARN %s, want %s", *made.AccessPointArn, want)
+	}
+	again, err := client.CreateAccessPoint(ctx, accessPoint(fs, "pvc-1", efsTag("Name", "one"), efsTag("efs.csi.aws.com/cluster", "true")))
+	if err != nil || *again.AccessPointId != *made.AccessPointId {
+		t.Errorf("the same request gives %+v, error %v", again, err)
+	}
+	_, err = client.CreateAccessPoint(ctx, accessPoint(fs, "pvc-1"))
+	var exists *types.AccessPointAlreadyExists
+	if !errors.As(err, &exists) || *exists.AccessPointId != *made.AccessPointId {
+		t.Errorf("got the error %v, want AccessPointAlreadyExists with %s", err, *made.AccessPointId)
+	}
+	_, err = client.CreateAccessPoint(ctx, accessPoint("fs-0aaaaaaaaaaaaaaaa", "pvc-2"))
+	if none := (*types.FileSystemNotFound)(nil); !errors.As(err, &none) {
+		t.Errorf("got the error %v, want FileSystemNotFound", err)
+	}
+	seen, err := client.DescribeAccessPoints(ctx, &efssdk.DescribeAccessPointsInput{AccessPointId: made.AccessPointArn})
+	if err != nil || *seen.AccessPoints[0].PosixUser.Gid != 2000 || *seen.AccessPoints[0].RootDirectory.Path != "/pvc-1" {
+		t.Errorf("got %+v, error %v", seen, err)
+	}
+	if _, err := client.DeleteAccessPoint(ctx, &efssdk.DeleteAccessPointInput{AccessPointId: made.AccessPointId}); err != nil {
+		t.Error(err)
+	}
+	_, err = client.DeleteAccessPoint(ctx, &efssdk.DeleteAccessPointInput{AccessPointId: made.AccessPointId})
+	if none := (*types.AccessPointNotFound)(nil); !errors.As(err, &none) {
+		t.Errorf("got the error %v, want AccessPointNotFound", err)
+	}
+	if left := c.EFS.AccessPoints(); len(left) != 0 {
+		t.Errorf("there are still %+v", left)
+	}
+}
+
+func TestAccessPointLimits(t *testing.T) {
+	_, client, fs := startEFS(t, aws.Options{MaxAccessPoints: 1})
+	for name, tc := range map[string]struct {
+		change func(*efssdk.CreateAccessPointInput)
+		code   string
+	}{
+		"token": {func(i *efssdk.CreateAccessPointInput) { i.ClientToken = sdk.String(strings.Repeat("x", 65)) }, "ValidationException"},
+		"path":  {func(i *efssdk.CreateAccessPointInput) { i.RootDirectory.Path = sdk.String("pvc") }, "ValidationException"},
+		"long path": {func(i *efssdk.CreateAccessPointInput) {
+			i.RootDirectory.Path = sdk.String("/" + strings.Repeat("x", 100))
+		}, "ValidationException"},
+		"deep path":   {func(i *efssdk.CreateAccessPointInput) { i.RootDirectory.Path = sdk.String("/a/b/c/d/e") }, "BadRequest"},
+		"permissions": {func(i *efssdk.CreateAccessPointInput) { i.RootDirectory.CreationInfo.Permissions = sdk.String("900") }, "ValidationException"},
+		"user":        {func(i *efssdk.CreateAccessPointInput) { i.PosixUser.Uid = sdk.Int64(1 << 32) }, "ValidationException"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			input := accessPoint(fs, "pvc-1")
+			tc.change(input)
+			_, err := client.CreateAccessPoint(t.Context(), input)
+			aws.WantCode(t, err, tc.code)
+		})
+	}
+	if _, err := client.CreateAccessPoint(t.Context(), accessPoint(fs, "pvc-1")); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.CreateAccessPoint(t.Context(), accessPoint(fs, "pvc-2"))
+	if full := (*types.AccessPointLimitExceeded)(nil); !errors.As(err, &full) {
+		t.Errorf("got the error %v, want AccessPointLimitExceeded", err)
+	}
+}
+
+func TestEFSTags(t *testing.T) {
+	c, client, fs := startEFS(t, aws.Options{})
+	ctx := t.Context()
+	made, err := client.CreateAccessPoint(ctx, accessPoint(fs, "pvc-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tag := func(tags ...types.Tag) error {
+		_, err := client.TagResource(ctx, &efssdk.TagResourceInput{ResourceId: made.AccessPointArn, Tags: tags})
+		return err
+	}
+	for _, good := range []types.Tag{efsTag("team:of/the ship", "über + 1=@x_."), efsTag(strings.Repeat("ü", 128), strings.Repeat("ü", 256)), efsTag("empty", ""), efsTag("awsome", "x")} {
+		if err := tag(good); err != nil {
+			t.Errorf("tag %s=%s: %v", *good.Key, *good.Value, err)
+		}
+	}
+	for _, bad := range []types.Tag{efsTag(`a\b`, "x"), efsTag("x", `a\b`), efsTag("aws:x", "x"), efsTag("AWS:x", "x"), efsTag("x", "a;b"), efsTag("x", "a\nb"),
+		efsTag(strings.Repeat("x", 129), ""), efsTag("x", strings.Repeat("x", 257))} {
+		aws.WantCode(t, tag(bad), "ValidationException")
+		_, err := client.CreateAccessPoint(ctx, accessPoint(fs, "pvc-bad", bad))
+		aws.WantCode(t, err, "ValidationException")
+	}
+	var many []types.Tag
+	for i := range 47 {
+		many = append(many, efsTag(fmt.Sprint("key-", i), ""))
+	}
+	aws.WantCode(t, tag(many...), "BadRequest") // with the four from above
+	if err := tag(many[1:]...); err != nil {
+		t.Error(err)
+	}
+	var keys []string
+	for list := efssdk.NewListTagsForResourcePaginator(client, &efssdk.ListTagsForResourceInput{ResourceId: made.AccessPointId, MaxResults: sdk.Int32(20)}); list.HasMorePages(); {
+		page, err := list.NextPage(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, tag := range page.Tags {
+			keys = append(keys, *tag.Key)
+		}
+	}
+	if slices.Sort(keys); len(slices.Compact(keys)) != 50 {
+		t.Errorf("got %d tags, want 50: %q", len(keys), keys)
+	}
+	if _, err := client.UntagResource(ctx, &efssdk.UntagResourceInput{ResourceId: made.AccessPointId, TagKeys: []string{"team:of/the ship", "empty"}}); err != nil {
+		t.Error(err)
+	}
+	_, err = client.UntagResource(ctx, &efssdk.UntagResourceInput{ResourceId: made.AccessPointId, TagKeys: []string{"aws:elasticfilesystem:default-backup"}})
+	aws.WantCode(t, err, "ValidationException")
+	if left := c.EFS.AccessPoints()[0].Tags; len(left) != 48 || left["awsome"] != "x" {
+		t.Errorf("got %d tags: %v", len(left), left)
+	}
+
+	// Who may not tag may not create what is tagged.
+	limited := efssdk.NewFromConfig(c.Configure(t, c.AddUser(t, "limited", "elasticfilesystem:CreateAccessPoint")))
+	_, err = limited.CreateAccessPoint(ctx, accessPoint(fs, "pvc-2", efsTag("a", "b")))
+	if message := aws.WantCode(t, err, "AccessDeniedException"); !strings.Contains(message, "elasticfilesystem:TagResource") {
+		t.Errorf("got the message %q", message)
+	}
+}
+
+func TestFileSystems(t *testing.T) {
+	c, client, fs := startEFS(t, aws.Options{})
+	ctx := t.Context()
+	zonal := c.EFS.AddFileSystem(efs.FileSystem{Zone: "us-east-1a", ZoneID: "use1-az1"})
+	for _, m := range []efs.MountTarget{{FileSystemID: fs, Zone: "us-east-1a", IP: "10.0.0.1"}, {FileSystemID: fs, Zone: "us-east-1b", IP: "10.0.1.1", State: "creating"}} {
+		if _, err := c.EFS.AddMountTarget(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := client.DescribeFileSystems(ctx, &efssdk.DescribeFileSystemsInput{})
+	if err != nil || len(all.FileSystems) != 2 {
+		t.Errorf("got %+v, error %v", all, err)
+	}
+	one, err := client.DescribeFileSystems(ctx, &efssdk.DescribeFileSystemsInput{FileSystemId: &zonal.ID})
+	if err != nil || len(one.FileSystems) != 1 || *one.FileSystems[0].AvailabilityZoneName != "us-east-1a" {
+		t.Errorf("got %+v, error %v", one, err)
+	}
+	targets, err := client.DescribeMountTargets(ctx, &efssdk.DescribeMountTargetsInput{FileSystemId: &fs})
+	if err != nil || len(targets.MountTargets) != 2 {
+		t.Errorf("got %+v, error %v", targets, err)
+	}
+	_, err = client.DescribeMountTargets(ctx, &efssdk.DescribeMountTargetsInput{FileSystemId: sdk.String("fs-0a")})
+	aws.WantCode(t, err, "FileSystemNotFound")
+	_, err = client.DescribeMountTargets(ctx, &efssdk.DescribeMountTargetsInput{})
+	aws.WantCode(t, err, "BadRequest")
+	for i := range 7 {
+		if _, err := client.CreateAccessPoint(ctx, accessPoint(fs, fmt.Sprint("pvc-", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[string]bool{}
+	for list := efssdk.NewDescribeAccessPointsPaginator(client, &efssdk.DescribeAccessPointsInput{FileSystemId: &fs, MaxResults: sdk.Int32(3)}); list.HasMorePages(); {
+		page, err := list.NextPage(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, ap := range page.AccessPoints {
+			seen[*ap.AccessPointId] = true
+		}
+	}
+	if len(seen) != 7 {
+		t.Errorf("got %d access points, want 7", len(seen))
+	}
+}

@@ -1,0 +1,154 @@
+package aws_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
+	stssdk "github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/test/aws/iam"
+)
+
+const (
+	issuer  = "https://issuer.example"
+	subject = "system:serviceaccount:openshift-operators:aws-efs-csi-driver-controller-sa"
+	role    = "arn:aws:iam::111122223333:role/efs"
+)
+
+// signer signs tokens like an API server, and knows the keys that the API server serves.
+type signer struct {
+	key *ecdsa.PrivateKey
+	id  string
+}
+
+func newSigner(t *testing.T, id string) signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer{key, id}
+}
+
+func (s signer) keySet() ([]byte, error) {
+	return json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: s.key.Public(), KeyID: s.id, Algorithm: "ES256", Use: "sig"}}})
+}
+
+func (s signer) token(t *testing.T, change map[string]any) string {
+	t.Helper()
+	claims := map[string]any{"iss": issuer, "sub": subject, "aud": []string{"openshift"}, "exp": time.Now().Add(time.Hour).Unix()}
+	maps.Copy(claims, change)
+	with, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: s.key, KeyID: s.id}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.Signed(with).Claims(claims).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func TestWebIdentity(t *testing.T) {
+	apiServer := newSigner(t, "key-1")
+	c := aws.Start(t, aws.Options{TLS: true})
+	c.IAM.AddIdentityProvider(iam.IdentityProvider{Issuer: issuer, Audiences: []string{"openshift"}, KeySet: apiServer.keySet})
+	if err := c.IAM.AddRole(iam.Role{ARN: role, Actions: []string{"elasticfilesystem:Describe*"}, Issuer: issuer, Subjects: []string{subject}}); err != nil {
+		t.Fatal(err)
+	}
+	client := stssdk.NewFromConfig(c.Configure(t, iam.Credentials{}))
+	for name, tc := range map[string]struct {
+		token, role, code, message string
+	}{
+		"another key":         {newSigner(t, "key-1").token(t, nil), role, "InvalidIdentityToken", "Couldn't verify the signature"},
+		"another issuer":      {apiServer.token(t, map[string]any{"iss": "https://other.example"}), role, "InvalidIdentityToken", "No OpenIDConnect provider found in your account for https://other.example"},
+		"another audience":    {apiServer.token(t, map[string]any{"aud": []string{"sts.amazonaws.com"}}), role, "InvalidIdentityToken", "Incorrect token audience"},
+		"another account":     {apiServer.token(t, map[string]any{"sub": "system:serviceaccount:tenant:default"}), role, "AccessDenied", "Not authorized to perform sts:AssumeRoleWithWebIdentity"},
+		"another role":        {apiServer.token(t, nil), role + "-admin", "AccessDenied", "Not authorized"},
+		"an expired token":    {apiServer.token(t, map[string]any{"exp": time.Now().Add(-time.Second).Unix()}), role, "ExpiredTokenException", "expired"},
+		"what is not a token": {"secret", role, "InvalidIdentityToken", "not a valid JWT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := client.AssumeRoleWithWebIdentity(t.Context(), &stssdk.AssumeRoleWithWebIdentityInput{RoleArn: &tc.role, RoleSessionName: sdk.String("test"), WebIdentityToken: &tc.token})
+			if message := aws.WantCode(t, err, tc.code); !strings.Contains(message, tc.message) {
+				t.Errorf("got the message %q, want it to contain %q", message, tc.message)
+			}
+		})
+	}
+
+	// The way in which the SDK in a driver's pod does it.
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(apiServer.token(t, nil)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range map[string]string{"AWS_ROLE_ARN": role, "AWS_WEB_IDENTITY_TOKEN_FILE": file, "AWS_ROLE_SESSION_NAME": "driver"} {
+		t.Setenv(name, value)
+	}
+	cfg, err := config.LoadDefaultConfig(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	identity, err := stssdk.NewFromConfig(cfg).GetCallerIdentity(t.Context(), &stssdk.GetCallerIdentityInput{})
+	if err != nil || *identity.Arn != "arn:aws:sts::111122223333:assumed-role/efs/driver" {
+		t.Fatalf("got %+v, error %v", identity, err)
+	}
+	if _, err := efssdk.NewFromConfig(cfg).DescribeFileSystems(t.Context(), &efssdk.DescribeFileSystemsInput{}); err != nil {
+		t.Error(err)
+	}
+	for _, call := range c.Calls() {
+		if _, ok := call.Parameters["WebIdentityToken"]; ok {
+			t.Errorf("the token is in the record of the call %+v", call)
+		}
+	}
+}
+
+// TestSessions: a role of another account is assumed, and its session ends.
+func TestSessions(t *testing.T) {
+	const other = "arn:aws:iam::444455556666:role/shared"
+	c := aws.Start(t, aws.Options{SessionLifetime: time.Hour})
+	user := c.AddUser(t, "driver", "sts:AssumeRole")
+	if err := c.IAM.AddRole(iam.Role{ARN: other, Actions: []string{"*"}, Trusted: []string{"arn:aws:iam::111122223333:root"}, ExternalID: "harbour"}); err != nil {
+		t.Fatal(err)
+	}
+	cfg := c.Configure(t, user)
+	assume := func(externalID string) sdk.Config {
+		assumed := cfg.Copy()
+		assumed.Credentials = sdk.NewCredentialsCache(stscreds.NewAssumeRoleProvider(stssdk.NewFromConfig(cfg), other, func(o *stscreds.AssumeRoleOptions) { o.ExternalID = &externalID }))
+		return assumed
+	}
+	describe := func(cfg sdk.Config) error {
+		_, err := efssdk.NewFromConfig(cfg).DescribeFileSystems(t.Context(), &efssdk.DescribeFileSystemsInput{})
+		return err
+	}
+	aws.WantCode(t, describe(assume("guessed")), "AccessDenied")
+	aws.WantCode(t, describe(cfg), "AccessDeniedException")
+	if err := describe(assume("harbour")); err != nil {
+		t.Errorf("the session of the other account fails: %v", err)
+	}
+	calls := c.Calls()
+	if last := calls[len(calls)-1]; !strings.HasPrefix(last.Principal, "arn:aws:sts::444455556666:assumed-role/shared/") {
+		t.Errorf("the last call is by %s", last.Principal)
+	}
+
+	short := aws.Start(t, aws.Options{SessionLifetime: time.Nanosecond})
+	if err := short.IAM.AddRole(iam.Role{ARN: other, Actions: []string{"*"}}); err != nil {
+		t.Fatal(err)
+	}
+	ended := short.IAM.Assume(iam.Role{ARN: other, Actions: []string{"*"}}, "driver", time.Nanosecond)
+	aws.WantCode(t, describe(short.Configure(t, ended)), "ExpiredTokenException")
+}
