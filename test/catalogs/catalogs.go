@@ -19,11 +19,11 @@ import (
 // OPM returns the path of the real opm.
 func OPM(t testing.TB) string {
 	t.Helper()
-	dir, err := tools.Ensure(t.Context(), nil)
+	path, err := tools.OPM(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir.Path("opm")
+	return path
 }
 
 // OPMOfImages returns a command of the real opm that pulls images, with the policy that it needs to do that.

@@ -43,7 +43,7 @@ func run(ctx context.Context, args []string) error {
 		if _, err := d.buildControlPlane(ctx); err != nil {
 			return err
 		}
-		return d.buildPromtool(ctx)
+		return d.buildForTests(ctx)
 	}
 	return fmt.Errorf("want one argument, \"up\", \"switch\", \"down\" or \"tools\"; got %q", args)
 }
@@ -91,9 +91,13 @@ func (d *demo) buildControlPlane(ctx context.Context) (built tools.Dir, err erro
 	return built, err
 }
 
-func (d *demo) buildPromtool(ctx context.Context) error {
-	return d.printer.Stage("promtool", func() (string, error) {
-		_, err := tools.Promtool(ctx, d.printer.Progress)
+// buildForTests builds programs that only tests run.
+func (d *demo) buildForTests(ctx context.Context) error {
+	return d.printer.Stage("opm, promtool", func() (string, error) {
+		_, err := tools.OPM(ctx, d.printer.Progress)
+		if err == nil {
+			_, err = tools.Promtool(ctx, d.printer.Progress)
+		}
 		return "built", err
 	})
 }

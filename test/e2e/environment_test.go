@@ -78,7 +78,7 @@ func newEnvironment(t testing.TB, driver drivers.Driver, options cluster.Options
 	if err != nil {
 		t.Fatal(err)
 	}
-	peers, err := tools.Ensure(t.Context(), nil)
+	opm, err := tools.OPM(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,9 +86,9 @@ func newEnvironment(t testing.TB, driver drivers.Driver, options cluster.Options
 	berth, bundle, catalog := programs.Path("berth"), filepath.Join(dir, "bundle"), filepath.Join(dir, "catalog")
 	run(t, berth, "bundle", "generate", driver.Name, "--version", "1.0.0", "--output", bundle)
 	run(t, berth, "catalog", "build", bundle, "--output", catalog)
-	run(t, peers.Path("opm"), "validate", catalog)
+	run(t, opm, "validate", catalog)
 	operator := programs.Path("berth-operator")
-	images := map[string]string{operatorImage: operator, berthImage: berth, opmImage: peers.Path("opm")}
+	images := map[string]string{operatorImage: operator, berthImage: berth, opmImage: opm}
 	maps.Copy(images, options.Images)
 	options.OLM, options.Images = true, images
 	w := &environment{

@@ -1,5 +1,5 @@
 // Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle
-// Manager, opm - from the modules that hack/tools pins, and promtool from those of hack/promtool.
+// Manager - from the modules that hack/tools pins, and for tests also opm and, from hack/promtool, promtool.
 //
 // It builds them once, into a folder in the user's cache with a name that is a hash of all of their inputs. A warm
 // start only has to find that folder.
@@ -39,8 +39,15 @@ var clusterPrograms = []program{
 	{"kubectl", "k8s.io/kubernetes/cmd/kubectl"},
 	{"olm", "github.com/operator-framework/operator-lifecycle-manager/cmd/olm"},
 	{"catalog", "github.com/operator-framework/operator-lifecycle-manager/cmd/catalog"},
-	{"opm", "github.com/operator-framework/operator-registry/cmd/opm"},
 }
+
+var (
+	opm      = program{"opm", "github.com/operator-framework/operator-registry/cmd/opm"}
+	promtool = program{"promtool", "github.com/prometheus/prometheus/cmd/promtool"}
+)
+
+// noC are build tags for opm and OLM: pure-Go JSON in SQLite, OpenPGP and storage backends, so that they need no C.
+const noC = "json1,containers_image_openpgp,exclude_graphdriver_btrfs"
 
 // Dir is a folder with built programs.
 type Dir string
@@ -61,15 +68,27 @@ func Ensure(ctx context.Context, report func(Progress)) (Dir, error) {
 	return recipe.ensureInCache(ctx, report)
 }
 
+// OPM returns the path of opm, which Berth is compared with. If the cache does not have it, it is built first, as in
+// Ensure.
+func OPM(ctx context.Context, report func(Progress)) (string, error) {
+	return only(ctx, report, pinsFolder, opm, "-tags", noC, "-ldflags", "-s -w")
+}
+
 // Promtool returns the path of promtool, which checks and tests alerting rules. If the cache does not have it, it is
 // built first, as in Ensure.
 func Promtool(ctx context.Context, report func(Progress)) (string, error) {
-	recipe, err := promtoolRecipe()
+	// Checking and testing rules needs no service discovery. Without it there are a fifth of the packages.
+	return only(ctx, report, promtoolFolder, promtool, "-tags", "remove_all_sd", "-ldflags", "-s -w")
+}
+
+// only returns the path of one program that the go.mod in a folder pins, and builds it first if necessary.
+func only(ctx context.Context, report func(Progress), folder string, p program, flags ...string) (string, error) {
+	recipe, err := readRecipe(folder, []program{p}, flags...)
 	if err != nil {
 		return "", err
 	}
 	dir, err := recipe.ensureInCache(ctx, report)
-	return dir.Path("promtool"), err
+	return dir.Path(p.name), err
 }
 
 // Build compiles packages of the project, such as "./cmd/berth-operator", into dir. Each program is named after its
@@ -132,16 +151,9 @@ func clusterRecipe() (recipe, error) {
 		return recipe{}, err
 	}
 	return readRecipe(pinsFolder, clusterPrograms,
-		// opm and OLM: pure-Go JSON in SQLite, OpenPGP and storage backends, so that they need no C.
-		"-tags", "json1,containers_image_openpgp,exclude_graphdriver_btrfs",
+		"-tags", noC,
 		// Without this version the API server reports v0.0.0, and every CSV's minKubeVersion is unsatisfied.
 		"-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion="+kubernetes)
-}
-
-func promtoolRecipe() (recipe, error) {
-	return readRecipe(promtoolFolder, []program{{"promtool", "github.com/prometheus/prometheus/cmd/promtool"}},
-		// Checking and testing rules needs no service discovery. Without it there are a fifth of the packages.
-		"-tags", "remove_all_sd", "-ldflags", "-s -w")
 }
 
 // readRecipe returns the recipe of programs that the go.mod in a folder pins.
