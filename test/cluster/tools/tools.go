@@ -1,5 +1,6 @@
 // Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle
-// Manager, opm - from the modules that hack/tools pins, and promtool from those of hack/promtool.
+// Manager, opm - from the modules that hack/tools pins, promtool from those of hack/promtool, and the container runtime
+// of real nodes from those of hack/node.
 //
 // It builds them once, into a folder in the user's cache with a name that is a hash of all of their inputs. A warm
 // start only has to find that folder.
@@ -21,6 +22,7 @@ import (
 const (
 	pinsFolder     = "hack/tools"
 	promtoolFolder = "hack/promtool"
+	nodeFolder     = "hack/node"
 )
 
 // goExitGrace is the time for an interrupted go command to clean up.
@@ -70,6 +72,29 @@ func Promtool(ctx context.Context, report func(Progress)) (string, error) {
 	}
 	dir, err := recipe.ensureInCache(ctx, report)
 	return dir.Path("promtool"), err
+}
+
+// Kubelet returns the path of the kubelet of real nodes. If the cache does not have it, it is built first, as in Ensure.
+func Kubelet(ctx context.Context, report func(Progress)) (string, error) {
+	recipe, err := kubernetesRecipe([]program{{"kubelet", "k8s.io/kubernetes/cmd/kubelet"}})
+	if err != nil {
+		return "", err
+	}
+	dir, err := recipe.ensureInCache(ctx, report)
+	return dir.Path("kubelet"), err
+}
+
+// Containerd returns the folder with containerd and its shim for runc. If the cache does not have them, they are built
+// first, as in Ensure.
+func Containerd(ctx context.Context, report func(Progress)) (Dir, error) {
+	recipe, err := readRecipe(nodeFolder, []program{
+		{"containerd", "github.com/containerd/containerd/v2/cmd/containerd"},
+		{"containerd-shim-runc-v2", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"},
+	}, "-tags", "no_btrfs,no_devmapper,no_zfs", "-ldflags", "-s -w")
+	if err != nil {
+		return "", err
+	}
+	return recipe.ensureInCache(ctx, report)
 }
 
 // Build compiles packages of the project, such as "./cmd/berth-operator", into dir. Each program is named after its
@@ -122,7 +147,10 @@ type recipe struct {
 	pins     [][]byte // content of go.mod and go.sum
 }
 
-func clusterRecipe() (recipe, error) {
+func clusterRecipe() (recipe, error) { return kubernetesRecipe(clusterPrograms) }
+
+// kubernetesRecipe returns the recipe of programs of Kubernetes and of what hack/tools pins beside it.
+func kubernetesRecipe(programs []program) (recipe, error) {
 	pins, err := ToolPins()
 	if err != nil {
 		return recipe{}, err
@@ -131,7 +159,7 @@ func clusterRecipe() (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	return readRecipe(pinsFolder, clusterPrograms,
+	return readRecipe(pinsFolder, programs,
 		// opm and OLM: pure-Go JSON in SQLite, OpenPGP and storage backends, so that they need no C.
 		"-tags", "json1,containers_image_openpgp,exclude_graphdriver_btrfs",
 		// Without this version the API server reports v0.0.0, and every CSV's minKubeVersion is unsatisfied.
