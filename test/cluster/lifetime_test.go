@@ -43,7 +43,7 @@ func starterMain(role string) {
 	case "waits with a real node":
 		c, err := launch(context.Background(), "", Options{RealNodes: 1}, nil)
 		if err != nil {
-			fmt.Println("error:", err)
+			fmt.Printf("error: %q\n", err) // on one line, with the ends of the logs
 			os.Exit(1)
 		}
 		fmt.Println(c.Dir())

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"time"
@@ -136,6 +137,10 @@ func (n *Network) connect(place *Place, bridge *netlink.Handle, between netlink.
 	return errors.Join(node.LinkSetUp(loopback), node.LinkSetUp(cable))
 }
 
+// forwarding are the settings of a node that forwards packets of its pods. It tells a pod each time, without a rate
+// limit, that there is no route: otherwise clients wait in vain for what they cannot reach.
+var forwarding = map[string]string{"ip_forward": "1", "icmp_ratelimit": "0"}
+
 // addRoutes makes a node forward packets between its pods and those of the others.
 func (p *Place) addRoutes(all []*Place) error {
 	handle, err := netlink.NewHandleAt(netns.NsHandle(p.namespace.Fd()))
@@ -151,7 +156,14 @@ func (p *Place) addRoutes(all []*Place) error {
 			return err
 		}
 	}
-	return p.inside(func() error { return os.WriteFile("/proc/sys/net/ipv4/ip_forward", []byte("1"), 0o644) })
+	return p.inside(func() error {
+		for name, value := range forwarding {
+			if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv4", name), []byte(value), 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 func address(prefix netip.Prefix) *netlink.Addr {

@@ -91,8 +91,9 @@ const (
 	socketLimit  = time.Minute // until containerd listens
 	socketRetry  = 20 * time.Millisecond
 	restartDelay = time.Second
-	// A service that ends earlier than this after its start ends the node: it would not run the next time either.
-	shortestRun = 5 * time.Second
+	// A service that ends this often, each time earlier than this after its start, ends the node.
+	shortestRun  = 10 * time.Second
+	mostFailures = 5
 )
 
 func awaitSocket(path string) error {
@@ -109,11 +110,12 @@ func awaitSocket(path string) error {
 
 // service is a program that the node starts again when it ends.
 type service struct {
-	path    string
-	args    []string
-	log     *os.File
-	pid     int
-	started time.Time
+	path     string
+	args     []string
+	log      *os.File
+	pid      int
+	started  time.Time
+	failures int // in succession
 }
 
 // service opens the log of a service, which lies outside of what the node sees.
@@ -143,7 +145,8 @@ func (s *service) start() error {
 }
 
 // keepRunning starts services again when they end, and collects the exit status of all processes without a parent, as
-// the first process must. It returns if a service ends at once.
+// the first process must. It returns if a service keeps ending at once. Kubelets do end once in a while: when they find
+// no statistics of the root file system yet.
 func keepRunning(services ...*service) error {
 	for {
 		var status syscall.WaitStatus
@@ -158,11 +161,15 @@ func keepRunning(services ...*service) error {
 			if s.pid != pid {
 				continue
 			}
-			if time.Since(s.started) < shortestRun {
-				return fmt.Errorf("%s ended %s after its start (exit status %d, signal %d); see its log",
-					s.path, time.Since(s.started).Round(time.Millisecond), status.ExitStatus(), status.Signal())
+			s.failures++
+			if time.Since(s.started) > shortestRun {
+				s.failures = 0
 			}
-			fmt.Fprintf(os.Stderr, "%s %s ended; starting it again\n", time.Now().Format(time.RFC3339), s.path)
+			if s.failures == mostFailures {
+				return fmt.Errorf("%s ended %d times at once; see its log", s.path, s.failures)
+			}
+			fmt.Fprintf(os.Stderr, "%s %s ended %s after its start (exit status %d, signal %d); starting it again\n", time.Now().Format(time.RFC3339),
+				s.path, time.Since(s.started).Round(time.Millisecond), status.ExitStatus(), status.Signal())
 			time.Sleep(restartDelay)
 			if err := s.start(); err != nil {
 				return err
