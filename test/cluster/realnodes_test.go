@@ -19,6 +19,7 @@ import (
 // and its mounts are never those of the machine.
 func TestNothingIsLeftOfRealNodes(t *testing.T) {
 	NeedRealNodes(t)
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		kill func(t *testing.T, s *starter, dir string)
@@ -34,6 +35,7 @@ func TestNothingIsLeftOfRealNodes(t *testing.T) {
 		}, false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
 			temp := t.TempDir()
 			s := startStarter(t, "waits with a real node", "TMPDIR="+temp)
 			folder := realNodeFolder(s.printed, RealNode(0))
@@ -42,7 +44,8 @@ func TestNothingIsLeftOfRealNodes(t *testing.T) {
 				t.Fatalf("the program printed %q: %v", s.printed, err)
 			}
 			loops := []string{attachLoop(t, filepath.Join(root, "/var/lib/kubelet/disk")), attachLoop(t, filepath.Join(root, "/tmp/disk"))}
-			left := func() error { return remains(t, temp, folder, loops) }
+			groups := groupsOf(t, folder)
+			left := func() error { return remains(t, temp, folder, groups, loops) }
 			for _, expected := range []string{"processes", "control group", "loop device"} {
 				if err := left(); err == nil || !strings.Contains(err.Error(), expected) {
 					t.Fatalf("while the node runs, found %v, want its %s, too", err, expected)
@@ -87,12 +90,12 @@ func killNamed(t *testing.T, dir, name string) {
 }
 
 // remains returns an error with what there is of a node.
-func remains(t *testing.T, temp, folder string, loops []string) error {
+func remains(t *testing.T, temp, folder string, groups, loops []string) error {
 	var errs []error
 	if processes := processesOf(t, temp); len(processes) > 0 {
 		errs = append(errs, fmt.Errorf("processes %v", processes))
 	}
-	for _, group := range groupsOf(t, folder) {
+	for _, group := range groups {
 		if _, err := os.Stat(group); err == nil {
 			errs = append(errs, fmt.Errorf("control group %s", group))
 		}
@@ -109,22 +112,17 @@ func remains(t *testing.T, temp, folder string, loops []string) error {
 	return errors.Join(errs...)
 }
 
-// groups are the control groups of nodes, by folder. The node's own record of them goes with it.
-var groups = map[string][]string{}
-
-func groupsOf(t *testing.T, folder string) []string {
-	if groups[folder] == nil {
-		content, err := os.ReadFile(filepath.Join(folder, "cgroups.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var all []string
-		if err := json.Unmarshal(content, &all); err != nil || len(all) == 0 {
-			t.Fatalf("control groups of the node: %q, %v", all, err)
-		}
-		groups[folder] = all
+// groupsOf returns the control groups of a node. Its record of them goes with it.
+func groupsOf(t *testing.T, folder string) (groups []string) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(folder, "cgroups.json"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return groups[folder]
+	if err := json.Unmarshal(content, &groups); err != nil || len(groups) == 0 {
+		t.Fatalf("control groups of the node: %q, %v", groups, err)
+	}
+	return groups
 }
 
 // attachLoop attaches a loop device to a new file, and returns its path.

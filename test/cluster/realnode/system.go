@@ -145,8 +145,7 @@ func (s *service) start() error {
 }
 
 // keepRunning starts services again when they end, and collects the exit status of all processes without a parent, as
-// the first process must. It returns if a service keeps ending at once. Kubelets do end once in a while: when they find
-// no statistics of the root file system yet.
+// the first process must. It returns if a service keeps ending at once.
 func keepRunning(services ...*service) error {
 	for {
 		var status syscall.WaitStatus
@@ -213,11 +212,14 @@ func (s system) mountRoot() (string, error) {
 	if err := mount("node", layer, "tmpfs", 0, "mode=755"); err != nil {
 		return "", err
 	}
-	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
-	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
+	// Relative paths: in the options of a mount, a comma in a path would end it.
+	if err := os.Chdir(layer); err != nil {
 		return "", err
 	}
-	return root, mount("node", root, "overlay", 0, "lowerdir=/,upperdir="+upper+",workdir="+work)
+	if err := errors.Join(os.Mkdir("upper", 0o755), os.Mkdir("work", 0o755)); err != nil {
+		return "", err
+	}
+	return root, mount("node", root, "overlay", 0, "lowerdir=/,upperdir=upper,workdir=work")
 }
 
 // mountOwnFolders mounts the node's folders on the disk and those of its programs.
