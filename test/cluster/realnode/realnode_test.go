@@ -253,7 +253,7 @@ func archive(t *testing.T, repository string) string {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	layer, err := tarball.LayerFromReader(&files)
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(files.Bytes())), nil })
 	if err != nil {
 		t.Fatal(err)
 	}
