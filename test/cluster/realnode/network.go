@@ -137,8 +137,8 @@ func (n *Network) connect(place *Place, bridge *netlink.Handle, between netlink.
 	return errors.Join(node.LinkSetUp(loopback), node.LinkSetUp(cable))
 }
 
-// forwarding are the settings of a node that forwards packets of its pods. It tells a pod each time, without a rate
-// limit, that there is no route: otherwise clients wait in vain for what they cannot reach.
+// forwarding are the settings of a node that forwards packets of its pods. It tells a pod within a second that there is
+// no route; with the usual rate limit, clients would wait in vain for what they cannot reach.
 var forwarding = map[string]string{"ip_forward": "1", "icmp_ratelimit": "0"}
 
 // addRoutes makes a node forward packets between its pods and those of the others.
