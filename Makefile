@@ -37,11 +37,17 @@ browser: # tests of pages open them in Chromium
 	if [ "$$(id -u)" != 0 ]; then echo "want Chromium on the PATH: sudo apt-get install chromium-headless-shell" >&2; exit 1; fi; \
 	apt-get update -q && apt-get install -qy --no-install-recommends chromium-headless-shell
 
+.PHONY: runtime
+runtime: # tests of real nodes run containers; without these packages they skip
+	@if [ "$$(id -u)" != 0 ]; then echo "without root, tests of real nodes skip"; exit 0; fi; \
+	if command -v runc >/dev/null && [ -x /usr/lib/cni/ptp ]; then exit 0; fi; \
+	apt-get update -q && apt-get install -qy --no-install-recommends runc containernetworking-plugins
+
 # The packages that take minutes start first, and four at a time: they wait for OLM and for controllers more than they work.
 SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/prediction
 
 .PHONY: test
-test: browser ## Run every test, against a real local cluster where one is needed
+test: browser runtime ## Run every test, against a real local cluster where one is needed
 	@go run ./test/demo tools # shows how far it is, which go test would not
 	@mkdir -p bin
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -p 4 -timeout 45m $(SLOWEST) ./...; \
@@ -93,4 +99,5 @@ verify: ## Generated files fresh, go.mod tidy, imports downward only, one word f
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
 	cd hack/promtool && go mod tidy -diff
+	cd hack/node && go mod tidy -diff
 	hack/verify-generated

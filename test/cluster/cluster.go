@@ -2,8 +2,8 @@
 //
 // It consists of the released etcd, kube-apiserver, kube-controller-manager and kube-scheduler, with RBAC, real
 // service account tokens, an audit log, OpenShift's API types and the objects of every OpenShift cluster; nodes that
-// run pods as local processes; and optionally the Operator Lifecycle Manager. All of it listens on its own loopback
-// addresses and keeps its files in one folder.
+// run pods as local processes; and optionally real nodes and the Operator Lifecycle Manager. All of it listens on its
+// own loopback addresses, or in network namespaces, and keeps its files in one folder.
 //
 // A separate process, the keeper, owns a cluster. It is the program that requested the cluster, started once more,
 // and it stops everything when that program ends, in whatever way. Therefore a program that uses this package must
@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster/node"
+	"github.com/berth-csi/berth/test/cluster/realnode"
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
@@ -39,6 +40,16 @@ type Options struct {
 	// Images maps image repositories, without tag or digest, to programs. A node runs a container with such an image
 	// as a local process of that program, and only reports any other as running.
 	Images map[string]string `json:"images,omitempty"`
+	// RealNodes is the number of workers that are real nodes, with a kubelet and containers: see package realnode. If
+	// it is 0, there is one worker, and it is a process node. A real node pulls images: those of Images, which have
+	// the program in /usr/bin and nothing else, and those of ImageArchives. There are no others.
+	RealNodes int `json:"realNodes,omitempty"`
+	// ImageArchives maps image repositories, without tag or digest, to whole images: files as "docker save" writes
+	// them, or folders with an OCI layout. Process nodes only report their containers as running.
+	ImageArchives map[string]string `json:"imageArchives,omitempty"`
+	// Reachable maps addresses, "IP:port", at which programs on real nodes expect a server, such as that of a cloud's
+	// metadata, to the addresses of servers on this machine. Programs on real nodes reach nothing else of it.
+	Reachable map[string]string `json:"reachable,omitempty"`
 	// Durable makes etcd sync each write to disk, as in a real cluster. Benchmarks need that.
 	Durable bool `json:"durable,omitempty"`
 	// ManagerQPS limits the requests per second of each controller in the controller manager, such as the one that
@@ -59,6 +70,7 @@ type Cluster struct {
 // as the cluster's keeper or as one of its pods; then Init does not return.
 func Init() {
 	node.Launcher()
+	realnode.Init()
 	keepIfAsked()
 }
 
@@ -108,6 +120,7 @@ func Stop(ctx context.Context, dir string) error {
 	if err := s.Keeper.terminate(ctx); err != nil {
 		return fmt.Errorf("stop the cluster in %s: %w", dir, err)
 	}
+	sweepRealNodes(dir)
 	return os.RemoveAll(dir)
 }
 

@@ -23,6 +23,10 @@ type controlPlane struct {
 	pki        *pki
 
 	etcdPort, etcdPeerPort, apiPort, managerPort, schedulerPort int
+
+	// egressProxy is the Unix socket of the proxy by which the API server reaches real nodes; it is empty if there are
+	// none.
+	egressProxy string
 }
 
 // openShiftManagerQPS is OpenShift's value. With the default of 20 per second, garbage collection is slow.
@@ -98,6 +102,7 @@ func (c *controlPlane) writeFiles() error {
 		"pki/service-accounts.key": string(c.pki.serviceAccounts),
 		"audit-policy.yaml":        auditPolicy,
 		"kube-scheduler.yaml":      fmt.Sprintf(schedulerConfig, c.path("kube-scheduler.kubeconfig")),
+		"egress.yaml":              fmt.Sprintf(egressConfig, c.egressProxy),
 	} {
 		if err := os.WriteFile(c.path(name), []byte(content), 0o600); err != nil {
 			return err
@@ -129,6 +134,18 @@ clientConnection:
   kubeconfig: %q
   qps: 150
   burst: 300
+`
+
+// egressConfig makes the API server connect to kubelets, pods and webhooks by a proxy.
+const egressConfig = `apiVersion: apiserver.k8s.io/v1beta1
+kind: EgressSelectorConfiguration
+egressSelections:
+- name: cluster
+  connection:
+    proxyProtocol: HTTPConnect
+    transport:
+      uds:
+        udsName: %q
 `
 
 // etcd is the store. A test can afford to lose its data when the machine fails, so by default it does not sync to
@@ -179,9 +196,15 @@ func (c *controlPlane) apiServer() program {
 		"--audit-log-path="+c.path(auditLogName),
 		"--audit-log-maxsize=100000", // MiB: never rotate, so that all of it is in one file
 
+		// As on OpenShift. A real node's name cannot be resolved.
+		"--kubelet-preferred-address-types=InternalIP",
+
 		"--max-requests-inflight=3000", "--max-mutating-requests-inflight=1500",
 		"--profiling=false",
 	)
+	if c.egressProxy != "" {
+		p.args = append(p.args, "--egress-selector-config-file="+c.path("egress.yaml"))
+	}
 	// Half of the time that tests take is the API server's. By default a fifth of that is garbage collection.
 	p.env = []string{"GOGC=300"}
 	return p

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/test/cluster/realnode"
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
@@ -29,6 +30,8 @@ type assignment struct {
 	Tools   tools.Dir `json:"tools"`
 	CRDs    []string  `json:"crds"` // files of definitions
 	Options Options   `json:"options"`
+	// NodePrograms are set if there are real nodes.
+	NodePrograms realnode.Programs `json:"nodePrograms"`
 }
 
 // message is a line of JSON on a keeper's standard output, for the process that started it. The last one has the
@@ -123,7 +126,8 @@ type keeper struct {
 	plane     *controlPlane
 	processes *processes
 	inProcess *inProcess
-	blocked   io.Closer // see blockOLMPort
+	realNodes *realNodes // nil if there are none
+	blocked   io.Closer  // see blockOLMPort
 }
 
 // readyLimit is the time limit for a component to become ready. It is far above the usual time, for machines that are
@@ -195,6 +199,11 @@ func (k *keeper) prepare() (err error) {
 	if k.plane, err = planControlPlane(k.job, k.subnet.controlPlane()); err != nil {
 		return err
 	}
+	if k.job.Options.RealNodes > 0 {
+		if k.realNodes, err = connectRealNodes(k.job, k.plane); err != nil {
+			return err
+		}
+	}
 	return k.plane.writeFiles()
 }
 
@@ -252,6 +261,9 @@ func (k *keeper) components(api client.Client) []component {
 		{"cloud-credential-operator", k.startCloudCredentials},
 		{"process nodes", k.startNodes},
 	}
+	if k.realNodes != nil {
+		components = append(components, component{"real nodes", func(ctx context.Context) error { return k.realNodes.start(ctx, api, k.fail) }})
+	}
 	if k.job.Options.OLM {
 		components = append(components, component{"operator-lifecycle-manager", func(ctx context.Context) error { return k.startOLM(ctx, api) }})
 	}
@@ -266,6 +278,9 @@ func (k *keeper) progress(detail string) {
 // stop stops everything, clients before servers.
 func (k *keeper) stop() {
 	k.inProcess.stop()
+	if k.realNodes != nil {
+		k.realNodes.stop()
+	}
 	if k.processes != nil {
 		k.processes.stopAll()
 	}

@@ -11,16 +11,24 @@ const adminKubeconfig = "kubeconfig"
 
 // writeKubeconfig writes a self-contained kubeconfig for a user.
 func (c *controlPlane) writeKubeconfig(name string, user user) error {
-	identity, err := c.pki.client(user.name, user.groups...)
+	config, err := c.kubeconfig(c.url(), user)
 	if err != nil {
 		return err
 	}
+	return clientcmd.WriteToFile(*config, c.path(name))
+}
+
+func (c *controlPlane) kubeconfig(url string, user user) (*clientcmdapi.Config, error) {
+	identity, err := c.pki.client(user.name, user.groups...)
+	if err != nil {
+		return nil, err
+	}
 	config := clientcmdapi.NewConfig()
-	config.Clusters["berth"] = &clientcmdapi.Cluster{Server: c.url(), CertificateAuthorityData: c.pki.servers.cert}
+	config.Clusters["berth"] = &clientcmdapi.Cluster{Server: url, CertificateAuthorityData: c.pki.servers.cert}
 	config.AuthInfos[user.name] = &clientcmdapi.AuthInfo{ClientCertificateData: identity.cert, ClientKeyData: identity.key}
 	config.Contexts["berth"] = &clientcmdapi.Context{Cluster: "berth", AuthInfo: user.name}
 	config.CurrentContext = "berth"
-	return clientcmd.WriteToFile(*config, c.path(name))
+	return config, nil
 }
 
 // restConfig returns a client configuration for a user, without throttling.

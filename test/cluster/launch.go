@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-csi/berth/test/cluster/crds"
+	"github.com/berth-csi/berth/test/cluster/realnode"
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
@@ -64,6 +65,14 @@ func newAssignment(ctx context.Context, dir string, options Options, report func
 		return assignment{}, err
 	}
 	job := assignment{Dir: dir, Tools: built, Options: options}
+	if options.RealNodes > 0 {
+		if err := realnode.Missing(); err != nil {
+			return assignment{}, err
+		}
+		if job.NodePrograms, err = nodePrograms(ctx, report); err != nil {
+			return assignment{}, err
+		}
+	}
 	sets := []crds.Set{crds.OpenShift}
 	if options.OLM {
 		sets = append(sets, crds.OLM)

@@ -40,6 +40,14 @@ func starterMain(role string) {
 	case "waits":
 		starterStarts(nil)
 		<-make(chan struct{})
+	case "waits with a real node":
+		c, err := launch(context.Background(), "", Options{RealNodes: 1}, nil)
+		if err != nil {
+			fmt.Printf("error: %q\n", err) // on one line, with the ends of the logs
+			os.Exit(1)
+		}
+		fmt.Println(c.Dir())
+		<-make(chan struct{})
 	case "waits while starting":
 		starterStarts(func(p tools.Progress) {
 			fmt.Println(p.Detail) // no folder yet, but something runs

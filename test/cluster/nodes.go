@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -10,12 +11,15 @@ import (
 	"github.com/berth-csi/berth/test/cluster/node"
 )
 
-// nodeTable lists the nodes of every cluster. As on OpenShift, the nodes of the control plane have a taint.
-var nodeTable = []struct {
+// nodeEntry describes a process node.
+type nodeEntry struct {
 	name   string
 	roles  []string
 	taints []corev1.Taint
-}{
+}
+
+// nodeTable lists the process nodes of a cluster. As on OpenShift, the nodes of the control plane have a taint.
+var nodeTable = []nodeEntry{
 	{
 		name:   "control-plane-0",
 		roles:  []string{"control-plane", "master"},
@@ -28,9 +32,12 @@ var nodeTable = []struct {
 	},
 	{
 		name:  "worker-0",
-		roles: []string{"worker"},
+		roles: []string{workerRole},
 	},
 }
+
+// workerRole is the role of nodes for all pods. If there are real nodes, they are the only ones with this role.
+const workerRole = "worker"
 
 // rolePrefix is the prefix of the labels with a node's roles.
 const rolePrefix = "node-role.kubernetes.io/"
@@ -38,8 +45,12 @@ const rolePrefix = "node-role.kubernetes.io/"
 // startNodes starts the nodes and waits until they accept pods. They have their own user names, but more permissions
 // than kubelets: the process node watches all Secrets and ConfigMaps, which the node authorizer would forbid.
 func (k *keeper) startNodes(ctx context.Context) error {
-	ready := make(chan struct{}, len(nodeTable))
-	for i, entry := range nodeTable {
+	table := slices.Clone(nodeTable)
+	if k.realNodes != nil {
+		table = slices.DeleteFunc(table, func(entry nodeEntry) bool { return slices.Contains(entry.roles, workerRole) })
+	}
+	ready := make(chan struct{}, len(table))
+	for i, entry := range table {
 		config, err := k.plane.restConfig(user{"system:node:" + entry.name, []string{"system:nodes", "system:masters"}})
 		if err != nil {
 			return err
@@ -56,7 +67,7 @@ func (k *keeper) startNodes(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
-	for range nodeTable {
+	for range table {
 		select {
 		case <-ready:
 		case <-ctx.Done():

@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/berth-csi/berth/test/cluster/realnode"
 )
 
 // validity of all certificates: longer than any cluster runs, and back-dated for skewed clocks.
@@ -95,7 +97,11 @@ func (p *pki) proxy(name string) (keyPair, error) {
 func (p *pki) server(address string) (keyPair, error) {
 	template := certificate(pkix.Name{CommonName: "kubernetes"})
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
-	template.IPAddresses = []net.IP{net.ParseIP(address), net.IPv4(127, 0, 0, 1)}
+	service, _, err := net.SplitHostPort(realnode.APIServer)
+	if err != nil {
+		return keyPair{}, err
+	}
+	template.IPAddresses = []net.IP{net.ParseIP(address), net.IPv4(127, 0, 0, 1), net.ParseIP(service)}
 	template.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
 	return p.servers.issue(template)
 }

@@ -13,10 +13,11 @@ import (
 
 // Names in a cluster's folder.
 const (
-	stateName    = "keeper.json"
-	logsFolder   = "logs"
-	auditLogName = "audit.log"
-	folderPrefix = "berth-cluster-" // of temporary folders
+	stateName       = "keeper.json"
+	logsFolder      = "logs"
+	realNodesFolder = "real-nodes"
+	auditLogName    = "audit.log"
+	folderPrefix    = "berth-cluster-" // of temporary folders
 )
 
 // state is the content of a file in a cluster's folder. The file also marks the folder as one that may be removed.
@@ -121,6 +122,7 @@ func sweep(dir string) error {
 	case s.Keeper.alive():
 		return fmt.Errorf("the cluster in %s is already running, as process %d", dir, s.Keeper.PID)
 	}
+	sweepRealNodes(dir)
 	return os.RemoveAll(dir)
 }
 

@@ -1,5 +1,6 @@
 // Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle
-// Manager - from the modules that hack/tools pins, and for tests also opm and, from hack/promtool, promtool.
+// Manager - from the modules that hack/tools pins, and for tests also opm, promtool from those of hack/promtool, and the
+// container runtime of real nodes from those of hack/node.
 //
 // It builds them once, into a folder in the user's cache with a name that is a hash of all of their inputs. A warm
 // start only has to find that folder.
@@ -21,6 +22,7 @@ import (
 const (
 	pinsFolder     = "hack/tools"
 	promtoolFolder = "hack/promtool"
+	nodeFolder     = "hack/node"
 )
 
 // goExitGrace is the time for an interrupted go command to clean up.
@@ -91,6 +93,29 @@ func only(ctx context.Context, report func(Progress), folder string, p program, 
 	return dir.Path(p.name), err
 }
 
+// Kubelet returns the path of the kubelet of real nodes. If the cache does not have it, it is built first, as in Ensure.
+func Kubelet(ctx context.Context, report func(Progress)) (string, error) {
+	recipe, err := kubernetesRecipe([]program{{"kubelet", "k8s.io/kubernetes/cmd/kubelet"}})
+	if err != nil {
+		return "", err
+	}
+	dir, err := recipe.ensureInCache(ctx, report)
+	return dir.Path("kubelet"), err
+}
+
+// Containerd returns the folder with containerd and its shim for runc. If the cache does not have them, they are built
+// first, as in Ensure.
+func Containerd(ctx context.Context, report func(Progress)) (Dir, error) {
+	recipe, err := readRecipe(nodeFolder, []program{
+		{"containerd", "github.com/containerd/containerd/v2/cmd/containerd"},
+		{"containerd-shim-runc-v2", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"},
+	}, "-tags", "no_btrfs,no_devmapper,no_zfs", "-ldflags", "-s -w")
+	if err != nil {
+		return "", err
+	}
+	return recipe.ensureInCache(ctx, report)
+}
+
 // Build compiles packages of the project, such as "./cmd/berth-operator", into dir. Each program is named after its
 // package's folder. report, which may be nil, is called with the progress.
 func Build(ctx context.Context, dir string, report func(Progress), packages ...string) error {
@@ -141,7 +166,10 @@ type recipe struct {
 	pins     [][]byte // content of go.mod and go.sum
 }
 
-func clusterRecipe() (recipe, error) {
+func clusterRecipe() (recipe, error) { return kubernetesRecipe(clusterPrograms) }
+
+// kubernetesRecipe returns the recipe of programs of Kubernetes and of what hack/tools pins beside it.
+func kubernetesRecipe(programs []program) (recipe, error) {
 	pins, err := ToolPins()
 	if err != nil {
 		return recipe{}, err
@@ -150,7 +178,7 @@ func clusterRecipe() (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	return readRecipe(pinsFolder, clusterPrograms,
+	return readRecipe(pinsFolder, programs,
 		"-tags", noC,
 		// Without this version the API server reports v0.0.0, and every CSV's minKubeVersion is unsatisfied.
 		"-ldflags", "-s -w -X k8s.io/component-base/version.gitVersion="+kubernetes)

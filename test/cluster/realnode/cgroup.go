@@ -1,0 +1,148 @@
+package realnode
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// cgroupFolder is where all machines mount the hierarchies of control groups.
+const cgroupFolder = "/sys/fs/cgroup"
+
+// hierarchy is a hierarchy of control groups of version 1.
+type hierarchy struct {
+	// controllers are such as "memory" or "name=systemd", which are also the options of its mount.
+	controllers string
+	// own is the folder of the group that this process is in.
+	own string
+}
+
+// mountPoint returns the folder on which the hierarchy is mounted.
+func (h hierarchy) mountPoint() string {
+	return filepath.Join(cgroupFolder, strings.TrimPrefix(h.controllers, "name="))
+}
+
+// readHierarchies returns the hierarchies of version 1 that this machine has mounted.
+func readHierarchies() ([]hierarchy, error) {
+	content, err := os.ReadFile("/proc/self/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	var all []hierarchy
+	for line := range strings.Lines(string(content)) {
+		// Such as "4:memory:/user.slice". That of version 2 names no controllers.
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
+		if len(fields) != 3 || fields[1] == "" {
+			continue
+		}
+		h := hierarchy{controllers: fields[1]}
+		h.own = filepath.Join(h.mountPoint(), fields[2])
+		if _, err := os.Stat(filepath.Join(h.mountPoint(), "cgroup.procs")); err == nil {
+			all = append(all, h)
+		}
+	}
+	return all, nil
+}
+
+// controlGroups are the control groups of a node, one in each hierarchy, below those of its supervisor.
+type controlGroups struct {
+	hierarchies []hierarchy
+	name        string
+}
+
+// createControlGroups creates the control groups of the node in a folder, and records them there first.
+func createControlGroups(dir string) (controlGroups, error) {
+	hierarchies, err := readHierarchies()
+	if err != nil {
+		return controlGroups{}, err
+	}
+	groups := controlGroups{hierarchies: hierarchies, name: fmt.Sprintf("berth-node-%.6x", sha256.Sum256([]byte(dir)))}
+	var folders []string
+	for _, h := range hierarchies {
+		folders = append(folders, filepath.Join(h.own, groups.name))
+	}
+	if err := writeRecord(dir, cgroupsFile, folders); err != nil {
+		return controlGroups{}, err
+	}
+	for i, folder := range folders {
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			return controlGroups{}, err
+		}
+		// A new cpuset has neither processors nor memory, and accepts no process.
+		for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+			values, err := os.ReadFile(filepath.Join(hierarchies[i].own, name))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err != nil {
+				return controlGroups{}, err
+			}
+			if err := os.WriteFile(filepath.Join(folder, name), values, 0o644); err != nil {
+				return controlGroups{}, err
+			}
+		}
+	}
+	return groups, nil
+}
+
+// enter moves this process into the node's groups, and leave back.
+func (g controlGroups) enter() error { return g.move(g.name) }
+func (g controlGroups) leave() error { return g.move(".") }
+
+func (g controlGroups) move(to string) error {
+	for _, h := range g.hierarchies {
+		if err := os.WriteFile(filepath.Join(h.own, to, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cgroupLimit is the time limit for the kernel to forget the processes of a control group.
+const cgroupLimit = 10 * time.Second
+
+// removeControlGroups removes the control groups of a node whose processes have ended, and those below them.
+func removeControlGroups(dir string) error {
+	var folders []string
+	if err := readRecord(dir, cgroupsFile, &folders); err != nil {
+		return err
+	}
+	var last error
+	// A group is busy for a moment after its last process has ended.
+	wait.PollUntilContextTimeout(context.Background(), 20*time.Millisecond, cgroupLimit, true, func(context.Context) (bool, error) {
+		last = nil
+		for _, folder := range folders {
+			last = errors.Join(last, removeTree(folder))
+		}
+		return last == nil, nil
+	})
+	return last
+}
+
+// removeTree removes a control group and those below it. Their files cannot be removed, and go with the folder.
+func removeTree(folder string) error {
+	var all []string
+	err := filepath.WalkDir(folder, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			all = append(all, path)
+		}
+		return err
+	})
+	for _, folder := range slices.Backward(all) {
+		err = errors.Join(err, os.Remove(folder))
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

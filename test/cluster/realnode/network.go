@@ -1,0 +1,357 @@
+package realnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// APIServer is the address at which programs on a node and its pods reach the API server: the first one for Services,
+// which Kubernetes gives to the Service "kubernetes", and kubelets to all pods.
+const APIServer = "10.217.0.1:443"
+
+// registryAddress is where a node's containerd finds the registry of the node's images.
+const registryAddress = "127.0.0.1:5000"
+
+// Networks as on OpenShift: that of the nodes, and a part of the pods' network for each node.
+var (
+	nodeNetwork = netip.MustParsePrefix("10.0.0.0/24")
+	podNetwork  = netip.MustParsePrefix("10.128.0.0/14")
+)
+
+// firstNode is the last octet of the first node's address.
+const firstNode = 10
+
+// maxNodes is the number of nodes that a network has addresses for.
+const maxNodes = 100
+
+// Network connects the nodes of a cluster with each other, and with nothing else. It consists of network namespaces:
+// one of each node, and one with a bridge between them. They exist as long as this process, or one in them.
+//
+// A node has no route out of the network. What it may reach of this machine is forwarded by this process, connection
+// by connection: see Listen and Forward. In the other direction, Proxy lets the API server connect to kubelets and
+// pods. There is no kube-proxy: of the addresses of Services, only that of "kubernetes" leads anywhere.
+type Network struct {
+	places []*Place
+
+	bridge  *os.File // the namespace of the bridge
+	mu      sync.Mutex
+	closers []io.Closer
+}
+
+// Place is a node's place in a network.
+type Place struct {
+	Address netip.Addr
+	// Pods has the addresses of the node's pods.
+	Pods      netip.Prefix
+	namespace *os.File
+}
+
+// NewNetwork creates the network for a number of nodes.
+func NewNetwork(nodes int) (_ *Network, err error) {
+	if nodes > maxNodes {
+		return nil, fmt.Errorf("a network has addresses for %d nodes, not for %d", maxNodes, nodes)
+	}
+	n := &Network{}
+	defer func() {
+		if err != nil {
+			n.Close()
+		}
+	}()
+	if n.bridge, err = newNamespace(); err != nil {
+		return nil, err
+	}
+	bridge, err := netlink.NewHandleAt(netns.NsHandle(n.bridge.Fd()))
+	if err != nil {
+		return nil, err
+	}
+	defer bridge.Close()
+	between := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "nodes"}}
+	if err := errors.Join(bridge.LinkAdd(between), bridge.LinkSetUp(between)); err != nil {
+		return nil, fmt.Errorf("create the bridge between nodes: %w", err)
+	}
+	for i := range nodes {
+		place := newPlace(i)
+		if place.namespace, err = newNamespace(); err != nil {
+			return nil, err
+		}
+		n.places = append(n.places, place)
+		if err := n.connect(place, bridge, between); err != nil {
+			return nil, fmt.Errorf("connect node %s: %w", place.Address, err)
+		}
+	}
+	for _, place := range n.places {
+		if err := place.addRoutes(n.places); err != nil {
+			return nil, fmt.Errorf("add the routes of node %s: %w", place.Address, err)
+		}
+	}
+	return n, nil
+}
+
+func newPlace(index int) *Place {
+	node, pods := nodeNetwork.Addr().As4(), podNetwork.Addr().As4()
+	node[3] = byte(firstNode + index)
+	pods[2] = byte(2 * index)
+	return &Place{Address: netip.AddrFrom4(node), Pods: netip.PrefixFrom(netip.AddrFrom4(pods), 23)}
+}
+
+// connect plugs a node into the bridge.
+func (n *Network) connect(place *Place, bridge *netlink.Handle, between netlink.Link) error {
+	node, err := netlink.NewHandleAt(netns.NsHandle(place.namespace.Fd()))
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	port := "node-" + place.Address.String()[len("10.0.0."):]
+	cable := &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}, PeerName: port, PeerNamespace: netlink.NsFd(n.bridge.Fd())}
+	if err := node.LinkAdd(cable); err != nil {
+		return fmt.Errorf("create its network device: %w", err)
+	}
+	plug, err := bridge.LinkByName(port)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(bridge.LinkSetMaster(plug, between), bridge.LinkSetUp(plug)); err != nil {
+		return fmt.Errorf("plug it into the bridge: %w", err)
+	}
+	loopback, err := node.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := node.AddrAdd(cable, address(netip.PrefixFrom(place.Address, nodeNetwork.Bits()))); err != nil {
+		return err
+	}
+	return errors.Join(node.LinkSetUp(loopback), node.LinkSetUp(cable))
+}
+
+// forwarding are the settings of a node that forwards packets of its pods. It tells a pod within a second that there is
+// no route; with the usual rate limit, clients would wait in vain for what they cannot reach.
+var forwarding = map[string]string{"ip_forward": "1", "icmp_ratelimit": "0"}
+
+// addRoutes makes a node forward packets between its pods and those of the others.
+func (p *Place) addRoutes(all []*Place) error {
+	handle, err := netlink.NewHandleAt(netns.NsHandle(p.namespace.Fd()))
+	if err != nil {
+		return err
+	}
+	defer handle.Close()
+	for _, other := range all {
+		if other == p {
+			continue
+		}
+		if err := handle.RouteAdd(&netlink.Route{Dst: address(other.Pods).IPNet, Gw: other.Address.AsSlice()}); err != nil {
+			return err
+		}
+	}
+	return p.inside(func() error {
+		for name, value := range forwarding {
+			if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv4", name), []byte(value), 0o644); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func address(prefix netip.Prefix) *netlink.Addr {
+	return &netlink.Addr{IPNet: &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}}
+}
+
+// Places returns the nodes' places.
+func (n *Network) Places() []*Place { return n.places }
+
+// Listen listens on an address, "IP:port", in the node. If it is not a loopback address, the node gets it in addition
+// to its own, and the node's pods reach it, too.
+func (n *Network) Listen(place *Place, at string) (net.Listener, error) {
+	where, err := netip.ParseAddrPort(at)
+	if err != nil {
+		return nil, err
+	}
+	if where.Addr().IsUnspecified() {
+		return nil, fmt.Errorf("listen on %s: want one address of a node", at)
+	}
+	if !where.Addr().IsLoopback() {
+		if err := place.addAddress(where.Addr()); err != nil {
+			return nil, fmt.Errorf("give the address %s to node %s: %w", where.Addr(), place.Address, err)
+		}
+	}
+	var listener net.Listener
+	if err := place.inside(func() (err error) {
+		listener, err = net.Listen("tcp", at)
+		return err
+	}); err != nil {
+		return nil, fmt.Errorf("listen on %s in node %s: %w", at, place.Address, err)
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.closers = append(n.closers, listener)
+	return listener, nil
+}
+
+func (p *Place) addAddress(addr netip.Addr) error {
+	handle, err := netlink.NewHandleAt(netns.NsHandle(p.namespace.Fd()))
+	if err != nil {
+		return err
+	}
+	defer handle.Close()
+	loopback, err := handle.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	if err := handle.AddrAdd(loopback, address(netip.PrefixFrom(addr, addr.BitLen()))); !errors.Is(err, unix.EEXIST) {
+		return err
+	}
+	return nil
+}
+
+// Forward makes a server of this machine reachable in every node: connections to the address at, "IP:port", lead to
+// the address to.
+func (n *Network) Forward(at, to string) error {
+	for _, place := range n.places {
+		listener, err := n.Listen(place, at)
+		if err != nil {
+			return err
+		}
+		go func() {
+			for {
+				client, err := listener.Accept()
+				if err != nil {
+					return // it was closed
+				}
+				go func() {
+					server, err := net.DialTimeout("tcp", to, dialLimit)
+					if err != nil {
+						client.Close()
+						return
+					}
+					join(client, server)
+				}()
+			}
+		}()
+	}
+	return nil
+}
+
+// dialLimit is the time limit for a connection. Nothing is far away here.
+const dialLimit = 10 * time.Second
+
+// join copies between two connections until both directions have ended.
+func join(a, b net.Conn) {
+	var both sync.WaitGroup
+	for from, to := range map[net.Conn]net.Conn{a: b, b: a} {
+		both.Go(func() {
+			io.Copy(to, from)
+			// The other direction may go on.
+			if half, ok := to.(*net.TCPConn); ok {
+				half.CloseWrite()
+			}
+		})
+	}
+	both.Wait()
+	a.Close()
+	b.Close()
+}
+
+// Proxy serves the CONNECT requests with which the API server connects to nodes and pods, and to loopback addresses of
+// this machine. It refuses to connect to any other address.
+func (n *Network) Proxy() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodConnect {
+			http.Error(w, "want the method CONNECT", http.StatusMethodNotAllowed)
+			return
+		}
+		server, err := n.dial(r.Context(), r.RequestURI)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		client, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			server.Close()
+			return
+		}
+		io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n")
+		join(client, server)
+	})
+}
+
+// dial connects to a node, a pod or a loopback address of this machine.
+func (n *Network) dial(ctx context.Context, to string) (net.Conn, error) {
+	where, err := netip.ParseAddrPort(to)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %q: want an IP address and a port", to)
+	}
+	dialer := net.Dialer{Timeout: dialLimit}
+	if where.Addr().IsLoopback() {
+		return dialer.DialContext(ctx, "tcp", to)
+	}
+	for _, place := range n.places {
+		if where.Addr() == place.Address || place.Pods.Contains(where.Addr()) {
+			var conn net.Conn
+			err := place.inside(func() (err error) {
+				conn, err = dialer.DialContext(ctx, "tcp", to)
+				return err
+			})
+			return conn, err
+		}
+	}
+	return nil, fmt.Errorf("connect to %s: it is neither a node nor a pod of a real node, and not a loopback address", to)
+}
+
+// Close removes the network.
+func (n *Network) Close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, closer := range n.closers {
+		closer.Close()
+	}
+	for _, place := range n.places {
+		place.namespace.Close()
+	}
+	n.bridge.Close()
+}
+
+// newNamespace creates a network namespace, which exists while it is open.
+func newNamespace() (namespace *os.File, err error) {
+	err = onOwnThread(func() (err error) {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("create a network namespace: %w", err)
+		}
+		namespace, err = os.Open("/proc/thread-self/ns/net")
+		return err
+	})
+	return namespace, err
+}
+
+// inside calls do in the node's network namespace. The sockets that do creates stay in it.
+func (p *Place) inside(do func() error) error {
+	return onOwnThread(func() error {
+		if err := unix.Setns(int(p.namespace.Fd()), unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("enter the network namespace of node %s: %w", p.Address, err)
+		}
+		return do()
+	})
+}
+
+// onOwnThread calls do on a thread that is not used for anything else, and ends with it.
+func onOwnThread(do func() error) error {
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlock it
+		result <- do()
+	}()
+	return <-result
+}

@@ -1,0 +1,146 @@
+package realnode
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// network returns a network of two nodes.
+func network(t *testing.T) *Network {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("network namespaces need root")
+	}
+	n, err := NewNetwork(2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.Close)
+	return n
+}
+
+// dialFrom connects from a node.
+func dialFrom(place *Place, to string) error {
+	return place.inside(func() error {
+		conn, err := net.DialTimeout("tcp", to, dialLimit)
+		if err == nil {
+			conn.Close()
+		}
+		return err
+	})
+}
+
+// TestNetworkHasNoWayOut: what a node reaches is what is forwarded, and the other node.
+func TestNetworkHasNoWayOut(t *testing.T) {
+	n := network(t)
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	machine := server.Listener.Addr().String()
+	first, second := n.Places()[0], n.Places()[1]
+
+	const metadata = "169.254.169.254:80"
+	for _, to := range []string{machine, metadata, "192.0.2.1:80"} {
+		if err := dialFrom(first, to); err == nil {
+			t.Errorf("a node connects to %s", to)
+		}
+	}
+	if err := n.Forward(metadata, machine); err != nil {
+		t.Fatal(err)
+	}
+	for _, place := range n.Places() {
+		if err := dialFrom(place, metadata); err != nil {
+			t.Errorf("node %s connects to what is forwarded: %v", place.Address, err)
+		}
+	}
+	if err := dialFrom(first, machine); err == nil {
+		t.Errorf("with a forwarder to it, a node connects to %s directly", machine)
+	}
+	if _, err := n.Listen(second, "0.0.0.0:1234"); err == nil {
+		t.Error("a node got the address 0.0.0.0")
+	}
+	if _, err := n.Listen(second, "127.0.0.1:1234"); err != nil {
+		t.Fatal(err)
+	}
+	if err := dialFrom(first, second.Address.String()+":1234"); err == nil {
+		t.Error("a node connects to the other one's loopback")
+	}
+	for _, to := range []string{first.Address.String(), second.Address.String()} {
+		if err := dialFrom(first, to+":9"); err == nil || !strings.Contains(err.Error(), unix.ECONNREFUSED.Error()) {
+			t.Errorf("connect to a node where nothing listens: got %v, want that it refuses", err)
+		}
+	}
+}
+
+// TestProxyConnectsToNodesOnly: the API server's proxy connects to nodes and to this machine's loopback addresses.
+func TestProxyConnectsToNodesOnly(t *testing.T) {
+	n := network(t)
+	proxy := httptest.NewServer(n.Proxy())
+	defer proxy.Close()
+	onMachine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "machine") }))
+	defer onMachine.Close()
+	place := n.Places()[1]
+	var onNode net.Listener
+	if err := place.inside(func() (err error) {
+		onNode, err = net.Listen("tcp", place.Address.String()+":80")
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "node") })}
+	go server.Serve(onNode)
+	defer server.Close()
+
+	via, err := url.Parse(proxy.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for to, want := range map[string]string{
+		place.Address.String() + ":80":         "node",
+		onMachine.Listener.Addr().String():     "machine",
+		"192.0.2.1:80":                         "neither a node nor a pod",
+		"node.example.com:80":                  "want an IP address",
+		n.Places()[0].Address.String() + ":80": "refused",
+	} {
+		if got := throughProxy(t, via.Host, to); !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", to, got, want)
+		}
+	}
+}
+
+// throughProxy returns what a server answers by a proxy's CONNECT, or the proxy's own answer.
+func throughProxy(t *testing.T, proxy, to string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", proxy)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n\r\n", to, to)
+	answers := bufio.NewReader(conn)
+	answer, err := http.ReadResponse(answers, &http.Request{Method: http.MethodConnect})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if answer.StatusCode == http.StatusOK {
+		fmt.Fprint(conn, "GET / HTTP/1.0\r\n\r\n")
+		if answer, err = http.ReadResponse(answers, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}

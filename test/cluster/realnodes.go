@@ -1,0 +1,180 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster/realnode"
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// NeedRealNodes skips a test on a machine on which real nodes cannot run.
+func NeedRealNodes(t testing.TB) {
+	t.Helper()
+	if err := realnode.Missing(); err != nil {
+		t.Skip(err)
+	}
+}
+
+// RealNode is the name of a real node. They count from 0.
+func RealNode(index int) string { return "worker-" + strconv.Itoa(index) }
+
+// NodeRoot returns the path of a real node's root folder, as this machine sees it. Files that are written there are
+// the node's, such as links to devices in its /dev.
+func (c *Cluster) NodeRoot(name string) (string, error) {
+	return realnode.Root(realNodeFolder(c.Dir(), name))
+}
+
+func realNodeFolder(dir, name string) string { return filepath.Join(dir, realNodesFolder, name) }
+
+// nodePrograms builds the programs of real nodes if necessary.
+func nodePrograms(ctx context.Context, report func(tools.Progress)) (realnode.Programs, error) {
+	kubelet, err := tools.Kubelet(ctx, report)
+	if err != nil {
+		return realnode.Programs{}, err
+	}
+	containerd, err := tools.Containerd(ctx, report)
+	if err != nil {
+		return realnode.Programs{}, err
+	}
+	own, err := tools.Programs(ctx, "./test/cluster/realnode/pause")
+	if err != nil {
+		return realnode.Programs{}, err
+	}
+	return realnode.Programs{Kubelet: kubelet, Containerd: string(containerd), Pause: own.Path("pause")}, nil
+}
+
+// realNodes are the real nodes of a cluster.
+type realNodes struct {
+	job     assignment
+	plane   *controlPlane
+	network *realnode.Network
+	proxy   *http.Server
+	nodes   []*realnode.Node
+}
+
+// connectRealNodes creates the network of the real nodes, and the proxy that the API server needs to reach it.
+func connectRealNodes(job assignment, plane *controlPlane) (_ *realNodes, err error) {
+	r := &realNodes{job: job, plane: plane}
+	if r.network, err = realnode.NewNetwork(job.Options.RealNodes); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			r.network.Close()
+		}
+	}()
+	// An abstract socket: it needs no file, whose path might be too long.
+	plane.egressProxy = "@berth-egress-" + plane.address
+	listener, err := net.Listen("unix", plane.egressProxy)
+	if err != nil {
+		return nil, err
+	}
+	r.proxy = &http.Server{Handler: r.network.Proxy()}
+	go r.proxy.Serve(listener) // until stop
+	return r, nil
+}
+
+// start starts the nodes and waits until they are ready. A node that ends before calls died.
+func (r *realNodes) start(ctx context.Context, api client.Client, died func(error)) error {
+	reachable := map[string]string{realnode.APIServer: r.plane.hostPort(r.plane.apiPort)}
+	for at, to := range r.job.Options.Reachable {
+		reachable[at] = to
+	}
+	for at, to := range reachable {
+		if err := r.network.Forward(at, to); err != nil {
+			return err
+		}
+	}
+	images := realnode.Images{Programs: r.job.Options.Images, Archives: r.job.Options.ImageArchives}
+	if err := r.network.ServeImages(images, r.job.NodePrograms.Pause); err != nil {
+		return err
+	}
+	for i, place := range r.network.Places() {
+		if err := r.startNode(ctx, RealNode(i), place, died); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
+	defer cancel()
+	for i := range r.nodes {
+		if err := awaitWorker(ctx, api, RealNode(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *realNodes) startNode(ctx context.Context, name string, place *realnode.Place, died func(error)) error {
+	config, err := r.plane.kubeconfig("https://"+realnode.APIServer, user{"system:node:" + name, []string{"system:nodes"}})
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := clientcmd.Write(*config)
+	if err != nil {
+		return err
+	}
+	node, err := realnode.Start(realnode.Options{
+		Name: name, Dir: realNodeFolder(r.job.Dir, name), Logs: filepath.Join(r.job.Dir, logsFolder),
+		Programs: r.job.NodePrograms, Place: place, Kubeconfig: kubeconfig, ClientCA: r.plane.pki.clients.cert,
+	})
+	if err != nil {
+		return err
+	}
+	r.nodes = append(r.nodes, node)
+	go func() {
+		<-node.Ended()
+		note("node %s ended: %v", name, node.Err())
+		if ctx.Err() == nil {
+			logs := filepath.Join(r.job.Dir, logsFolder, name)
+			died(fmt.Errorf("node %s ended while the cluster started: %w\n%s\n%s\n%s", name, node.Err(),
+				tailOfFile(logs+".log", 5), tailOfFile(logs+"-containerd.log", 5), tailOfFile(logs+"-kubelet.log", 15)))
+		}
+	}()
+	return nil
+}
+
+// awaitWorker waits until a node is ready, and gives it the role of a worker, which a kubelet may not.
+func awaitWorker(ctx context.Context, api client.Client, name string) error {
+	return Until(ctx, "node "+name, func(ctx context.Context) error {
+		var node corev1.Node
+		if err := api.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
+			return err
+		}
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				before := node.DeepCopy()
+				node.Labels[rolePrefix+workerRole] = ""
+				return api.Patch(ctx, &node, client.MergeFrom(before))
+			}
+		}
+		return fmt.Errorf("it is not ready; conditions: %v", node.Status.Conditions)
+	})
+}
+
+// stop ends the nodes, and removes what they leave.
+func (r *realNodes) stop() {
+	for _, node := range r.nodes {
+		node.Stop()
+	}
+	r.proxy.Close()
+	r.network.Close()
+}
+
+// sweepRealNodes removes what is left of the real nodes of a cluster whose keeper was killed.
+func sweepRealNodes(dir string) {
+	left, _ := os.ReadDir(filepath.Join(dir, realNodesFolder))
+	for _, entry := range left {
+		realnode.Sweep(realNodeFolder(dir, entry.Name()))
+	}
+}
