@@ -35,6 +35,7 @@ var suites = []suite{
 	{name: "sweep-sharedvolume", about: "every fault at every write and watch of the SharedVolume controller", pkg: "./sharedvolume", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
 	{name: "sweep-switch", about: "every fault at every write of berth switch", pkg: "./migrate/subscription", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
 	{name: "random", about: "the SharedVolume controller against a model, for half an hour of random actions", pkg: "./sharedvolume", run: "^TestRandomSequences$", options: []string{"-random-time=30m"}},
+	{name: "programs", about: "every CSI sidecar and driver is built, packed into an image, and starts in it", pkg: "./test/drivers/images", run: "^TestImages$", options: []string{"-all-images"}},
 }
 
 func main() {

@@ -1,5 +1,6 @@
 // Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle
-// Manager, opm - from the modules that hack/tools pins, and promtool from those of hack/promtool.
+// Manager, opm - from the modules that hack/tools pins, and promtool from those of hack/promtool. A Program is any
+// other one, such as a CSI driver.
 //
 // It builds them once, into a folder in the user's cache with a name that is a hash of all of their inputs. A warm
 // start only has to find that folder.
@@ -119,7 +120,8 @@ type recipe struct {
 	programs []program
 	folder   string   // of the pins
 	flags    []string // of go build
-	pins     [][]byte // content of go.mod and go.sum
+	pins     [][]byte // content of go.mod and go.sum, and of all other files if the folder has source code
+	copied   bool     // whether a copy of the folder is built: the go command completes its go.mod and go.sum
 }
 
 func clusterRecipe() (recipe, error) {
