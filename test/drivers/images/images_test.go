@@ -74,7 +74,7 @@ var answers = map[string]struct{ args, want string }{
 	"aws-efs-csi-driver-v3.4.1":  {"--version", `"driverVersion": "VERSION"`},
 }
 
-// helpers are the programs of Debian that drivers run, and how their answers begin.
+// helpers are the programs of Debian that drivers run, and what is in their answers.
 var helpers = map[string]string{
 	"mount --version":    "mount from util-linux",
 	"umount --version":   "umount from util-linux",
@@ -122,8 +122,8 @@ func TestImages(t *testing.T) {
 			}
 			for _, commands := range c.helpers() {
 				for command, want := range commands {
-					if out := runIn(t, root, config, strings.Fields(command)...); !strings.HasPrefix(out, want) {
-						t.Errorf("%s prints\n%s\nwant it to begin with %q", command, out, want)
+					if out := runIn(t, root, config, strings.Fields(command)...); !strings.Contains(out, want) {
+						t.Errorf("%s prints\n%s\nwant %q in it", command, out, want)
 					}
 				}
 			}
