@@ -25,8 +25,8 @@ import (
 
 var all = flag.Bool("all-images", false, "pack every image, which takes several minutes and needs Debian packages, and not only a small one")
 
-// small are images of quickly built programs: one of hack/drivers, and one of the sources.
-var small = []string{"quay.io/openshift/origin-csi-external-attacher", "quay.io/openshift/origin-csi-livenessprobe"}
+// small are an image of each kind of program: one of hack/drivers, which demonstrations need, too, and one of the sources.
+var small = []string{"quay.io/openshift/origin-csi-external-provisioner", "quay.io/openshift/origin-csi-livenessprobe"}
 
 // TestDefinitionsHaveImages: there is an image for each that a definition names.
 func TestDefinitionsHaveImages(t *testing.T) {
@@ -98,7 +98,7 @@ var efsHelpers = map[string]string{
 }
 
 // TestImages: the program of an image starts in it, with nothing else from this machine, and so do the programs that
-// it runs. Without -all-images, two images are packed.
+// it runs. Without -all-images, two are packed.
 func TestImages(t *testing.T) {
 	repositories := small
 	if *all {
