@@ -66,8 +66,13 @@ fuzz: ## Try each parser on random input for a few seconds
 	@git grep -n '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z]*).*|\1 \2|' | \
 	while read -r package target; do go test "./$$package" -run '^$$' -fuzz "^$$target$$" -fuzztime 5s || exit 1; done
 
+.PHONY: mmdebstrap
+mmdebstrap: # images of drivers are built on a small Debian
+	@command -v mmdebstrap >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && apt-get install -qy --no-install-recommends mmdebstrap; } || \
+		{ echo "want mmdebstrap on the PATH: sudo apt-get install mmdebstrap" >&2; exit 1; }
+
 .PHONY: prove
-prove: ## Run a suite that is too long for make test, up to an hour: make prove SUITE=sweep-operator
+prove: mmdebstrap ## Run a suite that is too long for make test, up to an hour: make prove SUITE=sweep-operator
 	@go run ./test/prove "$(SUITE)"
 
 .PHONY: sweep
@@ -100,4 +105,5 @@ verify: ## Generated files fresh, go.mod tidy, imports downward only, one word f
 	cd hack/tools && go mod tidy -diff
 	cd hack/promtool && go mod tidy -diff
 	cd hack/node && go mod tidy -diff
+	cd hack/drivers && go mod tidy -diff
 	hack/verify-generated

@@ -22,9 +22,6 @@ type Progress struct {
 	Done, Total int
 }
 
-// partialSuffix is the suffix of folders with unfinished builds.
-const partialSuffix = ".partial"
-
 // ensureInCache is ensure with the user's cache. report may be nil.
 func (r recipe) ensureInCache(ctx context.Context, report func(Progress)) (Dir, error) {
 	if report == nil {
@@ -39,73 +36,38 @@ func (r recipe) ensureInCache(ctx context.Context, report func(Progress)) (Dir, 
 
 // ensure returns the folder with the built tools in a cache, and builds them first if necessary.
 func (r recipe) ensure(ctx context.Context, cache string, report func(Progress)) (Dir, error) {
-	dir := Dir(filepath.Join(cache, r.key()))
-	if r.builtIn(dir) {
-		return dir, nil
-	}
-	unlock, err := lock(ctx, filepath.Join(cache, "lock"), func() {
-		report(Progress{Phase: "waiting for another process that builds the tools"})
-	})
+	dir, err := once(ctx, cache, r.key(), r.builtIn, report, func(partial string) error { return r.build(ctx, partial, report) })
 	if err != nil {
-		return "", err
-	}
-	defer unlock()
-	if r.builtIn(dir) { // while we waited
-		return dir, nil
-	}
-	if err := r.build(ctx, cache, dir, report); err != nil {
 		return "", fmt.Errorf("build the tools that %s pins: %w", r.folder, err)
 	}
-	return dir, nil
+	return Dir(dir), nil
 }
 
 // builtIn reports whether every tool exists. A folder gets its name only when its build has finished, so tools are
 // missing only if somebody deleted them.
-func (r recipe) builtIn(dir Dir) bool {
+func (r recipe) builtIn(dir string) bool {
 	for _, program := range r.programs {
-		if !isFile(dir.Path(program.name)) {
+		if !isFile(Dir(dir).Path(program.name)) {
 			return false
 		}
 	}
 	return true
 }
 
-// build compiles all tools into a temporary folder and renames that to dir when it is complete.
-func (r recipe) build(ctx context.Context, cache string, dir Dir, report func(Progress)) (err error) {
-	if err := sweepPartial(cache); err != nil {
-		return err
-	}
-	partial := string(dir) + partialSuffix
-	defer func() {
-		if err != nil {
-			os.RemoveAll(partial)
-		}
-	}()
-	if err := compile(ctx, r.folder, partial, r.arguments(), report); err != nil {
-		return err
-	}
-	if err := r.nameAfterTools(partial); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(string(dir)); err != nil { // an incomplete one
-		return err
-	}
-	return os.Rename(partial, string(dir))
-}
-
-// sweepPartial removes the folders of builds that were killed. The caller holds the lock, so no other build is
-// running.
-func sweepPartial(cache string) error {
-	left, err := filepath.Glob(filepath.Join(cache, "*"+partialSuffix))
-	if err != nil {
-		return err
-	}
-	for _, folder := range left {
-		if err := os.RemoveAll(folder); err != nil {
+// build compiles all tools into a folder, which it creates.
+func (r recipe) build(ctx context.Context, into string, report func(Progress)) error {
+	module := r.folder
+	if r.copied {
+		module = strings.TrimSuffix(into, partialSuffix) + "-source" + partialSuffix
+		defer os.RemoveAll(module)
+		if err := os.CopyFS(module, os.DirFS(r.folder)); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := compile(ctx, module, into, r.arguments(), report); err != nil {
+		return err
+	}
+	return r.nameAfterTools(into)
 }
 
 // compile builds the programs that args name, with the build flags among them, in the module in one folder, into

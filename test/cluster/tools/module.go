@@ -40,7 +40,10 @@ type Pins struct {
 func ProjectPins() (Pins, error) { return readPins("go.mod") }
 
 // ToolPins reads the versions of the pinned tools.
-func ToolPins() (Pins, error) { return readPins(filepath.Join(pinsFolder, "go.mod")) }
+func ToolPins() (Pins, error) { return PinsOf(pinsFolder) }
+
+// PinsOf reads the versions in the go.mod of a folder, relative to the module root.
+func PinsOf(folder string) (Pins, error) { return readPins(filepath.Join(folder, "go.mod")) }
 
 func readPins(name string) (Pins, error) {
 	root, err := Root()

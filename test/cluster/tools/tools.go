@@ -1,6 +1,6 @@
 // Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle
 // Manager - from the modules that hack/tools pins, and for tests also opm, promtool from those of hack/promtool, and the
-// container runtime of real nodes from those of hack/node.
+// container runtime of real nodes from those of hack/node. A Program is any other one, such as a CSI driver.
 //
 // It builds them once, into a folder in the user's cache with a name that is a hash of all of their inputs. A warm
 // start only has to find that folder.
@@ -43,11 +43,6 @@ var clusterPrograms = []program{
 	{"catalog", "github.com/operator-framework/operator-lifecycle-manager/cmd/catalog"},
 }
 
-var (
-	opm      = program{"opm", "github.com/operator-framework/operator-registry/cmd/opm"}
-	promtool = program{"promtool", "github.com/prometheus/prometheus/cmd/promtool"}
-)
-
 // noC are build tags for opm and OLM: pure-Go JSON in SQLite, OpenPGP and storage backends, so that they need no C.
 const noC = "json1,containers_image_openpgp,exclude_graphdriver_btrfs"
 
@@ -73,24 +68,20 @@ func Ensure(ctx context.Context, report func(Progress)) (Dir, error) {
 // OPM returns the path of opm, which Berth is compared with. If the cache does not have it, it is built first, as in
 // Ensure.
 func OPM(ctx context.Context, report func(Progress)) (string, error) {
-	return only(ctx, report, pinsFolder, opm, "-tags", noC, "-ldflags", "-s -w")
+	return Program{
+		Name: "opm", Package: "github.com/operator-framework/operator-registry/cmd/opm", Folder: pinsFolder,
+		Flags: []string{"-tags", noC, "-ldflags", "-s -w"},
+	}.Ensure(ctx, report)
 }
 
 // Promtool returns the path of promtool, which checks and tests alerting rules. If the cache does not have it, it is
 // built first, as in Ensure.
 func Promtool(ctx context.Context, report func(Progress)) (string, error) {
-	// Checking and testing rules needs no service discovery. Without it there are a fifth of the packages.
-	return only(ctx, report, promtoolFolder, promtool, "-tags", "remove_all_sd", "-ldflags", "-s -w")
-}
-
-// only returns the path of one program that the go.mod in a folder pins, and builds it first if necessary.
-func only(ctx context.Context, report func(Progress), folder string, p program, flags ...string) (string, error) {
-	recipe, err := readRecipe(folder, []program{p}, flags...)
-	if err != nil {
-		return "", err
-	}
-	dir, err := recipe.ensureInCache(ctx, report)
-	return dir.Path(p.name), err
+	return Program{
+		Name: "promtool", Package: "github.com/prometheus/prometheus/cmd/promtool", Folder: promtoolFolder,
+		// Checking and testing rules needs no service discovery. Without it there are a fifth of the packages.
+		Flags: []string{"-tags", "remove_all_sd", "-ldflags", "-s -w"},
+	}.Ensure(ctx, report)
 }
 
 // Kubelet returns the path of the kubelet of real nodes. If the cache does not have it, it is built first, as in Ensure.
@@ -163,7 +154,8 @@ type recipe struct {
 	programs []program
 	folder   string   // of the pins
 	flags    []string // of go build
-	pins     [][]byte // content of go.mod and go.sum
+	pins     [][]byte // content of go.mod and go.sum, and of all other files if the folder has source code
+	copied   bool     // whether a copy of the folder is built: the go command completes its go.mod and go.sum
 }
 
 func clusterRecipe() (recipe, error) { return kubernetesRecipe(clusterPrograms) }

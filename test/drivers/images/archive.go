@@ -1,0 +1,151 @@
+package images
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// searchPath is the PATH of images.
+const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// archive returns the path of the image's archive.
+func (c content) archive(ctx context.Context, report func(tools.Progress), tag name.Tag) (string, error) {
+	files, err := c.files(ctx, report)
+	if err != nil {
+		return "", err
+	}
+	base := ""
+	if c.debian {
+		if base, err = debian(ctx, report); err != nil {
+			return "", err
+		}
+	}
+	key, err := c.key(tag, base, files)
+	if err != nil {
+		return "", err
+	}
+	folder, err := tools.Once(ctx, "images", key, report, func(folder string) error {
+		if report != nil {
+			report(tools.Progress{Phase: "packing images", Detail: tag.String()})
+		}
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			return err
+		}
+		return c.pack(folder, tag, base, files)
+	})
+	return filepath.Join(folder, archiveName), err
+}
+
+const archiveName = "image.tar"
+
+// key names the image's folder in the cache. The programs and the base are in folders that are named after their own
+// inputs, so that their paths stand for their content.
+func (c content) key(tag name.Tag, base string, files []file) (string, error) {
+	hash := sha256.New()
+	fmt.Fprintln(hash, tag, c.entrypoint, runtime.GOARCH, base)
+	for _, f := range files {
+		info, err := os.Stat(f.source)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintln(hash, f.target, f.source, f.mode, info.Size(), info.ModTime().UnixNano())
+	}
+	return hex.EncodeToString(hash.Sum(nil))[:16], nil
+}
+
+// pack writes the archive into a folder.
+func (c content) pack(folder string, tag name.Tag, base string, files []file) error {
+	own := filepath.Join(folder, "files.tar")
+	if err := writeTar(own, files); err != nil {
+		return err
+	}
+	defer os.Remove(own)
+	image := empty.Image
+	for _, archive := range []string{base, own} {
+		if archive == "" {
+			continue
+		}
+		// Not compressed: the image stays on this machine.
+		layer, err := tarball.LayerFromFile(archive, tarball.WithCompressionLevel(0))
+		if err != nil {
+			return err
+		}
+		if image, err = mutate.AppendLayers(image, layer); err != nil {
+			return err
+		}
+	}
+	image, err := c.configure(image)
+	if err != nil {
+		return err
+	}
+	return tarball.WriteToFile(filepath.Join(folder, archiveName), tag, image)
+}
+
+// configure sets what the runtime starts.
+func (c content) configure(image v1.Image) (v1.Image, error) {
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = runtime.GOOS, runtime.GOARCH
+	config.Config.Entrypoint = []string{c.entrypoint}
+	config.Config.Env = []string{"PATH=" + searchPath}
+	return mutate.ConfigFile(image, config)
+}
+
+// writeTar writes files to an archive that depends on nothing else.
+func writeTar(archive string, files []file) error {
+	out, err := os.Create(archive)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	writer := tar.NewWriter(out)
+	for _, folder := range folders(files) {
+		if err := writer.WriteHeader(&tar.Header{Name: folder[1:] + "/", Typeflag: tar.TypeDir, Mode: 0o755}); err != nil {
+			return err
+		}
+	}
+	for _, f := range files {
+		if err := addFile(writer, f); err != nil {
+			return fmt.Errorf("%s: %w", f.source, err)
+		}
+	}
+	if err := writer.Close(); err != nil {
+		return err
+	}
+	return out.Close()
+}
+
+func addFile(writer *tar.Writer, f file) error {
+	in, err := os.Open(f.source)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if err := writer.WriteHeader(&tar.Header{Name: f.target[1:], Typeflag: tar.TypeReg, Mode: f.mode, Size: info.Size()}); err != nil {
+		return err
+	}
+	_, err = io.Copy(writer, in)
+	return err
+}

@@ -1,0 +1,75 @@
+package images
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// suite is the release of Debian in images of drivers.
+const suite = "bookworm"
+
+// packages are what drivers run: mount and umount; blkid and lsblk; mkfs, fsck and resize2fs for ext4; mkfs.xfs and
+// xfs_growfs; Python and openssl for mount.efs, which creates a certificate for each mount.
+var packages = []string{"mount", "util-linux", "e2fsprogs", "xfsprogs", "python3", "openssl"}
+
+// options are mmdebstrap's: only essential packages and these, without documentation.
+var options = []string{
+	"--variant=essential", "--include=" + strings.Join(packages, ","),
+	"--dpkgopt=force-unsafe-io", // no fsync: the archive is discarded if the machine fails
+	"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
+	"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/info/*",
+}
+
+// debian returns the path of a tar archive with a small Debian, which is made once of the packages that the machine's
+// apt gets. Later versions of the packages do not change it, only another list of them.
+func debian(ctx context.Context, report func(tools.Progress)) (string, error) {
+	mmdebstrap, err := exec.LookPath("mmdebstrap")
+	key := fmt.Sprintf("debian-%x", sha256.Sum256([]byte(suite+" "+strings.Join(options, " "))))[:len("debian-")+16]
+	folder, onceErr := tools.Once(ctx, "images", key, report, func(folder string) error {
+		if err != nil {
+			return fmt.Errorf("images of drivers need mmdebstrap, which 'apt-get install mmdebstrap' installs: %w", err)
+		}
+		if report != nil {
+			report(tools.Progress{Phase: "installing Debian packages", Detail: strings.Join(packages, ", ")})
+		}
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			return err
+		}
+		return bootstrap(ctx, mmdebstrap, filepath.Join(folder, "root.tar"))
+	})
+	if onceErr != nil {
+		return "", onceErr
+	}
+	return filepath.Join(folder, "root.tar"), nil
+}
+
+// bootstrap makes the archive, from where the machine's own packages come.
+func bootstrap(ctx context.Context, mmdebstrap, archive string) error {
+	args := append(options[:len(options):len(options)], suite, archive)
+	for _, pattern := range []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			return err
+		}
+		args = append(args, found...)
+	}
+	cmd := exec.CommandContext(ctx, mmdebstrap, args...)
+	// It removes its folder when it is interrupted.
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	var complaints bytes.Buffer
+	cmd.Stderr = &complaints
+	if err := cmd.Run(); err != nil {
+		lines := strings.Split(strings.TrimSpace(complaints.String()), "\n")
+		return errors.Join(fmt.Errorf("mmdebstrap: %w", err), errors.New(strings.Join(lines[max(0, len(lines)-20):], "\n")))
+	}
+	return nil
+}

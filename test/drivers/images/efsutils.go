@@ -1,0 +1,58 @@
+package images
+
+import (
+	"path"
+	"path/filepath"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/drivers/programs"
+)
+
+// efsUtilsFiles are the files of efs-utils by the pattern of their path in its source, with the folder that they are
+// in in an image, or the file if that has another name. The paths are those of efs-utils' own package. What it
+// installs in /etc/amazon/efs, images of the driver have in a folder from which the driver copies it.
+//
+// efs-proxy is missing: it is written in Rust, and its dependencies are not served.
+var efsUtilsFiles = []struct {
+	pattern, folder, file string
+	mode                  int64
+}{
+	{pattern: "src/mount_efs/__init__.py", file: "/usr/sbin/mount.efs", mode: 0o755},
+	{pattern: "src/watchdog/__init__.py", file: "/usr/bin/amazon-efs-mount-watchdog", mode: 0o755},
+	{pattern: "src/efs_utils_common/*.py", folder: "/usr/sbin/efs_utils_common", mode: 0o644},
+	{pattern: "src/mount_efs/*.py", folder: "/usr/sbin/mount_efs", mode: 0o644},
+	{pattern: "src/mount_s3files/*.py", folder: "/usr/sbin/mount_s3files", mode: 0o644},
+	{pattern: "dist/efs-utils.conf", folder: efsStaticFiles, mode: 0o644},
+	{pattern: "dist/s3files-utils.conf", folder: efsStaticFiles, mode: 0o644},
+	{pattern: "dist/efs-utils.crt", folder: efsStaticFiles, mode: 0o444},
+}
+
+const efsStaticFiles = "/etc/amazon/efs-static-files"
+
+// efsUtils returns the files of efs-utils, which mounts EFS file systems for the driver. The error is
+// programs.ErrNoSource if its source is not here.
+func efsUtils() ([]file, error) {
+	root, err := tools.Root()
+	if err != nil {
+		return nil, err
+	}
+	source, err := programs.Source("efs-utils-v3.2.0")
+	if err != nil {
+		return nil, err
+	}
+	var files []file
+	for _, f := range efsUtilsFiles {
+		found, err := filepath.Glob(filepath.Join(root, source, f.pattern))
+		if err != nil {
+			return nil, err
+		}
+		for _, here := range found {
+			target := f.file
+			if target == "" {
+				target = path.Join(f.folder, filepath.Base(here))
+			}
+			files = append(files, file{target: target, source: here, mode: f.mode})
+		}
+	}
+	return files, nil
+}

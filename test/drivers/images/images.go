@@ -1,0 +1,116 @@
+// Package images packs the programs of package programs into images, as archives that a node's container runtime
+// imports. A sidecar's image has its program and nothing else. A driver's image has it on a small Debian with what
+// drivers run: mount, mkfs, blkid, and Python for mount.efs.
+package images
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/drivers/programs"
+)
+
+// content is what is in an image.
+type content struct {
+	// program is the name of the image's program in package programs.
+	program string
+	// entrypoint is the program's path in the image.
+	entrypoint string
+	// debian says that the image has the Debian of debian.go.
+	debian bool
+	// efsUtils says that the image has efs-utils, which mounts EFS file systems.
+	efsUtils bool
+}
+
+// contents are the images that the definitions name, and upstream's where that is another version, by repository.
+var contents = map[string]content{
+	"quay.io/openshift/origin-csi-external-provisioner":  sidecar("csi-provisioner"),
+	"quay.io/openshift/origin-csi-external-attacher":     sidecar("csi-attacher"),
+	"quay.io/openshift/origin-csi-external-resizer":      sidecar("csi-resizer"),
+	"quay.io/openshift/origin-csi-external-snapshotter":  sidecar("csi-snapshotter"),
+	"quay.io/openshift/origin-csi-snapshot-controller":   sidecar("snapshot-controller"),
+	"quay.io/openshift/origin-csi-node-driver-registrar": sidecar("csi-node-driver-registrar"),
+	"quay.io/openshift/origin-csi-livenessprobe":         sidecar("livenessprobe"),
+	"quay.io/openshift/origin-kube-rbac-proxy":           sidecar("kube-rbac-proxy"),
+
+	"quay.io/openshift/origin-aws-ebs-csi-driver":          {program: "aws-ebs-csi-driver", entrypoint: "/usr/bin/aws-ebs-csi-driver", debian: true},
+	"quay.io/openshift/origin-csi-driver-manila":           {program: "manila-csi-plugin", entrypoint: "/usr/bin/manila-csi-plugin", debian: true},
+	"quay.io/openshift/origin-csi-driver-nfs":              {program: "nfsplugin", entrypoint: "/usr/bin/nfsplugin", debian: true},
+	"quay.io/openshift/origin-openstack-cinder-csi-driver": {program: "cinder-csi-plugin", entrypoint: "/usr/bin/cinder-csi-plugin", debian: true},
+
+	// What OpenShift 4.21 ships, and a newer release.
+	"quay.io/openshift/origin-aws-efs-csi-driver":             efs("v2.1.11"),
+	"public.ecr.aws/efs-csi-driver/amazon/aws-efs-csi-driver": efs("v3.4.1"),
+}
+
+func sidecar(program string) content {
+	return content{program: program, entrypoint: "/usr/bin/" + program}
+}
+
+func efs(version string) content {
+	return content{program: "aws-efs-csi-driver-" + version, entrypoint: "/usr/bin/aws-efs-csi-driver", debian: true, efsUtils: true}
+}
+
+// Repositories returns the repositories of all images, sorted.
+func Repositories() []string { return slices.Sorted(maps.Keys(contents)) }
+
+// Archive returns the path of an archive of an image, in the format of "docker save", with a reference such as
+// "quay.io/openshift/origin-csi-livenessprobe:4.21". The image is that of the reference's repository, with any tag. If
+// the user's cache does not have it, its parts are built first. report, which may be nil, is called with the progress.
+//
+// The error is programs.ErrNoSource if a part of the image can only be built from sources that are not here.
+func Archive(ctx context.Context, report func(tools.Progress), reference string) (string, error) {
+	tag, err := name.NewTag(reference, name.StrictValidation)
+	if err != nil {
+		return "", fmt.Errorf("pack the image %q: want a reference such as quay.io/openshift/origin-csi-livenessprobe:4.21: %w", reference, err)
+	}
+	repository := strings.TrimSuffix(reference, ":"+tag.TagStr())
+	c, ok := contents[repository]
+	if !ok {
+		return "", fmt.Errorf("pack the image %s: there is none for %s, only for %s; package images has the table", reference, repository, strings.Join(Repositories(), ", "))
+	}
+	archive, err := c.archive(ctx, report, tag)
+	if err != nil {
+		return "", fmt.Errorf("pack the image %s: %w", reference, err)
+	}
+	return archive, nil
+}
+
+// file is a file of an image.
+type file struct {
+	target string // path in the image
+	source string // path here
+	mode   int64
+}
+
+// files returns all files of an image that are not in its base.
+func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file, error) {
+	program, err := programs.Path(ctx, report, c.program)
+	if err != nil {
+		return nil, err
+	}
+	files := []file{{target: c.entrypoint, source: program, mode: 0o755}}
+	if !c.efsUtils {
+		return files, nil
+	}
+	mount, err := efsUtils()
+	return append(files, mount...), err
+}
+
+// folders returns the folders of files, parents first.
+func folders(files []file) []string {
+	found := map[string]bool{}
+	for _, f := range files {
+		for folder := path.Dir(f.target); folder != "/"; folder = path.Dir(folder) {
+			found[folder] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(found))
+}

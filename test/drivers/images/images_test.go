@@ -1,0 +1,248 @@
+package images
+
+import (
+	"archive/tar"
+	"bytes"
+	"errors"
+	"flag"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/drivers/programs"
+)
+
+var all = flag.Bool("all-images", false, "pack every image, which takes several minutes and needs Debian packages, and not only a small one")
+
+// small are an image of each kind of program: one of hack/drivers, which demonstrations need, too, and one of the sources.
+var small = []string{"quay.io/openshift/origin-csi-external-provisioner", "quay.io/openshift/origin-csi-livenessprobe"}
+
+// TestDefinitionsHaveImages: there is an image for each that a definition names.
+func TestDefinitionsHaveImages(t *testing.T) {
+	for _, d := range registry.All() {
+		for _, image := range d.Images {
+			tag, err := name.NewTag(image.Default)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := contents[tag.Repository.Name()]; !ok {
+				t.Errorf("%s: %s: package images has no %s", d.Name, image.Env, tag.Repository.Name())
+			}
+		}
+	}
+}
+
+// TestEveryProgramIsPacked: each program is in one image.
+func TestEveryProgramIsPacked(t *testing.T) {
+	var packed []string
+	for _, c := range contents {
+		packed = append(packed, c.program)
+	}
+	slices.Sort(packed)
+	if names := programs.Names(); !slices.Equal(packed, names) {
+		t.Errorf("images have %q, and the programs are %q", packed, names)
+	}
+}
+
+// answers are the arguments with which programs answer at once, and what is in the answer. VERSION stands for the
+// program's version.
+var answers = map[string]struct{ args, want string }{
+	"csi-provisioner":            {"--version", "VERSION"},
+	"csi-attacher":               {"--version", "VERSION"},
+	"csi-resizer":                {"--version", "VERSION"},
+	"csi-snapshotter":            {"--version", "VERSION"},
+	"snapshot-controller":        {"--version", "VERSION"},
+	"csi-node-driver-registrar":  {"--help", "-kubelet-registration-path"},
+	"livenessprobe":              {"--help", "-csi-address"},
+	"kube-rbac-proxy":            {"--version", "VERSION"},
+	"aws-ebs-csi-driver":         {"--version", `"driverVersion": "VERSION"`},
+	"manila-csi-plugin":          {"--version", "VERSION"},
+	"cinder-csi-plugin":          {"--version", "VERSION"},
+	"nfsplugin":                  {"--help", "-mount-permissions"},
+	"aws-efs-csi-driver-v2.1.11": {"--version", `"driverVersion": "VERSION"`},
+	"aws-efs-csi-driver-v3.4.1":  {"--version", `"driverVersion": "VERSION"`},
+}
+
+// helpers are the programs of Debian that drivers run, and what is in their answers.
+var helpers = map[string]string{
+	"mount --version":    "mount from util-linux",
+	"umount --version":   "umount from util-linux",
+	"blkid --version":    "blkid from util-linux",
+	"mkfs.ext4 -V":       "mke2fs ",
+	"fsck.ext4 -V":       "e2fsck ",
+	"resize2fs -h":       "resize2fs ",
+	"mkfs.xfs -V":        "mkfs.xfs version",
+	"xfs_growfs -V":      "xfs_growfs version",
+	"openssl version":    "OpenSSL ",
+	"python3 --version":  "Python 3",
+	"which mount":        "/",
+	"lsblk --version":    "lsblk from util-linux",
+	"blockdev --version": "blockdev from util-linux",
+}
+
+// efsHelpers are those of efs-utils.
+var efsHelpers = map[string]string{
+	"/sbin/mount.efs --version":           "/sbin/mount.efs Version: 3.2.0",
+	"amazon-efs-mount-watchdog --version": "/usr/bin/amazon-efs-mount-watchdog Version: 3.2.0",
+}
+
+// TestImages: the program of an image starts in it, with nothing else from this machine, and so do the programs that
+// it runs. Without -all-images, two are packed.
+func TestImages(t *testing.T) {
+	repositories := small
+	if *all {
+		repositories = Repositories()
+	}
+	for _, repository := range repositories {
+		t.Run(filepath.Base(repository), func(t *testing.T) {
+			c := contents[repository]
+			root, config := unpacked(t, repository+":test")
+			answer, ok := answers[c.program]
+			if !ok {
+				t.Fatalf("no arguments are known for %s", c.program)
+			}
+			version, err := programs.Version(c.program)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := runIn(t, root, config, append(config.Entrypoint, answer.args)...)
+			if want := strings.ReplaceAll(answer.want, "VERSION", version); !strings.Contains(out, want) {
+				t.Errorf("%s %s prints\n%s\nwant %q in it", c.program, answer.args, out, want)
+			}
+			for _, commands := range c.helpers() {
+				for command, want := range commands {
+					if out := runIn(t, root, config, strings.Fields(command)...); !strings.Contains(out, want) {
+						t.Errorf("%s prints\n%s\nwant %q in it", command, out, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+func (c content) helpers() []map[string]string {
+	switch {
+	case c.efsUtils:
+		return []map[string]string{helpers, efsHelpers}
+	case c.debian:
+		return []map[string]string{helpers}
+	}
+	return nil
+}
+
+func TestUnknownImage(t *testing.T) {
+	for _, reference := range []string{"quay.io/openshift/origin-csi-liveness:4.21", "livenessprobe", "quay.io/openshift/origin-csi-livenessprobe@sha256:" + strings.Repeat("0", 64)} {
+		if _, err := Archive(t.Context(), nil, reference); err == nil || !strings.Contains(err.Error(), reference) {
+			t.Errorf("pack %s: got %v, want an error that names it", reference, err)
+		}
+	}
+}
+
+// unpacked packs an image and returns a folder with the files of its archive, and how to start it.
+func unpacked(t *testing.T, reference string) (root string, config v1.Config) {
+	t.Helper()
+	archive, err := Archive(t.Context(), nil, reference)
+	if errors.Is(err, programs.ErrNoSource) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := Archive(t.Context(), nil, reference)
+	if err != nil || again != archive {
+		t.Errorf("packed again: %q, %v; want %q from the cache", again, err, archive)
+	}
+	tag, err := name.NewTag(reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	image, err := tarball.ImageFromPath(archive, &tag) // fails without an image of this reference
+	if err != nil {
+		t.Fatal(err)
+	}
+	file, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	root = t.TempDir()
+	content := mutate.Extract(image)
+	defer content.Close()
+	extract(t, root, content)
+	return root, file.Config
+}
+
+// extract unpacks an archive, without devices and owners.
+func extract(t *testing.T, root string, archive io.Reader) {
+	t.Helper()
+	for reader := tar.NewReader(archive); ; {
+		header, err := reader.Next()
+		if err == io.EOF {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(root, header.Name)
+		switch header.Typeflag {
+		case tar.TypeDir:
+			err = os.MkdirAll(path, 0o755)
+		case tar.TypeSymlink:
+			err = os.Symlink(header.Linkname, path)
+		case tar.TypeLink:
+			err = os.Link(filepath.Join(root, header.Linkname), path)
+		case tar.TypeReg:
+			var content []byte
+			if content, err = io.ReadAll(reader); err == nil {
+				err = os.WriteFile(path, content, os.FileMode(header.Mode).Perm())
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// runIn runs a command of an image and returns what it prints. Programs exit as they like when they are asked for
+// help; if one cannot be started, the test fails.
+func runIn(t *testing.T, root string, config v1.Config, command ...string) string {
+	t.Helper()
+	path := command[0]
+	if !filepath.IsAbs(path) {
+		path = ""
+		for _, folder := range filepath.SplitList(strings.TrimPrefix(config.Env[0], "PATH=")) {
+			if _, err := os.Stat(filepath.Join(root, folder, command[0])); err == nil {
+				path = filepath.Join(folder, command[0])
+				break
+			}
+		}
+		if path == "" {
+			t.Fatalf("the image has no %s", command[0])
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), path, command[1:]...)
+	cmd.Env, cmd.Dir = config.Env, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Chroot:      root,
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET, // no network, and no root needed
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+	}
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && (!errors.As(err, &exit) || exit.ExitCode() < 0) {
+		t.Fatalf("%s in the image: %v\n%s", strings.Join(command, " "), err, out.String())
+	}
+	return out.String()
+}

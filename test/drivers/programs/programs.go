@@ -1,0 +1,141 @@
+// Package programs builds the sidecars and CSI drivers that tests run: real releases, from the modules that
+// hack/drivers pins and, for what no module proxy serves, from the sources in ../shared. Each is built once into the
+// user's cache, and only if something needs it.
+package programs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// Folders of the programs' go.mod files, relative to the module root. Sources has a folder for each module.
+const (
+	pinned  = "hack/drivers"
+	sources = "../shared/fixtures/sources"
+)
+
+// ErrNoSource says that a program's source is not on this machine. A plain clone of the project has none.
+var ErrNoSource = errors.New("no source")
+
+// origin is where a program comes from.
+type origin struct {
+	// module has the program: one that hack/drivers pins, or a folder of the sources.
+	module string
+	// pkg is the main package, relative to the module.
+	pkg string
+	// version is the variable that the linker sets to the program's version. Without one, the program has none.
+	version string
+	// release is the version of a source. A pinned module's is in go.mod.
+	release string
+	source  bool
+}
+
+// origins are the programs by name. The name of a driver's file is that of its image's program, see package images.
+var origins = map[string]origin{
+	"csi-provisioner":     {module: "github.com/kubernetes-csi/external-provisioner/v6", pkg: "cmd/csi-provisioner", version: "main.version"},
+	"csi-attacher":        {module: "github.com/kubernetes-csi/external-attacher/v4", pkg: "cmd/csi-attacher", version: "main.version"},
+	"csi-resizer":         {module: "github.com/kubernetes-csi/external-resizer/v2", pkg: "cmd/csi-resizer", version: "main.version"},
+	"csi-snapshotter":     {module: "github.com/kubernetes-csi/external-snapshotter/v8", pkg: "cmd/csi-snapshotter", version: "main.version"},
+	"snapshot-controller": {module: "github.com/kubernetes-csi/external-snapshotter/v8", pkg: "cmd/snapshot-controller", version: "main.version"},
+	"kube-rbac-proxy":     {module: "github.com/brancz/kube-rbac-proxy", pkg: "cmd/kube-rbac-proxy", version: "k8s.io/component-base/version.gitVersion"},
+	"aws-ebs-csi-driver":  {module: "github.com/kubernetes-sigs/aws-ebs-csi-driver", pkg: "cmd", version: "github.com/kubernetes-sigs/aws-ebs-csi-driver/pkg/driver.driverVersion"},
+	"manila-csi-plugin":   {module: "k8s.io/cloud-provider-openstack", pkg: "cmd/manila-csi-plugin", version: "k8s.io/cloud-provider-openstack/pkg/version.Version"},
+	"cinder-csi-plugin":   {module: "k8s.io/cloud-provider-openstack", pkg: "cmd/cinder-csi-plugin", version: "k8s.io/cloud-provider-openstack/pkg/version.Version"},
+
+	"aws-efs-csi-driver-v3.4.1":  efs("v3.4.1"),
+	"aws-efs-csi-driver-v2.1.11": efs("v2.1.11"),
+	"csi-node-driver-registrar":  {source: true, module: "csi-node-driver-registrar", pkg: "cmd/csi-node-driver-registrar"},
+	"livenessprobe":              {source: true, module: "csi-livenessprobe", pkg: "cmd/livenessprobe"},
+	"nfsplugin":                  {source: true, module: "csi-driver-nfs", pkg: "cmd/nfsplugin"},
+}
+
+// efs returns the origin of a version of the EFS driver, which reports its version to AWS.
+func efs(version string) origin {
+	return origin{source: true, module: "aws-efs-csi-driver-" + version, pkg: "cmd", release: version,
+		version: "github.com/kubernetes-sigs/aws-efs-csi-driver/pkg/driver.driverVersion"}
+}
+
+// Names returns the names of all programs, sorted.
+func Names() []string { return slices.Sorted(maps.Keys(origins)) }
+
+// Version returns a program's version, such as "v6.3.0", or "" if its source has none.
+func Version(name string) (string, error) {
+	from, ok := origins[name]
+	if !ok {
+		return "", unknown(name)
+	}
+	if from.source {
+		return from.release, nil
+	}
+	pins, err := tools.PinsOf(pinned)
+	if err != nil {
+		return "", err
+	}
+	return pins.Version(from.module)
+}
+
+// Path returns the path of a program, and builds it first if the cache does not have it. report, which may be nil, is
+// called with the progress. The error is ErrNoSource if the program can only be built from sources that are not here.
+func Path(ctx context.Context, report func(tools.Progress), name string) (string, error) {
+	from, ok := origins[name]
+	if !ok {
+		return "", unknown(name)
+	}
+	program := tools.Program{Name: name, Folder: pinned, Package: from.module + "/" + from.pkg}
+	if from.source {
+		folder, err := Source(from.module)
+		if err != nil {
+			return "", fmt.Errorf("build %s: %w", name, err)
+		}
+		program.Folder, program.Source, program.Package = folder, true, "./"+from.pkg
+	}
+	version, err := Version(name)
+	if err != nil {
+		return "", err
+	}
+	link := "-s -w"
+	if version != "" {
+		link += " -X " + from.version + "=" + version
+	}
+	program.Flags = []string{"-ldflags", link}
+	return program.Ensure(ctx, report)
+}
+
+// Source returns a folder of the sources, relative to the module root. The error is ErrNoSource if it is not there.
+func Source(name string) (string, error) {
+	root, err := tools.Root()
+	if err != nil {
+		return "", err
+	}
+	folder := filepath.Join(sources, name)
+	if _, err := os.Stat(filepath.Join(root, folder)); err != nil {
+		return "", fmt.Errorf("%w: want %s, which a plain clone does not have: %w", ErrNoSource, folder, err)
+	}
+	return folder, nil
+}
+
+// For returns the path of a program for a test, which is skipped if the program's source is not here.
+func For(t testing.TB, name string) string {
+	t.Helper()
+	path, err := Path(t.Context(), nil, name)
+	if errors.Is(err, ErrNoSource) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func unknown(name string) error {
+	return fmt.Errorf("there is no program %q, want one of %s", name, strings.Join(Names(), ", "))
+}

@@ -1,0 +1,49 @@
+package programs
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestEveryToolIsKnown: hack/drivers pins the programs of the table and no others.
+func TestEveryToolIsKnown(t *testing.T) {
+	content, err := os.ReadFile(filepath.Join("..", "..", "..", pinned, "go.mod"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(content), "\ntool (\n")
+	block, _, found := strings.Cut(block, "\n)")
+	if !found {
+		t.Fatalf("%s/go.mod has no block of tools", pinned)
+	}
+	tools := strings.Fields(block)
+	var known []string
+	for _, from := range origins {
+		if !from.source {
+			known = append(known, from.module+"/"+from.pkg)
+		}
+	}
+	slices.Sort(tools)
+	slices.Sort(known)
+	if !slices.Equal(tools, known) {
+		t.Errorf("%s/go.mod pins\n%s\nand the table has\n%s", pinned, strings.Join(tools, "\n"), strings.Join(known, "\n"))
+	}
+}
+
+func TestUnknownProgram(t *testing.T) {
+	_, err := Path(t.Context(), nil, "csi-provisoner")
+	if err == nil || !strings.Contains(err.Error(), `"csi-provisoner"`) || !strings.Contains(err.Error(), "csi-provisioner,") {
+		t.Errorf("got %v, want an error that names it and what there is", err)
+	}
+}
+
+func TestNoSource(t *testing.T) {
+	_, err := Source("no-such-driver")
+	if !errors.Is(err, ErrNoSource) || !strings.Contains(err.Error(), "no-such-driver") {
+		t.Errorf("got %v, want ErrNoSource and the folder", err)
+	}
+}
