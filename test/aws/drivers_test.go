@@ -25,52 +25,18 @@ import (
 	"github.com/berth-csi/berth/test/aws/ec2"
 	"github.com/berth-csi/berth/test/aws/gateway"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/programs"
 )
 
-var programs = flag.String("drivers", "", `run the real drivers: "build" builds them, else a folder with the programs ebs-driver and efs-driver`)
-
-// ebsModule builds the EBS driver.
-const ebsModule = `module driver
-
-go 1.26.5
-
-require github.com/kubernetes-sigs/aws-ebs-csi-driver v1.63.1
-
-replace github.com/kubernetes-csi/csi-proxy/v2 => github.com/kubernetes-csi/csi-proxy/v2 v2.0.0-alpha.1
-`
-
-const efsSources = "../../../shared/fixtures/sources/aws-efs-csi-driver-v3.4.1"
+var runDrivers = flag.Bool("drivers", false, "build the real EBS and EFS drivers and run them against the cloud")
 
 // program returns a driver's program.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	switch *programs {
-	case "":
-		t.Skip("without -drivers: the drivers take minutes to build; see make prove SUITE=aws-drivers")
-	case "build":
-	default:
-		return filepath.Join(*programs, name)
+	if !*runDrivers {
+		t.Skip("without -drivers: the drivers take minutes to build; see make prove SUITE=aws")
 	}
-	folder := t.TempDir()
-	target := "./cmd"
-	if name == "ebs-driver" {
-		target = "github.com/kubernetes-sigs/aws-ebs-csi-driver/cmd"
-		if err := os.WriteFile(filepath.Join(folder, "go.mod"), []byte(ebsModule), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	} else if _, err := os.Stat(efsSources); err != nil {
-		t.Skipf("the sources of the EFS driver are not there: %v", err)
-	} else if err := os.CopyFS(folder, os.DirFS(efsSources)); err != nil {
-		t.Fatal(err)
-	}
-	built := filepath.Join(t.TempDir(), name)
-	build := exec.Command("go", "build", "-mod=mod", "-o", built, target)
-	build.Dir = folder
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building %s: %v\n%s", name, err, out)
-	}
-	return built
+	return programs.For(t, name)
 }
 
 // run starts a driver with nothing in its environment but the variables, in a mount namespace whose /etc is empty: the
@@ -149,7 +115,7 @@ const gib = 1 << 30
 // TestEBSDriver: the real controller makes a volume, attaches, expands, snapshots, clones and deletes it, in a private
 // region with a CA of its own. Then the cloud is empty again.
 func TestEBSDriver(t *testing.T) {
-	driver := program(t, "ebs-driver")
+	driver := program(t, "aws-ebs-csi-driver")
 	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true, Settle: 200 * time.Millisecond})
 	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
 	if err != nil {
@@ -227,7 +193,7 @@ func TestEBSDriver(t *testing.T) {
 
 // TestEFSDriver: the real controller makes an access point with tags and deletes it.
 func TestEFSDriver(t *testing.T) {
-	driver := program(t, "efs-driver")
+	driver := program(t, "aws-efs-csi-driver-v3.4.1")
 	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true})
 	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
 	if err != nil {

@@ -3,7 +3,6 @@ package openstack_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"maps"
@@ -27,13 +26,11 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/berth-csi/berth/test/drivers/programs"
 	"github.com/berth-csi/berth/test/openstack"
 )
 
 var runDrivers = flag.Bool("drivers", false, "build the real Manila and Cinder drivers and run them against the cloud")
-
-// driversModule has both drivers.
-const driversModule = "k8s.io/cloud-provider-openstack@v1.36.0"
 
 const (
 	gib = 1 << 30
@@ -41,33 +38,13 @@ const (
 	driverLimit = time.Minute
 )
 
-// program builds a driver with the dependencies that its own go.mod pins.
+// program returns a driver's program.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	if !*runDrivers {
 		t.Skip("builds and runs a real driver: make prove SUITE=openstack")
 	}
-	var module struct{ Dir string }
-	out := output(t, "go", "mod", "download", "-json", driversModule)
-	if err := json.Unmarshal(out, &module); err != nil {
-		t.Fatalf("go mod download %s: %v\n%s", driversModule, err, out)
-	}
-	path := filepath.Join(t.TempDir(), name)
-	output(t, "go", "build", "-C", module.Dir, "-o", path, "./cmd/"+name)
-	return path
-}
-
-func output(t *testing.T, name string, args ...string) []byte {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), name, args...).Output()
-	if err != nil {
-		var stderr []byte
-		if exit, ok := err.(*exec.ExitError); ok {
-			stderr = exit.Stderr
-		}
-		t.Fatalf("%s %q: %v\n%s", name, args, err, stderr)
-	}
-	return out
+	return programs.For(t, name)
 }
 
 // driver is a driver that runs as a local process, and a client of its socket.
