@@ -1,0 +1,151 @@
+// Package writer writes to a volume and reads back what it wrote, fifty times a second, and reports what happened
+// meanwhile: how long the longest pause was, what the volume refused, and what it lost. Tests run it in pods, see the
+// program in write, while drivers are switched, updated and killed.
+package writer
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+const (
+	// Interval is the time between two records.
+	Interval = 20 * time.Millisecond
+	// reportInterval is the time between two reports.
+	reportInterval = time.Second
+	// recordSize is the size of a record, in bytes.
+	recordSize = 32
+)
+
+// Report is what has happened since the writer started.
+type Report struct {
+	// Records is the number of records that were written, synced and read back.
+	Records int `json:"records"`
+	// LongestPause is the longest time between two records, and PauseEnd is when it ended.
+	LongestPause time.Duration `json:"longestPause"`
+	PauseEnd     time.Time     `json:"pauseEnd,omitzero"`
+	// Refused is the number of attempts that ended with an error, and LastError is the last of these errors.
+	Refused   int    `json:"refused"`
+	LastError string `json:"lastError,omitempty"`
+	// Lost is the number of records that were once read back and are no longer in the file, or have changed.
+	Lost int `json:"lost"`
+	// Final is set in the last report, when the writer was told to end.
+	Final bool `json:"final,omitempty"`
+}
+
+// Run writes records to a new file until ctx ends, and a report to out every second and at the end, each a line of
+// JSON. A record that is refused is tried again. The error says that the file exists or cannot be created, or that out
+// failed: nothing that happens to the volume later is one.
+func Run(ctx context.Context, path string, out io.Writer) error {
+	// A writer that was started again must not hide what the first one saw.
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	var report Report
+	reports := json.NewEncoder(out)
+	next, last := time.NewTicker(Interval), time.Now()
+	defer next.Stop()
+	reported := last
+	for {
+		select {
+		case <-ctx.Done():
+			report.Final = true
+			report.Lost = lost(path, report.Records)
+			return reports.Encode(report)
+		case <-next.C:
+		}
+		if err := add(file, path, report.Records); err != nil {
+			report.Refused++
+			report.LastError = err.Error()
+		} else {
+			report.Records++
+			now := time.Now()
+			if pause := now.Sub(last); pause > report.LongestPause && report.Records > 1 {
+				report.LongestPause, report.PauseEnd = pause, now
+			}
+			last = now
+		}
+		if time.Since(reported) >= reportInterval {
+			report.Lost = lost(path, report.Records)
+			if err := reports.Encode(report); err != nil {
+				return err
+			}
+			reported = time.Now()
+		}
+	}
+}
+
+// add writes a record, and reads it back from the file that has the path now.
+func add(file *os.File, path string, number int) error {
+	written := record(number)
+	if _, err := file.WriteAt(written, int64(number)*recordSize); err != nil {
+		return err
+	}
+	if err := file.Sync(); err != nil {
+		return err
+	}
+	found, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer found.Close()
+	read := make([]byte, recordSize)
+	if _, err := found.ReadAt(read, int64(number)*recordSize); err != nil {
+		return fmt.Errorf("read record %d: %w", number, err)
+	}
+	if !bytes.Equal(read, written) {
+		return fmt.Errorf("record %d of %s: found %q, want %q", number, path, read, written)
+	}
+	return nil
+}
+
+// lost returns how many of the first records are not in the file as they were written.
+func lost(path string, records int) int {
+	content, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return records
+	}
+	lost := 0
+	for number := range records {
+		from := number * recordSize
+		if to := from + recordSize; to > len(content) || !bytes.Equal(content[from:to], record(number)) {
+			lost++
+		}
+	}
+	return lost
+}
+
+// record returns the record with a number.
+func record(number int) []byte {
+	return fmt.Appendf(nil, "record %*d\n", recordSize-len("record \n"), number)
+}
+
+// Last returns the last report among a writer's output.
+func Last(output []byte) (Report, error) {
+	lines := bytes.Split(bytes.TrimSpace(output), []byte("\n"))
+	var report Report
+	if err := json.Unmarshal(lines[len(lines)-1], &report); err != nil {
+		return Report{}, fmt.Errorf("the last line of a writer's output is %q, want a report: %w", lines[len(lines)-1], err)
+	}
+	return report, nil
+}
+
+// Err returns an error if the volume refused or lost anything.
+func (r Report) Err() error {
+	if r.Refused == 0 && r.Lost == 0 {
+		return nil
+	}
+	return fmt.Errorf("of %d records, %d were lost; %d attempts were refused, the last with %q", r.Records, r.Lost, r.Refused, r.LastError)
+}
+
+func (r Report) String() string {
+	return fmt.Sprintf("%d records, %d lost, %d refused, longest pause %v", r.Records, r.Lost, r.Refused, r.LongestPause.Round(time.Millisecond))
+}

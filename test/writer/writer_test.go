@@ -1,0 +1,96 @@
+package writer
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// run runs a writer for some seconds of which meanwhile is told the first one has passed.
+func run(t *testing.T, meanwhile func(path string)) Report {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "records")
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- Run(ctx, path, &out) }()
+		time.Sleep(time.Second + Interval/2)
+		meanwhile(path)
+		time.Sleep(2 * time.Second)
+		end()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	report, err := Last(out.Bytes())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !report.Final {
+		t.Errorf("the last report is %+v, want the final one", report)
+	}
+	return report
+}
+
+func TestUndisturbed(t *testing.T) {
+	report := run(t, func(string) {})
+	if want := int(3 * time.Second / Interval); report.Records < want-1 || report.Records > want+1 || report.LongestPause != Interval || report.Err() != nil {
+		t.Errorf("found %+v, want about %d records %v apart, and nothing refused or lost", report, want, Interval)
+	}
+}
+
+// TestVolumeGoesAway: the file cannot be found for some time, as when a mount is gone, and then is back.
+func TestVolumeGoesAway(t *testing.T) {
+	report := run(t, func(path string) {
+		rename(t, path, path+".away")
+		time.Sleep(5 * Interval)
+		rename(t, path+".away", path)
+	})
+	if report.Refused != 5 || report.LongestPause != 6*Interval || report.Lost != 0 || !strings.Contains(report.LastError, "no such file") {
+		t.Errorf("found %+v, want 5 attempts refused in a pause of %v", report, 6*Interval)
+	}
+	if report.Err() == nil {
+		t.Error("want an error, as records were refused")
+	}
+}
+
+// TestVolumeForgets: what was written once is gone, though new records are accepted.
+func TestVolumeForgets(t *testing.T) {
+	report := run(t, func(path string) {
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer file.Close()
+		if _, err := file.WriteAt(make([]byte, 3*recordSize), 7*recordSize); err != nil {
+			t.Error(err)
+		}
+	})
+	if report.Lost != 3 || report.Refused != 0 || report.Err() == nil {
+		t.Errorf("found %+v, want 3 records lost", report)
+	}
+}
+
+// TestStartedAgain: a writer does not go on where another one has ended.
+func TestStartedAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "records")
+	if err := os.WriteFile(path, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := Run(t.Context(), path, &bytes.Buffer{}); !os.IsExist(err) {
+		t.Errorf("found %v, want an error as the file exists", err)
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	if err := os.Rename(from, to); err != nil {
+		t.Error(err)
+	}
+}
