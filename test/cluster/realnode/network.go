@@ -17,6 +17,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-csi/berth/test/proxy"
 )
 
 // APIServer is the address at which programs on a node and its pods reach the API server: the first one for Services,
@@ -237,7 +239,7 @@ func (n *Network) Forward(at, to string) error {
 						client.Close()
 						return
 					}
-					join(client, server)
+					proxy.Join(client, server)
 				}()
 			}
 		}()
@@ -248,45 +250,9 @@ func (n *Network) Forward(at, to string) error {
 // dialLimit is the time limit for a connection. Nothing is far away here.
 const dialLimit = 10 * time.Second
 
-// join copies between two connections until both directions have ended.
-func join(a, b net.Conn) {
-	var both sync.WaitGroup
-	for from, to := range map[net.Conn]net.Conn{a: b, b: a} {
-		both.Go(func() {
-			io.Copy(to, from)
-			// The other direction may go on.
-			if half, ok := to.(*net.TCPConn); ok {
-				half.CloseWrite()
-			}
-		})
-	}
-	both.Wait()
-	a.Close()
-	b.Close()
-}
-
 // Proxy serves the CONNECT requests with which the API server connects to nodes and pods, and to loopback addresses of
 // this machine. It refuses to connect to any other address.
-func (n *Network) Proxy() http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method != http.MethodConnect {
-			http.Error(w, "want the method CONNECT", http.StatusMethodNotAllowed)
-			return
-		}
-		server, err := n.dial(r.Context(), r.RequestURI)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadGateway)
-			return
-		}
-		client, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			server.Close()
-			return
-		}
-		io.WriteString(client, "HTTP/1.1 200 Connection established\r\n\r\n")
-		join(client, server)
-	})
-}
+func (n *Network) Proxy() http.Handler { return proxy.Handler(n.dial) }
 
 // dial connects to a node, a pod or a loopback address of this machine.
 func (n *Network) dial(ctx context.Context, to string) (net.Conn, error) {

@@ -1,0 +1,47 @@
+package proxy
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestProxy(t *testing.T) {
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello from "+r.Host) }))
+	defer server.Close()
+	// The server's certificate is valid for this name.
+	p := Start(t, map[string]string{"example.com:443": server.Listener.Addr().String()})
+
+	transport := server.Client().Transport.(*http.Transport).Clone()
+	transport.DialContext = nil
+	transport.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: p.Address})
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+
+	response, err := client.Get("https://example.com/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, err := io.ReadAll(response.Body); err != nil || string(body) != "hello from example.com" {
+		t.Errorf("got %q, %v", body, err)
+	}
+	if _, err := client.Get("https://example.org/"); err == nil || !strings.Contains(err.Error(), "Bad Gateway") {
+		t.Errorf("a server that the proxy does not know: got %v, want it refused", err)
+	}
+	if got, want := p.Accepted(), []string{"example.com:443"}; !slices.Equal(got, want) {
+		t.Errorf("it recorded %q, want %q", got, want)
+	}
+	refused, err := client.Get("http://example.com/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.Body.Close()
+	if refused.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("a request that is not encrypted: got %s", refused.Status)
+	}
+}
