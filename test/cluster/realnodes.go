@@ -35,6 +35,38 @@ func (c *Cluster) NodeRoot(name string) (string, error) {
 	return realnode.Root(realNodeFolder(c.Dir(), name))
 }
 
+// ListenOn listens in a real node's network namespace: at an address, "IP:port", of the network "tcp", or at an abstract
+// socket of the network "unix". If the address is not a loopback address, the node gets it in addition to its own, and
+// its pods reach it, too. Unlike Options.Reachable, it can differ from node to node, and be made at any time.
+func (c *Cluster) ListenOn(node, network, address string) (listener net.Listener, err error) {
+	err = c.inNetworkOf(node, func(place *realnode.Place) error {
+		listener, err = place.Listen(network, address)
+		return err
+	})
+	return listener, err
+}
+
+// ListenPacketOn is ListenOn for the network "udp".
+func (c *Cluster) ListenPacketOn(node, network, address string) (conn net.PacketConn, err error) {
+	err = c.inNetworkOf(node, func(place *realnode.Place) error {
+		conn, err = place.ListenPacket(network, address)
+		return err
+	})
+	return conn, err
+}
+
+func (c *Cluster) inNetworkOf(node string, do func(*realnode.Place) error) error {
+	place, err := realnode.Find(realNodeFolder(c.Dir(), node))
+	if err != nil {
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+	defer place.Close()
+	if err := do(place); err != nil {
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+	return nil
+}
+
 func realNodeFolder(dir, name string) string { return filepath.Join(dir, realNodesFolder, name) }
 
 // nodePrograms builds the programs of real nodes if necessary.
@@ -144,7 +176,7 @@ func (r *realNodes) startNode(ctx context.Context, name string, place *realnode.
 	return nil
 }
 
-// awaitWorker waits until a node is ready, and gives it the role of a worker, which a kubelet may not.
+// awaitWorker waits until a node is ready, and gives it the roles of a worker and a master, which a kubelet may not.
 func awaitWorker(ctx context.Context, api client.Client, name string) error {
 	return Until(ctx, "node "+name, func(ctx context.Context) error {
 		var node corev1.Node
@@ -154,7 +186,7 @@ func awaitWorker(ctx context.Context, api client.Client, name string) error {
 		for _, condition := range node.Status.Conditions {
 			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 				before := node.DeepCopy()
-				node.Labels[rolePrefix+workerRole] = ""
+				node.Labels[rolePrefix+workerRole], node.Labels[rolePrefix+masterRole] = "", ""
 				return api.Patch(ctx, &node, client.MergeFrom(before))
 			}
 		}
