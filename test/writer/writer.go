@@ -1,6 +1,6 @@
 // Package writer writes to a volume and reads back what it wrote, fifty times a second, and reports what happened
-// meanwhile: how long the longest pause was, what the volume refused, and what it lost. Tests run it in pods, see the
-// program in write, while drivers are switched, updated and killed.
+// meanwhile: how long the longest pause was, what the volume refused, and what it lost. Tests run it in pods
+// while drivers are switched, updated and killed.
 package writer
 
 import (
@@ -25,11 +25,11 @@ const (
 
 // Report is what has happened since the writer started.
 type Report struct {
+	At time.Time `json:"at"`
 	// Records is the number of records that were written, synced and read back.
 	Records int `json:"records"`
-	// LongestPause is the longest time between two records, and PauseEnd is when it ended.
-	LongestPause time.Duration `json:"longestPause"`
-	PauseEnd     time.Time     `json:"pauseEnd,omitzero"`
+	// Pause is the longest time between two records, of those that ended since the last report.
+	Pause time.Duration `json:"pause"`
 	// Refused is the number of attempts that ended with an error, and LastError is the last of these errors.
 	Refused   int    `json:"refused"`
 	LastError string `json:"lastError,omitempty"`
@@ -53,11 +53,12 @@ func Run(ctx context.Context, path string, out io.Writer) error {
 	reports := json.NewEncoder(out)
 	next, last := time.NewTicker(Interval), time.Now()
 	defer next.Stop()
-	reported := last
+	report.At = last
 	for {
 		select {
 		case <-ctx.Done():
-			report.Final = true
+			report.At, report.Final = time.Now(), true
+			report.Pause = max(report.Pause, report.At.Sub(last)) // one that has not ended counts, too
 			report.Lost = lost(path, report.Records)
 			return reports.Encode(report)
 		case <-next.C:
@@ -68,17 +69,17 @@ func Run(ctx context.Context, path string, out io.Writer) error {
 		} else {
 			report.Records++
 			now := time.Now()
-			if pause := now.Sub(last); pause > report.LongestPause && report.Records > 1 {
-				report.LongestPause, report.PauseEnd = pause, now
+			if report.Records > 1 {
+				report.Pause = max(report.Pause, now.Sub(last))
 			}
 			last = now
 		}
-		if time.Since(reported) >= reportInterval {
-			report.Lost = lost(path, report.Records)
+		if time.Since(report.At) >= reportInterval {
+			report.At, report.Lost = time.Now(), lost(path, report.Records)
 			if err := reports.Encode(report); err != nil {
 				return err
 			}
-			reported = time.Now()
+			report.Pause = 0
 		}
 	}
 }
@@ -128,14 +129,36 @@ func record(number int) []byte {
 	return fmt.Appendf(nil, "record %*d\n", recordSize-len("record \n"), number)
 }
 
-// Last returns the last report among a writer's output.
-func Last(output []byte) (Report, error) {
-	lines := bytes.Split(bytes.TrimSpace(output), []byte("\n"))
-	var report Report
-	if err := json.Unmarshal(lines[len(lines)-1], &report); err != nil {
-		return Report{}, fmt.Errorf("the last line of a writer's output is %q, want a report: %w", lines[len(lines)-1], err)
+// Reports are those of one writer, the oldest first.
+type Reports []Report
+
+// Read reads the reports in a writer's output. The last line may be incomplete.
+func Read(output []byte) (Reports, error) {
+	var all Reports
+	for line := range bytes.Lines(output) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break
+		}
+		var report Report
+		if err := json.Unmarshal(line, &report); err != nil {
+			return nil, fmt.Errorf("a line of a writer's output is %q, want a report: %w", line, err)
+		}
+		all = append(all, report)
 	}
-	return report, nil
+	return all, nil
+}
+
+// Last returns the last report. There must be one.
+func (r Reports) Last() Report { return r[len(r)-1] }
+
+// LongestPause returns the longest time between two records, of those that ended after a time. It is exact to a second.
+func (r Reports) LongestPause(after time.Time) (longest time.Duration) {
+	for _, report := range r {
+		if report.At.After(after) {
+			longest = max(longest, report.Pause)
+		}
+	}
+	return longest
 }
 
 // Err returns an error if the volume refused or lost anything.
@@ -144,8 +167,4 @@ func (r Report) Err() error {
 		return nil
 	}
 	return fmt.Errorf("of %d records, %d were lost; %d attempts were refused, the last with %q", r.Records, r.Lost, r.Refused, r.LastError)
-}
-
-func (r Report) String() string {
-	return fmt.Sprintf("%d records, %d lost, %d refused, longest pause %v", r.Records, r.Lost, r.Refused, r.LongestPause.Round(time.Millisecond))
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // run runs a writer for some seconds of which meanwhile is told the first one has passed.
-func run(t *testing.T, meanwhile func(path string)) Report {
+func run(t *testing.T, meanwhile func(path string)) (Report, time.Duration) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "records")
 	var out bytes.Buffer
@@ -28,32 +28,32 @@ func run(t *testing.T, meanwhile func(path string)) Report {
 			t.Error(err)
 		}
 	})
-	report, err := Last(out.Bytes())
+	reports, err := Read(out.Bytes())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !report.Final {
-		t.Errorf("the last report is %+v, want the final one", report)
+	if len(reports) != 4 || !reports.Last().Final {
+		t.Errorf("the reports are %+v, want one each second and a final one", reports)
 	}
-	return report
+	return reports.Last(), reports.LongestPause(time.Time{})
 }
 
 func TestUndisturbed(t *testing.T) {
-	report := run(t, func(string) {})
-	if want := int(3 * time.Second / Interval); report.Records < want-1 || report.Records > want+1 || report.LongestPause != Interval || report.Err() != nil {
+	report, pause := run(t, func(string) {})
+	if want := int(3 * time.Second / Interval); report.Records < want-1 || report.Records > want+1 || pause != Interval || report.Err() != nil {
 		t.Errorf("found %+v, want about %d records %v apart, and nothing refused or lost", report, want, Interval)
 	}
 }
 
 // TestVolumeGoesAway: the file cannot be found for some time, as when a mount is gone, and then is back.
 func TestVolumeGoesAway(t *testing.T) {
-	report := run(t, func(path string) {
+	report, pause := run(t, func(path string) {
 		rename(t, path, path+".away")
 		time.Sleep(5 * Interval)
 		rename(t, path+".away", path)
 	})
-	if report.Refused != 5 || report.LongestPause != 6*Interval || report.Lost != 0 || !strings.Contains(report.LastError, "no such file") {
-		t.Errorf("found %+v, want 5 attempts refused in a pause of %v", report, 6*Interval)
+	if report.Refused != 5 || pause != 6*Interval || report.Lost != 0 || !strings.Contains(report.LastError, "no such file") {
+		t.Errorf("found %+v and a pause of %v, want 5 attempts refused in a pause of %v", report, pause, 6*Interval)
 	}
 	if report.Err() == nil {
 		t.Error("want an error, as records were refused")
@@ -62,7 +62,7 @@ func TestVolumeGoesAway(t *testing.T) {
 
 // TestVolumeForgets: what was written once is gone, though new records are accepted.
 func TestVolumeForgets(t *testing.T) {
-	report := run(t, func(path string) {
+	report, _ := run(t, func(path string) {
 		file, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			t.Error(err)

@@ -3,7 +3,9 @@ package testbed
 import (
 	"context"
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/writer"
 )
 
 // userImage has the program of package user.
@@ -102,6 +105,8 @@ type Pod struct {
 	Claim *corev1.PersistentVolumeClaim
 	// User is the ID of the user in the pod, 0 by default.
 	User int64
+	// KeepsWriting names a file on the volume that the pod writes to all the time. If it is empty, the pod only waits.
+	KeepsWriting string
 }
 
 // RunningPod is a pod that is ready.
@@ -125,6 +130,9 @@ func (b *Testbed) Run(t testing.TB, p Pod) RunningPod {
 			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: p.Claim.Name}}}},
 		},
+	}
+	if p.KeepsWriting != "" {
+		pod.Spec.Containers[0].Args = []string{"keep-writing", path.Join(volumeFolder, p.KeepsWriting)}
 	}
 	if err := b.Client().Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -162,6 +170,39 @@ func (p RunningPod) Size(t testing.TB) int64 {
 		t.Fatal(err)
 	}
 	return size
+}
+
+// Reports returns the reports of a pod that keeps writing.
+func (p RunningPod) Reports(t testing.TB) writer.Reports {
+	t.Helper()
+	output, err := p.bed.Kubectl(t.Context(), "--namespace", p.Namespace, "logs", p.Name).Output()
+	if err != nil {
+		t.Fatalf("the log of pod %s: %v", p.Name, err)
+	}
+	reports, err := writer.Read(output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reports
+}
+
+// Mount returns the line of the node's mountinfo that is about the pod's volume. A mount that is made anew has another one.
+func (p RunningPod) Mount(t testing.TB) string {
+	t.Helper()
+	root, err := p.bed.NodeRoot(p.Spec.NodeName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mounts, err := os.ReadFile(filepath.Join(filepath.Dir(root), "mountinfo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, "/pods/"+string(p.UID)+"/volumes/kubernetes.io~csi/") {
+			return line
+		}
+	}
+	return ""
 }
 
 func (p RunningPod) exec(t testing.TB, args ...string) string {

@@ -1,14 +1,17 @@
-// The program in the pods of a testbed's users. Without arguments it waits for a signal. With arguments, which kubectl exec
-// passes, it writes or reads a file.
+// The program in the pods of a testbed's users. Without arguments it waits for a signal. With the argument keep-writing, it
+// writes to a file until then: see package writer. With others, which kubectl exec passes, it writes or reads a file.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-csi/berth/test/writer"
 )
 
 func main() {
@@ -19,12 +22,14 @@ func main() {
 }
 
 func run(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
 	switch {
 	case len(args) == 0:
-		ended := make(chan os.Signal, 1)
-		signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
-		<-ended
+		<-ctx.Done()
 		return nil
+	case len(args) == 2 && args[0] == "keep-writing":
+		return writer.Run(ctx, args[1], os.Stdout)
 	case len(args) == 3 && args[0] == "write":
 		return write(args[1], args[2])
 	case len(args) == 2 && args[0] == "read":
@@ -41,7 +46,7 @@ func run(args []string) error {
 		fmt.Println(stat.Blocks * uint64(stat.Bsize))
 		return nil
 	}
-	return fmt.Errorf("got %q, want nothing, write FILE CONTENT, read FILE, or size FOLDER", args)
+	return fmt.Errorf("got %q, want nothing, keep-writing FILE, write FILE CONTENT, read FILE, or size FOLDER", args)
 }
 
 // write writes a file, which is complete on the volume when it returns.
