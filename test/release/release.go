@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -29,7 +30,9 @@ const (
 type Release struct {
 	// Berth and Operator are the paths of the programs berth and berth-operator.
 	Berth, Operator string
-	// Catalog is a folder.
+	// Bundles are the folders of the versions, the first one first.
+	Bundles []string
+	// Catalog is the folder of a catalog that has them.
 	Catalog string
 }
 
@@ -40,18 +43,35 @@ func Build(t testing.TB, driver drivers.Driver) Release {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	r := Release{Berth: programs.Path("berth"), Operator: programs.Path("berth-operator"), Catalog: filepath.Join(dir, "catalog")}
-	bundle := filepath.Join(dir, "bundle")
-	for _, args := range [][]string{
-		{"bundle", "generate", driver.Name, "--version", "1.0.0", "--output", bundle},
-		{"catalog", "build", bundle, "--output", r.Catalog},
-	} {
-		if out, err := exec.CommandContext(t.Context(), r.Berth, args...).CombinedOutput(); err != nil {
-			t.Fatalf("berth %q: %v\n%s", args, err, out)
-		}
-	}
+	r := Release{Berth: programs.Path("berth"), Operator: programs.Path("berth-operator")}
+	bundle := filepath.Join(t.TempDir(), "1.0.0")
+	r.run(t, "bundle", "generate", driver.Name, "--version", "1.0.0", "--output", bundle)
+	return r.with(t, bundle)
+}
+
+// Update returns the release with one more version, which updates the last one: its operator has another image.
+func (r Release) Update(t testing.TB) Release {
+	t.Helper()
+	version := fmt.Sprintf("1.0.%d", len(r.Bundles))
+	bundle := filepath.Join(t.TempDir(), version)
+	r.run(t, "bundle", "bump", r.Bundles[len(r.Bundles)-1], "--image", "OPERATOR_IMAGE="+OperatorImage+":v"+version, "--output", bundle)
+	return r.with(t, bundle)
+}
+
+// with returns the release with one more bundle, in a new catalog.
+func (r Release) with(t testing.TB, bundle string) Release {
+	t.Helper()
+	r.Bundles = append(slices.Clone(r.Bundles), bundle)
+	r.Catalog = filepath.Join(t.TempDir(), "catalog")
+	r.run(t, append([]string{"catalog", "build", "--output", r.Catalog}, r.Bundles...)...)
 	return r
+}
+
+func (r Release) run(t testing.TB, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), r.Berth, args...).CombinedOutput(); err != nil {
+		t.Fatalf("berth %q: %v\n%s", args, err, out)
+	}
 }
 
 // Images are the images that a cluster needs, for cluster.Options.

@@ -24,6 +24,29 @@ func (b *Testbed) DriverNamespace() string {
 	return cmp.Or(b.Driver.Namespace, cluster.OperatorNamespace)
 }
 
+// AwaitReady waits until the driver is ready on all nodes.
+func (b *Testbed) AwaitReady(t testing.TB) {
+	t.Helper()
+	cluster.Eventually(t, Limit, "the driver to be ready on all nodes", b.ready)
+}
+
+// DriverPods returns the pods of the driver that do not end.
+func (b *Testbed) DriverPods(t testing.TB) (all []corev1.Pod) {
+	t.Helper()
+	workloads, err := b.workloads()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, workload := range workloads {
+		pods, err := b.podsOf(t.Context(), workload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, pods...)
+	}
+	return all
+}
+
 // ready returns nil if the driver is registered at all nodes, and all of its pods are ready there.
 func (b *Testbed) ready(ctx context.Context) error {
 	for _, node := range Nodes {

@@ -133,21 +133,35 @@ func archives(t testing.TB, options Options) map[string]string {
 // install installs the operator, and has it install the driver.
 func (b *Testbed) install(t testing.TB, options Options, catalog string) {
 	t.Helper()
-	const name = "berth"
+	b.Serve(t, catalogName, catalog)
+	b.Subscribe(t, options.Env)
+	b.step(t, func(ctx context.Context, c client.Client) error {
+		return journey.InstallDriver(ctx, c, b.Driver.CSIName)
+	})
+	b.AwaitReady(t)
+}
+
+// catalogName is the name of the CatalogSource.
+const catalogName = "berth"
+
+// Serve has a catalog in a folder served under a name.
+func (b *Testbed) Serve(t testing.TB, name, catalog string) {
+	t.Helper()
 	b.step(t, func(ctx context.Context, c client.Client) error { return release.Serve(ctx, c, name, catalog) })
-	subscription := release.Subscription(b.Driver, name, b.Driver.Package.Channel)
+}
+
+// Subscribe has OLM install the operator, with variables for it, from the testbed's own catalog.
+func (b *Testbed) Subscribe(t testing.TB, env []corev1.EnvVar) {
+	t.Helper()
+	subscription := release.Subscription(b.Driver, catalogName, b.Driver.Package.Channel)
 	subscription.Spec.Config = &v1alpha1.SubscriptionConfig{
 		NodeSelector: map[string]string{workerLabel: ""}, // or OLM keeps the operator's own, and it may run on a process node
-		Env:          options.Env,
+		Env:          env,
 	}
 	b.step(t, func(ctx context.Context, c client.Client) error {
 		_, err := journey.Subscribe(ctx, c, subscription)
 		return err
 	})
-	b.step(t, func(ctx context.Context, c client.Client) error {
-		return journey.InstallDriver(ctx, c, b.Driver.CSIName)
-	})
-	cluster.Eventually(t, Limit, "the driver to be ready on all nodes", b.ready)
 }
 
 // step takes a step of an administrator.
