@@ -434,7 +434,7 @@ func TestCredentialsForTags(t *testing.T) {
 		message     []string
 	}{
 		"a key pair":                  {credentials: keyPair(c.key)},
-		"a key pair in a file":        {credentials: file("[other]\naws_access_key_id = x\n[default]\naws_access_key_id = %s\naws_secret_access_key=%s\n", c.key.AccessKeyID, c.key.SecretAccessKey)},
+		"a key pair in a file":        {credentials: file("[other]\naws_access_key_id = x\n[default]\naws_access_key_id = %s\naws_secret_access_key=%s\n[last]\naws_access_key_id = y\n", c.key.AccessKeyID, c.key.SecretAccessKey)},
 		"sessions that end":           {credentials: file("[default]\nsts_regional_endpoints = regional\nrole_arn = %s\nweb_identity_token_file = /nowhere", role), token: issuer.token(t, account), assumed: 4},
 		"another service account":     {credentials: file("[default]\nrole_arn = %s", role), token: issuer.token(t, "system:serviceaccount:tenant:default"), message: []string{"the role " + role, "AccessDenied: Not authorized", "docs/install.md"}},
 		"no token":                    {credentials: file("[default]\nrole_arn = %s", role), message: []string{"the role " + role, "no such file"}},
