@@ -3,8 +3,8 @@
 //
 // A pass over all resources begins when the operator starts, when something has changed that it depends on, and at an
 // interval: that finds resources which the driver created while it did not know the latest tags, and tags that somebody
-// has removed. The cluster's volumes are not watched, as new ones have their tags. The calls of a pass are limited in rate, so the
-// time that it takes grows with the number of volumes, and the load on the cloud does not.
+// has removed. The cluster's volumes are not watched, as new ones have their tags. The rate of calls is limited, so the time
+// that a pass takes grows with the number of volumes, and the load on the cloud does not.
 //
 // Trouble with tags is none of the driver's: volumes work without. It is reported in conditions, and is a reason for
 // Degraded only when it lasts.
