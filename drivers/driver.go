@@ -33,10 +33,12 @@ type Driver struct {
 	// Backend is the driver's storage service, if that may have nothing to offer. The driver is installed only if it
 	// has.
 	Backend *Backend
+	// Tagging says how the tags of existing resources follow the cluster; nil if only new ones get tags.
+	Tagging *Tagging
 
 	// Assets holds the objects of the driver, one YAML document per file, at any depth. Code identifies an object by
-	// its kind, never by its file name. A CredentialsRequest is in a folder named after the component of the driver
-	// that uses the credentials. Placeholders in assets are those that Manifests replaces and those of library-go's
+	// its kind, never by its file name. A CredentialsRequest is in a folder named after what uses the
+	// credentials: a component of the driver, or "tags" for Tagging. Placeholders in assets are those that Manifests replaces and those of library-go's
 	// CSI controllers. Objects are applied in the order of their paths: a role must precede its bindings, or the API
 	// server rejects these.
 	Assets fs.FS

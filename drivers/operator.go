@@ -2,6 +2,7 @@ package drivers
 
 import (
 	"fmt"
+	"path"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -60,7 +61,7 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 }
 
 func (d Driver) operatorPod() corev1.PodSpec {
-	return corev1.PodSpec{
+	pod := corev1.PodSpec{
 		ServiceAccountName: d.Operator.Name,
 		PriorityClassName:  "system-cluster-critical",
 		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
@@ -111,6 +112,21 @@ func (d Driver) operatorPod() corev1.PodSpec {
 		Volumes: []corev1.Volume{{Name: "serving-cert", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
 			SecretName: d.servingCertSecret(), Optional: ptr.To(true)}}}},
 	}
+	if d.Tagging != nil {
+		d.Tagging.mountToken(&pod)
+	}
+	return pod
+}
+
+// tokenAudience is the audience of tokens that a cloud accepts from an OpenShift cluster.
+const tokenAudience = "openshift"
+
+// mountToken gives the operator's container the token with which it assumes a role. The kubelet renews it.
+func (t *Tagging) mountToken(pod *corev1.PodSpec) {
+	const name = "cloud-token"
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{
+		Sources: []corev1.VolumeProjection{{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Audience: tokenAudience, Path: path.Base(t.TokenFile)}}}}}})
+	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Dir(t.TokenFile), ReadOnly: true})
 }
 
 // operatorEnv are the environment variables that an operator reads. An administrator may add those of Operator.Env.

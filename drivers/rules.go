@@ -82,6 +82,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		backendClasses = "To create a StorageClass for each kind of storage that the backend offers"
 		metrics        = "To serve its metrics only to those who may read them"
 		cloudCA        = "To have the driver trust the cloud's own certificate authority"
+		tagging        = "To keep the tags of existing volumes as the cluster wants them"
 	)
 	traces, err := d.Traces()
 	if err != nil {
@@ -133,6 +134,14 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 	if d.CloudCABundle != "" {
 		rules = append(rules, permissions.Rule{For: cloudCA, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
+	}
+	if d.Tagging != nil {
+		rules = append(rules,
+			permissions.Rule{For: tagging, Resources: []string{"persistentvolumes"}, Verbs: []string{"list"}},
+			permissions.Rule{For: tagging, Resources: []string{"secrets"}, Names: []string{d.Tagging.Secret},
+				Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+			permissions.Rule{For: tagging, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
+				Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
 	}
 	if len(d.Secrets) > 0 {
 		rules = append(rules, permissions.Rule{For: credentials, Resources: []string{"secrets"}, Names: d.Secrets,

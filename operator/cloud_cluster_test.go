@@ -100,9 +100,10 @@ func TestCloudReachesTheDriver(t *testing.T) {
 
 	// With a bundle that has no certificate, the driver would exit.
 	change(env, source, func(c *corev1.ConfigMap) { c.Data["ca-bundle.pem"] = "nothing" })
-	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
-	if got := condition(custom, "Degraded").Message; !strings.Contains(got, "openshift-config-managed/kube-cloud-config") {
-		t.Errorf("condition Degraded says %q, want the ConfigMap in it", got)
+	refused := driver.ConditionPrefix + "DriverCloudCAControllerDegraded"
+	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{refused: operatorv1.ConditionTrue, "Degraded": operatorv1.ConditionTrue})
+	if got := condition(custom, refused).Message; !strings.Contains(got, "openshift-config-managed/kube-cloud-config") {
+		t.Errorf("condition %s says %q, want the ConfigMap in it", refused, got)
 	}
 	controller("the second bundle still", func(pod corev1.PodTemplateSpec, _ map[string]string) error {
 		if pod.Annotations[annotation] != second {

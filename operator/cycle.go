@@ -27,7 +27,7 @@ type cycle struct {
 	driver            drivers.Driver
 	operatorNamespace string
 	recorder          events.Recorder
-	clock             clock.PassiveClock
+	clock             clock.Clock
 	lock              *leader.Lock
 	upgradeable       *upgradeable.Condition
 	degraded          *upgradeable.Degraded

@@ -11,6 +11,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/backend"
@@ -20,6 +21,7 @@ import (
 	"github.com/berth-csi/berth/operator/staticresource"
 	"github.com/berth-csi/berth/operator/status"
 	"github.com/berth-csi/berth/operator/storageclass"
+	"github.com/berth-csi/berth/operator/tagging"
 	"github.com/berth-csi/berth/operator/upgradeable"
 	"github.com/berth-csi/berth/operator/workload"
 )
@@ -83,7 +85,7 @@ func (c *cycle) install(ctx context.Context) error {
 		return err
 	}
 
-	// The controllers that only report.
+	// The controllers that nothing in the cluster waits for.
 	reporting := []factory.Controller{
 		c.newLogLevelController(),
 		c.newNamespaceController(),
@@ -91,6 +93,9 @@ func (c *cycle) install(ctx context.Context) error {
 	}
 	if c.driver.Backend != nil {
 		reporting = append(reporting, c.newBackendController(true, classes, cancel))
+	}
+	if c.driver.Tagging != nil {
+		reporting = append(reporting, c.newTaggingController())
 	}
 	return runAll(ctx,
 		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },
@@ -132,7 +137,7 @@ func componentsOf(prefix string, manifests []drivers.Manifest) []status.Componen
 	add("Deployment", numbered("DriverControllerServiceController"))
 	add("DaemonSet", numbered("DriverNodeServiceController"))
 	add("CredentialsRequest", func(_ int, m drivers.Manifest) string {
-		user := path.Dir(m.File) // "controller" or "node"
+		user := path.Dir(m.File) // such as "controller" or "node"
 		return strings.ToUpper(user[:1]) + user[1:] + "CredentialsRequestController"
 	})
 	return components
@@ -154,10 +159,26 @@ func (c *cycle) newCredentialsRequestControllers(components []status.Component) 
 		controllers = append(controllers, credentialsrequest.NewController(credentialsrequest.Options{
 			Name: component.Name, Request: c.informers.watch(component.Manifest.Object), Applier: c.applier, OperatorClient: c.reporter,
 			CloudCredentials: c.informers.operator.Operator().V1().CloudCredentials(), Secrets: c.informers.secret, Keys: c.driver.CredentialKeys, Recorder: c.recorder,
-			DriverNamespace: c.namespace.Name, OperatorNamespace: c.operatorNamespace, Package: c.driver.Package.Name,
+			DriverNamespace: c.namespace.Name, OperatorNamespace: c.operatorNamespace, Package: c.driver.Package.Name, Optional: c.isForTagging(component),
 		}))
 	}
 	return controllers
+}
+
+// isForTagging reports whether a component is the CredentialsRequest of the operator's own credentials for tags.
+func (c *cycle) isForTagging(component status.Component) bool {
+	secret, _, _ := unstructured.NestedString(component.Manifest.Object.Object, "spec", "secretRef", "name")
+	return c.driver.Tagging != nil && secret == c.driver.Tagging.Secret
+}
+
+// newTaggingController returns the controller of the tags of what the driver has created.
+func (c *cycle) newTaggingController() factory.Controller {
+	return tagging.NewController(tagging.Options{
+		Driver: c.driver, Namespace: c.namespace.Name, Infrastructures: c.informers.config.Config().V1().Infrastructures(),
+		Secret: c.informers.secret(c.driver.Tagging.Secret), CloudConfig: c.informers.cloudConfig(),
+		TrustedCA: c.informers.named(c.driver.TrustedCABundle).Core().V1().ConfigMaps(),
+		Core:      c.clients.kube.CoreV1().RESTClient(), Reporter: c.reporter, Recorder: c.recorder, Clock: c.clock,
+	})
 }
 
 // newBackendController returns the controller that asks the backend. It calls onNew when the backend offers more than

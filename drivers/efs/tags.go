@@ -29,16 +29,10 @@ var escapesFrom = semver.MustParse("3.4.1")
 // its resources, and with the tag by which the installer finds the cluster's resources when it destroys the cluster.
 func tagAccessPoints(cluster drivers.Cluster, container *corev1.Container) (leftOut []string) {
 	version := cmp.Or(cluster.Environment[versionEnv], defaultVersion)
-	owner := configv1.AWSResourceTag{Key: "kubernetes.io/cluster/" + cluster.Infrastructure.Status.InfrastructureName, Value: "owned"}
-	taken := map[string]bool{owner.Key: true}
-	tags, leftOut := drivers.AWSTags(cluster.Infrastructure, "access points", func(tag configv1.AWSResourceTag) string {
-		if problem := cmp.Or(untaggable(tag), unsayable(tag, version)); problem != "" {
-			return problem
+	tags, leftOut := clusterTags(cluster.Infrastructure, func(tag configv1.AWSResourceTag) string {
+		if why := unsayable(tag, version); why != "" {
+			return why + ". The operator sets it later, if it has credentials for tags"
 		}
-		if taken[tag.Key] {
-			return "there is another tag with this key"
-		}
-		taken[tag.Key] = true
 		return ""
 	})
 	var words []string
@@ -47,9 +41,30 @@ func tagAccessPoints(cluster drivers.Cluster, container *corev1.Container) (left
 	}
 	// This tag must be the last one: the driver trims spaces from the end of the list, even an escaped one, and would
 	// then reject the whole list.
-	words = append(words, tagWord(owner))
+	words = append(words, tagWord(ownerTag(cluster.Infrastructure)))
 	container.Args = append(container.Args, "--tags="+strings.Join(words, " "))
 	return leftOut
+}
+
+// ownerTag is the tag by which the installer finds the cluster's resources when it destroys the cluster.
+func ownerTag(infrastructure *configv1.Infrastructure) configv1.AWSResourceTag {
+	return configv1.AWSResourceTag{Key: "kubernetes.io/cluster/" + infrastructure.Status.InfrastructureName, Value: "owned"}
+}
+
+// clusterTags returns the tags that the cluster wants on all its resources and that an access point can have, and a sentence
+// about each other one. problem says what else is wrong with a tag, or "".
+func clusterTags(infrastructure *configv1.Infrastructure, problem func(configv1.AWSResourceTag) string) (tags []configv1.AWSResourceTag, leftOut []string) {
+	taken := map[string]bool{ownerTag(infrastructure).Key: true}
+	return drivers.AWSTags(infrastructure, "new access points", func(tag configv1.AWSResourceTag) string {
+		if problem := cmp.Or(untaggable(tag), problem(tag)); problem != "" {
+			return problem
+		}
+		if taken[tag.Key] {
+			return "there is another tag with this key"
+		}
+		taken[tag.Key] = true
+		return ""
+	})
 }
 
 // untaggable says why an access point cannot have a tag, or "" if it can. One bad tag would affect the others: AWS then
@@ -58,7 +73,7 @@ func untaggable(tag configv1.AWSResourceTag) string {
 	switch {
 	case strings.HasPrefix(strings.ToLower(tag.Key), "aws:"):
 		return "AWS reserves keys that begin with aws:"
-	case tag.Key == "efs.csi.aws.com/cluster":
+	case tag.Key == markKey:
 		return "the driver sets this tag itself"
 	}
 	for _, r := range tag.Key + tag.Value {

@@ -51,6 +51,9 @@ type Options struct {
 	// Keys are drivers.Driver.CredentialKeys.
 	Keys     [][]string
 	Recorder events.Recorder
+	// Optional says that the driver works without these credentials. Waiting for them is reported, and the driver is
+	// available meanwhile.
+	Optional bool
 	// DriverNamespace, OperatorNamespace and Package name in messages what an administrator has to change.
 	DriverNamespace, OperatorNamespace, Package string
 }
@@ -201,7 +204,7 @@ func failuresOf(request *unstructured.Unstructured) []string {
 
 func (c *controller) report(ctx context.Context, p progress) error {
 	available, progressing := operatorv1.ConditionTrue, operatorv1.ConditionFalse
-	if p.waiting {
+	if p.waiting && !c.Optional {
 		available, progressing = operatorv1.ConditionFalse, operatorv1.ConditionTrue
 	}
 	condition := func(conditionType string, status operatorv1.ConditionStatus) *applyoperatorv1.OperatorConditionApplyConfiguration {

@@ -180,6 +180,21 @@ func (w *environment) uninstallInUse() {
 	})
 }
 
+// createScheduled creates a pod, and returns when it has a node. A pod without one uses no volume.
+func (w *environment) createScheduled(pod *corev1.Pod) {
+	w.t.Helper()
+	w.create(pod)
+	cluster.Eventually(w.t, limit, "a node for pod "+pod.Name, func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if pod.Spec.NodeName == "" {
+			return fmt.Errorf("it has none: %+v", pod.Status.Conditions)
+		}
+		return nil
+	})
+}
+
 // usePersistentVolume runs a pod that uses a volume of the driver.
 func (w *environment) usePersistentVolume() *corev1.Pod {
 	w.t.Helper()
@@ -197,9 +212,9 @@ func (w *environment) usePersistentVolume() *corev1.Pod {
 			Resources: corev1.VolumeResourceRequirements{Requests: size}},
 	}
 	pod := journey.PodWithClaim(in, name, claim.Name)
-	for _, object := range []client.Object{volume, claim, pod} {
-		w.create(object)
-	}
+	w.create(volume)
+	w.create(claim)
+	w.createScheduled(pod)
 	cluster.Eventually(w.t, limit, "the claim to be bound", func(ctx context.Context) error {
 		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
 			return err

@@ -89,7 +89,7 @@ func (w *environment) useSharedVolumes() {
 	w.awaitReason(contested, "Conflict")
 
 	user := journey.PodWithClaim(meddled.Namespace, "user", claim.Name)
-	w.create(user)
+	w.createScheduled(user)
 	w.step(func(ctx context.Context, c client.Client) error { return c.Delete(ctx, meddled) })
 	w.awaitReason(meddled, "ClaimInUse")
 	w.step(func(ctx context.Context, c client.Client) error {

@@ -1,0 +1,120 @@
+package efs
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/sts"
+)
+
+const (
+	// callTimeout is how long a call to AWS may take.
+	callTimeout = 30 * time.Second
+	// maxResponse is the largest response of AWS that is read, in bytes. A page of 100 access points with 50 tags of the
+	// largest size each has 8 MiB.
+	maxResponse = 16 << 20
+	// sessionName is how AWS's logs name what the operator does in a role.
+	sessionName = "aws-efs-operator-tags"
+)
+
+// connect makes the client of EFS, as the Infrastructure says where AWS is. Nothing is read from the environment but the
+// proxy, and no metadata service is asked.
+func (t *tagger) connect() (close func(), err error) {
+	platform := t.Infrastructure.Status.PlatformStatus
+	if platform == nil || platform.AWS == nil || platform.AWS.Region == "" {
+		return nil, errors.New("the Infrastructure cluster has no region in status.platformStatus.aws")
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("reading the system's certificate authorities: %w", err)
+	}
+	roots.AppendCertsFromPEM([]byte(t.CABundle))
+	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
+	endpoints := map[string]*string{}
+	for _, endpoint := range platform.AWS.ServiceEndpoints {
+		endpoints[endpoint.Name] = aws.String(endpoint.URL)
+	}
+	client := &http.Client{
+		Transport:     limited{transport},
+		Timeout:       callTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	// The rate of calls is limited, so the SDK must not retry by itself.
+	provider, err := t.provider(sts.New(sts.Options{Region: platform.AWS.Region, BaseEndpoint: endpoints["sts"], HTTPClient: client, Retryer: aws.NopRetryer{}}))
+	if err != nil {
+		return nil, err
+	}
+	t.credentials = aws.NewCredentialsCache(provider, func(o *aws.CredentialsCacheOptions) { o.ExpiryWindow = time.Minute })
+	t.efs = efs.New(efs.Options{Region: platform.AWS.Region, BaseEndpoint: endpoints["elasticfilesystem"], HTTPClient: client, Retryer: aws.NopRetryer{},
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return t.current, nil })})
+	return transport.CloseIdleConnections, nil
+}
+
+// limited ends responses that are too large.
+type limited struct{ *http.Transport }
+
+func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
+	response, err := l.Transport.RoundTrip(r)
+	if err == nil {
+		response.Body = http.MaxBytesReader(nil, response.Body, maxResponse)
+	}
+	return response, err
+}
+
+// provider returns the credentials of the Secret: a role to assume, or a key pair.
+func (t *tagger) provider(client *sts.Client) (aws.CredentialsProvider, error) {
+	profile := readProfile(t.Credentials["credentials"])
+	for _, key := range []string{"aws_access_key_id", "aws_secret_access_key"} {
+		if profile[key] == "" {
+			profile[key] = strings.TrimSpace(string(t.Credentials[key]))
+		}
+	}
+	switch id, secret := profile["aws_access_key_id"], profile["aws_secret_access_key"]; {
+	case profile["role_arn"] != "":
+		// The token is always the operator's own: whoever writes the Secret must not have it read other files.
+		return stscreds.NewWebIdentityRoleProvider(client, profile["role_arn"], stscreds.IdentityTokenFile(t.TokenFile),
+			func(o *stscreds.WebIdentityRoleOptions) { o.RoleSessionName = sessionName }), nil
+	case id != "" && secret != "":
+		return credentials.NewStaticCredentialsProvider(id, secret, ""), nil
+	}
+	return nil, fmt.Errorf("found no credentials in Secret %s: its key credentials must have role_arn, or aws_access_key_id and aws_secret_access_key, in the profile [default]; "+
+		"or the Secret must have the keys aws_access_key_id and aws_secret_access_key", tagsSecret)
+}
+
+// readProfile returns the settings of the profile [default] in a file of AWS credentials. It knows no settings with several
+// lines: those that matter have one.
+func readProfile(file []byte) map[string]string {
+	settings, profile := map[string]string{}, ""
+	for lines := bufio.NewScanner(bytes.NewReader(file)); lines.Scan(); {
+		line := strings.TrimSpace(lines.Text())
+		if strings.HasPrefix(line, "[") {
+			profile = strings.TrimSpace(strings.Trim(line, "[]"))
+		} else if key, value, found := strings.Cut(line, "="); found && profile == "default" {
+			settings[strings.TrimSpace(key)] = strings.TrimSpace(value)
+		}
+	}
+	return settings
+}
+
+// describeCredentials says what is wrong with the credentials, from the error with which they were refused.
+func (t *tagger) describeCredentials(err error) error {
+	role := readProfile(t.Credentials["credentials"])["role_arn"]
+	message := fmt.Sprintf("the role %s in Secret %s cannot be assumed: %s", role, tagsSecret, describe(err))
+	if code := codeOf(err); code == "AccessDenied" || code == "InvalidIdentityToken" {
+		message += ". Have the role trust the service account of the operator, as the documentation says: https://github.com/berth-csi/berth/blob/main/docs/install.md"
+	}
+	return &callError{err, message}
+}

@@ -1,0 +1,397 @@
+package efs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+	"github.com/aws/smithy-go"
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// tagging tags existing access points. Tags that a version of the driver cannot be given get to access points this way,
+// too.
+var tagging = drivers.Tagging{
+	Resources: "access points",
+	Secret:    tagsSecret,
+	TokenFile: "/var/run/secrets/openshift/serviceaccount/token",
+	Interval:  6 * time.Hour,
+	// AWS does not publish how many calls EFS allows. It was seen to refuse some when clients made a few tens a second;
+	// all clients of the account share the limit, the driver among them.
+	Pause:   time.Second,
+	Wanted:  wantedTags,
+	SetTags: setTags,
+}
+
+// tagsSecret and tagsRequest are the Secret with the operator's own credentials and the CredentialsRequest for it.
+const (
+	tagsSecret  = "tags-aws-efs-cloud-credentials"
+	tagsRequest = "openshift-aws-efs-csi-driver-tags"
+)
+
+// The tag that the driver gives to all access points that it creates. The policy in the CredentialsRequest allows no change
+// of tags on others.
+const markKey, markValue = "efs.csi.aws.com/cluster", "true"
+
+const (
+	// maxTags is how many tags an access point can have.
+	maxTags = 50
+	// maxFileSystems is how many file systems a pass looks at. An account can have 1,000 in a region.
+	maxFileSystems = 1000
+	// maxPages is how many pages of 100 access points a pass reads of a file system, which can have 10,000 unless AWS has
+	// raised that.
+	maxPages = 1000
+	// maxFailures is after how many calls in a row that fail a pass ends: then it is not about a single access point.
+	maxFailures = 5
+	// maxNames is how many names a sentence has.
+	maxNames = 3
+)
+
+func wantedTags(infrastructure *configv1.Infrastructure) map[string]string {
+	wanted := map[string]string{}
+	tags, _ := clusterTags(infrastructure, func(configv1.AWSResourceTag) string { return "" })
+	for _, tag := range tags {
+		wanted[tag.Key] = tag.Value
+	}
+	return wanted
+}
+
+// handle is the volume handle of an access point: its file system, a path that may be empty, and the access point. Version 3 of
+// the driver may prefix the type of the file system. The other type, s3files, is of another service of AWS.
+var handle = regexp.MustCompile(`^(?:efs:)?(fs-[0-9a-f]{8,40}):[^:]*:(fsap-[0-9a-f]{8,40})$`)
+
+// accessPointsOf returns the access points of volumes by file system. Handles that name none are ignored.
+func accessPointsOf(handles []string) map[string]map[string]bool {
+	found := map[string]map[string]bool{}
+	for _, h := range handles {
+		match := handle.FindStringSubmatch(h)
+		if match == nil {
+			continue
+		}
+		if found[match[1]] == nil {
+			found[match[1]] = map[string]bool{}
+		}
+		found[match[1]][match[2]] = true
+	}
+	return found
+}
+
+// A tagger makes one pass.
+type tagger struct {
+	drivers.TaggingPass
+	efs         *efs.Client
+	credentials *aws.CredentialsCache
+	current     aws.Credentials // those of the next call
+
+	result   drivers.TaggingResult
+	failures int   // in a row
+	failed   int   // calls in all
+	first    error // of these
+	unknown  []string
+	full     []string
+}
+
+// setTags makes a pass over the access points of volumes: it reads the tags of all access points of each file system, and
+// sets what is missing on those that the driver has created for this cluster and that volumes name. AWS says which ones the
+// driver has created, in their tags: a PersistentVolume could name those of others.
+func setTags(ctx context.Context, pass drivers.TaggingPass) (drivers.TaggingResult, error) {
+	t := &tagger{TaggingPass: pass}
+	close, err := t.connect()
+	if err != nil {
+		return drivers.TaggingResult{}, err
+	}
+	defer close()
+	volumes := accessPointsOf(pass.Volumes)
+	for i, id := range slices.Sorted(maps.Keys(volumes)) {
+		if i == maxFileSystems {
+			t.leaveOut("PersistentVolumes name %d file systems, and only %d can exist in a region: access points of the others do not get tags. "+
+				"Delete PersistentVolumes of file systems that do not exist", len(volumes), maxFileSystems)
+			break
+		}
+		if err := t.tagFileSystem(ctx, id, volumes[id]); err != nil {
+			return t.result, err
+		}
+	}
+	t.summarize()
+	if t.failed > 0 {
+		return t.result, fmt.Errorf("%d calls to EFS failed, the first one: %w", t.failed, t.first)
+	}
+	return t.result, nil
+}
+
+func (t *tagger) leaveOut(format string, values ...any) {
+	t.result.LeftOut = append(t.result.LeftOut, fmt.Sprintf(format, values...)+".")
+}
+
+// summarize writes the sentences about what is left out.
+func (t *tagger) summarize() {
+	for _, key := range slices.Sorted(maps.Keys(t.Refused)) {
+		t.leaveOut("access points do not get the tag %q with the value %q: EFS refuses it (%s). Change it in the Infrastructure cluster, status.platformStatus.aws.resourceTags",
+			key, t.Tags[key], t.Refused[key])
+	}
+	if len(t.full) > 0 {
+		t.leaveOut("%s cannot have all tags: EFS allows %d for each access point. Remove tags of others from them", some("access point", t.full), maxTags)
+	}
+	if len(t.unknown) > 0 {
+		t.leaveOut("access points of %s do not get tags: PersistentVolumes name these file systems, and the account in which the cluster runs has none of them in its region. "+
+			"If they are another account's, set the tags there", some("file system", t.unknown))
+	}
+}
+
+// some names the first few of a list.
+func some(what string, names []string) string {
+	if n := len(names); n > maxNames {
+		return fmt.Sprintf("%d %ss such as %s", n, what, strings.Join(names[:maxNames], ", "))
+	} else if n > 1 {
+		what += "s"
+	}
+	return what + " " + strings.Join(names, ", ")
+}
+
+// tagFileSystem sets the tags of a file system's access points. All of them are read first: with the pauses between calls, a
+// page might not be there any more after that.
+func (t *tagger) tagFileSystem(ctx context.Context, id string, named map[string]bool) error {
+	found, err := t.accessPoints(ctx, id, named)
+	if none := (*types.FileSystemNotFound)(nil); errors.As(err, &none) {
+		t.unknown = append(t.unknown, id)
+		return nil
+	}
+	if err != nil {
+		return t.fail(ctx, fmt.Errorf("reading the access points of file system %s: %w", id, err))
+	}
+	for _, ap := range found {
+		err := t.tag(ctx, ap)
+		if none := (*types.AccessPointNotFound)(nil); errors.As(err, &none) {
+			continue // deleted meanwhile
+		}
+		if err != nil {
+			if err := t.fail(ctx, fmt.Errorf("setting tags of access point %s: %w", ap.id, err)); err != nil {
+				return err
+			}
+			continue
+		}
+		t.failures = 0
+	}
+	return nil
+}
+
+// fail counts an error. It returns one if the pass has to end.
+func (t *tagger) fail(ctx context.Context, err error) error {
+	if ended := (*endedError)(nil); errors.As(err, &ended) || ctx.Err() != nil {
+		return err
+	}
+	t.failed++
+	t.first = cmp.Or(t.first, err)
+	if t.failures++; t.failures == maxFailures {
+		return err
+	}
+	return nil
+}
+
+// An accessPoint lacks tags.
+type accessPoint struct {
+	id      string
+	missing []string // keys of tags
+	count   int      // of tags that it would have
+}
+
+// accessPoints returns those named access points of a file system that lack tags, and that the driver has created for this
+// cluster.
+func (t *tagger) accessPoints(ctx context.Context, fileSystem string, named map[string]bool) ([]accessPoint, error) {
+	var found []accessPoint
+	input := &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}
+	for range maxPages {
+		var page *efs.DescribeAccessPointsOutput
+		err := t.call(ctx, func(ctx context.Context) (err error) {
+			page, err = t.efs.DescribeAccessPoints(ctx, input)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, ap := range page.AccessPoints {
+			id := aws.ToString(ap.AccessPointId)
+			if !named[id] || ap.LifeCycleState == types.LifeCycleStateDeleting || ap.LifeCycleState == types.LifeCycleStateDeleted {
+				continue
+			}
+			if lacking := t.compare(ap.Tags); len(lacking.missing) > 0 {
+				lacking.id = id
+				found = append(found, lacking)
+			}
+		}
+		if aws.ToString(page.NextToken) == "" {
+			t.failures = 0
+			return found, nil
+		}
+		input.NextToken = page.NextToken
+	}
+	return nil, fmt.Errorf("got more than %d pages", maxPages)
+}
+
+// compare returns what an access point lacks, nothing if it is not one of this cluster's driver.
+func (t *tagger) compare(tags []types.Tag) accessPoint {
+	has := map[string]string{}
+	for _, tag := range tags {
+		has[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+	}
+	owner := ownerTag(t.Infrastructure)
+	lacking := accessPoint{count: len(has)}
+	if has[markKey] != markValue || has[owner.Key] != owner.Value {
+		return lacking
+	}
+	for _, key := range slices.Sorted(maps.Keys(t.Tags)) {
+		value, set := has[key]
+		if !set {
+			lacking.count++
+		}
+		if !set || value != t.Tags[key] {
+			lacking.missing = append(lacking.missing, key)
+		}
+	}
+	return lacking
+}
+
+// tag sets the tags that an access point lacks and that EFS has not refused. If EFS refuses them together, it sets them one
+// by one, to find out which ones are refused.
+func (t *tagger) tag(ctx context.Context, ap accessPoint) error {
+	keys := slices.DeleteFunc(ap.missing, func(key string) bool { _, refused := t.Refused[key]; return refused })
+	if len(keys) == 0 {
+		return nil
+	}
+	if ap.count > maxTags {
+		t.full = append(t.full, ap.id)
+		return nil
+	}
+	err := t.setTags(ctx, ap.id, keys...)
+	switch {
+	case err == nil:
+		t.result.Changed++
+		return nil
+	case !isRefused(err):
+		return err
+	case len(keys) == 1:
+		t.Refused[keys[0]] = describe(err)
+		return nil
+	}
+	changed := 0
+	for _, key := range keys {
+		if err := t.setTags(ctx, ap.id, key); isRefused(err) {
+			t.Refused[key] = describe(err)
+		} else if err != nil {
+			return err
+		} else {
+			changed = 1
+		}
+	}
+	t.result.Changed += changed
+	return nil
+}
+
+func (t *tagger) setTags(ctx context.Context, id string, keys ...string) error {
+	input := &efs.TagResourceInput{ResourceId: &id}
+	for _, key := range keys {
+		input.Tags = append(input.Tags, types.Tag{Key: aws.String(key), Value: aws.String(t.Tags[key])})
+	}
+	return t.call(ctx, func(ctx context.Context) error {
+		_, err := t.efs.TagResource(ctx, input)
+		return err
+	})
+}
+
+// An endedError says that the pass has to end.
+type endedError struct{ error }
+
+func (e *endedError) Unwrap() error { return e.error }
+
+// call makes a call, again while it is refused because there are too many. The credentials come first, to tell what is
+// wrong with them from what is wrong with the call.
+func (t *tagger) call(ctx context.Context, do func(context.Context) error) error {
+	for throttled, renewed := false, false; ; {
+		if err := t.Wait(ctx, throttled); err != nil {
+			return &endedError{err}
+		}
+		var err error
+		if t.current, err = t.credentials.Retrieve(ctx); err != nil {
+			err = t.describeCredentials(err)
+		} else if err = do(ctx); isExpired(err) && !renewed {
+			t.credentials.Invalidate() // a session that ended sooner than it was to
+			renewed, throttled = true, false
+			continue
+		}
+		if throttled = isThrottled(err); !throttled {
+			return t.advise(err)
+		}
+	}
+}
+
+// advise says what to do about an error of a call.
+func (t *tagger) advise(err error) error {
+	switch code := codeOf(err); {
+	case err == nil:
+		return nil
+	case strings.HasPrefix(code, "AccessDenied"), code == "UnauthorizedOperation":
+		return &callError{err, fmt.Sprintf("%s. Allow the user or the role of Secret %s what CredentialsRequest %s lists", describe(err), tagsSecret, tagsRequest)}
+	case isExpired(err), code == "UnrecognizedClientException", code == "InvalidSignatureException":
+		return &callError{err, fmt.Sprintf("%s. Renew the credentials in Secret %s", describe(err), tagsSecret)}
+	}
+	return &callError{err, describe(err)}
+}
+
+// A callError is an error of a call with a message that stays the same from call to call. Those of the SDK have the number
+// of the request.
+type callError struct {
+	error
+	message string
+}
+
+func (e *callError) Error() string { return e.message }
+func (e *callError) Unwrap() error { return e.error }
+
+// describe describes an error without what differs from call to call.
+func describe(err error) string {
+	var described *callError
+	var api smithy.APIError
+	var network *net.OpError
+	switch {
+	case errors.As(err, &described):
+		return described.message
+	case errors.As(err, &api):
+		return fmt.Sprintf("%s: %s", api.ErrorCode(), api.ErrorMessage())
+	case errors.As(err, &network) && network.Addr != nil:
+		return fmt.Sprintf("%s %s: %v", network.Op, network.Addr, network.Err)
+	}
+	return err.Error()
+}
+
+// codeOf returns the code of an error of AWS, "" for others.
+func codeOf(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}
+
+var throttles = retry.ThrottleErrorCode{Codes: retry.DefaultThrottleErrorCodes}
+
+func isThrottled(err error) bool { return err != nil && throttles.IsErrorThrottle(err).Bool() }
+
+func isExpired(err error) bool { return codeOf(err) == "ExpiredTokenException" }
+
+// isRefused reports whether EFS refuses what a call asks for. The same call would be refused again.
+func isRefused(err error) bool {
+	return slices.Contains([]string{"BadRequest", "ValidationException"}, codeOf(err))
+}
