@@ -25,7 +25,7 @@ import (
 )
 
 // driverName is the name of the CSIDriver.
-const driverName = "sample.csi.berth.dev"
+const driverName = "csi.sharedresource.openshift.io"
 
 // program is the process of the driver. The fields are its flags.
 type program struct {
