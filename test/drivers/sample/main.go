@@ -34,6 +34,7 @@ type program struct {
 	node         string
 	registration string
 	plugin       string
+	level        int
 }
 
 func main() {
@@ -43,6 +44,7 @@ func main() {
 	flag.StringVar(&p.node, "node", "", "`NAME` of the node to mount volumes on; the controller has none")
 	flag.StringVar(&p.registration, "registration", "", "`FOLDER` in which the kubelet looks for the sockets of drivers")
 	flag.StringVar(&p.plugin, "kubelet-path", "", "`PATH` at which the kubelet finds the endpoint's socket")
+	flag.IntVar(&p.level, "v", 2, "`LEVEL` of the log: 2 for calls that fail, 4 for all")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -66,7 +68,7 @@ func (p program) run(ctx context.Context, args []string) error {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		return serve(ctx, socket, func(s *grpc.Server) {
+		return p.serve(ctx, socket, func(s *grpc.Server) {
 			csi.RegisterIdentityServer(s, identity{})
 			csi.RegisterControllerServer(s, controller{store: volumes})
 			csi.RegisterNodeServer(s, node{name: p.node, store: volumes})
@@ -74,7 +76,7 @@ func (p program) run(ctx context.Context, args []string) error {
 	})
 	if p.registration != "" {
 		group.Go(func() error {
-			return serve(ctx, filepath.Join(p.registration, driverName+"-reg.sock"), func(s *grpc.Server) {
+			return p.serve(ctx, filepath.Join(p.registration, driverName+"-reg.sock"), func(s *grpc.Server) {
 				registration.RegisterRegistrationServer(s, registrar{path: p.plugin})
 			})
 		})
@@ -83,7 +85,7 @@ func (p program) run(ctx context.Context, args []string) error {
 }
 
 // serve serves gRPC on a socket until ctx ends. The socket of an earlier process is replaced.
-func serve(ctx context.Context, socket string, register func(*grpc.Server)) error {
+func (p program) serve(ctx context.Context, socket string, register func(*grpc.Server)) error {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -91,21 +93,20 @@ func serve(ctx context.Context, socket string, register func(*grpc.Server)) erro
 	if err != nil {
 		return err
 	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(logged))
+	server := grpc.NewServer(grpc.UnaryInterceptor(p.logged))
 	register(server)
 	stopped := context.AfterFunc(ctx, server.GracefulStop)
 	defer stopped()
 	return server.Serve(listener)
 }
 
-// logged logs each call that fails, and each that changes something.
-func logged(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+// logged logs calls, as the log's level says.
+func (p program) logged(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
 	response, err := handle(ctx, request)
-	call := filepath.Base(info.FullMethod)
 	if err != nil {
-		log.Printf("%s: %v", call, err)
-	} else if !strings.Contains(call, "Get") && call != "Probe" {
-		log.Printf("%s: done", call)
+		log.Printf("%s: %v", info.FullMethod, err)
+	} else if p.level >= 4 {
+		log.Printf("%s: done", info.FullMethod)
 	}
 	return response, err
 }

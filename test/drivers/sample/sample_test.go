@@ -51,7 +51,7 @@ func start(t *testing.T, args ...string) driver {
 		t.Fatal(err)
 	}
 	d := driver{folder: t.TempDir(), socket: filepath.Join(t.TempDir(), "csi.sock")}
-	cmd := exec.Command(program, append(args, "--endpoint=unix://"+d.socket, "--folder="+d.folder, "--node=pier")...)
+	cmd := exec.Command(program, append(args, "--endpoint=unix://"+d.socket, "--folder="+d.folder, "--node=pier", "--v=4")...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
