@@ -106,4 +106,5 @@ verify: ## Generated files fresh, go.mod tidy, imports downward only, one word f
 	cd hack/promtool && go mod tidy -diff
 	cd hack/node && go mod tidy -diff
 	cd hack/drivers && go mod tidy -diff
+	cd hack/csi-sanity && go mod tidy -diff
 	hack/verify-generated

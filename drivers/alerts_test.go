@@ -28,7 +28,7 @@ func TestAlerts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tests, err := os.ReadFile(filepath.Join("testdata", d.Name, "alerts.yaml"))
+		tests, err := os.ReadFile(filepath.Join(d.Name, "testdata", "alerts.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,13 +51,13 @@ func TestAlerts(t *testing.T) {
 // TestEachAlertIsTested: promtool accepts rules without a test.
 func TestEachAlertIsTested(t *testing.T) {
 	forEachOperator(t, func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest) {
-		tests, err := os.ReadFile(filepath.Join("testdata", d.Name, "alerts.yaml"))
+		tests, err := os.ReadFile(filepath.Join(d.Name, "testdata", "alerts.yaml"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, alert := range alerts(t, monitoring["PrometheusRule"]) {
 			if !strings.Contains(string(tests), "alertname: "+alert.Alert+"\n") {
-				t.Errorf("testdata/%s/alerts.yaml tests no alert %s", d.Name, alert.Alert)
+				t.Errorf("%s/testdata/alerts.yaml tests no alert %s", d.Name, alert.Alert)
 			}
 			for _, annotation := range []string{"summary", "description", "runbook_url"} {
 				if alert.Annotations[annotation] == "" {

@@ -24,7 +24,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -34,7 +33,7 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 // field, and watch, change and delete it.
 func TestApply(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
-	for _, d := range registry.All() {
+	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
 			ns := c.Namespace(t)
 			operator := resourcesOf(t, operatorOf(t, c, d, ns), c.Client().RESTMapper())
@@ -180,7 +179,7 @@ func (r resources) try(t *testing.T, m drivers.Manifest) {
 func TestExamples(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	administrator := resourcesOf(t, c.Config(), c.Client().RESTMapper())
-	for _, d := range registry.All() {
+	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
 			manifests, err := d.Manifests(drivers.Values{Namespace: namespace, Image: imageOf})
 			if err != nil {
@@ -231,7 +230,7 @@ func established(c *cluster.Cluster, definition *unstructured.Unstructured) func
 // TestOperatorPodIsRestricted: an operator's pod complies with the strictest pod security standard.
 func TestOperatorPodIsRestricted(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
-	for _, d := range registry.All() {
+	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
 			ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.Namespace(t)}}
 			enforce := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"restricted"}}}`))

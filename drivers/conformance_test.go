@@ -24,15 +24,19 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/permissions"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/drivers/sample"
 )
 
 // The tests in this package apply to every driver. Tests of a single driver are in its folder.
 
 const namespace = "harbour"
 
+// everyDriver returns the drivers of the registry and the sample, which no release has.
+func everyDriver() []drivers.Driver { return append(registry.All(), sample.Driver) }
+
 // forEachDriver runs a test with the manifests of each driver. Images are named after their variables.
 func forEachDriver(t *testing.T, test func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest)) {
-	for _, d := range registry.All() {
+	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
 			manifests, err := d.Manifests(drivers.Values{Namespace: namespace, Image: imageOf})
 			if err != nil {

@@ -63,7 +63,7 @@ func TestPortTable(t *testing.T) {
 			}
 		}
 		slices.Sort(table)
-		compareWithGolden(t, filepath.Join("testdata", d.Name, "ports.txt"), strings.Join(table, "\n")+"\n")
+		compareWithGolden(t, filepath.Join(d.Name, "testdata", "ports.txt"), strings.Join(table, "\n")+"\n")
 	})
 }
 

@@ -13,14 +13,13 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
 // forEachOperator runs a test with the monitoring objects of each driver's operator, by kind. There is one of each
 // kind.
 func forEachOperator(t *testing.T, test func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest)) {
-	for _, d := range registry.All() {
+	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
 			manifests, err := d.OperatorMonitoring()
 			if err != nil {

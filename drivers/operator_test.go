@@ -22,7 +22,7 @@ func TestOperatorDeployment(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		compareWithGolden(t, filepath.Join("testdata", d.Name, "deployment.yaml"), string(deployment))
+		compareWithGolden(t, filepath.Join(d.Name, "testdata", "deployment.yaml"), string(deployment))
 	})
 }
 

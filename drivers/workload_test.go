@@ -100,6 +100,17 @@ func TestContainers(t *testing.T) {
 	})
 }
 
+// TestLogLevelReachesPods: an administrator sets one log level for a driver. Every workload rolls when it changes.
+func TestLogLevelReachesPods(t *testing.T) {
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		for _, w := range workloads(t, manifests) {
+			if !slices.ContainsFunc(w.containers(), func(c corev1.Container) bool { return slices.Contains(c.Args, "--v=${LOG_LEVEL}") }) {
+				t.Errorf("%s: no container has the argument --v=${LOG_LEVEL}", w.file)
+			}
+		}
+	})
+}
+
 // openDoors returns the privileges that a container has without requesting them. A privileged container may do
 // anything; it can still have a read-only root.
 func openDoors(sc *corev1.SecurityContext) []string {

@@ -1,5 +1,5 @@
 // Package registry lists all drivers. The list is generated from the folders below drivers/, so that adding a driver
-// takes one folder and nothing else.
+// takes one folder and nothing else. The sample driver, which no release has, is on it only with the build tag "sample".
 package registry
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-//go:generate go run ../../hack/registry -drivers .. -output zz_generated.drivers.go
+//go:generate go run ../../hack/registry -drivers .. -except sample -output zz_generated.drivers.go
 
 // All returns the definitions of all drivers, sorted by name.
 func All() []drivers.Driver { return slices.Clone(all) }

@@ -1,4 +1,4 @@
-// Command registry generates the list of all drivers: the folders with a driver.go.
+// Command registry generates the list of all drivers: the folders with a driver.go, without one that is not shipped.
 package main
 
 import (
@@ -33,9 +33,10 @@ var all = []drivers.Driver{
 
 func main() {
 	drivers := flag.String("drivers", "drivers", "the `folder` that holds a folder for each driver")
+	except := flag.String("except", "", "the `name` of the folder with a driver that is not shipped")
 	output := flag.String("output", "", "the `file` to write")
 	flag.Parse()
-	generated, err := generate(*drivers)
+	generated, err := generate(*drivers, *except)
 	if err == nil {
 		err = os.WriteFile(*output, generated, 0o644)
 	}
@@ -45,8 +46,8 @@ func main() {
 	}
 }
 
-// generate returns the source of the list, sorted by the names of folders.
-func generate(drivers string) ([]byte, error) {
+// generate returns the source of the list, sorted by the names of folders, without the folder of one name.
+func generate(drivers, except string) ([]byte, error) {
 	definitions, err := filepath.Glob(filepath.Join(drivers, "*", "driver.go"))
 	if err != nil {
 		return nil, err
@@ -56,7 +57,9 @@ func generate(drivers string) ([]byte, error) {
 	}
 	var folders []string
 	for _, definition := range definitions {
-		folders = append(folders, filepath.Base(filepath.Dir(definition)))
+		if folder := filepath.Base(filepath.Dir(definition)); folder != except {
+			folders = append(folders, folder)
+		}
 	}
 	var code bytes.Buffer
 	if err := source.Execute(&code, folders); err != nil {

@@ -10,7 +10,7 @@ import (
 
 func TestGenerate(t *testing.T) {
 	drivers := t.TempDir()
-	for _, file := range []string{"quay/driver.go", "jetty/driver.go", "registry/registry.go", "driver.go"} {
+	for _, file := range []string{"quay/driver.go", "jetty/driver.go", "model/driver.go", "registry/registry.go", "driver.go"} {
 		path := filepath.Join(drivers, file)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -34,7 +34,7 @@ var all = []drivers.Driver{
 	quay.Driver,
 }
 `
-	got, err := generate(drivers)
+	got, err := generate(drivers, "model")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,13 +44,13 @@ var all = []drivers.Driver{
 }
 
 func TestGenerateWithoutDrivers(t *testing.T) {
-	if _, err := generate(t.TempDir()); err == nil {
+	if _, err := generate(t.TempDir(), ""); err == nil {
 		t.Error("want an error for a folder without drivers")
 	}
 }
 
 func TestCommittedListIsFresh(t *testing.T) {
-	want, err := generate("../../drivers")
+	want, err := generate("../../drivers", "sample")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,6 +35,15 @@ func (c *Cluster) NodeRoot(name string) (string, error) {
 	return realnode.Root(realNodeFolder(c.Dir(), name))
 }
 
+// MountOn mounts a folder of this machine at a path of a real node, as an administrator mounts an export there. All nodes
+// on which a folder is mounted share its files.
+func (c *Cluster) MountOn(node, folder, path string) error {
+	if err := realnode.Mount(realNodeFolder(c.Dir(), node), folder, path); err != nil {
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+	return nil
+}
+
 // ListenOn listens in a real node's network namespace: at an address, "IP:port", of the network "tcp", or at an abstract
 // socket of the network "unix". If the address is not a loopback address, the node gets it in addition to its own, and
 // its pods reach it, too. Unlike Options.Reachable, it can differ from node to node, and be made at any time.

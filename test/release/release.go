@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/sample"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/journey"
@@ -36,10 +37,17 @@ type Release struct {
 	Catalog string
 }
 
-// Build builds Berth's commands, and makes a catalog with them that has version 1.0.0 of the driver's operator.
+// Build builds Berth's commands, and makes a catalog with them that has version 1.0.0 of the driver's operator. For the
+// sample driver, which no release has, the commands are built with it.
 func Build(t testing.TB, driver drivers.Driver) Release {
 	t.Helper()
-	programs, err := tools.Programs(t.Context(), "./cmd/berth", "./cmd/berth-operator")
+	build := tools.Programs
+	if driver.Name == sample.Driver.Name {
+		build = func(ctx context.Context, packages ...string) (tools.Dir, error) {
+			return tools.ProgramsWithTag(ctx, "sample", packages...)
+		}
+	}
+	programs, err := build(t.Context(), "./cmd/berth", "./cmd/berth-operator")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,6 +62,33 @@ func TestMountsPropagate(t *testing.T) {
 	}
 }
 
+// TestMountOn: nodes share the files of a folder that is mounted on them, and a container that is there already sees it.
+func TestMountOn(t *testing.T) {
+	t.Parallel()
+	c := sharedCluster(t)
+	namespace, folder := c.Namespace(t), t.TempDir()
+	path := "/var/lib/" + namespace
+	if err := os.WriteFile(filepath.Join(folder, "file"), []byte("shared"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	kind, propagation := corev1.HostPathDirectoryOrCreate, corev1.MountPropagationHostToContainer
+	for i := range 2 {
+		running := c.run(t, pod(namespace, fmt.Sprintf("reader-%d", i), cluster.RealNode(i), []string{"serve"}, func(spec *corev1.PodSpec) {
+			spec.Volumes = []corev1.Volume{{Name: "shared", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: path, Type: &kind}}}}
+			spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "shared", MountPath: "/shared", MountPropagation: &propagation}}
+		}))
+		if err := c.MountOn(cluster.RealNode(i), folder, path); err != nil {
+			t.Fatal(err)
+		}
+		if got := c.exec(t, running, "read", "/shared/file"); got != "shared" {
+			t.Errorf("on node %s the file has %q", running.Spec.NodeName, got)
+		}
+	}
+	if _, err := os.Stat(path); err == nil {
+		t.Errorf("%s is on the machine, too", path)
+	}
+}
+
 // probed makes a pod ready only when serve serves.
 func probed(spec *corev1.PodSpec) {
 	spec.Containers[0].ReadinessProbe = &corev1.Probe{PeriodSeconds: 1, ProbeHandler: health}

@@ -123,11 +123,21 @@ func Build(ctx context.Context, dir string, report func(Progress), packages ...s
 // Programs compiles packages of the project like Build, into its folder bin/test, and returns that folder. The go command
 // links only those programs again whose inputs have changed since, in whatever process that was.
 func Programs(ctx context.Context, packages ...string) (Dir, error) {
+	return programsIn(ctx, "test", packages)
+}
+
+// ProgramsWithTag is Programs with a build tag. They are in a folder of their own.
+func ProgramsWithTag(ctx context.Context, tag string, packages ...string) (Dir, error) {
+	return programsIn(ctx, "test-"+tag, append([]string{"-tags", tag}, packages...))
+}
+
+// programsIn builds what the arguments of go build say into a folder in bin.
+func programsIn(ctx context.Context, folder string, args []string) (Dir, error) {
 	root, err := Root()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(root, "bin", "test")
+	dir := filepath.Join(root, "bin", folder)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", err
 	}
@@ -136,7 +146,7 @@ func Programs(ctx context.Context, packages ...string) (Dir, error) {
 		return "", err
 	}
 	defer unlock()
-	return Dir(dir), Build(ctx, dir, nil, packages...)
+	return Dir(dir), Build(ctx, dir, nil, args...)
 }
 
 // CacheFolder creates and returns a folder in the user's cache.

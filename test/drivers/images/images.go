@@ -47,6 +47,8 @@ var contents = map[string]content{
 	"quay.io/openshift/origin-csi-driver-nfs":              {program: "nfsplugin", entrypoint: "/usr/bin/nfsplugin", debian: true, nfs: true},
 	"quay.io/openshift/origin-openstack-cinder-csi-driver": {program: "cinder-csi-plugin", entrypoint: "/usr/bin/cinder-csi-plugin", debian: true},
 
+	"quay.io/berth-csi/sample-csi-driver": {program: "sample", entrypoint: "/usr/bin/sample"},
+
 	// What OpenShift 4.21 ships, and a newer release.
 	"quay.io/openshift/origin-aws-efs-csi-driver":             efs("v2.1.11"),
 	"public.ecr.aws/efs-csi-driver/amazon/aws-efs-csi-driver": efs("v3.4.1"),

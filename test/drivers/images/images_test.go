@@ -20,17 +20,19 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/drivers/sample"
 	"github.com/berth-csi/berth/test/drivers/programs"
 )
 
 var all = flag.Bool("all-images", false, "pack every image, which takes several minutes and needs Debian packages, and not only a small one")
 
-// small are an image of each kind of program: one of hack/drivers, which demonstrations need, too, and one of the sources.
-var small = []string{"quay.io/openshift/origin-csi-external-provisioner", "quay.io/openshift/origin-csi-livenessprobe"}
+// small are an image of each kind of program: one of hack/drivers, which demonstrations need, too, one of the sources, and
+// one of this project.
+var small = []string{"quay.io/openshift/origin-csi-external-provisioner", "quay.io/openshift/origin-csi-livenessprobe", "quay.io/berth-csi/sample-csi-driver"}
 
 // TestDefinitionsHaveImages: there is an image for each that a definition names.
 func TestDefinitionsHaveImages(t *testing.T) {
-	for _, d := range registry.All() {
+	for _, d := range append(registry.All(), sample.Driver) {
 		for _, image := range d.Images {
 			tag, err := name.NewTag(image.Default)
 			if err != nil {
@@ -69,6 +71,7 @@ var answers = map[string]struct{ args, want string }{
 	"aws-ebs-csi-driver":         {"--version", `"driverVersion": "VERSION"`},
 	"manila-csi-plugin":          {"--version", "VERSION"},
 	"cinder-csi-plugin":          {"--version", "VERSION"},
+	"sample":                     {"--help", "-kubelet-path"},
 	"nfsplugin":                  {"--help", "-mount-permissions"},
 	"aws-efs-csi-driver-v2.1.11": {"--version", `"driverVersion": "VERSION"`},
 	"aws-efs-csi-driver-v3.4.1":  {"--version", `"driverVersion": "VERSION"`},
@@ -105,7 +108,7 @@ var nfsHelpers = map[string]string{
 }
 
 // TestImages: the program of an image starts in it, with nothing else from this machine, and so do the programs that
-// it runs. Without -all-images, two are packed.
+// it runs. Without -all-images, three are packed.
 func TestImages(t *testing.T) {
 	repositories := small
 	if *all {

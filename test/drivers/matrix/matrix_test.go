@@ -23,10 +23,11 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 var tests = map[string]func(*testing.T){
 	"efs":       func(t *testing.T) { testEFS(t, efsDefault) },
 	"efs-3.4.1": func(t *testing.T) { testEFS(t, efsNewer) },
+	"sample":    testSample,
 }
 
 // shortest are the tests that run without -all-drivers.
-var shortest = []string{"efs"}
+var shortest = []string{"efs", "sample"}
 
 // TestMatrix shows what each driver can do.
 func TestMatrix(t *testing.T) {

@@ -4,6 +4,19 @@ package matrix
 var Rows = []Row{
 	{"EFS, version 2.1.11 of OpenShift 4.21", efsCells("efs")},
 	{"EFS, version 3.4.1", efsCells("efs-3.4.1")},
+	{"the sample driver, which no release has", sampleCells},
+}
+
+var sampleCells = map[Capability]Cell{
+	Provision:       {Test: "TestMatrix/sample/provision"},
+	Attach:          {Not: "all nodes have the folder with the volumes; nothing is attached to a node"},
+	Publish:         {Test: "TestMatrix/sample/publish"},
+	Expand:          {Test: "TestMatrix/sample/expand"},
+	Snapshot:        {Test: "TestMatrix/sample/snapshot"},
+	Delete:          {Test: "TestMatrix/sample/delete"},
+	Tags:            {Not: "it calls no cloud, so there is nothing to tag"},
+	STS:             {Not: "it calls no cloud, so it has no credentials"},
+	PrivateEndpoint: {Not: "it calls no cloud, so it has no endpoints"},
 }
 
 // efsCells returns the cells of a version of the EFS driver.

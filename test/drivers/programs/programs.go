@@ -1,6 +1,6 @@
 // Package programs builds the sidecars and CSI drivers that tests run: real releases, from the modules that
 // hack/drivers pins and, for what no module proxy serves, from the sources in ../shared. Each is built once into the
-// user's cache, and only if something needs it.
+// user's cache, and only if something needs it. The sample driver is a package of this project.
 package programs
 
 import (
@@ -28,7 +28,7 @@ var ErrNoSource = errors.New("no source")
 
 // origin is where a program comes from.
 type origin struct {
-	// module has the program: one that hack/drivers pins, or a folder of the sources.
+	// module has the program: one that hack/drivers pins, or a folder of the sources. It is empty for this project.
 	module string
 	// pkg is the main package, relative to the module.
 	pkg string
@@ -56,6 +56,8 @@ var origins = map[string]origin{
 	"csi-node-driver-registrar":  {source: true, module: "csi-node-driver-registrar", pkg: "cmd/csi-node-driver-registrar"},
 	"livenessprobe":              {source: true, module: "csi-livenessprobe", pkg: "cmd/livenessprobe"},
 	"nfsplugin":                  {source: true, module: "csi-driver-nfs", pkg: "cmd/nfsplugin"},
+
+	"sample": {pkg: "test/drivers/sample"},
 }
 
 // efs returns the origin of a version of the EFS driver, which reports its version to AWS.
@@ -73,7 +75,7 @@ func Version(name string) (string, error) {
 	if !ok {
 		return "", unknown(name)
 	}
-	if from.source {
+	if from.source || from.module == "" {
 		return from.release, nil
 	}
 	pins, err := tools.PinsOf(pinned)
@@ -89,6 +91,10 @@ func Path(ctx context.Context, report func(tools.Progress), name string) (string
 	from, ok := origins[name]
 	if !ok {
 		return "", unknown(name)
+	}
+	if from.module == "" {
+		own, err := tools.Programs(ctx, "./"+from.pkg)
+		return own.Path(name), err
 	}
 	program := tools.Program{Name: name, Folder: pinned, Package: from.module + "/" + from.pkg}
 	if from.source {

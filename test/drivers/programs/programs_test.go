@@ -23,7 +23,7 @@ func TestEveryToolIsKnown(t *testing.T) {
 	tools := strings.Fields(block)
 	var known []string
 	for _, from := range origins {
-		if !from.source {
+		if !from.source && from.module != "" {
 			known = append(known, from.module+"/"+from.pkg)
 		}
 	}

@@ -6,9 +6,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -90,11 +92,41 @@ func (b *Testbed) Expand(t testing.TB, claim *corev1.PersistentVolumeClaim, size
 		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
 			return err
 		}
-		if got := claim.Status.Capacity[corev1.ResourceStorage]; got.Cmp(want) < 0 || len(claim.Status.Conditions) > 0 {
-			return fmt.Errorf("it has %s; conditions: %v", got.String(), claim.Status.Conditions)
+		got := claim.Status.Capacity[corev1.ResourceStorage]
+		if got.Cmp(want) >= 0 && len(claim.Status.Conditions) == 0 {
+			return nil
 		}
-		return nil
+		for _, condition := range claim.Status.Conditions {
+			if condition.Type == corev1.PersistentVolumeClaimFileSystemResizePending {
+				if err := b.touchUsers(ctx, claim); err != nil {
+					return err
+				}
+			}
+		}
+		return fmt.Errorf("it has %s; conditions: %v", got.String(), claim.Status.Conditions)
 	})
+}
+
+// touchUsers changes an annotation of all pods that use a claim. A kubelet looks whether a pod's volumes have grown only
+// when it syncs the pod: when that changes, and else after a minute or more.
+func (b *Testbed) touchUsers(ctx context.Context, claim *corev1.PersistentVolumeClaim) error {
+	pods := &corev1.PodList{}
+	if err := b.Client().List(ctx, pods, client.InNamespace(claim.Namespace)); err != nil {
+		return err
+	}
+	for _, pod := range pods.Items {
+		if !slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool {
+			return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim.Name
+		}) {
+			continue
+		}
+		before := pod.DeepCopy()
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "testbed.berth.test/touched", time.Now().Format(time.RFC3339))
+		if err := b.Client().Patch(ctx, &pod, client.MergeFrom(before)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Pod describes a pod of a user.

@@ -1,0 +1,91 @@
+package matrix
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	driver "github.com/berth-csi/berth/drivers/sample"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/testbed"
+)
+
+// The sample driver's StorageClass and VolumeSnapshotClass, and where it expects the folder that nodes share.
+const (
+	sampleClass  = "sample-csi"
+	sampleFolder = "/var/lib/sample-csi-driver"
+)
+
+// testSample runs the sample driver. Its cloud is a folder.
+func testSample(t *testing.T) {
+	folder := t.TempDir()
+	bed := testbed.Start(t, testbed.Options{Driver: driver.Driver, Snapshots: true, Cloud: testbed.Cloud{Prepare: func(c *cluster.Cluster) {
+		for _, node := range testbed.Nodes {
+			if err := c.MountOn(node, folder, sampleFolder); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}}})
+	// made returns the names of the volumes or the snapshots in the folder.
+	made := func(t *testing.T, kind string) (names []string) {
+		t.Helper()
+		entries, err := os.ReadDir(filepath.Join(folder, kind))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		return names
+	}
+	namespace := bed.Namespace(t)
+	claim := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "files", Class: sampleClass})
+	var volume *corev1.PersistentVolume
+	t.Run("provision", func(t *testing.T) {
+		volume = bed.Bound(t, claim)
+		if got := made(t, "volumes"); len(got) != 1 || got[0] != volume.Spec.CSI.VolumeHandle {
+			t.Errorf("the driver made the volumes %q, want %q", got, volume.Spec.CSI.VolumeHandle)
+		}
+	})
+	var users []client.Object
+	t.Run("publish", func(t *testing.T) {
+		first := bed.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
+		second := bed.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: claim})
+		users = append(users, first.Pod, second.Pod)
+		first.Write(t, "greeting", "ahoy")
+		if got := second.Read(t, "greeting"); got != "ahoy" {
+			t.Errorf("the pod on node %s reads %q, want what the other one wrote", testbed.Nodes[1], got)
+		}
+		second.Write(t, "answer", "aye")
+		if got := first.Read(t, "answer"); got != "aye" {
+			t.Errorf("the pod on node %s reads %q, want what the other one wrote", testbed.Nodes[0], got)
+		}
+	})
+	t.Run("expand", func(t *testing.T) { bed.Expand(t, claim, "2Gi") })
+	t.Run("snapshot", func(t *testing.T) {
+		snapshot := bed.Snapshot(t, claim, "day-1", sampleClass)
+		if got := made(t, "snapshots"); len(got) != 1 {
+			t.Errorf("the driver made the snapshots %q, want one", got)
+		}
+		restored := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "restored", Class: sampleClass, Size: "2Gi", Source: &corev1.TypedLocalObjectReference{
+			APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+		reader := bed.Run(t, testbed.Pod{Name: "reader", Node: testbed.Nodes[0], Claim: restored})
+		if got := reader.Read(t, "answer"); got != "aye" {
+			t.Errorf("on the restored volume is %q, want what was on the other one", got)
+		}
+		bed.Delete(t, reader.Pod, restored, snapshot)
+	})
+	t.Run("delete", func(t *testing.T) {
+		bed.Delete(t, append(users, claim)...)
+		cluster.Eventually(t, testbed.Limit, "the volume to be gone", bed.Gone(volume))
+		for _, kind := range []string{"volumes", "snapshots", "incomplete"} {
+			if left := made(t, kind); len(left) > 0 {
+				t.Errorf("the folder still has the %s %q", kind, left)
+			}
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// bind makes the folder target show the folder source. If it does already, only readOnly may change. The error is
+// fs.ErrNotExist if one of them does not exist.
+func bind(source, target string, readOnly bool) error {
+	from, err := os.Stat(source)
+	if err != nil {
+		return err
+	}
+	to, err := os.Stat(target)
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(from, to) {
+		if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+			return fmt.Errorf("mount %s at %s: %w", source, target, err)
+		}
+	}
+	if !readOnly {
+		return nil
+	}
+	if err := unix.Mount("", target, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, ""); err != nil {
+		return fmt.Errorf("make %s read-only: %w", target, err)
+	}
+	return nil
+}
+
+// unmount removes all mounts from a folder, if it is there and has any.
+func unmount(target string) error {
+	for {
+		err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW)
+		if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+			return nil // nothing is mounted, or nothing is there
+		}
+		if err != nil {
+			return fmt.Errorf("unmount %s: %w", target, err)
+		}
+	}
+}
