@@ -50,9 +50,6 @@ type Options struct {
 	// Reachable maps addresses, "IP:port", at which programs on real nodes expect a server, such as that of a cloud's
 	// metadata, to the addresses of servers on this machine. Programs on real nodes reach nothing else of it.
 	Reachable map[string]string `json:"reachable,omitempty"`
-	// ReachableFrom is the same for single real nodes, by their names: to each instance, the metadata server of a cloud
-	// says something else.
-	ReachableFrom map[string]map[string]string `json:"reachableFrom,omitempty"`
 	// Durable makes etcd sync each write to disk, as in a real cluster. Benchmarks need that.
 	Durable bool `json:"durable,omitempty"`
 	// ManagerQPS limits the requests per second of each controller in the controller manager, such as the one that

@@ -3,12 +3,10 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"testing"
 
@@ -101,18 +99,6 @@ func (r *realNodes) start(ctx context.Context, api client.Client, died func(erro
 	images := realnode.Images{Programs: r.job.Options.Images, Archives: r.job.Options.ImageArchives}
 	if err := r.network.ServeImages(images, r.job.NodePrograms.Pause); err != nil {
 		return err
-	}
-	own := maps.Clone(r.job.Options.ReachableFrom)
-	for i, place := range r.network.Places() {
-		for at, to := range own[RealNode(i)] {
-			if err := r.network.ForwardFrom(place, at, to); err != nil {
-				return err
-			}
-		}
-		delete(own, RealNode(i))
-	}
-	if len(own) > 0 {
-		return fmt.Errorf("Options.ReachableFrom has %q, which are not among the %d real nodes", slices.Sorted(maps.Keys(own)), len(r.network.Places()))
 	}
 	for i, place := range r.network.Places() {
 		if err := r.startNode(ctx, RealNode(i), place, died); err != nil {

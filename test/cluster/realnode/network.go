@@ -221,35 +221,27 @@ func (p *Place) addAddress(addr netip.Addr) error {
 // the address to.
 func (n *Network) Forward(at, to string) error {
 	for _, place := range n.places {
-		if err := n.ForwardFrom(place, at, to); err != nil {
+		listener, err := n.Listen(place, at)
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// ForwardFrom is Forward for one node.
-func (n *Network) ForwardFrom(place *Place, at, to string) error {
-	listener, err := n.Listen(place, at)
-	if err != nil {
-		return err
-	}
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return // it was closed
-			}
-			go func() {
-				server, err := net.DialTimeout("tcp", to, dialLimit)
+		go func() {
+			for {
+				client, err := listener.Accept()
 				if err != nil {
-					client.Close()
-					return
+					return // it was closed
 				}
-				join(client, server)
-			}()
-		}
-	}()
+				go func() {
+					server, err := net.DialTimeout("tcp", to, dialLimit)
+					if err != nil {
+						client.Close()
+						return
+					}
+					join(client, server)
+				}()
+			}
+		}()
+	}
 	return nil
 }
 
