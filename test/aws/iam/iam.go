@@ -85,17 +85,11 @@ func NewDirectory(partition string) *Directory {
 
 // AddUser adds a user whose policy allows the actions, and returns a key pair.
 func (d *Directory) AddUser(account, name string, actions ...string) (Credentials, error) {
-	return d.AddUserWithKeys(account, name, id("AKIA"), rand.Text()+rand.Text()[:14], actions...)
-}
-
-// AddUserWithKeys adds a user with a key pair that somebody else has made, such as a stand-in for the operator that asks
-// AWS for key pairs.
-func (d *Directory) AddUserWithKeys(account, name, accessKeyID, secretAccessKey string, actions ...string) (Credentials, error) {
 	if err := check(actions); err != nil {
 		return Credentials{}, err
 	}
 	made := Credentials{
-		AccessKeyID: accessKeyID, SecretAccessKey: secretAccessKey,
+		AccessKeyID: id("AKIA"), SecretAccessKey: rand.Text() + rand.Text()[:14],
 		Principal: Principal{ARN: fmt.Sprintf("arn:%s:iam::%s:user/%s", d.partition, account, name), Account: account, UserID: id("AIDA"), actions: slices.Clone(actions)},
 	}
 	d.mu.Lock()
