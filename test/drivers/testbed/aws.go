@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"slices"
 	"testing"
+	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -70,9 +71,21 @@ func StartAWS(t testing.TB, driver drivers.Driver, options aws.Options) *AWS {
 			t.Fatal(err)
 		}
 		a.Instances = append(a.Instances, instance)
-		a.metadata = append(a.metadata, a.StartMetadata(t, instance))
+		a.metadata = append(a.metadata, a.startMetadata(instance))
 	}
 	return a
+}
+
+// nodeRole is the role that the installer gives to instances. It has no permission for what drivers do. But mount.efs
+// needs some credentials when the EFS driver deletes files of a volume, and finds no others.
+const nodeRole = cluster.InfrastructureName + "-master-role"
+
+func (a *AWS) startMetadata(instance ec2.Instance) aws.Metadata {
+	a.t.Helper()
+	m := a.StartMetadata(a.t, instance)
+	role := iam.Role{ARN: fmt.Sprintf("arn:aws:iam::%s:role/%s", account, nodeRole)}
+	m.SetRole(nodeRole, a.IAM.Assume(role, instance.ID, 6*time.Hour))
+	return m
 }
 
 // UseTokens lets the driver's pods assume roles with their tokens, instead of having key pairs. It returns the ARN of a

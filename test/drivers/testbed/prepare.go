@@ -24,18 +24,13 @@ import (
 	"github.com/berth-csi/berth/test/drivers/nfs"
 )
 
-// Labels with the roles of nodes.
-const (
-	masterLabel  = "node-role.kubernetes.io/master"
-	controlLabel = "node-role.kubernetes.io/control-plane"
-	workerLabel  = "node-role.kubernetes.io/worker"
-)
+// workerLabel is the label of nodes for pods of users. Only real nodes have it.
+const workerLabel = "node-role.kubernetes.io/worker"
 
 // prepare makes the cluster what the driver's operator expects of OpenShift in the cloud.
 func (b *Testbed) prepare(t testing.TB, options Options) {
 	t.Helper()
 	cloud := options.Cloud
-	b.step(t, moveRoles)
 	b.step(t, admitUsers)
 	b.serveCertificates(t)
 	b.resolveNames(t, cloud.Names)
@@ -58,28 +53,6 @@ func (b *Testbed) prepare(t testing.TB, options Options) {
 	if cloud.Prepare != nil {
 		cloud.Prepare(b.Cluster)
 	}
-}
-
-// moveRoles makes real nodes those that run drivers. Controllers run on masters, and process nodes would only report
-// their containers. Also, no driver's DaemonSet selects process nodes then.
-func moveRoles(ctx context.Context, c client.Client) error {
-	nodes := &corev1.NodeList{}
-	if err := c.List(ctx, nodes); err != nil {
-		return err
-	}
-	for _, node := range nodes.Items {
-		before := node.DeepCopy()
-		if _, process := node.Labels[controlLabel]; process {
-			delete(node.Labels, masterLabel)
-			delete(node.Labels, corev1.LabelOSStable)
-		} else {
-			node.Labels[masterLabel] = ""
-		}
-		if err := c.Patch(ctx, &node, client.MergeFrom(before)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 func setPlatform(ctx context.Context, c client.Client, platform *configv1.PlatformStatus) error {
