@@ -37,7 +37,7 @@ var sidecars = map[string]string{
 
 // permission is a verb on a resource that a role gives to accounts. The verbs get, list and watch are one, "read": who
 // may list all objects learns no more by getting one, and which of the verbs a program uses changes with the version of
-// its client library.
+// its client library. To create and to patch events is one, "record": an event is patched if it repeats.
 type permission struct {
 	role, agent           string // agent is empty for all programs
 	namespace             string // empty for all
@@ -66,7 +66,8 @@ func Compare(driver drivers.Driver, namespace string, requests []cluster.AuditEv
 			continue
 		}
 		agent, _, _ := strings.Cut(request.Agent, "/")
-		verb, resource := verb(request.Verb), resource(request.Group, cmp.Or(request.Resource, request.URI), request.Subresource)
+		resource := resource(request.Group, cmp.Or(request.Resource, request.URI), request.Subresource)
+		verb := verb(request.Verb, resource)
 		if request.Code == http.StatusForbidden {
 			refused[fmt.Sprintf("%s: %s %s", agent, verb, resource)] = true
 			continue
@@ -81,9 +82,12 @@ func Compare(driver drivers.Driver, namespace string, requests []cluster.AuditEv
 	return Result{Refused: slices.Sorted(maps.Keys(refused)), Unused: slices.Sorted(maps.Keys(unused))}, nil
 }
 
-func verb(verb string) string {
-	if verb == "get" || verb == "list" || verb == "watch" {
+func verb(verb, resource string) string {
+	switch {
+	case verb == "get" || verb == "list" || verb == "watch":
 		return "read"
+	case resource == "events" && (verb == "create" || verb == "patch"):
+		return "record"
 	}
 	return verb
 }
@@ -145,9 +149,10 @@ func permissionsOf(role rbacv1.Role, namespace string) []permission {
 		for _, group := range rule.APIGroups {
 			for _, full := range rule.Resources {
 				name, subresource, _ := strings.Cut(full, "/")
+				resource := resource(group, name, subresource)
 				for _, v := range rule.Verbs {
 					for _, named := range names {
-						all = append(all, permission{role: role.Name, agent: agent, namespace: namespace, verb: verb(v), resource: resource(group, name, subresource), named: named})
+						all = append(all, permission{role: role.Name, agent: agent, namespace: namespace, verb: verb(v, resource), resource: resource, named: named})
 					}
 				}
 			}

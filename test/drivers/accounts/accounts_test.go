@@ -24,6 +24,9 @@ rules:
   - apiGroups: [""]
     resources: [persistentvolumeclaims/status]
     verbs: [patch]
+  - apiGroups: [""]
+    resources: [events]
+    verbs: [create, patch, update]
 `
 
 const binding = `
@@ -91,8 +94,11 @@ func TestCompare(t *testing.T) {
 	}{
 		{"nothing is requested", nil, nil, []string{
 			"sample-resizer-role: patch persistentvolumeclaims/status", "sample-resizer-role: read pods",
-			"sample-resizer-role: read storageclasses.storage.k8s.io", "sample-secrets: read secrets one", "sample-secrets: read secrets other"}},
+			"sample-resizer-role: read storageclasses.storage.k8s.io", "sample-resizer-role: record events", "sample-resizer-role: update events",
+			"sample-secrets: read secrets one", "sample-secrets: read secrets other"}},
 		{"all is used", []cluster.AuditEvent{
+			request("controller", "csi-resizer", "create", "", "events", "", "user", "", 201),
+			request("controller", "csi-resizer", "update", "", "events", "", "user", "event", 200),
 			request("controller", "csi-resizer", "watch", "", "pods", "", "", "", 200),
 			request("controller", "csi-resizer", "list", "storage.k8s.io", "storageclasses", "", "", "", 200),
 			request("controller", "csi-resizer", "patch", "", "persistentvolumeclaims", "status", "user", "claim", 409),
@@ -100,14 +106,17 @@ func TestCompare(t *testing.T) {
 			request("controller", "csi-provisioner", "get", "", "secrets", "", "home", "other", 404),
 		}, nil, nil},
 		{"others use it", []cluster.AuditEvent{
+			request("controller", "csi-resizer", "patch", "", "events", "", "user", "event", 200),
 			request("controller", "csi-provisioner", "list", "", "pods", "", "", "", 200),
 			request("prometheus", "csi-resizer", "list", "", "pods", "", "", "", 200),
 			request("controller", "csi-resizer", "patch", "", "persistentvolumeclaims", "", "user", "claim", 200),
 			request("controller", "csi-resizer", "list", "storage.k8s.io", "storageclasses", "", "", "", 200),
 			request("controller", "driver", "get", "", "secrets", "", "user", "one", 200),
 			request("controller", "driver", "get", "", "secrets", "", "home", "third", 200),
-		}, nil, []string{"sample-resizer-role: patch persistentvolumeclaims/status", "sample-resizer-role: read pods", "sample-secrets: read secrets one", "sample-secrets: read secrets other"}},
+		}, nil, []string{"sample-resizer-role: patch persistentvolumeclaims/status", "sample-resizer-role: read pods", "sample-resizer-role: update events", "sample-secrets: read secrets one", "sample-secrets: read secrets other"}},
 		{"it is refused", []cluster.AuditEvent{
+			request("controller", "csi-resizer", "create", "", "events", "", "user", "", 201),
+			request("controller", "csi-resizer", "update", "", "events", "", "user", "event", 200),
 			request("controller", "csi-resizer", "watch", "", "pods", "", "", "", 200),
 			request("controller", "csi-resizer", "get", "storage.k8s.io", "storageclasses", "", "", "", 403),
 			request("controller", "csi-resizer", "list", "storage.k8s.io", "storageclasses", "", "", "", 403),
