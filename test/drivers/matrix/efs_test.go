@@ -23,10 +23,14 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// efsVersion is a version of the driver: the variables of its operator, and the tags that it can say.
+// efsVersion is a version of the driver.
 type efsVersion struct {
-	env  []corev1.EnvVar
+	// env are the variables of its operator.
+	env []corev1.EnvVar
+	// tags are some that it can say.
 	tags []configv1.AWSResourceTag
+	// handle is the prefix of its volume handles.
+	handle string
 }
 
 var (
@@ -36,7 +40,8 @@ var (
 			{Name: "DRIVER_IMAGE", Value: "public.ecr.aws/efs-csi-driver/amazon/aws-efs-csi-driver:v3.4.1"},
 			{Name: "DRIVER_VERSION", Value: "3.4.1"},
 		},
-		tags: []configv1.AWSResourceTag{{Key: "team", Value: "harbour"}, {Key: "path:a", Value: "b c"}},
+		tags:   []configv1.AWSResourceTag{{Key: "team", Value: "harbour"}, {Key: "path:a", Value: "b c"}},
+		handle: "efs:", // the type of the file system, since version 3
 	}
 )
 
@@ -129,7 +134,7 @@ func testEFS(t *testing.T, version efsVersion) {
 	t.Run("provision", func(t *testing.T) {
 		volume := bed.Bound(t, claim)
 		point := bed.accessPoint(t)
-		if want := efsFileSystem + "::" + point.ID; volume.Spec.CSI.VolumeHandle != want {
+		if want := version.handle + efsFileSystem + "::" + point.ID; volume.Spec.CSI.VolumeHandle != want {
 			t.Errorf("the volume is %q, want %q", volume.Spec.CSI.VolumeHandle, want)
 		}
 		if point.FileSystemID != efsFileSystem || !strings.HasPrefix(point.RootDirectory.Path, "/claims/") || point.PosixUser == nil {

@@ -203,21 +203,23 @@ func (a *AWS) adoptKeyPairs(c *cluster.Cluster) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	known := map[string]bool{}
+	type permission struct {
+		user    string
+		actions []string
+	}
+	permissions := map[string]permission{} // by the mark of a Secret
+	for _, request := range a.requests() {
+		permissions[request.GetNamespace()+"/"+request.GetName()] = permission{request.GetName(), actions(a.t, request)}
+	}
 	adopt := func(object any) {
 		secret := object.(*corev1.Secret)
 		id, key := string(secret.Data["aws_access_key_id"]), string(secret.Data["aws_secret_access_key"])
-		if id == "" || known[id] {
+		p, asked := permissions[secret.Annotations[cloudcredential.OwnerMark]]
+		if id == "" || !asked {
 			return
 		}
-		for _, request := range a.requests() {
-			if secret.Annotations[cloudcredential.OwnerMark] != request.GetNamespace()+"/"+request.GetName() {
-				continue
-			}
-			known[id] = true
-			if _, err := a.IAM.AddUserWith(account, request.GetName(), id, key, actions(a.t, request)...); err != nil {
-				a.t.Error(err)
-			}
+		if _, err := a.IAM.AddUserWith(account, p.user, id, key, p.actions...); err != nil {
+			a.t.Error(err)
 		}
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
