@@ -51,6 +51,8 @@ containerRuntimeEndpoint: unix://` + containerdSocket + `
 resolvConf: ""
 volumePluginDir: /var/lib/kubelet/volume-plugins
 serializeImagePulls: false
+# By default once a minute, and only then does a kubelet notice that a volume of a running pod was expanded.
+syncFrequency: 5s
 imageGCHighThresholdPercent: 100
 evictionHard:
   memory.available: 0%

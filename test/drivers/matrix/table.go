@@ -1,9 +1,12 @@
 package matrix
 
+import "strings"
+
 // Rows are the drivers.
 var Rows = []Row{
 	{"EFS, version 2.1.11 of OpenShift 4.21", efsCells("efs")},
 	{"EFS, version 3.4.1", efsCells("efs-3.4.1")},
+	{"EBS, version 1.63.1", ebsCells()},
 	{"the sample driver, which no release has", sampleCells},
 }
 
@@ -33,4 +36,12 @@ func efsCells(name string) map[Capability]Cell {
 		STS:             test("STS"),
 		PrivateEndpoint: test("private_endpoint"),
 	}
+}
+
+func ebsCells() map[Capability]Cell {
+	cells := map[Capability]Cell{}
+	for _, c := range Capabilities {
+		cells[c.Name] = Cell{Test: "TestMatrix/ebs/" + strings.ReplaceAll(string(c.Name), " ", "_")}
+	}
+	return cells
 }

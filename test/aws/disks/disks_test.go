@@ -1,0 +1,195 @@
+package disks_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/berth-csi/berth/test/aws/disks"
+	"github.com/berth-csi/berth/test/aws/ec2"
+)
+
+// newDisks returns disks of instances whose roots are folders.
+func newDisks(t *testing.T) (d *disks.Disks, root func(instance string) string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can make loop devices")
+	}
+	dir := t.TempDir()
+	root = func(instance string) string { return filepath.Join(dir, instance) }
+	d = disks.New(func(instance string) (string, error) { return root(instance), nil })
+	t.Cleanup(func() { check(t, d.Close()) })
+	return d, root
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// device opens the device of a volume in the root of an instance, found as the driver finds it.
+func device(t *testing.T, root, volume string) *os.File {
+	t.Helper()
+	link := filepath.Join(root, "dev/disk/by-id/nvme-Amazon_Elastic_Block_Store_"+strings.ReplaceAll(volume, "-", ""))
+	path, err := filepath.EvalSymlinks(link)
+	check(t, err)
+	if want := filepath.Join(root, "dev"); filepath.Dir(path) != want {
+		t.Fatalf("the device of %s is %s, want one in %s", volume, path, want)
+	}
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	check(t, err)
+	t.Cleanup(func() { file.Close() })
+	return file
+}
+
+func size(t *testing.T, device *os.File) int64 {
+	t.Helper()
+	end, err := device.Seek(0, 2)
+	check(t, err)
+	return end
+}
+
+const gib = 1 << 30
+
+func write(t *testing.T, device *os.File, text string, at int64) {
+	t.Helper()
+	_, err := device.WriteAt([]byte(text), at)
+	check(t, err)
+	check(t, device.Sync())
+}
+
+func wantText(t *testing.T, device *os.File, text string, at int64) {
+	t.Helper()
+	got := make([]byte, len(text))
+	if _, err := device.ReadAt(got, at); err != nil || !bytes.Equal(got, []byte(text)) {
+		t.Errorf("at %d there is %q (error %v), want %q", at, got, err, text)
+	}
+}
+
+// TestVolumes: what is written to a volume is there on the next instance, in snapshots and in what is made of these, and
+// the device of a volume grows while it is open.
+func TestVolumes(t *testing.T) {
+	t.Parallel()
+	d, root := newDisks(t)
+	volume, first, second := ec2.Volume{ID: "vol-0a", Size: 1}, ec2.Attachment{InstanceID: "i-1"}, ec2.Attachment{InstanceID: "i-2"}
+	check(t, d.Create(volume))
+	check(t, d.Attach(volume, first))
+	there := device(t, root("i-1"), volume.ID)
+	if got := size(t, there); got != gib {
+		t.Errorf("the device has %d bytes, want %d", got, gib)
+	}
+	write(t, there, "first", gib/2)
+
+	volume.Size = 3
+	check(t, d.Resize(volume))
+	if got := size(t, there); got != 3*gib {
+		t.Errorf("after the modification, the device has %d bytes, want %d", got, 3*gib)
+	}
+	write(t, there, "last", 3*gib-4096)
+	check(t, d.Snapshot(ec2.Snapshot{ID: "snap-0a", VolumeID: volume.ID, Size: 3}))
+	write(t, there, "later", gib/2)
+	clone, restored := ec2.Volume{ID: "vol-0b", Size: 3, SourceID: volume.ID}, ec2.Volume{ID: "vol-0c", Size: 4, SnapshotID: "snap-0a"}
+	check(t, d.Create(clone))
+	check(t, d.Create(restored))
+	check(t, there.Close())
+	check(t, d.Detach(volume, first))
+
+	for _, v := range []ec2.Volume{volume, clone, restored} {
+		check(t, d.Attach(v, second))
+	}
+	wantText(t, device(t, root("i-2"), volume.ID), "later", gib/2)
+	wantText(t, device(t, root("i-2"), clone.ID), "later", gib/2)
+	wantText(t, device(t, root("i-2"), restored.ID), "first", gib/2)
+	wantText(t, device(t, root("i-2"), restored.ID), "last", 3*gib-4096)
+	if got := size(t, device(t, root("i-2"), restored.ID)); got != 4*gib {
+		t.Errorf("the restored volume has %d bytes, want %d", got, 4*gib)
+	}
+	if left, _ := filepath.Glob(root("i-1") + "/dev/*/*/*"); len(left) > 0 {
+		t.Errorf("the first instance still has %q", left)
+	}
+}
+
+// TestSharedVolume: two instances with one volume see each other's writes.
+func TestSharedVolume(t *testing.T) {
+	t.Parallel()
+	d, root := newDisks(t)
+	volume := ec2.Volume{ID: "vol-0a", Size: 1, MultiAttach: true}
+	check(t, d.Create(volume))
+	for _, instance := range []string{"i-1", "i-2"} {
+		check(t, d.Attach(volume, ec2.Attachment{InstanceID: instance}))
+	}
+	write(t, device(t, root("i-1"), volume.ID), "shared", 0)
+	check(t, d.Detach(volume, ec2.Attachment{InstanceID: "i-1"}))
+	wantText(t, device(t, root("i-2"), volume.ID), "shared", 0)
+}
+
+// TestVolumeInUse: a volume that is in use is not detached before that ends.
+func TestVolumeInUse(t *testing.T) {
+	t.Parallel()
+	d, root := newDisks(t)
+	volume, attachment := ec2.Volume{ID: "vol-0a", Size: 1}, ec2.Attachment{InstanceID: "i-1"}
+	check(t, d.Create(volume))
+	check(t, d.Attach(volume, attachment))
+	there := device(t, root("i-1"), volume.ID)
+	if err := d.Detach(volume, attachment); err == nil || !strings.Contains(err.Error(), "vol-0a is still in use") {
+		t.Errorf("while it is in use, Detach returns %v", err)
+	}
+	check(t, there.Close())
+	check(t, d.Detach(volume, attachment))
+	check(t, d.Attach(volume, ec2.Attachment{InstanceID: "i-2"}))
+}
+
+// TestMissing: there is an error for what does not exist.
+func TestMissing(t *testing.T) {
+	d, _ := newDisks(t)
+	for name, err := range map[string]error{
+		"Create":   d.Create(ec2.Volume{ID: "vol-0a", Size: 1, SnapshotID: "snap-0a"}),
+		"Snapshot": d.Snapshot(ec2.Snapshot{ID: "snap-0a", VolumeID: "vol-0a"}),
+		"Resize":   d.Resize(ec2.Volume{ID: "vol-0a", Size: 1}),
+		"Attach":   d.Attach(ec2.Volume{ID: "vol-0a", Size: 1}, ec2.Attachment{InstanceID: "i-1"}),
+		"Delete":   d.Delete("vol-0a"),
+	} {
+		if err == nil || !strings.Contains(err.Error(), "no content of") {
+			t.Errorf("%s returns %v", name, err)
+		}
+	}
+}
+
+// TestNothingIsLeft: nothing is left of a program that is killed while a volume is attached.
+func TestNothingIsLeft(t *testing.T) {
+	if dir, killed := os.LookupEnv("DISKS_KILLED"); killed {
+		d := disks.New(func(string) (string, error) { return dir, nil })
+		volume := ec2.Volume{ID: "vol-0a", Size: 1}
+		check(t, d.Create(volume))
+		check(t, d.Attach(volume, ec2.Attachment{InstanceID: "i-1"}))
+		var stat unix.Stat_t
+		check(t, unix.Stat(filepath.Join(dir, "dev/nvme1n1"), &stat))
+		fmt.Printf("loop%d\n", unix.Minor(stat.Rdev))
+		check(t, unix.Kill(os.Getpid(), unix.SIGKILL))
+		select {}
+	}
+	newDisks(t) // skips without root
+	temp := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestNothingIsLeft$")
+	cmd.Env = append(os.Environ(), "DISKS_KILLED="+t.TempDir(), "TMPDIR="+temp)
+	out, err := cmd.Output()
+	name := strings.TrimSpace(string(out))
+	if exit, ok := err.(*exec.ExitError); !ok || exit.String() != "signal: killed" || !strings.HasPrefix(name, "loop") {
+		t.Fatalf("the program printed %q and ended with %v", out, err)
+	}
+	// A loop device of somebody else may have that name now.
+	if file, err := os.ReadFile(filepath.Join("/sys/block", name, "loop/backing_file")); err == nil && strings.Contains(string(file), temp) {
+		t.Errorf("%s still has %s", name, file)
+	}
+	if left, _ := os.ReadDir(temp); len(left) > 0 {
+		t.Errorf("there still is %v", left)
+	}
+}
