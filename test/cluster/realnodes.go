@@ -35,6 +35,38 @@ func (c *Cluster) NodeRoot(name string) (string, error) {
 	return realnode.Root(realNodeFolder(c.Dir(), name))
 }
 
+// ListenOn listens in a real node's network namespace: at an address, "IP:port", of the network "tcp", or at an abstract
+// socket of the network "unix". If the address is not a loopback address, the node gets it in addition to its own, and
+// its pods reach it, too. Unlike Options.Reachable, it can differ from node to node, and be made at any time.
+func (c *Cluster) ListenOn(node, network, address string) (listener net.Listener, err error) {
+	err = c.inNetworkOf(node, func(place *realnode.Place) error {
+		listener, err = place.Listen(network, address)
+		return err
+	})
+	return listener, err
+}
+
+// ListenPacketOn is ListenOn for the network "udp".
+func (c *Cluster) ListenPacketOn(node, network, address string) (conn net.PacketConn, err error) {
+	err = c.inNetworkOf(node, func(place *realnode.Place) error {
+		conn, err = place.ListenPacket(network, address)
+		return err
+	})
+	return conn, err
+}
+
+func (c *Cluster) inNetworkOf(node string, do func(*realnode.Place) error) error {
+	place, err := realnode.Find(realNodeFolder(c.Dir(), node))
+	if err != nil {
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+	defer place.Close()
+	if err := do(place); err != nil {
+		return fmt.Errorf("node %s: %w", node, err)
+	}
+	return nil
+}
+
 func realNodeFolder(dir, name string) string { return filepath.Join(dir, realNodesFolder, name) }
 
 // nodePrograms builds the programs of real nodes if necessary.

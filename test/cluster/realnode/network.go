@@ -173,33 +173,72 @@ func address(prefix netip.Prefix) *netlink.Addr {
 // Places returns the nodes' places.
 func (n *Network) Places() []*Place { return n.places }
 
-// Listen listens on an address, "IP:port", in the node. If it is not a loopback address, the node gets it in addition
-// to its own, and the node's pods reach it, too.
+// Listen is Listen of a place, until the network is closed.
 func (n *Network) Listen(place *Place, at string) (net.Listener, error) {
-	where, err := netip.ParseAddrPort(at)
+	listener, err := place.Listen("tcp", at)
 	if err != nil {
-		return nil, err
-	}
-	if where.Addr().IsUnspecified() {
-		return nil, fmt.Errorf("listen on %s: want one address of a node", at)
-	}
-	if !where.Addr().IsLoopback() {
-		if err := place.addAddress(where.Addr()); err != nil {
-			return nil, fmt.Errorf("give the address %s to node %s: %w", where.Addr(), place.Address, err)
-		}
-	}
-	var listener net.Listener
-	if err := place.inside(func() (err error) {
-		listener, err = net.Listen("tcp", at)
-		return err
-	}); err != nil {
-		return nil, fmt.Errorf("listen on %s in node %s: %w", at, place.Address, err)
+		return nil, fmt.Errorf("node %s: %w", place.Address, err)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.closers = append(n.closers, listener)
 	return listener, nil
 }
+
+// Listen listens in the node, at an address, "IP:port", of the network "tcp", or at an abstract socket of the network
+// "unix". If the address is not a loopback address, the node gets it in addition to its own, and the node's pods reach
+// it, too.
+func (p *Place) Listen(network, at string) (listener net.Listener, err error) {
+	err = p.listen(network, at, func() error {
+		listener, err = net.Listen(network, at)
+		return err
+	})
+	return listener, err
+}
+
+// ListenPacket is Listen for the network "udp".
+func (p *Place) ListenPacket(network, at string) (conn net.PacketConn, err error) {
+	err = p.listen(network, at, func() error {
+		conn, err = net.ListenPacket(network, at)
+		return err
+	})
+	return conn, err
+}
+
+func (p *Place) listen(network, at string, listen func() error) error {
+	if network != "unix" {
+		where, err := netip.ParseAddrPort(at)
+		if err != nil {
+			return err
+		}
+		if where.Addr().IsUnspecified() {
+			return fmt.Errorf("listen on %s: want one address of a node", at)
+		}
+		if !where.Addr().IsLoopback() {
+			if err := p.addAddress(where.Addr()); err != nil {
+				return fmt.Errorf("give the address %s to the node: %w", where.Addr(), err)
+			}
+		}
+	}
+	if err := p.inside(listen); err != nil {
+		return fmt.Errorf("listen on %s: %w", at, err)
+	}
+	return nil
+}
+
+// Find returns the place of a node that runs. dir is its folder. Only its methods Listen, ListenPacket and Close can be
+// used.
+func Find(dir string) (*Place, error) {
+	first, err := firstProcess(dir)
+	if err != nil {
+		return nil, err
+	}
+	namespace, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", first))
+	return &Place{namespace: namespace}, err
+}
+
+// Close forgets the place. What listens there goes on.
+func (p *Place) Close() error { return p.namespace.Close() }
 
 func (p *Place) addAddress(addr netip.Addr) error {
 	handle, err := netlink.NewHandleAt(netns.NsHandle(p.namespace.Fd()))
@@ -340,7 +379,7 @@ func newNamespace() (namespace *os.File, err error) {
 func (p *Place) inside(do func() error) error {
 	return onOwnThread(func() error {
 		if err := unix.Setns(int(p.namespace.Fd()), unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("enter the network namespace of node %s: %w", p.Address, err)
+			return fmt.Errorf("enter the node's network namespace: %w", err)
 		}
 		return do()
 	})

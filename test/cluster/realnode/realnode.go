@@ -150,13 +150,19 @@ func (n *Node) Stop() {
 
 // Root returns the path of a node's root folder, as the machine sees it. dir is the node's folder.
 func Root(dir string) (string, error) {
+	first, err := firstProcess(dir)
+	return fmt.Sprintf("/proc/%d/root", first), err
+}
+
+// firstProcess returns the id of a node's first process.
+func firstProcess(dir string) (int, error) {
 	content, err := os.ReadFile(filepath.Join(dir, firstProcessFile))
 	if err != nil {
-		return "", err
+		return 0, err
 	}
 	pid, err := strconv.Atoi(string(content))
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", filepath.Join(dir, firstProcessFile), err)
+		return 0, fmt.Errorf("%s: %w", filepath.Join(dir, firstProcessFile), err)
 	}
-	return fmt.Sprintf("/proc/%d/root", pid), nil
+	return pid, nil
 }

@@ -12,7 +12,7 @@ import (
 // in in an image, or the file if that has another name. The paths are those of efs-utils' own package. What it
 // installs in /etc/amazon/efs, images of the driver have in a folder from which the driver copies it.
 //
-// efs-proxy is missing: it is written in Rust, and its dependencies are not served.
+// efs-proxy is missing: it is written in Rust, and its dependencies are not served. Images have a stand-in.
 var efsUtilsFiles = []struct {
 	pattern, folder, file string
 	mode                  int64

@@ -25,7 +25,9 @@ type content struct {
 	entrypoint string
 	// debian says that the image has the Debian of debian.go.
 	debian bool
-	// efsUtils says that the image has efs-utils, which mounts EFS file systems.
+	// nfs says that the image has the stand-ins for mount.nfs and mount.nfs4.
+	nfs bool
+	// efsUtils says that the image has efs-utils, which mounts EFS file systems, with a stand-in for efs-proxy.
 	efsUtils bool
 }
 
@@ -42,7 +44,7 @@ var contents = map[string]content{
 
 	"quay.io/openshift/origin-aws-ebs-csi-driver":          {program: "aws-ebs-csi-driver", entrypoint: "/usr/bin/aws-ebs-csi-driver", debian: true},
 	"quay.io/openshift/origin-csi-driver-manila":           {program: "manila-csi-plugin", entrypoint: "/usr/bin/manila-csi-plugin", debian: true},
-	"quay.io/openshift/origin-csi-driver-nfs":              {program: "nfsplugin", entrypoint: "/usr/bin/nfsplugin", debian: true},
+	"quay.io/openshift/origin-csi-driver-nfs":              {program: "nfsplugin", entrypoint: "/usr/bin/nfsplugin", debian: true, nfs: true},
 	"quay.io/openshift/origin-openstack-cinder-csi-driver": {program: "cinder-csi-plugin", entrypoint: "/usr/bin/cinder-csi-plugin", debian: true},
 
 	// What OpenShift 4.21 ships, and a newer release.
@@ -55,7 +57,7 @@ func sidecar(program string) content {
 }
 
 func efs(version string) content {
-	return content{program: "aws-efs-csi-driver-" + version, entrypoint: "/usr/bin/aws-efs-csi-driver", debian: true, efsUtils: true}
+	return content{program: "aws-efs-csi-driver-" + version, entrypoint: "/usr/bin/aws-efs-csi-driver", debian: true, nfs: true, efsUtils: true}
 }
 
 // Repositories returns the repositories of all images, sorted.
@@ -97,11 +99,29 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 		return nil, err
 	}
 	files := []file{{target: c.entrypoint, source: program, mode: 0o755}}
-	if !c.efsUtils {
+	var standIns []string
+	if c.nfs {
+		standIns = append(standIns, "/usr/sbin/mount.nfs", "/usr/sbin/mount.nfs4")
+	}
+	if c.efsUtils {
+		standIns = append(standIns, "/usr/bin/efs-proxy")
+		mount, err := efsUtils()
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, mount...)
+	}
+	if len(standIns) == 0 {
 		return files, nil
 	}
-	mount, err := efsUtils()
-	return append(files, mount...), err
+	own, err := tools.Programs(ctx, "./test/drivers/nfs/nfsclient")
+	if err != nil {
+		return nil, err
+	}
+	for _, target := range standIns {
+		files = append(files, file{target: target, source: own.Path("nfsclient"), mode: 0o755})
+	}
+	return files, nil
 }
 
 // folders returns the folders of files, parents first.

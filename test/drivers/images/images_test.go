@@ -95,6 +95,13 @@ var helpers = map[string]string{
 var efsHelpers = map[string]string{
 	"/sbin/mount.efs --version":           "/sbin/mount.efs Version: 3.2.0",
 	"amazon-efs-mount-watchdog --version": "/usr/bin/amazon-efs-mount-watchdog Version: 3.2.0",
+	"efs-proxy":                           "<PROXY_CONFIG_PATH>",
+}
+
+// nfsHelpers are the stand-ins for those of nfs-utils.
+var nfsHelpers = map[string]string{
+	"/sbin/mount.nfs":  "usage: mount.nfs remotetarget dir",
+	"/sbin/mount.nfs4": "usage: mount.nfs4 remotetarget dir",
 }
 
 // TestImages: the program of an image starts in it, with nothing else from this machine, and so do the programs that
@@ -132,13 +139,17 @@ func TestImages(t *testing.T) {
 }
 
 func (c content) helpers() []map[string]string {
-	switch {
-	case c.efsUtils:
-		return []map[string]string{helpers, efsHelpers}
-	case c.debian:
-		return []map[string]string{helpers}
+	var all []map[string]string
+	if c.debian {
+		all = append(all, helpers)
 	}
-	return nil
+	if c.nfs {
+		all = append(all, nfsHelpers)
+	}
+	if c.efsUtils {
+		all = append(all, efsHelpers)
+	}
+	return all
 }
 
 func TestUnknownImage(t *testing.T) {
