@@ -38,13 +38,13 @@ browser: # tests of pages open them in Chromium
 	apt-get update -q && apt-get install -qy --no-install-recommends chromium-headless-shell
 
 .PHONY: runtime
-runtime: # tests of real nodes run containers; without these packages they skip
+runtime: # tests of real nodes run containers, with images of drivers; without these packages they skip
 	@if [ "$$(id -u)" != 0 ]; then echo "without root, tests of real nodes skip"; exit 0; fi; \
-	if command -v runc >/dev/null && [ -x /usr/lib/cni/ptp ]; then exit 0; fi; \
-	apt-get update -q && apt-get install -qy --no-install-recommends runc containernetworking-plugins
+	if command -v runc >/dev/null && command -v mmdebstrap >/dev/null && [ -x /usr/lib/cni/ptp ]; then exit 0; fi; \
+	apt-get update -q && apt-get install -qy --no-install-recommends runc containernetworking-plugins mmdebstrap
 
 # The packages that take minutes start first, and four at a time: they wait for OLM and for controllers more than they work.
-SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/prediction
+SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/prediction ./test/drivers/matrix
 
 .PHONY: test
 test: browser runtime ## Run every test, against a real local cluster where one is needed

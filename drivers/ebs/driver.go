@@ -56,7 +56,7 @@ var Driver = drivers.Driver{
 		drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
 	Settings: []drivers.Setting{
-		{Container: "csi-driver", Apply: reachCloud},
+		{Container: "csi-driver", Apply: region.Apply},
 		{Container: "csi-driver", Apply: tagVolumes},
 	},
 	ClassParameters: encryptionKey,

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-func TestReachCloud(t *testing.T) {
+func TestRegion(t *testing.T) {
 	endpoints := []configv1.AWSServiceEndpoint{
 		{Name: "ec2", URL: "https://ec2.example.com"}, {Name: "iam", URL: "https://iam.example.com"}, {Name: "sts", URL: "https://sts.example.com"}}
 	for name, test := range map[string]struct {
@@ -33,7 +33,7 @@ func TestReachCloud(t *testing.T) {
 			infrastructure := &configv1.Infrastructure{}
 			infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{AWS: test.aws}
 			container := &corev1.Container{}
-			if leftOut := reachCloud(drivers.Cluster{Infrastructure: infrastructure, CloudCABundle: test.bundle}, container); leftOut != nil {
+			if leftOut := region.Apply(drivers.Cluster{Infrastructure: infrastructure, CloudCABundle: test.bundle}, container); leftOut != nil {
 				t.Errorf("left out %q", leftOut)
 			}
 			got := map[string]string{}

@@ -84,12 +84,15 @@ var Driver = drivers.Driver{
 		drivers.ProvisionerImage, drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
 	Settings: []drivers.Setting{
+		{Container: "csi-driver", Apply: region.Apply},
+		{Container: "efs-plugin", Apply: region.Apply},
 		{Container: "csi-driver", Apply: tagAccessPoints},
 		{Container: "efs-plugin", Apply: measureVolumes},
 	},
 	Secrets:         []string{"aws-efs-cloud-credentials", "node-aws-efs-cloud-credentials"},
 	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "efs-csi-trusted-ca-bundle",
+	CloudCABundle:   "efs-csi-cloud-ca",
 	History: drivers.History{
 		Labels: map[string]string{"openshift.io/aws-efs-operator-owned": "true"},
 		Finalizers: []string{

@@ -40,8 +40,9 @@ type Options struct {
 	// Images maps image repositories, without tag or digest, to programs. A node runs a container with such an image
 	// as a local process of that program, and only reports any other as running.
 	Images map[string]string `json:"images,omitempty"`
-	// RealNodes is the number of workers that are real nodes, with a kubelet and containers: see package realnode. If
-	// it is 0, there is one worker, and it is a process node. A real node pulls images: those of Images, which have
+	// RealNodes is the number of workers that are real nodes, with a kubelet and containers: see package realnode. They
+	// are masters, too, as in a small cluster; process nodes keep the role of the control plane, and DaemonSets for Linux
+	// do not select them. If it is 0, there is one worker, and it is a process node. A real node pulls images: those of Images, which have
 	// the program in /usr/bin and nothing else, and those of ImageArchives. There are no others.
 	RealNodes int `json:"realNodes,omitempty"`
 	// ImageArchives maps image repositories, without tag or digest, to whole images: files as "docker save" writes

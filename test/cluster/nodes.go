@@ -22,13 +22,13 @@ type nodeEntry struct {
 var nodeTable = []nodeEntry{
 	{
 		name:   "control-plane-0",
-		roles:  []string{"control-plane", "master"},
-		taints: []corev1.Taint{{Key: rolePrefix + "master", Effect: corev1.TaintEffectNoSchedule}},
+		roles:  []string{"control-plane", masterRole},
+		taints: []corev1.Taint{{Key: rolePrefix + masterRole, Effect: corev1.TaintEffectNoSchedule}},
 	},
 	{
 		name:   "control-plane-1",
-		roles:  []string{"control-plane", "master"},
-		taints: []corev1.Taint{{Key: rolePrefix + "master", Effect: corev1.TaintEffectNoSchedule}},
+		roles:  []string{"control-plane", masterRole},
+		taints: []corev1.Taint{{Key: rolePrefix + masterRole, Effect: corev1.TaintEffectNoSchedule}},
 	},
 	{
 		name:  "worker-0",
@@ -38,6 +38,9 @@ var nodeTable = []nodeEntry{
 
 // workerRole is the role of nodes for all pods. If there are real nodes, they are the only ones with this role.
 const workerRole = "worker"
+
+// masterRole is the role of nodes for controllers. Process nodes have it only if there are no real ones.
+const masterRole = "master"
 
 // rolePrefix is the prefix of the labels with a node's roles.
 const rolePrefix = "node-role.kubernetes.io/"
@@ -62,6 +65,11 @@ func (k *keeper) startNodes(ctx context.Context) error {
 		}
 		for _, role := range entry.roles {
 			options.Labels[rolePrefix+role] = ""
+		}
+		if k.realNodes != nil {
+			// What runs on masters, and what runs on every node, is for real nodes: see awaitWorker.
+			delete(options.Labels, rolePrefix+masterRole)
+			options.Labels[corev1.LabelOSStable] = "none"
 		}
 		k.host("node "+entry.name, func(ctx context.Context) error { return node.Run(ctx, config, options) })
 	}

@@ -176,7 +176,7 @@ func (r *realNodes) startNode(ctx context.Context, name string, place *realnode.
 	return nil
 }
 
-// awaitWorker waits until a node is ready, and gives it the role of a worker, which a kubelet may not.
+// awaitWorker waits until a node is ready, and gives it the roles of a worker and a master, which a kubelet may not.
 func awaitWorker(ctx context.Context, api client.Client, name string) error {
 	return Until(ctx, "node "+name, func(ctx context.Context) error {
 		var node corev1.Node
@@ -186,7 +186,7 @@ func awaitWorker(ctx context.Context, api client.Client, name string) error {
 		for _, condition := range node.Status.Conditions {
 			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
 				before := node.DeepCopy()
-				node.Labels[rolePrefix+workerRole] = ""
+				node.Labels[rolePrefix+workerRole], node.Labels[rolePrefix+masterRole] = "", ""
 				return api.Patch(ctx, &node, client.MergeFrom(before))
 			}
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-csi/berth/test/crashloop"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/openstack"
+	"github.com/berth-csi/berth/test/release"
 )
 
 func TestMain(m *testing.M) {
@@ -44,8 +45,7 @@ const (
 	namespace   = cluster.OperatorNamespace
 	catalogName = "berth"
 
-	operatorImage = "quay.io/berth-csi/berth-operator"
-	berthImage    = "quay.io/berth-csi/berth"
+	operatorImage = release.OperatorImage
 	opmImage      = "quay.io/operator-framework/opm"
 )
 
@@ -74,25 +74,18 @@ func efs(t testing.TB) drivers.Driver {
 // starts a cluster whose nodes know them, besides what the options say.
 func newEnvironment(t testing.TB, driver drivers.Driver, options cluster.Options) *environment {
 	t.Helper()
-	programs, err := tools.Programs(t.Context(), "./cmd/berth", "./cmd/berth-operator")
-	if err != nil {
-		t.Fatal(err)
-	}
 	opm, err := tools.OPM(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	berth, bundle, catalog := programs.Path("berth"), filepath.Join(dir, "bundle"), filepath.Join(dir, "catalog")
-	run(t, berth, "bundle", "generate", driver.Name, "--version", "1.0.0", "--output", bundle)
-	run(t, berth, "catalog", "build", bundle, "--output", catalog)
-	run(t, opm, "validate", catalog)
-	operator := programs.Path("berth-operator")
-	images := map[string]string{operatorImage: operator, berthImage: berth, opmImage: opm}
+	made := release.Build(t, driver)
+	run(t, opm, "validate", made.Catalog)
+	images := made.Images()
+	images[opmImage] = opm
 	maps.Copy(images, options.Images)
 	options.OLM, options.Images = true, images
 	w := &environment{
-		t: t, driver: driver, catalog: catalog, berth: berth, program: operator,
+		t: t, driver: driver, catalog: made.Catalog, berth: made.Berth, program: made.Operator,
 		account: accountOf(driver),
 		Cluster: cluster.Start(t, options),
 	}
@@ -154,10 +147,7 @@ func (w *environment) serveCatalog() {
 func (w *environment) serve(name, folder string) {
 	w.t.Helper()
 	w.step(func(ctx context.Context, c client.Client) error {
-		return journey.ServeCatalog(ctx, c, journey.Catalog{
-			Name: name, Folder: folder, Port: journey.CatalogPort, Image: berthImage + ":test",
-			Args: []string{"catalog", "serve", journey.CatalogFolder, fmt.Sprintf("--address=$(POD_IP):%d", journey.CatalogPort)},
-		})
+		return release.Serve(ctx, c, name, folder)
 	})
 }
 
@@ -175,13 +165,7 @@ func (w *environment) subscribe(config *v1alpha1.SubscriptionConfig) (csv string
 
 // subscription asks for the operator, or its predecessor, from a catalog.
 func (w *environment) subscription(catalog, channel string) *v1alpha1.Subscription {
-	return &v1alpha1.Subscription{
-		ObjectMeta: metav1.ObjectMeta{Name: w.driver.Package.Name, Namespace: namespace},
-		Spec: &v1alpha1.SubscriptionSpec{
-			CatalogSource: catalog, CatalogSourceNamespace: cluster.CatalogNamespace,
-			Package: w.driver.Package.Name, Channel: channel,
-		},
-	}
+	return release.Subscription(w.driver, catalog, channel)
 }
 
 // driverObjects are all objects that the driver consists of, in the namespace that it has of its own, or else

@@ -44,6 +44,9 @@ func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: cluster.CatalogNamespace, Labels: labels},
 		Spec: corev1.PodSpec{
+			// With real nodes, only process nodes have this role. OLM cannot connect to a pod of a real node.
+			NodeSelector: map[string]string{"node-role.kubernetes.io/control-plane": ""},
+			Tolerations:  []corev1.Toleration{{Key: "node-role.kubernetes.io/master", Operator: corev1.TolerationOpExists}},
 			Containers: []corev1.Container{{
 				Name:  "catalog",
 				Image: catalog.Image,

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/berth-csi/berth/test/drivers/matrix"
 	"github.com/berth-csi/berth/test/results"
 )
 
@@ -28,6 +29,9 @@ type suite struct {
 	pkg     string
 	run     string   // which tests, as in go test -run
 	options []string // of the tests
+	// report, which may be nil, returns what else the suite prints of its tests' outcomes, by their names, and the names of
+	// those that it misses.
+	report func(outcomes map[string]string) (text string, missing []string)
 }
 
 var suites = []suite{
@@ -38,6 +42,7 @@ var suites = []suite{
 	{name: "openstack", about: "the real Manila and Cinder drivers against the OpenStack cloud", pkg: "./test/openstack", run: "Driver$", options: []string{"-drivers"}},
 	{name: "aws", about: "the controllers of the real EBS and EFS drivers against the fake AWS, as root", pkg: "./test/aws", run: "^Test(EBS|EFS)Driver$", options: []string{"-drivers"}},
 	{name: "programs", about: "every CSI sidecar and driver is built, packed into an image, and starts in it", pkg: "./test/drivers/images", run: "^TestImages$", options: []string{"-all-images"}},
+	{name: "drivers", about: "what each driver can do, on real nodes: the matrix of docs/drivers.md, as root", pkg: "./test/drivers/matrix", run: "^TestMatrix$", options: []string{"-all-drivers"}, report: matrix.Report},
 }
 
 func main() {
@@ -87,7 +92,20 @@ func (s suite) prove(ctx context.Context, out io.Writer) error {
 	readErr := results.Each(events, t.add)
 	runErr := tests.Wait()
 	fmt.Fprintf(out, "\n%s\n%s: %s\n", t.table(), s.name, time.Since(began).Round(time.Second))
-	return cmp.Or(readErr, t.complaint(), runErr)
+	return cmp.Or(readErr, t.complaint(), s.complaint(t.outcomes, out), runErr)
+}
+
+// complaint prints the suite's own report, and returns what it misses.
+func (s suite) complaint(outcomes map[string]string, out io.Writer) error {
+	if s.report == nil {
+		return nil
+	}
+	text, missing := s.report(outcomes)
+	fmt.Fprintf(out, "\n%s", text)
+	if len(missing) > 0 {
+		return fmt.Errorf("these tests did not pass: %s", strings.Join(missing, ", "))
+	}
+	return nil
 }
 
 // tally is what has happened so far in a suite.

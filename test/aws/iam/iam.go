@@ -85,11 +85,16 @@ func NewDirectory(partition string) *Directory {
 
 // AddUser adds a user whose policy allows the actions, and returns a key pair.
 func (d *Directory) AddUser(account, name string, actions ...string) (Credentials, error) {
+	return d.AddUserWith(account, name, id("AKIA"), rand.Text()+rand.Text()[:14], actions...)
+}
+
+// AddUserWith is AddUser with a key pair that was made elsewhere.
+func (d *Directory) AddUserWith(account, name, accessKeyID, secretAccessKey string, actions ...string) (Credentials, error) {
 	if err := check(actions); err != nil {
 		return Credentials{}, err
 	}
 	made := Credentials{
-		AccessKeyID: id("AKIA"), SecretAccessKey: rand.Text() + rand.Text()[:14],
+		AccessKeyID: accessKeyID, SecretAccessKey: secretAccessKey,
 		Principal: Principal{ARN: fmt.Sprintf("arn:%s:iam::%s:user/%s", d.partition, account, name), Account: account, UserID: id("AIDA"), actions: slices.Clone(actions)},
 	}
 	d.mu.Lock()

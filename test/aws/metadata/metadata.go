@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/berth-csi/berth/test/aws/ec2"
+	"github.com/berth-csi/berth/test/aws/iam"
 )
 
 // State is the state of the service.
@@ -63,6 +64,21 @@ func New(i ec2.Instance, place Place) *Service {
 	s.tree["dynamic/instance-identity/document"] = string(document)
 	return s
 }
+
+// SetRole gives the instance a role, with credentials of a session of it.
+func (s *Service) SetRole(name string, session iam.Credentials) {
+	document, _ := json.MarshalIndent(map[string]any{ // of strings only
+		"Code": "Success", "Type": "AWS-HMAC", "LastUpdated": time.Now().UTC().Format(time.RFC3339), "Expiration": session.Expires.UTC().Format(time.RFC3339),
+		"AccessKeyId": session.AccessKeyID, "SecretAccessKey": session.SecretAccessKey, "Token": session.SessionToken,
+	}, "", "  ")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tree[roleFolder] = name
+	s.tree[roleFolder+name] = string(document)
+}
+
+// roleFolder is where the name of the instance's role is, and below it the credentials.
+const roleFolder = "meta-data/iam/security-credentials/"
 
 // SetState sets the state.
 func (s *Service) SetState(state State) {
@@ -141,6 +157,8 @@ func (s *Service) valid(token string) bool {
 
 // read returns a value, or the names in a folder. Names of folders end with a slash.
 func (s *Service) read(path string) (string, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if text, ok := s.tree[path]; ok {
 		return text, text != ""
 	}

@@ -19,8 +19,8 @@ const Namespace = "openshift-cloud-credential-operator"
 // Names that the real operator uses and others depend on.
 const (
 	finalizer = "cloudcredential.openshift.io/deprovision"
-	// ownerMark is both the annotation of a Secret that names its request, and the label that marks such a Secret.
-	ownerMark = "cloudcredential.openshift.io/credentials-request"
+	// OwnerMark is both the annotation of a Secret that names its request, and the label that marks such a Secret.
+	OwnerMark = "cloudcredential.openshift.io/credentials-request"
 
 	conditionMissingNamespace = "MissingTargetNamespace"
 	reasonNamespaceMissing    = "NamespaceMissing"
@@ -170,5 +170,5 @@ func (r request) withStatus(status requestStatus) *unstructured.Unstructured {
 
 // ownerOf returns the name of the request of a Secret.
 func ownerOf(secret metav1.Object) (string, bool) {
-	return strings.CutPrefix(secret.GetAnnotations()[ownerMark], Namespace+"/")
+	return strings.CutPrefix(secret.GetAnnotations()[OwnerMark], Namespace+"/")
 }

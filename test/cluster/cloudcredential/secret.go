@@ -33,8 +33,8 @@ const (
 // user's valid key, or else invents a new one. root has the cluster's own credentials, for requests that use them.
 func (r request) secret(existing, root *corev1.Secret) *applycorev1.SecretApplyConfiguration {
 	return applycorev1.Secret(r.spec.SecretRef.Name, r.spec.SecretRef.Namespace).
-		WithLabels(map[string]string{ownerMark: "true"}).
-		WithAnnotations(map[string]string{ownerMark: Namespace + "/" + r.object.GetName()}).
+		WithLabels(map[string]string{OwnerMark: "true"}).
+		WithAnnotations(map[string]string{OwnerMark: Namespace + "/" + r.object.GetName()}).
 		WithType(corev1.SecretTypeOpaque).
 		WithData(r.secretData(existing, root))
 }
@@ -62,6 +62,6 @@ func (r request) secretData(existing, root *corev1.Secret) map[string][]byte {
 // isAsWanted reports whether writing the Secret would change nothing relevant.
 func isAsWanted(existing *corev1.Secret, wanted *applycorev1.SecretApplyConfiguration) bool {
 	return maps.EqualFunc(existing.Data, wanted.Data, bytes.Equal) &&
-		existing.Labels[ownerMark] == wanted.Labels[ownerMark] &&
-		existing.Annotations[ownerMark] == wanted.Annotations[ownerMark]
+		existing.Labels[OwnerMark] == wanted.Labels[OwnerMark] &&
+		existing.Annotations[OwnerMark] == wanted.Annotations[OwnerMark]
 }

@@ -53,17 +53,16 @@ func (c content) archive(ctx context.Context, report func(tools.Progress), tag n
 
 const archiveName = "image.tar"
 
-// key names the image's folder in the cache. The programs and the base are in folders that are named after their own
-// inputs, so that their paths stand for their content.
+// key names the image's folder in the cache after all that is in the image.
 func (c content) key(tag name.Tag, base string, files []file) (string, error) {
 	hash := sha256.New()
 	fmt.Fprintln(hash, tag, c.entrypoint, runtime.GOARCH, base)
 	for _, f := range files {
-		info, err := os.Stat(f.source)
+		content, err := os.ReadFile(f.source)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintln(hash, f.target, f.source, f.mode, info.Size(), info.ModTime().UnixNano())
+		fmt.Fprintf(hash, "%s %o %x\n", f.target, f.mode, sha256.Sum256(content))
 	}
 	return hex.EncodeToString(hash.Sum(nil))[:16], nil
 }

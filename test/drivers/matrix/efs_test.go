@@ -1,0 +1,236 @@
+package matrix
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	driver "github.com/berth-csi/berth/drivers/efs"
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/test/aws/efs"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/nfs"
+	"github.com/berth-csi/berth/test/drivers/testbed"
+	"github.com/berth-csi/berth/test/journey"
+)
+
+// efsVersion is a version of the driver.
+type efsVersion struct {
+	// env are the variables of its operator.
+	env []corev1.EnvVar
+	// tags are some that it can say.
+	tags []configv1.AWSResourceTag
+	// handle is the prefix of its volume handles.
+	handle string
+}
+
+var (
+	efsDefault = efsVersion{tags: []configv1.AWSResourceTag{{Key: "team", Value: "harbour"}}}
+	efsNewer   = efsVersion{
+		env: []corev1.EnvVar{
+			{Name: "DRIVER_IMAGE", Value: "public.ecr.aws/efs-csi-driver/amazon/aws-efs-csi-driver:v3.4.1"},
+			{Name: "DRIVER_VERSION", Value: "3.4.1"},
+		},
+		tags:   []configv1.AWSResourceTag{{Key: "team", Value: "harbour"}, {Key: "path:a", Value: "b c"}},
+		handle: "efs:", // the type of the file system, since version 3
+	}
+)
+
+const (
+	efsFileSystem = "fs-0123456789abcdef0"
+	efsClass      = "efs-dynamic"
+	efsRegion     = "sea-west-1" // which has endpoints and a CA of its own
+)
+
+// efsBed is a testbed with the EFS driver and a file system.
+type efsBed struct {
+	*testbed.Testbed
+	region *testbed.AWS
+	files  *testbed.FileSystems
+}
+
+// startEFS starts a testbed, with a StorageClass that makes an access point for each claim.
+func startEFS(t *testing.T, version efsVersion, region *testbed.AWS, env ...corev1.EnvVar) efsBed {
+	t.Helper()
+	region.Tags = version.tags
+	files := testbed.AddFileSystems(t, region, efsFileSystem)
+	cloud := region.Options()
+	files.Serve(&cloud)
+	bed := efsBed{testbed.Start(t, testbed.Options{Driver: driver.Driver, Cloud: cloud, Env: append(env, version.env...)}), region, files}
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: efsClass}, Provisioner: driver.Driver.CSIName,
+		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": efsFileSystem, "directoryPerms": "700", "basePath": "/claims"},
+	}
+	if err := bed.Client().Create(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	return bed
+}
+
+// accessPoint returns the only access point in the cloud.
+func (b efsBed) accessPoint(t *testing.T) efs.AccessPoint {
+	t.Helper()
+	points := b.region.EFS.AccessPoints()
+	if len(points) != 1 {
+		t.Fatalf("the cloud has the access points %+v, want one", points)
+	}
+	return points[0]
+}
+
+// share runs a pod on each node, and has each read what the other one writes.
+func (b efsBed) share(t *testing.T, claim *corev1.PersistentVolumeClaim) []client.Object {
+	t.Helper()
+	first := b.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
+	second := b.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: claim})
+	first.Write(t, "greeting", "ahoy")
+	if got := second.Read(t, "greeting"); got != "ahoy" {
+		t.Errorf("the pod on node %s reads %q, want what the other one wrote", testbed.Nodes[1], got)
+	}
+	second.Write(t, "answer", "aye")
+	if got := first.Read(t, "answer"); got != "aye" {
+		t.Errorf("the pod on node %s reads %q, want what the other one wrote", testbed.Nodes[0], got)
+	}
+	return []client.Object{first.Pod, second.Pod}
+}
+
+// checkTunnels checks that the mounts went through mount.efs and its tunnels, which name the access point.
+func (b efsBed) checkTunnels(t *testing.T) {
+	t.Helper()
+	point := b.accessPoint(t)
+	want := nfs.Request{
+		Path: "/", Version: "4.1", Host: efsFileSystem + ".efs." + efsRegion + ".amazonaws.com",
+		FileSystem: efsFileSystem, AccessPoint: point.ID,
+	}
+	for _, got := range b.files.NFS.Requests() {
+		if got != want {
+			t.Errorf("a mount was %+v, want %+v", got, want)
+		}
+	}
+}
+
+// called returns the principals whose calls of an action succeeded.
+func (b efsBed) called(action string) (principals []string) {
+	for _, call := range b.region.Calls() {
+		if call.Action == action && call.Error == "" {
+			principals = append(principals, call.Principal)
+		}
+	}
+	return principals
+}
+
+// testEFS runs a version of the driver, with a key pair and then with tokens.
+func testEFS(t *testing.T, version efsVersion) {
+	bed := startEFS(t, version, testbed.StartAWS(t, driver.Driver, aws.Options{Region: efsRegion}))
+	claim := bed.Claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "files", Class: efsClass})
+	t.Run("provision", func(t *testing.T) {
+		volume := bed.Bound(t, claim)
+		point := bed.accessPoint(t)
+		if want := version.handle + efsFileSystem + "::" + point.ID; volume.Spec.CSI.VolumeHandle != want {
+			t.Errorf("the volume is %q, want %q", volume.Spec.CSI.VolumeHandle, want)
+		}
+		if point.FileSystemID != efsFileSystem || !strings.HasPrefix(point.RootDirectory.Path, "/claims/") || point.PosixUser == nil {
+			t.Errorf("the cloud has %+v", point)
+		}
+	})
+	t.Run("tags", func(t *testing.T) {
+		want := map[string]string{"efs.csi.aws.com/cluster": "true", "kubernetes.io/cluster/" + cluster.InfrastructureName: "owned"}
+		for _, tag := range version.tags {
+			want[tag.Key] = tag.Value
+		}
+		if diff := cmp.Diff(want, bed.accessPoint(t).Tags); diff != "" {
+			t.Errorf("tags of the access point (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("private_endpoint", func(t *testing.T) {
+		// No other way leads to the cloud than its endpoints, whose certificates only its own CA has signed.
+		if got := bed.called("CreateAccessPoint"); len(got) != 1 || !strings.HasSuffix(got[0], ":user/openshift-aws-efs-csi-driver") {
+			t.Errorf("access points were created by %q, want once, by the user of the CredentialsRequest", got)
+		}
+	})
+	var users []client.Object
+	t.Run("publish", func(t *testing.T) {
+		users = bed.share(t, claim)
+		bed.checkTunnels(t)
+	})
+	t.Run("SharedVolume", func(t *testing.T) { bed.testSharedVolume(t, claim) })
+	t.Run("delete", func(t *testing.T) {
+		folder := bed.files.Folder(efsFileSystem) + bed.accessPoint(t).RootDirectory.Path
+		if _, err := os.Stat(folder); err != nil {
+			t.Errorf("before the claim is deleted: %v", err)
+		}
+		volume := bed.Bound(t, claim)
+		bed.Delete(t, append(users, claim)...)
+		cluster.Eventually(t, testbed.Limit, "the volume to be gone", bed.Gone(volume))
+		if left := bed.region.EFS.AccessPoints(); len(left) > 0 {
+			t.Errorf("the cloud still has the access points %+v", left)
+		}
+		if _, err := os.Stat(folder); !os.IsNotExist(err) {
+			t.Errorf("the file system still has the claim's files; error %v", err)
+		}
+	})
+	if !*all {
+		return
+	}
+	t.Run("STS", func(t *testing.T) { testEFSWithTokens(t, version) })
+}
+
+// testEFSWithTokens runs the driver without any key pair.
+func testEFSWithTokens(t *testing.T, version efsVersion) {
+	region := testbed.StartAWS(t, driver.Driver, aws.Options{Region: efsRegion})
+	roles := region.UseTokens()
+	bed := startEFS(t, version, region,
+		corev1.EnvVar{Name: "ROLEARN", Value: roles["openshift-aws-efs-csi-driver"]},
+		corev1.EnvVar{Name: "NODE_ROLEARN", Value: roles["openshift-aws-efs-csi-driver-node"]})
+	claim := bed.Claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "files", Class: efsClass})
+	volume := bed.Bound(t, claim)
+	bed.Delete(t, append(bed.share(t, claim), claim)...)
+	cluster.Eventually(t, testbed.Limit, "the volume to be gone", bed.Gone(volume))
+	for _, action := range []string{"CreateAccessPoint", "DeleteAccessPoint"} {
+		principals := bed.called(action)
+		if len(principals) == 0 {
+			t.Errorf("nobody called %s", action)
+		}
+		for _, principal := range principals {
+			if !strings.Contains(principal, ":assumed-role/openshift-aws-efs-csi-driver/") {
+				t.Errorf("%s was called by %s, want a session of the role", action, principal)
+			}
+		}
+	}
+}
+
+// testSharedVolume lets another namespace use the access point of a claim, by a grant. Its pods see the claim's files.
+func (b efsBed) testSharedVolume(t *testing.T, claim *corev1.PersistentVolumeClaim) {
+	namespace, point := b.Namespace(t), b.accessPoint(t)
+	shared := &sharedvolume.SharedVolume{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "website"},
+		Spec:       sharedvolume.SharedVolumeSpec{FileSystemID: point.FileSystemID, AccessPointID: point.ID},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
+	defer cancel()
+	if err := journey.Grant(ctx, b.Client(), namespace, point.FileSystemID, point.ID); err != nil {
+		t.Fatal(err)
+	}
+	name, err := journey.Share(ctx, b.Client(), shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	pods := b.share(t, theirs)
+	owner := b.Run(t, testbed.Pod{Name: "owner", Node: testbed.Nodes[0], Claim: claim})
+	if got := owner.Read(t, "answer"); got != "aye" {
+		t.Errorf("the owner of the claim reads %q, want what the SharedVolume's pod wrote", got)
+	}
+	b.Delete(t, append(pods, owner.Pod, shared)...)
+	if _, err := os.Stat(b.files.Folder(efsFileSystem) + point.RootDirectory.Path + "/answer"); err != nil {
+		t.Errorf("after the SharedVolume was deleted, its files are gone, too: %v", err)
+	}
+}

@@ -1,0 +1,279 @@
+package testbed
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/test/aws/ec2"
+	"github.com/berth-csi/berth/test/aws/iam"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/cloudcredential"
+)
+
+// AWS is a private region of AWS, with endpoints and a CA of its own, and an instance for each node.
+type AWS struct {
+	*aws.Cloud
+	// Instances are those of the nodes, in the order of Nodes. All are in one zone.
+	Instances []ec2.Instance
+	// Tags are those that the Infrastructure wants on all resources.
+	Tags []configv1.AWSResourceTag
+
+	t        testing.TB
+	driver   drivers.Driver
+	tokens   bool
+	metadata []aws.Metadata
+}
+
+// account is the cluster's.
+const account = "111122223333"
+
+// Addresses on nodes.
+const metadataAddress = "169.254.169.254:80"
+
+// endpoints are the addresses of services on nodes, and their names in the Infrastructure.
+var endpoints = map[string]struct{ ip, name string }{
+	"ec2": {"10.0.64.1", "ec2"},
+	"efs": {"10.0.64.2", "elasticfilesystem"},
+	"sts": {"10.0.64.3", "sts"},
+}
+
+// StartAWS starts a region for a driver until the test ends. Listen, Hosts and TLS of the options are set here.
+func StartAWS(t testing.TB, driver drivers.Driver, options aws.Options) *AWS {
+	t.Helper()
+	options.TLS = true
+	options.Account = account
+	for _, endpoint := range endpoints {
+		options.Hosts = append(options.Hosts, endpoint.ip)
+	}
+	a := &AWS{Cloud: aws.Start(t, options), t: t, driver: driver}
+	for range Nodes {
+		instance, err := a.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: a.Zones()[0].Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Instances = append(a.Instances, instance)
+		a.metadata = append(a.metadata, a.startMetadata(instance))
+	}
+	return a
+}
+
+// nodeRole is the role that the installer gives to instances. It has no permission for what drivers do. But mount.efs
+// needs some credentials when the EFS driver deletes files of a volume, and finds no others.
+const nodeRole = cluster.InfrastructureName + "-master-role"
+
+func (a *AWS) startMetadata(instance ec2.Instance) aws.Metadata {
+	a.t.Helper()
+	m := a.StartMetadata(a.t, instance)
+	role := iam.Role{ARN: fmt.Sprintf("arn:aws:iam::%s:role/%s", account, nodeRole)}
+	m.SetRole(nodeRole, a.IAM.Assume(role, instance.ID, 6*time.Hour))
+	return m
+}
+
+// UseTokens lets the driver's pods assume roles with their tokens, instead of having key pairs. It returns the ARN of a
+// role for each CredentialsRequest, by its name. Each has the permissions that the request asks for.
+func (a *AWS) UseTokens() map[string]string {
+	a.t.Helper()
+	a.tokens = true
+	roles := map[string]string{}
+	for _, request := range a.requests() {
+		roles[request.GetName()] = roleARN(request)
+	}
+	return roles
+}
+
+func roleARN(request *unstructured.Unstructured) string {
+	return fmt.Sprintf("arn:aws:iam::%s:role/%s", account, request.GetName())
+}
+
+// requests are the CredentialsRequests among the driver's objects, as in the namespace for operators.
+func (a *AWS) requests() []*unstructured.Unstructured {
+	a.t.Helper()
+	bed := &Testbed{Driver: a.driver}
+	manifests, err := a.driver.Operand(drivers.Values{Namespace: bed.DriverNamespace(), Image: func(env string) string { return env }})
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	var found []*unstructured.Unstructured
+	for _, m := range drivers.OfKind(manifests, "CredentialsRequest") {
+		found = append(found, m.Object)
+	}
+	return found
+}
+
+// actions are those that a CredentialsRequest asks for.
+func actions(t testing.TB, request *unstructured.Unstructured) []string {
+	t.Helper()
+	var all []string
+	statements, _, err := unstructured.NestedSlice(request.Object, "spec", "providerSpec", "statementEntries")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range statements {
+		some, _, err := unstructured.NestedStringSlice(statement.(map[string]any), "action")
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, some...)
+	}
+	return all
+}
+
+// Options returns the region as a testbed finds it.
+func (a *AWS) Options() Cloud {
+	a.t.Helper()
+	platform := &configv1.AWSPlatformStatus{Region: a.Region(), ResourceTags: a.Tags}
+	servers := map[string]string{}
+	for _, service := range slices.Sorted(maps.Keys(endpoints)) {
+		endpoint := endpoints[service]
+		at, err := url.Parse(a.URL(service))
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		servers[endpoint.ip+":443"] = at.Host
+		platform.ServiceEndpoints = append(platform.ServiceEndpoints, configv1.AWSServiceEndpoint{Name: endpoint.name, URL: "https://" + endpoint.ip})
+	}
+	return Cloud{
+		Platform: &configv1.PlatformStatus{Type: configv1.AWSPlatformType, AWS: platform},
+		Servers:  servers,
+		Objects: []client.Object{&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: drivers.CloudConfigNamespace, Name: drivers.CloudConfigName},
+			Data:       map[string]string{drivers.CABundleKey: string(a.CA())},
+		}},
+		Prepare: a.prepare,
+	}
+}
+
+func (a *AWS) prepare(c *cluster.Cluster) {
+	a.t.Helper()
+	for i, node := range Nodes {
+		listener, err := c.ListenOn(node, "tcp", metadataAddress)
+		if err != nil {
+			a.t.Fatal(err)
+		}
+		a.t.Cleanup(func() { listener.Close() })
+		go http.Serve(listener, a.metadata[i]) // until it is closed
+		if err := a.describeNode(c, node, a.Instances[i]); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	if a.tokens {
+		a.trust(c)
+	} else {
+		a.adoptKeyPairs(c)
+	}
+}
+
+// describeNode says what AWS's cloud controller says of a node.
+func (a *AWS) describeNode(c *cluster.Cluster, name string, instance ec2.Instance) error {
+	node := &corev1.Node{}
+	if err := c.Client().Get(a.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+		return err
+	}
+	before := node.DeepCopy()
+	node.Spec.ProviderID = "aws:///" + instance.Zone + "/" + instance.ID
+	node.Labels[corev1.LabelTopologyRegion], node.Labels[corev1.LabelTopologyZone] = a.Region(), instance.Zone
+	node.Labels[corev1.LabelInstanceTypeStable] = instance.Type
+	return c.Client().Patch(a.t.Context(), node, client.MergeFrom(before))
+}
+
+// adoptKeyPairs makes the key pairs known that the cloud credential operator makes for the driver. The real one makes
+// them in AWS. Each has the permissions that its CredentialsRequest asks for.
+func (a *AWS) adoptKeyPairs(c *cluster.Cluster) {
+	api, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	type permission struct {
+		user    string
+		actions []string
+	}
+	permissions := map[string]permission{} // by the mark of a Secret
+	for _, request := range a.requests() {
+		permissions[request.GetNamespace()+"/"+request.GetName()] = permission{request.GetName(), actions(a.t, request)}
+	}
+	adopt := func(object any) {
+		secret := object.(*corev1.Secret)
+		id, key := string(secret.Data["aws_access_key_id"]), string(secret.Data["aws_secret_access_key"])
+		p, asked := permissions[secret.Annotations[cloudcredential.OwnerMark]]
+		if id == "" || !asked {
+			return
+		}
+		if _, err := a.IAM.AddUserWith(account, p.user, id, key, p.actions...); err != nil {
+			a.t.Error(err)
+		}
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+		o.LabelSelector = cloudcredential.OwnerMark
+	}))
+	if _, err := factory.Core().V1().Secrets().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: adopt, UpdateFunc: func(_, object any) { adopt(object) },
+	}); err != nil {
+		a.t.Fatal(err)
+	}
+	run(a.t, factory)
+}
+
+// trust makes the cluster's issuer of tokens known, and a role for each CredentialsRequest that its service accounts can
+// assume. The cloud credential operator makes no key pairs then.
+func (a *AWS) trust(c *cluster.Cluster) {
+	a.t.Helper()
+	api, err := kubernetes.NewForConfig(c.Config())
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	issuer, err := issuer(a.t.Context(), api)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	a.IAM.AddIdentityProvider(iam.IdentityProvider{Issuer: issuer, Audiences: []string{"openshift"}, KeySet: func() ([]byte, error) {
+		return api.CoreV1().RESTClient().Get().AbsPath("/openid/v1/jwks").DoRaw(context.Background())
+	}})
+	for _, request := range a.requests() {
+		role := iam.Role{ARN: roleARN(request), Actions: actions(a.t, request), Issuer: issuer}
+		namespace, _, _ := unstructured.NestedString(request.Object, "spec", "secretRef", "namespace")
+		accounts, _, _ := unstructured.NestedStringSlice(request.Object, "spec", "serviceAccountNames")
+		for _, account := range accounts {
+			role.Subjects = append(role.Subjects, "system:serviceaccount:"+namespace+":"+account)
+		}
+		if err := a.IAM.AddRole(role); err != nil {
+			a.t.Fatal(err)
+		}
+	}
+	manual := fmt.Sprintf(`{"spec":{"credentialsMode":%q}}`, operatorv1.CloudCredentialsModeManual)
+	config := &operatorv1.CloudCredential{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+	if err := c.Client().Patch(a.t.Context(), config, client.RawPatch("application/merge-patch+json", []byte(manual))); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+// issuer returns the issuer of the cluster's service account tokens.
+func issuer(ctx context.Context, api kubernetes.Interface) (string, error) {
+	content, err := api.CoreV1().RESTClient().Get().AbsPath("/.well-known/openid-configuration").DoRaw(ctx)
+	if err != nil {
+		return "", err
+	}
+	var configuration struct {
+		Issuer string `json:"issuer"`
+	}
+	err = json.Unmarshal(content, &configuration)
+	return configuration.Issuer, err
+}

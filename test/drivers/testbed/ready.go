@@ -1,0 +1,137 @@
+package testbed
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// DriverNamespace is the namespace of the driver's pods.
+func (b *Testbed) DriverNamespace() string {
+	return cmp.Or(b.Driver.Namespace, cluster.OperatorNamespace)
+}
+
+// ready returns nil if the driver is registered at all nodes, and all of its pods are ready there.
+func (b *Testbed) ready(ctx context.Context) error {
+	for _, node := range Nodes {
+		registered := &storagev1.CSINode{}
+		if err := b.Client().Get(ctx, client.ObjectKey{Name: node}, registered); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(registered.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == b.Driver.CSIName }) {
+			return fmt.Errorf("node %s has the drivers %v, want %s among them", node, registered.Spec.Drivers, b.Driver.CSIName)
+		}
+	}
+	workloads, err := b.workloads()
+	if err != nil {
+		return err
+	}
+	for _, workload := range workloads {
+		pods, err := b.podsOf(ctx, workload)
+		if err != nil {
+			return err
+		}
+		on := map[string]bool{}
+		for _, pod := range pods {
+			if !isReady(&pod) {
+				return fmt.Errorf("pod %s on node %s is not ready: %s", pod.Name, pod.Spec.NodeName, troubles(&pod))
+			}
+			on[pod.Spec.NodeName] = true
+		}
+		// A controller has a replica on each node, too: it is highly available, and its pods have the ports of the host.
+		if workload.GetKind() == "DaemonSet" && len(on) != len(Nodes) || len(pods) == 0 {
+			return fmt.Errorf("%s %s has pods on %d nodes, want %d", workload.GetKind(), workload.GetName(), len(on), len(Nodes))
+		}
+	}
+	return nil
+}
+
+// workloads returns the driver's Deployments and DaemonSets as its definition has them.
+func (b *Testbed) workloads() ([]*unstructured.Unstructured, error) {
+	manifests, err := b.Driver.Operand(drivers.Values{Namespace: b.DriverNamespace(), Image: func(env string) string { return env }})
+	if err != nil {
+		return nil, err
+	}
+	var found []*unstructured.Unstructured
+	for _, m := range manifests {
+		if kind := m.Object.GetKind(); kind == "Deployment" || kind == "DaemonSet" {
+			found = append(found, m.Object)
+		}
+	}
+	return found, nil
+}
+
+// podsOf returns the pods of a workload that do not end.
+func (b *Testbed) podsOf(ctx context.Context, workload *unstructured.Unstructured) ([]corev1.Pod, error) {
+	selector, _, err := unstructured.NestedStringMap(workload.Object, "spec", "selector", "matchLabels")
+	if err != nil {
+		return nil, err
+	}
+	pods := &corev1.PodList{}
+	if err := b.Client().List(ctx, pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabelsSelector{Selector: labels.SelectorFromSet(selector)}); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return pod.DeletionTimestamp != nil }), nil
+}
+
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// troubles says why a pod is not ready.
+func troubles(pod *corev1.Pod) string {
+	var all []string
+	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
+		switch {
+		case status.State.Waiting != nil:
+			all = append(all, fmt.Sprintf("%s waits: %s %s", status.Name, status.State.Waiting.Reason, status.State.Waiting.Message))
+		case status.State.Terminated != nil && status.State.Terminated.ExitCode != 0:
+			all = append(all, fmt.Sprintf("%s ended with %d: %s", status.Name, status.State.Terminated.ExitCode, status.State.Terminated.Message))
+		case !status.Ready:
+			all = append(all, status.Name+" is not ready")
+		}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status != corev1.ConditionTrue {
+			all = append(all, condition.Message)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// report logs what shows why a test failed: pods, warnings, and the ends of the logs of the driver and its operator.
+func (b *Testbed) report(t testing.TB) {
+	ctx := context.Background() // the test's has ended
+	show := func(cmd *exec.Cmd) {
+		output, _ := cmd.CombinedOutput() // says what is wrong
+		t.Logf("%s\n%s", strings.Join(cmd.Args[1:], " "), output)
+	}
+	show(b.Kubectl(ctx, "get", "pods", "--all-namespaces", "--output=wide"))
+	show(b.Kubectl(ctx, "get", "events", "--all-namespaces", "--field-selector=type=Warning", "--sort-by=.lastTimestamp",
+		"--output=custom-columns=TIME:.lastTimestamp,KIND:.involvedObject.kind,NAME:.involvedObject.name,REASON:.reason,MESSAGE:.message"))
+	pods := &corev1.PodList{}
+	if err := b.Client().List(ctx, pods); err != nil {
+		t.Log(err)
+		return
+	}
+	for _, pod := range pods.Items {
+		if slices.Contains(Nodes, pod.Spec.NodeName) && (pod.Namespace == b.DriverNamespace() || pod.Namespace == cluster.OperatorNamespace) {
+			show(b.Kubectl(ctx, "logs", "--namespace="+pod.Namespace, "--all-containers", "--prefix", "--tail=40", pod.Name))
+		}
+	}
+}

@@ -1,0 +1,161 @@
+// Package testbed installs a driver as a user gets it, and runs it: the operator from a catalog by OLM, on a cluster whose
+// workers are real nodes, with the real sidecars and the real driver, in a cloud that a test plays.
+//
+//	bed := testbed.Start(t, testbed.Options{Driver: driver, Cloud: cloud})
+//	claim := bed.Claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "files", Class: "efs-sc"})
+//	pod := bed.Run(t, testbed.Pod{Name: "writer", Claim: claim, Node: testbed.Nodes[0]})
+//	pod.Write(t, "greeting", "ahoy")
+//
+// Its process nodes only run the catalog: they take the role of a control plane without pods of drivers.
+package testbed
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/drivers/images"
+	"github.com/berth-csi/berth/test/drivers/nfs"
+	"github.com/berth-csi/berth/test/drivers/programs"
+	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/release"
+)
+
+// Nodes are the names of the nodes that run drivers and their users.
+var Nodes = []string{cluster.RealNode(0), cluster.RealNode(1)}
+
+// Limit is the time limit of a step that usually takes seconds. Images are pulled in it, and the machine may be busy.
+const Limit = 3 * time.Minute
+
+// Options say what a testbed has.
+type Options struct {
+	Driver drivers.Driver
+	Cloud  Cloud
+	// Env are variables that the administrator sets for the operator, such as DRIVER_IMAGE for another image.
+	Env []corev1.EnvVar
+	// Snapshots installs the API of snapshots, and its controller.
+	Snapshots bool
+}
+
+// Cloud is what a cluster and its nodes find of the cloud that they are in. They reach nothing else.
+type Cloud struct {
+	// Platform is what the Infrastructure says of the cloud. Without it, that is a public region of AWS.
+	Platform *configv1.PlatformStatus
+	// Servers maps addresses, "IP:port", at which programs on all nodes and in their pods find servers, to addresses on
+	// this machine.
+	Servers map[string]string
+	// Names maps names of hosts to IP addresses. Only pods on the host network can resolve them.
+	Names map[string]string
+	// NFS serves the exports of all servers with port 2049 among Servers. It may be nil.
+	NFS *nfs.Server
+	// Objects exist before the operator is installed, in namespaces that exist, such as Secrets of the installer.
+	Objects []client.Object
+	// Prepare, which may be nil, does what else has to be done before the operator is installed, such as to let nodes
+	// differ (cluster.ListenOn).
+	Prepare func(*cluster.Cluster)
+}
+
+// Testbed is a cluster on which a driver is available.
+type Testbed struct {
+	*cluster.Cluster
+	Driver drivers.Driver
+}
+
+// Start starts a cluster until the test ends, and installs the driver. It skips the test where real nodes cannot run, or
+// if the source of a program is not here.
+func Start(t testing.TB, options Options) *Testbed {
+	t.Helper()
+	cluster.NeedRealNodes(t)
+	made := release.Build(t, options.Driver)
+	user, err := tools.Programs(t.Context(), "./test/drivers/testbed/user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := made.Images()
+	own[userImage] = user.Path("user")
+	bed := &Testbed{Driver: options.Driver}
+	bed.Cluster = cluster.Start(t, cluster.Options{
+		OLM: true, RealNodes: len(Nodes), Images: own, ImageArchives: archives(t, options), Reachable: options.Cloud.Servers,
+	})
+	t.Cleanup(func() {
+		if t.Failed() {
+			bed.report(t)
+		}
+	})
+	bed.prepare(t, options)
+	bed.install(t, options, made.Catalog)
+	return bed
+}
+
+// archives returns the images of the driver, by their repositories.
+func archives(t testing.TB, options Options) map[string]string {
+	t.Helper()
+	all := map[string]string{}
+	add := func(reference string) {
+		archive, err := images.Archive(t.Context(), nil, reference)
+		if errors.Is(err, programs.ErrNoSource) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[reference[:strings.LastIndex(reference, ":")]] = archive
+	}
+	references := map[string]string{}
+	for _, image := range options.Driver.Images {
+		references[image.Env] = image.Default
+	}
+	for _, variable := range options.Env {
+		if _, ok := references[variable.Name]; ok {
+			references[variable.Name] = variable.Value
+		}
+	}
+	for reference := range maps.Values(references) {
+		add(reference)
+	}
+	if options.Snapshots {
+		add(snapshotControllerImage)
+	}
+	return all
+}
+
+// install installs the operator, and has it install the driver.
+func (b *Testbed) install(t testing.TB, options Options, catalog string) {
+	t.Helper()
+	const name = "berth"
+	b.step(t, func(ctx context.Context, c client.Client) error { return release.Serve(ctx, c, name, catalog) })
+	subscription := release.Subscription(b.Driver, name, b.Driver.Package.Channel)
+	subscription.Spec.Config = &v1alpha1.SubscriptionConfig{
+		NodeSelector: map[string]string{workerLabel: ""}, // or OLM keeps the operator's own, and it may run on a process node
+		Env:          options.Env,
+	}
+	b.step(t, func(ctx context.Context, c client.Client) error {
+		_, err := journey.Subscribe(ctx, c, subscription)
+		return err
+	})
+	b.step(t, func(ctx context.Context, c client.Client) error {
+		return journey.InstallDriver(ctx, c, b.Driver.CSIName)
+	})
+	cluster.Eventually(t, Limit, "the driver to be ready on all nodes", b.ready)
+}
+
+// step takes a step of an administrator.
+func (b *Testbed) step(t testing.TB, do func(context.Context, client.Client) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Limit)
+	defer cancel()
+	if err := do(ctx, b.Client()); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,186 @@
+package testbed
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// userImage has the program of package user.
+const userImage = "registry.testbed.berth.test/user"
+
+// volumeFolder is where pods mount their volume.
+const volumeFolder = "/data"
+
+// Claim describes a claim.
+type Claim struct {
+	Namespace, Name string
+	// Class is the name of the StorageClass.
+	Class string
+	// Size is 1Gi by default.
+	Size string
+	// Mode is ReadWriteMany by default.
+	Mode corev1.PersistentVolumeAccessMode
+	// Source is a snapshot or another claim that the volume is a copy of. It may be nil.
+	Source *corev1.TypedLocalObjectReference
+}
+
+// Claim creates a claim. It does not wait: some classes make a volume only when a pod uses it.
+func (b *Testbed) Claim(t testing.TB, c Claim) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	if c.Size == "" {
+		c.Size = "1Gi"
+	}
+	if c.Mode == "" {
+		c.Mode = corev1.ReadWriteMany
+	}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: &c.Class, AccessModes: []corev1.PersistentVolumeAccessMode{c.Mode}, DataSource: c.Source,
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse(c.Size)}},
+		},
+	}
+	if err := b.Client().Create(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	return claim
+}
+
+// Bound waits until a claim is bound, and returns its volume.
+func (b *Testbed) Bound(t testing.TB, claim *corev1.PersistentVolumeClaim) *corev1.PersistentVolume {
+	t.Helper()
+	volume := &corev1.PersistentVolume{}
+	cluster.Eventually(t, Limit, "claim "+claim.Name+" to be bound", func(ctx context.Context) error {
+		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		if claim.Status.Phase != corev1.ClaimBound {
+			return fmt.Errorf("it is %s", claim.Status.Phase)
+		}
+		return b.Client().Get(ctx, client.ObjectKey{Name: claim.Spec.VolumeName}, volume)
+	})
+	return volume
+}
+
+// Expand asks for a larger volume, and waits until its file system has the size.
+func (b *Testbed) Expand(t testing.TB, claim *corev1.PersistentVolumeClaim, size string) {
+	t.Helper()
+	want := resource.MustParse(size)
+	before := claim.DeepCopy()
+	claim.Spec.Resources.Requests[corev1.ResourceStorage] = want
+	if err := b.Client().Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, Limit, "claim "+claim.Name+" to have "+size, func(ctx context.Context) error {
+		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		if got := claim.Status.Capacity[corev1.ResourceStorage]; got.Cmp(want) < 0 || len(claim.Status.Conditions) > 0 {
+			return fmt.Errorf("it has %s; conditions: %v", got.String(), claim.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// Pod describes a pod of a user.
+type Pod struct {
+	Name string
+	// Node is one of Nodes.
+	Node  string
+	Claim *corev1.PersistentVolumeClaim
+	// User is the ID of the user in the pod, 0 by default.
+	User int64
+}
+
+// RunningPod is a pod that is ready.
+type RunningPod struct {
+	*corev1.Pod
+	bed *Testbed
+}
+
+// Run runs a pod with the volume of a claim, and waits until it is ready.
+func (b *Testbed) Run(t testing.TB, p Pod) RunningPod {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: p.Claim.Namespace, Name: p.Name},
+		Spec: corev1.PodSpec{
+			NodeSelector:                  map[string]string{corev1.LabelHostname: p.Node},
+			TerminationGracePeriodSeconds: ptr.To(int64(5)),
+			SecurityContext:               &corev1.PodSecurityContext{RunAsUser: &p.User, FSGroup: &p.User},
+			Containers: []corev1.Container{{
+				Name: "main", Image: userImage + ":test", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: volumeFolder}},
+			}},
+			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
+				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: p.Claim.Name}}}},
+		},
+	}
+	if err := b.Client().Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, Limit, "pod "+p.Name+" to be ready", func(ctx context.Context) error {
+		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if !isReady(pod) {
+			return fmt.Errorf("it is %s on node %q: %s", pod.Status.Phase, pod.Spec.NodeName, troubles(pod))
+		}
+		return nil
+	})
+	return RunningPod{pod, b}
+}
+
+// Write writes a file on the pod's volume.
+func (p RunningPod) Write(t testing.TB, file, content string) {
+	t.Helper()
+	p.exec(t, "write", path.Join(volumeFolder, file), content)
+}
+
+// Read returns the content of a file on the pod's volume.
+func (p RunningPod) Read(t testing.TB, file string) string {
+	t.Helper()
+	return p.exec(t, "read", path.Join(volumeFolder, file))
+}
+
+// Size returns the size of the volume's file system in bytes.
+func (p RunningPod) Size(t testing.TB) int64 {
+	t.Helper()
+	text := p.exec(t, "size", volumeFolder)
+	size, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
+func (p RunningPod) exec(t testing.TB, args ...string) string {
+	t.Helper()
+	command := append([]string{"--namespace", p.Namespace, "exec", p.Name, "--", "/usr/bin/user"}, args...)
+	output, err := p.bed.Kubectl(t.Context(), command...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("pod %s on node %s: %q: %v\n%s", p.Name, p.Spec.NodeName, args, err, output)
+	}
+	return string(output)
+}
+
+// Delete deletes objects, one after the other, and waits until they are gone.
+func (b *Testbed) Delete(t testing.TB, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := b.Client().Delete(t.Context(), object); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
+		cluster.Eventually(t, Limit, fmt.Sprintf("%T %s to be gone", object, object.GetName()), b.Gone(object))
+	}
+}

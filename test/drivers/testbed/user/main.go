@@ -1,0 +1,58 @@
+// The program in the pods of a testbed's users. Without arguments it waits for a signal. With arguments, which kubectl exec
+// passes, it writes or reads a file.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	switch {
+	case len(args) == 0:
+		ended := make(chan os.Signal, 1)
+		signal.Notify(ended, syscall.SIGTERM, syscall.SIGINT)
+		<-ended
+		return nil
+	case len(args) == 3 && args[0] == "write":
+		return write(args[1], args[2])
+	case len(args) == 2 && args[0] == "read":
+		content, err := os.ReadFile(args[1])
+		if err == nil {
+			_, err = os.Stdout.Write(content)
+		}
+		return err
+	case len(args) == 2 && args[0] == "size":
+		var stat unix.Statfs_t
+		if err := unix.Statfs(args[1], &stat); err != nil {
+			return err
+		}
+		fmt.Println(stat.Blocks * uint64(stat.Bsize))
+		return nil
+	}
+	return fmt.Errorf("got %q, want nothing, write FILE CONTENT, read FILE, or size FOLDER", args)
+}
+
+// write writes a file, which is complete on the volume when it returns.
+func write(path, content string) error {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if _, err := file.WriteString(content); err != nil {
+		return err
+	}
+	return file.Sync()
+}

@@ -1,0 +1,79 @@
+// Package release makes of a driver's definition what a release engineer makes of it: a bundle, and a catalog that has
+// it, with the programs that serve them on a cluster.
+package release
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/journey"
+)
+
+// Repositories of the images of Berth's commands.
+const (
+	OperatorImage = "quay.io/berth-csi/berth-operator"
+	BerthImage    = "quay.io/berth-csi/berth"
+)
+
+// Release is the operator of a driver in a catalog.
+type Release struct {
+	// Berth and Operator are the paths of the programs berth and berth-operator.
+	Berth, Operator string
+	// Catalog is a folder.
+	Catalog string
+}
+
+// Build builds Berth's commands, and makes a catalog with them that has version 1.0.0 of the driver's operator.
+func Build(t testing.TB, driver drivers.Driver) Release {
+	t.Helper()
+	programs, err := tools.Programs(t.Context(), "./cmd/berth", "./cmd/berth-operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	r := Release{Berth: programs.Path("berth"), Operator: programs.Path("berth-operator"), Catalog: filepath.Join(dir, "catalog")}
+	bundle := filepath.Join(dir, "bundle")
+	for _, args := range [][]string{
+		{"bundle", "generate", driver.Name, "--version", "1.0.0", "--output", bundle},
+		{"catalog", "build", bundle, "--output", r.Catalog},
+	} {
+		if out, err := exec.CommandContext(t.Context(), r.Berth, args...).CombinedOutput(); err != nil {
+			t.Fatalf("berth %q: %v\n%s", args, err, out)
+		}
+	}
+	return r
+}
+
+// Images are the images that a cluster needs, for cluster.Options.
+func (r Release) Images() map[string]string {
+	return map[string]string{OperatorImage: r.Operator, BerthImage: r.Berth}
+}
+
+// Serve has a catalog in a folder served by Berth, under a name, on nodes that know its image.
+func Serve(ctx context.Context, c client.Client, name, folder string) error {
+	return journey.ServeCatalog(ctx, c, journey.Catalog{
+		Name: name, Folder: folder, Port: journey.CatalogPort, Image: BerthImage + ":test",
+		Args: []string{"catalog", "serve", journey.CatalogFolder, fmt.Sprintf("--address=$(POD_IP):%d", journey.CatalogPort)},
+	})
+}
+
+// Subscription asks for the driver's operator from a catalog, in the namespace for operators of the whole cluster.
+func Subscription(driver drivers.Driver, catalog, channel string) *v1alpha1.Subscription {
+	return &v1alpha1.Subscription{
+		ObjectMeta: metav1.ObjectMeta{Name: driver.Package.Name, Namespace: cluster.OperatorNamespace},
+		Spec: &v1alpha1.SubscriptionSpec{
+			CatalogSource: catalog, CatalogSourceNamespace: cluster.CatalogNamespace,
+			Package: driver.Package.Name, Channel: channel,
+		},
+	}
+}
