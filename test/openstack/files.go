@@ -3,6 +3,7 @@ package openstack
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -40,7 +41,11 @@ func (c *Cloud) makeFiles(id, of string) error {
 	case of == "":
 		return os.Mkdir(c.folder(id), 0o755)
 	}
-	return os.CopyFS(c.folder(id), os.DirFS(c.folder(of)))
+	// With their owners, if this process may.
+	if out, err := exec.Command("cp", "--archive", "--no-target-directory", c.folder(of), c.folder(id)).CombinedOutput(); err != nil {
+		return fmt.Errorf("copy %s to %s: %w: %s", of, id, err, out)
+	}
+	return nil
 }
 
 // removeFiles removes the folder of a share or a snapshot. Files that are still mounted stay until they are not.

@@ -329,19 +329,19 @@ func (l Login) ManilaSecrets() map[string]string {
 	return secrets
 }
 
-// installerCA is where OpenShift mounts the CAs of clouds.
-const installerCA = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem"
+// InstallerCA is where OpenShift mounts the CAs of clouds.
+const InstallerCA = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem"
 
 // CloudsYAML returns clouds.yaml, with the cloud "openstack" and its CA where OpenShift mounts it.
 func (c *Cloud) CloudsYAML() []byte {
 	login := c.Login()
-	login.CAFile = installerCA
+	login.CAFile = InstallerCA
 	return login.CloudsYAML()
 }
 
 // WrongCloudsYAML returns the same with a wrong password.
 func (c *Cloud) WrongCloudsYAML() []byte {
 	login := c.Login()
-	login.CAFile, login.Password = installerCA, "guessed"
+	login.CAFile, login.Password = InstallerCA, "guessed"
 	return login.CloudsYAML()
 }
