@@ -36,11 +36,12 @@ type AWS struct {
 	Instances []ec2.Instance
 	// Tags are those that the Infrastructure wants on all resources.
 	Tags []configv1.AWSResourceTag
+	// Metadata are the metadata services of the nodes, in the order of Nodes.
+	Metadata []aws.Metadata
 
-	t        testing.TB
-	driver   drivers.Driver
-	tokens   bool
-	metadata []aws.Metadata
+	t      testing.TB
+	driver drivers.Driver
+	tokens bool
 }
 
 // account is the cluster's.
@@ -71,7 +72,7 @@ func StartAWS(t testing.TB, driver drivers.Driver, options aws.Options) *AWS {
 			t.Fatal(err)
 		}
 		a.Instances = append(a.Instances, instance)
-		a.metadata = append(a.metadata, a.startMetadata(instance))
+		a.Metadata = append(a.Metadata, a.startMetadata(instance))
 	}
 	return a
 }
@@ -170,7 +171,7 @@ func (a *AWS) prepare(c *cluster.Cluster) {
 			a.t.Fatal(err)
 		}
 		a.t.Cleanup(func() { listener.Close() })
-		go http.Serve(listener, a.metadata[i]) // until it is closed
+		go http.Serve(listener, a.Metadata[i]) // until it is closed
 		if err := a.describeNode(c, node, a.Instances[i]); err != nil {
 			a.t.Fatal(err)
 		}

@@ -86,8 +86,8 @@ func admitUsers(ctx context.Context, c client.Client) error {
 		}}},
 		MatchConditions: []admissionregistrationv1.MatchCondition{{
 			Name: "not-root-but-no-user",
-			Expression: "object.spec.?securityContext.?runAsNonRoot.orValue(false) && " +
-				"!has(object.spec.securityContext.runAsUser)",
+			Expression: "!object.spec.?securityContext.?runAsUser.hasValue() && (object.spec.?securityContext.?runAsNonRoot.orValue(false) || " +
+				"object.spec.containers.exists(c, c.?securityContext.?runAsNonRoot.orValue(false) && !c.?securityContext.?runAsUser.hasValue()))",
 		}},
 		FailurePolicy:      ptr.To(admissionregistrationv1.Fail),
 		ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
