@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -85,7 +86,7 @@ func testManila(t *testing.T) {
 
 func startManila(t *testing.T) *manilaBed {
 	m := &manilaBed{files: t.TempDir()}
-	m.cloud = openstack.StartWith(t, openstack.Options{TLS: true, Public: openStackAddress, Files: m.files, ShareTypes: []string{"default", "Gold_NFS"}})
+	m.cloud = openstack.StartWith(t, openstack.Options{TLS: true, Public: openStackAddress, Files: m.files, ShareTypes: slices.Sorted(maps.Keys(shareTypes))})
 	server := nfs.Start(t, func(r nfs.Request) (string, error) { return m.cloud.Export(r.Path) })
 	m.Testbed = testbed.Start(t, testbed.Options{
 		Driver: manila.Driver, Snapshots: true,
@@ -141,7 +142,8 @@ func (m *manilaBed) share(t *testing.T, volume *corev1.PersistentVolume) opensta
 
 // provision: each share type has a StorageClass, and a claim of it gets a share of that type.
 func (m *manilaBed) provision(t *testing.T) {
-	for shareType, class := range shareTypes {
+	for _, shareType := range slices.Sorted(maps.Keys(shareTypes)) {
+		class := shareTypes[shareType]
 		claim := m.Claim(t, testbed.Claim{Namespace: m.namespace, Name: "of-" + class, Class: class})
 		share := m.share(t, m.Bound(t, claim))
 		if share.Type != shareType || share.Size != 1 || share.Protocol != "NFS" || len(share.Rules) != 1 {

@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 var tests = map[string]func(*testing.T){
 	"efs":       func(t *testing.T) { testEFS(t, efsDefault) },
 	"efs-3.4.1": func(t *testing.T) { testEFS(t, efsNewer) },
+	"manila":    testManila,
 }
 
 // shortest are the tests that run without -all-drivers.
