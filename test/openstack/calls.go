@@ -17,6 +17,7 @@ type Call struct {
 	Path         string // below the service's endpoint
 	Route        string // the path with {id} for IDs; empty if the cloud does not know the request
 	Action       string // what a request to …/action asks for
+	Login        string // method of a request for a token, such as "application_credential"
 	Query        url.Values
 	Project      string // of the token
 	Microversion string // if one was asked for
@@ -74,6 +75,14 @@ func (c *Cloud) record(s service, route route, r *http.Request, body []byte) *Ca
 		var actions map[string]json.RawMessage
 		if json.Unmarshal(body, &actions) == nil && len(actions) == 1 {
 			call.Action = slices.Collect(maps.Keys(actions))[0]
+		}
+	}
+	if s.name == Keystone && r.Method == http.MethodPost {
+		var login struct {
+			Auth struct{ Identity struct{ Methods []string } }
+		}
+		if json.Unmarshal(body, &login) == nil {
+			call.Login = strings.Join(login.Auth.Identity.Methods, ", ")
 		}
 	}
 	c.mu.Lock()

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// newCertificate returns a new CA in PEM format, and a certificate of it for a server at the address.
-func newCertificate(address net.Addr) (authority []byte, certificate tls.Certificate, err error) {
-	host, _, err := net.SplitHostPort(address.String())
+// newCertificate returns a new CA in PEM format, and a certificate of it for a server at an address, "IP:port".
+func newCertificate(address string) (authority []byte, certificate tls.Certificate, err error) {
+	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, certificate, err
 	}

@@ -262,7 +262,7 @@ func (c *Cloud) page(name string, list []listed, r *request) (reply, error) {
 			next := url.Values{}
 			maps.Copy(next, query)
 			next.Set("marker", list[limit-1].id)
-			body[name+"_links"] = []any{map[string]any{"rel": "next", "href": c.server.URL + r.URL.Path + "?" + next.Encode()}}
+			body[name+"_links"] = []any{map[string]any{"rel": "next", "href": c.url + r.URL.Path + "?" + next.Encode()}}
 		}
 	}
 	views := []any{}

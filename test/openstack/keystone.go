@@ -117,7 +117,7 @@ func (c *Cloud) keystoneService() service {
 
 func (c *Cloud) describeIdentity() map[string]any {
 	return map[string]any{"id": "v3.14", "status": "stable", "updated": "2020-04-07T00:00:00Z",
-		"links": []any{map[string]any{"rel": "self", "href": c.server.URL + "/identity/v3/"}}}
+		"links": []any{map[string]any{"rel": "self", "href": c.url + "/identity/v3/"}}}
 }
 
 func (c *Cloud) identityVersions(*request) (reply, error) {
@@ -216,7 +216,7 @@ func (c *Cloud) catalog(of *project) []any {
 		for _, place := range []struct{ region, prefix string }{{otherRegion, "/" + otherRegion}, {region, ""}} {
 			for _, side := range []string{"admin", "internal", "public"} {
 				endpoints = append(endpoints, map[string]any{"id": newID(), "interface": side, "region": place.region, "region_id": place.region,
-					"url": c.server.URL + place.prefix + path})
+					"url": c.url + place.prefix + path})
 			}
 		}
 		catalog = append(catalog, map[string]any{"type": kind, "name": name, "id": newID(), "endpoints": endpoints})
@@ -259,14 +259,14 @@ type Login struct {
 
 // Login returns a login with the user's password.
 func (c *Cloud) Login() Login {
-	return Login{URL: c.server.URL + "/identity/v3", User: user, Password: password, Project: defaultProject, Region: region}
+	return Login{URL: c.url + "/identity/v3", User: user, Password: password, Project: defaultProject, Region: region}
 }
 
 // LoginWithCredential returns a login with a new application credential for a project of the cloud; "" is that of Login.
 func (c *Cloud) LoginWithCredential(project string) Login {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	login := Login{URL: c.server.URL + "/identity/v3", CredentialID: newID(), CredentialKey: newID(), Region: region}
+	login := Login{URL: c.url + "/identity/v3", CredentialID: newID(), CredentialKey: newID(), Region: region}
 	in := c.keystone.find("", cmp.Or(project, defaultProject))
 	if in == nil {
 		panic(fmt.Sprintf("the OpenStack cloud has no project %q", project))
@@ -329,19 +329,19 @@ func (l Login) ManilaSecrets() map[string]string {
 	return secrets
 }
 
-// installerCA is where OpenShift mounts the CAs of clouds.
-const installerCA = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem"
+// InstallerCA is where OpenShift mounts the CAs of clouds.
+const InstallerCA = "/etc/kubernetes/static-pod-resources/configmaps/cloud-config/ca-bundle.pem"
 
 // CloudsYAML returns clouds.yaml, with the cloud "openstack" and its CA where OpenShift mounts it.
 func (c *Cloud) CloudsYAML() []byte {
 	login := c.Login()
-	login.CAFile = installerCA
+	login.CAFile = InstallerCA
 	return login.CloudsYAML()
 }
 
 // WrongCloudsYAML returns the same with a wrong password.
 func (c *Cloud) WrongCloudsYAML() []byte {
 	login := c.Login()
-	login.CAFile, login.Password = installerCA, "guessed"
+	login.CAFile, login.Password = InstallerCA, "guessed"
 	return login.CloudsYAML()
 }

@@ -16,9 +16,6 @@ import (
 	"time"
 )
 
-// exportServer is the file server of all shares, at an address that belongs to nobody.
-const exportServer = "192.0.2.10"
-
 // shareZone is the only availability zone of shares and volumes.
 const shareZone = "nova"
 
@@ -191,7 +188,7 @@ func (c *Cloud) shareVersions(*request) (reply, error) {
 	v := c.manilaService().versions
 	return ok(map[string]any{"versions": []any{map[string]any{
 		"id": "v2.0", "status": "CURRENT", "version": v.String(), "min_version": "2.0", "updated": "2015-08-27T11:33:21Z",
-		"links":       []any{map[string]any{"rel": "self", "href": c.server.URL + "/share/v2/"}},
+		"links":       []any{map[string]any{"rel": "self", "href": c.url + "/share/v2/"}},
 		"media-types": []any{map[string]any{"base": "application/json", "type": "application/vnd.openstack.share+json;version=1"}},
 	}}})
 }
@@ -288,13 +285,13 @@ func (c *Cloud) createShare(r *request) (reply, error) {
 		return reply{}, err
 	}
 	c.shares.shares = append(c.shares.shares, share)
-	result := share.describe(r, c.server.URL)
+	result := share.describe(r, c.url)
 	detail, fails := c.fails(CreateShare)
 	if share.NetworkID != "" && !share.kind.Servers {
 		detail, fails = NoNetwork, true
 	}
 	c.later(func() {
-		if share.Status = "available"; fails {
+		if share.Status = "available"; fails || c.makeFiles(share.ID, share.SnapshotID) != nil {
 			share.Status = "error"
 			c.tell(share.Project, "SHARE", share.ID, detail)
 		}
@@ -392,9 +389,9 @@ func (s *Share) exportPaths() []string {
 	case s.Status == "creating" || s.Status == "creating_from_snapshot" || s.Status == "error":
 		return nil
 	case s.Protocol == "CEPHFS":
-		return []string{exportServer + ":6789:/volumes/_nogroup/" + s.ID}
+		return []string{FileServer + ":6789:/volumes/_nogroup/" + s.ID}
 	}
-	return []string{"192.0.2.11:/shares/share-" + s.ID, exportServer + ":/shares/share-" + s.ID}
+	return []string{"192.0.2.11:/shares/share-" + s.ID, FileServer + ":/shares/share-" + s.ID}
 }
 
 // ExportPath returns the path of the share that clients prefer, without the server.
@@ -426,7 +423,7 @@ func (c *Cloud) findShareSnapshot(of *project, id string) *ShareSnapshot {
 }
 
 func (c *Cloud) listShareDetails(r *request) (reply, error) {
-	return c.listSharesAs(r, func(s *Share) any { return s.describe(r, c.server.URL) })
+	return c.listSharesAs(r, func(s *Share) any { return s.describe(r, c.url) })
 }
 
 func (c *Cloud) listShares(r *request) (reply, error) {
@@ -477,7 +474,7 @@ func (c *Cloud) getShare(r *request) (reply, error) {
 	if share == nil {
 		return reply{}, noSuchResource
 	}
-	return ok(map[string]any{"share": share.describe(r, c.server.URL)})
+	return ok(map[string]any{"share": share.describe(r, c.url)})
 }
 
 func (c *Cloud) deleteShare(r *request) (reply, error) {
@@ -500,7 +497,7 @@ func (c *Cloud) deleteShare(r *request) (reply, error) {
 	share.Status = "deleting"
 	detail, fails := c.fails(DeleteShare)
 	c.later(func() {
-		if fails {
+		if fails || c.removeFiles(share.ID) != nil {
 			share.Status = "error_deleting"
 			c.tell(share.Project, "SHARE", share.ID, detail)
 			return
@@ -751,7 +748,7 @@ func (c *Cloud) createShareSnapshot(r *request) (reply, error) {
 	result := snapshot.describe(r)
 	detail, fails := c.fails(CreateShareSnapshot)
 	c.later(func() {
-		if snapshot.Status = "available"; fails {
+		if snapshot.Status = "available"; fails || c.makeFiles(snapshot.ID, snapshot.ShareID) != nil {
 			snapshot.Status = "error"
 			c.tell(snapshot.Project, "SHARE_SNAPSHOT", snapshot.ID, detail)
 		}
@@ -794,6 +791,10 @@ func (c *Cloud) deleteShareSnapshot(r *request) (reply, error) {
 	}
 	snapshot.Status = "deleting"
 	c.later(func() {
+		if c.removeFiles(snapshot.ID) != nil {
+			snapshot.Status = "error_deleting"
+			return
+		}
 		c.shares.snapshots = slices.DeleteFunc(c.shares.snapshots, func(s *ShareSnapshot) bool { return s == snapshot })
 	})
 	return accepted(nil)

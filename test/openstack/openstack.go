@@ -4,6 +4,7 @@
 package openstack
 
 import (
+	"cmp"
 	"crypto/tls"
 	"encoding/json"
 	"io"
@@ -34,11 +35,18 @@ type Options struct {
 	ShareTypes []string // names of public share types
 	TLS        bool     // serve https, with a certificate of the cloud's own CA
 	Address    string   // to listen on; 127.0.0.1 and a free port if empty
+	// Public is the address, "IP:port", that the catalog and the certificate name, if clients do not reach the cloud at
+	// Address. Somebody has to forward it.
+	Public string
+	// Files is a folder for the files of shares and their snapshots. Without it, they have none.
+	Files string
 }
 
 // Cloud is an OpenStack cloud.
 type Cloud struct {
 	server *httptest.Server
+	url    string // for clients
+	files  string // folder; Options.Files
 	ca     []byte
 
 	mu         sync.Mutex // also locked while a request is served
@@ -65,7 +73,7 @@ func Start(t testing.TB, types ...string) *Cloud {
 // StartWith starts a cloud until the test ends.
 func StartWith(t testing.TB, options Options) *Cloud {
 	t.Helper()
-	c := &Cloud{manila: Up, failures: map[Operation][]string{}, keystone: newKeystone(), servers: newCompute()}
+	c := &Cloud{files: options.Files, manila: Up, failures: map[Operation][]string{}, keystone: newKeystone(), servers: newCompute()}
 	c.SetShareTypes(options.ShareTypes...)
 	mux := http.NewServeMux()
 	for _, s := range []service{c.keystoneService(), c.manilaService(), c.cinderService(), c.novaService()} {
@@ -85,8 +93,11 @@ func StartWith(t testing.TB, options Options) *Cloud {
 		c.server.Listener.Close()
 		c.server.Listener = listener
 	}
+	public := cmp.Or(options.Public, c.server.Listener.Addr().String())
+	c.url = "http://" + public
 	if options.TLS {
-		authority, certificate, err := newCertificate(c.server.Listener.Addr())
+		c.url = "https://" + public
+		authority, certificate, err := newCertificate(public)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,6 +113,9 @@ func StartWith(t testing.TB, options Options) *Cloud {
 	})
 	return c
 }
+
+// Address returns the address, "IP:port", that the cloud listens on.
+func (c *Cloud) Address() string { return c.server.Listener.Addr().String() }
 
 // CA returns the CA of the cloud's certificate in PEM format, or nothing if the cloud serves no TLS.
 func (c *Cloud) CA() []byte { return c.ca }

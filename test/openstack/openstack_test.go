@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -283,5 +284,40 @@ func TestMetadata(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"metadata GET /openstack/latest/meta_data.json = 200", "metadata GET /openstack = 200", "unknown GET /latest/meta-data/iam/ = 404"}, calls); diff != "" {
 		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+// TestPublicAddress: the catalog and the certificate name the address at which clients reach the cloud.
+func TestPublicAddress(t *testing.T) {
+	const public = "203.0.113.5:13000"
+	cloud := openstack.StartWith(t, openstack.Options{ShareTypes: []string{"default"}, TLS: true, Public: public})
+	if url := cloud.Login().URL; url != "https://"+public+"/identity/v3" {
+		t.Errorf("Keystone is at %s, want %s", url, public)
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(cloud.CA())
+	client := http.Client{Transport: &http.Transport{
+		TLSClientConfig: &tls.Config{RootCAs: roots},
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			if address != public {
+				return nil, fmt.Errorf("asked for %s, want %s", address, public)
+			}
+			return (&net.Dialer{}).DialContext(ctx, network, cloud.Address())
+		},
+	}}
+	t.Cleanup(client.CloseIdleConnections)
+	provider := must[*gophercloud.ProviderClient](t)(gophercloudopenstack.NewClient(cloud.Login().URL))
+	provider.HTTPClient = client
+	login := cloud.LoginWithCredential("")
+	options := gophercloud.AuthOptions{IdentityEndpoint: login.URL, ApplicationCredentialID: login.CredentialID, ApplicationCredentialSecret: login.CredentialKey}
+	if err := gophercloudopenstack.Authenticate(t.Context(), provider, options); err != nil {
+		t.Fatal(err)
+	}
+	manila := must[*gophercloud.ServiceClient](t)(gophercloudopenstack.NewSharedFileSystemV2(provider, gophercloud.EndpointOpts{Region: "sea-1"}))
+	if want := "https://" + public + "/share/v2/"; manila.Endpoint != want {
+		t.Errorf("Manila is at %s, want %s", manila.Endpoint, want)
+	}
+	if calls := cloud.Calls(); calls[len(calls)-1].Login != "application_credential" {
+		t.Errorf("the last call is %+v, want the login with an application credential", calls[len(calls)-1])
 	}
 }

@@ -7,6 +7,7 @@ var Rows = []Row{
 	{"EFS, version 2.1.11 of OpenShift 4.21", efsCells("efs")},
 	{"EFS, version 3.4.1", efsCells("efs-3.4.1")},
 	{"EBS, version 1.63.1", ebsCells()},
+	{"Manila, version 1.36.0", manilaCells()},
 	{"the sample driver, which no release has", sampleCells},
 }
 
@@ -44,4 +45,19 @@ func ebsCells() map[Capability]Cell {
 		cells[c.Name] = Cell{Test: "TestMatrix/ebs/" + strings.ReplaceAll(string(c.Name), " ", "_")}
 	}
 	return cells
+}
+
+func manilaCells() map[Capability]Cell {
+	test := func(capability string) Cell { return Cell{Test: "TestMatrix/manila/" + capability} }
+	return map[Capability]Cell{
+		Provision:       test("provision"),
+		Attach:          {Not: "a share is mounted over the network; nothing is attached to a node"},
+		Publish:         test("publish"),
+		Expand:          test("expand"),
+		Snapshot:        test("snapshot"),
+		Delete:          test("delete"),
+		Tags:            test("tags"),
+		STS:             {Not: "Keystone knows no tokens of service accounts; the tests log in with an application credential, which is the nearest"},
+		PrivateEndpoint: test("private_endpoint"),
+	}
 }

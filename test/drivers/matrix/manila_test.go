@@ -1,0 +1,404 @@
+package matrix
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers/manila"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/cloudcredential"
+	"github.com/berth-csi/berth/test/drivers/accounts"
+	"github.com/berth-csi/berth/test/drivers/nfs"
+	"github.com/berth-csi/berth/test/drivers/testbed"
+	"github.com/berth-csi/berth/test/openstack"
+)
+
+// openStackAddress is where the nodes and their pods find the cloud's services.
+const openStackAddress = "203.0.113.5:13000"
+
+// openStackMetadata is where every instance of OpenStack finds its metadata. The driver has it built in.
+const openStackMetadata = "169.254.169.254:80"
+
+// shareTypes are those of the cloud, with the names of their StorageClasses.
+var shareTypes = map[string]string{"default": "csi-manila-default", "Gold_NFS": "csi-manila-gold-nfs"}
+
+// IDs of users in pods.
+const writerID, readerID = 1000, 2000
+
+// snapshotClass is the VolumeSnapshotClass that comes with the driver.
+const snapshotClass = "csi-manila-standard"
+
+// manilaBed is a testbed with the Manila driver, and what the cells leave for those after them.
+type manilaBed struct {
+	*testbed.Testbed
+	cloud     *openstack.Cloud
+	files     string // the folder of all shares
+	namespace string
+	claims    []*corev1.PersistentVolumeClaim // one for each share type
+	writer    testbed.RunningPod              // uses the first claim
+	reader    testbed.RunningPod              // the same, on another node
+}
+
+// testManila runs the driver in a cloud with a CA of its own. The cluster logs in with an application credential.
+func testManila(t *testing.T) {
+	m := startManila(t)
+	for _, cell := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"provision", m.provision},
+		{"publish", m.publish},
+		{"expand", m.expand},
+		{"snapshot", m.snapshot},
+		{"tags", m.tags},
+		{"private endpoint", m.endpoint},
+		{"credentials", m.credentials},
+		{"refusals", m.refusals},
+		{"delete", m.delete},
+		{"metrics", m.metrics},
+		{"restarts", m.restarts},
+		{"permissions", m.permissions},
+	} {
+		if !t.Run(cell.name, cell.run) {
+			return // those after it need it
+		}
+	}
+}
+
+func startManila(t *testing.T) *manilaBed {
+	m := &manilaBed{files: t.TempDir()}
+	m.cloud = openstack.StartWith(t, openstack.Options{TLS: true, Public: openStackAddress, Files: m.files, ShareTypes: slices.Sorted(maps.Keys(shareTypes))})
+	server := nfs.Start(t, func(r nfs.Request) (string, error) { return m.cloud.Export(r.Path) })
+	m.Testbed = testbed.Start(t, testbed.Options{
+		Driver: manila.Driver, Snapshots: true,
+		Cloud: testbed.Cloud{
+			Platform: &configv1.PlatformStatus{Type: configv1.OpenStackPlatformType, OpenStack: &configv1.OpenStackPlatformStatus{CloudName: "openstack"}},
+			Servers:  map[string]string{openStackAddress: m.cloud.Address(), net.JoinHostPort(openstack.FileServer, "2049"): server.Address()},
+			NFS:      server,
+			Objects:  []client.Object{credentialsOf(m.cloud)},
+			Prepare: func(c *cluster.Cluster) {
+				for _, node := range testbed.Nodes {
+					serveMetadata(t, c, node, m.cloud.MetadataHandler(m.cloud.AddInstance(node)))
+				}
+			},
+		},
+	})
+	m.namespace = m.Namespace(t)
+	return m
+}
+
+// credentialsOf returns the Secret in which the installer stores the cluster's credentials for a cloud: a new application
+// credential, and the cloud's CA.
+func credentialsOf(cloud *openstack.Cloud) *corev1.Secret {
+	login := cloud.LoginWithCredential("")
+	login.CAFile = openstack.InstallerCA
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: cloudcredential.RootOpenStack},
+		Data:       map[string][]byte{"clouds.yaml": login.CloudsYAML(), "cacert": cloud.CA()},
+	}
+}
+
+// serveMetadata serves the metadata of an instance on the node that it is, until the test ends.
+func serveMetadata(t *testing.T, c *cluster.Cluster, node string, metadata http.Handler) {
+	t.Helper()
+	listener, err := c.ListenOn(node, "tcp", openStackMetadata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: metadata}
+	t.Cleanup(func() { server.Close() })
+	go func() { _ = server.Serve(listener) }() // until it is closed
+}
+
+// share returns the share of a volume.
+func (m *manilaBed) share(t *testing.T, volume *corev1.PersistentVolume) openstack.Share {
+	t.Helper()
+	shares := m.cloud.Shares()
+	at := slices.IndexFunc(shares, func(s openstack.Share) bool { return s.ID == volume.Spec.CSI.VolumeHandle })
+	if at < 0 {
+		t.Fatalf("volume %s is of share %s, and the cloud has %+v", volume.Name, volume.Spec.CSI.VolumeHandle, shares)
+	}
+	return shares[at]
+}
+
+// provision: each share type has a StorageClass, and a claim of it gets a share of that type.
+func (m *manilaBed) provision(t *testing.T) {
+	for _, shareType := range slices.Sorted(maps.Keys(shareTypes)) {
+		class := shareTypes[shareType]
+		claim := m.Claim(t, testbed.Claim{Namespace: m.namespace, Name: "of-" + class, Class: class})
+		share := m.share(t, m.Bound(t, claim))
+		if share.Type != shareType || share.Size != 1 || share.Protocol != "NFS" || len(share.Rules) != 1 {
+			t.Errorf("claim %s has the share %+v, want one of type %s, 1 GiB, and with an access rule", claim.Name, share, shareType)
+		}
+		m.claims = append(m.claims, claim)
+	}
+}
+
+// publish: users of two nodes, who are not root, share the files of a share.
+func (m *manilaBed) publish(t *testing.T) {
+	claim := m.claims[0]
+	m.writer = m.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[0], Claim: claim, User: writerID})
+	m.reader = m.Run(t, testbed.Pod{Name: "reader", Node: testbed.Nodes[1], Claim: claim, User: readerID})
+	m.writer.Write(t, "there", "from node 0")
+	m.reader.Write(t, "back", "from node 1")
+	if got := m.reader.Read(t, "there"); got != "from node 0" {
+		t.Errorf("on the other node the file has %q", got)
+	}
+	if got := m.writer.Read(t, "back"); got != "from node 1" {
+		t.Errorf("on the first node the file has %q", got)
+	}
+}
+
+// expand: a share grows while pods use it.
+func (m *manilaBed) expand(t *testing.T) {
+	claim := m.claims[0]
+	m.Expand(t, claim, "3Gi")
+	if share := m.share(t, m.Bound(t, claim)); share.Size != 3 {
+		t.Errorf("the share has %d GiB, want 3", share.Size)
+	}
+	m.writer.Write(t, "larger", "still writes")
+}
+
+// snapshot: what is written after a snapshot is not in a volume that is made of it.
+func (m *manilaBed) snapshot(t *testing.T) {
+	m.writer.Write(t, "state", "before")
+	snapshot := m.Snapshot(t, m.claims[0], "backup", snapshotClass)
+	m.writer.Write(t, "state", "after")
+	restored := m.Claim(t, testbed.Claim{Namespace: m.namespace, Name: "restored", Class: *m.claims[0].Spec.StorageClassName, Size: "3Gi",
+		Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+	share := m.share(t, m.Bound(t, restored))
+	if snapshots := m.cloud.ShareSnapshots(); len(snapshots) != 1 || share.SnapshotID != snapshots[0].ID {
+		t.Errorf("the restored share is %+v, the cloud has the snapshots %+v", share, snapshots)
+	}
+	pod := m.Run(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[1], Claim: restored, User: writerID})
+	if got := pod.Read(t, "state"); got != "before" {
+		t.Errorf("the restored volume has %q, want what the file had before", got)
+	}
+	pod.Write(t, "state", "restored")
+	if got := m.writer.Read(t, "state"); got != "after" {
+		t.Errorf("the first volume has %q, want what was written after the snapshot", got)
+	}
+	m.Delete(t, pod.Pod, restored, snapshot)
+	cluster.Eventually(t, testbed.Limit, "the snapshot and the restored share to be deleted in the cloud", func(context.Context) error {
+		if snapshots, shares := m.cloud.ShareSnapshots(), m.cloud.Shares(); len(snapshots) > 0 || len(shares) != len(m.claims) {
+			return fmt.Errorf("it has the snapshots %+v and the shares %+v", snapshots, shares)
+		}
+		return nil
+	})
+}
+
+// tags: shares have the ID of the cluster as metadata, by which the installer finds them.
+func (m *manilaBed) tags(t *testing.T) {
+	var infrastructure configv1.Infrastructure
+	if err := m.Client().Get(t.Context(), client.ObjectKey{Name: "cluster"}, &infrastructure); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"manila.csi.openstack.org/cluster": infrastructure.Status.InfrastructureName}
+	for _, share := range m.cloud.Shares() {
+		if diff := cmp.Diff(want, share.Metadata); diff != "" {
+			t.Errorf("metadata of share %s (-want +got):\n%s", share.Name, diff)
+		}
+	}
+}
+
+// credentials: the operator and all of the driver log in with the application credential.
+func (m *manilaBed) credentials(t *testing.T) {
+	methods := map[string]bool{}
+	for _, call := range m.cloud.Calls() {
+		if call.Login != "" {
+			methods[call.Login] = true
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{"application_credential": true}, methods); diff != "" {
+		t.Errorf("methods of logins (-want +got):\n%s", diff)
+	}
+}
+
+// refusals: a claim, its expansion and its snapshot get what they want once the cloud no longer refuses it.
+func (m *manilaBed) refusals(t *testing.T) {
+	for _, fault := range []openstack.Fault{{Route: "/shares"}, {Route: "/shares/{id}/action", Action: "extend"}, {Route: "/snapshots"}} {
+		fault.Service, fault.Method, fault.Code, fault.Times = openstack.Manila, http.MethodPost, http.StatusForbidden, 3 // events repeat, too
+		t.Cleanup(m.cloud.Inject(fault))
+	}
+	claim := m.Claim(t, testbed.Claim{Namespace: m.namespace, Name: "refused", Class: shareTypes["default"]})
+	m.Bound(t, claim)
+	m.Expand(t, claim, "2Gi")
+	snapshot := m.Snapshot(t, claim, "refused", snapshotClass)
+	refused := 0
+	for _, call := range m.cloud.Calls() {
+		if call.Code == http.StatusForbidden {
+			refused++
+		}
+	}
+	if refused != 9 {
+		t.Errorf("the cloud refused %d requests, want 9", refused)
+	}
+	m.Delete(t, snapshot, claim)
+}
+
+// endpoint: all services are at an address of the private network, with a certificate of a CA that only clouds.yaml
+// names. There is no way around it: the cloud serves nothing without TLS.
+func (m *manilaBed) endpoint(t *testing.T) {
+	if url := m.cloud.Login().URL; url != "https://"+openStackAddress+"/identity/v3" {
+		t.Errorf("Keystone is at %s, want https at %s", url, openStackAddress)
+	}
+	answered := map[openstack.Service]int{}
+	for _, call := range m.cloud.Calls() {
+		if call.Code >= 200 && call.Code < 300 {
+			answered[call.Service]++
+		}
+	}
+	if answered[openstack.Keystone] == 0 || answered[openstack.Manila] == 0 {
+		t.Errorf("successful requests: %v, want some to Keystone and Manila", answered)
+	}
+}
+
+// delete: nothing is left in the cloud.
+func (m *manilaBed) delete(t *testing.T) {
+	m.Delete(t, m.writer.Pod, m.reader.Pod)
+	for _, claim := range m.claims {
+		m.Delete(t, claim)
+	}
+	cluster.Eventually(t, testbed.Limit, "the cloud to be empty", func(context.Context) error {
+		left, err := os.ReadDir(m.files)
+		if shares, snapshots := m.cloud.Shares(), m.cloud.ShareSnapshots(); err != nil || len(shares)+len(snapshots)+len(left) > 0 {
+			return errors.Join(err, fmt.Errorf("it has the shares %+v, the snapshots %+v, and the files %v", shares, snapshots, left))
+		}
+		return nil
+	})
+	var volumes corev1.PersistentVolumeList
+	if err := m.Client().List(t.Context(), &volumes); err != nil || len(volumes.Items) > 0 {
+		t.Errorf("volumes are left: %v, %v", volumes.Items, err)
+	}
+}
+
+// manilaMetrics are the ports with metrics of the driver's pods, by the component that their label names.
+var manilaMetrics = map[string][]string{"controllerplugin": {"9202", "9204", "9205"}, "nodeplugin": {"9207"}}
+
+// metrics: who may read them can, and nobody else.
+func (m *manilaBed) metrics(t *testing.T) {
+	const name = "metrics-of-manila"
+	reader, stranger := m.ServiceAccountConfig(t, m.namespace, name), m.ServiceAccountConfig(t, m.namespace, "stranger")
+	for _, object := range []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}}}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: m.namespace, Name: name}},
+		},
+	} {
+		if err := m.Client().Create(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for component, ports := range manilaMetrics {
+		pod := m.podOf(t, component)
+		for _, port := range ports {
+			address := m.forward(t, pod, port)
+			cluster.Eventually(t, testbed.Limit, "metrics of "+pod+" at port "+port, func(ctx context.Context) error {
+				return errors.Join(wantMetrics(ctx, address, reader.BearerToken, http.StatusOK), wantMetrics(ctx, address, stranger.BearerToken, http.StatusForbidden))
+			})
+		}
+	}
+}
+
+// podOf returns the name of a pod of a component on a real node.
+func (m *manilaBed) podOf(t *testing.T, component string) string {
+	t.Helper()
+	var pods corev1.PodList
+	if err := m.Client().List(t.Context(), &pods, client.InNamespace(m.DriverNamespace()), client.MatchingLabels{"component": component}); err != nil {
+		t.Fatal(err)
+	}
+	at := slices.IndexFunc(pods.Items, func(pod corev1.Pod) bool { return slices.Contains(testbed.Nodes, pod.Spec.NodeName) })
+	if at < 0 {
+		t.Fatalf("no pod of %s is on a real node", component)
+	}
+	return pods.Items[at].Name
+}
+
+// forward returns a local address that leads to a port of a pod of the driver until the test ends.
+func (m *manilaBed) forward(t *testing.T, pod, port string) string {
+	t.Helper()
+	cmd := m.Kubectl(t.Context(), "port-forward", "--namespace="+m.DriverNamespace(), "--address=127.0.0.1", "pod/"+pod, ":"+port)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // it may have ended
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	words := strings.Fields(line) // Forwarding from 127.0.0.1:40000 -> 9202
+	if err != nil || len(words) < 3 {
+		t.Fatalf("kubectl port-forward prints %q, error %v", line, err)
+	}
+	return words[2]
+}
+
+// wantMetrics returns an error if metrics are not answered with a code. The certificate is for the Service's name.
+func wantMetrics(ctx context.Context, address, token string, code int) error {
+	https := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+token)
+	response, err := https.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != code || strings.Contains(string(body), "# TYPE ") != (code == http.StatusOK) {
+		return fmt.Errorf("got %s (error %v): %.200s; want code %d", response.Status, err, body, code)
+	}
+	return nil
+}
+
+// restarts: no container of the driver has ended. The proxy of the nodes' metrics may have: it waits for its certificate
+// in this way, so that the driver need not.
+func (m *manilaBed) restarts(t *testing.T) {
+	var pods corev1.PodList
+	if err := m.Client().List(t.Context(), &pods, client.InNamespace(m.DriverNamespace())); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		for _, status := range pod.Status.ContainerStatuses {
+			if status.RestartCount > 0 && status.Name != "liveness-probe-kube-rbac-proxy" {
+				t.Errorf("pod %s, container %s: %d restarts, the last after %+v", pod.Name, status.Name, status.RestartCount, status.LastTerminationState.Terminated)
+			}
+		}
+	}
+}
+
+// manilaUnexercised says why no run can use some permissions of the driver's accounts.
+var manilaUnexercised = map[string]string{
+	"manila-privileged-role: use securitycontextconstraints.security.openshift.io manila-csi-driver-node": "the local cluster has no admission by SecurityContextConstraints",
+}
+
+// permissions: what the driver's accounts may is what their programs have asked for.
+func (m *manilaBed) permissions(t *testing.T) {
+	accounts.Check(t, m.Cluster, m.Driver, m.DriverNamespace(), manilaUnexercised)
+}

@@ -1,0 +1,61 @@
+package openstack_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/shares"
+	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/snapshots"
+
+	"github.com/berth-csi/berth/test/openstack"
+)
+
+// TestFiles: a share has files as long as it exists, and for those with an access rule. A snapshot keeps what the share
+// had, and a share that is made of it begins with that.
+func TestFiles(t *testing.T) {
+	folder := t.TempDir()
+	cloud := openstack.StartWith(t, openstack.Options{ShareTypes: []string{"default"}, Files: folder})
+	c := mustConnect(t, cloud.Login())
+	// export makes a share and returns its folder.
+	export := func(name string, change ...func(*shares.CreateOpts)) (share *shares.Share, files string) {
+		t.Helper()
+		share = c.newShare(t, name, change...)
+		made := cloud.Shares()
+		path := made[slices.IndexFunc(made, func(s openstack.Share) bool { return s.ID == share.ID })].ExportPath()
+		if _, err := cloud.Export(path); !errors.Is(err, syscall.EACCES) {
+			t.Errorf("without an access rule: %v, want EACCES", err)
+		}
+		must[*shares.AccessRight](t)(shares.GrantAccess(c.ctx, c.manila, share.ID, shares.GrantAccessOpts{AccessType: "ip", AccessTo: "0.0.0.0/0"}).Extract())
+		return share, must[string](t)(cloud.Export(path))
+	}
+	write := func(folder, content string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(folder, "file"), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	share, files := export("one")
+	write(files, "before")
+	snapshot := must[*snapshots.Snapshot](t)(snapshots.Create(c.ctx, c.manila, snapshots.CreateOpts{ShareID: share.ID, Name: "snapshot"}).Extract())
+	cloud.ShareSnapshots() // it is taken
+	write(files, "after")
+	restored, again := export("two", func(o *shares.CreateOpts) { o.SnapshotID = snapshot.ID })
+	if got := string(must[[]byte](t)(os.ReadFile(filepath.Join(again, "file")))); got != "before" {
+		t.Errorf("the restored share has %q, want what the other one had before", got)
+	}
+	for _, err := range []error{snapshots.Delete(c.ctx, c.manila, snapshot.ID).ExtractErr(), shares.Delete(c.ctx, c.manila, restored.ID).ExtractErr()} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if remaining, left := cloud.Shares(), must[[]os.DirEntry](t)(os.ReadDir(folder)); len(remaining) != 1 || len(left) != 1 || left[0].Name() != share.ID {
+		t.Errorf("left %v, want the first share %s", left, share.ID)
+	}
+	if _, err := cloud.Export("/shares/none"); !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("an unknown path: %v, want ENOENT", err)
+	}
+}
