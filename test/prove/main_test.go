@@ -70,3 +70,23 @@ func TestRunNamesTheSuites(t *testing.T) {
 		}
 	}
 }
+
+// TestReport: a suite prints its own report, and fails if that misses a test.
+func TestReport(t *testing.T) {
+	var out strings.Builder
+	s := suite{report: func(outcomes map[string]string) (string, []string) {
+		if outcomes["TestOne"] == "pass" {
+			return "all\n", nil
+		}
+		return "some\n", []string{"TestOne"}
+	}}
+	if err := s.complaint(map[string]string{"TestOne": "pass"}, &out); err != nil {
+		t.Errorf("all have passed: %v", err)
+	}
+	if err := s.complaint(nil, &out); err == nil || !strings.Contains(err.Error(), "TestOne") {
+		t.Errorf("got error %v, want one that names the missing test", err)
+	}
+	if got, want := out.String(), "\nall\n\nsome\n"; got != want {
+		t.Errorf("printed %q, want %q", got, want)
+	}
+}

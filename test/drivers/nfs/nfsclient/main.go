@@ -17,11 +17,8 @@ import (
 func main() {
 	name := filepath.Base(os.Args[0])
 	if name == "efs-proxy" {
-		if err := proxy(os.Args[1:]); err != nil {
-			fmt.Fprintln(os.Stderr, "Error:", err)
-			os.Exit(1)
-		}
-		return
+		fmt.Fprintln(os.Stderr, "Error:", proxy(os.Args[1:]))
+		os.Exit(1)
 	}
 	if err := mount(name, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, name+": "+strings.TrimSpace(err.message))

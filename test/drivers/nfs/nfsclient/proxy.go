@@ -21,8 +21,8 @@ type tunnelConfig map[string]string
 // proxyFlags are those of efs-proxy 3.2.
 var proxyFlags = []string{"--tls", "--no-direct-s3-read"}
 
-// proxy is efs-proxy. It listens where the configuration says until it is killed, and connects each connection to the
-// mount target. It speaks no TLS: it sends the certificate instead.
+// proxy is efs-proxy. It listens where the configuration says until it fails or is killed, and connects each connection
+// to the mount target. It speaks no TLS: it sends the certificate instead.
 func proxy(args []string) error {
 	if len(args) == 0 {
 		return errors.New("the following required arguments were not provided: <PROXY_CONFIG_PATH>")

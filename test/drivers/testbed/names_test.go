@@ -1,0 +1,59 @@
+package testbed
+
+import (
+	"net"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// TestNames asks as nodes do: by any case, and also for addresses that a name does not have.
+func TestNames(t *testing.T) {
+	server, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	go answerQueries(server, map[string]netip.Addr{"fs-1.efs.sea-west-1.amazonaws.com.": netip.MustParseAddr("10.0.80.1")})
+	for _, tc := range []struct {
+		name  string
+		kind  dnsmessage.Type
+		code  dnsmessage.RCode
+		count int
+	}{
+		{"fs-1.efs.sea-west-1.amazonaws.com.", dnsmessage.TypeA, dnsmessage.RCodeSuccess, 1},
+		{"FS-1.efs.sea-west-1.amazonaws.com.", dnsmessage.TypeA, dnsmessage.RCodeSuccess, 1},
+		{"fs-1.efs.sea-west-1.amazonaws.com.", dnsmessage.TypeAAAA, dnsmessage.RCodeSuccess, 0},
+		{"fs-2.efs.sea-west-1.amazonaws.com.", dnsmessage.TypeA, dnsmessage.RCodeNameError, 0},
+	} {
+		query := dnsmessage.Message{
+			Header:    dnsmessage.Header{ID: 7, RecursionDesired: true},
+			Questions: []dnsmessage.Question{{Name: dnsmessage.MustNewName(tc.name), Type: tc.kind, Class: dnsmessage.ClassINET}},
+		}
+		packet, err := query.Pack()
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn, err := net.Dial("udp", server.LocalAddr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		if _, err := conn.Write(packet); err != nil {
+			t.Fatal(err)
+		}
+		answer := make([]byte, 512)
+		n, err := conn.Read(answer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got dnsmessage.Message
+		if err := got.Unpack(answer[:n]); err != nil {
+			t.Fatal(err)
+		}
+		if got.ID != 7 || got.RCode != tc.code || len(got.Answers) != tc.count {
+			t.Errorf("%s %s: got %+v, want %s and %d answers", tc.kind, tc.name, got, tc.code, tc.count)
+		}
+	}
+}
