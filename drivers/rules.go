@@ -106,7 +106,6 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 
 		{For: config, Group: "config.openshift.io", Resources: []string{"apiservers", "infrastructures", "proxies"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
-		{For: config, Group: "operator.openshift.io", Resources: []string{"cloudcredentials"}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 
 		{For: removal, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
 
@@ -143,9 +142,12 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 			permissions.Rule{For: tagging, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
 				Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
 	}
-	if len(d.Secrets) > 0 {
-		rules = append(rules, permissions.Rule{For: credentials, Resources: []string{"secrets"}, Names: d.Secrets,
-			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
+	if len(d.Secrets) > 0 { // those of CredentialsRequests
+		rules = append(rules,
+			permissions.Rule{For: config, Group: "operator.openshift.io", Resources: []string{"cloudcredentials"},
+				Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+			permissions.Rule{For: credentials, Resources: []string{"secrets"}, Names: d.Secrets,
+				Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
 	}
 	return rules, nil
 }
