@@ -11,6 +11,7 @@ import (
 
 	driver "github.com/berth-csi/berth/drivers/sample"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/accounts"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
@@ -87,5 +88,10 @@ func testSample(t *testing.T) {
 				t.Errorf("the folder still has the %s %q", kind, left)
 			}
 		}
+	})
+	t.Run("permissions", func(t *testing.T) {
+		accounts.Check(t, bed.Cluster, driver.Driver, bed.DriverNamespace(), map[string]string{
+			"sample-privileged-role: use securitycontextconstraints.security.openshift.io sample-csi-driver": "the cluster does not admit pods by SecurityContextConstraints",
+		})
 	})
 }
