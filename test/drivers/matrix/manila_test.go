@@ -60,6 +60,8 @@ type manilaBed struct {
 
 // testManila runs the driver in a cloud with a CA of its own. The cluster logs in with an application credential.
 func testManila(t *testing.T) {
+	cluster.NeedRealNodes(t)
+	t.Run("config drive", testManilaNodes)
 	m := startManila(t)
 	for _, cell := range []struct {
 		name string

@@ -1,4 +1,4 @@
-package manila
+package matrix
 
 import (
 	"archive/tar"
@@ -7,14 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -29,38 +27,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/manila"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/drivers/images"
 	"github.com/berth-csi/berth/test/drivers/programs"
+	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/openstack"
 )
 
-func TestMain(m *testing.M) { cluster.Main(m) }
-
-// metadataAddress is where instances of every OpenStack cloud find their metadata. The driver has it built in.
-const metadataAddress = "169.254.169.254:80"
-
-// startLimit is how long the pods of a node may take, with the pulls of their images on a busy machine.
-const startLimit = 3 * time.Minute
-
-// TestNodePods: on real nodes, the node pods start without a restart, even if the NFS plugin comes late, and register the
+// testManilaNodes: the node pods start without a restart, even if the NFS plugin comes late, and register the
 // driver with the ID that the node has in the cloud. One node has only a config drive, the other one only the metadata
 // service.
-func TestNodePods(t *testing.T) {
-	cluster.NeedRealNodes(t)
+func testManilaNodes(t *testing.T) {
 	cloud := openstack.Start(t, "default")
 	drive, metadata := cloud.AddInstance(cluster.RealNode(0)), cloud.AddInstance(cluster.RealNode(1))
-	c := cluster.Start(t, cluster.Options{RealNodes: 2, ImageArchives: archives(t)})
+	c := cluster.Start(t, cluster.Options{RealNodes: 2, ImageArchives: manilaArchives(t)})
 	attachConfigDrive(t, c, drive)
-	serveMetadata(t, c, cloud.MetadataHandler(metadata), metadata.Name)
+	serveMetadata(t, c, metadata.Name, cloud.MetadataHandler(metadata))
 
-	install(t, c, cloud.CloudsYAML(), func(object *unstructured.Unstructured) bool {
+	installManila(t, c, cloud.CloudsYAML(), func(object *unstructured.Unstructured) bool {
 		return slices.Contains([]string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "CSIDriver"}, object.GetKind()) ||
 			object.GetName() == "openstack-manila-csi-nodeplugin"
 	})
-	cluster.Eventually(t, startLimit, "the driver to wait for the NFS plugin", func(ctx context.Context) error {
+	cluster.Eventually(t, testbed.Limit, "the driver to wait for the NFS plugin", func(ctx context.Context) error {
 		waiting := 0
-		for _, pod := range podsOn(t, c, drive.Name, metadata.Name) {
+		for _, pod := range manilaPodsOn(t, c, drive.Name, metadata.Name) {
 			for _, status := range pod.Status.InitContainerStatuses {
 				if status.State.Running != nil {
 					waiting++
@@ -72,8 +63,8 @@ func TestNodePods(t *testing.T) {
 		}
 		return nil
 	})
-	install(t, c, nil, func(object *unstructured.Unstructured) bool { return object.GetName() == "csi-nodeplugin-nfsplugin" })
-	cluster.Eventually(t, startLimit, "the driver on both nodes", func(ctx context.Context) error {
+	installManila(t, c, nil, func(object *unstructured.Unstructured) bool { return object.GetName() == "csi-nodeplugin-nfsplugin" })
+	cluster.Eventually(t, testbed.Limit, "the driver on both nodes", func(ctx context.Context) error {
 		ids := map[string]string{}
 		for _, name := range []string{drive.Name, metadata.Name} {
 			var node storagev1.CSINode
@@ -85,28 +76,28 @@ func TestNodePods(t *testing.T) {
 			}
 		}
 		var errs []error
-		if diff := cmp.Diff(map[string]string{csiName + " on " + drive.Name: drive.ID, csiName + " on " + metadata.Name: metadata.ID}, ids); diff != "" {
+		if diff := cmp.Diff(map[string]string{manila.Driver.CSIName + " on " + drive.Name: drive.ID, manila.Driver.CSIName + " on " + metadata.Name: metadata.ID}, ids); diff != "" {
 			errs = append(errs, fmt.Errorf("IDs of the nodes (-want +got):\n%s", diff))
 		}
-		for _, pod := range podsOn(t, c, drive.Name, metadata.Name) {
-			errs = append(errs, troubles(pod))
+		for _, pod := range manilaPodsOn(t, c, drive.Name, metadata.Name) {
+			errs = append(errs, troublesOf(pod))
 		}
 		return errors.Join(errs...)
 	})
 }
 
-// podsOn returns the driver's pods on these nodes.
-func podsOn(t *testing.T, c *cluster.Cluster, nodes ...string) []corev1.Pod {
+// manilaPodsOn returns the driver's pods on these nodes.
+func manilaPodsOn(t *testing.T, c *cluster.Cluster, nodes ...string) []corev1.Pod {
 	t.Helper()
 	var pods corev1.PodList
-	if err := c.Client().List(t.Context(), &pods, client.InNamespace(Driver.Namespace)); err != nil {
+	if err := c.Client().List(t.Context(), &pods, client.InNamespace(manila.Driver.Namespace)); err != nil {
 		t.Fatal(err)
 	}
 	return slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return !slices.Contains(nodes, pod.Spec.NodeName) })
 }
 
-// troubles returns an error with each container of a pod that does not run or was restarted.
-func troubles(pod corev1.Pod) error {
+// troublesOf returns an error with each container of a pod that does not run or was restarted.
+func troublesOf(pod corev1.Pod) error {
 	var errs []error
 	for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 		done := status.State.Terminated != nil && status.State.Terminated.ExitCode == 0
@@ -118,24 +109,12 @@ func troubles(pod corev1.Pod) error {
 	return errors.Join(errs...)
 }
 
-// serveMetadata serves an instance's metadata on a node until the test ends.
-func serveMetadata(t *testing.T, c *cluster.Cluster, metadata http.Handler, node string) {
-	t.Helper()
-	listener, err := c.ListenOn(node, "tcp", metadataAddress)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: metadata}
-	t.Cleanup(func() { server.Close() })
-	go func() { _ = server.Serve(listener) }() // until it is closed
-}
-
-// archives packs the images of the node pods. That of the driver has a mount.iso9660, because kernels that tests run on
+// manilaArchives packs the images of the node pods. That of the driver has a mount.iso9660, because kernels that tests run on
 // may have no such file system.
-func archives(t *testing.T) map[string]string {
+func manilaArchives(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
-	for _, image := range Driver.Images {
+	for _, image := range manila.Driver.Images {
 		tag, err := name.NewTag(image.Default)
 		if err != nil {
 			t.Fatal(err)
@@ -188,12 +167,12 @@ func withFile(t *testing.T, archive string, tag name.Tag, source, target string)
 	return path
 }
 
-// install creates the objects of the driver that a function selects. With the namespace comes what OpenShift adds to it:
+// installManila creates the objects of the driver, without an operator, that a function selects. With the namespace comes what OpenShift adds to it:
 // the cloud's credentials, and a certificate for the metrics.
-func install(t *testing.T, c *cluster.Cluster, cloudsYAML []byte, selects func(*unstructured.Unstructured) bool) {
+func installManila(t *testing.T, c *cluster.Cluster, cloudsYAML []byte, selects func(*unstructured.Unstructured) bool) {
 	t.Helper()
-	manifests, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string {
-		return Driver.Images[slices.IndexFunc(Driver.Images, func(i drivers.Image) bool { return i.Env == env })].Default
+	manifests, err := manila.Driver.Manifests(drivers.Values{Namespace: manila.Driver.Namespace, Image: func(env string) string {
+		return manila.Driver.Images[slices.IndexFunc(manila.Driver.Images, func(i drivers.Image) bool { return i.Env == env })].Default
 	}})
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +203,7 @@ func install(t *testing.T, c *cluster.Cluster, cloudsYAML []byte, selects func(*
 				t.Fatal(err)
 			}
 			for name, data := range map[string]map[string][]byte{
-				cloudSecret: {cloudsKey: cloudsYAML},
+				manila.Driver.Backend.Secret:                  {"clouds.yaml": cloudsYAML},
 				"manila-csi-driver-node-metrics-serving-cert": {corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
 			} {
 				create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: object.GetName(), Name: name}, Data: data})
