@@ -52,6 +52,11 @@ func newVariant(t *testing.T, original drivers.Driver, number int) *variant {
 	v.Operator.Lock = v.toVariant.Replace(original.Operator.Lock)
 	v.TrustedCABundle = v.toVariant.Replace(original.TrustedCABundle)
 	v.Secrets = v.renameAll(original.Secrets)
+	if original.Tagging != nil {
+		tagging := *original.Tagging
+		tagging.Secret = v.toVariant.Replace(tagging.Secret)
+		v.Tagging = &tagging
+	}
 	v.History.Finalizers = v.renameAll(original.History.Finalizers)
 	v.History.Labels = map[string]string{}
 	for key, value := range original.History.Labels {
