@@ -66,18 +66,10 @@ func ServeCatalog(ctx context.Context, c client.Client, catalog Catalog) error {
 	if err := Ensure(ctx, c, pod); err != nil {
 		return err
 	}
-	err := cluster.Until(ctx, fmt.Sprintf("catalog pod %s to be ready", name), func(ctx context.Context) error {
-		if err := c.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return err
-		}
-		for _, condition := range pod.Status.Conditions {
-			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("pod %s is %s: %v", name, pod.Status.Phase, pod.Status.ContainerStatuses)
-	})
-	if err != nil {
+	if err := AwaitPod(ctx, c, client.ObjectKeyFromObject(pod)); err != nil {
+		return err
+	}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 		return err
 	}
 	source := &v1alpha1.CatalogSource{

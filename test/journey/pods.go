@@ -9,6 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/lock"
+	"github.com/berth-csi/berth/test/cluster"
 )
 
 // OperatorPod returns the only pod of an operator that OLM runs. Its label is the operator's name.
@@ -37,14 +38,33 @@ func PodReference(pod *corev1.Pod) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID}
 }
 
+// DataFolder is where a pod mounts its claim.
+const DataFolder = "/data"
+
 // PodWithClaim returns a pod that mounts a claim.
 func PodWithClaim(namespace, name, claim string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "main", Image: "registry.example/main", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
+			Containers: []corev1.Container{{Name: "main", Image: "registry.example/main", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: DataFolder}}}},
 			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}},
 		},
 	}
+}
+
+// AwaitPod waits until a pod is ready.
+func AwaitPod(ctx context.Context, c client.Client, key client.ObjectKey) error {
+	return cluster.Until(ctx, fmt.Sprintf("pod %s to be ready", key), func(ctx context.Context) error {
+		pod := &corev1.Pod{}
+		if err := c.Get(ctx, key, pod); err != nil {
+			return err
+		}
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("it is %s: %v", pod.Status.Phase, pod.Status.ContainerStatuses)
+	})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/node"
+	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/progress"
 )
@@ -37,6 +38,8 @@ type demo struct {
 	printer *progress.Printer
 	driver  drivers.Driver
 	cluster *cluster.Cluster
+	// archives are the images of the driver, if it really runs.
+	archives map[string]string
 }
 
 // stage is a part of a demonstration. do returns a description of its result.
@@ -67,13 +70,18 @@ func (s *demo) startCluster(ctx context.Context) (string, error) {
 	if !errors.Is(err, cluster.ErrNotRunning) {
 		return "", err
 	}
-	s.cluster, err = cluster.Up(ctx, clusterFolder(s.folder), cluster.Options{
+	options := cluster.Options{
 		OLM: true,
 		Images: map[string]string{
 			node.ImageRepository(s.driver.Operator.Image): s.program("berth-operator"),
 			catalogImage: s.program("berth"),
 		},
-	}, s.printer.Progress)
+	}
+	if s.archives != nil {
+		options.RealNodes, options.ImageArchives = len(testbed.Nodes), s.archives
+		options.Images[testbed.UserImage] = s.program("user")
+	}
+	s.cluster, err = cluster.Up(ctx, clusterFolder(s.folder), options, s.printer.Progress)
 	return "is up", err
 }
 

@@ -34,6 +34,7 @@ var demos = map[string]struct {
 	run    func(context.Context, *demo) error
 }{
 	"up":     {"", runMainJob},
+	"cloud":  {"", runCloud},
 	"switch": {"switch", runSwitch},
 }
 

@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
 )
 
@@ -21,43 +25,100 @@ var access = sharedvolume.SharedVolumeSpec{FileSystemID: "fs-0123456789abcdef0",
 
 // mainJob is Berth's main job: build a catalog, let the Operator Lifecycle Manager (OLM) install the EFS operator
 // from it, install the driver, and share a volume.
-type mainJob struct{ *demo }
-
-func runMainJob(ctx context.Context, s *demo) error {
-	j := mainJob{s}
-	err := s.run(ctx,
-		stage{"local cluster", s.startCluster},
-		stage{"bundle", s.generateBundle},
-		stage{"catalog", s.buildCatalog(s.path("bundle"), "catalog")},
-		stage{"catalog source", s.serveCatalog(catalogName, "catalog")},
-		stage{"subscription", s.subscribe(catalogName)},
-		stage{"driver", j.installDriver},
-		stage{"grant", j.grant},
-		stage{"shared volume", j.share},
-	)
-	if err == nil {
-		j.farewell()
-	}
-	return err
+type mainJob struct {
+	*demo
+	claim string // of the SharedVolume
 }
 
-func (j mainJob) installDriver(ctx context.Context) (string, error) {
+func runMainJob(ctx context.Context, s *demo) error {
+	j := &mainJob{demo: s}
+	if err := s.buildDriver(ctx); err != nil {
+		return err
+	}
+	stages := []stage{
+		{"local cluster", s.startCluster},
+		{"bundle", s.generateBundle},
+		{"catalog", s.buildCatalog(s.path("bundle"), "catalog")},
+		{"catalog source", s.serveCatalog(catalogName, "catalog")},
+		{"subscription", s.subscribe(catalogName)},
+		{"driver", j.installDriver},
+		{"grant", j.grant},
+		{"shared volume", j.share},
+	}
+	if s.archives != nil {
+		stages = slices.Insert(stages, 1, stage{"cloud", s.startCloud})
+		stages = append(stages, stage{"pods", j.usePods})
+	}
+	if err := s.run(ctx, stages...); err != nil {
+		return err
+	}
+	j.farewell()
+	return nil
+}
+
+// pods use the shared volume, each on a node of its own.
+var pods = []string{"first", "second"}
+
+// usePods runs a pod on each node. Each writes a file on the shared volume, and reads that of the other one.
+func (j *mainJob) usePods(ctx context.Context) (string, error) {
+	for i, name := range pods {
+		pod := journey.PodWithClaim(team, name, j.claim)
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.Nodes[i]}
+		pod.Spec.Containers[0].Image = testbed.UserImage + ":demo"
+		if err := journey.Ensure(ctx, j.cluster.Client(), pod); err != nil {
+			return "", err
+		}
+	}
+	for _, name := range pods {
+		if err := journey.AwaitPod(ctx, j.cluster.Client(), client.ObjectKey{Namespace: team, Name: name}); err != nil {
+			return "", err
+		}
+	}
+	for i, writer := range pods {
+		reader := pods[1-i]
+		file, greeting := journey.DataFolder+"/from-"+writer, "ahoy from "+testbed.Nodes[i]
+		if _, err := j.exec(ctx, writer, "write", file, greeting); err != nil {
+			return "", err
+		}
+		read, err := j.exec(ctx, reader, "read", file)
+		if err != nil {
+			return "", err
+		}
+		if read != greeting {
+			return "", fmt.Errorf("pod %s reads %q, want %q, which pod %s wrote", reader, read, greeting, writer)
+		}
+	}
+	return fmt.Sprintf("on nodes %s and %s read what the other one wrote", testbed.Nodes[0], testbed.Nodes[1]), nil
+}
+
+func (j *mainJob) installDriver(ctx context.Context) (string, error) {
 	err := journey.InstallDriver(ctx, j.cluster.Client(), j.driver.CSIName)
 	return fmt.Sprintf("ClusterCSIDriver %s is Available", j.driver.CSIName), err
 }
 
-func (j mainJob) grant(ctx context.Context) (string, error) {
+func (j *mainJob) grant(ctx context.Context) (string, error) {
 	err := journey.Grant(ctx, j.cluster.Client(), team, access.FileSystemID, access.AccessPointID)
 	return fmt.Sprintf("SharedVolumeGrant %s lets namespace %[1]s use the access point", team), err
 }
 
-func (j mainJob) share(ctx context.Context) (string, error) {
+func (j *mainJob) share(ctx context.Context) (string, error) {
 	volume := &sharedvolume.SharedVolume{ObjectMeta: metav1.ObjectMeta{Name: volumeName, Namespace: team}, Spec: access}
 	claim, err := journey.Share(ctx, j.cluster.Client(), volume)
+	j.claim = claim
 	return fmt.Sprintf("SharedVolume %s is Ready, its claim %s is Bound", volumeName, claim), err
 }
 
-func (j mainJob) farewell() {
+// exec runs the program of a pod in it, and returns its output.
+func (j *mainJob) exec(ctx context.Context, pod string, args ...string) (string, error) {
+	command := append([]string{"--namespace", team, "exec", pod, "--", "/usr/bin/user"}, args...)
+	output, err := j.cluster.Kubectl(ctx, command...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%q in pod %s: %w\n%s", args, pod, err, output)
+	}
+	return string(output), nil
+}
+
+func (j *mainJob) farewell() {
 	fmt.Printf(`
 The cluster stays up until 'make demo-down'. To look at it:
 
@@ -65,6 +126,6 @@ The cluster stays up until 'make demo-down'. To look at it:
 
   %[2]s get sharedvolumegrants,sharedvolumes,pvc,pv
   %[2]s get clustercsidriver %[3]s -o yaml
-  %[2]s -n %[4]s get csv,pods
+  %[2]s -n %[4]s get csv,pods -o wide
 `, j.cluster.Kubeconfig(), filepath.Base(j.home)+"/kubectl", j.driver.CSIName, namespace)
 }

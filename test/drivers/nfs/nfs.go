@@ -62,10 +62,19 @@ func Start(t testing.TB, exports Exports) *Server {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	s := &Server{exports: exports, listener: listener, folders: map[wire.Ticket]string{}}
-	go serve(listener, s.talk)
+	s := New(exports)
+	s.listener = listener
+	s.ServeClients(listener)
 	return s
 }
+
+// New returns a server without an address.
+func New(exports Exports) *Server {
+	return &Server{exports: exports, folders: map[wire.Ticket]string{}}
+}
+
+// ServeClients answers requests for exports, until the listener is closed. On nodes, servers of NFS have port 2049.
+func (s *Server) ServeClients(listener net.Listener) { go serve(listener, s.talk) }
 
 // Address is where the server listens. On nodes, servers of NFS have port 2049.
 func (s *Server) Address() string { return s.listener.Addr().String() }

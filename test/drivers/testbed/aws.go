@@ -230,7 +230,7 @@ func (a *AWS) adoptKeyPairs(c *cluster.Cluster) {
 	}); err != nil {
 		a.t.Fatal(err)
 	}
-	run(a.t, factory)
+	a.t.Cleanup(start(factory))
 }
 
 // trust makes the cluster's issuer of tokens known, and a role for each CredentialsRequest that its service accounts can

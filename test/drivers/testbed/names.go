@@ -1,10 +1,10 @@
 package testbed
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"strings"
-	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
 )
@@ -13,24 +13,24 @@ import (
 const resolver = "127.0.0.1:53"
 
 // resolveNames serves names on all nodes, and answers that there are no others.
-func (b *Testbed) resolveNames(t testing.TB, names map[string]string) {
-	t.Helper()
+func (s *Surroundings) resolveNames(names map[string]string) error {
 	addresses := map[string]netip.Addr{}
 	for name, text := range names {
 		address, err := netip.ParseAddr(text)
 		if err != nil || !address.Is4() {
-			t.Fatalf("the name %s has the address %q, want one of IPv4", name, text)
+			return fmt.Errorf("the name %s has the address %q, want one of IPv4", name, text)
 		}
 		addresses[strings.ToLower(name)+"."] = address
 	}
 	for _, node := range Nodes {
-		conn, err := b.ListenPacketOn(node, "udp", resolver)
+		conn, err := s.cluster.ListenPacketOn(node, "udp", resolver)
 		if err != nil {
-			t.Fatal(err)
+			return err
 		}
-		t.Cleanup(func() { conn.Close() })
+		s.closers = append(s.closers, func() { conn.Close() })
 		go answerQueries(conn, addresses)
 	}
+	return nil
 }
 
 // answerQueries answers until the connection is closed.

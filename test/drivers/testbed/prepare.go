@@ -2,26 +2,9 @@ package testbed
 
 import (
 	"context"
-	"fmt"
-	"net"
 	"testing"
-	"time"
 
-	configv1 "github.com/openshift/api/config/v1"
-	"github.com/openshift/library-go/pkg/crypto"
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/sets"
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/tools/cache"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/drivers/nfs"
 )
 
 // workerLabel is the label of nodes for pods of users. Only real nodes have it.
@@ -31,17 +14,13 @@ const workerLabel = "node-role.kubernetes.io/worker"
 func (b *Testbed) prepare(t testing.TB, options Options) {
 	t.Helper()
 	cloud := options.Cloud
-	b.step(t, admitUsers)
-	b.serveCertificates(t)
-	b.resolveNames(t, cloud.Names)
-	if cloud.NFS != nil {
-		for _, node := range Nodes {
-			cloud.NFS.ServeNode(b.listenOn(t, node, "unix", nfs.Socket))
+	b.step(t, func(ctx context.Context, _ client.Client) error {
+		surroundings, err := Surround(ctx, b.Cluster, cloud, func(err error) { t.Error(err) })
+		if err == nil {
+			t.Cleanup(surroundings.Close)
 		}
-	}
-	if cloud.Platform != nil {
-		b.step(t, func(ctx context.Context, c client.Client) error { return setPlatform(ctx, c, cloud.Platform) })
-	}
+		return err
+	})
 	if options.Snapshots {
 		b.installSnapshots(t)
 	}
@@ -53,141 +32,4 @@ func (b *Testbed) prepare(t testing.TB, options Options) {
 	if cloud.Prepare != nil {
 		cloud.Prepare(b.Cluster)
 	}
-}
-
-func setPlatform(ctx context.Context, c client.Client, platform *configv1.PlatformStatus) error {
-	infrastructure := &configv1.Infrastructure{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-	if err := c.Get(ctx, client.ObjectKeyFromObject(infrastructure), infrastructure); err != nil {
-		return err
-	}
-	infrastructure.Spec.PlatformSpec = configv1.PlatformSpec{Type: platform.Type}
-	if err := c.Update(ctx, infrastructure); err != nil {
-		return err
-	}
-	infrastructure.Status.PlatformStatus = platform
-	infrastructure.Status.Platform = platform.Type //lint:ignore SA1019 old operators still read it
-	return c.Status().Update(ctx, infrastructure)
-}
-
-// userID is a user ID such as OpenShift chooses from a namespace's range.
-const userID = 1000650000
-
-// admitUsers does what the admission of OpenShift's SecurityContextConstraints does for pods that must not run as root and
-// name no user: it chooses one, and a group for their volumes. Images of sidecars name none.
-func admitUsers(ctx context.Context, c client.Client) error {
-	const name = "users.testbed.berth.test"
-	meta := metav1.ObjectMeta{Name: name}
-	policy := &admissionregistrationv1.MutatingAdmissionPolicy{ObjectMeta: meta, Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
-		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-			RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-			},
-		}}},
-		MatchConditions: []admissionregistrationv1.MatchCondition{{
-			Name: "not-root-but-no-user",
-			Expression: "!object.spec.?securityContext.?runAsUser.hasValue() && (object.spec.?securityContext.?runAsNonRoot.orValue(false) || " +
-				"object.spec.containers.exists(c, c.?securityContext.?runAsNonRoot.orValue(false) && !c.?securityContext.?runAsUser.hasValue()))",
-		}},
-		FailurePolicy:      ptr.To(admissionregistrationv1.Fail),
-		ReinvocationPolicy: admissionregistrationv1.NeverReinvocationPolicy,
-		Mutations: []admissionregistrationv1.Mutation{{
-			PatchType: admissionregistrationv1.PatchTypeApplyConfiguration,
-			ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: fmt.Sprintf(
-				"Object{spec: Object.spec{securityContext: Object.spec.securityContext{runAsUser: %[1]d, fsGroup: %[1]d}}}", userID)},
-		}},
-	}}
-	binding := &admissionregistrationv1.MutatingAdmissionPolicyBinding{ObjectMeta: meta, Spec: admissionregistrationv1.MutatingAdmissionPolicyBindingSpec{PolicyName: name}}
-	for _, object := range []client.Object{policy, binding} {
-		if err := c.Create(ctx, object); err != nil {
-			return err
-		}
-	}
-	return cluster.Until(ctx, "the API server to choose users", func(ctx context.Context) error {
-		yes := true
-		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "user-"},
-			Spec: corev1.PodSpec{
-				SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes},
-				Containers:      []corev1.Container{{Name: "main", Image: userImage}},
-			},
-		}
-		if err := c.Create(ctx, pod, client.DryRunAll); err != nil {
-			return err
-		}
-		if chosen := pod.Spec.SecurityContext.RunAsUser; chosen == nil || *chosen != userID {
-			return fmt.Errorf("a pod got the user %v, want %d", chosen, userID)
-		}
-		return nil
-	})
-}
-
-const servingCertAnnotation = "service.beta.openshift.io/serving-cert-secret-name"
-
-// serveCertificates does what OpenShift's service CA operator does: a Service that asks for a certificate gets it in a
-// Secret.
-func (b *Testbed) serveCertificates(t testing.TB) {
-	t.Helper()
-	const day = 24 * time.Hour
-	authority, err := crypto.MakeSelfSignedCAConfig("service-ca", day)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca := &crypto.CA{Config: authority, SerialGenerator: &crypto.RandomSerialGenerator{}}
-	api, err := kubernetes.NewForConfig(b.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	serve := func(object any) {
-		service := object.(*corev1.Service)
-		name := service.Annotations[servingCertAnnotation]
-		if name == "" {
-			return
-		}
-		served, err := ca.MakeServerCert(sets.New(service.Name+"."+service.Namespace+".svc"), day)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		certificate, key, err := served.GetPEMBytes()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: name}, Type: corev1.SecretTypeTLS,
-			Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
-		}
-		if _, err := api.CoreV1().Secrets(service.Namespace).Create(context.Background(), secret, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			t.Errorf("create the certificate of Service %s/%s: %v", service.Namespace, service.Name, err)
-		}
-	}
-	factory := informers.NewSharedInformerFactory(api, 0)
-	if _, err := factory.Core().V1().Services().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc: serve, UpdateFunc: func(_, object any) { serve(object) },
-	}); err != nil {
-		t.Fatal(err)
-	}
-	run(t, factory)
-}
-
-// run runs informers until the test ends.
-func run(t testing.TB, factory informers.SharedInformerFactory) {
-	ctx, stop := context.WithCancel(context.Background())
-	factory.StartWithContext(ctx)
-	t.Cleanup(func() {
-		stop()
-		factory.Shutdown()
-	})
-}
-
-// listenOn listens on a node until the test ends.
-func (b *Testbed) listenOn(t testing.TB, node, network, address string) net.Listener {
-	t.Helper()
-	listener, err := b.ListenOn(node, network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	return listener
 }

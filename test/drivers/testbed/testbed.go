@@ -13,6 +13,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +84,7 @@ func Start(t testing.TB, options Options) *Testbed {
 		t.Fatal(err)
 	}
 	own := made.Images()
-	own[userImage] = user.Path("user")
+	own[UserImage] = user.Path("user")
 	bed := &Testbed{Driver: options.Driver}
 	bed.Cluster = cluster.Start(t, cluster.Options{
 		OLM: true, RealNodes: len(Nodes), Images: own, ImageArchives: archives(t, options), Reachable: options.Cloud.Servers,
@@ -98,36 +99,45 @@ func Start(t testing.TB, options Options) *Testbed {
 	return bed
 }
 
-// archives returns the images of the driver, by their repositories.
+// archives returns the images that a testbed needs, by their repositories.
 func archives(t testing.TB, options Options) map[string]string {
 	t.Helper()
-	all := map[string]string{}
-	add := func(reference string) {
-		archive, err := images.Archive(t.Context(), nil, reference)
-		if errors.Is(err, programs.ErrNoSource) {
-			t.Skip(err)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[reference[:strings.LastIndex(reference, ":")]] = archive
+	var more []string
+	if options.Snapshots {
+		more = append(more, snapshotControllerImage)
 	}
+	all, err := Archives(t.Context(), nil, options.Driver, options.Env, more...)
+	if errors.Is(err, programs.ErrNoSource) {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Archives returns archives of a driver's images and of some more, by their repositories, for cluster.Options. They are
+// built first if the cache does not have them. env are variables that the administrator sets for the operator. The error
+// is programs.ErrNoSource if a part of an image can only be built from sources that are not here.
+func Archives(ctx context.Context, report func(tools.Progress), driver drivers.Driver, env []corev1.EnvVar, more ...string) (map[string]string, error) {
 	references := map[string]string{}
-	for _, image := range options.Driver.Images {
+	for _, image := range driver.Images {
 		references[image.Env] = image.Default
 	}
-	for _, variable := range options.Env {
+	for _, variable := range env {
 		if _, ok := references[variable.Name]; ok {
 			references[variable.Name] = variable.Value
 		}
 	}
-	for reference := range maps.Values(references) {
-		add(reference)
+	all := map[string]string{}
+	for _, reference := range append(slices.Sorted(maps.Values(references)), more...) {
+		archive, err := images.Archive(ctx, report, reference)
+		if err != nil {
+			return nil, err
+		}
+		all[reference[:strings.LastIndex(reference, ":")]] = archive
 	}
-	if options.Snapshots {
-		add(snapshotControllerImage)
-	}
-	return all
+	return all, nil
 }
 
 // install installs the operator, and has it install the driver.

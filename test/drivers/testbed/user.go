@@ -22,8 +22,8 @@ import (
 	"github.com/berth-csi/berth/test/writer"
 )
 
-// userImage has the program of package user.
-const userImage = "registry.testbed.berth.test/user"
+// UserImage is the repository of an image that has the program of package user, and a user's pods run.
+const UserImage = "registry.testbed.berth.test/user"
 
 // volumeFolder is where pods mount their volume.
 const volumeFolder = "/data"
@@ -157,7 +157,7 @@ func (b *Testbed) Run(t testing.TB, p Pod) RunningPod {
 			TerminationGracePeriodSeconds: ptr.To(int64(5)),
 			SecurityContext:               &corev1.PodSecurityContext{RunAsUser: &p.User, FSGroup: &p.User},
 			Containers: []corev1.Container{{
-				Name: "main", Image: userImage + ":test", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: volumeFolder}},
+				Name: "main", Image: UserImage + ":test", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: volumeFolder}},
 			}},
 			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: p.Claim.Name}}}},
