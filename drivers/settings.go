@@ -1,6 +1,9 @@
 package drivers
 
 import (
+	"crypto/x509"
+	"fmt"
+
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +16,16 @@ const (
 	CloudConfigName      = "kube-cloud-config"
 	CABundleKey          = "ca-bundle.pem"
 )
+
+// CheckCABundle fails unless what that ConfigMap has as the CA bundle has a certificate.
+func CheckCABundle(bundle string) error {
+	if x509.NewCertPool().AppendCertsFromPEM([]byte(bundle)) {
+		return nil
+	}
+	return fmt.Errorf("ConfigMap %s/%s, key %s: found no certificate, want the CA bundle of the cloud in PEM format. "+
+		"Correct the ConfigMap in namespace openshift-config that the Infrastructure cluster names in spec.cloudConfig",
+		CloudConfigNamespace, CloudConfigName, CABundleKey)
+}
 
 // Cluster is the observed configuration of the cluster. It must not be modified.
 type Cluster struct {

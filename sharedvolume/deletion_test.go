@@ -80,11 +80,16 @@ func (env testEnv) noVolumes(namespace string) {
 // pod creates a pod that mounts a claim, on a node that does not exist.
 func (env testEnv) pod(namespace, name, claim string) *corev1.Pod {
 	env.t.Helper()
+	const unattended = "unattended"
+	// Without its Node, the pod would be garbage-collected; without the toleration, it would be evicted.
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: unattended}, Spec: corev1.NodeSpec{Unschedulable: true}}
+	env.do("create a node", client.IgnoreAlreadyExists(env.client.Create(env.t.Context(), node)))
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PodSpec{
-			NodeName:   "unattended",
-			Containers: []corev1.Container{{Name: "main", Image: "example.com/web"}},
+			NodeName:    unattended,
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers:  []corev1.Container{{Name: "main", Image: "example.com/web"}},
 			Volumes: []corev1.Volume{{Name: "logs", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}},
 		},

@@ -5,7 +5,6 @@ package cloudca
 
 import (
 	"context"
-	"crypto/x509"
 	"fmt"
 	"sync"
 
@@ -68,8 +67,8 @@ func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
 	}
 	if err == nil {
 		if bundle := source.Data[drivers.CABundleKey]; bundle != "" {
-			if err := check(bundle); err != nil {
-				return err
+			if err := drivers.CheckCABundle(bundle); err != nil { // with it, the driver would exit
+				return fmt.Errorf("the driver keeps the CA bundle that it has: %w", err)
 			}
 			if err := unstructured.SetNestedField(desired.Object, bundle, "data", drivers.CABundleKey); err != nil {
 				return err
@@ -85,16 +84,6 @@ func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
 	}
 	if cached := c.target.Cached(); cached != nil && cached.GetResourceVersion() == live.GetResourceVersion() {
 		c.once.Do(func() { close(c.ready) })
-	}
-	return nil
-}
-
-// check fails unless a bundle has a certificate: with a bundle that has none, the driver would exit.
-func check(bundle string) error {
-	if !x509.NewCertPool().AppendCertsFromPEM([]byte(bundle)) {
-		return fmt.Errorf("ConfigMap %s/%s, key %s: found no certificate, want the CA bundle of the cloud in PEM format; the driver keeps the bundle that it has. "+
-			"Correct the ConfigMap in namespace openshift-config that the Infrastructure cluster names in spec.cloudConfig",
-			drivers.CloudConfigNamespace, drivers.CloudConfigName, drivers.CABundleKey)
 	}
 	return nil
 }

@@ -13,7 +13,6 @@ package tagging
 import (
 	"context"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -199,10 +198,10 @@ func (c *controller) authorities() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if cloud != "" && !x509.NewCertPool().AppendCertsFromPEM([]byte(cloud)) {
-		return "", fmt.Errorf("ConfigMap %s/%s, key %s: found no certificate, want the CA bundle of the cloud in PEM format. "+
-			"Correct the ConfigMap in namespace openshift-config that the Infrastructure cluster names in spec.cloudConfig",
-			drivers.CloudConfigNamespace, drivers.CloudConfigName, drivers.CABundleKey)
+	if cloud != "" {
+		if err := drivers.CheckCABundle(cloud); err != nil {
+			return "", err
+		}
 	}
 	trusted, err := read(c.TrustedCA, c.Namespace, c.Driver.TrustedCABundle, trustedCAKey)
 	return cloud + "\n" + trusted, err

@@ -5,46 +5,24 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/berth-csi/berth/test/attacks"
+	"github.com/berth-csi/berth/test/page"
 )
 
 var update = flag.Bool("update", false, "write the table into docs/security.md")
 
-// The table is between these lines of the page.
-const (
-	page  = "../../docs/security.md"
-	begin = "<!-- The table is written by go test ./test/attacks -update. -->\n"
-	end   = "<!-- end of the table -->\n"
-)
-
-func TestPageShowsTheTable(t *testing.T) {
-	content, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(content), begin)
-	shown, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		t.Fatalf("%s lacks the lines %q and %q around the table", page, begin, end)
-	}
-	want := "\n" + attacks.Markdown()
-	if *update {
-		if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(shown, want); diff != "" {
-		t.Errorf("%s is out of date; run go test ./test/attacks -update (- page, + table):\n%s", page, diff)
-	}
+// table is the part of the page that has the table.
+var table = page.Part{
+	File:  "../../docs/security.md",
+	Begin: "<!-- The table is written by go test ./test/attacks -update. -->", End: "<!-- end of the table -->",
+	Update: "go test ./test/attacks -update",
 }
+
+func TestPageShowsTheTable(t *testing.T) { table.Check(t, "\n"+attacks.Markdown(), *update) }
 
 // Only a run shows whether the subtest exists: it fails if an attack was not tried.
 func TestEachAttackHasItsTest(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-csi/berth/test/authority"
 	"github.com/berth-csi/berth/test/aws/ec2"
 	"github.com/berth-csi/berth/test/aws/efs"
 	"github.com/berth-csi/berth/test/aws/gateway"
@@ -54,7 +55,7 @@ type Cloud struct {
 
 	options Options
 	zones   []ec2.Zone
-	ca      *authority
+	ca      *authority.Authority
 	urls    map[string]string
 }
 
@@ -75,7 +76,7 @@ func Start(t testing.TB, options Options) *Cloud {
 	c.EFS = efs.New(efs.Options{Partition: options.Partition, Region: options.Region, Account: options.Account, MaxAccessPoints: options.MaxAccessPoints})
 	c.Gateway = gateway.New(options.Region, c.IAM)
 	if options.TLS {
-		ca, err := newAuthority()
+		ca, err := authority.New("CA of a fake AWS")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +107,7 @@ func (c *Cloud) serve(t testing.TB, name string, handler http.Handler, secure bo
 		if err != nil {
 			t.Fatal(err)
 		}
-		if server.TLS, err = c.ca.config(append([]string{host}, c.options.Hosts...)); err != nil {
+		if server.TLS, err = c.ca.Config(append([]string{host}, c.options.Hosts...)); err != nil {
 			t.Fatal(err)
 		}
 		server.StartTLS()
@@ -134,7 +135,7 @@ func (c *Cloud) CA() []byte {
 	if c.ca == nil {
 		return nil
 	}
-	return c.ca.pem
+	return c.ca.PEM()
 }
 
 // AddUser adds a user of the cloud's account whose policy allows the actions.
@@ -189,7 +190,7 @@ func (c *Cloud) Environment(t testing.TB, m *Metadata) []string {
 	}
 	if c.ca != nil {
 		file := filepath.Join(t.TempDir(), "ca.pem")
-		if err := os.WriteFile(file, c.ca.pem, 0o600); err != nil {
+		if err := os.WriteFile(file, c.ca.PEM(), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		variables = append(variables, "AWS_CA_BUNDLE="+file)

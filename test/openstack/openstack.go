@@ -5,7 +5,6 @@ package openstack
 
 import (
 	"cmp"
-	"crypto/tls"
 	"encoding/json"
 	"io"
 	"log"
@@ -16,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/berth-csi/berth/test/authority"
 )
 
 // Service is a service of a cloud.
@@ -97,12 +98,18 @@ func StartWith(t testing.TB, options Options) *Cloud {
 	c.url = "http://" + public
 	if options.TLS {
 		c.url = "https://" + public
-		authority, certificate, err := newCertificate(public)
+		ca, err := authority.New("CA of the OpenStack cloud")
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.ca = authority
-		c.server.TLS = &tls.Config{Certificates: []tls.Certificate{certificate}}
+		host, _, err := net.SplitHostPort(public)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.server.TLS, err = ca.Config([]string{host}); err != nil {
+			t.Fatal(err)
+		}
+		c.ca = ca.PEM()
 		c.server.StartTLS()
 	} else {
 		c.server.Start()

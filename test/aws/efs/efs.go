@@ -180,7 +180,7 @@ func (s *Service) Gated() gateway.Service {
 			Unknown:     gateway.Error{Status: http.StatusForbidden, Code: "UnrecognizedClientException", Message: "The security token included in the request is invalid."},
 			Signature:   gateway.Error{Status: http.StatusForbidden, Code: "InvalidSignatureException", Message: "The request signature we calculated does not match the signature you provided."},
 			Expired:     gateway.Error{Status: http.StatusForbidden, Code: "ExpiredTokenException", Message: "The security token included in the request is expired"},
-			Throttled:   gateway.Error{Status: http.StatusTooManyRequests, Code: "ThrottlingException", Message: "Rate exceeded"},
+			Throttled:   gateway.Error{Status: http.StatusBadRequest, Code: "ThrottlingException", Message: "Rate exceeded"},
 			Unavailable: gateway.Error{Status: http.StatusInternalServerError, Code: "InternalServerError", Message: "An error occurred on the server side."},
 			Denied:      gateway.Error{Status: http.StatusForbidden, Code: "AccessDeniedException", Message: "User: %s is not authorized to perform: %s on the specified resource"},
 		},

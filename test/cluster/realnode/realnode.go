@@ -92,8 +92,35 @@ func Missing() error {
 	return fmt.Errorf("real nodes cannot run here; missing: %s", strings.Join(missing, "; "))
 }
 
+const (
+	// inotifyLimit is the kernel's limit of inotify instances of each user.
+	inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
+	// inotifyInstances is the limit on OpenShift's nodes. With the kernel's own, 128 for all processes of root together, a
+	// kubelet may get none when several clusters run. It goes on without, and never sees that a driver wants to register.
+	inotifyInstances = 8192
+)
+
+// raiseInotifyLimit lets nodes have as many inotify instances as those of OpenShift.
+func raiseInotifyLimit() error {
+	content, err := os.ReadFile(inotifyLimit)
+	if err != nil {
+		return err
+	}
+	limit, err := strconv.Atoi(strings.TrimSpace(string(content)))
+	if err != nil {
+		return fmt.Errorf("%s: %w", inotifyLimit, err)
+	}
+	if limit >= inotifyInstances {
+		return nil
+	}
+	return os.WriteFile(inotifyLimit, []byte(strconv.Itoa(inotifyInstances)), 0o644)
+}
+
 // Start starts a node. It is up when its Node object is Ready.
 func Start(options Options) (*Node, error) {
+	if err := raiseInotifyLimit(); err != nil {
+		return nil, fmt.Errorf("raise the limit of inotify instances: %w", err)
+	}
 	if err := os.MkdirAll(filepath.Dir(options.Dir), 0o755); err != nil {
 		return nil, err
 	}

@@ -2,7 +2,6 @@ package matrix
 
 import (
 	"flag"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/page"
 )
 
 var (
@@ -43,34 +43,14 @@ func TestMatrix(t *testing.T) {
 	}
 }
 
-// The matrix is between these lines of the page.
-const (
-	page  = "../../../docs/drivers.md"
-	begin = "<!-- The matrix is written by go test ./test/drivers/matrix -run TestPage -update. -->\n"
-	end   = "<!-- end of the matrix -->\n"
-)
-
-func TestPageShowsTheMatrix(t *testing.T) {
-	content, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(content), begin)
-	shown, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		t.Fatalf("%s lacks the lines %q and %q around the matrix", page, begin, end)
-	}
-	want := "\n" + Markdown() + "\n"
-	if *update {
-		if err := os.WriteFile(page, []byte(before+begin+want+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(shown, want); diff != "" {
-		t.Errorf("%s is out of date; run go test ./test/drivers/matrix -run TestPage -update (- page, + matrix):\n%s", page, diff)
-	}
+// shown is the part of the page that has the matrix.
+var shown = page.Part{
+	File:  "../../../docs/drivers.md",
+	Begin: "<!-- The matrix is written by go test ./test/drivers/matrix -run TestPage -update. -->", End: "<!-- end of the matrix -->",
+	Update: "go test ./test/drivers/matrix -run TestPage -update",
 }
+
+func TestPageShowsTheMatrix(t *testing.T) { shown.Check(t, "\n"+Markdown()+"\n", *update) }
 
 // TestEveryCellIsFilled: each has a test or a reason. Only a run shows whether the test exists: prove fails if it did not
 // run.

@@ -1,4 +1,5 @@
-package aws
+// Package authority is a certificate authority for servers of tests.
+package authority
 
 import (
 	"crypto/ecdsa"
@@ -13,26 +14,27 @@ import (
 	"time"
 )
 
-// authority is a certificate authority.
-type authority struct {
+// Authority is a certificate authority.
+type Authority struct {
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 	pem         []byte
 }
 
-func newAuthority() (*authority, error) {
+// New returns a new authority with a name.
+func New(name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}
-	template := certificate("CA of a fake AWS")
+	template := certificate(name)
 	template.IsCA, template.BasicConstraintsValid, template.KeyUsage = true, true, x509.KeyUsageCertSign
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return nil, err
 	}
 	made, err := x509.ParseCertificate(der)
-	return &authority{made, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, err
+	return &Authority{made, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}, err
 }
 
 func certificate(name string) *x509.Certificate {
@@ -40,8 +42,11 @@ func certificate(name string) *x509.Certificate {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour)}
 }
 
-// config returns a server's configuration with a new certificate for names and addresses.
-func (a *authority) config(hosts []string) (*tls.Config, error) {
+// PEM returns the authority's own certificate.
+func (a *Authority) PEM() []byte { return a.pem }
+
+// Config returns a server's configuration with a new certificate for names and addresses.
+func (a *Authority) Config(hosts []string) (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,41 @@
+// Package page keeps a part of a page of documentation as the code says, such as a table of what tests have shown.
+package page
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// Part is the part of a page between two lines, which the page has once.
+type Part struct {
+	File       string
+	Begin, End string
+	// Update is the command that writes the part.
+	Update string
+}
+
+// Check fails the test unless the part of the page is the given text. With update, it writes the text there.
+func (p Part) Check(t testing.TB, want string, update bool) {
+	t.Helper()
+	content, err := os.ReadFile(p.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(content), p.Begin+"\n")
+	shown, after, ended := strings.Cut(rest, p.End+"\n")
+	if !found || !ended {
+		t.Fatalf("%s lacks the lines %q and %q", p.File, p.Begin, p.End)
+	}
+	if update {
+		if err := os.WriteFile(p.File, []byte(before+p.Begin+"\n"+want+p.End+"\n"+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(shown, want); diff != "" {
+		t.Errorf("%s is out of date; run %s (- page, + code):\n%s", p.File, p.Update, diff)
+	}
+}
