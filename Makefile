@@ -12,7 +12,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: ## Start a local cluster, install the EFS operator from a catalog, bind a SharedVolume
+demo: runtime ## Start a local cluster, install the EFS operator from a catalog, share a volume between pods
 	@go run ./test/demo up
 
 .PHONY: demo-switch
@@ -38,9 +38,10 @@ browser: # tests of pages open them in Chromium
 	apt-get update -q && apt-get install -qy --no-install-recommends chromium-headless-shell
 
 .PHONY: runtime
-runtime: # tests of real nodes run containers, with images of drivers; without these packages they skip
-	@if [ "$$(id -u)" != 0 ]; then echo "without root, tests of real nodes skip"; exit 0; fi; \
-	if command -v runc >/dev/null && command -v mmdebstrap >/dev/null && [ -x /usr/lib/cni/ptp ]; then exit 0; fi; \
+runtime: # real nodes run containers, with images of drivers; where they cannot, tests skip and demonstrations say so
+	@if command -v runc >/dev/null && command -v mmdebstrap >/dev/null && [ -x /usr/lib/cni/ptp ]; then exit 0; fi; \
+	if [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then \
+		echo "no real nodes: want root, and the Debian packages runc, containernetworking-plugins and mmdebstrap"; exit 0; fi; \
 	apt-get update -q && apt-get install -qy --no-install-recommends runc containernetworking-plugins mmdebstrap
 
 # The packages that take minutes start first, and four at a time: they wait for OLM and for controllers more than they work.

@@ -27,6 +27,7 @@ import (
 // TestAdoption covers the whole life of a driver that the community operator installed: it is adopted in place, managed,
 // and removed.
 func TestAdoption(t *testing.T) {
+	t.Parallel()
 	t.Run("in the operator's namespace", func(t *testing.T) { testAdoption(t, newTestEnv(t), 0, false) })
 	t.Run("in another namespace", func(t *testing.T) { testAdoption(t, inOtherNamespace(t), 0, false) })
 	t.Run("in a namespace that only the ClusterCSIDriver names", func(t *testing.T) { testAdoption(t, inOtherNamespace(t), 0, true) })
@@ -36,6 +37,7 @@ func TestAdoption(t *testing.T) {
 // TestAdoptionRetriesAConflict: another client, such as the DaemonSet controller, writes an object just before it is
 // adopted. The operator retries that one write, and does not start a new cycle.
 func TestAdoptionRetriesAConflict(t *testing.T) {
+	t.Parallel()
 	env := inOtherNamespace(t)
 	env.createUnadopted(env.createAPI())
 	cfg := env.ServiceAccountConfig(t, env.namespace, "operator")

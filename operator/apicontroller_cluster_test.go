@@ -14,6 +14,7 @@ import (
 // TestAPIControllersArePreparedFirst: until an API controller is prepared, the operator requests nothing about the
 // driver, and so adopts nothing. If Prepare fails, the operator ends.
 func TestAPIControllersArePreparedFirst(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.createUnadopted(nil)
 	env.create(env.customResource())

@@ -144,6 +144,7 @@ func TestAttackForgedDriver(t *testing.T) {
 
 // TestAttackForgedLock: a tenant's pod holds a lock of the right name, beside a forged driver.
 func TestAttackForgedLock(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	tn := tenant.New(t, env.Cluster)
 	project := tn.Project(t, "")

@@ -105,6 +105,7 @@ func (env *testEnv) waitForBackend(answers, disabled operatorv1.ConditionStatus)
 // TestDriverIsInstalledForBackendOffers: the driver is installed when the backend offers something, with a StorageClass
 // for each offer, and stays whatever the backend offers later.
 func TestDriverIsInstalledForBackendOffers(t *testing.T) {
+	t.Parallel()
 	cloud := openstack.Start(t)
 	env := newBackendTestEnv(t, cloud)
 	env.create(env.customResource())
@@ -197,6 +198,7 @@ func (env *testEnv) checkOnlyWhatItTakesToAsk() {
 // TestUnreachableBackendIsNotDegraded: without the driver there is nothing to degrade. Once the backend can be asked, the
 // driver is installed.
 func TestUnreachableBackendIsNotDegraded(t *testing.T) {
+	t.Parallel()
 	cloud := openstack.Start(t, "gold")
 	cloud.SetManila(openstack.Forbidden)
 	env := newBackendTestEnv(t, cloud)
@@ -225,6 +227,7 @@ func TestUnreachableBackendIsNotDegraded(t *testing.T) {
 // TestOffersWithoutStorageClassAreReported: an offer that no StorageClass can be created for is not a failure, but it is
 // reported, whether or not the backend can still be asked.
 func TestOffersWithoutStorageClassAreReported(t *testing.T) {
+	t.Parallel()
 	cloud := openstack.Start(t, "not a name")
 	env := newBackendTestEnv(t, cloud)
 	env.create(env.customResource())
@@ -264,6 +267,7 @@ func TestOffersWithoutStorageClassAreReported(t *testing.T) {
 // TestWorkloadsOfEarlierOperatorsAreAdopted: they are adopted in place, and pods that serve volumes are replaced one by
 // one.
 func TestWorkloadsOfEarlierOperatorsAreAdopted(t *testing.T) {
+	t.Parallel()
 	forEachDriver(t, func(t *testing.T, env *testEnv) {
 		if env.driver.Namespace != "" {
 			home := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: env.driver.Namespace}}

@@ -23,6 +23,7 @@ import (
 // TestCloudReachesTheDriver: the driver is told where the cloud is and whom to trust there, and is restarted when that
 // changes.
 func TestCloudReachesTheDriver(t *testing.T) {
+	t.Parallel()
 	driver, err := registry.Get("ebs")
 	if err != nil {
 		t.Fatal(err)

@@ -60,6 +60,7 @@ func (env *testEnv) createDynamicClass() *storagev1.StorageClass {
 
 // TestStorageClassState: spec.storageClassState decides whether the operator manages the class.
 func TestStorageClassState(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.installDriver()
 	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "efs-sc"}}
@@ -135,6 +136,7 @@ func TestImmutableObjectsAreRecreated(t *testing.T) {
 
 // TestCSIDriverIsUpdatedInPlace: where that is possible.
 func TestCSIDriverIsUpdatedInPlace(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	no, yes := false, true
 	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: env.driver.CSIName}, Spec: storagev1.CSIDriverSpec{

@@ -77,6 +77,7 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 
 // TestUninstallCanBeForced: while it waits, with a warning.
 func TestUninstallCanBeForced(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.installDriver()
 	pod := env.mountedVolume()

@@ -37,6 +37,7 @@ var small45 = map[string]string{
 
 // TestTakeoverFromOpenShift45: the driver of OpenShift 4.5 is found in its namespace and updated in place.
 func TestTakeoverFromOpenShift45(t *testing.T) {
+	t.Parallel()
 	t.Run("reduced", func(t *testing.T) { testTakeover45(t, small45) })
 	t.Run("real", func(t *testing.T) {
 		files := map[string]string{}

@@ -17,6 +17,7 @@ import (
 
 // TestSnapshotClass: a cluster without the snapshot API gets the driver, and the VolumeSnapshotClass once the API is there.
 func TestSnapshotClass(t *testing.T) {
+	t.Parallel()
 	driver, err := registry.Get("ebs")
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 // and keeps the status that the previous one wrote. If it reset the status and then always crashed, it would never get
 // further.
 func TestStatusIsNotWrittenBeforeControllersReport(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	changes := env.Record(t, &operatorv1.ClusterCSIDriverList{}, client.MatchingFields{metav1.ObjectNameField: env.driver.CSIName})
 	env.installDriver()

@@ -23,6 +23,7 @@ func TestMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := c.StartMetadata(t, instance)
+	m.SetRole("nodes", c.AddUser(t, "session"))
 	client := imds.New(imds.Options{Endpoint: m.URL})
 	document, err := client.GetInstanceIdentityDocument(t.Context(), nil)
 	if err != nil || document.InstanceID != instance.ID || document.AvailabilityZone != "sea-west-1b" || document.Region != "sea-west-1" || document.InstanceType != "m5.large" || document.AccountID != "111122223333" {
@@ -30,7 +31,7 @@ func TestMetadata(t *testing.T) {
 	}
 	for path, want := range map[string]string{
 		"instance-id": instance.ID, "placement/availability-zone": "sea-west-1b", "placement/availability-zone-id": "use1-az2", "mac": instance.MAC,
-		"network/interfaces/macs": instance.MAC + "/", "block-device-mapping/": "ami\nroot", "local-ipv4": "10.0.0.7",
+		"network/interfaces/macs": instance.MAC + "/", "block-device-mapping/": "ami\nroot", "local-ipv4": "10.0.0.7", "local-ipv4/": "10.0.0.7", "iam/security-credentials/": "nodes",
 	} {
 		got, err := client.GetMetadata(t.Context(), &imds.GetMetadataInput{Path: path})
 		if err != nil {

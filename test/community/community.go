@@ -22,6 +22,19 @@ var files embed.FS
 // ownedLabel is on all objects that the operator created.
 const ownedLabel = "openshift.io/aws-efs-operator-owned"
 
+// OperatorImage is the repository of the operator's image.
+const OperatorImage = "quay.io/app-sre/aws-efs-operator"
+
+// LaterImages maps the repositories of the driver's images to others, which have later versions of the same programs.
+var LaterImages = map[string]string{
+	"registry.hub.docker.com/amazon/aws-efs-csi-driver": "quay.io/openshift/origin-aws-efs-csi-driver",
+	"quay.io/k8scsi/csi-node-driver-registrar":          "quay.io/openshift/origin-csi-node-driver-registrar",
+	"quay.io/k8scsi/livenessprobe":                      "quay.io/openshift/origin-csi-livenessprobe",
+}
+
+// FileSystem and AccessPoint are what all SharedVolumes share.
+const FileSystem, AccessPoint = "fs-0123cdef", "fsap-00000000000000000"
+
 // Driver returns the objects of the driver, which the operator created in its own namespace. Their owner is the
 // definition of the SharedVolume API, unless that is nil.
 func Driver(namespace string, owner client.Object) ([]*unstructured.Unstructured, error) {
@@ -47,7 +60,6 @@ func Driver(namespace string, owner client.Object) ([]*unstructured.Unstructured
 // Share returns a SharedVolume that is Ready, and the volume and claim that the operator created for it. The
 // SharedVolume's status has to be written separately.
 func Share(namespace, name string) (*sharedvolume.SharedVolume, *corev1.PersistentVolume, *corev1.PersistentVolumeClaim) {
-	const fileSystem, accessPoint = "fs-0123cdef", "fsap-00000000000000000"
 	class, mode := "efs-sc", corev1.PersistentVolumeFilesystem
 	modes := []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany}
 	size := corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
@@ -69,12 +81,12 @@ func Share(namespace, name string) (*sharedvolume.SharedVolume, *corev1.Persiste
 			AccessModes: modes, Capacity: size, StorageClassName: class, VolumeMode: &mode,
 			PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
 			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: "efs.csi.aws.com", VolumeHandle: fileSystem + "::" + accessPoint}},
+				Driver: "efs.csi.aws.com", VolumeHandle: FileSystem + "::" + AccessPoint}},
 		},
 	}
 	shared := &sharedvolume.SharedVolume{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Finalizers: []string{"finalizer.awsefs.managed.openshift.io"}},
-		Spec:       sharedvolume.SharedVolumeSpec{FileSystemID: fileSystem, AccessPointID: accessPoint},
+		Spec:       sharedvolume.SharedVolumeSpec{FileSystemID: FileSystem, AccessPointID: AccessPoint},
 		Status: sharedvolume.SharedVolumeStatus{
 			Phase:    sharedvolume.Ready,
 			ClaimRef: corev1.TypedLocalObjectReference{APIGroup: new(""), Kind: "PersistentVolumeClaim", Name: claim.Name},

@@ -24,8 +24,8 @@ type Kind struct {
 	state func(client.Object) string
 }
 
-// userLabels are labels of the pods that use volumes.
-var userLabels = client.MatchingLabels{"role": "user"}
+// UserLabels are labels of the pods that use volumes.
+var UserLabels = client.MatchingLabels{"role": "user"}
 
 // Kinds returns all such kinds, for an operator in a namespace.
 func Kinds(namespace string) []Kind {
@@ -38,7 +38,7 @@ func Kinds(namespace string) []Kind {
 			state: func(o client.Object) string { return string(o.(*corev1.PersistentVolumeClaim).Status.Phase) }},
 		{Name: "SharedVolume", List: &sharedvolume.SharedVolumeList{}, Good: string(sharedvolume.Ready),
 			state: func(o client.Object) string { return reason(o.(*sharedvolume.SharedVolume).Status) }},
-		{Name: "Pod", List: &corev1.PodList{}, Options: []client.ListOption{userLabels}, Good: string(corev1.PodRunning),
+		{Name: "Pod", List: &corev1.PodList{}, Options: []client.ListOption{UserLabels}, Good: string(corev1.PodRunning),
 			state: func(o client.Object) string { return string(o.(*corev1.Pod).Status.Phase) }},
 	}
 }

@@ -73,7 +73,7 @@ func leaveDriver(ctx context.Context, c client.Client, namespace string) error {
 func leaveShare(ctx context.Context, c client.Client, share client.ObjectKey) error {
 	shared, volume, claim := Share(share.Namespace, share.Name)
 	user := journey.PodWithClaim(share.Namespace, share.Name, claim.Name)
-	user.Labels = userLabels
+	user.Labels = UserLabels
 	ready := shared.Status
 	for _, object := range []client.Object{shared, volume, claim, user} {
 		if err := journey.Ensure(ctx, c, object); err != nil {

@@ -105,7 +105,7 @@ func (d *demo) buildForTests(ctx context.Context) error {
 func (d *demo) buildCommands(ctx context.Context) error {
 	return d.printer.Stage("berth, berth-operator, local cluster", func() (string, error) {
 		return "built", tools.Build(ctx, filepath.Join(d.folder, "bin"), d.printer.Progress,
-			"./test/demo/play", "./cmd/berth", "./cmd/berth-operator", "./test/drivers/testbed/user")
+			"./test/demo/play", "./cmd/berth", "./cmd/berth-operator", "./test/drivers/testbed/user", "./test/community/aws-efs-operator")
 	})
 }
 

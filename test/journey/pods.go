@@ -41,12 +41,16 @@ func PodReference(pod *corev1.Pod) metav1.OwnerReference {
 // DataFolder is where a pod mounts its claim.
 const DataFolder = "/data"
 
+// UserImage is the repository of the image of pods that use volumes. On real nodes, it has the program of
+// test/drivers/testbed/user.
+const UserImage = "registry.example/user"
+
 // PodWithClaim returns a pod that mounts a claim.
 func PodWithClaim(namespace, name, claim string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: corev1.PodSpec{
-			Containers: []corev1.Container{{Name: "main", Image: "registry.example/main", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: DataFolder}}}},
+			Containers: []corev1.Container{{Name: "main", Image: UserImage, VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: DataFolder}}}},
 			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
 				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}},
 		},

@@ -73,12 +73,8 @@ func (s *Service) SetRole(name string, session iam.Credentials) {
 	}, "", "  ")
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tree[roleFolder] = name
-	s.tree[roleFolder+name] = string(document)
+	s.tree["meta-data/iam/security-credentials/"+name] = string(document)
 }
-
-// roleFolder is where the name of the instance's role is, and below it the credentials.
-const roleFolder = "meta-data/iam/security-credentials/"
 
 // SetState sets the state.
 func (s *Service) SetState(state State) {
@@ -159,10 +155,11 @@ func (s *Service) valid(token string) bool {
 func (s *Service) read(path string) (string, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	path = strings.TrimSuffix(path, "/") // with which mount.efs asks for the identity document
 	if text, ok := s.tree[path]; ok {
 		return text, text != ""
 	}
-	folder := strings.TrimSuffix(path, "/") + "/"
+	folder := path + "/"
 	var names []string
 	for _, key := range slices.Sorted(maps.Keys(s.tree)) {
 		rest, ok := strings.CutPrefix(key, folder)

@@ -5,26 +5,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
-	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/test/aws/ec2"
+	"github.com/berth-csi/berth/test/aws/metadata"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/realnode"
 	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/drivers/nfs"
 	"github.com/berth-csi/berth/test/drivers/programs"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
 // buildDriver builds what it takes to run the driver: nodes with containers, and the images of the driver and its
-// sidecars. Where that is impossible, the result of the stage says why, and the driver's pods are only reported as running.
-func (s *demo) buildDriver(ctx context.Context) error {
+// sidecars. Images that others run in their place are in aliases: their repositories, with those of the driver's. Where
+// that is impossible, the result of the stage says why, and the driver's pods are only reported as running.
+func (s *demo) buildDriver(ctx context.Context, aliases map[string]string) error {
 	return s.printer.Stage("driver, sidecars, nodes", func() (string, error) {
 		if err := realnode.Missing(); err != nil {
 			return "only reported as running, not run: " + err.Error(), nil
@@ -36,29 +40,34 @@ func (s *demo) buildDriver(ctx context.Context) error {
 		if err != nil {
 			return "", err
 		}
-		for _, build := range []func() error{
-			func() error { _, err := tools.Kubelet(ctx, s.printer.Progress); return err },
-			func() error { _, err := tools.Containerd(ctx, s.printer.Progress); return err },
-		} {
-			if err := build(); err != nil {
-				return "", err
-			}
+		for alias, of := range aliases {
+			archives[alias] = archives[of]
+		}
+		if _, err := tools.Kubelet(ctx, s.printer.Progress); err != nil {
+			return "", err
+		}
+		if _, err := tools.Containerd(ctx, s.printer.Progress); err != nil {
+			return "", err
 		}
 		s.archives = archives
 		return "built", nil
 	})
 }
 
-const (
-	region = "us-east-1" // as the Infrastructure says
-	zone   = region + "a"
-	// mountTarget is the address of the file system, and mountTargetName its name.
-	mountTarget     = "10.0.80.1"
-	mountTargetName = ".efs." + region + ".amazonaws.com"
-)
+// place is where the cluster is, as its Infrastructure says.
+var place = metadata.Place{Partition: "aws", Region: "us-east-1", ZoneID: "use1-az1", Account: "111122223333"}
 
-// ready is what a cloud prints when it serves its cluster.
-const ready = "ready"
+// mountTargets are the addresses of the demonstrations' file systems.
+var mountTargets = map[string]string{access.FileSystemID: "10.0.80.1", community.FileSystem: "10.0.80.2"}
+
+const (
+	// metadataAddress is the only one that programs on AWS's instances know without being told.
+	metadataAddress = "169.254.169.254:80"
+	// ready is what a cloud prints when it serves its cluster.
+	ready = "ready"
+	// cloudOf is the prefix of the argument with which a demonstration starts its cloud.
+	cloudOf = "cloud-of-"
+)
 
 // startCloud starts a process that is the cloud of the nodes, and ends with the cluster. It does nothing if there is one.
 func (s *demo) startCloud(ctx context.Context) (string, error) {
@@ -67,7 +76,7 @@ func (s *demo) startCloud(ctx context.Context) (string, error) {
 		return "", err
 	}
 	defer log.Close()
-	cmd := exec.Command(s.program("play"), "cloud", time.Now().Format(time.RFC3339Nano))
+	cmd := exec.Command(s.program("play"), cloudOf+s.name, time.Now().Format(time.RFC3339Nano))
 	cmd.Stderr = log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt from the keyboard is not for it
 	output, err := cmd.StdoutPipe()
@@ -83,10 +92,10 @@ func (s *demo) startCloud(ctx context.Context) (string, error) {
 		said, _ := os.ReadFile(log.Name())
 		return "", errors.Join(ctx.Err(), fmt.Errorf("it has not started: %s", said))
 	}
-	return "serves the files of " + access.FileSystemID + " to the nodes, in place of AWS", nil
+	return "serves file systems and metadata to the nodes, in place of AWS", nil
 }
 
-// runCloud is the cloud of the main job's cluster, until that ends.
+// runCloud is the cloud of a demonstration's cluster, until that ends.
 func runCloud(ctx context.Context, s *demo) error {
 	lock, err := os.Create(s.path("cloud.lock"))
 	if err != nil {
@@ -103,49 +112,54 @@ func runCloud(ctx context.Context, s *demo) error {
 		return err
 	}
 	files := nfs.New(s.export)
-	surroundings, err := testbed.Surround(ctx, s.cluster, testbed.Cloud{
-		NFS: files, Names: map[string]string{access.FileSystemID + mountTargetName: mountTarget},
-	}, func(err error) { fmt.Fprintln(os.Stderr, err) })
+	names := map[string]string{}
+	for fileSystem, address := range mountTargets {
+		names[fileSystem+".efs."+place.Region+".amazonaws.com"] = address
+	}
+	surroundings, err := testbed.Surround(ctx, s.cluster, testbed.Cloud{NFS: files, Names: names},
+		func(err error) { fmt.Fprintln(os.Stderr, err) })
 	if err != nil {
 		return err
 	}
 	defer surroundings.Close()
-	for _, node := range testbed.Nodes {
-		if err := s.describeNode(ctx, node); err != nil {
-			return err
+	for i, node := range testbed.Nodes {
+		for _, address := range mountTargets {
+			listener, err := s.cluster.ListenOn(node, "tcp", address+":2049")
+			if err != nil {
+				return err
+			}
+			defer listener.Close()
+			files.ServeClients(listener)
 		}
-		listener, err := s.cluster.ListenOn(node, "tcp", mountTarget+":2049")
+		listener, err := s.cluster.ListenOn(node, "tcp", metadataAddress)
 		if err != nil {
 			return err
 		}
 		defer listener.Close()
-		files.ServeClients(listener)
+		go func() { _ = http.Serve(listener, metadata.New(instance(i), place)) }() // until the listener is closed
 	}
 	fmt.Println(ready)
 	return s.awaitEnd(ctx)
 }
 
-// export returns the folder with the files of the access point.
+// instance is the virtual machine of a node.
+func instance(node int) ec2.Instance {
+	return ec2.Instance{
+		ID: fmt.Sprintf("i-0123456789abcdef%d", node), Type: "m5.large", Zone: place.Region + "a", MAC: fmt.Sprintf("0e:00:00:00:00:0%d", node),
+	}
+}
+
+// export returns the folder with the files of an access point.
 func (s *demo) export(r nfs.Request) (string, error) {
-	if r.FileSystem != access.FileSystemID || r.AccessPoint != access.AccessPointID || r.Path != "/" {
+	if mountTargets[r.FileSystem] == "" || !accessPoint.MatchString(r.AccessPoint) || r.Path != "/" {
 		return "", syscall.EACCES
 	}
-	folder := s.path("files", r.AccessPoint)
+	folder := s.path("files", r.FileSystem, r.AccessPoint)
 	return folder, os.MkdirAll(folder, 0o755)
 }
 
-// describeNode says of a node what AWS's cloud controller would: the driver needs it where no instance says it.
-func (s *demo) describeNode(ctx context.Context, name string) error {
-	node := &corev1.Node{}
-	if err := s.cluster.Client().Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
-		return err
-	}
-	before := node.DeepCopy()
-	node.Spec.ProviderID = "aws:///" + zone + "/i-0123456789abcdef0"
-	node.Labels[corev1.LabelTopologyRegion], node.Labels[corev1.LabelTopologyZone] = region, zone
-	node.Labels[corev1.LabelInstanceTypeStable] = "m5.large"
-	return s.cluster.Client().Patch(ctx, node, client.MergeFrom(before))
-}
+// accessPoint matches IDs of access points.
+var accessPoint = regexp.MustCompile(`^fsap-[0-9a-f]{17}$`)
 
 // awaitEnd waits until the cluster is gone.
 func (s *demo) awaitEnd(ctx context.Context) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/node"
+	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/progress"
@@ -32,6 +33,7 @@ const (
 
 // demo is a demonstration: a folder, and the cluster in it.
 type demo struct {
+	name    string // an argument of this program
 	root    string // of the repository
 	home    string // the folder of all demonstrations, with the programs
 	folder  string // of this demonstration
@@ -79,7 +81,8 @@ func (s *demo) startCluster(ctx context.Context) (string, error) {
 	}
 	if s.archives != nil {
 		options.RealNodes, options.ImageArchives = len(testbed.Nodes), s.archives
-		options.Images[testbed.UserImage] = s.program("user")
+		options.Images[journey.UserImage] = s.program("user")
+		options.Images[community.OperatorImage] = s.program("aws-efs-operator")
 	}
 	s.cluster, err = cluster.Up(ctx, clusterFolder(s.folder), options, s.printer.Progress)
 	return "is up", err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -34,7 +35,6 @@ var demos = map[string]struct {
 	run    func(context.Context, *demo) error
 }{
 	"up":     {"", runMainJob},
-	"cloud":  {"", runCloud},
 	"switch": {"switch", runSwitch},
 }
 
@@ -55,7 +55,8 @@ func run(ctx context.Context, args []string) error {
 	if args[0] == "down" {
 		return down(ctx, printer, home)
 	}
-	chosen, found := demos[args[0]]
+	name, isCloud := strings.CutPrefix(args[0], cloudOf)
+	chosen, found := demos[name]
 	if !found {
 		return fmt.Errorf("want \"up\", \"switch\" or \"down\"; got %q", args[0])
 	}
@@ -63,7 +64,11 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return chosen.run(ctx, &demo{root: root, home: home, folder: filepath.Join(home, chosen.folder), printer: printer, driver: driver})
+	d := &demo{name: name, root: root, home: home, folder: filepath.Join(home, chosen.folder), printer: printer, driver: driver}
+	if isCloud {
+		return runCloud(ctx, d)
+	}
+	return chosen.run(ctx, d)
 }
 
 // down stops the clusters of all demonstrations.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,7 +33,7 @@ type mainJob struct {
 
 func runMainJob(ctx context.Context, s *demo) error {
 	j := &mainJob{demo: s}
-	if err := s.buildDriver(ctx); err != nil {
+	if err := s.buildDriver(ctx, nil); err != nil {
 		return err
 	}
 	stages := []stage{
@@ -64,7 +65,6 @@ func (j *mainJob) usePods(ctx context.Context) (string, error) {
 	for i, name := range pods {
 		pod := journey.PodWithClaim(team, name, j.claim)
 		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.Nodes[i]}
-		pod.Spec.Containers[0].Image = testbed.UserImage + ":demo"
 		if err := journey.Ensure(ctx, j.cluster.Client(), pod); err != nil {
 			return "", err
 		}
@@ -76,11 +76,11 @@ func (j *mainJob) usePods(ctx context.Context) (string, error) {
 	}
 	for i, writer := range pods {
 		reader := pods[1-i]
-		file, greeting := journey.DataFolder+"/from-"+writer, "ahoy from "+testbed.Nodes[i]
-		if _, err := j.exec(ctx, writer, "write", file, greeting); err != nil {
+		greeting := "ahoy from " + testbed.Nodes[i] + "\n"
+		if _, err := j.exec(ctx, writer, userProgram, "write", fileOf(writer), greeting); err != nil {
 			return "", err
 		}
-		read, err := j.exec(ctx, reader, "read", file)
+		read, err := j.exec(ctx, reader, readFrom(writer)...)
 		if err != nil {
 			return "", err
 		}
@@ -108,12 +108,19 @@ func (j *mainJob) share(ctx context.Context) (string, error) {
 	return fmt.Sprintf("SharedVolume %s is Ready, its claim %s is Bound", volumeName, claim), err
 }
 
-// exec runs the program of a pod in it, and returns its output.
-func (j *mainJob) exec(ctx context.Context, pod string, args ...string) (string, error) {
-	command := append([]string{"--namespace", team, "exec", pod, "--", "/usr/bin/user"}, args...)
-	output, err := j.cluster.Kubectl(ctx, command...).CombinedOutput()
+// userProgram is what the pods have: there is no shell in them.
+const userProgram = "/usr/bin/user"
+
+// readFrom is the command that reads the file of a pod.
+func readFrom(writer string) []string { return []string{userProgram, "read", fileOf(writer)} }
+
+func fileOf(writer string) string { return journey.DataFolder + "/from-" + writer }
+
+// exec runs a command in a pod, and returns its output.
+func (j *mainJob) exec(ctx context.Context, pod string, command ...string) (string, error) {
+	output, err := j.cluster.Kubectl(ctx, append([]string{"--namespace", team, "exec", pod, "--"}, command...)...).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%q in pod %s: %w\n%s", args, pod, err, output)
+		return "", fmt.Errorf("%q in pod %s: %w\n%s", command, pod, err, output)
 	}
 	return string(output), nil
 }
@@ -127,5 +134,11 @@ The cluster stays up until 'make demo-down'. To look at it:
   %[2]s get sharedvolumegrants,sharedvolumes,pvc,pv
   %[2]s get clustercsidriver %[3]s -o yaml
   %[2]s -n %[4]s get csv,pods -o wide
-`, j.cluster.Kubeconfig(), filepath.Base(j.home)+"/kubectl", j.driver.CSIName, namespace)
+`, j.cluster.Kubeconfig(), j.kubectl(), j.driver.CSIName, namespace)
+	if j.archives != nil {
+		fmt.Printf("  %s -n %s exec %s -- %s\n", j.kubectl(), team, pods[0], strings.Join(readFrom(pods[1]), " "))
+	}
 }
+
+// kubectl returns the path of kubectl from the root of the repository.
+func (j *mainJob) kubectl() string { return filepath.Base(j.home) + "/kubectl" }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,6 +29,9 @@ var shares = []client.ObjectKey{
 type switching struct{ *demo }
 
 func runSwitch(ctx context.Context, s *demo) error {
+	if err := s.buildDriver(ctx, community.LaterImages); err != nil {
+		return err
+	}
 	w := switching{s}
 	if err := w.setUp(ctx); err != nil {
 		return err
@@ -53,15 +57,18 @@ func runSwitch(ctx context.Context, s *demo) error {
 // setUp starts the cluster, and the community's operator with everything that it creates over time, unless an earlier
 // run did.
 func (w switching) setUp(ctx context.Context) error {
-	err := w.run(ctx,
-		stage{"local cluster", w.startCluster},
-		stage{"community's catalog", w.buildCatalog(filepath.Join(w.root, "test", "community", "bundle"), "community")},
-		stage{"community's catalog source", w.serveCatalog(communityCatalog, "community")},
-		stage{"certified bundle", w.generateBundle},
-		stage{"certified catalog", w.buildCatalog(w.path("bundle"), "certified")},
-		stage{"certified catalog source", w.serveCatalog(certifiedCatalog, "certified")},
-	)
-	if err != nil {
+	stages := []stage{
+		{"local cluster", w.startCluster},
+		{"community's catalog", w.buildCatalog(filepath.Join(w.root, "test", "community", "bundle"), "community")},
+		{"community's catalog source", w.serveCatalog(communityCatalog, "community")},
+		{"certified bundle", w.generateBundle},
+		{"certified catalog", w.buildCatalog(w.path("bundle"), "certified")},
+		{"certified catalog source", w.serveCatalog(certifiedCatalog, "certified")},
+	}
+	if w.archives != nil {
+		stages = slices.Insert(stages, 1, stage{"cloud", w.startCloud})
+	}
+	if err := w.run(ctx, stages...); err != nil {
 		return err
 	}
 	if before, err := readRecord(ctx, w.cluster.Client()); err != nil || before != nil {
@@ -84,8 +91,16 @@ func (w switching) leave(ctx context.Context) (string, error) {
 	if err := community.Leave(ctx, w.cluster.Client(), namespace, shares); err != nil {
 		return "", err
 	}
-	err := save(ctx, w.cluster.Client(), community.Kinds(namespace))
-	return fmt.Sprintf("the driver, and %d SharedVolumes that pods use", len(shares)), err
+	result := fmt.Sprintf("the driver, and %d SharedVolumes that pods use", len(shares))
+	if w.archives == nil {
+		return result, save(ctx, w.cluster.Client(), community.Kinds(namespace), nil)
+	}
+	mounts, err := w.startWriters(ctx)
+	if err != nil {
+		return "", err
+	}
+	result += fmt.Sprintf("; %d pods write all the while", len(writers))
+	return result, save(ctx, w.cluster.Client(), community.Kinds(namespace), mounts)
 }
 
 // holder says which operator holds the lock.
@@ -118,7 +133,11 @@ func (w switching) compare(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.run(ctx, stage{"lock", w.holder})
+	stages := []stage{{"lock", w.holder}}
+	if w.archives != nil {
+		stages = append(stages, stage{"writers", func(ctx context.Context) (string, error) { return w.compareWriters(ctx, before) }})
+	}
+	return w.run(ctx, stages...)
 }
 
 func (w switching) farewell() {

@@ -58,7 +58,7 @@ func TestEFS(t *testing.T) {
 		w.writers = append(w.writers, bed.Run(t, testbed.Pod{Name: name, Node: node, Claim: claim, KeepsWriting: name}))
 	}
 	w.run(t, []step{
-		{"the driver's pods are killed", w.killDriver},
+		{"the driver's pods are killed", w.KillDriver},
 		{"the driver's pods are replaced", w.rollOut},
 		{"the operator is updated to 1.0.1", w.update},
 		{"the operator is removed, and installed again", w.reinstall},
@@ -138,34 +138,6 @@ func (w *watch) mounts(t *testing.T) (lines []string) {
 	return lines
 }
 
-// awaitReplaced waits until none of the driver's pods is one of those before, and the new ones are ready.
-func (w *watch) awaitReplaced(t *testing.T, before []corev1.Pod) {
-	t.Helper()
-	cluster.Eventually(t, testbed.Limit, "the driver's pods to be replaced", func(context.Context) error {
-		now := w.DriverPods(t)
-		for _, pod := range now {
-			if slices.ContainsFunc(before, func(old corev1.Pod) bool { return old.UID == pod.UID }) {
-				return fmt.Errorf("pod %s is an old one", pod.Name)
-			}
-		}
-		if len(now) < len(before) {
-			return fmt.Errorf("there are %d pods, want %d", len(now), len(before))
-		}
-		return nil
-	})
-	w.AwaitReady(t)
-}
-
-func (w *watch) killDriver(t *testing.T) {
-	before := w.DriverPods(t)
-	for _, pod := range before {
-		if err := w.Client().Delete(t.Context(), &pod, client.GracePeriodSeconds(0)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w.awaitReplaced(t, before)
-}
-
 // rollOut changes an argument of all containers of the driver.
 func (w *watch) rollOut(t *testing.T) {
 	before := w.DriverPods(t)
@@ -173,7 +145,7 @@ func (w *watch) rollOut(t *testing.T) {
 	if err := w.Client().Patch(t.Context(), custom, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"logLevel":"Debug"}}`))); err != nil {
 		t.Fatal(err)
 	}
-	w.awaitReplaced(t, before)
+	w.AwaitReplaced(t, before)
 }
 
 // update has OLM update the operator from a catalog that has a later version.

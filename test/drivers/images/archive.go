@@ -58,6 +58,10 @@ func (c content) key(tag name.Tag, base string, files []file) (string, error) {
 	hash := sha256.New()
 	fmt.Fprintln(hash, tag, c.entrypoint, runtime.GOARCH, base)
 	for _, f := range files {
+		if f.isFolder() {
+			fmt.Fprintln(hash, f.target)
+			continue
+		}
 		content, err := os.ReadFile(f.source)
 		if err != nil {
 			return "", err
@@ -122,6 +126,9 @@ func writeTar(archive string, files []file) error {
 		}
 	}
 	for _, f := range files {
+		if f.isFolder() {
+			continue // written above
+		}
 		if err := addFile(writer, f); err != nil {
 			return fmt.Errorf("%s: %w", f.source, err)
 		}

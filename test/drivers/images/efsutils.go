@@ -40,7 +40,7 @@ func efsUtils() ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	var files []file
+	files := []file{{target: "/var/log/amazon/efs"}}
 	for _, f := range efsUtilsFiles {
 		found, err := filepath.Glob(filepath.Join(root, source, f.pattern))
 		if err != nil {

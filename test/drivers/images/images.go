@@ -90,9 +90,11 @@ func Archive(ctx context.Context, report func(tools.Progress), reference string)
 // file is a file of an image.
 type file struct {
 	target string // path in the image
-	source string // path here
+	source string // path here; an empty folder has none
 	mode   int64
 }
+
+func (f file) isFolder() bool { return f.source == "" }
 
 // files returns all files of an image that are not in its base.
 func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file, error) {
@@ -130,6 +132,9 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 func folders(files []file) []string {
 	found := map[string]bool{}
 	for _, f := range files {
+		if f.isFolder() {
+			found[f.target] = true
+		}
 		for folder := path.Dir(f.target); folder != "/"; folder = path.Dir(folder) {
 			found[folder] = true
 		}

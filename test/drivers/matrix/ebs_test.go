@@ -1,12 +1,8 @@
 package matrix
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
 	"fmt"
-	"io"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,7 +13,6 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -200,8 +195,8 @@ func testEBS(t *testing.T) {
 			t.Errorf("AWS refused %s: %s", call.Action, call.Error)
 		}
 	})
-	t.Run("metrics", func(t *testing.T) { bed.readMetrics(t, namespace) })
-	t.Run("restarts", bed.wantNoRestarts)
+	t.Run("metrics", bed.CheckMetrics)
+	t.Run("restarts", bed.CheckNoRestarts)
 	t.Run("permissions", func(t *testing.T) { accounts.Check(t, bed.Cluster, ebs.Driver, bed.DriverNamespace(), ebsUnexercised) })
 	t.Run("STS", testEBSWithTokens)
 }
@@ -382,101 +377,6 @@ func (b *ebsBed) wantEmpty(t *testing.T) {
 	}
 }
 
-// noCertificate is in the last words of a proxy that found no certificate. It serves metrics from its next start on.
-const noCertificate = "open /etc/tls/private/tls.crt: no such file or directory"
-
-// wantNoRestarts fails the test if a container of the driver has ended, other than a proxy that the kubelet started before
-// the cluster had made its certificate.
-func (b *ebsBed) wantNoRestarts(t *testing.T) {
-	pods := &corev1.PodList{}
-	if err := b.Client().List(t.Context(), pods, client.InNamespace(b.DriverNamespace())); err != nil {
-		t.Fatal(err)
-	}
-	if len(pods.Items) == 0 {
-		t.Error("the driver has no pods")
-	}
-	for _, pod := range pods.Items {
-		for _, status := range pod.Status.ContainerStatuses {
-			if last := status.LastTerminationState.Terminated; status.RestartCount > 0 && !strings.Contains(last.Message, noCertificate) {
-				t.Errorf("container %s of pod %s has restarted %d times; it ended with %+v", status.Name, pod.Name, status.RestartCount, last)
-			}
-		}
-	}
-}
-
-// ebsMetrics are the ports with the metrics of each program, by the labels of the pods.
-var ebsMetrics = map[string][]string{
-	"aws-ebs-csi-driver-controller": {"9201", "9202", "9203", "9204", "9205"},
-	"aws-ebs-csi-driver-node":       {"9206"},
-}
-
-// readMetrics reads the metrics of all programs, like Prometheus, with an account that may.
-func (b *ebsBed) readMetrics(t *testing.T, namespace string) {
-	const name = "prometheus"
-	reader := b.ServiceAccountConfig(t, namespace, name)
-	for _, object := range []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}}}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}},
-		},
-	} {
-		if err := b.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-	}
-	https := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} // the certificate is for the Service's name
-	for app, ports := range ebsMetrics {
-		pods := &corev1.PodList{}
-		if err := b.Client().List(t.Context(), pods, client.InNamespace(b.DriverNamespace()), client.MatchingLabels{"app": app}); err != nil {
-			t.Fatal(err)
-		}
-		for _, port := range ports {
-			address := b.forward(t, pods.Items[0].Name, port)
-			cluster.Eventually(t, testbed.Limit, "metrics of "+app+" at port "+port, func(ctx context.Context) error {
-				request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
-				if err != nil {
-					return err
-				}
-				request.Header.Set("Authorization", "Bearer "+reader.BearerToken)
-				response, err := https.Do(request)
-				if err != nil {
-					return err
-				}
-				defer response.Body.Close()
-				if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(body), "# TYPE ") {
-					return fmt.Errorf("got %s (error %v): %.200s", response.Status, err, body)
-				}
-				return nil
-			})
-		}
-	}
-}
-
-// forward forwards a local port to one of a pod of the driver until the test ends, and returns its address.
-func (b *ebsBed) forward(t *testing.T, pod, port string) string {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	command := b.Kubectl(ctx, "--namespace", b.DriverNamespace(), "port-forward", "pod/"+pod, ":"+port)
-	output, err := command.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cancel()
-		_ = command.Wait() // it was killed
-	})
-	line, err := bufio.NewReader(output).ReadString('\n') // Forwarding from 127.0.0.1:PORT -> …
-	address, _, found := strings.Cut(strings.TrimPrefix(line, "Forwarding from "), " -> ")
-	if err != nil || !found {
-		t.Fatalf("kubectl port-forward to pod %s printed %q (error %v)", pod, line, err)
-	}
-	return address
-}
-
 // ebsUnexercised says why the run needs no use of these permissions.
 var ebsUnexercised = map[string]string{
 	"ebs-privileged-role: use securitycontextconstraints.security.openshift.io aws-ebs-csi-driver-node": "the cluster does not admit pods by SecurityContextConstraints",
@@ -505,5 +405,5 @@ func testEBSWithTokens(t *testing.T) {
 	if sessions < 2 {
 		t.Errorf("the driver started %d sessions, want a new one when the first has ended", sessions)
 	}
-	bed.wantNoRestarts(t)
+	bed.CheckNoRestarts(t)
 }

@@ -17,7 +17,9 @@ import (
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/aws"
 	"github.com/berth-csi/berth/test/aws/efs"
+	"github.com/berth-csi/berth/test/aws/metadata"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/accounts"
 	"github.com/berth-csi/berth/test/drivers/nfs"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
@@ -31,11 +33,19 @@ type efsVersion struct {
 	tags []configv1.AWSResourceTag
 	// handle is the prefix of its volume handles.
 	handle string
+	// unexercised says why it needs no use of some permissions.
+	unexercised map[string]string
 }
 
 var (
-	efsDefault = efsVersion{tags: []configv1.AWSResourceTag{{Key: "team", Value: "harbour"}}}
-	efsNewer   = efsVersion{
+	efsDefault = efsVersion{
+		tags:        []configv1.AWSResourceTag{{Key: "team", Value: "harbour"}},
+		unexercised: map[string]string{
+			"efs-csi-provisioner: read csinodes.storage.k8s.io": "only version 3 of the driver names zones",
+			"efs-csi-provisioner: read nodes":                   "only version 3 of the driver names zones",
+		},
+	}
+	efsNewer = efsVersion{
 		env: []corev1.EnvVar{
 			{Name: "DRIVER_IMAGE", Value: "public.ecr.aws/efs-csi-driver/amazon/aws-efs-csi-driver:v3.4.1"},
 			{Name: "DRIVER_VERSION", Value: "3.4.1"},
@@ -66,14 +76,19 @@ func startEFS(t *testing.T, version efsVersion, region *testbed.AWS, env ...core
 	cloud := region.Options()
 	files.Serve(&cloud)
 	bed := efsBed{testbed.Start(t, testbed.Options{Driver: driver.Driver, Cloud: cloud, Env: append(env, version.env...)}), region, files}
+	bed.addClass(t, efsClass, storagev1.VolumeBindingImmediate)
+	return bed
+}
+
+func (b efsBed) addClass(t *testing.T, name string, mode storagev1.VolumeBindingMode) {
+	t.Helper()
 	class := &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: efsClass}, Provisioner: driver.Driver.CSIName,
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: driver.Driver.CSIName, VolumeBindingMode: &mode,
 		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": efsFileSystem, "directoryPerms": "700", "basePath": "/claims"},
 	}
-	if err := bed.Client().Create(t.Context(), class); err != nil {
+	if err := b.Client().Create(t.Context(), class); err != nil {
 		t.Fatal(err)
 	}
-	return bed
 }
 
 // accessPoint returns the only access point in the cloud.
@@ -177,10 +192,55 @@ func testEFS(t *testing.T, version efsVersion) {
 			t.Errorf("the file system still has the claim's files; error %v", err)
 		}
 	})
+	t.Run("first_consumer", bed.testFirstConsumer)
+	t.Run("without_metadata", bed.testWithoutMetadata)
+	t.Run("metrics", bed.CheckMetrics)
+	t.Run("restarts", bed.CheckNoRestarts)
+	t.Run("permissions", func(t *testing.T) {
+		accounts.Check(t, bed.Cluster, driver.Driver, bed.DriverNamespace(), version.unexercised)
+	})
 	if !*all {
 		return
 	}
 	t.Run("STS", func(t *testing.T) { testEFSWithTokens(t, version) })
+}
+
+// testFirstConsumer makes the volume of a claim when the claim's first pod is scheduled.
+func (b efsBed) testFirstConsumer(t *testing.T) {
+	const class = "efs-first-consumer"
+	b.addClass(t, class, storagev1.VolumeBindingWaitForFirstConsumer)
+	claim := b.Claim(t, testbed.Claim{Namespace: b.Namespace(t), Name: "later", Class: class})
+	pod := b.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
+	volume := b.Bound(t, claim)
+	b.Delete(t, pod.Pod, claim)
+	cluster.Eventually(t, testbed.Limit, "the volume to be gone", b.Gone(volume))
+}
+
+// testWithoutMetadata restarts the driver while no metadata service answers. Its pods read their Nodes instead, and it
+// registers as before.
+func (b efsBed) testWithoutMetadata(t *testing.T) {
+	for _, service := range b.region.Metadata {
+		service.SetState(metadata.Disabled)
+		defer service.SetState(metadata.Up)
+	}
+	before := b.registered(t)
+	b.KillDriver(t)
+	if diff := cmp.Diff(before, b.registered(t)); diff != "" {
+		t.Errorf("without metadata, the driver registers differently (-before +after):\n%s", diff)
+	}
+}
+
+// registered returns what the driver says of each node.
+func (b efsBed) registered(t *testing.T) (all []storagev1.CSINodeDriver) {
+	t.Helper()
+	for _, node := range testbed.Nodes {
+		found := &storagev1.CSINode{}
+		if err := b.Client().Get(t.Context(), client.ObjectKey{Name: node}, found); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, found.Spec.Drivers...)
+	}
+	return all
 }
 
 // testEFSWithTokens runs the driver without any key pair.

@@ -1,24 +1,19 @@
 package matrix
 
 import (
-	"bufio"
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net"
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -76,8 +71,8 @@ func testManila(t *testing.T) {
 		{"credentials", m.credentials},
 		{"refusals", m.refusals},
 		{"delete", m.delete},
-		{"metrics", m.metrics},
-		{"restarts", m.restarts},
+		{"metrics", m.CheckMetrics},
+		{"restarts", m.CheckNoRestarts},
 		{"permissions", m.permissions},
 	} {
 		if !t.Run(cell.name, cell.run) {
@@ -290,108 +285,6 @@ func (m *manilaBed) delete(t *testing.T) {
 	var volumes corev1.PersistentVolumeList
 	if err := m.Client().List(t.Context(), &volumes); err != nil || len(volumes.Items) > 0 {
 		t.Errorf("volumes are left: %v, %v", volumes.Items, err)
-	}
-}
-
-// manilaMetrics are the ports with metrics of the driver's pods, by the component that their label names.
-var manilaMetrics = map[string][]string{"controllerplugin": {"9202", "9204", "9205"}, "nodeplugin": {"9207"}}
-
-// metrics: who may read them can, and nobody else.
-func (m *manilaBed) metrics(t *testing.T) {
-	const name = "metrics-of-manila"
-	reader, stranger := m.ServiceAccountConfig(t, m.namespace, name), m.ServiceAccountConfig(t, m.namespace, "stranger")
-	for _, object := range []client.Object{
-		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics"}}}},
-		&rbacv1.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: m.namespace, Name: name}},
-		},
-	} {
-		if err := m.Client().Create(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for component, ports := range manilaMetrics {
-		pod := m.podOf(t, component)
-		for _, port := range ports {
-			address := m.forward(t, pod, port)
-			cluster.Eventually(t, testbed.Limit, "metrics of "+pod+" at port "+port, func(ctx context.Context) error {
-				return errors.Join(wantMetrics(ctx, address, reader.BearerToken, http.StatusOK), wantMetrics(ctx, address, stranger.BearerToken, http.StatusForbidden))
-			})
-		}
-	}
-}
-
-// podOf returns the name of a pod of a component on a real node.
-func (m *manilaBed) podOf(t *testing.T, component string) string {
-	t.Helper()
-	var pods corev1.PodList
-	if err := m.Client().List(t.Context(), &pods, client.InNamespace(m.DriverNamespace()), client.MatchingLabels{"component": component}); err != nil {
-		t.Fatal(err)
-	}
-	at := slices.IndexFunc(pods.Items, func(pod corev1.Pod) bool { return slices.Contains(testbed.Nodes, pod.Spec.NodeName) })
-	if at < 0 {
-		t.Fatalf("no pod of %s is on a real node", component)
-	}
-	return pods.Items[at].Name
-}
-
-// forward returns a local address that leads to a port of a pod of the driver until the test ends.
-func (m *manilaBed) forward(t *testing.T, pod, port string) string {
-	t.Helper()
-	cmd := m.Kubectl(t.Context(), "port-forward", "--namespace="+m.DriverNamespace(), "--address=127.0.0.1", "pod/"+pod, ":"+port)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // it may have ended
-		_ = cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	words := strings.Fields(line) // Forwarding from 127.0.0.1:40000 -> 9202
-	if err != nil || len(words) < 3 {
-		t.Fatalf("kubectl port-forward prints %q, error %v", line, err)
-	}
-	return words[2]
-}
-
-// wantMetrics returns an error if metrics are not answered with a code. The certificate is for the Service's name.
-func wantMetrics(ctx context.Context, address, token string, code int) error {
-	https := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+"/metrics", nil)
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Authorization", "Bearer "+token)
-	response, err := https.Do(request)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != code || strings.Contains(string(body), "# TYPE ") != (code == http.StatusOK) {
-		return fmt.Errorf("got %s (error %v): %.200s; want code %d", response.Status, err, body, code)
-	}
-	return nil
-}
-
-// restarts: no container of the driver has ended. The proxy of the nodes' metrics may have: it waits for its certificate
-// in this way, so that the driver need not.
-func (m *manilaBed) restarts(t *testing.T) {
-	var pods corev1.PodList
-	if err := m.Client().List(t.Context(), &pods, client.InNamespace(m.DriverNamespace())); err != nil {
-		t.Fatal(err)
-	}
-	for _, pod := range pods.Items {
-		for _, status := range pod.Status.ContainerStatuses {
-			if status.RestartCount > 0 && status.Name != "liveness-probe-kube-rbac-proxy" {
-				t.Errorf("pod %s, container %s: %d restarts, the last after %+v", pod.Name, status.Name, status.RestartCount, status.LastTerminationState.Terminated)
-			}
-		}
 	}
 }
 

@@ -16,10 +16,12 @@ func (b *Testbed) prepare(t testing.TB, options Options) {
 	cloud := options.Cloud
 	b.step(t, func(ctx context.Context, _ client.Client) error {
 		surroundings, err := Surround(ctx, b.Cluster, cloud, func(err error) { t.Error(err) })
-		if err == nil {
-			t.Cleanup(surroundings.Close)
+		if err != nil {
+			return err
 		}
-		return err
+		t.Cleanup(surroundings.Close)
+		b.serviceCA = surroundings.serviceCA
+		return nil
 	})
 	if options.Snapshots {
 		b.installSnapshots(t)

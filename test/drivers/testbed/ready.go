@@ -47,6 +47,35 @@ func (b *Testbed) DriverPods(t testing.TB) (all []corev1.Pod) {
 	return all
 }
 
+// KillDriver kills all pods of the driver, and waits until others are in their places.
+func (b *Testbed) KillDriver(t *testing.T) {
+	before := b.DriverPods(t)
+	for _, pod := range before {
+		if err := b.Client().Delete(t.Context(), &pod, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.AwaitReplaced(t, before)
+}
+
+// AwaitReplaced waits until none of the driver's pods is one of those before, and the new ones are ready.
+func (b *Testbed) AwaitReplaced(t testing.TB, before []corev1.Pod) {
+	t.Helper()
+	cluster.Eventually(t, Limit, "the driver's pods to be replaced", func(context.Context) error {
+		now := b.DriverPods(t)
+		for _, pod := range now {
+			if slices.ContainsFunc(before, func(old corev1.Pod) bool { return old.UID == pod.UID }) {
+				return fmt.Errorf("pod %s is an old one", pod.Name)
+			}
+		}
+		if len(now) < len(before) {
+			return fmt.Errorf("there are %d pods, want %d", len(now), len(before))
+		}
+		return nil
+	})
+	b.AwaitReady(t)
+}
+
 // ready returns nil if the driver is registered at all nodes, and all of its pods are ready there.
 func (b *Testbed) ready(ctx context.Context) error {
 	for _, node := range Nodes {

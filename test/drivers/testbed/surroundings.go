@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"slices"
 	"time"
@@ -21,13 +22,15 @@ import (
 
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/drivers/nfs"
+	"github.com/berth-csi/berth/test/journey"
 )
 
 // Surroundings are what a cluster has around it, beside the servers that its nodes reach: what OpenShift and the cloud do
 // for drivers and their pods.
 type Surroundings struct {
-	cluster *cluster.Cluster
-	closers []func()
+	cluster   *cluster.Cluster
+	serviceCA *x509.CertPool // of the certificates of Services
+	closers   []func()
 }
 
 // Surround lets a cluster find OpenShift and a cloud around it. Objects and Prepare of the cloud are for the caller. failed
@@ -133,7 +136,7 @@ func admitUsers(ctx context.Context, c client.Client) error {
 			ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, GenerateName: "user-"},
 			Spec: corev1.PodSpec{
 				SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: &yes},
-				Containers:      []corev1.Container{{Name: "main", Image: UserImage}},
+				Containers:      []corev1.Container{{Name: "main", Image: journey.UserImage}},
 			},
 		}
 		if err := c.Create(ctx, pod, client.DryRunAll); err != nil {
@@ -155,6 +158,10 @@ func (s *Surroundings) serveCertificates(failed func(error)) error {
 	authority, err := crypto.MakeSelfSignedCAConfig("service-ca", day)
 	if err != nil {
 		return err
+	}
+	s.serviceCA = x509.NewCertPool()
+	for _, certificate := range authority.Certs {
+		s.serviceCA.AddCert(certificate)
 	}
 	ca := &crypto.CA{Config: authority, SerialGenerator: &crypto.RandomSerialGenerator{}}
 	api, err := kubernetes.NewForConfig(s.cluster.Config())

@@ -11,6 +11,7 @@ package testbed
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"maps"
 	"slices"
@@ -71,6 +72,8 @@ type Cloud struct {
 type Testbed struct {
 	*cluster.Cluster
 	Driver drivers.Driver
+
+	serviceCA *x509.CertPool // of the certificates of Services
 }
 
 // Start starts a cluster until the test ends, and installs the driver. It skips the test where real nodes cannot run, or
@@ -84,7 +87,7 @@ func Start(t testing.TB, options Options) *Testbed {
 		t.Fatal(err)
 	}
 	own := made.Images()
-	own[UserImage] = user.Path("user")
+	own[journey.UserImage] = user.Path("user")
 	bed := &Testbed{Driver: options.Driver}
 	bed.Cluster = cluster.Start(t, cluster.Options{
 		OLM: true, RealNodes: len(Nodes), Images: own, ImageArchives: archives(t, options), Reachable: options.Cloud.Servers,

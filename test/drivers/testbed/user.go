@@ -19,14 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/writer"
 )
-
-// UserImage is the repository of an image that has the program of package user, and a user's pods run.
-const UserImage = "registry.testbed.berth.test/user"
-
-// volumeFolder is where pods mount their volume.
-const volumeFolder = "/data"
 
 // Claim describes a claim.
 type Claim struct {
@@ -150,21 +145,12 @@ type RunningPod struct {
 // Run runs a pod with the volume of a claim, and waits until it is ready.
 func (b *Testbed) Run(t testing.TB, p Pod) RunningPod {
 	t.Helper()
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: p.Claim.Namespace, Name: p.Name},
-		Spec: corev1.PodSpec{
-			NodeSelector:                  map[string]string{corev1.LabelHostname: p.Node},
-			TerminationGracePeriodSeconds: ptr.To(int64(5)),
-			SecurityContext:               &corev1.PodSecurityContext{RunAsUser: &p.User, FSGroup: &p.User},
-			Containers: []corev1.Container{{
-				Name: "main", Image: UserImage + ":test", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: volumeFolder}},
-			}},
-			Volumes: []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-				PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: p.Claim.Name}}}},
-		},
-	}
+	pod := journey.PodWithClaim(p.Claim.Namespace, p.Name, p.Claim.Name)
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: p.Node}
+	pod.Spec.TerminationGracePeriodSeconds = ptr.To(int64(5))
+	pod.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &p.User, FSGroup: &p.User}
 	if p.KeepsWriting != "" {
-		pod.Spec.Containers[0].Args = []string{"keep-writing", path.Join(volumeFolder, p.KeepsWriting)}
+		pod.Spec.Containers[0].Args = []string{"keep-writing", path.Join(journey.DataFolder, p.KeepsWriting)}
 	}
 	if err := b.Client().Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -184,19 +170,19 @@ func (b *Testbed) Run(t testing.TB, p Pod) RunningPod {
 // Write writes a file on the pod's volume.
 func (p RunningPod) Write(t testing.TB, file, content string) {
 	t.Helper()
-	p.exec(t, "write", path.Join(volumeFolder, file), content)
+	p.exec(t, "write", path.Join(journey.DataFolder, file), content)
 }
 
 // Read returns the content of a file on the pod's volume.
 func (p RunningPod) Read(t testing.TB, file string) string {
 	t.Helper()
-	return p.exec(t, "read", path.Join(volumeFolder, file))
+	return p.exec(t, "read", path.Join(journey.DataFolder, file))
 }
 
 // Size returns the size of the volume's file system in bytes.
 func (p RunningPod) Size(t testing.TB) int64 {
 	t.Helper()
-	text := p.exec(t, "size", volumeFolder)
+	text := p.exec(t, "size", journey.DataFolder)
 	size, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -221,20 +207,30 @@ func (p RunningPod) Reports(t testing.TB) writer.Reports {
 // Mount returns the line of the node's mountinfo that is about the pod's volume. A mount that is made anew has another one.
 func (p RunningPod) Mount(t testing.TB) string {
 	t.Helper()
-	root, err := p.bed.NodeRoot(p.Spec.NodeName)
+	line, err := MountOf(p.bed.Cluster, p.Pod)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return line
+}
+
+// MountOf returns the line of a real node's mountinfo that is about the volume of a pod, "" if there is none. A mount that
+// is made anew has another one.
+func MountOf(c *cluster.Cluster, pod *corev1.Pod) (string, error) {
+	root, err := c.NodeRoot(pod.Spec.NodeName)
+	if err != nil {
+		return "", err
 	}
 	mounts, err := os.ReadFile(filepath.Join(filepath.Dir(root), "mountinfo"))
 	if err != nil {
-		t.Fatal(err)
+		return "", err
 	}
 	for line := range strings.Lines(string(mounts)) {
-		if strings.Contains(line, "/pods/"+string(p.UID)+"/volumes/kubernetes.io~csi/") {
-			return line
+		if strings.Contains(line, "/pods/"+string(pod.UID)+"/volumes/kubernetes.io~csi/") {
+			return line, nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 func (p RunningPod) exec(t testing.TB, args ...string) string {
