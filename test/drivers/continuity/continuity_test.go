@@ -20,7 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/efs"
+	"github.com/berth-csi/berth/drivers/manila"
 	"github.com/berth-csi/berth/test/aws"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/drivers/testbed"
@@ -52,10 +54,41 @@ func TestEFS(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim := bed.Claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "files", Class: class.Name})
+	watchDriver(t, bed, claim, claim)
+}
+
+// TestEBS: a pod on each node has a volume of its own, which is attached to the node.
+func TestEBS(t *testing.T) {
+	if !*all {
+		t.Skip("without -all-drivers: see make prove SUITE=continuity")
+	}
+	bed := testbed.StartEBS(t, ebs.Driver, aws.Options{}, false)
+	namespace := bed.Namespace(t)
+	var claims []*corev1.PersistentVolumeClaim
+	for i := range testbed.Nodes {
+		claims = append(claims, bed.Claim(t, testbed.Claim{Namespace: namespace, Name: fmt.Sprintf("data-%d", i), Class: "gp3-csi", Mode: corev1.ReadWriteOnce}))
+	}
+	watchDriver(t, bed.Testbed, claims...)
+}
+
+// TestManila: two pods on two nodes share a volume.
+func TestManila(t *testing.T) {
+	if !*all {
+		t.Skip("without -all-drivers: see make prove SUITE=continuity")
+	}
+	cluster.NeedRealNodes(t)
+	cloud := testbed.StartOpenStack(t, "default")
+	bed := testbed.Start(t, testbed.Options{Driver: manila.Driver, Cloud: cloud.Options()})
+	claim := bed.Claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "files", Class: "csi-manila-default"})
+	watchDriver(t, bed, claim, claim)
+}
+
+// watchDriver runs a pod on each node, with a claim for each, and takes all steps.
+func watchDriver(t *testing.T, bed *testbed.Testbed, claims ...*corev1.PersistentVolumeClaim) {
 	w := &watch{Testbed: bed}
 	for i, node := range testbed.Nodes {
 		name := fmt.Sprintf("writer-%d", i)
-		w.writers = append(w.writers, bed.Run(t, testbed.Pod{Name: name, Node: node, Claim: claim, KeepsWriting: name}))
+		w.writers = append(w.writers, bed.Run(t, testbed.Pod{Name: name, Node: node, Claim: claims[i], KeepsWriting: name}))
 	}
 	w.run(t, []step{
 		{"the driver's pods are killed", w.KillDriver},

@@ -21,7 +21,6 @@ import (
 
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/disks"
 	"github.com/berth-csi/berth/test/aws/ec2"
 	"github.com/berth-csi/berth/test/aws/gateway"
 	"github.com/berth-csi/berth/test/aws/metadata"
@@ -43,35 +42,8 @@ type ebsBed struct {
 // account's token. A session of the role lasts as long as sessions says.
 func startEBS(t *testing.T, tokens bool, sessions time.Duration) *ebsBed {
 	t.Helper()
-	cluster.NeedRealNodes(t)
-	bed := &ebsBed{}
-	devices := disks.New(bed.rootOf)
-	t.Cleanup(func() {
-		if err := devices.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	bed.cloud = testbed.StartAWS(t, ebs.Driver, aws.Options{Disks: devices, SessionLifetime: sessions})
-	bed.cloud.Tags = []configv1.AWSResourceTag{{Key: "team", Value: "harbour"}}
-	options := testbed.Options{Driver: ebs.Driver, Snapshots: true}
-	if tokens {
-		for _, role := range bed.cloud.UseTokens() {
-			options.Env = append(options.Env, corev1.EnvVar{Name: "ROLEARN", Value: role})
-		}
-	}
-	options.Cloud = bed.cloud.Options()
-	bed.Testbed = testbed.Start(t, options)
-	return bed
-}
-
-// rootOf returns the root folder of the node that is an instance.
-func (b *ebsBed) rootOf(instance string) (string, error) {
-	for i, node := range testbed.Nodes {
-		if b.cloud.Instances[i].ID == instance {
-			return b.NodeRoot(node)
-		}
-	}
-	return "", fmt.Errorf("no node is the instance %s", instance)
+	bed := testbed.StartEBS(t, ebs.Driver, aws.Options{SessionLifetime: sessions}, tokens, configv1.AWSResourceTag{Key: "team", Value: "harbour"})
+	return &ebsBed{bed.Testbed, bed.Region}
 }
 
 // claim creates a claim that one node at a time can use.

@@ -39,7 +39,7 @@ type efsVersion struct {
 
 var (
 	efsDefault = efsVersion{
-		tags:        []configv1.AWSResourceTag{{Key: "team", Value: "harbour"}},
+		tags: []configv1.AWSResourceTag{{Key: "team", Value: "harbour"}},
 		unexercised: map[string]string{
 			"efs-csi-provisioner: read csinodes.storage.k8s.io": "only version 3 of the driver names zones",
 			"efs-csi-provisioner: read nodes":                   "only version 3 of the driver names zones",

@@ -43,7 +43,7 @@ func testManilaNodes(t *testing.T) {
 	drive, metadata := cloud.AddInstance(cluster.RealNode(0)), cloud.AddInstance(cluster.RealNode(1))
 	c := cluster.Start(t, cluster.Options{RealNodes: 2, ImageArchives: manilaArchives(t)})
 	attachConfigDrive(t, c, drive)
-	serveMetadata(t, c, metadata.Name, cloud.MetadataHandler(metadata))
+	testbed.ServeOpenStackMetadata(t, c, metadata.Name, cloud.MetadataHandler(metadata))
 
 	installManila(t, c, cloud.CloudsYAML(), func(object *unstructured.Unstructured) bool {
 		return slices.Contains([]string{"Namespace", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "CSIDriver"}, object.GetKind()) ||

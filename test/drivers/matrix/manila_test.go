@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -14,24 +13,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/manila"
 	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/cloudcredential"
 	"github.com/berth-csi/berth/test/drivers/accounts"
-	"github.com/berth-csi/berth/test/drivers/nfs"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/openstack"
 )
-
-// openStackAddress is where the nodes and their pods find the cloud's services.
-const openStackAddress = "203.0.113.5:13000"
-
-// openStackMetadata is where every instance of OpenStack finds its metadata. The driver has it built in.
-const openStackMetadata = "169.254.169.254:80"
 
 // shareTypes are those of the cloud, with the names of their StorageClasses.
 var shareTypes = map[string]string{"default": "csi-manila-default", "Gold_NFS": "csi-manila-gold-nfs"}
@@ -45,8 +35,7 @@ const snapshotClass = "csi-manila-standard"
 // manilaBed is a testbed with the Manila driver, and what the cells leave for those after them.
 type manilaBed struct {
 	*testbed.Testbed
-	cloud     *openstack.Cloud
-	files     string // the folder of all shares
+	cloud     *testbed.OpenStack
 	namespace string
 	claims    []*corev1.PersistentVolumeClaim // one for each share type
 	writer    testbed.RunningPod              // uses the first claim
@@ -82,48 +71,10 @@ func testManila(t *testing.T) {
 }
 
 func startManila(t *testing.T) *manilaBed {
-	m := &manilaBed{files: t.TempDir()}
-	m.cloud = openstack.StartWith(t, openstack.Options{TLS: true, Public: openStackAddress, Files: m.files, ShareTypes: slices.Sorted(maps.Keys(shareTypes))})
-	server := nfs.Start(t, func(r nfs.Request) (string, error) { return m.cloud.Export(r.Path) })
-	m.Testbed = testbed.Start(t, testbed.Options{
-		Driver: manila.Driver, Snapshots: true,
-		Cloud: testbed.Cloud{
-			Platform: &configv1.PlatformStatus{Type: configv1.OpenStackPlatformType, OpenStack: &configv1.OpenStackPlatformStatus{CloudName: "openstack"}},
-			Servers:  map[string]string{openStackAddress: m.cloud.Address(), net.JoinHostPort(openstack.FileServer, "2049"): server.Address()},
-			NFS:      server,
-			Objects:  []client.Object{credentialsOf(m.cloud)},
-			Prepare: func(c *cluster.Cluster) {
-				for _, node := range testbed.Nodes {
-					serveMetadata(t, c, node, m.cloud.MetadataHandler(m.cloud.AddInstance(node)))
-				}
-			},
-		},
-	})
+	m := &manilaBed{cloud: testbed.StartOpenStack(t, slices.Sorted(maps.Keys(shareTypes))...)}
+	m.Testbed = testbed.Start(t, testbed.Options{Driver: manila.Driver, Snapshots: true, Cloud: m.cloud.Options()})
 	m.namespace = m.Namespace(t)
 	return m
-}
-
-// credentialsOf returns the Secret in which the installer stores the cluster's credentials for a cloud: a new application
-// credential, and the cloud's CA.
-func credentialsOf(cloud *openstack.Cloud) *corev1.Secret {
-	login := cloud.LoginWithCredential("")
-	login.CAFile = openstack.InstallerCA
-	return &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: cloudcredential.RootOpenStack},
-		Data:       map[string][]byte{"clouds.yaml": login.CloudsYAML(), "cacert": cloud.CA()},
-	}
-}
-
-// serveMetadata serves the metadata of an instance on the node that it is, until the test ends.
-func serveMetadata(t *testing.T, c *cluster.Cluster, node string, metadata http.Handler) {
-	t.Helper()
-	listener, err := c.ListenOn(node, "tcp", openStackMetadata)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{Handler: metadata}
-	t.Cleanup(func() { server.Close() })
-	go func() { _ = server.Serve(listener) }() // until it is closed
 }
 
 // share returns the share of a volume.
@@ -255,8 +206,8 @@ func (m *manilaBed) refusals(t *testing.T) {
 // endpoint: all services are at an address of the private network, with a certificate of a CA that only clouds.yaml
 // names. There is no way around it: the cloud serves nothing without TLS.
 func (m *manilaBed) endpoint(t *testing.T) {
-	if url := m.cloud.Login().URL; url != "https://"+openStackAddress+"/identity/v3" {
-		t.Errorf("Keystone is at %s, want https at %s", url, openStackAddress)
+	if url := m.cloud.Login().URL; url != "https://"+testbed.OpenStackAddress+"/identity/v3" {
+		t.Errorf("Keystone is at %s, want https at %s", url, testbed.OpenStackAddress)
 	}
 	answered := map[openstack.Service]int{}
 	for _, call := range m.cloud.Calls() {
@@ -276,7 +227,7 @@ func (m *manilaBed) delete(t *testing.T) {
 		m.Delete(t, claim)
 	}
 	cluster.Eventually(t, testbed.Limit, "the cloud to be empty", func(context.Context) error {
-		left, err := os.ReadDir(m.files)
+		left, err := os.ReadDir(m.cloud.Files)
 		if shares, snapshots := m.cloud.Shares(), m.cloud.ShareSnapshots(); err != nil || len(shares)+len(snapshots)+len(left) > 0 {
 			return errors.Join(err, fmt.Errorf("it has the shares %+v, the snapshots %+v, and the files %v", shares, snapshots, left))
 		}

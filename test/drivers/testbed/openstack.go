@@ -1,0 +1,79 @@
+package testbed
+
+import (
+	"net"
+	"net/http"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/cloudcredential"
+	"github.com/berth-csi/berth/test/drivers/nfs"
+	"github.com/berth-csi/berth/test/openstack"
+)
+
+// OpenStackAddress is where nodes and their pods find the services of an OpenStack cloud.
+const OpenStackAddress = "203.0.113.5:13000"
+
+// openStackMetadata is where every instance of OpenStack finds its metadata. Drivers have it built in.
+const openStackMetadata = "169.254.169.254:80"
+
+// OpenStack is an OpenStack cloud with a CA of its own, and an instance for each node.
+type OpenStack struct {
+	*openstack.Cloud
+	// Files is the folder of all shares.
+	Files string
+
+	t testing.TB
+}
+
+// StartOpenStack starts a cloud with these types of shares until the test ends.
+func StartOpenStack(t testing.TB, shareTypes ...string) *OpenStack {
+	t.Helper()
+	o := &OpenStack{Files: t.TempDir(), t: t}
+	o.Cloud = openstack.StartWith(t, openstack.Options{TLS: true, Public: OpenStackAddress, Files: o.Files, ShareTypes: shareTypes})
+	return o
+}
+
+// Options returns what a testbed finds of the cloud. The cluster logs in with a new application credential.
+func (o *OpenStack) Options() Cloud {
+	server := nfs.Start(o.t, func(r nfs.Request) (string, error) { return o.Export(r.Path) })
+	return Cloud{
+		Platform: &configv1.PlatformStatus{Type: configv1.OpenStackPlatformType, OpenStack: &configv1.OpenStackPlatformStatus{CloudName: "openstack"}},
+		Servers:  map[string]string{OpenStackAddress: o.Address(), net.JoinHostPort(openstack.FileServer, "2049"): server.Address()},
+		NFS:      server,
+		Objects:  []client.Object{credentialsOf(o.Cloud)},
+		Prepare: func(c *cluster.Cluster) {
+			for _, node := range Nodes {
+				ServeOpenStackMetadata(o.t, c, node, o.MetadataHandler(o.AddInstance(node)))
+			}
+		},
+	}
+}
+
+// credentialsOf returns the Secret in which the installer stores the cluster's credentials for a cloud: a new application
+// credential, and the cloud's CA.
+func credentialsOf(cloud *openstack.Cloud) *corev1.Secret {
+	login := cloud.LoginWithCredential("")
+	login.CAFile = openstack.InstallerCA
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: cloudcredential.RootOpenStack},
+		Data:       map[string][]byte{"clouds.yaml": login.CloudsYAML(), "cacert": cloud.CA()},
+	}
+}
+
+// ServeOpenStackMetadata serves the metadata of an instance on the node that it is, until the test ends.
+func ServeOpenStackMetadata(t testing.TB, c *cluster.Cluster, node string, metadata http.Handler) {
+	t.Helper()
+	listener, err := c.ListenOn(node, "tcp", openStackMetadata)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: metadata}
+	t.Cleanup(func() { server.Close() })
+	go func() { _ = server.Serve(listener) }() // until it is closed
+}
