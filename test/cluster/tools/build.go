@@ -3,8 +3,10 @@ package tools
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -56,18 +58,41 @@ func (r recipe) builtIn(dir string) bool {
 
 // build compiles all tools into a folder, which it creates.
 func (r recipe) build(ctx context.Context, into string, report func(Progress)) error {
-	module := r.folder
-	if r.copied {
-		module = strings.TrimSuffix(into, partialSuffix) + "-source" + partialSuffix
-		defer os.RemoveAll(module)
-		if err := os.CopyFS(module, os.DirFS(r.folder)); err != nil {
+	arguments := r.arguments()
+	if r.incomplete {
+		pins := strings.TrimSuffix(into, partialSuffix) + "-pins" + partialSuffix
+		defer os.RemoveAll(pins)
+		modfile, err := copyPins(r.folder, pins)
+		if err != nil {
 			return err
 		}
+		arguments = append([]string{"-modfile=" + modfile}, arguments...)
 	}
-	if err := compile(ctx, module, into, r.arguments(), report); err != nil {
+	if err := compile(ctx, r.folder, into, arguments, report); err != nil {
 		return err
 	}
 	return r.nameAfterTools(into)
+}
+
+// copyPins copies the go.mod and go.sum of a folder into another one, and returns the path of that go.mod. A go.sum may be
+// missing.
+func copyPins(from, into string) (string, error) {
+	if err := os.MkdirAll(into, 0o755); err != nil {
+		return "", err
+	}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(from, name))
+		if errors.Is(err, fs.ErrNotExist) && name == "go.sum" {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		if err := os.WriteFile(filepath.Join(into, name), content, 0o644); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(into, "go.mod"), nil
 }
 
 // compile builds the programs that args name, with the build flags among them, in the module in one folder, into

@@ -17,7 +17,7 @@ type Program struct {
 	// Folder has the go.mod that pins it, such as "hack/drivers", relative to the module root.
 	Folder string
 	// Source says that the folder has the source code of the program, and not only pins. It may be read-only and its
-	// go.sum incomplete: a copy of it is built, and the go command adds to that copy's go.sum what it has verified.
+	// go.sum incomplete: the go command adds to a copy of that what it has verified.
 	Source bool
 	// Flags are those of go build.
 	Flags []string
@@ -46,8 +46,7 @@ func (p Program) recipe() (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	// The copy that is built has another path each time, which must not be in the program.
-	r := recipe{programs: programs, folder: filepath.Join(root, p.Folder), flags: append([]string{"-mod=mod", "-trimpath"}, p.Flags...), copied: true}
+	r := recipe{programs: programs, folder: filepath.Join(root, p.Folder), flags: append([]string{"-mod=mod", "-buildvcs=false"}, p.Flags...), incomplete: true}
 	err = filepath.WalkDir(r.folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err

@@ -161,11 +161,11 @@ func CacheFolder(kind string) (string, error) {
 
 // recipe is all inputs of the built tools.
 type recipe struct {
-	programs []program
-	folder   string   // of the pins
-	flags    []string // of go build
-	pins     [][]byte // content of go.mod and go.sum, and of all other files if the folder has source code
-	copied   bool     // whether a copy of the folder is built: the go command completes its go.mod and go.sum
+	programs   []program
+	folder     string   // of the pins
+	flags      []string // of go build
+	pins       [][]byte // content of go.mod and go.sum, and of all other files if the folder has source code
+	incomplete bool     // whether the go command completes go.mod and go.sum, in copies of them
 }
 
 func clusterRecipe() (recipe, error) { return kubernetesRecipe(clusterPrograms) }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-csi/berth/test/aws/ec2"
@@ -33,7 +34,20 @@ func (s *demo) buildDriver(ctx context.Context, aliases map[string]string) error
 		if err := realnode.Missing(); err != nil {
 			return "only reported as running, not run: " + err.Error(), nil
 		}
-		archives, err := testbed.Archives(ctx, s.printer.Progress, s.driver, nil)
+		var archives map[string]string
+		building, ctx := errgroup.WithContext(ctx) // an image waits for packages of Debian, and the nodes for the compiler
+		building.Go(func() (err error) {
+			archives, err = testbed.Archives(ctx, s.printer.Progress, s.driver, nil)
+			return err
+		})
+		building.Go(func() error {
+			if _, err := tools.Kubelet(ctx, s.printer.Progress); err != nil {
+				return err
+			}
+			_, err := tools.Containerd(ctx, s.printer.Progress)
+			return err
+		})
+		err := building.Wait()
 		if errors.Is(err, programs.ErrNoSource) {
 			return "only reported as running, not run: " + err.Error(), nil
 		}
@@ -42,12 +56,6 @@ func (s *demo) buildDriver(ctx context.Context, aliases map[string]string) error
 		}
 		for alias, of := range aliases {
 			archives[alias] = archives[of]
-		}
-		if _, err := tools.Kubelet(ctx, s.printer.Progress); err != nil {
-			return "", err
-		}
-		if _, err := tools.Containerd(ctx, s.printer.Progress); err != nil {
-			return "", err
 		}
 		s.archives = archives
 		return "built", nil

@@ -62,7 +62,7 @@ func TestEBS(t *testing.T) {
 	if !*all {
 		t.Skip("without -all-drivers: see make prove SUITE=continuity")
 	}
-	bed := testbed.StartEBS(t, ebs.Driver, aws.Options{}, false)
+	bed := testbed.StartEBS(t, ebs.Driver, testbed.EBSOptions{})
 	namespace := bed.Namespace(t)
 	var claims []*corev1.PersistentVolumeClaim
 	for i := range testbed.Nodes {

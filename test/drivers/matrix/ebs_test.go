@@ -38,11 +38,9 @@ type ebsBed struct {
 	cloud *testbed.AWS
 }
 
-// startEBS starts a testbed with a key pair or, if tokens is set, with a role that the driver assumes with its service
-// account's token. A session of the role lasts as long as sessions says.
-func startEBS(t *testing.T, tokens bool, sessions time.Duration) *ebsBed {
+func startEBS(t *testing.T, options testbed.EBSOptions) *ebsBed {
 	t.Helper()
-	bed := testbed.StartEBS(t, ebs.Driver, aws.Options{SessionLifetime: sessions}, tokens, configv1.AWSResourceTag{Key: "team", Value: "harbour"})
+	bed := testbed.StartEBS(t, ebs.Driver, options)
 	return &ebsBed{bed.Testbed, bed.Region}
 }
 
@@ -79,7 +77,7 @@ func (b *ebsBed) failed() []gateway.Call {
 
 // testEBS runs the driver with a key pair, and then with tokens.
 func testEBS(t *testing.T) {
-	bed := startEBS(t, false, 0)
+	bed := startEBS(t, testbed.EBSOptions{Tags: []configv1.AWSResourceTag{{Key: "team", Value: "harbour"}}})
 	namespace := bed.Namespace(t)
 	data := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "data"})
 	var writer testbed.RunningPod
@@ -354,9 +352,9 @@ var ebsUnexercised = map[string]string{
 	"ebs-privileged-role: use securitycontextconstraints.security.openshift.io aws-ebs-csi-driver-node": "the cluster does not admit pods by SecurityContextConstraints",
 }
 
-// testEBSWithTokens runs the driver without any key pair. Its sessions in AWS end after some seconds.
+// testEBSWithTokens runs the driver without any key pair, behind a proxy. Its sessions in AWS end after some seconds.
 func testEBSWithTokens(t *testing.T) {
-	bed := startEBS(t, true, 10*time.Second)
+	bed := startEBS(t, testbed.EBSOptions{Region: aws.Options{SessionLifetime: 10 * time.Second}, Tokens: true, BehindProxy: true})
 	claim := bed.claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "data"})
 	pod := bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[0], Claim: claim})
 	pod.Write(t, "greeting", "ahoy")

@@ -33,6 +33,8 @@ type efsVersion struct {
 	tags []configv1.AWSResourceTag
 	// handle is the prefix of its volume handles.
 	handle string
+	// behindProxy says that only a proxy reaches the region.
+	behindProxy bool
 	// unexercised says why it needs no use of some permissions.
 	unexercised map[string]string
 }
@@ -75,7 +77,11 @@ func startEFS(t *testing.T, version efsVersion, region *testbed.AWS, env ...core
 	files := testbed.AddFileSystems(t, region, efsFileSystem)
 	cloud := region.Options()
 	files.Serve(&cloud)
-	bed := efsBed{testbed.Start(t, testbed.Options{Driver: driver.Driver, Cloud: cloud, Env: append(env, version.env...)}), region, files}
+	options := testbed.Options{Driver: driver.Driver, Cloud: cloud, Env: append(env, version.env...)}
+	if version.behindProxy {
+		options.BehindProxy = testbed.EndpointPort
+	}
+	bed := efsBed{testbed.Start(t, options), region, files}
 	bed.addClass(t, efsClass, storagev1.VolumeBindingImmediate)
 	return bed
 }
@@ -243,8 +249,9 @@ func (b efsBed) registered(t *testing.T) (all []storagev1.CSINodeDriver) {
 	return all
 }
 
-// testEFSWithTokens runs the driver without any key pair.
+// testEFSWithTokens runs the driver without any key pair, behind a proxy.
 func testEFSWithTokens(t *testing.T, version efsVersion) {
+	version.behindProxy = true
 	region := testbed.StartAWS(t, driver.Driver, aws.Options{Region: efsRegion})
 	roles := region.UseTokens()
 	bed := startEFS(t, version, region,

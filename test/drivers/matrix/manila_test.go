@@ -46,7 +46,8 @@ type manilaBed struct {
 func testManila(t *testing.T) {
 	cluster.NeedRealNodes(t)
 	t.Run("config drive", testManilaNodes)
-	m := startManila(t)
+	t.Run("proxy", testManilaBehindProxy)
+	m := startManila(t, "")
 	for _, cell := range []struct {
 		name string
 		run  func(*testing.T)
@@ -70,11 +71,28 @@ func testManila(t *testing.T) {
 	}
 }
 
-func startManila(t *testing.T) *manilaBed {
+// startManila starts a testbed. The cloud's services are behind a proxy if a port is given, theirs.
+func startManila(t *testing.T, behindProxy string) *manilaBed {
+	t.Helper()
 	m := &manilaBed{cloud: testbed.StartOpenStack(t, slices.Sorted(maps.Keys(shareTypes))...)}
-	m.Testbed = testbed.Start(t, testbed.Options{Driver: manila.Driver, Snapshots: true, Cloud: m.cloud.Options()})
+	m.Testbed = testbed.Start(t, testbed.Options{Driver: manila.Driver, Snapshots: true, Cloud: m.cloud.Options(), BehindProxy: behindProxy})
 	m.namespace = m.Namespace(t)
 	return m
+}
+
+// testManilaBehindProxy: a claim gets a share, and a pod writes to it, although only a proxy reaches the cloud's services.
+func testManilaBehindProxy(t *testing.T) {
+	m := startManila(t, testbed.OpenStackPort)
+	claim := m.Claim(t, testbed.Claim{Namespace: m.namespace, Name: "files", Class: shareTypes["default"]})
+	pod := m.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[0], Claim: claim, User: writerID})
+	pod.Write(t, "greeting", "ahoy")
+	m.Delete(t, pod.Pod, claim)
+	cluster.Eventually(t, testbed.Limit, "the share to be gone", func(context.Context) error {
+		if left := m.cloud.Shares(); len(left) > 0 {
+			return fmt.Errorf("the cloud has %+v", left)
+		}
+		return nil
+	})
 }
 
 // share returns the share of a volume.

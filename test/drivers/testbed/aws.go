@@ -50,6 +50,9 @@ const account = "111122223333"
 // Addresses on nodes.
 const metadataAddress = "169.254.169.254:80"
 
+// EndpointPort is the port of the services on nodes.
+const EndpointPort = "443"
+
 // endpoints are the addresses of services on nodes, and their names in the Infrastructure.
 var endpoints = map[string]struct{ ip, name string }{
 	"ec2": {"10.0.64.1", "ec2"},
@@ -149,7 +152,7 @@ func (a *AWS) Options() Cloud {
 		if err != nil {
 			a.t.Fatal(err)
 		}
-		servers[endpoint.ip+":443"] = at.Host
+		servers[endpoint.ip+":"+EndpointPort] = at.Host
 		platform.ServiceEndpoints = append(platform.ServiceEndpoints, configv1.AWSServiceEndpoint{Name: endpoint.name, URL: "https://" + endpoint.ip})
 	}
 	return Cloud{

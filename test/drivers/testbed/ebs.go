@@ -19,9 +19,20 @@ type EBS struct {
 	Region *AWS
 }
 
-// StartEBS starts a testbed with the EBS driver, and the API of snapshots, in a region with the options and tags. The driver
-// has a key pair or, if tokens is set, a role that it assumes with its service account's token.
-func StartEBS(t testing.TB, driver drivers.Driver, options aws.Options, tokens bool, tags ...configv1.AWSResourceTag) *EBS {
+// EBSOptions say what a testbed with the EBS driver has.
+type EBSOptions struct {
+	// Region is the options of the region.
+	Region aws.Options
+	// Tags are those that the Infrastructure wants on all resources.
+	Tags []configv1.AWSResourceTag
+	// Tokens says that the driver has no key pair, but a role, which it assumes with its service account's token.
+	Tokens bool
+	// BehindProxy says that only a proxy reaches the region.
+	BehindProxy bool
+}
+
+// StartEBS starts a testbed with the EBS driver, and the API of snapshots, until the test ends.
+func StartEBS(t testing.TB, driver drivers.Driver, options EBSOptions) *EBS {
 	t.Helper()
 	cluster.NeedRealNodes(t)
 	bed := &EBS{}
@@ -31,11 +42,14 @@ func StartEBS(t testing.TB, driver drivers.Driver, options aws.Options, tokens b
 			t.Error(err)
 		}
 	})
-	options.Disks = devices
-	bed.Region = StartAWS(t, driver, options)
-	bed.Region.Tags = tags
+	options.Region.Disks = devices
+	bed.Region = StartAWS(t, driver, options.Region)
+	bed.Region.Tags = options.Tags
 	of := Options{Driver: driver, Snapshots: true}
-	if tokens {
+	if options.BehindProxy {
+		of.BehindProxy = EndpointPort
+	}
+	if options.Tokens {
 		for _, role := range bed.Region.UseTokens() {
 			of.Env = append(of.Env, corev1.EnvVar{Name: "ROLEARN", Value: role})
 		}

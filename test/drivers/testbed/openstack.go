@@ -16,8 +16,11 @@ import (
 	"github.com/berth-csi/berth/test/openstack"
 )
 
-// OpenStackAddress is where nodes and their pods find the services of an OpenStack cloud.
-const OpenStackAddress = "203.0.113.5:13000"
+// OpenStackPort and OpenStackAddress are where nodes and their pods find the services of an OpenStack cloud.
+const (
+	OpenStackPort    = "13000"
+	OpenStackAddress = "203.0.113.5:" + OpenStackPort
+)
 
 // openStackMetadata is where every instance of OpenStack finds its metadata. Drivers have it built in.
 const openStackMetadata = "169.254.169.254:80"

@@ -31,6 +31,7 @@ import (
 	"github.com/berth-csi/berth/test/drivers/nfs"
 	"github.com/berth-csi/berth/test/drivers/programs"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/proxy"
 	"github.com/berth-csi/berth/test/release"
 )
 
@@ -46,6 +47,8 @@ type Options struct {
 	Cloud  Cloud
 	// Env are variables that the administrator sets for the operator, such as DRIVER_IMAGE for another image.
 	Env []corev1.EnvVar
+	// BehindProxy is the port of those of the cloud's servers that only a proxy reaches. If it is empty, there is no proxy.
+	BehindProxy string
 	// Snapshots installs the API of snapshots, and its controller.
 	Snapshots bool
 }
@@ -72,6 +75,8 @@ type Cloud struct {
 type Testbed struct {
 	*cluster.Cluster
 	Driver drivers.Driver
+	// Proxy is the cluster's proxy. It may be nil.
+	Proxy *proxy.Proxy
 
 	serviceCA *x509.CertPool // of the certificates of Services
 }
@@ -89,6 +94,9 @@ func Start(t testing.TB, options Options) *Testbed {
 	own := made.Images()
 	own[journey.UserImage] = user.Path("user")
 	bed := &Testbed{Driver: options.Driver}
+	if options.BehindProxy != "" {
+		options.Cloud, bed.Proxy = options.Cloud.behindProxy(t, options.BehindProxy)
+	}
 	bed.Cluster = cluster.Start(t, cluster.Options{
 		OLM: true, RealNodes: len(Nodes), Images: own, ImageArchives: archives(t, options), Reachable: options.Cloud.Servers,
 	})

@@ -1,0 +1,56 @@
+package testbed
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/proxy"
+)
+
+// proxyAddress is where nodes and their pods find the cluster's proxy.
+const proxyAddress = "10.0.96.1:3128"
+
+// noProxy is what OpenShift lets its pods reach without the proxy: its own networks and the metadata service.
+const noProxy = ".cluster.local,.svc,10.0.0.0/24,10.128.0.0/14,10.217.0.0/16,127.0.0.1,169.254.169.254,localhost"
+
+// behindProxy returns the cloud as it is found behind a proxy, which serves until the test ends: nothing else reaches the
+// servers with a port, and the cluster's Proxy names it.
+func (c Cloud) behindProxy(t testing.TB, port string) (Cloud, *proxy.Proxy) {
+	t.Helper()
+	servers, hidden := map[string]string{}, map[string]string{}
+	for at, to := range c.Servers {
+		if strings.HasSuffix(at, ":"+port) {
+			hidden[at] = to
+		} else {
+			servers[at] = to
+		}
+	}
+	started := proxy.Start(t, hidden)
+	servers[proxyAddress] = started.Address
+	prepare := c.Prepare
+	c.Servers = servers
+	c.Prepare = func(c *cluster.Cluster) {
+		if err := setProxy(t.Context(), c.Client()); err != nil {
+			t.Fatal(err)
+		}
+		if prepare != nil {
+			prepare(c)
+		}
+	}
+	return c, started
+}
+
+func setProxy(ctx context.Context, c client.Client) error {
+	config := &configv1.Proxy{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+	if err := c.Get(ctx, client.ObjectKeyFromObject(config), config); err != nil {
+		return err
+	}
+	config.Status = configv1.ProxyStatus{HTTPProxy: "http://" + proxyAddress, HTTPSProxy: "http://" + proxyAddress, NoProxy: noProxy}
+	return c.Status().Update(ctx, config)
+}
