@@ -35,7 +35,7 @@ var Capabilities = []struct {
 	{Snapshot, "a snapshot of a claim is taken, and a new claim has what was in it"},
 	{Delete, "with the claim, all that was made for it in the cloud goes"},
 	{Tags, "what the driver makes has the tags that the Infrastructure wants"},
-	{STS, "the driver works with short-lived tokens instead of a key pair"},
+	{STS, "the driver works with short-lived tokens instead of a key pair, and behind the cluster's proxy"},
 	{PrivateEndpoint, "the driver works in a region whose endpoints have a CA of their own"},
 }
 
