@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"github.com/berth-csi/berth/test/loop"
 )
 
 // TestNothingIsLeftOfRealNodes: whatever is killed, no process, control group, loop device or file of a real node stays,
@@ -136,29 +136,10 @@ func attachLoop(t *testing.T, path string) string {
 	if err := file.Truncate(1 << 20); err != nil {
 		t.Fatal(err)
 	}
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
+	device, err := loop.Attach(file, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer control.Close()
-	for {
-		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		if err != nil {
-			t.Fatal(err)
-		}
-		name := "/dev/loop" + strconv.Itoa(number)
-		device, err := os.OpenFile(name, os.O_RDWR, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer device.Close()
-		err = unix.IoctlLoopConfigure(int(device.Fd()), &unix.LoopConfig{Fd: uint32(file.Fd())})
-		if errors.Is(err, unix.EBUSY) {
-			continue // somebody else was quicker
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		return name
-	}
+	defer device.Close()
+	return device.Name()
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-csi/berth/test/aws/ec2"
+	"github.com/berth-csi/berth/test/loop"
 )
 
 // Disks keeps the content of volumes and snapshots. It is an ec2.Disks. Use New.
@@ -155,11 +156,11 @@ func (d *Disks) Attach(v ec2.Volume, a ec2.Attachment) error {
 		if err != nil {
 			return err
 		}
-		loop, err := newLoop(content)
+		attachedTo, err := loop.Attach(content, unix.LO_FLAGS_AUTOCLEAR)
 		if err != nil {
 			return err
 		}
-		attached = &device{loop: loop, files: map[string][]string{}}
+		attached = &device{loop: attachedTo, files: map[string][]string{}}
 		d.attached[v.ID] = attached
 	}
 	return attached.giveTo(a.InstanceID, root, v.ID)
@@ -260,33 +261,6 @@ func newFile() (*os.File, error) {
 		return nil, err
 	}
 	return file, os.Remove(file.Name())
-}
-
-// newLoop returns a loop device with the content. It detaches itself when nobody has it open.
-func newLoop(content *os.File) (*os.File, error) {
-	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer control.Close()
-	for {
-		number, err := unix.IoctlRetInt(int(control.Fd()), unix.LOOP_CTL_GET_FREE)
-		if err != nil {
-			return nil, fmt.Errorf("find a free loop device: %w", err)
-		}
-		loop, err := os.OpenFile(fmt.Sprintf("/dev/loop%d", number), os.O_RDWR, 0)
-		if err != nil {
-			return nil, err
-		}
-		config := &unix.LoopConfig{Fd: uint32(content.Fd()), Info: unix.LoopInfo64{Flags: unix.LO_FLAGS_AUTOCLEAR}}
-		if err = unix.IoctlLoopConfigure(int(loop.Fd()), config); err == nil {
-			return loop, nil
-		}
-		loop.Close()
-		if !errors.Is(err, unix.EBUSY) { // somebody else was quicker
-			return nil, fmt.Errorf("configure %s: %w", loop.Name(), err)
-		}
-	}
 }
 
 // isContentOf tells whether a loop device has the content.

@@ -235,7 +235,8 @@ func attachConfigDrive(t *testing.T, c *cluster.Cluster, instance openstack.Inst
 	attachLoop(t, drive, filepath.Join(root, "dev"))
 }
 
-// attachLoop makes a file a disk whose device is in a folder, until the test ends.
+// attachLoop makes a file a disk whose device is in a folder, until the test ends. Its number is one that other nodes have no
+// device file for, so it is not among their disks.
 func attachLoop(t *testing.T, path, folder string) {
 	t.Helper()
 	file, err := os.Open(path)
