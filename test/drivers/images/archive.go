@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-csi/berth/test/cluster/tools"
 )
@@ -25,15 +26,21 @@ const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
 // archive returns the path of the image's archive.
 func (c content) archive(ctx context.Context, report func(tools.Progress), tag name.Tag) (string, error) {
-	files, err := c.files(ctx, report)
-	if err != nil {
-		return "", err
-	}
+	var files []file
 	base := ""
+	building, both := errgroup.WithContext(ctx) // packages of Debian are installed while the compiler works
+	building.Go(func() (err error) {
+		files, err = c.files(both, report)
+		return err
+	})
 	if c.debian {
-		if base, err = debian(ctx, report); err != nil {
-			return "", err
-		}
+		building.Go(func() (err error) {
+			base, err = debian(both, report)
+			return err
+		})
+	}
+	if err := building.Wait(); err != nil {
+		return "", err
 	}
 	key, err := c.key(tag, base, files)
 	if err != nil {
