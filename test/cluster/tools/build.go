@@ -66,6 +66,11 @@ func (r recipe) build(ctx context.Context, into string, report func(Progress)) e
 		if err != nil {
 			return err
 		}
+		if r.aligned {
+			if err := align(modfile); err != nil {
+				return err
+			}
+		}
 		arguments = append([]string{"-modfile=" + modfile}, arguments...)
 	}
 	if err := compile(ctx, r.folder, into, arguments, report); err != nil {

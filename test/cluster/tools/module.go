@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"golang.org/x/mod/modfile"
+	"golang.org/x/mod/semver"
 )
 
 // Root returns the folder of the project's go.mod: the nearest one, at or above the working directory, that also
@@ -30,7 +32,7 @@ func Root() (string, error) {
 	}
 }
 
-// Pins are the module versions in a go.mod of the project.
+// Pins are the module versions that are built with a go.mod of the project.
 type Pins struct {
 	file     string
 	versions map[string]string
@@ -63,7 +65,40 @@ func readPins(name string) (Pins, error) {
 	for _, require := range parsed.Require {
 		pins.versions[require.Mod.Path] = require.Mod.Version
 	}
+	for _, replace := range parsed.Replace {
+		if _, ok := pins.versions[replace.Old.Path]; ok && replace.New.Path == replace.Old.Path {
+			pins.versions[replace.Old.Path] = replace.New.Version
+		}
+	}
 	return pins, nil
+}
+
+// align raises the modules in a go.mod to the versions of hack/tools.
+func align(path string) error {
+	shared, err := ToolPins()
+	if err != nil {
+		return err
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	file, err := modfile.Parse(path, content, nil)
+	if err != nil {
+		return err
+	}
+	for _, require := range slices.Clone(file.Require) {
+		module := require.Mod
+		if version, ok := shared.versions[module.Path]; ok && semver.Compare(version, module.Version) > 0 {
+			if err := errors.Join(file.AddRequire(module.Path, version), file.AddReplace(module.Path, "", module.Path, version)); err != nil {
+				return err
+			}
+		}
+	}
+	if content, err = file.Format(); err != nil {
+		return err
+	}
+	return os.WriteFile(path, content, 0o644)
 }
 
 // Version returns the version of a module. Since Go 1.17 a go.mod lists every module that a build needs, so it fails

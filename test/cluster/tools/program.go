@@ -19,6 +19,9 @@ type Program struct {
 	// Source says that the folder has the source code of the program, and not only pins. It may be read-only and its
 	// go.sum incomplete: the go command adds to a copy of that what it has verified.
 	Source bool
+	// Aligned says that a source is built with the modules of hack/tools where it wants earlier versions of them, so that
+	// compiled packages are shared.
+	Aligned bool
 	// Flags are those of go build.
 	Flags []string
 }
@@ -46,7 +49,7 @@ func (p Program) recipe() (recipe, error) {
 	if err != nil {
 		return recipe{}, err
 	}
-	r := recipe{programs: programs, folder: filepath.Join(root, p.Folder), flags: append([]string{"-mod=mod", "-buildvcs=false"}, p.Flags...), incomplete: true}
+	r := recipe{programs: programs, folder: filepath.Join(root, p.Folder), flags: append([]string{"-mod=mod", "-buildvcs=false"}, p.Flags...), incomplete: true, aligned: p.Aligned}
 	err = filepath.WalkDir(r.folder, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
@@ -59,5 +62,10 @@ func (p Program) recipe() (recipe, error) {
 		r.pins = append(r.pins, []byte(name), content)
 		return err
 	})
+	if err == nil && p.Aligned {
+		var aligned []byte
+		aligned, err = os.ReadFile(filepath.Join(root, pinsFolder, "go.mod"))
+		r.pins = append(r.pins, aligned)
+	}
 	return r, err
 }

@@ -166,6 +166,7 @@ type recipe struct {
 	flags      []string // of go build
 	pins       [][]byte // content of go.mod and go.sum, and of all other files if the folder has source code
 	incomplete bool     // whether the go command completes go.mod and go.sum, in copies of them
+	aligned    bool     // whether these copies have the modules of hack/tools
 }
 
 func clusterRecipe() (recipe, error) { return kubernetesRecipe(clusterPrograms) }

@@ -37,6 +37,9 @@ type origin struct {
 	// release is the version of a source. A pinned module's is in go.mod.
 	release string
 	source  bool
+	// aligned says that a source is built with the modules of hack/tools where it wants earlier ones. Sidecars that send no
+	// request to the API server are; drivers have their own.
+	aligned bool
 }
 
 // origins are the programs by name. The name of a driver's file is that of its image's program, see package images.
@@ -53,8 +56,8 @@ var origins = map[string]origin{
 
 	"aws-efs-csi-driver-v3.4.1":  efs("v3.4.1"),
 	"aws-efs-csi-driver-v2.1.11": efs("v2.1.11"),
-	"csi-node-driver-registrar":  {source: true, module: "csi-node-driver-registrar", pkg: "cmd/csi-node-driver-registrar"},
-	"livenessprobe":              {source: true, module: "csi-livenessprobe", pkg: "cmd/livenessprobe"},
+	"csi-node-driver-registrar":  {source: true, aligned: true, module: "csi-node-driver-registrar", pkg: "cmd/csi-node-driver-registrar"},
+	"livenessprobe":              {source: true, aligned: true, module: "csi-livenessprobe", pkg: "cmd/livenessprobe"},
 	"nfsplugin":                  {source: true, module: "csi-driver-nfs", pkg: "cmd/nfsplugin"},
 
 	"sample": {pkg: "test/drivers/sample"},
@@ -102,7 +105,7 @@ func Path(ctx context.Context, report func(tools.Progress), name string) (string
 		if err != nil {
 			return "", fmt.Errorf("build %s: %w", name, err)
 		}
-		program.Folder, program.Source, program.Package = folder, true, "./"+from.pkg
+		program.Folder, program.Source, program.Aligned, program.Package = folder, true, from.aligned, "./"+from.pkg
 	}
 	version, err := Version(name)
 	if err != nil {
