@@ -16,7 +16,7 @@ demo: runtime ## Start a local cluster, install the EFS operator from a catalog,
 	@go run ./test/demo up
 
 .PHONY: demo-switch
-demo-switch: ## On one of its own, switch from the community's operator to the certified one
+demo-switch: runtime ## On one of its own, switch from the community's operator to the certified one
 	@go run ./test/demo switch
 
 .PHONY: demo-down

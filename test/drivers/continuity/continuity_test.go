@@ -34,13 +34,19 @@ var all = flag.Bool("all-drivers", false, "run the drivers on testbeds, which ta
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
+// needAll skips the test unless all drivers are to run.
+func needAll(t *testing.T) {
+	t.Helper()
+	if !*all {
+		t.Skip("without -all-drivers: see make prove SUITE=continuity")
+	}
+}
+
 const fileSystem = "fs-0123456789abcdef0"
 
 // TestEFS: two pods on two nodes share a volume.
 func TestEFS(t *testing.T) {
-	if !*all {
-		t.Skip("without -all-drivers: see make prove SUITE=continuity")
-	}
+	needAll(t)
 	region := testbed.StartAWS(t, efs.Driver, aws.Options{Region: "sea-west-1"})
 	files := testbed.AddFileSystems(t, region, fileSystem)
 	cloud := region.Options()
@@ -59,9 +65,7 @@ func TestEFS(t *testing.T) {
 
 // TestEBS: a pod on each node has a volume of its own, which is attached to the node.
 func TestEBS(t *testing.T) {
-	if !*all {
-		t.Skip("without -all-drivers: see make prove SUITE=continuity")
-	}
+	needAll(t)
 	bed := testbed.StartEBS(t, ebs.Driver, testbed.EBSOptions{})
 	namespace := bed.Namespace(t)
 	var claims []*corev1.PersistentVolumeClaim
@@ -73,9 +77,7 @@ func TestEBS(t *testing.T) {
 
 // TestManila: two pods on two nodes share a volume.
 func TestManila(t *testing.T) {
-	if !*all {
-		t.Skip("without -all-drivers: see make prove SUITE=continuity")
-	}
+	needAll(t)
 	cluster.NeedRealNodes(t)
 	cloud := testbed.StartOpenStack(t, "default")
 	bed := testbed.Start(t, testbed.Options{Driver: manila.Driver, Cloud: cloud.Options()})

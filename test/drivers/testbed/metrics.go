@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,10 +54,10 @@ func (b *Testbed) CheckMetrics(t *testing.T) {
 					b.wantMetrics(ctx, e, address, stranger.BearerToken, http.StatusForbidden))
 			})
 		})
-		delete(proxies, e.container)
+		delete(proxies, e.port)
 	}
-	for container := range proxies {
-		t.Errorf("container %s serves metrics, but no ServiceMonitor has an endpoint for it", container)
+	for port, container := range proxies {
+		t.Errorf("container %s serves metrics at port %d, but no ServiceMonitor has an endpoint for it", container, port)
 	}
 }
 
@@ -152,17 +153,20 @@ func target(service corev1.Service, pod *corev1.Pod, name string) (container str
 	return "", 0
 }
 
-// metricsProxies returns the names of the driver's containers that serve metrics.
-func (b *Testbed) metricsProxies(t *testing.T) map[string]bool {
+// metricsProxies returns the names of the driver's containers that serve metrics, by their ports, which differ: pods of
+// controllers and of nodes are on the same hosts.
+func (b *Testbed) metricsProxies(t *testing.T) map[int32]string {
 	t.Helper()
-	proxies := map[string]bool{}
+	proxies := map[int32]string{}
 	for _, pod := range b.DriverPods(t) {
 		for _, container := range pod.Spec.Containers {
-			for _, arg := range container.Args {
-				if strings.HasPrefix(arg, "--secure-listen-address=") {
-					proxies[container.Name] = true
-				}
+			if !slices.ContainsFunc(container.Args, func(arg string) bool { return strings.HasPrefix(arg, "--secure-listen-address=") }) {
+				continue
 			}
+			if len(container.Ports) != 1 {
+				t.Fatalf("container %s of pod %s serves metrics and has the ports %v, want one", container.Name, pod.Name, container.Ports)
+			}
+			proxies[container.Ports[0].ContainerPort] = container.Name
 		}
 	}
 	return proxies
@@ -229,7 +233,11 @@ const noCertificate = "open /etc/tls/private/tls.crt: no such file or directory"
 // CheckNoRestarts fails the test if a container of the driver has ended, other than a proxy that the kubelet started before
 // the cluster had made its certificate.
 func (b *Testbed) CheckNoRestarts(t *testing.T) {
-	for _, pod := range b.DriverPods(t) {
+	pods := b.DriverPods(t)
+	if len(pods) == 0 {
+		t.Error("the driver has no pods")
+	}
+	for _, pod := range pods {
 		for _, status := range pod.Status.ContainerStatuses {
 			last := status.LastTerminationState.Terminated
 			if status.RestartCount > 0 && (last == nil || !strings.Contains(last.Message, noCertificate)) {
