@@ -56,9 +56,10 @@ func isReady(pod *corev1.Pod) bool {
 }
 
 // metric returns the value of one of the operator's metrics, summed up over all series with these labels,
-// and whether there is any.
+// and whether there is any. The operators of all tests share their metrics, so a parallel test must not read them.
 func metric(t *testing.T, name string, labels map[string]string) (sum float64, found bool) {
 	t.Helper()
+	t.Setenv("READS_METRICS", "1") // panics in a parallel test
 	families, err := legacyregistry.DefaultGatherer.Gather()
 	if err != nil {
 		t.Fatal(err)
