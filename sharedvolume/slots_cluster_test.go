@@ -3,6 +3,7 @@ package sharedvolume_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func TestFewClaimsInFlight(t *testing.T) {
 			continue
 		}
 		switch {
-		case event.User == controllerUser && event.Verb == "create":
+		case event.User == controllerUser && event.Code == http.StatusCreated:
 			made++
 			most = max(most, made-len(bound))
 		case event.User == binderUser && event.Subresource == "status":

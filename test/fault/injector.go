@@ -144,6 +144,7 @@ func (i *Injector) startLife(ctx context.Context) *life {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.lives++
+	i.last = time.Time{}
 	one := &life{Injector: i, number: i.lives}
 	one.ctx, one.cancel = context.WithCancelCause(ctx)
 	return one
@@ -189,11 +190,12 @@ func (i *Injector) Deliver() {
 	i.once.Do(func() { close(i.deliver) })
 }
 
-// Idle returns for how long the client has had no request in flight, except watches.
+// Idle returns for how long the client has had no request in flight, except watches. A process that has not made a request
+// yet is about to, so it is not idle.
 func (i *Injector) Idle() time.Duration {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.busy > 0 {
+	if i.busy > 0 || i.last.IsZero() {
 		return 0
 	}
 	return time.Since(i.last)

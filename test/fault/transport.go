@@ -105,7 +105,9 @@ func (t *transport) finish() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.busy--
-	t.last = time.Now()
+	if t.number == t.lives { // the request is not one of a killed client
+		t.last = time.Now()
+	}
 }
 
 // write sends a write, or injects its fault.

@@ -336,3 +336,23 @@ func TestIdleWaitsForAnswers(t *testing.T) {
 		return nil
 	}))
 }
+
+func TestIdleBeginsWithARequest(t *testing.T) {
+	w := newSpace(t)
+	injector := fault.Inject(fault.Point{Verb: "create", Resource: "secrets", Namespace: w.namespace, Name: "a", Occurrence: 1}, fault.KilledBefore)
+	lives := 0
+	w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+		lives++
+		if idle := injector.Idle(); idle > 0 {
+			t.Errorf("life %d: idle for %s before its first request", lives, idle)
+		}
+		_, err := w.secrets(cfg).Create(ctx, named("a"), metav1.CreateOptions{})
+		return err
+	}))
+	if lives != 2 {
+		t.Errorf("the client was started %d times, want 2", lives)
+	}
+	if injector.Idle() == 0 {
+		t.Error("the client is not idle after its last request")
+	}
+}
