@@ -131,6 +131,11 @@ func ProgramsWithTag(ctx context.Context, tag string, packages ...string) (Dir, 
 	return programsIn(ctx, "test-"+tag, append([]string{"-tags", tag}, packages...))
 }
 
+// ProgramsForImages is Programs without the commit in the programs, which would make a new image of each commit.
+func ProgramsForImages(ctx context.Context, packages ...string) (Dir, error) {
+	return programsIn(ctx, "test-images", append([]string{"-buildvcs=false"}, packages...))
+}
+
 // programsIn builds what the arguments of go build say into a folder in bin.
 func programsIn(ctx context.Context, folder string, args []string) (Dir, error) {
 	root, err := Root()

@@ -118,7 +118,7 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 	if len(standIns) == 0 {
 		return files, nil
 	}
-	own, err := tools.Programs(ctx, "./test/drivers/nfs/nfsclient")
+	own, err := tools.ProgramsForImages(ctx, "./test/drivers/nfs/nfsclient")
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func Path(ctx context.Context, report func(tools.Progress), name string) (string
 		return "", unknown(name)
 	}
 	if from.module == "" {
-		own, err := tools.Programs(ctx, "./"+from.pkg)
+		own, err := tools.ProgramsForImages(ctx, "./"+from.pkg)
 		return own.Path(name), err
 	}
 	program := tools.Program{Name: name, Folder: pinned, Package: from.module + "/" + from.pkg}

@@ -1,0 +1,35 @@
+package tools
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestUnusedFoldersAreRemoved(t *testing.T) {
+	cache := t.TempDir()
+	request := func(key string) {
+		t.Helper()
+		_, err := once(t.Context(), cache, key, isFolder, func(Progress) {}, func(partial string) error { return os.Mkdir(partial, 0o755) })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range []string{"unused", "used", "requested"} {
+		request(key)
+	}
+	for key, age := range map[string]time.Duration{"unused": keptUnused + time.Hour, "used": keptUnused - time.Hour, "requested": 2 * keptUnused} {
+		then := time.Now().Add(-age)
+		if err := os.Chtimes(filepath.Join(cache, key), then, then); err != nil {
+			t.Fatal(err)
+		}
+	}
+	request("requested")
+	request("new")
+	for key, want := range map[string]bool{"unused": false, "used": true, "requested": true, "new": true} {
+		if got := isFolder(filepath.Join(cache, key)); got != want {
+			t.Errorf("after a week, folder %q is there: %v, want %v", key, got, want)
+		}
+	}
+}
