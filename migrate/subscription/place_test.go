@@ -15,7 +15,9 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -88,6 +90,7 @@ func (s *site) newPlace(t *testing.T, approval v1alpha1.Approval, known ...strin
 func (s *site) newPlaceIn(t *testing.T, namespace string, approval v1alpha1.Approval, known ...string) *place {
 	t.Helper()
 	p := &place{site: s, t: t, namespace: namespace}
+	t.Cleanup(p.tell)
 	p.create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Name: "own", Namespace: p.namespace},
 		Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: []string{p.namespace}}})
 	for _, name := range slices.Concat([]string{first}, known) {
@@ -117,6 +120,29 @@ func (s *site) newPlaceIn(t *testing.T, namespace string, approval v1alpha1.Appr
 		return p.installed(ctx, s.pkg+".v1.0.0")
 	})
 	return p
+}
+
+// tell logs what OLM made of the namespace if the test has failed.
+func (p *place) tell() {
+	if !p.t.Failed() {
+		return
+	}
+	for _, list := range []client.ObjectList{&v1alpha1.SubscriptionList{}, &v1alpha1.InstallPlanList{}, &v1alpha1.ClusterServiceVersionList{}} {
+		if err := p.Client().List(context.Background(), list, client.InNamespace(p.namespace)); err != nil {
+			p.t.Error(err)
+			continue
+		}
+		err := meta.EachListItem(list, func(object runtime.Object) error {
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+			if err == nil {
+				p.t.Logf("%T %s: %v", object, object.(client.Object).GetName(), content["status"])
+			}
+			return err
+		})
+		if err != nil {
+			p.t.Error(err)
+		}
+	}
 }
 
 func (p *place) create(object client.Object) {

@@ -288,7 +288,7 @@ func lateInstallPlan(p *place) {
 func (p *place) copyUnapproved(name, version string) *v1alpha1.InstallPlan {
 	p.t.Helper()
 	original := p.unapproved()
-	copied := &v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name}, Spec: original.Spec}
+	copied := &v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: name, OwnerReferences: original.OwnerReferences}, Spec: original.Spec}
 	copied.Spec.ClusterServiceVersionNames = []string{version}
 	p.create(copied)
 	copied.Status = original.Status
