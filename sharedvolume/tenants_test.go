@@ -239,6 +239,7 @@ func testGrants(t *testing.T, env testEnv) {
 	t.Run("taken back", func(t *testing.T) {
 		env := env.in(t)
 		env.do("take back", env.client.Delete(t.Context(), &v1alpha1.SharedVolumeGrant{ObjectMeta: metav1.ObjectMeta{Name: first.namespace}}))
+		env.ungranted(volumeOf(first.namespace, "other-system", "fs-02", "fsap-01"), "there is no SharedVolumeGrant") // so the controller has seen it
 		late := volumeOf(first.namespace, "late", "fs-01", "fsap-01")
 		env.do("create", first.api.Create(t.Context(), late))
 		env.ungranted(late, "there is no SharedVolumeGrant")
@@ -309,9 +310,12 @@ func (env testEnv) granted(namespace string) {
 func (env testEnv) ungranted(sv *v1alpha1.SharedVolume, want string) {
 	env.t.Helper()
 	env.until(sv, "NotGranted")
-	if sv.Status.Phase != v1alpha1.Failed || !strings.Contains(sv.Status.Message, want) {
-		env.t.Errorf("it is %s, %q; want %q in it", sv.Status.Phase, sv.Status.Message, want)
-	}
+	env.eventually(want, sv, func() error { // it may not have been granted before, for another reason
+		if sv.Status.Phase != v1alpha1.Failed || !strings.Contains(sv.Status.Message, want) {
+			return fmt.Errorf("it is %s, %q", sv.Status.Phase, sv.Status.Message)
+		}
+		return nil
+	})
 	volume := &corev1.PersistentVolume{}
 	if err := env.client.Get(env.t.Context(), client.ObjectKey{Name: "sharedvolume-" + string(sv.UID)}, volume); !apierrors.IsNotFound(err) {
 		env.t.Errorf("without a grant, there is volume %s: %v", volume.Name, err)
