@@ -60,9 +60,8 @@ type Driver struct {
 	// CloudCABundle is the ConfigMap among the assets that the operator fills with the CA bundle of the cloud, if the
 	// cloud has one of its own; "" if the driver calls no cloud that may. Pods that mount it roll when it changes.
 	CloudCABundle string
-	// ClusterStorage names the service account of the driver's operator that the cluster storage operator runs, in
-	// clusters where it owns the driver; "" if it never does.
-	ClusterStorage string
+	// ClusterStorage says where the cluster storage operator runs the driver's operator; nil if it never does.
+	ClusterStorage *ClusterStorage
 	// History is what earlier operators of the driver left in clusters.
 	History History
 }

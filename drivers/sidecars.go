@@ -10,3 +10,6 @@ var (
 	LivenessProbeImage       = Image{Env: "LIVENESS_PROBE_IMAGE", Default: "quay.io/openshift/origin-csi-livenessprobe:4.21"}
 	KubeRBACProxyImage       = Image{Env: "KUBE_RBAC_PROXY_IMAGE", Default: "quay.io/openshift/origin-kube-rbac-proxy:4.21"}
 )
+
+// SidecarImages are the images that all drivers share.
+var SidecarImages = []Image{ProvisionerImage, AttacherImage, ResizerImage, SnapshotterImage, NodeDriverRegistrarImage, LivenessProbeImage, KubeRBACProxyImage}

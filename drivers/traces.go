@@ -92,8 +92,8 @@ func (d Driver) Traces() ([]Trace, error) {
 			}
 		}
 	}
-	if d.ClusterStorage != "" {
-		traces = append(traces, clusterStorageTrace(d.ClusterStorage))
+	if d.ClusterStorage != nil {
+		traces = append(traces, clusterStorageTrace(d.Operator.Name))
 	}
 	return slices.Concat(traces, d.History.Traces), nil
 }

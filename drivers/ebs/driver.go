@@ -4,6 +4,8 @@ package ebs
 import (
 	"embed"
 
+	configv1 "github.com/openshift/api/config/v1"
+
 	"github.com/berth-csi/berth/drivers"
 )
 
@@ -64,7 +66,7 @@ var Driver = drivers.Driver{
 	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
 	CloudCABundle:   "aws-ebs-csi-driver-cloud-ca",
-	ClusterStorage:  "aws-ebs-csi-driver-operator",
+	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AWSPlatformType},
 }
 
 // encryptionKey encrypts new volumes with the administrator's key instead of the account's default key.

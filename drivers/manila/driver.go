@@ -5,6 +5,8 @@ import (
 	"embed"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
+
 	"github.com/berth-csi/berth/drivers"
 )
 
@@ -69,7 +71,7 @@ var Driver = drivers.Driver{
 	},
 	Secrets:         []string{cloudSecret},
 	TrustedCABundle: "manila-csi-driver-trusted-ca-bundle",
-	ClusterStorage:  "manila-csi-driver-operator",
+	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.OpenStackPlatformType, Optional: true},
 	History: drivers.History{
 		// Of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names.
 		Traces: []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: "csi-driver-manila-operator",

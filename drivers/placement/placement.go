@@ -183,7 +183,7 @@ func (d *decider) classify() {
 // showsOwner reports whether a reference shows that the driver belongs to another operator. It is believed whatever has
 // become of the namespace: the operator that stands back by mistake says so, and harms nothing.
 func (d *decider) showsOwner(s Reference) bool {
-	return s.Trace.Owner != "" || d.driver.ClusterStorage != "" && s.Namespace == drivers.ClusterStorageNamespace
+	return s.Trace.Owner != "" || d.driver.ClusterStorage != nil && s.Namespace == drivers.ClusterStorageNamespace
 }
 
 func (d *decider) place() {

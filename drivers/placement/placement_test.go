@@ -187,7 +187,7 @@ func TestDecideReportsDriversElsewhere(t *testing.T) {
 // TestOwner: the binding of the cluster storage operator's own operator shows that the driver belongs to it, whatever has
 // become of the namespace, and so does a driver in its namespace. Neither shows where ours is.
 func TestOwner(t *testing.T) {
-	driver := drivers.Driver{CSIName: "x.csi.example.com", Namespace: "fixed", ClusterStorage: "x-operator"}
+	driver := drivers.Driver{CSIName: "x.csi.example.com", Namespace: "fixed", ClusterStorage: &drivers.ClusterStorage{}, Operator: drivers.Operator{Name: "x-operator"}}
 	bound := drivers.Trace{Kind: drivers.ClusterRoleBindingKind, Name: "x-operator-clusterrolebinding", Accounts: []string{"x-operator"}, Owner: "the cluster storage operator"}
 	node := drivers.Trace{Kind: drivers.ClusterRoleBindingKind, Name: "x-node", Accounts: []string{"node"}}
 	for name, test := range map[string]struct {

@@ -1,0 +1,61 @@
+package clusterstorage
+
+import (
+	"fmt"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// A choice says whether the cluster gets a driver.
+type choice struct {
+	driver drivers.Driver
+	// without is why the cluster does not get the driver, though it is one of its platform; "" if it does.
+	without string
+}
+
+// choose returns a choice for each driver of the cluster's platform, in the order of the drivers.
+func choose(all []drivers.Driver, o observed) []choice {
+	platform := o.platform()
+	var choices []choice
+	for _, d := range all {
+		if platform == "" || d.ClusterStorage.Platform != platform {
+			continue
+		}
+		choices = append(choices, choice{driver: d, without: without(d, o)})
+	}
+	return choices
+}
+
+// without returns why the cluster does not get a driver of its platform, or "" if it does.
+func without(d drivers.Driver, o observed) string {
+	if gate := d.ClusterStorage.Gate; gate != "" && !o.gates[gate] {
+		return fmt.Sprintf("the feature gate %s is not enabled", gate)
+	}
+	if d.ClusterStorage.Without == nil {
+		return ""
+	}
+	return d.ClusterStorage.Without(drivers.Platform{
+		Infrastructure: o.infrastructure, Storage: o.storage.Spec, Installed: o.customResources[d.CSIName] != nil,
+	})
+}
+
+// chosen returns the drivers that the cluster gets.
+func chosen(choices []choice) []drivers.Driver {
+	var found []drivers.Driver
+	for _, c := range choices {
+		if c.without == "" {
+			found = append(found, c.driver)
+		}
+	}
+	return found
+}
+
+// platform returns the type of the cluster's platform; "" if the cluster does not say it.
+func (o observed) platform() configv1.PlatformType {
+	if o.infrastructure == nil || o.infrastructure.Status.PlatformStatus == nil {
+		return ""
+	}
+	return o.infrastructure.Status.PlatformStatus.Type
+}

@@ -1,0 +1,127 @@
+package clusterstorage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	configclient "github.com/openshift/client-go/config/clientset/versioned"
+	configinformers "github.com/openshift/client-go/config/informers/externalversions"
+	operatorclient "github.com/openshift/client-go/operator/clientset/versioned"
+	operatorinformers "github.com/openshift/client-go/operator/informers/externalversions"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/operator/objects"
+	"github.com/berth-csi/berth/operator/transport"
+)
+
+// resync is how often informers replay their caches. Watches deliver changes at once.
+const resync = 20 * time.Minute
+
+// A cluster has the clients and the caches of the operator.
+type cluster struct {
+	kube           kubernetes.Interface
+	dynamic        dynamic.Interface
+	objects        client.Client
+	configClient   configclient.Interface
+	operatorClient operatorclient.Interface
+
+	config          configinformers.SharedInformerFactory
+	clusterOperator configinformers.SharedInformerFactory // of one name: there are thirty others
+	operator        operatorinformers.SharedInformerFactory
+	kubeInformers   informers.SharedInformerFactory
+
+	changed chan struct{}
+}
+
+func newCluster(process Process) (*cluster, error) {
+	c := &cluster{changed: make(chan struct{}, 1)}
+	var err error
+	if c.kube, err = kubernetes.NewForConfig(process.KubeConfig); err != nil {
+		return nil, err
+	}
+	if c.dynamic, err = dynamic.NewForConfig(process.KubeConfig); err != nil {
+		return nil, err
+	}
+	if c.objects, err = client.New(process.KubeConfig, client.Options{}); err != nil {
+		return nil, err
+	}
+	if c.configClient, err = configclient.NewForConfig(process.KubeConfig); err != nil {
+		return nil, err
+	}
+	if c.operatorClient, err = operatorclient.NewForConfig(process.KubeConfig); err != nil {
+		return nil, err
+	}
+	c.config = configinformers.NewSharedInformerFactory(c.configClient, resync)
+	c.clusterOperator = configinformers.NewSharedInformerFactoryWithOptions(c.configClient, resync,
+		configinformers.WithTweakListOptions(transport.OnlyName(ClusterOperatorName)))
+	c.operator = operatorinformers.NewSharedInformerFactory(c.operatorClient, resync)
+	c.kubeInformers = informers.NewSharedInformerFactory(c.kube, resync)
+	return c, nil
+}
+
+// start starts the caches of what every sync reads, and returns once they have synced or ctx ends.
+func (c *cluster) start(ctx context.Context) error {
+	all := []cache.SharedIndexInformer{
+		c.config.Config().V1().Infrastructures().Informer(),
+		c.config.Config().V1().FeatureGates().Informer(),
+		c.clusterOperator.Config().V1().ClusterOperators().Informer(),
+		c.operator.Operator().V1().Storages().Informer(),
+		c.operator.Operator().V1().ClusterCSIDrivers().Informer(),
+		c.kubeInformers.Storage().V1().CSIDrivers().Informer(),
+	}
+	for _, informer := range all {
+		if err := c.notifyOf(informer); err != nil {
+			return err
+		}
+	}
+	c.config.Start(ctx.Done())
+	c.clusterOperator.Start(ctx.Done())
+	c.operator.Start(ctx.Done())
+	c.kubeInformers.Start(ctx.Done())
+	for _, informer := range all {
+		if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+			return nil // ctx ended
+		}
+	}
+	return nil
+}
+
+// watch starts to watch an object, if the cluster serves its kind. It returns once the cache has synced or ctx ends.
+func (c *cluster) watch(ctx context.Context, object *unstructured.Unstructured) (*objects.WatchedObject, error) {
+	kind := object.GroupVersionKind()
+	mapping, err := c.objects.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return objects.NewWatchedObject(object, nil), nil
+	}
+	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.dynamic, resync, object.GetNamespace(), transport.OnlyName(object.GetName()))
+	informer := factory.ForResource(mapping.Resource).Informer()
+	if err := c.notifyOf(informer); err != nil {
+		return nil, fmt.Errorf("watching %s %s: %w", object.GetKind(), object.GetName(), err)
+	}
+	factory.Start(ctx.Done())
+	cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
+	return objects.NewWatchedObject(object, informer), nil
+}
+
+// notifyOf has changed receive a value after each change in a cache.
+func (c *cluster) notifyOf(informer cache.SharedIndexInformer) error {
+	notify := func() {
+		select {
+		case c.changed <- struct{}{}:
+		default: // a notification is pending
+		}
+	}
+	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { notify() },
+		UpdateFunc: func(any, any) { notify() },
+		DeleteFunc: func(any) { notify() },
+	})
+	return err
+}

@@ -1,0 +1,68 @@
+// Package clusterstorage is the cluster storage operator: it runs the operators of the CSI drivers that the cluster's
+// platform needs, and reports about all of them in Storage/cluster and in ClusterOperator/storage.
+//
+// Which drivers these are, their definitions say (drivers.ClusterStorage). Each sync observes the cluster, chooses the
+// drivers (choose.go), applies the objects of their operators (manifests.go, apply.go) and their ClusterCSIDrivers, and
+// writes the conditions (conditions.go) and their summary (summary.go). It writes nothing while nothing has changed.
+//
+// A driver of the platform cannot be removed. If its ClusterCSIDriver is deleted, it is created again, and nothing happens
+// to the driver. The operator writes no field of a ClusterCSIDriver that exists.
+//
+// Log messages have the verbosity of package operator. spec.operatorLogLevel of Storage/cluster sets it for this operator
+// alone: each ClusterCSIDriver has a level of its own.
+package clusterstorage
+
+import (
+	"context"
+	"slices"
+
+	"github.com/openshift/library-go/pkg/operator/events"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/objects"
+	"github.com/berth-csi/berth/operator/transport"
+)
+
+// Name is the name of the operator's Deployment and of its field manager.
+const Name = "cluster-storage-operator"
+
+// Namespace is where the operator runs. The operators of the drivers run in drivers.ClusterStorageNamespace.
+const Namespace = "openshift-cluster-storage-operator"
+
+// ClusterOperatorName is the name of the ClusterOperator.
+const ClusterOperatorName = "storage"
+
+// Process is what the operator needs from the program that it runs in.
+type Process struct {
+	KubeConfig    *rest.Config
+	EventRecorder events.Recorder
+	// Version is the version of the release, which is reported once everything runs at it. The operators of the drivers
+	// report it as theirs.
+	Version string
+	Clock   clock.Clock
+	// Getenv returns the environment variables with the images, see ImageVariable.
+	Getenv func(string) string
+}
+
+// Run runs the cluster storage operator until ctx ends. Of all drivers, it runs the operators of those that the cluster's
+// platform needs. Only one process of a cluster may run at a time.
+func Run(ctx context.Context, all []drivers.Driver, process Process) error {
+	process.KubeConfig = transport.WithDeadline(process.KubeConfig)
+	cluster, err := newCluster(process)
+	if err != nil {
+		return err
+	}
+	c := &controller{
+		drivers: slices.DeleteFunc(slices.Clone(all), func(d drivers.Driver) bool { return d.ClusterStorage == nil }),
+		process: process, cluster: cluster, operators: map[string]*driverOperator{},
+		applier: objects.NewApplier(drivers.Driver{Operator: drivers.Operator{Name: Name}}, cluster.objects, process.EventRecorder, process.Clock),
+	}
+	if err := cluster.start(ctx); err != nil {
+		return err
+	}
+	klog.InfoS("Starting the cluster storage operator", "version", process.Version)
+	return c.run(ctx)
+}

@@ -1,0 +1,236 @@
+package clusterstorage
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/openshift/library-go/pkg/operator/status"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+// managedAnnotation marks a CSIDriver that an operator of OpenShift manages. See
+// https://github.com/openshift/cluster-storage-operator.
+const managedAnnotation = "csi.openshift.io/managed"
+
+var (
+	available   = operatorv1.OperatorStatusTypeAvailable
+	progressing = operatorv1.OperatorStatusTypeProgressing
+	degraded    = operatorv1.OperatorStatusTypeDegraded
+	upgradeable = operatorv1.OperatorStatusTypeUpgradeable
+)
+
+// foreign reports whether the cluster has a CSIDriver of the driver's name that nobody made for it: an administrator
+// brought a driver. The operator of ours would overwrite it, unless it is told not to manage the driver.
+func foreign(d drivers.Driver, o observed) bool {
+	csiDriver, custom := o.csiDrivers[d.CSIName], o.customResources[d.CSIName]
+	if csiDriver == nil || custom != nil && custom.Spec.ManagementState == operatorv1.Unmanaged {
+		return false
+	}
+	return csiDriver.Annotations[managedAnnotation] != "true" && !objects.OwnershipOf(d).Owned(csiDriver)
+}
+
+// conditionsOf returns the conditions of Storage/cluster, from the state of the drivers that the cluster gets.
+func conditionsOf(o observed, choices []choice, states []driverState, version string) []operatorv1.OperatorCondition {
+	conditions := platformConditions(o, choices)
+	for _, state := range states {
+		conditions = append(conditions, state.conditions(version)...)
+	}
+	return conditions
+}
+
+// platformConditions say which drivers the platform needs. They are all there is on a platform without drivers.
+func platformConditions(o observed, choices []choice) []operatorv1.OperatorCondition {
+	var with, without []string
+	for _, c := range choices {
+		if c.without == "" {
+			with = append(with, c.driver.CSIName)
+		} else {
+			without = append(without, fmt.Sprintf("%s is not installed: %s", c.driver.CSIName, c.without))
+		}
+	}
+	message := "the platform " + string(o.platform()) + " has no CSI drivers that this operator knows"
+	switch {
+	case o.platform() == "":
+		message = "Infrastructure cluster has no status.platformStatus.type: no CSI driver is installed"
+	case len(with) > 0:
+		message = fmt.Sprintf("the platform %s has %s", o.platform(), strings.Join(with, ", "))
+	}
+	message = strings.Join(append([]string{message}, without...), "; ")
+	conditions := conditionSet{prefix: "Platform"}
+	conditions.set(available, operatorv1.ConditionTrue, "AsExpected", message)
+	conditions.set(progressing, operatorv1.ConditionFalse, "AsExpected", "")
+	conditions.set(degraded, operatorv1.ConditionFalse, "AsExpected", "")
+	if o.storage.Spec.ManagementState == operatorv1.Removed {
+		conditions.set(degraded, operatorv1.ConditionTrue, "RemovalNotSupported",
+			"spec.managementState of Storage cluster is Removed, but the platform's storage cannot be removed: set it to Managed, or to Unmanaged to have this operator do nothing")
+	}
+	conditions.set(upgradeable, operatorv1.ConditionTrue, "AsExpected", "")
+	return conditions.all
+}
+
+// A conditionSet builds conditions whose types have a prefix.
+type conditionSet struct {
+	prefix string
+	all    []operatorv1.OperatorCondition
+}
+
+// set adds a condition, or replaces the one of its type.
+func (s *conditionSet) set(conditionType string, status operatorv1.ConditionStatus, reason, message string) {
+	condition := operatorv1.OperatorCondition{Type: s.prefix + conditionType, Status: status, Reason: reason, Message: message}
+	if i := slices.IndexFunc(s.all, func(c operatorv1.OperatorCondition) bool { return c.Type == condition.Type }); i >= 0 {
+		s.all[i] = condition
+		return
+	}
+	s.all = append(s.all, condition)
+}
+
+// conditions returns the conditions of one driver: of the objects of its operator, of the operator's Deployment, and those
+// that the operator reports in the ClusterCSIDriver.
+func (s driverState) conditions(version string) []operatorv1.OperatorCondition {
+	prefix := s.driver.ConditionPrefix + "CSIDriverOperator"
+	if s.foreign {
+		conditions := conditionSet{prefix: prefix}
+		conditions.set(degraded, operatorv1.ConditionTrue, "ForeignCSIDriver", fmt.Sprintf(
+			"CSIDriver %s was not created for this cluster's storage, so nothing of the driver is touched: remove that driver, CSIDriver included, "+
+				"or keep it and create ClusterCSIDriver %[1]s with spec.managementState Unmanaged", s.driver.CSIName))
+		return conditions.all
+	}
+	applied := conditionSet{prefix: prefix + "Objects"}
+	applied.set(degraded, operatorv1.ConditionFalse, "AsExpected", "")
+	if s.err != nil {
+		applied.set(degraded, operatorv1.ConditionTrue, "ApplyFailed", s.err.Error())
+	}
+	return slices.Concat(applied.all, deploymentConditions(prefix+"Deployment", s.deployment), s.reported(prefix+"CR", version))
+}
+
+// deploymentConditions say whether the operator of a driver runs as it should.
+func deploymentConditions(prefix string, d *appsv1.Deployment) []operatorv1.OperatorCondition {
+	conditions := conditionSet{prefix: prefix}
+	if d == nil {
+		conditions.set(available, operatorv1.ConditionFalse, "Missing", "the driver's operator has not been started yet")
+		conditions.set(progressing, operatorv1.ConditionTrue, "Missing", "the driver's operator has not been started yet")
+		conditions.set(degraded, operatorv1.ConditionFalse, "AsExpected", "")
+		return conditions.all
+	}
+	conditions.set(available, operatorv1.ConditionTrue, "AsExpected", "")
+	conditions.set(progressing, operatorv1.ConditionFalse, "AsExpected", "")
+	conditions.set(degraded, operatorv1.ConditionFalse, "AsExpected", "")
+	name := d.Namespace + "/" + d.Name
+	if d.Status.AvailableReplicas == 0 {
+		conditions.set(available, operatorv1.ConditionFalse, "NoPod", fmt.Sprintf("no pod of Deployment %s is available", name))
+	}
+	switch stuck := stuckReason(d); {
+	case stuck != "":
+		conditions.set(degraded, operatorv1.ConditionTrue, "RolloutStuck", fmt.Sprintf("Deployment %s does not roll out: %s", name, stuck))
+	case !rolledOut(d):
+		conditions.set(progressing, operatorv1.ConditionTrue, "RollingOut", fmt.Sprintf("Deployment %s is rolling out", name))
+	}
+	return conditions.all
+}
+
+// rolledOut reports whether all pods of a Deployment, and no others, run as it says.
+func rolledOut(d *appsv1.Deployment) bool {
+	replicas := int32(1)
+	if d.Spec.Replicas != nil {
+		replicas = *d.Spec.Replicas
+	}
+	return d.Status.ObservedGeneration >= d.Generation && d.Status.UpdatedReplicas == replicas &&
+		d.Status.Replicas == replicas && d.Status.AvailableReplicas >= replicas
+}
+
+// stuckReason returns why the rollout of a Deployment has not ended within its deadline, as the controller manager says; ""
+// if it may still end.
+func stuckReason(d *appsv1.Deployment) string {
+	if d.Status.ObservedGeneration < d.Generation {
+		return ""
+	}
+	for _, c := range d.Status.Conditions {
+		if c.Type == appsv1.DeploymentProgressing && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded" {
+			return c.Message
+		}
+	}
+	return ""
+}
+
+// reported returns what the driver's operator reports in the ClusterCSIDriver.
+func (s driverState) reported(prefix, version string) []operatorv1.OperatorCondition {
+	conditions := conditionSet{prefix: prefix}
+	custom := s.customResource
+	if custom != nil && custom.Spec.ManagementState == operatorv1.Unmanaged {
+		const message = "an administrator looks after the driver: spec.managementState of its ClusterCSIDriver is Unmanaged"
+		conditions.set(available, operatorv1.ConditionTrue, "Unmanaged", message)
+		conditions.set(progressing, operatorv1.ConditionFalse, "Unmanaged", message)
+		conditions.set(degraded, operatorv1.ConditionFalse, "Unmanaged", message)
+		conditions.set(upgradeable, operatorv1.ConditionTrue, "Unmanaged", message)
+		return conditions.all
+	}
+	waiting := fmt.Sprintf("the driver's operator has not reported in ClusterCSIDriver %s yet", s.driver.CSIName)
+	if custom == nil {
+		conditions.set(available, operatorv1.ConditionFalse, "WaitForOperator", waiting)
+		conditions.set(progressing, operatorv1.ConditionTrue, "WaitForOperator", waiting)
+		conditions.set(degraded, operatorv1.ConditionFalse, "WaitForOperator", waiting)
+		return conditions.all
+	}
+	reported := custom.Status.Conditions
+	for _, kind := range []struct {
+		conditionType   string
+		healthy, absent operatorv1.ConditionStatus
+	}{
+		{available, operatorv1.ConditionTrue, operatorv1.ConditionFalse},
+		{progressing, operatorv1.ConditionFalse, operatorv1.ConditionTrue},
+		{degraded, operatorv1.ConditionFalse, operatorv1.ConditionFalse},
+		{upgradeable, operatorv1.ConditionTrue, operatorv1.ConditionTrue},
+	} {
+		union := status.UnionCondition(kind.conditionType, kind.healthy, nil, reported...)
+		if union.Reason == "NoData" {
+			union.Status, union.Reason, union.Message = kind.absent, "WaitForOperator", waiting
+			if kind.conditionType == upgradeable {
+				union.Reason, union.Message = "AsExpected", "" // no driver has to report it
+			}
+		}
+		conditions.set(kind.conditionType, union.Status, union.Reason, union.Message)
+	}
+	if custom.Status.Version != version {
+		conditions.set(progressing, operatorv1.ConditionTrue, "WaitForOperator", fmt.Sprintf(
+			"the driver's operator of version %s has not reported in ClusterCSIDriver %s yet; the last one was of version %q", version, s.driver.CSIName, custom.Status.Version))
+	}
+	if disabled := disabled(reported); disabled != "" && s.driver.ClusterStorage.Optional {
+		conditions.set(available, operatorv1.ConditionTrue, "DriverDisabled", disabled)
+		conditions.set(progressing, operatorv1.ConditionFalse, "DriverDisabled", disabled)
+	}
+	return conditions.all
+}
+
+// disabled returns why the driver's operator does not install the driver; "" if it does.
+func disabled(conditions []operatorv1.OperatorCondition) string {
+	for _, c := range conditions {
+		if strings.HasSuffix(c.Type, "Disabled") && c.Status == operatorv1.ConditionTrue {
+			return cmp.Or(c.Message, c.Reason)
+		}
+	}
+	return ""
+}
+
+// merge returns the new conditions, sorted by type, with the transition times of the old ones whose status they keep. All
+// other old conditions go: nobody else writes conditions of Storage.
+func merge(old, desired []operatorv1.OperatorCondition, now time.Time) []operatorv1.OperatorCondition {
+	merged := slices.Clone(desired)
+	for i := range merged {
+		merged[i].LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
+		if before := v1helpers.FindOperatorCondition(old, merged[i].Type); before != nil && before.Status == merged[i].Status {
+			merged[i].LastTransitionTime = before.LastTransitionTime
+		}
+	}
+	slices.SortFunc(merged, func(a, b operatorv1.OperatorCondition) int { return strings.Compare(a.Type, b.Type) })
+	return merged
+}

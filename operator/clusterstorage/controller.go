@@ -1,0 +1,149 @@
+package clusterstorage
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/openshift/library-go/pkg/operator/loglevel"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+// minSyncInterval is the shortest time between two syncs. An installation causes dozens of events a second.
+const minSyncInterval = 200 * time.Millisecond
+
+// A controller syncs the cluster. It has what outlives a sync.
+type controller struct {
+	drivers   []drivers.Driver // that the cluster storage operator runs on some platform
+	process   Process
+	cluster   *cluster
+	applier   *objects.Applier
+	operators map[string]*driverOperator // by the driver's name
+	waiting   string                     // what the last sync waited for
+}
+
+// run syncs until ctx ends: after each change of what it observes, when time alone changes the summary, and with backoff
+// after a failure.
+func (c *controller) run(ctx context.Context) error {
+	initial := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: 30 * time.Second, Jitter: 0.1}
+	backoff := initial
+	for ctx.Err() == nil {
+		next, err := c.sync(ctx)
+		if err != nil && ctx.Err() == nil {
+			klog.ErrorS(err, "Failed to sync")
+			next = backoff.Step()
+		} else {
+			backoff = initial
+		}
+		if !c.pause(ctx, minSyncInterval) {
+			return nil
+		}
+		timer := c.process.Clock.NewTimer(next)
+		select {
+		case <-c.cluster.changed:
+		case <-timer.C():
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// pause waits, and reports whether ctx is still alive.
+func (c *controller) pause(ctx context.Context, duration time.Duration) bool {
+	select {
+	case <-time.After(duration):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// sync observes the cluster, applies what it lacks and reports. It returns the time until the next sync if nothing changes
+// meanwhile.
+func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
+	o, err := c.cluster.observe(c.process.Version)
+	if errors.Is(err, errNoStorage) {
+		c.wait(err.Error())
+		return resync, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	c.wait("")
+	if err := loglevel.SetLogLevel(o.storage.Spec.OperatorLogLevel); err != nil {
+		klog.ErrorS(err, "Failed to set the log level", "storage", o.storage.Name, "operatorLogLevel", o.storage.Spec.OperatorLogLevel)
+	}
+	if o.storage.Spec.ManagementState == operatorv1.Unmanaged {
+		return resync, c.writeClusterOperator(ctx, o, unmanaged(o.clusterOperator))
+	}
+	choices := choose(c.drivers, o)
+	status := o.storage.Status.OperatorStatus.DeepCopy()
+	var states []driverState
+	var errs []error
+	for _, d := range chosen(choices) {
+		state := c.syncDriver(ctx, d, o, &status.Generations)
+		states, errs = append(states, state), append(errs, state.err)
+	}
+	if ctx.Err() != nil {
+		return 0, nil // the shutdown is no failure of what is left
+	}
+	status.ObservedGeneration = o.storage.Generation
+	now := c.process.Clock.Now()
+	status.Conditions = merge(status.Conditions, conditionsOf(o, choices, states, c.process.Version), now)
+	status.Version = c.process.Version
+	if err := c.writeStorage(ctx, o.storage, status); err != nil {
+		return 0, err
+	}
+	summary, next := summarize(o.clusterOperator, status.Conditions, now)
+	summary.Versions = versions(summary.Versions, states, c.process.Version)
+	summary.RelatedObjects = relatedObjects(states)
+	errs = append(errs, c.writeClusterOperator(ctx, o, summary))
+	return next, errors.Join(errs...)
+}
+
+// syncDriver applies a driver's operator and returns what can be seen of it.
+func (c *controller) syncDriver(ctx context.Context, d drivers.Driver, o observed, generations *[]operatorv1.GenerationStatus) driverState {
+	state := driverState{driver: d, customResource: o.customResources[d.CSIName]}
+	if foreign(d, o) {
+		state.foreign = true
+		return state
+	}
+	running := c.operators[d.Name]
+	if running == nil {
+		if running, state.err = c.newDriverOperator(ctx, d); state.err != nil {
+			return state
+		}
+		c.operators[d.Name] = running
+		klog.InfoS("Running the operator of a driver", "driver", d.CSIName, "deployment", klog.KRef(drivers.ClusterStorageNamespace, d.Operator.Name))
+	}
+	state.objects = running.desired.objects
+	state.deployment, state.err = c.apply(ctx, running, state.customResource != nil, generations)
+	return state
+}
+
+// wait logs what the operator waits for, once.
+func (c *controller) wait(forWhat string) {
+	if forWhat != "" && forWhat != c.waiting {
+		klog.InfoS("Waiting", "reason", forWhat)
+	}
+	c.waiting = forWhat
+}
+
+// A driverState is what a sync did about a driver and saw of it.
+type driverState struct {
+	driver         drivers.Driver
+	foreign        bool                         // the CSIDriver is somebody else's, and nothing was done
+	objects        []*unstructured.Unstructured // of the operator
+	deployment     *appsv1.Deployment           // of the operator; nil if there is none
+	customResource *operatorv1.ClusterCSIDriver // nil if there was none
+	err            error
+}

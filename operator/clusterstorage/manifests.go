@@ -1,0 +1,159 @@
+package clusterstorage
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// OperatorImageVariable is the environment variable with the image of all operators.
+const OperatorImageVariable = "OPERATOR_IMAGE"
+
+// VersionVariable is the environment variable with the version of the release.
+const VersionVariable = "RELEASE_VERSION"
+
+// ImageVariable returns the name of the environment variable with the pull spec of a driver's image. The images of CSI
+// sidecars have one variable each for all drivers; a driver's own images have its name in front.
+func ImageVariable(d drivers.Driver, image drivers.Image) string {
+	if slices.Contains(drivers.SidecarImages, image) {
+		return image.Env
+	}
+	return strings.ToUpper(d.Name) + "_" + image.Env
+}
+
+// A rendering has the objects with which a driver's operator runs.
+type rendering struct {
+	// objects are in the order in which they are applied: the API server rejects an object in a namespace that does not
+	// exist, and a binding of a role that does not.
+	objects    []*unstructured.Unstructured
+	deployment *appsv1.Deployment
+}
+
+// render renders the objects of a driver's operator. It fails with a drivers.MissingImagesError if images are unknown.
+func render(d drivers.Driver, version string, getenv func(string) string) (rendering, error) {
+	deployment, err := operatorDeployment(d, version, getenv)
+	if err != nil {
+		return rendering{}, err
+	}
+	typed, err := accountAndRoles(d)
+	if err != nil {
+		return rendering{}, err
+	}
+	r := rendering{deployment: deployment}
+	for _, object := range append([]runtime.Object{namespace()}, typed...) {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return rendering{}, err
+		}
+		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+		unstructured.RemoveNestedField(content, "status")
+		unstructured.RemoveNestedField(content, "spec")
+		r.objects = append(r.objects, &unstructured.Unstructured{Object: content})
+	}
+	monitoring, err := d.OperatorMonitoring()
+	if err != nil {
+		return rendering{}, err
+	}
+	for _, m := range monitoring {
+		m.Object.SetNamespace(drivers.ClusterStorageNamespace)
+		r.objects = append(r.objects, m.Object)
+	}
+	return r, nil
+}
+
+// namespace returns the namespace of the drivers' operators, and of most drivers.
+func namespace() *corev1.Namespace {
+	return &corev1.Namespace{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: drivers.ClusterStorageNamespace,
+			Labels: map[string]string{
+				drivers.MonitoringLabel:                          "true",
+				"pod-security.kubernetes.io/enforce":             "privileged",
+				"pod-security.kubernetes.io/audit":               "privileged",
+				"pod-security.kubernetes.io/warn":                "privileged",
+				"security.openshift.io/scc.podSecurityLabelSync": "false",
+			},
+			Annotations: map[string]string{
+				"openshift.io/node-selector":    "", // drivers run on all nodes, whatever the cluster's default is
+				"workload.openshift.io/allowed": "management",
+			},
+		},
+	}
+}
+
+// accountAndRoles returns the service account of a driver's operator, and its permissions. They have the names that
+// OpenShift's cluster storage operator gives them, so that one replaces the other in place.
+func accountAndRoles(d drivers.Driver) ([]runtime.Object, error) {
+	rules, err := d.OperatorPolicyRules()
+	if err != nil {
+		return nil, err
+	}
+	name := d.Operator.Name
+	in := metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace}
+	named := func(meta metav1.ObjectMeta, suffix string) metav1.ObjectMeta { meta.Name = name + suffix; return meta }
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: in.Namespace, Name: name}}
+	rbac := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+	}
+	ref := func(kind, name string) rbacv1.RoleRef {
+		return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
+	}
+	return []runtime.Object{
+		&corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"}, ObjectMeta: named(in, "")},
+		&rbacv1.Role{TypeMeta: rbac("Role"), ObjectMeta: named(in, "-role"), Rules: rules.Permissions},
+		&rbacv1.ClusterRole{TypeMeta: rbac("ClusterRole"), ObjectMeta: named(metav1.ObjectMeta{}, "-clusterrole"), Rules: rules.ClusterPermissions},
+		&rbacv1.RoleBinding{TypeMeta: rbac("RoleBinding"), ObjectMeta: named(in, "-rolebinding"),
+			RoleRef: ref("Role", name+"-role"), Subjects: subjects},
+		&rbacv1.ClusterRoleBinding{TypeMeta: rbac("ClusterRoleBinding"), ObjectMeta: named(metav1.ObjectMeta{}, "-clusterrolebinding"),
+			RoleRef: ref("ClusterRole", name+"-clusterrole"), Subjects: subjects},
+	}, nil
+}
+
+// operatorDeployment returns the Deployment of a driver's operator, with images from the environment.
+func operatorDeployment(d drivers.Driver, version string, getenv func(string) string) (*appsv1.Deployment, error) {
+	deployment := d.OperatorDeployment()
+	deployment.Namespace = drivers.ClusterStorageNamespace
+	container := &deployment.Spec.Template.Spec.Containers[0]
+	var missing []string
+	image := func(variable string) string {
+		pullSpec := getenv(variable)
+		if pullSpec == "" {
+			missing = append(missing, variable)
+		}
+		return pullSpec
+	}
+	container.Image = image(OperatorImageVariable)
+	container.Args = append(container.Args, "--removable=false")
+	for _, of := range d.Images {
+		for i := range container.Env {
+			if container.Env[i].Name == of.Env {
+				container.Env[i].Value = image(ImageVariable(d, of))
+			}
+		}
+	}
+	container.Env = append(container.Env, corev1.EnvVar{Name: VersionVariable, Value: version})
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("no image given for %s: set these environment variables of the cluster storage operator; the release's manifests set them",
+			strings.Join(missing, ", "))
+	}
+	return deployment, nil
+}
+
+// customResource returns the ClusterCSIDriver with which a driver begins. An administrator may change all of it.
+func customResource(d drivers.Driver) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "operator.openshift.io/v1", "kind": "ClusterCSIDriver",
+		"metadata": map[string]any{"name": d.CSIName},
+		"spec":     map[string]any{"managementState": "Managed", "logLevel": "Normal", "operatorLogLevel": "Normal"},
+	}}
+}
