@@ -2,6 +2,7 @@ package clusterstorage
 
 import (
 	"fmt"
+	"slices"
 
 	configv1 "github.com/openshift/api/config/v1"
 
@@ -13,6 +14,11 @@ type choice struct {
 	driver drivers.Driver
 	// without is why the cluster does not get the driver, though it is one of its platform; "" if it does.
 	without string
+}
+
+// ofPlatforms returns the drivers that a platform needs.
+func ofPlatforms(all []drivers.Driver) []drivers.Driver {
+	return slices.DeleteFunc(slices.Clone(all), func(d drivers.Driver) bool { return d.ClusterStorage == nil })
 }
 
 // choose returns a choice for each driver of the cluster's platform, in the order of the drivers.

@@ -14,7 +14,6 @@ package clusterstorage
 
 import (
 	"context"
-	"slices"
 
 	"github.com/openshift/library-go/pkg/operator/events"
 	"k8s.io/client-go/rest"
@@ -56,7 +55,7 @@ func Run(ctx context.Context, all []drivers.Driver, process Process) error {
 		return err
 	}
 	c := &controller{
-		drivers: slices.DeleteFunc(slices.Clone(all), func(d drivers.Driver) bool { return d.ClusterStorage == nil }),
+		drivers: ofPlatforms(all),
 		process: process, cluster: cluster, operators: map[string]*driverOperator{},
 		applier: objects.NewApplier(drivers.Driver{Operator: drivers.Operator{Name: Name}}, cluster.objects, process.EventRecorder, process.Clock),
 	}
