@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -125,7 +126,9 @@ func (c *controller) syncDriver(ctx context.Context, d drivers.Driver, o observe
 		c.operators[d.Name] = running
 		klog.InfoS("Running the operator of a driver", "driver", d.CSIName, "deployment", klog.KRef(drivers.ClusterStorageNamespace, d.Operator.Name))
 	}
-	state.objects = running.desired.objects
+	for _, object := range slices.Concat(running.objects, []*objects.WatchedObject{running.deployment}) {
+		state.objects = append(state.objects, object.Desired)
+	}
 	state.deployment, state.err = c.apply(ctx, running, state.customResource != nil, generations)
 	return state
 }
@@ -142,7 +145,7 @@ func (c *controller) wait(forWhat string) {
 type driverState struct {
 	driver         drivers.Driver
 	foreign        bool                         // the CSIDriver is somebody else's, and nothing was done
-	objects        []*unstructured.Unstructured // of the operator
+	objects        []*unstructured.Unstructured // of the operator, desired
 	deployment     *appsv1.Deployment           // of the operator; nil if there is none
 	customResource *operatorv1.ClusterCSIDriver // nil if there was none
 	err            error

@@ -1,0 +1,262 @@
+package clusterstorage_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestInstall: a cluster on AWS gets the operator of its driver, with the images of the release, and the summary says
+// when all of it runs.
+func TestInstall(t *testing.T) {
+	e := newTestEnv(t, configv1.AWSPlatformType)
+	e.start("1.0.0")
+	d := e.driver("ebs")
+	e.awaitSummary(summaryStarting)
+	if got := e.versions(); len(got) != 0 {
+		t.Errorf("before the driver runs, the versions are %v, want none", got)
+	}
+
+	container := e.operatorOf(d).Spec.Template.Spec.Containers[0]
+	if want := image("OPERATOR_IMAGE", "1.0.0"); container.Image != want {
+		t.Errorf("the operator's image is %s, want %s", container.Image, want)
+	}
+	environment := map[string]string{}
+	for _, v := range container.Env {
+		environment[v.Name] = v.Value
+	}
+	for name, want := range map[string]string{
+		"DRIVER_IMAGE": image("EBS_DRIVER_IMAGE", "1.0.0"), "ATTACHER_IMAGE": image("ATTACHER_IMAGE", "1.0.0"), "RELEASE_VERSION": "1.0.0",
+	} {
+		if environment[name] != want {
+			t.Errorf("the operator's variable %s is %q, want %q", name, environment[name], want)
+		}
+	}
+
+	e.report(d, "1.0.0", settled...)
+	e.awaitSummary(summarySettled)
+	if diff := cmp.Diff(map[string]string{"operator": "1.0.0", "AWSEBSCSIDriverOperator": "1.0.0"}, e.versions()); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+}
+
+// operatorOf waits for the Deployment of a driver's operator.
+func (e *testEnv) operatorOf(d drivers.Driver) *appsv1.Deployment {
+	e.t.Helper()
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: d.Operator.Name}}
+	cluster.Eventually(e.t, limit, "Deployment "+deployment.Name, func(ctx context.Context) error {
+		return e.Client().Get(ctx, client.ObjectKeyFromObject(deployment), deployment)
+	})
+	return deployment
+}
+
+// TestPlatformWithoutDrivers: where there is nothing to do, the operator is available and says so.
+func TestPlatformWithoutDrivers(t *testing.T) {
+	e := newTestEnv(t, configv1.NonePlatformType)
+	e.start("1.0.0")
+	e.awaitSummary(summarySettled)
+	if made := e.made(); len(made) != 0 {
+		t.Errorf("on a platform without drivers the operator made %d objects, want none", len(made))
+	}
+	if diff := cmp.Diff(map[string]string{"operator": "1.0.0"}, e.versions()); diff != "" {
+		t.Errorf("versions (-want +got):\n%s", diff)
+	}
+}
+
+// TestUpdate: the next version is reported once the driver runs at it, and the last one until then.
+func TestUpdate(t *testing.T) {
+	e := newTestEnv(t, configv1.AWSPlatformType)
+	d := e.driver("ebs")
+	e.start("1.0.0")
+	e.report(d, "1.0.0", settled...)
+	e.awaitSummary(summarySettled)
+	e.end()
+	before := e.operatorOf(d)
+
+	e.start("1.1.0")
+	e.awaitSummary("Available=True Progressing=True Degraded=False Upgradeable=True")
+	if got := e.versions()["operator"]; got != "1.0.0" {
+		t.Errorf("during the update the version is %s, want 1.0.0", got)
+	}
+	if after := e.operatorOf(d); after.UID != before.UID || after.Spec.Template.Spec.Containers[0].Image != image("OPERATOR_IMAGE", "1.1.0") {
+		t.Errorf("after the update Deployment %s has UID %s and the image %s, want UID %s and version 1.1.0", after.Name, after.UID, after.Spec.Template.Spec.Containers[0].Image, before.UID)
+	}
+	e.report(d, "1.1.0", settled...)
+	e.awaitSummary(summarySettled)
+	if got := e.versions()["operator"]; got != "1.1.0" {
+		t.Errorf("after the update the version is %s, want 1.1.0", got)
+	}
+}
+
+// TestEveryObjectComesBack: whatever the operator has made comes back when it is deleted, and nothing of a user's is
+// touched.
+func TestEveryObjectComesBack(t *testing.T) {
+	e := newTestEnv(t, configv1.AWSPlatformType)
+	d := e.driver("ebs")
+	e.start("1.0.0")
+	e.report(d, "1.0.0", settled...)
+	e.awaitSummary(summarySettled)
+	users := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: "of-a-user"}}
+	e.must(e.Client().Create(t.Context(), users))
+	t.Cleanup(func() { e.must(e.Client().Delete(context.Background(), users)) })
+
+	made := e.made()
+	if len(made) < 8 {
+		t.Fatalf("the operator has made %d objects, want at least 8", len(made))
+	}
+	for _, object := range made {
+		e.get(object)
+		gone := object.GetUID()
+		e.must(e.Client().Delete(t.Context(), object))
+		cluster.Eventually(t, limit, object.GetKind()+" "+object.GetName()+" to come back", func(ctx context.Context) error {
+			back := object.DeepCopy()
+			if err := e.Client().Get(ctx, client.ObjectKeyFromObject(object), back); err != nil {
+				return err
+			}
+			if back.GetUID() == gone {
+				return errors.New("it is still the one that was deleted")
+			}
+			return nil
+		})
+	}
+	e.report(d, "1.0.0", settled...) // the ClusterCSIDriver was among them
+	e.awaitSummary(summarySettled)
+	version := users.ResourceVersion
+	if e.get(users); users.ResourceVersion != version {
+		t.Errorf("the user's ConfigMap was written: %+v", users)
+	}
+}
+
+// TestAdministratorsChoices: what an administrator writes in a ClusterCSIDriver stays.
+func TestAdministratorsChoices(t *testing.T) {
+	e := newTestEnv(t, configv1.AWSPlatformType)
+	d := e.driver("ebs")
+	e.start("1.0.0")
+	e.report(d, "1.0.0", settled...)
+	e.awaitSummary(summarySettled)
+	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}
+	e.get(custom)
+	custom.Spec.ManagementState, custom.Spec.OperatorLogLevel, custom.Spec.LogLevel = operatorv1.Unmanaged, operatorv1.Trace, operatorv1.Debug
+	e.must(e.Client().Update(t.Context(), custom))
+	e.report(d, "1.0.0", "Available=Unknown Unmanaged")
+	e.awaitSummary(summarySettled)
+	e.end()
+	e.start("1.0.1")
+	cluster.Eventually(t, limit, "the operator of 1.0.1", func(ctx context.Context) error {
+		if got := e.operatorOf(d).Spec.Template.Spec.Containers[0].Image; got != image("OPERATOR_IMAGE", "1.0.1") {
+			return fmt.Errorf("the image is %s", got)
+		}
+		return nil
+	})
+	e.get(custom)
+	if got := custom.Spec.OperatorSpec; got.ManagementState != operatorv1.Unmanaged || got.OperatorLogLevel != operatorv1.Trace || got.LogLevel != operatorv1.Debug {
+		t.Errorf("the administrator's settings became %+v", got)
+	}
+}
+
+// TestForeignCSIDriver: a driver that an administrator brought is left alone, and the summary says what to do.
+func TestForeignCSIDriver(t *testing.T) {
+	e := newTestEnv(t, configv1.AWSPlatformType)
+	d := e.driver("ebs")
+	foreign := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}
+	e.must(e.Client().Create(t.Context(), foreign))
+	t.Cleanup(func() { e.must(client.IgnoreNotFound(e.Client().Delete(context.Background(), foreign))) })
+	e.start("1.0.0")
+	cluster.Eventually(t, limit, "a condition about the CSIDriver", func(ctx context.Context) error {
+		storage := &operatorv1.Storage{}
+		if err := e.Client().Get(ctx, client.ObjectKey{Name: "cluster"}, storage); err != nil {
+			return err
+		}
+		for _, c := range storage.Status.Conditions {
+			if c.Reason == "ForeignCSIDriver" && c.Status == operatorv1.ConditionTrue && strings.Contains(c.Message, d.CSIName) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the conditions are %+v", storage.Status.Conditions)
+	})
+	err := e.Client().Get(t.Context(), client.ObjectKey{Namespace: drivers.ClusterStorageNamespace, Name: d.Operator.Name}, &appsv1.Deployment{})
+	if !apierrors.IsNotFound(err) {
+		t.Errorf("reading the operator's Deployment: %v, want that there is none", err)
+	}
+
+	e.must(e.Client().Delete(t.Context(), foreign))
+	e.operatorOf(d)
+}
+
+// TestUnmanaged: an operator that is told to manage nothing does nothing, and says so.
+func TestUnmanaged(t *testing.T) {
+	e := newTestEnv(t, configv1.AWSPlatformType)
+	e.setManagementState(operatorv1.Unmanaged)
+	e.start("1.0.0")
+	e.awaitSummary("Available=Unknown Progressing=Unknown Degraded=Unknown Upgradeable=Unknown")
+	if made := e.made(); len(made) != 0 {
+		t.Errorf("the operator made %d objects, want none", len(made))
+	}
+	e.setManagementState(operatorv1.Managed)
+	e.awaitSummary(summaryStarting)
+}
+
+func (e *testEnv) setManagementState(state operatorv1.ManagementState) {
+	e.t.Helper()
+	set := func(ctx context.Context, state operatorv1.ManagementState) error {
+		storage := &operatorv1.Storage{}
+		if err := e.Client().Get(ctx, client.ObjectKey{Name: "cluster"}, storage); err != nil {
+			return err
+		}
+		storage.Spec.ManagementState = state
+		return e.Client().Update(ctx, storage)
+	}
+	cluster.Eventually(e.t, limit, "spec.managementState to be set", func(ctx context.Context) error { return set(ctx, state) })
+	e.t.Cleanup(func() {
+		cluster.Eventually(e.t, limit, "spec.managementState to be set back", func(ctx context.Context) error { return set(ctx, operatorv1.Managed) })
+	})
+}
+
+// TestQuiet: a settled operator writes nothing, whatever it observes.
+func TestQuiet(t *testing.T) {
+	e := newTestEnv(t, configv1.AWSPlatformType)
+	d := e.driver("ebs")
+	e.start("1.0.0")
+	e.report(d, "1.0.0", settled...)
+	e.awaitSummary(summarySettled)
+	began := len(e.requests())
+	// Something that it observes changes, without a difference.
+	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}
+	e.get(custom)
+	custom.Annotations = map[string]string{"note": "of an administrator"}
+	e.must(e.Client().Update(t.Context(), custom))
+	e.report(d, "1.0.0", append(settled, "XAvailable=False")...)
+	e.awaitSummary("Available=False Progressing=False Degraded=False Upgradeable=True")
+	for _, request := range e.requests()[began:] {
+		if request.Verb != "watch" && request.Subresource != "status" {
+			t.Errorf("the settled operator requested: %s %s", request.Verb, request.URI)
+		}
+	}
+}
+
+// requests returns what the operator has requested.
+func (e *testEnv) requests() []cluster.AuditEvent {
+	var found []cluster.AuditEvent
+	for _, event := range e.Audit(e.t) {
+		if event.Agent == agent {
+			found = append(found, event)
+		}
+	}
+	return found
+}
