@@ -1,0 +1,75 @@
+package clusterstorage_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/operator/clusterstorage"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestLease: the Lease is free once the operator has ended, and not before.
+func TestLease(t *testing.T) {
+	c := cluster.Shared(t, cluster.Options{})
+	namespace := c.Namespace(t)
+	first, end := context.WithCancel(t.Context())
+	running, ended := make(chan struct{}), make(chan error, 1)
+	stopping, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		ended <- clusterstorage.RunAsLeader(first, c.Config(), namespace, func(ctx context.Context) error {
+			close(running)
+			<-ctx.Done()
+			close(stopping)
+			<-stopped // the last writes of an operator take their time
+			return nil
+		})
+	}()
+	<-running
+
+	holder := func() string {
+		lease := &coordinationv1.Lease{}
+		if err := c.Client().Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "cluster-storage-operator-lock"}, lease); err != nil {
+			t.Fatal(err)
+		}
+		return ptr.Deref(lease.Spec.HolderIdentity, "")
+	}
+	end()
+	<-stopping
+	if holder() == "" {
+		t.Error("the Lease is free while the operator is still ending")
+	}
+	close(stopped)
+	if err := <-ended; err != nil {
+		t.Errorf("the operator ended with %v, want nil", err)
+	}
+	if got := holder(); got != "" {
+		t.Errorf("after the operator has ended, %q holds the Lease, want nobody", got)
+	}
+
+	failed := errors.New("it failed")
+	if err := clusterstorage.RunAsLeader(t.Context(), c.Config(), namespace, func(context.Context) error { return failed }); !errors.Is(err, failed) {
+		t.Errorf("an operator that fails ends with %v, want %v", err, failed)
+	}
+
+	// One that never got the Lease ends without an error.
+	held, endHeld := context.WithCancel(t.Context())
+	holding := make(chan struct{})
+	go func() {
+		ended <- clusterstorage.RunAsLeader(held, c.Config(), namespace, func(ctx context.Context) error { close(holding); <-ctx.Done(); return nil })
+	}()
+	<-holding
+	waiting, endWaiting := context.WithCancel(t.Context())
+	endWaiting()
+	if err := clusterstorage.RunAsLeader(waiting, c.Config(), namespace, func(context.Context) error { return failed }); err != nil {
+		t.Errorf("one that waited for the Lease ended with %v, want nil", err)
+	}
+	endHeld()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
