@@ -55,6 +55,10 @@ func TestSwitch(t *testing.T) {
 		"invalid journals":                                         {known: []string{second}, do: invalidJournals},
 		"a conflicting request":                                    {known: []string{second}, do: conflictingRequest},
 		"somebody changes the configuration":                       {known: []string{second}, do: changedConfig},
+		"OLM offers a later version after the switch":              {known: []string{longer}, approval: v1alpha1.ApprovalManual, do: offeredLater},
+		"OLM installs a later version during the switch":           {known: []string{longer}, do: installedLater},
+		"the operator is removed after the switch":                 {known: []string{renamed}, do: removedAfter},
+		"a recreated Subscription keeps labels and annotations":    {known: []string{renamed}, do: keptMetadata},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

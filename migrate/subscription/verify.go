@@ -25,6 +25,9 @@ func (s *state) Verify() error {
 		return fmt.Errorf("somebody has changed Subscription %s: spec.config differs from the plan; revert that, or %s", p.Subject, s.alternative())
 	}
 	installed, expected := s.subscription.Status.InstalledCSV, []string{"", p.Installed, p.Target}
+	if s.arrived != nil {
+		expected = append(expected, s.arrived.Name)
+	}
 	if !slices.Contains(expected, installed) {
 		return fmt.Errorf("somebody has updated Subscription %s: it has %s installed, want %s or %s; %s",
 			p.Subject, installed, cmp.Or(p.Installed, "nothing"), p.Target, s.journal.Abandon())
@@ -49,11 +52,6 @@ func (s *state) foreignError() error {
 	}
 	return fmt.Errorf("somebody has deleted and recreated Subscription %s: its UID is %s, want %s; %s",
 		p.Subject, s.subscription.UID, p.Subject.UID, s.journal.Abandon())
-}
-
-// goneError says that the Subscription does not exist.
-func (s *state) goneError() error {
-	return fmt.Errorf("somebody has deleted Subscription %s; want it as it was, to %s", s.plan.Subject, s.plan.From)
 }
 
 // alternative is what can be done instead of reverting a change.
