@@ -132,6 +132,11 @@ func TestParseJournal(t *testing.T) {
 	const log = "2026-11-21T20:53:58Z record-plan\n"
 	unsafe := valid(Update)
 	unsafe.Safe, unsafe.Steps, unsafe.Checks = false, nil, migrate.Checks{{Verdict: migrate.Refused}}
+	withMetadata := func(note string) *corev1.ConfigMap {
+		s := stored(name, written, "Applying", log, nonce, "s-2")
+		s.Data[metadataKey] = note
+		return s
+	}
 	for what, test := range map[string]struct {
 		stored *corev1.ConfigMap
 		want   string
@@ -145,6 +150,15 @@ func TestParseJournal(t *testing.T) {
 		"a long log":            {stored(name, written, "Applying", strings.Repeat(log, 501), "", ""), `data["log"]`},
 		"an invalid nonce":      {stored(name, written, "Applying", log, "any", ""), nonceKey},
 		"a UID without a nonce": {stored(name, written, "Applying", log, "", "s-2"), uidKey},
+		"kept labels":           {withMetadata(`{"labels":{"a":"b"},"annotations":{"example.com/a":"any thing"}}`), ""},
+		"metadata in disorder":  {withMetadata(`{"labels":`), metadataKey},
+		"two values":            {withMetadata(`{}{}`), metadataKey},
+		"other metadata":        {withMetadata(`{"finalizers":["a"]}`), metadataKey},
+		"an invalid label":      {withMetadata(`{"labels":{"a":"any thing"}}`), metadataKey},
+		"an invalid annotation": {withMetadata(`{"annotations":{"any thing":"a"}}`), metadataKey},
+		"a label of OLM's":      {withMetadata(`{"labels":{"operators.coreos.com/buoy.harbour":""}}`), metadataKey},
+		"another nonce":         {withMetadata(`{"annotations":{"` + nonceAnnotation + `":"a"}}`), metadataKey},
+		"too much metadata":     {withMetadata(`{"annotations":{"a":"` + strings.Repeat("x", maxMetadata) + `"}}`), "at most"},
 		"an unsafe plan":        {stored(name, text(t, unsafe), "Applying", log, "", ""), "such a plan is never applied"},
 		"another key": {func() *corev1.ConfigMap {
 			s := stored(name, written, "Applying", log, "", "")
