@@ -159,7 +159,8 @@ func (s *state) replaceSubscription() (migrate.Decision, error) {
 }
 
 // quietPeriod is how long OLM gets to create an InstallPlan before it is made to resolve again. It resolves when something
-// changes, and not by itself once the cause of a failed resolution is gone; after some errors it waits for up to 17 minutes.
+// changes. After an error it waits, for up to 17 minutes when it fails again and again (its queue's rate limiter), and a
+// change that comes while its cache is stale is lost.
 const quietPeriod = 30 * time.Second
 
 // isQuiet reports whether neither OLM nor this switch has done anything for a while.

@@ -46,12 +46,12 @@ func (s *state) changedError() error {
 
 func (s *state) foreignError() error {
 	p := s.plan
-	if p.Strategy == Replace {
+	if p.Strategy == Replace && s.isRecreating() {
 		return fmt.Errorf("somebody else has recreated Subscription %s: its UID %s is neither that of the Subscription at the start of this switch nor that of the one it has recreated; "+
 			"find out who has, delete it, and continue with `%s`", p.Subject, s.subscription.UID, s.journal.Command(p, "apply"))
 	}
 	return fmt.Errorf("somebody has deleted and recreated Subscription %s: its UID is %s, want %s; %s",
-		p.Subject, s.subscription.UID, p.Subject.UID, s.journal.Abandon())
+		p.Subject, s.subscription.UID, cmp.Or(s.recreation().uid, p.Subject.UID), s.journal.Abandon())
 }
 
 // alternative is what can be done instead of reverting a change.
