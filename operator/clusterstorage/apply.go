@@ -55,12 +55,12 @@ func (c *controller) newDriverOperator(ctx context.Context, d drivers.Driver) (*
 func (c *controller) apply(ctx context.Context, o *driverOperator, exists bool, generations *[]operatorv1.GenerationStatus) (*appsv1.Deployment, error) {
 	var errs []error
 	for _, object := range o.objects {
-		if _, err := c.applier.Apply(ctx, object, object.Desired); err != nil {
+		if _, err := c.writer.Apply(ctx, object, object.Desired); err != nil {
 			errs = append(errs, fmt.Errorf("applying %s %s: %w", object.Desired.GetKind(), object.Desired.GetName(), err))
 		}
 	}
 	if !exists {
-		if _, err := c.applier.Create(ctx, o.customResource); err != nil {
+		if _, err := c.writer.Create(ctx, o.customResource); err != nil {
 			errs = append(errs, fmt.Errorf("creating ClusterCSIDriver %s: %w", o.customResource.GetName(), err))
 		}
 	}

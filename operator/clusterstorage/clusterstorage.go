@@ -57,7 +57,7 @@ func Run(ctx context.Context, all []drivers.Driver, process Process) error {
 	c := &controller{
 		drivers: ofPlatforms(all),
 		process: process, cluster: cluster, operators: map[string]*driverOperator{},
-		applier: objects.NewApplier(drivers.Driver{Operator: drivers.Operator{Name: Name}}, cluster.objects, process.EventRecorder, process.Clock),
+		writer: objects.NewWriter(Name, cluster.objects, process.EventRecorder, process.Clock),
 	}
 	if err := cluster.start(ctx); err != nil {
 		return err

@@ -26,7 +26,7 @@ type controller struct {
 	drivers   []drivers.Driver // that the cluster storage operator runs on some platform
 	process   Process
 	cluster   *cluster
-	applier   *objects.Applier
+	writer    *objects.Writer
 	operators map[string]*driverOperator // by the driver's name
 	waiting   string                     // what the last sync waited for
 }

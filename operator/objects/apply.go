@@ -25,27 +25,36 @@ import (
 // optionalGroups are API groups that a cluster may not serve. Their objects are left out there.
 var optionalGroups = sets.New("monitoring.coreos.com", "snapshot.storage.k8s.io")
 
-// An Applier writes objects of one driver as its operator's field manager, and records an event for each change.
-type Applier struct {
-	Ownership
-	driver       string // the name of its CSIDriver
+// A Writer writes objects as one field manager, and records an event for each change.
+type Writer struct {
 	fieldManager string
 	client       client.Client
 	recorder     events.Recorder
 	clock        clock.PassiveClock
-	metrics      *metrics.Metrics
+}
+
+// NewWriter returns a writer that writes with a client.
+func NewWriter(fieldManager string, client client.Client, recorder events.Recorder, clock clock.PassiveClock) *Writer {
+	return &Writer{fieldManager: fieldManager, client: client, recorder: recorder, clock: clock}
+}
+
+// An Applier writes objects of one driver as its operator, and takes over those of earlier operators.
+type Applier struct {
+	*Writer
+	Ownership
+	driver  string // the name of its CSIDriver
+	metrics *metrics.Metrics
 }
 
 // NewApplier returns an applier that writes with a client.
 func NewApplier(driver drivers.Driver, client client.Client, recorder events.Recorder, clock clock.PassiveClock, metrics *metrics.Metrics) *Applier {
-	return &Applier{Ownership: OwnershipOf(driver), driver: driver.CSIName, fieldManager: driver.Operator.Name,
-		client: client, recorder: recorder, clock: clock, metrics: metrics}
+	return &Applier{Writer: NewWriter(driver.Operator.Name, client, recorder, clock), Ownership: OwnershipOf(driver), driver: driver.CSIName, metrics: metrics}
 }
 
 // Apply applies the desired state of an object, and writes nothing while the object is up to date. It returns the live
 // object, read-only; nil if the cluster does not serve its kind and the kind is optional. It is safe to call
 // concurrently for different objects.
-func (a *Applier) Apply(ctx context.Context, w *WatchedObject, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (a *Writer) Apply(ctx context.Context, w *WatchedObject, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	document, err := desired.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -86,7 +95,7 @@ func (a *Applier) Apply(ctx context.Context, w *WatchedObject, desired *unstruct
 }
 
 // Create creates an object. It fails with a conflict if the object exists.
-func (a *Applier) Create(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func (a *Writer) Create(ctx context.Context, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	desired = desired.DeepCopy()
 	desired.SetResourceVersion(transport.CreateOnly)
 	live, err := a.write(ctx, desired)
@@ -97,7 +106,7 @@ func (a *Applier) Create(ctx context.Context, desired *unstructured.Unstructured
 	return live, nil
 }
 
-func (a *Applier) write(ctx context.Context, desired *unstructured.Unstructured, options ...client.ApplyOption) (*unstructured.Unstructured, error) {
+func (a *Writer) write(ctx context.Context, desired *unstructured.Unstructured, options ...client.ApplyOption) (*unstructured.Unstructured, error) {
 	live := desired.DeepCopy()
 	options = append(options, client.ForceOwnership, client.FieldOwner(a.fieldManager))
 	err := a.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(live), options...)
@@ -107,7 +116,7 @@ func (a *Applier) write(ctx context.Context, desired *unstructured.Unstructured,
 // recreate replaces an object that cannot be updated to the desired one, if a dry run shows that the API server would
 // accept the new object. invalid is why the update was rejected. The object is missing for the time of one request:
 // running pods keep their volumes, and clients that need the object retry.
-func (a *Applier) recreate(ctx context.Context, desired, current *unstructured.Unstructured, invalid error) (*unstructured.Unstructured, error) {
+func (a *Writer) recreate(ctx context.Context, desired, current *unstructured.Unstructured, invalid error) (*unstructured.Unstructured, error) {
 	trial := desired.DeepCopy()
 	trial.SetName(drivers.TrialName(desired.GetName()))
 	if _, err := a.write(ctx, trial, client.DryRunAll); err != nil {
@@ -124,7 +133,7 @@ func (a *Applier) recreate(ctx context.Context, desired, current *unstructured.U
 }
 
 // Delete deletes exactly the object that was observed.
-func (a *Applier) Delete(ctx context.Context, observed *unstructured.Unstructured) error {
+func (a *Writer) Delete(ctx context.Context, observed *unstructured.Unstructured) error {
 	kind, name := observed.GetKind(), observed.GetName()
 	if observed.GetDeletionTimestamp() != nil {
 		klog.V(4).InfoS("Object is already being deleted", "kind", kind, "object", klog.KObj(observed))

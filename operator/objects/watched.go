@@ -69,7 +69,7 @@ func (w *WatchedObject) Expire() { w.read = time.Time{} }
 
 // Get returns the live object, read-only; nil if it does not exist. It reads from the API server only if the cache may
 // be stale.
-func (a *Applier) Get(ctx context.Context, w *WatchedObject) (*unstructured.Unstructured, error) {
+func (a *Writer) Get(ctx context.Context, w *WatchedObject) (*unstructured.Unstructured, error) {
 	cached := w.Cached()
 	switch {
 	case w.informer != nil && w.informer.HasSynced() && cached == nil && w.applied == version{}:
