@@ -10,13 +10,11 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
-	"k8s.io/component-base/logs"
 	"k8s.io/klog/v2"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/berth-csi/berth/cmd/internal/logging"
 	"github.com/berth-csi/berth/cmd/internal/version"
-	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/findings/escape"
 )
@@ -39,9 +37,10 @@ func main() {
 func newCommand(ctx context.Context) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth-operator",
-		Short: "Operate optional CSI drivers on OpenShift and OKD",
+		Short: "Operate CSI drivers on OpenShift and OKD",
 		Long: `berth-operator runs inside a cluster. The Operator Lifecycle Manager starts it from
-the Deployment of a driver's bundle; there is rarely a reason to start it by hand.`,
+the Deployment of a driver's bundle, or the cluster version operator starts it as the
+cluster storage operator; there is rarely a reason to start it by hand.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -67,28 +66,6 @@ object asks. Without that object, the operator touches nothing of the driver.`,
 	for _, d := range registry.All() {
 		driver.AddCommand(newDriverCommand(ctx, d))
 	}
-	root.AddCommand(driver, version.NewCommand())
+	root.AddCommand(driver, newClusterStorageCommand(ctx), version.NewCommand())
 	return root
-}
-
-func newDriverCommand(ctx context.Context, d drivers.Driver) *cobra.Command {
-	cmd := &cobra.Command{Use: d.Name, Short: d.Package.Summary, Args: cobra.NoArgs}
-	// The client's default of 5 requests a second would slow down the installation of a driver with its two dozen
-	// objects by many seconds. These limits only keep a buggy loop from flooding the API server.
-	p := program{driver: d, limits: limits{qps: 50, burst: 100}}
-	p.limits.addFlags(cmd.Flags(), "", "about the driver")
-	cmd.Flags().StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` to use outside of a cluster (default: the pod's service account)")
-	cmd.Flags().StringVar(&p.address, "listen", "0.0.0.0:8443", "`ADDRESS:PORT` to serve health and metrics on")
-	cmd.Flags().StringVar(&p.namespace, "namespace", "",
-		"`NAMESPACE` of the operator, and of the driver unless that is in another one already (default: the pod's)")
-	apis, err := apiControllersOf(d, cmd.Flags())
-	cmd.RunE = func(*cobra.Command, []string) error {
-		if err != nil {
-			return err
-		}
-		logs.InitLogs()
-		defer logs.FlushLogs()
-		return p.run(ctx, apis)
-	}
-	return cmd
 }

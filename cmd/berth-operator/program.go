@@ -7,41 +7,58 @@ import (
 	"strings"
 
 	"github.com/openshift/library-go/pkg/operator/events"
+	"github.com/spf13/pflag"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
-	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/cmd/internal/version"
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator"
-	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/serving"
 )
 
 // namespaceFile has the namespace of the pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// program is the process of one driver's operator. The fields are its flags.
+// program is the process of an operator. Its fields are flags, but for the first two.
 type program struct {
-	driver     drivers.Driver
+	name       string                        // of the operator's Deployment and ServiceAccount
+	audience   func(namespace string) string // of tokens for reading metrics
 	kubeconfig string
 	address    string
 	namespace  string
-	limits     limits // of requests about the driver
+	limits     limits
 }
 
-// run runs the operator, and serves its health and metrics, until ctx ends.
-func (p program) run(ctx context.Context, apis []operator.APIController) error {
-	klog.InfoS("Starting", "operator", p.driver.Operator.Name, "version", version.Get().GitVersion)
-	process, err := p.process(ctx)
+// addFlags adds the flags of every operator. about says what its requests are about.
+func (p *program) addFlags(flags *pflag.FlagSet, about string) {
+	// The client's default of 5 requests a second would slow down the installation of a driver with its two dozen
+	// objects by many seconds. These limits only keep a buggy loop from flooding the API server.
+	p.limits = limits{qps: 50, burst: 100}
+	p.limits.addFlags(flags, "", about)
+	flags.StringVar(&p.kubeconfig, "kubeconfig", "", "kubeconfig `FILE` to use outside of a cluster (default: the pod's service account)")
+	flags.StringVar(&p.address, "listen", "0.0.0.0:8443", "`ADDRESS:PORT` to serve health and metrics on")
+}
+
+// A process is a program that runs in a cluster.
+type process struct {
+	config    *rest.Config // with the limits of requests
+	namespace string
+	recorder  events.Recorder
+}
+
+// run runs an operator, and serves its health and metrics, until ctx ends.
+func (p program) run(ctx context.Context, operate func(context.Context, process) error) error {
+	klog.InfoS("Starting", "operator", p.name, "version", version.Get().GitVersion)
+	own, err := p.connect(ctx)
 	if err != nil {
 		return err
 	}
-	kube, err := kubernetes.NewForConfig(process.KubeConfig)
+	kube, err := kubernetes.NewForConfig(own.config)
 	if err != nil {
 		return err
 	}
@@ -49,41 +66,37 @@ func (p program) run(ctx context.Context, apis []operator.APIController) error {
 	group.Go(func() error {
 		return serving.Run(ctx, serving.Options{
 			Address: p.address, CertFolder: drivers.ServingCertFolder, Kube: kube,
-			Account:  serviceaccount.MakeUsername(process.OperatorNamespace, p.driver.Operator.Name),
-			Audience: p.driver.MetricsHost(process.OperatorNamespace),
+			Account:  serviceaccount.MakeUsername(own.namespace, p.name),
+			Audience: p.audience(own.namespace),
 		})
 	})
-	group.Go(func() error { return operator.Run(ctx, p.driver, version.Get().GitVersion, process, apis...) })
+	group.Go(func() error { return operate(ctx, own) })
 	return group.Wait()
 }
 
-// process determines the namespace, the connection and the event recorder of the process.
-func (p program) process(ctx context.Context) (*operator.Process, error) {
+// connect determines the namespace, the connection and the event recorder of the process.
+func (p program) connect(ctx context.Context) (process, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", p.kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to the cluster: %w", err)
+		return process{}, fmt.Errorf("connecting to the cluster: %w", err)
 	}
 	namespace, err := p.ownNamespace()
 	if err != nil {
-		return nil, err
+		return process{}, err
 	}
 	kube, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, err
+		return process{}, err
 	}
 	// Events are about the Deployment that the pod belongs to.
 	about, err := events.GetControllerReferenceForCurrentPod(ctx, kube, namespace, nil)
 	if err != nil {
 		klog.InfoS("Events are about the namespace: the pod's controller is unknown", "namespace", namespace, "reason", err)
 	}
-	return &operator.Process{
-		KubeConfig:        p.limits.applyTo(config),
-		OperatorNamespace: namespace,
-		Clock:             clock.RealClock{},
-		Metrics:           metrics.New(legacyregistry.MustRegister),
-		Getenv:            os.Getenv,
-		EventRecorder: events.NewKubeRecorderWithOptions(kube.CoreV1().Events(namespace),
-			events.RecommendedClusterSingletonCorrelatorOptions(), p.driver.Operator.Name, about, clock.RealClock{}),
+	return process{
+		config: p.limits.applyTo(config), namespace: namespace,
+		recorder: events.NewKubeRecorderWithOptions(kube.CoreV1().Events(namespace),
+			events.RecommendedClusterSingletonCorrelatorOptions(), p.name, about, clock.RealClock{}),
 	}, nil
 }
 

@@ -34,6 +34,9 @@ const Namespace = "openshift-cluster-storage-operator"
 // ClusterOperatorName is the name of the ClusterOperator.
 const ClusterOperatorName = "storage"
 
+// MetricsHost is the host name of the operator's metrics endpoint if the operator runs in namespace.
+func MetricsHost(namespace string) string { return Name + "-metrics." + namespace + ".svc" }
+
 // Process is what the operator needs from the program that it runs in.
 type Process struct {
 	KubeConfig    *rest.Config

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/component-base/logs"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/utils/clock"
+
+	"github.com/berth-csi/berth/cmd/internal/version"
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator"
+	"github.com/berth-csi/berth/operator/metrics"
+)
+
+// newDriverCommand returns the command that runs the operator of one driver.
+func newDriverCommand(ctx context.Context, d drivers.Driver) *cobra.Command {
+	cmd := &cobra.Command{Use: d.Name, Short: d.Package.Summary, Args: cobra.NoArgs}
+	p := program{name: d.Operator.Name, audience: d.MetricsHost}
+	p.addFlags(cmd.Flags(), "about the driver")
+	cmd.Flags().StringVar(&p.namespace, "namespace", "",
+		"`NAMESPACE` of the operator, and of the driver unless that is in another one already (default: the pod's)")
+	apis, err := apiControllersOf(d, cmd.Flags())
+	cmd.RunE = func(*cobra.Command, []string) error {
+		if err != nil {
+			return err
+		}
+		logs.InitLogs()
+		defer logs.FlushLogs()
+		return p.run(ctx, func(ctx context.Context, own process) error {
+			return operator.Run(ctx, d, version.Get().GitVersion, &operator.Process{
+				KubeConfig:        own.config,
+				OperatorNamespace: own.namespace,
+				EventRecorder:     own.recorder,
+				Clock:             clock.RealClock{},
+				Metrics:           metrics.New(legacyregistry.MustRegister),
+				Getenv:            os.Getenv,
+			}, apis...)
+		})
+	}
+	return cmd
+}
