@@ -29,16 +29,13 @@ func TestUninstallWaitsForController(t *testing.T) {
 	terminating := env.deletedVolume(inTree, name("terminating"))
 	attachment := env.attachment(env.driver.CSIName, name("attachment"))
 	snapshot := env.snapshotContent(env.driver.CSIName, name("snapshot"), true)
-	for _, bystander := range []client.Object{
-		env.releasedVolume(csi, name("other-retained"), corev1.PersistentVolumeReclaimRetain),
-		env.releasedVolume(others, name("other-released"), corev1.PersistentVolumeReclaimDelete),
-		env.deletedVolume(others, name("other-terminating")),
-		env.attachment("other.csi.example.com", name("other-attachment")),
-		env.snapshotContent("other.csi.example.com", name("other-snapshot"), true),
-		env.snapshotContent(env.driver.CSIName, name("other-kept"), false),
-	} {
-		t.Logf("not for the controller: %T %s", bystander, bystander.GetName())
-	}
+	// Not for the driver's controller:
+	env.releasedVolume(csi, name("other-retained"), corev1.PersistentVolumeReclaimRetain)
+	env.releasedVolume(others, name("other-released"), corev1.PersistentVolumeReclaimDelete)
+	env.deletedVolume(others, name("other-terminating"))
+	env.attachment("other.csi.example.com", name("other-attachment"))
+	env.snapshotContent("other.csi.example.com", name("other-snapshot"), true)
+	env.snapshotContent(env.driver.CSIName, name("other-kept"), false)
 	env.installDriver()
 
 	env.deleteCustomResource()

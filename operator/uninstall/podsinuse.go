@@ -128,7 +128,7 @@ func (i inUse) pods(ctx context.Context) ([]string, error) {
 	return users, nil
 }
 
-// namespaces returns the namespaces whose pods are listed; "" stands for all.
+// namespaces returns the namespaces whose pods are listed; "" stands for all. Inline volumes may be in any.
 func (i inUse) namespaces(bindings map[claimKey]binding, inline bool) []string {
 	names := map[string]bool{}
 	for key := range bindings {
