@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
+	restclient "k8s.io/client-go/rest"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/listing"
@@ -153,7 +153,7 @@ func (t *task) add(description string) {
 }
 
 // eachWork calls found with the description of each object of a resource that is work for the driver's controller.
-func eachWork[T worksForController](ctx context.Context, client rest.Interface, resource string, d drivers.Driver, found func(string)) error {
+func eachWork[T worksForController](ctx context.Context, client restclient.Interface, resource string, d drivers.Driver, found func(string)) error {
 	return listing.Each(ctx, client, listing.List{Resource: resource}, func(object T) error {
 		if description := object.work(d); description != "" {
 			found(description)

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -47,7 +47,7 @@ type Options struct {
 	LostNamespace string
 	Kube          kubernetes.Interface
 	// Snapshots is a client for the group and version of VolumeSnapshotContents.
-	Snapshots   rest.Interface
+	Snapshots   restclient.Interface
 	Reader      client.Reader
 	Applier     *objects.Applier
 	Finalizer   *customresource.Finalizer
