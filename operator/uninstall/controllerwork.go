@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	restclient "k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/listing"
@@ -108,9 +109,20 @@ func (s snapshotContent) work(d drivers.Driver) string {
 	return s.Metadata.Name
 }
 
-// controllerTasks returns what the driver's controller still has to do. It looks only for the work of the sidecars that
-// the driver has. A cluster without the snapshot API has no snapshots.
-func (c *controller) controllerTasks(ctx context.Context) ([]task, error) {
+// controllerTasks returns what the driver's controller still has to do. A removal that is forced does not depend on the
+// result, which an event then names.
+func (c *controller) controllerTasks(ctx context.Context, forced bool) ([]task, error) {
+	tasks, err := c.findTasks(ctx)
+	if err != nil && forced {
+		klog.ErrorS(err, "The removal is forced and continues", "clusterCSIDriver", c.Driver.CSIName)
+		return nil, nil
+	}
+	return tasks, err
+}
+
+// findTasks looks only for the work of the sidecars that the driver has. A cluster without the snapshot API has no
+// snapshots.
+func (c *controller) findTasks(ctx context.Context) ([]task, error) {
 	var tasks []task
 	for _, of := range []struct {
 		sidecar    drivers.Image

@@ -148,7 +148,7 @@ func (c *controller) observe(ctx context.Context, custom *metav1.ObjectMeta) (ob
 		}
 	}
 	if asksController(observed) {
-		if observed.tasks, err = c.controllerTasks(ctx); err != nil {
+		if observed.tasks, err = c.controllerTasks(ctx, observed.forced); err != nil {
 			return observedState{}, err
 		}
 	}
