@@ -46,14 +46,15 @@ type Options struct {
 	// LostNamespace is the driver's namespace if it was deleted or replaced. No object is in it then.
 	LostNamespace string
 	Kube          kubernetes.Interface
+	Reader        client.Reader
+	Applier       *objects.Applier
+	Finalizer     *customresource.Finalizer
+	Reporter      *status.Reporter
+	Upgradeable   *upgradeable.Condition
+	Recorder      events.Recorder
+	Metrics       *metrics.Metrics
 	// Snapshots is a client for the group and version of VolumeSnapshotContents.
-	Snapshots   restclient.Interface
-	Reader      client.Reader
-	Applier     *objects.Applier
-	Finalizer   *customresource.Finalizer
-	Reporter    *status.Reporter
-	Upgradeable *upgradeable.Condition
-	Recorder    events.Recorder
+	Snapshots restclient.Interface
 }
 
 type controller struct {
@@ -193,7 +194,7 @@ func (c *controller) report(ctx context.Context, observed observedState, next ac
 	if next.reason == reasonInUse {
 		blocking = len(observed.users)
 	}
-	metrics.BlockingPods.WithLabelValues(c.Driver.CSIName).Set(float64(blocking))
+	c.Metrics.BlockingPods.WithLabelValues(c.Driver.CSIName).Set(float64(blocking))
 	c.Upgradeable.TrySet(ctx, reason)
 	condition := func(conditionType string, status operatorv1.ConditionStatus) *applyoperatorv1.OperatorConditionApplyConfiguration {
 		return applyoperatorv1.OperatorCondition().WithType(c.conditionPrefix() + conditionType).
