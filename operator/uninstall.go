@@ -41,7 +41,7 @@ func (c *cycle) uninstall(ctx context.Context) error {
 		uninstall.NewController(uninstall.Options{
 			Driver: c.driver, Objects: c.watch(slices.Concat(manifests, classes)), LostNamespace: lostNamespace,
 			Kube: c.clients.kube, Reader: c.clients.objects, Applier: c.applier, Finalizer: c.finalizer,
-			Reporter: c.reporter, Upgradeable: c.upgradeable, Recorder: c.recorder,
+			Reporter: c.reporter, Upgradeable: c.upgradeable, Recorder: c.recorder, Clock: c.clock,
 		}),
 	)
 }

@@ -37,8 +37,8 @@ func TestNextAction(t *testing.T) {
 		{name: "the controller is first", observed: observedState{objects: manifests(all...)}, reason: "Removing", delete: []string{"Deployment"}},
 		{
 			name:     "wait for its pods",
-			observed: observedState{objects: manifests(all[1:]...), pods: map[int]int{0: 2}},
-			reason:   "Removing", message: "waiting for the driver's controller to end: 2 pods",
+			observed: observedState{objects: manifests(all[1:]...), pods: map[int][]string{0: {"berth/a on node m", "berth/b on node n"}}},
+			reason:   "Removing", message: "waiting for the driver's controller to end: 2 pods: berth/a on node m, berth/b on node n;",
 		},
 		{
 			name:     "a new pod blocks while the nodes still serve it",
@@ -48,7 +48,7 @@ func TestNextAction(t *testing.T) {
 		{name: "then the nodes", observed: observedState{objects: manifests(all[1:]...)}, reason: "Removing", delete: []string{"DaemonSet"}},
 		{
 			name:     "wait for node pods, whoever uses volumes now",
-			observed: observedState{objects: manifests(all[2:]...), pods: map[int]int{1: 1}, users: []string{"shop/late"}},
+			observed: observedState{objects: manifests(all[2:]...), pods: map[int][]string{1: {"berth/c on node n"}}, users: []string{"shop/late"}},
 			reason:   "Removing", message: "waiting for the driver's node to end: 1 pod",
 		},
 		{
