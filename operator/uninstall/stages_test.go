@@ -25,6 +25,17 @@ func TestNextAction(t *testing.T) {
 			reason:   "VolumesInUse", message: "in use by 2 pods: shop/web-0, shop/web-1",
 		},
 		{
+			name:     "on nodes",
+			observed: observedState{objects: manifests(all...), users: []string{"shop/web-0 on node a", "shop/web-1 on node b" + notReadyNote}},
+			reason:   "VolumesInUse",
+			message:  "shop/web-0 on node a, shop/web-1 on node b, which is NotReady. A pod on a node that is NotReady does not count once it is deleted. The driver",
+		},
+		{
+			name:     "lost pods are named, and not waited for",
+			observed: observedState{objects: manifests(all...), left: []string{"shop/web-1 on node b" + notReadyNote}},
+			reason:   "Removing", message: "; not waiting for 1 deleted pod: shop/web-1 on node b, which is NotReady", delete: []string{"Deployment"},
+		},
+		{
 			name:     "in use by more pods than one can read",
 			observed: observedState{objects: manifests(all...), users: strings.Split(strings.Repeat("shop/web,", 12)+"shop/last", ",")},
 			reason:   "VolumesInUse", message: "and 3 more",
@@ -58,6 +69,10 @@ func TestNextAction(t *testing.T) {
 		},
 		{name: "credentials last", observed: observedState{objects: manifests(all[5:]...)}, reason: "Removing", delete: []string{"CredentialsRequest"}},
 		{name: "done", observed: observedState{}, reason: "Removed", done: true},
+		{
+			name: "lost pods are named in the end", observed: observedState{left: []string{"berth/c on node n" + notReadyNote, "berth/d on node o"}},
+			reason: "Removed", message: "not waiting for 2 deleted pods: berth/c on node n, which is NotReady, berth/d on node o", done: true,
+		},
 		{
 			name: "foreign objects are reported", observed: observedState{foreign: []string{"StorageClass efs-sc"}},
 			reason: "Removed", message: "StorageClass efs-sc", done: true,

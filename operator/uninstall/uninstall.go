@@ -69,19 +69,20 @@ type rest struct {
 	until  time.Time
 	forced bool  // whether the removal was forced when the rest began; it ends when that changes
 	inUse  bool  // whether volumes are in use; it ends when the driver's DaemonSets are gone
-	err    error // of the search after which the controller rests
+	err    error // of the look before the rest
 }
 
 const (
-	// A rest takes restFactor times as long as the look before it, at most maxRest.
+	// restFactor times the duration of a look is how long the controller rests after it, within limits.
 	restFactor = 20
-	maxRest    = 10 * time.Minute
-	// It takes at least that long while volumes are in use, and while pods of the driver end.
-	minInUseRest, minPodsRest = 5 * time.Second, 2 * time.Second
+	// While volumes are in use, and while pods of the driver end.
+	minInUseRest, minPodsRest, maxRest = 5 * time.Second, 2 * time.Second, 10 * time.Minute
+	// After a look that failed.
+	maxFailureRest = 30 * time.Second
 )
 
-func restAfter(look, least time.Duration) time.Duration {
-	return min(max(restFactor*look, least), maxRest)
+func restAfter(look, least, most time.Duration) time.Duration {
+	return min(max(restFactor*look, least), most)
 }
 
 // NewController returns the controller.
@@ -121,7 +122,7 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 	observed, next, err := c.look(ctx, forced)
 	took := c.Clock.Since(began)
 	if err != nil {
-		c.rest = rest{until: c.Clock.Now().Add(restAfter(took, 0)), forced: forced, err: err}
+		c.rest = rest{until: c.Clock.Now().Add(restAfter(took, 0, maxFailureRest)), forced: forced, err: err}
 		return err
 	}
 	klog.V(4).InfoS("Decided how the removal continues", "clusterCSIDriver", custom.Name, "reason", next.reason, "message", next.message, "look", took)
@@ -139,7 +140,7 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 		if inUse {
 			least = minInUseRest
 		}
-		duration := restAfter(took, least)
+		duration := restAfter(took, least, maxRest)
 		c.rest = rest{until: c.Clock.Now().Add(duration), forced: forced, inUse: inUse}
 		syncContext.Queue().AddAfter(syncContext.QueueKey(), duration)
 	case next.done && custom.DeletionTimestamp != nil:
@@ -177,35 +178,32 @@ func (c *controller) observe(ctx context.Context, nodes *nodes, forced bool) (ob
 			continue
 		}
 		before := len(observed.objects)
-		var awaited, left []placedPod
-		for _, object := range c.Objects {
-			if stageOf(object.Desired.GetKind()) != i {
-				continue
-			}
-			if err := c.observeObject(ctx, object.Desired, &observed); err != nil {
+		for _, desired := range c.desired(i) {
+			if err := c.observeObject(ctx, desired, &observed); err != nil {
 				return observedState{}, err
 			}
-			if !stage.pods || found || len(observed.objects) > before {
-				continue // pods of existing workloads end later
-			}
-			await, leave, err := c.remainingPods(ctx, object.Desired, nodes, forced)
-			if err != nil {
-				return observedState{}, err
-			}
-			awaited, left = append(awaited, await...), append(left, leave...)
 		}
-		descriptions, err := nodes.describe(ctx, awaited)
-		if err != nil {
+		found = found || len(observed.objects) > before
+		if found || !stage.pods {
+			continue // pods of existing workloads end later
+		}
+		if err := c.observePods(ctx, i, nodes, &observed); err != nil {
 			return observedState{}, err
 		}
-		leaving, err := nodes.describe(ctx, left)
-		if err != nil {
-			return observedState{}, err
-		}
-		observed.pods[i], observed.left = descriptions, append(observed.left, leaving...)
-		found = found || len(observed.objects) > before || len(awaited) > 0
+		found = len(observed.pods[i]) > 0
 	}
 	return observed, nil
+}
+
+// desired returns the objects of a stage.
+func (c *controller) desired(stage int) []*unstructured.Unstructured {
+	var desired []*unstructured.Unstructured
+	for _, object := range c.Objects {
+		if stageOf(object.Desired.GetKind()) == stage {
+			desired = append(desired, object.Desired)
+		}
+	}
+	return desired
 }
 
 // observeObject adds an object of the driver to what was observed, if it exists.
@@ -226,6 +224,25 @@ func (c *controller) observeObject(ctx context.Context, desired *unstructured.Un
 		observed.foreign = append(observed.foreign, name)
 	}
 	return nil
+}
+
+// observePods adds the pods of a stage to what was observed.
+func (c *controller) observePods(ctx context.Context, stage int, nodes *nodes, observed *observedState) error {
+	var awaited, left []placedPod
+	for _, workload := range c.desired(stage) {
+		await, leave, err := c.remainingPods(ctx, workload, nodes, observed.forced)
+		if err != nil {
+			return err
+		}
+		awaited, left = append(awaited, await...), append(left, leave...)
+	}
+	var err error
+	if observed.pods[stage], err = nodes.describe(ctx, awaited); err != nil {
+		return err
+	}
+	described, err := nodes.describe(ctx, left)
+	observed.left = append(observed.left, described...)
+	return err
 }
 
 // seesNodePart reports whether the caches show a DaemonSet of the driver.
