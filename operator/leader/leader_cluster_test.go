@@ -183,9 +183,9 @@ func TestWaitFor(t *testing.T) {
 			if wait.active != tc.active || !wait.since.Equal(&tc.since) {
 				t.Errorf("active: %v since %v, want %v since %v", wait.active, wait.since, tc.active, tc.since)
 			}
-			for _, words := range tc.says {
-				if !strings.Contains(wait.message, words) {
-					t.Errorf("the message is %q, want %q in it", wait.message, words)
+			for _, part := range tc.says {
+				if !strings.Contains(wait.message, part) {
+					t.Errorf("the message is %q, want %q in it", wait.message, part)
 				}
 			}
 		})
