@@ -39,11 +39,12 @@ type Lock struct {
 	driver    drivers.Driver
 	namespace string // the operator's
 	cfg       *rest.Config
+	metrics   *metrics.Metrics
 }
 
 // NewLock returns the lock for an operator in a namespace.
-func NewLock(driver drivers.Driver, namespace string, cfg *rest.Config) *Lock {
-	return &Lock{driver: driver, namespace: namespace, cfg: cfg}
+func NewLock(driver drivers.Driver, namespace string, cfg *rest.Config, metrics *metrics.Metrics) *Lock {
+	return &Lock{driver: driver, namespace: namespace, cfg: cfg, metrics: metrics}
 }
 
 // Acquire waits until this pod holds the lock. A wait shows in the log, in a metric and, while no operator is active, in
@@ -63,7 +64,7 @@ func (l *Lock) Acquire(ctx context.Context) error {
 	defer func() {
 		acquired()
 		<-reported
-		metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, l.namespace).Set(0)
+		l.metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, l.namespace).Set(0)
 	}()
 	key := l.keyIn(l.namespace)
 	for {
@@ -105,7 +106,7 @@ func (l *Lock) reportWait(ctx context.Context, c client.Client) {
 // report reports once that this operator waits for the lock in its own namespace. It writes the condition only while no
 // operator is active: an active one removes the condition with each status that it writes.
 func (l *Lock) report(ctx context.Context, c client.Client, began metav1.Time) error {
-	metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, l.namespace).Set(1)
+	l.metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, l.namespace).Set(1)
 	key := l.keyIn(l.namespace)
 	holder, err := lock.Holder(ctx, c, key)
 	if err != nil {
@@ -203,7 +204,7 @@ func (l *Lock) OtherHolder(ctx context.Context, c client.Client, namespaces []st
 		if pod != nil {
 			held = 1
 		}
-		metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, namespace).Set(held)
+		l.metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, namespace).Set(held)
 		if pod != nil {
 			return &Holder{client.ObjectKeyFromObject(pod), key}, nil
 		}

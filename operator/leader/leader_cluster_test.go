@@ -10,10 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-base/metrics/legacyregistry"
+	kubemetrics "k8s.io/component-base/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -24,7 +25,8 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 func TestWaitForLockIsReported(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	driver := drivers.Driver{CSIName: "smb.csi.k8s.io", ConditionPrefix: "Lock", Operator: drivers.Operator{Name: "lock-operator", Lock: "lock"}}
-	lock := NewLock(driver, c.Namespace(t), c.Config())
+	registry := kubemetrics.NewKubeRegistry()
+	lock := NewLock(driver, c.Namespace(t), c.Config(), metrics.New(registry.MustRegister))
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.CSIName},
 		Spec: operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}}}
 	pod := operatorPod(lock.namespace, "first")
@@ -60,7 +62,7 @@ func TestWaitForLockIsReported(t *testing.T) {
 	if len(custom.Status.Conditions) != 1 {
 		t.Errorf("beside an active operator, which removes it, the operator wrote a condition: %v", custom.Status.Conditions)
 	}
-	families, err := legacyregistry.DefaultGatherer.Gather()
+	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
