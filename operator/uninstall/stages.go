@@ -15,13 +15,15 @@ import (
 type stage struct {
 	name  string
 	kinds sets.Set[string] // empty: all kinds that are in no other stage
+	// runsPods says that what comes later is for the pods of these objects.
+	runsPods bool
 }
 
 // stages is the order of the removal. Dependencies go last: pods need their service accounts and permissions until they
 // end, and volumes can be released only while there are credentials.
 var stages = []stage{
-	{name: "controller", kinds: sets.New("Deployment")},
-	{name: "node", kinds: sets.New("DaemonSet")},
+	{name: "controller", kinds: sets.New("Deployment"), runsPods: true},
+	{name: "node", kinds: sets.New("DaemonSet"), runsPods: true},
 	{name: "objects"},
 	{name: "credentials", kinds: sets.New("CredentialsRequest")},
 }
@@ -49,6 +51,8 @@ type observedState struct {
 	usersRequeue time.Duration
 	// forced says that an administrator wants the driver removed even while its volumes are in use.
 	forced bool
+	// refused are those of the objects that the API server has refused to delete, by kind and name, with its reason.
+	refused map[string]error
 	// objects are those of the driver's objects that exist, without foreign ones.
 	objects []drivers.Manifest
 	// pods counts, for each stage, the pods of its workloads, including those whose workload was deleted.
@@ -68,6 +72,10 @@ type action struct {
 	done    bool
 }
 
+// reasonRefused is the reason when nothing is left but objects that the API server refuses to delete, and those that
+// must outlive them.
+const reasonRefused = "DeletionRefused"
+
 // reasonInUse is the reason while volumes of the driver block the removal.
 const reasonInUse = "VolumesInUse"
 
@@ -79,16 +87,30 @@ func nextAction(observed observedState) action {
 				"at the price of pods that can neither read nor unmount their volumes, set the annotation %s=true on the ClusterCSIDriver",
 			countUsers(observed.users), abbreviate(observed.users), forceAnnotation)}
 	}
+	var refused []drivers.Manifest
 	for i, s := range stages {
 		objects := slices.DeleteFunc(slices.Clone(observed.objects), func(m drivers.Manifest) bool {
 			return stageOf(m.Object.GetKind()) != i
 		})
-		if len(objects) > 0 {
-			return action{reason: "Removing", message: fmt.Sprintf("removing the driver's %s: %s", s.name, count(len(objects), "object")), delete: objects}
+		pending := slices.DeleteFunc(slices.Clone(objects), func(m drivers.Manifest) bool { return observed.refused[nameOf(m)] != nil })
+		if len(pending) > 0 {
+			return action{reason: "Removing", message: fmt.Sprintf("removing the driver's %s: %s", s.name, count(len(pending), "object")), delete: slices.Concat(objects, refused)}
+		}
+		refused = append(refused, objects...)
+		if s.runsPods && len(objects) > 0 {
+			break // the pods need what comes later
 		}
 		if observed.pods[i] > 0 {
 			return action{reason: "Removing", message: fmt.Sprintf("waiting for the driver's %s to end: %s", s.name, count(observed.pods[i], "pod"))}
 		}
+	}
+	if len(refused) > 0 {
+		var reasons []string
+		for _, m := range refused {
+			reasons = append(reasons, observed.refused[nameOf(m)].Error())
+		}
+		return action{reason: reasonRefused, delete: refused, message: fmt.Sprintf("the driver is removed when %s can be deleted, which the API server refuses: %s",
+			count(len(refused), "more object"), abbreviate(reasons))}
 	}
 	message := "the driver is removed"
 	if len(observed.foreign) > 0 {
@@ -102,6 +124,9 @@ func nextAction(observed observedState) action {
 	}
 	return action{reason: "Removed", message: message, done: true}
 }
+
+// nameOf returns an object's kind and name.
+func nameOf(m drivers.Manifest) string { return m.Object.GetKind() + " " + m.Object.GetName() }
 
 // servesVolumes reports whether the driver still serves its volumes. Once its node pods are being deleted there is no way
 // back, and waiting would only harm pods that still use a volume.

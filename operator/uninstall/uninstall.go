@@ -4,6 +4,7 @@ package uninstall
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -59,6 +60,8 @@ type controller struct {
 
 	users     []string  // the pods that used volumes when they were last looked for
 	usersNext time.Time // when to look for them again
+
+	refused map[string]error // the objects that the API server refused to delete, by kind and name
 }
 
 // NewController returns the controller.
@@ -100,10 +103,8 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 	if err := c.report(ctx, observed, next); err != nil {
 		return err
 	}
-	for _, m := range next.delete {
-		if err := c.Applier.Delete(ctx, m.Object); err != nil {
-			return err
-		}
+	if err := c.deleteAll(ctx, next.delete); err != nil {
+		return err
 	}
 	if next.done && custom.DeletionTimestamp != nil {
 		return c.Finalizer.Remove(ctx)
@@ -111,10 +112,24 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 	return nil
 }
 
+// deleteAll deletes objects. One that cannot be deleted does not block the others.
+func (c *controller) deleteAll(ctx context.Context, manifests []drivers.Manifest) error {
+	c.refused = map[string]error{}
+	var errs []error
+	for _, m := range manifests {
+		err := c.Applier.Delete(ctx, m.Object)
+		if objects.Refused(err) {
+			c.refused[nameOf(m)] = err
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
 // observe reads what is left of the driver, and which pods use its volumes while that makes a difference. It reads the
 // driver's objects from the API server, so that a stale cache cannot end a stage early.
 func (c *controller) observe(ctx context.Context, custom *metav1.ObjectMeta) (observedState, error) {
-	observed := observedState{pods: map[int]int{}, forced: custom.Annotations[forceAnnotation] == "true", lostNamespace: c.LostNamespace}
+	observed := observedState{refused: c.refused, pods: map[int]int{}, forced: custom.Annotations[forceAnnotation] == "true", lostNamespace: c.LostNamespace}
 	for _, object := range c.Objects {
 		desired := object.Desired
 		m := drivers.Manifest{Object: desired}
