@@ -54,30 +54,25 @@ func TestRefusedObjectHoldsNothingElse(t *testing.T) {
 			t.Errorf("%s was recreated", name)
 		}
 	})
-	t.Run("a new StorageClass", func(t *testing.T) {
-		driver, err := registry.Get("ebs")
-		if err != nil {
-			t.Fatal(err)
-		}
-		env := newTestEnvWith(t, driver)
-		permit := env.refuse(admissionregistrationv1.Create, "StorageClass", "gp2-csi")
-		env.create(env.customResource())
-		env.startOperator()
-		env.waitUntilOnlyMissing("StorageClass gp2-csi")
-		env.waitForRefusal("DriverStorageClassControllerDegraded", "StorageClass gp2-csi")
-		permit()
-		env.waitForConditions(allWell)
-	})
-	t.Run("the copy of the cloud's certificates", func(t *testing.T) {
-		env := newTestEnv(t)
-		permit := env.refuse(admissionregistrationv1.Create, "ConfigMap", "efs-csi-cloud-ca")
-		env.create(env.customResource())
-		env.startOperator()
-		env.waitUntilOnlyMissing("ConfigMap efs-csi-cloud-ca")
-		env.waitForRefusal("DriverCloudCAControllerDegraded", "efs-csi-cloud-ca")
-		permit()
-		env.waitForConditions(allWell)
-	})
+	for _, tc := range []struct{ what, driver, kind, name, condition string }{
+		{"a new StorageClass", "ebs", "StorageClass", "gp2-csi", "DriverStorageClassControllerDegraded"},
+		{"the copy of the cloud's certificates", "efs", "ConfigMap", "efs-csi-cloud-ca", "DriverCloudCAControllerDegraded"},
+	} {
+		t.Run(tc.what, func(t *testing.T) {
+			driver, err := registry.Get(tc.driver)
+			if err != nil {
+				t.Fatal(err)
+			}
+			env := newTestEnvWith(t, driver)
+			permit := env.refuse(admissionregistrationv1.Create, tc.kind, tc.name)
+			env.create(env.customResource())
+			env.startOperator()
+			env.waitUntilOnlyMissing(tc.kind + " " + tc.name)
+			env.waitForRefusal(tc.condition, tc.name)
+			permit()
+			env.waitForConditions(allWell)
+		})
+	}
 }
 
 // TestRefusedObjectHoldsNoAdoption: a policy refuses that one object of the earlier operator is adopted. The others are

@@ -25,13 +25,13 @@ type Controller struct {
 	source  coreinformers.ConfigMapInformer
 	target  *objects.WatchedObject
 	applier *objects.Applier
-	gate    *objects.Gate
+	ready   *objects.Readiness
 }
 
 // NewController returns the controller. source has the ConfigMap in which OpenShift publishes the cloud's configuration,
 // and target is the driver's.
 func NewController(name string, source coreinformers.ConfigMapInformer, target *objects.WatchedObject, applier *objects.Applier, operatorClient v1helpers.OperatorClient, recorder events.Recorder) *Controller {
-	c := &Controller{source: source, target: target, applier: applier, gate: objects.NewGate()}
+	c := &Controller{source: source, target: target, applier: applier, ready: objects.NewReadiness()}
 	c.Controller = factory.New().
 		WithInformers(append(target.Informers(), operatorClient.Informer(), source.Informer())...).
 		WithSync(c.sync).
@@ -41,7 +41,7 @@ func NewController(name string, source coreinformers.ConfigMapInformer, target *
 }
 
 // Ready is closed once the controller is ready.
-func (c *Controller) Ready() <-chan struct{} { return c.gate.Ready() }
+func (c *Controller) Ready() <-chan struct{} { return c.ready.Done() }
 
 // Informers are triggered when the copy changes.
 func (c *Controller) Informers() []factory.Informer { return c.target.Informers() }
@@ -65,7 +65,7 @@ func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
 	if err == nil {
 		if bundle := source.Data[drivers.CABundleKey]; bundle != "" {
 			if err := drivers.CheckCABundle(bundle); err != nil { // with it, the driver would exit
-				c.gate.Fail()
+				c.ready.Fail()
 				return fmt.Errorf("the driver keeps the CA bundle that it has: %w", err)
 			}
 			if err := unstructured.SetNestedField(desired.Object, bundle, "data", drivers.CABundleKey); err != nil {
@@ -78,11 +78,11 @@ func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
 		return nil
 	}
 	if err != nil {
-		c.gate.Fail()
+		c.ready.Fail()
 		return fmt.Errorf("copying the CA bundle of the cloud to ConfigMap %s/%s: %w", desired.GetNamespace(), desired.GetName(), err)
 	}
 	if cached := c.target.Cached(); cached != nil && cached.GetResourceVersion() == live.GetResourceVersion() {
-		c.gate.Open()
+		c.ready.Set()
 	}
 	return nil
 }

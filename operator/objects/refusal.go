@@ -49,26 +49,26 @@ func invalidField(err error) bool {
 // errors pass before.
 const attempts = 3
 
-// A Gate opens when the objects are applied that pods need before they start, or when that was tried often enough: an object
-// that is refused for ever must not keep the pods from being updated.
-type Gate struct {
+// A Readiness tells when the objects are applied that pods need before they start, or when that was tried often enough: an
+// object that is refused for ever must not keep the pods from being updated.
+type Readiness struct {
 	once     sync.Once
-	open     chan struct{}
+	done     chan struct{}
 	failures int
 }
 
-// NewGate returns a closed gate.
-func NewGate() *Gate { return &Gate{open: make(chan struct{})} }
+// NewReadiness returns a readiness that is not set.
+func NewReadiness() *Readiness { return &Readiness{done: make(chan struct{})} }
 
-// Ready is closed once the gate is open.
-func (g *Gate) Ready() <-chan struct{} { return g.open }
+// Done is closed once the readiness is set.
+func (r *Readiness) Done() <-chan struct{} { return r.done }
 
-// Open opens the gate.
-func (g *Gate) Open() { g.once.Do(func() { close(g.open) }) }
+// Set sets the readiness.
+func (r *Readiness) Set() { r.once.Do(func() { close(r.done) }) }
 
 // Fail records an attempt that failed. It is not safe to call concurrently.
-func (g *Gate) Fail() {
-	if g.failures++; g.failures >= attempts {
-		g.Open()
+func (r *Readiness) Fail() {
+	if r.failures++; r.failures >= attempts {
+		r.Set()
 	}
 }

@@ -49,24 +49,24 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestGate(t *testing.T) {
-	isOpen := func(g *Gate) bool {
+func TestReadiness(t *testing.T) {
+	isSet := func(r *Readiness) bool {
 		select {
-		case <-g.Ready():
+		case <-r.Done():
 			return true
 		default:
 			return false
 		}
 	}
-	gate := NewGate()
+	ready := NewReadiness()
 	for i := 1; i <= attempts+1; i++ {
-		if gate.Fail(); isOpen(gate) != (i >= attempts) {
-			t.Errorf("after %d failures, open: %v", i, isOpen(gate))
+		if ready.Fail(); isSet(ready) != (i >= attempts) {
+			t.Errorf("after %d failures, set: %v", i, isSet(ready))
 		}
 	}
-	gate = NewGate()
-	gate.Open()
-	if gate.Open(); !isOpen(gate) {
-		t.Error("an opened gate is closed")
+	ready = NewReadiness()
+	ready.Set()
+	if ready.Set(); !isSet(ready) {
+		t.Error("it was set, and is not")
 	}
 }

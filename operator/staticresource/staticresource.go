@@ -39,7 +39,7 @@ type Controller struct {
 	// waves are applied one after the other. The objects of one wave are applied concurrently, because the API server
 	// delays each write of an RBAC object by up to a tenth of a second.
 	waves [3][]*objects.WatchedObject
-	gate  *objects.Gate
+	ready *objects.Readiness
 }
 
 const (
@@ -54,7 +54,7 @@ var waveOf = map[string]int{"Namespace": firstWave, "RoleBinding": lastWave, "Cl
 
 // NewController returns the controller for watched objects. Its condition types start with name.
 func NewController(name string, watched []*objects.WatchedObject, applier *objects.Applier, operatorClient v1helpers.OperatorClient, recorder events.Recorder) *Controller {
-	c := &Controller{applier: applier, operatorClient: operatorClient, gate: objects.NewGate()}
+	c := &Controller{applier: applier, operatorClient: operatorClient, ready: objects.NewReadiness()}
 	informers := []factory.Informer{operatorClient.Informer()}
 	for _, object := range watched {
 		wave, special := waveOf[object.Desired.GetKind()]
@@ -74,7 +74,7 @@ func NewController(name string, watched []*objects.WatchedObject, applier *objec
 }
 
 // Ready is closed once the controller is ready.
-func (c *Controller) Ready() <-chan struct{} { return c.gate.Ready() }
+func (c *Controller) Ready() <-chan struct{} { return c.ready.Done() }
 
 // sync applies every object. An object that fails does not block the others.
 func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
@@ -97,10 +97,10 @@ func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
 		return nil // the shutdown is no failure of the objects that are left
 	}
 	if len(errs) > 0 {
-		c.gate.Fail()
+		c.ready.Fail()
 		return utilerrors.NewAggregate(errs)
 	}
-	c.gate.Open()
+	c.ready.Set()
 	return nil
 }
 
