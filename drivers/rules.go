@@ -77,6 +77,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		locate         = "To find a driver that an earlier operator installed"
 		config         = "To watch the cluster's configuration"
 		credentials    = "To restart the driver's pods when their credentials change"
+		rollouts       = "To update the driver on nodes that are ready while others are not"
 		removal        = "To remove the driver only when its volumes are not in use"
 		controllerWork = "To remove the driver's controller only when it has detached and deleted what it should"
 		events         = "To record events"
@@ -107,6 +108,10 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 
 		{For: config, Group: "config.openshift.io", Resources: []string{"apiservers", "infrastructures", "proxies"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+
+		// The pods are the driver's own, which may be in any namespace.
+		{For: rollouts, Resources: []string{"nodes"}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+		{For: rollouts, Resources: []string{"pods"}, Verbs: []string{"list"}},
 
 		{For: removal, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
 		{For: removal, Resources: []string{"nodes"}, Verbs: []string{"get"}},

@@ -147,7 +147,7 @@ func isWritten(prefix, conditionType string, mode customresource.Mode) bool {
 		return mode == customresource.Removed
 	case strings.HasPrefix(rest, "ManagementState"):
 		return mode == customresource.Unmanaged
-	case strings.HasPrefix(rest, "DriverNamespace"):
+	case strings.HasPrefix(rest, "DriverNamespace"), strings.HasPrefix(rest, "DriverAdoption"):
 		return mode == customresource.Managed || mode == customresource.Removed
 	case strings.HasPrefix(rest, "OperatorLock"):
 		return false // only while a controller reports it

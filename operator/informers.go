@@ -23,6 +23,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
+	"github.com/berth-csi/berth/operator/nodes"
 	"github.com/berth-csi/berth/operator/objects"
 	"github.com/berth-csi/berth/operator/transport"
 )
@@ -130,6 +131,13 @@ func (s *informerSet) cloudConfig() coreinformers.ConfigMapInformer {
 
 func (s *informerSet) secret(name string) coreinformers.SecretInformer {
 	return s.named(name).Core().V1().Secrets()
+}
+
+// nodes returns the nodes of the cluster, with the labels that have some keys.
+func (s *informerSet) nodes(keys []string) *nodes.Nodes {
+	factory := informers.NewSharedInformerFactoryWithOptions(s.kube, 0, informers.WithTransform(nodes.Trim(keys)))
+	s.factories = append(s.factories, factory)
+	return nodes.New(factory.Core().V1().Nodes())
 }
 
 // watch returns a watched object with an informer of its own, if the cluster serves its kind.

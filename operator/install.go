@@ -69,7 +69,7 @@ func (c *cycle) install(ctx context.Context) error {
 	// The controllers of the driver's pods.
 	workloads := workload.Builder{
 		Driver: c.driver, Namespace: c.namespace.Name, Kube: c.clients.kube, Reader: c.clients.objects, OperatorClient: c.reporter,
-		Config: c.informers.config, Named: c.informers.named, Observe: c.observeCluster, Triggers: podInformers, Recorder: c.recorder,
+		Config: c.informers.config, Named: c.informers.named, Nodes: c.informers.nodes, Observe: c.observeCluster, Triggers: podInformers, Recorder: c.recorder,
 	}.NewControllers(ctx, components)
 	c.informers.start(ctx) // the caches sync during the adoption
 
@@ -81,7 +81,8 @@ func (c *cycle) install(ctx context.Context) error {
 	if adopting {
 		c.upgradeable.TrySet(ctx, upgradeable.Adopting)
 	}
-	if err := c.applier.Adopt(ctx, unadopted); err != nil {
+	refused, err := c.applier.Adopt(ctx, unadopted)
+	if err != nil {
 		return err
 	}
 
@@ -89,6 +90,7 @@ func (c *cycle) install(ctx context.Context) error {
 	reporting := []factory.Controller{
 		c.newLogLevelController(),
 		c.newNamespaceController(),
+		c.newAdoptionController(manifests, refused != nil),
 		upgradeable.NewController(c.driver.ConditionPrefix+"UpgradeableController", c.upgradeable, adopting, c.reporter, c.recorder),
 	}
 	if c.driver.Backend != nil {

@@ -26,7 +26,8 @@ func (c *cycle) uninstall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := c.applier.Adopt(ctx, unadopted); err != nil {
+	refused, err := c.applier.Adopt(ctx, unadopted)
+	if err != nil {
 		return err
 	}
 	classes, err := backend.ExistingClasses(ctx, c.driver, c.clients.objects)
@@ -37,6 +38,7 @@ func (c *cycle) uninstall(ctx context.Context) error {
 	return c.runControllers(ctx,
 		c.newLogLevelController(),
 		c.newNamespaceController(),
+		c.newAdoptionController(manifests, refused != nil),
 		uninstall.NewController(uninstall.Options{
 			Driver: c.driver, Objects: c.watch(slices.Concat(manifests, classes)), LostNamespace: lostNamespace,
 			Kube: c.clients.kube, Snapshots: c.clients.snapshots, Reader: c.clients.objects, Applier: c.applier, Finalizer: c.finalizer,

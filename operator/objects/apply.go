@@ -66,7 +66,7 @@ func (a *Applier) Apply(ctx context.Context, w *WatchedObject, desired *unstruct
 		return current, nil
 	}
 	live, err := a.write(ctx, desired)
-	if apierrors.IsInvalid(err) && current != nil && (drivers.Manifest{Object: desired}).Recreated() {
+	if invalidField(err) && current != nil && (drivers.Manifest{Object: desired}).Recreated() {
 		live, err = a.recreate(ctx, desired, current, err)
 	}
 	if err != nil {

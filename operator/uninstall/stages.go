@@ -53,6 +53,8 @@ type observedState struct {
 	tasks []task
 	// forced says that an administrator wants the driver removed even while its volumes are in use.
 	forced bool
+	// refused are those of the objects that the API server has refused to delete, by kind and name, with its reason.
+	refused map[string]error
 	// objects are those of the driver's objects that exist, without foreign ones. Only stages up to the first one of which
 	// something is left are observed, and that of the DaemonSets.
 	objects []drivers.Manifest
@@ -74,6 +76,10 @@ type action struct {
 	delete  []drivers.Manifest
 	done    bool
 }
+
+// reasonRefused is the reason when nothing is left but objects that the API server refuses to delete, and those that
+// must outlive them.
+const reasonRefused = "DeletionRefused"
 
 // reasonInUse is the reason while volumes of the driver block the removal.
 const reasonInUse = "VolumesInUse"
@@ -109,19 +115,33 @@ func nextAction(observed observedState) action {
 				"and objects and storage that nobody deletes, set the annotation %s=true on the ClusterCSIDriver",
 			describeTasks(observed.tasks), forceAnnotation)}
 	}
+	var refused []drivers.Manifest
 	for i, s := range stages {
 		objects := slices.DeleteFunc(slices.Clone(observed.objects), func(m drivers.Manifest) bool {
 			return stageOf(m.Object.GetKind()) != i
 		})
-		if len(objects) > 0 {
+		pending := slices.DeleteFunc(slices.Clone(objects), func(m drivers.Manifest) bool { return observed.refused[nameOf(m)] != nil })
+		if len(pending) > 0 {
 			return action{reason: "Removing", message: fmt.Sprintf("removing the driver's %s: %s%s",
-				s.name, count(len(objects), "object"), leftBehind(observed)), delete: objects}
+				s.name, count(len(pending), "object"), leftBehind(observed)), delete: slices.Concat(objects, refused)}
+		}
+		refused = append(refused, objects...)
+		if s.pods && len(objects) > 0 {
+			break // the pods need what comes later
 		}
 		if pods := observed.pods[i]; len(pods) > 0 {
 			return action{reason: "Removing", message: fmt.Sprintf(
 				"waiting for the driver's %s to end: %s: %s; to wait for none that should have ended by now, set the annotation %s=true on the ClusterCSIDriver%s",
 				s.name, count(len(pods), "pod"), abbreviate(pods), forceAnnotation, leftBehind(observed))}
 		}
+	}
+	if len(refused) > 0 {
+		var reasons []string
+		for _, m := range refused {
+			reasons = append(reasons, observed.refused[nameOf(m)].Error())
+		}
+		return action{reason: reasonRefused, delete: refused, message: fmt.Sprintf("the driver is removed when %s can be deleted, which the API server refuses: %s",
+			count(len(refused), "more object"), abbreviate(reasons))}
 	}
 	message := "the driver is removed" + leftBehind(observed)
 	if len(observed.foreign) > 0 {
@@ -135,6 +155,9 @@ func nextAction(observed observedState) action {
 	}
 	return action{reason: "Removed", message: message, done: true}
 }
+
+// nameOf returns an object's kind and name.
+func nameOf(m drivers.Manifest) string { return m.Object.GetKind() + " " + m.Object.GetName() }
 
 // asksController reports whether the next action depends on what the driver's controller still has to do: it exists, and
 // pods do not block the removal.

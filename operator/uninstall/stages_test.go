@@ -1,6 +1,7 @@
 package uninstall
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -79,6 +80,26 @@ func TestNextAction(t *testing.T) {
 			reason:   "Removing", delete: []string{"ServiceAccount", "CSIDriver", "StorageClass"},
 		},
 		{name: "credentials last", observed: observedState{objects: manifests(all[5:]...)}, reason: "Removing", delete: []string{"CredentialsRequest"}},
+		{
+			name:     "one that is refused does not hold those beside it",
+			observed: observedState{objects: manifests(all[2:]...), refused: refusal("CSIDriver")},
+			reason:   "Removing", message: "2 objects", delete: []string{"ServiceAccount", "CSIDriver", "StorageClass"},
+		},
+		{
+			name:     "nor those after it",
+			observed: observedState{objects: manifests("CSIDriver", "CredentialsRequest"), refused: refusal("CSIDriver")},
+			reason:   "Removing", message: "1 object", delete: []string{"CredentialsRequest", "CSIDriver"},
+		},
+		{
+			name:     "but the end",
+			observed: observedState{objects: manifests("CSIDriver"), refused: refusal("CSIDriver")},
+			reason:   "DeletionRefused", message: "1 more object can be deleted, which the API server refuses: CSIDriver is frozen", delete: []string{"CSIDriver"},
+		},
+		{
+			name:     "pods need everything after them",
+			observed: observedState{objects: manifests(all...), refused: refusal("Deployment")},
+			reason:   "DeletionRefused", message: "Deployment is frozen", delete: []string{"Deployment"},
+		},
 		{name: "done", observed: observedState{}, reason: "Removed", done: true},
 		{
 			name: "lost pods are named in the end", observed: observedState{left: []string{"berth/c on node n" + notReadyNote, "berth/d on node o"}},
@@ -103,6 +124,11 @@ func TestNextAction(t *testing.T) {
 			}
 		})
 	}
+}
+
+// refusal is that of the manifest of a kind.
+func refusal(kind string) map[string]error {
+	return map[string]error{nameOf(manifests(kind)[0]): errors.New(kind + " is frozen")}
 }
 
 func manifests(kinds ...string) []drivers.Manifest {

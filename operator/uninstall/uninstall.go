@@ -4,6 +4,7 @@ package uninstall
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -60,7 +61,8 @@ type Options struct {
 
 type controller struct {
 	Options
-	reported string // the reason of the last event
+	reported string           // the reason of the last event
+	refused  map[string]error // the objects that the API server refused to delete, by kind and name
 
 	searched    bool     // for users
 	users, left []string // what the last search found: see observedState
@@ -133,10 +135,8 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 	if err := c.report(ctx, observed, next); err != nil {
 		return err
 	}
-	for _, m := range next.delete {
-		if err := c.Applier.Delete(ctx, m.Object); err != nil {
-			return err
-		}
+	if err := c.deleteAll(ctx, next.delete); err != nil {
+		return err
 	}
 	switch {
 	case next.awaitsPods():
@@ -151,6 +151,20 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 		return c.Finalizer.Remove(ctx)
 	}
 	return nil
+}
+
+// deleteAll deletes objects. One that cannot be deleted does not block the others.
+func (c *controller) deleteAll(ctx context.Context, manifests []drivers.Manifest) error {
+	c.refused = map[string]error{}
+	var errs []error
+	for _, m := range manifests {
+		err := c.Applier.Delete(ctx, m.Object)
+		if objects.Refused(err) {
+			c.refused[nameOf(m)] = err
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // look observes the cluster and decides what to do next. Which pods use volumes, and what the driver's controller still has
@@ -183,7 +197,7 @@ func (c *controller) look(ctx context.Context, forced bool) (observedState, acti
 // observe reads what is left of the driver, up to the first stage of which something is left, and its DaemonSets. It reads
 // from the API server, so that a stale cache cannot end a stage early.
 func (c *controller) observe(ctx context.Context, nodes *nodes, forced bool) (observedState, error) {
-	observed := observedState{pods: map[int][]string{}, forced: forced, lostNamespace: c.LostNamespace}
+	observed := observedState{refused: c.refused, pods: map[int][]string{}, forced: forced, lostNamespace: c.LostNamespace}
 	found := false
 	for i, stage := range stages {
 		if found && !stage.kinds.Has(nodeKind) {
@@ -195,7 +209,9 @@ func (c *controller) observe(ctx context.Context, nodes *nodes, forced bool) (ob
 				return observedState{}, err
 			}
 		}
-		found = found || len(observed.objects) > before
+		found = found || slices.ContainsFunc(observed.objects[before:], func(m drivers.Manifest) bool {
+			return stage.pods || c.refused[nameOf(m)] == nil // what is refused holds up only what pods need
+		})
 		if found || !stage.pods {
 			continue // pods of existing workloads end later
 		}
