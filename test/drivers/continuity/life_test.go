@@ -97,12 +97,12 @@ func (l *life) newClaim(t *testing.T, name string) *corev1.PersistentVolumeClaim
 // stays checks that the driver is ready on all nodes.
 func (l *life) stays(t *testing.T) { l.AwaitReady(t) }
 
-// runs checks that OLM has installed a version, which has told the ClusterCSIDriver and OLM that all is well.
+// runs checks that OLM has installed a version, which reports that all is well.
 func (l *life) runs(version string) func(*testing.T) {
 	return func(t *testing.T) {
 		l.awaitInstalled(t, version)
 		l.AwaitReady(t)
-		l.awaitSettled(t, version)
+		l.awaitSettled(t)
 		plans := &v1alpha1.InstallPlanList{}
 		if err := l.Client().List(t.Context(), plans, client.InNamespace(cluster.OperatorNamespace)); err != nil {
 			t.Fatal(err)
@@ -115,9 +115,9 @@ func (l *life) runs(version string) func(*testing.T) {
 	}
 }
 
-// awaitSettled waits until the operator of a version has reported that it has seen the ClusterCSIDriver, that the driver is
+// awaitSettled waits until the operator has reported that it has seen the ClusterCSIDriver, that the driver is
 // available, and that nothing goes on.
-func (l *life) awaitSettled(t *testing.T, version string) {
+func (l *life) awaitSettled(t *testing.T) {
 	t.Helper()
 	want := map[string]operatorv1.ConditionStatus{
 		operatorv1.OperatorStatusTypeAvailable: operatorv1.ConditionTrue, operatorv1.OperatorStatusTypeProgressing: operatorv1.ConditionFalse,
@@ -128,8 +128,8 @@ func (l *life) awaitSettled(t *testing.T, version string) {
 		if err != nil {
 			return err
 		}
-		if custom.Status.ObservedGeneration != custom.Generation || version != "" && custom.Status.Version != version {
-			return fmt.Errorf("status.observedGeneration is %d and version %s, want %d and %s", custom.Status.ObservedGeneration, custom.Status.Version, custom.Generation, version)
+		if custom.Status.ObservedGeneration != custom.Generation {
+			return fmt.Errorf("status.observedGeneration is %d, want %d", custom.Status.ObservedGeneration, custom.Generation)
 		}
 		met := 0
 		for _, condition := range custom.Status.Conditions {
@@ -156,7 +156,7 @@ func (l *life) custom(ctx context.Context) (*operatorv1.ClusterCSIDriver, error)
 func (l *life) works(name string) func(*testing.T) {
 	return func(t *testing.T) {
 		l.AwaitReady(t)
-		l.awaitSettled(t, "")
+		l.awaitSettled(t)
 		claim := l.newClaim(t, name)
 		volume := l.Bound(t, claim)
 		l.Delete(t, claim)
@@ -442,7 +442,7 @@ func (l *life) restore(t *testing.T) {
 	lost := l.newClaim(t, "lost")
 	l.Bound(t, lost)
 	l.AwaitReady(t)
-	l.awaitSettled(t, "")
+	l.awaitSettled(t)
 
 	if err := l.Restore(t.Context(), backup); err != nil {
 		t.Fatal(err)
@@ -485,7 +485,7 @@ func (l *life) applyOften(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i%10 == 9 {
-			l.awaitSettled(t, "")
+			l.awaitSettled(t)
 		}
 	}
 	if gone := l.replaced(t, before); gone > 0 {
