@@ -280,6 +280,7 @@ func (l *life) stayDown(t *testing.T) {
 	if err := l.Client().Status().Update(t.Context(), infrastructure); err != nil {
 		t.Fatal(err)
 	}
+	before := l.DriverPods(t)
 	l.patchCustom(t, `{"spec":{"logLevel":"Debug"}}`)
 	l.Delete(t, l.controller(t), &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "efs-sc"}})
 	waiting := l.newClaim(t, "waiting")
@@ -287,6 +288,7 @@ func (l *life) stayDown(t *testing.T) {
 	for _, name := range testbed.Nodes {
 		l.patch(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, `{"spec":{"unschedulable":null}}`)
 	}
+	l.AwaitReplaced(t, before) // by pods with the log level
 	l.Bound(t, waiting)
 	cluster.Eventually(t, testbed.Limit, "StorageClass efs-sc", func(ctx context.Context) error {
 		return l.Client().Get(ctx, client.ObjectKey{Name: "efs-sc"}, &storagev1.StorageClass{})
@@ -328,7 +330,10 @@ func (l *life) objects(t *testing.T) (all []*unstructured.Unstructured) {
 // renewCertificates renews the certificates with which the driver serves its metrics, and the key pairs with which it logs in
 // to the cloud, of which the former ones are revoked.
 func (l *life) renewCertificates(t *testing.T) {
+	before := l.DriverPods(t)
 	l.RenewCertificates(t)
+	l.CheckMetrics(t) // with certificates of the new CA alone
+	l.journal.note("with new certificates, %d of %d pods of the driver were replaced", l.replaced(t, before), len(before))
 	secrets := &corev1.SecretList{}
 	if err := l.Client().List(t.Context(), secrets, client.HasLabels{cloudcredential.OwnerMark}); err != nil {
 		t.Fatal(err)
@@ -336,7 +341,6 @@ func (l *life) renewCertificates(t *testing.T) {
 	if len(secrets.Items) == 0 {
 		t.Fatal("there are no cloud credentials")
 	}
-	before := l.DriverPods(t)
 	for _, secret := range secrets.Items {
 		former := string(secret.Data["aws_access_key_id"])
 		if err := l.Client().Delete(t.Context(), &secret); err != nil {
@@ -354,9 +358,7 @@ func (l *life) renewCertificates(t *testing.T) {
 		})
 		l.region.IAM.Remove(former)
 	}
-	l.CheckMetrics(t) // with certificates of the new CA alone
-	l.AwaitReady(t)
-	l.journal.note("%d of %d pods of the driver were replaced", l.replaced(t, before), len(before))
+	l.AwaitReplaced(t, before) // they read their credentials only once
 }
 
 // replaced is how many of some pods are not there any more.
@@ -437,12 +439,12 @@ func (l *life) restore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	before := l.DriverPods(t)
 	l.patchCustom(t, `{"spec":{"logLevel":"Trace"}}`)
 	l.Delete(t, l.operatorPod(t))
+	l.AwaitReplaced(t, before)
 	lost := l.newClaim(t, "lost")
 	l.Bound(t, lost)
-	l.AwaitReady(t)
-	l.awaitSettled(t)
 
 	if err := l.Restore(t.Context(), backup); err != nil {
 		t.Fatal(err)
