@@ -269,8 +269,11 @@ func (w *watch) reinstall(t *testing.T) {
 	}
 	w.Delete(t, subscription)
 	all := &v1alpha1.ClusterServiceVersionList{}
-	if err := w.Client().List(t.Context(), all, client.InNamespace(key.Namespace)); err != nil {
+	if err := w.Client().List(t.Context(), all, client.InNamespace(key.Namespace), client.HasLabels{"operators.coreos.com/" + key.Name + "." + key.Namespace}); err != nil {
 		t.Fatal(err)
+	}
+	if len(all.Items) == 0 {
+		t.Fatal("no ClusterServiceVersion has the package's label")
 	}
 	for _, csv := range all.Items {
 		w.Delete(t, &csv)
