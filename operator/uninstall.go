@@ -6,7 +6,6 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/backend"
-	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/uninstall"
 )
 
@@ -34,14 +33,14 @@ func (c *cycle) uninstall(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer metrics.BlockingPods.WithLabelValues(c.driver.CSIName).Set(0)
+	defer c.metrics.BlockingPods.WithLabelValues(c.driver.CSIName).Set(0)
 	return c.runControllers(ctx,
 		c.newLogLevelController(),
 		c.newNamespaceController(),
 		uninstall.NewController(uninstall.Options{
 			Driver: c.driver, Objects: c.watch(slices.Concat(manifests, classes)), LostNamespace: lostNamespace,
 			Kube: c.clients.kube, Reader: c.clients.objects, Applier: c.applier, Finalizer: c.finalizer,
-			Reporter: c.reporter, Upgradeable: c.upgradeable, Recorder: c.recorder,
+			Reporter: c.reporter, Upgradeable: c.upgradeable, Recorder: c.recorder, Metrics: c.metrics,
 		}),
 	)
 }
