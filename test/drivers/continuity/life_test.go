@@ -460,8 +460,9 @@ func (l *life) restore(t *testing.T) {
 		t.Errorf("the claim that was created after the backup: %v", err)
 	}
 	// Only what runs shows that the cluster works again: what etcd says of pods and leases is of the time of the backup.
+	before = l.DriverPods(t)
 	l.patchCustom(t, `{"spec":{"logLevel":"Normal"}}`)
-	l.AwaitReplaced(t, l.DriverPods(t))
+	l.AwaitReplaced(t, before)
 }
 
 // applications are how often GitOps applies: once a minute in an hour.
@@ -561,7 +562,9 @@ func (l *life) isGone(t *testing.T) {
 
 // comeBack installs the driver again. Pods find what others wrote before.
 func (l *life) comeBack(t *testing.T) {
-	if err := journey.InstallDriver(t.Context(), l.Client(), l.Driver.CSIName); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
+	defer cancel()
+	if err := journey.InstallDriver(ctx, l.Client(), l.Driver.CSIName); err != nil {
 		t.Fatal(err)
 	}
 	l.AwaitReady(t)
