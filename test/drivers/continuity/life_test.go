@@ -461,7 +461,7 @@ func (l *life) restore(t *testing.T) {
 	}
 	// Only what runs shows that the cluster works again: what etcd says of pods and leases is of the time of the backup.
 	before = l.DriverPods(t)
-	l.patchCustom(t, `{"spec":{"logLevel":"Normal"}}`)
+	l.patchCustom(t, `{"spec":{"logLevel":"TraceAll"}}`)
 	l.AwaitReplaced(t, before)
 }
 
