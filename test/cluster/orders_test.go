@@ -64,7 +64,7 @@ func TestRestore(t *testing.T) {
 	if err := c.StopNode("worker-7"); err == nil {
 		t.Error("a node that does not exist was stopped")
 	}
-	// The keeper restarts what was restarted by an order like everything else.
+	// So have the scheduler and the nodes.
 	Eventually(t, waitLimit, "a pod to run", func(ctx context.Context) error {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "later"},

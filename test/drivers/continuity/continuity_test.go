@@ -1,5 +1,6 @@
 // Package continuity shows that pods use their volumes without noticing what happens to a driver and its operator: each
-// pod writes fifty times a second all the while. `make prove SUITE=continuity` prints the longest pause of each step.
+// pod writes fifty times a second all the while. `make prove SUITE=continuity` prints the longest pause of each step, and
+// `make prove SUITE=life` the journal of a long life.
 package continuity
 
 import (
