@@ -108,6 +108,7 @@ verify: ## Generated files fresh, go.mod tidy, imports downward only, one word f
 	cd hack/tools && go mod tidy -diff
 	cd hack/promtool && go mod tidy -diff
 	cd hack/node && go mod tidy -diff
+	cd hack/etcd && go mod tidy -diff
 	cd hack/drivers && go mod tidy -diff
 	cd hack/csi-sanity && go mod tidy -diff
 	hack/verify-generated
