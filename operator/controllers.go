@@ -27,6 +27,11 @@ func (c *cycle) newNamespaceController() factory.Controller {
 	return c.finder.NewController(c.namespace, c.clock, c.end)
 }
 
+// newFinalizerController returns the controller that adds the finalizer again when somebody has removed it.
+func (c *cycle) newFinalizerController() factory.Controller {
+	return c.finalizer.NewController(c.driver.ConditionPrefix+"DriverFinalizerController", c.namespace.Annotations(), c.annotations, c.recorder)
+}
+
 // watch returns watched objects for manifests.
 func (c *cycle) watch(manifests []drivers.Manifest) []*objects.WatchedObject {
 	var watched []*objects.WatchedObject

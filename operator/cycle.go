@@ -2,6 +2,8 @@ package operator
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -125,7 +127,7 @@ func (c *cycle) prepare(ctx context.Context, mode customresource.Mode) (ready bo
 	if c.operand.manifests == nil && (decision.Create || decision.Refusal != nil && decision.Refusal.Lost) {
 		return false, c.operand.err
 	}
-	c.namespace, err = c.finder.Settle(ctx, decision, c.operand.manifests, mode == customresource.Removed, c.idle)
+	c.namespace, err = c.finder.Settle(ctx, decision, slices.Concat(c.operand.manifests, c.operand.retired), mode == customresource.Removed, c.idle)
 	if err != nil {
 		return false, err
 	}
@@ -134,7 +136,14 @@ func (c *cycle) prepare(ctx context.Context, mode customresource.Mode) (ready bo
 	}
 	c.informers = c.clients.informersIn(c.namespace.Name)
 	c.guard.Allow(c.namespace)
-	return true, c.finalizer.Add(ctx, c.namespace.Annotations())
+	return true, c.finalizer.Add(ctx, c.annotations)
+}
+
+// annotations returns those that record on the ClusterCSIDriver where and what the driver is.
+func (c *cycle) annotations(current map[string]string) map[string]string {
+	annotations := c.operand.record(current)
+	maps.Copy(annotations, c.namespace.Annotations())
+	return annotations
 }
 
 // isWritten reports whether a cycle for a mode writes conditions of a type.

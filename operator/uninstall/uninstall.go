@@ -44,13 +44,15 @@ type Options struct {
 	Objects []*objects.WatchedObject
 	// LostNamespace is the driver's namespace if it was deleted or replaced. No object is in it then.
 	LostNamespace string
-	Kube          kubernetes.Interface
-	Reader        client.Reader
-	Applier       *objects.Applier
-	Finalizer     *customresource.Finalizer
-	Reporter      *status.Reporter
-	Upgradeable   *upgradeable.Condition
-	Recorder      events.Recorder
+	// Unknown are objects that other versions of the operator created and that this one does not know.
+	Unknown     []string
+	Kube        kubernetes.Interface
+	Reader      client.Reader
+	Applier     *objects.Applier
+	Finalizer   *customresource.Finalizer
+	Reporter    *status.Reporter
+	Upgradeable *upgradeable.Condition
+	Recorder    events.Recorder
 }
 
 type controller struct {
@@ -114,7 +116,7 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 // observe reads what is left of the driver, and which pods use its volumes while that makes a difference. It reads the
 // driver's objects from the API server, so that a stale cache cannot end a stage early.
 func (c *controller) observe(ctx context.Context, custom *metav1.ObjectMeta) (observedState, error) {
-	observed := observedState{pods: map[int]int{}, forced: custom.Annotations[forceAnnotation] == "true", lostNamespace: c.LostNamespace}
+	observed := observedState{pods: map[int]int{}, forced: custom.Annotations[forceAnnotation] == "true", lostNamespace: c.LostNamespace, unknown: c.Unknown}
 	for _, object := range c.Objects {
 		desired := object.Desired
 		m := drivers.Manifest{Object: desired}

@@ -1,0 +1,81 @@
+package status_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/operator/customresource"
+	"github.com/berth-csi/berth/operator/status"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestLostWriteIsNotAwaited: etcd is restored to the version that the last write of the status was based on, so no watch
+// will ever show that write. The reporter writes the status again, without any other change of the object.
+func TestLostWriteIsNotAwaited(t *testing.T) {
+	t.Parallel()
+	c := cluster.Shared(t, cluster.Options{})
+	custom := &operatorv1.ClusterCSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: "manila.csi.openstack.org"},
+		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
+	}
+	if err := c.Client().Create(t.Context(), custom); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Client().Delete(context.Background(), custom) })
+	source, err := customresource.Start(t.Context(), c.Config(), custom.Name, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := source.NewClient()
+	restored := &restoredResource{ResourceInterface: api.Resource()}
+	reporter := status.NewReporter(api, restored, status.Options{
+		Name: custom.Name, FieldManager: "test", IsCurrent: func(string) bool { return true },
+	})
+	go reporter.Run(t.Context())
+
+	const conditionType = "TestAvailable"
+	if err := reporter.ApplyOperatorStatus(t.Context(), "Test", applyoperatorv1.OperatorStatus().WithConditions(
+		applyoperatorv1.OperatorCondition().WithType(conditionType).WithStatus(operatorv1.ConditionTrue).WithReason("Test"))); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, limit, "the status that was lost", func(ctx context.Context) error {
+		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		if v1helpers.FindOperatorCondition(custom.Status.Conditions, conditionType) == nil {
+			return fmt.Errorf("condition %s is not there; conditions are %v", conditionType, custom.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// A restoredResource loses the first write: it answers as the API server does that performed it, and etcd has the version
+// from before.
+type restoredResource struct {
+	dynamic.ResourceInterface
+	lost bool
+}
+
+func (r *restoredResource) Patch(ctx context.Context, name string, kind types.PatchType, patch []byte, options metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error) {
+	if r.lost {
+		return r.ResourceInterface.Patch(ctx, name, kind, patch, options, subresources...)
+	}
+	r.lost = true
+	options.DryRun = []string{metav1.DryRunAll}
+	written, err := r.ResourceInterface.Patch(ctx, name, kind, patch, options, subresources...)
+	if err == nil {
+		written.SetResourceVersion(written.GetResourceVersion() + "0")
+	}
+	return written, err
+}
