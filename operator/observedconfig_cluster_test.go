@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -28,21 +27,11 @@ import (
 func TestObservedConfigOfOthersReachesNoPod(t *testing.T) {
 	t.Parallel()
 	env := newTestEnv(t)
-	held := &observedConfigGate{}
+	held := &observedConfigHold{}
 	operate := func() (stop func()) {
 		cfg := env.ServiceAccountConfig(t, env.namespace, "operator")
 		cfg.Wrap(held.wrap)
-		ctx, cancel := context.WithCancel(context.Background())
-		done := make(chan error, 1)
-		go func() { done <- env.operate(ctx, cfg) }()
-		stop = sync.OnceFunc(func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Errorf("the operator ended with: %v", err)
-			}
-		})
-		t.Cleanup(stop)
-		return stop
+		return env.startOperatorWith(cfg)
 	}
 	env.create(env.customResource())
 	stop := operate()
@@ -70,12 +59,12 @@ func TestObservedConfigOfOthersReachesNoPod(t *testing.T) {
 			})
 		})
 	}
-	held.close()
+	held.begin()
 	change(env, custom, func(c *operatorv1.ClusterCSIDriver) {
 		c.Spec.LogLevel, c.Spec.ObservedConfig.Raw = operatorv1.Trace, foreign
 	})
 	follow("applied while the operator runs", operatorv1.Trace, "--v=6")
-	held.open()
+	held.end()
 	corrected := func() {
 		t.Helper()
 		cluster.Eventually(t, limit, "spec.observedConfig to be corrected", func(ctx context.Context) error {
@@ -94,22 +83,22 @@ func TestObservedConfigOfOthersReachesNoPod(t *testing.T) {
 	change(env, custom, func(c *operatorv1.ClusterCSIDriver) {
 		c.Spec.LogLevel, c.Spec.ObservedConfig.Raw = operatorv1.Debug, foreign
 	})
-	held.close()
+	held.begin()
 	operate()
 	follow("applied while no operator ran", operatorv1.Debug, "--v=4")
-	held.open()
+	held.end()
 	corrected()
 }
 
-// An observedConfigGate fails the operator's writes of spec.observedConfig while it is closed.
-type observedConfigGate struct{ closed atomic.Bool }
+// An observedConfigHold fails the operator's writes of spec.observedConfig while it is active.
+type observedConfigHold struct{ active atomic.Bool }
 
-func (g *observedConfigGate) close() { g.closed.Store(true) }
-func (g *observedConfigGate) open()  { g.closed.Store(false) }
+func (h *observedConfigHold) begin() { h.active.Store(true) }
+func (h *observedConfigHold) end()   { h.active.Store(false) }
 
-func (g *observedConfigGate) wrap(next http.RoundTripper) http.RoundTripper {
+func (h *observedConfigHold) wrap(next http.RoundTripper) http.RoundTripper {
 	return fault.RoundTripperFunc(func(request *http.Request) (*http.Response, error) {
-		if !g.closed.Load() || request.Method != http.MethodPatch || !strings.Contains(request.URL.Path, "/clustercsidrivers/") {
+		if !h.active.Load() || request.Method != http.MethodPatch || !strings.Contains(request.URL.Path, "/clustercsidrivers/") {
 			return next.RoundTrip(request)
 		}
 		body, err := io.ReadAll(request.Body)

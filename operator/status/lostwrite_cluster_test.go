@@ -12,11 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/operator/customresource"
-	"github.com/berth-csi/berth/operator/status"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -24,25 +21,10 @@ import (
 // will ever show that write. The reporter writes the status again, without any other change of the object.
 func TestLostWriteIsNotAwaited(t *testing.T) {
 	t.Parallel()
-	c := cluster.Shared(t, cluster.Options{})
-	custom := &operatorv1.ClusterCSIDriver{
-		ObjectMeta: metav1.ObjectMeta{Name: "manila.csi.openstack.org"},
-		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
-	}
-	if err := c.Client().Create(t.Context(), custom); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Client().Delete(context.Background(), custom) })
-	source, err := customresource.Start(t.Context(), c.Config(), custom.Name, clock.RealClock{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := source.NewClient()
-	restored := &restoredResource{ResourceInterface: api.Resource()}
-	reporter := status.NewReporter(api, restored, status.Options{
-		Name: custom.Name, FieldManager: "test", IsCurrent: func(string) bool { return true },
-	})
-	go reporter.Run(t.Context())
+	c, custom, reporter := startReporter(t, "manila.csi.openstack.org", func(string) bool { return true },
+		func(resource dynamic.ResourceInterface) dynamic.ResourceInterface {
+			return &restoredResource{ResourceInterface: resource}
+		})
 
 	const conditionType = "TestAvailable"
 	if err := reporter.ApplyOperatorStatus(t.Context(), "Test", applyoperatorv1.OperatorStatus().WithConditions(
