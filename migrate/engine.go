@@ -50,7 +50,7 @@ type Plan interface {
 	// Describe writes what is migrated from what to what.
 	Describe(lines *escape.Lines)
 	// Observe reads the part of the cluster's state that the next step depends on.
-	Observe(ctx context.Context, c client.Client, j *Journal) (State, error)
+	Observe(ctx context.Context, cluster Cluster, j *Journal) (State, error)
 }
 
 // State is the observed state of a migration.
@@ -61,6 +61,10 @@ type State interface {
 	// Next returns the next step, or the zero Decision if the migration is complete. It is called if Verify
 	// succeeds. An error says why there is no next step until somebody intervenes.
 	Next() (Decision, error)
+	// Holds reports whether what the migration has led to is still in place. It is called if the migration is complete,
+	// which nothing reopens. It is false if somebody has changed that since, so that another migration can be planned. An
+	// error says what somebody has removed since.
+	Holds() (bool, error)
 	// Back returns the next step of the rollback, or the zero Decision if it is complete. It is called if Verify
 	// succeeds, and fails beyond the point of no return.
 	Back() (Decision, error)
@@ -79,6 +83,8 @@ type Request[P Plan] interface {
 	Matches(p P) bool
 	// Conflicts fails if the request asks for something else than the plan does.
 	Conflicts(p P) error
+	// Find returns the requested subject as it is now. It returns nil if there is none, and fails if there are several.
+	Find(ctx context.Context, cluster Cluster) (*Subject, error)
 	// Plan makes a new plan. The engine sets the Outline's Schema, Safe and Steps, and adds the journal to Objects.
 	Plan(ctx context.Context, cluster Cluster) (P, error)
 }

@@ -237,6 +237,41 @@ func countWrites(writes []fault.Write) map[string]fault.Count {
 	return counts
 }
 
+// What is complete is never opened again: what has changed since is reported, and nothing is written.
+func TestCompleteStaysComplete(t *testing.T) {
+	s := newScene(t)
+	p := s.plan()
+	s.run(fault.Record(), s.apply(p, true, migrate.Options{}))
+	var completed *movePlan
+	again := func(ctx context.Context, config *rest.Config) error {
+		return move.Apply(ctx, s.connect(config), completed, migrate.Options{Report: s.report})
+	}
+	requested := func(ctx context.Context, config *rest.Config) (err error) {
+		completed, _, err = move.Ensure(ctx, s.connect(config), s.request())
+		return err
+	}
+	given := func(ctx context.Context, config *rest.Config) error {
+		_, _, err := move.EnsureGiven(ctx, s.connect(config), s.request(), p)
+		return err
+	}
+	for _, tool := range []tool{requested, again, given} {
+		s.mustSettle(tool)
+	}
+	target := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "target"}}
+	if err := s.Client().Delete(t.Context(), target); err != nil {
+		t.Fatal(err)
+	}
+	last := completed
+	for _, tool := range []tool{requested, given} {
+		s.mustFail(tool, "somebody has removed the target")
+	}
+	completed = last
+	s.mustFail(again, "somebody has removed the target")
+	s.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "target"}}) // somebody else's
+	s.mustFail(again, "make a new plan")
+	s.mustBe(migrate.Completed)
+}
+
 // A migration in progress is resumed by its own plan, and by no other.
 func TestResume(t *testing.T) {
 	s := newScene(t)

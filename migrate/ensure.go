@@ -45,12 +45,16 @@ func (e Engine[P]) plan(ctx context.Context, cluster Cluster, r Request[P]) (P, 
 	return p, nil
 }
 
-// Ensure returns the plan to apply: that of the migration in progress, with its status, or else a new one. It fails
-// if the one in progress is not what is requested.
+// Ensure returns the plan to apply: that of the migration in progress, with its status; or that of the completed one, of
+// which nothing is left to do; or else a new one. It fails if the one in progress is not what is requested, or if what
+// the completed one has led to was removed.
 func (e Engine[P]) Ensure(ctx context.Context, cluster Cluster, r Request[P]) (P, *Status[P], error) {
 	p, status, err := e.resume(ctx, cluster, r, r.Conflicts)
 	if err != nil || status != nil {
 		return p, status, err
+	}
+	if p, done, err := e.completed(ctx, cluster, r, r.Conflicts); err != nil || done {
+		return p, nil, err
 	}
 	p, err = e.plan(ctx, cluster, r)
 	return p, nil, err
@@ -59,16 +63,17 @@ func (e Engine[P]) Ensure(ctx context.Context, cluster Cluster, r Request[P]) (P
 // EnsureGiven is Ensure for a plan that was made before by the same request. It fails if the cluster has changed
 // since.
 func (e Engine[P]) EnsureGiven(ctx context.Context, cluster Cluster, r Request[P], given P) (P, *Status[P], error) {
-	p, status, err := e.resume(ctx, cluster, r, func(p P) error {
+	conflicts := func(p P) error {
 		if changes := e.Changes(p, given); len(changes) > 0 {
 			return errors.New(strings.Join(changes, "; "))
 		}
 		return nil
-	})
+	}
+	p, status, err := e.resume(ctx, cluster, r, conflicts)
 	if err != nil || status != nil {
 		return p, status, err
 	}
-	if p, done, err := e.applied(ctx, cluster, given); err != nil || done {
+	if p, done, err := e.completed(ctx, cluster, r, conflicts); err != nil || done {
 		return p, nil, err
 	}
 	if p, err = e.plan(ctx, cluster, r); err != nil {
@@ -94,20 +99,35 @@ func (e Engine[P]) resume(ctx context.Context, cluster Cluster, r Request[P], co
 	return open.Plan.(P), status, err
 }
 
-// applied returns the plan of a journal that is the given one, and reports whether it was applied and has nothing
-// left to write.
-func (e Engine[P]) applied(ctx context.Context, cluster Cluster, given P) (P, bool, error) {
+// completed returns the plan of the requested migration if it is complete, and reports whether it still holds. It fails if
+// what it has led to was removed.
+func (e Engine[P]) completed(ctx context.Context, cluster Cluster, r Request[P], conflicts func(P) error) (P, bool, error) {
 	var none P
-	j, err := e.readJournal(ctx, cluster, given.GetOutline().Subject)
-	if err != nil || j.Phase != Completed || len(e.Changes(j.Plan.(P), given)) > 0 {
-		return none, false, err
-	}
-	seen, err := e.observe(ctx, cluster, j.Plan.(P))
+	found, err := e.findJournals(ctx, cluster, func(p P) bool { return r.Matches(p) && conflicts(p) == nil })
 	if err != nil {
 		return none, false, err
 	}
-	next, err := seen.next()
-	return j.Plan.(P), err == nil && (next == Decision{} || next.Waits != ""), nil
+	found = slices.DeleteFunc(found, func(j *Journal) bool { return j.Phase != Completed })
+	if len(found) == 0 {
+		return none, false, nil
+	}
+	subject, err := r.Find(ctx, cluster)
+	if err != nil {
+		return none, false, err
+	}
+	found = slices.DeleteFunc(found, func(j *Journal) bool {
+		return subject != nil && j.Plan.GetOutline().Subject.String() != subject.String()
+	})
+	if len(found) != 1 {
+		return none, false, nil
+	}
+	p := found[0].Plan.(P)
+	seen, err := e.observe(ctx, cluster, p)
+	if err != nil {
+		return none, false, err
+	}
+	holds, err := seen.holds()
+	return p, holds, err
 }
 
 // inProgress returns the journal of the migration in progress that a request is about, or nil.

@@ -80,8 +80,8 @@ func (p *movePlan) Describe(lines *escape.Lines) {
 
 func (p *movePlan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
 
-func (p *movePlan) Observe(ctx context.Context, c client.Client, _ *migrate.Journal) (migrate.State, error) {
-	return observeMove(ctx, c, p)
+func (p *movePlan) Observe(ctx context.Context, cluster migrate.Cluster, _ *migrate.Journal) (migrate.State, error) {
+	return observeMove(ctx, cluster.Client, p)
 }
 
 // moveState is nil where there is no ConfigMap.
@@ -125,6 +125,13 @@ func (s *moveState) Next() (migrate.Decision, error) {
 		return migrate.Decision{Step: deleteSource}, nil
 	}
 	return migrate.Decision{}, nil
+}
+
+func (s *moveState) Holds() (bool, error) {
+	if s.target == nil {
+		return false, errors.New("somebody has removed the target")
+	}
+	return s.source == nil && s.target.Annotations[fromAnnotation] == string(s.plan.Subject.UID), nil
 }
 
 func (s *moveState) Back() (migrate.Decision, error) {
@@ -172,6 +179,16 @@ func (r moveRequest) Conflicts(p *movePlan) error {
 		return fmt.Errorf("the plan has target %q, requested is %q", p.Target, r.target)
 	}
 	return nil
+}
+
+func (r moveRequest) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Subject, error) {
+	for _, name := range []string{r.source, r.target} {
+		found := &corev1.ConfigMap{}
+		if exists, err := migrate.Find(ctx, cluster.Client, found, r.namespace, name); err != nil || exists {
+			return &migrate.Subject{Namespace: r.namespace, Name: r.source}, err
+		}
+	}
+	return nil, nil
 }
 
 func (r moveRequest) Plan(ctx context.Context, cluster migrate.Cluster) (*movePlan, error) {

@@ -177,7 +177,7 @@ func (e Engine[P]) observe(ctx context.Context, cluster Cluster, p P) (*observat
 	if o.namespaceUID, err = NamespaceUID(ctx, cluster.Client, subject.Namespace); err != nil {
 		return nil, err
 	}
-	o.state, err = p.Observe(ctx, cluster.Client, o.journal)
+	o.state, err = p.Observe(ctx, cluster, o.journal)
 	return o, err
 }
 
@@ -194,8 +194,23 @@ func (o *observation) verify() error {
 	return o.state.Verify()
 }
 
-// next decides on the next step of a migration.
+// holds reports whether what a completed migration has led to is still in place.
+func (o *observation) holds() (bool, error) {
+	if o.namespaceUID != o.plan.GetOutline().Subject.NamespaceUID {
+		return false, nil
+	}
+	return o.state.Holds()
+}
+
+// next decides on the next step of a migration. A completed one has none, whatever has changed since.
 func (o *observation) next() (Decision, error) {
+	if o.journal.Phase == Completed && o.journal.isFor(o.plan) {
+		holds, err := o.holds()
+		if err == nil && !holds {
+			err = fmt.Errorf("the migration of %s is complete, and somebody has changed what it led to: make a new plan", o.subject)
+		}
+		return Decision{}, err
+	}
 	if err := o.verify(); err != nil {
 		return Decision{}, err
 	}

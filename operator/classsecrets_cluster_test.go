@@ -13,7 +13,10 @@ import (
 
 // TestSidecarsReadTheSecretsOfClasses: a StorageClass may name a Secret that the sidecars pass to the driver. Without
 // the permission to read it, no volume is ever created.
-func TestSidecarsReadTheSecretsOfClasses(t *testing.T) { forEachDriver(t, testClassSecrets) }
+func TestSidecarsReadTheSecretsOfClasses(t *testing.T) {
+	t.Parallel()
+	forEachDriver(t, testClassSecrets)
+}
 
 func testClassSecrets(t *testing.T, env *testEnv) {
 	env.installDriver()

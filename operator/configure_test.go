@@ -25,6 +25,7 @@ var singleton = metav1.ObjectMeta{Name: "cluster"}
 
 // TestConfiguration changes the configuration of the cluster while a driver is installed.
 func TestConfiguration(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.installDriver()
 	for _, tc := range []struct {
@@ -236,7 +237,8 @@ func resourceTagsReachTheDriver(env *testEnv) {
 
 	tag(configv1.AWSResourceTag{Key: "team", Value: "a: b"})
 	env.waitForEvent("SettingsLeftOut", "DRIVER_VERSION") // the version in the default image cannot be given this tag
-	env.t.Setenv("DRIVER_VERSION", "3.4.1")
+	env.variables.Store("DRIVER_VERSION", "3.4.1")
+	env.t.Cleanup(func() { env.variables.Delete("DRIVER_VERSION") })
 	tag(configv1.AWSResourceTag{Key: "team", Value: "a: b"}, configv1.AWSResourceTag{Key: "aws:cost", Value: "7"})
 	env.waitForWorkloads("the cluster's tags", func(l workloads) error {
 		return argument(container(l.controller.Spec.Template, "csi-driver"), `--tags=team:a\\:\ b `+owned)

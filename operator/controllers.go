@@ -2,7 +2,6 @@ package operator
 
 import (
 	"context"
-	"os"
 
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/loglevel"
@@ -68,7 +67,7 @@ func (c *cycle) observeCluster() (drivers.Cluster, error) {
 	}
 	environment := map[string]string{}
 	for _, name := range c.driver.Operator.Env {
-		if value, set := os.LookupEnv(name); set {
+		if value := c.getenv(name); value != "" {
 			environment[name] = value
 		}
 	}

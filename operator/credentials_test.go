@@ -29,12 +29,6 @@ func (env *testEnv) credentialsRequest(name string) (*unstructured.Unstructured,
 	return request, env.Client().Get(context.Background(), client.ObjectKey{Namespace: "openshift-cloud-credential-operator", Name: name}, request)
 }
 
-func (env *testEnv) withoutRoles() {
-	for _, c := range credentials {
-		env.t.Setenv(c.variable, "")
-	}
-}
-
 func manualMode(env *testEnv) *operatorv1.CloudCredential {
 	cloud := &operatorv1.CloudCredential{ObjectMeta: singleton}
 	during(env, cloud, func(c *operatorv1.CloudCredential) { c.Spec.CredentialsMode = operatorv1.CloudCredentialsModeManual })
@@ -42,10 +36,11 @@ func manualMode(env *testEnv) *operatorv1.CloudCredential {
 }
 
 func TestShortLivedCredentials(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	manualMode(env)
 	for _, c := range credentials {
-		t.Setenv(c.variable, c.role)
+		env.variables.Store(c.variable, c.role)
 	}
 	env.installDriver()
 
@@ -76,8 +71,8 @@ func TestShortLivedCredentials(t *testing.T) {
 // TestManualModeWithoutRoles: nothing provisions credentials there. The driver runs all the same, and the conditions say
 // what to do. Whichever way the credentials are provided then, the operator continues by itself.
 func TestManualModeWithoutRoles(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
-	env.withoutRoles()
 	cloud := manualMode(env)
 	custom := env.installDriver()
 

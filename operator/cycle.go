@@ -18,6 +18,7 @@ import (
 	"github.com/berth-csi/berth/operator/customresource"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/leader"
+	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/objects"
 	"github.com/berth-csi/berth/operator/status"
 	"github.com/berth-csi/berth/operator/upgradeable"
@@ -30,6 +31,8 @@ type cycle struct {
 	operatorNamespace string
 	recorder          events.Recorder
 	clock             clock.Clock
+	metrics           *metrics.Metrics
+	getenv            func(name string) string
 	lock              *leader.Lock
 	upgradeable       *upgradeable.Condition
 	degraded          *upgradeable.Degraded
@@ -71,14 +74,14 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 		},
 	})
 	return &cycle{
-		driver: r.driver, operatorNamespace: r.operatorNamespace, recorder: r.recorder, clock: r.clock,
+		driver: r.driver, operatorNamespace: r.operatorNamespace, recorder: r.recorder, clock: r.clock, metrics: r.metrics, getenv: r.getenv,
 		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, end: end, standsBack: standsBack,
 		customResource: customResource, reporter: reporter, clients: clients, guard: guard,
 		finder: &drivernamespace.Finder{
 			Driver: r.driver, OperatorNamespace: r.operatorNamespace, Client: unguarded,
-			Applier: objects.NewApplier(r.driver, unguarded, r.recorder, r.clock), Reporter: reporter, Recorder: r.recorder,
+			Applier: objects.NewApplier(r.driver, unguarded, r.recorder, r.clock, r.metrics), Reporter: reporter, Recorder: r.recorder,
 		},
-		applier:   objects.NewApplier(r.driver, clients.objects, r.recorder, r.clock),
+		applier:   objects.NewApplier(r.driver, clients.objects, r.recorder, r.clock, r.metrics),
 		finalizer: customresource.NewFinalizer(customResource, r.driver, r.operatorNamespace),
 	}, nil
 }
@@ -123,7 +126,7 @@ func (c *cycle) prepare(ctx context.Context, mode customresource.Mode) (ready bo
 		return false, c.waitForOther(ctx, decision.Believed, other)
 	}
 	c.standsBack.Store(decision.Refusal != nil && decision.Refusal.Reason == placement.OtherDriver)
-	c.operand = render(c.driver, drivernamespace.NameIn(decision))
+	c.operand = render(c.driver, c.getenv, drivernamespace.NameIn(decision))
 	if c.operand.manifests == nil && (decision.Create || decision.Refusal != nil && decision.Refusal.Lost) {
 		return false, c.operand.err
 	}

@@ -20,6 +20,7 @@ import (
 // TestEventsAreRecordedOnce covers the whole life of a driver, with an operator that is restarted in each phase. What
 // happens once is recorded once.
 func TestEventsAreRecordedOnce(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.createUnadopted(nil)
 	env.create(env.customResource())
@@ -67,13 +68,13 @@ func TestEventsAreRecordedOnce(t *testing.T) {
 	restartAtWork()
 
 	// An image is missing.
-	t.Setenv("PROVISIONER_IMAGE", "")
+	env.variables.Delete("PROVISIONER_IMAGE")
 	restart()
 	env.waitForReason(env.driver.ConditionPrefix+"ManifestsDegraded", "MissingImage")
 	restart()
 	env.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
 	env.waitUntilObserved()
-	t.Setenv("PROVISIONER_IMAGE", "registry.example/provisioner:1")
+	env.variables.Store("PROVISIONER_IMAGE", "registry.example/provisioner:1")
 	restart()
 	env.waitForWorkloads("the log level in the driver's arguments", func(l workloads) error {
 		return l.onBoth(func(_ corev1.PodTemplateSpec, c corev1.Container) error { return argument(c, "--v=4") })

@@ -163,7 +163,7 @@ func (c *cycle) newCredentialsRequestControllers(components []status.Component) 
 		controllers = append(controllers, credentialsrequest.NewController(credentialsrequest.Options{
 			Name: component.Name, Request: c.informers.watch(component.Manifest.Object), Applier: c.applier, OperatorClient: c.reporter,
 			CloudCredentials: c.informers.operator.Operator().V1().CloudCredentials(), Secrets: c.informers.secret, Keys: c.driver.CredentialKeys, Recorder: c.recorder,
-			DriverNamespace: c.namespace.Name, OperatorNamespace: c.operatorNamespace, Package: c.driver.Package.Name, Optional: c.isForTagging(component),
+			DriverNamespace: c.namespace.Name, OperatorNamespace: c.operatorNamespace, Package: c.driver.Package.Name, Optional: c.isForTagging(component), Getenv: c.getenv,
 		}))
 	}
 	return controllers

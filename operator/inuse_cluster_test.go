@@ -21,6 +21,7 @@ import (
 // TestUninstallWaitsForPodsThatUseVolumes: through a claim, through a generic ephemeral volume, or inline. When the last
 // pod is gone, the removal continues by itself, and keeps everything that stands for data.
 func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	env.createAPI()
 	shared := env.createShare()
@@ -33,7 +34,7 @@ func TestUninstallWaitsForPodsThatUseVolumes(t *testing.T) {
 	bystander := env.createUser("bystander", corev1.Volume{Name: "data", VolumeSource: corev1.VolumeSource{
 		CSI: &corev1.CSIVolumeSource{Driver: "other.csi.example.com"}}})
 	blocking := func() float64 {
-		number, _ := metric(t, "berth_uninstall_blocking_pods", map[string]string{"driver": env.driver.CSIName})
+		number, _ := env.metric("berth_uninstall_blocking_pods", nil)
 		return number
 	}
 

@@ -1,7 +1,6 @@
 package operator
 
 import (
-	"os"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -23,12 +22,12 @@ type operand struct {
 	err error
 }
 
-// render renders the driver's objects for a namespace, with the images from the environment, and labels them as this
+// render renders the driver's objects for a namespace, with the images that getenv returns, and labels them as this
 // operator's. It leaves out Namespaces that the driver is not in.
-func render(driver drivers.Driver, namespace string) *operand {
+func render(driver drivers.Driver, getenv func(string) string, namespace string) *operand {
 	var missing []string
 	image := func(env string) string {
-		pullSpec := os.Getenv(env)
+		pullSpec := getenv(env)
 		if pullSpec == "" {
 			missing = append(missing, env)
 			return env

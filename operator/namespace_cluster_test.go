@@ -189,6 +189,7 @@ func (env *testEnv) recordedUID() string {
 // TestActiveOperatorKeepsTheDriver: the lock excludes only operators in one namespace. An operator in the driver's
 // namespace keeps the driver and its APIs until its pod is gone.
 func TestActiveOperatorKeepsTheDriver(t *testing.T) {
+	t.Parallel()
 	env := inOtherNamespace(t)
 	env.createUnadopted(nil)
 	old := env.createLockedOperator()
@@ -207,7 +208,7 @@ func TestActiveOperatorKeepsTheDriver(t *testing.T) {
 	}
 	waits := env.driver.ConditionPrefix + "OperatorLockDegraded"
 	env.waitForReason(waits, "WaitingForLock")
-	if got, _ := metric(t, "berth_operator_waiting_for_lock", map[string]string{"driver": env.driver.CSIName, "namespace": env.home}); got != 1 {
+	if got, _ := env.metric("berth_operator_waiting_for_lock", map[string]string{"namespace": env.home}); got != 1 {
 		t.Errorf("berth_operator_waiting_for_lock is %v while the operator waits, want 1", got)
 	}
 	if len(custom.Finalizers) > 0 || custom.Annotations[namespaceAnnotation] != "" {
@@ -230,7 +231,7 @@ func TestActiveOperatorKeepsTheDriver(t *testing.T) {
 	env.waitForConditions(allWell)
 	<-served
 	env.waitForReason(waits, "")
-	if got, found := metric(t, "berth_operator_waiting_for_lock", map[string]string{"driver": env.driver.CSIName, "namespace": env.home}); got != 0 || !found {
+	if got, found := env.metric("berth_operator_waiting_for_lock", map[string]string{"namespace": env.home}); got != 0 || !found {
 		t.Errorf("berth_operator_waiting_for_lock is %v after the wait (found: %v), want 0", got, found)
 	}
 }

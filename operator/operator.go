@@ -46,6 +46,11 @@ type Process struct {
 	// OperatorNamespace is where the operator runs.
 	OperatorNamespace string
 	Clock             clock.Clock
+	// Metrics are served by the program.
+	Metrics *metrics.Metrics
+	// Getenv returns the value of an environment variable, "" if it is not set; usually os.Getenv. The variables are the
+	// images of the driver, the roles of its CredentialsRequests, and drivers.Operator.Env.
+	Getenv func(name string) string
 }
 
 // An APIController serves an API that comes with a driver, such as SharedVolumes. It runs whether or not the driver is
@@ -64,14 +69,14 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	management.SetOperatorNotRemovable() // package uninstall removes the driver, in an order that library-go does not have
 	cfg := transport.WithDeadline(process.KubeConfig)
 
-	lock := leader.NewLock(driver, process.OperatorNamespace, cfg)
+	lock := leader.NewLock(driver, process.OperatorNamespace, cfg, process.Metrics)
 	if err := lock.Acquire(ctx); ctx.Err() != nil {
 		return nil // shut down while waiting
 	} else if err != nil {
 		return fmt.Errorf("waiting for the lock %s/%s: %w", process.OperatorNamespace, driver.Operator.Lock, err)
 	}
 	klog.InfoS("Starting the operator", "driver", driver.CSIName, "namespace", process.OperatorNamespace, "version", version)
-	metrics.BlockingPods.WithLabelValues(driver.CSIName).Set(0)
+	process.Metrics.BlockingPods.WithLabelValues(driver.CSIName).Set(0)
 
 	upgradeableCondition, err := upgradeable.New(cfg)
 	if err != nil {
@@ -98,7 +103,7 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 
 	reconciler := &reconciler{
 		driver: driver, version: version, cfg: cfg, operatorNamespace: process.OperatorNamespace,
-		recorder: process.EventRecorder, clock: process.Clock,
+		recorder: process.EventRecorder, clock: process.Clock, metrics: process.Metrics, getenv: process.Getenv,
 		customResource: customResource, lock: lock, upgradeable: upgradeableCondition, degraded: degraded, apiWait: leader.NewAPIWait(driver),
 		offers: &backend.Offers{},
 	}

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	kubemetrics "k8s.io/component-base/metrics"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -34,6 +34,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/operator"
+	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/fault"
 )
@@ -44,19 +45,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", strconv.Itoa(len(lanes))); err != nil {
 		panic(err)
 	}
-	setImages()
 	cluster.Main(m)
-}
-
-// setImages sets the environment variables with the drivers' images, as their bundles do.
-func setImages() {
-	for _, driver := range registry.All() {
-		for _, image := range driver.Images {
-			if err := os.Setenv(image.Env, image.Default); err != nil {
-				panic(err)
-			}
-		}
-	}
 }
 
 const (
@@ -76,6 +65,11 @@ type testEnv struct {
 	clock     clock.Clock // the operator's; nil for the real one
 	// written counts the operator's writes to objects of the driver.
 	written *atomic.Int64
+	// variables are the operator's environment variables, strings by name. At first they are the driver's images, as in
+	// its bundle.
+	variables *sync.Map
+	// metrics has the metrics of the operator that started last; nil before any did.
+	metrics *atomic.Pointer[kubemetrics.KubeRegistry]
 }
 
 // newTestEnv returns an environment for the EFS driver.
@@ -103,8 +97,8 @@ func newTestEnvWith(t *testing.T, driver drivers.Driver) *testEnv {
 }
 
 // lanes are the clusters of this package. A driver's cluster-scoped objects have the same names in every test, so each
-// cluster is for one test at a time. Tests of metrics and of environment variables are not parallel, as the operators of
-// all tests run in one process.
+// cluster is for one test at a time. The operators of all tests run in one process, so each has metrics and environment
+// variables of its own.
 var (
 	lanes   [3]lane
 	lanesMu sync.Mutex
@@ -142,7 +136,11 @@ func takeLane(t *testing.T) *cluster.Cluster {
 func newTestEnvOf(t *testing.T, driver drivers.Driver) *testEnv {
 	t.Helper()
 	c := takeLane(t)
-	env := &testEnv{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t), written: &atomic.Int64{}}
+	env := &testEnv{Cluster: c, t: t, driver: driver, namespace: c.Namespace(t), written: &atomic.Int64{},
+		variables: &sync.Map{}, metrics: &atomic.Pointer[kubemetrics.KubeRegistry]{}}
+	for _, image := range driver.Images {
+		env.variables.Store(image.Env, image.Default)
+	}
 	env.home = cmp.Or(driver.Namespace, env.namespace)
 	env.user = fmt.Sprintf("system:serviceaccount:%s:operator", env.namespace)
 	rules, err := driver.OperatorPolicyRules()
@@ -204,12 +202,23 @@ func (env *testEnv) operate(ctx context.Context, cfg *rest.Config, apis ...opera
 	if env.clock != nil {
 		now = env.clock
 	}
+	registry := kubemetrics.NewKubeRegistry()
+	process := metrics.New(registry.MustRegister)
+	env.metrics.Store(&registry)
 	return operator.Run(ctx, env.driver, version, &operator.Process{
 		KubeConfig:        cfg,
 		EventRecorder:     events.NewRecorder(kube.CoreV1().Events(env.namespace), "operator", reference, clock.RealClock{}),
 		OperatorNamespace: env.namespace,
 		Clock:             now,
+		Metrics:           process,
+		Getenv:            env.getenv,
 	}, apis...)
+}
+
+func (env *testEnv) getenv(name string) string {
+	value, _ := env.variables.Load(name)
+	text, _ := value.(string)
+	return text
 }
 
 func (env *testEnv) countWrites(next http.RoundTripper) http.RoundTripper {
@@ -345,7 +354,7 @@ func (env *testEnv) waitForConditions(want map[string]operatorv1.ConditionStatus
 func (env *testEnv) waitForMetric(name string, want float64) {
 	env.t.Helper()
 	cluster.Eventually(env.t, limit, fmt.Sprintf("metric %s to be %v", name, want), func(context.Context) error {
-		if got, found := metric(env.t, name, map[string]string{"driver": env.driver.CSIName}); got != want || !found {
+		if got, found := env.metric(name, nil); got != want || !found {
 			return fmt.Errorf("it is %v (found: %v)", got, found)
 		}
 		return nil
@@ -380,6 +389,7 @@ func (env *testEnv) writes() []cluster.AuditEvent {
 }
 
 func TestNothingIsTouchedWithoutCustomResource(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	other := &operatorv1.ClusterCSIDriver{
 		ObjectMeta: metav1.ObjectMeta{Name: "ebs.csi.aws.com"},
@@ -422,6 +432,7 @@ func TestNothingIsTouchedWithoutCustomResource(t *testing.T) {
 // TestReminderStays: the event that there is no ClusterCSIDriver is repeated before it expires. It names the label for
 // the cluster's monitoring only where that is missing.
 func TestReminderStays(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: env.namespace}}
 	label := `{"metadata":{"labels":{"openshift.io/cluster-monitoring":"true"}}}`
@@ -461,8 +472,9 @@ func TestReminderStays(t *testing.T) {
 }
 
 func TestMissingImageIsReported(t *testing.T) {
+	t.Parallel()
 	env := newTestEnv(t)
-	t.Setenv("PROVISIONER_IMAGE", "")
+	env.variables.Delete("PROVISIONER_IMAGE")
 	env.create(env.customResource())
 	env.startOperator()
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})

@@ -30,6 +30,8 @@ type reconciler struct {
 	operatorNamespace string // the driver may be in another namespace
 	recorder          events.Recorder
 	clock             clock.Clock
+	metrics           *metrics.Metrics
+	getenv            func(name string) string
 
 	customResource *customresource.Watch
 	lock           *leader.Lock
@@ -68,7 +70,7 @@ func (r *reconciler) reconcile(ctx context.Context, mode customresource.Mode) {
 	if mode == customresource.Absent {
 		missing = 1
 	}
-	metrics.CustomResourceMissing.WithLabelValues(r.driver.CSIName).Set(missing)
+	r.metrics.CustomResourceMissing.WithLabelValues(r.driver.CSIName).Set(missing)
 	if mode == customresource.Absent {
 		_ = runAll(ctx, r.remind, func(ctx context.Context) error { r.upgradeable.SetUntilDone(ctx, upgradeable.Settled); return nil })
 		return

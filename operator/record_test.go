@@ -2,13 +2,11 @@ package operator_test
 
 import (
 	"slices"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/component-base/metrics/legacyregistry"
 
 	"github.com/berth-csi/berth/test/cluster"
 )
@@ -55,14 +53,17 @@ func isReady(pod *corev1.Pod) bool {
 	})
 }
 
-// metric returns the value of one of the operator's metrics, summed up over all series with these labels,
-// and whether there is any. The operators of all tests share their metrics, so a parallel test must not read them.
-func metric(t *testing.T, name string, labels map[string]string) (sum float64, found bool) {
-	t.Helper()
-	t.Setenv("READS_METRICS", "1") // panics in a parallel test
-	families, err := legacyregistry.DefaultGatherer.Gather()
+// metric returns the value of one of the metrics of the operator that started last, summed up over all series with these
+// labels, and whether there is any.
+func (env *testEnv) metric(name string, labels map[string]string) (sum float64, found bool) {
+	env.t.Helper()
+	registry := env.metrics.Load()
+	if registry == nil {
+		return 0, false
+	}
+	families, err := (*registry).Gather()
 	if err != nil {
-		t.Fatal(err)
+		env.t.Fatal(err)
 	}
 	for _, family := range families {
 		for _, m := range family.Metric {
@@ -70,7 +71,7 @@ func metric(t *testing.T, name string, labels map[string]string) (sum float64, f
 			for _, pair := range m.Label {
 				has[pair.GetName()] = pair.GetValue()
 			}
-			matches := family.GetName() == name
+			matches := family.GetName() == name && has["driver"] == env.driver.CSIName
 			for key, value := range labels {
 				matches = matches && has[key] == value
 			}

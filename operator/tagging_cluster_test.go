@@ -61,8 +61,6 @@ func newTaggingEnv(t *testing.T, options aws.Options, change ...func(*drivers.Dr
 	}
 	env := &taggingEnv{testEnv: newTestEnvWith(t, driver), cloud: cloud, fileSystem: cloud.EFS.AddFileSystem(fakeefs.FileSystem{}).ID}
 	env.efs = efssdk.NewFromConfig(cloud.Configure(t, cloud.AddUser(t, "driver", "elasticfilesystem:*")))
-	env.withoutRoles()
-	t.Setenv("TAGS_ROLEARN", "")
 	manualMode(env.testEnv)
 	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.CloudConfigNamespace, Name: drivers.CloudConfigName},
 		Data: map[string]string{drivers.CABundleKey: string(cloud.CA())}}
@@ -181,6 +179,7 @@ func (env *taggingEnv) wantCalls(when string, want map[string]int) {
 // TestTagsReachExistingAccessPoints: later changes of the cluster's tags reach the access points that the driver has created
 // for this cluster, with one call for each that lacks a tag. Nothing is called without a reason.
 func TestTagsReachExistingAccessPoints(t *testing.T) {
+	t.Parallel()
 	env := newTaggingEnv(t, aws.Options{})
 	secret := env.keyPair()
 	one, other := env.accessPoint(ownTags(cluster.InfrastructureName)), env.accessPoint(ownTags(cluster.InfrastructureName))
@@ -236,10 +235,11 @@ func TestTagsReachExistingAccessPoints(t *testing.T) {
 // TestTagsWithShortLivedCredentials: the operator assumes a role with the token of its own service account, which the API
 // server has signed, and again whenever the session ends.
 func TestTagsWithShortLivedCredentials(t *testing.T) {
+	t.Parallel()
 	const role = "arn:aws:iam::111122223333:role/tags"
 	token := filepath.Join(t.TempDir(), "token")
 	env := newTaggingEnv(t, aws.Options{SessionLifetime: time.Second}, func(d *drivers.Driver) { d.Tagging.TokenFile = token })
-	t.Setenv("TAGS_ROLEARN", role)
+	env.variables.Store("TAGS_ROLEARN", role)
 	kube := kubernetes.NewForConfigOrDie(env.Config())
 	account := "system:serviceaccount:" + env.namespace + ":operator"
 	env.cloud.IAM.AddIdentityProvider(iam.IdentityProvider{Issuer: "https://kubernetes.default.svc", Audiences: []string{"openshift"}, KeySet: func() ([]byte, error) {
@@ -283,6 +283,7 @@ func TestTagsWithShortLivedCredentials(t *testing.T) {
 
 // TestTroubleWithTags: it is reported at once, and makes the driver Degraded only when it lasts.
 func TestTroubleWithTags(t *testing.T) {
+	t.Parallel()
 	env := newTaggingEnv(t, aws.Options{})
 	clock := clocktesting.NewFakeClock(time.Now())
 	env.clock = clock
@@ -342,6 +343,7 @@ func TestTroubleWithTags(t *testing.T) {
 
 // TestDriverDoesWithoutCredentialsForTags: nobody provides them, and the driver is Available.
 func TestDriverDoesWithoutCredentialsForTags(t *testing.T) {
+	t.Parallel()
 	driver := efsDriver(t)
 	const asset = "tags/credentialsrequest.yaml"
 	files := fstest.MapFS{}
@@ -356,7 +358,6 @@ func TestDriverDoesWithoutCredentialsForTags(t *testing.T) {
 	files[asset] = &fstest.MapFile{Data: []byte(unserved)}
 	driver.Assets = files
 	env := newTestEnvWith(t, driver)
-	env.withoutRoles()
 	custom := env.installDriver()
 	if got := condition(custom, "AWSEFSTagsCredentialsRequestControllerAvailable"); got.Status != operatorv1.ConditionTrue || got.Reason != "CredentialsNotProvisionedYet" {
 		t.Errorf("condition = %s (%s: %s); want True, and that they are not there yet", got.Status, got.Reason, got.Message)

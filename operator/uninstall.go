@@ -6,7 +6,6 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/backend"
-	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/objects"
 	"github.com/berth-csi/berth/operator/retirement"
 	"github.com/berth-csi/berth/operator/uninstall"
@@ -44,7 +43,7 @@ func (c *cycle) uninstall(ctx context.Context) error {
 	for _, m := range retired { // the operator may not watch them, and nobody creates them any more
 		watched = append(watched, objects.NewWatchedObject(m.Object, nil))
 	}
-	defer metrics.BlockingPods.WithLabelValues(c.driver.CSIName).Set(0)
+	defer c.metrics.BlockingPods.WithLabelValues(c.driver.CSIName).Set(0)
 	return c.runControllers(ctx,
 		c.newLogLevelController(),
 		c.newNamespaceController(),
@@ -52,7 +51,7 @@ func (c *cycle) uninstall(ctx context.Context) error {
 		uninstall.NewController(uninstall.Options{
 			Driver: c.driver, Objects: watched, LostNamespace: lostNamespace, Unknown: unknown,
 			Kube: c.clients.kube, Reader: c.clients.objects, Applier: c.applier, Finalizer: c.finalizer,
-			Reporter: c.reporter, Upgradeable: c.upgradeable, Recorder: c.recorder,
+			Reporter: c.reporter, Upgradeable: c.upgradeable, Recorder: c.recorder, Metrics: c.metrics,
 		}),
 	)
 }

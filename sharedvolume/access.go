@@ -23,6 +23,7 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	watched "sigs.k8s.io/controller-runtime/pkg/source"
@@ -43,39 +44,53 @@ const prepareTimeout = time.Minute
 var policyKey = types.NamespacedName{Name: v1alpha1.PolicyName}
 
 // Prepare creates the SharedVolumePolicy if there is none. Call it before adopting anything that the community operator left,
-// because those objects show whether the cluster was managed by that operator.
-func Prepare(ctx context.Context, cfg *rest.Config) error {
+// because those objects show whether the cluster was managed by that operator. While the CustomResourceDefinition of policies
+// is missing, there can be none; then Prepare returns the access with which Run has to create it, and otherwise "".
+func Prepare(ctx context.Context, cfg *rest.Config) (v1alpha1.Access, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("SharedVolume types: %w", err)
+		return "", fmt.Errorf("SharedVolume types: %w", err)
 	}
 	c, err := client.New(cfg, client.Options{Scheme: scheme})
 	if err != nil {
-		return err
+		return "", err
 	}
+	apis, err := newDefinitions(cfg)
+	if err != nil {
+		return "", err
+	}
+	var decided v1alpha1.Access
 	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
 	var last error
 	if polling.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
-		if last = ensurePolicy(ctx, c, c); last != nil {
+		if last = ensurePolicy(ctx, c, c, ""); last == nil {
+			return true, nil
+		}
+		if missing, err := apis.missing(ctx); err == nil && slices.Contains(missing, definitionOf(policiesResource)) {
+			decided, last = initialAccess(ctx, c)
+		}
+		if last != nil {
 			klog.FromContext(ctx).Error(last, "Ensuring that there is a SharedVolumePolicy")
 		}
 		return last == nil, nil
 	}) != nil {
-		return last
+		return "", last
 	}
-	return nil
+	return decided, nil
 }
 
-// ensurePolicy creates the policy unless there is one.
-func ensurePolicy(ctx context.Context, live client.Reader, writer client.Writer) error {
+// ensurePolicy creates the policy unless there is one, with the access that was decided before, if any.
+func ensurePolicy(ctx context.Context, live client.Reader, writer client.Writer, decided v1alpha1.Access) error {
 	policy, err := get[v1alpha1.SharedVolumePolicy](ctx, live, policyKey)
 	if err != nil || policy != nil {
 		return err
 	}
-	access, err := initialAccess(ctx, live)
-	if err != nil {
-		return err
+	access := decided
+	if access == "" {
+		if access, err = initialAccess(ctx, live); err != nil {
+			return err
+		}
 	}
 	wanted := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"access": string(access)}}}
 	wanted.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("SharedVolumePolicy"))
@@ -166,9 +181,11 @@ type policies struct {
 	live   client.Reader
 	client client.Client
 	events events.EventRecorder
+	// initialAccess is the access of the first policy, if it was decided before that could be created.
+	initialAccess v1alpha1.Access
 }
 
-func addPolicies(mgr manager.Manager) error {
+func addPolicies(mgr manager.Manager, initialAccess v1alpha1.Access) error {
 	atStart := watched.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		queue.Add(reconcile.Request{NamespacedName: policyKey}) // so that it is created if there is none
 		return nil
@@ -177,7 +194,11 @@ func addPolicies(mgr manager.Manager) error {
 		Named("sharedvolume-policy").
 		For(&v1alpha1.SharedVolumePolicy{}).
 		WatchesRawSource(atStart).
-		Complete(&policies{cached: mgr.GetCache(), live: mgr.GetAPIReader(), client: mgr.GetClient(), events: mgr.GetEventRecorder(controllerName)})
+		WithOptions(controller.Options{
+			// While its definition is missing, the policy cannot be created, and nothing tells when it can.
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, 30*time.Second),
+		}).
+		Complete(&policies{cached: mgr.GetCache(), live: mgr.GetAPIReader(), client: mgr.GetClient(), events: mgr.GetEventRecorder(controllerName), initialAccess: initialAccess})
 }
 
 func (r *policies) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
@@ -187,8 +208,9 @@ func (r *policies) Reconcile(ctx context.Context, request reconcile.Request) (re
 	}
 	setOpenMetric(isOpen(policy))
 	if policy == nil {
-		return reconcile.Result{}, ensurePolicy(ctx, r.live, r.client)
+		return reconcile.Result{}, ensurePolicy(ctx, r.live, r.client, r.initialAccess)
 	}
+	r.initialAccess = "" // It is not for a policy that replaces this one.
 	status, condition := *policy.Status.DeepCopy(), grantsRequired(policy)
 	meta.SetStatusCondition(&status.Conditions, condition)
 	if equality.Semantic.DeepEqual(status, policy.Status) {

@@ -64,8 +64,13 @@ func TestAdoption(t *testing.T) {
 	}}))
 	env.defineAll()
 	cfg := env.controllerConfig()
-	env.do("prepare", sharedvolume.Prepare(t.Context(), cfg))
-	env.do("prepare again", sharedvolume.Prepare(t.Context(), cfg))
+	for range 2 {
+		decided, err := sharedvolume.Prepare(t.Context(), cfg)
+		env.do("prepare", err)
+		if decided != "" {
+			t.Errorf("Prepare leaves a policy with access %s to be created, want it created", decided)
+		}
+	}
 	policy := &v1alpha1.SharedVolumePolicy{}
 	env.get(policy, "", v1alpha1.PolicyName)
 	if policy.Spec.Access != v1alpha1.AccessOpen {

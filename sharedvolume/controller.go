@@ -46,12 +46,35 @@ const DefaultWorkers = 16
 type Options struct {
 	// Workers is how many SharedVolumes are reconciled at the same time; 0 means DefaultWorkers.
 	Workers int
+	// InitialAccess is what Prepare has returned.
+	InitialAccess v1alpha1.Access
 }
 
-// Run reconciles the SharedVolumes of a cluster until ctx ends. cfg limits its requests per second. It returns an error if
-// the controllers cannot start, for instance because the CustomResourceDefinition of SharedVolumes does not exist. Call
-// Prepare first.
+// Run reconciles the SharedVolumes of a cluster until ctx ends. cfg limits its requests per second. While a
+// CustomResourceDefinition is missing, it waits for that. It returns an error if the controllers cannot start for another
+// reason. Call Prepare first.
 func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
+	apis, err := newDefinitions(cfg)
+	if err != nil {
+		return fmt.Errorf("SharedVolume controller: %w", err)
+	}
+	for {
+		if apis.await(ctx); ctx.Err() != nil {
+			return nil
+		}
+		failure := start(ctx, cfg, opts)
+		if failure == nil || ctx.Err() != nil {
+			return failure
+		}
+		// A definition may have been deleted before the caches were filled. Afterwards they wait for it by themselves.
+		if missing, err := apis.missing(ctx); err != nil || len(missing) == 0 {
+			return failure
+		}
+	}
+}
+
+// start runs the controllers until ctx ends, or until they fail.
+func start(ctx context.Context, cfg *rest.Config, opts Options) error {
 	scheme := runtime.NewScheme()
 	if err := corev1.AddToScheme(scheme); err != nil {
 		return fmt.Errorf("core types: %w", err)
@@ -77,7 +100,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	if err := addGrants(mgr, staleGrants); err != nil {
 		return fmt.Errorf("SharedVolume controller: %w", err)
 	}
-	if err := addPolicies(mgr); err != nil {
+	if err := addPolicies(mgr, opts.InitialAccess); err != nil {
 		return fmt.Errorf("SharedVolume controller: %w", err)
 	}
 	if err := addOrphans(mgr); err != nil {

@@ -45,7 +45,11 @@ func serveSharedVolumes(flags *pflag.FlagSet) operator.APIController {
 	flags.IntVar(&options.Workers, "shared-volume-workers", options.Workers, "`NUMBER` of SharedVolumes to reconcile concurrently")
 	allowed := limits{burst: 100}
 	allowed.addFlags(flags, "shared-volume-", "about SharedVolumes")
-	return operator.APIController{Prepare: sharedvolume.Prepare, Run: func(ctx context.Context, cfg *rest.Config) error {
+	prepare := func(ctx context.Context, cfg *rest.Config) (err error) {
+		options.InitialAccess, err = sharedvolume.Prepare(ctx, cfg)
+		return err
+	}
+	return operator.APIController{Prepare: prepare, Run: func(ctx context.Context, cfg *rest.Config) error {
 		if options.Workers < 1 {
 			return fmt.Errorf("--shared-volume-workers is %d, want 1 or more", options.Workers)
 		}

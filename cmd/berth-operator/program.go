@@ -11,12 +11,14 @@ import (
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/component-base/metrics/legacyregistry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/cmd/internal/version"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator"
+	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/serving"
 )
 
@@ -78,6 +80,8 @@ func (p program) process(ctx context.Context) (*operator.Process, error) {
 		KubeConfig:        p.limits.applyTo(config),
 		OperatorNamespace: namespace,
 		Clock:             clock.RealClock{},
+		Metrics:           metrics.New(legacyregistry.MustRegister),
+		Getenv:            os.Getenv,
 		EventRecorder: events.NewKubeRecorderWithOptions(kube.CoreV1().Events(namespace),
 			events.RecommendedClusterSingletonCorrelatorOptions(), p.driver.Operator.Name, about, clock.RealClock{}),
 	}, nil

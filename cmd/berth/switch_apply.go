@@ -102,7 +102,7 @@ func (o *switchApply) apply(cmd *cobra.Command) error {
 	shown := newProgress(cmd)
 	err = subscription.Switch.Apply(ctx, cluster, p, migrate.Options{DryRun: o.dryRun, NoWait: !o.run.wait, Report: shown.report})
 	shown.end()
-	done := fmt.Sprintf("Subscription %s is to %s, and %s is running", p.Subject, p.To, p.Target)
+	done := fmt.Sprintf("Subscription %s is to %s: the switch is complete", p.Subject, p.To)
 	if o.dryRun {
 		done = "dry run: the API server has accepted the first write, and nothing was changed"
 	}

@@ -14,6 +14,7 @@ import (
 const (
 	channelChanged  = "channel-changed"
 	catalogUnread   = "catalog-unread"
+	switched        = "switched"
 	driverUnmanaged = "driver-unmanaged"
 	driverUnknown   = "driver-unknown"
 	driverUnplaced  = "driver-unplaced"
@@ -77,6 +78,12 @@ func checkPrediction(p *Plan, own *prediction.Prediction) migrate.Checks {
 		results = append(results, checkOf(reason))
 	}
 	return results
+}
+
+// checkSwitched is the check of a Subscription that is switched already.
+func checkSwitched(p *Plan) migrate.Checks {
+	return migrate.Checks{{Code: switched, Verdict: migrate.OK,
+		What: fmt.Sprintf("the Subscription is to %s already, which has %s", p.To, p.Installed)}}
 }
 
 // asFlags replaces the fields of a Subscription, which package prediction names, by the flags of the command.

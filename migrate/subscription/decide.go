@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -26,6 +27,9 @@ func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
 
 // Next decides on the next step. Each stage returns the first step that is left of it.
 func (s *state) Next() (migrate.Decision, error) {
+	if err := s.removed(); err != nil {
+		return migrate.Decision{}, err
+	}
 	for _, stage := range []func() (migrate.Decision, error){
 		s.switchWithoutInstall, s.installTarget, s.restoreApprovalMode, s.startOperator, s.adoptDriver,
 	} {
@@ -41,8 +45,6 @@ func (s *state) switchWithoutInstall() (migrate.Decision, error) {
 	switch {
 	case s.plan.Strategy != Keep:
 		return none()
-	case s.subscription == nil:
-		return migrate.Decision{}, s.goneError()
 	case choiceOf(s.subscription.Spec) == s.plan.To:
 		return none()
 	}
@@ -58,18 +60,15 @@ func (s *state) installTarget() (migrate.Decision, error) {
 	if next, err := s.removeAgain(); err != nil || next.Step != "" {
 		return next, err
 	}
-	target := s.csv(p.Target)
-	switch {
-	case target == nil:
+	switch arrived := s.arrived; {
+	case arrived == nil:
 		return s.approveInstallPlan()
-	case target.Status.Phase != v1alpha1.CSVPhaseSucceeded:
-		return wait(Install, "ClusterServiceVersion %s to succeed: its phase is %s%s%s", p.Target, phaseOf(target), detail(target.Status.Message), s.retryDetail())
-	case p.Installed != p.Target && p.Installed != "" && s.csv(p.Installed) != nil:
+	case arrived.Status.Phase != v1alpha1.CSVPhaseSucceeded:
+		return wait(Install, "ClusterServiceVersion %s to succeed: its phase is %s%s%s", arrived.Name, phaseOf(arrived), detail(arrived.Status.Message), s.retryDetail())
+	case p.Installed != arrived.Name && p.Installed != "" && s.csv(p.Installed) != nil:
 		return wait(Install, "ClusterServiceVersion %s to be gone", p.Installed)
-	case s.subscription == nil:
-		return migrate.Decision{}, s.goneError()
-	case s.subscription.Status.InstalledCSV != p.Target:
-		return wait(Install, "the status of the Subscription to show that %s is installed", p.Target)
+	case s.subscription.Status.InstalledCSV != arrived.Name:
+		return wait(Install, "the status of the Subscription to show that %s is installed", arrived.Name)
 	}
 	return none()
 }
@@ -89,6 +88,9 @@ func (s *state) removeAgain() (migrate.Decision, error) {
 
 // approveInstallPlan is complete when OLM may install the target.
 func (s *state) approveInstallPlan() (migrate.Decision, error) {
+	if s.plan.Strategy == Keep {
+		return wait(AwaitOperator, "ClusterServiceVersion %s, or one that OLM updates it to, to exist", s.plan.Target)
+	}
 	if next, err := s.subscribe(); err != nil || next.Step != "" {
 		return next, err
 	}
@@ -99,6 +101,8 @@ func (s *state) approveInstallPlan() (migrate.Decision, error) {
 	case installPlan == nil && s.current != nil && s.current.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval:
 		return wait(Approve, "InstallPlan %s, for %s, to be deleted: it is not part of the plan, and OLM does not look at the catalog while it is pending",
 			s.current.Name, strings.Join(s.current.Spec.ClusterServiceVersionNames, ", "))
+	case installPlan == nil && s.isQuiet():
+		return execute(ResolveAgain)
 	case installPlan == nil:
 		return wait(Approve, "OLM to create an InstallPlan for %s%s", p.Target, detail(conditionsOf(s.subscription)))
 	case installPlan.Status.Phase == v1alpha1.InstallPlanPhaseFailed:
@@ -127,11 +131,11 @@ func (s *state) subscribe() (migrate.Decision, error) {
 	switch {
 	case p.Strategy == Replace && original && now == p.From && s.subscription.Status.InstalledCSV == p.Installed:
 		return execute(RemoveOperator)
-	case p.Strategy == Replace && (original || now == p.From):
+	case p.Strategy == Replace && (original || now != p.To):
 		return migrate.Decision{}, s.changedError()
 	case s.subscription.Spec.InstallPlanApproval != v1alpha1.ApprovalManual:
 		return execute(RequireApproval)
-	case now == p.From:
+	case now != p.To:
 		return execute(SwitchSource)
 	}
 	return none()
@@ -141,8 +145,6 @@ func (s *state) subscribe() (migrate.Decision, error) {
 func (s *state) replaceSubscription() (migrate.Decision, error) {
 	p, installed := s.plan, s.csv(s.plan.Installed)
 	switch {
-	case p.Strategy != Replace:
-		return migrate.Decision{}, s.goneError()
 	case len(s.leftovers) > 0:
 		// OLM identifies InstallPlans by a generation that starts again with the new Subscription, so it would take a
 		// leftover one for the new one. And while it exists, OLM may not have observed that the Subscription is gone,
@@ -154,6 +156,23 @@ func (s *state) replaceSubscription() (migrate.Decision, error) {
 		return wait(RemoveOperator, "ClusterServiceVersion %s to be gone", p.Installed)
 	}
 	return execute(RemoveOperator)
+}
+
+// quietPeriod is how long OLM gets to create an InstallPlan before it is made to resolve again. It resolves when something
+// changes. After an error it waits, for up to 17 minutes when it fails again and again (its queue's rate limiter), and a
+// change that comes while its cache is stale is lost.
+const quietPeriod = 30 * time.Second
+
+// isQuiet reports whether neither OLM nor this switch has done anything for a while.
+func (s *state) isQuiet() bool {
+	last := s.subscription.CreationTimestamp.Time
+	if updated := s.subscription.Status.LastUpdated.Time; updated.After(last) {
+		last = updated
+	}
+	if entries := s.journal.Entries; len(entries) > 0 && entries[len(entries)-1].At.After(last) {
+		last = entries[len(entries)-1].At
+	}
+	return s.now.Sub(last) > quietPeriod
 }
 
 // restoreApprovalMode is complete when OLM asks for approval only if it did before.

@@ -39,7 +39,9 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 		idle := s.idleInstallPlan()
 		return c.Delete(ctx, idle, unchanged(idle))
 	case ResetStatus:
-		return s.resetStatus(ctx, c)
+		return s.patchStatus(ctx, c, installplan.Reset)
+	case ResolveAgain:
+		return s.patchStatus(ctx, c, func(*v1alpha1.Subscription) {})
 	}
 	return fmt.Errorf("step %q writes nothing", step)
 }
@@ -77,6 +79,9 @@ func (s *state) switchSource(ctx context.Context, c client.Client) error {
 // deleted again.
 func (s *state) removeOperator(ctx context.Context, c client.Client) error {
 	if s.subscription != nil && s.subscription.UID == s.plan.Subject.UID {
+		if err := s.keepMetadata(ctx, c); err != nil {
+			return err
+		}
 		return c.Delete(ctx, s.subscription, unchanged(s.subscription))
 	}
 	installed := s.csv(s.plan.Installed)
@@ -96,10 +101,10 @@ func (s *state) approve(ctx context.Context, c client.Client) error {
 	return c.Patch(ctx, changed, client.MergeFromWithOptions(installPlan, client.MergeFromWithOptimisticLock{}))
 }
 
-// resetStatus has OLM resolve again.
-func (s *state) resetStatus(ctx context.Context, c client.Client) error {
+// patchStatus changes the status of the Subscription, which has OLM resolve again.
+func (s *state) patchStatus(ctx context.Context, c client.Client, change func(*v1alpha1.Subscription)) error {
 	changed := s.subscription.DeepCopy()
-	installplan.Reset(changed)
+	change(changed)
 	changed.Status.LastUpdated = metav1.Now()
 	return c.Status().Patch(ctx, changed, client.MergeFromWithOptions(s.subscription, client.MergeFromWithOptimisticLock{}))
 }

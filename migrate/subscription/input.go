@@ -56,6 +56,9 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 	if err != nil {
 		return nil, err
 	}
+	if in == nil {
+		return nil, fmt.Errorf("there is no Subscription to %s", r)
+	}
 	if in.namespaceUID, err = migrate.NamespaceUID(ctx, cluster.Client, in.Namespace); err != nil {
 		return nil, err
 	}
@@ -69,7 +72,7 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 }
 
 // selectSubscription finds the requested Subscription, by the present name of the package, or by the new one if the
-// switch is complete. It fails if another namespace has one, too: whoever may create Subscriptions in some namespace
+// switch is complete. It returns nil if there is none, and fails if another namespace has one, too: whoever may create Subscriptions in some namespace
 // could have created it.
 func selectSubscription(namespaces []*prediction.State, r Request) (*input, error) {
 	var found []*input
@@ -86,7 +89,7 @@ func selectSubscription(namespaces []*prediction.State, r Request) (*input, erro
 	}
 	switch len(found) {
 	case 0:
-		return nil, fmt.Errorf("there is no Subscription to %s", r)
+		return nil, nil
 	case 1:
 		to := r.choice(found[0].subscription.Spec)
 		found[0].target = prediction.Source{Namespace: to.SourceNamespace, Name: to.Source}

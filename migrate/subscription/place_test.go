@@ -47,10 +47,12 @@ type site struct {
 }
 
 // The catalogs of a site. The first has version 1.0.0 of the package, which is buoy by default, and the others have what
-// may follow. In the renamed catalog, the package is called beacon by default and has no upgrade edge from buoy.
+// may follow. The longer catalog has a version after that. In the renamed catalog, the package is called beacon by default
+// and has no upgrade edge from buoy.
 const (
 	first   = "first"
 	second  = "second"
+	longer  = "longer"
 	renamed = "renamed"
 	broken  = "broken"
 )
@@ -65,8 +67,10 @@ func newSiteOf(t *testing.T, pkg, renamedPkg string) *site {
 	t.Helper()
 	test, _, _ := strings.Cut(t.Name(), "/")
 	return &site{cluster.Shared(t, cluster.Options{OLM: true, Name: test}), pkg, renamedPkg, map[string]string{
-		first:   serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.0.0"}})),
-		second:  serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.1.0", SkipRange: "<1.1.0"}})),
+		first:  serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.0.0"}})),
+		second: serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.1.0", SkipRange: "<1.1.0"}})),
+		longer: serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.1.0", SkipRange: "<1.1.0"}},
+			operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.1.1", Replaces: pkg + ".v1.1.0"}})),
 		renamed: serving.Start(t, operators.Write(t, renamedPkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: renamedPkg + ".v2.0.0"}})),
 		broken:  serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v3.0.0"}})),
 	}}
@@ -275,6 +279,21 @@ func (p *place) apply(r subscription.Request, o migrate.Options) tool {
 		}
 		o.Report = p.report(o.Report)
 		return subscription.Switch.Apply(ctx, seen, made, o)
+	}
+}
+
+// applyGiven is "berth switch apply -f".
+func (p *place) applyGiven(given *subscription.Plan) tool {
+	return func(ctx context.Context, config *rest.Config) error {
+		seen, err := p.connect(config)
+		if err != nil {
+			return err
+		}
+		made, _, err := subscription.Switch.EnsureGiven(ctx, seen, given.Request(), given)
+		if err != nil {
+			return err
+		}
+		return subscription.Switch.Apply(ctx, seen, made, migrate.Options{Report: p.report(nil)})
 	}
 }
 

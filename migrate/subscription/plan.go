@@ -22,7 +22,7 @@ import (
 var Switch = migrate.Engine[*Plan]{
 	Name:    "switch",
 	Kind:    v1alpha1.SubscriptionKind,
-	Schema:  "berth.switch-plan.v3",
+	Schema:  "berth.switch-plan.v4",
 	New:     func() *Plan { return &Plan{} },
 	Changes: changes,
 }
@@ -52,6 +52,9 @@ type Plan struct {
 	Driver *Driver `json:"driver,omitempty"`
 	// Outcomes are the predictions for all Subscriptions of the namespace.
 	Outcomes []*prediction.Prediction `json:"outcomes"`
+
+	// later is a version that was found to be later than the target. It is not part of the plan.
+	later string
 }
 
 // Strategy is how OLM gets from one version to the other.
@@ -176,7 +179,7 @@ func (p *Plan) Describe(lines *escape.Lines) {
 		lines.Add("  OLM   %s", own.Sentence())
 	case p.Strategy == Replace:
 		lines.Add("  OLM   does not update to a package of another name here: the operator is removed and installed again; what it manages stays")
-	case p.Strategy == Keep:
+	case p.Strategy == Keep && p.From != p.To:
 		lines.Add("  OLM   has nothing to install")
 	case own.Message != "":
 		lines.Add("  OLM   %s: %s", own.Sentence(), own.Message)

@@ -30,11 +30,27 @@ func (in *input) plan(ctx context.Context, r Request) (*Plan, error) {
 	if d := in.driver; d != nil {
 		p.Driver = &Driver{Name: d.CSIName, Operator: d.Operator.Name, Lock: d.Operator.Lock, DaemonSets: d.daemonSets, Create: r.CreateDriver}
 	}
-	p.Checks = append(checkPrediction(p, own), in.checkRest(p, defaulted)...)
+	if in.isSwitched(p) {
+		p.Target, p.Strategy, p.Additional, p.Contents = p.Installed, Keep, nil, nil
+		p.Checks = append(checkSwitched(p), in.checkRest(p, defaulted)...)
+	} else {
+		p.Checks = append(checkPrediction(p, own), in.checkRest(p, defaulted)...)
+	}
 	if p.Checks.Safe() {
 		p.Objects, err = in.changedObjects(p)
 	}
 	return p, err
+}
+
+// isSwitched reports whether the Subscription is to the other catalog already, and what is installed is from there. Then
+// nothing is left to switch, and what OLM updates it to is no part of a switch.
+func (in *input) isSwitched(p *Plan) bool {
+	catalog := in.Catalogs[in.target]
+	if p.From != p.To || p.Installed == "" || catalog == nil {
+		return false
+	}
+	pkg := catalog.Find(p.To.Package)
+	return pkg != nil && pkg.FindBundle(p.Installed) != nil
 }
 
 // defaultChannel chooses the default channel of the package in the other catalog, if none was requested and there is

@@ -4,12 +4,21 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/migrate"
@@ -24,14 +33,89 @@ type recreation struct {
 	uid types.UID
 }
 
+// keptMetadata are the labels and annotations that a recreated Subscription keeps, because others know it by these, such as
+// GitOps tools. They are written before the former Subscription is deleted.
+type keptMetadata struct {
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
 // The keys of the notes.
 const (
-	nonceKey = "recreated-nonce"
-	uidKey   = "recreated-uid"
+	nonceKey    = "recreated-nonce"
+	uidKey      = "recreated-uid"
+	metadataKey = "recreated-metadata"
 )
 
 // nonceAnnotation is on a Subscription that a switch has recreated, with the nonce of its journal.
 const nonceAnnotation = "berth.dev/switch-renewal"
+
+// maxMetadata is the maximum size of the metadata in a journal, in bytes. Besides, there has to be space for a plan.
+const maxMetadata = 128 << 10
+
+// ofOLM are the prefixes of labels and annotations that OLM writes. They say which package and which InstallPlan a
+// Subscription belongs to, so OLM would take the recreated Subscription for a part of these.
+var ofOLM = []string{"operators.coreos.com/", "olm."}
+
+// isKept reports whether the recreated Subscription keeps a label or an annotation.
+func isKept(key string) bool {
+	return key != nonceAnnotation && !slices.ContainsFunc(ofOLM, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+}
+
+// metadataOf returns what is kept of a Subscription's metadata.
+func metadataOf(s *v1alpha1.Subscription) keptMetadata {
+	kept := keptMetadata{maps.Clone(s.Labels), maps.Clone(s.Annotations)}
+	for _, values := range []map[string]string{kept.Labels, kept.Annotations} {
+		maps.DeleteFunc(values, func(key, _ string) bool { return !isKept(key) })
+	}
+	return kept
+}
+
+// parseMetadata reads metadata from a note, which may be missing. It fails unless a Subscription could have it, and keeps it.
+func parseMetadata(note string) (kept keptMetadata, err error) {
+	if note == "" {
+		return kept, nil
+	}
+	if len(note) > maxMetadata {
+		return kept, fmt.Errorf("%s has %d bytes, want at most %d", metadataKey, len(note), maxMetadata)
+	}
+	decoder := json.NewDecoder(strings.NewReader(note))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&kept); err != nil {
+		return kept, fmt.Errorf("%s: %w", metadataKey, err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return kept, fmt.Errorf("%s: data follows after its end", metadataKey)
+	}
+	wrong := append(metav1validation.ValidateLabels(kept.Labels, field.NewPath("labels")), validation.ValidateAnnotations(kept.Annotations, field.NewPath("annotations"))...)
+	if err := wrong.ToAggregate(); err != nil {
+		return kept, fmt.Errorf("%s: %w", metadataKey, err)
+	}
+	for _, values := range []map[string]string{kept.Labels, kept.Annotations} {
+		for key := range values {
+			if !isKept(key) {
+				return kept, fmt.Errorf("%s has %q, which a recreated Subscription does not keep", metadataKey, key)
+			}
+		}
+	}
+	return kept, nil
+}
+
+// keepMetadata writes the metadata of the Subscription, which is about to be deleted, to the journal.
+func (s *state) keepMetadata(ctx context.Context, c client.Client) error {
+	note, err := json.Marshal(metadataOf(s.subscription))
+	if err != nil {
+		return err
+	}
+	if len(note) > maxMetadata {
+		return fmt.Errorf("the labels and annotations of Subscription %s have %d bytes, and the journal holds at most %d of them: remove some, or roll back with `%s`",
+			s.plan.Subject, len(note), maxMetadata, s.journal.Command(s.plan, "rollback"))
+	}
+	if s.journal.Notes[metadataKey] == string(note) {
+		return nil
+	}
+	return s.journal.WriteNotes(ctx, c, func(notes map[string]string) { notes[metadataKey] = string(note) })
+}
 
 // nonceLength is the number of digits of a nonce.
 const nonceLength = 32
@@ -50,9 +134,12 @@ func (s *state) recreation() recreation {
 // ValidateNotes checks the notes of a journal.
 func (p *Plan) ValidateNotes(notes map[string]string) error {
 	for key := range notes {
-		if key != nonceKey && key != uidKey {
+		if key != nonceKey && key != uidKey && key != metadataKey {
 			return fmt.Errorf("unknown key %q", key)
 		}
+	}
+	if _, err := parseMetadata(notes[metadataKey]); err != nil {
+		return err
 	}
 	nonce, uid := notes[nonceKey], types.UID(notes[uidKey])
 	if _, err := hex.DecodeString(nonce); err != nil || nonce != "" && len(nonce) != nonceLength {
@@ -99,11 +186,14 @@ func (s *state) recreate(ctx context.Context, c client.Client) error {
 			return err
 		}
 	}
+	kept, err := parseMetadata(s.journal.Notes[metadataKey])
+	if err != nil {
+		return err
+	}
+	annotations := map[string]string{nonceAnnotation: s.recreation().nonce}
+	maps.Copy(annotations, kept.Annotations)
 	return c.Create(ctx, &v1alpha1.Subscription{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: s.plan.Subject.Namespace, Name: s.plan.Subject.Name,
-			Annotations: map[string]string{nonceAnnotation: s.recreation().nonce},
-		},
-		Spec: s.plan.recreatedSpec(),
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.plan.Subject.Namespace, Name: s.plan.Subject.Name, Labels: kept.Labels, Annotations: annotations},
+		Spec:       s.plan.recreatedSpec(),
 	})
 }

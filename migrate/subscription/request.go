@@ -10,6 +10,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 
 	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/prediction"
 )
 
 // Request is what an administrator asks for. Empty fields keep the present value if possible.
@@ -81,6 +82,19 @@ func (r Request) choiceFrom(c Choice) Choice {
 	c.Source, c.SourceNamespace = r.Source, cmp.Or(r.SourceNamespace, c.SourceNamespace)
 	c.Package, c.Channel = cmp.Or(r.NewPackage, c.Package), cmp.Or(r.Channel, c.Channel)
 	return c
+}
+
+// Find returns the requested Subscription as it is now, or nil if there is none. It fails if there are several.
+func (r Request) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Subject, error) {
+	namespaces, err := prediction.Observe(ctx, cluster.Config, r.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	in, err := selectSubscription(namespaces, r)
+	if in == nil {
+		return nil, err
+	}
+	return &migrate.Subject{Namespace: in.Namespace, Name: in.subscription.Name, UID: in.subscription.UID}, nil
 }
 
 // Plan makes a plan from what the cluster and its catalogs show.

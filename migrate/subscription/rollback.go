@@ -19,9 +19,12 @@ const resolverDelay = 20 * time.Second
 func (s *state) Back() (migrate.Decision, error) {
 	p := s.plan
 	apply := s.journal.Command(p, "apply")
+	if err := s.removed(); err != nil {
+		return migrate.Decision{}, err
+	}
 	switch {
-	case p.Target != p.Installed && s.csv(p.Target) != nil:
-		return migrate.Decision{}, fmt.Errorf("OLM has installed %s, and does not go back to an earlier version: this is beyond the point of no return; continue with `%s`", p.Target, apply)
+	case s.arrived != nil && s.arrived.Name != p.Installed:
+		return migrate.Decision{}, fmt.Errorf("OLM has installed %s, and does not go back to an earlier version: this is beyond the point of no return; continue with `%s`", s.arrived.Name, apply)
 	case s.subscription == nil || s.subscription.UID != p.Subject.UID || p.Installed != "" && s.csv(p.Installed) == nil:
 		return migrate.Decision{}, fmt.Errorf("the operator has been removed: this is beyond the point of no return; continue with `%s`", apply)
 	}
@@ -42,6 +45,8 @@ func (s *state) Back() (migrate.Decision, error) {
 		return execute(DeleteInstallPlan)
 	case s.stalled:
 		return execute(ResetStatus)
+	case s.missing && s.isQuiet():
+		return execute(ResolveAgain)
 	case s.missing:
 		return wait(migrate.CompleteRollback, "OLM to notice that InstallPlan %s is gone", s.subscription.Status.InstallPlanRef.Name)
 	}

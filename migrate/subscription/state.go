@@ -34,7 +34,9 @@ type state struct {
 	missing, stalled bool
 	// csvs are the ClusterServiceVersions of the namespace, without those copied from others.
 	csvs []v1alpha1.ClusterServiceVersion
-	// deployments are the existing ones of the target.
+	// arrived is what the switch has installed: the target, or a later version that OLM has updated it to.
+	arrived *v1alpha1.ClusterServiceVersion
+	// deployments are the existing ones of what has arrived.
 	deployments []appsv1.Deployment
 	// lockHolder is the pod that holds the lock of the driver's operator.
 	lockHolder *corev1.Pod
@@ -43,12 +45,13 @@ type state struct {
 }
 
 // Observe reads the state that the next step is decided from.
-func (p *Plan) Observe(ctx context.Context, c client.Client, j *migrate.Journal) (migrate.State, error) {
+func (p *Plan) Observe(ctx context.Context, cluster migrate.Cluster, j *migrate.Journal) (migrate.State, error) {
 	s := &state{now: time.Now(), plan: p, journal: j}
+	readArrived := func(ctx context.Context, _ client.Client) error { return s.readArrived(ctx, cluster) }
 	for _, read := range []func(context.Context, client.Client) error{
-		s.readSubscription, s.readInstallPlans, s.readCSVs, s.readOperator, s.readDriver,
+		s.readSubscription, s.readInstallPlans, s.readCSVs, readArrived, s.readOperator, s.readDriver,
 	} {
-		if err := read(ctx, c); err != nil {
+		if err := read(ctx, cluster.Client); err != nil {
 			return nil, err
 		}
 	}
@@ -125,15 +128,14 @@ func (s *state) csv(name string) *v1alpha1.ClusterServiceVersion {
 	return nil
 }
 
-// readOperator reads what shows whether the target's operator runs.
+// readOperator reads what shows whether the operator that has arrived runs.
 func (s *state) readOperator(ctx context.Context, c client.Client) error {
-	target := s.csv(s.plan.Target)
-	if target == nil {
+	if s.arrived == nil {
 		return nil
 	}
-	for _, spec := range target.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+	for _, spec := range s.arrived.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
 		deployment := appsv1.Deployment{}
-		found, err := migrate.Find(ctx, c, &deployment, target.Namespace, spec.Name)
+		found, err := migrate.Find(ctx, c, &deployment, s.arrived.Namespace, spec.Name)
 		if err != nil {
 			return err
 		}

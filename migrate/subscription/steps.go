@@ -28,8 +28,11 @@ const (
 	DeleteInstallPlan migrate.StepName = "delete-installplan"
 )
 
-// ResetStatus is a step that no plan lists, because OLM rarely makes it necessary.
-const ResetStatus migrate.StepName = "reset-status"
+// Steps that no plan lists, because OLM rarely makes them necessary.
+const (
+	ResetStatus  migrate.StepName = "reset-status"
+	ResolveAgain migrate.StepName = "resolve-again"
+)
 
 // step is a step that plans are made of.
 type step struct {
@@ -88,6 +91,9 @@ var steps = []step{
 	}},
 	{name: ResetStatus, does: func(*Plan) string {
 		return "reset the Subscription's status, because OLM waits for an InstallPlan that is gone"
+	}},
+	{name: ResolveAgain, does: func(*Plan) string {
+		return "update the time in the Subscription's status, so that OLM resolves again"
 	}},
 }
 

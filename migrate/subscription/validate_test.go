@@ -96,7 +96,7 @@ func TestRead(t *testing.T) {
 		"an outcome of another":               {Update, func(p *Plan) { p.Outcomes[0].Subscription = "other" }, "outcomes has none"},
 		"an update to nothing":                {Update, func(p *Plan) { p.Outcomes[0].Next = nil }, "next: false"},
 		"an outcome with another target":      {Update, func(p *Plan) { p.Outcomes[0].Next.Name = "other.v1" }, "is not the target"},
-		"a plan of another version":           {Update, func(p *Plan) { p.Schema = "berth.switch-plan.v2" }, `schema is "berth.switch-plan.v2", want "berth.switch-plan.v3"`},
+		"a plan of another version":           {Update, func(p *Plan) { p.Schema = "berth.switch-plan.v3" }, `schema is "berth.switch-plan.v3", want "berth.switch-plan.v4"`},
 		"more bytes than a plan can have":     {Update, func(p *Plan) { p.Outcomes[0].Message = strings.Repeat("x", 768<<10) }, "larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,6 +132,11 @@ func TestParseJournal(t *testing.T) {
 	const log = "2026-11-21T20:53:58Z record-plan\n"
 	unsafe := valid(Update)
 	unsafe.Safe, unsafe.Steps, unsafe.Checks = false, nil, migrate.Checks{{Verdict: migrate.Refused}}
+	withMetadata := func(note string) *corev1.ConfigMap {
+		s := stored(name, written, "Applying", log, nonce, "s-2")
+		s.Data[metadataKey] = note
+		return s
+	}
 	for what, test := range map[string]struct {
 		stored *corev1.ConfigMap
 		want   string
@@ -145,6 +150,15 @@ func TestParseJournal(t *testing.T) {
 		"a long log":            {stored(name, written, "Applying", strings.Repeat(log, 501), "", ""), `data["log"]`},
 		"an invalid nonce":      {stored(name, written, "Applying", log, "any", ""), nonceKey},
 		"a UID without a nonce": {stored(name, written, "Applying", log, "", "s-2"), uidKey},
+		"kept labels":           {withMetadata(`{"labels":{"a":"b"},"annotations":{"example.com/a":"any thing"}}`), ""},
+		"metadata in disorder":  {withMetadata(`{"labels":`), metadataKey},
+		"two values":            {withMetadata(`{}{}`), metadataKey},
+		"other metadata":        {withMetadata(`{"finalizers":["a"]}`), metadataKey},
+		"an invalid label":      {withMetadata(`{"labels":{"a":"any thing"}}`), metadataKey},
+		"an invalid annotation": {withMetadata(`{"annotations":{"any thing":"a"}}`), metadataKey},
+		"a label of OLM's":      {withMetadata(`{"labels":{"operators.coreos.com/buoy.harbour":""}}`), metadataKey},
+		"another nonce":         {withMetadata(`{"annotations":{"` + nonceAnnotation + `":"a"}}`), metadataKey},
+		"too much metadata":     {withMetadata(`{"annotations":{"a":"` + strings.Repeat("x", maxMetadata) + `"}}`), "at most"},
 		"an unsafe plan":        {stored(name, text(t, unsafe), "Applying", log, "", ""), "such a plan is never applied"},
 		"another key": {func() *corev1.ConfigMap {
 			s := stored(name, written, "Applying", log, "", "")
@@ -210,7 +224,7 @@ func FuzzJournal(f *testing.F) {
 		f.Add(journalName, text(f, valid(strategy)), "Applying", "2026-11-21T20:53:58Z record-plan\n", strings.Repeat("0", nonceLength), "s-2")
 		f.Add(journalName, text(f, valid(strategy)), "RollingBack", "2026-11-21T20:53:58Z await-resolver\n", "", "")
 	}
-	f.Add("x", `{"schema":"berth.switch-plan.v3","outcomes":[null]}`, "Applying", "", "", "")
+	f.Add("x", `{"schema":"berth.switch-plan.v4","outcomes":[null]}`, "Applying", "", "", "")
 	f.Fuzz(func(t *testing.T, name, plan, phase, log, nonce, uid string) {
 		j, err := Switch.ParseJournal(stored(name, plan, phase, log, nonce, uid))
 		if err != nil {

@@ -25,6 +25,9 @@ func (s *state) Verify() error {
 		return fmt.Errorf("somebody has changed Subscription %s: spec.config differs from the plan; revert that, or %s", p.Subject, s.alternative())
 	}
 	installed, expected := s.subscription.Status.InstalledCSV, []string{"", p.Installed, p.Target}
+	if s.arrived != nil {
+		expected = append(expected, s.arrived.Name)
+	}
 	if !slices.Contains(expected, installed) {
 		return fmt.Errorf("somebody has updated Subscription %s: it has %s installed, want %s or %s; %s",
 			p.Subject, installed, cmp.Or(p.Installed, "nothing"), p.Target, s.journal.Abandon())
@@ -43,17 +46,12 @@ func (s *state) changedError() error {
 
 func (s *state) foreignError() error {
 	p := s.plan
-	if p.Strategy == Replace {
+	if p.Strategy == Replace && s.isRecreating() {
 		return fmt.Errorf("somebody else has recreated Subscription %s: its UID %s is neither that of the Subscription at the start of this switch nor that of the one it has recreated; "+
 			"find out who has, delete it, and continue with `%s`", p.Subject, s.subscription.UID, s.journal.Command(p, "apply"))
 	}
 	return fmt.Errorf("somebody has deleted and recreated Subscription %s: its UID is %s, want %s; %s",
-		p.Subject, s.subscription.UID, p.Subject.UID, s.journal.Abandon())
-}
-
-// goneError says that the Subscription does not exist.
-func (s *state) goneError() error {
-	return fmt.Errorf("somebody has deleted Subscription %s; want it as it was, to %s", s.plan.Subject, s.plan.From)
+		p.Subject, s.subscription.UID, cmp.Or(s.recreation().uid, p.Subject.UID), s.journal.Abandon())
 }
 
 // alternative is what can be done instead of reverting a change.

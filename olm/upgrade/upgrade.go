@@ -189,6 +189,24 @@ func (g *Graph) Next(installed Version) *Update {
 	return nil
 }
 
+// Reaches reports whether edges lead from an installed version to an entry, in any number of updates. The head may have been
+// another one at each of them, so these need not be the updates that OLM would make now.
+func (g *Graph) Reaches(installed Version, name string) bool {
+	reached := []Version{installed}
+	for i := 0; i < len(reached); i++ { // reached grows
+		for _, e := range g.Entries {
+			if e.Follows(reached[i]) == "" || slices.ContainsFunc(reached, func(v Version) bool { return v.Name == e.Name }) {
+				continue
+			}
+			if e.Name == name {
+				return true
+			}
+			reached = append(reached, e.Version())
+		}
+	}
+	return false
+}
+
 // Stranded returns the entries from which updates do not lead to the head, in the order of Entries. It returns none if OLM
 // cannot order the channel.
 func (g *Graph) Stranded() (all []*Entry) {

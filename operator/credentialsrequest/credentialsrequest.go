@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -56,6 +55,8 @@ type Options struct {
 	Optional bool
 	// DriverNamespace, OperatorNamespace and Package name in messages what an administrator has to change.
 	DriverNamespace, OperatorNamespace, Package string
+	// Getenv returns the role to assume with short-lived credentials, by the variable that the request names.
+	Getenv func(name string) string
 }
 
 // NewController returns the controller for one CredentialsRequest.
@@ -81,7 +82,7 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 	if err != nil {
 		return fmt.Errorf("reading how the cluster provides credentials: %w", err)
 	}
-	role := os.Getenv(c.roleEnv)
+	role := c.Getenv(c.roleEnv)
 	if cloud.Spec.CredentialsMode == operatorv1.CloudCredentialsModeManual && role == "" {
 		secret, err := c.Secrets(c.secret).Lister().Secrets(c.DriverNamespace).Get(c.secret)
 		if err != nil && !apierrors.IsNotFound(err) {

@@ -37,11 +37,12 @@ type Lock struct {
 	driver    drivers.Driver
 	namespace string // the operator's
 	cfg       *rest.Config
+	metrics   *metrics.Metrics
 }
 
 // NewLock returns the lock for an operator in a namespace.
-func NewLock(driver drivers.Driver, namespace string, cfg *rest.Config) *Lock {
-	return &Lock{driver: driver, namespace: namespace, cfg: cfg}
+func NewLock(driver drivers.Driver, namespace string, cfg *rest.Config, metrics *metrics.Metrics) *Lock {
+	return &Lock{driver: driver, namespace: namespace, cfg: cfg, metrics: metrics}
 }
 
 // Acquire waits until this pod holds the lock. A wait shows in the log, in a metric and in a condition, but not in the
@@ -61,7 +62,7 @@ func (l *Lock) Acquire(ctx context.Context) error {
 	defer func() {
 		acquired()
 		<-reported
-		metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, l.namespace).Set(0)
+		l.metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, l.namespace).Set(0)
 	}()
 	key := l.keyIn(l.namespace)
 	for {
@@ -96,7 +97,7 @@ func (l *Lock) reportWait(ctx context.Context, c client.Client) {
 		case <-ctx.Done():
 			return
 		}
-		metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, l.namespace).Set(1)
+		l.metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, l.namespace).Set(1)
 		message := l.waitMessage(ctx, c)
 		klog.InfoS("Waiting for the lock", "lock", l.keyIn(l.namespace), "message", message)
 		if err := l.applyCondition(ctx, message, since); err != nil && ctx.Err() == nil {
@@ -166,7 +167,7 @@ func (l *Lock) OtherHolder(ctx context.Context, c client.Client, namespaces []st
 		if pod != nil {
 			held = 1
 		}
-		metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, namespace).Set(held)
+		l.metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, namespace).Set(held)
 		if pod != nil {
 			return &Holder{client.ObjectKeyFromObject(pod), key}, nil
 		}

@@ -10,10 +10,11 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/component-base/metrics/legacyregistry"
+	kubemetrics "k8s.io/component-base/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -23,7 +24,8 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 func TestWaitForLockIsReported(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	driver := drivers.Driver{CSIName: "smb.csi.k8s.io", ConditionPrefix: "Lock", Operator: drivers.Operator{Name: "lock-operator", Lock: "lock"}}
-	lock := NewLock(driver, c.Namespace(t), c.Config())
+	registry := kubemetrics.NewKubeRegistry()
+	lock := NewLock(driver, c.Namespace(t), c.Config(), metrics.New(registry.MustRegister))
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: driver.CSIName},
 		Spec: operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: lock.namespace, Name: "first"},
@@ -70,7 +72,7 @@ func TestWaitForLockIsReported(t *testing.T) {
 	if len(custom.Status.Conditions) != 2 {
 		t.Errorf("other conditions have changed: %v", custom.Status.Conditions)
 	}
-	families, err := legacyregistry.DefaultGatherer.Gather()
+	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}

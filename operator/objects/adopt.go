@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/metrics"
 )
 
 // Unadopted returns those of the driver's objects that an earlier operator created and that this one has not adopted.
@@ -73,7 +72,7 @@ func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMe
 			return fmt.Errorf("adopting %s %s: %w", kind.Kind, name, err)
 		}
 		klog.V(2).InfoS("Adopted object", "kind", kind.Kind, "object", klog.KObj(object))
-		metrics.AdoptedObjects.WithLabelValues(a.driver, kind.Kind).Inc()
+		a.metrics.AdoptedObjects.WithLabelValues(a.driver, kind.Kind).Inc()
 		a.recorder.Eventf("Adopted", "Took over %s %s, which an earlier operator of the driver made", kind.Kind, name)
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/transport"
 )
 
@@ -32,12 +33,13 @@ type Applier struct {
 	client       client.Client
 	recorder     events.Recorder
 	clock        clock.PassiveClock
+	metrics      *metrics.Metrics
 }
 
 // NewApplier returns an applier that writes with a client.
-func NewApplier(driver drivers.Driver, client client.Client, recorder events.Recorder, clock clock.PassiveClock) *Applier {
+func NewApplier(driver drivers.Driver, client client.Client, recorder events.Recorder, clock clock.PassiveClock, metrics *metrics.Metrics) *Applier {
 	return &Applier{Ownership: OwnershipOf(driver), driver: driver.CSIName, fieldManager: driver.Operator.Name,
-		client: client, recorder: recorder, clock: clock}
+		client: client, recorder: recorder, clock: clock, metrics: metrics}
 }
 
 // Apply applies the desired state of an object, and writes nothing while the object is up to date. It returns the live

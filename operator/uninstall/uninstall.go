@@ -53,6 +53,7 @@ type Options struct {
 	Reporter    *status.Reporter
 	Upgradeable *upgradeable.Condition
 	Recorder    events.Recorder
+	Metrics     *metrics.Metrics
 }
 
 type controller struct {
@@ -186,7 +187,7 @@ func (c *controller) report(ctx context.Context, observed observedState, next ac
 	if next.reason == reasonInUse {
 		blocking = len(observed.users)
 	}
-	metrics.BlockingPods.WithLabelValues(c.Driver.CSIName).Set(float64(blocking))
+	c.Metrics.BlockingPods.WithLabelValues(c.Driver.CSIName).Set(float64(blocking))
 	c.Upgradeable.TrySet(ctx, reason)
 	condition := func(conditionType string, status operatorv1.ConditionStatus) *applyoperatorv1.OperatorConditionApplyConfiguration {
 		return applyoperatorv1.OperatorCondition().WithType(c.conditionPrefix() + conditionType).

@@ -1,0 +1,116 @@
+package subscription_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// rollBackToWait rolls back until OLM is given time.
+func rollBackToWait(p *place) {
+	p.t.Helper()
+	applyToApproval(p)
+	cluster.Eventually(p.t, limit, "the rollback to wait for OLM", func(ctx context.Context) error {
+		if err := p.rollingBack(migrate.Options{NoWait: true})(ctx, p.Config()); !errors.Is(err, migrate.ErrWaiting) {
+			return fmt.Errorf("got %v, want that there is something to wait for", err)
+		}
+		if next := p.status().Next; next != subscription.AwaitResolver {
+			return fmt.Errorf("the next step is %s", next)
+		}
+		return nil
+	})
+}
+
+func lateInstallPlan(p *place) {
+	rollBackToWait(p)
+	p.copyUnapproved("install-late", "buoy.v1.1.0")
+	p.mustRollBack()
+}
+
+func clockAhead(p *place) {
+	rollBackToWait(p)
+	journal := &corev1.ConfigMap{}
+	if err := p.Client().Get(p.t.Context(), p.journal(), journal); err != nil {
+		p.t.Fatal(err)
+	}
+	entries := strings.Split(journal.Data["log"], "\n")
+	for i := range entries {
+		if _, step, found := strings.Cut(entries[i], " "); found {
+			entries[i] = "2999-12-31T23:59:59Z " + step
+		}
+	}
+	journal.Data["log"] = strings.Join(entries, "\n")
+	if err := p.Client().Update(p.t.Context(), journal); err != nil {
+		p.t.Fatal(err)
+	}
+	p.mustRollBack()
+}
+
+func stalledRollback(p *place) {
+	rollBackToWait(p)
+	if err := p.Client().Delete(p.t.Context(), p.unapproved()); err != nil {
+		p.t.Fatal(err)
+	}
+	cluster.Eventually(p.t, limit, "OLM to notice the deletion", p.isRestored)
+	p.stall()
+	p.mustRollBack()
+}
+
+// mustRollBack runs a rollback to its end.
+func (p *place) mustRollBack() {
+	p.t.Helper()
+	p.run(p.rollback)
+	if err := p.isRestored(p.t.Context()); err != nil {
+		p.t.Error(err)
+	}
+}
+
+// isRestored fails unless all is as before the switch: the Subscription waits for nothing, and no InstallPlan is pending.
+func (p *place) isRestored(ctx context.Context) error {
+	e, err := p.end(ctx)
+	if err != nil {
+		return err
+	}
+	subscription := &v1alpha1.Subscription{}
+	if err := p.Client().Get(ctx, client.ObjectKeyFromObject(p.subscription), subscription); err != nil {
+		return err
+	}
+	if len(e.pending) > 0 || e.source != first || subscription.Status.State == v1alpha1.SubscriptionStateUpgradePending {
+		return fmt.Errorf("the Subscription to %s is %s, and InstallPlans for %q are pending; want it to %s, waiting for nothing, and none pending", e.source, subscription.Status.State, e.pending, first)
+	}
+	return nil
+}
+
+func repeated(p *place) {
+	p.patchSubscription(`{"metadata":{"labels":{"app.kubernetes.io/instance":"harbour"}}}`)
+	for range 2 {
+		applyToApproval(p)
+		p.mustRollBack()
+	}
+	restored := &v1alpha1.Subscription{}
+	if err := p.Client().Get(p.t.Context(), client.ObjectKeyFromObject(p.subscription), restored); err != nil {
+		p.t.Fatal(err)
+	}
+	if restored.UID != p.subscription.UID || restored.Labels["app.kubernetes.io/instance"] != "harbour" {
+		p.t.Errorf("the Subscription has UID %s and labels %v, want %s as before, and its label", restored.UID, restored.Labels, p.subscription.UID)
+	}
+	p.mustSwitch(second, "buoy.v1.1.0")
+}
+
+func noRollback(p *place) {
+	p.run(p.apply(p.to(second), migrate.Options{}))
+	p.mustLeaveAsIs(func() {
+		if err := p.rollback(p.t.Context(), p.Config()); err == nil || !strings.Contains(err.Error(), "beyond the point of no return") {
+			p.t.Errorf("got %v, want that it cannot be rolled back", err)
+		}
+	})
+}

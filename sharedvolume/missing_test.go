@@ -1,0 +1,90 @@
+package sharedvolume_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestMissingDefinitions: the controller waits for CustomResourceDefinitions that are missing when it starts, and for those
+// that are deleted while it runs. Meanwhile it does not end, because the operator of the driver would end with it.
+func TestMissingDefinitions(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))
+	namespace := env.Namespace(t)
+	env.define("testdata/community-crd.yaml")
+	driver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{
+		Name: sharedvolume.DriverName, Labels: map[string]string{sharedvolume.OwnedLabel: "true"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: env.definition().Name, UID: env.definition().UID}},
+	}}
+	env.do("create", env.client.Create(t.Context(), driver))
+	cfg := env.controllerConfig()
+	decided, err := sharedvolume.Prepare(t.Context(), cfg)
+	env.do("prepare", err)
+	if decided != v1alpha1.AccessOpen {
+		t.Errorf("Prepare decides on access %q, want %s, as the community operator's driver shows", decided, v1alpha1.AccessOpen)
+	}
+	// From now on, nothing shows that any more.
+	env.do("adopt", env.client.Patch(t.Context(), driver, patch(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"berth"}}}`)))
+
+	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.Verbosity(0), ktesting.BufferLogs(true)))
+	ctx, cancel := context.WithCancel(klog.NewContext(context.Background(), logger))
+	done := make(chan error, 1)
+	go func() { done <- sharedvolume.Run(ctx, cfg, sharedvolume.Options{InitialAccess: decided}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the controller failed: %v", err)
+		}
+	})
+	cluster.Eventually(t, patience, "a report of what is missing", func(context.Context) error {
+		text := logger.GetSink().(ktesting.Underlier).GetBuffer().String()
+		for _, want := range []string{"CustomResourceDefinitions", "sharedvolumegrants.aws-efs.managed.openshift.io", "sharedvolumepolicies.aws-efs.managed.openshift.io"} {
+			if !strings.Contains(text, want) {
+				return fmt.Errorf("the log is %q, want %s in it", text, want)
+			}
+		}
+		return nil
+	})
+	env.defineAll()
+	env.ready(env.create(namespace, "late"))
+	env.mustHaveAccess(v1alpha1.AccessOpen)
+
+	held := &v1alpha1.SharedVolume{}
+	env.get(held, namespace, "late")
+	env.do("delete", env.client.Delete(t.Context(), held))
+	env.gone(held)
+	for _, resource := range []string{"sharedvolumes", "sharedvolumegrants", "sharedvolumepolicies"} {
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		env.get(definition, "", resource+".aws-efs.managed.openshift.io")
+		env.do("delete", env.client.Delete(t.Context(), definition))
+		env.gone(definition)
+	}
+	env.defineAll()
+	env.mustHaveAccess(v1alpha1.AccessGranted) // as in any cluster that no longer shows the community operator's driver
+	env.setAccess(v1alpha1.AccessOpen)
+	env.ready(env.create(namespace, "again"))
+}
+
+// mustHaveAccess waits until there is a policy with this access.
+func (env testEnv) mustHaveAccess(want v1alpha1.Access) {
+	env.t.Helper()
+	policy := &v1alpha1.SharedVolumePolicy{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}}
+	env.eventually("a policy with access "+string(want), policy, func() error {
+		if policy.Spec.Access != want {
+			return fmt.Errorf("its access is %s", policy.Spec.Access)
+		}
+		return nil
+	})
+}
