@@ -83,6 +83,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		config         = "To watch the cluster's configuration"
 		credentials    = "To restart the driver's pods when their credentials change"
 		removal        = "To remove the driver only when its volumes are not in use"
+		controllerWork = "To remove the driver's controller only when it has detached and deleted what it should"
 		events         = "To record events"
 		backendClasses = "To create a StorageClass for each kind of storage that the backend offers"
 		metrics        = "To serve its metrics only to those who may read them"
@@ -134,6 +135,12 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		// The backend determines the names.
 		rules = append(rules, permissions.Rule{For: backendClasses, Group: "storage.k8s.io", Resources: []string{"storageclasses"},
 			Verbs: append([]string{"get", "create", "patch", "delete"}, permissions.ListWatch...)})
+	}
+	if d.HasImage(AttacherImage) {
+		rules = append(rules, permissions.Rule{For: controllerWork, Group: "storage.k8s.io", Resources: []string{"volumeattachments"}, Verbs: []string{"list"}})
+	}
+	if d.HasImage(SnapshotterImage) {
+		rules = append(rules, permissions.Rule{For: controllerWork, Group: "snapshot.storage.k8s.io", Resources: []string{"volumesnapshotcontents"}, Verbs: []string{"list"}})
 	}
 	if d.CloudCABundle != "" {
 		rules = append(rules, permissions.Rule{For: cloudCA, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},

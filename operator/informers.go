@@ -11,11 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -35,6 +37,8 @@ type clients struct {
 	objects  client.Client
 	config   configclient.Interface
 	operator operatorclient.Interface
+	// snapshots is for VolumeSnapshotContents.
+	snapshots rest.Interface
 }
 
 func newClients(cfg *rest.Config, fieldManager string, guard *drivernamespace.Guard, mapper meta.RESTMapper) (*clients, error) {
@@ -63,7 +67,14 @@ func newClients(cfg *rest.Config, fieldManager string, guard *drivernamespace.Gu
 	if err != nil {
 		return nil, err
 	}
-	return &clients{kube: kube, dynamic: dynamicClient, objects: objects, config: config, operator: operator}, nil
+	snapshotConfig := rest.CopyConfig(cfg)
+	snapshotConfig.APIPath, snapshotConfig.GroupVersion = "/apis", &schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
+	snapshotConfig.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	snapshots, err := rest.RESTClientFor(snapshotConfig)
+	if err != nil {
+		return nil, err
+	}
+	return &clients{kube: kube, dynamic: dynamicClient, objects: objects, config: config, operator: operator, snapshots: snapshots}, nil
 }
 
 // An informerSet has the informers of one cycle.

@@ -48,9 +48,9 @@ func TestRetiredObjects(t *testing.T) {
 	exist := func(when string, objects ...client.Object) {
 		t.Helper()
 		for _, object := range objects {
-			if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-				t.Errorf("%s: %v", when, err)
-			}
+			cluster.Eventually(t, limit, fmt.Sprintf("%s: %T %s to exist", when, object, object.GetName()), func(ctx context.Context) error {
+				return env.Client().Get(ctx, client.ObjectKeyFromObject(object), object)
+			})
 		}
 	}
 	run := func(driver drivers.Driver) (stop func()) {

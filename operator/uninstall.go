@@ -50,7 +50,7 @@ func (c *cycle) uninstall(ctx context.Context) error {
 		c.newFinalizerController(),
 		uninstall.NewController(uninstall.Options{
 			Driver: c.driver, Objects: watched, LostNamespace: lostNamespace, Unknown: unknown,
-			Kube: c.clients.kube, Reader: c.clients.objects, Applier: c.applier, Finalizer: c.finalizer,
+			Kube: c.clients.kube, Snapshots: c.clients.snapshots, Reader: c.clients.objects, Applier: c.applier, Finalizer: c.finalizer,
 			Reporter: c.reporter, Upgradeable: c.upgradeable, Recorder: c.recorder, Metrics: c.metrics,
 		}),
 	)

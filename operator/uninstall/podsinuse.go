@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/listing"
 )
 
@@ -39,8 +40,8 @@ const (
 // PersistentVolume says which claim it is bound to; a claim may name any volume. A pod's status says, by its kubelet,
 // that it was admitted to a node; a pod's spec may name any node.
 type inUse struct {
-	kube    kubernetes.Interface
-	csiName string
+	kube   kubernetes.Interface
+	driver drivers.Driver
 	// nodes returns the names of the nodes that the driver's node pods are on.
 	nodes func(context.Context) (map[string]bool, error)
 }
@@ -57,13 +58,12 @@ type binding struct {
 // persistentVolume and pod have the fields that are read of those objects.
 type (
 	persistentVolume struct {
-		Spec struct {
-			CSI      *struct{ Driver string }
+		Spec sourced[struct {
 			ClaimRef *struct {
 				Namespace, Name string
 				UID             types.UID
 			}
-		}
+		}]
 		Status struct {
 			Phase                   corev1.PersistentVolumePhase
 			LastPhaseTransitionTime *metav1.Time
@@ -76,12 +76,11 @@ type (
 		}
 		Spec struct {
 			NodeName string
-			Volumes  []struct {
+			Volumes  []sourced[struct {
 				Name                  string
 				PersistentVolumeClaim *struct{ ClaimName string }
 				Ephemeral             *struct{}
-				CSI                   *struct{ Driver string }
-			}
+			}]
 		}
 		Status struct {
 			Phase     corev1.PodPhase
@@ -129,13 +128,13 @@ func (i inUse) pods(ctx context.Context) ([]string, error) {
 	return users, nil
 }
 
-// namespaces returns the namespaces whose pods are listed; "" stands for all.
+// namespaces returns the namespaces whose pods are listed; "" stands for all. Inline volumes may be in any.
 func (i inUse) namespaces(bindings map[claimKey]binding, inline bool) []string {
 	names := map[string]bool{}
 	for key := range bindings {
 		names[key.Namespace] = true
 	}
-	if inline || len(names) > maxNamespaces {
+	if inline || i.driver.InTree.Source != "" || len(names) > maxNamespaces {
 		return []string{metav1.NamespaceAll}
 	}
 	return slices.Sorted(maps.Keys(names))
@@ -146,8 +145,8 @@ func (i inUse) namespaces(bindings map[claimKey]binding, inline bool) []string {
 func (i inUse) bindings(ctx context.Context) (map[claimKey]binding, error) {
 	found := map[claimKey]binding{}
 	err := listing.Each(ctx, i.kube.CoreV1().RESTClient(), listing.List{Resource: "persistentvolumes"}, func(volume persistentVolume) error {
-		csi, ref, phase := volume.Spec.CSI, volume.Spec.ClaimRef, volume.Status.Phase
-		if csi == nil || csi.Driver != i.csiName || ref == nil || ref.UID == "" || phase == corev1.VolumeAvailable || phase == corev1.VolumePending {
+		ref, phase := volume.Spec.Of.ClaimRef, volume.Status.Phase
+		if !volume.Spec.csi(i.driver) && !volume.Spec.inTree(i.driver) || ref == nil || ref.UID == "" || phase == corev1.VolumeAvailable || phase == corev1.VolumePending {
 			return nil
 		}
 		key := claimKey{Namespace: ref.Namespace, Name: ref.Name}
@@ -167,14 +166,14 @@ func (i inUse) bindings(ctx context.Context) (map[claimKey]binding, error) {
 	return found, nil
 }
 
-// allowsInline reports whether kubelets mount inline volumes of the driver. Without a CSIDriver they do not.
+// allowsInline reports whether kubelets mount inline CSI volumes of the driver. Without a CSIDriver they do not.
 func (i inUse) allowsInline(ctx context.Context) (bool, error) {
-	driver, err := i.kube.StorageV1().CSIDrivers().Get(ctx, i.csiName, metav1.GetOptions{})
+	driver, err := i.kube.StorageV1().CSIDrivers().Get(ctx, i.driver.CSIName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading CSIDriver %s: %w", i.csiName, err)
+		return false, fmt.Errorf("reading CSIDriver %s: %w", i.driver.CSIName, err)
 	}
 	return slices.Contains(driver.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral), nil
 }
@@ -193,12 +192,12 @@ func (s *search) uses(ctx context.Context, p pod) (bool, error) {
 	for _, volume := range p.Spec.Volumes {
 		key := claimKey{Namespace: p.Metadata.Namespace}
 		switch {
-		case volume.PersistentVolumeClaim != nil:
-			key.Name = volume.PersistentVolumeClaim.ClaimName
-		case volume.Ephemeral != nil:
-			key.Name = p.Metadata.Name + "-" + volume.Name
+		case volume.Of.PersistentVolumeClaim != nil:
+			key.Name = volume.Of.PersistentVolumeClaim.ClaimName
+		case volume.Of.Ephemeral != nil:
+			key.Name = p.Metadata.Name + "-" + volume.Of.Name
 		}
-		inline := s.inline && volume.CSI != nil && volume.CSI.Driver == s.csiName
+		inline := s.inline && volume.csi(s.driver) || volume.inTree(s.driver)
 		if inline || s.mayMount(key, p.Metadata.CreationTimestamp.Time) {
 			return s.started(ctx, p)
 		}

@@ -47,6 +47,8 @@ type observedState struct {
 	// looked for again after usersRequeue.
 	users        []string
 	usersRequeue time.Duration
+	// tasks are what the driver's controller still has to do, if asksController.
+	tasks []task
 	// forced says that an administrator wants the driver removed even while its volumes are in use.
 	forced bool
 	// objects are those of the driver's objects that exist, without foreign ones.
@@ -73,6 +75,9 @@ type action struct {
 // reasonInUse is the reason while volumes of the driver block the removal.
 const reasonInUse = "VolumesInUse"
 
+// reasonControllerTasks is the reason while the driver's controller has to do something before it is removed.
+const reasonControllerTasks = "ControllerNeeded"
+
 // nextAction decides how the removal of a driver continues.
 func nextAction(observed observedState) action {
 	if len(observed.users) > 0 && !observed.forced && servesVolumes(observed) {
@@ -80,6 +85,13 @@ func nextAction(observed observedState) action {
 			"volumes of the driver are in use by %s: %s. The driver is removed when they are gone; to remove it at once, "+
 				"at the price of pods that can neither read nor unmount their volumes, set the annotation %s=true on the ClusterCSIDriver",
 			countUsers(observed.users), abbreviate(observed.users), forceAnnotation)}
+	}
+	if len(observed.tasks) > 0 && !observed.forced {
+		return action{reason: reasonControllerTasks, message: fmt.Sprintf(
+			"the driver's controller still has to %s. The driver is removed when that is done; if it takes long, the events of these "+
+				"objects and the log of the controller say why. To remove the driver at once, at the price of volumes that stay attached, "+
+				"and objects and storage that nobody deletes, set the annotation %s=true on the ClusterCSIDriver",
+			describeTasks(observed.tasks), forceAnnotation)}
 	}
 	for i, s := range stages {
 		objects := slices.DeleteFunc(slices.Clone(observed.objects), func(m drivers.Manifest) bool {
@@ -106,6 +118,13 @@ func nextAction(observed observedState) action {
 		message += fmt.Sprintf("; not looked at: the namespace %s, as the one that the driver was in has been deleted", observed.lostNamespace)
 	}
 	return action{reason: "Removed", message: message, done: true}
+}
+
+// asksController reports whether the next action depends on what the driver's controller still has to do: it exists, and
+// pods do not block the removal.
+func asksController(observed observedState) bool {
+	return (len(observed.users) == 0 || observed.forced) &&
+		slices.ContainsFunc(observed.objects, func(m drivers.Manifest) bool { return m.Object.GetKind() == "Deployment" })
 }
 
 // servesVolumes reports whether the driver still serves its volumes. Once its node pods are being deleted there is no way

@@ -11,6 +11,7 @@ import (
 
 func TestNextAction(t *testing.T) {
 	all := []string{"Deployment", "DaemonSet", "ServiceAccount", "CSIDriver", "StorageClass", "CredentialsRequest"}
+	tasks := []task{{kind: "VolumeAttachment", verb: "detach", objects: 1, first: []string{"a (node n)"}}}
 	for _, tc := range []struct {
 		name     string
 		observed observedState
@@ -32,6 +33,16 @@ func TestNextAction(t *testing.T) {
 		{
 			name:     "in use, but removal is forced",
 			observed: observedState{objects: manifests(all...), users: []string{"shop/web-0"}, forced: true},
+			reason:   "Removing", delete: []string{"Deployment"},
+		},
+		{
+			name:     "the controller still has to do something",
+			observed: observedState{objects: manifests(all...), tasks: tasks},
+			reason:   "ControllerNeeded", message: "still has to detach 1 VolumeAttachment: a (node n). ",
+		},
+		{
+			name:     "the controller still has to do something, but removal is forced",
+			observed: observedState{objects: manifests(all...), tasks: tasks, forced: true},
 			reason:   "Removing", delete: []string{"Deployment"},
 		},
 		{name: "the controller is first", observed: observedState{objects: manifests(all...)}, reason: "Removing", delete: []string{"Deployment"}},

@@ -1,5 +1,5 @@
-// Package uninstall has the controller that removes a driver in order: it waits until no pod uses the driver's volumes,
-// deletes the driver's objects stage by stage, and then removes the finalizer of the ClusterCSIDriver.
+// Package uninstall has the controller that removes a driver in order: it waits until no pod uses the driver's volumes and
+// the driver's own controller has nothing left to do, deletes the driver's objects stage by stage, and then removes the finalizer of the ClusterCSIDriver.
 package uninstall
 
 import (
@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,6 +55,8 @@ type Options struct {
 	Upgradeable *upgradeable.Condition
 	Recorder    events.Recorder
 	Metrics     *metrics.Metrics
+	// Snapshots is a client for the group and version of VolumeSnapshotContents.
+	Snapshots restclient.Interface
 }
 
 type controller struct {
@@ -141,12 +144,18 @@ func (c *controller) observe(ctx context.Context, custom *metav1.ObjectMeta) (ob
 		}
 		observed.pods[stageOf(desired.GetKind())] += pods
 	}
-	if !servesVolumes(observed) {
-		return observed, nil
-	}
 	var err error
-	observed.users, observed.usersRequeue, err = c.findUsers(ctx)
-	return observed, err
+	if servesVolumes(observed) {
+		if observed.users, observed.usersRequeue, err = c.findUsers(ctx); err != nil {
+			return observedState{}, err
+		}
+	}
+	if asksController(observed) {
+		if observed.tasks, err = c.controllerTasks(ctx, observed.forced); err != nil {
+			return observedState{}, err
+		}
+	}
+	return observed, nil
 }
 
 // countPods counts the pods of a Deployment or DaemonSet, which may be deleted already.
@@ -170,7 +179,7 @@ func (c *controller) findUsers(ctx context.Context) (users []string, requeue tim
 		return c.users, left, nil
 	}
 	started := time.Now()
-	if c.users, err = (inUse{c.Kube, c.Driver.CSIName, c.driverNodes}).pods(ctx); err != nil {
+	if c.users, err = (inUse{c.Kube, c.Driver, c.driverNodes}).pods(ctx); err != nil {
 		return nil, 0, err
 	}
 	requeue = min(max(searchRest*time.Since(started), minSearchInterval), maxSearchInterval)
@@ -212,13 +221,17 @@ func (c *controller) recordEvent(observed observedState, next action) {
 	}
 	c.reported = next.reason
 	klog.InfoS("The removal of the driver entered a new phase", "clusterCSIDriver", c.Driver.CSIName, "reason", next.reason, "message", next.message)
-	if next.reason == reasonInUse {
+	if next.reason == reasonInUse || next.reason == reasonControllerTasks {
 		c.Recorder.Warning(next.reason, next.message)
 		return
 	}
 	if observed.forced && len(observed.users) > 0 && !next.done {
 		c.Recorder.Warningf("RemovalForced", "Removing the driver although its volumes are in use by %s, because of the annotation %s: %s",
 			countUsers(observed.users), forceAnnotation, abbreviate(observed.users))
+	}
+	if observed.forced && len(observed.tasks) > 0 {
+		c.Recorder.Warningf("RemovalForced", "Removing the driver's controller, because of the annotation %s, although it still has to %s",
+			forceAnnotation, describeTasks(observed.tasks))
 	}
 	c.Recorder.Event(next.reason, next.message)
 }
