@@ -114,6 +114,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 
 		{For: removal, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
+		{For: removal, Resources: []string{"nodes"}, Verbs: []string{"get"}},
 
 		// Events refer to the operator's own Deployment, which it finds through its pod and ReplicaSet.
 		{For: events, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},

@@ -51,7 +51,7 @@ func (c *cycle) uninstall(ctx context.Context) error {
 		uninstall.NewController(uninstall.Options{
 			Driver: c.driver, Objects: watched, LostNamespace: lostNamespace, Unknown: unknown,
 			Kube: c.clients.kube, Snapshots: c.clients.snapshots, Reader: c.clients.objects, Applier: c.applier, Finalizer: c.finalizer,
-			Reporter: c.reporter, Upgradeable: c.upgradeable, Recorder: c.recorder, Metrics: c.metrics,
+			Reporter: c.reporter, Upgradeable: c.upgradeable, Recorder: c.recorder, Metrics: c.metrics, Clock: c.clock,
 		}),
 	)
 }

@@ -26,6 +26,17 @@ func TestNextAction(t *testing.T) {
 			reason:   "VolumesInUse", message: "in use by 2 pods: shop/web-0, shop/web-1",
 		},
 		{
+			name:     "on nodes",
+			observed: observedState{objects: manifests(all...), users: []string{"shop/web-0 on node a", "shop/web-1 on node b" + notReadyNote}},
+			reason:   "VolumesInUse",
+			message:  "shop/web-0 on node a, shop/web-1 on node b, which is NotReady. A pod on a node that is NotReady does not count once it is deleted. The driver",
+		},
+		{
+			name:     "lost pods are named, and not waited for",
+			observed: observedState{objects: manifests(all...), left: []string{"shop/web-1 on node b" + notReadyNote}},
+			reason:   "Removing", message: "; not waiting for 1 deleted pod: shop/web-1 on node b, which is NotReady", delete: []string{"Deployment"},
+		},
+		{
 			name:     "in use by more pods than one can read",
 			observed: observedState{objects: manifests(all...), users: strings.Split(strings.Repeat("shop/web,", 12)+"shop/last", ",")},
 			reason:   "VolumesInUse", message: "and 3 more",
@@ -48,8 +59,8 @@ func TestNextAction(t *testing.T) {
 		{name: "the controller is first", observed: observedState{objects: manifests(all...)}, reason: "Removing", delete: []string{"Deployment"}},
 		{
 			name:     "wait for its pods",
-			observed: observedState{objects: manifests(all[1:]...), pods: map[int]int{0: 2}},
-			reason:   "Removing", message: "waiting for the driver's controller to end: 2 pods",
+			observed: observedState{objects: manifests(all[1:]...), pods: map[int][]string{0: {"berth/a on node m", "berth/b on node n"}}},
+			reason:   "Removing", message: "waiting for the driver's controller to end: 2 pods: berth/a on node m, berth/b on node n;",
 		},
 		{
 			name:     "a new pod blocks while the nodes still serve it",
@@ -59,7 +70,7 @@ func TestNextAction(t *testing.T) {
 		{name: "then the nodes", observed: observedState{objects: manifests(all[1:]...)}, reason: "Removing", delete: []string{"DaemonSet"}},
 		{
 			name:     "wait for node pods, whoever uses volumes now",
-			observed: observedState{objects: manifests(all[2:]...), pods: map[int]int{1: 1}, users: []string{"shop/late"}},
+			observed: observedState{objects: manifests(all[2:]...), pods: map[int][]string{1: {"berth/c on node n"}}, users: []string{"shop/late"}},
 			reason:   "Removing", message: "waiting for the driver's node to end: 1 pod",
 		},
 		{
@@ -69,6 +80,10 @@ func TestNextAction(t *testing.T) {
 		},
 		{name: "credentials last", observed: observedState{objects: manifests(all[5:]...)}, reason: "Removing", delete: []string{"CredentialsRequest"}},
 		{name: "done", observed: observedState{}, reason: "Removed", done: true},
+		{
+			name: "lost pods are named in the end", observed: observedState{left: []string{"berth/c on node n" + notReadyNote, "berth/d on node o"}},
+			reason: "Removed", message: "not waiting for 2 deleted pods: berth/c on node n, which is NotReady, berth/d on node o", done: true,
+		},
 		{
 			name: "foreign objects are reported", observed: observedState{foreign: []string{"StorageClass efs-sc"}},
 			reason: "Removed", message: "StorageClass efs-sc", done: true,

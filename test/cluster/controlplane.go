@@ -151,7 +151,7 @@ egressSelections:
 // etcd is the store. A test can afford to lose its data when the machine fails, so by default it does not sync to
 // disk.
 func (c *controlPlane) etcd() program {
-	client, peer := "http://"+c.hostPort(c.etcdPort), "http://"+c.hostPort(c.etcdPeerPort)
+	client, peer := c.etcdURL(), "http://"+c.hostPort(c.etcdPeerPort)
 	args := []string{
 		"--name=berth",
 		"--data-dir=" + c.path("etcd"),
@@ -166,9 +166,11 @@ func (c *controlPlane) etcd() program {
 	return c.program("etcd", args...)
 }
 
+func (c *controlPlane) etcdURL() string { return "http://" + c.hostPort(c.etcdPort) }
+
 func (c *controlPlane) apiServer() program {
 	p := c.program("kube-apiserver",
-		"--etcd-servers=http://"+c.hostPort(c.etcdPort),
+		"--etcd-servers="+c.etcdURL(),
 		"--bind-address="+c.address, "--secure-port="+strconv.Itoa(c.apiPort),
 		// The API server refuses to publish a loopback address in the Endpoints of the Service "kubernetes". Pods get
 		// it from their node instead.

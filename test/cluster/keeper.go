@@ -185,7 +185,7 @@ func (k *keeper) start(ctx context.Context, fail context.CancelCauseFunc) (*stat
 	if err := all.Wait(); err != nil {
 		return nil, err
 	}
-	return markReady(k.job)
+	return markReady(k.job, k.plane.etcdURL())
 }
 
 // prepare creates everything that the programs need.
