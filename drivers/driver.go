@@ -46,6 +46,8 @@ type Driver struct {
 	// CSI controllers. Objects are applied in the order of their paths: a role must precede its bindings, or the API
 	// server rejects these.
 	Assets fs.FS
+	// Retired are objects that other versions of the driver have and this one does not.
+	Retired []Retired
 	// Images are the container images that the assets' image placeholders stand for.
 	Images []Image
 	// Settings adapt the driver's containers to the cluster's configuration.

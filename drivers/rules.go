@@ -37,7 +37,8 @@ func (d Driver) OperatorPolicyRules() (Rules, error) {
 }
 
 // OperatorRules returns the permissions of the driver's operator: those of every operator, Operator.Rules, and
-// those to manage each of the driver's assets. It fails if an asset's kind is not in the table of kinds.
+// those to manage each of the driver's assets and to delete each retired object. It fails if an asset's kind is not in the
+// table of kinds, and as RetiredObjects does.
 func (d Driver) OperatorRules() ([]permissions.Rule, error) {
 	manifests, err := d.unrendered()
 	if err != nil {
@@ -51,7 +52,7 @@ func (d Driver) OperatorRules() ([]permissions.Rule, error) {
 		rules[i].From = "drivers/rules.go"
 	}
 	for _, rule := range d.Operator.Rules {
-		rule.From = path.Join("drivers", d.Name, "driver.go")
+		rule.From = d.definition()
 		rules = append(rules, rule)
 	}
 	for _, m := range manifests {
@@ -61,12 +62,16 @@ func (d Driver) OperatorRules() ([]permissions.Rule, error) {
 		}
 		rules = append(rules, toManage...)
 	}
-	return rules, nil
+	toRetire, err := d.rulesToRetire()
+	return append(rules, toRetire...), err
 }
+
+// definition is the file that defines the driver.
+func (d Driver) definition() string { return path.Join("drivers", d.Name, "driver.go") }
 
 // unrendered returns the driver's assets, and keeps the placeholders whose values depend on the cluster.
 func (d Driver) unrendered() ([]Manifest, error) {
-	return d.Manifests(Values{Namespace: cmp.Or(d.Namespace, namespacePlaceholder), Image: func(env string) string { return "${" + env + "}" }})
+	return d.Manifests(Values{Namespace: cmp.Or(d.Namespace, NamespacePlaceholder), Image: func(env string) string { return "${" + env + "}" }})
 }
 
 // commonRules returns the permissions that every operator needs.

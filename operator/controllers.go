@@ -32,6 +32,11 @@ func (c *cycle) newAdoptionController(manifests []drivers.Manifest, left bool) f
 	return adoption.NewController(c.driver.ConditionPrefix+"DriverAdoptionController", c.applier, manifests, left, c.reporter, c.recorder)
 }
 
+// newFinalizerController returns the controller that adds the finalizer again when somebody has removed it.
+func (c *cycle) newFinalizerController() factory.Controller {
+	return c.finalizer.NewController(c.driver.ConditionPrefix+"DriverFinalizerController", c.namespace.Annotations(), c.annotations, c.recorder)
+}
+
 // watch returns watched objects for manifests.
 func (c *cycle) watch(manifests []drivers.Manifest) []*objects.WatchedObject {
 	var watched []*objects.WatchedObject

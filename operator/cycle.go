@@ -2,6 +2,8 @@ package operator
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -128,7 +130,7 @@ func (c *cycle) prepare(ctx context.Context) (ready bool, err error) {
 	if c.operand.manifests == nil && (decision.Create || decision.Left != "" || decision.Refusal != nil && decision.Refusal.Lost) {
 		return false, c.operand.err
 	}
-	c.namespace, err = c.finder.Settle(ctx, decision, c.operand.manifests, c.idle)
+	c.namespace, err = c.finder.Settle(ctx, decision, slices.Concat(c.operand.manifests, c.operand.retired), c.idle)
 	if err != nil {
 		return false, err
 	}
@@ -137,7 +139,14 @@ func (c *cycle) prepare(ctx context.Context) (ready bool, err error) {
 	}
 	c.informers = c.clients.informersIn(c.namespace.Name)
 	c.guard.Allow(c.namespace)
-	return true, c.finalizer.Add(ctx, c.namespace.Annotations())
+	return true, c.finalizer.Add(ctx, c.annotations)
+}
+
+// annotations returns those that record on the ClusterCSIDriver where and what the driver is.
+func (c *cycle) annotations(current map[string]string) map[string]string {
+	annotations := c.operand.record(current)
+	maps.Copy(annotations, c.namespace.Annotations())
+	return annotations
 }
 
 // isWritten reports whether a cycle for a mode writes conditions of a type.

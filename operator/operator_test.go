@@ -176,6 +176,11 @@ func (env *testEnv) startOperator(apis ...operator.APIController) (stop func()) 
 	env.t.Helper()
 	cfg := env.ServiceAccountConfig(env.t, env.namespace, "operator")
 	cfg.Wrap(env.countWrites)
+	return env.startOperatorWith(cfg, apis...)
+}
+
+// startOperatorWith is startOperator with a configuration of the test's own.
+func (env *testEnv) startOperatorWith(cfg *rest.Config, apis ...operator.APIController) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- env.operate(ctx, cfg, apis...) }()

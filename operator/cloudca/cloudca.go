@@ -6,6 +6,7 @@ package cloudca
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/events"
@@ -35,6 +36,7 @@ func NewController(name string, source coreinformers.ConfigMapInformer, target *
 	c.Controller = factory.New().
 		WithInformers(append(target.Informers(), operatorClient.Informer(), source.Informer())...).
 		WithSync(c.sync).
+		ResyncEvery(time.Minute). // for a write that no watch ever shows, because etcd was restored to the version before
 		WithSyncDegradedOnError(operatorClient).
 		ToController(name, recorder)
 	return c

@@ -65,6 +65,8 @@ type observedState struct {
 	// foreign are objects with the names of the driver's objects that its operators did not create, and kept are
 	// objects that outlive the driver.
 	foreign, kept []string
+	// unknown are objects that other versions of the operator created and that this one does not know.
+	unknown []string
 	// lostNamespace is the driver's namespace if it was deleted or replaced, so that nothing in it was observed.
 	lostNamespace string
 }
@@ -149,6 +151,9 @@ func nextAction(observed observedState) action {
 	}
 	if len(observed.kept) > 0 {
 		message += fmt.Sprintf("; kept, because volumes may refer to them: %s", strings.Join(observed.kept, ", "))
+	}
+	if len(observed.unknown) > 0 {
+		message += fmt.Sprintf("; not looked for, because another version of the operator created them: %s", strings.Join(observed.unknown, ", "))
 	}
 	if observed.lostNamespace != "" {
 		message += fmt.Sprintf("; not looked at: the namespace %s, as the one that the driver was in has been deleted", observed.lostNamespace)

@@ -109,6 +109,10 @@ func TestNextAction(t *testing.T) {
 			name: "foreign objects are reported", observed: observedState{foreign: []string{"StorageClass efs-sc"}},
 			reason: "Removed", message: "StorageClass efs-sc", done: true,
 		},
+		{
+			name: "objects of another version are reported", observed: observedState{unknown: []string{"ConfigMap/new"}},
+			reason: "Removed", message: "another version of the operator created them: ConfigMap/new", done: true,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			got := nextAction(tc.observed)

@@ -46,14 +46,16 @@ type Options struct {
 	Objects []*objects.WatchedObject
 	// LostNamespace is the driver's namespace if it was deleted or replaced. No object is in it then.
 	LostNamespace string
-	Kube          kubernetes.Interface
-	Reader        client.Reader
-	Applier       *objects.Applier
-	Finalizer     *customresource.Finalizer
-	Reporter      *status.Reporter
-	Upgradeable   *upgradeable.Condition
-	Recorder      events.Recorder
-	Metrics       *metrics.Metrics
+	// Unknown are objects that other versions of the operator created and that this one does not know.
+	Unknown     []string
+	Kube        kubernetes.Interface
+	Reader      client.Reader
+	Applier     *objects.Applier
+	Finalizer   *customresource.Finalizer
+	Reporter    *status.Reporter
+	Upgradeable *upgradeable.Condition
+	Recorder    events.Recorder
+	Metrics     *metrics.Metrics
 	// Snapshots is a client for the group and version of VolumeSnapshotContents.
 	Snapshots restclient.Interface
 	Clock     clock.PassiveClock
@@ -197,7 +199,7 @@ func (c *controller) look(ctx context.Context, forced bool) (observedState, acti
 // observe reads what is left of the driver, up to the first stage of which something is left, and its DaemonSets. It reads
 // from the API server, so that a stale cache cannot end a stage early.
 func (c *controller) observe(ctx context.Context, nodes *nodes, forced bool) (observedState, error) {
-	observed := observedState{refused: c.refused, pods: map[int][]string{}, forced: forced, lostNamespace: c.LostNamespace}
+	observed := observedState{refused: c.refused, pods: map[int][]string{}, forced: forced, lostNamespace: c.LostNamespace, unknown: c.Unknown}
 	found := false
 	for i, stage := range stages {
 		if found && !stage.kinds.Has(nodeKind) {
