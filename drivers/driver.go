@@ -6,6 +6,7 @@ package drivers
 
 import (
 	"io/fs"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -36,12 +37,17 @@ type Driver struct {
 	// Tagging says how the tags of existing resources follow the cluster; nil if only new ones get tags.
 	Tagging *Tagging
 
+	// InTree is the volume source of Kubernetes' own API whose volumes the driver serves; empty if there is none.
+	InTree InTree
+
 	// Assets holds the objects of the driver, one YAML document per file, at any depth. Code identifies an object by
 	// its kind, never by its file name. A CredentialsRequest is in a folder named after what uses the
 	// credentials: a component of the driver, or "tags" for Tagging. Placeholders in assets are those that Manifests replaces and those of library-go's
 	// CSI controllers. Objects are applied in the order of their paths: a role must precede its bindings, or the API
 	// server rejects these.
 	Assets fs.FS
+	// Retired are objects that other versions of the driver have and this one does not.
+	Retired []Retired
 	// Images are the container images that the assets' image placeholders stand for.
 	Images []Image
 	// Settings adapt the driver's containers to the cluster's configuration.
@@ -91,6 +97,11 @@ type Image struct {
 	Env string
 	// Default is the pull spec in bundles, unless a release pins another one.
 	Default string
+}
+
+// HasImage reports whether the driver's pods run an image, such as that of a sidecar, whatever its pull spec.
+func (d Driver) HasImage(image Image) bool {
+	return slices.ContainsFunc(d.Images, func(i Image) bool { return i.Env == image.Env })
 }
 
 // Operator says how the operator of a driver runs.

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-// namespacePlaceholder stands for the driver's namespace in assets.
-const namespacePlaceholder = "${NAMESPACE}"
+// NamespacePlaceholder stands for the driver's namespace in assets, and for retired objects.
+const NamespacePlaceholder = "${NAMESPACE}"
 
 // Manifest is one object of a driver, rendered from its asset.
 type Manifest struct {
@@ -46,7 +46,7 @@ func (e *MissingImagesError) Error() string {
 // Manifests renders all of the driver's assets, sorted by file name. It fails with a MissingImagesError if an image
 // is unknown, so that no placeholder ever reaches a cluster as an image.
 func (d Driver) Manifests(v Values) ([]Manifest, error) {
-	replace := []string{namespacePlaceholder, v.Namespace}
+	replace := []string{NamespacePlaceholder, v.Namespace}
 	var missing []string
 	for _, image := range d.Images {
 		pullSpec := v.Image(image.Env)

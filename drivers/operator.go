@@ -43,9 +43,10 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 		Spec: appsv1.DeploymentSpec{
 			Replicas: ptr.To(int32(1)),
 			Selector: &metav1.LabelSelector{MatchLabels: podLabels},
-			// The lock keeps two operators from being active at the same time, whatever the strategy. With a rolling
-			// update, the new pod would only wait for the old one to end.
-			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType},
+			// The lock keeps two operators from being active at the same time, whatever the strategy. Recreate would
+			// wait until all old pods have ended, and so forever if one is on a node that is lost.
+			Strategy: appsv1.DeploymentStrategy{Type: appsv1.RollingUpdateDeploymentStrategyType, RollingUpdate: &appsv1.RollingUpdateDeployment{
+				MaxSurge: ptr.To(intstr.FromInt32(1)), MaxUnavailable: ptr.To(intstr.FromInt32(0))}},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{
 					Labels: podLabels,
@@ -88,7 +89,8 @@ func (d Driver) operatorPod() corev1.PodSpec {
 			Args:  []string{"driver", d.Name, "--namespace=$(POD_NAMESPACE)", fmt.Sprintf("--listen=[$(POD_IP)]:%d", operatorPort)},
 			Env:   d.operatorEnv(),
 			Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: operatorPort, Protocol: corev1.ProtocolTCP}},
-			// An operator that waits for the lock is healthy and ready, too: nothing depends on it.
+			// An operator that waits for the lock is healthy and ready, too: a rolling update deletes the pod that
+			// holds the lock only then.
 			ReadinessProbe: operatorProbe(5),
 			LivenessProbe:  operatorProbe(10),
 			Resources: corev1.ResourceRequirements{

@@ -37,7 +37,8 @@ func (d Driver) OperatorPolicyRules() (Rules, error) {
 }
 
 // OperatorRules returns the permissions of the driver's operator: those of every operator, Operator.Rules, and
-// those to manage each of the driver's assets. It fails if an asset's kind is not in the table of kinds.
+// those to manage each of the driver's assets and to delete each retired object. It fails if an asset's kind is not in the
+// table of kinds, and as RetiredObjects does.
 func (d Driver) OperatorRules() ([]permissions.Rule, error) {
 	manifests, err := d.unrendered()
 	if err != nil {
@@ -51,7 +52,7 @@ func (d Driver) OperatorRules() ([]permissions.Rule, error) {
 		rules[i].From = "drivers/rules.go"
 	}
 	for _, rule := range d.Operator.Rules {
-		rule.From = path.Join("drivers", d.Name, "driver.go")
+		rule.From = d.definition()
 		rules = append(rules, rule)
 	}
 	for _, m := range manifests {
@@ -61,12 +62,16 @@ func (d Driver) OperatorRules() ([]permissions.Rule, error) {
 		}
 		rules = append(rules, toManage...)
 	}
-	return rules, nil
+	toRetire, err := d.rulesToRetire()
+	return append(rules, toRetire...), err
 }
+
+// definition is the file that defines the driver.
+func (d Driver) definition() string { return path.Join("drivers", d.Name, "driver.go") }
 
 // unrendered returns the driver's assets, and keeps the placeholders whose values depend on the cluster.
 func (d Driver) unrendered() ([]Manifest, error) {
-	return d.Manifests(Values{Namespace: cmp.Or(d.Namespace, namespacePlaceholder), Image: func(env string) string { return "${" + env + "}" }})
+	return d.Manifests(Values{Namespace: cmp.Or(d.Namespace, NamespacePlaceholder), Image: func(env string) string { return "${" + env + "}" }})
 }
 
 // commonRules returns the permissions that every operator needs.
@@ -77,7 +82,9 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		locate         = "To find a driver that an earlier operator installed"
 		config         = "To watch the cluster's configuration"
 		credentials    = "To restart the driver's pods when their credentials change"
+		rollouts       = "To update the driver on nodes that are ready while others are not"
 		removal        = "To remove the driver only when its volumes are not in use"
+		controllerWork = "To remove the driver's controller only when it has detached and deleted what it should"
 		events         = "To record events"
 		backendClasses = "To create a StorageClass for each kind of storage that the backend offers"
 		metrics        = "To serve its metrics only to those who may read them"
@@ -107,7 +114,12 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		{For: config, Group: "config.openshift.io", Resources: []string{"apiservers", "infrastructures", "proxies"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 
+		// The pods are the driver's own, which may be in any namespace.
+		{For: rollouts, Resources: []string{"nodes"}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+		{For: rollouts, Resources: []string{"pods"}, Verbs: []string{"list"}},
+
 		{For: removal, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
+		{For: removal, Resources: []string{"nodes"}, Verbs: []string{"get"}},
 
 		// Events refer to the operator's own Deployment, which it finds through its pod and ReplicaSet.
 		{For: events, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
@@ -129,6 +141,12 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		// The backend determines the names.
 		rules = append(rules, permissions.Rule{For: backendClasses, Group: "storage.k8s.io", Resources: []string{"storageclasses"},
 			Verbs: append([]string{"get", "create", "patch", "delete"}, permissions.ListWatch...)})
+	}
+	if d.HasImage(AttacherImage) {
+		rules = append(rules, permissions.Rule{For: controllerWork, Group: "storage.k8s.io", Resources: []string{"volumeattachments"}, Verbs: []string{"list"}})
+	}
+	if d.HasImage(SnapshotterImage) {
+		rules = append(rules, permissions.Rule{For: controllerWork, Group: "snapshot.storage.k8s.io", Resources: []string{"volumesnapshotcontents"}, Verbs: []string{"list"}})
 	}
 	if d.CloudCABundle != "" {
 		rules = append(rules, permissions.Rule{For: cloudCA, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},

@@ -74,7 +74,7 @@ func AccountsIn(object *unstructured.Unstructured) []Account {
 // Traces returns the objects that may show where the driver is: the assets that name its service accounts, and
 // objects of earlier operators with other names.
 func (d Driver) Traces() ([]Trace, error) {
-	manifests, err := d.Manifests(Values{Namespace: namespacePlaceholder, Image: func(env string) string { return env }})
+	manifests, err := d.Manifests(Values{Namespace: NamespacePlaceholder, Image: func(env string) string { return env }})
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (d Driver) Traces() ([]Trace, error) {
 		for _, m := range OfKind(manifests, kind.Kind) {
 			trace := Trace{Kind: kind, Name: m.Object.GetName()}
 			for _, account := range AccountsIn(m.Object) {
-				if account.Namespace == namespacePlaceholder {
+				if account.Namespace == NamespacePlaceholder {
 					trace.Accounts = append(trace.Accounts, account.Name)
 				}
 			}

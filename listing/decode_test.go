@@ -2,10 +2,14 @@ package listing
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 func TestDecode(t *testing.T) {
@@ -46,5 +50,45 @@ func TestDecode(t *testing.T) {
 	}
 	if _, err := decode(strings.NewReader(`{"items":{}}`), func(named) error { return nil }); err == nil || !strings.Contains(err.Error(), "want [") {
 		t.Errorf("items that are not a list: %v", err)
+	}
+}
+
+func TestSizeAfter(t *testing.T) {
+	for _, test := range []struct{ objects, bytes, want int }{
+		{50, 200, 500},
+		{50, 50 * 20_000, 209},
+		{500, 500 * 20_000, 209},
+		{500, 500_000_000, 50},
+		{50, 0, 500},
+	} {
+		if got := sizeAfter(test.objects, test.bytes); got != test.want {
+			t.Errorf("after %d objects of %d bytes together, the next page has %d, want %d", test.objects, test.bytes, got, test.want)
+		}
+	}
+}
+
+// TestRenew: a list goes on from the token that comes with the error, but not twice from the same place.
+func TestRenew(t *testing.T) {
+	expired := func(token string) error {
+		err := apierrors.NewResourceExpired("too old")
+		err.ErrStatus.Continue = token
+		return fmt.Errorf("reading a page: %w", err)
+	}
+	for _, test := range []struct {
+		name string
+		err  error
+		at   position
+		want *position
+	}{
+		{"no error", nil, position{token: "a", size: 70}, nil},
+		{"another error", apierrors.NewForbidden(schema.GroupResource{}, "", nil), position{token: "a", size: 70}, nil},
+		{"expired", expired("b"), position{token: "a", size: 70}, &position{token: "b", renewed: true, size: 70}},
+		{"without a token", expired(""), position{token: "a", size: 70}, nil},
+		{"again", expired("c"), position{token: "b", renewed: true, size: 70}, nil},
+	} {
+		got := renew(test.err, test.at)
+		if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
+			t.Errorf("%s: the list goes on at %+v, want %+v", test.name, got, test.want)
+		}
 	}
 }

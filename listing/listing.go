@@ -11,12 +11,18 @@ import (
 	"io"
 	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 )
 
-// pageSize is the number of objects in a page, which the API server has in memory at a time.
-const pageSize = 50
+// The API server has a page in memory at a time. The first page is small, as nothing is known about the objects; later
+// ones have as many objects as make pageBytes, if they are as large as the last ones.
+const (
+	minPage   = 50
+	maxPage   = 500 // what other clients request, too
+	pageBytes = 4 << 20
+)
 
 // List says which objects to read.
 type List struct {
@@ -30,34 +36,83 @@ type List struct {
 
 // Each reads objects page by page and calls do for each, until do returns an error. T has the fields to decode, with
 // JSON names. The client is for the objects' API group and version.
+//
+// All pages show the objects as they were when the first one was read. But etcd forgets how they were after five to ten
+// minutes: what follows then shows the objects as they are by then. In both cases, do gets each object once, if it
+// exists all the while.
 func Each[T any](ctx context.Context, client rest.Interface, list List, do func(T) error) error {
-	for next := ""; ; {
-		var err error
-		if next, err = page(ctx, client, list, next, do); err != nil {
+	at := position{size: minPage}
+	for {
+		next, err := page(ctx, client, list, at, do)
+		if renewed := renew(err, at); renewed != nil {
+			at = *renewed
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("listing %s: %w", list.Resource, err)
 		}
-		if next == "" {
+		if next.token == "" {
 			return nil
 		}
+		at = next
 	}
 }
 
-// page reads a page. It returns the token of the next one.
-func page[T any](ctx context.Context, client rest.Interface, list List, from string, do func(T) error) (next string, err error) {
+// A position says which page is next.
+type position struct {
+	token   string // "" for the first page
+	renewed bool   // the token is for the objects as they are now
+	size    int    // in objects
+}
+
+// renew returns the position from which a list continues whose token has expired, nil if err is another error.
+func renew(err error, at position) *position {
+	status := apierrors.APIStatus(nil)
+	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) || at.renewed {
+		return nil
+	}
+	token := status.Status().Continue
+	if token == "" {
+		return nil
+	}
+	return &position{token: token, renewed: true, size: at.size}
+}
+
+// page reads a page. It returns the position of the next one, without a token if there is none.
+func page[T any](ctx context.Context, client rest.Interface, list List, at position, do func(T) error) (next position, err error) {
 	request := client.Get().NamespaceIfScoped(list.Namespace, list.Namespace != "").Resource(list.Resource).
 		SetHeader("Accept", "application/json").
-		Param("limit", strconv.Itoa(pageSize))
-	for name, value := range map[string]string{"labelSelector": list.Labels, "fieldSelector": list.Fields, "continue": from} {
+		Param("limit", strconv.Itoa(at.size))
+	for name, value := range map[string]string{"labelSelector": list.Labels, "fieldSelector": list.Fields, "continue": at.token} {
 		if value != "" {
 			request = request.Param(name, value)
 		}
 	}
 	body, err := request.Stream(ctx)
 	if err != nil {
-		return "", err
+		return position{}, err
 	}
 	defer body.Close()
-	return decode(body, do)
+	counted := &counter{Reader: body}
+	token, err := decode(counted, do)
+	return position{token: token, size: sizeAfter(at.size, counted.bytes)}, err
+}
+
+// sizeAfter returns how many objects to request after a page of so many objects that had so many bytes.
+func sizeAfter(objects, bytes int) int {
+	return min(max(objects*pageBytes/max(bytes, 1), minPage), maxPage)
+}
+
+// counter counts the bytes that are read.
+type counter struct {
+	io.Reader
+	bytes int
+}
+
+func (c *counter) Read(into []byte) (int, error) {
+	n, err := c.Reader.Read(into)
+	c.bytes += n
+	return n, err
 }
 
 // decode reads a JSON list. It returns its metadata about the next page.

@@ -91,3 +91,41 @@ func TestSelectors(t *testing.T) {
 		}
 	}
 }
+
+// TestExpiredPages: between two pages, etcd forgets the revision of the first. The list continues, and has each object
+// once. The API server reads each page of events from etcd: it does not cache them.
+func TestExpiredPages(t *testing.T) {
+	const events = 120 // more than a page
+	c := cluster.Shared(t, cluster.Options{})
+	namespace := c.Namespace(t)
+	create := func(name string) {
+		t.Helper()
+		if err := c.Client().Create(t.Context(), &corev1.Event{
+			ObjectMeta:     metav1.ObjectMeta{Namespace: namespace, Name: name},
+			InvolvedObject: corev1.ObjectReference{Namespace: namespace},
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range events {
+		create(fmt.Sprintf("event-%03d", i))
+	}
+	seen := map[string]int{}
+	core := kubernetes.NewForConfigOrDie(c.Config()).CoreV1().RESTClient()
+	err := listing.Each(t.Context(), core, listing.List{Resource: "events", Namespace: namespace}, func(event metav1.PartialObjectMetadata) error {
+		if len(seen) == 0 {
+			create("after") // the list is of an earlier revision
+			c.Compact(t)
+		}
+		seen[event.Name]++
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range events {
+		if name := fmt.Sprintf("event-%03d", i); seen[name] != 1 {
+			t.Errorf("%s was listed %d times, want once", name, seen[name])
+		}
+	}
+}

@@ -178,8 +178,8 @@ func TestAttackForgedDriverBesideOurs(t *testing.T) {
 			t.Errorf("a tenant degrades the driver: %s: %s: %s", c.Type, c.Reason, c.Message)
 		}
 	}
-	for _, event := range env.Audit(t) {
-		if event.User == env.user && event.Resource == "daemonsets" && event.Namespace == "" {
+	for _, event := range env.requests() {
+		if event.Resource == "daemonsets" && event.Namespace == "" {
 			t.Errorf("the operator reads DaemonSets of all namespaces: %s", event.URI)
 		}
 	}
@@ -313,7 +313,8 @@ func TestAttackNamespaceThatAnAdministratorNamed(t *testing.T) {
 	env.waitForConditions(allWell)
 }
 
-// TestAttackRecreatedNamespace: the driver's namespace is deleted, and a tenant takes its name.
+// TestAttackRecreatedNamespace: the driver's namespace is deleted, and a tenant takes its name. The driver comes back in
+// the operator's namespace, and the tenant's gets nothing.
 func TestAttackRecreatedNamespace(t *testing.T) {
 	t.Parallel()
 	t.Run("while the operator runs", func(t *testing.T) { testAttackRecreatedNamespace(t, true) })
@@ -322,47 +323,50 @@ func TestAttackRecreatedNamespace(t *testing.T) {
 
 func testAttackRecreatedNamespace(t *testing.T, running bool) {
 	env := newTestEnv(t)
-	env.home = env.freeName("home")
-	if err := env.EnsureNamespace(t.Context(), env.home); err != nil {
-		t.Fatal(err)
-	}
-	custom := env.customResource()
-	custom.Annotations = map[string]string{namespaceAnnotation: env.home}
-	env.create(custom)
-	stop := env.startOperator()
-	custom = env.waitForConditions(allWell)
-	before := env.namespaceUID(env.home)
-	if got := custom.Annotations[namespaceUIDAnnotation]; got != string(before) {
-		t.Errorf("the recorded UID is %q, want %s", got, before)
-	}
+	tenants := env.freeName("home")
+	stop := env.installIn(tenants)
 	if !running {
 		stop()
 	}
-	env.deleteNamespace(env.home)
+	env.deleteNamespace(tenants)
 	began := len(env.writes())
 	tn := tenant.New(t, env.Cluster)
-	tn.Project(t, env.home)
-	forged := env.forge(tn, env.home)
+	tn.Project(t, tenants)
+	forged := env.forge(tn, tenants)
+	env.home = env.namespace
 	if !running {
 		env.startOperator()
 	}
-	env.waitForReason(env.driver.ConditionPrefix+"DriverNamespaceDegraded", "NamespaceRecreated")
-	env.waitForConditions(map[string]operatorv1.ConditionStatus{"Degraded": operatorv1.ConditionTrue})
+	env.waitUntilInstalled()
 	for _, write := range env.writes()[began:] {
-		if write.Namespace == env.home && write.Code < 300 {
+		if write.Namespace == tenants && write.Code < 300 {
 			t.Errorf("in a tenant's namespace the operator requested: %s %s %s", write.Verb, write.Resource, write.Name)
 		}
 	}
-	cluster.Eventually(t, limit, "the namespace's permissions to be deleted", func(ctx context.Context) error {
-		if left := env.permissionsOf(ctx, env.home); len(left) > 0 {
-			return fmt.Errorf("there are still %q", left)
-		}
-		return nil
-	})
+	if left := env.permissionsOf(t.Context(), tenants); len(left) > 0 {
+		t.Errorf("a tenant's namespace gets permissions or credentials from %q", left)
+	}
 	env.checkForged(forged)
-
-	// Objects outside of the namespace can be removed, and objects in it stay.
 	env.deleteCustomResource()
+	env.waitUntilRemoved()
+	env.checkForged(forged)
+}
+
+// TestAttackRecreatedNamespaceOfARemoval: the driver's namespace is deleted while its operator is away, a tenant takes its
+// name, and then the driver is removed.
+func TestAttackRecreatedNamespaceOfARemoval(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	tenants := env.freeName("home")
+	stop := env.installIn(tenants)
+	stop()
+	env.deleteNamespace(tenants)
+	tn := tenant.New(t, env.Cluster)
+	tn.Project(t, tenants)
+	forged := env.forge(tn, tenants)
+	env.deleteCustomResource()
+	env.startOperator()
+	// Objects outside of the namespace can be removed, and objects in it stay.
 	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
 	env.checkForged(forged)
 	for _, object := range env.objects() {
@@ -373,6 +377,26 @@ func testAttackRecreatedNamespace(t *testing.T, running bool) {
 			t.Errorf("%s is still there", nameOf(object))
 		}
 	}
+}
+
+// installIn installs the driver in a new namespace, which an administrator has named, and returns when nothing can be
+// created any more in the second in which the driver's objects were.
+func (env *testEnv) installIn(namespace string) (stop func()) {
+	env.t.Helper()
+	env.home = namespace
+	if err := env.EnsureNamespace(env.t.Context(), namespace); err != nil {
+		env.t.Fatal(err)
+	}
+	custom := env.customResource()
+	custom.Annotations = map[string]string{namespaceAnnotation: namespace}
+	env.create(custom)
+	stop = env.startOperator()
+	custom = env.waitForConditions(allWell)
+	if got, want := custom.Annotations[namespaceUIDAnnotation], env.namespaceUID(namespace); got != string(want) {
+		env.t.Errorf("the recorded UID is %q, want %s", got, want)
+	}
+	env.tick()
+	return stop
 }
 
 // freeName returns the name of a namespace that does not exist.

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -24,10 +23,7 @@ import (
 // changes.
 func TestCloudReachesTheDriver(t *testing.T) {
 	t.Parallel()
-	driver, err := registry.Get("ebs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	driver := ebsDriver(t)
 	env := newTestEnvWith(t, driver)
 	var replaced int64
 	controller := func(what string, check func(pod corev1.PodTemplateSpec, env map[string]string) error) {

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/adoption"
 	"github.com/berth-csi/berth/operator/eventfilter"
 	"github.com/berth-csi/berth/operator/objects"
 )
@@ -24,6 +25,16 @@ func (c *cycle) newLogLevelController() factory.Controller {
 // newNamespaceController returns the controller that checks where this driver and others are.
 func (c *cycle) newNamespaceController() factory.Controller {
 	return c.finder.NewController(c.namespace, c.clock, c.end)
+}
+
+// newAdoptionController returns the controller of what could not be adopted at first.
+func (c *cycle) newAdoptionController(manifests []drivers.Manifest, left bool) factory.Controller {
+	return adoption.NewController(c.driver.ConditionPrefix+"DriverAdoptionController", c.applier, manifests, left, c.reporter, c.recorder)
+}
+
+// newFinalizerController returns the controller that adds the finalizer again when somebody has removed it.
+func (c *cycle) newFinalizerController() factory.Controller {
+	return c.finalizer.NewController(c.driver.ConditionPrefix+"DriverFinalizerController", c.namespace.Annotations(), c.annotations, c.recorder)
 }
 
 // watch returns watched objects for manifests.

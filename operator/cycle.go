@@ -2,6 +2,8 @@ package operator
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -76,7 +78,7 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, end: end, standsBack: standsBack,
 		customResource: customResource, reporter: reporter, clients: clients, guard: guard,
 		finder: &drivernamespace.Finder{
-			Driver: r.driver, OperatorNamespace: r.operatorNamespace, Client: unguarded,
+			Driver: r.driver, OperatorNamespace: r.operatorNamespace, Removing: mode == customresource.Removed, Client: unguarded,
 			Applier: objects.NewApplier(r.driver, unguarded, r.recorder, r.clock, r.metrics), Reporter: reporter, Recorder: r.recorder,
 		},
 		applier:   objects.NewApplier(r.driver, clients.objects, r.recorder, r.clock, r.metrics),
@@ -91,12 +93,12 @@ func (c *cycle) run(ctx context.Context, mode customresource.Mode) error {
 	}
 	switch mode {
 	case customresource.Managed:
-		if ready, err := c.prepare(ctx, mode); !ready || err != nil {
+		if ready, err := c.prepare(ctx); !ready || err != nil {
 			return err
 		}
 		return c.install(ctx)
 	case customresource.Removed:
-		if ready, err := c.prepare(ctx, mode); !ready || err != nil {
+		if ready, err := c.prepare(ctx); !ready || err != nil {
 			return err
 		}
 		return c.uninstall(ctx)
@@ -111,7 +113,7 @@ func (c *cycle) run(ctx context.Context, mode customresource.Mode) error {
 // objects, and adds the finalizer. After that the operator may write to the driver. If another operator manages the
 // driver, or has a driver of its own for the same volumes, prepare waits until it is gone and returns false or an error:
 // the reconciler then starts a new cycle.
-func (c *cycle) prepare(ctx context.Context, mode customresource.Mode) (ready bool, err error) {
+func (c *cycle) prepare(ctx context.Context) (ready bool, err error) {
 	decision, err := c.finder.Decide(ctx)
 	if err != nil {
 		return false, err
@@ -125,10 +127,10 @@ func (c *cycle) prepare(ctx context.Context, mode customresource.Mode) (ready bo
 	}
 	c.standsBack.Store(decision.Refusal != nil && decision.Refusal.Reason == placement.OtherDriver)
 	c.operand = render(c.driver, c.getenv, drivernamespace.NameIn(decision))
-	if c.operand.manifests == nil && (decision.Create || decision.Refusal != nil && decision.Refusal.Lost) {
+	if c.operand.manifests == nil && (decision.Create || decision.Left != "" || decision.Refusal != nil && decision.Refusal.Lost) {
 		return false, c.operand.err
 	}
-	c.namespace, err = c.finder.Settle(ctx, decision, c.operand.manifests, mode == customresource.Removed, c.idle)
+	c.namespace, err = c.finder.Settle(ctx, decision, slices.Concat(c.operand.manifests, c.operand.retired), c.idle)
 	if err != nil {
 		return false, err
 	}
@@ -137,7 +139,14 @@ func (c *cycle) prepare(ctx context.Context, mode customresource.Mode) (ready bo
 	}
 	c.informers = c.clients.informersIn(c.namespace.Name)
 	c.guard.Allow(c.namespace)
-	return true, c.finalizer.Add(ctx, c.namespace.Annotations())
+	return true, c.finalizer.Add(ctx, c.annotations)
+}
+
+// annotations returns those that record on the ClusterCSIDriver where and what the driver is.
+func (c *cycle) annotations(current map[string]string) map[string]string {
+	annotations := c.operand.record(current)
+	maps.Copy(annotations, c.namespace.Annotations())
+	return annotations
 }
 
 // isWritten reports whether a cycle for a mode writes conditions of a type.
@@ -147,7 +156,7 @@ func isWritten(prefix, conditionType string, mode customresource.Mode) bool {
 		return mode == customresource.Removed
 	case strings.HasPrefix(rest, "ManagementState"):
 		return mode == customresource.Unmanaged
-	case strings.HasPrefix(rest, "DriverNamespace"):
+	case strings.HasPrefix(rest, "DriverNamespace"), strings.HasPrefix(rest, "DriverAdoption"):
 		return mode == customresource.Managed || mode == customresource.Removed
 	case strings.HasPrefix(rest, "OperatorLock"):
 		return false // only while a controller reports it

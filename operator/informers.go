@@ -11,16 +11,19 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
+	"github.com/berth-csi/berth/operator/nodes"
 	"github.com/berth-csi/berth/operator/objects"
 	"github.com/berth-csi/berth/operator/transport"
 )
@@ -35,6 +38,8 @@ type clients struct {
 	objects  client.Client
 	config   configclient.Interface
 	operator operatorclient.Interface
+	// snapshots is for VolumeSnapshotContents.
+	snapshots rest.Interface
 }
 
 func newClients(cfg *rest.Config, fieldManager string, guard *drivernamespace.Guard, mapper meta.RESTMapper) (*clients, error) {
@@ -63,7 +68,14 @@ func newClients(cfg *rest.Config, fieldManager string, guard *drivernamespace.Gu
 	if err != nil {
 		return nil, err
 	}
-	return &clients{kube: kube, dynamic: dynamicClient, objects: objects, config: config, operator: operator}, nil
+	snapshotConfig := rest.CopyConfig(cfg)
+	snapshotConfig.APIPath, snapshotConfig.GroupVersion = "/apis", &schema.GroupVersion{Group: "snapshot.storage.k8s.io", Version: "v1"}
+	snapshotConfig.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	snapshots, err := rest.RESTClientFor(snapshotConfig)
+	if err != nil {
+		return nil, err
+	}
+	return &clients{kube: kube, dynamic: dynamicClient, objects: objects, config: config, operator: operator, snapshots: snapshots}, nil
 }
 
 // An informerSet has the informers of one cycle.
@@ -119,6 +131,13 @@ func (s *informerSet) cloudConfig() coreinformers.ConfigMapInformer {
 
 func (s *informerSet) secret(name string) coreinformers.SecretInformer {
 	return s.named(name).Core().V1().Secrets()
+}
+
+// nodes returns the nodes of the cluster, with the labels that have some keys.
+func (s *informerSet) nodes(keys []string) *nodes.Nodes {
+	factory := informers.NewSharedInformerFactoryWithOptions(s.kube, 0, informers.WithTransform(nodes.Trim(keys)))
+	s.factories = append(s.factories, factory)
+	return nodes.New(factory.Core().V1().Nodes())
 }
 
 // watch returns a watched object with an informer of its own, if the cluster serves its kind.

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-csi/berth/operator/cloudca"
 	"github.com/berth-csi/berth/operator/configobserver"
 	"github.com/berth-csi/berth/operator/credentialsrequest"
+	"github.com/berth-csi/berth/operator/retirement"
 	"github.com/berth-csi/berth/operator/staticresource"
 	"github.com/berth-csi/berth/operator/status"
 	"github.com/berth-csi/berth/operator/storageclass"
@@ -55,9 +56,14 @@ func (c *cycle) install(ctx context.Context) error {
 			c.watch(copies)[0], c.applier, c.reporter, c.recorder)
 		ready, podInformers, first = append(ready, c.cloudCA.Ready()), c.cloudCA.Informers(), append(first, c.cloudCA)
 	}
-	first = append(first,
-		configobserver.NewController(c.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.reporter,
-			c.customResource.Resource(), c.driver.CSIName, c.informers.config, c.recorder),
+	config := configobserver.NewController(c.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.reporter,
+		c.customResource.Resource(), c.driver.CSIName, c.informers.config, c.recorder)
+	retired := retirement.NewController(retirement.Options{
+		Driver: c.driver, Namespace: c.namespace.Name, Own: manifests, Retired: c.operand.retired,
+		Reader: c.clients.objects, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
+	})
+	ready = append(ready, config.Ready(), retired.Ready())
+	first = append(first, config, retired,
 		workload.NewSettingsController(c.driver, c.observeCluster, c.informers.config.Config().V1().Infrastructures().Informer(), c.reporter, c.recorder),
 	)
 	first = append(first, c.newCredentialsRequestControllers(components)...)
@@ -68,8 +74,8 @@ func (c *cycle) install(ctx context.Context) error {
 
 	// The controllers of the driver's pods.
 	workloads := workload.Builder{
-		Driver: c.driver, Namespace: c.namespace.Name, Kube: c.clients.kube, Reader: c.clients.objects, OperatorClient: c.reporter,
-		Config: c.informers.config, Named: c.informers.named, Observe: c.observeCluster, Triggers: podInformers, Recorder: c.recorder,
+		Driver: c.driver, Namespace: c.namespace.Name, Kube: c.clients.kube, Reader: c.clients.objects, OperatorClient: config.Client(),
+		Config: c.informers.config, Named: c.informers.named, Nodes: c.informers.nodes, Observe: c.observeCluster, Triggers: podInformers, Recorder: c.recorder,
 	}.NewControllers(ctx, components)
 	c.informers.start(ctx) // the caches sync during the adoption
 
@@ -81,7 +87,8 @@ func (c *cycle) install(ctx context.Context) error {
 	if adopting {
 		c.upgradeable.TrySet(ctx, upgradeable.Adopting)
 	}
-	if err := c.applier.Adopt(ctx, unadopted); err != nil {
+	refused, err := c.applier.Adopt(ctx, unadopted)
+	if err != nil {
 		return err
 	}
 
@@ -89,7 +96,9 @@ func (c *cycle) install(ctx context.Context) error {
 	reporting := []factory.Controller{
 		c.newLogLevelController(),
 		c.newNamespaceController(),
-		upgradeable.NewController(c.driver.ConditionPrefix+"UpgradeableController", c.upgradeable, adopting, c.reporter, c.recorder),
+		c.newAdoptionController(manifests, refused != nil),
+		c.newFinalizerController(),
+		upgradeable.NewController(c.driver.ConditionPrefix+"UpgradeableController", c.upgradeable, adopting, c.reporter, c.clock, c.recorder),
 	}
 	if c.driver.Backend != nil {
 		reporting = append(reporting, c.newBackendController(true, classes, cancel))
@@ -108,9 +117,6 @@ func (c *cycle) install(ctx context.Context) error {
 				case <-ctx.Done():
 					return nil
 				}
-			}
-			if configobserver.WaitForConfig(ctx, c.reporter) != nil {
-				return nil // ctx ended
 			}
 			return c.runControllers(ctx, workloads...)
 		},
@@ -219,7 +225,7 @@ func (c *cycle) runBackendControllers(ctx context.Context, manifests []drivers.M
 	components := componentsOf(c.driver.ConditionPrefix, drivers.OfKind(manifests, "CredentialsRequest"))
 	c.reporter.Expect(components)
 	controllers := append(c.newCredentialsRequestControllers(components),
-		c.newStaticResourceController(drivers.OfKind(manifests, "Namespace")), c.newBackendController(false, nil, stop))
+		c.newStaticResourceController(drivers.OfKind(manifests, "Namespace")), c.newFinalizerController(), c.newBackendController(false, nil, stop))
 	c.informers.start(ctx) // with the context of the cycle, because later controllers use the informers, too
 	return runAll(waiting,
 		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },

@@ -195,14 +195,24 @@ func (env *testEnv) createVolume(name, claim string) corev1.PersistentVolumeClai
 // createVolumeFor creates a volume of the driver for one claim in a namespace, and returns the claim's spec.
 func (env *testEnv) createVolumeFor(namespace, name, claim string) corev1.PersistentVolumeClaimSpec {
 	env.t.Helper()
+	return env.createVolumeOf(env.csiSource(), namespace, name, claim)
+}
+
+// csiSource returns the source of a volume of the driver.
+func (env *testEnv) csiSource() corev1.PersistentVolumeSource {
+	return corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: env.driver.CSIName, VolumeHandle: "fs-0123456789abcdef0"}}
+}
+
+// createVolumeOf creates a volume with a source for one claim in a namespace, and returns the claim's spec.
+func (env *testEnv) createVolumeOf(source corev1.PersistentVolumeSource, namespace, name, claim string) corev1.PersistentVolumeClaimSpec {
+	env.t.Helper()
 	empty, size := "", corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}
 	volume := &corev1.PersistentVolume{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: size, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteMany},
-			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{
-				Driver: env.driver.CSIName, VolumeHandle: "fs-0123456789abcdef0"}},
-			ClaimRef: &corev1.ObjectReference{Namespace: namespace, Name: claim},
+			PersistentVolumeSource: source,
+			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: claim},
 		},
 	}
 	env.create(volume)

@@ -9,12 +9,14 @@ import (
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/objects"
+	"github.com/berth-csi/berth/operator/retirement"
 	"github.com/berth-csi/berth/yaml"
 )
 
 // An operand has the driver's objects, rendered once for a cycle.
 type operand struct {
 	manifests []drivers.Manifest
+	retired   []drivers.Manifest // objects that other versions of the driver have
 	// err says why the driver cannot be installed. If only images are missing, there are manifests all the same:
 	// removing the driver does not depend on its images.
 	err error
@@ -36,6 +38,10 @@ func render(driver drivers.Driver, getenv func(string) string, namespace string)
 	if err != nil {
 		return &operand{err: err}
 	}
+	retired, err := driver.RetiredObjects(namespace)
+	if err != nil {
+		return &operand{err: err}
+	}
 	manifests = slices.DeleteFunc(manifests, func(m drivers.Manifest) bool {
 		return m.Object.GetKind() == "Namespace" && m.Object.GetName() != namespace
 	})
@@ -44,7 +50,7 @@ func render(driver drivers.Driver, getenv func(string) string, namespace string)
 			return &operand{err: err}
 		}
 	}
-	o := &operand{manifests: manifests}
+	o := &operand{manifests: manifests, retired: retired}
 	if len(missing) > 0 {
 		o.err = &drivers.MissingImagesError{Env: missing}
 	}
@@ -65,6 +71,12 @@ func (o *operand) recordNamespace(namespace drivernamespace.Namespace) error {
 		}
 	}
 	return nil
+}
+
+// record returns the annotation that records the driver's objects on its ClusterCSIDriver.
+func (o *operand) record(current map[string]string) map[string]string {
+	unknown := retirement.Unknown(current[retirement.RecordAnnotation], o.manifests, o.retired)
+	return map[string]string{retirement.RecordAnnotation: retirement.Record(o.manifests, unknown)}
 }
 
 func addLabel(m *drivers.Manifest, key, value string) (err error) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -53,6 +54,60 @@ func TestDriverStaysInItsNamespace(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestDriverLeavesANamespaceThatIsGone: the namespace of an operator and its driver is deleted, and the ClusterCSIDriver
+// stays. An operator in another namespace installs the driver there, and nothing of it is left anywhere else.
+func TestDriverLeavesANamespaceThatIsGone(t *testing.T) {
+	t.Parallel()
+	before := newTestEnv(t)
+	before.create(before.customResource())
+	stop := before.startOperator()
+	custom := before.waitForConditions(allWell)
+	uid := custom.UID
+	stop()
+	next := newTestEnv(t)
+	before.deleteNamespace(before.namespace)
+
+	next.startOperator()
+	custom = next.waitUntilInstalled()
+	if custom.UID != uid {
+		t.Error("the ClusterCSIDriver was recreated")
+	}
+	next.waitForEvent("NamespaceGone", before.namespace)
+	next.checkNothingFor(before.namespace)
+	sets := &appsv1.DaemonSetList{}
+	if err := next.Client().List(t.Context(), sets); err != nil {
+		t.Fatal(err)
+	}
+	for _, set := range sets.Items {
+		if set.Namespace != next.namespace {
+			t.Errorf("there is a DaemonSet %s/%s, too", set.Namespace, set.Name)
+		}
+	}
+	next.deleteCustomResource()
+	next.waitUntilRemoved()
+}
+
+// waitUntilInstalled waits until the ClusterCSIDriver records that the driver is in its namespace, and all of its objects
+// are there and work.
+func (env *testEnv) waitUntilInstalled() *operatorv1.ClusterCSIDriver {
+	env.t.Helper()
+	custom := env.customResource()
+	cluster.Eventually(env.t, limit, "the driver in namespace "+env.home, func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		if name, uid := custom.Annotations[namespaceAnnotation], custom.Annotations[namespaceUIDAnnotation]; name != env.home || uid != string(env.namespaceUID(env.home)) {
+			return fmt.Errorf("the ClusterCSIDriver records namespace %s with UID %s", name, uid)
+		}
+		_, missing, err := env.existing(ctx)
+		if err == nil && len(missing) > 0 {
+			err = fmt.Errorf("objects are missing: %q", missing)
+		}
+		return err
+	})
+	return env.waitForConditions(allWell)
 }
 
 // TestOtherDriver: while another operator's driver is in the cluster, the operator writes nothing but conditions, whatever

@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers/placement"
-	"github.com/berth-csi/berth/drivers/registry"
 )
 
 // real45 has what the EBS operator of OpenShift 4.5 creates, beside a checkout of this repository.
@@ -61,10 +60,7 @@ func TestTakeoverFromOpenShift45(t *testing.T) {
 }
 
 func testTakeover45(t *testing.T, files map[string]string) {
-	driver, err := registry.Get("ebs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	driver := ebsDriver(t)
 	env := newTestEnvWith(t, driver)
 	workloads := map[string]*unstructured.Unstructured{}
 	var rest []*unstructured.Unstructured

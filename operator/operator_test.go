@@ -163,9 +163,9 @@ func newTestEnvOf(t *testing.T, driver drivers.Driver) *testEnv {
 
 // checkPermissions checks that no request of the operator was forbidden.
 func (env *testEnv) checkPermissions() {
-	for _, event := range env.Audit(env.t) {
+	for _, event := range env.requests() {
 		// Nobody can create objects in a namespace that is being deleted.
-		if event.User == env.user && event.Code == http.StatusForbidden && (env.ended == "" || event.Namespace != env.ended) {
+		if event.Code == http.StatusForbidden && (env.ended == "" || event.Namespace != env.ended) {
 			env.t.Errorf("the operator's request was forbidden: %s %s", event.Verb, event.URI)
 		}
 	}
@@ -176,6 +176,11 @@ func (env *testEnv) startOperator(apis ...operator.APIController) (stop func()) 
 	env.t.Helper()
 	cfg := env.ServiceAccountConfig(env.t, env.namespace, "operator")
 	cfg.Wrap(env.countWrites)
+	return env.startOperatorWith(cfg, apis...)
+}
+
+// startOperatorWith is startOperator with a configuration of the test's own.
+func (env *testEnv) startOperatorWith(cfg *rest.Config, apis ...operator.APIController) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- env.operate(ctx, cfg, apis...) }()
@@ -369,13 +374,19 @@ var allWell = map[string]operatorv1.ConditionStatus{
 	"Available": operatorv1.ConditionTrue, "Progressing": operatorv1.ConditionFalse, "Degraded": operatorv1.ConditionFalse,
 }
 
+// requests returns the operator's requests.
+func (env *testEnv) requests() []cluster.AuditEvent {
+	env.t.Helper()
+	return env.AuditOf(env.t, cluster.Requests{User: env.user})
+}
+
 // writes returns the operator's writes, except those of events.
 func (env *testEnv) writes() []cluster.AuditEvent {
 	var writes []cluster.AuditEvent
-	for _, event := range env.Audit(env.t) {
+	for _, event := range env.requests() {
 		switch event.Verb {
 		case "create", "update", "patch", "delete", "deletecollection":
-			if event.User == env.user && event.Resource != "events" {
+			if event.Resource != "events" {
 				writes = append(writes, event)
 			}
 		}
@@ -398,8 +409,8 @@ func TestNothingIsTouchedWithoutCustomResource(t *testing.T) {
 	env.waitForEvent("ClusterCSIDriverMissing", "oc label namespace "+env.namespace+" openshift.io/cluster-monitoring=true")
 
 	cluster.Eventually(t, limit, "the operator to watch", func(context.Context) error {
-		for _, event := range env.Audit(t) {
-			if event.User == env.user && event.Verb == "watch" && event.Resource == "clustercsidrivers" {
+		for _, event := range env.requests() {
+			if event.Verb == "watch" && event.Resource == "clustercsidrivers" {
 				if !strings.Contains(event.URI, "metadata.name%3D"+env.driver.CSIName) {
 					t.Errorf("the operator watches more than its own object: %s", event.URI)
 				}

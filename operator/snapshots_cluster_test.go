@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -11,41 +12,20 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
 // TestSnapshotClass: a cluster without the snapshot API gets the driver, and the VolumeSnapshotClass once the API is there.
+// The driver can be removed from a cluster without it, too.
 func TestSnapshotClass(t *testing.T) {
 	t.Parallel()
-	driver, err := registry.Get("ebs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	driver := ebsDriver(t)
 	env := newTestEnvWith(t, driver)
-	api := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: "volumesnapshotclasses.snapshot.storage.k8s.io"}}
-	if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(api), api); err != nil {
-		t.Fatal(err)
-	}
-	if err := env.Client().Delete(t.Context(), api); err != nil {
-		t.Fatal(err)
-	}
-	cluster.Eventually(t, limit, "the snapshot API to be gone", env.Gone(api))
-	restore := func(ctx context.Context) error {
-		again := &apiextensionsv1.CustomResourceDefinition{
-			ObjectMeta: metav1.ObjectMeta{Name: api.Name, Annotations: api.Annotations}, Spec: api.Spec}
-		return client.IgnoreAlreadyExists(env.Client().Create(ctx, again))
-	}
-	t.Cleanup(func() {
-		if err := restore(context.Background()); err != nil {
-			t.Error(err)
-		}
-	})
+	restore := env.withoutAPI("volumesnapshotclasses.snapshot.storage.k8s.io")
+	env.withoutAPI("volumesnapshotcontents.snapshot.storage.k8s.io")
 
 	env.installDriver()
-	if err := restore(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	restore()
 	class := &unstructured.Unstructured{}
 	class.SetAPIVersion("snapshot.storage.k8s.io/v1")
 	class.SetKind("VolumeSnapshotClass")
@@ -66,4 +46,26 @@ func TestSnapshotClass(t *testing.T) {
 	env.deleteCustomResource()
 	cluster.Eventually(t, limit, "the class to be removed", env.Gone(class))
 	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
+}
+
+// withoutAPI takes an API away from the cluster until restore is called or the test ends.
+func (env *testEnv) withoutAPI(name string) (restore func()) {
+	env.t.Helper()
+	api := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := env.Client().Get(env.t.Context(), client.ObjectKeyFromObject(api), api); err != nil {
+		env.t.Fatal(err)
+	}
+	if err := env.Client().Delete(env.t.Context(), api); err != nil {
+		env.t.Fatal(err)
+	}
+	cluster.Eventually(env.t, limit, "the API "+name+" to be gone", env.Gone(api))
+	restore = sync.OnceFunc(func() {
+		again := &apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: api.Name, Annotations: api.Annotations}, Spec: api.Spec}
+		if err := env.Client().Create(context.Background(), again); err != nil {
+			env.t.Error(err)
+		}
+	})
+	env.t.Cleanup(restore)
+	return restore
 }

@@ -60,7 +60,7 @@ func newTaggingEnv(t *testing.T, options aws.Options, change ...func(*drivers.Dr
 		f(&driver)
 	}
 	env := &taggingEnv{testEnv: newTestEnvWith(t, driver), cloud: cloud, fileSystem: cloud.EFS.AddFileSystem(fakeefs.FileSystem{}).ID}
-	env.efs = efssdk.NewFromConfig(cloud.Configure(t, cloud.AddUser(t, "driver", "elasticfilesystem:*")))
+	env.efs = efssdk.NewFromConfig(cloud.Config("efs", cloud.AddUser(t, "driver", "elasticfilesystem:*")))
 	manualMode(env.testEnv)
 	ca := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.CloudConfigNamespace, Name: drivers.CloudConfigName},
 		Data: map[string]string{drivers.CABundleKey: string(cloud.CA())}}

@@ -185,8 +185,8 @@ func manyUngranted(a arena) {
 	for i := range 100 {
 		a.ungranted(volumeOf(a.attacker.namespace, fmt.Sprint("stolen-", i), "", ""), "does not list it")
 	}
-	for _, event := range a.Audit(a.t) {
-		if event.User == controllerUser && event.Namespace == a.attacker.namespace && event.Verb == "create" &&
+	for _, event := range a.AuditOf(a.t, cluster.Requests{User: controllerUser}) {
+		if event.Namespace == a.attacker.namespace && event.Verb == "create" &&
 			event.Resource == "persistentvolumeclaims" && event.Name != "pvc-granted" {
 			a.t.Errorf("the controller has made claim %s", event.Name)
 		}

@@ -98,8 +98,8 @@ func forgedLabels(a arena) {
 	}
 	a.created(a.own("marker"))
 	a.ready(a.own("marker"))
-	for _, request := range a.Audit(a.t) {
-		if request.User == controllerUser && request.Namespace == a.victim.namespace && request.Received.After(began) {
+	for _, request := range a.AuditOf(a.t, cluster.Requests{User: controllerUser}) {
+		if request.Namespace == a.victim.namespace && request.Received.After(began) {
 			a.t.Errorf("the controller asks about the victim's objects: %s %s", request.Verb, request.URI)
 		}
 	}

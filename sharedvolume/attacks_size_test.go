@@ -235,8 +235,8 @@ func TestTenantHasPodsListed(t *testing.T) {
 	lists := 0
 	cluster.Eventually(t, patience, "the pods to be listed again", func(context.Context) error {
 		lists = 0
-		for _, event := range env.Audit(t) {
-			if event.User != controllerUser || event.Namespace != project || event.Resource != "pods" || event.Received.Before(began) {
+		for _, event := range env.AuditOf(t, cluster.Requests{User: controllerUser}) {
+			if event.Namespace != project || event.Resource != "pods" || event.Received.Before(began) {
 				continue
 			}
 			address, err := url.Parse(event.URI)

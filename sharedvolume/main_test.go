@@ -298,9 +298,9 @@ func (env testEnv) until(sv *v1alpha1.SharedVolume, reason string) {
 func (env testEnv) writes(user string, since time.Time, namespace string, volumes ...string) []string {
 	env.t.Helper()
 	var found []string
-	for _, event := range env.Audit(env.t) {
+	for _, event := range env.AuditOf(env.t, cluster.Requests{User: user}) {
 		ours := event.Namespace == namespace || event.Resource == "persistentvolumes" && slices.Contains(volumes, event.Name)
-		if event.User != user || !ours || event.Received.Before(since) || slices.Contains([]string{"get", "list", "watch"}, event.Verb) {
+		if !ours || event.Received.Before(since) || slices.Contains([]string{"get", "list", "watch"}, event.Verb) {
 			continue
 		}
 		resource := strings.TrimSuffix(event.Resource+"/"+event.Subresource, "/")

@@ -19,8 +19,8 @@ const (
 	// usersMaxAge is how old a result may be, and the minimum time between two lists of one namespace's pods. Many claims of a
 	// namespace are often deleted together; they share one list.
 	usersMaxAge = 10 * time.Second
-	// listTimeout is how long listing the pods of a namespace may take.
-	listTimeout = 30 * time.Second
+	// listTimeout is how long listing the pods of a namespace may take: some 100,000 of them on a slow API server.
+	listTimeout = 5 * time.Minute
 	// listBackoff times the duration of a list is the minimum time until the next list of that namespace's pods: a namespace
 	// may have thousands of pods of 1 MiB each.
 	listBackoff = 20

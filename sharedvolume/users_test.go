@@ -53,12 +53,14 @@ func TestUsers(t *testing.T) {
 		name  string
 		takes time.Duration
 		err   error
+		asked int             // for so many seconds
 		lists []time.Duration // when, since the start
 	}{
-		{"quick", 0, nil, []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}},
-		{"slow", time.Second, nil, []time.Duration{0, 21 * time.Second}},
-		{"too slow", time.Minute, nil, []time.Duration{0}},
-		{"failing", 0, errors.New("no"), []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}},
+		{"quick", 0, nil, 35, []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}},
+		{"slow", time.Second, nil, 35, []time.Duration{0, 21 * time.Second}},
+		{"as slow as in a large namespace", 2 * time.Minute, nil, 3000, []time.Duration{0, 42 * time.Minute}},
+		{"too slow", 10 * time.Minute, nil, 3000, []time.Duration{0}},
+		{"failing", 0, errors.New("no"), 35, []time.Duration{0, 10 * time.Second, 20 * time.Second, 30 * time.Second}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -77,7 +79,7 @@ func TestUsers(t *testing.T) {
 				done := make(chan error)
 				go func() { done <- u.Start(ctx) }()
 				began := time.Now()
-				for range 35 { // Two SharedVolumes ask continuously.
+				for range test.asked { // Two SharedVolumes ask continuously.
 					for _, name := range []string{"1", "2"} {
 						names, pending := u.lookUp(key("pvc-"+name), key(name))
 						if want := map[string][]string{"1": {"a", "b"}}[name]; !pending && !slices.Equal(names, want) {

@@ -106,6 +106,13 @@ func (o *switchApply) apply(cmd *cobra.Command) error {
 	if o.dryRun {
 		done = "dry run: the API server has accepted the first write, and nothing was changed"
 	}
+	if err == nil && !o.dryRun {
+		remark, err := p.Remark(ctx, cluster.Client)
+		if err != nil {
+			remark = fmt.Sprintf("; not known on which nodes the driver is not up to date: %v", err)
+		}
+		done += remark
+	}
 	return finish(ctx, cmd, err, done, subscription.Switch.Command(cluster, p, "status"))
 }
 

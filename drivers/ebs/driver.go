@@ -50,6 +50,7 @@ var Driver = drivers.Driver{
 
 	// Of OpenShift 4.5's operator, whose Deployment and DaemonSet had the same names.
 	Namespace: "openshift-aws-ebs-csi-driver",
+	InTree:    drivers.InTree{Source: "awsElasticBlockStore", Plugin: "kubernetes.io/aws-ebs"},
 
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{

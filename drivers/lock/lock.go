@@ -5,6 +5,7 @@ package lock
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,8 +13,25 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Holder returns the pod that holds a lock, or nil if none does. A pod that has ended holds nothing: its lock is about
-// to be garbage-collected. It takes permissions to get the ConfigMap and to list pods, and no others.
+// TokenExpiry is how long after its deletion timestamp a pod may still write to the cluster, if nothing stops it. The
+// API server rejects the token of a pod's service account one minute after that, and remembers for ten seconds which
+// tokens it has accepted (pkg/serviceaccount/claims.go and pkg/kubeapiserver/options/authentication.go of Kubernetes).
+// The rest is for clocks that differ.
+const TokenExpiry = 2 * time.Minute
+
+// Ended reports whether a pod can no longer be an active operator, so that it holds no lock. The containers of a pod
+// in a terminal phase have ended, and none of them is restarted, but nobody needs to delete the pod. The kubelet of a
+// node that is not reachable ends no containers, but these cannot write to the cluster once the pod's token is rejected.
+func Ended(pod *corev1.Pod, now time.Time) bool {
+	switch pod.Status.Phase {
+	case corev1.PodSucceeded, corev1.PodFailed:
+		return true
+	}
+	return pod.DeletionTimestamp != nil && now.After(pod.DeletionTimestamp.Add(TokenExpiry))
+}
+
+// Holder returns the pod that holds a lock, or nil if none does. A pod that has ended holds nothing. It takes
+// permissions to get the ConfigMap and to list pods, and no others.
 func Holder(ctx context.Context, c client.Reader, lock client.ObjectKey) (*corev1.Pod, error) {
 	held := &corev1.ConfigMap{}
 	if err := c.Get(ctx, lock, held); apierrors.IsNotFound(err) {
@@ -30,7 +48,7 @@ func Holder(ctx context.Context, c client.Reader, lock client.ObjectKey) (*corev
 			return nil, fmt.Errorf("reading the pod %s/%s, which owns the lock %s: %w", lock.Namespace, owner.Name, lock, err)
 		}
 		for _, pod := range pods.Items {
-			if pod.UID == owner.UID && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			if pod.UID == owner.UID && !Ended(&pod, time.Now()) {
 				return &pod, nil
 			}
 		}

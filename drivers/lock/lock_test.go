@@ -2,6 +2,7 @@ package lock_test
 
 import (
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,6 +14,37 @@ import (
 )
 
 func TestMain(m *testing.M) { cluster.Main(m) }
+
+func TestEnded(t *testing.T) {
+	now := time.Now()
+	for name, tc := range map[string]struct {
+		phase   corev1.PodPhase
+		deleted time.Duration // since the deletion timestamp; 0 if it has none
+		want    bool
+	}{
+		"pending":                             {phase: corev1.PodPending},
+		"running":                             {phase: corev1.PodRunning},
+		"without a phase":                     {},
+		"unknown":                             {phase: corev1.PodUnknown},
+		"succeeded":                           {phase: corev1.PodSucceeded, want: true},
+		"failed":                              {phase: corev1.PodFailed, want: true},
+		"failed, and being deleted":           {phase: corev1.PodFailed, deleted: time.Second, want: true},
+		"running, and within its grace":       {phase: corev1.PodRunning, deleted: -30 * time.Second},
+		"running, with a token that is valid": {phase: corev1.PodRunning, deleted: time.Minute},
+		"running, without a valid token":      {phase: corev1.PodRunning, deleted: lock.TokenExpiry + time.Second, want: true},
+		"pending, without a valid token":      {phase: corev1.PodPending, deleted: lock.TokenExpiry + time.Second, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{Status: corev1.PodStatus{Phase: tc.phase}}
+			if tc.deleted != 0 {
+				pod.DeletionTimestamp = &metav1.Time{Time: now.Add(-tc.deleted)}
+			}
+			if got := lock.Ended(pod, now); got != tc.want {
+				t.Errorf("it has ended: %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
 
 func TestHolder(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})

@@ -40,6 +40,8 @@ type Observed struct {
 	Namespaces map[string]Namespace
 	// References are the namespaces that traces name.
 	References []Reference
+	// Removing says that the driver is being removed.
+	Removing bool
 }
 
 // ClusterCSIDriver is what a driver's ClusterCSIDriver says about its namespace.
@@ -78,6 +80,10 @@ type Decision struct {
 	UID       types.UID
 	// Create says that the namespace does not exist and must be created.
 	Create bool
+	// Left is the recorded namespace if it was deleted or replaced, and the decision does not go by the record. Everything
+	// in it was deleted with it. Permissions for accounts in a namespace of that name would go to somebody else, unless
+	// it is the one that was decided on.
+	Left string
 	// Refusal says why nothing may be written. It is nil if the decision was made.
 	Refusal *Refusal
 	// Believed are the namespaces that administrators gave to operators of the driver. Objects in them can be trusted
@@ -98,9 +104,9 @@ type Reason string
 const (
 	// Missing: the namespace that the annotation names does not exist.
 	Missing Reason = "NamespaceMissing"
-	// Gone: the recorded namespace has been deleted.
+	// Gone: the recorded namespace has been deleted, and the driver is being removed.
 	Gone Reason = "NamespaceGone"
-	// Recreated: another namespace has the name of the recorded one.
+	// Recreated: another namespace has the name of the recorded one, and the driver is being removed, or may be there.
 	Recreated Reason = "NamespaceRecreated"
 	// Terminating: the namespace is being deleted.
 	Terminating Reason = "NamespaceTerminating"
@@ -187,7 +193,11 @@ func (d *decider) showsOwner(s Reference) bool {
 }
 
 func (d *decider) place() {
-	if d.Driver != nil && d.Driver.Namespace != "" {
+	switch {
+	case d.Driver == nil || d.Driver.Namespace == "": // nothing is recorded
+	case d.hasLeft():
+		d.decision.Left = d.Driver.Namespace
+	default:
 		d.placeAsAnnotated()
 		d.noteElsewhere()
 		return
@@ -218,6 +228,15 @@ func (d *decider) place() {
 	}
 }
 
+// hasLeft reports whether the recorded namespace has been deleted, whether or not another one has its name now. The driver
+// was deleted with it, so it is installed wherever it would be if nothing were recorded. There are two exceptions: a
+// removal needs no other namespace, and if a trace that is newer than the namespace of that name says that the driver is
+// in it, only an administrator can decide whether that is true.
+func (d *decider) hasLeft() bool {
+	name, uid := d.Driver.Namespace, d.Driver.NamespaceUID
+	return uid != "" && d.Namespaces[name].UID != uid && !d.Removing && !d.named[name]
+}
+
 // placeAsAnnotated follows the annotations of the ClusterCSIDriver.
 func (d *decider) placeAsAnnotated() {
 	defer func() {
@@ -236,7 +255,8 @@ func (d *decider) placeAsAnnotated() {
 			"somebody has recreated it, and its content is not trusted. If you trust it, confirm that: %[5]s %[6]s",
 			name, uid, NamespaceUIDAnnotation, namespace.UID, d.annotate(name, namespace.UID), elsewhere))
 	case exists && namespace.Terminating:
-		d.refuse(Terminating, name, fmt.Sprintf("the namespace %s that the driver is in is being deleted. %s", name, elsewhere))
+		d.refuse(Terminating, name, fmt.Sprintf("the namespace %s that the driver is in is being deleted. When it is gone, the driver is installed again, "+
+			"in the namespace of its operator unless it has one of its own. %s", name, elsewhere))
 	case !exists && name == d.driver.Namespace:
 		d.decision.Namespace, d.decision.Create = name, true
 	case !exists:

@@ -52,7 +52,9 @@ func TestDecide(t *testing.T) {
 		driver     *placement.ClusterCSIDriver
 		namespaces namespaces
 		references references
+		removing   bool
 		want       string // the namespace, or "create" and that, or the reason
+		left       string // the recorded namespace that is gone
 		says       string // in the refusal's message
 		believed   string
 	}{
@@ -74,7 +76,7 @@ func TestDecide(t *testing.T) {
 		{name: "another operator's driver, whose namespace was recreated", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 2)},
 			references: references{foreign("old", 1)}, want: "own", believed: "own"},
 		{name: "another operator's driver, and a lost namespace of ours", driver: annotated("named", uidOf("named", 0)),
-			namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)}, references: references{foreign("old", 1)}, want: "NamespaceGone", believed: "old"},
+			namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)}, references: references{foreign("old", 1)}, want: "OtherDriver", left: "named", believed: "old own"},
 		{name: "two earlier drivers", driver: fresh, namespaces: namespaces{"own": there("own", 0), "a": there("a", 0), "b": there("b", 0)},
 			references: references{named("a", 1), named("b", 1)}, want: "SeveralNamespaces", says: "namespaces a, b,", believed: "a b"},
 		{name: "an earlier driver, and one of our own", driver: fresh, namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)},
@@ -95,14 +97,32 @@ func TestDecide(t *testing.T) {
 		{name: "named, created later, and the operator's own", driver: annotated("own", ""), namespaces: namespaces{"own": there("own", 11)}, want: "own", believed: "own"},
 		{name: "named, created later, and the UID says so", driver: annotated("named", uidOf("named", 11)),
 			namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)}, want: "named", believed: "named"},
-		{name: "recorded, and deleted", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0)}, want: "NamespaceGone", says: "UID named-1320"},
+		{name: "recorded, and deleted", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0)}, want: "own", left: "named", believed: "own"},
+		{name: "recorded, and deleted, and still named by its traces", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0)},
+			references: references{named("named", 1)}, want: "own", left: "named", believed: "own"},
+		{name: "recorded, and deleted, and another driver is elsewhere", driver: annotated("named", uidOf("named", 0)),
+			namespaces: namespaces{"own": there("own", 0), "old": there("old", 0)}, references: references{named("old", 1)}, want: "old", left: "named", believed: "old"},
+		{name: "recorded, and deleted, and other drivers are elsewhere", driver: annotated("named", uidOf("named", 0)),
+			namespaces: namespaces{"own": there("own", 0), "a": there("a", 0), "b": there("b", 0)}, references: references{named("a", 1), named("b", 1)},
+			want: "SeveralNamespaces", left: "named", says: "namespaces a, b,", believed: "a b"},
+		{name: "recorded, and deleted, and the operator's own is being deleted, too", driver: annotated("named", uidOf("named", 0)),
+			namespaces: namespaces{"own": terminating(there("own", 0))}, want: "NamespaceTerminating", left: "named"},
+		{name: "recorded, and deleted, and the driver is being removed", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0)},
+			removing: true, want: "NamespaceGone", says: "UID named-1320"},
 		{name: "recorded, and recreated", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)},
-			want: "NamespaceRecreated", says: "has UID named-2420"},
+			want: "own", left: "named", believed: "own"},
+		{name: "recorded, and recreated, and named by older traces", driver: annotated("named", uidOf("named", 0)), namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)},
+			references: references{named("named", 1)}, want: "own", left: "named", believed: "own"},
+		{name: "recorded, recreated, and being deleted again", driver: annotated("named", uidOf("named", 0)),
+			namespaces: namespaces{"own": there("own", 0), "named": terminating(there("named", 11))}, want: "own", left: "named", believed: "own"},
+		{name: "recorded, and recreated, and the driver is being removed", driver: annotated("named", uidOf("named", 0)),
+			namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)}, removing: true, want: "NamespaceRecreated", says: "has UID named-2420"},
 		{name: "recorded, recreated, and shown by a trace", driver: annotated("named", uidOf("named", 0)),
-			namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)}, references: references{named("named", 12)}, want: "NamespaceRecreated", believed: "named"},
+			namespaces: namespaces{"own": there("own", 0), "named": there("named", 11)}, references: references{named("named", 12)},
+			want: "NamespaceRecreated", says: "has UID named-2420", believed: "named"},
 		{name: "recorded, and being deleted", driver: annotated("named", uidOf("named", 0)),
 			namespaces: namespaces{"own": there("own", 0), "named": terminating(there("named", 0))}, want: "NamespaceTerminating"},
-		{name: "the operator's own was recreated", driver: annotated("own", uidOf("own", 0)), namespaces: namespaces{"own": there("own", 11)}, want: "NamespaceRecreated"},
+		{name: "the operator's own was recreated", driver: annotated("own", uidOf("own", 0)), namespaces: namespaces{"own": there("own", 11)}, want: "own", left: "own", believed: "own"},
 
 		{name: "the fixed one is not there", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0)}, want: "create fixed"},
 		{name: "the fixed one is anybody's", fixed: "fixed", driver: fresh, namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 0)},
@@ -123,14 +143,17 @@ func TestDecide(t *testing.T) {
 		{name: "the fixed one is named, and not there", fixed: "fixed", driver: annotated("fixed", ""), namespaces: namespaces{"own": there("own", 0)}, want: "create fixed"},
 		{name: "the fixed one is named, and the operator made it", fixed: "fixed", driver: annotated("fixed", ""),
 			namespaces: namespaces{"own": there("own", 0), "fixed": with(there("fixed", 11), "driver")}, want: "fixed", believed: "fixed"},
-		{name: "the fixed one was recorded, and deleted", fixed: "fixed", driver: annotated("fixed", "uid"), namespaces: namespaces{"own": there("own", 0)}, want: "NamespaceGone"},
+		{name: "the fixed one was recorded, and deleted", fixed: "fixed", driver: annotated("fixed", "uid"), namespaces: namespaces{"own": there("own", 0)}, want: "create fixed", left: "fixed"},
+		{name: "the fixed one was recorded, and recreated by anybody", fixed: "fixed", driver: annotated("fixed", "uid"),
+			namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 11)}, want: "NamespaceUnproven", left: "fixed"},
+		{name: "another one than the fixed one was recorded, and deleted", fixed: "fixed", driver: annotated("named", "uid"), namespaces: namespaces{"own": there("own", 0)}, want: "create fixed", left: "named"},
 		{name: "the fixed one is being deleted", fixed: "fixed", driver: fresh,
 			namespaces: namespaces{"own": there("own", 0), "fixed": terminating(there("fixed", 0))}, want: "NamespaceTerminating"},
 		{name: "nobody asks for the driver of a fixed one", fixed: "fixed", namespaces: namespaces{"own": there("own", 0), "fixed": there("fixed", 0)}, want: "NamespaceUnproven"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			decision := placement.Decide(drivers.Driver{CSIName: "x.csi.example.com", Namespace: tc.fixed, History: drivers.History{Foreign: "what to do about it"}},
-				placement.Observed{Operator: "own", Driver: tc.driver, Namespaces: tc.namespaces, References: tc.references})
+				placement.Observed{Operator: "own", Driver: tc.driver, Namespaces: tc.namespaces, References: tc.references, Removing: tc.removing})
 			got := decision.Namespace
 			switch {
 			case decision.Refusal != nil:
@@ -138,7 +161,7 @@ func TestDecide(t *testing.T) {
 					t.Errorf("it is refused and decided: %+v", decision)
 				}
 				got = string(decision.Refusal.Reason)
-				if lost := tc.driver != nil && tc.driver.NamespaceUID != "" && tc.want != "OtherDriver"; decision.Refusal.Lost != lost {
+				if lost := tc.driver != nil && tc.driver.NamespaceUID != "" && tc.left == "" && tc.want != "OtherDriver"; decision.Refusal.Lost != lost {
 					t.Errorf("the namespace is lost: %v, want %v", decision.Refusal.Lost, lost)
 				}
 				if !strings.Contains(decision.Refusal.Message, tc.says) {
@@ -151,6 +174,9 @@ func TestDecide(t *testing.T) {
 			}
 			if got != tc.want {
 				t.Errorf("decided %q, want %q (%+v)", got, tc.want, decision)
+			}
+			if decision.Left != tc.left {
+				t.Errorf("the namespace that the driver has left is %q, want %q", decision.Left, tc.left)
 			}
 			if diff := cmp.Diff(strings.Fields(tc.believed), decision.Believed); diff != "" && len(tc.believed)+len(decision.Believed) > 0 {
 				t.Errorf("believed namespaces (-want +got):\n%s", diff)

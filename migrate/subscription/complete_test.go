@@ -30,6 +30,12 @@ func offeredLater(p *place) {
 		return err
 	})
 	p.mustBeComplete(longer, reviewed)
+	p.withoutJournal(func() {
+		if made := p.plan(p.to(longer)); !made.Safe || len(made.Objects) > 0 {
+			p.t.Errorf("got a plan that changes %+v; want one that has nothing to do:\n%s", made.Objects, made.Text(migrate.Plain))
+		}
+		p.mustWriteNothing(p.apply(p.to(longer), migrate.Options{}))
+	})
 	cluster.Eventually(p.t, limit, "OLM to install the later version", func(ctx context.Context) error {
 		if err := p.approveAll(ctx); err != nil {
 			return err
@@ -52,6 +58,21 @@ func (p *place) mustBeComplete(source string, reviewed *subscription.Plan) {
 		p.mustWriteNothing(p.applyGiven(reviewed))
 		p.mustWriteNothing(p.applyAgain(status.Plan))
 	})
+}
+
+// withoutJournal does something while the journal is gone, as if an administrator had deleted it.
+func (p *place) withoutJournal(do func()) {
+	p.t.Helper()
+	journal := &corev1.ConfigMap{}
+	if err := p.Client().Get(p.t.Context(), p.journal(), journal); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := p.Client().Delete(p.t.Context(), journal); err != nil {
+		p.t.Fatal(err)
+	}
+	do()
+	journal.ResourceVersion, journal.UID = "", ""
+	p.create(journal)
 }
 
 // applyAgain applies a plan regardless of what there is to resume.

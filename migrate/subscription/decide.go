@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/berth-csi/berth/drivers/rollout"
 	"github.com/berth-csi/berth/migrate"
 )
 
@@ -187,7 +188,7 @@ func (s *state) restoreApprovalMode() (migrate.Decision, error) {
 func (s *state) startOperator() (migrate.Decision, error) {
 	p := s.plan
 	for _, d := range s.deployments {
-		if missing := rollout(d); missing != "" {
+		if missing := missingPods(d); missing != "" {
 			return wait(AwaitOperator, "Deployment %s: %s", d.Name, missing)
 		}
 	}
@@ -203,8 +204,8 @@ func (s *state) startOperator() (migrate.Decision, error) {
 	return none()
 }
 
-// rollout says what is missing of a Deployment, if anything.
-func rollout(d appsv1.Deployment) string {
+// missingPods says which pods of a Deployment are missing, if anything.
+func missingPods(d appsv1.Deployment) string {
 	replicas := int32(1)
 	if d.Spec.Replicas != nil {
 		replicas = *d.Spec.Replicas
@@ -220,7 +221,8 @@ func rollout(d appsv1.Deployment) string {
 	return ""
 }
 
-// adoptDriver is complete when the operator has adopted the driver and all its pods are up to date.
+// adoptDriver is complete when the operator has adopted the driver and all its pods are up to date, or, as the operator has
+// recorded, all on nodes that are ready.
 func (s *state) adoptDriver() (migrate.Decision, error) {
 	if !s.plan.createsDriver() {
 		return none()
@@ -242,9 +244,9 @@ func (s *state) adoptDriver() (migrate.Decision, error) {
 		}
 	}
 	for _, set := range s.daemonSets {
-		status := set.Status
-		if pods := status.DesiredNumberScheduled; status.ObservedGeneration < set.Generation || status.UpdatedNumberScheduled < pods || status.NumberReady < pods {
-			return wait(AwaitDriver, "DaemonSet %s/%s: %d of %d pods are up to date, %d are ready", set.Namespace, set.Name, status.UpdatedNumberScheduled, pods, status.NumberReady)
+		if status := set.Status; !rollout.IsComplete(&set) && !rollout.IsStable(&set) {
+			return wait(AwaitDriver, "DaemonSet %s/%s: %d of %d pods are up to date, %d are ready", set.Namespace, set.Name,
+				status.UpdatedNumberScheduled, status.DesiredNumberScheduled, status.NumberReady)
 		}
 	}
 	return none()

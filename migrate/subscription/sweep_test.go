@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -152,8 +151,8 @@ func (p *place) tally(writes []fault.Write) map[string]fault.Count {
 func (p *place) recreatedByOLM() map[string]int {
 	p.t.Helper()
 	again := map[string]int{"clusterserviceversions": -1, "installplans": -2}
-	for _, event := range p.Audit(p.t) {
-		if event.Namespace == p.namespace && event.Verb == "create" && event.Code == http.StatusCreated && strings.HasPrefix(event.Agent, "catalog/") &&
+	for _, event := range p.AuditOf(p.t, cluster.Requests{Agent: "catalog/"}) {
+		if event.Namespace == p.namespace && event.Verb == "create" && event.Code == http.StatusCreated &&
 			(event.Resource != "clusterserviceversions" || event.Name == "buoy.v1.0.0") {
 			again[event.Resource]++
 		}

@@ -6,7 +6,7 @@ package cloudca
 import (
 	"context"
 	"fmt"
-	"sync"
+	"time"
 
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/events"
@@ -19,32 +19,31 @@ import (
 	"github.com/berth-csi/berth/operator/objects"
 )
 
-// A Controller copies the bundle.
+// A Controller copies the bundle. It is ready once the copy is complete and the cache shows it, or has failed several times:
+// a pod that was made earlier would have to be replaced at once.
 type Controller struct {
 	factory.Controller
 	source  coreinformers.ConfigMapInformer
 	target  *objects.WatchedObject
 	applier *objects.Applier
-
-	once  sync.Once
-	ready chan struct{}
+	ready   *objects.Readiness
 }
 
 // NewController returns the controller. source has the ConfigMap in which OpenShift publishes the cloud's configuration,
 // and target is the driver's.
 func NewController(name string, source coreinformers.ConfigMapInformer, target *objects.WatchedObject, applier *objects.Applier, operatorClient v1helpers.OperatorClient, recorder events.Recorder) *Controller {
-	c := &Controller{source: source, target: target, applier: applier, ready: make(chan struct{})}
+	c := &Controller{source: source, target: target, applier: applier, ready: objects.NewReadiness()}
 	c.Controller = factory.New().
 		WithInformers(append(target.Informers(), operatorClient.Informer(), source.Informer())...).
 		WithSync(c.sync).
+		ResyncEvery(time.Minute). // for a write that no watch ever shows, because etcd was restored to the version before
 		WithSyncDegradedOnError(operatorClient).
 		ToController(name, recorder)
 	return c
 }
 
-// Ready is closed once the copy is complete and the cache shows it. A pod that was made earlier would have to be replaced
-// at once.
-func (c *Controller) Ready() <-chan struct{} { return c.ready }
+// Ready is closed once the controller is ready.
+func (c *Controller) Ready() <-chan struct{} { return c.ready.Done() }
 
 // Informers are triggered when the copy changes.
 func (c *Controller) Informers() []factory.Informer { return c.target.Informers() }
@@ -68,6 +67,7 @@ func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
 	if err == nil {
 		if bundle := source.Data[drivers.CABundleKey]; bundle != "" {
 			if err := drivers.CheckCABundle(bundle); err != nil { // with it, the driver would exit
+				c.ready.Fail()
 				return fmt.Errorf("the driver keeps the CA bundle that it has: %w", err)
 			}
 			if err := unstructured.SetNestedField(desired.Object, bundle, "data", drivers.CABundleKey); err != nil {
@@ -80,10 +80,11 @@ func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
 		return nil
 	}
 	if err != nil {
+		c.ready.Fail()
 		return fmt.Errorf("copying the CA bundle of the cloud to ConfigMap %s/%s: %w", desired.GetNamespace(), desired.GetName(), err)
 	}
 	if cached := c.target.Cached(); cached != nil && cached.GetResourceVersion() == live.GetResourceVersion() {
-		c.once.Do(func() { close(c.ready) })
+		c.ready.Set()
 	}
 	return nil
 }

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"github.com/openshift/library-go/pkg/operator/events"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -42,14 +44,17 @@ func NewFinalizer(client *Client, driver drivers.Driver, operatorNamespace strin
 	}
 }
 
+// Annotate returns annotations to write, from those that the ClusterCSIDriver has.
+type Annotate func(current map[string]string) map[string]string
+
 // Add writes everything to the ClusterCSIDriver that must be there before the operator creates or changes any object of
 // the driver, in one request: the finalizer, because from then on there is something to uninstall; the annotations that
-// record where the driver is; and the operator's namespace. It removes the finalizers of earlier operators, which
+// record where and what the driver is; and the operator's namespace. It removes the finalizers of earlier operators, which
 // nobody else would.
 //
 // The annotations outlive the operator. With them an operator that is reinstalled in another namespace, or that was
 // interrupted while it removed the driver, finds all of the driver's objects.
-func (f *Finalizer) Add(ctx context.Context, placement map[string]string) error {
+func (f *Finalizer) Add(ctx context.Context, annotate Annotate) error {
 	custom, err := f.client.GetObjectMeta()
 	if err != nil {
 		return err
@@ -58,7 +63,7 @@ func (f *Finalizer) Add(ctx context.Context, placement map[string]string) error 
 	if custom.DeletionTimestamp == nil {
 		finalizers = append(f.foreign(finalizers), f.finalizer)
 	} // else the API server accepts no new finalizers, and any existing one keeps the object until the driver is gone
-	annotations := maps.Clone(placement)
+	annotations := annotate(custom.Annotations)
 	annotations[operatorNamespaceAnnotation] = f.operatorNamespace
 	if containsAll(custom.Annotations, annotations) && sets.New(custom.Finalizers...).Equal(sets.New(finalizers...)) {
 		klog.V(4).InfoS("The finalizer is up to date", "clusterCSIDriver", f.customResource)
@@ -68,11 +73,48 @@ func (f *Finalizer) Add(ctx context.Context, placement map[string]string) error 
 		return fmt.Errorf("adding the finalizer to ClusterCSIDriver %s: %w", f.customResource, err)
 	}
 	klog.V(2).InfoS("Added the finalizer", "clusterCSIDriver", f.customResource, "finalizer", f.finalizer)
-	// library-go's controllers write the whole object from the cache: a stale cache would revert this patch.
-	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(context.Context) (bool, error) {
+	return f.waitForCache(ctx, custom.ResourceVersion)
+}
+
+// cacheTimeout is how long the cache may take to show a write. If it takes longer, the write may be lost: no watch shows it
+// if etcd is restored to exactly the version before it.
+const cacheTimeout = 5 * time.Second
+
+// waitForCache waits until the cache shows a write that was based on a resource version: library-go's controllers write the
+// whole object from the cache, and a stale cache would revert the write. It fails if that takes too long, and the caller's
+// retry then decides from what the cache shows.
+func (f *Finalizer) waitForCache(ctx context.Context, before string) error {
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, cacheTimeout, true, func(context.Context) (bool, error) {
 		now, err := f.client.GetObjectMeta()
-		return err == nil && now.ResourceVersion != custom.ResourceVersion, err
+		return err == nil && now.ResourceVersion != before, err
 	})
+	if wait.Interrupted(err) && ctx.Err() == nil {
+		return fmt.Errorf("wrote ClusterCSIDriver %s, but %s later the watch still shows the version before, %s, as when etcd was restored to it: trying again",
+			f.customResource, cacheTimeout, before)
+	}
+	return err
+}
+
+// NewController returns the controller that repeats Add when somebody has removed the finalizer, as kubectl replace does
+// with a manifest that has none. placement are the annotations that record where the driver is: where the ClusterCSIDriver
+// has others, it writes nothing, because the cycle is about to end.
+func (f *Finalizer) NewController(name string, placement map[string]string, annotate Annotate, recorder events.Recorder) factory.Controller {
+	return factory.New().
+		WithInformers(f.client.Informer()).
+		WithSync(func(ctx context.Context, _ factory.SyncContext) error {
+			custom, err := f.client.GetObjectMeta()
+			if apierrors.IsNotFound(err) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if custom.DeletionTimestamp != nil || !containsAll(custom.Annotations, placement) {
+				return nil
+			}
+			return f.Add(ctx, annotate)
+		}).
+		ToController(name, recorder)
 }
 
 // Remove removes the finalizers of this operator and of earlier ones.

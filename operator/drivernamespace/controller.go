@@ -70,8 +70,14 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 		c.decided = c.clock.Now()
 	}
 	c.others = len(others)
-	if c.decision.Refusal != nil && !c.namespace.Lost {
+	switch {
+	case c.namespace.Lost:
+	case c.decision.Refusal != nil:
 		klog.InfoS("The operator may not write to the driver any more", "clusterCSIDriver", custom.Name, "reason", c.decision.Refusal.Reason)
+		c.endCycle()
+		return nil
+	case c.decision.UID != c.namespace.UID:
+		klog.InfoS("The driver's namespace was deleted or replaced", "clusterCSIDriver", custom.Name, "namespace", c.namespace.Name, "uid", c.namespace.UID)
 		c.endCycle()
 		return nil
 	}

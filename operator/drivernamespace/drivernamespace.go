@@ -57,6 +57,8 @@ var ErrUnknown = errors.New("the operator may not write to the driver")
 type Finder struct {
 	Driver            drivers.Driver
 	OperatorNamespace string
+	// Removing says that the driver is being removed.
+	Removing bool
 	// Client and Applier write even while the driver's namespace is not known. All other writes are guarded.
 	Client   client.Client
 	Applier  *objects.Applier
@@ -74,6 +76,7 @@ func (f *Finder) Decide(ctx context.Context) (placement.Decision, error) {
 	if err != nil {
 		return placement.Decision{}, err
 	}
+	observed.Removing = f.Removing
 	return placement.Decide(f.Driver, observed), nil
 }
 
@@ -86,10 +89,10 @@ func NameIn(decision placement.Decision) string {
 }
 
 // Settle returns the namespace that was decided on, and creates it if it is missing. manifests are the driver's objects
-// as rendered for that namespace. If the namespace is lost, Settle deletes the permissions that the operator gave it; for a
-// removal it then returns the lost namespace. If nobody can tell where the driver is, Settle reports why in a condition
+// as rendered for that namespace. If the recorded namespace is lost, Settle deletes the permissions that the operator gave
+// it; for a removal it then returns the lost namespace. If nobody can tell where the driver is, Settle reports why in a condition
 // and calls whileUnknown until that may have changed, and returns ErrUnknown.
-func (f *Finder) Settle(ctx context.Context, decision placement.Decision, manifests []drivers.Manifest, removing bool, whileUnknown func(context.Context) error) (Namespace, error) {
+func (f *Finder) Settle(ctx context.Context, decision placement.Decision, manifests []drivers.Manifest, whileUnknown func(context.Context) error) (Namespace, error) {
 	for _, ignored := range decision.Ignored {
 		klog.InfoS("Ignored a sighting of the driver", "driver", f.Driver.CSIName, "reason", ignored)
 	}
@@ -97,11 +100,16 @@ func (f *Finder) Settle(ctx context.Context, decision placement.Decision, manife
 		f.Recorder.Warningf("DriverElsewhere", "The ClusterCSIDriver names another namespace for the driver, but there is or was one: %s. Remove what is left of it there: only one can serve volumes on a node", elsewhere)
 	}
 	refusal := decision.Refusal
+	if decision.Left != "" && (decision.Namespace != decision.Left || decision.Create) {
+		if err := f.deletePermissionsOf(ctx, decision.Left, manifests); err != nil {
+			return Namespace{}, err
+		}
+	}
 	if refusal != nil && refusal.Lost {
 		if err := f.deletePermissionsOf(ctx, refusal.Namespace, manifests); err != nil {
 			return Namespace{}, err
 		}
-		if removing { // what was in the namespace was deleted with it
+		if f.Removing { // what was in the namespace was deleted with it
 			custom, err := f.Reporter.GetObjectMeta()
 			if err != nil {
 				return Namespace{}, err
@@ -114,6 +122,9 @@ func (f *Finder) Settle(ctx context.Context, decision placement.Decision, manife
 			return Namespace{}, err
 		}
 		return Namespace{}, ErrUnknown
+	}
+	if decision.Left != "" {
+		f.Recorder.Warningf("NamespaceGone", "The namespace %s, which the driver was in, has been deleted: installing the driver in namespace %s", decision.Left, decision.Namespace)
 	}
 	if decision.Create {
 		uid, err := f.create(ctx, decision.Namespace, manifests)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,20 +15,21 @@ import (
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers/lock"
 	"github.com/berth-csi/berth/operator/transport"
 )
 
 // A lockClient is the client for operator-lib's leader election. It writes only the lock, whose name RBAC rules can be
 // limited to. OLM copies permissions in the operator's namespace to all namespaces, so a permission to delete the pod of
-// an evicted operator would be a permission to delete any pod.
+// an operator that has ended would be a permission to delete any pod.
 type lockClient struct {
 	client.Client
-	lock         client.ObjectKey
+	key          client.ObjectKey // of the lock
 	fieldManager string
 }
 
 // errLeaderOnNotReadyNode says that the pod that holds the lock is on a node that is not ready, and may still run.
-var errLeaderOnNotReadyNode = errors.New("the pod that holds the lock is on a node that is not ready, and has not been deleted")
+var errLeaderOnNotReadyNode = errors.New("the pod that holds the lock is on a node that is not ready, and may still run")
 
 // Create creates the lock. It fails if the lock exists.
 func (c lockClient) Create(ctx context.Context, object client.Object, _ ...client.CreateOption) error {
@@ -35,42 +37,48 @@ func (c lockClient) Create(ctx context.Context, object client.Object, _ ...clien
 	if err != nil {
 		return err
 	}
-	lock := &unstructured.Unstructured{Object: content}
-	lock.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
-	lock.SetResourceVersion(transport.CreateOnly)
-	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(lock), client.ForceOwnership, client.FieldOwner(c.fieldManager))
+	created := &unstructured.Unstructured{Object: content}
+	created.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	created.SetResourceVersion(transport.CreateOnly)
+	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(created), client.ForceOwnership, client.FieldOwner(c.fieldManager))
 	if apierrors.IsConflict(err) {
-		return apierrors.NewAlreadyExists(corev1.Resource("configmaps"), lock.GetName())
+		return apierrors.NewAlreadyExists(corev1.Resource("configmaps"), created.GetName())
 	}
 	return err
 }
 
-// Delete deletes the lock where operator-lib would delete the pod that holds it: the lock of a pod that has ended is
-// free, and a pod that was already deleted will not run again when its node comes back.
-func (c lockClient) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
-	pod, isPod := object.(*corev1.Pod)
-	switch {
-	case !isPod:
-		return c.Client.Delete(ctx, object, options...)
-	case pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded:
+// Get reads an object. It returns each pod that has ended as an evicted one: of the pods that have ended, operator-lib
+// frees the lock of evicted and preempted ones only, and waits for the deletion of all others.
+func (c lockClient) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if err := c.Client.Get(ctx, key, object, options...); err != nil {
+		return err
+	}
+	if pod, isPod := object.(*corev1.Pod); isPod && lock.Ended(pod, time.Now()) {
+		pod.Status.Phase, pod.Status.Reason, pod.DeletionTimestamp = corev1.PodFailed, "Evicted", nil
+	}
+	return nil
+}
+
+// Delete deletes the lock where operator-lib would delete the pod that holds it, if that pod has ended. If it has not,
+// it is on a node that is not ready, where it may still be active, and Delete fails.
+func (c lockClient) Delete(ctx context.Context, object client.Object, _ ...client.DeleteOption) error {
+	if pod, isPod := object.(*corev1.Pod); isPod && lock.Ended(pod, time.Now()) {
 		return c.deleteLockOf(ctx, pod)
-	case pod.DeletionTimestamp != nil:
-		return nil // operator-lib deletes the lock next
 	}
 	return errLeaderOnNotReadyNode
 }
 
 func (c lockClient) deleteLockOf(ctx context.Context, pod *corev1.Pod) error {
 	held := &corev1.ConfigMap{}
-	if err := c.Get(ctx, c.lock, held); err != nil {
+	if err := c.Get(ctx, c.key, held); err != nil {
 		return client.IgnoreNotFound(err)
 	}
 	if !slices.ContainsFunc(held.OwnerReferences, func(owner metav1.OwnerReference) bool { return owner.UID == pod.UID }) {
 		return nil
 	}
 	if err := c.Client.Delete(ctx, held, client.Preconditions{UID: &held.UID}); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("deleting the lock %s of pod %s, which has ended: %w", c.lock, pod.Name, err)
+		return fmt.Errorf("deleting the lock %s of pod %s, which has ended: %w", c.key, pod.Name, err)
 	}
-	klog.V(2).InfoS("Deleted the lock of a pod that has ended", "lock", c.lock, "pod", klog.KObj(pod))
+	klog.V(2).InfoS("Deleted the lock of a pod that has ended", "lock", c.key, "pod", klog.KObj(pod))
 	return nil
 }

@@ -3,6 +3,7 @@
 package leader
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	operatorclient "github.com/openshift/client-go/operator/clientset/versioned"
 	"github.com/operator-framework/operator-lib/leader"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -31,7 +33,7 @@ const (
 )
 
 // A Lock is the leader-for-life lock of a driver's operators: a ConfigMap in an operator's namespace, owned by the pod
-// that holds it, so that it is free only after the pod is gone. Earlier operators of the driver use the same lock.
+// that holds it, so that it is free only after the pod has ended. Earlier operators of the driver use the same lock.
 // Therefore an old and a new operator are never active together, however their Deployments roll out.
 type Lock struct {
 	driver    drivers.Driver
@@ -45,9 +47,9 @@ func NewLock(driver drivers.Driver, namespace string, cfg *rest.Config, metrics 
 	return &Lock{driver: driver, namespace: namespace, cfg: cfg, metrics: metrics}
 }
 
-// Acquire waits until this pod holds the lock. A wait shows in the log, in a metric and in a condition, but not in the
-// pod's readiness, which nothing depends on. Outside of a cluster no pod can own the lock, and Acquire returns without
-// it.
+// Acquire waits until this pod holds the lock. A wait shows in the log, in a metric and, while no operator is active, in
+// a condition, but not in the pod's readiness: in a rolling update, the pod that holds the lock is deleted only after
+// the new one is ready. Outside of a cluster no pod can own the lock, and Acquire returns without it.
 func (l *Lock) Acquire(ctx context.Context) error {
 	c, err := client.New(l.cfg, client.Options{})
 	if err != nil {
@@ -86,39 +88,74 @@ func (l *Lock) Acquire(ctx context.Context) error {
 	}
 }
 
-// reportWait reports that this operator waits for the lock in its own namespace, until ctx ends. The operator that holds
-// the lock may have the same version. Then it removes the condition with each status that it writes, and reportWait
-// restores it.
+// reportWait reports that this operator waits for the lock in its own namespace, until ctx ends.
 func (l *Lock) reportWait(ctx context.Context, c client.Client) {
-	since := metav1.Now()
+	began := metav1.Now()
 	for {
 		select {
 		case <-time.After(reportInterval):
 		case <-ctx.Done():
 			return
 		}
-		l.metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, l.namespace).Set(1)
-		message := l.waitMessage(ctx, c)
-		klog.InfoS("Waiting for the lock", "lock", l.keyIn(l.namespace), "message", message)
-		if err := l.applyCondition(ctx, message, since); err != nil && ctx.Err() == nil {
+		if err := l.report(ctx, c, began); err != nil && ctx.Err() == nil {
 			klog.ErrorS(err, "Failed to report the wait for the lock", "clusterCSIDriver", l.driver.CSIName)
 		}
 	}
 }
 
-// waitMessage says who holds the lock in the operator's own namespace.
-func (l *Lock) waitMessage(ctx context.Context, c client.Client) string {
+// report reports once that this operator waits for the lock in its own namespace. It writes the condition only while no
+// operator is active: an active one removes the condition with each status that it writes.
+func (l *Lock) report(ctx context.Context, c client.Client, began metav1.Time) error {
+	l.metrics.WaitingForLock.WithLabelValues(l.driver.CSIName, l.namespace).Set(1)
 	key := l.keyIn(l.namespace)
 	holder, err := lock.Holder(ctx, c, key)
-	switch {
-	case err != nil:
-		return fmt.Sprintf("the operator in namespace %s waits for the lock, ConfigMap %s: %v", l.namespace, key, err)
-	case holder == nil:
-		return fmt.Sprintf("the operator in namespace %s waits for the lock, ConfigMap %s, which belongs to no pod that runs. "+
-			"If it is not garbage-collected with its owner, delete it", l.namespace, key)
+	if err != nil {
+		return err
 	}
-	return fmt.Sprintf("the operator in namespace %s waits for the lock, ConfigMap %s, which pod %s holds. "+
-		"If that is a pod of another operator, delete its Subscription and its ClusterServiceVersion", l.namespace, key, holder.Name)
+	wait := waitFor(key, holder, began)
+	klog.InfoS("Waiting for the lock", "lock", key, "message", wait.message)
+	if wait.active {
+		return nil
+	}
+	return l.applyCondition(ctx, wait.message, wait.since)
+}
+
+// A lockWait is an operator's wait for the lock in its own namespace.
+type lockWait struct {
+	message string
+	// active says that the holder is an active operator, as far as the cluster shows.
+	active bool
+	// since is when that changed. It is the same for all operators that wait for one holder, which would otherwise
+	// replace each other's condition forever.
+	since metav1.Time
+}
+
+// waitFor describes the wait for a lock. holder is nil if no pod holds it. began is when this operator began to wait.
+func waitFor(key client.ObjectKey, holder *corev1.Pod, began metav1.Time) lockWait {
+	waits := fmt.Sprintf("the operator in namespace %s waits for the lock, ConfigMap %s", key.Namespace, key)
+	if holder == nil {
+		return lockWait{message: waits + ", which belongs to no pod that runs. If it is not garbage-collected with its owner, delete it", since: began}
+	}
+	ready := corev1.PodCondition{LastTransitionTime: holder.CreationTimestamp}
+	for _, condition := range holder.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			ready = condition
+		}
+	}
+	wait := lockWait{active: ready.Status == corev1.ConditionTrue, since: ready.LastTransitionTime}
+	held := fmt.Sprintf("%s, which pod %s on node %s holds", waits, holder.Name, cmp.Or(holder.Spec.NodeName, "<none>"))
+	switch {
+	case holder.DeletionTimestamp != nil:
+		wait.message = fmt.Sprintf("%s. That pod is being deleted, and its node has not ended it. Its credentials expire at %s, and then this operator takes over. "+
+			"To have it take over at once, make sure that the node is off, and run oc -n %s delete pod %s --force --grace-period=0",
+			held, holder.DeletionTimestamp.Add(lock.TokenExpiry).UTC().Format(time.RFC3339), key.Namespace, holder.Name)
+	case wait.active:
+		wait.message = held + ". If that is a pod of another operator, delete its Subscription and its ClusterServiceVersion"
+	default:
+		wait.message = fmt.Sprintf("%s. That pod is not ready. If its node is lost, Kubernetes deletes the pod five minutes later; otherwise find out what is wrong with it, "+
+			"or run oc -n %s delete pod %s", held, key.Namespace, holder.Name)
+	}
+	return wait
 }
 
 // applyCondition writes the condition of the wait to the ClusterCSIDriver, if it exists, and nothing else.

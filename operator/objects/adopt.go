@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
@@ -19,7 +20,8 @@ import (
 	"github.com/berth-csi/berth/drivers"
 )
 
-// Unadopted returns those of the driver's objects that an earlier operator created and that this one has not adopted.
+// Unadopted returns those of the driver's objects that an earlier operator created and that this one has not adopted, or
+// has only labelled, because it applied them while it was refused to adopt them.
 func (a *Applier) Unadopted(ctx context.Context, manifests []drivers.Manifest) ([]*metav1.PartialObjectMetadata, error) {
 	var found []*metav1.PartialObjectMetadata
 	for _, m := range manifests {
@@ -35,7 +37,7 @@ func (a *Applier) Unadopted(ctx context.Context, manifests []drivers.Manifest) (
 		if err != nil {
 			return nil, fmt.Errorf("reading %s %s: %w", m.Object.GetKind(), m.Object.GetName(), err)
 		}
-		if a.Owned(object) && !a.Managed(object) {
+		if a.Owned(object) && (!a.Managed(object) || slices.ContainsFunc(object.OwnerReferences, isAPI)) {
 			object.SetGroupVersionKind(m.Object.GroupVersionKind()) // the response has none
 			found = append(found, object)
 		}
@@ -49,7 +51,11 @@ var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, S
 // Adopt takes unadopted objects over, each in one request: it sets the label, and removes owner references that would
 // have the object deleted. The community operator made a CustomResourceDefinition the owner of its driver, so deleting
 // that API would garbage-collect the driver. Everything else about the objects is left to the ordinary apply path.
-func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMetadata) error {
+//
+// An object that the API server refuses to have adopted holds no other: refused says which ones, and why. err is an error
+// that will pass.
+func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMetadata) (refused, err error) {
+	var refusals []error
 	for _, object := range unadopted {
 		kind, name, uid := object.GroupVersionKind(), object.Name, object.UID
 		err := retry.RetryOnConflict(conflictBackoff, func() error {
@@ -69,20 +75,28 @@ func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMe
 			return conflict
 		})
 		if err != nil {
-			return fmt.Errorf("adopting %s %s: %w", kind.Kind, name, err)
+			err = fmt.Errorf("adopting %s %s: %w", kind.Kind, name, err)
+		}
+		switch {
+		case Refused(err):
+			refusals = append(refusals, err)
+			continue
+		case err != nil:
+			return nil, err
 		}
 		klog.V(2).InfoS("Adopted object", "kind", kind.Kind, "object", klog.KObj(object))
 		a.metrics.AdoptedObjects.WithLabelValues(a.driver, kind.Kind).Inc()
 		a.recorder.Eventf("Adopted", "Took over %s %s, which an earlier operator of the driver made", kind.Kind, name)
 	}
-	return nil
+	return utilerrors.NewAggregate(refusals), nil
 }
+
+// isAPI reports whether an owner is an API.
+func isAPI(owner metav1.OwnerReference) bool { return owner.Kind == "CustomResourceDefinition" }
 
 // adoptOnce fails with a conflict if the object has changed since it was read.
 func (a *Applier) adoptOnce(ctx context.Context, object *metav1.PartialObjectMetadata) error {
-	owners := slices.DeleteFunc(slices.Clone(object.OwnerReferences), func(owner metav1.OwnerReference) bool {
-		return owner.Kind == "CustomResourceDefinition"
-	})
+	owners := slices.DeleteFunc(slices.Clone(object.OwnerReferences), isAPI)
 	// The resource version protects concurrent changes of the owner references.
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": object.ResourceVersion, "ownerReferences": owners,

@@ -75,7 +75,7 @@ func (a *Writer) Apply(ctx context.Context, w *WatchedObject, desired *unstructu
 		return current, nil
 	}
 	live, err := a.write(ctx, desired)
-	if apierrors.IsInvalid(err) && current != nil && (drivers.Manifest{Object: desired}).Recreated() {
+	if invalidField(err) && current != nil && (drivers.Manifest{Object: desired}).Recreated() {
 		live, err = a.recreate(ctx, desired, current, err)
 	}
 	if err != nil {

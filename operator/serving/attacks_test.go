@@ -320,7 +320,7 @@ func (s server) checkHealth(t *testing.T) {
 // reviews counts the TokenReviews that the server has requested.
 func (s server) reviews(t *testing.T, c *cluster.Cluster) (count int) {
 	t.Helper()
-	for _, event := range c.Audit(t) {
+	for _, event := range c.AuditOf(t, cluster.Requests{Agent: s.agent}) {
 		if event.Resource == "tokenreviews" && event.Agent == s.agent {
 			count++
 		}

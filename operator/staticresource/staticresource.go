@@ -30,7 +30,8 @@ var otherControllers = sets.New("Deployment", "DaemonSet", "CredentialsRequest",
 // Applies reports whether the controller applies objects of a kind.
 func Applies(kind string) bool { return !otherControllers.Has(kind) }
 
-// A Controller applies static resources.
+// A Controller applies static resources. It is ready once all have been applied, or have been refused several times: pods
+// that started earlier would lack their service accounts and permissions.
 type Controller struct {
 	factory.Controller
 	applier        *objects.Applier
@@ -38,7 +39,7 @@ type Controller struct {
 	// waves are applied one after the other. The objects of one wave are applied concurrently, because the API server
 	// delays each write of an RBAC object by up to a tenth of a second.
 	waves [3][]*objects.WatchedObject
-	ready chan struct{}
+	ready *objects.Readiness
 }
 
 const (
@@ -53,7 +54,7 @@ var waveOf = map[string]int{"Namespace": firstWave, "RoleBinding": lastWave, "Cl
 
 // NewController returns the controller for watched objects. Its condition types start with name.
 func NewController(name string, watched []*objects.WatchedObject, applier *objects.Applier, operatorClient v1helpers.OperatorClient, recorder events.Recorder) *Controller {
-	c := &Controller{applier: applier, operatorClient: operatorClient, ready: make(chan struct{})}
+	c := &Controller{applier: applier, operatorClient: operatorClient, ready: objects.NewReadiness()}
 	informers := []factory.Informer{operatorClient.Informer()}
 	for _, object := range watched {
 		wave, special := waveOf[object.Desired.GetKind()]
@@ -72,9 +73,8 @@ func NewController(name string, watched []*objects.WatchedObject, applier *objec
 	return c
 }
 
-// Ready is closed once all objects have been applied. Pods that started earlier would lack their service accounts and
-// permissions.
-func (c *Controller) Ready() <-chan struct{} { return c.ready }
+// Ready is closed once the controller is ready.
+func (c *Controller) Ready() <-chan struct{} { return c.ready.Done() }
 
 // sync applies every object. An object that fails does not block the others.
 func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
@@ -97,13 +97,10 @@ func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
 		return nil // the shutdown is no failure of the objects that are left
 	}
 	if len(errs) > 0 {
+		c.ready.Fail()
 		return utilerrors.NewAggregate(errs)
 	}
-	select {
-	case <-c.ready:
-	default:
-		close(c.ready)
-	}
+	c.ready.Set()
 	return nil
 }
 

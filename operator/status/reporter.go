@@ -14,6 +14,7 @@ import (
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,10 @@ import (
 // minWriteInterval is the shortest time between two writes of the status.
 const minWriteInterval = 200 * time.Millisecond
 
+// cacheTimeout is how long the cache is expected to lag behind a write. If it shows the version that the write was based on
+// for longer, the write may be lost: when etcd is restored to exactly that version, no watch will ever show another one.
+const cacheTimeout = 5 * time.Second
+
 // A Reporter is the operator client that all controllers of a cycle share, and the status controller. It collects the
 // statuses that the controllers apply, and writes them together with their summary in one request. If each of a dozen
 // controllers wrote its own conditions, an installation would write the status some forty times, which is most of its
@@ -40,13 +45,26 @@ type Reporter struct {
 	mu        sync.Mutex
 	started   bool                                                         // a status was applied or components are expected
 	expected  []Component                                                  // that the summary waits for
+	reported  chan struct{}                                                // closed once all of them have reported
 	applied   map[string]*applyoperatorv1.OperatorStatusApplyConfiguration // by controller
 	statuses  map[string]transition                                        // by condition type
 	revision  int                                                          // grows whenever a controller applies a different status
 	written   int                                                          // the last revision that was written
 	waiters   []waiter
-	writtenOn string        // the resource version that the last write was based on, which the cache shows until it has that write
+	lastWrite write
 	wakeUps   chan struct{} // receives a value when there may be something to write
+}
+
+// A write of the status.
+type write struct {
+	basedOn string // a resource version, which the cache shows until it has the write
+	at      time.Time
+}
+
+// isAwaited reports whether the cache, which shows a resource version, is expected to show the write soon. A decision based
+// on that cache would repeat the write.
+func (w write) isAwaited(cached string, now time.Time) bool {
+	return cached == w.basedOn && now.Sub(w.at) < cacheTimeout
 }
 
 // Options of a Reporter.
@@ -76,7 +94,7 @@ func NewReporter(client v1helpers.OperatorClientWithFinalizers, customResource d
 	return &Reporter{
 		OperatorClientWithFinalizers: client, Options: options, customResource: customResource,
 		applied:  map[string]*applyoperatorv1.OperatorStatusApplyConfiguration{},
-		statuses: map[string]transition{}, wakeUps: make(chan struct{}, 1),
+		statuses: map[string]transition{}, reported: make(chan struct{}), wakeUps: make(chan struct{}, 1),
 	}
 }
 
@@ -104,6 +122,7 @@ func (r *Reporter) enqueue(controller string, status *applyoperatorv1.OperatorSt
 			}
 		}
 		r.wakeUp()
+		r.noteReports()
 	}
 	result := make(chan error, 1)
 	if r.written == r.revision {
@@ -118,8 +137,56 @@ func (r *Reporter) enqueue(controller string, status *applyoperatorv1.OperatorSt
 func (r *Reporter) Expect(components []Component) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.started, r.expected = true, components
+	r.started, r.expected, r.reported = true, components, make(chan struct{})
+	r.noteReports()
 	r.wakeUp()
+}
+
+// Reported is closed once the controllers of all components that are expected now have reported in this cycle, also if that
+// changes nothing in the ClusterCSIDriver.
+func (r *Reporter) Reported() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.reported
+}
+
+// SyncOnceReported is a hook with which a controller that calls RolledOut syncs when all components have reported. If nothing
+// in the ClusterCSIDriver changes by that, its informer triggers no sync.
+func (r *Reporter) SyncOnceReported(ctx context.Context, syncContext factory.SyncContext) error {
+	select {
+	case <-r.Reported():
+		syncContext.Queue().Add(factory.DefaultQueueKey)
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// noteReports closes the channel of Reported when it is time to.
+func (r *Reporter) noteReports() {
+	select {
+	case <-r.reported:
+	default:
+		if haveReported(r.expected, r.applied) {
+			close(r.reported)
+		}
+	}
+}
+
+// RolledOut reports whether the driver is available and not progressing, as all expected components have reported in this
+// cycle. What the ClusterCSIDriver says is not enough: an earlier operator wrote it, about what it had installed.
+func (r *Reporter) RolledOut() bool {
+	_, live, _, err := r.OperatorClientWithFinalizers.GetOperatorState()
+	if err != nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.expected) == 0 || !haveReported(r.expected, r.applied) {
+		return false
+	}
+	summary := summarize(r.merge(live).Conditions, r.expected)
+	return v1helpers.IsOperatorConditionTrue(summary, operatorv1.OperatorStatusTypeAvailable) &&
+		v1helpers.IsOperatorConditionFalse(summary, operatorv1.OperatorStatusTypeProgressing)
 }
 
 func (r *Reporter) wakeUp() {
@@ -238,7 +305,7 @@ func (r *Reporter) sync(ctx context.Context) error {
 		return r.notify(err, 0)
 	}
 	r.mu.Lock()
-	if !r.started || resourceVersion == r.writtenOn {
+	if !r.started || r.lastWrite.isAwaited(resourceVersion, time.Now()) {
 		r.mu.Unlock()
 		return nil
 	}
@@ -256,8 +323,9 @@ func (r *Reporter) sync(ctx context.Context) error {
 	if changed {
 		klog.V(2).InfoS("Wrote the status", "clusterCSIDriver", r.Name, "revision", revision)
 		r.mu.Lock()
-		r.writtenOn = resourceVersion
+		r.lastWrite = write{resourceVersion, time.Now()}
 		r.mu.Unlock()
+		time.AfterFunc(cacheTimeout, r.wakeUp)
 	}
 	return r.notify(err, revision)
 }

@@ -9,6 +9,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,24 +25,8 @@ const limit = 30 * time.Second
 // TestConditionIsRemovedAfterAnotherReport: a condition that is there for a while only, such as that for a lock, goes when
 // its controller applies a status without it. A status that changes nothing must not keep later ones from being written.
 func TestConditionIsRemovedAfterAnotherReport(t *testing.T) {
-	c := cluster.Shared(t, cluster.Options{})
-	custom := &operatorv1.ClusterCSIDriver{
-		ObjectMeta: metav1.ObjectMeta{Name: "smb.csi.k8s.io"},
-		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
-	}
-	if err := c.Client().Create(t.Context(), custom); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Client().Delete(context.Background(), custom) })
-	source, err := customresource.Start(t.Context(), c.Config(), custom.Name, clock.RealClock{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := source.NewClient()
-	reporter := status.NewReporter(api, api.Resource(), status.Options{
-		Name: custom.Name, FieldManager: "test", IsCurrent: func(string) bool { return false },
-	})
-	go reporter.Run(t.Context())
+	c, custom, reporter := startReporter(t, "smb.csi.k8s.io", func(string) bool { return false },
+		func(resource dynamic.ResourceInterface) dynamic.ResourceInterface { return resource })
 
 	const conditionType = "TestDegraded"
 	degraded := applyoperatorv1.OperatorCondition().WithType(conditionType).WithStatus(operatorv1.ConditionTrue).WithReason("Test").WithMessage("it waits")
@@ -63,4 +48,26 @@ func TestConditionIsRemovedAfterAnotherReport(t *testing.T) {
 	apply("Test", applyoperatorv1.OperatorStatus().WithConditions(degraded), true)
 	apply("Other", applyoperatorv1.OperatorStatus(), true) // changes nothing
 	apply("Test", applyoperatorv1.OperatorStatus(), false)
+}
+
+// startReporter creates a ClusterCSIDriver and runs a reporter for it, which writes to what wrap returns.
+func startReporter(t *testing.T, name string, isCurrent func(string) bool, wrap func(dynamic.ResourceInterface) dynamic.ResourceInterface) (*cluster.Cluster, *operatorv1.ClusterCSIDriver, *status.Reporter) {
+	t.Helper()
+	c := cluster.Shared(t, cluster.Options{})
+	custom := &operatorv1.ClusterCSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}},
+	}
+	if err := c.Client().Create(t.Context(), custom); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Client().Delete(context.Background(), custom) })
+	source, err := customresource.Start(t.Context(), c.Config(), custom.Name, clock.RealClock{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := source.NewClient()
+	reporter := status.NewReporter(api, wrap(api.Resource()), status.Options{Name: custom.Name, FieldManager: "test", IsCurrent: isCurrent})
+	go reporter.Run(t.Context())
+	return c, custom, reporter
 }

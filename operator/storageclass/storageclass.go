@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-csi/berth/drivers"
@@ -61,16 +62,17 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 		return err
 	}
 	var differences []string
+	var errs []error
 	for _, class := range c.classes {
 		difference, err := c.syncClass(ctx, cluster, class)
 		if err != nil {
-			return fmt.Errorf("StorageClass %s: %w", class.Desired.GetName(), err)
+			errs = append(errs, fmt.Errorf("StorageClass %s: %w", class.Desired.GetName(), err))
 		}
 		if difference != "" {
 			differences = append(differences, fmt.Sprintf("StorageClass %s is left as it is: %s.", class.Desired.GetName(), difference))
 		}
 	}
-	return c.report(ctx, strings.Join(differences, " "))
+	return utilerrors.NewAggregate(append(errs, c.report(ctx, strings.Join(differences, " "))))
 }
 
 // syncClass applies or deletes one class, or says why it leaves one that differs.

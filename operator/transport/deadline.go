@@ -9,20 +9,28 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// requestTimeout bounds how long a request waits for the API server. A controller whose request hangs stops working
-// without reporting anything; one whose request fails reports the error and retries.
-const requestTimeout = 10 * time.Second
+// These bound how long a request waits for the API server. A controller whose request hangs stops working without
+// reporting anything; one whose request fails reports the error and retries.
+const (
+	requestTimeout = 10 * time.Second
+	// listTimeout is what API servers give a request themselves, by default. In a large cluster, a list takes long.
+	listTimeout = time.Minute
+)
 
-// WithDeadline returns a client configuration whose requests fail unless they are answered within requestTimeout.
-// Watches are long-lived and have no deadline.
+// WithDeadline returns a client configuration whose requests fail unless they are answered within requestTimeout, and
+// lists within listTimeout. Watches are long-lived and have no deadline.
 func WithDeadline(cfg *rest.Config) *rest.Config {
 	limited := rest.CopyConfig(cfg)
 	limited.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return RoundTripperFunc(func(request *http.Request) (*http.Response, error) {
-			if request.URL.Query().Get("watch") == "true" {
+			timeout, query := requestTimeout, request.URL.Query()
+			switch {
+			case query.Get("watch") == "true":
 				return next.RoundTrip(request)
+			case query.Has("limit") || query.Has("resourceVersion"): // informers set one of them in each list
+				timeout = listTimeout
 			}
-			ctx, cancel := context.WithTimeout(request.Context(), requestTimeout)
+			ctx, cancel := context.WithTimeout(request.Context(), timeout)
 			response, err := next.RoundTrip(request.WithContext(ctx))
 			if err != nil {
 				cancel()

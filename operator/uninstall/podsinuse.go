@@ -12,11 +12,10 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/listing"
 )
 
@@ -28,21 +27,18 @@ const (
 	maxNamespaces = 50
 	// maxClockSkew is by how much the clocks of a control plane may differ.
 	maxClockSkew = 10 * time.Second
-	// A cluster may have very many pods, and large ones. After a search the controller rests searchRest times as long
-	// as the search took, but at least minSearchInterval and at most maxSearchInterval.
-	searchRest        = 10
-	minSearchInterval = 5 * time.Second
-	maxSearchInterval = 5 * time.Minute
 )
 
 // inUse finds the pods that may have a volume of a driver mounted. It relies only on what no tenant can write. A
 // PersistentVolume says which claim it is bound to; a claim may name any volume. A pod's status says, by its kubelet,
 // that it was admitted to a node; a pod's spec may name any node.
 type inUse struct {
-	kube    kubernetes.Interface
-	csiName string
-	// nodes returns the names of the nodes that the driver's node pods are on.
-	nodes func(context.Context) (map[string]bool, error)
+	kube   kubernetes.Interface
+	driver drivers.Driver
+	now    time.Time
+	nodes  *nodes
+	// driverNodes returns the names of the nodes that the driver's node pods are on.
+	driverNodes func(context.Context) (map[string]bool, error)
 }
 
 // claimKey is a claim's namespace and name.
@@ -57,13 +53,12 @@ type binding struct {
 // persistentVolume and pod have the fields that are read of those objects.
 type (
 	persistentVolume struct {
-		Spec struct {
-			CSI      *struct{ Driver string }
+		Spec sourced[struct {
 			ClaimRef *struct {
 				Namespace, Name string
 				UID             types.UID
 			}
-		}
+		}]
 		Status struct {
 			Phase                   corev1.PersistentVolumePhase
 			LastPhaseTransitionTime *metav1.Time
@@ -73,15 +68,15 @@ type (
 		Metadata struct {
 			Namespace, Name   string
 			CreationTimestamp metav1.Time
+			DeletionTimestamp *metav1.Time
 		}
 		Spec struct {
 			NodeName string
-			Volumes  []struct {
+			Volumes  []sourced[struct {
 				Name                  string
 				PersistentVolumeClaim *struct{ ClaimName string }
 				Ephemeral             *struct{}
-				CSI                   *struct{ Driver string }
-			}
+			}]
 		}
 		Status struct {
 			Phase     corev1.PodPhase
@@ -93,49 +88,56 @@ type (
 // errEnough ends a list early.
 var errEnough = errors.New("enough")
 
-// pods returns the pods, as namespace/name, sorted, at most maxUsers.
-func (i inUse) pods(ctx context.Context) ([]string, error) {
+// pods returns the pods, at most maxUsers. Those that are lost are not among them.
+func (i inUse) pods(ctx context.Context) (users, left []placedPod, err error) {
 	bindings, err := i.bindings(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	inline, err := i.allowsInline(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	search := search{inUse: i, bindings: bindings, inline: inline}
-	var users []string
 	for _, namespace := range i.namespaces(bindings, inline) {
 		// Pods without a node, and pods that have ended, have nothing mounted.
 		list := listing.List{Resource: "pods", Namespace: namespace, Fields: "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"}
 		err := listing.Each(ctx, i.kube.CoreV1().RESTClient(), list, func(p pod) error {
 			found, err := search.uses(ctx, p)
-			if found {
-				users = append(users, p.Metadata.Namespace+"/"+p.Metadata.Name)
+			if err != nil || !found {
+				return err
+			}
+			gone, err := search.lost(ctx, p)
+			switch {
+			case err != nil:
+				return err
+			case !gone:
+				users = append(users, place(p))
+			case len(left) < maxUsers:
+				left = append(left, place(p))
 			}
 			if len(users) >= maxUsers {
 				return errEnough
 			}
-			return err
+			return nil
 		})
 		if errors.Is(err, errEnough) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("looking for pods that use volumes of the driver: %w", err)
+			return nil, nil, fmt.Errorf("looking for pods that use volumes of the driver: %w", err)
 		}
 	}
-	slices.Sort(users)
-	return users, nil
+	return users, left, nil
 }
 
-// namespaces returns the namespaces whose pods are listed; "" stands for all.
+// namespaces returns the namespaces whose pods are listed; "" stands for all. Inline volumes may be in any.
 func (i inUse) namespaces(bindings map[claimKey]binding, inline bool) []string {
 	names := map[string]bool{}
 	for key := range bindings {
 		names[key.Namespace] = true
 	}
-	if inline || len(names) > maxNamespaces {
+	if inline || i.driver.InTree.Source != "" || len(names) > maxNamespaces {
 		return []string{metav1.NamespaceAll}
 	}
 	return slices.Sorted(maps.Keys(names))
@@ -146,8 +148,8 @@ func (i inUse) namespaces(bindings map[claimKey]binding, inline bool) []string {
 func (i inUse) bindings(ctx context.Context) (map[claimKey]binding, error) {
 	found := map[claimKey]binding{}
 	err := listing.Each(ctx, i.kube.CoreV1().RESTClient(), listing.List{Resource: "persistentvolumes"}, func(volume persistentVolume) error {
-		csi, ref, phase := volume.Spec.CSI, volume.Spec.ClaimRef, volume.Status.Phase
-		if csi == nil || csi.Driver != i.csiName || ref == nil || ref.UID == "" || phase == corev1.VolumeAvailable || phase == corev1.VolumePending {
+		ref, phase := volume.Spec.Of.ClaimRef, volume.Status.Phase
+		if !volume.Spec.csi(i.driver) && !volume.Spec.inTree(i.driver) || ref == nil || ref.UID == "" || phase == corev1.VolumeAvailable || phase == corev1.VolumePending {
 			return nil
 		}
 		key := claimKey{Namespace: ref.Namespace, Name: ref.Name}
@@ -167,14 +169,14 @@ func (i inUse) bindings(ctx context.Context) (map[claimKey]binding, error) {
 	return found, nil
 }
 
-// allowsInline reports whether kubelets mount inline volumes of the driver. Without a CSIDriver they do not.
+// allowsInline reports whether kubelets mount inline CSI volumes of the driver. Without a CSIDriver they do not.
 func (i inUse) allowsInline(ctx context.Context) (bool, error) {
-	driver, err := i.kube.StorageV1().CSIDrivers().Get(ctx, i.csiName, metav1.GetOptions{})
+	driver, err := i.kube.StorageV1().CSIDrivers().Get(ctx, i.driver.CSIName, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("reading CSIDriver %s: %w", i.csiName, err)
+		return false, fmt.Errorf("reading CSIDriver %s: %w", i.driver.CSIName, err)
 	}
 	return slices.Contains(driver.Spec.VolumeLifecycleModes, storagev1.VolumeLifecycleEphemeral), nil
 }
@@ -184,8 +186,17 @@ type search struct {
 	inUse
 	bindings map[claimKey]binding
 	inline   bool
-	// driverNodes are read on demand.
-	driverNodes map[string]bool
+	// on are the driver's nodes, read on demand.
+	on map[string]bool
+}
+
+// lost reports whether a pod that uses a volume does not count because it never ends.
+func (s *search) lost(ctx context.Context, p pod) (bool, error) {
+	if p.Metadata.DeletionTimestamp == nil {
+		return false, nil
+	}
+	on, err := s.nodes.of(ctx, p.Spec.NodeName)
+	return err == nil && lost(p, on, s.now), err
 }
 
 // uses reports whether a pod may have a volume of the driver mounted.
@@ -193,12 +204,12 @@ func (s *search) uses(ctx context.Context, p pod) (bool, error) {
 	for _, volume := range p.Spec.Volumes {
 		key := claimKey{Namespace: p.Metadata.Namespace}
 		switch {
-		case volume.PersistentVolumeClaim != nil:
-			key.Name = volume.PersistentVolumeClaim.ClaimName
-		case volume.Ephemeral != nil:
-			key.Name = p.Metadata.Name + "-" + volume.Name
+		case volume.Of.PersistentVolumeClaim != nil:
+			key.Name = volume.Of.PersistentVolumeClaim.ClaimName
+		case volume.Of.Ephemeral != nil:
+			key.Name = p.Metadata.Name + "-" + volume.Of.Name
 		}
-		inline := s.inline && volume.CSI != nil && volume.CSI.Driver == s.csiName
+		inline := s.inline && volume.csi(s.driver) || volume.inTree(s.driver)
 		if inline || s.mayMount(key, p.Metadata.CreationTimestamp.Time) {
 			return s.started(ctx, p)
 		}
@@ -219,34 +230,28 @@ func (s *search) started(ctx context.Context, p pod) (bool, error) {
 	if p.Status.StartTime != nil {
 		return true, nil
 	}
-	if s.driverNodes == nil {
+	if s.on == nil {
 		var err error
-		if s.driverNodes, err = s.nodes(ctx); err != nil {
+		if s.on, err = s.driverNodes(ctx); err != nil {
 			return false, err
 		}
 	}
-	return s.driverNodes[p.Spec.NodeName], nil
+	return s.on[p.Spec.NodeName], nil
 }
 
 // driverNodes returns the names of the nodes that pods of the driver's DaemonSets are on.
 func (c *controller) driverNodes(ctx context.Context) (map[string]bool, error) {
 	nodes := map[string]bool{}
 	for _, object := range c.Objects {
-		daemonSet := object.Desired
-		if daemonSet.GetKind() != "DaemonSet" {
+		if !isNodePart(object.Desired) {
 			continue
 		}
-		selector, _, err := unstructured.NestedStringMap(daemonSet.Object, "spec", "selector", "matchLabels")
-		if err != nil {
-			return nil, err
-		}
-		list := listing.List{Resource: "pods", Namespace: daemonSet.GetNamespace(), Labels: labels.SelectorFromSet(selector).String()}
-		err = listing.Each(ctx, c.Kube.CoreV1().RESTClient(), list, func(p pod) error {
+		err := c.eachPodOf(ctx, object.Desired, func(p pod) error {
 			nodes[p.Spec.NodeName] = true
 			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("looking for the driver's nodes: %w", err)
+			return nil, err
 		}
 	}
 	return nodes, nil

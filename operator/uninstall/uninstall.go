@@ -1,25 +1,27 @@
-// Package uninstall has the controller that removes a driver in order: it waits until no pod uses the driver's volumes,
-// deletes the driver's objects stage by stage, and then removes the finalizer of the ClusterCSIDriver.
+// Package uninstall has the controller that removes a driver in order: it waits until no pod uses the driver's volumes and
+// the driver's own controller has nothing left to do, deletes the driver's objects stage by stage, and then removes the finalizer of the ClusterCSIDriver.
 package uninstall
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/events"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
 	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -44,22 +46,51 @@ type Options struct {
 	Objects []*objects.WatchedObject
 	// LostNamespace is the driver's namespace if it was deleted or replaced. No object is in it then.
 	LostNamespace string
-	Kube          kubernetes.Interface
-	Reader        client.Reader
-	Applier       *objects.Applier
-	Finalizer     *customresource.Finalizer
-	Reporter      *status.Reporter
-	Upgradeable   *upgradeable.Condition
-	Recorder      events.Recorder
-	Metrics       *metrics.Metrics
+	// Unknown are objects that other versions of the operator created and that this one does not know.
+	Unknown     []string
+	Kube        kubernetes.Interface
+	Reader      client.Reader
+	Applier     *objects.Applier
+	Finalizer   *customresource.Finalizer
+	Reporter    *status.Reporter
+	Upgradeable *upgradeable.Condition
+	Recorder    events.Recorder
+	Metrics     *metrics.Metrics
+	// Snapshots is a client for the group and version of VolumeSnapshotContents.
+	Snapshots restclient.Interface
+	Clock     clock.PassiveClock
 }
 
 type controller struct {
 	Options
-	reported string // the reason of the last event
+	reported string           // the reason of the last event
+	refused  map[string]error // the objects that the API server refused to delete, by kind and name
 
-	users     []string  // the pods that used volumes when they were last looked for
-	usersNext time.Time // when to look for them again
+	searched    bool     // for users
+	users, left []string // what the last search found: see observedState
+	rest        rest
+}
+
+// A rest is a time in which the controller does not look at the cluster. Pods that the removal waits for may be many, and
+// so may the changes of them and of the driver's objects.
+type rest struct {
+	until  time.Time
+	forced bool  // whether the removal was forced when the rest began; it ends when that changes
+	inUse  bool  // whether volumes are in use; it ends when the driver's DaemonSets are gone
+	err    error // of the look before the rest
+}
+
+const (
+	// restFactor times the duration of a look is how long the controller rests after it, within limits.
+	restFactor = 20
+	// While volumes are in use, and while pods of the driver end.
+	minInUseRest, minPodsRest, maxRest = 5 * time.Second, 2 * time.Second, 10 * time.Minute
+	// After a look that failed.
+	maxFailureRest = 30 * time.Second
+)
+
+func restAfter(look, least, most time.Duration) time.Duration {
+	return min(max(restFactor*look, least), most)
 }
 
 // NewController returns the controller.
@@ -89,91 +120,187 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 	if err != nil {
 		return err
 	}
-	observed, err := c.observe(ctx, custom)
+	forced := custom.Annotations[forceAnnotation] == "true"
+	if left := c.rest.until.Sub(c.Clock.Now()); left > 0 && c.rest.forced == forced && (!c.rest.inUse || c.seesNodePart()) {
+		syncContext.Queue().AddAfter(syncContext.QueueKey(), left)
+		return c.rest.err
+	}
+	c.rest = rest{}
+	began := c.Clock.Now()
+	observed, next, err := c.look(ctx, forced)
+	took := c.Clock.Since(began)
 	if err != nil {
+		c.rest = rest{until: c.Clock.Now().Add(restAfter(took, 0, maxFailureRest)), forced: forced, err: err}
 		return err
 	}
-	if observed.usersRequeue > 0 {
-		syncContext.Queue().AddAfter(syncContext.QueueKey(), observed.usersRequeue)
-	}
-	next := nextAction(observed)
-	klog.V(4).InfoS("Decided how the removal continues", "clusterCSIDriver", custom.Name, "reason", next.reason, "message", next.message)
+	klog.V(4).InfoS("Decided how the removal continues", "clusterCSIDriver", custom.Name, "reason", next.reason, "message", next.message, "look", took)
 	if err := c.report(ctx, observed, next); err != nil {
 		return err
 	}
-	for _, m := range next.delete {
-		if err := c.Applier.Delete(ctx, m.Object); err != nil {
-			return err
-		}
+	if err := c.deleteAll(ctx, next.delete); err != nil {
+		return err
 	}
-	if next.done && custom.DeletionTimestamp != nil {
+	switch {
+	case next.awaitsPods():
+		inUse, least := next.reason == reasonInUse || next.reason == reasonControllerTasks, minPodsRest
+		if inUse {
+			least = minInUseRest
+		}
+		duration := restAfter(took, least, maxRest)
+		c.rest = rest{until: c.Clock.Now().Add(duration), forced: forced, inUse: inUse}
+		syncContext.Queue().AddAfter(syncContext.QueueKey(), duration)
+	case next.done && custom.DeletionTimestamp != nil:
 		return c.Finalizer.Remove(ctx)
 	}
 	return nil
 }
 
-// observe reads what is left of the driver, and which pods use its volumes while that makes a difference. It reads the
-// driver's objects from the API server, so that a stale cache cannot end a stage early.
-func (c *controller) observe(ctx context.Context, custom *metav1.ObjectMeta) (observedState, error) {
-	observed := observedState{pods: map[int]int{}, forced: custom.Annotations[forceAnnotation] == "true", lostNamespace: c.LostNamespace}
-	for _, object := range c.Objects {
-		desired := object.Desired
-		m := drivers.Manifest{Object: desired}
-		current := &unstructured.Unstructured{}
-		current.SetGroupVersionKind(desired.GroupVersionKind())
-		err := c.Reader.Get(ctx, client.ObjectKeyFromObject(desired), current)
-		switch {
-		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
-		case err != nil:
-			return observedState{}, fmt.Errorf("reading %s %s: %w", desired.GetKind(), desired.GetName(), err)
-		case m.Kept():
-			observed.kept = append(observed.kept, fmt.Sprintf("%s %s", desired.GetKind(), desired.GetName()))
-		case c.Applier.Owned(current):
-			observed.objects = append(observed.objects, drivers.Manifest{Object: current})
-		default:
-			observed.foreign = append(observed.foreign, fmt.Sprintf("%s %s", desired.GetKind(), desired.GetName()))
+// deleteAll deletes objects. One that cannot be deleted does not block the others.
+func (c *controller) deleteAll(ctx context.Context, manifests []drivers.Manifest) error {
+	c.refused = map[string]error{}
+	var errs []error
+	for _, m := range manifests {
+		err := c.Applier.Delete(ctx, m.Object)
+		if objects.Refused(err) {
+			c.refused[nameOf(m)] = err
 		}
-		pods, err := c.countPods(ctx, desired)
-		if err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// look observes the cluster and decides what to do next. Which pods use volumes, and what the driver's controller still has
+// to do, takes long to find out, so it looks for that only if the driver's objects would be deleted otherwise, but then each
+// time.
+func (c *controller) look(ctx context.Context, forced bool) (observedState, action, error) {
+	nodes := newNodes(c.Kube)
+	observed, err := c.observe(ctx, nodes, forced)
+	if err != nil {
+		return observedState{}, action{}, err
+	}
+	next := nextAction(observed)
+	if !next.deletesMore() {
+		return observed, next, nil
+	}
+	if servesVolumes(observed) {
+		if err := c.search(ctx, nodes, forced); err != nil {
+			return observedState{}, action{}, err
+		}
+		observed.users, observed.left = c.users, append(observed.left, c.left...)
+	}
+	if asksController(observed) {
+		if observed.tasks, err = c.controllerTasks(ctx, forced); err != nil {
+			return observedState{}, action{}, err
+		}
+	}
+	return observed, nextAction(observed), nil
+}
+
+// observe reads what is left of the driver, up to the first stage of which something is left, and its DaemonSets. It reads
+// from the API server, so that a stale cache cannot end a stage early.
+func (c *controller) observe(ctx context.Context, nodes *nodes, forced bool) (observedState, error) {
+	observed := observedState{refused: c.refused, pods: map[int][]string{}, forced: forced, lostNamespace: c.LostNamespace, unknown: c.Unknown}
+	found := false
+	for i, stage := range stages {
+		if found && !stage.kinds.Has(nodeKind) {
+			continue
+		}
+		before := len(observed.objects)
+		for _, desired := range c.desired(i) {
+			if err := c.observeObject(ctx, desired, &observed); err != nil {
+				return observedState{}, err
+			}
+		}
+		found = found || slices.ContainsFunc(observed.objects[before:], func(m drivers.Manifest) bool {
+			return stage.pods || c.refused[nameOf(m)] == nil // what is refused holds up only what pods need
+		})
+		if found || !stage.pods {
+			continue // pods of existing workloads end later
+		}
+		if err := c.observePods(ctx, i, nodes, &observed); err != nil {
 			return observedState{}, err
 		}
-		observed.pods[stageOf(desired.GetKind())] += pods
+		found = len(observed.pods[i]) > 0
 	}
-	if !servesVolumes(observed) {
-		return observed, nil
+	return observed, nil
+}
+
+// desired returns the objects of a stage.
+func (c *controller) desired(stage int) []*unstructured.Unstructured {
+	var desired []*unstructured.Unstructured
+	for _, object := range c.Objects {
+		if stageOf(object.Desired.GetKind()) == stage {
+			desired = append(desired, object.Desired)
+		}
+	}
+	return desired
+}
+
+// observeObject adds an object of the driver to what was observed, if it exists.
+func (c *controller) observeObject(ctx context.Context, desired *unstructured.Unstructured, observed *observedState) error {
+	current := &unstructured.Unstructured{}
+	current.SetGroupVersionKind(desired.GroupVersionKind())
+	err := c.Reader.Get(ctx, client.ObjectKeyFromObject(desired), current)
+	name := fmt.Sprintf("%s %s", desired.GetKind(), desired.GetName())
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+	case err != nil:
+		return fmt.Errorf("reading %s: %w", name, err)
+	case drivers.Manifest{Object: desired}.Kept():
+		observed.kept = append(observed.kept, name)
+	case c.Applier.Owned(current):
+		observed.objects = append(observed.objects, drivers.Manifest{Object: current})
+	default:
+		observed.foreign = append(observed.foreign, name)
+	}
+	return nil
+}
+
+// observePods adds the pods of a stage to what was observed.
+func (c *controller) observePods(ctx context.Context, stage int, nodes *nodes, observed *observedState) error {
+	var awaited, left []placedPod
+	for _, workload := range c.desired(stage) {
+		await, leave, err := c.remainingPods(ctx, workload, nodes, observed.forced)
+		if err != nil {
+			return err
+		}
+		awaited, left = append(awaited, await...), append(left, leave...)
 	}
 	var err error
-	observed.users, observed.usersRequeue, err = c.findUsers(ctx)
-	return observed, err
+	if observed.pods[stage], err = nodes.describe(ctx, awaited); err != nil {
+		return err
+	}
+	described, err := nodes.describe(ctx, left)
+	observed.left = append(observed.left, described...)
+	return err
 }
 
-// countPods counts the pods of a Deployment or DaemonSet, which may be deleted already.
-func (c *controller) countPods(ctx context.Context, workload *unstructured.Unstructured) (int, error) {
-	selector, found, err := unstructured.NestedStringMap(workload.Object, "spec", "selector", "matchLabels")
-	if err != nil || !found {
-		return 0, nil // other kinds lack the field, or have one of another type
-	}
-	pods := &metav1.PartialObjectMetadataList{}
-	pods.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
-	if err := c.Reader.List(ctx, pods, client.InNamespace(workload.GetNamespace()), client.MatchingLabels(selector)); err != nil {
-		return 0, fmt.Errorf("listing the pods of %s %s: %w", workload.GetKind(), workload.GetName(), err)
-	}
-	return len(pods.Items), nil
+// seesNodePart reports whether the caches show a DaemonSet of the driver.
+func (c *controller) seesNodePart() bool {
+	return slices.ContainsFunc(c.Objects, func(object *objects.WatchedObject) bool {
+		return isNodePart(object.Desired) && object.Cached() != nil
+	})
 }
 
-// findUsers returns the pods that use a volume of the driver, and when to look for them again. While the last search
-// found some, it searches only from time to time. It never returns an empty result of an earlier search.
-func (c *controller) findUsers(ctx context.Context) (users []string, requeue time.Duration, err error) {
-	if left := time.Until(c.usersNext); len(c.users) > 0 && left > 0 {
-		return c.users, left, nil
+// search finds the pods that use volumes. A removal that is forced does not depend on the result, which events then name:
+// one search is enough.
+func (c *controller) search(ctx context.Context, nodes *nodes, forced bool) error {
+	if forced && c.searched {
+		return nil
 	}
-	started := time.Now()
-	if c.users, err = (inUse{c.Kube, c.Driver.CSIName, c.driverNodes}).pods(ctx); err != nil {
-		return nil, 0, err
+	users, left, err := inUse{c.Kube, c.Driver, c.Clock.Now(), nodes, c.driverNodes}.pods(ctx)
+	if err == nil {
+		c.users, err = nodes.describe(ctx, users)
 	}
-	requeue = min(max(searchRest*time.Since(started), minSearchInterval), maxSearchInterval)
-	c.usersNext = time.Now().Add(requeue)
-	return c.users, requeue, nil
+	if err == nil {
+		c.left, err = nodes.describe(ctx, left)
+	}
+	if err != nil && forced {
+		klog.ErrorS(err, "Failed to find the pods that use volumes; the removal is forced and continues", "clusterCSIDriver", c.Driver.CSIName)
+		err = nil
+	}
+	c.searched = err == nil
+	return err
 }
 
 // report reports the progress of the removal: to OLM, in a metric, in conditions and in an event.
@@ -210,13 +337,17 @@ func (c *controller) recordEvent(observed observedState, next action) {
 	}
 	c.reported = next.reason
 	klog.InfoS("The removal of the driver entered a new phase", "clusterCSIDriver", c.Driver.CSIName, "reason", next.reason, "message", next.message)
-	if next.reason == reasonInUse {
+	if next.reason == reasonInUse || next.reason == reasonControllerTasks {
 		c.Recorder.Warning(next.reason, next.message)
 		return
 	}
 	if observed.forced && len(observed.users) > 0 && !next.done {
 		c.Recorder.Warningf("RemovalForced", "Removing the driver although its volumes are in use by %s, because of the annotation %s: %s",
 			countUsers(observed.users), forceAnnotation, abbreviate(observed.users))
+	}
+	if observed.forced && len(observed.tasks) > 0 {
+		c.Recorder.Warningf("RemovalForced", "Removing the driver's controller, because of the annotation %s, although it still has to %s",
+			forceAnnotation, describeTasks(observed.tasks))
 	}
 	c.Recorder.Event(next.reason, next.message)
 }

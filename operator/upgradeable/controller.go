@@ -2,42 +2,52 @@ package upgradeable
 
 import (
 	"context"
+	"time"
 
-	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/events"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/operator/status"
 )
+
+// recheckInterval is how often the controller compares the OperatorCondition with what it has written: when etcd is restored,
+// that is lost.
+const recheckInterval = 10 * time.Minute
 
 // A controller sets the condition while the driver is managed: an adoption ends when the driver has rolled out.
 type controller struct {
 	condition *Condition
 	reporter  *status.Reporter
+	clock     clock.PassiveClock
 	adopting  bool
 	set       Reason // the last one
+	at        time.Time
 }
 
 // NewController returns the controller for a cycle that starts with or without an adoption.
-func NewController(name string, condition *Condition, adopting bool, reporter *status.Reporter, recorder events.Recorder) factory.Controller {
-	c := &controller{condition: condition, reporter: reporter, adopting: adopting}
-	return factory.New().WithInformers(reporter.Informer()).WithSync(c.sync).ToController(name, recorder)
+func NewController(name string, condition *Condition, adopting bool, reporter *status.Reporter, clock clock.PassiveClock, recorder events.Recorder) factory.Controller {
+	c := &controller{condition: condition, reporter: reporter, clock: clock, adopting: adopting}
+	return factory.New().
+		WithInformers(reporter.Informer()).
+		WithPostStartHooks(reporter.SyncOnceReported).
+		WithSync(c.sync).
+		ResyncEvery(recheckInterval).
+		ToController(name, recorder)
 }
 
 func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
-	rolledOut := c.reporter.Condition(operatorv1.OperatorStatusTypeAvailable).Status == operatorv1.ConditionTrue &&
-		c.reporter.Condition(operatorv1.OperatorStatusTypeProgressing).Status == operatorv1.ConditionFalse
-	c.adopting = c.adopting && !rolledOut
+	c.adopting = c.adopting && !c.reporter.RolledOut()
 	reason := Settled
 	if c.adopting {
 		reason = Adopting
 	}
-	if reason == c.set {
+	if reason == c.set && c.clock.Since(c.at) < recheckInterval {
 		return nil
 	}
 	if err := c.condition.Set(ctx, reason); err != nil {
 		return err
 	}
-	c.set = reason
+	c.set, c.at = reason, c.clock.Now()
 	return nil
 }

@@ -4,6 +4,8 @@ package workload
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	configinformers "github.com/openshift/client-go/config/informers/externalversions"
@@ -14,12 +16,14 @@ import (
 	"github.com/openshift/library-go/pkg/operator/events"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
 	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/eventfilter"
+	"github.com/berth-csi/berth/operator/nodes"
 	"github.com/berth-csi/berth/operator/status"
 )
 
@@ -33,6 +37,8 @@ type Builder struct {
 	Config         configinformers.SharedInformerFactory
 	// Named returns the informers of the objects of one name in the driver's namespace.
 	Named func(name string) informers.SharedInformerFactory
+	// Nodes returns the cluster's nodes, with the labels that have some keys.
+	Nodes func(keys []string) *nodes.Nodes
 	// Observe returns the configuration of the cluster.
 	Observe func() (drivers.Cluster, error)
 	// Triggers are informers of what Observe reads, in addition to those of Config.
@@ -44,6 +50,10 @@ type Builder struct {
 // ctx ends.
 func (b Builder) NewControllers(ctx context.Context, components []status.Component) []factory.Controller {
 	var controllers []factory.Controller
+	var clusterNodes *nodes.Nodes
+	if keys, found := selectorKeys(components); found {
+		clusterNodes = b.Nodes(keys)
+	}
 	for _, component := range components {
 		object, manifest := component.Manifest.Object, component.Manifest.YAML
 		apps := b.Named(object.GetName()).Apps().V1()
@@ -53,12 +63,26 @@ func (b Builder) NewControllers(ctx context.Context, components []status.Compone
 				component.Name, manifest, eventfilter.NewGenerations(ctx, b.Recorder, b.Reader, b.OperatorClient, object), b.OperatorClient, b.Kube,
 				apps.Deployments(), b.Config, b.podInformers(), b.deploymentHooks()...))
 		case "DaemonSet":
+			pods := &nodePods{ctx: ctx, nodes: clusterNodes, sets: apps.DaemonSets().Lister(), reader: b.Reader}
 			controllers = append(controllers, daemonset.NewCSIDriverNodeServiceController(
-				component.Name, manifest, eventfilter.NewGenerations(ctx, b.Recorder, b.Reader, b.OperatorClient, object), b.OperatorClient, b.Kube,
-				apps.DaemonSets(), b.podInformers(), b.daemonSetHooks()...))
+				component.Name, manifest, eventfilter.NewGenerations(ctx, b.Recorder, b.Reader, b.OperatorClient, object),
+				namingClient{b.OperatorClient, component.Name + operatorv1.OperatorStatusTypeProgressing, pods}, b.Kube,
+				apps.DaemonSets(), append(b.podInformers(), clusterNodes), append(b.daemonSetHooks(), pods.adapt)...))
 		}
 	}
 	return controllers
+}
+
+// selectorKeys returns the keys of the labels by which DaemonSets select nodes, and whether there is a DaemonSet.
+func selectorKeys(components []status.Component) (keys []string, found bool) {
+	for _, component := range components {
+		if component.Manifest.Object.GetKind() != "DaemonSet" {
+			continue
+		}
+		selector, _, _ := unstructured.NestedStringMap(component.Manifest.Object.Object, "spec", "template", "spec", "nodeSelector")
+		keys, found = slices.AppendSeq(keys, maps.Keys(selector)), true
+	}
+	return keys, found
 }
 
 // podInformers are the informers of what the driver's pods depend on.

@@ -19,4 +19,6 @@ var onOperator = []Attack{
 		"the namespace's UID is recorded, and checked before each write; the permissions of its service accounts are revoked",
 		"operator TestAttackRecreatedNamespace/while_the_operator_runs"},
 	{"the same while the operator is down", "as above, when it restarts", "operator TestAttackRecreatedNamespace/while_the_operator_is_away"},
+	{"the same before the driver is removed, to have the tenant's objects deleted", "as above; nothing in the namespace is deleted",
+		"operator TestAttackRecreatedNamespaceOfARemoval"},
 }

@@ -1,7 +1,11 @@
 package aws
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +30,21 @@ func (c *Cloud) Configure(t testing.TB, made iam.Credentials) sdk.Config {
 		t.Fatal(err)
 	}
 	return cfg
+}
+
+// Config returns a configuration for clients of one service, such as "efs", with the credentials. It depends on no
+// environment variables, so parallel tests can use it. The clients do not retry.
+func (c *Cloud) Config(service string, made iam.Credentials) sdk.Config {
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(c.CA())
+	return sdk.Config{
+		Region: c.options.Region, BaseEndpoint: sdk.String(c.URL(service)),
+		HTTPClient: &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}},
+		Retryer:    func() sdk.Retryer { return sdk.NopRetryer{} },
+		Credentials: sdk.CredentialsProviderFunc(func(context.Context) (sdk.Credentials, error) {
+			return sdk.Credentials{AccessKeyID: made.AccessKeyID, SecretAccessKey: made.SecretAccessKey, SessionToken: made.SessionToken}, nil
+		}),
+	}
 }
 
 // WantCode fails the test unless err is an error of AWS with the code, and returns its message.

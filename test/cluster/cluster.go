@@ -65,6 +65,7 @@ type Cluster struct {
 	client client.Client
 	// started is set if this process started the cluster and must stop it.
 	started *startedKeeper
+	audit   *auditTrail
 }
 
 // Init must be called at the beginning of main by every program that starts a cluster. The program is started again
@@ -137,7 +138,9 @@ func open(s state) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Cluster{state: s, config: config, client: api}, nil
+	c := &Cluster{state: s, config: config, client: api}
+	c.audit = newAuditTrail(c.AuditLog())
+	return c, nil
 }
 
 // Config returns a copy of the administrator's client configuration.

@@ -63,8 +63,8 @@ func TestServiceAccountIsBoundByRBAC(t *testing.T) {
 
 	// Both requests are in the audit log by now.
 	var codes []int32
-	for _, event := range c.Audit(t) {
-		if event.User == me.Status.UserInfo.Username && event.Resource == "secrets" && event.Verb == "list" {
+	for _, event := range c.AuditOf(t, Requests{User: me.Status.UserInfo.Username}) {
+		if event.Resource == "secrets" && event.Verb == "list" {
 			codes = append(codes, event.Code)
 		}
 	}

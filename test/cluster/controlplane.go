@@ -29,6 +29,12 @@ type controlPlane struct {
 	egressProxy string
 }
 
+// Files with the keys of tokens: the one that signs, and all that are trusted.
+const (
+	tokenKey         = "service-accounts.key"
+	trustedTokenKeys = "service-accounts-trusted.key"
+)
+
 // openShiftManagerQPS is OpenShift's value. With the default of 20 per second, garbage collection is slow.
 const openShiftManagerQPS = 150
 
@@ -99,10 +105,11 @@ func (c *controlPlane) writeFiles() error {
 		}
 	}
 	for name, content := range map[string]string{
-		"pki/service-accounts.key": string(c.pki.serviceAccounts),
-		"audit-policy.yaml":        auditPolicy,
-		"kube-scheduler.yaml":      fmt.Sprintf(schedulerConfig, c.path("kube-scheduler.kubeconfig")),
-		"egress.yaml":              fmt.Sprintf(egressConfig, c.egressProxy),
+		"pki/" + tokenKey:         string(c.pki.serviceAccounts),
+		"pki/" + trustedTokenKeys: string(c.pki.serviceAccounts),
+		"audit-policy.yaml":       auditPolicy,
+		"kube-scheduler.yaml":     fmt.Sprintf(schedulerConfig, c.path("kube-scheduler.kubeconfig")),
+		"egress.yaml":             fmt.Sprintf(egressConfig, c.egressProxy),
 	} {
 		if err := os.WriteFile(c.path(name), []byte(content), 0o600); err != nil {
 			return err
@@ -151,24 +158,31 @@ egressSelections:
 // etcd is the store. A test can afford to lose its data when the machine fails, so by default it does not sync to
 // disk.
 func (c *controlPlane) etcd() program {
-	client, peer := "http://"+c.hostPort(c.etcdPort), "http://"+c.hostPort(c.etcdPeerPort)
-	args := []string{
-		"--name=berth",
-		"--data-dir=" + c.path("etcd"),
+	client := c.etcdURL()
+	args := append([]string{
+		"--data-dir=" + c.etcdData(),
 		"--listen-client-urls=" + client, "--advertise-client-urls=" + client,
-		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
-		"--initial-cluster=berth=" + peer,
+		"--listen-peer-urls=" + c.etcdPeerURL(),
 		"--log-level=warn",
-	}
+	}, c.etcdMember()...)
 	if !c.durable {
 		args = append(args, "--unsafe-no-fsync")
 	}
 	return c.program("etcd", args...)
 }
 
+// etcdMember are the flags that say which member of which cluster the etcd is.
+func (c *controlPlane) etcdMember() []string {
+	return []string{"--name=berth", "--initial-advertise-peer-urls=" + c.etcdPeerURL(), "--initial-cluster=berth=" + c.etcdPeerURL()}
+}
+
+func (c *controlPlane) etcdURL() string     { return "http://" + c.hostPort(c.etcdPort) }
+func (c *controlPlane) etcdPeerURL() string { return "http://" + c.hostPort(c.etcdPeerPort) }
+func (c *controlPlane) etcdData() string    { return c.path("etcd") }
+
 func (c *controlPlane) apiServer() program {
 	p := c.program("kube-apiserver",
-		"--etcd-servers=http://"+c.hostPort(c.etcdPort),
+		"--etcd-servers="+c.etcdURL(),
 		"--bind-address="+c.address, "--secure-port="+strconv.Itoa(c.apiPort),
 		// The API server refuses to publish a loopback address in the Endpoints of the Service "kubernetes". Pods get
 		// it from their node instead.
@@ -189,8 +203,8 @@ func (c *controlPlane) apiServer() program {
 		"--proxy-client-cert-file="+c.pkiPath("front-proxy-client.crt"), "--proxy-client-key-file="+c.pkiPath("front-proxy-client.key"),
 		"--kubelet-client-certificate="+c.pkiPath("kubelet-client.crt"), "--kubelet-client-key="+c.pkiPath("kubelet-client.key"),
 		"--service-account-issuer=https://kubernetes.default.svc",
-		"--service-account-key-file="+c.pkiPath("service-accounts.key"),
-		"--service-account-signing-key-file="+c.pkiPath("service-accounts.key"),
+		"--service-account-key-file="+c.pkiPath(trustedTokenKeys),
+		"--service-account-signing-key-file="+c.pkiPath(tokenKey),
 
 		"--audit-policy-file="+c.path("audit-policy.yaml"),
 		"--audit-log-path="+c.path(auditLogName),
@@ -220,7 +234,7 @@ func (c *controlPlane) controllerManager() program {
 		"--leader-elect=false",
 		"--use-service-account-credentials",
 		"--root-ca-file="+c.pkiPath("servers-ca.crt"),
-		"--service-account-private-key-file="+c.pkiPath("service-accounts.key"),
+		"--service-account-private-key-file="+c.pkiPath(tokenKey),
 		"--cluster-signing-cert-file="+c.pkiPath("clients-ca.crt"), "--cluster-signing-key-file="+c.pkiPath("clients-ca.key"),
 		"--kube-api-qps="+strconv.Itoa(c.managerQPS), "--kube-api-burst="+strconv.Itoa(2*c.managerQPS),
 		// Pods have loopback addresses, which are invalid in endpoints: these controllers would keep failing.

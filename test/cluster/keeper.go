@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"time"
 
@@ -34,11 +35,12 @@ type assignment struct {
 	NodePrograms realnode.Programs `json:"nodePrograms"`
 }
 
-// message is a line of JSON on a keeper's standard output, for the process that started it. The last one has the
-// state of the ready cluster, or an error.
+// message is a line of JSON on a keeper's standard output, for the process that started it. The last one of a start has
+// the state of the ready cluster, or an error. Then there is one for each order.
 type message struct {
 	Progress *tools.Progress `json:"progress,omitempty"`
 	Ready    *state          `json:"ready,omitempty"`
+	Obeyed   bool            `json:"obeyed,omitempty"`
 	Error    string          `json:"error,omitempty"`
 }
 
@@ -77,17 +79,23 @@ func keepIfAsked() {
 func keep(job assignment, tell func(message)) error {
 	ctx, end := context.WithCancelCause(context.Background())
 	go endOnSignal(end)
-	go endWithStarter(os.Stdin, end)
+	k := &keeper{job: job, tell: tell, inProcess: newInProcess()}
+	go endWithStarter(os.Stdin, end, func(line string) {
+		if err := k.obey(ctx, line); err != nil {
+			tell(message{Error: err.Error()})
+			return
+		}
+		tell(message{Obeyed: true})
+	})
 
 	sweepDead()
 	dir, err := acquireFolder(job.Dir)
 	if err != nil {
 		return err
 	}
-	job.Dir = dir
+	k.job.Dir = dir
 	defer os.RemoveAll(dir)
 
-	k := &keeper{job: job, tell: tell, inProcess: newInProcess()}
 	defer k.stop()
 	ready, err := k.start(ctx, end)
 	if err != nil {
@@ -106,10 +114,20 @@ func endOnSignal(end context.CancelCauseFunc) {
 	end(fmt.Errorf("received the signal %q", <-signals))
 }
 
-// endWithStarter calls end when the input ends, unless it got the order to detach before.
-func endWithStarter(input io.Reader, end context.CancelCauseFunc) {
-	if order, _ := bufio.NewReader(input).ReadString('\n'); order != detachOrder {
-		end(errors.New("the process that started the cluster ended, or ended the cluster"))
+// endWithStarter calls obey with each line of the input, and end when the input ends, unless it got the order to detach
+// before.
+func endWithStarter(input io.Reader, end context.CancelCauseFunc, obey func(line string)) {
+	lines := bufio.NewReader(input)
+	for {
+		line, err := lines.ReadString('\n')
+		switch {
+		case line == detachOrder:
+			return
+		case err != nil:
+			end(errors.New("the process that started the cluster ended, or ended the cluster"))
+			return
+		}
+		go obey(line) // the input may end meanwhile
 	}
 }
 
@@ -121,6 +139,8 @@ type keeper struct {
 	// starting ends when the cluster is ready. A component that ends before that calls fail.
 	starting context.Context
 	fail     context.CancelCauseFunc
+	// obeying is locked while an order is obeyed.
+	obeying sync.Mutex
 
 	subnet    *subnet
 	plane     *controlPlane
@@ -185,7 +205,7 @@ func (k *keeper) start(ctx context.Context, fail context.CancelCauseFunc) (*stat
 	if err := all.Wait(); err != nil {
 		return nil, err
 	}
-	return markReady(k.job)
+	return markReady(k.job, k.plane.etcdURL())
 }
 
 // prepare creates everything that the programs need.
@@ -277,6 +297,7 @@ func (k *keeper) progress(detail string) {
 
 // stop stops everything, clients before servers.
 func (k *keeper) stop() {
+	k.obeying.Lock() // for ever: there is nothing to give orders to
 	k.inProcess.stop()
 	if k.realNodes != nil {
 		k.realNodes.stop()

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,7 +21,10 @@ import (
 // startedKeeper is a keeper, in the process that started it.
 type startedKeeper struct {
 	cmd    *exec.Cmd
-	orders io.WriteCloser // see detachOrder
+	orders io.WriteCloser // see order and detachOrder
+
+	obeying sync.Mutex     // locked from an order until its answer
+	answers *bufio.Scanner // once the cluster is ready
 }
 
 // endLimit is the time limit for a keeper to stop its cluster.
@@ -43,7 +47,9 @@ func launch(ctx context.Context, dir string, options Options, report func(tools.
 		return nil, err
 	}
 	defer context.AfterFunc(ctx, func() { keeper.orders.Close() })()
-	ready, err := awaitReady(output, report)
+	keeper.answers = bufio.NewScanner(output)
+	keeper.answers.Buffer(nil, 1<<20)
+	ready, err := awaitReady(keeper.answers, report)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
@@ -115,9 +121,7 @@ func startKeeper(job assignment) (*startedKeeper, io.Reader, error) {
 }
 
 // awaitReady passes on a keeper's progress until its cluster is ready or has failed.
-func awaitReady(output io.Reader, report func(tools.Progress)) (*state, error) {
-	lines := bufio.NewScanner(output)
-	lines.Buffer(nil, 1<<20)
+func awaitReady(lines *bufio.Scanner, report func(tools.Progress)) (*state, error) {
 	for lines.Scan() {
 		var n message
 		if err := json.Unmarshal(lines.Bytes(), &n); err != nil {
@@ -133,6 +137,30 @@ func awaitReady(output io.Reader, report func(tools.Progress)) (*state, error) {
 		}
 	}
 	return nil, errors.Join(lines.Err(), errors.New("the cluster's keeper ended without a message"))
+}
+
+// obey gives the keeper an order, and returns when it has obeyed.
+func (k *startedKeeper) obey(o order) error {
+	line, err := json.Marshal(o)
+	if err != nil {
+		return err
+	}
+	k.obeying.Lock()
+	defer k.obeying.Unlock()
+	if _, err := k.orders.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("give the cluster's keeper an order: %w", err)
+	}
+	if !k.answers.Scan() {
+		return errors.Join(k.answers.Err(), errors.New("the cluster's keeper ended without an answer"))
+	}
+	var answer message
+	if err := json.Unmarshal(k.answers.Bytes(), &answer); err != nil {
+		return fmt.Errorf("read the answer of the cluster's keeper: %w", err)
+	}
+	if !answer.Obeyed {
+		return errors.New(answer.Error)
+	}
+	return nil
 }
 
 // detach lets the cluster keep running after this process.

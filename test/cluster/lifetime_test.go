@@ -146,7 +146,7 @@ func TestStartSaysWhatFailed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = awaitReady(output, func(tools.Progress) {})
+	_, err = awaitReady(bufio.NewScanner(output), func(tools.Progress) {})
 	if err == nil || !strings.Contains(err.Error(), "kube-scheduler") || !strings.Contains(err.Error(), "no scheduling today") {
 		t.Errorf("got %v, want an error with the program's name and output", err)
 	}

@@ -40,6 +40,8 @@ type pki struct {
 	clients, servers, frontProxy authority
 	// serviceAccounts is the key of service account tokens.
 	serviceAccounts []byte
+	// formerServiceAccounts are earlier such keys that the API server still trusts.
+	formerServiceAccounts []byte
 }
 
 func newPKI() (*pki, error) {
@@ -55,13 +57,18 @@ func newPKI() (*pki, error) {
 		}
 		*target = made
 	}
-	// RSA, like the keys of OpenShift's tokens.
+	var err error
+	p.serviceAccounts, err = newTokenKey()
+	return &p, err
+}
+
+// newTokenKey returns a key for the tokens of service accounts: RSA, like OpenShift's.
+func newTokenKey() ([]byte, error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		return nil, err
 	}
-	p.serviceAccounts = pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})
-	return &p, nil
+	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}), nil
 }
 
 func newAuthority(name string) (authority, error) {

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -43,6 +44,12 @@ type process struct {
 	program
 	stop context.CancelFunc
 	done chan struct{} // closed when it has ended and will not be restarted
+}
+
+// end stops the process and waits until it has ended.
+func (p *process) end() {
+	p.stop()
+	<-p.done
 }
 
 // newProcesses returns the processes of a cluster with logs in a folder.
@@ -115,6 +122,22 @@ func (p *processes) start(program program) (*exec.Cmd, error) {
 	return cmd, nil
 }
 
+// stop stops the processes of one program, which run does not restart then.
+func (p *processes) stop(program string) {
+	p.mu.Lock()
+	var stopped []*process
+	p.running = slices.DeleteFunc(p.running, func(proc *process) bool {
+		if proc.name == program {
+			stopped = append(stopped, proc)
+		}
+		return proc.name == program
+	})
+	p.mu.Unlock()
+	for _, proc := range stopped {
+		proc.end()
+	}
+}
+
 // stopAll stops all processes, in reverse order of their start, as later ones are clients of earlier ones.
 func (p *processes) stopAll() {
 	p.mu.Lock()
@@ -122,8 +145,7 @@ func (p *processes) stopAll() {
 	p.running = nil
 	p.mu.Unlock()
 	for i := len(running) - 1; i >= 0; i-- {
-		running[i].stop()
-		<-running[i].done
+		running[i].end()
 	}
 }
 

@@ -101,12 +101,12 @@ type realNodes struct {
 	plane   *controlPlane
 	network *realnode.Network
 	proxy   *http.Server
-	nodes   []*realnode.Node
+	nodes   map[string]*realnode.Node // those that run, by name
 }
 
 // connectRealNodes creates the network of the real nodes, and the proxy that the API server needs to reach it.
 func connectRealNodes(job assignment, plane *controlPlane) (_ *realNodes, err error) {
-	r := &realNodes{job: job, plane: plane}
+	r := &realNodes{job: job, plane: plane, nodes: map[string]*realnode.Node{}}
 	if r.network, err = realnode.NewNetwork(job.Options.RealNodes); err != nil {
 		return nil, err
 	}
@@ -148,7 +148,7 @@ func (r *realNodes) start(ctx context.Context, api client.Client, died func(erro
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
-	for i := range r.nodes {
+	for i := range r.network.Places() {
 		if err := awaitWorker(ctx, api, RealNode(i)); err != nil {
 			return err
 		}
@@ -172,7 +172,7 @@ func (r *realNodes) startNode(ctx context.Context, name string, place *realnode.
 	if err != nil {
 		return err
 	}
-	r.nodes = append(r.nodes, node)
+	r.nodes[name] = node
 	go func() {
 		<-node.Ended()
 		note("node %s ended: %v", name, node.Err())

@@ -25,6 +25,7 @@ type state struct {
 	Keeper processIdentity `json:"keeper"`
 	Dir    string          `json:"dir"`
 	Tools  tools.Dir       `json:"tools"`
+	Etcd   string          `json:"etcd"` // its URL
 	// Ready is set once the cluster is ready.
 	Ready bool `json:"ready"`
 }
@@ -89,12 +90,12 @@ func writeOwner(dir string) error {
 }
 
 // markReady records that the cluster in a folder is ready.
-func markReady(job assignment) (*state, error) {
+func markReady(job assignment, etcd string) (*state, error) {
 	s, err := readState(job.Dir)
 	if err != nil {
 		return nil, err
 	}
-	s.Tools, s.Ready = job.Tools, true
+	s.Tools, s.Etcd, s.Ready = job.Tools, etcd, true
 	fresh, err := writeTemporary(job.Dir, s)
 	if err != nil {
 		return nil, err

@@ -95,7 +95,11 @@ func Shared(t testing.TB, options Options) *Cluster {
 			entry.cluster.dumpLogs(t)
 		}
 	})
-	return entry.cluster
+	c := *entry.cluster
+	if c.audit, err = c.audit.fromNow(); err != nil {
+		t.Fatal(err)
+	}
+	return &c
 }
 
 func endShared() error {

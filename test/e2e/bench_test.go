@@ -178,9 +178,7 @@ func (w *environment) awaitQuiet() {
 // requestsSince returns the operator's requests since a moment.
 func (w *environment) requestsSince(since time.Time) []cluster.AuditEvent {
 	w.t.Helper()
-	return slices.DeleteFunc(w.Audit(w.t), func(event cluster.AuditEvent) bool {
-		return event.User != w.account || event.Received.Before(since)
-	})
+	return slices.DeleteFunc(w.requests(), func(event cluster.AuditEvent) bool { return event.Received.Before(since) })
 }
 
 func isWrite(event cluster.AuditEvent) bool {

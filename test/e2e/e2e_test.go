@@ -198,20 +198,23 @@ func (w *environment) checkOperatorProcess() {
 		}
 		return nil
 	})
-	for _, event := range w.Audit(w.t) {
-		if event.User == w.account {
-			return
-		}
+	if len(w.requests()) == 0 {
+		w.t.Errorf("%s has asked the API server for nothing", w.account)
 	}
-	w.t.Errorf("%s has asked the API server for nothing", w.account)
+}
+
+// requests returns the operator's requests.
+func (w *environment) requests() []cluster.AuditEvent {
+	w.t.Helper()
+	return w.AuditOf(w.t, cluster.Requests{User: w.account})
 }
 
 // atRest fails unless OLM's catalog operator has asked for nothing for a while. While it does something, it asks five
 // times a second.
 func (w *environment) atRest(context.Context) error {
 	const while = 5 * time.Second
-	for _, event := range slices.Backward(w.Audit(w.t)) {
-		if strings.HasPrefix(event.Agent, "catalog/") && event.Verb != "watch" {
+	for _, event := range slices.Backward(w.AuditOf(w.t, cluster.Requests{Agent: "catalog/"})) {
+		if event.Verb != "watch" {
 			if ago := time.Since(event.Answered); ago < while {
 				return fmt.Errorf("%s ago, it asked to %s %s %s", ago.Round(time.Millisecond), event.Verb, event.Resource, event.Name)
 			}

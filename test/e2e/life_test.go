@@ -227,8 +227,8 @@ func (w *environment) usePersistentVolume() *corev1.Pod {
 	return pod
 }
 
-// replaceLeader runs a second pod of the operator, which has to wait for the first one's lock, and evicts
-// the first.
+// replaceLeader runs a second pod of the operator, which has to wait for the first one's lock, and ends the first as
+// a node does that shuts down: the pod stays.
 func (w *environment) replaceLeader() {
 	w.t.Helper()
 	leader := w.leader()
@@ -241,17 +241,17 @@ func (w *environment) replaceLeader() {
 	w.awaitRequest("ask whether the leader's node is lost", func(event cluster.AuditEvent) bool {
 		return event.Verb == "get" && event.Resource == "nodes" && event.Name == leader.Spec.NodeName
 	})
-	leader.Status.Phase, leader.Status.Reason = corev1.PodFailed, "Evicted"
+	leader.Status.Phase, leader.Status.Reason = corev1.PodFailed, "Terminated"
 	if err := w.Client().Status().Update(w.t.Context(), leader); err != nil {
 		w.t.Fatal(err)
 	}
-	w.awaitRequest("delete the lock of the evicted pod", func(event cluster.AuditEvent) bool {
+	w.awaitRequest("delete the lock of the pod that has ended", func(event cluster.AuditEvent) bool {
 		return event.Verb == "delete" && event.Resource == "configmaps" && event.Name == w.driver.Operator.Lock
 	})
 	cluster.Eventually(w.t, limit, "another pod to hold the lock", func(ctx context.Context) error {
 		holder, err := journey.LockHolder(ctx, w.Client(), namespace, w.driver.Operator.Lock)
 		if err == nil && holder.UID == leader.UID {
-			err = fmt.Errorf("the evicted pod %s holds it", holder.Name)
+			err = fmt.Errorf("pod %s, which has ended, holds it", holder.Name)
 		}
 		return err
 	})

@@ -63,10 +63,7 @@ func TestPermissionsAreExact(t *testing.T) {
 func (w *environment) checkPermissions() {
 	w.t.Helper()
 	requests := 0
-	for _, event := range w.Audit(w.t) {
-		if event.User != w.account {
-			continue
-		}
+	for _, event := range w.requests() {
 		requests++
 		if event.Code == http.StatusForbidden && !givenByOthers(event) {
 			w.t.Errorf("the bundle does not permit: %s %s", event.Verb, event.URI)
@@ -86,8 +83,8 @@ func (w *environment) checkExercised() {
 		w.t.Fatal(err)
 	}
 	var requests []permissions.Permission
-	for _, event := range w.Audit(w.t) {
-		if event.User == w.account && event.Code != http.StatusForbidden && !givenByOthers(event) {
+	for _, event := range w.requests() {
+		if event.Code != http.StatusForbidden && !givenByOthers(event) {
 			requests = append(requests, needsOf(event)...)
 		}
 	}
@@ -153,7 +150,7 @@ func needsOf(event cluster.AuditEvent) []permissions.Permission {
 func (w *environment) awaitRequest(what string, is func(cluster.AuditEvent) bool) {
 	w.t.Helper()
 	cluster.Eventually(w.t, limit, "the operator to "+what, func(context.Context) error {
-		if !slices.ContainsFunc(w.Audit(w.t), func(event cluster.AuditEvent) bool { return event.User == w.account && is(event) }) {
+		if !slices.ContainsFunc(w.requests(), is) {
 			return fmt.Errorf("the audit log has no such request of %s", w.account)
 		}
 		return nil

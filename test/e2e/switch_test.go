@@ -200,8 +200,8 @@ func (w *environment) checkSettled(do func()) {
 // toolWrites returns the writes of berth so far.
 func (w *environment) toolWrites() (writes []string) {
 	w.t.Helper()
-	for _, event := range w.Audit(w.t) {
-		if strings.HasPrefix(event.Agent, "kubectl-berth/") && !slices.Contains([]string{"get", "list", "watch"}, event.Verb) {
+	for _, event := range w.AuditOf(w.t, cluster.Requests{Agent: "kubectl-berth/"}) {
+		if !slices.Contains([]string{"get", "list", "watch"}, event.Verb) {
 			writes = append(writes, event.Verb+" "+event.Resource+" "+event.Name)
 		}
 	}

@@ -337,6 +337,31 @@ func TestIdleWaitsForAnswers(t *testing.T) {
 	}))
 }
 
+// TestWatchIsIdle: nothing waits for a watch, recorded or not.
+func TestWatchIsIdle(t *testing.T) {
+	w := newSpace(t)
+	for name, leftOut := range map[string][]fault.Target{"recorded": nil, "left out": {{Resource: "secrets"}}} {
+		injector := fault.Record(leftOut...)
+		w.do(injector.Run(t.Context(), w.cfg, func(ctx context.Context, cfg *rest.Config) error {
+			if _, err := w.secrets(cfg).List(ctx, metav1.ListOptions{}); err != nil {
+				return err
+			}
+			open, err := w.secrets(cfg).Watch(ctx, metav1.ListOptions{})
+			if err != nil {
+				return err
+			}
+			defer open.Stop()
+			cluster.Eventually(t, limit, "a client to be idle whose watch is "+name, func(context.Context) error {
+				if injector.Idle() == 0 {
+					return errors.New("it is not")
+				}
+				return nil
+			})
+			return nil
+		}))
+	}
+}
+
 func TestIdleBeginsWithARequest(t *testing.T) {
 	w := newSpace(t)
 	injector := fault.Inject(fault.Point{Verb: "create", Resource: "secrets", Namespace: w.namespace, Name: "a", Occurrence: 1}, fault.KilledBefore)

@@ -29,6 +29,7 @@ type suite struct {
 	pkg     string
 	run     string   // which tests, as in go test -run
 	options []string // of the tests
+	logs    bool     // prints what the tests log, and not only those that fail
 	// report, which may be nil, returns what else the suite prints of its tests' outcomes, by their names, and the names of
 	// those that it misses.
 	report func(outcomes map[string]string) (text string, missing []string)
@@ -41,7 +42,8 @@ var suites = []suite{
 	{name: "random", about: "the SharedVolume controller against a model, for half an hour of random actions", pkg: "./sharedvolume", run: "^TestRandomSequences$", options: []string{"-random-time=30m"}},
 	{name: "openstack", about: "the real Manila and Cinder drivers against the OpenStack cloud", pkg: "./test/openstack", run: "Driver$", options: []string{"-drivers"}},
 	{name: "aws", about: "the controllers of the real EBS and EFS drivers against the fake AWS, as root", pkg: "./test/aws", run: "^Test(EBS|EFS)Driver$", options: []string{"-drivers"}},
-	{name: "continuity", about: "pods that write all the while notice nothing of what happens to a driver and its operator, as root", pkg: "./test/drivers/continuity", run: "^Test", options: []string{"-all-drivers"}},
+	{name: "continuity", about: "pods that write all the while notice nothing of what happens to a driver and its operator, as root", pkg: "./test/drivers/continuity", run: "^Test(EFS|EBS|Manila)$", options: []string{"-all-drivers"}, logs: true},
+	{name: "life", about: "the long life of a cluster with the EFS driver, and its journal, as root", pkg: "./test/drivers/continuity", run: "^TestLife$", options: []string{"-all-drivers"}, logs: true},
 	{name: "sample", about: "the permissions of the sample driver's operator, which no release has", pkg: "./test/e2e", run: "^TestPermissionsAreExact$/^sample$", options: []string{"-tags=sample"}},
 	{name: "programs", about: "every CSI sidecar and driver is built, packed into an image, and starts in it", pkg: "./test/drivers/images", run: "^TestImages$", options: []string{"-all-images"}},
 	{name: "drivers", about: "what each driver can do, on real nodes: the matrix of docs/drivers.md, as root", pkg: "./test/drivers/matrix", run: "^TestMatrix$", options: []string{"-all-drivers"}, report: matrix.Report},
@@ -90,7 +92,7 @@ func (s suite) prove(ctx context.Context, out io.Writer) error {
 	if err := tests.Start(); err != nil {
 		return err
 	}
-	t := tally{out: out, began: began, outputs: map[string][]string{}, outcomes: map[string]string{}}
+	t := tally{out: out, began: began, logs: s.logs, outputs: map[string][]string{}, outcomes: map[string]string{}}
 	readErr := results.Each(events, t.add)
 	runErr := tests.Wait()
 	fmt.Fprintf(out, "\n%s\n%s: %s\n", t.table(), s.name, time.Since(began).Round(time.Second))
@@ -114,6 +116,7 @@ func (s suite) complaint(outcomes map[string]string, out io.Writer) error {
 type tally struct {
 	out      io.Writer
 	began    time.Time
+	logs     bool                // prints what all tests log
 	reported time.Duration       // when the last line about progress was printed
 	outputs  map[string][]string // of tests that run
 	outcomes map[string]string   // "pass", "fail" or "skip", by test
@@ -124,7 +127,7 @@ func (t *tally) add(event results.Event) {
 	case "output":
 		t.outputs[event.Test] = append(t.outputs[event.Test], event.Output)
 	case "pass", "fail", "skip":
-		if event.Action == "fail" {
+		if event.Action == "fail" || t.logs && !strings.Contains(event.Test, "/") {
 			fmt.Fprint(t.out, strings.Join(t.outputs[event.Test], ""))
 		}
 		delete(t.outputs, event.Test)

@@ -14,6 +14,7 @@ func TestTally(t *testing.T) {
 	for _, tc := range []struct {
 		name      string
 		events    []results.Event
+		logs      bool
 		table     string // without its head
 		complaint string
 		printed   string
@@ -36,6 +37,14 @@ func TestTally(t *testing.T) {
 			table: "| TestA | 0 | 1 | 0 |\n| TestA/x | 0 | 1 | 0 |\n| TestA/y | 1 | 0 | 0 |\n", complaint: "2 tests failed", printed: "why\n",
 		},
 		{
+			name: "logged", logs: true,
+			events: []results.Event{
+				{Action: "output", Test: "TestA/x", Output: "noise\n"}, {Action: "pass", Test: "TestA/x"},
+				{Action: "output", Test: "TestA", Output: "the journal\n"}, {Action: "pass", Test: "TestA"},
+			},
+			table: "| TestA/x | 1 | 0 | 0 |\n", printed: "the journal\n",
+		},
+		{
 			name:   "skipped",
 			events: []results.Event{{Action: "skip", Test: "TestA"}, {Action: "pass", Test: "TestB"}},
 			table:  "| TestA | 0 | 0 | 1 |\n| TestB | 1 | 0 | 0 |\n", complaint: "1 tests were skipped; a proof needs them all",
@@ -43,7 +52,7 @@ func TestTally(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out strings.Builder
-			sum := tally{out: &out, began: time.Now(), outputs: map[string][]string{}, outcomes: map[string]string{}}
+			sum := tally{out: &out, began: time.Now(), logs: tc.logs, outputs: map[string][]string{}, outcomes: map[string]string{}}
 			for _, event := range tc.events {
 				sum.add(event)
 			}

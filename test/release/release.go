@@ -60,9 +60,15 @@ func Build(t testing.TB, driver drivers.Driver) Release {
 // Update returns the release with one more version, which updates the last one: its operator has another image.
 func (r Release) Update(t testing.TB) Release {
 	t.Helper()
+	return r.UpdateTo(t, OperatorImage)
+}
+
+// UpdateTo is Update with the repository of the operator's image, such as one that has another program.
+func (r Release) UpdateTo(t testing.TB, repository string) Release {
+	t.Helper()
 	version := fmt.Sprintf("1.0.%d", len(r.Bundles))
 	bundle := filepath.Join(t.TempDir(), version)
-	r.run(t, "bundle", "bump", r.Bundles[len(r.Bundles)-1], "--image", "OPERATOR_IMAGE="+OperatorImage+":v"+version, "--output", bundle)
+	r.run(t, "bundle", "bump", r.Bundles[len(r.Bundles)-1], "--image", "OPERATOR_IMAGE="+repository+":v"+version, "--output", bundle)
 	return r.with(t, bundle)
 }
 

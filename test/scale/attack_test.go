@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/tenant"
 )
 
@@ -118,8 +119,8 @@ func (a *arena) awaitPodLists(namespace string, since time.Time, want int) {
 	a.Helper()
 	a.await("the pods to be listed", func(context.Context) error {
 		lists := 0
-		for _, event := range a.Audit(a) {
-			if event.User == a.user() && event.Resource == "pods" && event.Namespace == namespace &&
+		for _, event := range a.AuditOf(a, cluster.Requests{User: a.user()}) {
+			if event.Resource == "pods" && event.Namespace == namespace &&
 				!event.Received.Before(since) && !strings.Contains(event.URI, "continue=") {
 				lists++
 			}

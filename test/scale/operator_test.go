@@ -63,10 +63,10 @@ func (a *arena) user() string {
 func (a *arena) requests(since time.Time) []cluster.AuditEvent {
 	a.Helper()
 	var found []cluster.AuditEvent
-	for _, event := range a.Audit(a) {
+	for _, event := range a.AuditOf(a, cluster.Requests{User: a.user()}) {
 		switch event.Resource {
 		case "sharedvolumes", "persistentvolumeclaims", "persistentvolumes":
-			if event.User == a.user() && !event.Received.Before(since) {
+			if !event.Received.Before(since) {
 				found = append(found, event)
 			}
 		}

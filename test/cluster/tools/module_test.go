@@ -10,6 +10,7 @@ var ownVersion = map[string]map[string]string{
 		"k8s.io/cri-api":               "containerd implements this version of the API",
 		"github.com/Microsoft/hcsshim": "it is for Windows",
 	},
+	"hack/etcd": {},
 	"hack/drivers": {
 		"github.com/container-storage-interface/spec": "drivers implement this version of the API",
 	},

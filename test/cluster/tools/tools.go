@@ -1,6 +1,6 @@
 // Package tools builds the programs of a local cluster - etcd, the Kubernetes control plane, the Operator Lifecycle
 // Manager - from the modules that hack/tools pins, and for tests also opm, promtool from those of hack/promtool, and the
-// container runtime of real nodes from those of hack/node. A Program is any other one, such as a CSI driver.
+// container runtime of real nodes from those of hack/node, and etcd's programs for backups from those of hack/etcd. A Program is any other one, such as a CSI driver.
 //
 // It builds them once, into a folder in the user's cache with a name that is a hash of all of their inputs. A warm
 // start only has to find that folder.
@@ -23,6 +23,7 @@ const (
 	pinsFolder     = "hack/tools"
 	promtoolFolder = "hack/promtool"
 	nodeFolder     = "hack/node"
+	etcdFolder     = "hack/etcd"
 )
 
 // goExitGrace is the time for an interrupted go command to clean up.
@@ -101,6 +102,19 @@ func Containerd(ctx context.Context, report func(Progress)) (Dir, error) {
 		{"containerd", "github.com/containerd/containerd/v2/cmd/containerd"},
 		{"containerd-shim-runc-v2", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"},
 	}, "-tags", "no_btrfs,no_devmapper,no_zfs", "-ldflags", "-s -w")
+	if err != nil {
+		return "", err
+	}
+	return recipe.ensureInCache(ctx, report)
+}
+
+// Etcd returns the folder with etcdctl, which makes a backup of etcd, and etcdutl, which restores it. If the cache does not
+// have them, they are built first, as in Ensure.
+func Etcd(ctx context.Context, report func(Progress)) (Dir, error) {
+	recipe, err := readRecipe(etcdFolder, []program{
+		{"etcdctl", "go.etcd.io/etcd/etcdctl/v3"},
+		{"etcdutl", "go.etcd.io/etcd/etcdutl/v3"},
+	}, "-ldflags", "-s -w")
 	if err != nil {
 		return "", err
 	}

@@ -1,15 +1,16 @@
 // Package continuity shows that pods use their volumes without noticing what happens to a driver and its operator: each
-// pod writes fifty times a second all the while. `make prove SUITE=continuity` prints the longest pause of each step.
+// pod writes fifty times a second all the while. `make prove SUITE=continuity` prints the longest pause of each step, and
+// `make prove SUITE=life` the journal of a long life.
 package continuity
 
 import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"text/tabwriter"
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -89,14 +90,17 @@ func TestManila(t *testing.T) {
 func watchDriver(t *testing.T, bed *testbed.Testbed, claims ...*corev1.PersistentVolumeClaim) {
 	w := &watch{Testbed: bed}
 	for i, node := range testbed.Nodes {
-		name := fmt.Sprintf("writer-%d", i)
-		w.writers = append(w.writers, bed.Run(t, testbed.Pod{Name: name, Node: node, Claim: claims[i], KeepsWriting: name}))
+		w.startWriter(t, fmt.Sprintf("writer-%d", i), node, claims[i])
 	}
 	w.run(t, []step{
-		{"the driver's pods are killed", w.KillDriver},
-		{"the driver's pods are replaced", w.rollOut},
-		{"the operator is updated to 1.0.1", w.update},
-		{"the operator is removed, and installed again", w.reinstall},
+		{what: "the driver's pods are killed", do: w.KillDriver},
+		{what: "the driver's pods are replaced", do: w.rollOut},
+		{what: "the operator is updated to 1.0.1", do: func(t *testing.T) {
+			w.update(t, release.Build(t, w.Driver).Update(t))
+			w.awaitInstalled(t, "1.0.1")
+			w.AwaitReady(t)
+		}},
+		{what: "the operator is removed, and installed again", do: w.reinstall},
 	})
 }
 
@@ -104,52 +108,54 @@ func watchDriver(t *testing.T, bed *testbed.Testbed, claims ...*corev1.Persisten
 type watch struct {
 	*testbed.Testbed
 	writers []testbed.RunningPod
+	journal journal
+}
+
+// startWriter runs a pod that writes to a file of its own name.
+func (w *watch) startWriter(t *testing.T, name, node string, claim *corev1.PersistentVolumeClaim) {
+	t.Helper()
+	w.writers = append(w.writers, w.Run(t, testbed.Pod{Name: name, Node: node, Claim: claim, KeepsWriting: name}))
 }
 
 // step is something that happens to a driver.
 type step struct {
 	what string
 	do   func(*testing.T)
+	// holds, which may be nil, checks what must be true then, beside what must be true after each step.
+	holds func(*testing.T)
 }
 
-// run takes steps, and fails if a pod notices any of them: by an error, a lost record, or a mount that is made anew.
+// run takes steps until one fails. After each, the pods must have noticed nothing: no error, no lost record, no mount that
+// is made anew. That is said of the pods that were there before the step and are after it.
 func (w *watch) run(t *testing.T, steps []step) {
-	mounts := w.mounts(t)
-	if slices.Contains(mounts, "") {
-		t.Fatalf("the mounts of the volumes on the nodes are %q, want one for each pod", mounts)
-	}
-	var table strings.Builder
-	columns := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(columns, "STEP\tTOOK\tRECORDS\tLONGEST PAUSE")
+	defer func() { t.Logf("\n%s", w.journal.table(w.writes(t))) }()
 	for _, step := range steps {
-		began, before := time.Now(), w.records(t)
-		t.Run(step.what, step.do)
-		w.awaitRecords(t)
-		pause := time.Duration(0)
-		for _, pod := range w.writers {
-			reports := pod.Reports(t)
-			if err := reports.Last().Err(); err != nil {
-				t.Errorf("%s: pod %s: %v", step.what, pod.Name, err)
+		mounts := w.mounts(t)
+		w.journal.begin(step.what)
+		passed := t.Run(step.what, func(t *testing.T) {
+			step.do(t)
+			if step.holds != nil {
+				step.holds(t)
 			}
-			pause = max(pause, reports.LongestPause(began))
-		}
-		fmt.Fprintf(columns, "%s\t%.0f s\t%d\t%v\n", step.what, time.Since(began).Seconds(), w.records(t)-before, pause.Round(time.Millisecond))
-		if now := w.mounts(t); !slices.Equal(now, mounts) {
-			t.Errorf("%s: the volumes' mounts were\n%q, and are\n%q", step.what, mounts, now)
+			w.awaitRecords(t)
+			for _, pod := range w.writers {
+				reports := pod.Reports(t)
+				if err := reports.Last().Err(); err != nil {
+					t.Errorf("pod %s: %v", pod.Name, err)
+				}
+				w.journal.paused(reports.LongestPause(w.journal.began()))
+			}
+			for pod, now := range w.mounts(t) {
+				if before, was := mounts[pod]; now == "" || was && now != before {
+					t.Errorf("the mount of the volume of pod %s was\n%q, and is\n%q", pod.name, before, now)
+				}
+			}
+		})
+		w.journal.end()
+		if !passed {
+			return // the others would only wait
 		}
 	}
-	columns.Flush()
-	t.Logf("\n%s", table.String())
-}
-
-// records is how many records all pods have written.
-func (w *watch) records(t *testing.T) (sum int) {
-	for _, pod := range w.writers {
-		if reports := pod.Reports(t); len(reports) > 0 {
-			sum += reports.Last().Records
-		}
-	}
-	return sum
 }
 
 // awaitRecords waits until each pod has written something since, and has reported it.
@@ -165,12 +171,36 @@ func (w *watch) awaitRecords(t *testing.T) {
 	}
 }
 
-// mounts are the volumes' mounts on the nodes, one for each pod.
-func (w *watch) mounts(t *testing.T) (lines []string) {
+// podID identifies a pod.
+type podID struct {
+	name string
+	uid  types.UID
+}
+
+// mounts are the volumes' mounts on the nodes.
+func (w *watch) mounts(t *testing.T) map[podID]string {
+	lines := map[podID]string{}
 	for _, pod := range w.writers {
-		lines = append(lines, pod.Mount(t))
+		lines[podID{pod.Name, pod.UID}] = pod.Mount(t)
 	}
 	return lines
+}
+
+// writes are the operator's writes so far.
+func (w *watch) writes(t *testing.T) (all []cluster.AuditEvent) {
+	account := fmt.Sprintf("system:serviceaccount:%s:%s", cluster.OperatorNamespace, w.Driver.Operator.Name)
+	for _, event := range w.Audit(t) {
+		if event.User == account && isWrite(event) {
+			all = append(all, event)
+		}
+	}
+	return all
+}
+
+// isWrite says whether a request has changed the cluster. A review is a creation that stores nothing.
+func isWrite(event cluster.AuditEvent) bool {
+	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, event.Verb) &&
+		event.Code < http.StatusBadRequest && !strings.HasSuffix(event.Resource, "reviews")
 }
 
 // rollOut changes an argument of all containers of the driver.
@@ -183,26 +213,52 @@ func (w *watch) rollOut(t *testing.T) {
 	w.AwaitReplaced(t, before)
 }
 
-// update has OLM update the operator from a catalog that has a later version.
-func (w *watch) update(t *testing.T) {
-	const later = "berth-later"
-	w.Serve(t, later, release.Build(t, w.Driver).Update(t).Catalog)
+// update lets the Subscription have a catalog with all versions of a release.
+func (w *watch) update(t *testing.T, r release.Release) {
+	t.Helper()
+	catalog := fmt.Sprintf("berth-%d", len(r.Bundles))
+	w.Serve(t, catalog, r.Catalog)
 	subscription := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OperatorNamespace, Name: w.Driver.Package.Name}}
-	if err := w.Client().Patch(t.Context(), subscription, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"source":%q}}`, later))); err != nil {
+	if err := w.Client().Patch(t.Context(), subscription, client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"source":%q}}`, catalog))); err != nil {
 		t.Fatal(err)
 	}
-	version := w.Driver.Package.Name + ".v1.0.1"
-	cluster.Eventually(t, testbed.Limit, "OLM to install "+version, func(ctx context.Context) error {
-		csv := &v1alpha1.ClusterServiceVersion{}
-		if err := w.Client().Get(ctx, client.ObjectKey{Namespace: cluster.OperatorNamespace, Name: version}, csv); err != nil {
+}
+
+// csvOf returns the ClusterServiceVersion of a version, as OLM names it.
+func (w *watch) csvOf(version string) *v1alpha1.ClusterServiceVersion {
+	return &v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.OperatorNamespace, Name: w.Driver.Package.Name + ".v" + version}}
+}
+
+// awaitInstalled waits until OLM has installed a version, and no other one is left.
+func (w *watch) awaitInstalled(t *testing.T, version string) {
+	t.Helper()
+	w.awaitVersion(t, version, func(csv *v1alpha1.ClusterServiceVersion) bool { return csv.Status.Phase == v1alpha1.CSVPhaseSucceeded })
+	cluster.Eventually(t, testbed.Limit, "OLM to remove earlier versions", func(ctx context.Context) error {
+		all := &v1alpha1.ClusterServiceVersionList{}
+		if err := w.Client().List(ctx, all, client.InNamespace(cluster.OperatorNamespace)); err != nil {
 			return err
 		}
-		if csv.Status.Phase != v1alpha1.CSVPhaseSucceeded {
-			return fmt.Errorf("it is %s: %s", csv.Status.Phase, csv.Status.Message)
+		if len(all.Items) != 1 {
+			return fmt.Errorf("there are %d ClusterServiceVersions, want 1", len(all.Items))
 		}
 		return nil
 	})
-	w.AwaitReady(t)
+}
+
+// awaitVersion waits until the ClusterServiceVersion of a version is as it should be.
+func (w *watch) awaitVersion(t *testing.T, version string, is func(*v1alpha1.ClusterServiceVersion) bool) *v1alpha1.ClusterServiceVersion {
+	t.Helper()
+	csv := w.csvOf(version)
+	cluster.Eventually(t, testbed.Limit, "ClusterServiceVersion "+csv.Name, func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(csv), csv); err != nil {
+			return err
+		}
+		if !is(csv) {
+			return fmt.Errorf("it is %s, %s: %s", csv.Status.Phase, csv.Status.Reason, csv.Status.Message)
+		}
+		return nil
+	})
+	return csv
 }
 
 // reinstall removes what OLM has installed, as an administrator does, and subscribes again.
@@ -212,8 +268,27 @@ func (w *watch) reinstall(t *testing.T) {
 	if err := w.Client().Get(t.Context(), key, subscription); err != nil {
 		t.Fatal(err)
 	}
-	csv := &v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: subscription.Status.InstalledCSV}}
-	w.Delete(t, subscription, csv)
+	w.Delete(t, subscription)
+	all := &v1alpha1.ClusterServiceVersionList{}
+	if err := w.Client().List(t.Context(), all, client.InNamespace(key.Namespace), client.HasLabels{"operators.coreos.com/" + key.Name + "." + key.Namespace}); err != nil {
+		t.Fatal(err)
+	}
+	if len(all.Items) == 0 {
+		t.Fatal("no ClusterServiceVersion has the package's label")
+	}
+	for _, csv := range all.Items {
+		w.Delete(t, &csv)
+	}
+	cluster.Eventually(t, testbed.Limit, "OLM to delete the InstallPlans", func(ctx context.Context) error {
+		plans := &v1alpha1.InstallPlanList{}
+		if err := w.Client().List(ctx, plans, client.InNamespace(key.Namespace)); err != nil {
+			return err
+		}
+		if len(plans.Items) > 0 {
+			return fmt.Errorf("there are %d", len(plans.Items))
+		}
+		return nil
+	})
 	cluster.Eventually(t, testbed.Limit, "the operator's pods to be gone", func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		if err := w.Client().List(ctx, pods, client.InNamespace(key.Namespace)); err != nil {

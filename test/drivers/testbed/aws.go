@@ -175,9 +175,7 @@ func (a *AWS) prepare(c *cluster.Cluster) {
 		}
 		a.t.Cleanup(func() { listener.Close() })
 		go http.Serve(listener, a.Metadata[i]) // until it is closed
-		if err := a.describeNode(c, node, a.Instances[i]); err != nil {
-			a.t.Fatal(err)
-		}
+		a.DescribeNode(a.t, c, i)
 	}
 	if a.tokens {
 		a.trust(c)
@@ -186,17 +184,20 @@ func (a *AWS) prepare(c *cluster.Cluster) {
 	}
 }
 
-// describeNode says what AWS's cloud controller says of a node.
-func (a *AWS) describeNode(c *cluster.Cluster, name string, instance ec2.Instance) error {
-	node := &corev1.Node{}
-	if err := c.Client().Get(a.t.Context(), client.ObjectKey{Name: name}, node); err != nil {
-		return err
+// DescribeNode says what AWS's cloud controller says of one of Nodes when that has joined the cluster.
+func (a *AWS) DescribeNode(t testing.TB, c *cluster.Cluster, index int) {
+	t.Helper()
+	node, instance := &corev1.Node{}, a.Instances[index]
+	if err := c.Client().Get(t.Context(), client.ObjectKey{Name: Nodes[index]}, node); err != nil {
+		t.Fatal(err)
 	}
 	before := node.DeepCopy()
 	node.Spec.ProviderID = "aws:///" + instance.Zone + "/" + instance.ID
 	node.Labels[corev1.LabelTopologyRegion], node.Labels[corev1.LabelTopologyZone] = a.Region(), instance.Zone
 	node.Labels[corev1.LabelInstanceTypeStable] = instance.Type
-	return c.Client().Patch(a.t.Context(), node, client.MergeFrom(before))
+	if err := c.Client().Patch(t.Context(), node, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // adoptKeyPairs makes the key pairs known that the cloud credential operator makes for the driver. The real one makes

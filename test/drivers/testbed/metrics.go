@@ -175,7 +175,7 @@ func (b *Testbed) metricsProxies(t *testing.T) map[int32]string {
 // wantMetrics returns an error unless the answer to an account has a code, and metrics if that is OK.
 func (b *Testbed) wantMetrics(ctx context.Context, e metricsEndpoint, address, token string, code int) error {
 	https := &http.Client{Transport: &http.Transport{
-		TLSClientConfig: &tls.Config{RootCAs: b.serviceCA, ServerName: e.server}, DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{RootCAs: b.services.trusted, ServerName: e.server}, DisableKeepAlives: true,
 	}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+address+e.path, nil)
 	if err != nil {

@@ -20,7 +20,7 @@ func (b *Testbed) prepare(t testing.TB, options Options) {
 			return err
 		}
 		t.Cleanup(surroundings.Close)
-		b.serviceCA = surroundings.serviceCA
+		b.services = surroundings.services
 		return nil
 	})
 	if options.Snapshots {

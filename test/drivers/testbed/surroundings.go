@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -28,9 +29,9 @@ import (
 // Surroundings are what a cluster has around it, beside the servers that its nodes reach: what OpenShift and the cloud do
 // for drivers and their pods.
 type Surroundings struct {
-	cluster   *cluster.Cluster
-	serviceCA *x509.CertPool // of the certificates of Services
-	closers   []func()
+	cluster  *cluster.Cluster
+	services *certificates // of Services
+	closers  []func()
 }
 
 // Surround lets a cluster find OpenShift and a cloud around it. Objects and Prepare of the cloud are for the caller. failed
@@ -151,45 +152,102 @@ func admitUsers(ctx context.Context, c client.Client) error {
 
 const servingCertAnnotation = "service.beta.openshift.io/serving-cert-secret-name"
 
-// serveCertificates does what OpenShift's service CA operator does: a Service that asks for a certificate gets it in a
-// Secret.
-func (s *Surroundings) serveCertificates(failed func(error)) error {
-	const day = 24 * time.Hour
-	authority, err := crypto.MakeSelfSignedCAConfig("service-ca", day)
+// certificateLife is for how long certificates of Services are valid.
+const certificateLife = 24 * time.Hour
+
+// certificates does what OpenShift's service CA operator does: a Service that asks for a certificate gets it in a Secret.
+type certificates struct {
+	api kubernetes.Interface
+
+	mu      sync.Mutex
+	ca      *crypto.CA
+	trusted *x509.CertPool // the CA's certificate
+}
+
+// renewCA makes a new CA for all certificates that follow.
+func (c *certificates) renewCA() error {
+	authority, err := crypto.MakeSelfSignedCAConfig("service-ca", certificateLife)
 	if err != nil {
 		return err
 	}
-	s.serviceCA = x509.NewCertPool()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ca = &crypto.CA{Config: authority, SerialGenerator: &crypto.RandomSerialGenerator{}}
+	c.trusted = x509.NewCertPool()
 	for _, certificate := range authority.Certs {
-		s.serviceCA.AddCert(certificate)
+		c.trusted.AddCert(certificate)
 	}
-	ca := &crypto.CA{Config: authority, SerialGenerator: &crypto.RandomSerialGenerator{}}
+	return nil
+}
+
+// secret returns a new certificate for a Service, and nil if the Service asks for none.
+func (c *certificates) secret(service *corev1.Service) (*corev1.Secret, error) {
+	name := service.Annotations[servingCertAnnotation]
+	if name == "" {
+		return nil, nil
+	}
+	c.mu.Lock()
+	served, err := c.ca.MakeServerCert(sets.New(service.Name+"."+service.Namespace+".svc"), certificateLife)
+	c.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	certificate, key, err := served.GetPEMBytes()
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: name}, Type: corev1.SecretTypeTLS,
+		Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
+	}, err
+}
+
+// provide creates the Secret of a Service unless there is one.
+func (c *certificates) provide(ctx context.Context, service *corev1.Service) error {
+	secret, err := c.secret(service)
+	if secret == nil || err != nil {
+		return err
+	}
+	if _, err := c.api.CoreV1().Secrets(secret.Namespace).Create(ctx, secret, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create the certificate of Service %s/%s: %w", service.Namespace, service.Name, err)
+	}
+	return nil
+}
+
+// renew gives all Services certificates of a new CA.
+func (c *certificates) renew(ctx context.Context) error {
+	if err := c.renewCA(); err != nil {
+		return err
+	}
+	services, err := c.api.CoreV1().Services(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, service := range services.Items {
+		secret, err := c.secret(&service)
+		if err != nil {
+			return err
+		}
+		if secret == nil {
+			continue
+		}
+		if _, err := c.api.CoreV1().Secrets(secret.Namespace).Update(ctx, secret, metav1.UpdateOptions{}); err != nil {
+			return fmt.Errorf("renew the certificate of Service %s/%s: %w", service.Namespace, service.Name, err)
+		}
+	}
+	return nil
+}
+
+// serveCertificates provides all Services with certificates.
+func (s *Surroundings) serveCertificates(failed func(error)) error {
 	api, err := kubernetes.NewForConfig(s.cluster.Config())
 	if err != nil {
 		return err
 	}
+	s.services = &certificates{api: api}
+	if err := s.services.renewCA(); err != nil {
+		return err
+	}
 	serve := func(object any) {
-		service := object.(*corev1.Service)
-		name := service.Annotations[servingCertAnnotation]
-		if name == "" {
-			return
-		}
-		served, err := ca.MakeServerCert(sets.New(service.Name+"."+service.Namespace+".svc"), day)
-		if err != nil {
+		if err := s.services.provide(context.Background(), object.(*corev1.Service)); err != nil {
 			failed(err)
-			return
-		}
-		certificate, key, err := served.GetPEMBytes()
-		if err != nil {
-			failed(err)
-			return
-		}
-		secret := &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: service.Namespace, Name: name}, Type: corev1.SecretTypeTLS,
-			Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
-		}
-		if _, err := api.CoreV1().Secrets(service.Namespace).Create(context.Background(), secret, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-			failed(fmt.Errorf("create the certificate of Service %s/%s: %w", service.Namespace, service.Name, err))
 		}
 	}
 	factory := informers.NewSharedInformerFactory(api, 0)

@@ -11,7 +11,6 @@ package testbed
 
 import (
 	"context"
-	"crypto/x509"
 	"errors"
 	"maps"
 	"slices"
@@ -78,7 +77,7 @@ type Testbed struct {
 	// Proxy is the cluster's proxy. It may be nil.
 	Proxy *proxy.Proxy
 
-	serviceCA *x509.CertPool // of the certificates of Services
+	services *certificates
 }
 
 // Start starts a cluster until the test ends, and installs the driver. It skips the test where real nodes cannot run, or
@@ -183,6 +182,14 @@ func (b *Testbed) Subscribe(t testing.TB, env []corev1.EnvVar) {
 		_, err := journey.Subscribe(ctx, c, subscription)
 		return err
 	})
+}
+
+// RenewCertificates gives all Services certificates of a new CA, as the rotation of OpenShift's service CA does.
+func (b *Testbed) RenewCertificates(t testing.TB) {
+	t.Helper()
+	if err := b.services.renew(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // step takes a step of an administrator.

@@ -1,0 +1,71 @@
+package drivers_test
+
+import (
+	"encoding/json"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	csitranslation "k8s.io/csi-translation-lib"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// TestInTreeSources: the definitions name exactly the volume sources that Kubernetes hands to the drivers, and the
+// must-gather script knows them.
+func TestInTreeSources(t *testing.T) {
+	script, err := os.ReadFile("../must-gather/gather")
+	if err != nil {
+		t.Fatal(err)
+	}
+	migrated := inTreeSources(t)
+	if len(migrated) < 6 {
+		t.Fatalf("Kubernetes migrates only these sources: %v", migrated)
+	}
+	for _, d := range everyDriver() {
+		if want := migrated[d.CSIName]; d.InTree != want {
+			t.Errorf("InTree of driver %s is %+v, want %+v", d.Name, d.InTree, want)
+		}
+		known := d.CSIName + `) echo "` + d.InTree.Source + " " + d.InTree.Plugin + `" ;;`
+		if d.InTree != (drivers.InTree{}) && !strings.Contains(string(script), known) {
+			t.Errorf("must-gather/gather lacks the line: %s", known)
+		}
+	}
+}
+
+// inTreeSources returns the volume sources that Kubernetes hands to CSI drivers, by the name of the driver. It fails if
+// PersistentVolumes and pods have different names for one.
+func inTreeSources(t *testing.T) map[string]drivers.InTree {
+	t.Helper()
+	translator, found := csitranslation.New(), map[string]drivers.InTree{}
+	sources := reflect.TypeFor[corev1.PersistentVolumeSource]()
+	for i := range sources.NumField() {
+		source, _, _ := strings.Cut(sources.Field(i).Tag.Get("json"), ",")
+		document := []byte(`{"` + source + `": {}}`)
+		var volume corev1.PersistentVolume
+		var inline corev1.Volume
+		for _, decode := range []error{json.Unmarshal(document, &volume.Spec), json.Unmarshal(document, &inline)} {
+			if decode != nil {
+				t.Fatal(decode)
+			}
+		}
+		if !translator.IsPVMigratable(&volume) {
+			continue
+		}
+		plugin, err := translator.GetInTreePluginNameFromSpec(&volume, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		csiName, err := translator.GetCSINameFromInTreeName(plugin)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !translator.IsInlineMigratable(&inline) {
+			t.Errorf("pods have another name for the source %s of PersistentVolumes", source)
+		}
+		found[csiName] = drivers.InTree{Source: source, Plugin: plugin}
+	}
+	return found
+}

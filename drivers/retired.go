@@ -1,0 +1,91 @@
+package drivers
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-csi/berth/drivers/permissions"
+)
+
+// Retired is an object that other versions of the driver have, and this one does not. When the operator of this version
+// takes over, it deletes the object, if one of the driver's operators created it. Objects that an update has to delete
+// stay in the list for as long as there is an update from a version that has them.
+type Retired struct {
+	Kind schema.GroupVersionKind
+	// Namespace is as in an asset: NamespacePlaceholder for the driver's own, "" for a cluster-scoped object, or one of
+	// OpenShift's, which begin with "openshift-". Users can write to any other namespace.
+	Namespace string
+	Name      string
+	// Since is the first version of the operator that does not have the object.
+	Since string
+}
+
+// reservedPrefix begins the names of namespaces that users cannot create.
+const reservedPrefix = "openshift-"
+
+// RetiredObjects returns the objects of Driver.Retired, with the metadata that identifies them and nothing else, for a
+// driver in a namespace. It fails if one of them must not be deleted: it is one of the assets, its kind is unknown or
+// outlives the driver, or users may write to its namespace.
+func (d Driver) RetiredObjects(namespace string) ([]Manifest, error) {
+	if len(d.Retired) == 0 {
+		return nil, nil
+	}
+	assets, err := d.unrendered()
+	if err != nil {
+		return nil, err
+	}
+	var objects []Manifest
+	for _, r := range d.Retired {
+		if err := r.check(assets); err != nil {
+			return nil, fmt.Errorf("retired %s %s of driver %s: %w", r.Kind.Kind, r.Name, d.Name, err)
+		}
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(r.Kind)
+		object.SetName(r.Name)
+		object.SetNamespace(strings.ReplaceAll(r.Namespace, NamespacePlaceholder, namespace))
+		objects = append(objects, Manifest{Object: object})
+	}
+	return objects, nil
+}
+
+func (r Retired) check(assets []Manifest) error {
+	kind, known := kinds[r.Kind.GroupKind()]
+	switch {
+	case !known:
+		return fmt.Errorf("the API resource of kind %s is unknown: add it to the table of kinds in package drivers", r.Kind.GroupKind())
+	case kind.kept:
+		return fmt.Errorf("objects of kind %s outlive the driver, because volumes may refer to them: want another kind", r.Kind.Kind)
+	case r.Name == "" || r.Since == "":
+		return fmt.Errorf("found the name %q, missing since version %q: want both", r.Name, r.Since)
+	case r.Namespace != "" && r.Namespace != NamespacePlaceholder && !strings.HasPrefix(r.Namespace, reservedPrefix):
+		return fmt.Errorf("found the namespace %q, want %s, one that begins with %q, or none", r.Namespace, NamespacePlaceholder, reservedPrefix)
+	case slices.ContainsFunc(assets, func(m Manifest) bool {
+		return m.Object.GroupVersionKind().GroupKind() == r.Kind.GroupKind() && m.Object.GetName() == r.Name
+	}):
+		return errors.New("the driver has an asset of that kind and name: remove one of the two")
+	}
+	return nil
+}
+
+// rulesToRetire returns the permissions to find and delete the retired objects.
+func (d Driver) rulesToRetire() ([]permissions.Rule, error) {
+	retired, err := d.RetiredObjects(NamespacePlaceholder)
+	if err != nil {
+		return nil, err
+	}
+	var rules []permissions.Rule
+	for _, m := range retired {
+		kind := m.Object.GroupVersionKind().GroupKind()
+		rules = append(rules, permissions.Rule{
+			For: "To remove objects that the driver no longer has", From: d.definition(),
+			Group: kind.Group, Resources: []string{kinds[kind].resource}, Names: []string{m.Object.GetName()}, Verbs: []string{"get", "delete"},
+			Unexercised: map[string]string{"delete": "the end-to-end run begins without objects of earlier versions"},
+		})
+	}
+	return rules, nil
+}

@@ -1,0 +1,87 @@
+package drivers_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
+	"github.com/berth-csi/berth/drivers/sample"
+)
+
+// TestRetiredObjectsHaveExactPermissions: to retire objects, an operator needs to read and delete those of these names, and
+// nothing else.
+func TestRetiredObjectsHaveExactPermissions(t *testing.T) {
+	before, err := sample.Driver.OperatorRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := sample.Driver
+	d.Retired = []drivers.Retired{
+		{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Namespace: drivers.NamespacePlaceholder, Name: "old-controller", Since: "1.1.0"},
+		{Kind: drivers.ClusterRoleBindingKind, Name: "old-binding", Since: "1.2.0"},
+	}
+	after, err := d.OperatorRules()
+	if err != nil {
+		t.Fatal(err)
+	}
+	added := permissions.SetOf(after)
+	for p := range permissions.SetOf(before) {
+		if !added[p] {
+			t.Errorf("permission %v is gone", p)
+		}
+		delete(added, p)
+	}
+	want := permissions.Set{}
+	for _, verb := range []string{"get", "delete"} {
+		want[permissions.Permission{Group: "apps", Resource: "deployments", Name: "old-controller", Verb: verb}] = true
+		want[permissions.Permission{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings", Name: "old-binding", Verb: verb}] = true
+	}
+	if diff := cmp.Diff(want, added); diff != "" {
+		t.Errorf("permissions for retired objects (-want +got):\n%s", diff)
+	}
+
+	objects, err := d.RetiredObjects(namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range objects {
+		got = append(got, strings.Join([]string{m.Object.GetAPIVersion(), m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " "))
+	}
+	if want := []string{"apps/v1 Deployment harbour old-controller", "rbac.authorization.k8s.io/v1 ClusterRoleBinding  old-binding"}; !slices.Equal(got, want) {
+		t.Errorf("retired objects are %q, want %q", got, want)
+	}
+}
+
+func TestRetiredObjectsThatMustStay(t *testing.T) {
+	configMap := corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	for name, tc := range map[string]struct {
+		retired drivers.Retired
+		want    string
+	}{
+		"unknown kind": {drivers.Retired{Kind: corev1.SchemeGroupVersion.WithKind("Rope"), Name: "long", Since: "1.1.0"}, "kind Rope is unknown"},
+		"kept kind": {drivers.Retired{Kind: corev1.SchemeGroupVersion.WithKind("Secret"), Namespace: drivers.NamespacePlaceholder, Name: "key", Since: "1.1.0"},
+			"kind Secret outlive the driver"},
+		"a user's namespace": {drivers.Retired{Kind: configMap, Namespace: "shop", Name: "old", Since: "1.1.0"}, `found the namespace "shop"`},
+		"no version":         {drivers.Retired{Kind: configMap, Namespace: drivers.NamespacePlaceholder, Name: "old"}, `missing since version ""`},
+		"an asset": {drivers.Retired{Kind: configMap, Namespace: drivers.NamespacePlaceholder, Name: sample.Driver.TrustedCABundle, Since: "1.1.0"},
+			"an asset of that kind and name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := sample.Driver
+			d.Retired = []drivers.Retired{tc.retired}
+			if _, err := d.RetiredObjects(namespace); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("RetiredObjects: error %v, want %q in it", err, tc.want)
+			}
+			if _, err := d.OperatorRules(); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("OperatorRules: error %v, want %q in it", err, tc.want)
+			}
+		})
+	}
+}

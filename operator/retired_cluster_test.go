@@ -1,0 +1,126 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestRetiredObjects: two versions of a driver have different objects. An update deletes those that the later version has
+// retired, if an operator of the driver created them. A downgrade creates them again, and names those of the later version.
+// So does a removal.
+func TestRetiredObjects(t *testing.T) {
+	t.Parallel()
+	const configMap, role = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: \"${NAMESPACE}\"}\n",
+		"apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: %s}\nrules: []\n"
+	first, second := efsDriver(t), efsDriver(t)
+	first.Assets = withAssets(t, first.Assets, fmt.Sprintf(configMap, "efs-csi-old"), fmt.Sprintf(role, "efs-csi-old"))
+	second.Assets = withAssets(t, second.Assets, fmt.Sprintf(configMap, "efs-csi-new"))
+	retire := func(kind schema.GroupVersionKind, namespace, name string) {
+		second.Retired = append(second.Retired, drivers.Retired{Kind: kind, Namespace: namespace, Name: name, Since: "1.1.0"})
+	}
+	configMaps := corev1.SchemeGroupVersion.WithKind("ConfigMap")
+	retire(configMaps, drivers.NamespacePlaceholder, "efs-csi-old")
+	retire(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), "", "efs-csi-old")
+	retire(configMaps, drivers.NamespacePlaceholder, "of-an-administrator")
+
+	env := newTestEnvWith(t, first)
+	named := func(name string) *corev1.ConfigMap {
+		return &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: name}}
+	}
+	oldRole := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "efs-csi-old"}}
+	t.Cleanup(func() { _ = env.Client().Delete(context.Background(), oldRole) })
+	foreign := named("of-an-administrator")
+	env.create(foreign)
+	exist := func(when string, objects ...client.Object) {
+		t.Helper()
+		for _, object := range objects {
+			cluster.Eventually(t, limit, fmt.Sprintf("%s: %T %s to exist", when, object, object.GetName()), func(ctx context.Context) error {
+				return env.Client().Get(ctx, client.ObjectKeyFromObject(object), object)
+			})
+		}
+	}
+	run := func(driver drivers.Driver) (stop func()) {
+		t.Helper()
+		env.driver = driver
+		env.permit()
+		return env.startOperator()
+	}
+	leftovers := first.ConditionPrefix + "DriverLeftoversRemoved"
+
+	env.create(env.customResource())
+	stop := run(first)
+	env.waitForConditions(allWell)
+	exist("the first version", named("efs-csi-old"), oldRole)
+	stop()
+
+	stop = run(second)
+	for _, object := range []client.Object{named("efs-csi-old"), oldRole} {
+		cluster.Eventually(t, limit, fmt.Sprintf("the update to delete %T %s", object, object.GetName()), env.Gone(object))
+	}
+	env.waitForConditions(map[string]operatorv1.ConditionStatus{leftovers: operatorv1.ConditionTrue, "Available": operatorv1.ConditionTrue})
+	exist("after the update", named("efs-csi-new"), foreign)
+	stop()
+
+	stop = run(first)
+	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{leftovers: operatorv1.ConditionFalse})
+	if got := condition(custom, leftovers); got.Reason != "ObjectsOfOtherVersion" || !strings.Contains(got.Message, "delete ConfigMap/efs-csi-new") {
+		t.Errorf("after the downgrade, the condition is %s: %s; want ObjectsOfOtherVersion, and how to delete efs-csi-new", got.Reason, got.Message)
+	}
+	env.waitForConditions(allWell)
+	exist("after the downgrade", named("efs-csi-old"), oldRole, named("efs-csi-new"), foreign)
+	stop()
+
+	// The update is repeated, and interrupted by the removal of the driver: that deletes the retired objects, too.
+	env.deleteCustomResource()
+	run(second)
+	env.waitUntilRemoved()
+	for _, object := range []client.Object{named("efs-csi-old"), oldRole, named("efs-csi-new")} {
+		cluster.Eventually(t, limit, fmt.Sprintf("the removal to delete %T %s", object, object.GetName()), env.Gone(object))
+	}
+	exist("after the removal", foreign)
+}
+
+// withAssets returns assets and more of them.
+func withAssets(t *testing.T, assets fs.FS, more ...string) fs.FS {
+	t.Helper()
+	all := fstest.MapFS{}
+	if err := fs.WalkDir(assets, ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := fs.ReadFile(assets, path)
+		all[path] = &fstest.MapFile{Data: content}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i, content := range more {
+		all[fmt.Sprintf("more-%d.yaml", i)] = &fstest.MapFile{Data: []byte(content)}
+	}
+	return all
+}
+
+// permit replaces the operator's permissions with those of its driver, as OLM does when it updates the operator.
+func (env *testEnv) permit() {
+	env.t.Helper()
+	rules, err := env.driver.OperatorPolicyRules()
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	change(env, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: env.namespace}}, func(r *rbacv1.Role) { r.Rules = rules.Permissions })
+	change(env, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: env.namespace}}, func(r *rbacv1.ClusterRole) { r.Rules = rules.ClusterPermissions })
+}

@@ -1,0 +1,171 @@
+// Package retirement has the controller that deletes the objects which the driver's definition has retired, and that
+// reports objects of other versions of the operator.
+package retirement
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"github.com/openshift/library-go/pkg/operator/events"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/objects"
+	"github.com/berth-csi/berth/operator/status"
+)
+
+// workloads are the kinds whose pods would work against those that replace them.
+var workloads = sets.New("Deployment", "DaemonSet")
+
+// Options are the dependencies of the controller.
+type Options struct {
+	Driver    drivers.Driver
+	Namespace string             // the driver's
+	Own       []drivers.Manifest // its objects
+	Retired   []drivers.Manifest // as Driver.RetiredObjects returns them
+	Reader    client.Reader
+	Applier   *objects.Applier
+	Reporter  *status.Reporter
+	Recorder  events.Recorder
+}
+
+// A Controller deletes retired objects: workloads at once, and what their pods need once the driver has rolled out without
+// them. It does not watch them: what is gone or not the operator's own is not looked for again in this cycle.
+type Controller struct {
+	factory.Controller
+	Options
+	left     []drivers.Manifest // retired objects that may exist
+	ready    chan struct{}
+	reported string // the last message
+}
+
+// NewController returns the controller.
+func NewController(options Options) *Controller {
+	c := &Controller{Options: options, left: slices.Clone(options.Retired), ready: make(chan struct{})}
+	c.reported = c.Reporter.Condition(c.conditionType()).Message
+	c.Controller = factory.New().
+		WithInformers(c.Reporter.Informer()).
+		WithPostStartHooks(c.Reporter.SyncOnceReported).
+		WithSync(c.sync).
+		ResyncEvery(time.Minute).
+		WithSyncDegradedOnError(c.Reporter).
+		ToController(c.Driver.ConditionPrefix+"DriverRetirementController", c.Recorder)
+	return c
+}
+
+// Ready is closed once the retired workloads are deleted, or that has failed. The driver's pods are not to start before,
+// and they are more important than that.
+func (c *Controller) Ready() <-chan struct{} { return c.ready }
+
+// sync deletes what is due. An object that cannot be deleted blocks no other.
+func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
+	now, later := due(c.left, c.Reporter.RolledOut())
+	var errs []error
+	c.left = later
+	for _, m := range now {
+		exists, err := c.delete(ctx, m)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		if exists || err != nil {
+			c.left = append(c.left, m)
+		}
+	}
+	if ctx.Err() != nil {
+		return nil // the shutdown is no failure
+	}
+	select {
+	case <-c.ready:
+	default:
+		close(c.ready)
+	}
+	return errors.Join(append(errs, c.report(ctx))...)
+}
+
+// due separates the objects to delete now from those to delete when the driver has rolled out.
+func due(left []drivers.Manifest, rolledOut bool) (now, later []drivers.Manifest) {
+	for _, m := range left {
+		if rolledOut || workloads.Has(m.Object.GetKind()) {
+			now = append(now, m)
+		} else {
+			later = append(later, m)
+		}
+	}
+	return now, later
+}
+
+// delete deletes an object if the driver's operators created it, and reports whether such an object existed.
+func (c *Controller) delete(ctx context.Context, m drivers.Manifest) (existed bool, err error) {
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(m.Object.GroupVersionKind())
+	err = c.Reader.Get(ctx, client.ObjectKeyFromObject(m.Object), live)
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("reading the retired %s %s: %w", m.Object.GetKind(), m.Object.GetName(), err)
+	case !c.Applier.Owned(live):
+		klog.InfoS("Left an object alone that has the name of a retired one, because the operator did not create it",
+			"kind", live.GetKind(), "object", klog.KObj(live))
+		return false, nil
+	}
+	return true, c.Applier.Delete(ctx, live)
+}
+
+// report reports in a condition, and in an event when that changes, what other versions of the driver left.
+func (c *Controller) report(ctx context.Context) error {
+	custom, err := c.Reporter.GetObjectMeta()
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	unknown := Unknown(custom.Annotations[RecordAnnotation], c.Own, c.Retired)
+	next := describe(c.left, Describe(unknown, custom.Name, c.Namespace))
+	if err := c.Reporter.ApplyOperatorStatus(ctx, c.Driver.ConditionPrefix+"DriverLeftovers", applyoperatorv1.OperatorStatus().WithConditions(
+		applyoperatorv1.OperatorCondition().WithType(c.conditionType()).WithStatus(next.status).WithReason(next.reason).WithMessage(next.message))); err != nil {
+		return err
+	}
+	if next.reason == reasonOtherVersion && next.message != c.reported {
+		c.Recorder.Warning(next.reason, next.message)
+	}
+	c.reported = next.message
+	return nil
+}
+
+const reasonOtherVersion = "ObjectsOfOtherVersion"
+
+// verdict is what the condition says.
+type verdict struct {
+	status          operatorv1.ConditionStatus
+	reason, message string
+}
+
+// describe decides what the condition says of the retired objects that are left and of those of other versions.
+func describe(left []drivers.Manifest, otherVersion string) verdict {
+	switch {
+	case otherVersion != "":
+		return verdict{operatorv1.ConditionFalse, reasonOtherVersion, otherVersion}
+	case len(left) > 0:
+		return verdict{operatorv1.ConditionFalse, "Removing", fmt.Sprintf(
+			"this version of the driver does not have these objects any more, and they are removed, if they exist, when it has rolled out: %s", strings.Join(references(left), ", "))}
+	}
+	return verdict{operatorv1.ConditionTrue, "AsExpected", ""}
+}
+
+func (c *Controller) conditionType() string {
+	return c.Driver.ConditionPrefix + "DriverLeftoversRemoved"
+}

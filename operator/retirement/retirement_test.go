@@ -1,0 +1,102 @@
+package retirement
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// manifests returns objects, as "apiVersion Kind name".
+func manifests(objects ...string) []drivers.Manifest {
+	var manifests []drivers.Manifest
+	for _, o := range objects {
+		fields := strings.Fields(o)
+		object := &unstructured.Unstructured{}
+		object.SetAPIVersion(fields[0])
+		object.SetKind(fields[1])
+		object.SetName(fields[2])
+		manifests = append(manifests, drivers.Manifest{Object: object})
+	}
+	return manifests
+}
+
+func TestDue(t *testing.T) {
+	left := manifests("v1 ServiceAccount old", "apps/v1 DaemonSet old", "v1 Service old", "apps/v1 Deployment old")
+	for name, tc := range map[string]struct {
+		rolledOut  bool
+		now, later []string
+	}{
+		"before the rollout, pods that would be in the way": {false,
+			[]string{"DaemonSet.apps/old", "Deployment.apps/old"}, []string{"ServiceAccount/old", "Service/old"}},
+		"after it, everything": {true, []string{"ServiceAccount/old", "DaemonSet.apps/old", "Service/old", "Deployment.apps/old"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, later := due(left, tc.rolledOut)
+			if diff := cmp.Diff([][]string{tc.now, tc.later}, [][]string{references(now), references(later)}); diff != "" {
+				t.Errorf("now and later (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRecord follows a record through an update, a downgrade and another update.
+func TestRecord(t *testing.T) {
+	first := manifests("v1 Service both", "v1 ConfigMap old")
+	second := manifests("v1 Service both", "apps/v1 Deployment new")
+	retired := manifests("v1 ConfigMap old")
+	record := ""
+	for _, step := range []struct {
+		name         string
+		own, retired []drivers.Manifest
+		unknown      []string
+		record       string
+	}{
+		{"install", first, nil, nil, "ConfigMap/old,Service/both"},
+		{"update", second, retired, nil, "Deployment.apps/new,Service/both"},
+		{"downgrade", first, nil, []string{"Deployment.apps/new"}, "ConfigMap/old,Deployment.apps/new,Service/both"},
+		{"restart", first, nil, []string{"Deployment.apps/new"}, "ConfigMap/old,Deployment.apps/new,Service/both"},
+		{"update to a version that forgot to retire something", second, nil, []string{"ConfigMap/old"}, "ConfigMap/old,Deployment.apps/new,Service/both"},
+		{"update again", second, retired, nil, "Deployment.apps/new,Service/both"},
+	} {
+		unknown := Unknown(record, step.own, step.retired)
+		if diff := cmp.Diff(step.unknown, unknown); diff != "" && len(step.unknown)+len(unknown) > 0 {
+			t.Errorf("%s: unknown objects (-want +got):\n%s", step.name, diff)
+		}
+		if record = Record(step.own, unknown); record != step.record {
+			t.Errorf("%s: the record is %s, want %s", step.name, record, step.record)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	other := Describe([]string{"Deployment.apps/new"}, "smb.csi.k8s.io", "harbour")
+	for name, tc := range map[string]struct {
+		left     []drivers.Manifest
+		other    string
+		status   operatorv1.ConditionStatus
+		reason   string
+		messages []string
+	}{
+		"nothing is left":           {nil, "", operatorv1.ConditionTrue, "AsExpected", nil},
+		"the rollout is waited for": {manifests("v1 ConfigMap old"), "", operatorv1.ConditionFalse, "Removing", []string{"ConfigMap/old"}},
+		"after a downgrade": {nil, other, operatorv1.ConditionFalse, "ObjectsOfOtherVersion",
+			[]string{"oc -n harbour delete Deployment.apps/new", "oc annotate clustercsidriver smb.csi.k8s.io berth.dev/driver-objects-"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := describe(tc.left, tc.other)
+			if got.status != tc.status || got.reason != tc.reason {
+				t.Errorf("condition is %s (%s), want %s (%s)", got.status, got.reason, tc.status, tc.reason)
+			}
+			for _, want := range tc.messages {
+				if !strings.Contains(got.message, want) {
+					t.Errorf("message is %q, want %q in it", got.message, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,74 @@
+package uninstall
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+func TestHealthOf(t *testing.T) {
+	with := func(conditions ...corev1.NodeCondition) *corev1.Node {
+		return &corev1.Node{Status: corev1.NodeStatus{Conditions: conditions}}
+	}
+	pressure := corev1.NodeCondition{Type: corev1.NodeMemoryPressure, Status: corev1.ConditionTrue}
+	for _, test := range []struct {
+		name string
+		node *corev1.Node
+		want health
+	}{
+		{"ready", with(pressure, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}), healthy},
+		{"its kubelet cannot run pods", with(pressure, corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionFalse}), notReady},
+		{"its kubelet says nothing any more", with(corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}), unreachable},
+		{"its kubelet has said nothing yet", with(pressure), unreachable},
+		{"does not exist", nil, unreachable},
+	} {
+		if got := healthOf(test.node); got != test.want {
+			t.Errorf("%s: health is %d, want %d", test.name, got, test.want)
+		}
+	}
+}
+
+func TestLost(t *testing.T) {
+	now := time.Now()
+	ends := func(in time.Duration) *metav1.Time { return &metav1.Time{Time: now.Add(in)} }
+	for _, test := range []struct {
+		name          string
+		deleted       *metav1.Time
+		on            health
+		overdue, lost bool
+	}{
+		{"runs", nil, healthy, false, false},
+		{"ends", ends(time.Second), healthy, false, false},
+		{"does not end, but its kubelet runs", ends(-time.Hour), healthy, true, false},
+		{"not deleted, on a node that is not ready", nil, notReady, false, false},
+		{"its kubelet may still end it", ends(time.Second), notReady, false, false},
+		{"its kubelet has not ended it", ends(-time.Second), notReady, true, true},
+		{"not deleted, on a dead node", nil, unreachable, false, false},
+		{"deleted on a dead node", ends(time.Hour), unreachable, false, true},
+	} {
+		var p pod
+		p.Metadata.DeletionTimestamp = test.deleted
+		if got := overdue(p, now); got != test.overdue {
+			t.Errorf("%s: overdue is %v, want %v", test.name, got, test.overdue)
+		}
+		if got := lost(p, test.on, now); got != test.lost {
+			t.Errorf("%s: lost is %v, want %v", test.name, got, test.lost)
+		}
+	}
+}
+
+func TestRestAfter(t *testing.T) {
+	for _, test := range []struct{ look, least, most, want time.Duration }{
+		{50 * time.Millisecond, minInUseRest, maxRest, 5 * time.Second},
+		{time.Second, minInUseRest, maxRest, 20 * time.Second},
+		{time.Hour, minInUseRest, maxRest, 10 * time.Minute},
+		{50 * time.Millisecond, 0, maxFailureRest, time.Second},
+		{10 * time.Second, 0, maxFailureRest, 30 * time.Second},
+	} {
+		if got := restAfter(test.look, test.least, test.most); got != test.want {
+			t.Errorf("after a look of %v, the controller rests %v, want %v", test.look, got, test.want)
+		}
+	}
+}

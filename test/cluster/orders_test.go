@@ -1,0 +1,94 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestRestore: a restored etcd has what it had at the backup, controllers go on, and tokens of a forgotten key are refused.
+func TestRestore(t *testing.T) {
+	t.Parallel()
+	c := Start(t, Options{})
+	namespace := c.Namespace(t)
+	backup := filepath.Join(t.TempDir(), "etcd.db")
+	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "before"}}
+	if err := c.client.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.BackUp(t.Context(), backup); err != nil {
+		t.Fatal(err)
+	}
+	former := clientOf(t, c.ServiceAccountConfig(t, namespace, "default"))
+	if err := c.RenewKeys(); err != nil {
+		t.Fatal(err)
+	}
+	list := func(as client.Client) error {
+		return as.List(t.Context(), &corev1.SecretList{}, client.InNamespace(namespace))
+	}
+	if err := list(former); !apierrors.IsForbidden(err) {
+		t.Errorf("with a token of the former key: got %v, want it forbidden, but the token accepted", err)
+	}
+	renewed := clientOf(t, c.ServiceAccountConfig(t, namespace, "default"))
+	if err := c.ForgetKeys(); err != nil {
+		t.Fatal(err)
+	}
+	if err := list(former); !apierrors.IsUnauthorized(err) {
+		t.Errorf("with a token of the key that was forgotten: got %v, want it refused", err)
+	}
+	if err := list(renewed); !apierrors.IsForbidden(err) {
+		t.Errorf("with a token of the new key: got %v, want it forbidden, but the token accepted", err)
+	}
+
+	if err := c.client.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	revision := latestRevision(t, c)
+	if err := c.Restore(t.Context(), backup); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Error(err)
+	}
+	if now := latestRevision(t, c); len(now) <= len(revision) {
+		t.Errorf("the revision was %s, and is %s, want one that is far above", revision, now)
+	}
+	// The controller manager has to notice the restore, to serve a new namespace.
+	c.Namespace(t)
+	if err := c.StopNode("worker-7"); err == nil {
+		t.Error("a node that does not exist was stopped")
+	}
+	// So have the scheduler and the nodes.
+	Eventually(t, waitLimit, "a pod to run", func(ctx context.Context) error {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "later"},
+			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "registry.example/any"}}},
+		}
+		if err := c.client.Create(ctx, pod); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		if err := c.client.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if pod.Status.Phase != corev1.PodRunning {
+			return fmt.Errorf("it is %s", pod.Status.Phase)
+		}
+		return nil
+	})
+}
+
+// latestRevision returns etcd's revision, which lists have.
+func latestRevision(t *testing.T, c *Cluster) string {
+	t.Helper()
+	all := &corev1.ConfigMapList{}
+	if err := c.client.List(t.Context(), all); err != nil {
+		t.Fatal(err)
+	}
+	return all.ResourceVersion
+}
