@@ -82,7 +82,7 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 			Applier: objects.NewApplier(r.driver, unguarded, r.recorder, r.clock, r.metrics), Reporter: reporter, Recorder: r.recorder,
 		},
 		applier:   objects.NewApplier(r.driver, clients.objects, r.recorder, r.clock, r.metrics),
-		finalizer: customresource.NewFinalizer(customResource, r.driver, r.operatorNamespace),
+		finalizer: customresource.NewFinalizer(customResource, r.driver, r.operatorNamespace, r.permanent),
 	}, nil
 }
 
@@ -97,6 +97,11 @@ func (c *cycle) run(ctx context.Context, mode customresource.Mode) error {
 			return err
 		}
 		return c.install(ctx)
+	case customresource.Kept:
+		if ready, err := c.prepare(ctx); !ready || err != nil {
+			return err
+		}
+		return runAll(ctx, c.refuseRemoval, c.install)
 	case customresource.Removed:
 		if ready, err := c.prepare(ctx); !ready || err != nil {
 			return err
@@ -155,12 +160,12 @@ func isWritten(prefix, conditionType string, mode customresource.Mode) bool {
 	case strings.HasPrefix(rest, "Uninstall"), strings.HasPrefix(rest, "DriverUninstall"):
 		return mode == customresource.Removed
 	case strings.HasPrefix(rest, "ManagementState"):
-		return mode == customresource.Unmanaged
+		return mode == customresource.Unmanaged || mode == customresource.Kept
 	case strings.HasPrefix(rest, "DriverNamespace"), strings.HasPrefix(rest, "DriverAdoption"):
-		return mode == customresource.Managed || mode == customresource.Removed
+		return mode.Installs() || mode == customresource.Removed
 	case strings.HasPrefix(rest, "OperatorLock"):
 		return false // only while a controller reports it
 	default:
-		return mode == customresource.Managed
+		return mode.Installs()
 	}
 }

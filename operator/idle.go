@@ -75,3 +75,12 @@ func (c *cycle) orphan(ctx context.Context) error {
 	<-ctx.Done()
 	return nil
 }
+
+// refuseRemoval reports that the driver cannot be removed.
+func (c *cycle) refuseRemoval(ctx context.Context) error {
+	name := c.driver.ConditionPrefix + "ManagementState"
+	return c.reporter.ApplyOperatorStatus(ctx, name, applyoperatorv1.OperatorStatus().WithConditions(
+		applyoperatorv1.OperatorCondition().WithType(name+operatorv1.OperatorStatusTypeDegraded).WithStatus(operatorv1.ConditionTrue).
+			WithReason("RemovalNotSupported").WithMessage("spec.managementState is Removed, but the platform needs this driver, so it is kept and managed: "+
+			"set it to Managed; or, to bring a driver of your own, to Unmanaged")))
+}

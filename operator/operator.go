@@ -46,6 +46,9 @@ type Process struct {
 	// OperatorNamespace is where the operator runs.
 	OperatorNamespace string
 	Clock             clock.Clock
+	// Permanent says that the driver is a part of the platform, as the cluster storage operator runs it: it cannot be
+	// removed.
+	Permanent bool
 	// Metrics are served by the program.
 	Metrics *metrics.Metrics
 	// Getenv returns the value of an environment variable, "" if it is not set; usually os.Getenv. The variables are the
@@ -103,7 +106,7 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 
 	reconciler := &reconciler{
 		driver: driver, version: version, cfg: cfg, operatorNamespace: process.OperatorNamespace,
-		recorder: process.EventRecorder, clock: process.Clock, metrics: process.Metrics, getenv: process.Getenv,
+		recorder: process.EventRecorder, clock: process.Clock, metrics: process.Metrics, getenv: process.Getenv, permanent: process.Permanent,
 		customResource: customResource, lock: lock, upgradeable: upgradeableCondition, degraded: degraded, apiWait: leader.NewAPIWait(driver),
 		offers: &backend.Offers{},
 	}

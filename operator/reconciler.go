@@ -29,6 +29,7 @@ type reconciler struct {
 	cfg               *rest.Config
 	operatorNamespace string // the driver may be in another namespace
 	recorder          events.Recorder
+	permanent         bool // the driver cannot be removed
 	clock             clock.Clock
 	metrics           *metrics.Metrics
 	getenv            func(name string) string
@@ -46,13 +47,13 @@ type reconciler struct {
 // controller remembers of a deleted object affects a new one.
 func (r *reconciler) run(ctx context.Context) error {
 	for ctx.Err() == nil {
-		desired := r.customResource.DesiredState()
+		desired := r.customResource.DesiredState(r.permanent)
 		klog.InfoS("Reconciling", "clusterCSIDriver", r.driver.CSIName, "desiredState", desired.Mode, "uid", desired.UID)
 		current, cancel := context.WithCancel(ctx)
 		var running sync.WaitGroup
 		running.Go(func() { r.reconcile(current, desired.Mode) })
 
-		for r.customResource.DesiredState() == desired && ctx.Err() == nil {
+		for r.customResource.DesiredState(r.permanent) == desired && ctx.Err() == nil {
 			select {
 			case <-r.customResource.Changed():
 			case <-ctx.Done():

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/version"
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator"
+	"github.com/berth-csi/berth/operator/clusterstorage"
 	"github.com/berth-csi/berth/operator/metrics"
 )
 
@@ -22,6 +24,7 @@ func newDriverCommand(ctx context.Context, d drivers.Driver) *cobra.Command {
 	p.addFlags(cmd.Flags(), "about the driver")
 	cmd.Flags().StringVar(&p.namespace, "namespace", "",
 		"`NAMESPACE` of the operator, and of the driver unless that is in another one already (default: the pod's)")
+	removable := cmd.Flags().Bool("removable", true, "remove the driver when its ClusterCSIDriver is deleted; the cluster storage operator sets false")
 	apis, err := apiControllersOf(d, cmd.Flags())
 	cmd.RunE = func(*cobra.Command, []string) error {
 		if err != nil {
@@ -30,11 +33,12 @@ func newDriverCommand(ctx context.Context, d drivers.Driver) *cobra.Command {
 		logs.InitLogs()
 		defer logs.FlushLogs()
 		return p.run(ctx, func(ctx context.Context, own process) error {
-			return operator.Run(ctx, d, version.Get().GitVersion, &operator.Process{
+			return operator.Run(ctx, d, cmp.Or(os.Getenv(clusterstorage.VersionVariable), version.Get().GitVersion), &operator.Process{
 				KubeConfig:        own.config,
 				OperatorNamespace: own.namespace,
 				EventRecorder:     own.recorder,
 				Clock:             clock.RealClock{},
+				Permanent:         !*removable,
 				Metrics:           metrics.New(legacyregistry.MustRegister),
 				Getenv:            os.Getenv,
 			}, apis...)

@@ -72,8 +72,8 @@ func (w *Watch) notify() {
 // Changed receives a value after the ClusterCSIDriver was created, changed or deleted.
 func (w *Watch) Changed() <-chan struct{} { return w.changed }
 
-// DesiredState returns what the ClusterCSIDriver asks for now.
-func (w *Watch) DesiredState() DesiredState { return desiredState(w.cached()) }
+// DesiredState returns what the ClusterCSIDriver asks for now. A permanent driver cannot be removed.
+func (w *Watch) DesiredState(permanent bool) DesiredState { return desiredState(w.cached(), permanent) }
 
 // Metadata returns the metadata of the ClusterCSIDriver, nil if there is none.
 func (w *Watch) Metadata() (*metav1.ObjectMeta, error) {

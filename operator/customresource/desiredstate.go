@@ -26,14 +26,20 @@ const (
 	Unmanaged Mode = "Unmanaged"
 	// Removed: the operator removes the objects, in order.
 	Removed Mode = "Removed"
-	// Orphaned: the ClusterCSIDriver is being deleted while it is unmanaged. The operator removes its finalizer and
-	// leaves the driver's objects as they are.
+	// Orphaned: the ClusterCSIDriver is being deleted while it is unmanaged, or its driver is permanent. The operator
+	// removes its finalizer and leaves the driver's objects as they are.
 	Orphaned Mode = "Orphaned"
+	// Kept: the operator was asked to remove a driver that is permanent. It does what it does when it is Managed, and
+	// says so.
+	Kept Mode = "Kept"
 )
 
+// Installs reports whether the operator keeps the driver's objects as the driver's definition says.
+func (m Mode) Installs() bool { return m == Managed || m == Kept }
+
 // desiredState reads what a ClusterCSIDriver asks for; nil stands for none. A managementState that it does not know
-// counts as Unmanaged.
-func desiredState(object *unstructured.Unstructured) DesiredState {
+// counts as Unmanaged. A permanent driver is never removed.
+func desiredState(object *unstructured.Unstructured, permanent bool) DesiredState {
 	if object == nil {
 		return DesiredState{Mode: Absent}
 	}
@@ -55,6 +61,12 @@ func desiredState(object *unstructured.Unstructured) DesiredState {
 		if deleted {
 			desired.Mode = Orphaned
 		}
+	}
+	switch {
+	case permanent && deleted:
+		desired.Mode = Orphaned
+	case permanent && desired.Mode == Removed:
+		desired.Mode = Kept
 	}
 	return desired
 }

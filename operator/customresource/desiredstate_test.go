@@ -1,6 +1,7 @@
 package customresource
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -21,25 +22,30 @@ func TestDesiredState(t *testing.T) {
 		return u
 	}
 	for _, tc := range []struct {
-		name   string
-		object *unstructured.Unstructured
-		want   DesiredState
+		name          string
+		object        *unstructured.Unstructured
+		want          DesiredState
+		wantPermanent Mode // of a permanent driver; "" for the same
 	}{
-		{"no object", nil, DesiredState{Mode: Absent}},
-		{"managed", object(map[string]any{"managementState": "Managed"}), DesiredState{UID: "u", Mode: Managed}},
-		{"unmanaged", object(map[string]any{"managementState": "Unmanaged"}), DesiredState{UID: "u", Mode: Unmanaged}},
-		{"removed", object(map[string]any{"managementState": "Removed"}), DesiredState{UID: "u", Mode: Removed}},
-		{"deleted while managed", deleted(object(map[string]any{"managementState": "Managed"})), DesiredState{UID: "u", Mode: Removed}},
-		{"deleted while removed", deleted(object(map[string]any{"managementState": "Removed"})), DesiredState{UID: "u", Mode: Removed}},
-		{"deleted while unmanaged", deleted(object(map[string]any{"managementState": "Unmanaged"})), DesiredState{UID: "u", Mode: Orphaned}},
-		{"an unknown state", object(map[string]any{"managementState": "Paused"}), DesiredState{UID: "u", Mode: Unmanaged}},
-		{"no state", object(map[string]any{}), DesiredState{UID: "u", Mode: Unmanaged}},
-		{"no spec", object(nil), DesiredState{UID: "u", Mode: Unmanaged}},
-		{"a state of the wrong type", object(map[string]any{"managementState": int64(1)}), DesiredState{UID: "u", Mode: Unmanaged}},
+		{"no object", nil, DesiredState{Mode: Absent}, ""},
+		{"managed", object(map[string]any{"managementState": "Managed"}), DesiredState{UID: "u", Mode: Managed}, ""},
+		{"unmanaged", object(map[string]any{"managementState": "Unmanaged"}), DesiredState{UID: "u", Mode: Unmanaged}, ""},
+		{"removed", object(map[string]any{"managementState": "Removed"}), DesiredState{UID: "u", Mode: Removed}, Kept},
+		{"deleted while managed", deleted(object(map[string]any{"managementState": "Managed"})), DesiredState{UID: "u", Mode: Removed}, Orphaned},
+		{"deleted while removed", deleted(object(map[string]any{"managementState": "Removed"})), DesiredState{UID: "u", Mode: Removed}, Orphaned},
+		{"deleted while unmanaged", deleted(object(map[string]any{"managementState": "Unmanaged"})), DesiredState{UID: "u", Mode: Orphaned}, ""},
+		{"an unknown state", object(map[string]any{"managementState": "Paused"}), DesiredState{UID: "u", Mode: Unmanaged}, ""},
+		{"no state", object(map[string]any{}), DesiredState{UID: "u", Mode: Unmanaged}, ""},
+		{"no spec", object(nil), DesiredState{UID: "u", Mode: Unmanaged}, ""},
+		{"a state of the wrong type", object(map[string]any{"managementState": int64(1)}), DesiredState{UID: "u", Mode: Unmanaged}, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			if got := desiredState(tc.object); got != tc.want {
+			if got := desiredState(tc.object, false); got != tc.want {
 				t.Errorf("desiredState = %v, want %v", got, tc.want)
+			}
+			want := DesiredState{UID: tc.want.UID, Mode: cmp.Or(tc.wantPermanent, tc.want.Mode)}
+			if got := desiredState(tc.object, true); got != want {
+				t.Errorf("desiredState of a permanent driver = %v, want %v", got, want)
 			}
 		})
 	}

@@ -31,15 +31,17 @@ type Finalizer struct {
 	resource          dynamic.ResourceInterface
 	customResource    string // its name
 	finalizer         string
+	permanent         bool     // the driver cannot be removed, so there is nothing to wait for
 	obsolete          []string // of earlier operators of the driver
 	operatorNamespace string
 }
 
-// NewFinalizer returns the finalizer of a driver's operator.
-func NewFinalizer(client *Client, driver drivers.Driver, operatorNamespace string) *Finalizer {
+// NewFinalizer returns the finalizer of a driver's operator. That of a permanent driver adds none, and removes those that
+// another operator of the driver has added.
+func NewFinalizer(client *Client, driver drivers.Driver, operatorNamespace string, permanent bool) *Finalizer {
 	return &Finalizer{
 		client: client, resource: client.Resource(), customResource: client.Name(),
-		finalizer: driver.Operator.Name + ".operator.openshift.io/uninstall", obsolete: driver.History.Finalizers,
+		finalizer: driver.Operator.Name + ".operator.openshift.io/uninstall", permanent: permanent, obsolete: driver.History.Finalizers,
 		operatorNamespace: operatorNamespace,
 	}
 }
@@ -60,7 +62,10 @@ func (f *Finalizer) Add(ctx context.Context, annotate Annotate) error {
 		return err
 	}
 	finalizers := custom.Finalizers
-	if custom.DeletionTimestamp == nil {
+	switch {
+	case f.permanent:
+		finalizers = f.foreign(finalizers)
+	case custom.DeletionTimestamp == nil:
 		finalizers = append(f.foreign(finalizers), f.finalizer)
 	} // else the API server accepts no new finalizers, and any existing one keeps the object until the driver is gone
 	annotations := annotate(custom.Annotations)
@@ -70,9 +75,9 @@ func (f *Finalizer) Add(ctx context.Context, annotate Annotate) error {
 		return nil
 	}
 	if err := f.patch(ctx, custom, map[string]any{"annotations": annotations, "finalizers": finalizers}); err != nil {
-		return fmt.Errorf("adding the finalizer to ClusterCSIDriver %s: %w", f.customResource, err)
+		return fmt.Errorf("writing the finalizers and annotations of ClusterCSIDriver %s: %w", f.customResource, err)
 	}
-	klog.V(2).InfoS("Added the finalizer", "clusterCSIDriver", f.customResource, "finalizer", f.finalizer)
+	klog.V(2).InfoS("Wrote the finalizers and annotations", "clusterCSIDriver", f.customResource, "finalizers", finalizers)
 	return f.waitForCache(ctx, custom.ResourceVersion)
 }
 
