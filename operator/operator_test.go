@@ -63,6 +63,7 @@ type testEnv struct {
 	user      string      // the operator's
 	ended     string      // a namespace that the test has deleted
 	clock     clock.Clock // the operator's; nil for the real one
+	permanent bool        // the driver cannot be removed
 	// written counts the operator's writes to objects of the driver.
 	written *atomic.Int64
 	// variables are the operator's environment variables, strings by name. At first they are the driver's images, as in
@@ -212,6 +213,7 @@ func (env *testEnv) operate(ctx context.Context, cfg *rest.Config, apis ...opera
 		Clock:             now,
 		Metrics:           process,
 		Getenv:            env.getenv,
+		Permanent:         env.permanent,
 	}, apis...)
 }
 

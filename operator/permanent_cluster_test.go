@@ -1,0 +1,56 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestPermanentDriver: a driver that its platform needs stays as it is when its ClusterCSIDriver is deleted, or asks for its
+// removal. A finalizer that the same operator added as long as OLM ran it does not hold the ClusterCSIDriver.
+func TestPermanentDriver(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	env.create(env.customResource())
+	stop := env.startOperator()
+	env.waitForConditions(allWell)
+	stop()
+	before := env.uids()
+
+	env.permanent = true
+	env.startOperator()
+	cluster.Eventually(t, limit, "the finalizer to be gone", func(ctx context.Context) error {
+		custom := env.customResource()
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		if len(custom.Finalizers) > 0 {
+			return fmt.Errorf("there are %q", custom.Finalizers)
+		}
+		return nil
+	})
+	if err := env.Client().Delete(t.Context(), env.customResource()); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
+	env.create(env.customResource())
+	env.waitForConditions(allWell)
+
+	env.setManagementState(operatorv1.Removed)
+	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{"Available": operatorv1.ConditionTrue, "Degraded": operatorv1.ConditionTrue})
+	if got := condition(custom, env.driver.ConditionPrefix+"ManagementStateDegraded"); got.Reason != "RemovalNotSupported" {
+		t.Errorf("the refusal is %+v, want the reason RemovalNotSupported", got)
+	}
+	env.setManagementState(operatorv1.Managed)
+	env.waitForConditions(allWell)
+	if after := env.uids(); !maps.Equal(after, before) {
+		t.Errorf("objects of the driver were replaced: before %v, after %v", slices.Sorted(maps.Keys(before)), after)
+	}
+}
