@@ -3,17 +3,20 @@ package subscription_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"google.golang.org/grpc/connectivity"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/subscription"
+	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/test/cluster"
 )
@@ -61,8 +64,19 @@ func missingChannel(p *place) {
 func missingCatalog(p *place) { p.mustRefuse(p.to("nowhere"), prediction.SourceMissing) }
 
 func unreachableCatalog(p *place) {
-	p.create(&v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "adrift", Namespace: p.namespace},
-		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: "127.0.0.1:1"}})
+	adrift := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "adrift", Namespace: p.namespace},
+		Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: "127.0.0.1:1"}}
+	p.create(adrift)
+	// A connection is IDLE before OLM connects, too.
+	cluster.Eventually(p.t, limit, "OLM to find out that it cannot connect", func(ctx context.Context) error {
+		if err := p.Client().Get(ctx, client.ObjectKeyFromObject(adrift), adrift); err != nil {
+			return err
+		}
+		if state := catalogsource.ConnectionState(adrift); state != connectivity.TransientFailure.String() {
+			return fmt.Errorf("the connection is %s", state)
+		}
+		return nil
+	})
 	p.mustRefuse(p.to("adrift"), prediction.SourceUnreachable)
 }
 
