@@ -205,6 +205,15 @@ var kinds = map[schema.GroupKind]struct {
 	{Group: "storage.k8s.io", Kind: "StorageClass"}:                      {resource: "storageclasses"},
 }
 
+// ResourceOf returns the API resource of a kind of asset, such as "daemonsets". It fails for other kinds.
+func ResourceOf(kind schema.GroupKind) (string, error) {
+	known, ok := kinds[kind]
+	if !ok {
+		return "", fmt.Errorf("the API resource of kind %s is unknown: add it to the table of kinds in package drivers", kind)
+	}
+	return known.resource, nil
+}
+
 // Kept reports whether an object stays when its driver is removed.
 func (m Manifest) Kept() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].kept }
 
@@ -225,14 +234,14 @@ func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 	if group.Kind == "CustomResourceDefinition" {
 		return nil, nil // installed with the operator, not by it
 	}
-	kind, ok := kinds[group]
-	if !ok {
-		return nil, fmt.Errorf("%s %s: the API resource of kind %s is unknown: add it to the table of kinds in package drivers",
-			group.Kind, object.GetName(), group)
+	resource, err := ResourceOf(group)
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", group.Kind, object.GetName(), err)
 	}
+	kind := kinds[group]
 	rule := permissions.Rule{
 		For: "To install, reconcile and remove the driver", From: "drivers/rules.go",
-		Group: group.Group, Resources: []string{kind.resource},
+		Group: group.Group, Resources: []string{resource},
 	}
 	named, trial := rule, rule
 	named.Names = []string{object.GetName()}
@@ -252,17 +261,22 @@ func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 		rules = append(rules, trial)
 	}
 	if slices.Contains([]string{"Role", "ClusterRole"}, group.Kind) {
-		// RBAC lets nobody grant permissions that they do not have.
-		var role rbacv1.ClusterRole // also fits a Role
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &role); err != nil {
-			return nil, err
-		}
-		reason := fmt.Sprintf("To delegate it to the driver's pods and others, in %s %s", group.Kind, object.GetName())
-		delegated, err := permissions.Delegate(reason, path.Join("drivers", d.Name, "assets", m.File), role.Rules)
+		m.File = path.Join("drivers", d.Name, "assets", m.File)
+		delegated, err := m.Delegated(fmt.Sprintf("To delegate it to the driver's pods and others, in %s %s", group.Kind, object.GetName()))
 		if err != nil {
 			return nil, err
 		}
 		rules = append(rules, delegated...)
 	}
 	return rules, nil
+}
+
+// Delegated returns the permissions that a role gives: RBAC lets nobody grant permissions that they do not have. It fails as
+// permissions.Delegate does.
+func (m Manifest) Delegated(reason string) ([]permissions.Rule, error) {
+	var role rbacv1.ClusterRole // also fits a Role
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object.Object, &role); err != nil {
+		return nil, err
+	}
+	return permissions.Delegate(reason, m.File, role.Rules)
 }

@@ -16,8 +16,8 @@ type choice struct {
 	without string
 }
 
-// ofPlatforms returns the drivers that a platform needs.
-func ofPlatforms(all []drivers.Driver) []drivers.Driver {
+// OfPlatforms returns the drivers that a platform needs.
+func OfPlatforms(all []drivers.Driver) []drivers.Driver {
 	return slices.DeleteFunc(slices.Clone(all), func(d drivers.Driver) bool { return d.ClusterStorage == nil })
 }
 

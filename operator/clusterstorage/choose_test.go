@@ -26,7 +26,7 @@ func TestRegistryChoices(t *testing.T) {
 	} {
 		o := observed{infrastructure: infrastructure(platform), storage: &operatorv1.Storage{}}
 		var got []string
-		for _, d := range chosen(choose(ofPlatforms(registry.All()), o)) {
+		for _, d := range chosen(choose(OfPlatforms(registry.All()), o)) {
 			got = append(got, d.Name)
 		}
 		if !slices.Equal(got, want) {

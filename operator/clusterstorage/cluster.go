@@ -10,10 +10,12 @@ import (
 	operatorclient "github.com/openshift/client-go/operator/clientset/versioned"
 	operatorinformers "github.com/openshift/client-go/operator/informers/externalversions"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -43,7 +45,10 @@ type cluster struct {
 func newCluster(process Process) (*cluster, error) {
 	c := &cluster{changed: make(chan struct{}, 1)}
 	var err error
-	if c.kube, err = kubernetes.NewForConfig(process.KubeConfig); err != nil {
+	byName := rest.CopyConfig(process.KubeConfig)
+	byName.ContentType = runtime.ContentTypeJSON
+	byName.Wrap(transport.CreateByName(Name))
+	if c.kube, err = kubernetes.NewForConfig(byName); err != nil {
 		return nil, err
 	}
 	if c.dynamic, err = dynamic.NewForConfig(process.KubeConfig); err != nil {

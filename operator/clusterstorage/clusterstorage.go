@@ -58,7 +58,7 @@ func Run(ctx context.Context, all []drivers.Driver, process Process) error {
 		return err
 	}
 	c := &controller{
-		drivers: ofPlatforms(all),
+		drivers: OfPlatforms(all),
 		process: process, cluster: cluster, operators: map[string]*driverOperator{},
 		writer: objects.NewWriter(Name, cluster.objects, process.EventRecorder, process.Clock),
 	}

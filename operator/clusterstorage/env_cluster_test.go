@@ -3,6 +3,7 @@ package clusterstorage_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/events"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,8 +42,49 @@ func newTestEnv(t *testing.T, platform configv1.PlatformType) *testEnv {
 	t.Helper()
 	e := &testEnv{Cluster: cluster.Shared(t, cluster.Options{}), t: t, end: func() {}}
 	e.setPlatform(platform)
+	e.must(e.EnsureNamespace(t.Context(), clusterstorage.Namespace))
+	e.grant()
+	t.Cleanup(e.checkPermissions)
 	t.Cleanup(e.removeAll)
 	return e
+}
+
+// account is the operator's, with exactly its permissions.
+const account = "system:serviceaccount:" + clusterstorage.Namespace + ":" + clusterstorage.Name
+
+// grant gives the operator's account its permissions.
+func (e *testEnv) grant() {
+	e.t.Helper()
+	rules, err := clusterstorage.OperatorRules(registry.All())
+	e.must(err)
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: clusterstorage.Namespace, Name: clusterstorage.Name}}
+	everywhere := metav1.ObjectMeta{Name: clusterstorage.Name}
+	objects := []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: everywhere, Rules: rules.Cluster},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: everywhere, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: clusterstorage.Name}, Subjects: subjects},
+	}
+	for namespace, rules := range map[string][]rbacv1.PolicyRule{clusterstorage.Namespace: rules.Own, drivers.ClusterStorageNamespace: rules.Drivers} {
+		meta := metav1.ObjectMeta{Namespace: namespace, Name: clusterstorage.Name}
+		objects = append(objects, &rbacv1.Role{ObjectMeta: meta, Rules: rules},
+			&rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: clusterstorage.Name}, Subjects: subjects})
+	}
+	for _, object := range objects {
+		e.must(client.IgnoreAlreadyExists(e.Client().Create(e.t.Context(), object)))
+	}
+}
+
+// checkPermissions fails the test if a request of the operator was forbidden.
+func (e *testEnv) checkPermissions() {
+	for _, request := range e.requests() {
+		if request.Code == http.StatusForbidden {
+			e.t.Errorf("a request of the operator was forbidden: %s %s", request.Verb, request.URI)
+		}
+	}
+}
+
+// requests returns what the operator has requested.
+func (e *testEnv) requests() []cluster.AuditEvent {
+	return e.AuditOf(e.t, cluster.Requests{User: account})
 }
 
 func (e *testEnv) setPlatform(platform configv1.PlatformType) {
@@ -57,10 +100,9 @@ func (e *testEnv) start(version string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	process := clusterstorage.Process{
-		KubeConfig: e.Config(), EventRecorder: events.NewInMemoryRecorder("test", clock.RealClock{}), Version: version, Clock: clock.RealClock{},
+		KubeConfig: e.ServiceAccountConfig(e.t, clusterstorage.Namespace, clusterstorage.Name), EventRecorder: events.NewInMemoryRecorder("test", clock.RealClock{}), Version: version, Clock: clock.RealClock{},
 		Getenv: func(name string) string { return image(name, version) },
 	}
-	process.KubeConfig.UserAgent = agent
 	go func() { done <- clusterstorage.Run(ctx, registry.All(), process) }()
 	e.end = func() {
 		cancel()
@@ -71,9 +113,6 @@ func (e *testEnv) start(version string) {
 	}
 	e.t.Cleanup(func() { e.end() })
 }
-
-// agent is the operator's user agent.
-const agent = "cluster-storage-operator-under-test"
 
 // image returns the pull spec of an environment variable.
 func image(name, version string) string {

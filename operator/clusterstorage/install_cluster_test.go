@@ -249,14 +249,3 @@ func TestQuiet(t *testing.T) {
 		}
 	}
 }
-
-// requests returns what the operator has requested.
-func (e *testEnv) requests() []cluster.AuditEvent {
-	var found []cluster.AuditEvent
-	for _, event := range e.Audit(e.t) {
-		if event.Agent == agent {
-			found = append(found, event)
-		}
-	}
-	return found
-}

@@ -12,7 +12,6 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/status"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 
@@ -142,8 +141,12 @@ func relatedObjects(states []driverState) []configv1.ObjectReference {
 			if object.GetKind() == "Namespace" {
 				continue
 			}
-			resource, _ := meta.UnsafeGuessKindToResource(object.GroupVersionKind())
-			related = append(related, configv1.ObjectReference{Group: resource.Group, Resource: resource.Resource,
+			kind := object.GroupVersionKind().GroupKind()
+			resource, err := drivers.ResourceOf(kind)
+			if err != nil {
+				continue // a test of the rules finds it
+			}
+			related = append(related, configv1.ObjectReference{Group: kind.Group, Resource: resource,
 				Namespace: object.GetNamespace(), Name: object.GetName()})
 		}
 	}
