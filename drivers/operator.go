@@ -62,8 +62,19 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 }
 
 func (d Driver) operatorPod() corev1.PodSpec {
-	pod := corev1.PodSpec{
-		ServiceAccountName: d.Operator.Name,
+	pod := OperatorPod(d.Operator.Name, d.Operator.Image, d.servingCertSecret(), "driver", d.Name)
+	pod.Containers[0].Env = append(pod.Containers[0].Env, d.operatorEnv()...)
+	if d.Tagging != nil {
+		d.Tagging.mountToken(&pod)
+	}
+	return pod
+}
+
+// OperatorPod returns the pod of an operator, whose command is that of berth-operator. The Secret with its serving
+// certificate may be missing; then its metrics cannot be read.
+func OperatorPod(name, image, certSecret string, command ...string) corev1.PodSpec {
+	return corev1.PodSpec{
+		ServiceAccountName: name,
 		PriorityClassName:  "system-cluster-critical",
 		Affinity: &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
 			PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
@@ -82,12 +93,12 @@ func (d Driver) operatorPod() corev1.PodSpec {
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		},
 		Containers: []corev1.Container{{
-			Name:            d.Operator.Name,
-			Image:           d.Operator.Image,
+			Name:            name,
+			Image:           image,
 			ImagePullPolicy: corev1.PullIfNotPresent,
 			// Brackets around the address are valid for both IPv4 and IPv6.
-			Args:  []string{"driver", d.Name, "--namespace=$(POD_NAMESPACE)", fmt.Sprintf("--listen=[$(POD_IP)]:%d", operatorPort)},
-			Env:   d.operatorEnv(),
+			Args:  append(command, "--namespace=$(POD_NAMESPACE)", fmt.Sprintf("--listen=[$(POD_IP)]:%d", operatorPort)),
+			Env:   commonEnv(name),
 			Ports: []corev1.ContainerPort{{Name: "https", ContainerPort: operatorPort, Protocol: corev1.ProtocolTCP}},
 			// An operator that waits for the lock is healthy and ready, too: a rolling update deletes the pod that
 			// holds the lock only then.
@@ -112,12 +123,8 @@ func (d Driver) operatorPod() corev1.PodSpec {
 		}},
 		// The operator runs without the certificate; then its metrics cannot be read.
 		Volumes: []corev1.Volume{{Name: "serving-cert", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: d.servingCertSecret(), Optional: ptr.To(true)}}}},
+			SecretName: certSecret, Optional: ptr.To(true)}}}},
 	}
-	if d.Tagging != nil {
-		d.Tagging.mountToken(&pod)
-	}
-	return pod
 }
 
 // tokenAudience is the audience of tokens that a cloud accepts from an OpenShift cluster.
@@ -131,18 +138,22 @@ func (t *Tagging) mountToken(pod *corev1.PodSpec) {
 	pod.Containers[0].VolumeMounts = append(pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: name, MountPath: path.Dir(t.TokenFile), ReadOnly: true})
 }
 
-// operatorEnv are the environment variables that an operator reads. An administrator may add those of Operator.Env.
-func (d Driver) operatorEnv() []corev1.EnvVar {
+// commonEnv are the environment variables that every operator reads.
+func commonEnv(name string) []corev1.EnvVar {
 	field := func(name, path string) corev1.EnvVar {
 		return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: path}}}
 	}
-	env := []corev1.EnvVar{
+	return []corev1.EnvVar{
 		field("POD_NAME", "metadata.name"),
 		field("POD_NAMESPACE", "metadata.namespace"),
 		field("POD_IP", "status.podIP"),
-		{Name: "OPERATOR_NAME", Value: d.Operator.Name},
+		{Name: "OPERATOR_NAME", Value: name},
 		{Name: MemoryLimitEnv, ValueFrom: &corev1.EnvVarSource{ResourceFieldRef: &corev1.ResourceFieldSelector{Resource: "limits.memory"}}},
 	}
+}
+
+// operatorEnv are the environment variables with the driver's images. An administrator may add those of Operator.Env.
+func (d Driver) operatorEnv() (env []corev1.EnvVar) {
 	for _, image := range d.Images {
 		env = append(env, corev1.EnvVar{Name: image.Env, Value: image.Default})
 	}
