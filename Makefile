@@ -91,6 +91,7 @@ generate: ## Write all generated files anew
 	go generate ./sharedvolume/... ./drivers/...
 	go generate ./bundle
 	go generate ./catalog/build
+	go generate ./operator/clusterstorage/release
 	go run ./hack/rbac -output docs/permissions.md
 
 .PHONY: lint

@@ -34,7 +34,7 @@ var mayImport = map[string][]string{
 	"listing":      {},
 	"drivers":      {"yaml"},
 	"yaml":         {},
-	"hack":         {"drivers"},
+	"hack":         {"drivers", "operator"},
 	"test":         {"cmd", "operator", "bundle", "catalog", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
 }
 

@@ -49,7 +49,7 @@ func render(d drivers.Driver, version string, getenv func(string) string) (rende
 		return rendering{}, err
 	}
 	r := rendering{deployment: deployment}
-	for _, object := range append([]runtime.Object{namespace()}, typed...) {
+	for _, object := range append([]runtime.Object{DriversNamespace()}, typed...) {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
 			return rendering{}, err
@@ -70,8 +70,8 @@ func render(d drivers.Driver, version string, getenv func(string) string) (rende
 	return r, nil
 }
 
-// namespace returns the namespace of the drivers' operators, and of most drivers.
-func namespace() *corev1.Namespace {
+// DriversNamespace returns the namespace of the drivers' operators, and of most drivers.
+func DriversNamespace() *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
 		ObjectMeta: metav1.ObjectMeta{

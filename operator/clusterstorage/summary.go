@@ -125,13 +125,18 @@ func (s driverState) arrived(version string) bool {
 	return s.err == nil && !s.foreign
 }
 
-// relatedObjects returns what support needs to see.
-func relatedObjects(states []driverState) []configv1.ObjectReference {
-	related := []configv1.ObjectReference{
+// CommonRelatedObjects returns what support needs to see of every cluster's storage.
+func CommonRelatedObjects() []configv1.ObjectReference {
+	return []configv1.ObjectReference{
 		{Resource: "namespaces", Name: Namespace},
 		{Resource: "namespaces", Name: drivers.ClusterStorageNamespace},
 		{Group: operatorv1.GroupName, Resource: "storages", Name: "cluster"},
 	}
+}
+
+// relatedObjects returns what support needs to see.
+func relatedObjects(states []driverState) []configv1.ObjectReference {
+	related := CommonRelatedObjects()
 	for _, s := range states {
 		if s.driver.Namespace != "" && s.driver.Namespace != drivers.ClusterStorageNamespace {
 			related = append(related, configv1.ObjectReference{Resource: "namespaces", Name: s.driver.Namespace})

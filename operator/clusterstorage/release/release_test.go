@@ -1,0 +1,136 @@
+package release
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/operator/clusterstorage"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// read returns the files of the repository, by the part of their names that is their own.
+func read(t *testing.T) map[string]*unstructured.Unstructured {
+	t.Helper()
+	names, err := filepath.Glob("../../../manifests/*")
+	if err != nil || len(names) == 0 {
+		t.Fatalf("found %d manifests, error %v", len(names), err)
+	}
+	found := map[string]*unstructured.Unstructured{}
+	for _, name := range names {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict(data, &u.Object); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		found[strings.TrimSuffix(strings.TrimPrefix(filepath.Base(name), prefix), ".yaml")] = u
+	}
+	return found
+}
+
+// TestEveryManifestIsIncluded: the cluster version operator ignores manifests without these annotations.
+func TestEveryManifestIsIncluded(t *testing.T) {
+	for name, object := range read(t) {
+		if name == "image-references" {
+			continue // not applied
+		}
+		annotations := object.GetAnnotations()
+		for key, value := range included {
+			if !strings.HasPrefix(annotations[key], value) {
+				t.Errorf("%s: the annotation %s is %q, want %q", name, key, annotations[key], value)
+			}
+		}
+	}
+}
+
+// TestEveryImageIsReplaced: a release has images of its own for all that the operator passes on.
+func TestEveryImageIsReplaced(t *testing.T) {
+	manifests := read(t)
+	replaced := map[string]bool{}
+	tags, _, err := unstructured.NestedSlice(manifests["image-references"].Object, "spec", "tags")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tag := range tags {
+		name, _, _ := unstructured.NestedString(tag.(map[string]any), "from", "name")
+		replaced[name] = true
+	}
+	environment := environment(t, manifests["10_deployment"])
+	for name, value := range environment {
+		if strings.HasSuffix(name, "_IMAGE") && !replaced[value] {
+			t.Errorf("%s=%s is not in image-references", name, value)
+		}
+	}
+	for _, d := range clusterstorage.OfPlatforms(registry.All()) {
+		for _, image := range d.Images {
+			if variable := clusterstorage.ImageVariable(d, image); environment[variable] == "" {
+				t.Errorf("the Deployment has no variable %s for driver %s", variable, d.Name)
+			}
+		}
+	}
+}
+
+func environment(t *testing.T, deployment *unstructured.Unstructured) map[string]string {
+	t.Helper()
+	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	if err != nil || len(containers) != 1 {
+		t.Fatalf("%d containers, error %v", len(containers), err)
+	}
+	var container corev1.Container
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(containers[0].(map[string]any), &container); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for _, v := range container.Env {
+		found[v.Name] = v.Value
+	}
+	return found
+}
+
+// TestCredentialsAreExtractable: administrators who create credentials by hand get each CredentialsRequest from the release,
+// as the driver's operator applies it.
+func TestCredentialsAreExtractable(t *testing.T) {
+	manifests := read(t)
+	for _, d := range clusterstorage.OfPlatforms(registry.All()) {
+		operand, err := d.Operand(drivers.Values{Namespace: d.Namespace, Image: func(env string) string { return env }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range drivers.OfKind(operand, "CredentialsRequest") {
+			found := slices.ContainsFunc(slices.Collect(maps.Values(manifests)), func(u *unstructured.Unstructured) bool {
+				return u.GetKind() == "CredentialsRequest" && u.GetName() == m.Object.GetName() &&
+					equal(u.Object["spec"], m.Object.Object["spec"]) && containsAll(u.GetAnnotations(), m.Object.GetAnnotations())
+			})
+			if !found {
+				t.Errorf("CredentialsRequest %s of driver %s is not among the manifests", m.Object.GetName(), d.Name)
+			}
+		}
+	}
+}
+
+func equal(a, b any) bool {
+	first, err1 := yaml.Marshal(a)
+	second, err2 := yaml.Marshal(b)
+	return err1 == nil && err2 == nil && string(first) == string(second)
+}
+
+func containsAll(all, some map[string]string) bool {
+	for key, value := range some {
+		if all[key] != value {
+			return false
+		}
+	}
+	return true
+}
