@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	// runLimit bounds how long a run may take to settle. It is far above what a run takes, for machines that are busy.
-	runLimit = 3 * time.Minute
+	// runLimit bounds how long a run may take to settle. It is far above what a run takes, for machines that are busy: a
+	// removal that waits rests ten times as long as its looks at the cluster take.
+	runLimit = 10 * time.Minute
 	// quiet is for how long an operator that has settled sends no requests.
 	quiet = 500 * time.Millisecond
 	// rounds is how often an operator may have something left to write when it syncs again: a fault may have delayed it.

@@ -62,9 +62,9 @@ func TestLost(t *testing.T) {
 func TestRestAfter(t *testing.T) {
 	for _, test := range []struct{ look, least, most, want time.Duration }{
 		{50 * time.Millisecond, minInUseRest, maxRest, 5 * time.Second},
-		{time.Second, minInUseRest, maxRest, 20 * time.Second},
-		{time.Hour, minInUseRest, maxRest, 10 * time.Minute},
-		{50 * time.Millisecond, 0, maxFailureRest, time.Second},
+		{time.Second, minInUseRest, maxRest, 10 * time.Second},
+		{time.Hour, minInUseRest, maxRest, 5 * time.Minute},
+		{50 * time.Millisecond, 0, maxFailureRest, 500 * time.Millisecond},
 		{10 * time.Second, 0, maxFailureRest, 30 * time.Second},
 	} {
 		if got := restAfter(test.look, test.least, test.most); got != test.want {

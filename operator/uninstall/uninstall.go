@@ -82,9 +82,9 @@ type rest struct {
 
 const (
 	// restFactor times the duration of a look is how long the controller rests after it, within limits.
-	restFactor = 20
+	restFactor = 10
 	// While volumes are in use, and while pods of the driver end.
-	minInUseRest, minPodsRest, maxRest = 5 * time.Second, 2 * time.Second, 10 * time.Minute
+	minInUseRest, minPodsRest, maxRest = 5 * time.Second, 2 * time.Second, 5 * time.Minute
 	// After a look that failed.
 	maxFailureRest = 30 * time.Second
 )
