@@ -10,8 +10,8 @@ import (
 type ClusterStorage struct {
 	// Platform is the type in status.platformStatus of Infrastructure/cluster.
 	Platform configv1.PlatformType
-	// Gate is the feature gate that must be enabled; "" for none.
-	Gate configv1.FeatureGateName
+	// FeatureGate must be enabled; "" for none.
+	FeatureGate configv1.FeatureGateName
 	// Without returns why a cluster of that platform does not get the driver, as a clause for a condition, or "" if it
 	// does. It may be nil.
 	Without func(Platform) string

@@ -20,7 +20,7 @@ import (
 // A driverOperator is the operator of one driver, with the caches of its objects.
 type driverOperator struct {
 	driver         drivers.Driver
-	desired        rendering
+	desired        operatorObjects
 	objects        []*objects.WatchedObject
 	deployment     *objects.WatchedObject
 	applied        string // the resource version of the Deployment that is as desired

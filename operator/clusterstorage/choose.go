@@ -36,8 +36,8 @@ func choose(all []drivers.Driver, o observed) []choice {
 
 // without returns why the cluster does not get a driver of its platform, or "" if it does.
 func without(d drivers.Driver, o observed) string {
-	if gate := d.ClusterStorage.Gate; gate != "" && !o.gates[gate] {
-		return fmt.Sprintf("the feature gate %s is not enabled", gate)
+	if required := d.ClusterStorage.FeatureGate; required != "" && !o.gates[required] {
+		return fmt.Sprintf("the feature gate %s is not enabled", required)
 	}
 	if d.ClusterStorage.Without == nil {
 		return ""

@@ -43,7 +43,7 @@ func newTestEnv(t *testing.T, platform configv1.PlatformType) *testEnv {
 	e := &testEnv{Cluster: cluster.Shared(t, cluster.Options{}), t: t, end: func() {}}
 	e.setPlatform(platform)
 	e.must(e.EnsureNamespace(t.Context(), clusterstorage.Namespace))
-	e.grant()
+	e.allow()
 	t.Cleanup(e.checkPermissions)
 	t.Cleanup(e.removeAll)
 	return e
@@ -52,8 +52,8 @@ func newTestEnv(t *testing.T, platform configv1.PlatformType) *testEnv {
 // account is the operator's, with exactly its permissions.
 const account = "system:serviceaccount:" + clusterstorage.Namespace + ":" + clusterstorage.Name
 
-// grant gives the operator's account its permissions.
-func (e *testEnv) grant() {
+// allow gives the operator's account its permissions.
+func (e *testEnv) allow() {
 	e.t.Helper()
 	rules, err := clusterstorage.OperatorRules(registry.All())
 	e.must(err)

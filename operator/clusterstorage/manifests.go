@@ -30,29 +30,29 @@ func ImageVariable(d drivers.Driver, image drivers.Image) string {
 	return strings.ToUpper(d.Name) + "_" + image.Env
 }
 
-// A rendering has the objects with which a driver's operator runs.
-type rendering struct {
+// operatorObjects are the objects with which a driver's operator runs.
+type operatorObjects struct {
 	// objects are in the order in which they are applied: the API server rejects an object in a namespace that does not
 	// exist, and a binding of a role that does not.
 	objects    []*unstructured.Unstructured
 	deployment *appsv1.Deployment
 }
 
-// render renders the objects of a driver's operator. It fails with a drivers.MissingImagesError if images are unknown.
-func render(d drivers.Driver, version string, getenv func(string) string) (rendering, error) {
+// render renders the objects of a driver's operator. It fails if the environment lacks an image, and names all that it lacks.
+func render(d drivers.Driver, version string, getenv func(string) string) (operatorObjects, error) {
 	deployment, err := operatorDeployment(d, version, getenv)
 	if err != nil {
-		return rendering{}, err
+		return operatorObjects{}, err
 	}
 	typed, err := accountAndRoles(d)
 	if err != nil {
-		return rendering{}, err
+		return operatorObjects{}, err
 	}
-	r := rendering{deployment: deployment}
+	r := operatorObjects{deployment: deployment}
 	for _, object := range append([]runtime.Object{DriversNamespace()}, typed...) {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
-			return rendering{}, err
+			return operatorObjects{}, err
 		}
 		unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
 		unstructured.RemoveNestedField(content, "status")
@@ -61,7 +61,7 @@ func render(d drivers.Driver, version string, getenv func(string) string) (rende
 	}
 	monitoring, err := d.OperatorMonitoring()
 	if err != nil {
-		return rendering{}, err
+		return operatorObjects{}, err
 	}
 	for _, m := range monitoring {
 		m.Object.SetNamespace(drivers.ClusterStorageNamespace)

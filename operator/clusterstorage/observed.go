@@ -82,8 +82,8 @@ func enabledGates(gates *configv1.FeatureGate, version string) map[configv1.Feat
 		if details.Version != version {
 			continue
 		}
-		for _, gate := range details.Enabled {
-			enabled[gate.Name] = true
+		for _, attributes := range details.Enabled {
+			enabled[attributes.Name] = true
 		}
 	}
 	return enabled
