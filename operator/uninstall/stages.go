@@ -94,8 +94,8 @@ func (a action) deletesMore() bool {
 	return slices.ContainsFunc(a.delete, func(m drivers.Manifest) bool { return m.Object.GetDeletionTimestamp() == nil })
 }
 
-// awaitsPods reports whether an action is to wait until pods end.
-func (a action) awaitsPods() bool { return len(a.delete) == 0 && !a.done }
+// waits reports whether an action is to wait, until pods end or the driver's controller has done its work.
+func (a action) waits() bool { return len(a.delete) == 0 && !a.done }
 
 // nextAction decides how the removal of a driver continues.
 func nextAction(observed observedState) action {

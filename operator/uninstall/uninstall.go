@@ -76,14 +76,14 @@ type controller struct {
 type rest struct {
 	until  time.Time
 	forced bool  // whether the removal was forced when the rest began; it ends when that changes
-	inUse  bool  // whether volumes are in use; it ends when the driver's DaemonSets are gone
+	inUse  bool  // whether volumes are in use, or the driver's controller has work; it ends when the driver's DaemonSets are gone
 	err    error // of the look before the rest
 }
 
 const (
 	// restFactor times the duration of a look is how long the controller rests after it, within limits.
 	restFactor = 10
-	// While volumes are in use, and while pods of the driver end.
+	// While volumes are in use or the driver's controller has work, and while pods of the driver end.
 	minInUseRest, minPodsRest, maxRest = 5 * time.Second, 2 * time.Second, 5 * time.Minute
 	// After a look that failed.
 	maxFailureRest = 30 * time.Second
@@ -141,7 +141,7 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 		return err
 	}
 	switch {
-	case next.awaitsPods():
+	case next.waits():
 		inUse, least := next.reason == reasonInUse || next.reason == reasonControllerTasks, minPodsRest
 		if inUse {
 			least = minInUseRest
