@@ -102,9 +102,10 @@ lint: ## gofmt, go vet and staticcheck
 	$(TOOL) staticcheck ./...
 
 .PHONY: verify
-verify: ## Generated files fresh, go.mod tidy, imports downward only, one word for one thing
+verify: ## Generated files fresh, go.mod tidy, imports downward only, one word for one thing, drivers named by their definitions only
 	go run ./hack/imports
 	go run ./hack/words
+	go run ./hack/drivernames
 	go mod tidy -diff
 	cd hack/tools && go mod tidy -diff
 	cd hack/promtool && go mod tidy -diff

@@ -10,14 +10,15 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator"
 	"github.com/berth-csi/berth/sharedvolume"
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
 // apiControllers build the controllers of the APIs that come with drivers and add their flags, by the name of the API's
 // CustomResourceDefinition. Nil means that the controller of another API serves it, too.
 var apiControllers = map[string]func(*pflag.FlagSet) operator.APIController{
-	"sharedvolumes.aws-efs.managed.openshift.io":        serveSharedVolumes,
-	"sharedvolumegrants.aws-efs.managed.openshift.io":   nil,
-	"sharedvolumepolicies.aws-efs.managed.openshift.io": nil,
+	"sharedvolumes." + v1alpha1.GroupVersion.Group:        serveSharedVolumes,
+	"sharedvolumegrants." + v1alpha1.GroupVersion.Group:   nil,
+	"sharedvolumepolicies." + v1alpha1.GroupVersion.Group: nil,
 }
 
 func apiControllersOf(d drivers.Driver, flags *pflag.FlagSet) ([]operator.APIController, error) {

@@ -92,7 +92,7 @@ func (f *switchFlags) checkArgs(cmd *cobra.Command, args []string) error {
 		return errors.New("--to is missing: want the name of the CatalogSource to switch to")
 	}
 	if len(args) != 1 {
-		return fmt.Errorf("want the name of one package, such as aws-efs-operator; got %d arguments", len(args))
+		return fmt.Errorf("want the name of one package, as the Subscription has it in spec.name; got %d arguments", len(args))
 	}
 	return nil
 }

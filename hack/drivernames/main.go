@@ -1,0 +1,126 @@
+// Command drivernames checks that no code outside of the drivers' folders names a driver: everything about a driver is in
+// its definition. Comments, examples in the help of commands, tests and generated files may name drivers. It prints each
+// place that does, and then fails.
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+)
+
+// rooms are those whose code serves all drivers alike.
+var rooms = []string{"operator", "bundle", "catalog", "olm", "migrate", "cmd"}
+
+func main() {
+	found, err := check()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "drivernames: %v\n", err)
+		os.Exit(1)
+	}
+	for _, line := range found {
+		fmt.Fprintln(os.Stderr, line)
+	}
+	if len(found) > 0 {
+		os.Exit(1)
+	}
+}
+
+func check() ([]string, error) {
+	patterns := []string{}
+	for _, room := range rooms {
+		patterns = append(patterns, room+"/*.go")
+	}
+	out, err := exec.Command("git", append([]string{"ls-files", "--cached", "--others", "--exclude-standard"}, patterns...)...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("git ls-files: %w", err)
+	}
+	names := namesOf(registry.All())
+	var found []string
+	for _, file := range strings.Fields(string(out)) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		if os.IsNotExist(err) {
+			continue // deleted, and not yet committed
+		}
+		if err != nil {
+			return nil, err
+		}
+		inFile, err := checkFile(file, source, names)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, inFile...)
+	}
+	return found, nil
+}
+
+// namesOf returns the words by which code could know a driver.
+func namesOf(all []drivers.Driver) []string {
+	var names []string
+	for _, d := range all {
+		names = append(names, d.Name, d.CSIName, d.Package.Name, d.Operator.Name, d.InTree.Source, d.InTree.Plugin)
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
+}
+
+// checkFile returns a line for each identifier and each string that has a name as whole words.
+func checkFile(file string, source []byte, names []string) ([]string, error) {
+	files := token.NewFileSet()
+	parsed, err := parser.ParseFile(files, file, source, parser.ParseComments)
+	if err != nil {
+		return nil, err
+	}
+	if ast.IsGenerated(parsed) {
+		return nil, nil
+	}
+	var found []string
+	report := func(at token.Pos, text string) {
+		for _, name := range names {
+			if has(text, name) {
+				found = append(found, fmt.Sprintf("%s: %q names a driver: have the driver's definition say it", files.Position(at), name))
+			}
+		}
+	}
+	ast.Inspect(parsed, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.KeyValueExpr:
+			key, ok := n.Key.(*ast.Ident)
+			return !ok || key.Name != "Example"
+		case *ast.ImportSpec:
+			report(n.Pos(), n.Path.Value)
+			return false
+		case *ast.Ident:
+			report(n.Pos(), apart(n.Name))
+		case *ast.BasicLit:
+			if text, err := strconv.Unquote(n.Value); n.Kind == token.STRING && err == nil {
+				report(n.Pos(), text)
+			}
+		}
+		return true
+	})
+	return found, nil
+}
+
+var hump = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// apart separates the words of an identifier.
+func apart(identifier string) string { return hump.ReplaceAllString(identifier, "$1 $2") }
+
+// has reports whether a text has a name as whole words.
+func has(text, name string) bool {
+	return regexp.MustCompile(`(?i)(^|[^a-z0-9])` + regexp.QuoteMeta(name) + `($|[^a-z0-9])`).MatchString(text)
+}
