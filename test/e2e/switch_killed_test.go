@@ -203,6 +203,9 @@ func (s switchOutcome) faults() map[string]map[fault.Fault]int {
 	faults := map[string]map[fault.Fault]int{}
 	for _, write := range s.record.Writes {
 		p := write.Point
+		if p.Verb == "delete" && p.Resource == "configmaps" {
+			continue // the lock of the pod before, if the garbage collector has not deleted it yet
+		}
 		if p.Resource == "deployments" || p.Resource == "daemonsets" {
 			p.Manager = "" // they are created with the operator's field manager, and library-go updates them without one
 		}
