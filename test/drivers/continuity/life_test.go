@@ -187,22 +187,32 @@ func (l *life) operatorPod(t *testing.T) (pod *corev1.Pod) {
 	return pod
 }
 
-// fail updates the operator to a version that crashes, and waits until that shows.
+// fail updates the operator to a version that crashes, and waits until that shows. The pod of the version before runs on.
 func (l *life) fail(t *testing.T, broken release.Release) {
 	l.update(t, broken)
 	l.awaitVersion(t, "1.0.4", func(csv *v1alpha1.ClusterServiceVersion) bool { return csv.Status.Phase == v1alpha1.CSVPhaseInstalling })
 	cluster.Eventually(t, testbed.Limit, "the operator to crash", func(ctx context.Context) error {
-		pod, err := journey.OperatorPod(ctx, l.Client(), cluster.OperatorNamespace, l.Driver.Operator.Name)
-		if err != nil {
+		pods := &corev1.PodList{}
+		if err := l.Client().List(ctx, pods, client.InNamespace(cluster.OperatorNamespace), client.MatchingLabels{"name": l.Driver.Operator.Name}); err != nil {
 			return err
 		}
-		for _, status := range pod.Status.ContainerStatuses {
-			if strings.HasPrefix(status.Image, journey.UserImage) && status.RestartCount > 0 {
-				l.journal.note("pod %s has ended %d times", pod.Name, status.RestartCount)
-				return nil
+		crashed, running := "", ""
+		for _, pod := range pods.Items {
+			for _, status := range pod.Status.ContainerStatuses {
+				switch {
+				case !strings.HasPrefix(status.Image, journey.UserImage):
+				case status.RestartCount > 0:
+					crashed = fmt.Sprintf("pod %s has ended %d times", pod.Name, status.RestartCount)
+				case status.Ready:
+					running = fmt.Sprintf("pod %s of the version before is ready", pod.Name)
+				}
 			}
 		}
-		return fmt.Errorf("pod %s has not", pod.Name)
+		if crashed == "" || running == "" {
+			return fmt.Errorf("of %d pods, %q and %q, want one that has ended and one that is ready", len(pods.Items), crashed, running)
+		}
+		l.journal.note("%s; %s", crashed, running)
+		return nil
 	})
 }
 
