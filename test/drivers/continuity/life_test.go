@@ -199,11 +199,10 @@ func (l *life) fail(t *testing.T, broken release.Release) {
 		crashed, running := "", ""
 		for _, pod := range pods.Items {
 			for _, status := range pod.Status.ContainerStatuses {
-				switch {
-				case !strings.HasPrefix(status.Image, journey.UserImage):
-				case status.RestartCount > 0:
+				switch broken := strings.HasPrefix(status.Image, journey.UserImage); {
+				case broken && status.RestartCount > 0:
 					crashed = fmt.Sprintf("pod %s has ended %d times", pod.Name, status.RestartCount)
-				case status.Ready:
+				case !broken && status.Ready:
 					running = fmt.Sprintf("pod %s of the version before is ready", pod.Name)
 				}
 			}
