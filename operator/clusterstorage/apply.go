@@ -19,7 +19,6 @@ import (
 
 // A driverOperator is the operator of one driver, with the caches of its objects.
 type driverOperator struct {
-	driver         drivers.Driver
 	desired        operatorObjects
 	objects        []*objects.WatchedObject
 	deployment     *objects.WatchedObject
@@ -33,7 +32,7 @@ func (c *controller) newDriverOperator(ctx context.Context, d drivers.Driver) (*
 	if err != nil {
 		return nil, err
 	}
-	o := &driverOperator{driver: d, desired: desired, customResource: customResource(d)}
+	o := &driverOperator{desired: desired, customResource: customResource(d)}
 	for _, object := range desired.objects {
 		watched, err := c.cluster.watch(ctx, object)
 		if err != nil {

@@ -84,7 +84,7 @@ func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
 		klog.ErrorS(err, "Failed to set the log level", "storage", o.storage.Name, "operatorLogLevel", o.storage.Spec.OperatorLogLevel)
 	}
 	if o.storage.Spec.ManagementState == operatorv1.Unmanaged {
-		return resync, c.writeClusterOperator(ctx, o, unmanaged(o.clusterOperator))
+		return resync, c.writeClusterOperator(ctx, o, unmanaged(o.clusterOperator, c.process.Clock.Now()))
 	}
 	choices := choose(c.drivers, o)
 	status := o.storage.Status.OperatorStatus.DeepCopy()

@@ -56,6 +56,16 @@ func TestInstall(t *testing.T) {
 	}
 }
 
+// settle starts the operator, and waits until it reports that its driver on AWS, which it returns, runs.
+func (e *testEnv) settle(version string) drivers.Driver {
+	e.t.Helper()
+	d := e.driver("ebs")
+	e.start(version)
+	e.report(d, version, settled...)
+	e.awaitSummary(summarySettled)
+	return d
+}
+
 // operatorOf waits for the Deployment of a driver's operator.
 func (e *testEnv) operatorOf(d drivers.Driver) *appsv1.Deployment {
 	e.t.Helper()
@@ -82,10 +92,7 @@ func TestPlatformWithoutDrivers(t *testing.T) {
 // TestUpdate: the next version is reported once the driver runs at it, and the last one until then.
 func TestUpdate(t *testing.T) {
 	e := newTestEnv(t, configv1.AWSPlatformType)
-	d := e.driver("ebs")
-	e.start("1.0.0")
-	e.report(d, "1.0.0", settled...)
-	e.awaitSummary(summarySettled)
+	d := e.settle("1.0.0")
 	e.end()
 	before := e.operatorOf(d)
 
@@ -108,10 +115,7 @@ func TestUpdate(t *testing.T) {
 // touched.
 func TestEveryObjectComesBack(t *testing.T) {
 	e := newTestEnv(t, configv1.AWSPlatformType)
-	d := e.driver("ebs")
-	e.start("1.0.0")
-	e.report(d, "1.0.0", settled...)
-	e.awaitSummary(summarySettled)
+	d := e.settle("1.0.0")
 	users := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: "of-a-user"}}
 	e.must(e.Client().Create(t.Context(), users))
 	t.Cleanup(func() { e.must(e.Client().Delete(context.Background(), users)) })
@@ -146,10 +150,7 @@ func TestEveryObjectComesBack(t *testing.T) {
 // TestAdministratorsChoices: what an administrator writes in a ClusterCSIDriver stays.
 func TestAdministratorsChoices(t *testing.T) {
 	e := newTestEnv(t, configv1.AWSPlatformType)
-	d := e.driver("ebs")
-	e.start("1.0.0")
-	e.report(d, "1.0.0", settled...)
-	e.awaitSummary(summarySettled)
+	d := e.settle("1.0.0")
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}
 	e.get(custom)
 	custom.Spec.ManagementState, custom.Spec.OperatorLogLevel, custom.Spec.LogLevel = operatorv1.Unmanaged, operatorv1.Trace, operatorv1.Debug
@@ -231,10 +232,7 @@ func (e *testEnv) setManagementState(state operatorv1.ManagementState) {
 // TestQuiet: a settled operator writes nothing, whatever it observes.
 func TestQuiet(t *testing.T) {
 	e := newTestEnv(t, configv1.AWSPlatformType)
-	d := e.driver("ebs")
-	e.start("1.0.0")
-	e.report(d, "1.0.0", settled...)
-	e.awaitSummary(summarySettled)
+	d := e.settle("1.0.0")
 	began := len(e.requests())
 	// Something that it observes changes, without a difference.
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}

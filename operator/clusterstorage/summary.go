@@ -58,17 +58,16 @@ func withInertia(conditions []operatorv1.OperatorCondition, now time.Time) ([]op
 }
 
 // unmanaged returns the status of the ClusterOperator while nothing is managed.
-func unmanaged(current *configv1.ClusterOperator) configv1.ClusterOperatorStatus {
+func unmanaged(current *configv1.ClusterOperator, now time.Time) configv1.ClusterOperatorStatus {
 	summary := configv1.ClusterOperatorStatus{}
 	if current != nil {
 		summary = *current.Status.DeepCopy()
 	}
-	for conditionType, status := range map[configv1.ClusterStatusConditionType]configv1.ConditionStatus{
-		configv1.OperatorAvailable: configv1.ConditionUnknown, configv1.OperatorProgressing: configv1.ConditionUnknown,
-		configv1.OperatorDegraded: configv1.ConditionUnknown, configv1.OperatorUpgradeable: configv1.ConditionUnknown,
+	for _, conditionType := range []configv1.ClusterStatusConditionType{
+		configv1.OperatorAvailable, configv1.OperatorProgressing, configv1.OperatorDegraded, configv1.OperatorUpgradeable,
 	} {
-		setSummary(&summary.Conditions, configv1.ClusterOperatorStatusCondition{Type: conditionType, Status: status, Reason: "Unmanaged",
-			Message: "spec.managementState of Storage cluster is Unmanaged"}, time.Now())
+		setSummary(&summary.Conditions, configv1.ClusterOperatorStatusCondition{Type: conditionType, Status: configv1.ConditionUnknown, Reason: "Unmanaged",
+			Message: "spec.managementState of Storage cluster is Unmanaged"}, now)
 	}
 	return summary
 }
