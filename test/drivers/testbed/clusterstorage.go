@@ -24,13 +24,13 @@ import (
 // An administrator has said of the platform's other drivers that they are not managed.
 func (b *Testbed) runClusterStorage(t testing.TB, options Options) {
 	t.Helper()
-	images := map[string]string{}
+	payload := release.Payload{Version: cluster.OpenShiftVersion, Images: map[string]string{}}
 	for _, variable := range options.Env {
 		i := slices.IndexFunc(b.Driver.Images, func(image drivers.Image) bool { return image.Env == variable.Name })
 		if i < 0 {
 			t.Fatalf("the cluster storage operator passes no variable %s to the driver's operator", variable.Name)
 		}
-		images[clusterstorage.ImageVariable(b.Driver, b.Driver.Images[i])] = variable.Value
+		payload.Images[clusterstorage.ImageVariable(b.Driver, b.Driver.Images[i])] = variable.Value
 	}
 	b.step(t, func(ctx context.Context, c client.Client) error {
 		if err := cordonProcessNodes(ctx, c); err != nil {
@@ -39,7 +39,7 @@ func (b *Testbed) runClusterStorage(t testing.TB, options Options) {
 		if err := leaveOut(ctx, c, b.Driver); err != nil {
 			return err
 		}
-		if err := release.RunClusterStorage(ctx, c, images); err != nil {
+		if err := payload.Apply(ctx, c, registry.All()); err != nil {
 			return err
 		}
 		return journey.AwaitDriver(ctx, c, b.Driver.CSIName)
