@@ -71,6 +71,7 @@ var answers = map[string]struct{ args, want string }{
 	"aws-ebs-csi-driver":         {"--version", `"driverVersion": "VERSION"`},
 	"manila-csi-plugin":          {"--version", "VERSION"},
 	"cinder-csi-plugin":          {"--version", "VERSION"},
+	"gce-pd-csi-driver":          {"--help", "-compute-endpoint"},
 	"sample":                     {"--help", "-kubelet-path"},
 	"nfsplugin":                  {"--help", "-mount-permissions"},
 	"aws-efs-csi-driver-v2.1.11": {"--version", `"driverVersion": "VERSION"`},
@@ -105,6 +106,12 @@ var efsHelpers = map[string]string{
 var nfsHelpers = map[string]string{
 	"/sbin/mount.nfs":  "usage: mount.nfs remotetarget dir",
 	"/sbin/mount.nfs4": "usage: mount.nfs4 remotetarget dir",
+}
+
+// diskIDHelpers are the stand-ins for those that identify disks.
+var diskIDHelpers = map[string]string{
+	"/lib/udev_containerized/scsi_id --page=0x83 --whitelisted --device=/dev/sda": "scsi_id: ",
+	"/lib/udev_containerized/google_nvme_id -d/dev/nvme0n1":                       "is no NVMe disk",
 }
 
 // TestImages: the program of an image starts in it, with nothing else from this machine, and so do the programs that
@@ -151,6 +158,9 @@ func (c content) helpers() []map[string]string {
 	}
 	if c.efsUtils {
 		all = append(all, efsHelpers)
+	}
+	if c.diskID {
+		all = append(all, diskIDHelpers)
 	}
 	return all
 }

@@ -53,6 +53,7 @@ var origins = map[string]origin{
 	"aws-ebs-csi-driver":  {module: "github.com/kubernetes-sigs/aws-ebs-csi-driver", pkg: "cmd", version: "github.com/kubernetes-sigs/aws-ebs-csi-driver/pkg/driver.driverVersion"},
 	"manila-csi-plugin":   {module: "k8s.io/cloud-provider-openstack", pkg: "cmd/manila-csi-plugin", version: "k8s.io/cloud-provider-openstack/pkg/version.Version"},
 	"cinder-csi-plugin":   {module: "k8s.io/cloud-provider-openstack", pkg: "cmd/cinder-csi-plugin", version: "k8s.io/cloud-provider-openstack/pkg/version.Version"},
+	"gce-pd-csi-driver":   {module: "sigs.k8s.io/gcp-compute-persistent-disk-csi-driver", pkg: "cmd/gce-pd-csi-driver", version: "main.version"},
 
 	"aws-efs-csi-driver-v3.4.1":  efs("v3.4.1"),
 	"aws-efs-csi-driver-v2.1.11": efs("v2.1.11"),
