@@ -67,6 +67,16 @@ func OpenStore(folder string) (Store, error) {
 // Folder is where the store is.
 func (s Store) Folder() string { return s.folder }
 
+// Names returns the IDs of all of a kind.
+func (s Store) Names(kind string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(s.folder, kind))
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, err
+}
+
 // idOf returns the ID of what a request calls by a name. The same name gives the same ID, so that a repeated request
 // finds what the first one created.
 func idOf(name string) string {
