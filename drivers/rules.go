@@ -87,6 +87,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		controllerWork = "To remove the driver's controller only when it has detached and deleted what it should"
 		events         = "To record events"
 		backendClasses = "To create a StorageClass for each kind of storage that the backend offers"
+		defaultClass   = "To make its StorageClass the default of a cluster only if there is no other one"
 		metrics        = "To serve its metrics only to those who may read them"
 		cloudCA        = "To have the driver trust the cloud's own certificate authority"
 		tagging        = "To keep the tags of existing volumes as the cluster wants them"
@@ -141,6 +142,13 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		// The backend determines the names.
 		rules = append(rules, permissions.Rule{For: backendClasses, Group: "storage.k8s.io", Resources: []string{"storageclasses"},
 			Verbs: append([]string{"get", "create", "patch", "delete"}, permissions.ListWatch...)})
+	}
+	if d.ClusterStorage != nil && d.ClusterStorage.DefaultClass != "" {
+		rule := permissions.Rule{For: defaultClass, Group: "storage.k8s.io", Resources: []string{"storageclasses"}, Verbs: []string{"list"}}
+		if d.Package.Name != "" {
+			rule.Unexercised = map[string]string{"list": "the end-to-end run installs the driver with OLM, where the administrator makes a class the default"}
+		}
+		rules = append(rules, rule)
 	}
 	if d.HasImage(AttacherImage) {
 		rules = append(rules, permissions.Rule{For: controllerWork, Group: "storage.k8s.io", Resources: []string{"volumeattachments"}, Verbs: []string{"list"}})

@@ -29,6 +29,7 @@ import (
 type cycle struct {
 	driver            drivers.Driver
 	operatorNamespace string
+	permanent         bool // the driver cannot be removed
 	recorder          events.Recorder
 	clock             clock.Clock
 	metrics           *metrics.Metrics
@@ -74,7 +75,7 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 		},
 	})
 	return &cycle{
-		driver: r.driver, operatorNamespace: r.operatorNamespace, recorder: r.recorder, clock: r.clock, metrics: r.metrics, getenv: r.getenv,
+		driver: r.driver, operatorNamespace: r.operatorNamespace, permanent: r.permanent, recorder: r.recorder, clock: r.clock, metrics: r.metrics, getenv: r.getenv,
 		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, end: end, standsBack: standsBack,
 		customResource: customResource, reporter: reporter, clients: clients, guard: guard,
 		finder: &drivernamespace.Finder{

@@ -68,7 +68,7 @@ func (c *cycle) install(ctx context.Context) error {
 	)
 	first = append(first, c.newCredentialsRequestControllers(components)...)
 	if storageClasses := drivers.OfKind(manifests, "StorageClass"); len(storageClasses) > 0 {
-		first = append(first, storageclass.NewController(c.driver, c.watch(storageClasses), c.observeCluster, c.applier, c.reporter, c.recorder))
+		first = append(first, c.newStorageClassController(storageClasses))
 	}
 	first = append(first, static)
 
@@ -147,6 +147,17 @@ func componentsOf(prefix string, manifests []drivers.Manifest) []status.Componen
 		return strings.ToUpper(user[:1]) + user[1:] + "CredentialsRequestController"
 	})
 	return components
+}
+
+func (c *cycle) newStorageClassController(classes []drivers.Manifest) factory.Controller {
+	options := storageclass.Options{
+		Driver: c.driver, Classes: c.watch(classes), Observe: c.observeCluster, CustomResource: c.customResource.Resource(),
+		Reader: c.clients.objects, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
+	}
+	if c.permanent && c.driver.ClusterStorage != nil {
+		options.Default = c.driver.ClusterStorage.DefaultClass
+	}
+	return storageclass.NewController(options)
 }
 
 func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *staticresource.Controller {

@@ -67,7 +67,7 @@ var Driver = drivers.Driver{
 	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
 	CloudCABundle:   "aws-ebs-csi-driver-cloud-ca",
-	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AWSPlatformType},
+	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AWSPlatformType, DefaultClass: "gp3-csi"},
 }
 
 // encryptionKey encrypts new volumes with the administrator's key instead of the account's default key.
