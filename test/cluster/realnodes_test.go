@@ -136,7 +136,7 @@ func attachLoop(t *testing.T, path string) string {
 	if err := file.Truncate(1 << 20); err != nil {
 		t.Fatal(err)
 	}
-	device, err := loop.Attach(file, 0)
+	device, err := loop.Attach(file, "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attach returns an open loop device that has the content of a file. Flags are those of the kernel, such as
-// unix.LO_FLAGS_AUTOCLEAR for a device that detaches itself when nobody has it open.
-func Attach(content *os.File, flags uint32) (*os.File, error) {
+// Attach returns an open loop device that has the content of a file. The device reports the name as that of its file; it
+// may be empty, and has less than 64 bytes. Flags are those of the kernel, such as unix.LO_FLAGS_AUTOCLEAR for a device
+// that detaches itself when nobody has it open.
+func Attach(content *os.File, name string, flags uint32) (*os.File, error) {
+	info := unix.LoopInfo64{Flags: flags}
+	if len(name) >= len(info.File_name) {
+		return nil, fmt.Errorf("the name %q has %d bytes, want less than %d", name, len(name), len(info.File_name))
+	}
+	copy(info.File_name[:], name)
 	control, err := os.OpenFile("/dev/loop-control", os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -26,7 +32,7 @@ func Attach(content *os.File, flags uint32) (*os.File, error) {
 		if err != nil {
 			return nil, err
 		}
-		config := &unix.LoopConfig{Fd: uint32(content.Fd()), Info: unix.LoopInfo64{Flags: flags}}
+		config := &unix.LoopConfig{Fd: uint32(content.Fd()), Info: info}
 		if err = unix.IoctlLoopConfigure(int(device.Fd()), config); err == nil {
 			return device, nil
 		}

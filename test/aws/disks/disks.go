@@ -156,7 +156,7 @@ func (d *Disks) Attach(v ec2.Volume, a ec2.Attachment) error {
 		if err != nil {
 			return err
 		}
-		attachedTo, err := loop.Attach(content, unix.LO_FLAGS_AUTOCLEAR)
+		attachedTo, err := loop.Attach(content, "", unix.LO_FLAGS_AUTOCLEAR)
 		if err != nil {
 			return err
 		}

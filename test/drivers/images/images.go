@@ -29,6 +29,8 @@ type content struct {
 	nfs bool
 	// efsUtils says that the image has efs-utils, which mounts EFS file systems, with a stand-in for efs-proxy.
 	efsUtils bool
+	// diskID says that the image has the stand-ins for the programs with which the GCP PD driver identifies disks.
+	diskID bool
 }
 
 // contents are the images that the definitions name, and upstream's where that is another version, by repository.
@@ -46,6 +48,13 @@ var contents = map[string]content{
 	"quay.io/openshift/origin-csi-driver-manila":           {program: "manila-csi-plugin", entrypoint: "/usr/bin/manila-csi-plugin", debian: true},
 	"quay.io/openshift/origin-csi-driver-nfs":              {program: "nfsplugin", entrypoint: "/usr/bin/nfsplugin", debian: true, nfs: true},
 	"quay.io/openshift/origin-openstack-cinder-csi-driver": {program: "cinder-csi-plugin", entrypoint: "/usr/bin/cinder-csi-plugin", debian: true},
+	"quay.io/openshift/origin-gcp-pd-csi-driver":           {program: "gce-pd-csi-driver", entrypoint: "/usr/bin/gce-pd-csi-driver", debian: true, diskID: true},
+
+	"quay.io/openshift/origin-azure-disk-csi-driver":                     standIn("azurediskplugin"),
+	"quay.io/openshift/origin-azure-file-csi-driver":                     standIn("azurefileplugin"),
+	"quay.io/openshift/origin-cluster-cloud-controller-manager-operator": {program: "standin", entrypoint: "/azure-config-credentials-injector"},
+	"quay.io/openshift/origin-vsphere-csi-driver":                        standIn("vsphere-csi"),
+	"quay.io/openshift/origin-vsphere-csi-driver-syncer":                 standIn("vsphere-syncer"),
 
 	"quay.io/berth-csi/sample-csi-driver": {program: "sample", entrypoint: "/usr/bin/sample"},
 
@@ -56,6 +65,11 @@ var contents = map[string]content{
 
 func sidecar(program string) content {
 	return content{program: program, entrypoint: "/usr/bin/" + program}
+}
+
+// standIn is the image of a driver that cannot be built. What stands in for it does not run other programs.
+func standIn(program string) content {
+	return content{program: "standin", entrypoint: "/bin/" + program}
 }
 
 func efs(version string) content {
@@ -103,29 +117,39 @@ func (c content) files(ctx context.Context, report func(tools.Progress)) ([]file
 		return nil, err
 	}
 	files := []file{{target: c.entrypoint, source: program, mode: 0o755}}
-	var standIns []string
-	if c.nfs {
-		standIns = append(standIns, "/usr/sbin/mount.nfs", "/usr/sbin/mount.nfs4")
-	}
 	if c.efsUtils {
-		standIns = append(standIns, "/usr/bin/efs-proxy")
 		mount, err := efsUtils()
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, mount...)
 	}
-	if len(standIns) == 0 {
-		return files, nil
-	}
-	own, err := tools.ProgramsForImages(ctx, "./test/drivers/nfs/nfsclient")
-	if err != nil {
-		return nil, err
-	}
-	for _, target := range standIns {
-		files = append(files, file{target: target, source: own.Path("nfsclient"), mode: 0o755})
+	standIns := c.standIns()
+	for _, pkg := range slices.Sorted(maps.Keys(standIns)) {
+		own, err := tools.ProgramsForImages(ctx, pkg)
+		if err != nil {
+			return nil, err
+		}
+		for _, target := range standIns[pkg] {
+			files = append(files, file{target: target, source: own.Path(path.Base(pkg)), mode: 0o755})
+		}
 	}
 	return files, nil
+}
+
+// standIns returns the paths of stand-ins for programs that test machines cannot run, by the packages of these.
+func (c content) standIns() map[string][]string {
+	found := map[string][]string{}
+	add := func(has bool, pkg string, targets ...string) {
+		if has {
+			found[pkg] = append(found[pkg], targets...)
+		}
+	}
+	const nfsClient = "./test/drivers/nfs/nfsclient"
+	add(c.nfs, nfsClient, "/usr/sbin/mount.nfs", "/usr/sbin/mount.nfs4")
+	add(c.efsUtils, nfsClient, "/usr/bin/efs-proxy")
+	add(c.diskID, "./test/gcp/diskid", "/usr/lib/udev_containerized/scsi_id", "/usr/lib/udev_containerized/google_nvme_id")
+	return found
 }
 
 // folders returns the folders of files, parents first.

@@ -1,6 +1,6 @@
 // Package programs builds the sidecars and CSI drivers that tests run: real releases, from the modules that
 // hack/drivers pins and, for what no module proxy serves, from the sources in ../shared. Each is built once into the
-// user's cache, and only if something needs it. The sample driver is a package of this project.
+// user's cache, and only if something needs it. The sample driver and what stands in for drivers are packages of this project.
 package programs
 
 import (
@@ -53,6 +53,7 @@ var origins = map[string]origin{
 	"aws-ebs-csi-driver":  {module: "github.com/kubernetes-sigs/aws-ebs-csi-driver", pkg: "cmd", version: "github.com/kubernetes-sigs/aws-ebs-csi-driver/pkg/driver.driverVersion"},
 	"manila-csi-plugin":   {module: "k8s.io/cloud-provider-openstack", pkg: "cmd/manila-csi-plugin", version: "k8s.io/cloud-provider-openstack/pkg/version.Version"},
 	"cinder-csi-plugin":   {module: "k8s.io/cloud-provider-openstack", pkg: "cmd/cinder-csi-plugin", version: "k8s.io/cloud-provider-openstack/pkg/version.Version"},
+	"gce-pd-csi-driver":   {module: "sigs.k8s.io/gcp-compute-persistent-disk-csi-driver", pkg: "cmd/gce-pd-csi-driver", version: "main.version"},
 
 	"aws-efs-csi-driver-v3.4.1":  efs("v3.4.1"),
 	"aws-efs-csi-driver-v2.1.11": efs("v2.1.11"),
@@ -60,7 +61,8 @@ var origins = map[string]origin{
 	"livenessprobe":              {source: true, aligned: true, module: "csi-livenessprobe", pkg: "cmd/livenessprobe"},
 	"nfsplugin":                  {source: true, module: "csi-driver-nfs", pkg: "cmd/nfsplugin"},
 
-	"sample": {pkg: "test/drivers/sample"},
+	"sample":  {pkg: "test/drivers/sample"},
+	"standin": {pkg: "test/drivers/standin"},
 }
 
 // efs returns the origin of a version of the EFS driver, which reports its version to AWS.
