@@ -6,11 +6,13 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/efs"
+	"github.com/berth-csi/berth/drivers/gcppd"
 	"github.com/berth-csi/berth/drivers/manila"
 )
 
 var all = []drivers.Driver{
 	ebs.Driver,
 	efs.Driver,
+	gcppd.Driver,
 	manila.Driver,
 }
