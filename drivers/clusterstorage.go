@@ -18,6 +18,9 @@ type ClusterStorage struct {
 	// Optional drivers may find out that the cloud has nothing for them. The platform's storage is available without
 	// them.
 	Optional bool
+	// DefaultClass names the StorageClass among the assets that is the default of a fresh cluster; "" for none. A platform
+	// has one driver with a default class at most.
+	DefaultClass string
 }
 
 // Platform is what decides which drivers a cluster gets.

@@ -389,3 +389,27 @@ func TestNobodyMayDeleteWhatVolumesReferTo(t *testing.T) {
 		}
 	})
 }
+
+// TestDefaultClass: a platform has one class that may be the default of a fresh cluster at most, and no asset has the
+// annotation: only the operator knows whether the cluster is a fresh one.
+func TestDefaultClass(t *testing.T) {
+	of := map[string]string{} // drivers, by platform
+	forEachDriver(t, func(t *testing.T, d drivers.Driver, manifests []drivers.Manifest) {
+		for _, m := range drivers.OfKind(manifests, "StorageClass") {
+			if annotations := m.Object.GetAnnotations(); len(annotations) > 0 {
+				t.Errorf("%s: the annotations are %v, want none", m.File, annotations)
+			}
+		}
+		if d.ClusterStorage == nil || d.ClusterStorage.DefaultClass == "" {
+			return
+		}
+		if len(drivers.Named(manifests, "StorageClass", d.ClusterStorage.DefaultClass)) == 0 {
+			t.Errorf("the default class %s is not among the assets", d.ClusterStorage.DefaultClass)
+		}
+		platform := string(d.ClusterStorage.Platform)
+		if other := of[platform]; other != "" {
+			t.Errorf("%s has a default class for the platform %s, too", other, platform)
+		}
+		of[platform] = d.Name
+	})
+}

@@ -87,8 +87,9 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		controllerWork = "To remove the driver's controller only when it has detached and deleted what it should"
 		events         = "To record events"
 		backendClasses = "To create a StorageClass for each kind of storage that the backend offers"
+		defaultClass   = "To make its StorageClass the default of a cluster only if there is no other one"
 		metrics        = "To serve its metrics only to those who may read them"
-		cloudCA        = "To have the driver trust the cloud's own certificate authority"
+		cloudConfig    = "To configure the driver for the cloud, and have it trust the cloud's own certificate authority"
 		tagging        = "To keep the tags of existing volumes as the cluster wants them"
 	)
 	traces, err := d.Traces()
@@ -142,14 +143,25 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		rules = append(rules, permissions.Rule{For: backendClasses, Group: "storage.k8s.io", Resources: []string{"storageclasses"},
 			Verbs: append([]string{"get", "create", "patch", "delete"}, permissions.ListWatch...)})
 	}
+	if d.ClusterStorage != nil && d.ClusterStorage.DefaultClass != "" {
+		rule := permissions.Rule{For: defaultClass, Group: "storage.k8s.io", Resources: []string{"storageclasses"}, Verbs: []string{"list"}}
+		if d.Package.Name != "" {
+			rule.Unexercised = map[string]string{"list": "the end-to-end run installs the driver with OLM, where the administrator makes a class the default"}
+		}
+		rules = append(rules, rule)
+	}
 	if d.HasImage(AttacherImage) {
 		rules = append(rules, permissions.Rule{For: controllerWork, Group: "storage.k8s.io", Resources: []string{"volumeattachments"}, Verbs: []string{"list"}})
 	}
 	if d.HasImage(SnapshotterImage) {
 		rules = append(rules, permissions.Rule{For: controllerWork, Group: "snapshot.storage.k8s.io", Resources: []string{"volumesnapshotcontents"}, Verbs: []string{"list"}})
 	}
-	if d.CloudCABundle != "" {
-		rules = append(rules, permissions.Rule{For: cloudCA, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
+	if d.CloudConfig != nil {
+		names := []string{CloudConfigName}
+		if d.CloudConfig.Source != "" {
+			names = append(names, d.CloudConfig.Source)
+		}
+		rules = append(rules, permissions.Rule{For: cloudConfig, Resources: []string{"configmaps"}, Names: names,
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
 	}
 	if d.Tagging != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/operator/backend"
-	"github.com/berth-csi/berth/operator/cloudca"
+	"github.com/berth-csi/berth/operator/cloudconfig"
 	"github.com/berth-csi/berth/operator/customresource"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/leader"
@@ -29,6 +29,7 @@ import (
 type cycle struct {
 	driver            drivers.Driver
 	operatorNamespace string
+	permanent         bool // the driver cannot be removed
 	recorder          events.Recorder
 	clock             clock.Clock
 	metrics           *metrics.Metrics
@@ -52,7 +53,7 @@ type cycle struct {
 	namespace drivernamespace.Namespace
 	informers *informerSet
 	operand   *operand
-	cloudCA   *cloudca.Controller // nil if the driver needs no CA bundle of the cloud
+	cloud     *cloudconfig.Controller // nil if the driver needs nothing of the cloud's configuration
 }
 
 func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, error) {
@@ -74,7 +75,7 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 		},
 	})
 	return &cycle{
-		driver: r.driver, operatorNamespace: r.operatorNamespace, recorder: r.recorder, clock: r.clock, metrics: r.metrics, getenv: r.getenv,
+		driver: r.driver, operatorNamespace: r.operatorNamespace, permanent: r.permanent, recorder: r.recorder, clock: r.clock, metrics: r.metrics, getenv: r.getenv,
 		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, end: end, standsBack: standsBack,
 		customResource: customResource, reporter: reporter, clients: clients, guard: guard,
 		finder: &drivernamespace.Finder{

@@ -66,8 +66,8 @@ var Driver = drivers.Driver{
 	Secrets:         []string{"ebs-cloud-credentials"},
 	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
-	CloudCABundle:   "aws-ebs-csi-driver-cloud-ca",
-	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AWSPlatformType},
+	CloudConfig:     drivers.CloudCABundle("aws-ebs-csi-driver-cloud-ca"),
+	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AWSPlatformType, DefaultClass: "gp3-csi"},
 }
 
 // encryptionKey encrypts new volumes with the administrator's key instead of the account's default key.

@@ -4,6 +4,7 @@ package objects
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 
 	"github.com/openshift/library-go/pkg/operator/events"
@@ -55,6 +56,22 @@ func NewApplier(driver drivers.Driver, client client.Client, recorder events.Rec
 // object, read-only; nil if the cluster does not serve its kind and the kind is optional. It is safe to call
 // concurrently for different objects.
 func (a *Writer) Apply(ctx context.Context, w *WatchedObject, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return a.apply(ctx, w, desired, func(desired *unstructured.Unstructured) {})
+}
+
+// ApplyTo is Apply for a desired state that was decided from the observed object, nil for none. It fails with a conflict if
+// the cluster has changed since.
+func (a *Writer) ApplyTo(ctx context.Context, w *WatchedObject, desired, observed *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	return a.apply(ctx, w, desired, func(desired *unstructured.Unstructured) {
+		desired.SetResourceVersion(transport.CreateOnly)
+		if observed != nil {
+			desired.SetResourceVersion(observed.GetResourceVersion())
+		}
+	})
+}
+
+// apply applies an object after it has added preconditions to it.
+func (a *Writer) apply(ctx context.Context, w *WatchedObject, desired *unstructured.Unstructured, precondition func(desired *unstructured.Unstructured)) (*unstructured.Unstructured, error) {
 	document, err := desired.MarshalJSON()
 	if err != nil {
 		return nil, err
@@ -74,7 +91,9 @@ func (a *Writer) Apply(ctx context.Context, w *WatchedObject, desired *unstructu
 		klog.V(4).InfoS("Object is up to date", "kind", kind, "object", object)
 		return current, nil
 	}
-	live, err := a.write(ctx, desired)
+	conditional := desired.DeepCopy()
+	precondition(conditional)
+	live, err := a.write(ctx, conditional)
 	if invalidField(err) && current != nil && (drivers.Manifest{Object: desired}).Recreated() {
 		live, err = a.recreate(ctx, desired, current, err)
 	}
@@ -92,6 +111,25 @@ func (a *Writer) Apply(ctx context.Context, w *WatchedObject, desired *unstructu
 	}
 	w.applied = versionOf(hash, live)
 	return live, nil
+}
+
+// Applied reports whether the writer has applied a field of an object, and nobody has changed the field since.
+func (a *Writer) Applied(object *unstructured.Unstructured, field ...string) bool {
+	for _, entry := range object.GetManagedFields() {
+		fields := map[string]any{}
+		if entry.Manager != a.fieldManager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.FieldsV1 == nil ||
+			json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+			continue
+		}
+		path := make([]string, len(field))
+		for i := range field {
+			path[i] = "f:" + field[i]
+		}
+		if _, found, err := unstructured.NestedFieldNoCopy(fields, path...); found && err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Create creates an object. It fails with a conflict if the object exists.

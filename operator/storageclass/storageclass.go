@@ -8,6 +8,7 @@ package storageclass
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -20,10 +21,13 @@ import (
 	"github.com/openshift/library-go/pkg/operator/events"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/objects"
@@ -31,40 +35,68 @@ import (
 )
 
 type controller struct {
-	driver   drivers.Driver
-	classes  []*objects.WatchedObject
-	observe  func() (drivers.Cluster, error)
-	applier  *objects.Applier
-	reporter *status.Reporter
-	recorder events.Recorder
-	reported string // the last message
+	Options
+	sighting *sighting // of the class that may be the default
+	reported string    // the last message
 }
 
-// NewController returns the controller for watched StorageClasses. observe returns the configuration of the cluster.
-func NewController(driver drivers.Driver, classes []*objects.WatchedObject, observe func() (drivers.Cluster, error), applier *objects.Applier, reporter *status.Reporter, recorder events.Recorder) factory.Controller {
-	c := &controller{driver: driver, classes: classes, observe: observe, applier: applier, reporter: reporter, recorder: recorder}
-	c.reported = reporter.Condition(c.conditionType()).Message
-	informers := []factory.Informer{reporter.Informer()}
-	for _, class := range classes {
+// Options are the dependencies of the controller.
+type Options struct {
+	Driver  drivers.Driver
+	Classes []*objects.WatchedObject
+	// Observe returns the configuration of the cluster.
+	Observe func() (drivers.Cluster, error)
+	// Default names the class that is the default of a fresh cluster; "" for none.
+	Default string
+	// CustomResource writes the ClusterCSIDriver.
+	CustomResource dynamic.ResourceInterface
+	Reader         client.Reader
+	Applier        *objects.Applier
+	Reporter       *status.Reporter
+	Recorder       events.Recorder
+}
+
+// NewController returns the controller.
+func NewController(options Options) factory.Controller {
+	c := &controller{Options: options, sighting: &sighting{}}
+	c.reported = c.Reporter.Condition(c.conditionType()).Message
+	informers := []factory.Informer{c.Reporter.Informer()}
+	for _, class := range c.Classes {
 		informers = append(informers, class.Informers()...)
+		if class.Desired.GetName() != c.Default {
+			continue
+		}
+		for _, informer := range class.Informers() {
+			if _, err := informer.AddEventHandler(c.sighting.handler()); err != nil {
+				klog.ErrorS(err, "Failed to watch the StorageClass that may be the default", "storageClass", c.Default)
+			}
+		}
 	}
 	return factory.New().
 		WithInformers(informers...).
 		WithSync(c.sync).
 		ResyncEvery(time.Minute).
-		WithSyncDegradedOnError(reporter).
-		ToController(driver.ConditionPrefix+"DriverStorageClassController", recorder)
+		WithSyncDegradedOnError(c.Reporter).
+		ToController(c.Driver.ConditionPrefix+"DriverStorageClassController", c.Recorder)
 }
 
 func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
-	cluster, err := c.observe()
+	cluster, err := c.Observe()
 	if err != nil {
 		return err
 	}
 	var differences []string
 	var errs []error
-	for _, class := range c.classes {
+	for _, class := range c.Classes {
 		difference, err := c.syncClass(ctx, cluster, class)
+		if apierrors.IsConflict(err) {
+			klog.V(2).InfoS("StorageClass has changed meanwhile: deciding again", "storageClass", class.Desired.GetName(), "reason", err)
+			class.Expire()
+			err = factory.SyntheticRequeueError
+		}
+		if errors.Is(err, factory.SyntheticRequeueError) {
+			return factory.SyntheticRequeueError
+		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("StorageClass %s: %w", class.Desired.GetName(), err))
 		}
@@ -77,27 +109,43 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 
 // syncClass applies or deletes one class, or says why it leaves one that differs.
 func (c *controller) syncClass(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject) (difference string, err error) {
-	current, err := c.applier.Get(ctx, class)
+	current, err := c.Applier.Get(ctx, class)
 	if err != nil {
 		return "", err
 	}
-	desired, err := withParameters(c.driver, class.Desired, cluster)
+	desired, err := withParameters(c.Driver, class.Desired, cluster)
 	if err != nil {
 		return "", err
 	}
-	action, difference, err := decide(c.applier.Ownership, cluster.ClusterCSIDriver.Spec.StorageClassState, desired, current)
+	action, difference, err := decide(c.Applier.Ownership, cluster.ClusterCSIDriver.Spec.StorageClassState, desired, current)
 	if err != nil {
 		return "", err
 	}
 	switch action {
 	case applyClass:
-		_, err = c.applier.Apply(ctx, class, desired)
+		current, err = c.apply(ctx, cluster, class, desired, current)
 	case deleteClass:
-		err = c.applier.Delete(ctx, current)
+		err = c.Applier.Delete(ctx, current)
 	case leaveClass:
 		klog.V(4).InfoS("StorageClass left as it is", "storageClass", klog.KObj(desired), "difference", difference)
 	}
-	return difference, err
+	if err != nil || class.Desired.GetName() != c.Default {
+		return difference, err
+	}
+	return difference, c.record(ctx, cluster, current)
+}
+
+// apply applies a class. It makes it the default only with its creation.
+func (c *controller) apply(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject, desired, current *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	switch {
+	case current == nil && desired.GetName() == c.Default:
+		return c.create(ctx, cluster, class, desired)
+	case current != nil && c.Applier.Applied(current, "metadata", "annotations", defaultAnnotation):
+		// Without the annotation, server-side apply would remove it.
+		return c.Applier.ApplyTo(ctx, class, asDefault(desired), current)
+	default:
+		return c.Applier.Apply(ctx, class, desired)
+	}
 }
 
 // withParameters returns the class with the parameters that the cluster's configuration asks for.
@@ -195,7 +243,7 @@ func immutableDifferences(desired, current *unstructured.Unstructured) ([]string
 }
 
 func (c *controller) conditionType() string {
-	return c.driver.ConditionPrefix + "DriverStorageClassApplied"
+	return c.Driver.ConditionPrefix + "DriverStorageClassApplied"
 }
 
 // report reports in a condition, and in an event when that changes, which classes differ. Volumes of any class can still
@@ -206,9 +254,9 @@ func (c *controller) report(ctx context.Context, differences string) error {
 		status, reason = operatorv1.ConditionFalse, "LeftAsItIs"
 	}
 	if differences != c.reported && differences != "" {
-		c.recorder.Warning("StorageClassLeft", differences)
+		c.Recorder.Warning("StorageClassLeft", differences)
 	}
 	c.reported = differences
-	return c.reporter.ApplyOperatorStatus(ctx, c.conditionType(), applyoperatorv1.OperatorStatus().WithConditions(
+	return c.Reporter.ApplyOperatorStatus(ctx, c.conditionType(), applyoperatorv1.OperatorStatus().WithConditions(
 		applyoperatorv1.OperatorCondition().WithType(c.conditionType()).WithStatus(status).WithReason(reason).WithMessage(differences)))
 }

@@ -1,0 +1,169 @@
+package storageclass
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"sync"
+
+	"github.com/openshift/library-go/pkg/controller/factory"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+// The annotations with which a class is the default. Kubernetes still knows the older one.
+const (
+	defaultAnnotation     = "storageclass.kubernetes.io/is-default-class"
+	betaDefaultAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
+)
+
+// DefaultAnnotation on a ClusterCSIDriver says whether the class that may be the default was that when the operator last saw
+// it, so that a deleted class comes back as the administrator had it.
+const DefaultAnnotation = "berth.dev/default-storage-class"
+
+// A sighting remembers the class that may be the default as the watch last showed it. A change of the class and its deletion
+// may come in one sync, and the change counts all the same.
+type sighting struct {
+	mu        sync.Mutex
+	exists    bool
+	isDefault *bool // nil if the watch has not shown the class
+}
+
+// see remembers what the watch shows.
+func (s *sighting) see(exists bool, object any) {
+	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	class, err := meta.Accessor(object)
+	if err != nil {
+		return // no object
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.exists, s.isDefault = exists, ptr.To(isDefault(class.GetAnnotations()))
+}
+
+func (s *sighting) handler() cache.ResourceEventHandler {
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(object any) { s.see(true, object) },
+		UpdateFunc: func(_, object any) { s.see(true, object) },
+		DeleteFunc: func(object any) { s.see(false, object) },
+	}
+}
+
+// last returns what the last sighting says, as a record; the ClusterCSIDriver's if there was none. It returns false while the
+// watch has not shown yet that the class is gone.
+func (s *sighting) last(recorded string) (record string, gone bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.isDefault != nil {
+		recorded = strconv.FormatBool(*s.isDefault)
+	}
+	return recorded, !s.exists
+}
+
+// create creates the class that may be the default.
+func (c *controller) create(ctx context.Context, cluster drivers.Cluster, class *objects.WatchedObject, desired *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	record, gone := c.sighting.last(cluster.ClusterCSIDriver.Annotations[DefaultAnnotation])
+	if !gone {
+		klog.V(4).InfoS("Waiting for the watch to show that the StorageClass is gone", "storageClass", desired.GetName())
+		return nil, factory.SyntheticRequeueError
+	}
+	why, err := c.notDefault(ctx, record, desired.GetName())
+	if err != nil {
+		return nil, err
+	}
+	if why != "" {
+		klog.InfoS("Creating the StorageClass, not as the default", "storageClass", desired.GetName(), "reason", why)
+		return c.Applier.ApplyTo(ctx, class, desired, nil)
+	}
+	klog.InfoS("Creating the StorageClass as the default", "storageClass", desired.GetName())
+	live, err := c.Applier.ApplyTo(ctx, class, asDefault(desired), nil)
+	if err != nil {
+		return nil, err
+	}
+	// Somebody may have made another default class since the look at the others.
+	if why, err = c.notDefault(ctx, record, desired.GetName()); err != nil || why == "" {
+		return live, err
+	}
+	klog.InfoS("The StorageClass is not to be the default", "storageClass", desired.GetName(), "reason", why)
+	return c.Applier.ApplyTo(ctx, class, desired, live)
+}
+
+// notDefault returns why the class of a name does not become the default; "" if it does.
+func (c *controller) notDefault(ctx context.Context, record, name string) (why string, err error) {
+	list := &storagev1.StorageClassList{}
+	if err := c.Reader.List(ctx, list); err != nil {
+		return "", fmt.Errorf("listing StorageClasses, to see whether there is a default one: %w", err)
+	}
+	return notDefault(c.Driver, record, name, list.Items), nil
+}
+
+// notDefault returns why the driver's class of a name, which is missing, is not created as the default; "" if it is. record
+// says whether it was the default when it was last seen; "" if it never was.
+//
+// A cluster without a record is fresh, unless it has classes of the volume plugin that the driver succeeds: there the default
+// was among those until somebody decided otherwise.
+func notDefault(driver drivers.Driver, record, name string, classes []storagev1.StorageClass) (why string) {
+	for _, class := range classes {
+		if class.Name != name && isDefault(class.Annotations) {
+			return fmt.Sprintf("StorageClass %s is the default", class.Name)
+		}
+	}
+	switch record {
+	case strconv.FormatBool(true):
+		return ""
+	case strconv.FormatBool(false):
+		return "the class was not the default before it was deleted"
+	}
+	for _, class := range classes {
+		if plugin := driver.InTree.Plugin; plugin != "" && class.Provisioner == plugin {
+			return fmt.Sprintf("the cluster is not a fresh one: it has StorageClass %s, of %s", class.Name, plugin)
+		}
+	}
+	return ""
+}
+
+// isDefault reports whether a class with these annotations is the default.
+func isDefault(annotations map[string]string) bool {
+	return annotations[defaultAnnotation] == "true" || annotations[betaDefaultAnnotation] == "true"
+}
+
+// asDefault returns the class with the annotation that makes it the default.
+func asDefault(class *unstructured.Unstructured) *unstructured.Unstructured {
+	class = class.DeepCopy()
+	class.SetAnnotations(labels.Merge(class.GetAnnotations(), labels.Set{defaultAnnotation: "true"}))
+	return class
+}
+
+// record writes to the ClusterCSIDriver whether the class, nil if there is none, is the default.
+func (c *controller) record(ctx context.Context, cluster drivers.Cluster, class *unstructured.Unstructured) error {
+	if class == nil {
+		return nil // it comes back as it was
+	}
+	record := strconv.FormatBool(isDefault(class.GetAnnotations()))
+	if cluster.ClusterCSIDriver.Annotations[DefaultAnnotation] == record {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": cluster.ClusterCSIDriver.UID, "annotations": map[string]string{DefaultAnnotation: record}}})
+	if err != nil {
+		return err
+	}
+	if _, err := c.CustomResource.Patch(ctx, c.Driver.CSIName, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("recording in ClusterCSIDriver %s whether StorageClass %s is the default: %w", c.Driver.CSIName, class.GetName(), err)
+	}
+	klog.V(2).InfoS("Recorded whether the StorageClass is the default", "storageClass", class.GetName(), "default", record)
+	return nil
+}
