@@ -4,13 +4,17 @@ package registry
 
 import (
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/cinder"
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/efs"
+	"github.com/berth-csi/berth/drivers/gcppd"
 	"github.com/berth-csi/berth/drivers/manila"
 )
 
 var all = []drivers.Driver{
+	cinder.Driver,
 	ebs.Driver,
 	efs.Driver,
+	gcppd.Driver,
 	manila.Driver,
 }
