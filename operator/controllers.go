@@ -78,8 +78,8 @@ func (c *cycle) observeCluster() (drivers.Cluster, error) {
 		}
 	}
 	cluster := drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom, Environment: environment}
-	if c.cloudCA != nil {
-		cluster.CloudCABundle = c.cloudCA.Bundle()
+	if c.cloud != nil {
+		cluster.CloudConfig = c.cloud.Content()
 	}
 	return cluster, nil
 }

@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/nodes"
 	"github.com/berth-csi/berth/operator/objects"
@@ -121,10 +120,10 @@ func (s *informerSet) named(name string) informers.SharedInformerFactory {
 	return factory
 }
 
-// cloudConfig returns the informer of the ConfigMap with the configuration of the cloud.
-func (s *informerSet) cloudConfig() coreinformers.ConfigMapInformer {
+// configMap returns the informer of a ConfigMap in a namespace other than the driver's.
+func (s *informerSet) configMap(namespace, name string) coreinformers.ConfigMapInformer {
 	factory := informers.NewSharedInformerFactoryWithOptions(s.kube, resync,
-		informers.WithNamespace(drivers.CloudConfigNamespace), informers.WithTweakListOptions(transport.OnlyName(drivers.CloudConfigName)))
+		informers.WithNamespace(namespace), informers.WithTweakListOptions(transport.OnlyName(name)))
 	s.factories = append(s.factories, factory)
 	return factory.Core().V1().ConfigMaps()
 }
