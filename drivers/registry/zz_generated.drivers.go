@@ -4,12 +4,16 @@ package registry
 
 import (
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/azuredisk"
+	"github.com/berth-csi/berth/drivers/azurefile"
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/drivers/manila"
 )
 
 var all = []drivers.Driver{
+	azuredisk.Driver,
+	azurefile.Driver,
 	ebs.Driver,
 	efs.Driver,
 	manila.Driver,
