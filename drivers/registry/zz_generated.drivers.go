@@ -8,6 +8,7 @@ import (
 	"github.com/berth-csi/berth/drivers/azurefile"
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/efs"
+	"github.com/berth-csi/berth/drivers/gcppd"
 	"github.com/berth-csi/berth/drivers/manila"
 )
 
@@ -16,5 +17,6 @@ var all = []drivers.Driver{
 	azurefile.Driver,
 	ebs.Driver,
 	efs.Driver,
+	gcppd.Driver,
 	manila.Driver,
 }
