@@ -39,7 +39,10 @@ var Driver = drivers.Driver{
 		drivers.ProvisionerImage, drivers.AttacherImage, drivers.ResizerImage, drivers.SnapshotterImage,
 		drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
-	Settings:        []drivers.Setting{{Container: "csi-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)}},
+	Settings: []drivers.Setting{
+		{Container: "csi-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
+		{Container: "csi-node-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
+	},
 	ClassParameters: parameters,
 	Secrets:         []string{"azure-disk-credentials"},
 	CredentialKeys:  drivers.AzureCredentialKeys,

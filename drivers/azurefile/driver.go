@@ -38,7 +38,10 @@ var Driver = drivers.Driver{
 		drivers.ProvisionerImage, drivers.ResizerImage, drivers.SnapshotterImage,
 		drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
-	Settings:        []drivers.Setting{{Container: "csi-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)}},
+	Settings: []drivers.Setting{
+		{Container: "csi-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
+		{Container: "csi-node-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
+	},
 	ClassParameters: parameters,
 	Secrets:         []string{"azure-file-credentials"},
 	CredentialKeys:  drivers.AzureCredentialKeys,
