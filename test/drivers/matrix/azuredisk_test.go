@@ -1,0 +1,110 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers/azuredisk"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/testbed"
+)
+
+const azureDiskClass = "managed-csi"
+
+// azureDiskUnexercised says why the run needs no use of these permissions.
+var azureDiskUnexercised = map[string]string{
+	"azure-disk-privileged-role: use securitycontextconstraints.security.openshift.io azure-disk-csi-driver-node": "the cluster does not admit pods by SecurityContextConstraints",
+}
+
+// testAzureDisk runs the driver as a service principal, and then with tokens.
+func testAzureDisk(t *testing.T) {
+	bed := startAzure(t, azuredisk.Driver, azureDiskClass, corev1.ReadWriteOnce, testbed.AzureOptions{Tags: azureTags})
+	first, second := testbed.Nodes[0], testbed.Nodes[1]
+	data := bed.claim(t, "data", nil)
+	var writer testbed.RunningPod
+	t.Run("default_class", func(t *testing.T) {
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: azureDiskClass}}
+		bed.read(t, class)
+		if got := class.Annotations["storageclass.kubernetes.io/is-default-class"]; got != "true" {
+			t.Errorf("the annotation that makes the class the default is %q on a fresh cluster, want true", got)
+		}
+	})
+	t.Run("nodes", func(t *testing.T) {
+		for _, name := range testbed.Nodes {
+			node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			bed.read(t, node)
+			if len(node.Spec.Drivers) != 1 || node.Spec.Drivers[0].Allocatable == nil || ptr.Deref(node.Spec.Drivers[0].Allocatable.Count, 0) != 16 {
+				t.Errorf("node %s has the drivers %+v, want one that attaches 16 disks", name, node.Spec.Drivers)
+			}
+		}
+	})
+	t.Run("provision", func(t *testing.T) {
+		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: first, Claim: data})
+		if got := bed.volume(t, data); got.Bytes != 1<<30 || got.Parameters["skuname"] != "Premium_LRS" {
+			t.Errorf("the storage has %+v, want a disk of 1 GiB of the class's kind", got)
+		}
+		affinity := bed.Bound(t, data).Spec.NodeAffinity
+		if affinity == nil || affinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] != testbed.AzureZone {
+			t.Errorf("the volume has the affinity %+v, want zone %s", affinity, testbed.AzureZone)
+		}
+	})
+	t.Run("tags", func(t *testing.T) {
+		bed.wantTags(t, data, "kubernetes.io_cluster."+cluster.InfrastructureName+"=owned|team=harbour,pier")
+	})
+	t.Run("attach", func(t *testing.T) {
+		if got := bed.volume(t, data).Node; got != first {
+			t.Errorf("the disk is attached to %q, want the node of its pod, %s", got, first)
+		}
+		attachments := &storagev1.VolumeAttachmentList{}
+		if err := bed.Client().List(t.Context(), attachments); err != nil {
+			t.Fatal(err)
+		}
+		if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != first {
+			t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
+		}
+	})
+	t.Run("publish", func(t *testing.T) {
+		writer.Write(t, "greeting", "ahoy")
+		bed.Delete(t, writer.Pod)
+		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data})
+		if got := writer.Read(t, "greeting"); got != "ahoy" {
+			t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
+		}
+		if got := bed.volume(t, data).Node; got != second {
+			t.Errorf("the disk is attached to %q, want %s", got, second)
+		}
+	})
+	t.Run("expand", func(t *testing.T) { bed.expand(t, data) })
+	t.Run("modify", func(t *testing.T) {
+		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, DriverName: azuredisk.Driver.CSIName, Parameters: map[string]string{"DiskIOPSReadWrite": "5000"}}
+		if err := bed.Client().Create(t.Context(), class); err != nil {
+			t.Fatal(err)
+		}
+		before := data.DeepCopy()
+		data.Spec.VolumeAttributesClassName = &class.Name
+		if err := bed.Client().Patch(t.Context(), data, client.MergeFrom(before)); err != nil {
+			t.Fatal(err)
+		}
+		cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
+			if got := bed.volume(t, data).Parameters; got["DiskIOPSReadWrite"] != "5000" {
+				return fmt.Errorf("it has the parameters %v", got)
+			}
+			return nil
+		})
+	})
+	t.Run("snapshot", func(t *testing.T) { bed.copies(t, data, "csi-azuredisk-vsc", "greeting", "ahoy") })
+	t.Run("delete", func(t *testing.T) {
+		volume := bed.Bound(t, data)
+		bed.Delete(t, writer.Pod, data)
+		bed.wantEmpty(t, volume)
+	})
+	bed.settle(t, azureDiskUnexercised)
+	t.Run("STS", func(t *testing.T) { withTokens(t, azuredisk.Driver, azureDiskClass, corev1.ReadWriteOnce) })
+}
