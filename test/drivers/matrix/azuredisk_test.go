@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -82,29 +83,49 @@ func testAzureDisk(t *testing.T) {
 		}
 	})
 	t.Run("expand", func(t *testing.T) { bed.expand(t, data) })
-	t.Run("modify", func(t *testing.T) {
-		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: "fast"}, DriverName: azuredisk.Driver.CSIName, Parameters: map[string]string{"DiskIOPSReadWrite": "5000"}}
-		if err := bed.Client().Create(t.Context(), class); err != nil {
-			t.Fatal(err)
-		}
-		before := data.DeepCopy()
-		data.Spec.VolumeAttributesClassName = &class.Name
-		if err := bed.Client().Patch(t.Context(), data, client.MergeFrom(before)); err != nil {
-			t.Fatal(err)
-		}
-		cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
-			if got := bed.volume(t, data).Parameters; got["DiskIOPSReadWrite"] != "5000" {
-				return fmt.Errorf("it has the parameters %v", got)
-			}
-			return nil
-		})
-	})
+	t.Run("modify", func(t *testing.T) { modifyAzureDisk(t, bed) })
 	t.Run("snapshot", func(t *testing.T) { bed.copies(t, data, "csi-azuredisk-vsc", "greeting", "ahoy") })
 	t.Run("delete", func(t *testing.T) {
-		volume := bed.Bound(t, data)
 		bed.Delete(t, writer.Pod, data)
-		bed.wantEmpty(t, volume)
+		bed.wantEmpty(t)
 	})
 	bed.settle(t, azureDiskUnexercised)
 	t.Run("STS", func(t *testing.T) { withTokens(t, azuredisk.Driver, azureDiskClass, corev1.ReadWriteOnce) })
+}
+
+// modifyAzureDisk changes a disk by its claim's VolumeAttributesClass.
+func modifyAzureDisk(t *testing.T, bed azureBed) {
+	const parameter = "DiskIOPSReadWrite"
+	for name, operations := range map[string]string{"slow": "500", "fast": "5000"} {
+		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: azuredisk.Driver.CSIName, Parameters: map[string]string{parameter: operations}}
+		if err := bed.Client().Create(t.Context(), class); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: bed.namespace, Name: "modified"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To(azureDiskClass), VolumeAttributesClassName: ptr.To("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{bed.mode},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+	if err := bed.Client().Create(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	pod := bed.Run(t, testbed.Pod{Name: "modified", Node: testbed.Nodes[0], Claim: claim})
+	if got := bed.volume(t, claim).Parameters[parameter]; got != "500" {
+		t.Errorf("the disk was made with %q operations a second, want those of its class", got)
+	}
+	before := claim.DeepCopy()
+	claim.Spec.VolumeAttributesClassName = ptr.To("fast")
+	if err := bed.Client().Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
+		if got := bed.volume(t, claim).Parameters[parameter]; got != "5000" {
+			return fmt.Errorf("it has %q operations a second, want 5000", got)
+		}
+		return nil
+	})
+	bed.Delete(t, pod.Pod, claim)
 }

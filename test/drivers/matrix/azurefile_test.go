@@ -23,9 +23,7 @@ var azureFileUnexercised = map[string]string{
 func testAzureFile(t *testing.T) {
 	bed := startAzure(t, azurefile.Driver, azureFileClass, corev1.ReadWriteMany, testbed.AzureOptions{Tags: azureTags})
 	files := bed.claim(t, "files", nil)
-	var volume *corev1.PersistentVolume
 	t.Run("provision", func(t *testing.T) {
-		volume = bed.Bound(t, files)
 		if got := bed.volume(t, files); got.Bytes != 1<<30 || got.Parameters["skuName"] != "Standard_LRS" {
 			t.Errorf("the storage has %+v, want a share of 1 GiB of the class's kind", got)
 		}
@@ -47,7 +45,7 @@ func testAzureFile(t *testing.T) {
 	t.Run("snapshot", func(t *testing.T) { bed.copies(t, files, "csi-azurefile-vsc", "greeting", "ahoy") })
 	t.Run("delete", func(t *testing.T) {
 		bed.Delete(t, first.Pod, second.Pod, files)
-		bed.wantEmpty(t, volume)
+		bed.wantEmpty(t)
 	})
 	bed.settle(t, azureFileUnexercised)
 	t.Run("STS", func(t *testing.T) { withTokens(t, azurefile.Driver, azureFileClass, corev1.ReadWriteMany) })

@@ -63,8 +63,7 @@ func StartAzure(t testing.TB, driver drivers.Driver, options AzureOptions) (*Tes
 	})
 	objects := []client.Object{cloudConfigOf()}
 	if options.Tokens {
-		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: drivers.ClusterStorageNamespace}}, azureCredentials(
-			drivers.ClusterStorageNamespace, driver.Secrets[0], map[string]string{"azure_federated_token_file": tokenFile}))
+		objects = append(objects, azureCredentials(drivers.ClusterStorageNamespace, driver.Secrets[0], map[string]string{"azure_federated_token_file": tokenFile}))
 	} else {
 		objects = append(objects, azureCredentials(cloudcredential.RootNamespace, cloudcredential.RootAzure, map[string]string{"azure_client_secret": azureSecret}))
 	}
