@@ -16,7 +16,7 @@ const azureFileClass = "azurefile-csi"
 // azureFileUnexercised says why the run needs no use of these permissions.
 var azureFileUnexercised = map[string]string{
 	"azure-file-privileged-role: use securitycontextconstraints.security.openshift.io azure-file-csi-driver-node": "the cluster does not admit pods by SecurityContextConstraints",
-	"azure-file-csi-driver-controller-role: get secrets":                                                          "the real driver reads the key there if Azure does not tell it",
+	"azure-file-csi-driver-controller-role: read secrets":                                                         "the real driver reads the key there if Azure does not tell it",
 }
 
 // testAzureFile runs the driver as a service principal, and then with tokens.
