@@ -6,6 +6,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/azuredisk"
 	"github.com/berth-csi/berth/drivers/azurefile"
+	"github.com/berth-csi/berth/drivers/cinder"
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/drivers/gcppd"
@@ -15,6 +16,7 @@ import (
 var all = []drivers.Driver{
 	azuredisk.Driver,
 	azurefile.Driver,
+	cinder.Driver,
 	ebs.Driver,
 	efs.Driver,
 	gcppd.Driver,
