@@ -148,6 +148,7 @@ func testGCPPD(t *testing.T) {
 		if len(made) != 1 || !strings.HasSuffix(made[0].SelfLink, "/global/snapshots/"+made[0].Name) {
 			t.Fatalf("the cloud has the snapshots %+v, want one", made)
 		}
+		bed.wantLabels(t, made[0].Labels)
 		if tags := bed.Cloud.Tags("global/snapshots", made[0].ID); !slices.Equal(tags, []string{gcpTagName}) {
 			t.Errorf("the snapshot has the tags %q, want %q", tags, gcpTagName)
 		}
