@@ -8,6 +8,7 @@ var Rows = []Row{
 	{Driver: "EFS, version 3.4.1", Cells: efsCells("efs-3.4.1")},
 	{Driver: "EBS, version 1.63.1", Cells: ebsCells()},
 	{Driver: "Manila, version 1.36.0", Cells: manilaCells()},
+	{Driver: "Cinder, version 1.36.0", Cells: cinderCells()},
 	{Driver: "the sample driver, which no release has", Cells: sampleCells},
 }
 
@@ -44,6 +45,15 @@ func ebsCells() map[Capability]Cell {
 	for _, c := range Capabilities {
 		cells[c.Name] = Cell{Test: "TestMatrix/ebs/" + strings.ReplaceAll(string(c.Name), " ", "_")}
 	}
+	return cells
+}
+
+func cinderCells() map[Capability]Cell {
+	cells := map[Capability]Cell{}
+	for _, c := range Capabilities {
+		cells[c.Name] = Cell{Test: "TestMatrix/cinder/" + strings.ReplaceAll(string(c.Name), " ", "_")}
+	}
+	cells[STS] = manilaCells()[STS]
 	return cells
 }
 
