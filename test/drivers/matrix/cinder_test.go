@@ -154,7 +154,9 @@ func testCinder(t *testing.T) {
 	})
 	t.Run("metrics", bed.CheckMetrics)
 	t.Run("restarts", bed.CheckNoRestarts)
-	t.Run("permissions", func(t *testing.T) { accounts.Check(t, bed.Cluster, cinder.Driver, bed.DriverNamespace(), cinderUnexercised) })
+	t.Run("permissions", func(t *testing.T) {
+		accounts.Check(t, bed.Cluster, cinder.Driver, bed.DriverNamespace(), cinderUnexercised)
+	})
 	t.Run("defaults", testCinderDefaults)
 }
 
