@@ -24,6 +24,7 @@ var tests = map[string]func(*testing.T){
 	"cinder":    testCinder,
 	"ebs":       testEBS,
 	"efs":       func(t *testing.T) { testEFS(t, efsDefault) },
+	"gcppd":     testGCPPD,
 	"efs-3.4.1": func(t *testing.T) { testEFS(t, efsNewer) },
 	"manila":    testManila,
 	"sample":    testSample,
