@@ -23,8 +23,10 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 var tests = map[string]func(*testing.T){
 	"azuredisk": testAzureDisk,
 	"azurefile": testAzureFile,
+	"cinder":    testCinder,
 	"ebs":       testEBS,
 	"efs":       func(t *testing.T) { testEFS(t, efsDefault) },
+	"gcppd":     testGCPPD,
 	"efs-3.4.1": func(t *testing.T) { testEFS(t, efsNewer) },
 	"manila":    testManila,
 	"sample":    testSample,
