@@ -21,8 +21,12 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 
 // tests are those of each driver, by its name in the names of tests. They use one testbed after the other.
 var tests = map[string]func(*testing.T){
+	"azuredisk": testAzureDisk,
+	"azurefile": testAzureFile,
+	"cinder":    testCinder,
 	"ebs":       testEBS,
 	"efs":       func(t *testing.T) { testEFS(t, efsDefault) },
+	"gcppd":     testGCPPD,
 	"efs-3.4.1": func(t *testing.T) { testEFS(t, efsNewer) },
 	"manila":    testManila,
 	"sample":    testSample,
