@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/ebs"
+	"github.com/berth-csi/berth/drivers/gcppd"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/operator/clusterstorage"
 	"github.com/berth-csi/berth/test/aws"
@@ -31,6 +32,7 @@ type Platform struct {
 // platforms are the clouds by the names that users give them.
 var platforms = map[string]Platform{
 	"aws":       {configv1.AWSPlatformType, func(t testing.TB) Cloud { return StartAWS(t, ebs.Driver, aws.Options{}).Options() }},
+	"gcp":       {configv1.GCPPlatformType, func(t testing.TB) Cloud { return StartGCP(t, gcppd.Driver, GCPOptions{}).Options() }},
 	"openstack": {configv1.OpenStackPlatformType, func(t testing.TB) Cloud { return StartOpenStack(t, "default").Options() }},
 }
 
