@@ -64,6 +64,7 @@ func wire(t *testing.T, c *gcp.Cloud) context.Context {
 func (b *bed) client(file []byte) *compute.Service {
 	b.t.Helper()
 	ctx := wire(b.t, b.Cloud)
+	//lint:ignore SA1019 the file is of the fake cloud, and may be of any type
 	credentials, err := google.CredentialsFromJSON(ctx, file, compute.CloudPlatformScope)
 	if err != nil {
 		b.t.Fatal(err)
