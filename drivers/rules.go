@@ -90,6 +90,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		defaultClass   = "To make its StorageClass the default of a cluster only if there is no other one"
 		metrics        = "To serve its metrics only to those who may read them"
 		cloudCA        = "To have the driver trust the cloud's own certificate authority"
+		configuration  = "To make the driver's configuration from that of the cloud"
 		tagging        = "To keep the tags of existing volumes as the cluster wants them"
 	)
 	traces, err := d.Traces()
@@ -158,6 +159,10 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 	}
 	if d.CloudCABundle != "" {
 		rules = append(rules, permissions.Rule{For: cloudCA, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
+	}
+	if d.Configuration != nil {
+		rules = append(rules, permissions.Rule{For: configuration, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
 	}
 	if d.Tagging != nil {

@@ -87,6 +87,7 @@ type informerSet struct {
 	config    configinformers.SharedInformerFactory
 	operator  operatorinformers.SharedInformerFactory // for CloudCredentials
 	byName    map[string]informers.SharedInformerFactory
+	cloud     informers.SharedInformerFactory // nil before it is needed
 	factories []interface{ Start(stop <-chan struct{}) }
 }
 
@@ -123,10 +124,12 @@ func (s *informerSet) named(name string) informers.SharedInformerFactory {
 
 // cloudConfig returns the informer of the ConfigMap with the configuration of the cloud.
 func (s *informerSet) cloudConfig() coreinformers.ConfigMapInformer {
-	factory := informers.NewSharedInformerFactoryWithOptions(s.kube, resync,
-		informers.WithNamespace(drivers.CloudConfigNamespace), informers.WithTweakListOptions(transport.OnlyName(drivers.CloudConfigName)))
-	s.factories = append(s.factories, factory)
-	return factory.Core().V1().ConfigMaps()
+	if s.cloud == nil {
+		s.cloud = informers.NewSharedInformerFactoryWithOptions(s.kube, resync,
+			informers.WithNamespace(drivers.CloudConfigNamespace), informers.WithTweakListOptions(transport.OnlyName(drivers.CloudConfigName)))
+		s.factories = append(s.factories, s.cloud)
+	}
+	return s.cloud.Core().V1().ConfigMaps()
 }
 
 func (s *informerSet) secret(name string) coreinformers.SecretInformer {

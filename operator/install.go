@@ -17,6 +17,7 @@ import (
 	"github.com/berth-csi/berth/operator/backend"
 	"github.com/berth-csi/berth/operator/cloudca"
 	"github.com/berth-csi/berth/operator/configobserver"
+	"github.com/berth-csi/berth/operator/configuration"
 	"github.com/berth-csi/berth/operator/credentialsrequest"
 	"github.com/berth-csi/berth/operator/retirement"
 	"github.com/berth-csi/berth/operator/staticresource"
@@ -55,6 +56,14 @@ func (c *cycle) install(ctx context.Context) error {
 		c.cloudCA = cloudca.NewController(c.driver.ConditionPrefix+"DriverCloudCAController", c.informers.cloudConfig(),
 			c.watch(copies)[0], c.applier, c.reporter, c.recorder)
 		ready, podInformers, first = append(ready, c.cloudCA.Ready()), c.cloudCA.Informers(), append(first, c.cloudCA)
+	}
+	if c.driver.Configuration != nil {
+		file := configuration.NewController(configuration.Options{
+			Driver: c.driver, Secret: c.watch(drivers.Named(manifests, "Secret", c.driver.Configuration.Secret))[0],
+			Credentials: c.informers.secret(c.driver.Configuration.Credentials), Cloud: c.observeCloud, Triggers: c.cloudInformers(),
+			Namespace: c.namespace.Name, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
+		})
+		ready, podInformers, first = append(ready, file.Ready()), append(podInformers, file.Informers()...), append(first, file)
 	}
 	config := configobserver.NewController(c.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.reporter,
 		c.customResource.Resource(), c.driver.CSIName, c.informers.config, c.recorder)
@@ -162,7 +171,8 @@ func (c *cycle) newStorageClassController(classes []drivers.Manifest) factory.Co
 
 func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *staticresource.Controller {
 	static := slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool {
-		return !staticresource.Applies(m.Object.GetKind()) || m.Is("ConfigMap", c.driver.CloudCABundle)
+		return !staticresource.Applies(m.Object.GetKind()) || m.Is("ConfigMap", c.driver.CloudCABundle) ||
+			c.driver.Configuration != nil && m.Is("Secret", c.driver.Configuration.Secret)
 	})
 	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.reporter, c.recorder)
 }
@@ -205,6 +215,7 @@ func (c *cycle) newBackendController(installed bool, known []drivers.Manifest, o
 		Driver: c.driver, Namespace: c.namespace.Name, Secret: c.informers.secret(c.driver.Backend.Secret),
 		Reporter: c.reporter, Recorder: c.recorder, Installed: installed, Known: known,
 		Offers: c.offers, OnNew: onNew,
+		Cloud: c.observeCloud, Triggers: c.cloudInformers(),
 	})
 }
 

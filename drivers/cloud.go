@@ -1,0 +1,29 @@
+package drivers
+
+import configv1 "github.com/openshift/api/config/v1"
+
+// CloudConfigKey is the key of the ConfigMap CloudConfigName with the configuration of the cloud, as the administrator has
+// written it.
+const CloudConfigKey = "cloud.conf"
+
+// Cloud is what the cluster knows of its cloud. It must not be modified.
+type Cloud struct {
+	Infrastructure *configv1.Infrastructure
+	// Config is the configuration of the cloud; "" if there is none, or if the driver has no Configuration.
+	Config string
+	// Credentials is the content of the Secret with the driver's credentials.
+	Credentials map[string][]byte
+	// Namespace is the driver's.
+	Namespace string
+}
+
+// Configuration is the configuration of a driver that reads the cloud's configuration and the credentials from one file.
+// The operator makes it.
+type Configuration struct {
+	// Secret names the Secret among the assets that the operator fills. It is one of Driver.Secrets.
+	Secret string
+	// Credentials names the Secret with the driver's credentials.
+	Credentials string
+	// Content returns the content of Secret. Its errors say what is wrong with the cloud's configuration or credentials.
+	Content func(Cloud) (map[string][]byte, error)
+}
