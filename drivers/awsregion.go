@@ -29,7 +29,7 @@ func (r AWSRegion) Apply(cluster Cluster, container *corev1.Container) (leftOut 
 			set(name, endpoint.URL)
 		}
 	}
-	if cluster.CloudCABundle != "" {
+	if cluster.CloudConfig[CABundleKey] != "" {
 		set("AWS_CA_BUNDLE", r.CAFile)
 	}
 	return nil

@@ -2,10 +2,6 @@ package drivers
 
 import configv1 "github.com/openshift/api/config/v1"
 
-// CloudConfigKey is the key of the ConfigMap CloudConfigName with the configuration of the cloud, as the administrator has
-// written it.
-const CloudConfigKey = "cloud.conf"
-
 // Cloud is what the cluster knows of its cloud. It must not be modified.
 type Cloud struct {
 	Infrastructure *configv1.Infrastructure
@@ -17,8 +13,8 @@ type Cloud struct {
 	Namespace string
 }
 
-// Configuration is the configuration of a driver that reads the cloud's configuration and the credentials from one file.
-// The operator makes it.
+// Configuration is the configuration of a driver that has what is in the cloud's configuration and the credentials in one
+// file. The operator makes it.
 type Configuration struct {
 	// Secret names the Secret among the assets that the operator fills. It is one of Driver.Secrets.
 	Secret string

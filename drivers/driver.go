@@ -65,9 +65,8 @@ type Driver struct {
 	// TrustedCABundle is the ConfigMap that the cluster network operator fills with the trusted CA
 	// bundle. Pods roll when it changes.
 	TrustedCABundle string
-	// CloudCABundle is the ConfigMap among the assets that the operator fills with the CA bundle of the cloud, if the
-	// cloud has one of its own; "" if the driver calls no cloud that may. Pods that mount it roll when it changes.
-	CloudCABundle string
+	// CloudConfig says what the driver's pods need of the configuration of the cloud; nil if nothing.
+	CloudConfig *CloudConfig
 	// ClusterStorage says where the cluster storage operator runs the driver's operator; nil if it never does.
 	ClusterStorage *ClusterStorage
 	// History is what earlier operators of the driver left in clusters.

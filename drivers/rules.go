@@ -89,8 +89,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		backendClasses = "To create a StorageClass for each kind of storage that the backend offers"
 		defaultClass   = "To make its StorageClass the default of a cluster only if there is no other one"
 		metrics        = "To serve its metrics only to those who may read them"
-		cloudCA        = "To have the driver trust the cloud's own certificate authority"
-		configuration  = "To make the driver's configuration from that of the cloud"
+		cloudConfig    = "To configure the driver for the cloud, and have it trust the cloud's own certificate authority"
 		tagging        = "To keep the tags of existing volumes as the cluster wants them"
 	)
 	traces, err := d.Traces()
@@ -157,12 +156,16 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 	if d.HasImage(SnapshotterImage) {
 		rules = append(rules, permissions.Rule{For: controllerWork, Group: "snapshot.storage.k8s.io", Resources: []string{"volumesnapshotcontents"}, Verbs: []string{"list"}})
 	}
-	if d.CloudCABundle != "" {
-		rules = append(rules, permissions.Rule{For: cloudCA, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
+	if d.CloudConfig != nil {
+		names := []string{CloudConfigName}
+		if d.CloudConfig.Source != "" {
+			names = append(names, d.CloudConfig.Source)
+		}
+		rules = append(rules, permissions.Rule{For: cloudConfig, Resources: []string{"configmaps"}, Names: names,
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
 	}
 	if d.Configuration != nil {
-		rules = append(rules, permissions.Rule{For: configuration, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
+		rules = append(rules, permissions.Rule{For: cloudConfig, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
 	}
 	if d.Tagging != nil {

@@ -1,38 +1,17 @@
 package drivers
 
 import (
-	"crypto/x509"
-	"fmt"
-
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
 )
 
-// The ConfigMap in which OpenShift publishes the configuration of the cloud, and its key for the CA bundle of the cloud's
-// endpoints. The installer fills that from additionalTrustBundle. Only administrators can write to that namespace.
-const (
-	CloudConfigNamespace = "openshift-config-managed"
-	CloudConfigName      = "kube-cloud-config"
-	CABundleKey          = "ca-bundle.pem"
-)
-
-// CheckCABundle fails unless what that ConfigMap has as the CA bundle has a certificate.
-func CheckCABundle(bundle string) error {
-	if x509.NewCertPool().AppendCertsFromPEM([]byte(bundle)) {
-		return nil
-	}
-	return fmt.Errorf("ConfigMap %s/%s, key %s: found no certificate, want the CA bundle of the cloud in PEM format. "+
-		"Correct the ConfigMap in namespace openshift-config that the Infrastructure cluster names in spec.cloudConfig",
-		CloudConfigNamespace, CloudConfigName, CABundleKey)
-}
-
 // Cluster is the observed configuration of the cluster. It must not be modified.
 type Cluster struct {
 	Infrastructure   *configv1.Infrastructure
 	ClusterCSIDriver *operatorv1.ClusterCSIDriver // the driver's own
-	// CloudCABundle is the content of the driver's ConfigMap of that name, in PEM; "" if the cloud has no CA of its own.
-	CloudCABundle string
+	// CloudConfig is the content of the driver's own ConfigMap with the configuration of the cloud.
+	CloudConfig map[string]string
 	// Environment has those variables of Operator.Env that an administrator has set for the operator.
 	Environment map[string]string
 }

@@ -63,7 +63,7 @@ func TestCloudReachesTheDriver(t *testing.T) {
 	})
 	env.installDriver()
 
-	const annotation = "berth.dev/cloud-ca"
+	const annotation = "berth.dev/cloud-config"
 	var first string
 	controller("the region and the bundle", func(pod corev1.PodTemplateSpec, got map[string]string) error {
 		first = pod.Annotations[annotation]
@@ -73,7 +73,7 @@ func TestCloudReachesTheDriver(t *testing.T) {
 	if replaced != 1 || first == "" {
 		t.Errorf("the Deployment has generation %d and hash %q of the bundle, want the first and a hash: its pods were replaced at once", replaced, first)
 	}
-	copied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: driver.CloudCABundle}}
+	copied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: driver.CloudConfig.ConfigMap}}
 	if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil || copied.Data["ca-bundle.pem"] != source.Data["ca-bundle.pem"] {
 		t.Errorf("the driver's copy of the bundle is %q, error %v; want %q", copied.Data, err, source.Data)
 	}
@@ -97,7 +97,7 @@ func TestCloudReachesTheDriver(t *testing.T) {
 
 	// With a bundle that has no certificate, the driver would exit.
 	change(env, source, func(c *corev1.ConfigMap) { c.Data["ca-bundle.pem"] = "nothing" })
-	refused := driver.ConditionPrefix + "DriverCloudCAControllerDegraded"
+	refused := driver.ConditionPrefix + "DriverCloudConfigControllerDegraded"
 	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{refused: operatorv1.ConditionTrue, "Degraded": operatorv1.ConditionTrue})
 	if got := condition(custom, refused).Message; !strings.Contains(got, "openshift-config-managed/kube-cloud-config") {
 		t.Errorf("condition %s says %q, want the ConfigMap in it", refused, got)

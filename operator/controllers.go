@@ -79,8 +79,8 @@ func (c *cycle) observeCluster() (drivers.Cluster, error) {
 		}
 	}
 	cluster := drivers.Cluster{Infrastructure: infrastructure, ClusterCSIDriver: custom, Environment: environment}
-	if c.cloudCA != nil {
-		cluster.CloudCABundle = c.cloudCA.Bundle()
+	if c.cloud != nil {
+		cluster.CloudConfig = c.cloud.Content()
 	}
 	return cluster, nil
 }
@@ -95,7 +95,7 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 	if c.driver.Configuration == nil {
 		return cloud, nil
 	}
-	config, err := c.informers.cloudConfig().Lister().ConfigMaps(drivers.CloudConfigNamespace).Get(drivers.CloudConfigName)
+	config, err := c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName).Lister().ConfigMaps(drivers.CloudConfigNamespace).Get(drivers.CloudConfigName)
 	if apierrors.IsNotFound(err) {
 		return cloud, nil
 	}
@@ -110,7 +110,7 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 func (c *cycle) cloudInformers() []factory.Informer {
 	informers := []factory.Informer{c.informers.config.Config().V1().Infrastructures().Informer()}
 	if c.driver.Configuration != nil {
-		informers = append(informers, c.informers.cloudConfig().Informer())
+		informers = append(informers, c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName).Informer())
 	}
 	return informers
 }

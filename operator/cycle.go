@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/operator/backend"
-	"github.com/berth-csi/berth/operator/cloudca"
+	"github.com/berth-csi/berth/operator/cloudconfig"
 	"github.com/berth-csi/berth/operator/customresource"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/leader"
@@ -53,7 +53,7 @@ type cycle struct {
 	namespace drivernamespace.Namespace
 	informers *informerSet
 	operand   *operand
-	cloudCA   *cloudca.Controller // nil if the driver needs no CA bundle of the cloud
+	cloud     *cloudconfig.Controller // nil if the driver needs nothing of the cloud's configuration
 }
 
 func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, error) {

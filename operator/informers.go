@@ -21,7 +21,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/nodes"
 	"github.com/berth-csi/berth/operator/objects"
@@ -87,7 +86,6 @@ type informerSet struct {
 	config    configinformers.SharedInformerFactory
 	operator  operatorinformers.SharedInformerFactory // for CloudCredentials
 	byName    map[string]informers.SharedInformerFactory
-	cloud     informers.SharedInformerFactory // nil before it is needed
 	factories []interface{ Start(stop <-chan struct{}) }
 }
 
@@ -122,14 +120,17 @@ func (s *informerSet) named(name string) informers.SharedInformerFactory {
 	return factory
 }
 
-// cloudConfig returns the informer of the ConfigMap with the configuration of the cloud.
-func (s *informerSet) cloudConfig() coreinformers.ConfigMapInformer {
-	if s.cloud == nil {
-		s.cloud = informers.NewSharedInformerFactoryWithOptions(s.kube, resync,
-			informers.WithNamespace(drivers.CloudConfigNamespace), informers.WithTweakListOptions(transport.OnlyName(drivers.CloudConfigName)))
-		s.factories = append(s.factories, s.cloud)
+// configMap returns the informer of a ConfigMap in a namespace other than the driver's.
+func (s *informerSet) configMap(namespace, name string) coreinformers.ConfigMapInformer {
+	key := namespace + "/" + name
+	factory, ok := s.byName[key]
+	if !ok {
+		factory = informers.NewSharedInformerFactoryWithOptions(s.kube, resync,
+			informers.WithNamespace(namespace), informers.WithTweakListOptions(transport.OnlyName(name)))
+		s.byName[key] = factory
+		s.factories = append(s.factories, factory)
 	}
-	return s.cloud.Core().V1().ConfigMaps()
+	return factory.Core().V1().ConfigMaps()
 }
 
 func (s *informerSet) secret(name string) coreinformers.SecretInformer {

@@ -15,7 +15,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/backend"
-	"github.com/berth-csi/berth/operator/cloudca"
+	"github.com/berth-csi/berth/operator/cloudconfig"
 	"github.com/berth-csi/berth/operator/configobserver"
 	"github.com/berth-csi/berth/operator/configuration"
 	"github.com/berth-csi/berth/operator/credentialsrequest"
@@ -52,10 +52,9 @@ func (c *cycle) install(ctx context.Context) error {
 	ready := []<-chan struct{}{static.Ready()}
 	var podInformers []factory.Informer
 	var first []factory.Controller
-	if copies := drivers.Named(manifests, "ConfigMap", c.driver.CloudCABundle); len(copies) > 0 {
-		c.cloudCA = cloudca.NewController(c.driver.ConditionPrefix+"DriverCloudCAController", c.informers.cloudConfig(),
-			c.watch(copies)[0], c.applier, c.reporter, c.recorder)
-		ready, podInformers, first = append(ready, c.cloudCA.Ready()), c.cloudCA.Informers(), append(first, c.cloudCA)
+	if c.driver.CloudConfig != nil {
+		c.cloud = c.newCloudConfigController(manifests)
+		ready, podInformers, first = append(ready, c.cloud.Ready()), c.cloud.Informers(), append(first, c.cloud)
 	}
 	if c.driver.Configuration != nil {
 		file := configuration.NewController(configuration.Options{
@@ -169,9 +168,23 @@ func (c *cycle) newStorageClassController(classes []drivers.Manifest) factory.Co
 	return storageclass.NewController(options)
 }
 
+// newCloudConfigController returns the controller of the driver's ConfigMap with the configuration of the cloud.
+func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *cloudconfig.Controller {
+	options := cloudconfig.Options{
+		Name: c.driver.ConditionPrefix + "DriverCloudConfigController", Config: c.driver.CloudConfig,
+		Cloud:   c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName),
+		Target:  c.watch(drivers.Named(manifests, "ConfigMap", c.driver.CloudConfig.ConfigMap))[0],
+		Applier: c.applier, OperatorClient: c.reporter, Recorder: c.recorder,
+	}
+	if source := c.driver.CloudConfig.Source; source != "" {
+		options.Source = c.informers.configMap(drivers.DriverConfigNamespace, source)
+	}
+	return cloudconfig.NewController(options)
+}
+
 func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *staticresource.Controller {
 	static := slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool {
-		return !staticresource.Applies(m.Object.GetKind()) || m.Is("ConfigMap", c.driver.CloudCABundle) ||
+		return !staticresource.Applies(m.Object.GetKind()) || c.driver.CloudConfig != nil && m.Is("ConfigMap", c.driver.CloudConfig.ConfigMap) ||
 			c.driver.Configuration != nil && m.Is("Secret", c.driver.Configuration.Secret)
 	})
 	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.reporter, c.recorder)
@@ -202,7 +215,7 @@ func (c *cycle) isForTagging(component status.Component) bool {
 func (c *cycle) newTaggingController() factory.Controller {
 	return tagging.NewController(tagging.Options{
 		Driver: c.driver, Namespace: c.namespace.Name, Infrastructures: c.informers.config.Config().V1().Infrastructures(),
-		Secret: c.informers.secret(c.driver.Tagging.Secret), CloudConfig: c.informers.cloudConfig(),
+		Secret: c.informers.secret(c.driver.Tagging.Secret), CloudConfig: c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName),
 		TrustedCA: c.informers.named(c.driver.TrustedCABundle).Core().V1().ConfigMaps(),
 		Core:      c.clients.kube.CoreV1().RESTClient(), Reporter: c.reporter, Recorder: c.recorder, Clock: c.clock,
 	})

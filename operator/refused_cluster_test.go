@@ -56,7 +56,7 @@ func TestRefusedObjectHoldsNothingElse(t *testing.T) {
 	})
 	for _, tc := range []struct{ what, driver, kind, name, condition string }{
 		{"a new StorageClass", "ebs", "StorageClass", "gp2-csi", "DriverStorageClassControllerDegraded"},
-		{"the copy of the cloud's certificates", "efs", "ConfigMap", "efs-csi-cloud-ca", "DriverCloudCAControllerDegraded"},
+		{"the copy of the cloud's certificates", "efs", "ConfigMap", "efs-csi-cloud-ca", "DriverCloudConfigControllerDegraded"},
 	} {
 		t.Run(tc.what, func(t *testing.T) {
 			driver, err := registry.Get(tc.driver)

@@ -66,7 +66,7 @@ var Driver = drivers.Driver{
 	Secrets:         []string{"ebs-cloud-credentials"},
 	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
-	CloudCABundle:   "aws-ebs-csi-driver-cloud-ca",
+	CloudConfig:     drivers.CloudCABundle("aws-ebs-csi-driver-cloud-ca"),
 	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AWSPlatformType, DefaultClass: "gp3-csi"},
 }
 

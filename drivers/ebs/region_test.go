@@ -33,7 +33,7 @@ func TestRegion(t *testing.T) {
 			infrastructure := &configv1.Infrastructure{}
 			infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{AWS: test.aws}
 			container := &corev1.Container{}
-			if leftOut := region.Apply(drivers.Cluster{Infrastructure: infrastructure, CloudCABundle: test.bundle}, container); leftOut != nil {
+			if leftOut := region.Apply(drivers.Cluster{Infrastructure: infrastructure, CloudConfig: map[string]string{drivers.CABundleKey: test.bundle}}, container); leftOut != nil {
 				t.Errorf("left out %q", leftOut)
 			}
 			got := map[string]string{}
@@ -53,8 +53,8 @@ func TestCloudCAIsMounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(drivers.Named(manifests, "ConfigMap", Driver.CloudCABundle)) != 1 {
-		t.Errorf("no asset is the ConfigMap %s", Driver.CloudCABundle)
+	if len(drivers.Named(manifests, "ConfigMap", Driver.CloudConfig.ConfigMap)) != 1 {
+		t.Errorf("no asset is the ConfigMap %s", Driver.CloudConfig.ConfigMap)
 	}
 	deployment := &appsv1.Deployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(drivers.OfKind(manifests, "Deployment")[0].Object.Object, deployment); err != nil {
@@ -63,9 +63,9 @@ func TestCloudCAIsMounted(t *testing.T) {
 	pod, folder := deployment.Spec.Template.Spec, path.Dir(cloudCAFile)
 	if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(mount corev1.VolumeMount) bool {
 		return mount.MountPath == folder && slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
-			return v.Name == mount.Name && v.ConfigMap != nil && v.ConfigMap.Name == Driver.CloudCABundle
+			return v.Name == mount.Name && v.ConfigMap != nil && v.ConfigMap.Name == Driver.CloudConfig.ConfigMap
 		})
 	}) {
-		t.Errorf("container %s does not mount the ConfigMap %s at %s", pod.Containers[0].Name, Driver.CloudCABundle, folder)
+		t.Errorf("container %s does not mount the ConfigMap %s at %s", pod.Containers[0].Name, Driver.CloudConfig.ConfigMap, folder)
 	}
 }

@@ -94,7 +94,7 @@ var Driver = drivers.Driver{
 	Secrets:         []string{"aws-efs-cloud-credentials", "node-aws-efs-cloud-credentials"},
 	CredentialKeys:  drivers.AWSCredentialKeys,
 	TrustedCABundle: "efs-csi-trusted-ca-bundle",
-	CloudCABundle:   "efs-csi-cloud-ca",
+	CloudConfig:     drivers.CloudCABundle("efs-csi-cloud-ca"),
 	History: drivers.History{
 		Labels: map[string]string{"openshift.io/aws-efs-operator-owned": "true"},
 		Finalizers: []string{

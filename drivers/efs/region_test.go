@@ -22,10 +22,10 @@ func TestRegion(t *testing.T) {
 		{Name: "sts", URL: "https://sts.example.com"},
 	}}}
 	observed := everySetting()
-	observed.Infrastructure, observed.CloudCABundle = infrastructure, "PEM"
+	observed.Infrastructure, observed.CloudConfig = infrastructure, map[string]string{drivers.CABundleKey: "PEM"}
 	all := manifests(t, efs.Driver, "ns")
-	if len(drivers.Named(all, "ConfigMap", efs.Driver.CloudCABundle)) != 1 {
-		t.Errorf("no asset is the ConfigMap %s", efs.Driver.CloudCABundle)
+	if len(drivers.Named(all, "ConfigMap", efs.Driver.CloudConfig.ConfigMap)) != 1 {
+		t.Errorf("no asset is the ConfigMap %s", efs.Driver.CloudConfig.ConfigMap)
 	}
 	for name, pod := range map[string]corev1.PodSpec{
 		"controller": convert[appsv1.Deployment](t, drivers.OfKind(all, "Deployment")[0]).Spec.Template.Spec,
@@ -46,10 +46,10 @@ func TestRegion(t *testing.T) {
 		}
 		if !slices.ContainsFunc(pod.Containers[0].VolumeMounts, func(mount corev1.VolumeMount) bool {
 			return mount.MountPath == folder && slices.ContainsFunc(pod.Volumes, func(v corev1.Volume) bool {
-				return v.Name == mount.Name && v.ConfigMap != nil && v.ConfigMap.Name == efs.Driver.CloudCABundle
+				return v.Name == mount.Name && v.ConfigMap != nil && v.ConfigMap.Name == efs.Driver.CloudConfig.ConfigMap
 			})
 		}) {
-			t.Errorf("%s: the ConfigMap %s is not mounted at %s", name, efs.Driver.CloudCABundle, folder)
+			t.Errorf("%s: the ConfigMap %s is not mounted at %s", name, efs.Driver.CloudConfig.ConfigMap, folder)
 		}
 	}
 }

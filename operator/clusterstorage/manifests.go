@@ -32,8 +32,8 @@ func ImageVariable(d drivers.Driver, image drivers.Image) string {
 
 // operatorObjects are the objects with which a driver's operator runs.
 type operatorObjects struct {
-	// objects are in the order in which they are applied: the API server rejects an object in a namespace that does not
-	// exist, and a binding of a role that does not.
+	// objects are in the order in which they are applied: the API server rejects a binding of a role that does not exist.
+	// Their namespace is not among them: it comes with the release.
 	objects    []*unstructured.Unstructured
 	deployment *appsv1.Deployment
 }
@@ -49,7 +49,7 @@ func render(d drivers.Driver, version string, getenv func(string) string) (opera
 		return operatorObjects{}, err
 	}
 	r := operatorObjects{deployment: deployment}
-	for _, object := range append([]runtime.Object{DriversNamespace()}, typed...) {
+	for _, object := range typed {
 		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 		if err != nil {
 			return operatorObjects{}, err
@@ -70,7 +70,8 @@ func render(d drivers.Driver, version string, getenv func(string) string) (opera
 	return r, nil
 }
 
-// DriversNamespace returns the namespace of the drivers' operators, and of most drivers.
+// DriversNamespace returns the namespace of the drivers' operators, and of most drivers. The cluster version operator applies
+// it. No operator writes it: two of different versions would not agree.
 func DriversNamespace() *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},

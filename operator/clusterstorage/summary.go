@@ -142,9 +142,6 @@ func relatedObjects(states []driverState) []configv1.ObjectReference {
 		}
 		related = append(related, configv1.ObjectReference{Group: operatorv1.GroupName, Resource: "clustercsidrivers", Name: s.driver.CSIName})
 		for _, object := range s.objects {
-			if object.GetKind() == "Namespace" {
-				continue
-			}
 			kind := object.GroupVersionKind().GroupKind()
 			resource, err := drivers.ResourceOf(kind)
 			if err != nil {

@@ -71,7 +71,7 @@ func (w write) isAwaited(cached string, now time.Time) bool {
 type Options struct {
 	Name         string // of the ClusterCSIDriver
 	FieldManager string
-	Version      string // of the operator
+	Version      string // of the operator, which the status has once all expected components have reported
 	// IsCurrent reports whether controllers of this cycle write conditions of a type. The reporter removes all
 	// others, because no controller updates them any more.
 	IsCurrent func(conditionType string) bool
@@ -310,8 +310,11 @@ func (r *Reporter) sync(ctx context.Context) error {
 		return nil
 	}
 	desired, revision := r.desired(live), r.revision
+	if len(r.expected) > 0 && haveReported(r.expected, r.applied) {
+		desired.Version = r.Version // until then the conditions are about what an earlier version has installed
+	}
 	r.mu.Unlock()
-	desired.ObservedGeneration, desired.Version = metadata.Generation, r.Version
+	desired.ObservedGeneration = metadata.Generation
 	if equality.Semantic.DeepEqual(desired, sorted(live)) {
 		klog.V(4).InfoS("The status is up to date", "clusterCSIDriver", r.Name, "revision", revision)
 		return r.notify(nil, revision)

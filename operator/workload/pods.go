@@ -1,8 +1,6 @@
 package workload
 
 import (
-	"crypto/sha256"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -18,8 +16,8 @@ import (
 // secretAnnotation is the prefix of the pod annotations with the hashes of the mounted Secrets.
 const secretAnnotation = "berth.dev/secret-"
 
-// cloudCAAnnotation is the pod annotation with the hash of the cloud's CA bundle, which programs read only when they start.
-const cloudCAAnnotation = "berth.dev/cloud-ca"
+// cloudAnnotation is the pod annotation with the hash of the cloud's configuration, which programs read only when they start.
+const cloudAnnotation = "berth.dev/cloud-config"
 
 // configure adapts the driver's pods to the cluster where library-go does not. It fails if a placeholder is left in the
 // end; the sync that calls it then reports Degraded.
@@ -35,8 +33,12 @@ func (b Builder) configure(pod *corev1.PodTemplateSpec) error {
 			return err
 		}
 	}
-	if cluster.CloudCABundle != "" && mountsConfigMap(b.Driver.CloudCABundle, pod.Spec) {
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, cloudCAAnnotation, fmt.Sprintf("%x", sha256.Sum256([]byte(cluster.CloudCABundle))))
+	if len(cluster.CloudConfig) > 0 && mountsConfigMap(b.Driver.CloudConfig.ConfigMap, pod.Spec) {
+		hash, err := resourcehash.GetConfigMapHash(&corev1.ConfigMap{Data: cluster.CloudConfig})
+		if err != nil {
+			return err
+		}
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, cloudAnnotation, hash)
 	}
 	return checkRendered(pod)
 }

@@ -138,6 +138,12 @@ func InstallDriver(ctx context.Context, c client.Client, name string) error {
 	if err := Ensure(ctx, c, driver); err != nil {
 		return err
 	}
+	return AwaitDriver(ctx, c, name)
+}
+
+// AwaitDriver waits until a driver is available and no longer progressing.
+func AwaitDriver(ctx context.Context, c client.Client, name string) error {
+	driver := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	want := map[string]operatorv1.ConditionStatus{
 		operatorv1.OperatorStatusTypeAvailable:   operatorv1.ConditionTrue,
 		operatorv1.OperatorStatusTypeProgressing: operatorv1.ConditionFalse,

@@ -37,9 +37,18 @@ type Release struct {
 	Catalog string
 }
 
-// Build builds Berth's commands, and makes a catalog with them that has version 1.0.0 of the driver's operator. For the
-// sample driver, which no release has, the commands are built with it.
+// Build builds Berth's commands, and makes a catalog with them that has version 1.0.0 of the driver's operator.
 func Build(t testing.TB, driver drivers.Driver) Release {
+	t.Helper()
+	r := Programs(t, driver)
+	bundle := filepath.Join(t.TempDir(), "1.0.0")
+	r.run(t, "bundle", "generate", driver.Name, "--version", "1.0.0", "--output", bundle)
+	return r.with(t, bundle)
+}
+
+// Programs builds Berth's commands, without a catalog. For the sample driver, which no release has, they are built with
+// it.
+func Programs(t testing.TB, driver drivers.Driver) Release {
 	t.Helper()
 	build := tools.Programs
 	if driver.Name == sample.Driver.Name {
@@ -51,10 +60,7 @@ func Build(t testing.TB, driver drivers.Driver) Release {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := Release{Berth: programs.Path("berth"), Operator: programs.Path("berth-operator")}
-	bundle := filepath.Join(t.TempDir(), "1.0.0")
-	r.run(t, "bundle", "generate", driver.Name, "--version", "1.0.0", "--output", bundle)
-	return r.with(t, bundle)
+	return Release{Berth: programs.Path("berth"), Operator: programs.Path("berth-operator")}
 }
 
 // Update returns the release with one more version, which updates the last one: its operator has another image.

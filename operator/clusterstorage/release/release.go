@@ -106,7 +106,8 @@ func marshal(object runtime.Object) ([]byte, error) {
 		unstructured.RemoveNestedField(u.Object, field...)
 	}
 	for _, field := range []string{"spec", "status"} { // of kinds that have none
-		if empty, _, _ := unstructured.NestedMap(u.Object, field); len(empty) == 0 {
+		required := field == "spec" && u.GetKind() == "ClusterOperator"
+		if empty, _, _ := unstructured.NestedMap(u.Object, field); len(empty) == 0 && !required {
 			unstructured.RemoveNestedField(u.Object, field)
 		}
 	}

@@ -50,6 +50,12 @@ var contents = map[string]content{
 	"quay.io/openshift/origin-openstack-cinder-csi-driver": {program: "cinder-csi-plugin", entrypoint: "/usr/bin/cinder-csi-plugin", debian: true},
 	"quay.io/openshift/origin-gcp-pd-csi-driver":           {program: "gce-pd-csi-driver", entrypoint: "/usr/bin/gce-pd-csi-driver", debian: true, diskID: true},
 
+	"quay.io/openshift/origin-azure-disk-csi-driver":                     standIn("azurediskplugin"),
+	"quay.io/openshift/origin-azure-file-csi-driver":                     standIn("azurefileplugin"),
+	"quay.io/openshift/origin-cluster-cloud-controller-manager-operator": {program: "standin", entrypoint: "/azure-config-credentials-injector"},
+	"quay.io/openshift/origin-vsphere-csi-driver":                        standIn("vsphere-csi"),
+	"quay.io/openshift/origin-vsphere-csi-driver-syncer":                 standIn("vsphere-syncer"),
+
 	"quay.io/berth-csi/sample-csi-driver": {program: "sample", entrypoint: "/usr/bin/sample"},
 
 	// What OpenShift 4.21 ships, and a newer release.
@@ -59,6 +65,11 @@ var contents = map[string]content{
 
 func sidecar(program string) content {
 	return content{program: program, entrypoint: "/usr/bin/" + program}
+}
+
+// standIn is the image of a driver that cannot be built. What stands in for it does not run other programs.
+func standIn(program string) content {
+	return content{program: "standin", entrypoint: "/bin/" + program}
 }
 
 func efs(version string) content {

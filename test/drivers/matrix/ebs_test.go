@@ -19,6 +19,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/test/aws"
 	"github.com/berth-csi/berth/test/aws/ec2"
@@ -169,6 +170,21 @@ func testEBS(t *testing.T) {
 	t.Run("restarts", bed.CheckNoRestarts)
 	t.Run("permissions", func(t *testing.T) { accounts.Check(t, bed.Cluster, ebs.Driver, bed.DriverNamespace(), ebsUnexercised) })
 	t.Run("STS", testEBSWithTokens)
+	t.Run("cluster_storage", testEBSOfPlatform)
+}
+
+// testEBSOfPlatform runs the driver as the cluster storage operator does: without a package.
+func testEBSOfPlatform(t *testing.T) {
+	driver := ebs.Driver
+	driver.Package = drivers.Package{}
+	started := testbed.StartEBS(t, driver, testbed.EBSOptions{})
+	bed := &ebsBed{started.Testbed, started.Region}
+	claim := bed.claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "data"})
+	pod := bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[0], Claim: claim})
+	pod.Write(t, "greeting", "ahoy")
+	bed.Delete(t, pod.Pod, claim)
+	bed.wantEmpty(t)
+	bed.CheckNoRestarts(t)
 }
 
 // wantPrincipal fails the test if others than the principal with the prefix called AWS.

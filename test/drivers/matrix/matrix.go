@@ -52,17 +52,27 @@ type Row struct {
 	// Driver is its name, with a version if there are several.
 	Driver string
 	Cells  map[Capability]Cell
+	// StandIn says that package standin stands in for the driver. The sidecars are real.
+	StandIn bool
+}
+
+// yes is what a cell shows whose test has passed.
+func (r Row) yes() string {
+	if r.StandIn {
+		return "stand-in"
+	}
+	return "yes"
 }
 
 // Report returns the matrix with the outcome of each test, "pass", "fail" or "skip", by the test's name, and the names of
 // the tests that have not passed.
 func Report(outcomes map[string]string) (text string, open []string) {
-	return render(func(cell Cell) string {
+	return render(func(row Row, cell Cell) string {
 		switch outcome := outcomes[cell.Test]; {
 		case cell.Test == "":
 			return "–"
 		case outcome == "pass":
-			return "yes"
+			return row.yes()
 		case outcome == "":
 			open = append(open, cell.Test)
 			return "not run"
@@ -76,11 +86,11 @@ func Report(outcomes map[string]string) (text string, open []string) {
 // Markdown returns the matrix with the capabilities that have a test, and the reasons why others have none.
 func Markdown() string {
 	var text strings.Builder
-	text.WriteString(render(func(cell Cell) string {
+	text.WriteString(render(func(row Row, cell Cell) string {
 		if cell.Test == "" {
 			return "–"
 		}
-		return "yes"
+		return row.yes()
 	}))
 	text.WriteString("\n| capability | what its test shows |\n| --- | --- |\n")
 	for _, c := range Capabilities {
@@ -97,7 +107,7 @@ func Markdown() string {
 	return text.String()
 }
 
-func render(show func(Cell) string) string {
+func render(show func(Row, Cell) string) string {
 	var text strings.Builder
 	header, line := "| driver |", "| --- |"
 	for _, c := range Capabilities {
@@ -108,7 +118,7 @@ func render(show func(Cell) string) string {
 	for _, row := range Rows {
 		fmt.Fprintf(&text, "| %s |", row.Driver)
 		for _, c := range Capabilities {
-			fmt.Fprintf(&text, " %s |", show(row.Cells[c.Name]))
+			fmt.Fprintf(&text, " %s |", show(row, row.Cells[c.Name]))
 		}
 		text.WriteString("\n")
 	}

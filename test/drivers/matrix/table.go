@@ -4,11 +4,11 @@ import "strings"
 
 // Rows are the drivers.
 var Rows = []Row{
-	{"EFS, version 2.1.11 of OpenShift 4.21", efsCells("efs")},
-	{"EFS, version 3.4.1", efsCells("efs-3.4.1")},
-	{"EBS, version 1.63.1", ebsCells()},
-	{"Manila, version 1.36.0", manilaCells()},
-	{"the sample driver, which no release has", sampleCells},
+	{Driver: "EFS, version 2.1.11 of OpenShift 4.21", Cells: efsCells("efs")},
+	{Driver: "EFS, version 3.4.1", Cells: efsCells("efs-3.4.1")},
+	{Driver: "EBS, version 1.63.1", Cells: ebsCells()},
+	{Driver: "Manila, version 1.36.0", Cells: manilaCells()},
+	{Driver: "the sample driver, which no release has", Cells: sampleCells},
 }
 
 var sampleCells = map[Capability]Cell{

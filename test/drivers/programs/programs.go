@@ -1,6 +1,6 @@
 // Package programs builds the sidecars and CSI drivers that tests run: real releases, from the modules that
 // hack/drivers pins and, for what no module proxy serves, from the sources in ../shared. Each is built once into the
-// user's cache, and only if something needs it. The sample driver is a package of this project.
+// user's cache, and only if something needs it. The sample driver and what stands in for drivers are packages of this project.
 package programs
 
 import (
@@ -61,7 +61,8 @@ var origins = map[string]origin{
 	"livenessprobe":              {source: true, aligned: true, module: "csi-livenessprobe", pkg: "cmd/livenessprobe"},
 	"nfsplugin":                  {source: true, module: "csi-driver-nfs", pkg: "cmd/nfsplugin"},
 
-	"sample": {pkg: "test/drivers/sample"},
+	"sample":  {pkg: "test/drivers/sample"},
+	"standin": {pkg: "test/drivers/standin"},
 }
 
 // efs returns the origin of a version of the EFS driver, which reports its version to AWS.

@@ -1,18 +1,13 @@
-// Command sample is the CSI driver that drivers/sample defines: each volume is a folder below a folder that all nodes
-// share. It is for tests, as it does not limit how much a volume holds.
+// Command sample is the CSI driver that drivers/sample defines. Its volumes are folders, see package folders.
 //
 // It registers itself with the kubelet, which other drivers leave to the sidecar node-driver-registrar.
 package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"log"
-	"net"
-	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -21,7 +16,11 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/berth-csi/berth/test/drivers/folders"
 )
 
 // driverName is the name of the CSIDriver.
@@ -62,21 +61,22 @@ func (p program) run(ctx context.Context, args []string) error {
 	if (p.registration == "") != (p.plugin == "") {
 		return fmt.Errorf("--registration is %q and --kubelet-path is %q; want both or none", p.registration, p.plugin)
 	}
-	volumes, err := openStore(p.folder)
+	volumes, err := folders.OpenStore(p.folder)
 	if err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
+	verbose := p.level >= 4
 	group.Go(func() error {
-		return p.serve(ctx, socket, func(s *grpc.Server) {
+		return folders.Serve(ctx, socket, verbose, func(s *grpc.Server) {
 			csi.RegisterIdentityServer(s, identity{})
-			csi.RegisterControllerServer(s, controller{store: volumes})
-			csi.RegisterNodeServer(s, node{name: p.node, store: volumes})
+			csi.RegisterControllerServer(s, folders.Controller{Store: volumes})
+			csi.RegisterNodeServer(s, folders.Node{Store: volumes, Info: p.info})
 		})
 	})
 	if p.registration != "" {
 		group.Go(func() error {
-			return p.serve(ctx, filepath.Join(p.registration, driverName+"-reg.sock"), func(s *grpc.Server) {
+			return folders.Serve(ctx, filepath.Join(p.registration, driverName+"-reg.sock"), verbose, func(s *grpc.Server) {
 				registration.RegisterRegistrationServer(s, registrar{path: p.plugin})
 			})
 		})
@@ -84,29 +84,9 @@ func (p program) run(ctx context.Context, args []string) error {
 	return group.Wait()
 }
 
-// serve serves gRPC on a socket until ctx ends. The socket of an earlier process is replaced.
-func (p program) serve(ctx context.Context, socket string, register func(*grpc.Server)) error {
-	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+func (p program) info(context.Context) (*csi.NodeGetInfoResponse, error) {
+	if p.node == "" {
+		return nil, status.Error(codes.FailedPrecondition, "this is no node: the driver was started without --node")
 	}
-	listener, err := net.Listen("unix", socket)
-	if err != nil {
-		return err
-	}
-	server := grpc.NewServer(grpc.UnaryInterceptor(p.logged))
-	register(server)
-	stopped := context.AfterFunc(ctx, server.GracefulStop)
-	defer stopped()
-	return server.Serve(listener)
-}
-
-// logged logs calls, as the log's level says.
-func (p program) logged(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
-	response, err := handle(ctx, request)
-	if err != nil {
-		log.Printf("%s: %v", info.FullMethod, err)
-	} else if p.level >= 4 {
-		log.Printf("%s: done", info.FullMethod)
-	}
-	return response, err
+	return &csi.NodeGetInfoResponse{NodeId: p.node}, nil
 }

@@ -26,6 +26,7 @@ import (
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
 
 	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/drivers/folders"
 )
 
 // driver is the driver's process, and a client of it.
@@ -105,7 +106,7 @@ func (d driver) create(t *testing.T, name string, source *csi.VolumeContentSourc
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response.Volume.VolumeId, filepath.Join(d.folder, volumes, response.Volume.VolumeId, contentFolder)
+	return response.Volume.VolumeId, filepath.Join(d.folder, folders.Volumes, response.Volume.VolumeId, "content")
 }
 
 // seen returns a path as the driver's process sees it, with its mounts.
@@ -134,7 +135,7 @@ func TestSanity(t *testing.T) {
 	if n, err := strconv.Atoi(string(passed[1])); err != nil || n < 40 {
 		t.Errorf("%s checks passed, want those of each service:\n%s", passed[1], out)
 	}
-	for _, kind := range []string{volumes, snapshots, incomplete} {
+	for _, kind := range folders.Kinds {
 		if left, err := os.ReadDir(filepath.Join(d.folder, kind)); err != nil || len(left) > 0 {
 			t.Errorf("in the folder %s are still %v, %v", kind, left, err)
 		}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/clusterstorage"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -182,7 +183,7 @@ func (b *Testbed) report(t testing.TB) {
 		return
 	}
 	for _, pod := range pods.Items {
-		if slices.Contains(Nodes, pod.Spec.NodeName) && (pod.Namespace == b.DriverNamespace() || pod.Namespace == cluster.OperatorNamespace) {
+		if slices.Contains(Nodes, pod.Spec.NodeName) && slices.Contains([]string{b.DriverNamespace(), cluster.OperatorNamespace, clusterstorage.Namespace}, pod.Namespace) {
 			show(b.Kubectl(ctx, "logs", "--namespace="+pod.Namespace, "--all-containers", "--prefix", "--tail=40", pod.Name))
 		}
 	}

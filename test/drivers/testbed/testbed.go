@@ -1,5 +1,6 @@
-// Package testbed installs a driver as a user gets it, and runs it: the operator from a catalog by OLM, on a cluster whose
-// workers are real nodes, with the real sidecars and the real driver, in a cloud that a test plays.
+// Package testbed installs a driver as a user gets it, and runs it: the operator from a catalog by OLM, or by the cluster
+// storage operator if the driver has no package, on a cluster whose workers are real nodes, with the real sidecars and the
+// real driver, in a cloud that a test plays.
 //
 //	bed := testbed.Start(t, testbed.Options{Driver: driver, Cloud: cloud})
 //	claim := bed.Claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "files", Class: "efs-sc"})
@@ -80,12 +81,18 @@ type Testbed struct {
 	services *certificates
 }
 
-// Start starts a cluster until the test ends, and installs the driver. It skips the test where real nodes cannot run, or
+// Start starts a cluster until the test ends, and installs the driver. For one without a package, the cluster storage
+// operator does that, so the cloud has to say that it is the driver's platform. It skips the test where real nodes cannot run, or
 // if the source of a program is not here.
 func Start(t testing.TB, options Options) *Testbed {
 	t.Helper()
 	cluster.NeedRealNodes(t)
-	made := release.Build(t, options.Driver)
+	packaged := options.Driver.Package.Name != ""
+	build := release.Programs
+	if packaged {
+		build = release.Build
+	}
+	made := build(t, options.Driver)
 	user, err := tools.Programs(t.Context(), "./test/drivers/testbed/user")
 	if err != nil {
 		t.Fatal(err)
@@ -97,7 +104,7 @@ func Start(t testing.TB, options Options) *Testbed {
 		options.Cloud, bed.Proxy = options.Cloud.behindProxy(t, options.BehindProxy)
 	}
 	bed.Cluster = cluster.Start(t, cluster.Options{
-		OLM: true, RealNodes: len(Nodes), Images: own, ImageArchives: archives(t, options), Reachable: options.Cloud.Servers,
+		OLM: packaged, RealNodes: len(Nodes), Images: own, ImageArchives: archives(t, options), Reachable: options.Cloud.Servers,
 	})
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -105,7 +112,12 @@ func Start(t testing.TB, options Options) *Testbed {
 		}
 	})
 	bed.prepare(t, options)
-	bed.install(t, options, made.Catalog)
+	if packaged {
+		bed.install(t, options, made.Catalog)
+	} else {
+		bed.runClusterStorage(t, options)
+	}
+	bed.AwaitReady(t)
 	return bed
 }
 
@@ -158,7 +170,6 @@ func (b *Testbed) install(t testing.TB, options Options, catalog string) {
 	b.step(t, func(ctx context.Context, c client.Client) error {
 		return journey.InstallDriver(ctx, c, b.Driver.CSIName)
 	})
-	b.AwaitReady(t)
 }
 
 // catalogName is the name of the CatalogSource.

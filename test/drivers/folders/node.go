@@ -1,4 +1,4 @@
-package main
+package folders
 
 import (
 	"context"
@@ -11,48 +11,68 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// node mounts volumes on its node.
-type node struct {
+// Node mounts volumes on its node.
+type Node struct {
 	csi.UnimplementedNodeServer
-	name  string
-	store store
+	// Info says what the node is. It fails where there is none.
+	Info  func(context.Context) (*csi.NodeGetInfoResponse, error)
+	Store Store
+	// Features are those of the controller.
+	Features
 }
 
-func (n node) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
-	if n.name == "" {
-		return nil, status.Error(codes.FailedPrecondition, "this is no node: the driver was started without --node")
-	}
-	return &csi.NodeGetInfoResponse{NodeId: n.name}, nil
+func (n Node) NodeGetInfo(ctx context.Context, _ *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return n.Info(ctx)
 }
 
-func (node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
+func (n Node) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
 	response := &csi.NodeGetCapabilitiesResponse{}
-	for _, capability := range []csi.NodeServiceCapability_RPC_Type{
-		csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME,
-		csi.NodeServiceCapability_RPC_EXPAND_VOLUME,
-	} {
+	capabilities := []csi.NodeServiceCapability_RPC_Type{csi.NodeServiceCapability_RPC_STAGE_UNSTAGE_VOLUME}
+	if !n.GrowsAlone {
+		capabilities = append(capabilities, csi.NodeServiceCapability_RPC_EXPAND_VOLUME)
+	}
+	for _, capability := range capabilities {
 		response.Capabilities = append(response.Capabilities, &csi.NodeServiceCapability{
 			Type: &csi.NodeServiceCapability_Rpc{Rpc: &csi.NodeServiceCapability_RPC{Type: capability}}})
 	}
 	return response, nil
 }
 
+// checkAttached fails unless a volume that must be attached to a node is attached to this one.
+func (n Node) checkAttached(ctx context.Context, id string) error {
+	volume, err := n.Store.Get(Volumes, id)
+	if err != nil || !n.Attaches {
+		return answer(err)
+	}
+	info, err := n.Info(ctx)
+	if err != nil {
+		return err
+	}
+	if volume.Node != info.NodeId {
+		return status.Errorf(codes.FailedPrecondition, "volume %s is attached to node %q, not to this node, %s", id, volume.Node, info.NodeId)
+	}
+	return nil
+}
+
 // NodeStageVolume mounts a volume once for the node.
-func (n node) NodeStageVolume(_ context.Context, request *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
+func (n Node) NodeStageVolume(ctx context.Context, request *csi.NodeStageVolumeRequest) (*csi.NodeStageVolumeResponse, error) {
 	if request.VolumeId == "" || request.StagingTargetPath == "" || request.VolumeCapability == nil {
 		return nil, status.Error(codes.InvalidArgument, "the request lacks a volume ID, a path or a capability")
 	}
 	if err := checkCapabilities([]*csi.VolumeCapability{request.VolumeCapability}); err != nil {
 		return nil, err
 	}
-	content, err := n.store.content(volumes, request.VolumeId)
+	if err := n.checkAttached(ctx, request.VolumeId); err != nil {
+		return nil, err
+	}
+	content, err := n.Store.content(Volumes, request.VolumeId)
 	if err != nil {
 		return nil, answer(err)
 	}
 	return &csi.NodeStageVolumeResponse{}, answer(bind(content, request.StagingTargetPath, false))
 }
 
-func (node) NodeUnstageVolume(_ context.Context, request *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
+func (Node) NodeUnstageVolume(_ context.Context, request *csi.NodeUnstageVolumeRequest) (*csi.NodeUnstageVolumeResponse, error) {
 	if request.VolumeId == "" || request.StagingTargetPath == "" {
 		return nil, status.Error(codes.InvalidArgument, "the request lacks a volume ID or a path")
 	}
@@ -60,14 +80,14 @@ func (node) NodeUnstageVolume(_ context.Context, request *csi.NodeUnstageVolumeR
 }
 
 // NodePublishVolume mounts a volume, which is mounted for the node, for a pod.
-func (n node) NodePublishVolume(_ context.Context, request *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
+func (n Node) NodePublishVolume(_ context.Context, request *csi.NodePublishVolumeRequest) (*csi.NodePublishVolumeResponse, error) {
 	if request.VolumeId == "" || request.StagingTargetPath == "" || request.TargetPath == "" || request.VolumeCapability == nil {
 		return nil, status.Error(codes.InvalidArgument, "the request lacks a volume ID, a path or a capability")
 	}
 	if err := checkCapabilities([]*csi.VolumeCapability{request.VolumeCapability}); err != nil {
 		return nil, err
 	}
-	if _, err := n.store.get(volumes, request.VolumeId); err != nil {
+	if _, err := n.Store.Get(Volumes, request.VolumeId); err != nil {
 		return nil, answer(err)
 	}
 	if err := os.MkdirAll(request.TargetPath, 0o750); err != nil {
@@ -76,7 +96,7 @@ func (n node) NodePublishVolume(_ context.Context, request *csi.NodePublishVolum
 	return &csi.NodePublishVolumeResponse{}, answer(bind(request.StagingTargetPath, request.TargetPath, request.Readonly))
 }
 
-func (node) NodeUnpublishVolume(_ context.Context, request *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
+func (Node) NodeUnpublishVolume(_ context.Context, request *csi.NodeUnpublishVolumeRequest) (*csi.NodeUnpublishVolumeResponse, error) {
 	if request.VolumeId == "" || request.TargetPath == "" {
 		return nil, status.Error(codes.InvalidArgument, "the request lacks a volume ID or a path")
 	}
@@ -90,11 +110,11 @@ func (node) NodeUnpublishVolume(_ context.Context, request *csi.NodeUnpublishVol
 }
 
 // NodeExpandVolume reports the size that the controller gave the volume: a folder need not be changed for it.
-func (n node) NodeExpandVolume(_ context.Context, request *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
+func (n Node) NodeExpandVolume(_ context.Context, request *csi.NodeExpandVolumeRequest) (*csi.NodeExpandVolumeResponse, error) {
 	if request.VolumeId == "" || request.VolumePath == "" {
 		return nil, status.Error(codes.InvalidArgument, "the request lacks a volume ID or a path")
 	}
-	volume, err := n.store.get(volumes, request.VolumeId)
+	volume, err := n.Store.Get(Volumes, request.VolumeId)
 	if err != nil {
 		return nil, answer(err)
 	}

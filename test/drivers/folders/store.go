@@ -1,4 +1,4 @@
-package main
+package folders
 
 import (
 	"crypto/sha256"
@@ -14,20 +14,23 @@ import (
 	"time"
 )
 
-// store keeps volumes and snapshots in a folder: those of a kind are in a folder of its name, each in one that its ID
+// Store keeps volumes and snapshots in a folder: those of a kind are in a folder of its name, each in one that its ID
 // names, with a record and the content. What is incomplete is in a folder of its own.
-type store struct {
+type Store struct {
 	folder string
-	// creating is held by the process that creates something. Its sidecars elect a leader, so there is one process.
-	creating *sync.Mutex
+	// changing is held by who creates or changes something. The sidecars elect a leader, so one process does.
+	changing *sync.Mutex
 }
 
 // The kinds of what is kept.
 const (
-	volumes    = "volumes"
-	snapshots  = "snapshots"
+	Volumes    = "volumes"
+	Snapshots  = "snapshots"
 	incomplete = "incomplete"
 )
+
+// Kinds are the folders of a store. All are empty when nothing is left.
+var Kinds = []string{Volumes, Snapshots, incomplete}
 
 // Names in the folder of a volume or a snapshot.
 const (
@@ -35,26 +38,43 @@ const (
 	contentFolder = "content"
 )
 
-// record describes a volume or a snapshot.
-type record struct {
+// Record describes a volume or a snapshot.
+type Record struct {
 	// Name is what the request that created it called it.
 	Name string `json:"name"`
 	// Bytes is how large a volume should be, and how large a snapshot's volume was.
 	Bytes int64 `json:"bytes"`
-	// Source is the ID of the snapshot that a volume was restored from, or of the volume that a snapshot is of.
+	// Source is the ID of what a volume is a copy of, or of the volume that a snapshot is of.
 	Source  string    `json:"source,omitempty"`
 	Created time.Time `json:"created"`
+	// Parameters are those of the request that created it.
+	Parameters map[string]string `json:"parameters,omitempty"`
+	// Node is the ID of the node that a volume is attached to.
+	Node string `json:"node,omitempty"`
 }
 
-// openStore opens the store in a folder, which must exist: where nothing is mounted, a node would keep volumes of its
+// OpenStore opens the store in a folder, which must exist: where nothing is mounted, a node would keep volumes of its
 // own.
-func openStore(folder string) (store, error) {
-	for _, kind := range []string{volumes, snapshots, incomplete} {
+func OpenStore(folder string) (Store, error) {
+	for _, kind := range Kinds {
 		if err := os.Mkdir(filepath.Join(folder, kind), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return store{}, err
+			return Store{}, err
 		}
 	}
-	return store{folder: folder, creating: &sync.Mutex{}}, nil
+	return Store{folder: folder, changing: &sync.Mutex{}}, nil
+}
+
+// Folder is where the store is.
+func (s Store) Folder() string { return s.folder }
+
+// Names returns the IDs of all of a kind.
+func (s Store) Names(kind string) ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(s.folder, kind))
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, err
 }
 
 // idOf returns the ID of what a request calls by a name. The same name gives the same ID, so that a repeated request
@@ -68,7 +88,7 @@ var validID = regexp.MustCompile(`^[0-9a-f]{32}$`)
 
 // path returns the folder of a volume or a snapshot. IDs come from PersistentVolumes, which anybody may have written:
 // fs.ErrNotExist is the error for one that is none of the store's.
-func (s store) path(kind, id string) (string, error) {
+func (s Store) path(kind, id string) (string, error) {
 	if !validID.MatchString(id) {
 		return "", fmt.Errorf("%q is no ID of this driver: %w", id, fs.ErrNotExist)
 	}
@@ -76,67 +96,75 @@ func (s store) path(kind, id string) (string, error) {
 }
 
 // content returns the folder with the content of a volume or a snapshot.
-func (s store) content(kind, id string) (string, error) {
+func (s Store) content(kind, id string) (string, error) {
 	folder, err := s.path(kind, id)
 	return filepath.Join(folder, contentFolder), err
 }
 
-// get returns a record. The error is fs.ErrNotExist if there is none.
-func (s store) get(kind, id string) (record, error) {
+// Get returns a record. The error is fs.ErrNotExist if there is none.
+func (s Store) Get(kind, id string) (Record, error) {
 	folder, err := s.path(kind, id)
 	if err != nil {
-		return record{}, err
+		return Record{}, err
 	}
 	text, err := os.ReadFile(filepath.Join(folder, recordFile))
 	if err != nil {
-		return record{}, err
+		return Record{}, err
 	}
-	var r record
+	var r Record
 	return r, json.Unmarshal(text, &r)
 }
 
-// create creates a volume or a snapshot and returns its ID and its record, or those of the one that has the name
+// create creates a volume or a snapshot and returns its ID and its Record, or those of the one that has the name
 // already. Its content is that of the folder from, or empty if from is "". It appears when it is complete.
-func (s store) create(kind string, r record, from string) (string, record, error) {
-	s.creating.Lock()
-	defer s.creating.Unlock()
+func (s Store) create(kind string, r Record, from string) (string, Record, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
 	id := idOf(r.Name)
-	if existing, err := s.get(kind, id); !errors.Is(err, fs.ErrNotExist) {
+	if existing, err := s.Get(kind, id); !errors.Is(err, fs.ErrNotExist) {
 		return id, existing, err
 	}
 	partial := filepath.Join(s.folder, incomplete, kind+"-"+id)
 	if err := os.RemoveAll(partial); err != nil { // of a process that was killed
-		return "", record{}, err
+		return "", Record{}, err
 	}
 	if err := os.Mkdir(partial, 0o700); err != nil {
-		return "", record{}, err
+		return "", Record{}, err
 	}
 	content := filepath.Join(partial, contentFolder)
 	if from == "" {
 		if err := errors.Join(os.Mkdir(content, 0o700), os.Chmod(content, 0o777)); err != nil { // whoever the pod runs as
-			return "", record{}, err
+			return "", Record{}, err
 		}
 	} else if err := copyFolder(from, content); err != nil {
-		return "", record{}, err
+		return "", Record{}, err
 	}
 	if err := writeRecord(partial, r); err != nil {
-		return "", record{}, err
+		return "", Record{}, err
 	}
 	return id, r, os.Rename(partial, filepath.Join(s.folder, kind, id))
 }
 
-// resize changes the size of a volume.
-func (s store) resize(id string, r record, bytes int64) error {
-	folder, err := s.path(volumes, id)
+// change changes the record of a volume, and returns it.
+func (s Store) change(id string, change func(*Record) error) (Record, error) {
+	s.changing.Lock()
+	defer s.changing.Unlock()
+	folder, err := s.path(Volumes, id)
 	if err != nil {
-		return err
+		return Record{}, err
 	}
-	r.Bytes = bytes
-	return writeRecord(folder, r)
+	r, err := s.Get(Volumes, id)
+	if err != nil {
+		return Record{}, err
+	}
+	if err := change(&r); err != nil {
+		return Record{}, err
+	}
+	return r, writeRecord(folder, r)
 }
 
 // remove removes a volume or a snapshot, if it is there.
-func (s store) remove(kind, id string) error {
+func (s Store) remove(kind, id string) error {
 	folder, err := s.path(kind, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -145,7 +173,7 @@ func (s store) remove(kind, id string) error {
 }
 
 // writeRecord replaces the record in a folder as a whole.
-func writeRecord(folder string, r record) error {
+func writeRecord(folder string, r Record) error {
 	text, err := json.Marshal(r)
 	if err != nil {
 		return err

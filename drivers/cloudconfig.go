@@ -1,0 +1,55 @@
+package drivers
+
+import (
+	"crypto/x509"
+	"fmt"
+)
+
+// The ConfigMap in which OpenShift publishes the configuration of the cloud, which the Infrastructure names in
+// spec.cloudConfig, and its keys for that and for the CA bundle of the cloud's endpoints. The installer fills the bundle from
+// additionalTrustBundle. Only administrators can write to that namespace.
+const (
+	CloudConfigNamespace = "openshift-config-managed"
+	CloudConfigName      = "kube-cloud-config"
+	CloudConfigKey       = "cloud.conf"
+	CABundleKey          = "ca-bundle.pem"
+)
+
+// DriverConfigNamespace is where administrators configure single drivers. Only they can write to it.
+const DriverConfigNamespace = "openshift-config"
+
+// CloudConfig says what a driver's pods need of the configuration of the cloud.
+type CloudConfig struct {
+	// ConfigMap is the one among the assets that the operator fills. Pods that mount it roll when it changes.
+	ConfigMap string
+	// Source is the ConfigMap in DriverConfigNamespace with which an administrator configures the driver; "" if there is
+	// none.
+	Source string
+	// Content returns the content of ConfigMap. It gets that of the ConfigMap with the configuration of the cloud, and that
+	// of Source; either is nil if there is no such ConfigMap. After an error, the content stays as it is.
+	Content func(cloud, source map[string]string) (content map[string]string, err error)
+}
+
+// CloudCABundle is the CloudConfig of a driver that needs only the CA bundle of the cloud, which a cloud may have.
+func CloudCABundle(configMap string) *CloudConfig {
+	return &CloudConfig{ConfigMap: configMap, Content: func(cloud, _ map[string]string) (map[string]string, error) {
+		bundle := cloud[CABundleKey]
+		if bundle == "" {
+			return nil, nil
+		}
+		return map[string]string{CABundleKey: bundle}, CheckCABundle(bundle)
+	}}
+}
+
+// CheckCABundle fails unless what the configuration of the cloud has as the CA bundle has a certificate.
+func CheckCABundle(bundle string) error {
+	if HasCertificate(bundle) {
+		return nil
+	}
+	return fmt.Errorf("ConfigMap %s/%s, key %s: found no certificate, want the CA bundle of the cloud in PEM format. "+
+		"Correct the ConfigMap in namespace openshift-config that the Infrastructure cluster names in spec.cloudConfig",
+		CloudConfigNamespace, CloudConfigName, CABundleKey)
+}
+
+// HasCertificate tells whether a text in PEM format has a certificate.
+func HasCertificate(bundle string) bool { return x509.NewCertPool().AppendCertsFromPEM([]byte(bundle)) }

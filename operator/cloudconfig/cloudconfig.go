@@ -1,0 +1,126 @@
+// Package cloudconfig has the controller that fills the driver's ConfigMap with what its pods need of the configuration of
+// the cloud, such as the CA bundle of a cloud whose endpoints have certificates of a private certificate authority, as in
+// some regions of AWS.
+package cloudconfig
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/openshift/library-go/pkg/controller/factory"
+	"github.com/openshift/library-go/pkg/operator/events"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	coreinformers "k8s.io/client-go/informers/core/v1"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/objects"
+)
+
+// A Controller fills the ConfigMap. It is ready once that is complete and the cache shows it, or has failed several times: a
+// pod that was made earlier would have to be replaced at once.
+type Controller struct {
+	factory.Controller
+	options Options
+	ready   *objects.Readiness
+}
+
+// Options are what a Controller needs.
+type Options struct {
+	Name   string
+	Config *drivers.CloudConfig
+	// Cloud has the ConfigMap in which OpenShift publishes the configuration of the cloud.
+	Cloud coreinformers.ConfigMapInformer
+	// Source has the ConfigMap with which an administrator configures the driver; nil if there is none.
+	Source         coreinformers.ConfigMapInformer
+	Target         *objects.WatchedObject // the driver's
+	Applier        *objects.Applier
+	OperatorClient v1helpers.OperatorClient
+	Recorder       events.Recorder
+}
+
+// NewController returns the controller.
+func NewController(options Options) *Controller {
+	c := &Controller{options: options, ready: objects.NewReadiness()}
+	watched := append(options.Target.Informers(), options.OperatorClient.Informer(), options.Cloud.Informer())
+	if options.Source != nil {
+		watched = append(watched, options.Source.Informer())
+	}
+	c.Controller = factory.New().
+		WithInformers(watched...).
+		WithSync(c.sync).
+		ResyncEvery(time.Minute). // for a write that no watch ever shows, because etcd was restored to the version before
+		WithSyncDegradedOnError(options.OperatorClient).
+		ToController(options.Name, options.Recorder)
+	return c
+}
+
+// Ready is closed once the controller is ready.
+func (c *Controller) Ready() <-chan struct{} { return c.ready.Done() }
+
+// Informers are triggered when the driver's ConfigMap changes.
+func (c *Controller) Informers() []factory.Informer { return c.options.Target.Informers() }
+
+// Content returns the content of the driver's ConfigMap, empty if there is nothing in it.
+func (c *Controller) Content() map[string]string {
+	target := c.options.Target.Cached()
+	if target == nil {
+		return nil
+	}
+	content, _, _ := unstructured.NestedStringMap(target.Object, "data")
+	return content
+}
+
+func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
+	cloud, err := contentOf(c.options.Cloud, drivers.CloudConfigNamespace, drivers.CloudConfigName)
+	if err != nil {
+		return err
+	}
+	source, err := contentOf(c.options.Source, drivers.DriverConfigNamespace, c.options.Config.Source)
+	if err != nil {
+		return err
+	}
+	content, err := c.options.Config.Content(cloud, source)
+	if err != nil { // with it, the driver would exit
+		c.ready.Fail()
+		return fmt.Errorf("the driver keeps the configuration of the cloud that it has: %w", err)
+	}
+	desired := c.options.Target.Desired.DeepCopy()
+	if len(content) > 0 {
+		if err := unstructured.SetNestedStringMap(desired.Object, content, "data"); err != nil {
+			return err
+		}
+	}
+	live, err := c.options.Applier.Apply(ctx, c.options.Target, desired)
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		c.ready.Fail()
+		return fmt.Errorf("writing the configuration of the cloud to ConfigMap %s/%s: %w", desired.GetNamespace(), desired.GetName(), err)
+	}
+	if cached := c.options.Target.Cached(); cached != nil && cached.GetResourceVersion() == live.GetResourceVersion() {
+		c.ready.Set()
+	}
+	return nil
+}
+
+// contentOf returns the content of a ConfigMap, nil if there is none.
+func contentOf(informer coreinformers.ConfigMapInformer, namespace, name string) (map[string]string, error) {
+	if informer == nil {
+		return nil, nil
+	}
+	found, err := informer.Lister().ConfigMaps(namespace).Get(name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if found.Data == nil {
+		return map[string]string{}, nil // it exists
+	}
+	return found.Data, nil
+}

@@ -1,0 +1,175 @@
+package clusterstorage
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/clusterstorage"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/release"
+)
+
+// TestOperators: on each platform, the release's manifests are enough for storage to become available, with real operators,
+// and then they rest. Nothing changes when an administrator annotates what they made, nor when they start again. (They apply an
+// object again when it has changed, and when they start; that changes nothing in it.)
+func TestOperators(t *testing.T) {
+	t.Parallel()
+	for _, platform := range platforms() {
+		t.Run(string(platform), func(t *testing.T) {
+			t.Parallel()
+			w := newEnvironment(t, platform, cluster.Options{Images: programs(t)})
+			w.install(release.Payload{Version: version})
+			w.awaitSettled(version)
+			w.awaitRest()
+
+			touched := w.touchAll()
+			w.awaitRest()
+			w.mustBeUnchanged("an administrator's annotation on everything that they made", touched)
+
+			w.restartAll()
+			w.awaitSettled(version)
+			w.awaitRest()
+			w.mustBeUnchanged("a restart of all operators", touched)
+
+			for _, write := range w.writes(time.Time{}) {
+				if write.Resource == "namespaces" && write.Name == drivers.ClusterStorageNamespace {
+					t.Errorf("the namespace of the release's manifests was written: %s", list([]cluster.AuditEvent{write}))
+				}
+			}
+			w.checkForbidden()
+		})
+	}
+}
+
+// touchAll annotates everything that our operators made, as an administrator may do, and returns it.
+func (w *environment) touchAll() []*unstructured.Unstructured {
+	w.t.Helper()
+	made := w.made()
+	if len(made) < 20 {
+		w.t.Errorf("the operators have made only %d objects", len(made))
+	}
+	for _, object := range made {
+		if object.GetKind() == "Deployment" {
+			continue // its generation changes with its annotations, too, and that is what is reported
+		}
+		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"example.com/note":"of an administrator"}}}`))
+		if err := w.Client().Patch(w.t.Context(), object, patch); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return made
+}
+
+// mustBeUnchanged fails the test if objects that everybody should leave alone have changed. A lock is another one when another
+// pod is active.
+func (w *environment) mustBeUnchanged(after string, objects []*unstructured.Unstructured) {
+	w.t.Helper()
+	for _, before := range objects {
+		if w.isLock(before) {
+			continue
+		}
+		now := before.DeepCopy()
+		w.get(now)
+		if diff := cmp.Diff(content(before), content(now)); diff != "" {
+			w.t.Errorf("after %s, %s %s is another one (-before +after):\n%s", after, before.GetKind(), client.ObjectKeyFromObject(before), diff)
+		}
+	}
+}
+
+// content returns an object without its bookkeeping, and a workload without what the controller manager writes.
+func content(object *unstructured.Unstructured) map[string]any {
+	content := object.DeepCopy().Object
+	unstructured.RemoveNestedField(content, "metadata", "resourceVersion")
+	unstructured.RemoveNestedField(content, "metadata", "managedFields")
+	if kind := object.GetKind(); kind == "Deployment" || kind == "DaemonSet" || kind == "PodDisruptionBudget" {
+		unstructured.RemoveNestedField(content, "status")
+	}
+	return content
+}
+
+// restartAll deletes the pods of all operators, and waits until others have taken over.
+func (w *environment) restartAll() {
+	w.t.Helper()
+	before, err := w.active(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	deleted := 0
+	for _, namespace := range []string{clusterstorage.Namespace, drivers.ClusterStorageNamespace} {
+		pods := &corev1.PodList{}
+		if err := w.Client().List(w.t.Context(), pods, client.InNamespace(namespace)); err != nil {
+			w.t.Fatal(err)
+		}
+		for _, pod := range pods.Items {
+			if w.isOperator(pod) {
+				deleted++
+				if err := w.Client().Delete(w.t.Context(), &pod); err != nil {
+					w.t.Fatal(err)
+				}
+			}
+		}
+	}
+	if deleted != len(w.drivers)+1 {
+		w.t.Fatalf("there were %d pods of operators, want one of each of %d and of the cluster storage operator", deleted, len(w.drivers))
+	}
+	cluster.Eventually(w.t, limit, "others to be active", func(ctx context.Context) error {
+		now, err := w.active(ctx)
+		if err != nil {
+			return err
+		}
+		for i, holder := range now {
+			if holder == "" || holder == before[i] {
+				return fmt.Errorf("those who are active are %q, they were %q", now, before)
+			}
+		}
+		return nil
+	})
+}
+
+// active returns who holds the locks of all operators.
+func (w *environment) active(ctx context.Context) ([]string, error) {
+	lease := &coordinationv1.Lease{}
+	if err := w.Client().Get(ctx, client.ObjectKey{Namespace: clusterstorage.Namespace, Name: clusterstorage.Name + "-lock"}, lease); err != nil {
+		return nil, err
+	}
+	holders := []string{ptr.Deref(lease.Spec.HolderIdentity, "")}
+	for _, d := range w.drivers {
+		pod, err := journey.LockHolder(ctx, w.Client(), drivers.ClusterStorageNamespace, d.Operator.Lock)
+		if err != nil {
+			return nil, err
+		}
+		holders = append(holders, pod.Name)
+	}
+	return holders, nil
+}
+
+// isOperator reports whether a pod is one of our operators'.
+func (w *environment) isOperator(pod corev1.Pod) bool {
+	for _, d := range w.drivers {
+		if pod.Spec.ServiceAccountName == d.Operator.Name {
+			return true
+		}
+	}
+	return pod.Spec.ServiceAccountName == clusterstorage.Name
+}
+
+// isLock reports whether an object says which pod of an operator is active. It is that pod's.
+func (w *environment) isLock(object *unstructured.Unstructured) bool {
+	for _, d := range w.drivers {
+		if object.GetKind() == "ConfigMap" && object.GetName() == d.Operator.Lock {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,37 @@
+package folders
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log"
+	"net"
+	"os"
+
+	"google.golang.org/grpc"
+)
+
+// Serve serves gRPC on a socket until ctx ends. The socket of an earlier process is replaced. Calls that fail are logged,
+// and all of them if verbose.
+func Serve(ctx context.Context, socket string, verbose bool, register func(*grpc.Server)) error {
+	if err := os.Remove(socket); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	listener, err := net.Listen("unix", socket)
+	if err != nil {
+		return err
+	}
+	server := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, request any, info *grpc.UnaryServerInfo, handle grpc.UnaryHandler) (any, error) {
+		response, err := handle(ctx, request)
+		if err != nil {
+			log.Printf("%s: %v", info.FullMethod, err)
+		} else if verbose {
+			log.Printf("%s: done", info.FullMethod)
+		}
+		return response, err
+	}))
+	register(server)
+	stopped := context.AfterFunc(ctx, server.GracefulStop)
+	defer stopped()
+	return server.Serve(listener)
+}

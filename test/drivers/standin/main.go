@@ -1,0 +1,65 @@
+// Command standin stands in for programs whose modules cannot be built here, at the protocol of the CSI. The name with
+// which it is started says for which.
+//
+// It takes the command line of the real program and nothing else, reads the same variables and files, refuses the same
+// mistakes in them, and serves the CSI as that does: the same name, capabilities, modes and parameters. It asks the API
+// server for what the real one needs. Volumes are folders, see packages folders and backend: nothing is formatted, and no
+// cloud is called.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// program is a real program.
+type program struct {
+	// flags are those of its command line, with their defaults. Those of klog are in addition if klog says so.
+	flags map[string]any
+	klog  bool
+	// run is what it does, with the values of its flags.
+	run func(context.Context, *flag.FlagSet) error
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	name := filepath.Base(os.Args[0])
+	err := start(ctx, name, os.Args[1:])
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		log.Fatalf("%s (a stand-in): %v", name, err)
+	}
+}
+
+// start runs the program of a name.
+func start(ctx context.Context, name string, args []string) error {
+	p, ok := programs[name]
+	if !ok {
+		var names []string
+		for name := range programs {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		return fmt.Errorf("this stands in for no such program, only for %s", strings.Join(names, ", "))
+	}
+	flags, err := p.parse(name, args)
+	if err != nil {
+		return err
+	}
+	if flags.Lookup("version") != nil && valueOf[bool](flags, "version") {
+		fmt.Println("Driver Version: stand-in")
+		return nil
+	}
+	return p.run(ctx, flags)
+}

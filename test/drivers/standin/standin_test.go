@@ -1,0 +1,243 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/drivers/folders"
+	"github.com/berth-csi/berth/test/drivers/standin/backend"
+)
+
+// TestCommandLines: each program takes its own flags, with values of their kind, and nothing else.
+func TestCommandLines(t *testing.T) {
+	for name, p := range programs {
+		t.Run(name, func(t *testing.T) {
+			if _, err := p.parse(name, nil); err != nil {
+				t.Error(err)
+			}
+			for _, args := range [][]string{{"--extra-tags=a=b"}, {"controller"}, {"--version=perhaps"}} {
+				if _, err := p.parse(name, args); err == nil {
+					t.Errorf("it takes %q", args)
+				}
+			}
+		})
+	}
+	flags, err := programs["azurediskplugin"].parse("azurediskplugin", strings.Fields("--endpoint=unix:///csi/csi.sock --logtostderr --v=4 --volume-attach-limit=8 --cloud-config-secret-name="))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if valueOf[string](flags, "endpoint") != "unix:///csi/csi.sock" || valueOf[int](flags, "volume-attach-limit") != 8 || !valueOf[bool](flags, "support-zone") {
+		t.Error("flags have other values than the command line and the defaults")
+	}
+	if err := start(t.Context(), "azurediskplugin2", nil); err == nil || !strings.Contains(err.Error(), "azurefileplugin") {
+		t.Errorf("as another program: %v, want an error that lists the programs", err)
+	}
+}
+
+// write writes files to a new folder.
+func write(t *testing.T, files map[string]string) string {
+	t.Helper()
+	folder := t.TempDir()
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// installed is what the installer writes into the configuration of an Azure cloud.
+const installed = `{"cloud":"AzurePublicCloud","tenantId":"t","subscriptionId":"s","resourceGroup":"g","location":"westeurope","useManagedIdentityExtension":true,"userAssignedIdentityID":""}`
+
+// TestAzureCredentials: the Secret of the cloud credential operator and the configuration of the cloud become a login, or
+// the injector or the driver says what is wrong.
+func TestAzureCredentials(t *testing.T) {
+	token := filepath.Join(write(t, map[string]string{"token": "jwt"}), "token")
+	for name, test := range map[string]struct {
+		config string
+		secret map[string]string
+		args   []string
+		want   backend.Login
+		refuse string
+	}{
+		"service principal": {config: installed, secret: map[string]string{"azure_client_id": "id", "azure_client_secret": "pass", "azure_tenant_id": "t"}, args: []string{"--disable-identity-extension-auth"},
+			want: backend.Login{"tenant": "t", "subscription": "s", "group": "g", "client": "id", "secret": "pass"}},
+		"workload identity": {config: installed, secret: map[string]string{"azure_client_id": "id", "azure_tenant_id": "t2", "azure_federated_token_file": token}, args: []string{"--disable-identity-extension-auth"},
+			want: backend.Login{"tenant": "t2", "subscription": "s", "group": "g", "client": "id", "token": "jwt"}},
+		"managed identity": {config: installed, secret: map[string]string{"azure_client_id": "id", "azure_client_secret": "pass"},
+			want: backend.Login{"tenant": "t", "subscription": "s", "group": "g", "identity": "system"}},
+		"no token":            {config: installed, secret: map[string]string{"azure_client_id": "id", "azure_tenant_id": "t", "azure_federated_token_file": "/nowhere"}, refuse: "open /nowhere: no such file"},
+		"no client":           {config: installed, secret: map[string]string{"azure_client_secret": "pass"}, refuse: "failed to read azure_client_id"},
+		"no secret":           {config: installed, secret: map[string]string{"azure_client_id": "id"}, refuse: "azure_client_secret should be set up"},
+		"secret and token":    {config: installed, secret: map[string]string{"azure_client_id": "id", "azure_client_secret": "pass", "azure_federated_token_file": token}, refuse: "this should never happen"},
+		"token and no tenant": {config: installed, secret: map[string]string{"azure_client_id": "id", "azure_federated_token_file": token}, refuse: "azure_tenant_id should be set up"},
+		"no JSON":             {config: "cloud: Azure", secret: map[string]string{"azure_client_id": "id", "azure_client_secret": "pass"}, refuse: "couldn't read cloud config"},
+		"no group":            {config: `{"tenantId":"t","subscriptionId":"s","location":"l"}`, secret: map[string]string{"azure_client_id": "id", "azure_client_secret": "pass"}, refuse: "no resourceGroup"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, merged := write(t, map[string]string{"config": test.config}), filepath.Join(t.TempDir(), "cloud.conf")
+			args := append(test.args, "--cloud-config-file-path="+filepath.Join(config, "config"), "--creds-path="+write(t, test.secret), "--output-file-path="+merged)
+			login, err := backend.Login(nil), start(t.Context(), "azure-config-credentials-injector", args)
+			if err == nil {
+				t.Setenv("AZURE_CREDENTIAL_FILE", merged)
+				login, err = readLogin(t)
+			}
+			if test.refuse != "" {
+				if err == nil || !strings.Contains(err.Error(), test.refuse) {
+					t.Errorf("got the login %v and the error %v, want %q in it", login, err, test.refuse)
+				}
+				return
+			}
+			if diff := cmp.Diff(test.want, login); diff != "" || err != nil {
+				t.Errorf("login (-want +got):\n%s\nerror %v", diff, err)
+			}
+		})
+	}
+}
+
+// readLogin returns the login of a driver in Azure.
+func readLogin(t *testing.T) (backend.Login, error) {
+	t.Helper()
+	config, err := readAzureConfig(true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.login()
+}
+
+// TestAzureWithoutConfig: a driver starts without a configuration if it may, and then creates nothing.
+func TestAzureWithoutConfig(t *testing.T) {
+	t.Setenv("AZURE_CREDENTIAL_FILE", "/nowhere/cloud.conf")
+	if _, err := readLogin(t); err == nil || err.Error() != "no cloud config provided" {
+		t.Errorf("got %v, want that there is no configuration", err)
+	}
+	if _, err := readAzureConfig(false); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+func TestVSphereConfig(t *testing.T) {
+	const whole = "[Global]\ncluster-id = \"berth\"\n[VirtualCenter \"vcenter.test\"]\nuser = \"driver@vsphere.local\"\npassword = \"p@ss#1\"\ndatacenters = \"dc\"\nport = \"443\"\nmigration-datastore-url = \"ds:///1\"\n"
+	for name, test := range map[string]struct{ config, refuse string }{
+		"whole":        {config: whole},
+		"nothing":      {refuse: "no Virtual Center hosts defined"},
+		"no user":      {config: strings.ReplaceAll(whole, "user =", "owner ="), refuse: "username is missing"},
+		"no domain":    {config: strings.ReplaceAll(whole, "@vsphere.local", ""), refuse: "username is invalid"},
+		"no password":  {config: strings.ReplaceAll(whole, "p@ss#1", ""), refuse: "password is missing"},
+		"long ID":      {config: strings.ReplaceAll(whole, "berth", strings.Repeat("b", 65)), refuse: "must not exceed 64"},
+		"two vCenters": {config: whole + "[VirtualCenter \"other.test\"]\nuser=\"a@b\"\npassword=\"c\"\n", refuse: "topology categories"},
+		"no INI":       {config: "{}", refuse: "failed to read config"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("VSPHERE_CSI_CONFIG", filepath.Join(write(t, map[string]string{"cloud.conf": test.config}), "cloud.conf"))
+			config, err := readVSphereConfig()
+			if test.refuse != "" {
+				if err == nil || !strings.Contains(err.Error(), test.refuse) {
+					t.Errorf("got %v, want %q in it", err, test.refuse)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			login, err := config.login()
+			want := backend.Login{"server": "vcenter.test", "user": "driver@vsphere.local", "password": "p@ss#1", "datacenters": "dc", "cluster": "berth"}
+			if diff := cmp.Diff(want, login); diff != "" || err != nil {
+				t.Errorf("login (-want +got):\n%s\nerror %v", diff, err)
+			}
+		})
+	}
+	t.Setenv("VSPHERE_CSI_CONFIG", "/nowhere")
+	if _, err := readVSphereConfig(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("without a file: %v, want %v", err, fs.ErrNotExist)
+	}
+}
+
+// startBackend starts a backend until the test ends.
+func startBackend(t *testing.T, options backend.Options) *backend.Backend {
+	t.Helper()
+	options.Folder = t.TempDir()
+	store, err := backend.Start(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	return store
+}
+
+// serve serves a driver, which logs in as "berth", until the test ends. It returns the socket.
+func serve(t *testing.T, d driver, store *backend.Backend) string {
+	t.Helper()
+	socket := filepath.Join(t.TempDir(), "csi.sock")
+	d.endpoint, d.backend, d.folder = "unix://"+socket, store.ListensAt(), store.Folder()
+	d.login = func() (backend.Login, error) { return backend.Login{"user": "berth"}, nil }
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- d.serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return socket
+}
+
+// on returns the driver of a node.
+func (d driver) on(node string) driver {
+	d.info = func(context.Context) (*csi.NodeGetInfoResponse, error) {
+		return &csi.NodeGetInfoResponse{NodeId: node}, nil
+	}
+	return d
+}
+
+// block is a driver whose volumes are attached.
+var block = driver{
+	name: "block.test", alsoOnNode: true, features: folders.Features{Attaches: true, Clones: true, Parameters: true},
+	parameters: []string{"skuname"}, refused: func(name string) error { return errors.New("invalid parameter " + name) },
+}
+
+// TestSanity: a controller keeps the rules of the CSI that csi-sanity knows. Nodes mount as the sample driver does, which
+// csi-sanity tests, too.
+func TestSanity(t *testing.T) {
+	sanity, err := tools.Program{Name: "csi-sanity", Package: "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity", Folder: "hack/csi-sanity",
+		Flags: []string{"-ldflags", "-s -w"}}.Ensure(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := startBackend(t, backend.Options{Nodes: func(id string) bool { return id == "pier" }})
+	out, err := exec.CommandContext(t.Context(), sanity, "--csi.controllerendpoint=unix://"+serve(t, block, store), "--csi.endpoint=unix://"+serve(t, block.on("pier"), store),
+		"--ginkgo.no-color", "--ginkgo.skip=Node Service|volume lifecycle",
+		"--csi.mountdir="+filepath.Join(t.TempDir(), "target"), "--csi.stagingdir="+filepath.Join(t.TempDir(), "staging")).CombinedOutput()
+	if err != nil {
+		t.Errorf("csi-sanity: %v\n%s", err, out)
+	}
+	passed := regexp.MustCompile(`(\d+) Passed`).FindSubmatch(out)
+	if passed == nil {
+		t.Fatalf("csi-sanity says not how much passed:\n%s", out)
+	}
+	if n, err := strconv.Atoi(string(passed[1])); err != nil || n < 35 {
+		t.Errorf("%s checks passed, want those of each service:\n%s", passed[1], out)
+	}
+	calls := store.Calls()
+	if len(calls) == 0 {
+		t.Error("the backend got no calls")
+	}
+	for _, call := range calls {
+		if call.Login["user"] != "berth" {
+			t.Errorf("%s came with the login %v", call.Method, call.Login)
+		}
+	}
+}

@@ -1,0 +1,92 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/clusterstorage/release"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// A Payload is a release of OpenShift, as far as it is about the cluster storage operator.
+type Payload struct {
+	Version string
+	// Images are the pull specs by the variables of the cluster storage operator's Deployment, for those that are not the
+	// definitions' own.
+	Images map[string]string
+}
+
+// snapshot is what a release replaces by its version.
+const snapshot = "0.0.1-snapshot"
+
+// Objects returns the objects of the manifests for the drivers, in the order in which the cluster version operator applies
+// them.
+func (p Payload) Objects(all []drivers.Driver) ([]*unstructured.Unstructured, error) {
+	files, err := release.Files(all)
+	if err != nil {
+		return nil, err
+	}
+	var objects []*unstructured.Unstructured
+	for _, file := range files {
+		if !strings.HasSuffix(file.Name, ".yaml") {
+			continue
+		}
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(strings.ReplaceAll(string(file.Data), snapshot, p.Version)), &object.Object); err != nil {
+			return nil, fmt.Errorf("%s: %w", file.Name, err)
+		}
+		if object.GetKind() == "Deployment" {
+			if err := p.setImages(object); err != nil {
+				return nil, fmt.Errorf("%s: %w", file.Name, err)
+			}
+		}
+		objects = append(objects, object)
+	}
+	return objects, nil
+}
+
+func (p Payload) setImages(deployment *unstructured.Unstructured) error {
+	containers, _, err := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	if err != nil {
+		return err
+	}
+	for _, c := range containers {
+		container := c.(map[string]any)
+		environment, _ := container["env"].([]any)
+		for _, v := range environment {
+			variable := v.(map[string]any)
+			if image, found := p.Images[fmt.Sprint(variable["name"])]; found {
+				variable["value"] = image
+			}
+		}
+	}
+	return unstructured.SetNestedSlice(deployment.Object, containers, "spec", "template", "spec", "containers")
+}
+
+// Apply does what the cluster version operator does with the manifests: it creates what is missing, and sets in everything
+// else what the manifests say. It creates ClusterOperators, and what is to be created only, and leaves them alone then.
+func (p Payload) Apply(ctx context.Context, c client.Client, all []drivers.Driver) error {
+	objects, err := p.Objects(all)
+	if err != nil {
+		return err
+	}
+	for _, object := range objects {
+		if object.GetKind() == "ClusterOperator" || object.GetAnnotations()["release.openshift.io/create-only"] == "true" {
+			unstructured.RemoveNestedField(object.Object, "status")
+			if err := client.IgnoreAlreadyExists(c.Create(ctx, object)); err != nil {
+				return fmt.Errorf("creating %s %s: %w", object.GetKind(), object.GetName(), err)
+			}
+			continue
+		}
+		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("cluster-version-operator"), client.ForceOwnership)
+		if err != nil {
+			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
+		}
+	}
+	return nil
+}
