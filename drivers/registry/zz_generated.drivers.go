@@ -7,10 +7,12 @@ import (
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/drivers/manila"
+	"github.com/berth-csi/berth/drivers/vsphere"
 )
 
 var all = []drivers.Driver{
 	ebs.Driver,
 	efs.Driver,
 	manila.Driver,
+	vsphere.Driver,
 }
