@@ -5,6 +5,7 @@
 package bundle
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -54,6 +55,9 @@ func Generate(d drivers.Driver, opts Options) (*registryv1.Bundle, error) {
 }
 
 func generate(d drivers.Driver, opts Options) (*registryv1.Bundle, error) {
+	if !d.HasPackage() {
+		return nil, errors.New("the driver has no package: the cluster storage operator runs its operator, where the platform needs the driver")
+	}
 	b := &registryv1.Bundle{Package: d.Package.Name, Name: csvName(d, opts)}
 	if err := checkName(b.Name); err != nil {
 		return nil, err

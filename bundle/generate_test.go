@@ -161,6 +161,10 @@ func TestGenerateRefuses(t *testing.T) {
 		change: func(_ *drivers.Driver, opts *Options) { opts.SkipRange = "all" },
 		want:   `skip range "all": want versions such as ">=1.0.0 <1.0.3"`,
 	}, {
+		name:   "a driver without a package",
+		change: func(d *drivers.Driver, _ *Options) { d.Package = drivers.Package{} },
+		want:   "the driver has no package",
+	}, {
 		name:   "no examples",
 		change: func(d *drivers.Driver, _ *Options) { d.Package.Examples = fstest.MapFS{} },
 		want:   "no examples: want at least one, the initialization resource",

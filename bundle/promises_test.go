@@ -22,7 +22,7 @@ import (
 )
 
 // everyDriver returns the drivers whose bundles these tests check.
-func everyDriver() []drivers.Driver { return append(driverregistry.All(), widget.Driver()) }
+func everyDriver() []drivers.Driver { return append(driverregistry.Packaged(), widget.Driver()) }
 
 // written writes a bundle to a folder of the test.
 func written(t *testing.T, b *registryv1.Bundle) string {

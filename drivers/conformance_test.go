@@ -317,16 +317,24 @@ func TestSettingsHaveContainers(t *testing.T) {
 
 func TestPackage(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
-		for field, value := range map[string]string{
-			"Package.Name": d.Package.Name, "Package.DisplayName": d.Package.DisplayName, "Package.Summary": d.Package.Summary,
-			"Package.Description": d.Package.Description, "Package.Channel": d.Package.Channel,
-			"Package.MinKubeVersion": d.Package.MinKubeVersion,
-			"Operator.Name":          d.Operator.Name, "Operator.Lock": d.Operator.Lock, "ConditionPrefix": d.ConditionPrefix,
-		} {
-			if value == "" {
-				t.Errorf("%s is empty", field)
+		filled := func(fields map[string]string) {
+			for field, value := range fields {
+				if value == "" {
+					t.Errorf("%s is empty", field)
+				}
 			}
 		}
+		filled(map[string]string{"Operator.Name": d.Operator.Name, "Operator.Lock": d.Operator.Lock, "ConditionPrefix": d.ConditionPrefix})
+		if !d.HasPackage() {
+			if d.ClusterStorage == nil {
+				t.Error("the driver has neither a package nor a platform that needs it: nobody can install it")
+			}
+			return
+		}
+		filled(map[string]string{
+			"Package.DisplayName": d.Package.DisplayName, "Package.Summary": d.Package.Summary, "Package.Description": d.Package.Description,
+			"Package.Channel": d.Package.Channel, "Package.MinKubeVersion": d.Package.MinKubeVersion,
+		})
 		if !strings.HasPrefix(string(d.Package.Icon), "<svg ") {
 			t.Errorf("the icon is not an SVG image: %.20s", d.Package.Icon)
 		}

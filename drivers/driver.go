@@ -23,7 +23,8 @@ type Driver struct {
 	// ConditionPrefix starts the type of each condition that one controller writes, such as "AWSEFS".
 	ConditionPrefix string
 
-	// Package is what the Operator Lifecycle Manager and a console show.
+	// Package is what the Operator Lifecycle Manager and a console show. It is empty if the driver is in no catalog, because
+	// clusters get it only with their platform: see ClusterStorage.
 	Package Package
 	// Operator says how the driver's operator runs in a cluster.
 	Operator Operator
@@ -146,6 +147,9 @@ type Package struct {
 	// MinKubeVersion is the oldest Kubernetes that the operator runs on.
 	MinKubeVersion string
 }
+
+// HasPackage reports whether the driver's operator can be installed with the Operator Lifecycle Manager.
+func (d Driver) HasPackage() bool { return d.Package.Name != "" }
 
 // Folder returns a folder that a driver's definition embeds. A wrong name is a programming error, so it panics.
 func Folder(files fs.FS, name string) fs.FS {

@@ -91,7 +91,7 @@ func newBundleGenerateCommand() *cobra.Command {
 		Long: `Write the bundle of one version of a driver's operator, from the driver's definition. The
 same definition and flags always give the same bytes.
 
-The drivers are: ` + strings.Join(registry.Names(), ", ") + `.
+The drivers are: ` + strings.Join(packaged(), ", ") + `.
 
 A bundle in the output folder is replaced as a whole. A folder that holds anything but a bundle
 of the same package is rejected and left unchanged.`,
@@ -117,6 +117,14 @@ of the same package is rejected and left unchanged.`,
 		panic(err) // no such flag
 	}
 	return cmd
+}
+
+// packaged returns the names of the drivers that have bundles.
+func packaged() (names []string) {
+	for _, d := range registry.Packaged() {
+		names = append(names, d.Name)
+	}
+	return names
 }
 
 func (o *bundleGenerate) run(cmd *cobra.Command, name string) error {

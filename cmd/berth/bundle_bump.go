@@ -81,7 +81,7 @@ func bumpBundle(cmd *cobra.Command, dir, output string, opts bundle.Options) err
 
 // driverOf returns the driver whose operator a package installs.
 func driverOf(packageName string) (drivers.Driver, error) {
-	for _, d := range registry.All() {
+	for _, d := range registry.Packaged() {
 		if d.Package.Name == packageName {
 			return d, nil
 		}

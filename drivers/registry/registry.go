@@ -15,6 +15,11 @@ import (
 // All returns the definitions of all drivers, sorted by name.
 func All() []drivers.Driver { return slices.Clone(all) }
 
+// Packaged returns the definitions of the drivers that have a package in catalogs, sorted by name.
+func Packaged() []drivers.Driver {
+	return slices.DeleteFunc(All(), func(d drivers.Driver) bool { return !d.HasPackage() })
+}
+
 // Names returns the names of all drivers, sorted.
 func Names() []string {
 	var names []string

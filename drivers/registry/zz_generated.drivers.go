@@ -6,6 +6,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/efs"
+	"github.com/berth-csi/berth/drivers/gcppd"
 	"github.com/berth-csi/berth/drivers/manila"
 	"github.com/berth-csi/berth/drivers/vsphere"
 )
@@ -13,6 +14,7 @@ import (
 var all = []drivers.Driver{
 	ebs.Driver,
 	efs.Driver,
+	gcppd.Driver,
 	manila.Driver,
 	vsphere.Driver,
 }

@@ -35,7 +35,7 @@ func main() {
 func run(out io.Writer, folder, output string) error {
 	var operators []operator
 	var errs []error
-	for _, d := range registry.All() {
+	for _, d := range registry.Packaged() {
 		o, err := explain(d, folder)
 		operators, errs = append(operators, o), append(errs, err)
 	}

@@ -15,7 +15,8 @@ import (
 func records(t *testing.T, edit func(record string) string) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
-	for _, name := range registry.Names() {
+	for _, d := range registry.Packaged() {
+		name := d.Name
 		record, err := os.ReadFile(filepath.Join("..", "..", "drivers", name, permissions.RecordName))
 		if err != nil {
 			t.Fatal(err)
@@ -44,7 +45,7 @@ func TestTableAndPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, d := range registry.All() {
+	for _, d := range registry.Packaged() {
 		for name, text := range map[string]string{"table": table.String(), "page": string(page)} {
 			for _, want := range []string{d.Operator.Name, "clustercsidrivers named " + d.CSIName, permissions.ListFallback["list"], "only to delegate it"} {
 				if !strings.Contains(text, want) {
@@ -86,7 +87,7 @@ func TestWhatDoesNotFitTogether(t *testing.T) {
 
 func TestARecordIsMissing(t *testing.T) {
 	err := run(os.Stdout, t.TempDir(), "")
-	if want := "-run TestPermissionsAreExact/" + registry.Names()[0] + " -update"; err == nil || !strings.Contains(err.Error(), want) {
+	if want := "-run TestPermissionsAreExact/" + registry.Packaged()[0].Name + " -update"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("error %v, want one that contains %s", err, want)
 	}
 }

@@ -96,7 +96,7 @@ func (p *Plan) validateDriver() error {
 
 // driverOf returns the driver whose operator is in a package of one of the names.
 func driverOf(names ...string) (drivers.Driver, bool) {
-	all := registry.All()
+	all := registry.Packaged()
 	at := slices.IndexFunc(all, func(d drivers.Driver) bool { return slices.Contains(names, d.Package.Name) })
 	if at < 0 {
 		return drivers.Driver{}, false

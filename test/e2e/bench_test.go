@@ -30,7 +30,7 @@ import (
 //   - settled: once a driver is installed, the operator's resident memory, now and at most, and what it
 //     asks of the API server.
 func BenchmarkOperator(b *testing.B) {
-	for _, driver := range registry.All() {
+	for _, driver := range registry.Packaged() {
 		b.Run(driver.Name, func(b *testing.B) {
 			w := newEnvironment(b, driver, cluster.Options{Durable: true})
 			w.serveCatalog()

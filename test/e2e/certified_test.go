@@ -35,7 +35,7 @@ func TestTheCertifiedCatalog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all := registry.All()
+	all := registry.Packaged()
 	for _, driver := range all {
 		of := w.of(driver)
 		head, err := packages[driver.Package.Name].Channels[driver.Package.Channel].Head()

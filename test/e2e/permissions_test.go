@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write the records of exercised permissi
 // earlier one left to the end, and compares what it has asked of the API server with its permissions.
 func TestPermissionsAreExact(t *testing.T) {
 	t.Parallel()
-	for _, driver := range registry.All() {
+	for _, driver := range registry.Packaged() {
 		t.Run(driver.Name, func(t *testing.T) {
 			t.Parallel()
 			w := newEnvironment(t, driver, cluster.Options{})

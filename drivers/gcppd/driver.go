@@ -1,0 +1,44 @@
+// Package gcppd defines the GCP PD CSI driver.
+package gcppd
+
+import (
+	"embed"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+//go:embed assets
+var files embed.FS
+
+// Driver is the GCP PD CSI driver. Its objects keep the names that OpenShift's own operator gave them, so that volumes
+// and scripts find them.
+var Driver = drivers.Driver{
+	Name:            "gcppd",
+	CSIName:         "pd.csi.storage.gke.io",
+	ConditionPrefix: "GCPPD",
+
+	Operator: drivers.Operator{
+		Name:  "gcp-pd-csi-driver-operator",
+		Lock:  "gcp-pd-csi-driver-operator-leader",
+		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
+	},
+
+	Namespace: drivers.ClusterStorageNamespace,
+	InTree:    drivers.InTree{Source: "gcePersistentDisk", Plugin: "kubernetes.io/gce-pd"},
+
+	Assets: drivers.Folder(files, "assets"),
+	Images: []drivers.Image{
+		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-gcp-pd-csi-driver:4.21"},
+		drivers.ProvisionerImage, drivers.AttacherImage, drivers.ResizerImage, drivers.SnapshotterImage,
+		drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
+	},
+	Settings: []drivers.Setting{
+		{Container: "csi-driver", Apply: labelDisks},
+	},
+	Secrets:         []string{"gcp-pd-cloud-credentials"},
+	CredentialKeys:  [][]string{{"service_account.json"}},
+	TrustedCABundle: "gcp-pd-csi-driver-trusted-ca-bundle",
+	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.GCPPlatformType},
+}

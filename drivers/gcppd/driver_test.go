@@ -1,0 +1,101 @@
+package gcppd
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// Tests that apply to every driver are in package drivers.
+
+func manifests(t *testing.T) []drivers.Manifest {
+	t.Helper()
+	found, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestNames: these objects keep the names, and their pods the labels, that OpenShift's own operator gave them.
+func TestNames(t *testing.T) {
+	got := map[string]string{} // selectors, by kind, namespace and name
+	for _, m := range manifests(t) {
+		selector, _, _ := unstructured.NestedStringMap(m.Object.Object, "spec", "selector", "matchLabels")
+		got[strings.Join([]string{m.Object.GetKind(), m.Object.GetNamespace(), m.Object.GetName()}, " ")] = selector["app"]
+	}
+	const namespace = "openshift-cluster-csi-drivers"
+	for name, selector := range map[string]string{
+		"Deployment " + namespace + " gcp-pd-csi-driver-controller":                                   "gcp-pd-csi-driver-controller",
+		"DaemonSet " + namespace + " gcp-pd-csi-driver-node":                                          "gcp-pd-csi-driver-node",
+		"ServiceAccount " + namespace + " gcp-pd-csi-driver-controller-sa":                            "",
+		"ServiceAccount " + namespace + " gcp-pd-csi-driver-node-sa":                                  "",
+		"VolumeSnapshotClass  csi-gce-pd-vsc":                                                         "",
+		"CSIDriver  pd.csi.storage.gke.io":                                                            "",
+		"StorageClass  standard-csi":                                                                  "",
+		"StorageClass  ssd-csi":                                                                       "",
+		"CredentialsRequest openshift-cloud-credential-operator openshift-gcp-pd-csi-driver-operator": "",
+	} {
+		if found, ok := got[name]; !ok || found != selector {
+			t.Errorf("%s: selector %q (found: %v), want %q", name, found, ok, selector)
+		}
+	}
+}
+
+// TestNoClassIsTheDefault: the administrator decides.
+func TestNoClassIsTheDefault(t *testing.T) {
+	for _, m := range drivers.OfKind(manifests(t), "StorageClass") {
+		if marked := m.Object.GetAnnotations(); len(marked) > 0 {
+			t.Errorf("StorageClass %s has the annotations %v, want none", m.Object.GetName(), marked)
+		}
+	}
+}
+
+func TestLabelDisks(t *testing.T) {
+	const own = "--extra-labels=kubernetes-io-cluster-harbour=owned"
+	for name, test := range map[string]struct {
+		platform configv1.GCPPlatformStatus
+		want     []string
+		leftOut  []string // a fragment of each sentence
+	}{
+		"none": {want: []string{own}},
+		"sorted labels": {platform: configv1.GCPPlatformStatus{ResourceLabels: []configv1.GCPResourceLabel{{Key: "team", Value: "a"}, {Key: "cost", Value: "b"}}},
+			want: []string{own + ",cost=b,team=a"}},
+		"sorted tags": {platform: configv1.GCPPlatformStatus{ResourceTags: []configv1.GCPResourceTag{
+			{ParentID: "my-project", Key: "b", Value: "2"}, {ParentID: "my-project", Key: "a", Value: "x y"}, {ParentID: "123", Key: "z", Value: "1"}}},
+			want: []string{own, "--extra-tags=123/z/1,my-project/a/x y,my-project/b/2"}},
+		"a comma": {platform: configv1.GCPPlatformStatus{ResourceTags: []configv1.GCPResourceTag{{ParentID: "123", Key: "z", Value: "a,b"}}},
+			want: []string{own}, leftOut: []string{`123/z with the value "a,b"`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			infrastructure := &configv1.Infrastructure{}
+			infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{GCP: &test.platform}
+			container := &corev1.Container{Args: []string{own}}
+			leftOut := labelDisks(drivers.Cluster{Infrastructure: infrastructure}, container)
+			if diff := cmp.Diff(test.want, container.Args); diff != "" {
+				t.Errorf("arguments (-want +got):\n%s", diff)
+			}
+			if len(leftOut) != len(test.leftOut) {
+				t.Fatalf("left out %q, want %q", leftOut, test.leftOut)
+			}
+			for i, fragment := range test.leftOut {
+				if !strings.Contains(leftOut[i], fragment) {
+					t.Errorf("left out %q, want %q in it", leftOut[i], fragment)
+				}
+			}
+		})
+	}
+}
+
+func TestLabelsOfAnotherPlatform(t *testing.T) {
+	container := &corev1.Container{}
+	if leftOut := labelDisks(drivers.Cluster{Infrastructure: &configv1.Infrastructure{}}, container); leftOut != nil || container.Args != nil {
+		t.Errorf("arguments %q, left out %q; want neither", container.Args, leftOut)
+	}
+}
