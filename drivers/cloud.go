@@ -1,6 +1,10 @@
 package drivers
 
-import configv1 "github.com/openshift/api/config/v1"
+import (
+	"slices"
+
+	configv1 "github.com/openshift/api/config/v1"
+)
 
 // Cloud is what the cluster knows of its cloud. It must not be modified.
 type Cloud struct {
@@ -16,10 +20,18 @@ type Cloud struct {
 // Configuration is the configuration of a driver that has what is in the cloud's configuration and the credentials in one
 // file. The operator makes it.
 type Configuration struct {
-	// Secret names the Secret among the assets that the operator fills. It is one of Driver.Secrets.
+	// Secret names the Secret among the assets that the operator fills. Pods that mount it roll when it changes.
 	Secret string
 	// Credentials names the Secret with the driver's credentials.
 	Credentials string
 	// Content returns the content of Secret. Its errors say what is wrong with the cloud's configuration or credentials.
 	Content func(Cloud) (map[string][]byte, error)
+}
+
+// PodSecrets returns the Secrets whose change must roll the pods that mount them.
+func (d Driver) PodSecrets() []string {
+	if d.Configuration == nil {
+		return d.Secrets
+	}
+	return append(slices.Clone(d.Secrets), d.Configuration.Secret)
 }

@@ -60,7 +60,7 @@ var Driver = drivers.Driver{
 		{Container: "vsphere-plugin", Apply: maxVolumes},
 		{Container: "csi-provisioner", Apply: strictTopology},
 	},
-	Secrets:         []string{cloudSecret, configSecret},
+	Secrets:         []string{cloudSecret},
 	TrustedCABundle: "vmware-vsphere-csi-driver-trusted-ca-bundle",
 	ClusterStorage: &drivers.ClusterStorage{
 		Platform: configv1.VSpherePlatformType, Optional: true, Without: notAskedFor, DefaultClass: className,
