@@ -145,7 +145,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 	}
 	if d.ClusterStorage != nil && d.ClusterStorage.DefaultClass != "" {
 		rule := permissions.Rule{For: defaultClass, Group: "storage.k8s.io", Resources: []string{"storageclasses"}, Verbs: []string{"list"}}
-		if d.Package.Name != "" {
+		if d.HasPackage() {
 			rule.Unexercised = map[string]string{"list": "the end-to-end run installs the driver with OLM, where the administrator makes a class the default"}
 		}
 		rules = append(rules, rule)

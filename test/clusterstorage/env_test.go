@@ -86,10 +86,12 @@ func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluste
 	if err := w.Client().Status().Update(t.Context(), infrastructure); err != nil {
 		t.Fatal(err)
 	}
-	w.create(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: cloudcredential.RootOpenStack},
-		Data:       map[string][]byte{"clouds.yaml": openstack.Start(t, "default").CloudsYAML()},
-	})
+	for name, data := range map[string]map[string][]byte{
+		cloudcredential.RootOpenStack: {"clouds.yaml": openstack.Start(t, "default").CloudsYAML()},
+		cloudcredential.RootGCP:       {"service_account.json": []byte("{}")},
+	} {
+		w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: name}, Data: data})
+	}
 	return w
 }
 

@@ -1,12 +1,14 @@
 // Package cloudcredential is a substitute for OpenShift's cloud credential operator, without a cloud. It does what
 // the rest of the cluster sees of that operator. It creates the Secret of each CredentialsRequest: for AWS with a key
 // pair that opens nothing, or with the configuration for assuming a role with a service account token; for OpenStack
-// with a copy of the cluster's own credentials.
+// and GCP with a copy of the cluster's own credentials.
 package cloudcredential
 
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
@@ -92,7 +94,7 @@ func keyOfRequest(object runtime.Object) []string {
 // keysOfSecret returns the key of the request of a Secret, so that the Secret is recreated when somebody deletes or
 // changes it. A change of the cluster's own credentials affects all requests.
 func (o *operator) keysOfSecret(object runtime.Object) []string {
-	if secret := object.(metav1.Object); secret.GetNamespace() == RootNamespace && secret.GetName() == RootOpenStack {
+	if secret := object.(metav1.Object); secret.GetNamespace() == RootNamespace && slices.Contains(slices.Collect(maps.Values(roots)), secret.GetName()) {
 		return o.keysOfAll(object)
 	}
 	if name, found := ownerOf(object.(metav1.Object)); found {
@@ -154,8 +156,8 @@ func (o *operator) serve(ctx context.Context, name string) error {
 		return err
 	}
 	var root *corev1.Secret
-	if r.usesRoot() {
-		if root, err = o.existing.Secrets(RootNamespace).Get(RootOpenStack); apierrors.IsNotFound(err) {
+	if name := r.root(); name != "" {
+		if root, err = o.existing.Secrets(RootNamespace).Get(name); apierrors.IsNotFound(err) {
 			return nil // Its creation triggers an event.
 		} else if err != nil {
 			return err

@@ -153,14 +153,20 @@ func TestRequestGetsItsSecret(t *testing.T) {
 	cluster.Eventually(t, waitLimit, "the Secret to go", c.Gone(f.secret))
 }
 
-// TestRequestForOpenStack: the Secret is a copy of the cluster's own credentials, once there are some, and is updated
-// with them.
-func TestRequestForOpenStack(t *testing.T) {
+// TestRequestForACopy: the Secret is a copy of the cluster's own credentials, once there are some, and is updated with
+// them.
+func TestRequestForACopy(t *testing.T) {
+	for kind, name := range map[string]string{"OpenStackProviderSpec": cloudcredential.RootOpenStack, "GCPProviderSpec": cloudcredential.RootGCP} {
+		t.Run(kind, func(t *testing.T) { testRequestForACopy(t, kind, name) })
+	}
+}
+
+func testRequestForACopy(t *testing.T, kind, name string) {
 	c := cluster.Shared(t, cluster.Options{})
-	f := newRequest(c, "openstack", c.Namespace(t)).with("OpenStackProviderSpec", "spec", "providerSpec", "kind")
+	f := newRequest(c, name, c.Namespace(t)).with(kind, "spec", "providerSpec", "kind")
 	f.create(t)
-	root := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: cloudcredential.RootOpenStack}}
-	root.Data = map[string][]byte{"clouds.yaml": []byte("clouds: {}"), "cacert": []byte("a certificate")}
+	root := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: name}}
+	root.Data = map[string][]byte{"key": []byte("old"), "cacert": []byte("a certificate")}
 	if err := c.Client().Create(t.Context(), root); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +179,7 @@ func TestRequestForOpenStack(t *testing.T) {
 	}
 	f.awaitProvisioned(t)
 	f.awaitSecret(t, "the copy", isCopy)
-	root.Data["clouds.yaml"] = []byte("clouds: {openstack: {}}")
+	root.Data["key"] = []byte("new")
 	if err := c.Client().Update(t.Context(), root); err != nil {
 		t.Fatal(err)
 	}

@@ -26,10 +26,11 @@ const (
 	reasonNamespaceMissing    = "NamespaceMissing"
 	reasonNamespaceExists     = "NamespaceExists"
 
-	// kindAWS and kindOpenStack are the kinds of providerSpecs. The real operator serves those of its cluster's
+	// kindAWS, kindOpenStack and kindGCP are the kinds of providerSpecs. The real operator serves those of its cluster's
 	// cloud; here a request's providerSpec selects the cloud.
 	kindAWS       = "AWSProviderSpec"
 	kindOpenStack = "OpenStackProviderSpec"
+	kindGCP       = "GCPProviderSpec"
 )
 
 var requestGroupVersion = schema.GroupVersion{Group: "cloudcredential.openshift.io", Version: "v1"}
@@ -78,14 +79,14 @@ func parse(object *unstructured.Unstructured) (request, error) {
 // isServed reports whether the operator creates this request's Secret. In Manual mode administrators create key pairs
 // themselves, and the operator serves only requests that need none.
 func (r request) isServed(mode operatorv1.CloudCredentialsMode) bool {
-	return slices.Contains([]string{kindAWS, kindOpenStack}, r.spec.ProviderSpec.Kind) && (mode != operatorv1.CloudCredentialsModeManual || r.usesToken())
+	return slices.Contains([]string{kindAWS, kindOpenStack, kindGCP}, r.spec.ProviderSpec.Kind) && (mode != operatorv1.CloudCredentialsModeManual || r.usesToken())
 }
 
 // usesToken reports whether the program assumes a role with its service account token.
 func (r request) usesToken() bool { return r.spec.ProviderSpec.STSIAMRoleARN != "" }
 
-// usesRoot reports whether the Secret is a copy of the cluster's own credentials.
-func (r request) usesRoot() bool { return r.spec.ProviderSpec.Kind == kindOpenStack }
+// root returns the name of the Secret with the cluster's own credentials if the request's Secret is a copy of that.
+func (r request) root() string { return roots[r.spec.ProviderSpec.Kind] }
 
 // withFinalizer returns the request with the finalizer; nil if it already has it.
 func (r request) withFinalizer() *unstructured.Unstructured {

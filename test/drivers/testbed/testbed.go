@@ -87,7 +87,7 @@ type Testbed struct {
 func Start(t testing.TB, options Options) *Testbed {
 	t.Helper()
 	cluster.NeedRealNodes(t)
-	packaged := options.Driver.Package.Name != ""
+	packaged := options.Driver.HasPackage()
 	build := release.Programs
 	if packaged {
 		build = release.Build
