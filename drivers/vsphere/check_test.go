@@ -1,10 +1,6 @@
 package vsphere
 
 import (
-	"crypto/tls"
-	"net"
-	"net/url"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -12,62 +8,22 @@ import (
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
-	"github.com/vmware/govmomi"
-	"github.com/vmware/govmomi/simulator"
-	"github.com/vmware/govmomi/vim25"
-	"github.com/vmware/govmomi/vim25/mo"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/berth-csi/berth/drivers"
+	fake "github.com/berth-csi/berth/test/vsphere"
 )
 
-// startVCenter starts govmomi's simulator of a vCenter, with a datacenter and a compute cluster, and returns what a cluster in
-// it knows.
-func startVCenter(t *testing.T) (*simulator.Model, drivers.Cloud) {
+// start starts a vCenter, and returns what a cluster in it knows.
+func start(t *testing.T) (*fake.VCenter, drivers.Cloud) {
 	t.Helper()
-	model := simulator.VPX()
-	if err := model.Create(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(model.Remove)
-	setVersion(model, "8.0.2.0")
-	setHosts(model, "8.0.2.0")
-	model.Service.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
-	model.Service.Listen = &url.URL{User: url.UserPassword("harbour@vsphere.local", `pa"ss`), Host: "127.0.0.1:0"}
-	server := model.Service.NewServer()
-	t.Cleanup(server.Close)
-	host, port, err := net.SplitHostPort(server.URL.Host)
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cloud := drivers.Cloud{
-		Namespace: "harbour", Config: "global:\n  insecureFlag: true\n",
-		Credentials: map[string][]byte{host + ".username": []byte("harbour@vsphere.local"), host + ".password": []byte(`pa"ss`)},
+	v := fake.Start(t)
+	return v, drivers.Cloud{
+		Namespace: "harbour", Config: fake.CloudConfig, Credentials: fake.Credentials(v.ListensAt()),
 		Infrastructure: &configv1.Infrastructure{
-			Spec: configv1.InfrastructureSpec{PlatformSpec: configv1.PlatformSpec{VSphere: &configv1.VSpherePlatformSpec{
-				VCenters: []configv1.VSpherePlatformVCenterSpec{{Server: host, Port: int32(number), Datacenters: []string{"DC0"}}},
-				FailureDomains: []configv1.VSpherePlatformFailureDomainSpec{{
-					Name: "one", Server: host, Topology: configv1.VSpherePlatformTopology{Datacenter: "DC0", ComputeCluster: "/DC0/host/DC0_C0"}}},
-			}}},
+			Spec:   configv1.InfrastructureSpec{PlatformSpec: configv1.PlatformSpec{VSphere: fake.Spec(t, v.ListensAt())}},
 			Status: configv1.InfrastructureStatus{InfrastructureName: "harbour-x7k2p"},
 		},
-	}
-	return model, cloud
-}
-
-// setHosts sets the version of the hosts of the compute cluster. One that is not in it stays old.
-func setHosts(model *simulator.Model, version string) {
-	registry := model.Map()
-	for _, entity := range registry.All("HostSystem") {
-		host := registry.Get(entity.Reference()).(*simulator.HostSystem)
-		host.Config.Product.ApiVersion = "5.5"
-		if host.Parent.Type == "ClusterComputeResource" {
-			host.Config.Product.ApiVersion = version
-		}
 	}
 }
 
@@ -75,41 +31,40 @@ func TestClasses(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		// change changes what the cluster knows, or the vCenter.
-		change  func(*simulator.Model, *drivers.Cloud)
+		change  func(*fake.VCenter, *drivers.Cloud)
 		leftOut []string // parts of each sentence
 		err     string   // a part of it
 	}{
 		{name: "all is well"},
-		{name: "an old vCenter", leftOut: []string{"the vCenter has version 6.7.3, and the driver needs 7.0.2"}, change: func(m *simulator.Model, _ *drivers.Cloud) {
-			setVersion(m, "6.7.3")
+		{name: "an old vCenter", leftOut: []string{"the vCenter has version 6.7.3, and the driver needs 7.0.2"}, change: func(v *fake.VCenter, _ *drivers.Cloud) {
+			v.SetVersion("6.7.3")
 		}},
 		{name: "old hosts", leftOut: []string{"DC0_C0_H0 of /DC0/host/DC0_C0 has version 7.0.1.0", "DC0_C0_H1", "DC0_C0_H2"},
-			change: func(m *simulator.Model, _ *drivers.Cloud) { setHosts(m, "7.0.1.0") }},
-		{name: "no such datacenter", leftOut: []string{"no datacenter elsewhere"}, change: func(_ *simulator.Model, c *drivers.Cloud) {
+			change: func(v *fake.VCenter, _ *drivers.Cloud) { v.SetHosts("7.0.1.0") }},
+		{name: "no such datacenter", leftOut: []string{"no datacenter elsewhere"}, change: func(_ *fake.VCenter, c *drivers.Cloud) {
 			c.Infrastructure.Spec.PlatformSpec.VSphere.VCenters[0].Datacenters = []string{"DC0", "elsewhere"}
 		}},
-		{name: "no such compute cluster", leftOut: []string{"no compute cluster /DC0/host/none"}, change: func(_ *simulator.Model, c *drivers.Cloud) {
+		{name: "no such compute cluster", leftOut: []string{"no compute cluster /DC0/host/none"}, change: func(_ *fake.VCenter, c *drivers.Cloud) {
 			c.Infrastructure.Spec.PlatformSpec.VSphere.FailureDomains[0].Topology.ComputeCluster = "/DC0/host/none"
 		}},
-		{name: "a wrong password", err: "logging in as wrong@vsphere.local, of Secret vmware-vsphere-cloud-credentials", change: func(_ *simulator.Model, c *drivers.Cloud) {
+		{name: "a wrong password", err: "logging in as wrong@vsphere.local, of Secret vmware-vsphere-cloud-credentials", change: func(_ *fake.VCenter, c *drivers.Cloud) {
 			for key := range c.Credentials {
 				c.Credentials[key] = []byte("wrong@vsphere.local")
 			}
 		}},
-		{name: "a certificate that nobody trusts", err: "certificate", change: func(_ *simulator.Model, c *drivers.Cloud) { c.Config = "" }},
-		{name: "no credentials", err: `the keys 127.0.0.1.username and 127.0.0.1.password`, change: func(_ *simulator.Model, c *drivers.Cloud) { c.Credentials = nil }},
-		{name: "no vCenter", err: "no vCenter is known", change: func(_ *simulator.Model, c *drivers.Cloud) { c.Infrastructure.Spec.PlatformSpec.VSphere = nil }},
-		{name: "no ID", err: "status.infrastructureName", change: func(_ *simulator.Model, c *drivers.Cloud) { c.Infrastructure.Status.InfrastructureName = "" }},
-		{name: "a broken configuration", err: "Infrastructure cluster names in spec.cloudConfig", change: func(_ *simulator.Model, c *drivers.Cloud) { c.Config = "global: [" }},
-		{name: "nobody answers", err: "refused", change: func(_ *simulator.Model, c *drivers.Cloud) {
+		{name: "a certificate that nobody trusts", err: "certificate", change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Config = "" }},
+		{name: "no credentials", err: `the keys 127.0.0.1.username and 127.0.0.1.password`, change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Credentials = nil }},
+		{name: "no vCenter", err: "no vCenter is known", change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Infrastructure.Spec.PlatformSpec.VSphere = nil }},
+		{name: "no ID", err: "status.infrastructureName", change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Infrastructure.Status.InfrastructureName = "" }},
+		{name: "a broken configuration", err: "Infrastructure cluster names in spec.cloudConfig", change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Config = "global: [" }},
+		{name: "nobody answers", err: "refused", change: func(_ *fake.VCenter, c *drivers.Cloud) {
 			c.Infrastructure.Spec.PlatformSpec.VSphere.VCenters[0].Port = 1
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			model, cloud := startVCenter(t)
-			running := drivers.Cloud{Infrastructure: cloud.Infrastructure.DeepCopy()}
+			v, cloud := start(t)
 			if tc.change != nil {
-				tc.change(model, &cloud)
+				tc.change(v, &cloud)
 			}
 			found, leftOut, err := classes(t.Context(), cloud)
 			if tc.err != "" {
@@ -129,36 +84,11 @@ func TestClasses(t *testing.T) {
 					t.Errorf("left out %q, want %q in it", leftOut, part)
 				}
 			}
-			if sessions := openSessions(t, running); len(sessions) > 0 {
+			if sessions := v.Sessions(t); len(sessions) > 0 {
 				t.Errorf("sessions are left open: %v", sessions)
 			}
 		})
 	}
-}
-
-// openSessions returns the users that are logged in to a vCenter, apart from the one that asks.
-func openSessions(t *testing.T, cloud drivers.Cloud) (users []string) {
-	t.Helper()
-	of := cloud.Infrastructure.Spec.PlatformSpec.VSphere.VCenters[0]
-	address := &url.URL{Scheme: "https", Host: net.JoinHostPort(of.Server, strconv.Itoa(int(of.Port))), Path: "/sdk", User: url.UserPassword("harbour@vsphere.local", `pa"ss`)}
-	client, err := govmomi.NewClient(t.Context(), address, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own, err := client.SessionManager.UserSession(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var manager mo.SessionManager
-	if err := client.RetrieveOne(t.Context(), *client.ServiceContent.SessionManager, []string{"sessionList"}, &manager); err != nil {
-		t.Fatal(err)
-	}
-	for _, session := range manager.SessionList {
-		if session.Key != own.Key {
-			users = append(users, session.UserName)
-		}
-	}
-	return users
 }
 
 func TestVCenters(t *testing.T) {
@@ -319,9 +249,4 @@ func TestSettings(t *testing.T) {
 			t.Errorf("environment of the driver (-want +got):\n%s", diff)
 		}
 	}
-}
-
-// setVersion sets the version of a vCenter.
-func setVersion(model *simulator.Model, version string) {
-	model.Map().Get(vim25.ServiceInstance).(*simulator.ServiceInstance).Content.About.ApiVersion = version
 }

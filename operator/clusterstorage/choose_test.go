@@ -6,6 +6,8 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
@@ -48,6 +50,9 @@ func TestChoose(t *testing.T) {
 		return "nobody asked for it"
 	}
 	installed := map[string]*operatorv1.ClusterCSIDriver{name: {}}
+	csiDriver := func(managed string) map[string]*storagev1.CSIDriver {
+		return map[string]*storagev1.CSIDriver{name: {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{managedAnnotation: managed}}}}
+	}
 	for _, tc := range []struct {
 		name     string
 		driver   drivers.Driver
@@ -67,6 +72,10 @@ func TestChoose(t *testing.T) {
 			observed{infrastructure: infrastructure(configv1.AWSPlatformType)}, []string{"nobody asked for it"}},
 		{"a driver that is installed", onAWS(drivers.ClusterStorage{Without: unlessInstalled}),
 			observed{infrastructure: infrastructure(configv1.AWSPlatformType), customResources: installed}, []string{""}},
+		{"a driver whose ClusterCSIDriver was deleted", onAWS(drivers.ClusterStorage{Without: unlessInstalled}),
+			observed{infrastructure: infrastructure(configv1.AWSPlatformType), csiDrivers: csiDriver("true")}, []string{""}},
+		{"somebody else's driver", onAWS(drivers.ClusterStorage{Without: unlessInstalled}),
+			observed{infrastructure: infrastructure(configv1.AWSPlatformType), csiDrivers: csiDriver("")}, []string{"nobody asked for it"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.observed.storage = &operatorv1.Storage{}

@@ -21,18 +21,19 @@ const (
 // defaultTokenPath is the path of the token for programs that do not set it.
 const defaultTokenPath = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// RootNamespace, RootOpenStack and RootGCP name the Secrets in which the installer stores the cluster's own credentials. That
-// for OpenStack has the keys clouds.yaml and optionally cacert, and that for GCP service_account.json. OpenStack has no
-// separate users for requests, so each gets a copy. For GCP, the real operator also copies them where it may not make service
+// RootNamespace, RootOpenStack, RootGCP and RootVSphere name the Secrets in which the installer stores the cluster's own credentials. That
+// for OpenStack has the keys clouds.yaml and optionally cacert, and that for GCP service_account.json. OpenStack and
+// vSphere have no separate users for requests, so each gets a copy. For GCP, the real operator also copies them where it may not make service
 // accounts.
 const (
 	RootNamespace = "kube-system"
 	RootOpenStack = "openstack-credentials"
 	RootGCP       = "gcp-credentials"
+	RootVSphere   = "vsphere-creds"
 )
 
 // roots are the Secrets with the cluster's own credentials, by the kind of the requests that get a copy.
-var roots = map[string]string{kindOpenStack: RootOpenStack, kindGCP: RootGCP}
+var roots = map[string]string{kindOpenStack: RootOpenStack, kindGCP: RootGCP, kindVSphere: RootVSphere}
 
 // secret returns the Secret of the request. It keeps the key pair of an existing one, as the real operator keeps a
 // user's valid key, or else invents a new one. root has the cluster's own credentials, for requests that use them.
