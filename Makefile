@@ -19,6 +19,10 @@ demo: runtime ## Start a local cluster, install the EFS operator from a catalog,
 demo-switch: runtime ## On one of its own, switch from the community's operator to the certified one
 	@go run ./test/demo switch
 
+.PHONY: demo-platform
+demo-platform: runtime ## On one of its own, run the drivers of a platform: make demo-platform PLATFORM=aws
+	@go run ./test/demo platform "$(PLATFORM)"
+
 .PHONY: demo-down
 demo-down: ## End the clusters that these started
 	@go run ./test/demo down && rm -rf .demo

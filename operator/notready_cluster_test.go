@@ -28,7 +28,7 @@ func TestNotReadyNodeHoldsNothing(t *testing.T) {
 	env.makeWorkersOfAllNodes()
 	env.createUnadopted(nil)
 	before := env.nodePods()
-	node := env.createDyingNode()
+	node := env.createDeadNode()
 	ofDriver := client.InNamespace(env.home)
 	endPods := env.Record(t, &corev1.PodList{}, ofDriver, client.MatchingLabels{"app": "efs-csi-node"})
 	endDaemonSets := env.Record(t, &appsv1.DaemonSetList{}, ofDriver)
@@ -98,8 +98,8 @@ func TestNotReadyNodeHoldsNothing(t *testing.T) {
 	})
 }
 
-// createDyingNode creates a node that dies once a pod of the driver's DaemonSet is on it, until the test ends.
-func (env *testEnv) createDyingNode() string {
+// createDeadNode creates a node that dies once a pod of the driver's DaemonSet is on it. It is removed when the test ends.
+func (env *testEnv) createDeadNode() string {
 	env.t.Helper()
 	capacity := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("4"), corev1.ResourceMemory: resource.MustParse("16Gi"),
 		corev1.ResourcePods: resource.MustParse("100")}

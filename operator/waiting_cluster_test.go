@@ -10,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -92,24 +91,6 @@ func TestUninstallWithDeadNode(t *testing.T) {
 	stepUntil("the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
 	env.waitUntilRemoved()
 	env.waitForEvent("Removed", fmt.Sprintf("%s/%s on node %s", env.home, own.Name, dead))
-}
-
-// createDeadNode creates a node that no kubelet reports for, and returns its name.
-func (env *testEnv) createDeadNode() string {
-	env.t.Helper()
-	room := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("8"), corev1.ResourceMemory: resource.MustParse("8Gi"), corev1.ResourcePods: resource.MustParse("10")}
-	node := &corev1.Node{
-		ObjectMeta: metav1.ObjectMeta{Name: "dead-" + env.namespace, Labels: map[string]string{corev1.LabelOSStable: "linux"}},
-		Status: corev1.NodeStatus{Capacity: room, Allocatable: room, Conditions: []corev1.NodeCondition{
-			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown"}}},
-	}
-	env.create(node)
-	env.t.Cleanup(func() {
-		if err := env.Client().Delete(context.Background(), node); err != nil {
-			env.t.Error(err)
-		}
-	})
-	return node.Name
 }
 
 func (env *testEnv) patchPod(pod *corev1.Pod, patch string) {

@@ -4,6 +4,7 @@ package registry
 
 import (
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/cinder"
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/drivers/gcppd"
@@ -12,6 +13,7 @@ import (
 )
 
 var all = []drivers.Driver{
+	cinder.Driver,
 	ebs.Driver,
 	efs.Driver,
 	gcppd.Driver,

@@ -21,7 +21,8 @@ func infrastructure(platform configv1.PlatformType) *configv1.Infrastructure {
 func TestRegistryChoices(t *testing.T) {
 	for platform, want := range map[configv1.PlatformType][]string{
 		configv1.AWSPlatformType:       {"ebs"},
-		configv1.OpenStackPlatformType: {"manila"},
+		configv1.OpenStackPlatformType: {"cinder", "manila"},
+		configv1.VSpherePlatformType:   nil, // until somebody asks for it
 		configv1.NonePlatformType:      nil,
 		"Moon":                         nil,
 		"":                             nil,
@@ -41,7 +42,7 @@ func TestChoose(t *testing.T) {
 	const name = "x.csi.example.com"
 	onAWS := func(c drivers.ClusterStorage) drivers.Driver {
 		c.Platform = configv1.AWSPlatformType
-		return drivers.Driver{Name: "x", CSIName: name, ClusterStorage: &c}
+		return drivers.Driver{Name: "x", CSIName: name, Operator: drivers.Operator{Name: "x-operator"}, ClusterStorage: &c}
 	}
 	unlessInstalled := func(p drivers.Platform) string {
 		if p.Installed {

@@ -34,7 +34,11 @@ func run(ctx context.Context, args []string) error {
 	}
 	d := &demo{folder: filepath.Join(root, ".demo"), began: time.Now()}
 	d.printer = progress.New(os.Stdout, d.began)
-	switch what := strings.Join(args, " "); what {
+	what := strings.Join(args, " ")
+	if strings.HasPrefix(what, "platform ") {
+		return d.up(ctx, what)
+	}
+	switch what {
 	case "up", "switch":
 		return d.up(ctx, what)
 	case "down":
@@ -45,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		return d.buildForTests(ctx)
 	}
-	return fmt.Errorf("want one argument, \"up\", \"switch\", \"down\" or \"tools\"; got %q", args)
+	return fmt.Errorf("want \"up\", \"switch\", \"platform NAME\", \"down\" or \"tools\"; got %q", args)
 }
 
 type demo struct {

@@ -134,6 +134,10 @@ func (a *arena) large(name string) {
 
 	user := podOn(nodeOf(0), namespace, "user", "data")
 	a.create(user)
+	user.Status.Phase, user.Status.StartTime = corev1.PodRunning, &user.CreationTimestamp // as its kubelet reports
+	if err := a.client.Status().Update(a.Context(), user); err != nil {
+		a.Fatal(err)
+	}
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: a.driver.CSIName}}
 	if err := a.client.Delete(a.Context(), custom); err != nil {
 		a.Fatal(err)

@@ -79,9 +79,15 @@ const (
 
 // startCloud starts a process that is the cloud of the nodes, and ends with the cluster. It does nothing if there is one.
 func (s *demo) startCloud(ctx context.Context) (string, error) {
+	return "serves file systems and metadata to the nodes, in place of AWS", s.startCloudProcess(ctx)
+}
+
+// startCloudProcess starts a process that is the cloud of the nodes, and waits until it is ready. If it does not become
+// that, it ends.
+func (s *demo) startCloudProcess(ctx context.Context) error {
 	log, err := os.Create(s.path("cloud.log"))
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer log.Close()
 	cmd := exec.Command(s.program("play"), cloudOf+s.name, time.Now().Format(time.RFC3339Nano))
@@ -89,18 +95,20 @@ func (s *demo) startCloud(ctx context.Context) (string, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt from the keyboard is not for it
 	output, err := cmd.StdoutPipe()
 	if err != nil {
-		return "", err
+		return err
 	}
 	if err := cmd.Start(); err != nil {
-		return "", err
+		return err
 	}
-	context.AfterFunc(ctx, func() { output.Close() })
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	defer stop()
 	lines := bufio.NewScanner(output)
 	if !lines.Scan() || lines.Text() != ready {
+		_ = cmd.Wait()
 		said, _ := os.ReadFile(log.Name())
-		return "", errors.Join(ctx.Err(), fmt.Errorf("it has not started: %s", said))
+		return errors.Join(ctx.Err(), fmt.Errorf("it has not started: %s", said))
 	}
-	return "serves file systems and metadata to the nodes, in place of AWS", nil
+	return nil
 }
 
 // runCloud is the cloud of a demonstration's cluster, until that ends.

@@ -155,6 +155,26 @@ func (s *demo) show(ctx context.Context, args ...string) error {
 	return nil
 }
 
+// exec runs a command in a pod of the team, and returns its output.
+func (s *demo) exec(ctx context.Context, pod string, command ...string) (string, error) {
+	output, err := s.cluster.Kubectl(ctx, append([]string{"--namespace", team, "exec", pod, "--"}, command...)...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%q in pod %s: %w\n%s", command, pod, err, output)
+	}
+	return string(output), nil
+}
+
+// userProgram is what the pods have: there is no shell in them.
+const userProgram = "/usr/bin/user"
+
+// readFrom is the command that reads the file of a pod.
+func readFrom(writer string) []string { return []string{userProgram, "read", fileOf(writer)} }
+
+func fileOf(writer string) string { return journey.DataFolder + "/from-" + writer }
+
+// kubectl returns the path of kubectl from the root of the repository.
+func (s *demo) kubectl() string { return filepath.Base(s.home) + "/kubectl" }
+
 // path returns a path in the folder of the demonstration.
 func (s *demo) path(elements ...string) string {
 	return filepath.Join(append([]string{s.folder}, elements...)...)

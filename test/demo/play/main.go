@@ -6,9 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -16,6 +18,7 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/progress"
 )
 
@@ -29,13 +32,23 @@ func main() {
 	}
 }
 
-// demos are the demonstrations, each with its own folder below the common one.
-var demos = map[string]struct {
-	folder string
-	run    func(context.Context, *demo) error
-}{
-	"up":     {"", runMainJob},
-	"switch": {"switch", runSwitch},
+// script is what a demonstration does: in the process that the user sees, and in that of the cloud.
+type script struct {
+	folder     string // below the common one
+	run, cloud func(context.Context, *demo) error
+}
+
+// demos are the demonstrations.
+func demos() map[string]script {
+	all := map[string]script{
+		"up":     {"", runMainJob, runCloud},
+		"switch": {"switch", runSwitch, runCloud},
+	}
+	for _, name := range testbed.Platforms() {
+		p := onPlatform{name: name}
+		all["platform "+name] = script{"platform-" + name, p.run, p.runCloud}
+	}
+	return all
 }
 
 func run(ctx context.Context, args []string) error {
@@ -56,9 +69,14 @@ func run(ctx context.Context, args []string) error {
 		return down(ctx, printer, home)
 	}
 	name, isCloud := strings.CutPrefix(args[0], cloudOf)
-	chosen, found := demos[name]
+	if platform, ok := strings.CutPrefix(name, "platform "); ok {
+		if _, err := testbed.PlatformOf(platform); err != nil {
+			return err
+		}
+	}
+	chosen, found := demos()[name]
 	if !found {
-		return fmt.Errorf("want \"up\", \"switch\" or \"down\"; got %q", args[0])
+		return fmt.Errorf("there is no demonstration %q, want one of %q", name, slices.Sorted(maps.Keys(demos())))
 	}
 	driver, err := registry.Get(driverName)
 	if err != nil {
@@ -66,7 +84,7 @@ func run(ctx context.Context, args []string) error {
 	}
 	d := &demo{name: name, root: root, home: home, folder: filepath.Join(home, chosen.folder), printer: printer, driver: driver}
 	if isCloud {
-		return runCloud(ctx, d)
+		return chosen.cloud(ctx, d)
 	}
 	return chosen.run(ctx, d)
 }
@@ -77,7 +95,7 @@ func down(ctx context.Context, printer *progress.Printer, home string) error {
 	defer cancel()
 	return printer.Stage("local clusters", func() (string, error) {
 		result := "were not up"
-		for _, p := range demos {
+		for _, p := range demos() {
 			err := cluster.Stop(ctx, clusterFolder(filepath.Join(home, p.folder)))
 			switch {
 			case err == nil:

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -108,23 +107,6 @@ func (j *mainJob) share(ctx context.Context) (string, error) {
 	return fmt.Sprintf("SharedVolume %s is Ready, its claim %s is Bound", volumeName, claim), err
 }
 
-// userProgram is what the pods have: there is no shell in them.
-const userProgram = "/usr/bin/user"
-
-// readFrom is the command that reads the file of a pod.
-func readFrom(writer string) []string { return []string{userProgram, "read", fileOf(writer)} }
-
-func fileOf(writer string) string { return journey.DataFolder + "/from-" + writer }
-
-// exec runs a command in a pod, and returns its output.
-func (j *mainJob) exec(ctx context.Context, pod string, command ...string) (string, error) {
-	output, err := j.cluster.Kubectl(ctx, append([]string{"--namespace", team, "exec", pod, "--"}, command...)...).CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("%q in pod %s: %w\n%s", command, pod, err, output)
-	}
-	return string(output), nil
-}
-
 func (j *mainJob) farewell() {
 	fmt.Printf(`
 The cluster stays up until 'make demo-down'. To look at it:
@@ -139,6 +121,3 @@ The cluster stays up until 'make demo-down'. To look at it:
 		fmt.Printf("  %s -n %s exec %s -- %s\n", j.kubectl(), team, pods[0], strings.Join(readFrom(pods[1]), " "))
 	}
 }
-
-// kubectl returns the path of kubectl from the root of the repository.
-func (j *mainJob) kubectl() string { return filepath.Base(j.home) + "/kubectl" }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/test/aws/disks"
 	"github.com/berth-csi/berth/test/aws/ec2"
 	"github.com/berth-csi/berth/test/aws/iam"
 	"github.com/berth-csi/berth/test/cluster"
@@ -42,6 +43,7 @@ type AWS struct {
 	t      testing.TB
 	driver drivers.Driver
 	tokens bool
+	on     *cluster.Cluster // once it runs
 }
 
 // account is the cluster's.
@@ -60,7 +62,8 @@ var endpoints = map[string]struct{ ip, name string }{
 	"sts": {"10.0.64.3", "sts"},
 }
 
-// StartAWS starts a region for a driver until the test ends. Listen, Hosts and TLS of the options are set here.
+// StartAWS starts a region for a driver until the test ends. Its disks are devices of the nodes. Disks, Hosts and TLS of
+// the options are set here.
 func StartAWS(t testing.TB, driver drivers.Driver, options aws.Options) *AWS {
 	t.Helper()
 	options.TLS = true
@@ -68,7 +71,15 @@ func StartAWS(t testing.TB, driver drivers.Driver, options aws.Options) *AWS {
 	for _, endpoint := range endpoints {
 		options.Hosts = append(options.Hosts, endpoint.ip)
 	}
-	a := &AWS{Cloud: aws.Start(t, options), t: t, driver: driver}
+	a := &AWS{t: t, driver: driver}
+	devices := disks.New(a.rootOf)
+	t.Cleanup(func() {
+		if err := devices.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	options.Disks = devices
+	a.Cloud = aws.Start(t, options)
 	for range Nodes {
 		instance, err := a.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: a.Zones()[0].Name})
 		if err != nil {
@@ -166,8 +177,19 @@ func (a *AWS) Options() Cloud {
 	}
 }
 
+// rootOf returns the root folder of the node that is an instance.
+func (a *AWS) rootOf(instance string) (string, error) {
+	for i, node := range Nodes {
+		if a.Instances[i].ID == instance {
+			return a.on.NodeRoot(node)
+		}
+	}
+	return "", fmt.Errorf("no node is the instance %s", instance)
+}
+
 func (a *AWS) prepare(c *cluster.Cluster) {
 	a.t.Helper()
+	a.on = c
 	for i, node := range Nodes {
 		listener, err := c.ListenOn(node, "tcp", metadataAddress)
 		if err != nil {

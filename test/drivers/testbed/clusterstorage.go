@@ -44,7 +44,7 @@ func (b *Testbed) runClusterStorage(t testing.TB, options Options) {
 		}
 		return journey.AwaitDriver(ctx, c, b.Driver.CSIName)
 	})
-	b.step(t, awaitClusterOperator)
+	b.step(t, AwaitClusterOperator)
 }
 
 // cordonProcessNodes has operators run on real nodes, which reach the cloud.
@@ -79,8 +79,8 @@ func leaveOut(ctx context.Context, c client.Client, driver drivers.Driver) error
 	return nil
 }
 
-// awaitClusterOperator waits until the cluster storage operator reports that all is well.
-func awaitClusterOperator(ctx context.Context, c client.Client) error {
+// AwaitClusterOperator waits until the cluster storage operator reports that all is well.
+func AwaitClusterOperator(ctx context.Context, c client.Client) error {
 	want := map[configv1.ClusterStatusConditionType]configv1.ConditionStatus{
 		configv1.OperatorAvailable: configv1.ConditionTrue, configv1.OperatorProgressing: configv1.ConditionFalse, configv1.OperatorDegraded: configv1.ConditionFalse,
 	}

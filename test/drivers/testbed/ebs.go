@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"fmt"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/aws"
-	"github.com/berth-csi/berth/test/aws/disks"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -36,13 +34,6 @@ func StartEBS(t testing.TB, driver drivers.Driver, options EBSOptions) *EBS {
 	t.Helper()
 	cluster.NeedRealNodes(t)
 	bed := &EBS{}
-	devices := disks.New(bed.rootOf)
-	t.Cleanup(func() {
-		if err := devices.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	options.Region.Disks = devices
 	bed.Region = StartAWS(t, driver, options.Region)
 	bed.Region.Tags = options.Tags
 	of := Options{Driver: driver, Snapshots: true}
@@ -57,14 +48,4 @@ func StartEBS(t testing.TB, driver drivers.Driver, options EBSOptions) *EBS {
 	of.Cloud = bed.Region.Options()
 	bed.Testbed = Start(t, of)
 	return bed
-}
-
-// rootOf returns the root folder of the node that is an instance.
-func (b *EBS) rootOf(instance string) (string, error) {
-	for i, node := range Nodes {
-		if b.Region.Instances[i].ID == instance {
-			return b.NodeRoot(node)
-		}
-	}
-	return "", fmt.Errorf("no node is the instance %s", instance)
 }

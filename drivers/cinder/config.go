@@ -1,0 +1,171 @@
+package cinder
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/gcfg.v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// The ConfigMap with which an administrator configures the driver, and its key for the configuration. What it lacks, the
+// driver takes from the configuration of the cloud, which the cloud provider shares.
+const (
+	configName = "cinder-csi-config"
+	configKey  = "config"
+)
+
+// topologyKey is the key that says, in either ConfigMap and in the driver's own, whether volumes belong to zones.
+const topologyKey = "enable_topology"
+
+// Files in the driver's own ConfigMap. The driver reads optionsFile everywhere, and loginFile in the controller.
+const (
+	optionsFile = "cloud.conf"
+	loginFile   = "login.conf"
+)
+
+// Where the controller's asset mounts clouds.yaml and the driver's own ConfigMap, and the name that the installer gives the
+// cloud in clouds.yaml.
+const (
+	cloudsFile = "/etc/openstack/clouds.yaml"
+	configDir  = "/etc/cinder/"
+	cloudName  = "openstack"
+)
+
+// configFiles returns the content of the driver's own ConfigMap: the files that the driver reads, and whether volumes belong to
+// zones.
+func configFiles(cloud, source map[string]string) (map[string]string, error) {
+	text, from := take(cloud, source, drivers.CloudConfigKey, configKey)
+	options, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	zones, from := take(cloud, source, topologyKey, topologyKey)
+	if zones == "" {
+		zones = "false"
+	}
+	if zones != "true" && zones != "false" {
+		return nil, fmt.Errorf(`%s: found %q, want "true" or "false"`, from, zones)
+	}
+	login := map[string]string{"use-clouds": "true", "clouds-file": cloudsFile, "cloud": cloudName}
+	maps.Copy(login, options.login())
+	content := map[string]string{topologyKey: zones}
+	if bundle, from := take(cloud, source, drivers.CABundleKey, drivers.CABundleKey); bundle != "" {
+		if !drivers.HasCertificate(bundle) {
+			return nil, fmt.Errorf("%s: found no certificate, want the CA bundle of the cloud in PEM format", from)
+		}
+		content[drivers.CABundleKey], login["ca-file"] = bundle, configDir+drivers.CABundleKey
+	}
+	content[loginFile] = format("Global", login)
+	content[optionsFile] = format("BlockStorage", options.blockStorage()) + format("Metadata", options.metadata())
+	return content, nil
+}
+
+// take returns a value from the driver's ConfigMap or else from that of the cloud, and where it is, for a message.
+func take(cloud, source map[string]string, cloudKey, sourceKey string) (value, from string) {
+	if value := source[sourceKey]; value != "" {
+		return value, fmt.Sprintf("ConfigMap %s/%s, key %s", drivers.DriverConfigNamespace, configName, sourceKey)
+	}
+	return cloud[cloudKey], fmt.Sprintf("ConfigMap %s/%s, key %s, which is a copy of the ConfigMap in namespace %s that the Infrastructure cluster names in spec.cloudConfig",
+		drivers.CloudConfigNamespace, drivers.CloudConfigName, cloudKey, drivers.DriverConfigNamespace)
+}
+
+// options are what the driver reads of a configuration. It has credentials from clouds.yaml alone, and ignores the other
+// options, which are the cloud provider's.
+type options struct {
+	Global map[string]*struct {
+		Region       string
+		EndpointType string `gcfg:"os-endpoint-type"`
+		TLSInsecure  string `gcfg:"tls-insecure"`
+	}
+	BlockStorage struct {
+		NodeVolumeAttachLimit    int64 `gcfg:"node-volume-attach-limit"`
+		RescanOnResize           bool  `gcfg:"rescan-on-resize"`
+		IgnoreVolumeAZ           bool  `gcfg:"ignore-volume-az"`
+		IgnoreVolumeMicroversion bool  `gcfg:"ignore-volume-microversion"`
+	}
+	Metadata struct {
+		SearchOrder    string `gcfg:"search-order"`
+		RequestTimeout string `gcfg:"request-timeout"`
+	}
+}
+
+// parse reads a configuration as the driver would, and fails where the driver would exit.
+func parse(text string) (options, error) {
+	var o options
+	if err := gcfg.FatalOnly(gcfg.ReadStringInto(&o, text)); err != nil {
+		return o, fmt.Errorf("%s; want sections such as [BlockStorage], with a line such as ignore-volume-az = true for each option", strings.ReplaceAll(err.Error(), "\n", " "))
+	}
+	if timeout := o.Metadata.RequestTimeout; timeout != "" {
+		if _, err := time.ParseDuration(timeout); err != nil {
+			return o, fmt.Errorf("request-timeout: found %q, want a duration such as 10s", timeout)
+		}
+	}
+	if order := o.Metadata.SearchOrder; order != "" {
+		places := strings.Split(order, ",")
+		for _, place := range places {
+			if place = strings.TrimSpace(place); len(places) > 2 || place != "configDrive" && place != "metadataService" {
+				return o, fmt.Errorf("search-order: found %q, want configDrive, metadataService, or both with a comma between them", order)
+			}
+		}
+	}
+	return o, nil
+}
+
+func (o options) login() map[string]string {
+	global := o.Global[""] // others are of other clouds
+	if global == nil {
+		return nil
+	}
+	return map[string]string{"region": global.Region, "os-endpoint-type": global.EndpointType, "tls-insecure": global.TLSInsecure}
+}
+
+func (o options) blockStorage() map[string]string {
+	set := map[string]string{}
+	if limit := o.BlockStorage.NodeVolumeAttachLimit; limit != 0 {
+		set["node-volume-attach-limit"] = strconv.FormatInt(limit, 10)
+	}
+	for name, value := range map[string]bool{
+		"rescan-on-resize": o.BlockStorage.RescanOnResize, "ignore-volume-az": o.BlockStorage.IgnoreVolumeAZ,
+		"ignore-volume-microversion": o.BlockStorage.IgnoreVolumeMicroversion,
+	} {
+		if value {
+			set[name] = "true"
+		}
+	}
+	return set
+}
+
+func (o options) metadata() map[string]string {
+	return map[string]string{"search-order": o.Metadata.SearchOrder, "request-timeout": o.Metadata.RequestTimeout}
+}
+
+// quoted has in quotes what the driver would not read as a part of a value.
+var quoted = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`)
+
+// format returns a section with the options that are not empty.
+func format(section string, options map[string]string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "[%s]\n", section)
+	for _, name := range slices.Sorted(maps.Keys(options)) {
+		if value := options[name]; value != "" {
+			fmt.Fprintf(&text, "%s = \"%s\"\n", name, quoted.Replace(value))
+		}
+	}
+	return text.String()
+}
+
+// topology returns a setting that enables zones with an argument if the driver's configuration says so.
+func topology(argument string) func(drivers.Cluster, *corev1.Container) []string {
+	return func(cluster drivers.Cluster, container *corev1.Container) []string {
+		enabled := cluster.CloudConfig[topologyKey] == "true"
+		container.Args = append(container.Args, argument+strconv.FormatBool(enabled))
+		return nil
+	}
+}

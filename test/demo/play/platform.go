@@ -1,0 +1,241 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/clusterstorage"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/realnode"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/drivers/testbed"
+	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/release"
+	"github.com/berth-csi/berth/test/session"
+)
+
+// onPlatform shows what the cluster storage operator does on a platform: it runs that platform's drivers, and a pod uses
+// a volume of each. The process of the cloud also keeps the cluster.
+type onPlatform struct{ name string }
+
+func (p onPlatform) run(ctx context.Context, s *demo) error {
+	if err := realnode.Missing(); err != nil {
+		return fmt.Errorf("the drivers of a platform need nodes with containers: %w", err)
+	}
+	platform, err := testbed.PlatformOf(p.name)
+	if err != nil {
+		return err
+	}
+	if err := s.printer.Stage("drivers, sidecars, nodes", func() (string, error) { return "built", p.build(ctx, s, platform) }); err != nil {
+		return err
+	}
+	stages := []stage{
+		{"local cluster", p.startCluster(s)},
+		{"cluster storage operator", func(ctx context.Context) (string, error) {
+			return "runs from the manifests of its release", platform.Install(ctx, s.cluster.Client())
+		}},
+	}
+	for _, driver := range platform.Drivers() {
+		stages = append(stages, stage{driver.CSIName, p.awaitDriver(s, driver)})
+	}
+	stages = append(stages, stage{"cluster operator", p.awaitClusterOperator(s)})
+	for _, driver := range platform.Drivers() {
+		stages = append(stages, stage{"volume of " + driver.Name, p.useVolume(s, driver)})
+	}
+	if err := s.run(ctx, stages...); err != nil {
+		return err
+	}
+	p.farewell(s)
+	return nil
+}
+
+// build builds the drivers' images, and the nodes.
+func (p onPlatform) build(ctx context.Context, s *demo, platform testbed.Platform) error {
+	_, err := platform.Archives(ctx, s.printer.Progress)
+	if err != nil {
+		return err
+	}
+	if _, err := tools.Kubelet(ctx, s.printer.Progress); err != nil {
+		return err
+	}
+	_, err = tools.Containerd(ctx, s.printer.Progress)
+	return err
+}
+
+// startCluster starts the process of the cloud and the cluster, unless that is up.
+func (p onPlatform) startCluster(s *demo) func(context.Context) (string, error) {
+	return func(ctx context.Context) (_ string, err error) {
+		if s.cluster, err = cluster.Find(clusterFolder(s.folder)); err == nil {
+			return "is up already", nil
+		}
+		if !errors.Is(err, cluster.ErrNotRunning) {
+			return "", err
+		}
+		if err := os.MkdirAll(s.folder, 0o755); err != nil {
+			return "", err
+		}
+		if err := s.startCloudProcess(ctx); err != nil {
+			return "", err
+		}
+		s.cluster, err = cluster.Find(clusterFolder(s.folder))
+		return fmt.Sprintf("is up, and in a cloud that plays the platform %s", p.name), err
+	}
+}
+
+// runCloud starts a cloud and a cluster in it, and is the cloud until the cluster ends.
+func (p onPlatform) runCloud(ctx context.Context, s *demo) error {
+	platform, err := testbed.PlatformOf(p.name)
+	if err != nil {
+		return err
+	}
+	archives, err := platform.Archives(ctx, nil)
+	if err != nil {
+		return err
+	}
+	folder := clusterFolder(s.folder)
+	return session.Run(ctx, s.name, os.Stderr, func(t testing.TB) {
+		cloud := platform.Start(t)
+		var err error
+		s.cluster, err = cluster.Up(t.Context(), folder, cluster.Options{
+			RealNodes: len(testbed.Nodes), ImageArchives: archives, Reachable: cloud.Servers,
+			Images: map[string]string{release.OperatorImage: s.program("berth-operator"), journey.UserImage: s.program("user")},
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		entered := false
+		t.Cleanup(func() {
+			if err := cluster.Stop(context.Background(), folder); !entered && err != nil {
+				t.Error(err)
+			}
+		})
+		testbed.Enter(t, s.cluster, cloud)
+		entered = true
+		fmt.Println(ready)
+		if err := s.awaitEnd(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// awaitDriver waits until the platform's operator has installed a driver, or says why it does not.
+func (p onPlatform) awaitDriver(s *demo, driver drivers.Driver) func(context.Context) (string, error) {
+	return func(ctx context.Context) (result string, err error) {
+		err = cluster.Until(ctx, driver.CSIName+" to be installed, or left out", func(ctx context.Context) error {
+			result, err = p.leftOut(ctx, s.cluster.Client(), driver)
+			if err != nil || result != "" {
+				return err
+			}
+			return s.cluster.Client().Get(ctx, client.ObjectKey{Name: driver.CSIName}, &operatorv1.ClusterCSIDriver{})
+		})
+		if err != nil || result != "" {
+			return result, err
+		}
+		return "is Available: " + driver.Operator.Name + " runs it", journey.AwaitDriver(ctx, s.cluster.Client(), driver.CSIName)
+	}
+}
+
+// leftOut returns why the cluster does not get a driver, or "" if Storage does not say that.
+func (p onPlatform) leftOut(ctx context.Context, c client.Client, driver drivers.Driver) (string, error) {
+	storage := &operatorv1.Storage{}
+	if err := c.Get(ctx, client.ObjectKey{Name: "cluster"}, storage); err != nil {
+		return "", err
+	}
+	for _, condition := range storage.Status.Conditions {
+		for sentence := range strings.SplitSeq(condition.Message, "; ") {
+			if strings.HasPrefix(sentence, driver.CSIName+" is not installed") {
+				return sentence, nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// awaitClusterOperator waits until all is well.
+func (p onPlatform) awaitClusterOperator(s *demo) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		return clusterstorage.ClusterOperatorName + " is Available at " + cluster.OpenShiftVersion, testbed.AwaitClusterOperator(ctx, s.cluster.Client())
+	}
+}
+
+// useVolume has a pod write to a volume of a driver, through its StorageClass, and read it.
+func (p onPlatform) useVolume(s *demo, driver drivers.Driver) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		class, err := classOf(ctx, s.cluster.Client(), driver.CSIName)
+		if err != nil || class == "" {
+			return cmp.Or(class, "the driver has no StorageClass"), err
+		}
+		claim := &corev1.PersistentVolumeClaim{
+			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: driver.Name},
+			Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}},
+		}
+		pod := journey.PodWithClaim(team, driver.Name, claim.Name)
+		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.Nodes[0]}
+		for _, object := range []client.Object{claim, pod} {
+			if err := journey.Ensure(ctx, s.cluster.Client(), object); err != nil {
+				return "", err
+			}
+		}
+		if err := journey.AwaitPod(ctx, s.cluster.Client(), client.ObjectKeyFromObject(pod)); err != nil {
+			return "", err
+		}
+		greeting := "ahoy from " + driver.CSIName + "\n"
+		if _, err := s.exec(ctx, pod.Name, userProgram, "write", fileOf(pod.Name), greeting); err != nil {
+			return "", err
+		}
+		if read, err := s.exec(ctx, pod.Name, readFrom(pod.Name)...); err != nil || read != greeting {
+			return "", cmp.Or(err, fmt.Errorf("the pod reads %q, want %q, which it wrote", read, greeting))
+		}
+		return fmt.Sprintf("claim %s of class %s is Bound, and a pod writes to it", claim.Name, class), nil
+	}
+}
+
+// classOf returns the name of a driver's StorageClass: the default one, or else the first; "" if it has none.
+func classOf(ctx context.Context, c client.Client, driver string) (string, error) {
+	classes := &storagev1.StorageClassList{}
+	if err := c.List(ctx, classes); err != nil {
+		return "", err
+	}
+	var names []string
+	for _, class := range classes.Items {
+		if class.Provisioner != driver {
+			continue
+		}
+		if class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
+			return class.Name, nil
+		}
+		names = append(names, class.Name)
+	}
+	slices.Sort(names)
+	if len(names) == 0 {
+		return "", nil
+	}
+	return names[0], nil
+}
+
+func (p onPlatform) farewell(s *demo) {
+	fmt.Printf(`
+The cluster stays up until 'make demo-down'. To look at it:
+
+  export KUBECONFIG=%s
+
+  %[2]s get clusteroperator %[3]s -o yaml
+  %[2]s get clustercsidrivers,storageclasses,pvc,pv
+  %[2]s -n %[4]s get pods -o wide
+`, s.cluster.Kubeconfig(), s.kubectl(), clusterstorage.ClusterOperatorName, drivers.ClusterStorageNamespace)
+}
