@@ -19,7 +19,7 @@ func start(t *testing.T) (*fake.VCenter, drivers.Cloud) {
 	t.Helper()
 	v := fake.Start(t)
 	return v, drivers.Cloud{
-		Namespace: "harbour", Config: fake.CloudConfig, Credentials: fake.Credentials(v.ListensAt()),
+		Namespace: "harbour", Config: fake.CloudConfig(t, v.ListensAt()), Credentials: fake.Credentials(v.ListensAt()),
 		Infrastructure: &configv1.Infrastructure{
 			Spec:   configv1.InfrastructureSpec{PlatformSpec: configv1.PlatformSpec{VSphere: fake.Spec(t, v.ListensAt())}},
 			Status: configv1.InfrastructureStatus{InfrastructureName: "harbour-x7k2p"},
@@ -52,9 +52,13 @@ func TestClasses(t *testing.T) {
 				c.Credentials[key] = []byte("wrong@vsphere.local")
 			}
 		}},
-		{name: "a certificate that nobody trusts", err: "certificate", change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Config = "" }},
+		{name: "a certificate that nobody trusts", err: "certificate", change: func(_ *fake.VCenter, c *drivers.Cloud) {
+			c.Config = strings.Replace(c.Config, "insecureFlag: true", "insecureFlag: false", 1)
+		}},
 		{name: "no credentials", err: `the keys 127.0.0.1.username and 127.0.0.1.password`, change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Credentials = nil }},
-		{name: "no vCenter", err: "no vCenter is known", change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Infrastructure.Spec.PlatformSpec.VSphere = nil }},
+		{name: "no vCenter", err: "no vCenter is known", change: func(_ *fake.VCenter, c *drivers.Cloud) {
+			c.Config, c.Infrastructure.Spec.PlatformSpec.VSphere = "", nil
+		}},
 		{name: "no ID", err: "status.infrastructureName", change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Infrastructure.Status.InfrastructureName = "" }},
 		{name: "a broken configuration", err: "Infrastructure cluster names in spec.cloudConfig", change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Config = "global: [" }},
 		{name: "nobody answers", err: "refused", change: func(_ *fake.VCenter, c *drivers.Cloud) {

@@ -88,7 +88,7 @@ func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluste
 			t.Fatal(err)
 		}
 		w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.CloudConfigNamespace, Name: drivers.CloudConfigName},
-			Data: map[string]string{drivers.CloudConfigKey: vsphere.CloudConfig}})
+			Data: map[string]string{drivers.CloudConfigKey: vsphere.CloudConfig(t, vCenter.ListensAt())}})
 	}
 	status := platformStatuses[platform]
 	status.Type = platform

@@ -4,9 +4,9 @@ package vsphere
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/url"
-	"strconv"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -24,8 +24,16 @@ const (
 	ComputeCluster = "/DC0/host/DC0_C0"
 )
 
-// CloudConfig is the cloud configuration of a cluster in the vCenter. Nobody trusts its certificate.
-const CloudConfig = "global:\n  insecureFlag: true\n"
+// CloudConfig is the cloud configuration of a cluster that finds the vCenter at an address, "IP:port". Nobody trusts the
+// vCenter's certificate.
+func CloudConfig(t testing.TB, address string) string {
+	t.Helper()
+	server, port, err := net.SplitHostPort(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("vcenter:\n  %s:\n    server: %[1]s\n    port: %s\n    insecureFlag: true\n    datacenters: [%s]\n", server, port, Datacenter)
+}
 
 // VCenter is a vCenter.
 type VCenter struct {
@@ -69,19 +77,15 @@ func (v *VCenter) SetHosts(version string) {
 	}
 }
 
-// Spec is what Infrastructure says of a cluster in the vCenter, which it finds at an address, "IP:port".
+// Spec is what Infrastructure says of such a cluster. The port is in the cloud configuration, where it may be any.
 func Spec(t testing.TB, address string) *configv1.VSpherePlatformSpec {
 	t.Helper()
-	server, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	number, err := strconv.ParseInt(port, 10, 32)
+	server, _, err := net.SplitHostPort(address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &configv1.VSpherePlatformSpec{
-		VCenters: []configv1.VSpherePlatformVCenterSpec{{Server: server, Port: int32(number), Datacenters: []string{Datacenter}}},
+		VCenters: []configv1.VSpherePlatformVCenterSpec{{Server: server, Datacenters: []string{Datacenter}}},
 		FailureDomains: []configv1.VSpherePlatformFailureDomainSpec{{
 			Name: "one", Region: "north", Zone: "one", Server: server,
 			Topology: configv1.VSpherePlatformTopology{
@@ -91,7 +95,7 @@ func Spec(t testing.TB, address string) *configv1.VSpherePlatformSpec {
 	}
 }
 
-// Credentials are those of a cluster that finds the vCenter at an address, as the installer writes them.
+// Credentials are those of such a cluster, as the installer writes them.
 func Credentials(address string) map[string][]byte {
 	server, _, _ := net.SplitHostPort(address)
 	return map[string][]byte{server + ".username": []byte(User), server + ".password": []byte(Password)}

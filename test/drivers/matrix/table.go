@@ -8,6 +8,7 @@ var Rows = []Row{
 	{Driver: "EFS, version 3.4.1", Cells: efsCells("efs-3.4.1")},
 	{Driver: "EBS, version 1.63.1", Cells: ebsCells()},
 	{Driver: "Manila, version 1.36.0", Cells: manilaCells()},
+	{Driver: "vSphere", Cells: vSphereCells(), StandIn: true},
 	{Driver: "the sample driver, which no release has", Cells: sampleCells},
 }
 
@@ -59,5 +60,20 @@ func manilaCells() map[Capability]Cell {
 		Tags:            test("tags"),
 		STS:             {Not: "Keystone knows no tokens of service accounts; the tests log in with an application credential, which is the nearest"},
 		PrivateEndpoint: test("private_endpoint"),
+	}
+}
+
+func vSphereCells() map[Capability]Cell {
+	test := func(capability string) Cell { return Cell{Test: "TestMatrix/vsphere/" + capability} }
+	return map[Capability]Cell{
+		Provision:       test("provision"),
+		Attach:          test("attach"),
+		Publish:         test("publish"),
+		Expand:          test("expand"),
+		Snapshot:        test("snapshot"),
+		Delete:          test("delete"),
+		Tags:            {Not: "the Infrastructure has no tags for vSphere; a volume is marked with the cluster's ID, as the test of provisioning shows"},
+		STS:             {Not: "vCenter knows no tokens of service accounts"},
+		PrivateEndpoint: {Not: "each vCenter is a private endpoint; the cloud configuration says whether its certificate is verified"},
 	}
 }
