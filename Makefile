@@ -50,7 +50,7 @@ runtime: # real nodes run containers, with images of drivers; where they cannot,
 
 # The packages that take minutes start first, and four at a time: they wait for OLM and for controllers more than they work.
 # The tests keep both processors busy, so nothing is done that nobody uses: make lint vets, and no debugger needs symbols.
-SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/prediction ./test/drivers/matrix
+SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/prediction ./test/drivers/matrix ./test/clusterstorage
 
 .PHONY: test
 test: browser runtime ## Run every test, against a real local cluster where one is needed
@@ -83,8 +83,8 @@ prove: mmdebstrap ## Run a suite that is too long for make test, up to an hour: 
 	@go run ./test/prove "$(SUITE)"
 
 .PHONY: sweep
-sweep: ## Try every fault at every write and watch: three of these suites
-	@for client in operator sharedvolume switch; do go run ./test/prove sweep-$$client || exit 1; done
+sweep: ## Try every fault at every write and watch: four of these suites
+	@for client in operator sharedvolume clusterstorage switch; do go run ./test/prove sweep-$$client || exit 1; done
 
 .PHONY: rbac
 rbac: ## Print what the operators may do, what for, and what an end-to-end run has used of it

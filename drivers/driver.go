@@ -58,6 +58,8 @@ type Driver struct {
 	// ClassParameters returns parameters that each StorageClass among the assets gets in addition to its own, because
 	// the cluster's configuration asks for them. It may be nil.
 	ClassParameters func(Cluster) map[string]string
+	// SnapshotParameters returns the same for each VolumeSnapshotClass. It may be nil.
+	SnapshotParameters func(Cluster) map[string]string
 	// Secrets are Secrets in the driver's namespace. A change of one must roll the pods that mount it.
 	Secrets []string
 	// CredentialKeys are the keys that the driver reads from a Secret of a CredentialsRequest: all those of one of these

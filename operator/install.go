@@ -20,6 +20,7 @@ import (
 	"github.com/berth-csi/berth/operator/configuration"
 	"github.com/berth-csi/berth/operator/credentialsrequest"
 	"github.com/berth-csi/berth/operator/retirement"
+	"github.com/berth-csi/berth/operator/snapshotclass"
 	"github.com/berth-csi/berth/operator/staticresource"
 	"github.com/berth-csi/berth/operator/status"
 	"github.com/berth-csi/berth/operator/storageclass"
@@ -77,6 +78,9 @@ func (c *cycle) install(ctx context.Context) error {
 	first = append(first, c.newCredentialsRequestControllers(components)...)
 	if storageClasses := drivers.OfKind(manifests, "StorageClass"); len(storageClasses) > 0 {
 		first = append(first, c.newStorageClassController(storageClasses))
+	}
+	if c.driver.SnapshotParameters != nil {
+		first = append(first, c.newSnapshotClassController(manifests))
 	}
 	first = append(first, static)
 
@@ -182,10 +186,19 @@ func (c *cycle) newCloudConfigController(manifests []drivers.Manifest) *cloudcon
 	return cloudconfig.NewController(options)
 }
 
+func (c *cycle) newSnapshotClassController(manifests []drivers.Manifest) factory.Controller {
+	return snapshotclass.NewController(snapshotclass.Options{
+		Name: c.driver.ConditionPrefix + "DriverSnapshotClassController", Driver: c.driver, Classes: c.watch(drivers.OfKind(manifests, snapshotclass.Kind)),
+		Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(),
+		Applier: c.applier, OperatorClient: c.reporter, Recorder: c.recorder,
+	})
+}
+
 func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *staticresource.Controller {
 	static := slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool {
 		return !staticresource.Applies(m.Object.GetKind()) || c.driver.CloudConfig != nil && m.Is("ConfigMap", c.driver.CloudConfig.ConfigMap) ||
-			c.driver.Configuration != nil && m.Is("Secret", c.driver.Configuration.Secret)
+			c.driver.Configuration != nil && m.Is("Secret", c.driver.Configuration.Secret) ||
+			c.driver.SnapshotParameters != nil && m.Object.GetKind() == snapshotclass.Kind
 	})
 	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.reporter, c.recorder)
 }

@@ -2,16 +2,19 @@ package operator_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -46,6 +49,48 @@ func TestSnapshotClass(t *testing.T) {
 	env.deleteCustomResource()
 	cluster.Eventually(t, limit, "the class to be removed", env.Gone(class))
 	cluster.Eventually(t, limit, "the ClusterCSIDriver to be gone", env.Gone(env.customResource()))
+}
+
+// TestSnapshotParameters: the classes have the parameters that the cluster's configuration asks for, and follow it.
+func TestSnapshotParameters(t *testing.T) {
+	t.Parallel()
+	driver := ebsDriver(t)
+	driver.SnapshotParameters = func(c drivers.Cluster) map[string]string {
+		if aws := c.Infrastructure.Status.PlatformStatus.AWS; aws != nil {
+			return map[string]string{"region": aws.Region}
+		}
+		return nil
+	}
+	env := newTestEnvWith(t, driver)
+	env.installDriver()
+	class := &unstructured.Unstructured{}
+	class.SetAPIVersion("snapshot.storage.k8s.io/v1")
+	class.SetKind("VolumeSnapshotClass")
+	want := func(region string) {
+		t.Helper()
+		cluster.Eventually(t, limit, "the class to have the parameters", func(ctx context.Context) error {
+			if err := env.Client().Get(ctx, client.ObjectKey{Name: "csi-aws-vsc"}, class); err != nil {
+				return err
+			}
+			if got, _, _ := unstructured.NestedString(class.Object, "parameters", "region"); got != region {
+				return fmt.Errorf("it is %v, want the region %s", class.Object, region)
+			}
+			return nil
+		})
+	}
+	infrastructure := &configv1.Infrastructure{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+	setRegion := func(region string) {
+		t.Helper()
+		change(env, infrastructure, func(i *configv1.Infrastructure) {
+			i.Status.PlatformStatus = &configv1.PlatformStatus{Type: configv1.AWSPlatformType, AWS: &configv1.AWSPlatformStatus{Region: region}}
+		})
+	}
+	setRegion("us-east-1")
+	want("us-east-1")
+	setRegion("us-west-2")
+	want("us-west-2")
+	change(env, class, func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "parameters") })
+	want("us-west-2")
 }
 
 // withoutAPI takes an API away from the cluster until restore is called or the test ends.

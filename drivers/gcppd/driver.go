@@ -37,8 +37,9 @@ var Driver = drivers.Driver{
 	Settings: []drivers.Setting{
 		{Container: "csi-driver", Apply: labelDisks},
 	},
-	Secrets:         []string{"gcp-pd-cloud-credentials"},
-	CredentialKeys:  [][]string{{"service_account.json"}},
-	TrustedCABundle: "gcp-pd-csi-driver-trusted-ca-bundle",
-	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.GCPPlatformType},
+	SnapshotParameters: labelSnapshots,
+	Secrets:            []string{"gcp-pd-cloud-credentials"},
+	CredentialKeys:     [][]string{{"service_account.json"}},
+	TrustedCABundle:    "gcp-pd-csi-driver-trusted-ca-bundle",
+	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.GCPPlatformType},
 }

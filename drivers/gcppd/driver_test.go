@@ -93,6 +93,16 @@ func TestLabelDisks(t *testing.T) {
 	}
 }
 
+func TestLabelSnapshots(t *testing.T) {
+	infrastructure := &configv1.Infrastructure{}
+	infrastructure.Status.InfrastructureName = "harbour"
+	infrastructure.Status.PlatformStatus = &configv1.PlatformStatus{GCP: &configv1.GCPPlatformStatus{ResourceLabels: []configv1.GCPResourceLabel{{Key: "team", Value: "a"}}}}
+	want := map[string]string{"labels": "kubernetes-io-cluster-harbour=owned,team=a"}
+	if diff := cmp.Diff(want, labelSnapshots(drivers.Cluster{Infrastructure: infrastructure})); diff != "" {
+		t.Errorf("parameters (-want +got):\n%s", diff)
+	}
+}
+
 func TestLabelsOfAnotherPlatform(t *testing.T) {
 	container := &corev1.Container{}
 	if leftOut := labelDisks(drivers.Cluster{Infrastructure: &configv1.Infrastructure{}}, container); leftOut != nil || container.Args != nil {

@@ -32,6 +32,12 @@ func labelDisks(cluster drivers.Cluster, container *corev1.Container) (leftOut [
 	return leftOut
 }
 
+// labelSnapshots gives each snapshot of a class the labels that disks have: the driver has no flag for that.
+func labelSnapshots(cluster drivers.Cluster) map[string]string {
+	owned := "kubernetes-io-cluster-" + cluster.Infrastructure.Status.InfrastructureName + "=owned"
+	return map[string]string{"labels": strings.Join(append([]string{owned}, labels(platformOf(cluster))...), ",")}
+}
+
 // platformOf returns what the cluster says of Google Cloud; nothing on another platform.
 func platformOf(cluster drivers.Cluster) configv1.GCPPlatformStatus {
 	platform := cluster.Infrastructure.Status.PlatformStatus

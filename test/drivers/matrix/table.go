@@ -6,7 +6,8 @@ import "strings"
 var Rows = []Row{
 	{Driver: "EFS, version 2.1.11 of OpenShift 4.21", Cells: efsCells("efs")},
 	{Driver: "EFS, version 3.4.1", Cells: efsCells("efs-3.4.1")},
-	{Driver: "EBS, version 1.63.1", Cells: ebsCells()},
+	{Driver: "EBS, version 1.63.1", Cells: allCells("ebs")},
+	{Driver: "GCP PD, version 1.28.1", Cells: allCells("gcppd")},
 	{Driver: "Manila, version 1.36.0", Cells: manilaCells()},
 	{Driver: "vSphere", Cells: vSphereCells(), StandIn: true},
 	{Driver: "the sample driver, which no release has", Cells: sampleCells},
@@ -40,10 +41,11 @@ func efsCells(name string) map[Capability]Cell {
 	}
 }
 
-func ebsCells() map[Capability]Cell {
+// allCells returns the cells of a driver that can do everything.
+func allCells(name string) map[Capability]Cell {
 	cells := map[Capability]Cell{}
 	for _, c := range Capabilities {
-		cells[c.Name] = Cell{Test: "TestMatrix/ebs/" + strings.ReplaceAll(string(c.Name), " ", "_")}
+		cells[c.Name] = Cell{Test: "TestMatrix/" + name + "/" + strings.ReplaceAll(string(c.Name), " ", "_")}
 	}
 	return cells
 }

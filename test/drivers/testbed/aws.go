@@ -122,10 +122,15 @@ func roleARN(request *unstructured.Unstructured) string {
 // requests are the CredentialsRequests among the driver's objects, as in the namespace for operators.
 func (a *AWS) requests() []*unstructured.Unstructured {
 	a.t.Helper()
-	bed := &Testbed{Driver: a.driver}
-	manifests, err := a.driver.Operand(drivers.Values{Namespace: bed.DriverNamespace(), Image: func(env string) string { return env }})
+	return (&Testbed{Driver: a.driver}).credentialsRequests(a.t)
+}
+
+// credentialsRequests are those among the driver's objects.
+func (b *Testbed) credentialsRequests(t testing.TB) []*unstructured.Unstructured {
+	t.Helper()
+	manifests, err := b.Driver.Operand(drivers.Values{Namespace: b.DriverNamespace(), Image: func(env string) string { return env }})
 	if err != nil {
-		a.t.Fatal(err)
+		t.Fatal(err)
 	}
 	var found []*unstructured.Unstructured
 	for _, m := range drivers.OfKind(manifests, "CredentialsRequest") {

@@ -2,6 +2,7 @@ package testbed
 
 import (
 	"context"
+	"net"
 	"strings"
 	"testing"
 
@@ -29,6 +30,11 @@ func (c Cloud) behindProxy(t testing.TB, port string) (Cloud, *proxy.Proxy) {
 			hidden[at] = to
 		} else {
 			servers[at] = to
+		}
+	}
+	for name, ip := range c.Names {
+		if to, known := hidden[net.JoinHostPort(ip, port)]; known {
+			hidden[net.JoinHostPort(name, port)] = to
 		}
 	}
 	started := proxy.Start(t, hidden)

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	applycorev1 "k8s.io/client-go/applyconfigurations/core/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
@@ -47,6 +48,9 @@ func Surround(ctx context.Context, c *cluster.Cluster, cloud Cloud, failed func(
 		return nil, err
 	}
 	if err := s.serveCertificates(failed); err != nil {
+		return nil, err
+	}
+	if err := s.injectCA(cloud.CA, failed); err != nil {
 		return nil, err
 	}
 	if err := s.resolveNames(cloud.Names); err != nil {
@@ -253,6 +257,36 @@ func (s *Surroundings) serveCertificates(failed func(error)) error {
 	factory := informers.NewSharedInformerFactory(api, 0)
 	if _, err := factory.Core().V1().Services().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: serve, UpdateFunc: func(_, object any) { serve(object) },
+	}); err != nil {
+		return err
+	}
+	s.closers = append(s.closers, start(factory))
+	return nil
+}
+
+// injectCA does what OpenShift's cluster network operator does: ConfigMaps that ask for it get what the cluster trusts.
+func (s *Surroundings) injectCA(bundle []byte, failed func(error)) error {
+	const label, key = "config.openshift.io/inject-trusted-cabundle", "ca-bundle.crt"
+	if len(bundle) == 0 {
+		return nil
+	}
+	api, err := kubernetes.NewForConfig(s.cluster.Config())
+	if err != nil {
+		return err
+	}
+	inject := func(object any) {
+		asks := object.(*corev1.ConfigMap)
+		if asks.Data[key] == string(bundle) {
+			return
+		}
+		apply := applycorev1.ConfigMap(asks.Name, asks.Namespace).WithData(map[string]string{key: string(bundle)})
+		if _, err := api.CoreV1().ConfigMaps(asks.Namespace).Apply(context.Background(), apply, metav1.ApplyOptions{FieldManager: "cluster-network-operator", Force: true}); err != nil {
+			failed(fmt.Errorf("inject the trusted CA bundle into ConfigMap %s/%s: %w", asks.Namespace, asks.Name, err))
+		}
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(api, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) { o.LabelSelector = label + "=true" }))
+	if _, err := factory.Core().V1().ConfigMaps().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: inject, UpdateFunc: func(_, object any) { inject(object) },
 	}); err != nil {
 		return err
 	}

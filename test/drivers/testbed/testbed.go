@@ -62,6 +62,8 @@ type Cloud struct {
 	Servers map[string]string
 	// Names maps names of hosts to IP addresses. Only pods on the host network can resolve them.
 	Names map[string]string
+	// CA is what the cluster trusts in addition to public certificate authorities, in PEM. It may be empty.
+	CA []byte
 	// NFS serves the exports of all servers with port 2049 among Servers. It may be nil.
 	NFS *nfs.Server
 	// Objects exist before the operator is installed, in namespaces that exist, such as Secrets of the installer.

@@ -1,0 +1,725 @@
+package clusterstorage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/openshift/library-go/pkg/operator/events"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/operator/clusterstorage"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/release"
+)
+
+// Images of the releases in a life. Their tags are the versions.
+const (
+	images       = "quay.io/berth-csi/test/"
+	brokenImages = "quay.io/berth-csi/broken/" // their containers end at once
+)
+
+// A life is a cluster whose cluster storage operator is a part of the test, with a clock that the test turns. The operators of
+// the drivers are real programs.
+type life struct {
+	*environment
+	clock   *clocktesting.FakeClock
+	crashes string // a folder: the operator of a driver crashes while there is a file with the driver's name
+	end     func() // ends the cluster storage operator
+}
+
+// newLife returns a life on the platform with the most drivers.
+func newLife(t *testing.T) *life {
+	t.Helper()
+	platform := slices.MaxFunc(platforms(), func(a, b configv1.PlatformType) int { return len(driversOf(a)) - len(driversOf(b)) })
+	folder := programFolder(t)
+	programs := map[string]string{images + "operator_image": writeProgram(t, folder, "fickle",
+		`[ ! -e "$(dirname "$0")/crash-$2" ] || exit 1`+"\n"+`exec "$(dirname "$0")/berth-operator" "$@"`)}
+	ends := writeProgram(t, folder, "ends", "exit 1")
+	for _, d := range driversOf(platform) {
+		for _, image := range d.Images {
+			programs[brokenImages+strings.ToLower(clusterstorage.ImageVariable(d, image))] = ends
+		}
+	}
+	l := &life{environment: newEnvironment(t, platform, cluster.Options{Images: programs}), crashes: folder, end: func() {},
+		clock: clocktesting.NewFakeClock(time.Now())}
+	ticking := make(chan struct{})
+	t.Cleanup(func() { close(ticking) })
+	go func() {
+		ticker := time.NewTicker(100 * time.Millisecond)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ticker.C:
+				l.clock.Step(100 * time.Millisecond)
+			case <-ticking:
+				return
+			}
+		}
+	}()
+	return l
+}
+
+// programFolder returns a folder with the operators' program that containers can see.
+func programFolder(t *testing.T) string {
+	t.Helper()
+	cache, err := tools.CacheFolder("clusterstorage")
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, err := os.MkdirTemp(cache, strconv.Itoa(os.Getpid())+"-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	for _, program := range programs(t) {
+		if err := os.Symlink(program, filepath.Join(folder, "berth-operator")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+func writeProgram(t *testing.T, folder, name, script string) string {
+	t.Helper()
+	file := filepath.Join(folder, name)
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// A generation is a version of the cluster storage operator.
+type generation struct {
+	version string
+	broken  string                              // the name of a driver whose own images are broken
+	define  func(drivers.Driver) drivers.Driver // what differs in the definitions; nil for nothing
+}
+
+// run applies a generation's manifests, and runs its operator in the place of the one before.
+func (l *life) run(g generation) {
+	l.t.Helper()
+	l.end()
+	all := registry.All()
+	for i := range all {
+		if g.define != nil && all[i].ClusterStorage != nil {
+			all[i] = g.define(all[i])
+		}
+	}
+	getenv := func(name string) string {
+		for _, d := range l.drivers {
+			if d.Name == g.broken && strings.HasPrefix(name, strings.ToUpper(d.Name)+"_") {
+				return brokenImages + strings.ToLower(name) + ":" + g.version
+			}
+		}
+		return images + strings.ToLower(name) + ":" + g.version
+	}
+	// Its own Deployment has no program: the operator is here.
+	l.install(release.Payload{Version: g.version, Images: map[string]string{clusterstorage.OperatorImageVariable: getenv(clusterstorage.OperatorImageVariable)}})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	process := clusterstorage.Process{
+		KubeConfig:    l.ServiceAccountConfig(l.t, clusterstorage.Namespace, clusterstorage.Name),
+		EventRecorder: events.NewInMemoryRecorder("test", clock.RealClock{}),
+		Version:       g.version, Clock: l.clock, Getenv: getenv,
+	}
+	go func() { done <- clusterstorage.Run(ctx, all, process) }()
+	l.end = func() {
+		cancel()
+		if err := <-done; err != nil {
+			l.t.Errorf("the operator ended with %v", err)
+		}
+		l.end = func() {}
+	}
+	l.t.Cleanup(func() { l.end() })
+}
+
+// A course is what the ClusterOperator says in the course of something: the statuses of each condition, and the versions, one
+// after the other.
+type course map[string]string
+
+// whatever is any course of a condition.
+const whatever = "whatever"
+
+// expect fails the test unless the ClusterOperator takes a course while something happens. It checks each version that the
+// ClusterOperator reports against what runs at that time.
+func (l *life) expect(what string, want course, happens func()) {
+	l.t.Helper()
+	workloads := &workloadRecord{t: l.t}
+	var sets appsv1.DaemonSetList
+	var deployments appsv1.DeploymentList
+	var operators configv1.ClusterOperatorList
+	endSets, endDeployments := l.Record(l.t, &sets), l.Record(l.t, &deployments)
+	endOperators := l.Record(l.t, &operators)
+	happens()
+	var told []*configv1.ClusterOperator
+	for i := range operators.Items {
+		told = append(told, &operators.Items[i])
+	}
+	for _, event := range endOperators() {
+		told = append(told, event.Object.(*configv1.ClusterOperator))
+	}
+	for i := range sets.Items {
+		workloads.add(&sets.Items[i])
+	}
+	for i := range deployments.Items {
+		workloads.add(&deployments.Items[i])
+	}
+	for _, event := range append(endSets(), endDeployments()...) {
+		workloads.add(event.Object.(client.Object))
+	}
+	got := course{}
+	for i, operator := range told {
+		if operator.Name != clusterstorage.ClusterOperatorName {
+			continue
+		}
+		for _, c := range operator.Status.Conditions {
+			got.follow(string(c.Type), string(c.Status))
+		}
+		for _, v := range operator.Status.Versions {
+			got.follow(v.Name, v.Version)
+			if i > 0 && versionOf(told[i-1], v.Name) != v.Version {
+				l.checkVersion(workloads, operator, v)
+			}
+		}
+	}
+	for name := range got {
+		if want[name] == whatever {
+			got[name] = whatever
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		l.t.Errorf("%s: the course of the ClusterOperator (-want +got):\n%s", what, diff)
+		for _, operator := range told {
+			for _, c := range operator.Status.Conditions {
+				if c.Status != settled[c.Type] {
+					l.t.Logf("  at %s: %s=%s %s: %s", operator.ResourceVersion, c.Type, c.Status, c.Reason, c.Message)
+				}
+			}
+		}
+	}
+}
+
+func (c course) follow(name, now string) {
+	if before := c[name]; before == "" {
+		c[name] = now
+	} else if last := before[strings.LastIndex(before, " ")+1:]; last != now {
+		c[name] += " " + now
+	}
+}
+
+func versionOf(operator *configv1.ClusterOperator, name string) string {
+	for _, v := range operator.Status.Versions {
+		if v.Name == name {
+			return v.Version
+		}
+	}
+	return ""
+}
+
+// with returns a course that differs.
+func (c course) with(different course) course {
+	whole := maps.Clone(c)
+	maps.Copy(whole, different)
+	return whole
+}
+
+// versions returns the course of all versions of drivers and of the operator.
+func (l *life) versions(text string) course {
+	c := course{"operator": text}
+	for _, d := range l.drivers {
+		c[d.ConditionPrefix+"CSIDriverOperator"] = text
+	}
+	return c
+}
+
+// workloadRecord has the Deployments and DaemonSets of a time, by their resource versions.
+type workloadRecord struct {
+	t   testing.TB
+	all []client.Object
+}
+
+func (r *workloadRecord) add(object client.Object) { r.all = append(r.all, object) }
+
+// at returns the workloads of drivers and operators at a resource version. All objects of the cluster share one count.
+func (r *workloadRecord) at(version string) []client.Object {
+	latest := map[string]client.Object{}
+	for _, object := range r.all {
+		key := fmt.Sprintf("%T %s/%s", object, object.GetNamespace(), object.GetName())
+		if before := latest[key]; r.number(object.GetResourceVersion()) <= r.number(version) &&
+			(before == nil || r.number(before.GetResourceVersion()) <= r.number(object.GetResourceVersion())) {
+			latest[key] = object
+		}
+	}
+	return slices.Collect(maps.Values(latest))
+}
+
+func (r *workloadRecord) number(version string) int {
+	number, err := strconv.Atoi(version)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return number
+}
+
+// checkVersion fails the test unless everything that a version in the ClusterOperator is about ran at it.
+func (l *life) checkVersion(workloads *workloadRecord, operator *configv1.ClusterOperator, v configv1.OperandVersion) {
+	l.t.Helper()
+	checked := 0
+	for _, d := range l.drivers {
+		if v.Name != "operator" && v.Name != d.ConditionPrefix+"CSIDriverOperator" {
+			continue
+		}
+		for _, object := range workloads.at(operator.ResourceVersion) {
+			var template corev1.PodTemplateSpec
+			var wanted, updated, available int32
+			var seen int64
+			switch w := object.(type) {
+			case *appsv1.DaemonSet:
+				template, seen = w.Spec.Template, w.Status.ObservedGeneration
+				wanted, updated, available = w.Status.DesiredNumberScheduled, w.Status.UpdatedNumberScheduled, w.Status.NumberAvailable
+			case *appsv1.Deployment:
+				template, seen = w.Spec.Template, w.Status.ObservedGeneration
+				wanted, updated, available = ptr.Deref(w.Spec.Replicas, 1), w.Status.UpdatedReplicas, w.Status.AvailableReplicas
+			}
+			if object.GetName() != d.Operator.Name && !l.isOf(d, object) {
+				continue
+			}
+			checked++
+			if seen != object.GetGeneration() || updated != wanted || available < wanted {
+				l.t.Errorf("ClusterOperator %s says that %s is at version %s, but of %T %s, %d of %d pods are updated, and %d available",
+					operator.Name, v.Name, v.Version, object, object.GetName(), updated, wanted, available)
+			}
+			for _, c := range template.Spec.Containers {
+				if _, tag, _ := strings.Cut(c.Image, ":"); tag != v.Version {
+					l.t.Errorf("ClusterOperator %s says that %s is at version %s, but %T %s has the image %s",
+						operator.Name, v.Name, v.Version, object, object.GetName(), c.Image)
+				}
+			}
+		}
+	}
+	if checked == 0 {
+		l.t.Errorf("nothing runs of which ClusterOperator %s says that %s is at version %s", operator.Name, v.Name, v.Version)
+	}
+}
+
+// isOf reports whether a workload is one of the driver's.
+func (l *life) isOf(d drivers.Driver, object client.Object) bool {
+	manifests, err := d.Operand(drivers.Values{Namespace: d.Namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, m := range manifests {
+		if kind := m.Object.GetKind(); (kind == "Deployment" || kind == "DaemonSet") && kind == strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1.") &&
+			m.Object.GetName() == object.GetName() && m.Object.GetNamespace() == object.GetNamespace() {
+			return true
+		}
+	}
+	return false
+}
+
+// TestLife plays what a cluster with drivers of its platform meets, and compares what the ClusterOperator says all the while
+// with what it should say.
+func TestLife(t *testing.T) {
+	t.Parallel()
+	l := newLife(t)
+	first := l.drivers[len(l.drivers)-1] // what happens to one driver, happens to this one
+	v1, v2 := generation{version: "4.22.1"}, generation{version: "4.22.2"}
+	steady := course{"Available": "True", "Progressing": "False", "Degraded": "False", "Upgradeable": "True"}
+	t.Cleanup(l.checkForbidden)
+
+	bringBack := l.withoutAPI("servicemonitors.monitoring.coreos.com")
+
+	l.expect("installation", l.versions(v1.version).with(course{
+		"Available": "False True", "Progressing": "True False", "Degraded": "False", "Upgradeable": "True"}), func() {
+		l.run(v1)
+		l.awaitSettled(v1.version)
+	})
+	l.awaitRest()
+
+	bringBack() // the next version finds it
+	updating := steady.with(course{"Progressing": "False True False"})
+	l.expect("update", updating.with(l.versions("4.22.1 4.22.2")), func() {
+		l.run(v2)
+		l.awaitSettled(v2.version)
+	})
+	l.mustBeMonitored()
+	l.expect("downgrade", updating.with(l.versions("4.22.2 4.22.1")), func() {
+		l.run(v1)
+		l.awaitSettled(v1.version)
+	})
+	l.expect("update again", updating.with(l.versions("4.22.1 4.22.2")), func() {
+		l.run(v2)
+		l.awaitSettled(v2.version)
+	})
+
+	l.expect("crashes of an operator", steady.with(l.versions(v2.version)).with(course{
+		"Available": "True False True", "Progressing": "False True False"}), func() {
+		l.crash(first)
+		l.awaitReport(configv1.OperatorAvailable, configv1.ConditionFalse)
+		l.recover(first)
+		l.awaitSettled(v2.version)
+	})
+
+	v3 := generation{version: "4.22.3", broken: first.Name}
+	stuck := updating.with(l.versions("4.22.2 4.22.3")).with(course{
+		"Progressing": "False True", "operator": "4.22.2", first.ConditionPrefix + "CSIDriverOperator": "4.22.2"})
+	l.expect("update with a driver that does not become ready", stuck, func() {
+		l.run(v3)
+		l.awaitOthers(first, v3.version)
+		l.awaitBroken(first, v3.version)
+	})
+	v4 := generation{version: "4.22.4"}
+	l.expect("recovery by the next update", steady.with(l.versions("4.22.3 4.22.4")).with(course{
+		"Progressing": "True False", "operator": "4.22.2 4.22.4", first.ConditionPrefix + "CSIDriverOperator": "4.22.2 4.22.4"}), func() {
+		l.run(v4)
+		l.awaitSettled(v4.version)
+	})
+
+	l.expect("an object that a policy refuses", steady.with(l.versions(v4.version)).with(course{"Degraded": "False True False"}), func() {
+		l.refuse(first)
+		l.awaitSettled(v4.version)
+	})
+
+	const gate = "ExampleFeature"
+	v5 := generation{version: "4.22.5", define: func(d drivers.Driver) drivers.Driver {
+		if d.Name == first.Name {
+			behindGate := *d.ClusterStorage
+			behindGate.FeatureGate = gate
+			d.ClusterStorage = &behindGate
+		}
+		return d
+	}}
+	l.setFeatureGates(v5.version, gate)
+	l.expect("update to a version with a feature gate that is enabled", updating.with(l.versions("4.22.4 4.22.5")), func() {
+		l.run(v5)
+		l.awaitSettled(v5.version)
+	})
+	l.expect("a feature gate that is disabled and enabled again", steady.with(l.versions(v5.version)), func() {
+		l.setFeatureGates(v5.version)
+		l.awaitMessage("PlatformAvailable", "the feature gate "+gate+" is not enabled")
+		l.get(&appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: first.Operator.Name}})
+		l.setFeatureGates(v5.version, gate)
+		l.awaitSettled(v5.version)
+	})
+
+	l.expect("deletion of each object", steady.with(l.versions(v5.version)).with(course{"Available": whatever, "Progressing": whatever}), func() {
+		l.loseEach()
+		l.awaitSettled(v5.version)
+	})
+	l.awaitRest()
+	l.end()
+}
+
+// crash has the operator of a driver crash whenever it starts, from now on.
+func (l *life) crash(d drivers.Driver) {
+	l.t.Helper()
+	if err := os.WriteFile(filepath.Join(l.crashes, "crash-"+d.Name), nil, 0o644); err != nil {
+		l.t.Fatal(err)
+	}
+	pods := &corev1.PodList{}
+	if err := l.Client().List(l.t.Context(), pods, client.InNamespace(drivers.ClusterStorageNamespace)); err != nil {
+		l.t.Fatal(err)
+	}
+	for _, pod := range pods.Items {
+		if pod.Spec.ServiceAccountName == d.Operator.Name {
+			if err := l.Client().Delete(l.t.Context(), &pod); err != nil {
+				l.t.Fatal(err)
+			}
+		}
+	}
+}
+
+func (l *life) recover(d drivers.Driver) {
+	l.t.Helper()
+	if err := os.Remove(filepath.Join(l.crashes, "crash-"+d.Name)); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// awaitCondition waits until Storage has a condition.
+func (l *life) awaitCondition(conditionType string, status operatorv1.ConditionStatus) operatorv1.OperatorCondition {
+	l.t.Helper()
+	var found operatorv1.OperatorCondition
+	cluster.Eventually(l.t, limit, conditionType+" to be "+string(status), func(ctx context.Context) error {
+		storage := &operatorv1.Storage{}
+		if err := l.Client().Get(ctx, client.ObjectKey{Name: "cluster"}, storage); err != nil {
+			return err
+		}
+		for _, c := range storage.Status.Conditions {
+			if c.Type == conditionType && c.Status == status {
+				found = c
+				return nil
+			}
+		}
+		return fmt.Errorf("the conditions are %+v", storage.Status.Conditions)
+	})
+	return found
+}
+
+// awaitReport waits until the ClusterOperator has a condition, and returns it.
+func (l *life) awaitReport(conditionType configv1.ClusterStatusConditionType, status configv1.ConditionStatus) configv1.ClusterOperatorStatusCondition {
+	l.t.Helper()
+	var found configv1.ClusterOperatorStatusCondition
+	cluster.Eventually(l.t, limit, fmt.Sprintf("the ClusterOperator to be %s=%s", conditionType, status), func(ctx context.Context) error {
+		operator, err := l.clusterOperator(ctx)
+		if err != nil {
+			return err
+		}
+		for _, c := range operator.Status.Conditions {
+			if c.Type == conditionType && c.Status == status {
+				found = c
+				return nil
+			}
+		}
+		return fmt.Errorf("the conditions are %+v", operator.Status.Conditions)
+	})
+	return found
+}
+
+// awaitOthers waits until all drivers but one are at a version.
+func (l *life) awaitOthers(but drivers.Driver, version string) {
+	l.t.Helper()
+	cluster.Eventually(l.t, limit, "the other drivers to be at version "+version, func(ctx context.Context) error {
+		operator, err := l.clusterOperator(ctx)
+		if err != nil {
+			return err
+		}
+		for _, d := range l.drivers {
+			if got := versionOf(operator, d.ConditionPrefix+"CSIDriverOperator"); d.Name != but.Name && got != version {
+				return fmt.Errorf("%s is at version %s", d.CSIName, got)
+			}
+		}
+		return nil
+	})
+}
+
+// failures are why a container whose image is broken does not run. A process node may not even find all mount points for it.
+var failures = []string{"CrashLoopBackOff", "CreateContainerError"}
+
+// awaitBroken waits until a pod of a driver has an image of a version, and does not run.
+func (l *life) awaitBroken(d drivers.Driver, version string) {
+	l.t.Helper()
+	cluster.Eventually(l.t, limit, "a pod of the driver to fail", func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		if err := l.Client().List(ctx, pods, client.InNamespace(d.Namespace)); err != nil {
+			return err
+		}
+		var others []string
+		for _, pod := range pods.Items {
+			for _, status := range pod.Status.ContainerStatuses {
+				if strings.HasSuffix(status.Image, ":"+version) && status.State.Waiting != nil && slices.Contains(failures, status.State.Waiting.Reason) {
+					return nil
+				}
+				others = append(others, fmt.Sprintf("%s/%s (%s): %+v", pod.Name, status.Name, status.Image, status.State))
+			}
+		}
+		return fmt.Errorf("none does: %q", others)
+	})
+}
+
+// withoutAPI removes an API from the cluster. bringBack adds it again, and returns when it is served.
+func (l *life) withoutAPI(name string) (bringBack func()) {
+	l.t.Helper()
+	definition := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	l.get(definition)
+	again := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: definition.Spec}
+	if err := l.Client().Delete(l.t.Context(), definition); err != nil {
+		l.t.Fatal(err)
+	}
+	cluster.Eventually(l.t, limit, "the API to be gone", l.Gone(definition))
+	return func() {
+		l.t.Helper()
+		l.create(again)
+		cluster.Eventually(l.t, limit, "the API to be served", func(ctx context.Context) error {
+			objects := &unstructured.UnstructuredList{}
+			objects.SetAPIVersion(again.Spec.Group + "/" + again.Spec.Versions[0].Name)
+			objects.SetKind(again.Spec.Names.ListKind)
+			return l.Client().List(ctx, objects)
+		})
+	}
+}
+
+// mustBeMonitored fails the test unless the monitoring of all operators is there.
+func (l *life) mustBeMonitored() {
+	l.t.Helper()
+	for _, d := range l.drivers {
+		monitoring, err := d.OperatorMonitoring()
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		for _, m := range monitoring {
+			m.Object.SetNamespace(drivers.ClusterStorageNamespace)
+			l.get(m.Object)
+		}
+	}
+}
+
+// setFeatureGates enables the feature gates of a version, and no others.
+func (l *life) setFeatureGates(version string, enabled ...configv1.FeatureGateName) {
+	l.t.Helper()
+	details := configv1.FeatureGateDetails{Version: version}
+	for _, name := range enabled {
+		details.Enabled = append(details.Enabled, configv1.FeatureGateAttributes{Name: name})
+	}
+	gates := &configv1.FeatureGate{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+	l.get(gates)
+	gates.Status.FeatureGates = []configv1.FeatureGateDetails{details}
+	if err := l.Client().Status().Update(l.t.Context(), gates); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// awaitMessage waits until a condition of Storage says something.
+func (l *life) awaitMessage(conditionType, text string) {
+	l.t.Helper()
+	cluster.Eventually(l.t, limit, conditionType+" to say "+text, func(ctx context.Context) error {
+		storage := &operatorv1.Storage{}
+		if err := l.Client().Get(ctx, client.ObjectKey{Name: "cluster"}, storage); err != nil {
+			return err
+		}
+		for _, c := range storage.Status.Conditions {
+			if c.Type == conditionType && strings.Contains(c.Message, text) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the conditions are %+v", storage.Status.Conditions)
+	})
+}
+
+// refuse has the API server refuse an object of a driver's operator, and deletes the object. It returns when the operator has
+// reported that, and the object may come back. The ClusterOperator must not be Degraded before two minutes have passed.
+func (l *life) refuse(d drivers.Driver) {
+	l.t.Helper()
+	monitoring, err := d.OperatorMonitoring()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	service := drivers.OfKind(monitoring, "Service")[0].Object
+	service.SetNamespace(drivers.ClusterStorageNamespace)
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "refuse"},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
+				ResourceNames: []string{service.GetName()},
+				RuleWithOperations: admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{admissionv1.Create},
+					Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"services"}}},
+			}}},
+			Validations: []admissionv1.Validation{{Expression: "false", Message: "an administrator's policy"}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "refuse"},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: policy.Name,
+			ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny}},
+	}
+	l.create(policy)
+	l.create(binding)
+	cluster.Eventually(l.t, limit, "the policy to be in force", func(ctx context.Context) error {
+		trial := service.DeepCopy()
+		trial.SetNamespace("default")
+		err := l.Client().Create(ctx, trial, client.DryRunAll)
+		if err == nil || !strings.Contains(err.Error(), "an administrator's policy") {
+			return fmt.Errorf("creating %s answers %v", service.GetName(), err)
+		}
+		return nil
+	})
+	if err := l.Client().Delete(l.t.Context(), service.DeepCopy()); err != nil {
+		l.t.Fatal(err)
+	}
+	refused := l.awaitCondition(d.ConditionPrefix+"CSIDriverOperatorObjectsDegraded", operatorv1.ConditionTrue)
+	l.clock.Step(2 * time.Minute)
+	degraded := l.awaitReport(configv1.OperatorDegraded, configv1.ConditionTrue)
+	if after := degraded.LastTransitionTime.Sub(refused.LastTransitionTime.Time); after < 2*time.Minute {
+		l.t.Errorf("the ClusterOperator is Degraded %s after the object was refused, want two minutes", after)
+	}
+	for _, object := range []client.Object{binding, policy} {
+		if err := l.Client().Delete(l.t.Context(), object); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// loseEach deletes each object that our operators have made, one after the other, and waits until it is there again. Nothing
+// of a user's may be touched meanwhile.
+func (l *life) loseEach() {
+	l.t.Helper()
+	users := []client.Object{
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: "of-a-user"}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: "of-a-user"}},
+	}
+	for _, d := range l.drivers {
+		users = append(users, &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "of-a-user-" + d.Name}, Provisioner: d.CSIName})
+	}
+	for _, object := range users {
+		l.create(object)
+	}
+	made := l.made()
+	if len(made) < 20 {
+		l.t.Errorf("the operators have made only %d objects", len(made))
+	}
+	// A lock is its pod's, which goes on without it. A namespace takes everything in it along, so it is last.
+	var namespaces []*unstructured.Unstructured
+	for _, object := range made {
+		switch {
+		case object.GetKind() == "Namespace":
+			namespaces = append(namespaces, object)
+		case !l.isLock(object):
+			l.lose(object)
+		}
+	}
+	for _, namespace := range namespaces {
+		l.lose(namespace)
+	}
+	for _, object := range users {
+		before := object.GetResourceVersion()
+		if l.get(object); object.GetResourceVersion() != before {
+			l.t.Errorf("%T %s of a user was written: %+v", object, object.GetName(), object)
+		}
+	}
+}
+
+// lose deletes an object, and waits until another one is in its place.
+func (l *life) lose(object *unstructured.Unstructured) {
+	l.t.Helper()
+	l.get(object)
+	uid := object.GetUID()
+	if err := l.Client().Delete(l.t.Context(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil && !apierrors.IsNotFound(err) {
+		l.t.Fatal(err)
+	}
+	cluster.Eventually(l.t, limit, fmt.Sprintf("%s %s to come back", object.GetKind(), client.ObjectKeyFromObject(object)), func(ctx context.Context) error {
+		now := object.DeepCopy()
+		if err := l.Client().Get(ctx, client.ObjectKeyFromObject(object), now); err != nil {
+			return err
+		}
+		if now.GetUID() == uid {
+			return errors.New("it is the one that was deleted")
+		}
+		return nil
+	})
+}

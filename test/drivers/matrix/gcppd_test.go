@@ -1,0 +1,329 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers/gcppd"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/accounts"
+	"github.com/berth-csi/berth/test/drivers/testbed"
+	"github.com/berth-csi/berth/test/gcp"
+)
+
+// gcpClass is a class of the driver.
+const gcpClass = "standard-csi"
+
+// gcpBed is a testbed with the GCP PD driver.
+type gcpBed struct{ *testbed.GCP }
+
+// gcpTag is a tag that the Infrastructure wants, and gcpTagName its name with its parents.
+var (
+	gcpTag     = configv1.GCPResourceTag{ParentID: "123456789012", Key: "costs", Value: "harbour master"}
+	gcpTagName = "123456789012/costs/harbour master"
+)
+
+// claim creates a claim that one node at a time can use.
+func (b *gcpBed) claim(t *testing.T, c testbed.Claim) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	c.Mode = corev1.ReadWriteOnce
+	if c.Class == "" {
+		c.Class = gcpClass
+	}
+	return b.Claim(t, c)
+}
+
+// diskOf returns the disk of a claim in the cloud.
+func (b *gcpBed) diskOf(t *testing.T, claim *corev1.PersistentVolumeClaim) gcp.Disk {
+	t.Helper()
+	handle := b.Bound(t, claim).Spec.CSI.VolumeHandle
+	for _, d := range b.Cloud.DiskList() {
+		if strings.HasSuffix(d.SelfLink, handle) {
+			return d
+		}
+	}
+	t.Fatalf("the cloud has no disk %s of claim %s", handle, claim.Name)
+	return gcp.Disk{}
+}
+
+// class creates a StorageClass with parameters.
+func (b *gcpBed) class(t *testing.T, name string, parameters map[string]string) {
+	t.Helper()
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Provisioner: gcppd.Driver.CSIName, AllowVolumeExpansion: ptr.To(true),
+		Parameters: parameters, VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
+	if err := b.Client().Create(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testGCPPD runs the driver with a key of a service account, and then with tokens.
+func testGCPPD(t *testing.T) {
+	bed := &gcpBed{testbed.StartGCP(t, gcppd.Driver, testbed.GCPOptions{
+		Labels: []configv1.GCPResourceLabel{{Key: "team", Value: "harbour"}}, Tags: []configv1.GCPResourceTag{gcpTag},
+	})}
+	namespace := bed.Namespace(t)
+	data := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "data"})
+	var writer testbed.RunningPod
+	first, second := testbed.Nodes[0], testbed.Nodes[1]
+
+	t.Run("provision", func(t *testing.T) {
+		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: first, Claim: data})
+		disk := bed.diskOf(t, data)
+		zone := bed.Instances[0].ZoneName()
+		if disk.SizeGB != 1 || !strings.HasSuffix(disk.Type, "/pd-standard") || !strings.HasSuffix(disk.Zone, "/"+zone) {
+			t.Errorf("got the disk %+v, want a standard one with 1 GB in the zone %s of its pod", disk, zone)
+		}
+		want := []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+			{Key: "topology.gke.io/zone", Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}}}}
+		if diff := cmp.Diff(want, bed.Bound(t, data).Spec.NodeAffinity.Required.NodeSelectorTerms); diff != "" {
+			t.Errorf("the volume can be used on (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("tags", func(t *testing.T) {
+		disk := bed.diskOf(t, data)
+		bed.wantLabels(t, disk.Labels)
+		if tags := bed.Cloud.Tags("zones/"+bed.Instances[0].ZoneName()+"/disks", disk.ID); !slices.Equal(tags, []string{gcpTagName}) {
+			t.Errorf("the disk has the tags %q, want %q", tags, gcpTagName)
+		}
+		for _, word := range []string{data.Name, namespace, bed.Bound(t, data).Name} {
+			if !strings.Contains(disk.Description, word) {
+				t.Errorf("the disk is described as %s, want %q in it", disk.Description, word)
+			}
+		}
+	})
+	t.Run("attach", func(t *testing.T) {
+		disk := bed.diskOf(t, data)
+		if !slices.Equal(disk.Users, []string{bed.Instances[0].SelfLink}) {
+			t.Fatalf("the disk is used by %q, want only the instance of node %s", disk.Users, first)
+		}
+		attachments := &storagev1.VolumeAttachmentList{}
+		if err := bed.Client().List(t.Context(), attachments); err != nil {
+			t.Fatal(err)
+		}
+		if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != first {
+			t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
+		}
+	})
+	t.Run("publish", func(t *testing.T) {
+		writer.Write(t, "greeting", "ahoy")
+		bed.Delete(t, writer.Pod)
+		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data, User: 1000})
+		if got := writer.Read(t, "greeting"); got != "ahoy" {
+			t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
+		}
+		writer.Write(t, "greeting", "ahoy again")
+	})
+	t.Run("expand", func(t *testing.T) {
+		t.Run("xfs", func(t *testing.T) { bed.expand(t, namespace, "xfs") })
+		t.Run("ext4", func(t *testing.T) {
+			// Linux asks for it when a mounted ext4 grows, whoever runs resize2fs.
+			if may, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0); may != 1 {
+				t.Skipf("no process here can have the capability CAP_SYS_RESOURCE, without which Linux expands no ext4 in use (error %v)", err)
+			}
+			bed.expand(t, namespace, "ext4")
+		})
+	})
+	t.Run("modify", func(t *testing.T) { bed.modify(t, namespace) })
+	t.Run("snapshot", func(t *testing.T) {
+		snapshot := bed.Snapshot(t, data, "snapshot", "csi-gce-pd-vsc")
+		made := bed.Cloud.Snapshots()
+		if len(made) != 1 || !strings.HasSuffix(made[0].SelfLink, "/global/snapshots/"+made[0].Name) {
+			t.Fatalf("the cloud has the snapshots %+v, want one", made)
+		}
+		bed.wantLabels(t, made[0].Labels)
+		if tags := bed.Cloud.Tags("global/snapshots", made[0].ID); !slices.Equal(tags, []string{gcpTagName}) {
+			t.Errorf("the snapshot has the tags %q, want %q", tags, gcpTagName)
+		}
+		writer.Write(t, "greeting", "later")
+		restored := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "restored",
+			Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+		pod := bed.Run(t, testbed.Pod{Name: "restored", Node: first, Claim: restored, User: 1000})
+		if got := pod.Read(t, "greeting"); got != "ahoy again" {
+			t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
+		}
+		bed.Delete(t, pod.Pod, restored, snapshot)
+	})
+	t.Run("clone", func(t *testing.T) {
+		clone := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "clone",
+			Source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: data.Name}})
+		pod := bed.Run(t, testbed.Pod{Name: "clone", Node: first, Claim: clone, User: 1000})
+		if got := pod.Read(t, "greeting"); got != "later" {
+			t.Errorf("the clone has %q, want %q", got, "later")
+		}
+		bed.Delete(t, pod.Pod, clone)
+	})
+	t.Run("delete", func(t *testing.T) {
+		bed.Delete(t, writer.Pod, data)
+		bed.wantEmpty(t)
+	})
+	t.Run("private_endpoint", func(t *testing.T) {
+		// The names of the cloud's services lead to a private address and nowhere else, and only the cloud's own CA has
+		// signed its certificate. The Infrastructure has no endpoints of Google Cloud.
+		bed.wantCalls(t)
+	})
+	t.Run("metrics", bed.CheckMetrics)
+	t.Run("restarts", bed.CheckNoRestarts)
+	t.Run("permissions", func(t *testing.T) {
+		accounts.Check(t, bed.Cluster, gcppd.Driver, bed.DriverNamespace(), gcpUnexercised)
+	})
+	t.Run("STS", testGCPPDWithTokens)
+}
+
+// wantLabels fails the test unless what the driver has made has the labels that the cluster wants.
+func (b *gcpBed) wantLabels(t *testing.T, got map[string]string) {
+	t.Helper()
+	want := map[string]string{"team": "harbour", "kubernetes-io-cluster-" + cluster.InfrastructureName: "owned"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+}
+
+// wantCalls fails the test if others than the driver's service account called, or if the cloud refused a call for another
+// reason than that something does not exist.
+func (b *gcpBed) wantCalls(t *testing.T) {
+	t.Helper()
+	calls := b.Cloud.Calls()
+	if len(calls) == 0 {
+		t.Error("nobody called the cloud")
+	}
+	const principal = "driver@harbour-project.iam.gserviceaccount.com"
+	for _, call := range calls {
+		if call.Error != "" && call.Error != "notFound" || call.Principal != principal && call.Method != "sts.token" {
+			t.Errorf("%s of %s by %q failed with %q; want it by %s and successful", call.Method, call.Path, call.Principal, call.Error, principal)
+		}
+	}
+}
+
+// expand expands a volume while a pod uses it.
+func (b *gcpBed) expand(t *testing.T, namespace, fs string) {
+	t.Helper()
+	b.class(t, fs, map[string]string{"type": "pd-ssd", "csi.storage.k8s.io/fstype": fs})
+	claim := b.claim(t, testbed.Claim{Namespace: namespace, Name: "expands-" + fs, Class: fs})
+	pod := b.Run(t, testbed.Pod{Name: "expands-" + fs, Node: testbed.Nodes[0], Claim: claim})
+	pod.Write(t, "greeting", "ahoy")
+	before := pod.Size(t)
+	b.Expand(t, claim, "3Gi")
+	if after := pod.Size(t); before > 1<<30 || after < 5<<29 {
+		t.Errorf("the file system had %d bytes and has %d, want less than 1 GiB and more than 2.5 GiB", before, after)
+	}
+	if got := pod.Read(t, "greeting"); got != "ahoy" {
+		t.Errorf("after the expansion, the pod reads %q", got)
+	}
+	if d := b.diskOf(t, claim); d.SizeGB != 3 || !strings.HasSuffix(d.Type, "/pd-ssd") {
+		t.Errorf("the disk is %+v, want an SSD with 3 GB", d)
+	}
+	b.Delete(t, pod.Pod, claim)
+}
+
+// modify changes a volume by its claim's VolumeAttributesClass.
+func (b *gcpBed) modify(t *testing.T, namespace string) {
+	t.Helper()
+	b.class(t, "hyperdisk", map[string]string{"type": "hyperdisk-balanced"})
+	for name, iops := range map[string]string{"slow": "3100", "fast": "3200"} {
+		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: gcppd.Driver.CSIName, Parameters: map[string]string{"iops": iops}}
+		if err := b.Client().Create(t.Context(), class); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "modified"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To("hyperdisk"), VolumeAttributesClassName: ptr.To("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("10Gi")}},
+		},
+	}
+	if err := b.Client().Create(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	pod := b.Run(t, testbed.Pod{Name: "modified", Node: testbed.Nodes[0], Claim: claim})
+	if d := b.diskOf(t, claim); d.IOPS != 3100 {
+		t.Errorf("the disk has %d IOPS, want 3100 as its class says", d.IOPS)
+	}
+	before := claim.DeepCopy()
+	claim.Spec.VolumeAttributesClassName = ptr.To("fast")
+	if err := b.Client().Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
+		if d := b.diskOf(t, claim); d.IOPS != 3200 {
+			return fmt.Errorf("it has %d IOPS, want 3200", d.IOPS)
+		}
+		return nil
+	})
+	b.Delete(t, pod.Pod, claim)
+}
+
+// wantEmpty waits until nothing is left in the cloud, nor on the nodes.
+func (b *gcpBed) wantEmpty(t *testing.T) {
+	t.Helper()
+	cluster.Eventually(t, testbed.Limit, "the cloud to be empty", func(ctx context.Context) error {
+		volumes := &corev1.PersistentVolumeList{}
+		if err := b.Client().List(ctx, volumes); err != nil {
+			return err
+		}
+		if left, snapshots := b.Cloud.DiskList(), b.Cloud.Snapshots(); len(left)+len(snapshots)+len(volumes.Items) > 0 {
+			return fmt.Errorf("it has the disks %+v and the snapshots %+v; the cluster has %d volumes", left, snapshots, len(volumes.Items))
+		}
+		return nil
+	})
+	for _, node := range testbed.Nodes {
+		root, err := b.NodeRoot(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left, err := filepath.Glob(filepath.Join(root, "dev/sd*")); err != nil || len(left) > 0 {
+			t.Errorf("node %s still has the devices %q (error %v)", node, left, err)
+		}
+	}
+}
+
+// gcpUnexercised says why the run needs no use of these permissions.
+var gcpUnexercised = map[string]string{
+	"gcp-pd-privileged-role: use securitycontextconstraints.security.openshift.io gcp-pd-csi-driver-node":        "the cluster does not admit pods by SecurityContextConstraints",
+	"gcp-pd-hostnetwork-role: use securitycontextconstraints.security.openshift.io gcp-pd-csi-driver-controller": "the cluster does not admit pods by SecurityContextConstraints",
+}
+
+// testGCPPDWithTokens runs the driver without any key, behind a proxy. Its access tokens end after some seconds.
+func testGCPPDWithTokens(t *testing.T) {
+	bed := &gcpBed{testbed.StartGCP(t, gcppd.Driver, testbed.GCPOptions{Cloud: gcp.Options{TokenLifetime: 10 * time.Second}, Tokens: true, BehindProxy: true})}
+	claim := bed.claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "data"})
+	pod := bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[0], Claim: claim})
+	pod.Write(t, "greeting", "ahoy")
+	bed.Delete(t, pod.Pod)
+	pod = bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[1], Claim: claim})
+	if got := pod.Read(t, "greeting"); got != "ahoy" {
+		t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
+	}
+	bed.Delete(t, pod.Pod, claim)
+	bed.wantEmpty(t)
+	bed.wantCalls(t)
+	tokens := map[string]int{}
+	for _, call := range bed.Cloud.Calls() {
+		tokens[call.Method]++
+	}
+	if tokens["iamcredentials.generateAccessToken"] < 2 || tokens["oauth2.token"] > 0 {
+		t.Errorf("there were the calls %v, want new access tokens when the first has ended, and none for a key", slices.Sorted(maps.Keys(tokens)))
+	}
+	if len(bed.Proxy.Accepted()) == 0 {
+		t.Error("nobody used the proxy")
+	}
+	bed.CheckNoRestarts(t)
+}
