@@ -94,5 +94,45 @@ func testVSphere(t *testing.T) {
 	})
 }
 
+// Why the run needs no use of permissions of the driver and its syncer, and of some of the provisioner.
+const (
+	ofTheDriver = "the real driver and its syncer need it, and a stand-in takes their place"
+	withZones   = "the provisioner looks for zones only if the cluster has several failure domains"
+)
+
 // vSphereUnexercised says why the run needs no use of these permissions.
-var vSphereUnexercised = map[string]string{}
+var vSphereUnexercised = map[string]string{
+	"vmware-vsphere-csi-driver-features: read configmaps":                                                          ofTheDriver,
+	"vmware-vsphere-csi-driver-role: create cnsvolumeinfoes.cns.vmware.com":                                        ofTheDriver,
+	"vmware-vsphere-csi-driver-role: create cnsvolumeoperationrequests.cns.vmware.com":                             ofTheDriver,
+	"vmware-vsphere-csi-driver-role: create cnsvspherevolumemigrations.cns.vmware.com":                             ofTheDriver,
+	"vmware-vsphere-csi-driver-role: create customresourcedefinitions.apiextensions.k8s.io":                        ofTheDriver,
+	"vmware-vsphere-csi-driver-role: create triggercsifullsyncs.cns.vmware.com":                                    ofTheDriver,
+	"vmware-vsphere-csi-driver-role: delete cnsvolumeinfoes.cns.vmware.com":                                        ofTheDriver,
+	"vmware-vsphere-csi-driver-role: delete cnsvolumeoperationrequests.cns.vmware.com":                             ofTheDriver,
+	"vmware-vsphere-csi-driver-role: delete cnsvspherevolumemigrations.cns.vmware.com":                             ofTheDriver,
+	"vmware-vsphere-csi-driver-role: patch persistentvolumeclaims":                                                 ofTheDriver,
+	"vmware-vsphere-csi-driver-role: read cnsvolumeinfoes.cns.vmware.com":                                          ofTheDriver,
+	"vmware-vsphere-csi-driver-role: read cnsvolumeoperationrequests.cns.vmware.com":                               ofTheDriver,
+	"vmware-vsphere-csi-driver-role: read cnsvspherevolumemigrations.cns.vmware.com":                               ofTheDriver,
+	"vmware-vsphere-csi-driver-role: read csinodetopologies.cns.vmware.com":                                        ofTheDriver,
+	"vmware-vsphere-csi-driver-role: read customresourcedefinitions.apiextensions.k8s.io":                          ofTheDriver,
+	"vmware-vsphere-csi-driver-role: read nodes":                                                                   ofTheDriver,
+	"vmware-vsphere-csi-driver-role: read triggercsifullsyncs.cns.vmware.com":                                      ofTheDriver,
+	"vmware-vsphere-csi-driver-role: update cnsvolumeinfoes.cns.vmware.com":                                        ofTheDriver,
+	"vmware-vsphere-csi-driver-role: update cnsvolumeoperationrequests.cns.vmware.com":                             ofTheDriver,
+	"vmware-vsphere-csi-driver-role: update cnsvspherevolumemigrations.cns.vmware.com":                             ofTheDriver,
+	"vmware-vsphere-csi-driver-role: update csinodetopologies.cns.vmware.com":                                      ofTheDriver,
+	"vmware-vsphere-csi-driver-role: update customresourcedefinitions.apiextensions.k8s.io":                        ofTheDriver,
+	"vmware-vsphere-csi-driver-role: update persistentvolumeclaims":                                                ofTheDriver,
+	"vmware-vsphere-csi-driver-role: update persistentvolumes":                                                     ofTheDriver,
+	"vmware-vsphere-csi-driver-role: update triggercsifullsyncs.cns.vmware.com":                                    ofTheDriver,
+	"vsphere-csi-driver-node-role: create csinodetopologies.cns.vmware.com":                                        ofTheDriver,
+	"vsphere-csi-driver-node-role: patch csinodetopologies.cns.vmware.com":                                         ofTheDriver,
+	"vsphere-csi-driver-node-role: read csinodetopologies.cns.vmware.com":                                          ofTheDriver,
+	"vsphere-csi-driver-node-role: read nodes":                                                                     ofTheDriver,
+	"vsphere-external-provisioner-role: read csinodes.storage.k8s.io":                                              withZones,
+	"vsphere-external-provisioner-role: read nodes":                                                                withZones,
+	"vsphere-external-provisioner-role: update persistentvolumeclaims":                                             "the provisioner gives a claim back to the scheduler only if its volume cannot be made for the node",
+	"vsphere-privileged-role: use securitycontextconstraints.security.openshift.io vmware-vsphere-csi-driver-node": "the cluster does not admit pods by SecurityContextConstraints",
+}
