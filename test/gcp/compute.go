@@ -378,7 +378,7 @@ func listOf[T any](c *Cloud, r *request, kind string, all []T) (any, *fault) {
 	if refusal != nil {
 		return nil, refusal
 	}
-	page := list[T]{Kind: kind, SelfLink: base + strings.TrimPrefix(r.URL.Path, "/"), Items: filtered}
+	page := list[T]{Kind: kind, SelfLink: "https://www.googleapis.com" + r.URL.Path}
 	size, start := 500, 0
 	if text := r.URL.Query().Get("maxResults"); text != "" {
 		if _, err := fmt.Sscan(text, &size); err != nil || size < 1 || size > 500 {

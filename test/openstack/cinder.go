@@ -176,6 +176,9 @@ func (c *Cloud) createVolume(r *request) (reply, error) {
 	c.volumes.volumes = append(c.volumes.volumes, volume)
 	result := volume.describe(r.project)
 	_, fails := c.fails(CreateVolume)
+	if create := c.servers.disks.Create; create != nil && !fails {
+		fails = create(volume.copy()) != nil
+	}
 	c.later(func() {
 		if volume.Status = "available"; fails {
 			volume.Status = "error"
@@ -291,8 +294,12 @@ func (c *Cloud) deleteVolume(r *request) (reply, error) {
 		return reply{}, badRequest("Invalid volume: Volume status must be available or error or error_restoring or error_extending or error_managing and must not be " +
 			"migrating, attached, belong to a group, have snapshots, awaiting a transfer, or be disassociated from snapshots after volume transfer.")
 	}
+	hasContent := volume.Status != "error"
 	volume.Status = "deleting"
 	_, fails := c.fails(DeleteVolume)
+	if !fails && hasContent {
+		fails = c.deleteContent(volume.ID) != nil
+	}
 	c.later(func() {
 		if fails {
 			volume.Status = "error_deleting"
@@ -301,6 +308,13 @@ func (c *Cloud) deleteVolume(r *request) (reply, error) {
 		c.volumes.volumes = slices.DeleteFunc(c.volumes.volumes, func(v *Volume) bool { return v == volume })
 	})
 	return accepted(nil)
+}
+
+func (c *Cloud) deleteContent(id string) error {
+	if c.servers.disks.Delete == nil {
+		return nil
+	}
+	return c.servers.disks.Delete(id)
 }
 
 // volumeAction extends a volume.
@@ -370,6 +384,9 @@ func (c *Cloud) createVolumeSnapshot(r *request) (reply, error) {
 	c.volumes.snapshots = append(c.volumes.snapshots, snapshot)
 	result := snapshot.describe()
 	_, fails := c.fails(CreateVolumeSnapshot)
+	if take := c.servers.disks.Snapshot; take != nil && !fails {
+		fails = take(*snapshot) != nil
+	}
 	c.later(func() {
 		if snapshot.Status = "available"; fails {
 			snapshot.Status = "error"
@@ -410,8 +427,14 @@ func (c *Cloud) deleteVolumeSnapshot(r *request) (reply, error) {
 	if snapshot.Status != "available" && snapshot.Status != "error" {
 		return reply{}, badRequest("Invalid snapshot: Snapshot status must be available or error and must not be part of a group.")
 	}
+	hasContent := snapshot.Status != "error"
 	snapshot.Status = "deleting"
+	fails := hasContent && c.deleteContent(snapshot.ID) != nil
 	c.later(func() {
+		if fails {
+			snapshot.Status = "error_deleting"
+			return
+		}
 		c.volumes.snapshots = slices.DeleteFunc(c.volumes.snapshots, func(s *VolumeSnapshot) bool { return s == snapshot })
 	})
 	return accepted(nil)

@@ -45,16 +45,21 @@ type Attachment struct {
 	created time.Time
 }
 
-// Disks are what the hypervisor does to the disks of instances. Nil functions do nothing.
+// Disks are what the storage and the hypervisor do to the content of volumes and the disks of instances. Nil functions do
+// nothing.
 //
 // The node plugin looks for a volume in /dev/disk/by-id, under virtio- and the first 20 characters of its ID.
 type Disks struct {
+	Create   func(Volume) error         // after an error, the volume is in error
+	Snapshot func(VolumeSnapshot) error // after an error, the snapshot is in error
+	Delete   func(id string) error      // of a volume or a snapshot; after an error, it is in error_deleting
+
 	Attach func(Attachment) error // after an error, the volume is available again, and nobody is told why
 	Detach func(Attachment) error // after an error, the volume stays attached
 	Extend func(Attachment) error // Size is the new one; after an error, the volume is in error_extending
 }
 
-// SetDisks sets what the hypervisor does from now on. The cloud is locked meanwhile: the functions must not call it.
+// SetDisks sets what the storage and the hypervisor do from now on. The cloud is locked meanwhile: the functions must not call it.
 func (c *Cloud) SetDisks(disks Disks) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -30,8 +30,19 @@ import (
 // gcpClass is a class of the driver.
 const gcpClass = "standard-csi"
 
-// gcpBed is a testbed with the GCP PD driver.
-type gcpBed struct{ *testbed.GCP }
+// gcpBed is a testbed with the GCP PD driver. Its disks are devices of the nodes.
+type gcpBed struct {
+	*testbed.Testbed
+	cloud *testbed.GCP
+}
+
+// startGCPPD starts a testbed. behindProxy is the port of the cloud's servers if only a proxy reaches them.
+func startGCPPD(t *testing.T, options testbed.GCPOptions, behindProxy string) *gcpBed {
+	t.Helper()
+	cluster.NeedRealNodes(t)
+	cloud := testbed.StartGCP(t, gcppd.Driver, options)
+	return &gcpBed{testbed.Start(t, testbed.Options{Driver: gcppd.Driver, Snapshots: true, Cloud: cloud.Options(), BehindProxy: behindProxy}), cloud}
+}
 
 // gcpTag is a tag that the Infrastructure wants, and gcpTagName its name with its parents.
 var (
@@ -53,7 +64,7 @@ func (b *gcpBed) claim(t *testing.T, c testbed.Claim) *corev1.PersistentVolumeCl
 func (b *gcpBed) diskOf(t *testing.T, claim *corev1.PersistentVolumeClaim) gcp.Disk {
 	t.Helper()
 	handle := b.Bound(t, claim).Spec.CSI.VolumeHandle
-	for _, d := range b.Cloud.DiskList() {
+	for _, d := range b.cloud.DiskList() {
 		if strings.HasSuffix(d.SelfLink, handle) {
 			return d
 		}
@@ -76,9 +87,9 @@ func (b *gcpBed) class(t *testing.T, name string, parameters map[string]string) 
 
 // testGCPPD runs the driver with a key of a service account, and then with tokens.
 func testGCPPD(t *testing.T) {
-	bed := &gcpBed{testbed.StartGCP(t, gcppd.Driver, testbed.GCPOptions{
+	bed := startGCPPD(t, testbed.GCPOptions{
 		Labels: []configv1.GCPResourceLabel{{Key: "team", Value: "harbour"}}, Tags: []configv1.GCPResourceTag{gcpTag},
-	})}
+	}, "")
 	namespace := bed.Namespace(t)
 	data := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "data"})
 	var writer testbed.RunningPod
@@ -87,7 +98,7 @@ func testGCPPD(t *testing.T) {
 	t.Run("provision", func(t *testing.T) {
 		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: first, Claim: data})
 		disk := bed.diskOf(t, data)
-		zone := bed.Instances[0].ZoneName()
+		zone := bed.cloud.Instances[0].ZoneName()
 		if disk.SizeGB != 1 || !strings.HasSuffix(disk.Type, "/pd-standard") || !strings.HasSuffix(disk.Zone, "/"+zone) {
 			t.Errorf("got the disk %+v, want a standard one with 1 GB in the zone %s of its pod", disk, zone)
 		}
@@ -100,7 +111,7 @@ func testGCPPD(t *testing.T) {
 	t.Run("tags", func(t *testing.T) {
 		disk := bed.diskOf(t, data)
 		bed.wantLabels(t, disk.Labels)
-		if tags := bed.Cloud.Tags("zones/"+bed.Instances[0].ZoneName()+"/disks", disk.ID); !slices.Equal(tags, []string{gcpTagName}) {
+		if tags := bed.cloud.Tags("zones/"+bed.cloud.Instances[0].ZoneName()+"/disks", disk.ID); !slices.Equal(tags, []string{gcpTagName}) {
 			t.Errorf("the disk has the tags %q, want %q", tags, gcpTagName)
 		}
 		for _, word := range []string{data.Name, namespace, bed.Bound(t, data).Name} {
@@ -111,7 +122,7 @@ func testGCPPD(t *testing.T) {
 	})
 	t.Run("attach", func(t *testing.T) {
 		disk := bed.diskOf(t, data)
-		if !slices.Equal(disk.Users, []string{bed.Instances[0].SelfLink}) {
+		if !slices.Equal(disk.Users, []string{bed.cloud.Instances[0].SelfLink}) {
 			t.Fatalf("the disk is used by %q, want only the instance of node %s", disk.Users, first)
 		}
 		attachments := &storagev1.VolumeAttachmentList{}
@@ -144,12 +155,12 @@ func testGCPPD(t *testing.T) {
 	t.Run("modify", func(t *testing.T) { bed.modify(t, namespace) })
 	t.Run("snapshot", func(t *testing.T) {
 		snapshot := bed.Snapshot(t, data, "snapshot", "csi-gce-pd-vsc")
-		made := bed.Cloud.Snapshots()
+		made := bed.cloud.Snapshots()
 		if len(made) != 1 || !strings.HasSuffix(made[0].SelfLink, "/global/snapshots/"+made[0].Name) {
 			t.Fatalf("the cloud has the snapshots %+v, want one", made)
 		}
 		bed.wantLabels(t, made[0].Labels)
-		if tags := bed.Cloud.Tags("global/snapshots", made[0].ID); !slices.Equal(tags, []string{gcpTagName}) {
+		if tags := bed.cloud.Tags("global/snapshots", made[0].ID); !slices.Equal(tags, []string{gcpTagName}) {
 			t.Errorf("the snapshot has the tags %q, want %q", tags, gcpTagName)
 		}
 		writer.Write(t, "greeting", "later")
@@ -200,7 +211,7 @@ func (b *gcpBed) wantLabels(t *testing.T, got map[string]string) {
 // reason than that something does not exist.
 func (b *gcpBed) wantCalls(t *testing.T) {
 	t.Helper()
-	calls := b.Cloud.Calls()
+	calls := b.cloud.Calls()
 	if len(calls) == 0 {
 		t.Error("nobody called the cloud")
 	}
@@ -279,7 +290,7 @@ func (b *gcpBed) wantEmpty(t *testing.T) {
 		if err := b.Client().List(ctx, volumes); err != nil {
 			return err
 		}
-		if left, snapshots := b.Cloud.DiskList(), b.Cloud.Snapshots(); len(left)+len(snapshots)+len(volumes.Items) > 0 {
+		if left, snapshots := b.cloud.DiskList(), b.cloud.Snapshots(); len(left)+len(snapshots)+len(volumes.Items) > 0 {
 			return fmt.Errorf("it has the disks %+v and the snapshots %+v; the cluster has %d volumes", left, snapshots, len(volumes.Items))
 		}
 		return nil
@@ -303,7 +314,7 @@ var gcpUnexercised = map[string]string{
 
 // testGCPPDWithTokens runs the driver without any key, behind a proxy. Its access tokens end after some seconds.
 func testGCPPDWithTokens(t *testing.T) {
-	bed := &gcpBed{testbed.StartGCP(t, gcppd.Driver, testbed.GCPOptions{Cloud: gcp.Options{TokenLifetime: 10 * time.Second}, Tokens: true, BehindProxy: true})}
+	bed := startGCPPD(t, testbed.GCPOptions{Cloud: gcp.Options{TokenLifetime: 10 * time.Second}, Tokens: true}, testbed.EndpointPort)
 	claim := bed.claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "data"})
 	pod := bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[0], Claim: claim})
 	pod.Write(t, "greeting", "ahoy")
@@ -316,7 +327,7 @@ func testGCPPDWithTokens(t *testing.T) {
 	bed.wantEmpty(t)
 	bed.wantCalls(t)
 	tokens := map[string]int{}
-	for _, call := range bed.Cloud.Calls() {
+	for _, call := range bed.cloud.Calls() {
 		tokens[call.Method]++
 	}
 	if tokens["iamcredentials.generateAccessToken"] < 2 || tokens["oauth2.token"] > 0 {

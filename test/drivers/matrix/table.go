@@ -9,6 +9,7 @@ var Rows = []Row{
 	{Driver: "EBS, version 1.63.1", Cells: allCells("ebs")},
 	{Driver: "GCP PD, version 1.28.1", Cells: allCells("gcppd")},
 	{Driver: "Manila, version 1.36.0", Cells: manilaCells()},
+	{Driver: "Cinder, version 1.36.0", Cells: cinderCells()},
 	{Driver: "vSphere", Cells: vSphereCells(), StandIn: true},
 	{Driver: "the sample driver, which no release has", Cells: sampleCells},
 }
@@ -47,6 +48,15 @@ func allCells(name string) map[Capability]Cell {
 	for _, c := range Capabilities {
 		cells[c.Name] = Cell{Test: "TestMatrix/" + name + "/" + strings.ReplaceAll(string(c.Name), " ", "_")}
 	}
+	return cells
+}
+
+func cinderCells() map[Capability]Cell {
+	cells := map[Capability]Cell{}
+	for _, c := range Capabilities {
+		cells[c.Name] = Cell{Test: "TestMatrix/cinder/" + strings.ReplaceAll(string(c.Name), " ", "_")}
+	}
+	cells[STS] = manilaCells()[STS]
 	return cells
 }
 

@@ -1,6 +1,8 @@
 package testbed
 
 import (
+	"cmp"
+	"fmt"
 	"net"
 	"net/http"
 	"testing"
@@ -10,8 +12,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/cloudcredential"
+	"github.com/berth-csi/berth/test/disks"
 	"github.com/berth-csi/berth/test/drivers/nfs"
 	"github.com/berth-csi/berth/test/openstack"
 )
@@ -25,11 +29,13 @@ const (
 // openStackMetadata is where every instance of OpenStack finds its metadata. Drivers have it built in.
 const openStackMetadata = "169.254.169.254:80"
 
-// OpenStack is an OpenStack cloud with a CA of its own, and an instance for each node.
+// OpenStack is an OpenStack cloud with a CA of its own, and an instance for each node. Its volumes are devices of the nodes.
 type OpenStack struct {
 	*openstack.Cloud
 	// Files is the folder of all shares.
 	Files string
+	// Instances are those of Nodes.
+	Instances []openstack.Instance
 
 	t testing.TB
 }
@@ -44,16 +50,71 @@ func StartOpenStack(t testing.TB, shareTypes ...string) *OpenStack {
 
 // Options returns what a testbed finds of the cloud. The cluster logs in with a new application credential.
 func (o *OpenStack) Options() Cloud {
+	cluster.NeedRealNodes(o.t)
+	var testCluster *cluster.Cluster // set before the first volume is attached
+	content := disks.New(disks.Options{
+		Root: func(instance string) (string, error) { return o.rootOf(testCluster, instance) },
+		// Instances have their root volume as vda, which does not exist here.
+		Device: func(n int) string { return "vd" + string(rune('a'+n)) },
+		Link:   func(a disks.Attachment) string { return "virtio-" + a.Disk[:20] },
+	})
+	o.t.Cleanup(func() {
+		if err := content.Close(); err != nil {
+			o.t.Error(err)
+		}
+	})
+	o.SetDisks(openstack.Disks{
+		Create: func(v openstack.Volume) error {
+			return content.Create(v.ID, gib(v.Size), cmp.Or(v.SnapshotID, v.SourceID))
+		},
+		Snapshot: func(s openstack.VolumeSnapshot) error { return content.Create(s.ID, gib(s.Size), s.VolumeID) },
+		Delete:   content.Delete,
+		Attach: func(a openstack.Attachment) error {
+			if err := content.Resize(a.VolumeID, gib(a.Size)); err != nil { // it may have grown meanwhile
+				return err
+			}
+			return content.Attach(disks.Attachment{Disk: a.VolumeID, Instance: a.Instance.ID})
+		},
+		Detach: func(a openstack.Attachment) error { return content.Detach(a.VolumeID, a.Instance.ID) },
+		Extend: func(a openstack.Attachment) error { return content.Resize(a.VolumeID, gib(a.Size)) },
+	})
 	server := nfs.Start(o.t, func(r nfs.Request) (string, error) { return o.Export(r.Path) })
 	return Cloud{
 		Platform: &configv1.PlatformStatus{Type: configv1.OpenStackPlatformType, OpenStack: &configv1.OpenStackPlatformStatus{CloudName: "openstack"}},
 		Servers:  map[string]string{OpenStackAddress: o.Address(), net.JoinHostPort(openstack.FileServer, "2049"): server.Address()},
 		NFS:      server,
-		Objects:  []client.Object{credentialsOf(o.Cloud)},
+		Objects:  []client.Object{credentialsOf(o.Cloud), configOf(o.Cloud)},
 		Prepare: func(c *cluster.Cluster) {
+			testCluster = c
 			for _, node := range Nodes {
-				ServeOpenStackMetadata(o.t, c, node, o.MetadataHandler(o.AddInstance(node)))
+				instance := o.AddInstance(node)
+				o.Instances = append(o.Instances, instance)
+				ServeOpenStackMetadata(o.t, c, node, o.MetadataHandler(instance))
 			}
+		},
+	}
+}
+
+func gib(size int) int64 { return int64(size) << 30 }
+
+// rootOf returns the root folder of the node that is an instance.
+func (o *OpenStack) rootOf(c *cluster.Cluster, instance string) (string, error) {
+	for i, node := range Nodes {
+		if o.Instances[i].ID == instance {
+			return c.NodeRoot(node)
+		}
+	}
+	return "", fmt.Errorf("no node is the instance %s", instance)
+}
+
+// configOf returns the configuration of a cloud that the installer makes, as OpenShift publishes it.
+func configOf(cloud *openstack.Cloud) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: drivers.CloudConfigNamespace, Name: drivers.CloudConfigName},
+		Data: map[string]string{
+			drivers.CloudConfigKey: "[Global]\nsecret-name = " + cloudcredential.RootOpenStack + "\nsecret-namespace = " + cloudcredential.RootNamespace +
+				"\nregion = " + cloud.Login().Region + "\nca-file = " + openstack.InstallerCA + "\n",
+			drivers.CABundleKey: string(cloud.CA()),
 		},
 	}
 }

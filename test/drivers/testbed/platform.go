@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/ebs"
+	"github.com/berth-csi/berth/drivers/gcppd"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/drivers/vsphere"
 	"github.com/berth-csi/berth/operator/clusterstorage"
@@ -32,6 +33,7 @@ type Platform struct {
 // platforms are the clouds by the names that users give them.
 var platforms = map[string]Platform{
 	"aws":       {configv1.AWSPlatformType, func(t testing.TB) Cloud { return StartAWS(t, ebs.Driver, aws.Options{}).Options() }},
+	"gcp":       {configv1.GCPPlatformType, func(t testing.TB) Cloud { return StartGCP(t, gcppd.Driver, GCPOptions{}).Options() }},
 	"openstack": {configv1.OpenStackPlatformType, func(t testing.TB) Cloud { return StartOpenStack(t, "default").Options() }},
 	"vsphere":   {configv1.VSpherePlatformType, func(t testing.TB) Cloud { return StartVSphere(t).Options(vsphere.Driver) }},
 }

@@ -1,0 +1,332 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/cinder"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/accounts"
+	"github.com/berth-csi/berth/test/drivers/testbed"
+	"github.com/berth-csi/berth/test/openstack"
+)
+
+const (
+	// cinderClass is the driver's StorageClass and its VolumeSnapshotClass.
+	cinderClass = "standard-csi"
+	// cinderZone is the key of a node's label and of a volume's affinity.
+	cinderZone = "topology.cinder.csi.openstack.org/zone"
+)
+
+// cinderBed is a testbed with the Cinder driver. Its volumes are devices of the nodes.
+type cinderBed struct {
+	*testbed.Testbed
+	cloud     *testbed.OpenStack
+	namespace string
+}
+
+// startCinder starts a testbed. change changes what it finds of the cloud. The cloud's services are behind a proxy if a port is
+// given, theirs.
+func startCinder(t *testing.T, behindProxy string, change func(*testbed.Cloud)) *cinderBed {
+	t.Helper()
+	b := &cinderBed{cloud: testbed.StartOpenStack(t)}
+	found := b.cloud.Options()
+	change(&found)
+	b.Testbed = testbed.Start(t, testbed.Options{Driver: cinder.Driver, Snapshots: true, Cloud: found, BehindProxy: behindProxy})
+	b.namespace = b.Namespace(t)
+	return b
+}
+
+// claim creates a claim that one node at a time can use.
+func (b *cinderBed) claim(t *testing.T, c testbed.Claim) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	c.Namespace, c.Mode = b.namespace, corev1.ReadWriteOnce
+	if c.Class == "" {
+		c.Class = cinderClass
+	}
+	return b.Claim(t, c)
+}
+
+// volumeOf returns the volume of a claim in the cloud.
+func (b *cinderBed) volumeOf(t *testing.T, claim *corev1.PersistentVolumeClaim) openstack.Volume {
+	t.Helper()
+	volumes, id := b.cloud.Volumes(), b.Bound(t, claim).Spec.CSI.VolumeHandle
+	at := slices.IndexFunc(volumes, func(v openstack.Volume) bool { return v.ID == id })
+	if at < 0 {
+		t.Fatalf("claim %s is of volume %s, and the cloud has %+v", claim.Name, id, volumes)
+	}
+	return volumes[at]
+}
+
+// testCinder runs the driver with zones, and then as it is without any configuration.
+func testCinder(t *testing.T) {
+	// Only what is not in the configuration of the cloud has to be in the driver's own.
+	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-config", Name: "cinder-csi-config"},
+		Data: map[string]string{"config": "[BlockStorage]\nnode-volume-attach-limit = 24\n", "enable_topology": "true"}}
+	bed := startCinder(t, "", func(cloud *testbed.Cloud) { cloud.Objects = append(cloud.Objects, own) })
+	data := bed.claim(t, testbed.Claim{Name: "data"})
+	var writer testbed.RunningPod
+	first, second := testbed.Nodes[0], testbed.Nodes[1]
+
+	t.Run("provision", func(t *testing.T) {
+		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: first, Claim: data})
+		if volume := bed.volumeOf(t, data); volume.Size != 1 || volume.Zone != bed.cloud.Instances[0].Zone {
+			t.Errorf("got the volume %+v, want one with 1 GiB in the zone of its pod", volume)
+		}
+	})
+	t.Run("zones", func(t *testing.T) { bed.wantZones(t, data, bed.cloud.Instances[0].Zone) })
+	t.Run("attach limit", bed.wantLimit)
+	t.Run("no default class", bed.wantNoDefaultClass)
+	t.Run("tags", func(t *testing.T) {
+		if got := bed.volumeOf(t, data).Metadata["cinder.csi.openstack.org/cluster"]; got != cluster.InfrastructureName {
+			t.Errorf("the volume is of the cluster %q, want %q", got, cluster.InfrastructureName)
+		}
+	})
+	t.Run("attach", func(t *testing.T) { bed.wantAttached(t, data, 0) })
+	t.Run("publish", func(t *testing.T) {
+		writer.Write(t, "greeting", "ahoy")
+		bed.Delete(t, writer.Pod)
+		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data, User: writerID})
+		if got := writer.Read(t, "greeting"); got != "ahoy" {
+			t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
+		}
+		bed.wantAttached(t, data, 1)
+		writer.Write(t, "greeting", "ahoy again")
+	})
+	t.Run("expand", func(t *testing.T) {
+		t.Run("xfs", func(t *testing.T) { bed.expand(t, "xfs") })
+		t.Run("ext4", func(t *testing.T) {
+			// Linux asks for it when a mounted ext4 grows, whoever runs resize2fs.
+			if may, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0); may != 1 {
+				t.Skipf("no process here can have the capability CAP_SYS_RESOURCE, without which Linux expands no ext4 in use (error %v)", err)
+			}
+			bed.expand(t, "ext4")
+		})
+	})
+	t.Run("snapshot", func(t *testing.T) {
+		snapshot := bed.Snapshot(t, data, "snapshot", cinderClass)
+		snapshots := bed.cloud.VolumeSnapshots()
+		if len(snapshots) != 1 || snapshots[0].Metadata["cinder.csi.openstack.org/cluster"] != cluster.InfrastructureName {
+			t.Errorf("the cloud has the snapshots %+v, want one of the cluster %s", snapshots, cluster.InfrastructureName)
+		}
+		writer.Write(t, "greeting", "later")
+		restored := bed.claim(t, testbed.Claim{Name: "restored",
+			Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+		pod := bed.Run(t, testbed.Pod{Name: "restored", Node: first, Claim: restored, User: writerID})
+		if got := pod.Read(t, "greeting"); got != "ahoy again" {
+			t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
+		}
+		bed.Delete(t, pod.Pod, restored, snapshot)
+	})
+	t.Run("clone", func(t *testing.T) {
+		clone := bed.claim(t, testbed.Claim{Name: "clone", Source: &corev1.TypedLocalObjectReference{Kind: "PersistentVolumeClaim", Name: data.Name}})
+		pod := bed.Run(t, testbed.Pod{Name: "clone", Node: first, Claim: clone, User: writerID})
+		if got := pod.Read(t, "greeting"); got != "later" {
+			t.Errorf("the clone has %q, want %q", got, "later")
+		}
+		bed.Delete(t, pod.Pod, clone)
+	})
+	t.Run("private endpoint", func(t *testing.T) { bed.wantEndpoint(t) })
+	t.Run("credentials", bed.wantCredential)
+	t.Run("delete", func(t *testing.T) {
+		bed.Delete(t, writer.Pod, data)
+		bed.wantEmpty(t)
+	})
+	t.Run("calls", func(t *testing.T) {
+		for _, call := range bed.cloud.Calls() {
+			if call.Code >= 400 && call.Code != http.StatusNotFound {
+				t.Errorf("the cloud refused %s", call)
+			}
+		}
+	})
+	t.Run("metrics", bed.CheckMetrics)
+	t.Run("restarts", bed.CheckNoRestarts)
+	t.Run("permissions", func(t *testing.T) {
+		accounts.Check(t, bed.Cluster, cinder.Driver, bed.DriverNamespace(), cinderUnexercised)
+	})
+	t.Run("defaults", testCinderDefaults)
+}
+
+// cinderUnexercised says why the run needs no use of these permissions.
+var cinderUnexercised = map[string]string{
+	"openstack-cinder-privileged-role: use securitycontextconstraints.security.openshift.io openstack-cinder-csi-driver-node": "the cluster does not admit pods by SecurityContextConstraints",
+}
+
+// testCinderDefaults: without any configuration, volumes belong to no zone. The cloud's CA comes with the credentials, and only
+// a proxy reaches the cloud.
+func testCinderDefaults(t *testing.T) {
+	bed := startCinder(t, testbed.OpenStackPort, func(cloud *testbed.Cloud) {
+		cloud.Objects = slices.DeleteFunc(cloud.Objects, func(object client.Object) bool { return object.GetName() == drivers.CloudConfigName })
+	})
+	data := bed.claim(t, testbed.Claim{Name: "data"})
+	pod := bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[0], Claim: data})
+	pod.Write(t, "greeting", "ahoy")
+	bed.wantZones(t, data, "")
+	bed.wantEndpoint(t)
+	bed.Delete(t, pod.Pod, data)
+	bed.wantEmpty(t)
+	bed.CheckNoRestarts(t)
+}
+
+// wantZones checks that the nodes and the volume of a claim have a zone, or none if it is empty.
+func (b *cinderBed) wantZones(t *testing.T, claim *corev1.PersistentVolumeClaim, zone string) {
+	t.Helper()
+	for _, name := range testbed.Nodes {
+		node := &corev1.Node{}
+		if err := b.Client().Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+			t.Fatal(err)
+		}
+		if got := node.Labels[cinderZone]; got != zone {
+			t.Errorf("node %s is in the zone %q, want %q", name, got, zone)
+		}
+	}
+	var want *corev1.VolumeNodeAffinity
+	if zone != "" {
+		want = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
+			MatchExpressions: []corev1.NodeSelectorRequirement{{Key: cinderZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone}}}}}}}
+	}
+	if diff := cmp.Diff(want, b.Bound(t, claim).Spec.NodeAffinity); diff != "" {
+		t.Errorf("affinity of the volume (-want +got):\n%s", diff)
+	}
+}
+
+// wantLimit checks that the nodes take as many volumes as the driver's configuration says.
+func (b *cinderBed) wantLimit(t *testing.T) {
+	for _, name := range testbed.Nodes {
+		node := &storagev1.CSINode{}
+		if err := b.Client().Get(t.Context(), client.ObjectKey{Name: name}, node); err != nil {
+			t.Fatal(err)
+		}
+		for _, d := range node.Spec.Drivers {
+			if d.Name == cinder.Driver.CSIName && (d.Allocatable == nil || *d.Allocatable.Count != 24) {
+				t.Errorf("node %s takes %+v volumes, want 24", name, d.Allocatable)
+			}
+		}
+	}
+}
+
+// wantNoDefaultClass checks that nobody but an administrator makes a class the default.
+func (b *cinderBed) wantNoDefaultClass(t *testing.T) {
+	classes := &storagev1.StorageClassList{}
+	if err := b.Client().List(t.Context(), classes); err != nil {
+		t.Fatal(err)
+	}
+	for _, class := range classes.Items {
+		if class.Annotations["storageclass.kubernetes.io/is-default-class"] == "true" {
+			t.Errorf("the class %s is the default", class.Name)
+		}
+	}
+}
+
+// wantAttached checks that the volume of a claim is attached to one of the nodes alone.
+func (b *cinderBed) wantAttached(t *testing.T, claim *corev1.PersistentVolumeClaim, node int) {
+	t.Helper()
+	if v := b.volumeOf(t, claim); len(v.Attachments) != 1 || v.Attachments[0].Instance.ID != b.cloud.Instances[node].ID {
+		t.Fatalf("the volume has the attachments %+v, want one to the instance of node %s", v.Attachments, testbed.Nodes[node])
+	}
+	attachments := &storagev1.VolumeAttachmentList{}
+	if err := b.Client().List(t.Context(), attachments); err != nil {
+		t.Fatal(err)
+	}
+	if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != testbed.Nodes[node] {
+		t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
+	}
+}
+
+// expand expands a volume while a pod uses it.
+func (b *cinderBed) expand(t *testing.T, fs string) {
+	t.Helper()
+	class := &storagev1.StorageClass{
+		ObjectMeta: metav1.ObjectMeta{Name: fs}, Provisioner: cinder.Driver.CSIName, AllowVolumeExpansion: ptr.To(true),
+		Parameters:        map[string]string{"csi.storage.k8s.io/fstype": fs},
+		VolumeBindingMode: ptr.To(storagev1.VolumeBindingWaitForFirstConsumer),
+	}
+	if err := b.Client().Create(t.Context(), class); err != nil {
+		t.Fatal(err)
+	}
+	claim := b.claim(t, testbed.Claim{Name: "expands-" + fs, Class: class.Name})
+	pod := b.Run(t, testbed.Pod{Name: "expands-" + fs, Node: testbed.Nodes[0], Claim: claim})
+	pod.Write(t, "greeting", "ahoy")
+	before := pod.Size(t)
+	b.Expand(t, claim, "3Gi")
+	if after := pod.Size(t); before > 1<<30 || after < 5<<29 {
+		t.Errorf("the file system had %d bytes and has %d, want less than 1 GiB and more than 2.5 GiB", before, after)
+	}
+	if got := pod.Read(t, "greeting"); got != "ahoy" {
+		t.Errorf("after the expansion, the pod reads %q", got)
+	}
+	if v := b.volumeOf(t, claim); v.Size != 3 {
+		t.Errorf("the volume has %d GiB, want 3", v.Size)
+	}
+	b.Delete(t, pod.Pod, claim)
+}
+
+// wantEndpoint checks that all services are at an address of the private network, with a certificate of a CA of the cloud.
+// There is no way around it: the cloud serves nothing without TLS.
+func (b *cinderBed) wantEndpoint(t *testing.T) {
+	t.Helper()
+	if url := b.cloud.Login().URL; url != "https://"+testbed.OpenStackAddress+"/identity/v3" {
+		t.Errorf("Keystone is at %s, want https at %s", url, testbed.OpenStackAddress)
+	}
+	answered := map[openstack.Service]int{}
+	for _, call := range b.cloud.Calls() {
+		if call.Code >= 200 && call.Code < 300 {
+			answered[call.Service]++
+		}
+	}
+	for _, service := range []openstack.Service{openstack.Keystone, openstack.Cinder, openstack.Nova} {
+		if answered[service] == 0 {
+			t.Errorf("successful requests: %v, want some to %s", answered, service)
+		}
+	}
+}
+
+// wantCredential checks that the driver logs in with the application credential.
+func (b *cinderBed) wantCredential(t *testing.T) {
+	methods := map[string]bool{}
+	for _, call := range b.cloud.Calls() {
+		if call.Login != "" {
+			methods[call.Login] = true
+		}
+	}
+	if diff := cmp.Diff(map[string]bool{"application_credential": true}, methods); diff != "" {
+		t.Errorf("methods of logins (-want +got):\n%s", diff)
+	}
+}
+
+// wantEmpty waits until nothing is left in the cloud, nor on the nodes.
+func (b *cinderBed) wantEmpty(t *testing.T) {
+	t.Helper()
+	cluster.Eventually(t, testbed.Limit, "the cloud to be empty", func(ctx context.Context) error {
+		volumes := &corev1.PersistentVolumeList{}
+		if err := b.Client().List(ctx, volumes); err != nil {
+			return err
+		}
+		if left, snapshots := b.cloud.Volumes(), b.cloud.VolumeSnapshots(); len(left)+len(snapshots)+len(volumes.Items) > 0 {
+			return fmt.Errorf("it has the volumes %+v and the snapshots %+v; the cluster has %d volumes", left, snapshots, len(volumes.Items))
+		}
+		return nil
+	})
+	for _, node := range testbed.Nodes {
+		root, err := b.NodeRoot(node)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left, err := filepath.Glob(filepath.Join(root, "dev/vd*")); err != nil || len(left) > 0 {
+			t.Errorf("node %s still has the devices %q (error %v)", node, left, err)
+		}
+	}
+}
