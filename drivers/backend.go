@@ -18,8 +18,8 @@ type Backend struct {
 	Secret string
 	// Interval is the time between two requests to the backend.
 	Interval time.Duration
-	// Classes queries the backend with the content of the Secret. It returns a StorageClass for each kind of storage
-	// that the backend offers, and a sentence about each kind that cannot have one. namespace is the driver's. An
-	// error says that the backend could not be queried.
-	Classes func(ctx context.Context, credentials map[string][]byte, namespace string) (classes []storagev1.StorageClass, leftOut []string, err error)
+	// Classes queries the backend of a cloud, whose credentials are the content of the Secret. It returns a StorageClass for each kind of storage
+	// that the backend offers, and a sentence about each kind that cannot have one. An error says that the backend could
+	// not be queried.
+	Classes func(ctx context.Context, cloud Cloud) (classes []storagev1.StorageClass, leftOut []string, err error)
 }

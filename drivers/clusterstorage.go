@@ -27,6 +27,6 @@ type ClusterStorage struct {
 type Platform struct {
 	Infrastructure *configv1.Infrastructure
 	Storage        operatorv1.StorageSpec
-	// Installed says that the cluster has a ClusterCSIDriver of the driver. A driver that is in use never goes.
+	// Installed says that the cluster has the driver, or a ClusterCSIDriver of it. A driver that may be in use never goes.
 	Installed bool
 }

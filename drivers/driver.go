@@ -35,6 +35,8 @@ type Driver struct {
 	// Backend is the driver's storage service, if that may have nothing to offer. The driver is installed only if it
 	// has.
 	Backend *Backend
+	// Configuration is the driver's configuration, if it is a file that the operator has to make.
+	Configuration *Configuration
 	// Tagging says how the tags of existing resources follow the cluster; nil if only new ones get tags.
 	Tagging *Tagging
 

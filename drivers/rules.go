@@ -164,6 +164,10 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		rules = append(rules, permissions.Rule{For: cloudConfig, Resources: []string{"configmaps"}, Names: names,
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
 	}
+	if d.Configuration != nil {
+		rules = append(rules, permissions.Rule{For: cloudConfig, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
+	}
 	if d.Tagging != nil {
 		rules = append(rules,
 			permissions.Rule{For: tagging, Resources: []string{"persistentvolumes"}, Verbs: []string{"list"}},

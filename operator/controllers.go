@@ -6,6 +6,7 @@ import (
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/loglevel"
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/adoption"
@@ -82,6 +83,36 @@ func (c *cycle) observeCluster() (drivers.Cluster, error) {
 		cluster.CloudConfig = c.cloud.Content()
 	}
 	return cluster, nil
+}
+
+// observeCloud returns what the cluster knows of its cloud, without credentials.
+func (c *cycle) observeCloud() (drivers.Cloud, error) {
+	infrastructure, err := c.informers.config.Config().V1().Infrastructures().Lister().Get("cluster")
+	if err != nil {
+		return drivers.Cloud{}, err
+	}
+	cloud := drivers.Cloud{Infrastructure: infrastructure, Namespace: c.namespace.Name}
+	if c.driver.Configuration == nil {
+		return cloud, nil
+	}
+	config, err := c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName).Lister().ConfigMaps(drivers.CloudConfigNamespace).Get(drivers.CloudConfigName)
+	if apierrors.IsNotFound(err) {
+		return cloud, nil
+	}
+	if err != nil {
+		return drivers.Cloud{}, err
+	}
+	cloud.Config = config.Data[drivers.CloudConfigKey]
+	return cloud, nil
+}
+
+// cloudInformers are the informers of what observeCloud reads.
+func (c *cycle) cloudInformers() []factory.Informer {
+	informers := []factory.Informer{c.informers.config.Config().V1().Infrastructures().Informer()}
+	if c.driver.Configuration != nil {
+		informers = append(informers, c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName).Informer())
+	}
+	return informers
 }
 
 // runAll runs tasks until ctx ends or one of them fails, and waits for all of them.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/operator/storageclass"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/fault"
 )
@@ -60,6 +61,14 @@ func TestDefaultClass(t *testing.T) {
 			c.recreate()
 			c.restart()
 			c.recreate()
+		}},
+		{name: "the annotation is set to false, and the class deleted while the operator is away", then: func(c *defaultClasses) {
+			c.annotate("gp3-csi", `"false"`)
+			c.awaitRecord("false")
+			c.stop()
+			c.delete()
+			c.start()
+			c.awaitApplied(1)
 		}},
 		{name: "the default class is deleted", want: []string{"gp3-csi"}, then: func(c *defaultClasses) { c.recreate() }},
 		{name: "the default class is deleted, and there is another", want: []string{"mine"}, then: func(c *defaultClasses) {
@@ -201,6 +210,21 @@ func (c *defaultClasses) awaitNoDefault() {
 		}
 		if value, ok := class.Annotations[defaultClass]; ok {
 			return fmt.Errorf("it has the annotation, with the value %q", value)
+		}
+		return nil
+	})
+}
+
+// awaitRecord waits until the ClusterCSIDriver says whether the class is the default.
+func (c *defaultClasses) awaitRecord(want string) {
+	c.env.t.Helper()
+	cluster.Eventually(c.env.t, limit, "the record "+want, func(ctx context.Context) error {
+		custom := c.env.customResource()
+		if err := c.env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		if got := custom.Annotations[storageclass.DefaultAnnotation]; got != want {
+			return fmt.Errorf("it is %q", got)
 		}
 		return nil
 	})

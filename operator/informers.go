@@ -122,9 +122,14 @@ func (s *informerSet) named(name string) informers.SharedInformerFactory {
 
 // configMap returns the informer of a ConfigMap in a namespace other than the driver's.
 func (s *informerSet) configMap(namespace, name string) coreinformers.ConfigMapInformer {
-	factory := informers.NewSharedInformerFactoryWithOptions(s.kube, resync,
-		informers.WithNamespace(namespace), informers.WithTweakListOptions(transport.OnlyName(name)))
-	s.factories = append(s.factories, factory)
+	key := namespace + "/" + name
+	factory, ok := s.byName[key]
+	if !ok {
+		factory = informers.NewSharedInformerFactoryWithOptions(s.kube, resync,
+			informers.WithNamespace(namespace), informers.WithTweakListOptions(transport.OnlyName(name)))
+		s.byName[key] = factory
+		s.factories = append(s.factories, factory)
+	}
 	return factory.Core().V1().ConfigMaps()
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-csi/berth/operator/backend"
 	"github.com/berth-csi/berth/operator/cloudconfig"
 	"github.com/berth-csi/berth/operator/configobserver"
+	"github.com/berth-csi/berth/operator/configuration"
 	"github.com/berth-csi/berth/operator/credentialsrequest"
 	"github.com/berth-csi/berth/operator/retirement"
 	"github.com/berth-csi/berth/operator/snapshotclass"
@@ -55,6 +56,14 @@ func (c *cycle) install(ctx context.Context) error {
 	if c.driver.CloudConfig != nil {
 		c.cloud = c.newCloudConfigController(manifests)
 		ready, podInformers, first = append(ready, c.cloud.Ready()), c.cloud.Informers(), append(first, c.cloud)
+	}
+	if c.driver.Configuration != nil {
+		file := configuration.NewController(configuration.Options{
+			Driver: c.driver, Secret: c.watch(drivers.Named(manifests, "Secret", c.driver.Configuration.Secret))[0],
+			Credentials: c.informers.secret(c.driver.Configuration.Credentials), Cloud: c.observeCloud, Triggers: c.cloudInformers(),
+			Namespace: c.namespace.Name, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
+		})
+		ready, podInformers, first = append(ready, file.Ready()), append(podInformers, file.Informers()...), append(first, file)
 	}
 	config := configobserver.NewController(c.driver.ConditionPrefix+"DriverCSIConfigObserverController", c.reporter,
 		c.customResource.Resource(), c.driver.CSIName, c.informers.config, c.recorder)
@@ -188,6 +197,7 @@ func (c *cycle) newSnapshotClassController(manifests []drivers.Manifest) factory
 func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *staticresource.Controller {
 	static := slices.DeleteFunc(slices.Clone(manifests), func(m drivers.Manifest) bool {
 		return !staticresource.Applies(m.Object.GetKind()) || c.driver.CloudConfig != nil && m.Is("ConfigMap", c.driver.CloudConfig.ConfigMap) ||
+			c.driver.Configuration != nil && m.Is("Secret", c.driver.Configuration.Secret) ||
 			c.driver.SnapshotParameters != nil && m.Object.GetKind() == snapshotclass.Kind
 	})
 	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.reporter, c.recorder)
@@ -231,6 +241,7 @@ func (c *cycle) newBackendController(installed bool, known []drivers.Manifest, o
 		Driver: c.driver, Namespace: c.namespace.Name, Secret: c.informers.secret(c.driver.Backend.Secret),
 		Reporter: c.reporter, Recorder: c.recorder, Installed: installed, Known: known,
 		Offers: c.offers, OnNew: onNew,
+		Cloud: c.observeCloud, Triggers: c.cloudInformers(),
 	})
 }
 

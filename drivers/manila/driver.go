@@ -2,10 +2,12 @@
 package manila
 
 import (
+	"context"
 	"embed"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
+	storagev1 "k8s.io/api/storage/v1"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -59,7 +61,9 @@ var Driver = drivers.Driver{
 		Kind:     "share type",
 		Secret:   cloudSecret,
 		Interval: 10 * time.Minute,
-		Classes:  classes,
+		Classes: func(ctx context.Context, cloud drivers.Cloud) ([]storagev1.StorageClass, []string, error) {
+			return classes(ctx, cloud.Credentials, cloud.Namespace)
+		},
 	},
 
 	Assets: drivers.Folder(files, "assets"),

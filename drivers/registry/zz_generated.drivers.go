@@ -11,6 +11,7 @@ import (
 	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/drivers/gcppd"
 	"github.com/berth-csi/berth/drivers/manila"
+	"github.com/berth-csi/berth/drivers/vsphere"
 )
 
 var all = []drivers.Driver{
@@ -21,4 +22,5 @@ var all = []drivers.Driver{
 	efs.Driver,
 	gcppd.Driver,
 	manila.Driver,
+	vsphere.Driver,
 }

@@ -43,7 +43,10 @@ type Options struct {
 	Driver    drivers.Driver
 	Namespace string // the driver's
 	// Secret is the informer of the Secret with the backend's credentials.
-	Secret   coreinformers.SecretInformer
+	Secret coreinformers.SecretInformer
+	// Cloud returns what the cluster knows of the cloud, without credentials, and Triggers are informers of that.
+	Cloud    func() (drivers.Cloud, error)
+	Triggers []factory.Informer
 	Reporter *status.Reporter
 	Recorder events.Recorder
 	// Installed says that the driver is installed, whatever the backend offers.
@@ -60,7 +63,7 @@ func NewController(options Options) factory.Controller {
 	c := &controller{Options: options}
 	c.leftOut = c.Reporter.Condition(c.Driver.ConditionPrefix + "Backend" + classesMade).Message
 	return factory.New().
-		WithInformers(c.Secret.Informer()).
+		WithInformers(append(c.Triggers, c.Secret.Informer())...).
 		WithSync(c.sync).
 		ResyncEvery(c.Driver.Backend.Interval).
 		ToController(c.Driver.ConditionPrefix+"BackendController", c.Recorder)
@@ -108,9 +111,14 @@ func (c *controller) ask(ctx context.Context) (classes []drivers.Manifest, leftO
 	if err != nil {
 		return nil, nil, err
 	}
+	cloud, err := c.Cloud()
+	if err != nil {
+		return nil, nil, err
+	}
+	cloud.Credentials = secret.Data
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	offered, leftOut, err := backend.Classes(ctx, secret.Data, c.Namespace)
+	offered, leftOut, err := backend.Classes(ctx, cloud)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -144,7 +152,7 @@ func (c *controller) report(ctx context.Context, offered int, failure error) err
 			"the driver is installed as soon as %s says that it has a %s; now it cannot be asked: %v", backend.Name, backend.Kind, failure))
 	case c.leftOut != "":
 		disabled = c.disabledCondition(operatorv1.ConditionTrue, "NothingOffered", fmt.Sprintf(
-			"the driver is installed as soon as there is something to serve: %s has no %s that a StorageClass can be made for", backend.Name, backend.Kind))
+			"the driver is installed as soon as there is something to serve: %s has no %s that a StorageClass can be made for. %s", backend.Name, backend.Kind, c.leftOut))
 	default:
 		disabled = c.disabledCondition(operatorv1.ConditionTrue, "NothingOffered", fmt.Sprintf(
 			"the driver is installed as soon as there is something to serve: %s has no %s", backend.Name, backend.Kind))

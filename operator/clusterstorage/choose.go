@@ -43,8 +43,14 @@ func without(d drivers.Driver, o observed) string {
 		return ""
 	}
 	return d.ClusterStorage.Without(drivers.Platform{
-		Infrastructure: o.infrastructure, Storage: o.storage.Spec, Installed: o.customResources[d.CSIName] != nil,
+		Infrastructure: o.infrastructure, Storage: o.storage.Spec, Installed: installed(d, o),
 	})
+}
+
+// installed reports whether the cluster has a driver, or a ClusterCSIDriver that asks for it. The CSIDriver shows that there is
+// a driver whose ClusterCSIDriver was deleted.
+func installed(d drivers.Driver, o observed) bool {
+	return o.customResources[d.CSIName] != nil || o.csiDrivers[d.CSIName] != nil && !foreign(d, o)
 }
 
 // chosen returns the drivers that the cluster gets.

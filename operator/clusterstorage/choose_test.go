@@ -6,6 +6,8 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/registry"
@@ -19,7 +21,8 @@ func infrastructure(platform configv1.PlatformType) *configv1.Infrastructure {
 func TestRegistryChoices(t *testing.T) {
 	for platform, want := range map[configv1.PlatformType][]string{
 		configv1.AWSPlatformType:       {"ebs"},
-		configv1.OpenStackPlatformType: {"manila"},
+		configv1.OpenStackPlatformType: {"cinder", "manila"},
+		configv1.VSpherePlatformType:   nil, // until somebody asks for it
 		configv1.NonePlatformType:      nil,
 		"Moon":                         nil,
 		"":                             nil,
@@ -39,7 +42,7 @@ func TestChoose(t *testing.T) {
 	const name = "x.csi.example.com"
 	onAWS := func(c drivers.ClusterStorage) drivers.Driver {
 		c.Platform = configv1.AWSPlatformType
-		return drivers.Driver{Name: "x", CSIName: name, ClusterStorage: &c}
+		return drivers.Driver{Name: "x", CSIName: name, Operator: drivers.Operator{Name: "x-operator"}, ClusterStorage: &c}
 	}
 	unlessInstalled := func(p drivers.Platform) string {
 		if p.Installed {
@@ -48,6 +51,9 @@ func TestChoose(t *testing.T) {
 		return "nobody asked for it"
 	}
 	installed := map[string]*operatorv1.ClusterCSIDriver{name: {}}
+	csiDriver := func(managed string) map[string]*storagev1.CSIDriver {
+		return map[string]*storagev1.CSIDriver{name: {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{managedAnnotation: managed}}}}
+	}
 	for _, tc := range []struct {
 		name     string
 		driver   drivers.Driver
@@ -67,6 +73,10 @@ func TestChoose(t *testing.T) {
 			observed{infrastructure: infrastructure(configv1.AWSPlatformType)}, []string{"nobody asked for it"}},
 		{"a driver that is installed", onAWS(drivers.ClusterStorage{Without: unlessInstalled}),
 			observed{infrastructure: infrastructure(configv1.AWSPlatformType), customResources: installed}, []string{""}},
+		{"a driver whose ClusterCSIDriver was deleted", onAWS(drivers.ClusterStorage{Without: unlessInstalled}),
+			observed{infrastructure: infrastructure(configv1.AWSPlatformType), csiDrivers: csiDriver("true")}, []string{""}},
+		{"somebody else's driver", onAWS(drivers.ClusterStorage{Without: unlessInstalled}),
+			observed{infrastructure: infrastructure(configv1.AWSPlatformType), csiDrivers: csiDriver("")}, []string{"nobody asked for it"}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			tc.observed.storage = &operatorv1.Storage{}

@@ -28,7 +28,7 @@ func (b Builder) configure(pod *corev1.PodTemplateSpec) error {
 	}
 	b.Driver.Configure(&pod.Spec, cluster)
 	removeEmptyCipherSuites(&pod.Spec)
-	for _, secret := range mountedSecrets(b.Driver.Secrets, pod.Spec) {
+	for _, secret := range mountedSecrets(b.Driver.PodSecrets(), pod.Spec) {
 		if err := b.annotateSecret(secret, pod); err != nil {
 			return err
 		}

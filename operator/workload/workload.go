@@ -91,7 +91,7 @@ func (b Builder) podInformers() []factory.Informer {
 		b.Named(b.Driver.TrustedCABundle).Core().V1().ConfigMaps().Informer(),
 		b.Config.Config().V1().Infrastructures().Informer(),
 	}
-	for _, secret := range b.Driver.Secrets {
+	for _, secret := range b.Driver.PodSecrets() {
 		watched = append(watched, b.Named(secret).Core().V1().Secrets().Informer())
 	}
 	return append(watched, b.Triggers...)

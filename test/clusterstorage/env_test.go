@@ -28,6 +28,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/openstack"
 	"github.com/berth-csi/berth/test/release"
+	"github.com/berth-csi/berth/test/vsphere"
 )
 
 func TestMain(m *testing.M) {
@@ -85,6 +86,15 @@ func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluste
 	w := &environment{t: t, Cluster: cluster.Start(t, options), drivers: driversOf(platform)}
 	infrastructure := &configv1.Infrastructure{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
 	w.get(infrastructure)
+	vCenter := vsphere.Start(t)
+	if platform == configv1.VSpherePlatformType {
+		infrastructure.Spec.PlatformSpec = configv1.PlatformSpec{Type: platform, VSphere: vsphere.Spec(t, vCenter.ListensAt())}
+		if err := w.Client().Update(t.Context(), infrastructure); err != nil {
+			t.Fatal(err)
+		}
+		w.create(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.CloudConfigNamespace, Name: drivers.CloudConfigName},
+			Data: map[string]string{drivers.CloudConfigKey: vsphere.CloudConfig(t, vCenter.ListensAt())}})
+	}
 	status := platformStatuses[platform]
 	status.Type = platform
 	infrastructure.Status.PlatformStatus = &status
@@ -95,6 +105,7 @@ func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluste
 		cloudcredential.RootOpenStack: {"clouds.yaml": openstack.Start(t, "default").CloudsYAML()},
 		cloudcredential.RootGCP:       {"service_account.json": []byte("{}")},
 		cloudcredential.RootAzure:     {"azure_client_id": []byte("berth"), "azure_client_secret": []byte("secret")},
+		cloudcredential.RootVSphere:   vsphere.Credentials(vCenter.ListensAt()),
 	} {
 		w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: name}, Data: data})
 	}
@@ -104,7 +115,19 @@ func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluste
 			Data:       map[string]string{drivers.CloudConfigKey: config},
 		})
 	}
+	w.askForOptional(infrastructure)
 	return w
+}
+
+// askForOptional creates the ClusterCSIDrivers of drivers that the platform does not get otherwise.
+func (w *environment) askForOptional(infrastructure *configv1.Infrastructure) {
+	w.t.Helper()
+	for _, d := range w.drivers {
+		if without := d.ClusterStorage.Without; without != nil && without(drivers.Platform{Infrastructure: infrastructure}) != "" {
+			w.create(&operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName},
+				Spec: operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}}})
+		}
+	}
 }
 
 // programs are the images that a cluster needs to run all operators, for cluster.Options.

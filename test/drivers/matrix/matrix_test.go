@@ -30,6 +30,7 @@ var tests = map[string]func(*testing.T){
 	"efs-3.4.1": func(t *testing.T) { testEFS(t, efsNewer) },
 	"manila":    testManila,
 	"sample":    testSample,
+	"vsphere":   testVSphere,
 }
 
 // shortest are the tests that run without -all-drivers.

@@ -12,6 +12,7 @@ var Rows = []Row{
 	{Driver: "Azure Disk", Cells: azureDiskCells(), StandIn: true},
 	{Driver: "Azure File", Cells: azureFileCells(), StandIn: true},
 	{Driver: "Cinder, version 1.36.0", Cells: cinderCells()},
+	{Driver: "vSphere", Cells: vSphereCells(), StandIn: true},
 	{Driver: "the sample driver, which no release has", Cells: sampleCells},
 }
 
@@ -90,4 +91,19 @@ func azureFileCells() map[Capability]Cell {
 	cells[Attach] = Cell{Not: "a share is mounted over the network; nothing is attached to a node"}
 	cells[PrivateEndpoint] = Cell{Not: noAzureEndpoint}
 	return cells
+}
+
+func vSphereCells() map[Capability]Cell {
+	test := func(capability string) Cell { return Cell{Test: "TestMatrix/vsphere/" + capability} }
+	return map[Capability]Cell{
+		Provision:       test("provision"),
+		Attach:          test("attach"),
+		Publish:         test("publish"),
+		Expand:          test("expand"),
+		Snapshot:        test("snapshot"),
+		Delete:          test("delete"),
+		Tags:            {Not: "the Infrastructure has no tags for vSphere; a volume is marked with the cluster's ID, as the test of provisioning shows"},
+		STS:             {Not: "vCenter knows no tokens of service accounts"},
+		PrivateEndpoint: {Not: "each vCenter is a private endpoint; the cloud configuration says whether its certificate is verified"},
+	}
 }

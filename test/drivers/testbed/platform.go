@@ -15,6 +15,7 @@ import (
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/gcppd"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/drivers/vsphere"
 	"github.com/berth-csi/berth/operator/clusterstorage"
 	"github.com/berth-csi/berth/test/aws"
 	"github.com/berth-csi/berth/test/cluster"
@@ -34,6 +35,7 @@ var platforms = map[string]Platform{
 	"aws":       {configv1.AWSPlatformType, func(t testing.TB) Cloud { return StartAWS(t, ebs.Driver, aws.Options{}).Options() }},
 	"gcp":       {configv1.GCPPlatformType, func(t testing.TB) Cloud { return StartGCP(t, gcppd.Driver, GCPOptions{}).Options() }},
 	"openstack": {configv1.OpenStackPlatformType, func(t testing.TB) Cloud { return StartOpenStack(t, "default").Options() }},
+	"vsphere":   {configv1.VSpherePlatformType, func(t testing.TB) Cloud { return StartVSphere(t).Options(vsphere.Driver) }},
 }
 
 // Platforms returns the names of all platforms, sorted.

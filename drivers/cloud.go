@@ -1,0 +1,37 @@
+package drivers
+
+import (
+	"slices"
+
+	configv1 "github.com/openshift/api/config/v1"
+)
+
+// Cloud is what the cluster knows of its cloud. It must not be modified.
+type Cloud struct {
+	Infrastructure *configv1.Infrastructure
+	// Config is the configuration of the cloud; "" if there is none, or if the driver has no Configuration.
+	Config string
+	// Credentials is the content of the Secret with the driver's credentials.
+	Credentials map[string][]byte
+	// Namespace is the driver's.
+	Namespace string
+}
+
+// Configuration is the configuration of a driver that has what is in the cloud's configuration and the credentials in one
+// file. The operator makes it.
+type Configuration struct {
+	// Secret names the Secret among the assets that the operator fills. Pods that mount it roll when it changes.
+	Secret string
+	// Credentials names the Secret with the driver's credentials.
+	Credentials string
+	// Content returns the content of Secret. Its errors say what is wrong with the cloud's configuration or credentials.
+	Content func(Cloud) (map[string][]byte, error)
+}
+
+// PodSecrets returns the Secrets whose change must roll the pods that mount them.
+func (d Driver) PodSecrets() []string {
+	if d.Configuration == nil {
+		return d.Secrets
+	}
+	return append(slices.Clone(d.Secrets), d.Configuration.Secret)
+}

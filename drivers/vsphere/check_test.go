@@ -1,0 +1,256 @@
+package vsphere
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/go-git/gcfg"
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-csi/berth/drivers"
+	fake "github.com/berth-csi/berth/test/vsphere"
+)
+
+// start starts a vCenter, and returns what a cluster in it knows.
+func start(t *testing.T) (*fake.VCenter, drivers.Cloud) {
+	t.Helper()
+	v := fake.Start(t)
+	return v, drivers.Cloud{
+		Namespace: "harbour", Config: fake.CloudConfig(t, v.ListensAt()), Credentials: fake.Credentials(v.ListensAt()),
+		Infrastructure: &configv1.Infrastructure{
+			Spec:   configv1.InfrastructureSpec{PlatformSpec: configv1.PlatformSpec{VSphere: fake.Spec(t, v.ListensAt())}},
+			Status: configv1.InfrastructureStatus{InfrastructureName: "harbour-x7k2p"},
+		},
+	}
+}
+
+func TestClasses(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		// change changes what the cluster knows, or the vCenter.
+		change  func(*fake.VCenter, *drivers.Cloud)
+		leftOut []string // parts of each sentence
+		err     string   // a part of it
+	}{
+		{name: "all is well"},
+		{name: "an old vCenter", leftOut: []string{"the vCenter has version 6.7.3, and the driver needs 7.0.2"}, change: func(v *fake.VCenter, _ *drivers.Cloud) {
+			v.SetVersion("6.7.3")
+		}},
+		{name: "old hosts", leftOut: []string{"DC0_C0_H0 of /DC0/host/DC0_C0 has version 7.0.1.0", "DC0_C0_H1", "DC0_C0_H2"},
+			change: func(v *fake.VCenter, _ *drivers.Cloud) { v.SetHosts("7.0.1.0") }},
+		{name: "no such datacenter", leftOut: []string{"no datacenter elsewhere"}, change: func(_ *fake.VCenter, c *drivers.Cloud) {
+			c.Infrastructure.Spec.PlatformSpec.VSphere.VCenters[0].Datacenters = []string{"DC0", "elsewhere"}
+		}},
+		{name: "no such compute cluster", leftOut: []string{"no compute cluster /DC0/host/none"}, change: func(_ *fake.VCenter, c *drivers.Cloud) {
+			c.Infrastructure.Spec.PlatformSpec.VSphere.FailureDomains[0].Topology.ComputeCluster = "/DC0/host/none"
+		}},
+		{name: "a wrong password", err: "logging in as wrong@vsphere.local, of Secret vmware-vsphere-cloud-credentials", change: func(_ *fake.VCenter, c *drivers.Cloud) {
+			for key := range c.Credentials {
+				c.Credentials[key] = []byte("wrong@vsphere.local")
+			}
+		}},
+		{name: "a certificate that nobody trusts", err: "certificate", change: func(_ *fake.VCenter, c *drivers.Cloud) {
+			c.Config = strings.Replace(c.Config, "insecureFlag: true", "insecureFlag: false", 1)
+		}},
+		{name: "no credentials", err: `the keys 127.0.0.1.username and 127.0.0.1.password`, change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Credentials = nil }},
+		{name: "no vCenter", err: "no vCenter is known", change: func(_ *fake.VCenter, c *drivers.Cloud) {
+			c.Config, c.Infrastructure.Spec.PlatformSpec.VSphere = "", nil
+		}},
+		{name: "no ID", err: "status.infrastructureName", change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Infrastructure.Status.InfrastructureName = "" }},
+		{name: "a broken configuration", err: "Infrastructure cluster names in spec.cloudConfig", change: func(_ *fake.VCenter, c *drivers.Cloud) { c.Config = "global: [" }},
+		{name: "nobody answers", err: "refused", change: func(_ *fake.VCenter, c *drivers.Cloud) {
+			c.Infrastructure.Spec.PlatformSpec.VSphere.VCenters[0].Port = 1
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			v, cloud := start(t)
+			if tc.change != nil {
+				tc.change(v, &cloud)
+			}
+			found, leftOut, err := classes(t.Context(), cloud)
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Fatalf("error %v, want %q in it", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(leftOut) != len(tc.leftOut) || (len(found) == 1) != (len(tc.leftOut) == 0) {
+				t.Errorf("%d classes, left out %q; want %q", len(found), leftOut, tc.leftOut)
+			}
+			for i, part := range tc.leftOut {
+				if i < len(leftOut) && !strings.Contains(strings.Join(leftOut, " "), part) {
+					t.Errorf("left out %q, want %q in it", leftOut, part)
+				}
+			}
+			if sessions := v.Sessions(t); len(sessions) > 0 {
+				t.Errorf("sessions are left open: %v", sessions)
+			}
+		})
+	}
+}
+
+func TestVCenters(t *testing.T) {
+	const ini = `[Global]
+secret-name = "vsphere-creds"
+secret-namespace = "kube-system"
+insecure-flag = "1"
+
+[Workspace]
+server = "one.example.com"
+datacenter = "North"
+resourcepool-path = "/North/host/blue/Resources"
+
+[VirtualCenter "one.example.com"]
+datacenters = "North, South"
+port = "444"
+`
+	const yaml = `# of an installer
+global:
+  insecureFlag: false
+  secretName: vsphere-creds
+vcenter:
+  one.example.com:
+    server: one.example.com
+    port: 444
+    insecureFlag: true
+    datacenters: [North, South]
+`
+	credentials := map[string][]byte{}
+	for _, server := range []string{"one", "two"} {
+		credentials[server+".example.com.username"], credentials[server+".example.com.password"] = []byte("harbour"), []byte("secret")
+	}
+	login := vCenter{server: "one.example.com", port: 444, insecure: true, datacenters: []string{"North", "South"}, user: "harbour", password: "secret"}
+	inCluster := login
+	inCluster.clusters = []string{"/North/host/blue"}
+	second := vCenter{server: "two.example.com", port: 443, datacenters: []string{"East"}, clusters: []string{"/East/host/red"}, user: "harbour", password: "secret"}
+	spec := &configv1.VSpherePlatformSpec{
+		VCenters: []configv1.VSpherePlatformVCenterSpec{{Server: "two.example.com", Datacenters: []string{"East"}}, {Server: "one.example.com", Datacenters: []string{"North", "South"}}},
+		FailureDomains: []configv1.VSpherePlatformFailureDomainSpec{
+			{Server: "two.example.com", Topology: configv1.VSpherePlatformTopology{ComputeCluster: "/East/host/red"}},
+			{Server: "two.example.com", Topology: configv1.VSpherePlatformTopology{ComputeCluster: "/East/host/red"}}},
+	}
+	for _, tc := range []struct {
+		name   string
+		config string
+		spec   *configv1.VSpherePlatformSpec
+		want   []vCenter
+		err    string
+	}{
+		{name: "an INI file", config: ini, want: []vCenter{inCluster}},
+		{name: "YAML", config: yaml, want: []vCenter{login}},
+		{name: "Infrastructure names them", config: yaml, spec: spec, want: []vCenter{login, second}},
+		{name: "a broken INI file", config: "[Global\n", err: "no valid INI file"},
+		{name: "a port that is none", config: "[VirtualCenter \"one.example.com\"]\nport = https\n", err: `its port is "https"`},
+		{name: "something else", config: "<vcenter/>", err: "neither an INI file nor valid YAML"},
+		{name: "credentials of another one", config: "[VirtualCenter \"three.example.com\"]\n", err: "three.example.com.username"},
+		{name: "nothing", err: "no vCenter is known"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			got, err := vCenters(drivers.Cloud{Config: tc.config, Credentials: credentials, Infrastructure: &configv1.Infrastructure{
+				Spec: configv1.InfrastructureSpec{PlatformSpec: configv1.PlatformSpec{VSphere: tc.spec}}}})
+			if tc.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.err) {
+					t.Errorf("error %v, want %q in it", err, tc.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got, cmp.AllowUnexported(vCenter{})); diff != "" {
+				t.Errorf("vCenters (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestDriverConfig: the parser of the real driver reads the file as it is meant.
+func TestDriverConfig(t *testing.T) {
+	const password = `a "b" \ # ; c`
+	cloud := drivers.Cloud{
+		Config:      "[VirtualCenter \"one.example.com\"]\ndatacenters = North\n",
+		Credentials: map[string][]byte{"one.example.com.username": []byte(`harbour\pilot`), "one.example.com.password": []byte(password)},
+		Infrastructure: &configv1.Infrastructure{
+			Spec:   configv1.InfrastructureSpec{PlatformSpec: configv1.PlatformSpec{VSphere: &configv1.VSpherePlatformSpec{FailureDomains: make([]configv1.VSpherePlatformFailureDomainSpec, 2)}}},
+			Status: configv1.InfrastructureStatus{InfrastructureName: "harbour-x7k2p"},
+		},
+	}
+	content, err := driverConfig(cloud)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got struct {
+		Global struct {
+			ClusterID           string `gcfg:"cluster-id"`
+			ClusterDistribution string `gcfg:"cluster-distribution"`
+		}
+		Labels struct {
+			TopologyCategories string `gcfg:"topology-categories"`
+		}
+		VirtualCenter map[string]*struct {
+			Port, User, Password, Datacenters string
+			InsecureFlag                      bool `gcfg:"insecure-flag"`
+		}
+	}
+	if err := gcfg.ReadStringInto(&got, string(content["cloud.conf"])); err != nil {
+		t.Fatalf("%v in:\n%s", err, content["cloud.conf"])
+	}
+	of := got.VirtualCenter["one.example.com"]
+	if of == nil || of.User != `harbour\pilot` || of.Password != password || of.Port != "443" || of.Datacenters != "North" || of.InsecureFlag {
+		t.Errorf("the vCenter is %+v", of)
+	}
+	if got.Global.ClusterID != "harbour-x7k2p" || got.Labels.TopologyCategories != "openshift-region, openshift-zone" {
+		t.Errorf("the configuration is %+v", got)
+	}
+}
+
+func TestNotAskedFor(t *testing.T) {
+	for name, tc := range map[string]struct {
+		platform drivers.Platform
+		want     bool
+	}{
+		"nobody asks":              {},
+		"Storage asks":             {drivers.Platform{Storage: operatorv1.StorageSpec{VSphereStorageDriver: operatorv1.CSIWithMigrationDriver}}, true},
+		"a ClusterCSIDriver asks":  {drivers.Platform{Installed: true}, true},
+		"Storage asks for another": {drivers.Platform{Storage: operatorv1.StorageSpec{VSphereStorageDriver: operatorv1.LegacyDeprecatedInTreeDriver}}, false},
+		"it is in use, though Storage asks for another": {drivers.Platform{Installed: true, Storage: operatorv1.StorageSpec{VSphereStorageDriver: operatorv1.LegacyDeprecatedInTreeDriver}}, true},
+	} {
+		if why := notAskedFor(tc.platform); (why == "") != tc.want {
+			t.Errorf("%s: not installed because %q", name, why)
+		}
+	}
+}
+
+func TestSettings(t *testing.T) {
+	cluster := func(domains int, limit int32) drivers.Cluster {
+		return drivers.Cluster{
+			Infrastructure: &configv1.Infrastructure{Spec: configv1.InfrastructureSpec{PlatformSpec: configv1.PlatformSpec{
+				VSphere: &configv1.VSpherePlatformSpec{FailureDomains: make([]configv1.VSpherePlatformFailureDomainSpec, domains)}}}},
+			ClusterCSIDriver: &operatorv1.ClusterCSIDriver{Spec: operatorv1.ClusterCSIDriverSpec{DriverConfig: operatorv1.CSIDriverConfigSpec{
+				VSphere: &operatorv1.VSphereCSIDriverConfigSpec{MaxAllowedBlockVolumesPerNode: limit}}}},
+		}
+	}
+	for _, tc := range []struct {
+		cluster     drivers.Cluster
+		provisioner []string
+		limit       string
+	}{
+		{cluster(1, 0), []string{"--feature-gates=Topology=false"}, "59"},
+		{cluster(2, 255), []string{"--feature-gates=Topology=true", "--strict-topology"}, "255"},
+	} {
+		pod := corev1.PodSpec{Containers: []corev1.Container{{Name: "csi-provisioner", Args: []string{"--feature-gates=Topology=false"}}, {Name: "vsphere-plugin"}}}
+		Driver.Configure(&pod, tc.cluster)
+		if diff := cmp.Diff(tc.provisioner, pod.Containers[0].Args); diff != "" {
+			t.Errorf("arguments of the provisioner (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]corev1.EnvVar{{Name: "MAX_VOLUMES_PER_NODE", Value: tc.limit}}, pod.Containers[1].Env); diff != "" {
+			t.Errorf("environment of the driver (-want +got):\n%s", diff)
+		}
+	}
+}

@@ -1,0 +1,111 @@
+// Package vsphere defines the vSphere CSI driver.
+package vsphere
+
+import (
+	"embed"
+	"strconv"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+//go:embed assets
+var files embed.FS
+
+const (
+	csiName = "csi.vsphere.vmware.com"
+	// cloudSecret is the Secret in which the cloud credential operator provides credentials.
+	cloudSecret = "vmware-vsphere-cloud-credentials"
+	// configSecret is the Secret with the driver's configuration, and configKey its key.
+	configSecret = "vsphere-csi-config-secret"
+	configKey    = "cloud.conf"
+	// className is the name of the StorageClass.
+	className = "thin-csi"
+)
+
+// Driver is the vSphere CSI driver. Its objects keep the names that OpenShift's own operator gave them.
+var Driver = drivers.Driver{
+	Name:            "vsphere",
+	CSIName:         csiName,
+	ConditionPrefix: "VSphere",
+
+	Operator: drivers.Operator{
+		Name:  "vmware-vsphere-csi-driver-operator",
+		Lock:  "vmware-vsphere-csi-driver-operator-leader",
+		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
+	},
+	Namespace: drivers.ClusterStorageNamespace,
+	InTree:    drivers.InTree{Source: "vsphereVolume", Plugin: "kubernetes.io/vsphere-volume"},
+	Backend: &drivers.Backend{
+		Name:     "vCenter",
+		Kind:     "supported version",
+		Secret:   cloudSecret,
+		Interval: 10 * time.Minute,
+		Classes:  classes,
+	},
+	Configuration: &drivers.Configuration{Secret: configSecret, Credentials: cloudSecret, Content: driverConfig},
+
+	Assets: drivers.Folder(files, "assets"),
+	Images: []drivers.Image{
+		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-vsphere-csi-driver:4.21"},
+		{Env: "SYNCER_IMAGE", Default: "quay.io/openshift/origin-vsphere-csi-driver-syncer:4.21"},
+		drivers.ProvisionerImage, drivers.AttacherImage, drivers.ResizerImage, drivers.SnapshotterImage,
+		drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
+	},
+	Settings: []drivers.Setting{
+		{Container: "vsphere-plugin", Apply: maxVolumes},
+		{Container: "csi-provisioner", Apply: strictTopology},
+	},
+	Secrets:         []string{cloudSecret},
+	TrustedCABundle: "vmware-vsphere-csi-driver-trusted-ca-bundle",
+	ClusterStorage: &drivers.ClusterStorage{
+		Platform: configv1.VSpherePlatformType, Optional: true, Without: notAskedFor, DefaultClass: className,
+	},
+}
+
+// notAskedFor returns why a cluster does not get the driver: it is optional.
+func notAskedFor(platform drivers.Platform) string {
+	if platform.Installed || platform.Storage.VSphereStorageDriver == operatorv1.CSIWithMigrationDriver {
+		return ""
+	}
+	return "it is optional, and nobody has asked for it; create ClusterCSIDriver " + csiName +
+		" with spec.managementState Managed, or set spec.vsphereStorageDriver of Storage cluster to CSIWithMigrationDriver"
+}
+
+// maxVolumes tells the driver how many volumes a node can have. Versions of ESXi before 8 allow 59.
+func maxVolumes(cluster drivers.Cluster, container *corev1.Container) []string {
+	limit := 59
+	if config := cluster.ClusterCSIDriver.Spec.DriverConfig.VSphere; config != nil && config.MaxAllowedBlockVolumesPerNode > 0 {
+		limit = int(config.MaxAllowedBlockVolumesPerNode)
+	}
+	container.Env = append(container.Env, corev1.EnvVar{Name: "MAX_VOLUMES_PER_NODE", Value: strconv.Itoa(limit)})
+	return nil
+}
+
+// strictTopology has volumes created where the nodes can reach them, if the cluster has zones. Without zones, the driver
+// reports no topology, and the provisioner would wait for one.
+func strictTopology(cluster drivers.Cluster, container *corev1.Container) []string {
+	if len(topologyCategories(cluster.Infrastructure)) == 0 {
+		return nil
+	}
+	for i, arg := range container.Args {
+		if arg == "--feature-gates=Topology=false" {
+			container.Args[i] = "--feature-gates=Topology=true"
+		}
+	}
+	container.Args = append(container.Args, "--strict-topology")
+	return nil
+}
+
+// topologyCategories returns the categories of vCenter's tags that say in which region and zone something is: those of the
+// installer, if the cluster has several failure domains.
+func topologyCategories(infrastructure *configv1.Infrastructure) []string {
+	if infrastructure == nil || infrastructure.Spec.PlatformSpec.VSphere == nil || len(infrastructure.Spec.PlatformSpec.VSphere.FailureDomains) < 2 {
+		return nil
+	}
+	return []string{"openshift-region", "openshift-zone"}
+}

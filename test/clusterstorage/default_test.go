@@ -1,0 +1,119 @@
+package clusterstorage
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/release"
+)
+
+// defaultAnnotation makes a StorageClass the default.
+const defaultAnnotation = "storageclass.kubernetes.io/is-default-class"
+
+// TestDefaultClass: with all drivers of a platform, a cluster has the default class that it should have, and keeps it through
+// restarts and an update, and so does one whose administrator decided otherwise.
+func TestDefaultClass(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		platform configv1.PlatformType
+		given    *storagev1.StorageClass
+		want     []string
+		// decide is what the administrator does then, and decided the default classes from then on.
+		decide  func(*environment)
+		decided []string
+	}{
+		{name: "a fresh cluster", platform: configv1.AWSPlatformType, want: []string{"gp3-csi"}, decide: func(w *environment) {
+			w.setDefault("gp3-csi", "false")
+			w.recreate("gp3-csi")
+		}},
+		{name: "the default is an in-tree class, and moved", platform: configv1.AWSPlatformType, want: []string{"gp2"},
+			given: &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "gp2", Annotations: map[string]string{defaultAnnotation: "true"}}, Provisioner: "kubernetes.io/aws-ebs"},
+			decide: func(w *environment) {
+				w.setDefault("gp2", "false")
+				w.setDefault("gp3-csi", "true")
+			}, decided: []string{"gp3-csi"}},
+		{name: "several drivers", platform: configv1.OpenStackPlatformType},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			w := newEnvironment(t, tc.platform, cluster.Options{Images: programs(t)})
+			if tc.given != nil {
+				w.create(tc.given)
+			}
+			w.install(release.Payload{Version: version})
+			w.awaitSettled(version)
+			w.mustHaveDefaults("after the installation", tc.want)
+			if tc.decide != nil {
+				tc.decide(w)
+			}
+			w.restartAll()
+			w.awaitSettled(version)
+			w.mustHaveDefaults("after a restart", tc.decided)
+			w.install(release.Payload{Version: nextVersion})
+			w.awaitSettled(nextVersion)
+			w.awaitRest()
+			w.mustHaveDefaults("after an update", tc.decided)
+			w.checkForbidden()
+		})
+	}
+}
+
+// nextVersion is the version of an update.
+const nextVersion = "4.23.0"
+
+// mustHaveDefaults fails the test unless the default classes are these.
+func (w *environment) mustHaveDefaults(when string, want []string) {
+	w.t.Helper()
+	list := &storagev1.StorageClassList{}
+	if err := w.Client().List(w.t.Context(), list); err != nil {
+		w.t.Fatal(err)
+	}
+	var got []string
+	for _, class := range list.Items {
+		if class.Annotations[defaultAnnotation] == "true" {
+			got = append(got, class.Name)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		w.t.Errorf("%s, of %d classes these are the default ones (-want +got):\n%s", when, len(list.Items), diff)
+	}
+}
+
+// setDefault annotates a class as an administrator does.
+func (w *environment) setDefault(name, value string) {
+	w.t.Helper()
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, defaultAnnotation, value)
+	if err := w.Client().Patch(w.t.Context(), class, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// recreate deletes a class, and waits until its operator has created it again.
+func (w *environment) recreate(name string) {
+	w.t.Helper()
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	w.get(class)
+	before := class.UID
+	if err := w.Client().Delete(w.t.Context(), class); err != nil {
+		w.t.Fatal(err)
+	}
+	cluster.Eventually(w.t, limit, "StorageClass "+name+" to come back", func(ctx context.Context) error {
+		if err := w.Client().Get(ctx, client.ObjectKeyFromObject(class), class); err != nil {
+			return err
+		}
+		if class.UID == before {
+			return fmt.Errorf("it is still there")
+		}
+		return nil
+	})
+}
