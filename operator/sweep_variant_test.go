@@ -52,6 +52,11 @@ func newVariant(t *testing.T, original drivers.Driver, number int) *variant {
 	v.Operator.Lock = v.toVariant.Replace(original.Operator.Lock)
 	v.TrustedCABundle = v.toVariant.Replace(original.TrustedCABundle)
 	v.Secrets = v.renameAll(original.Secrets)
+	if original.CloudConfig != nil {
+		config := *original.CloudConfig
+		config.ConfigMap = v.toVariant.Replace(config.ConfigMap)
+		v.CloudConfig = &config
+	}
 	if original.Tagging != nil {
 		tagging := *original.Tagging
 		tagging.Secret = v.toVariant.Replace(tagging.Secret)
