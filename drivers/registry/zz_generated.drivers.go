@@ -4,6 +4,8 @@ package registry
 
 import (
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/azuredisk"
+	"github.com/berth-csi/berth/drivers/azurefile"
 	"github.com/berth-csi/berth/drivers/cinder"
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/efs"
@@ -13,6 +15,8 @@ import (
 )
 
 var all = []drivers.Driver{
+	azuredisk.Driver,
+	azurefile.Driver,
 	cinder.Driver,
 	ebs.Driver,
 	efs.Driver,

@@ -75,6 +75,11 @@ var platformStatuses = map[configv1.PlatformType]configv1.PlatformStatus{
 	configv1.GCPPlatformType:   {GCP: &configv1.GCPPlatformStatus{ProjectID: "berth", Region: "us-central1"}},
 }
 
+// cloudConfigs are the configurations of clouds that installers write.
+var cloudConfigs = map[configv1.PlatformType]string{
+	configv1.AzurePlatformType: `{"cloud":"AzurePublicCloud","tenantId":"t","subscriptionId":"s","resourceGroup":"berth-x7k2p-rg","location":"westeurope"}`,
+}
+
 // newEnvironment starts a cluster of a platform, without the cluster storage operator.
 func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluster.Options) *environment {
 	t.Helper()
@@ -100,8 +105,15 @@ func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluste
 		cloudcredential.RootOpenStack: {"clouds.yaml": openstack.Start(t, "default").CloudsYAML()},
 		cloudcredential.RootGCP:       {"service_account.json": []byte("{}")},
 		cloudcredential.RootVSphere:   vsphere.Credentials(vCenter.ListensAt()),
+		cloudcredential.RootAzure:     {"azure_client_id": []byte("berth"), "azure_client_secret": []byte("secret")},
 	} {
 		w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: name}, Data: data})
+	}
+	if config := cloudConfigs[platform]; config != "" {
+		w.create(&corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: drivers.CloudConfigNamespace, Name: drivers.CloudConfigName},
+			Data:       map[string]string{drivers.CloudConfigKey: config},
+		})
 	}
 	w.askForOptional(infrastructure)
 	return w

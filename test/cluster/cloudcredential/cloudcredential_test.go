@@ -156,7 +156,7 @@ func TestRequestGetsItsSecret(t *testing.T) {
 // TestRequestForACopy: the Secret is a copy of the cluster's own credentials, once there are some, and is updated with
 // them.
 func TestRequestForACopy(t *testing.T) {
-	for kind, name := range map[string]string{"OpenStackProviderSpec": cloudcredential.RootOpenStack, "GCPProviderSpec": cloudcredential.RootGCP, "VSphereProviderSpec": cloudcredential.RootVSphere} {
+	for kind, name := range map[string]string{"OpenStackProviderSpec": cloudcredential.RootOpenStack, "GCPProviderSpec": cloudcredential.RootGCP, "AzureProviderSpec": cloudcredential.RootAzure, "VSphereProviderSpec": cloudcredential.RootVSphere} {
 		t.Run(kind, func(t *testing.T) { testRequestForACopy(t, kind, name) })
 	}
 }
@@ -242,7 +242,7 @@ func TestOnlyRolesInManualMode(t *testing.T) {
 
 func TestRequestsForOtherCloudsAreLeftAlone(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
-	other := newRequest(c, "other-cloud", c.Namespace(t)).with("GCPProviderSpec", "spec", "providerSpec", "kind")
+	other := newRequest(c, "other-cloud", c.Namespace(t)).with("IBMCloudProviderSpec", "spec", "providerSpec", "kind")
 	other.create(t)
 	later := newRequest(c, "later", c.Namespace(t))
 	later.create(t)

@@ -26,11 +26,12 @@ const (
 	reasonNamespaceMissing    = "NamespaceMissing"
 	reasonNamespaceExists     = "NamespaceExists"
 
-	// kindAWS, kindOpenStack and kindGCP are the kinds of providerSpecs. The real operator serves those of its cluster's
-	// cloud; here a request's providerSpec selects the cloud.
+	// The kinds of providerSpecs. The real operator serves those of its cluster's cloud; here a request's providerSpec selects
+	// the cloud.
 	kindAWS       = "AWSProviderSpec"
 	kindOpenStack = "OpenStackProviderSpec"
 	kindGCP       = "GCPProviderSpec"
+	kindAzure     = "AzureProviderSpec"
 	kindVSphere   = "VSphereProviderSpec"
 )
 
@@ -80,7 +81,7 @@ func parse(object *unstructured.Unstructured) (request, error) {
 // isServed reports whether the operator creates this request's Secret. In Manual mode administrators create key pairs
 // themselves, and the operator serves only requests that need none.
 func (r request) isServed(mode operatorv1.CloudCredentialsMode) bool {
-	return slices.Contains([]string{kindAWS, kindOpenStack, kindGCP, kindVSphere}, r.spec.ProviderSpec.Kind) && (mode != operatorv1.CloudCredentialsModeManual || r.usesToken())
+	return slices.Contains([]string{kindAWS, kindOpenStack, kindGCP, kindAzure, kindVSphere}, r.spec.ProviderSpec.Kind) && (mode != operatorv1.CloudCredentialsModeManual || r.usesToken())
 }
 
 // usesToken reports whether the program assumes a role with its service account token.

@@ -21,19 +21,21 @@ const (
 // defaultTokenPath is the path of the token for programs that do not set it.
 const defaultTokenPath = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// RootNamespace, RootOpenStack, RootGCP and RootVSphere name the Secrets in which the installer stores the cluster's own credentials. That
-// for OpenStack has the keys clouds.yaml and optionally cacert, and that for GCP service_account.json. OpenStack and
-// vSphere have no separate users for requests, so each gets a copy. For GCP, the real operator also copies them where it may not make service
-// accounts.
+// RootNamespace and the others name the Secrets in which the installer stores the cluster's own credentials. That for OpenStack
+// has the keys clouds.yaml and optionally cacert, that for GCP service_account.json, that for Azure azure_client_id,
+// azure_client_secret and more, and that for vSphere a user and a password for each vCenter. OpenStack has no separate users
+// for requests, so each gets a copy, and so it is on Azure and vSphere. For GCP, the real operator also copies them where it
+// may not make service accounts.
 const (
 	RootNamespace = "kube-system"
 	RootOpenStack = "openstack-credentials"
 	RootGCP       = "gcp-credentials"
+	RootAzure     = "azure-credentials"
 	RootVSphere   = "vsphere-creds"
 )
 
 // roots are the Secrets with the cluster's own credentials, by the kind of the requests that get a copy.
-var roots = map[string]string{kindOpenStack: RootOpenStack, kindGCP: RootGCP, kindVSphere: RootVSphere}
+var roots = map[string]string{kindOpenStack: RootOpenStack, kindGCP: RootGCP, kindAzure: RootAzure, kindVSphere: RootVSphere}
 
 // secret returns the Secret of the request. It keeps the key pair of an existing one, as the real operator keeps a
 // user's valid key, or else invents a new one. root has the cluster's own credentials, for requests that use them.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
 	"strings"
 	"time"
 
@@ -34,6 +35,8 @@ type Features struct {
 	Clones bool
 	// Parameters says that StorageClasses may have parameters. The record of a volume keeps them.
 	Parameters bool
+	// Modifies says that parameters of a volume can be changed.
+	Modifies bool
 	// GrowsAlone says that nodes need not be told when a volume has grown.
 	GrowsAlone bool
 	// Nodes reports whether there is a node with an ID, to which a volume may be attached; nil if there are all.
@@ -52,6 +55,9 @@ func (f Features) Capabilities() []csi.ControllerServiceCapability_RPC_Type {
 	}
 	if f.Clones {
 		all = append(all, csi.ControllerServiceCapability_RPC_CLONE_VOLUME)
+	}
+	if f.Modifies {
+		all = append(all, csi.ControllerServiceCapability_RPC_MODIFY_VOLUME)
 	}
 	return all
 }
@@ -85,7 +91,7 @@ func (c Controller) CreateVolume(_ context.Context, request *csi.CreateVolumeReq
 	if err != nil {
 		return nil, err
 	}
-	want := Record{Name: request.Name, Bytes: bytes, Source: source, Created: time.Now().UTC(), Parameters: request.Parameters}
+	want := Record{Name: request.Name, Bytes: bytes, Source: source, Created: time.Now().UTC(), Parameters: merged(request.Parameters, request.MutableParameters)}
 	id, got, err := c.Store.create(Volumes, want, from)
 	if err != nil {
 		return nil, answer(err)
@@ -95,6 +101,29 @@ func (c Controller) CreateVolume(_ context.Context, request *csi.CreateVolumeReq
 			request.Name, got.Bytes, got.Source, request.CapacityRange, source)
 	}
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: id, CapacityBytes: got.Bytes, ContentSource: request.VolumeContentSource}}, nil
+}
+
+// merged returns parameters with changes.
+func merged(parameters, changes map[string]string) map[string]string {
+	all := map[string]string{}
+	maps.Copy(all, parameters)
+	maps.Copy(all, changes)
+	return all
+}
+
+// ControllerModifyVolume changes parameters of a volume.
+func (c Controller) ControllerModifyVolume(_ context.Context, request *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
+	if !c.Modifies {
+		return nil, status.Error(codes.Unimplemented, "volumes cannot be changed")
+	}
+	if request.VolumeId == "" {
+		return nil, status.Error(codes.InvalidArgument, "the request has no volume ID")
+	}
+	_, err := c.Store.change(request.VolumeId, func(volume *Record) error {
+		volume.Parameters = merged(volume.Parameters, request.MutableParameters)
+		return nil
+	})
+	return &csi.ControllerModifyVolumeResponse{}, answer(err)
 }
 
 // source returns the ID of what a volume of a size is to be a copy of, and the folder with its content.

@@ -21,6 +21,8 @@ func TestMain(m *testing.M) { cluster.Main(m) }
 
 // tests are those of each driver, by its name in the names of tests. They use one testbed after the other.
 var tests = map[string]func(*testing.T){
+	"azuredisk": testAzureDisk,
+	"azurefile": testAzureFile,
 	"cinder":    testCinder,
 	"ebs":       testEBS,
 	"efs":       func(t *testing.T) { testEFS(t, efsDefault) },

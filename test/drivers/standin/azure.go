@@ -117,11 +117,12 @@ func azureDisk(ctx context.Context, flags *flag.FlagSet) error {
 	if err != nil {
 		return err
 	}
-	d.features = folders.Features{Attaches: true, Clones: true, Parameters: true}
+	d.features = folders.Features{Attaches: true, Clones: true, Parameters: true, Modifies: true}
 	d.topology = "topology." + d.name + "/zone"
 	d.parameters = strings.Fields("attachdiskinitialdelay cachingmode diskaccessid diskencryptionsetid diskencryptiontype diskiopsreadwrite diskmbpsreadwrite " +
 		"diskname enableasyncattach enablebursting enableperformanceplus fstype kind location logicalsectorsize maxshares networkaccesspolicy perfprofile " +
 		"publicnetworkaccess resourcegroup skuname storageaccounttype subscriptionid tags tagvaluedelimiter useragent writeacceleratorenabled zoned")
+	d.mutable = []string{"skuname", "diskiopsreadwrite", "diskmbpsreadwrite"}
 	if name := valueOf[string](flags, "nodeid"); name != "" {
 		limit := valueOf[int](flags, "volume-attach-limit")
 		d.info = func(ctx context.Context) (*csi.NodeGetInfoResponse, error) {

@@ -34,9 +34,10 @@ type driver struct {
 	alsoOnNode, alsoOnNodes bool
 	// topology is the key of the topology that decides where a volume is; "" for none.
 	topology string
-	// parameters are those that a StorageClass may have, in small letters. refused is how a wrong one is refused.
-	parameters []string
-	refused    func(parameter string) error
+	// parameters are those that a StorageClass may have, in small letters, and mutable those that can be changed. refused is
+	// how a wrong one is refused.
+	parameters, mutable []string
+	refused             func(parameter string) error
 	// login returns what the driver logs in with. It is nil where the driver needs no login.
 	login func() (backend.Login, error)
 	// info says what the node is; nil for the controller.
@@ -195,10 +196,11 @@ func (c controller) CreateVolume(ctx context.Context, request *csi.CreateVolumeR
 	if err := c.driver.checkModes(request.VolumeCapabilities); err != nil {
 		return nil, err
 	}
-	for name := range request.Parameters {
-		if !strings.HasPrefix(name, "csi.storage.k8s.io/") && !slices.Contains(c.driver.parameters, strings.ToLower(name)) {
-			return nil, status.Error(codes.InvalidArgument, c.driver.refused(name).Error())
-		}
+	if err := c.driver.checkParameters(request.Parameters, c.driver.parameters); err != nil {
+		return nil, err
+	}
+	if err := c.driver.checkParameters(request.MutableParameters, c.driver.mutable); err != nil {
+		return nil, err
 	}
 	response, err := forward(ctx, c.driver, request, c.backend.CreateVolume)
 	if err != nil {
@@ -214,6 +216,23 @@ func (c controller) CreateVolume(ctx context.Context, request *csi.CreateVolumeR
 		}
 	}
 	return response, nil
+}
+
+// checkParameters fails unless all parameters are known.
+func (d driver) checkParameters(parameters map[string]string, known []string) error {
+	for name := range parameters {
+		if !strings.HasPrefix(name, "csi.storage.k8s.io/") && !slices.Contains(known, strings.ToLower(name)) {
+			return status.Error(codes.InvalidArgument, d.refused(name).Error())
+		}
+	}
+	return nil
+}
+
+func (c controller) ControllerModifyVolume(ctx context.Context, request *csi.ControllerModifyVolumeRequest) (*csi.ControllerModifyVolumeResponse, error) {
+	if err := c.driver.checkParameters(request.MutableParameters, c.driver.mutable); err != nil {
+		return nil, err
+	}
+	return forward(ctx, c.driver, request, c.backend.ControllerModifyVolume)
 }
 
 func (c controller) DeleteVolume(ctx context.Context, request *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {

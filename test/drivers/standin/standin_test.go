@@ -205,8 +205,8 @@ func (d driver) on(node string) driver {
 
 // block is a driver whose volumes are attached.
 var block = driver{
-	name: "block.test", alsoOnNode: true, features: folders.Features{Attaches: true, Clones: true, Parameters: true},
-	parameters: []string{"skuname"}, refused: func(name string) error { return errors.New("invalid parameter " + name) },
+	name: "block.test", alsoOnNode: true, features: folders.Features{Attaches: true, Clones: true, Parameters: true, Modifies: true},
+	parameters: []string{"skuname"}, mutable: []string{"skuname"}, refused: func(name string) error { return errors.New("invalid parameter " + name) },
 }
 
 // TestSanity: a controller keeps the rules of the CSI that csi-sanity knows. Nodes mount as the sample driver does, which

@@ -75,7 +75,7 @@ func Start(options Options) (*Backend, error) {
 	}
 	b := &Backend{Store: store, login: options.Login, listener: listener}
 	b.server = grpc.NewServer(grpc.UnaryInterceptor(b.intercept))
-	csi.RegisterControllerServer(b.server, folders.Controller{Store: store, Features: folders.Features{Attaches: true, Clones: true, Parameters: true, Nodes: options.Nodes}})
+	csi.RegisterControllerServer(b.server, folders.Controller{Store: store, Features: folders.Features{Attaches: true, Clones: true, Parameters: true, Modifies: true, Nodes: options.Nodes}})
 	go func() { _ = b.server.Serve(listener) }() // until it is closed
 	return b, nil
 }

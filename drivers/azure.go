@@ -1,0 +1,110 @@
+package drivers
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// AzureCredentialKeys are the keys of a Secret with Azure credentials: of a service principal, or of an identity whose
+// tokens are those of a service account.
+var AzureCredentialKeys = [][]string{
+	{"azure_client_id", "azure_client_secret"},
+	{"azure_client_id", "azure_tenant_id", "azure_federated_token_file"},
+}
+
+// AzureCredentialsInjectorImage has the program that merges the credentials of a driver into the configuration of the cloud.
+// The driver reads both from one file.
+var AzureCredentialsInjectorImage = Image{Env: "CREDENTIALS_INJECTOR_IMAGE", Default: "quay.io/openshift/origin-cluster-cloud-controller-manager-operator:4.21"}
+
+// Keys of the configuration of an Azure cloud in a driver's namespace: the configuration in JSON, and the endpoints of an
+// Azure Stack, which only that has.
+const (
+	azureConfigKey    = "config"
+	azureEndpointsKey = "endpoints"
+)
+
+// AzureCloudConfig is the CloudConfig of a driver on Azure.
+func AzureCloudConfig(configMap string) *CloudConfig {
+	return &CloudConfig{ConfigMap: configMap, Content: func(cloud, _ map[string]string) (map[string]string, error) {
+		text := cloud[CloudConfigKey]
+		if err := checkAzureConfig(text); err != nil {
+			return nil, fmt.Errorf("ConfigMap %s/%s, key %s: %w, want the configuration of an Azure cloud in JSON. Correct the ConfigMap in namespace "+
+				"openshift-config that the Infrastructure cluster names in spec.cloudConfig", CloudConfigNamespace, CloudConfigName, CloudConfigKey, err)
+		}
+		content := map[string]string{azureConfigKey: text}
+		if endpoints := cloud[azureEndpointsKey]; endpoints != "" {
+			content[azureEndpointsKey] = endpoints
+		}
+		return content, nil
+	}}
+}
+
+// azureFields are those that a driver cannot do without.
+var azureFields = []string{"tenantId", "subscriptionId", "resourceGroup", "location"}
+
+func checkAzureConfig(text string) error {
+	if text == "" {
+		return fmt.Errorf("found nothing")
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal([]byte(text), &fields); err != nil {
+		return fmt.Errorf("found no JSON object: %w", err)
+	}
+	for _, field := range azureFields {
+		if value, ok := fields[field].(string); !ok || value == "" {
+			return fmt.Errorf("found no %s", field)
+		}
+	}
+	return nil
+}
+
+// IsAzureStack tells whether a cluster runs on an Azure Stack, in somebody's own data centre, which has fewer services.
+func IsAzureStack(infrastructure *configv1.Infrastructure) bool {
+	azure := azureOf(infrastructure)
+	return azure != nil && azure.CloudName == configv1.AzureStackCloud
+}
+
+// AzureEndpoints tells a container where the endpoints of an Azure Stack are. folder is where it mounts the ConfigMap of
+// AzureCloudConfig. It is a Setting.
+func AzureEndpoints(folder string) func(Cluster, *corev1.Container) []string {
+	return func(cluster Cluster, container *corev1.Container) (leftOut []string) {
+		if IsAzureStack(cluster.Infrastructure) {
+			container.Env = append(container.Env, corev1.EnvVar{Name: "AZURE_ENVIRONMENT_FILEPATH", Value: folder + "/" + azureEndpointsKey})
+		}
+		return nil
+	}
+}
+
+// tagsDelimiter separates tags. No tag of an Infrastructure can have it, unlike the comma, which drivers expect otherwise.
+const tagsDelimiter = "|"
+
+// AzureTags returns the parameters of a StorageClass with which drivers for Azure tag what they create: with the tag by
+// which the installer finds the resources of the cluster, those that the cluster wants on all of them, and more.
+func AzureTags(infrastructure *configv1.Infrastructure, more ...string) map[string]string {
+	azure := azureOf(infrastructure)
+	if azure == nil {
+		return nil
+	}
+	tags := slices.Clone(more)
+	if id := infrastructure.Status.InfrastructureName; id != "" {
+		tags = append(tags, "kubernetes.io_cluster."+id+"=owned")
+	}
+	for _, tag := range azure.ResourceTags {
+		tags = append(tags, tag.Key+"="+tag.Value)
+	}
+	slices.Sort(tags)
+	return map[string]string{"tags": strings.Join(tags, tagsDelimiter), "tagValueDelimiter": tagsDelimiter}
+}
+
+// azureOf returns what an Infrastructure says of Azure; nil on another platform.
+func azureOf(infrastructure *configv1.Infrastructure) *configv1.AzurePlatformStatus {
+	if infrastructure == nil || infrastructure.Status.PlatformStatus == nil {
+		return nil
+	}
+	return infrastructure.Status.PlatformStatus.Azure
+}

@@ -1,0 +1,67 @@
+// Package azuredisk defines the Azure Disk CSI driver.
+package azuredisk
+
+import (
+	"embed"
+	"fmt"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+//go:embed assets
+var files embed.FS
+
+// cloudConfigFolder is where the driver's containers mount the configuration of the cloud.
+const cloudConfigFolder = "/etc/cloud-config"
+
+// Driver is the Azure Disk CSI driver. Its objects keep the names that OpenShift's own operator gave them, so that volumes
+// and scripts find them.
+var Driver = drivers.Driver{
+	Name:            "azuredisk",
+	CSIName:         "disk.csi.azure.com",
+	ConditionPrefix: "AzureDisk",
+
+	Operator: drivers.Operator{
+		Name:  "azure-disk-csi-driver-operator",
+		Lock:  "azure-disk-csi-driver-operator-leader",
+		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
+	},
+
+	Namespace: drivers.ClusterStorageNamespace,
+	InTree:    drivers.InTree{Source: "azureDisk", Plugin: "kubernetes.io/azure-disk"},
+
+	Assets: drivers.Folder(files, "assets"),
+	Images: []drivers.Image{
+		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-azure-disk-csi-driver:4.21"},
+		drivers.AzureCredentialsInjectorImage,
+		drivers.ProvisionerImage, drivers.AttacherImage, drivers.ResizerImage, drivers.SnapshotterImage,
+		drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
+	},
+	Settings: []drivers.Setting{
+		{Container: "csi-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
+		{Container: "csi-node-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
+	},
+	ClassParameters: parameters,
+	Secrets:         []string{"azure-disk-credentials"},
+	CredentialKeys:  drivers.AzureCredentialKeys,
+	TrustedCABundle: "azure-disk-csi-driver-trusted-ca-bundle",
+	CloudConfig:     drivers.AzureCloudConfig("azure-disk-csi-driver-cloud-config"),
+	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AzurePlatformType, DefaultClass: "managed-csi"},
+}
+
+// parameters has new disks tagged, and encrypted with the administrator's keys instead of Azure's.
+func parameters(cluster drivers.Cluster) map[string]string {
+	found := drivers.AzureTags(cluster.Infrastructure)
+	azure := cluster.ClusterCSIDriver.Spec.DriverConfig.Azure
+	if azure == nil || azure.DiskEncryptionSet == nil {
+		return found
+	}
+	if found == nil {
+		found = map[string]string{}
+	}
+	set := azure.DiskEncryptionSet
+	found["diskEncryptionSetID"] = fmt.Sprintf("/subscriptions/%s/resourceGroups/%s/providers/Microsoft.Compute/diskEncryptionSets/%s", set.SubscriptionID, set.ResourceGroup, set.Name)
+	return found
+}

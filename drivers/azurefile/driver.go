@@ -1,0 +1,64 @@
+// Package azurefile defines the Azure File CSI driver.
+package azurefile
+
+import (
+	"embed"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+//go:embed assets
+var files embed.FS
+
+// cloudConfigFolder is where the driver's containers mount the configuration of the cloud.
+const cloudConfigFolder = "/etc/cloud-config"
+
+// Driver is the Azure File CSI driver. Its objects keep the names that OpenShift's own operator gave them, so that volumes
+// and scripts find them.
+var Driver = drivers.Driver{
+	Name:            "azurefile",
+	CSIName:         "file.csi.azure.com",
+	ConditionPrefix: "AzureFile",
+
+	Operator: drivers.Operator{
+		Name:  "azure-file-csi-driver-operator",
+		Lock:  "azure-file-csi-driver-operator-leader",
+		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
+	},
+
+	Namespace: drivers.ClusterStorageNamespace,
+	InTree:    drivers.InTree{Source: "azureFile", Plugin: "kubernetes.io/azure-file"},
+
+	Assets: drivers.Folder(files, "assets"),
+	Images: []drivers.Image{
+		{Env: "DRIVER_IMAGE", Default: "quay.io/openshift/origin-azure-file-csi-driver:4.21"},
+		drivers.AzureCredentialsInjectorImage,
+		drivers.ProvisionerImage, drivers.ResizerImage, drivers.SnapshotterImage,
+		drivers.NodeDriverRegistrarImage, drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
+	},
+	Settings: []drivers.Setting{
+		{Container: "csi-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
+		{Container: "csi-node-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
+	},
+	ClassParameters: parameters,
+	Secrets:         []string{"azure-file-credentials"},
+	CredentialKeys:  drivers.AzureCredentialKeys,
+	TrustedCABundle: "azure-file-csi-driver-trusted-ca-bundle",
+	CloudConfig:     drivers.AzureCloudConfig("azure-file-csi-driver-cloud-config"),
+	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AzurePlatformType, Without: without},
+}
+
+// without says why there are no shares on an Azure Stack. One that has the driver keeps it.
+func without(platform drivers.Platform) string {
+	if platform.Installed || !drivers.IsAzureStack(platform.Infrastructure) {
+		return ""
+	}
+	return "an Azure Stack has no file shares"
+}
+
+// parameters has the storage accounts of new shares tagged, so that the driver finds those of this class and cluster.
+func parameters(cluster drivers.Cluster) map[string]string {
+	return drivers.AzureTags(cluster.Infrastructure, "storageClassName=azurefile-csi")
+}

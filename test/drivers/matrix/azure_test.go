@@ -1,0 +1,156 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/accounts"
+	"github.com/berth-csi/berth/test/drivers/folders"
+	"github.com/berth-csi/berth/test/drivers/testbed"
+)
+
+// azureBed is a testbed with a driver for Azure, for which a program stands in.
+type azureBed struct {
+	*testbed.Testbed
+	storage   *testbed.StandIn
+	class     string
+	mode      corev1.PersistentVolumeAccessMode
+	namespace string
+}
+
+// azureTags are those that the Infrastructure wants. A value may have a comma.
+var azureTags = []configv1.AzureResourceTag{{Key: "team", Value: "harbour,pier"}}
+
+func startAzure(t *testing.T, driver drivers.Driver, class string, mode corev1.PersistentVolumeAccessMode, options testbed.AzureOptions) azureBed {
+	t.Helper()
+	bed, storage := testbed.StartAzure(t, driver, options)
+	return azureBed{bed, storage, class, mode, bed.Namespace(t)}
+}
+
+// claim creates a claim, for a copy if there is a source.
+func (b azureBed) claim(t *testing.T, name string, source *corev1.TypedLocalObjectReference) *corev1.PersistentVolumeClaim {
+	t.Helper()
+	return b.Claim(t, testbed.Claim{Namespace: b.namespace, Name: name, Class: b.class, Mode: b.mode, Source: source})
+}
+
+// volume returns what the storage knows of the volume of a claim.
+func (b azureBed) volume(t *testing.T, claim *corev1.PersistentVolumeClaim) folders.Record {
+	t.Helper()
+	record, err := b.storage.Get(folders.Volumes, b.Bound(t, claim).Spec.CSI.VolumeHandle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
+// expand expands a volume that a pod uses.
+func (b azureBed) expand(t *testing.T, claim *corev1.PersistentVolumeClaim) {
+	t.Helper()
+	b.Expand(t, claim, "2Gi")
+	if got := b.volume(t, claim).Bytes; got != 2<<30 {
+		t.Errorf("the volume has %d bytes, want 2 GiB", got)
+	}
+}
+
+// copies makes a snapshot of a claim and a copy of that, and one of the claim itself. The file of a name has the content.
+func (b azureBed) copies(t *testing.T, claim *corev1.PersistentVolumeClaim, class, file, content string) {
+	t.Helper()
+	snapshot := b.Snapshot(t, claim, "snapshot", class)
+	if made := b.storage.Left(t, folders.Snapshots); len(made) != 1 {
+		t.Errorf("the storage has the snapshots %q, want one", made)
+	}
+	for name, source := range map[string]*corev1.TypedLocalObjectReference{
+		"restored": {APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()},
+		"clone":    {Kind: "PersistentVolumeClaim", Name: claim.Name},
+	} {
+		copied := b.Claim(t, testbed.Claim{Namespace: b.namespace, Name: name, Class: b.class, Mode: b.mode, Source: source, Size: "2Gi"})
+		pod := b.Run(t, testbed.Pod{Name: name, Node: testbed.Nodes[0], Claim: copied})
+		if got := pod.Read(t, file); got != content {
+			t.Errorf("the volume %s has %q, want %q", name, got, content)
+		}
+		b.Delete(t, pod.Pod, copied)
+	}
+	b.Delete(t, snapshot)
+}
+
+// wantEmpty waits until nothing is left of any volume.
+func (b azureBed) wantEmpty(t *testing.T) {
+	t.Helper()
+	cluster.Eventually(t, testbed.Limit, "the storage to be empty", func(ctx context.Context) error {
+		volumes := &corev1.PersistentVolumeList{}
+		if err := b.Client().List(ctx, volumes); err != nil {
+			return err
+		}
+		left := map[string][]string{}
+		for _, kind := range folders.Kinds {
+			left[kind] = b.storage.Left(t, kind)
+		}
+		if len(volumes.Items)+len(left[folders.Volumes])+len(left[folders.Snapshots]) > 0 {
+			return fmt.Errorf("it has %q; the cluster has %d volumes", left, len(volumes.Items))
+		}
+		return nil
+	})
+}
+
+// wantLogins fails the test if the storage got no calls, or refused the login of one.
+func (b azureBed) wantLogins(t *testing.T) {
+	t.Helper()
+	calls := b.storage.Calls()
+	if len(calls) == 0 {
+		t.Error("nobody called the storage")
+	}
+	for _, call := range calls {
+		if call.Error != nil {
+			t.Errorf("%s: %v", call.Method, call.Error)
+		}
+	}
+}
+
+// wantTags fails the test unless the request for a volume had tags.
+func (b azureBed) wantTags(t *testing.T, claim *corev1.PersistentVolumeClaim, want string) {
+	t.Helper()
+	if got := b.volume(t, claim).Parameters; got["tags"] != want || got["tagValueDelimiter"] != "|" {
+		t.Errorf("the volume was asked for with the parameters %v, want the tags %q", got, want)
+	}
+}
+
+// settle checks what is the same for all drivers, at the end.
+func (b azureBed) settle(t *testing.T, unexercised map[string]string) {
+	t.Run("logins", b.wantLogins)
+	t.Run("metrics", b.CheckMetrics)
+	t.Run("restarts", b.CheckNoRestarts)
+	t.Run("permissions", func(t *testing.T) { accounts.Check(t, b.Cluster, b.Driver, b.DriverNamespace(), unexercised) })
+}
+
+// withTokens runs the driver without any secret: an administrator has told Azure to trust the tokens of its accounts.
+func withTokens(t *testing.T, driver drivers.Driver, class string, mode corev1.PersistentVolumeAccessMode) {
+	bed := startAzure(t, driver, class, mode, testbed.AzureOptions{Tokens: true})
+	claim := bed.claim(t, "data", nil)
+	pod := bed.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[0], Claim: claim})
+	pod.Write(t, "greeting", "ahoy")
+	bed.Delete(t, pod.Pod, claim)
+	bed.wantEmpty(t)
+	bed.wantLogins(t)
+	for _, call := range bed.storage.Calls() {
+		if call.Login["token"] == "" || call.Login["secret"] != "" {
+			t.Errorf("%s came without a token or with a secret", call.Method)
+		}
+	}
+	bed.CheckNoRestarts(t)
+}
+
+// read reads an object of the cluster.
+func (b azureBed) read(t *testing.T, object client.Object) {
+	t.Helper()
+	if err := b.Client().Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,131 @@
+package matrix
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers/azuredisk"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/testbed"
+)
+
+const azureDiskClass = "managed-csi"
+
+// azureDiskUnexercised says why the run needs no use of these permissions.
+var azureDiskUnexercised = map[string]string{
+	"azure-disk-privileged-role: use securitycontextconstraints.security.openshift.io azure-disk-csi-driver-node": "the cluster does not admit pods by SecurityContextConstraints",
+}
+
+// testAzureDisk runs the driver as a service principal, and then with tokens.
+func testAzureDisk(t *testing.T) {
+	bed := startAzure(t, azuredisk.Driver, azureDiskClass, corev1.ReadWriteOnce, testbed.AzureOptions{Tags: azureTags})
+	first, second := testbed.Nodes[0], testbed.Nodes[1]
+	data := bed.claim(t, "data", nil)
+	var writer testbed.RunningPod
+	t.Run("default_class", func(t *testing.T) {
+		class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: azureDiskClass}}
+		bed.read(t, class)
+		if got := class.Annotations["storageclass.kubernetes.io/is-default-class"]; got != "true" {
+			t.Errorf("the annotation that makes the class the default is %q on a fresh cluster, want true", got)
+		}
+	})
+	t.Run("nodes", func(t *testing.T) {
+		for _, name := range testbed.Nodes {
+			node := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			bed.read(t, node)
+			if len(node.Spec.Drivers) != 1 || node.Spec.Drivers[0].Allocatable == nil || ptr.Deref(node.Spec.Drivers[0].Allocatable.Count, 0) != 16 {
+				t.Errorf("node %s has the drivers %+v, want one that attaches 16 disks", name, node.Spec.Drivers)
+			}
+		}
+	})
+	t.Run("provision", func(t *testing.T) {
+		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: first, Claim: data})
+		if got := bed.volume(t, data); got.Bytes != 1<<30 || got.Parameters["skuname"] != "Premium_LRS" {
+			t.Errorf("the storage has %+v, want a disk of 1 GiB of the class's kind", got)
+		}
+		affinity := bed.Bound(t, data).Spec.NodeAffinity
+		if affinity == nil || affinity.Required.NodeSelectorTerms[0].MatchExpressions[0].Values[0] != testbed.AzureZone {
+			t.Errorf("the volume has the affinity %+v, want zone %s", affinity, testbed.AzureZone)
+		}
+	})
+	t.Run("tags", func(t *testing.T) {
+		bed.wantTags(t, data, "kubernetes.io_cluster."+cluster.InfrastructureName+"=owned|team=harbour,pier")
+	})
+	t.Run("attach", func(t *testing.T) {
+		if got := bed.volume(t, data).Node; got != first {
+			t.Errorf("the disk is attached to %q, want the node of its pod, %s", got, first)
+		}
+		attachments := &storagev1.VolumeAttachmentList{}
+		if err := bed.Client().List(t.Context(), attachments); err != nil {
+			t.Fatal(err)
+		}
+		if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != first {
+			t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
+		}
+	})
+	t.Run("publish", func(t *testing.T) {
+		writer.Write(t, "greeting", "ahoy")
+		bed.Delete(t, writer.Pod)
+		writer = bed.Run(t, testbed.Pod{Name: "writer", Node: second, Claim: data})
+		if got := writer.Read(t, "greeting"); got != "ahoy" {
+			t.Errorf("on another node, a pod reads %q, want %q", got, "ahoy")
+		}
+		if got := bed.volume(t, data).Node; got != second {
+			t.Errorf("the disk is attached to %q, want %s", got, second)
+		}
+	})
+	t.Run("expand", func(t *testing.T) { bed.expand(t, data) })
+	t.Run("modify", func(t *testing.T) { modifyAzureDisk(t, bed) })
+	t.Run("snapshot", func(t *testing.T) { bed.copies(t, data, "csi-azuredisk-vsc", "greeting", "ahoy") })
+	t.Run("delete", func(t *testing.T) {
+		bed.Delete(t, writer.Pod, data)
+		bed.wantEmpty(t)
+	})
+	bed.settle(t, azureDiskUnexercised)
+	t.Run("STS", func(t *testing.T) { withTokens(t, azuredisk.Driver, azureDiskClass, corev1.ReadWriteOnce) })
+}
+
+// modifyAzureDisk changes a disk by its claim's VolumeAttributesClass.
+func modifyAzureDisk(t *testing.T, bed azureBed) {
+	const parameter = "DiskIOPSReadWrite"
+	for name, operations := range map[string]string{"slow": "500", "fast": "5000"} {
+		class := &storagev1.VolumeAttributesClass{ObjectMeta: metav1.ObjectMeta{Name: name}, DriverName: azuredisk.Driver.CSIName, Parameters: map[string]string{parameter: operations}}
+		if err := bed.Client().Create(t.Context(), class); err != nil {
+			t.Fatal(err)
+		}
+	}
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: bed.namespace, Name: "modified"},
+		Spec: corev1.PersistentVolumeClaimSpec{
+			StorageClassName: ptr.To(azureDiskClass), VolumeAttributesClassName: ptr.To("slow"), AccessModes: []corev1.PersistentVolumeAccessMode{bed.mode},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		},
+	}
+	if err := bed.Client().Create(t.Context(), claim); err != nil {
+		t.Fatal(err)
+	}
+	pod := bed.Run(t, testbed.Pod{Name: "modified", Node: testbed.Nodes[0], Claim: claim})
+	if got := bed.volume(t, claim).Parameters[parameter]; got != "500" {
+		t.Errorf("the disk was made with %q operations a second, want those of its class", got)
+	}
+	before := claim.DeepCopy()
+	claim.Spec.VolumeAttributesClassName = ptr.To("fast")
+	if err := bed.Client().Patch(t.Context(), claim, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	cluster.Eventually(t, testbed.Limit, "the disk to be modified", func(context.Context) error {
+		if got := bed.volume(t, claim).Parameters[parameter]; got != "5000" {
+			return fmt.Errorf("it has %q operations a second, want 5000", got)
+		}
+		return nil
+	})
+	bed.Delete(t, pod.Pod, claim)
+}
