@@ -1,6 +1,7 @@
 package operator_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -118,5 +120,69 @@ func TestCloudReachesTheDriver(t *testing.T) {
 		}
 		return nil
 	})
+	env.waitForConditions(allWell)
+}
+
+// TestDriversOwnConfiguration: what an administrator writes for a driver reaches its pods, and what is wrong does not.
+func TestDriversOwnConfiguration(t *testing.T) {
+	t.Parallel()
+	driver := ebsDriver(t)
+	const name, key = "tug-config", "level"
+	driver.CloudConfig = &drivers.CloudConfig{ConfigMap: driver.CloudConfig.ConfigMap, Source: name, Content: func(cloud, source map[string]string) (map[string]string, error) {
+		if source[key] == "wrong" {
+			return nil, errors.New("the level is wrong")
+		}
+		return map[string]string{key: cmp.Or(source[key], cloud[key], "default")}, nil
+	}}
+	env := newTestEnvWith(t, driver)
+	copied := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: driver.CloudConfig.ConfigMap}}
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "aws-ebs-csi-driver-controller"}}
+	var hash string // of the content that the pods have
+	reached := func(want string) {
+		t.Helper()
+		before := hash
+		cluster.Eventually(t, limit, "the level "+want, func(ctx context.Context) error {
+			if err := env.Client().Get(ctx, client.ObjectKeyFromObject(copied), copied); err != nil {
+				return err
+			}
+			if err := env.Client().Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil {
+				return err
+			}
+			hash = deployment.Spec.Template.Annotations["berth.dev/cloud-config"]
+			if copied.Data[key] != want || hash == before {
+				return fmt.Errorf("the driver's ConfigMap has %v, and its pods the hash %q", copied.Data, hash)
+			}
+			return nil
+		})
+	}
+	env.installDriver()
+	reached("default")
+	if deployment.Generation != 1 {
+		t.Errorf("the Deployment has generation %d, want the first: its pods were replaced at once", deployment.Generation)
+	}
+
+	own := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.DriverConfigNamespace, Name: name}, Data: map[string]string{key: "low"}}
+	env.create(own)
+	t.Cleanup(func() {
+		if err := client.IgnoreNotFound(env.Client().Delete(context.Background(), own)); err != nil {
+			t.Error(err)
+		}
+	})
+	reached("low")
+
+	change(env, own, func(c *corev1.ConfigMap) { c.Data[key] = "wrong" })
+	refused := driver.ConditionPrefix + "DriverCloudConfigControllerDegraded"
+	custom := env.waitForConditions(map[string]operatorv1.ConditionStatus{refused: operatorv1.ConditionTrue, "Degraded": operatorv1.ConditionTrue})
+	if got := condition(custom, refused).Message; !strings.Contains(got, "the level is wrong") {
+		t.Errorf("condition %s says %q, want the error in it", refused, got)
+	}
+	if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(copied), copied); err != nil || copied.Data[key] != "low" {
+		t.Errorf("the driver's ConfigMap has %v, error %v; want the level before", copied.Data, err)
+	}
+
+	if err := env.Client().Delete(t.Context(), own); err != nil {
+		t.Fatal(err)
+	}
+	reached("default")
 	env.waitForConditions(allWell)
 }

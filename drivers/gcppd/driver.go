@@ -2,7 +2,9 @@
 package gcppd
 
 import (
+	"cmp"
 	"embed"
+	"fmt"
 
 	configv1 "github.com/openshift/api/config/v1"
 
@@ -37,9 +39,21 @@ var Driver = drivers.Driver{
 	Settings: []drivers.Setting{
 		{Container: "csi-driver", Apply: labelDisks},
 	},
+	ClassParameters:    encryptionKey,
 	SnapshotParameters: labelSnapshots,
 	Secrets:            []string{"gcp-pd-cloud-credentials"},
 	CredentialKeys:     [][]string{{"service_account.json"}},
 	TrustedCABundle:    "gcp-pd-csi-driver-trusted-ca-bundle",
 	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.GCPPlatformType},
+}
+
+// encryptionKey encrypts new volumes with the administrator's key instead of one that Google manages.
+func encryptionKey(cluster drivers.Cluster) map[string]string {
+	gcp := cluster.ClusterCSIDriver.Spec.DriverConfig.GCP
+	if gcp == nil || gcp.KMSKey == nil {
+		return nil
+	}
+	key := gcp.KMSKey
+	return map[string]string{"disk-encryption-kms-key": fmt.Sprintf("projects/%s/locations/%s/keyRings/%s/cryptoKeys/%s",
+		key.ProjectID, cmp.Or(key.Location, "global"), key.KeyRing, key.Name)}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -37,6 +38,7 @@ func TestNames(t *testing.T) {
 		"ServiceAccount " + namespace + " gcp-pd-csi-driver-controller-sa":                            "",
 		"ServiceAccount " + namespace + " gcp-pd-csi-driver-node-sa":                                  "",
 		"VolumeSnapshotClass  csi-gce-pd-vsc":                                                         "",
+		"VolumeSnapshotClass  csi-gce-pd-vsc-images":                                                  "",
 		"CSIDriver  pd.csi.storage.gke.io":                                                            "",
 		"StorageClass  standard-csi":                                                                  "",
 		"StorageClass  ssd-csi":                                                                       "",
@@ -100,6 +102,27 @@ func TestLabelSnapshots(t *testing.T) {
 	want := map[string]string{"labels": "kubernetes-io-cluster-harbour=owned,team=a"}
 	if diff := cmp.Diff(want, labelSnapshots(drivers.Cluster{Infrastructure: infrastructure})); diff != "" {
 		t.Errorf("parameters (-want +got):\n%s", diff)
+	}
+}
+
+func TestEncryptionKey(t *testing.T) {
+	key := operatorv1.GCPKMSKeyReference{Name: "disks", KeyRing: "harbour", ProjectID: "keys-1"}
+	regional := key
+	regional.Location = "us-central1"
+	for name, test := range map[string]struct {
+		gcp  *operatorv1.GCPCSIDriverConfigSpec
+		want map[string]string
+	}{
+		"nothing said":   {},
+		"no key":         {gcp: &operatorv1.GCPCSIDriverConfigSpec{}},
+		"a global key":   {&operatorv1.GCPCSIDriverConfigSpec{KMSKey: &key}, map[string]string{"disk-encryption-kms-key": "projects/keys-1/locations/global/keyRings/harbour/cryptoKeys/disks"}},
+		"a regional key": {&operatorv1.GCPCSIDriverConfigSpec{KMSKey: &regional}, map[string]string{"disk-encryption-kms-key": "projects/keys-1/locations/us-central1/keyRings/harbour/cryptoKeys/disks"}},
+	} {
+		custom := &operatorv1.ClusterCSIDriver{}
+		custom.Spec.DriverConfig.GCP = test.gcp
+		if diff := cmp.Diff(test.want, encryptionKey(drivers.Cluster{ClusterCSIDriver: custom})); diff != "" {
+			t.Errorf("%s: parameters (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

@@ -83,7 +83,7 @@ func vCenters(cloud drivers.Cloud) ([]vCenter, error) {
 		v.port = cmp.Or(v.port, 443)
 		v.user, v.password = string(cloud.Credentials[server+".username"]), string(cloud.Credentials[server+".password"])
 		if v.user == "" || v.password == "" {
-			return nil, fmt.Errorf("Secret %s/%s: it needs the keys %s.username and %[3]s.password, to log in to that vCenter", cloud.Namespace, cloudSecret, server)
+			return nil, fmt.Errorf("the Secret %s/%s needs the keys %s.username and %[3]s.password, to log in to that vCenter", cloud.Namespace, cloudSecret, server)
 		}
 		all = append(all, *v)
 	}
@@ -183,7 +183,7 @@ func driverConfig(cloud drivers.Cloud) (map[string][]byte, error) {
 	}
 	id := cloud.Infrastructure.Status.InfrastructureName
 	if id == "" {
-		return nil, errors.New("Infrastructure cluster has no status.infrastructureName, the ID with which volumes are marked as the cluster's")
+		return nil, errors.New("the Infrastructure has no status.infrastructureName, the ID with which volumes are marked as the cluster's")
 	}
 	var text strings.Builder
 	// With this ID, vCenter knows which cluster a volume is of, and the installer finds the cluster's volumes.

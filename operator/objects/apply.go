@@ -118,7 +118,7 @@ func (a *Writer) Applied(object *unstructured.Unstructured, field ...string) boo
 	for _, entry := range object.GetManagedFields() {
 		fields := map[string]any{}
 		if entry.Manager != a.fieldManager || entry.Operation != metav1.ManagedFieldsOperationApply || entry.FieldsV1 == nil ||
-			json.Unmarshal(entry.FieldsV1.Raw, &fields) != nil {
+			json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
 		path := make([]string, len(field))

@@ -104,8 +104,8 @@ func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluste
 	for name, data := range map[string]map[string][]byte{
 		cloudcredential.RootOpenStack: {"clouds.yaml": openstack.Start(t, "default").CloudsYAML()},
 		cloudcredential.RootGCP:       {"service_account.json": []byte("{}")},
-		cloudcredential.RootVSphere:   vsphere.Credentials(vCenter.ListensAt()),
 		cloudcredential.RootAzure:     {"azure_client_id": []byte("berth"), "azure_client_secret": []byte("secret")},
+		cloudcredential.RootVSphere:   vsphere.Credentials(vCenter.ListensAt()),
 	} {
 		w.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cloudcredential.RootNamespace, Name: name}, Data: data})
 	}

@@ -25,6 +25,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/mustgather"
 	"github.com/berth-csi/berth/test/tenant"
 )
 
@@ -107,7 +108,7 @@ func TestMustGatherAttacks(t *testing.T) {
 			}
 		}
 		folder, _ := gather(t, c)
-		files := filesIn(t, folder)
+		files := mustgather.Files(t, folder)
 		written := 0
 		for name, content := range files {
 			if strings.Contains(name, in) {
@@ -247,7 +248,7 @@ func listenIn(t *testing.T, ip string, certificate, key []byte) *spy {
 // checkNothingOf checks that nothing which stands in a namespace was collected.
 func checkNothingOf(t *testing.T, folder, namespace string) {
 	t.Helper()
-	for name, content := range filesIn(t, folder) {
+	for name, content := range mustgather.Files(t, folder) {
 		if strings.Contains(name, namespace) {
 			t.Errorf("%s was collected", name)
 		} else if name != "missing.txt" && !strings.HasSuffix(name, "/clustercsidriver.yaml") && strings.Contains(content, "namespace: "+namespace+"\n") {

@@ -1,11 +1,9 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,14 +18,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/mustgather"
 )
 
 // marker is the secret part of all that is secret in these tests.
@@ -84,7 +80,7 @@ func TestMustGather(t *testing.T) {
 	})
 
 	folder, summary := gather(t, w.Cluster)
-	files := filesIn(t, folder)
+	files := mustgather.Files(t, folder)
 	for name, content := range files {
 		for what, secret := range map[string]string{"a secret": marker, "an encoded secret": base64.StdEncoding.EncodeToString([]byte(marker))} {
 			if i := strings.Index(content, secret); i >= 0 {
@@ -104,7 +100,7 @@ func TestMustGather(t *testing.T) {
 		t.Errorf("the last line is %q, want %q", summary, want)
 	}
 	// What each file is there for, by something that it must show.
-	for pattern, want := range map[string]string{
+	mustgather.Check(t, files, map[string]string{
 		"version":                                               "aws-efs-operator.v1.0.0",
 		"cluster/infrastructures.yaml":                          "infrastructureName: " + cluster.InfrastructureName,
 		"cluster/proxies.yaml":                                  "httpProxy: http://<redacted>@proxy.example:3128",
@@ -138,22 +134,7 @@ func TestMustGather(t *testing.T) {
 		"efs.csi.aws.com/namespaces/openshift-operators/pods/efs-csi-node-*/describe.txt":         "efs-plugin:",
 		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/pod.yaml":         "value: <redacted>@proxy.example:3128",
 		"efs.csi.aws.com/namespaces/openshift-operators/pods/aws-efs-operator-*/*operator.log":    `"Starting the operator" driver="efs.csi.aws.com"`,
-	} {
-		var found []string
-		for name := range files {
-			if ok, _ := filepath.Match(pattern, name); ok {
-				found = append(found, name)
-			}
-		}
-		if len(found) == 0 {
-			t.Errorf("there is no file %s", pattern)
-		}
-		for _, name := range found {
-			if !strings.Contains("\n"+files[name], want) {
-				t.Errorf("%s does not show %q", name, want)
-			}
-		}
-	}
+	})
 	checkLeaks(t, files)
 }
 
@@ -332,7 +313,7 @@ func TestMustGatherGoesOn(t *testing.T) {
 				argument += "/" + in
 			}
 			folder, summary := gather(t, c, argument)
-			files := filesIn(t, folder)
+			files := mustgather.Files(t, folder)
 			if file := driver + "/namespaces/" + in + "/daemonset-tug-node.yaml"; (files[file] != "") != test.found {
 				t.Errorf("found file %s: %v, want %v", file, !test.found, test.found)
 			}
@@ -353,7 +334,7 @@ func TestMustGatherGoesOn(t *testing.T) {
 	}
 
 	folder, _ := gather(t, c)
-	if missing := filesIn(t, folder)["missing.txt"]; !strings.Contains("\n"+missing, "\ndrivers: found no operator") {
+	if missing := mustgather.Files(t, folder)["missing.txt"]; !strings.Contains("\n"+missing, "\ndrivers: found no operator") {
 		t.Errorf("without an operator and a name, missing.txt is:\n%s", missing)
 	}
 }
@@ -382,12 +363,12 @@ func mayUse(constraints, namespace, account string) []client.Object {
 func TestMustGatherStaysWithinLimits(t *testing.T) {
 	c := cluster.Shared(t, cluster.Options{})
 	folder := filepath.Join(t.TempDir(), "must-gather")
-	command := gatherCommand(t, supportKubeconfig(t, c), folder)
+	command := mustgather.Command(t, mustgather.Kubeconfig(t, c), folder)
 	command.Env = append(command.Env, "MUST_GATHER_MIB=0")
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("gather: %v\n%s", err, out)
 	}
-	files := filesIn(t, folder)
+	files := mustgather.Files(t, folder)
 	if want := folder + ": reached the limit of 0 MiB, so the rest was left out; "; !strings.Contains(files["missing.txt"], want) {
 		t.Errorf("missing.txt does not say %q:\n%s", want, files["missing.txt"])
 	}
@@ -400,7 +381,7 @@ func TestMustGatherStaysWithinLimits(t *testing.T) {
 func TestMustGatherTakesNames(t *testing.T) {
 	for _, argument := range []string{"../up", "efs.csi.aws.com/../up", "efs.csi.aws.com/", "/name", "-A", "a b", "a\nb", "\x1b[2J", "$(id)", strings.Repeat("a", 254)} {
 		folder := filepath.Join(t.TempDir(), "out")
-		out, err := gatherCommand(t, "/nonexistent", folder, argument).CombinedOutput()
+		out, err := mustgather.Command(t, "/nonexistent", folder, argument).CombinedOutput()
 		if err == nil || !strings.HasPrefix(string(out), "gather: want DRIVER or DRIVER/NAMESPACE, ") || strings.ContainsAny(string(out), "\x1b") || strings.Count(string(out), "\n") != 1 {
 			t.Errorf("%q: error %v, and it says %q", argument, err, out)
 		}
@@ -417,7 +398,7 @@ func TestMustGatherNeedsACluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder := filepath.Join(t.TempDir(), "out")
-	command := gatherCommand(t, nowhere, folder)
+	command := mustgather.Command(t, nowhere, folder)
 	out, err := command.CombinedOutput()
 	if err == nil || !strings.HasPrefix(string(out), "gather: cannot reach the cluster: ") {
 		t.Errorf("error %v, and it says %q", err, out)
@@ -430,96 +411,10 @@ func TestMustGatherNeedsACluster(t *testing.T) {
 // gather runs the script on a cluster and returns its folder and the last line that it printed.
 func gather(t *testing.T, c *cluster.Cluster, drivers ...string) (folder, summary string) {
 	t.Helper()
-	folder = filepath.Join(t.TempDir(), "must-gather")
-	command := gatherCommand(t, supportKubeconfig(t, c), append([]string{folder}, drivers...)...)
-	var stderr bytes.Buffer
-	command.Stderr = &stderr
-	out, err := command.Output()
-	if err != nil || stderr.Len() > 0 {
-		t.Fatalf("gather: %v\n%s%s", err, out, stderr.Bytes())
-	}
-	if strings.Contains(string(out), marker) {
+	folder, out := mustgather.Run(t, c, drivers...)
+	if strings.Contains(out, marker) {
 		t.Errorf("it prints a secret: %s", out)
 	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	lines := strings.Split(strings.TrimSpace(out), "\n")
 	return folder, lines[len(lines)-1]
-}
-
-// supportKubeconfig writes a kubeconfig of an account that may do anything, as that of the pod in which
-// `oc adm must-gather` runs a script. It has a token, which the operator, too, knows it by.
-func supportKubeconfig(t *testing.T, c *cluster.Cluster) string {
-	t.Helper()
-	in := c.Namespace(t)
-	account := c.ServiceAccountConfig(t, in, "must-gather")
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: in},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: in, Name: "must-gather"}},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-	}
-	if err := c.Client().Create(t.Context(), binding); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := c.Client().Delete(context.Background(), binding); err != nil {
-			t.Error(err)
-		}
-	})
-	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name := range config.AuthInfos {
-		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: account.BearerToken}
-	}
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, path); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// gatherCommand runs the script where there is nothing but kubectl and what every Linux has.
-func gatherCommand(t *testing.T, kubeconfig string, args ...string) *exec.Cmd {
-	t.Helper()
-	root, err := tools.Root()
-	if err != nil {
-		t.Fatal(err)
-	}
-	built, err := tools.Ensure(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := t.TempDir()
-	programs := map[string]string{"kubectl": built.Path("kubectl")}
-	for _, name := range []string{"awk", "bash", "cat", "cut", "du", "find", "head", "mkdir", "mktemp", "mv", "rm", "sed", "sort", "tail", "tr", "wc"} {
-		if programs[name], err = exec.LookPath(name); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, program := range programs {
-		if err := os.Symlink(program, filepath.Join(path, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	command := exec.CommandContext(t.Context(), filepath.Join(root, "must-gather", "gather"), args...)
-	command.Env = []string{"PATH=" + path, "KUBECONFIG=" + kubeconfig, "KUBECACHEDIR=" + t.TempDir(), "TMPDIR=" + t.TempDir()}
-	return command
-}
-
-// filesIn returns the content of all files of a folder, by their paths in it.
-func filesIn(t *testing.T, folder string) map[string]string {
-	t.Helper()
-	files := map[string]string{}
-	err := fs.WalkDir(os.DirFS(folder), ".", func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
-			return err
-		}
-		content, err := os.ReadFile(filepath.Join(folder, path))
-		files[path] = string(content)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return files
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/http"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -41,10 +42,18 @@ type Disk struct {
 	Throughput        int64             `json:"provisionedThroughput,string,omitempty"`
 	MultiWriter       bool              `json:"multiWriter,omitempty"`
 	AccessMode        string            `json:"accessMode,omitempty"`
+	Key               *EncryptionKey    `json:"diskEncryptionKey,omitempty"`
 
 	in    place
 	ready time.Time
 }
+
+// EncryptionKey is what a disk is encrypted with, if that is not Google's key. A disk has a version of the key.
+type EncryptionKey struct {
+	Name string `json:"kmsKeyName"`
+}
+
+var keyName = regexp.MustCompile(`^projects/[^/]+/locations/[^/]+/keyRings/[^/]+/cryptoKeys/[^/]+$`)
 
 // path is below the project.
 func (d *Disk) path() string { return d.in.path() + "/disks/" + d.Name }
@@ -150,6 +159,12 @@ func (c *Cloud) createDisk(r *request) (any, *fault) {
 		if refusal := c.may(r.email, "compute.disks.setLabels", c.path(d.path())); refusal != nil {
 			return nil, refusal
 		}
+	}
+	if d.Key != nil {
+		if !keyName.MatchString(d.Key.Name) {
+			return nil, invalid("Invalid value for field 'resource.diskEncryptionKey.kmsKeyName': '%s'. Must be the name of a key.", d.Key.Name)
+		}
+		d.Key = &EncryptionKey{d.Key.Name + "/cryptoKeyVersions/1"}
 	}
 	origin, refusal := c.originOf(r, &d)
 	if refusal != nil {

@@ -64,6 +64,7 @@ func wire(t *testing.T, c *gcp.Cloud) context.Context {
 func (b *bed) client(file []byte) *compute.Service {
 	b.t.Helper()
 	ctx := wire(b.t, b.Cloud)
+	//lint:ignore SA1019 the file is of the fake cloud, and may be of any type
 	credentials, err := google.CredentialsFromJSON(ctx, file, compute.CloudPlatformScope)
 	if err != nil {
 		b.t.Fatal(err)
@@ -132,6 +133,7 @@ func TestDisks(t *testing.T) {
 		"a label":    {compute.Disk{Name: "more", SizeGb: 10, Labels: map[string]string{"a/b": "c"}}, 400, "invalid", "resource.labels"},
 		"a size":     {compute.Disk{Name: "more", SizeGb: 70000}, 400, "invalid", "cannot be larger than 65536 GB"},
 		"a type":     {compute.Disk{Name: "more", SizeGb: 10, Type: "pd-floppy"}, 400, "invalid", "disk type"},
+		"a key":      {compute.Disk{Name: "more", SizeGb: 10, DiskEncryptionKey: &compute.CustomerEncryptionKey{KmsKeyName: "disks"}}, 400, "invalid", "kmsKeyName"},
 		"the quota":  {compute.Disk{Name: "more", SizeGb: 91}, 403, "quotaExceeded", "Limit: 100.0"},
 		"no origin":  {compute.Disk{Name: "more", SourceSnapshot: "projects/harbour-project/global/snapshots/none"}, 404, "notFound", "snapshots/none"},
 		"no project": {compute.Disk{Name: "more", SourceDisk: "projects/other/zones/us-central1-a/disks/data"}, 404, "notFound", "projects/other"},

@@ -132,6 +132,16 @@ func (a *arena) large(name string) {
 	a.during("settled", span, operator)
 	watches := a.watches(began)
 
+	a.await("the claim to be bound", func(ctx context.Context) error { // after all those before it
+		claim := &corev1.PersistentVolumeClaim{}
+		if err := a.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "data"}, claim); err != nil {
+			return err
+		}
+		if claim.Status.Phase != corev1.ClaimBound {
+			return fmt.Errorf("it is %s", claim.Status.Phase)
+		}
+		return nil
+	})
 	user := podOn(nodeOf(0), namespace, "user", "data")
 	a.create(user)
 	user.Status.Phase, user.Status.StartTime = corev1.PodRunning, &user.CreationTimestamp // as its kubelet reports

@@ -156,7 +156,8 @@ func TestRequestGetsItsSecret(t *testing.T) {
 // TestRequestForACopy: the Secret is a copy of the cluster's own credentials, once there are some, and is updated with
 // them.
 func TestRequestForACopy(t *testing.T) {
-	for kind, name := range map[string]string{"OpenStackProviderSpec": cloudcredential.RootOpenStack, "GCPProviderSpec": cloudcredential.RootGCP, "AzureProviderSpec": cloudcredential.RootAzure, "VSphereProviderSpec": cloudcredential.RootVSphere} {
+	for kind, name := range map[string]string{"OpenStackProviderSpec": cloudcredential.RootOpenStack, "GCPProviderSpec": cloudcredential.RootGCP, "AzureProviderSpec": cloudcredential.RootAzure,
+		"VSphereProviderSpec": cloudcredential.RootVSphere} {
 		t.Run(kind, func(t *testing.T) { testRequestForACopy(t, kind, name) })
 	}
 }

@@ -21,11 +21,11 @@ const (
 // defaultTokenPath is the path of the token for programs that do not set it.
 const defaultTokenPath = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// RootNamespace and the others name the Secrets in which the installer stores the cluster's own credentials. That for OpenStack
-// has the keys clouds.yaml and optionally cacert, that for GCP service_account.json, that for Azure azure_client_id,
-// azure_client_secret and more, and that for vSphere a user and a password for each vCenter. OpenStack has no separate users
-// for requests, so each gets a copy, and so it is on Azure and vSphere. For GCP, the real operator also copies them where it
-// may not make service accounts.
+// RootNamespace, RootOpenStack, RootGCP, RootAzure and RootVSphere name the Secrets in which the installer stores the
+// cluster's own credentials. That for OpenStack has the keys clouds.yaml and optionally cacert, that for GCP
+// service_account.json, and that for Azure azure_client_id, azure_client_secret and more. OpenStack and vSphere have no
+// separate users for requests, so each gets a copy, and so it is on Azure. For GCP, the real operator also copies them where
+// it may not make service accounts.
 const (
 	RootNamespace = "kube-system"
 	RootOpenStack = "openstack-credentials"

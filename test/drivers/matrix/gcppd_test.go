@@ -154,23 +154,12 @@ func testGCPPD(t *testing.T) {
 	})
 	t.Run("modify", func(t *testing.T) { bed.modify(t, namespace) })
 	t.Run("snapshot", func(t *testing.T) {
-		snapshot := bed.Snapshot(t, data, "snapshot", "csi-gce-pd-vsc")
-		made := bed.cloud.Snapshots()
-		if len(made) != 1 || !strings.HasSuffix(made[0].SelfLink, "/global/snapshots/"+made[0].Name) {
-			t.Fatalf("the cloud has the snapshots %+v, want one", made)
+		for class, kind := range map[string]string{"csi-gce-pd-vsc": "snapshots", "csi-gce-pd-vsc-images": "images"} {
+			t.Run(kind, func(t *testing.T) {
+				writer.Write(t, "greeting", "ahoy again")
+				bed.snapshot(t, data, class, kind, func() { writer.Write(t, "greeting", "later") })
+			})
 		}
-		bed.wantLabels(t, made[0].Labels)
-		if tags := bed.cloud.Tags("global/snapshots", made[0].ID); !slices.Equal(tags, []string{gcpTagName}) {
-			t.Errorf("the snapshot has the tags %q, want %q", tags, gcpTagName)
-		}
-		writer.Write(t, "greeting", "later")
-		restored := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "restored",
-			Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
-		pod := bed.Run(t, testbed.Pod{Name: "restored", Node: first, Claim: restored, User: 1000})
-		if got := pod.Read(t, "greeting"); got != "ahoy again" {
-			t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
-		}
-		bed.Delete(t, pod.Pod, restored, snapshot)
 	})
 	t.Run("clone", func(t *testing.T) {
 		clone := bed.claim(t, testbed.Claim{Namespace: namespace, Name: "clone",
@@ -196,6 +185,34 @@ func testGCPPD(t *testing.T) {
 		accounts.Check(t, bed.Cluster, gcppd.Driver, bed.DriverNamespace(), gcpUnexercised)
 	})
 	t.Run("STS", testGCPPDWithTokens)
+}
+
+// snapshot takes a snapshot of a kind that the cloud has, and creates a claim from it after the volume has changed.
+func (b *gcpBed) snapshot(t *testing.T, data *corev1.PersistentVolumeClaim, class, kind string, change func()) {
+	t.Helper()
+	snapshot := b.Snapshot(t, data, kind, class)
+	made := b.cloud.Snapshots()
+	if len(made) != 1 || !strings.HasSuffix(made[0].SelfLink, "/global/"+kind+"/"+made[0].Name) {
+		t.Fatalf("the cloud has %+v, want one of the %s", made, kind)
+	}
+	b.wantLabels(t, made[0].Labels)
+	if tags := b.cloud.Tags("global/"+kind, made[0].ID); !slices.Equal(tags, []string{gcpTagName}) {
+		t.Errorf("it has the tags %q, want %q", tags, gcpTagName)
+	}
+	change()
+	restored := b.claim(t, testbed.Claim{Namespace: data.Namespace, Name: "restored",
+		Source: &corev1.TypedLocalObjectReference{APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()}})
+	pod := b.Run(t, testbed.Pod{Name: "restored", Node: testbed.Nodes[0], Claim: restored, User: 1000})
+	if got := pod.Read(t, "greeting"); got != "ahoy again" {
+		t.Errorf("the restored volume has %q, want %q", got, "ahoy again")
+	}
+	b.Delete(t, pod.Pod, restored, snapshot)
+	cluster.Eventually(t, testbed.Limit, "the cloud to have no snapshot", func(context.Context) error {
+		if left := b.cloud.Snapshots(); len(left) > 0 {
+			return fmt.Errorf("it has %+v", left)
+		}
+		return nil
+	})
 }
 
 // wantLabels fails the test unless what the driver has made has the labels that the cluster wants.
@@ -226,7 +243,8 @@ func (b *gcpBed) wantCalls(t *testing.T) {
 // expand expands a volume while a pod uses it.
 func (b *gcpBed) expand(t *testing.T, namespace, fs string) {
 	t.Helper()
-	b.class(t, fs, map[string]string{"type": "pd-ssd", "csi.storage.k8s.io/fstype": fs})
+	const key = "projects/keys-1/locations/global/keyRings/harbour/cryptoKeys/disks"
+	b.class(t, fs, map[string]string{"type": "pd-ssd", "csi.storage.k8s.io/fstype": fs, "disk-encryption-kms-key": key})
 	claim := b.claim(t, testbed.Claim{Namespace: namespace, Name: "expands-" + fs, Class: fs})
 	pod := b.Run(t, testbed.Pod{Name: "expands-" + fs, Node: testbed.Nodes[0], Claim: claim})
 	pod.Write(t, "greeting", "ahoy")
@@ -238,8 +256,8 @@ func (b *gcpBed) expand(t *testing.T, namespace, fs string) {
 	if got := pod.Read(t, "greeting"); got != "ahoy" {
 		t.Errorf("after the expansion, the pod reads %q", got)
 	}
-	if d := b.diskOf(t, claim); d.SizeGB != 3 || !strings.HasSuffix(d.Type, "/pd-ssd") {
-		t.Errorf("the disk is %+v, want an SSD with 3 GB", d)
+	if d := b.diskOf(t, claim); d.SizeGB != 3 || !strings.HasSuffix(d.Type, "/pd-ssd") || d.Key == nil || !strings.HasPrefix(d.Key.Name, key+"/") {
+		t.Errorf("the disk is %+v, want an SSD with 3 GB, encrypted with the key %s", d, key)
 	}
 	b.Delete(t, pod.Pod, claim)
 }

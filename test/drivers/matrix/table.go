@@ -77,21 +77,6 @@ func manilaCells() map[Capability]Cell {
 	}
 }
 
-func vSphereCells() map[Capability]Cell {
-	test := func(capability string) Cell { return Cell{Test: "TestMatrix/vsphere/" + capability} }
-	return map[Capability]Cell{
-		Provision:       test("provision"),
-		Attach:          test("attach"),
-		Publish:         test("publish"),
-		Expand:          test("expand"),
-		Snapshot:        test("snapshot"),
-		Delete:          test("delete"),
-		Tags:            {Not: "the Infrastructure has no tags for vSphere; a volume is marked with the cluster's ID, as the test of provisioning shows"},
-		STS:             {Not: "vCenter knows no tokens of service accounts"},
-		PrivateEndpoint: {Not: "each vCenter is a private endpoint; the cloud configuration says whether its certificate is verified"},
-	}
-}
-
 // noAzureEndpoint is why no test shows that drivers for Azure work on a cloud with endpoints of its own.
 const noAzureEndpoint = "what stands in for the driver calls no endpoints; a test of the definition shows that an Azure Stack's reach the driver's container"
 
@@ -106,4 +91,19 @@ func azureFileCells() map[Capability]Cell {
 	cells[Attach] = Cell{Not: "a share is mounted over the network; nothing is attached to a node"}
 	cells[PrivateEndpoint] = Cell{Not: noAzureEndpoint}
 	return cells
+}
+
+func vSphereCells() map[Capability]Cell {
+	test := func(capability string) Cell { return Cell{Test: "TestMatrix/vsphere/" + capability} }
+	return map[Capability]Cell{
+		Provision:       test("provision"),
+		Attach:          test("attach"),
+		Publish:         test("publish"),
+		Expand:          test("expand"),
+		Snapshot:        test("snapshot"),
+		Delete:          test("delete"),
+		Tags:            {Not: "the Infrastructure has no tags for vSphere; a volume is marked with the cluster's ID, as the test of provisioning shows"},
+		STS:             {Not: "vCenter knows no tokens of service accounts"},
+		PrivateEndpoint: {Not: "each vCenter is a private endpoint; the cloud configuration says whether its certificate is verified"},
+	}
 }

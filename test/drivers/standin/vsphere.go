@@ -113,7 +113,7 @@ func vSphere(ctx context.Context, _ *flag.FlagSet) error {
 		refused:    func(name string) error { return fmt.Errorf("invalid param: %q", name) },
 	}
 	if d.endpoint == "" {
-		return errors.New("CSI endpoint cannot be empty. Please set the env variable.")
+		return errors.New("CSI endpoint cannot be empty, please set the env variable")
 	}
 	if os.Getenv("X_CSI_MODE") == "node" {
 		name := os.Getenv("NODE_NAME")

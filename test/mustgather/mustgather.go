@@ -1,0 +1,135 @@
+// Package mustgather runs the script that collects what support needs, and looks at what it has collected.
+package mustgather
+
+import (
+	"bytes"
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// Run runs the script on a cluster, and returns its folder and what it prints.
+func Run(t testing.TB, c *cluster.Cluster, drivers ...string) (folder, output string) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), "must-gather")
+	command := Command(t, Kubeconfig(t, c), append([]string{folder}, drivers...)...)
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
+	out, err := command.Output()
+	if err != nil || stderr.Len() > 0 {
+		t.Fatalf("gather: %v\n%s%s", err, out, stderr.Bytes())
+	}
+	return folder, string(out)
+}
+
+// Kubeconfig writes a kubeconfig of an account that may do anything, as that of the pod in which
+// `oc adm must-gather` runs a script. It has a token, which the operator, too, knows it by.
+func Kubeconfig(t testing.TB, c *cluster.Cluster) string {
+	t.Helper()
+	in := c.Namespace(t)
+	account := c.ServiceAccountConfig(t, in, "must-gather")
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: in},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: in, Name: "must-gather"}},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+	}
+	if err := c.Client().Create(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Client().Delete(context.Background(), binding); err != nil {
+			t.Error(err)
+		}
+	})
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range config.AuthInfos {
+		config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: account.BearerToken}
+	}
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, path); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// Command runs the script where there is nothing but kubectl and what every Linux has.
+func Command(t testing.TB, kubeconfig string, args ...string) *exec.Cmd {
+	t.Helper()
+	root, err := tools.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	built, err := tools.Ensure(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := t.TempDir()
+	programs := map[string]string{"kubectl": built.Path("kubectl")}
+	for _, name := range []string{"awk", "bash", "cat", "cut", "du", "find", "head", "mkdir", "mktemp", "mv", "rm", "sed", "sort", "tail", "tr", "wc"} {
+		if programs[name], err = exec.LookPath(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, program := range programs {
+		if err := os.Symlink(program, filepath.Join(path, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	command := exec.CommandContext(t.Context(), filepath.Join(root, "must-gather", "gather"), args...)
+	command.Env = []string{"PATH=" + path, "KUBECONFIG=" + kubeconfig, "KUBECACHEDIR=" + t.TempDir(), "TMPDIR=" + t.TempDir()}
+	return command
+}
+
+// Files returns the content of all files of a folder, by their paths in it.
+func Files(t testing.TB, folder string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	err := fs.WalkDir(os.DirFS(folder), ".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(folder, path))
+		files[path] = string(content)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// Check checks what files show: something for each pattern of names.
+func Check(t testing.TB, files, shown map[string]string) {
+	t.Helper()
+	for pattern, want := range shown {
+		var found []string
+		for name := range files {
+			if ok, _ := filepath.Match(pattern, name); ok {
+				found = append(found, name)
+			}
+		}
+		if len(found) == 0 {
+			t.Errorf("there is no file %s", pattern)
+		}
+		for _, name := range found {
+			if !strings.Contains("\n"+files[name], want) {
+				t.Errorf("%s does not show %q", name, want)
+			}
+		}
+	}
+}
