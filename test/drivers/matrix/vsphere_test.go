@@ -1,6 +1,8 @@
 package matrix
 
 import (
+	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -81,11 +83,14 @@ func testVSphere(t *testing.T) {
 	t.Run("delete", func(t *testing.T) {
 		bed.Delete(t, second.Pod, claim)
 		cluster.Eventually(t, testbed.Limit, "the volume to be gone", bed.Gone(volume))
-		for _, kind := range folders.Kinds {
-			if left := storage.Left(t, kind); len(left) > 0 {
-				t.Errorf("there are still the %s %q", kind, left)
+		cluster.Eventually(t, testbed.Limit, "all that was made for volumes to be gone", func(context.Context) error {
+			for _, kind := range folders.Kinds {
+				if left := storage.Left(t, kind); len(left) > 0 {
+					return fmt.Errorf("there are still the %s %q", kind, left)
+				}
 			}
-		}
+			return nil
+		})
 	})
 	t.Run("metrics", bed.CheckMetrics)
 	t.Run("restarts", bed.CheckNoRestarts)
