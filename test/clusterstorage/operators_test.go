@@ -92,6 +92,13 @@ func content(object *unstructured.Unstructured) map[string]any {
 	content := object.DeepCopy().Object
 	unstructured.RemoveNestedField(content, "metadata", "resourceVersion")
 	unstructured.RemoveNestedField(content, "metadata", "managedFields")
+	if conditions, found, _ := unstructured.NestedSlice(content, "status", "conditions"); found {
+		for _, c := range conditions {
+			// An operator that starts on a busy cluster may report for a moment that it tries again.
+			delete(c.(map[string]any), "lastTransitionTime")
+		}
+		_ = unstructured.SetNestedSlice(content, conditions, "status", "conditions")
+	}
 	if kind := object.GetKind(); kind == "Deployment" || kind == "DaemonSet" || kind == "PodDisruptionBudget" {
 		unstructured.RemoveNestedField(content, "status")
 	}
