@@ -12,6 +12,8 @@ var ownVersion = map[string]map[string]string{
 	},
 	"hack/etcd": {},
 	"hack/drivers": {
+		"golang.org/x/mod":                            "the GCP PD driver requires a later one, and no program has it",
+		"golang.org/x/tools":                          "the GCP PD driver requires a later one, and no program has it",
 		"github.com/container-storage-interface/spec": "drivers implement this version of the API",
 	},
 }
