@@ -3,11 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +15,7 @@ import (
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/process"
 )
 
 // BenchmarkOperator measures the operator of each driver as OLM runs it, from its bundle and with the
@@ -159,8 +156,16 @@ func (w *environment) benchmarkSettled(b *testing.B) {
 	minutes := observed.Minutes() * float64(b.N)
 	b.ReportMetric(float64(requests)/minutes, "requests/min")
 	b.ReportMetric(float64(writes)/minutes, "writes/min")
-	b.ReportMetric(w.memory("VmRSS"), "MiB-rss")
-	b.ReportMetric(w.memory("VmHWM"), "MiB-rss-peak")
+	operator, err := process.Find(w.program, "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	resident, peak, err := operator.Memory()
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(resident, "MiB-rss")
+	b.ReportMetric(peak, "MiB-rss-peak")
 	b.ReportMetric(0, "ns/op")
 	w.uninstall()
 }
@@ -183,33 +188,4 @@ func (w *environment) requestsSince(since time.Time) []cluster.AuditEvent {
 
 func isWrite(event cluster.AuditEvent) bool {
 	return !slices.Contains([]string{"get", "list", "watch"}, event.Verb)
-}
-
-// memory returns, in MiB, a field of what the kernel says of the operator's process.
-func (w *environment) memory(field string) float64 {
-	w.t.Helper()
-	programs, err := filepath.Glob("/proc/[0-9]*/exe")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	for _, link := range programs {
-		if program, err := os.Readlink(link); err != nil || program != w.program {
-			continue // another's, or gone
-		}
-		status, err := os.ReadFile(filepath.Join(filepath.Dir(link), "status"))
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		for line := range strings.Lines(string(status)) {
-			if value, ok := strings.CutPrefix(line, field+":"); ok {
-				kib, err := strconv.Atoi(strings.Fields(value)[0])
-				if err != nil {
-					w.t.Fatal(err)
-				}
-				return float64(kib) / 1024
-			}
-		}
-	}
-	w.t.Fatalf("no process of %s has a %s", w.program, field)
-	return 0
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/process"
 )
 
 // BenchmarkLargeCluster measures the operator in a cluster of 5,000 nodes with 150,000 pods and 20,000 volumes: what it
@@ -176,7 +177,7 @@ func (a *arena) large(name string) {
 }
 
 // during reports what the operator does in a time.
-func (a *arena) during(phase string, span time.Duration, p process) {
+func (a *arena) during(phase string, span time.Duration, p process.Process) {
 	a.Helper()
 	began := time.Now()
 	a.await("the time to pass that is measured", func(context.Context) error {
@@ -189,7 +190,7 @@ func (a *arena) during(phase string, span time.Duration, p process) {
 }
 
 // report reports the memory of a process, and its requests since a time.
-func (a *arena) report(phase string, p process, by cluster.Requests, since time.Time) {
+func (a *arena) report(phase string, p process.Process, by cluster.Requests, since time.Time) {
 	a.Helper()
 	seconds := time.Since(since).Seconds()
 	requests, writes := 0, 0
@@ -265,7 +266,7 @@ func (a *arena) floor(watches []string) {
 		if _, err := bufio.NewReader(out).ReadString('\n'); err != nil {
 			a.Fatalf("the process did not fill its caches: %v", err)
 		}
-		p := process{fmt.Sprintf("/proc/%d", command.Process.Pid)}
+		p := process.Of(command.Process.Pid)
 		a.awaitIdle(p)
 		a.report(of.phase, p, cluster.Requests{Agent: "floor/"}, began)
 		in.Close()

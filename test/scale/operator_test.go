@@ -4,10 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/process"
 )
 
 // start starts the operator. It does not wait until the operator runs.
@@ -78,67 +75,28 @@ func isWrite(event cluster.AuditEvent) bool {
 	return event.Verb != "get" && event.Verb != "list" && event.Verb != "watch"
 }
 
-// process is the running operator, as the kernel shows it.
-type process struct{ folder string }
-
 // process returns the operator's process, once it runs.
-func (a *arena) process() process {
+func (a *arena) process() (found process.Process) {
 	a.Helper()
-	var found process
-	a.await("the operator's process", func(context.Context) error {
-		programs, err := filepath.Glob("/proc/[0-9]*/exe")
-		if err != nil {
-			return err
-		}
-		for _, link := range programs {
-			if program, err := os.Readlink(link); err == nil && program == a.program {
-				found = process{filepath.Dir(link)}
-				return nil
-			}
-		}
-		return errors.New("there is none")
+	a.await("the operator's process", func(context.Context) (err error) {
+		found, err = process.Find(a.program, "")
+		return err
 	})
 	return found
 }
 
 // memory returns the resident memory of a process and its maximum so far, in MiB.
-func (a *arena) memory(p process) (now, peak float64) {
+func (a *arena) memory(p process.Process) (now, peak float64) {
 	a.Helper()
-	status, err := os.ReadFile(filepath.Join(p.folder, "status"))
+	now, peak, err := p.Memory()
 	if err != nil {
 		a.Fatal(err)
 	}
-	in := map[string]float64{}
-	for line := range strings.Lines(string(status)) {
-		if fields := strings.Fields(line); len(fields) == 3 && fields[2] == "kB" {
-			if in[fields[0]], err = strconv.ParseFloat(fields[1], 64); err != nil {
-				a.Fatal(err)
-			}
-		}
-	}
-	return in["VmRSS:"] / 1024, in["VmHWM:"] / 1024
-}
-
-// worked returns the CPU time of the process, in ticks of 10 ms.
-func (p process) worked() (ticks int, err error) {
-	stat, err := os.ReadFile(filepath.Join(p.folder, "stat"))
-	if err != nil {
-		return 0, err
-	}
-	// The third field follows the program's name, which may contain anything. The CPU times are fields 14 and 15.
-	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	for _, field := range fields[14-3 : 16-3] {
-		n, err := strconv.Atoi(field)
-		if err != nil {
-			return 0, err
-		}
-		ticks += n
-	}
-	return ticks, nil
+	return now, peak
 }
 
 // awaitIdle waits until the operator has nothing to do except periodic work.
-func (a *arena) awaitIdle(p process) {
+func (a *arena) awaitIdle(p process.Process) {
 	a.Helper()
 	const span = 3 * time.Second
 	before, since := -1, time.Now()
@@ -146,7 +104,7 @@ func (a *arena) awaitIdle(p process) {
 		if time.Since(since) < span {
 			return errors.New("the last measurement was just now")
 		}
-		now, err := p.worked()
+		now, err := p.Worked()
 		if err != nil {
 			return err
 		}

@@ -145,12 +145,12 @@ type cost struct {
 // finish deletes a round's SharedVolumes, stops the operator, and returns the cost.
 func (a *arena) finish(r round) cost {
 	a.Helper()
-	process := a.process()
-	a.awaitIdle(process)
+	operator := a.process()
+	a.awaitIdle(operator)
 	ready := time.Now()
 	gone := a.remove(r.namespace, sharedVolumes)
 	a.say("%d gone in %.2f s", r.n, gone.Seconds())
-	a.awaitIdle(process)
+	a.awaitIdle(operator)
 	a.stop()
 
 	var did cost

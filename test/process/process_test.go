@@ -1,0 +1,63 @@
+package process
+
+import (
+	"errors"
+	"os"
+	"testing"
+)
+
+func TestFind(t *testing.T) {
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, argument := range []string{"", os.Args[0]} {
+		found, err := Find(program, argument)
+		if err != nil || found != Of(os.Getpid()) {
+			t.Errorf("with argument %q, found %v, %v, want %v", argument, found, err, Of(os.Getpid()))
+		}
+	}
+	if found, err := Find(program, "an argument that it does not have"); !errors.Is(err, ErrNone) {
+		t.Errorf("found %v, %v, want %v", found, err, ErrNone)
+	}
+}
+
+func TestMemory(t *testing.T) {
+	self := Of(os.Getpid())
+	_, before, err := self.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const size = 64 << 20
+	block := make([]byte, size)
+	for i := 0; i < size; i += os.Getpagesize() {
+		block[i] = 1
+	}
+	now, peak, err := self.Memory()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now < 64 || now > peak || peak < before {
+		t.Errorf("with 64 MiB in use, the process has %.0f MiB, and had at most %.0f, before %.0f", now, peak, before)
+	}
+	if block[0] != 1 {
+		t.Error("the block was lost")
+	}
+}
+
+func TestWorked(t *testing.T) {
+	self := Of(os.Getpid())
+	before, err := self.Worked()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		now, err := self.Worked()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if now > before { // the loop itself is work
+			return
+		}
+	}
+}
