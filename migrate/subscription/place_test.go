@@ -66,7 +66,13 @@ func newSite(t *testing.T) *site {
 func newSiteOf(t *testing.T, pkg, renamedPkg string) *site {
 	t.Helper()
 	test, _, _ := strings.Cut(t.Name(), "/")
-	return &site{cluster.Shared(t, cluster.Options{OLM: true, Name: test}), pkg, renamedPkg, map[string]string{
+	return newSiteIn(t, test, pkg, renamedPkg)
+}
+
+// newSiteIn uses the cluster of a name.
+func newSiteIn(t *testing.T, name, pkg, renamedPkg string) *site {
+	t.Helper()
+	return &site{cluster.Shared(t, cluster.Options{OLM: true, Name: name}), pkg, renamedPkg, map[string]string{
 		first:  serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.0.0"}})),
 		second: serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.1.0", SkipRange: "<1.1.0"}})),
 		longer: serving.Start(t, operators.Write(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: pkg + ".v1.1.0", SkipRange: "<1.1.0"}},

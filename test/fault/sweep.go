@@ -36,6 +36,9 @@ type Tally struct {
 // each point, and another one at the next point.
 var allFaults = flag.Bool("all-faults", false, "sweep: try every fault at every point, not one at each")
 
+// All reports whether sweeps try every fault at every point.
+func All() bool { return *allFaults }
+
 // attempts is how often a fault is tried whose point the client does not reach: controllers run concurrently, and do
 // not always send the same requests.
 const attempts = 3
@@ -51,7 +54,7 @@ func Sweep(t *testing.T, workers int, scenarios ...Scenario) []Tally {
 	for n, s := range scenarios {
 		var queue []func()
 		for i, point := range s.Points {
-			if !*allFaults && i%max(s.Sample, 1) > 0 {
+			if !All() && i%max(s.Sample, 1) > 0 {
 				continue
 			}
 			for _, f := range chosen(point) {
@@ -74,7 +77,7 @@ func Sweep(t *testing.T, workers int, scenarios ...Scenario) []Tally {
 // chosen returns the faults to try at a point.
 func chosen(point Point) []Fault {
 	faults := point.Faults()
-	if *allFaults {
+	if All() {
 		return faults
 	}
 	hash := fnv.New32a()
