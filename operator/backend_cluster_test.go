@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -222,6 +223,85 @@ func TestUnreachableBackendIsNotDegraded(t *testing.T) {
 	checkUnchanged(t, env, []client.Object{class})
 	env.waitForEvent("StorageClassLeft", `with the parameters type: "tin"`)
 	env.waitForConditions(allWell)
+}
+
+// TestDriverIsUnavailableUntilBackendHasAnswered: a driver does not become available before it is known whether it will be
+// installed, so that it need not become unavailable for that. A restarted operator asks again, and the driver stays available.
+func TestDriverIsUnavailableUntilBackendHasAnswered(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		offers   []string
+		disabled operatorv1.ConditionStatus
+	}{
+		"it offers something": {[]string{"gold"}, operatorv1.ConditionFalse},
+		"it offers nothing":   {nil, operatorv1.ConditionTrue},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cloud := openstack.Start(t, test.offers...)
+			env := newBackendTestEnv(t, cloud)
+			endFirst := env.recordAvailability()
+			answer := env.holdAnswer(cloud)
+			env.create(env.customResource())
+			stop := env.startOperator()
+			env.waitForConditions(map[string]operatorv1.ConditionStatus{"ManilaControllerCredentialsRequestControllerAvailable": operatorv1.ConditionTrue})
+			answer()
+			env.waitForBackend(operatorv1.ConditionTrue, test.disabled)
+			if diff := cmp.Diff("False True", endFirst()); diff != "" {
+				t.Errorf("the course of Available at first (-want +got):\n%s", diff)
+			}
+
+			stop()
+			endSecond := env.recordAvailability()
+			answer = env.holdAnswer(cloud)
+			env.startOperator()
+			answer()
+			env.waitUntilAsked(cloud)
+			env.waitForBackend(operatorv1.ConditionTrue, test.disabled)
+			if diff := cmp.Diff("True", endSecond()); diff != "" {
+				t.Errorf("the course of Available from a restart on (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// holdAnswer has the cloud, which nobody asks now, answer only once answer is called. answer waits until it is asked.
+func (env *testEnv) holdAnswer(cloud *openstack.Cloud) (answer func()) {
+	until, before := make(chan struct{}), cloud.Asked()
+	remove := cloud.Inject(openstack.Fault{Service: openstack.Manila, Route: "/types", Until: until})
+	return func() {
+		env.t.Helper()
+		cluster.Eventually(env.t, limit, "the operator to ask the cloud", func(context.Context) error {
+			if cloud.Asked() == before {
+				return errors.New("it has not asked")
+			}
+			return nil
+		})
+		remove()
+		close(until)
+	}
+}
+
+// recordAvailability returns what ends a record of the condition Available, and returns its statuses from now on.
+func (env *testEnv) recordAvailability() (end func() string) {
+	env.t.Helper()
+	list := &operatorv1.ClusterCSIDriverList{}
+	changes := env.Record(env.t, list, client.MatchingFields{metav1.ObjectNameField: env.driver.CSIName})
+	return func() string {
+		env.t.Helper()
+		var course []string
+		follow := func(custom *operatorv1.ClusterCSIDriver) {
+			if now := string(condition(custom, operatorv1.OperatorStatusTypeAvailable).Status); now != "" {
+				course = append(course, now)
+			}
+		}
+		for i := range list.Items {
+			follow(&list.Items[i])
+		}
+		for _, change := range changes() {
+			follow(change.Object.(*operatorv1.ClusterCSIDriver))
+		}
+		return strings.Join(slices.Compact(course), " ")
+	}
 }
 
 // TestOffersWithoutStorageClassAreReported: an offer that no StorageClass can be created for is not a failure, but it is

@@ -34,8 +34,6 @@ func (c *cycle) install(ctx context.Context) error {
 	if err := c.operand.err; err != nil {
 		return runAll(ctx, func(ctx context.Context) error { return c.reportManifests(ctx, err) }, c.idle)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	manifests := c.operand.manifests
 	var classes []drivers.Manifest
 	if c.driver.Backend != nil {
@@ -113,7 +111,7 @@ func (c *cycle) install(ctx context.Context) error {
 		upgradeable.NewController(c.driver.ConditionPrefix+"UpgradeableController", c.upgradeable, adopting, c.reporter, c.clock, c.recorder),
 	}
 	if c.driver.Backend != nil {
-		reporting = append(reporting, c.newBackendController(true, classes, cancel))
+		reporting = append(reporting, c.newBackendController(true, classes, c.end))
 	}
 	if c.driver.Tagging != nil {
 		reporting = append(reporting, c.newTaggingController())
@@ -163,8 +161,8 @@ func componentsOf(prefix string, manifests []drivers.Manifest) []status.Componen
 
 func (c *cycle) newStorageClassController(classes []drivers.Manifest) factory.Controller {
 	options := storageclass.Options{
-		Driver: c.driver, Classes: c.watch(classes), Observe: c.observeCluster, CustomResource: c.customResource.Resource(),
-		Reader: c.clients.objects, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
+		Driver: c.driver, Classes: c.watch(classes), Observe: c.observeCluster, Infrastructures: c.informers.config.Config().V1().Infrastructures().Informer(),
+		CustomResource: c.customResource.Resource(), Reader: c.clients.objects, Applier: c.applier, Reporter: c.reporter, Recorder: c.recorder,
 	}
 	if c.permanent && c.driver.ClusterStorage != nil {
 		options.Default = c.driver.ClusterStorage.DefaultClass

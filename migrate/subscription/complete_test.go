@@ -118,6 +118,21 @@ func installedLater(p *place) {
 	p.mustBeComplete(longer, reviewed)
 }
 
+// askedForLater: before approval is restored, OLM creates an InstallPlan for a later version, which asks for approval. It never
+// asks again, so the switch deletes that InstallPlan, and OLM creates one that needs no approval.
+func askedForLater(p *place) {
+	p.applyUntil(subscription.RestoreApproval, p.to(longer))
+	asks := p.unapproved()
+	if got := asks.Spec.ClusterServiceVersionNames; !slices.Equal(got, []string{"buoy.v1.1.1"}) {
+		p.t.Fatalf("the unapproved InstallPlan is for %q, want the later version", got)
+	}
+	p.run(p.apply(p.to(longer), migrate.Options{}))
+	cluster.Eventually(p.t, limit, "OLM to install the later version", func(ctx context.Context) error { return p.installed(ctx, "buoy.v1.1.1") })
+	if got, err := p.end(p.t.Context()); err != nil || len(got.pending) > 0 || got.approval != p.subscription.Spec.InstallPlanApproval {
+		p.t.Errorf("got %+v, %v; want no unapproved InstallPlan, and the approval as before", got, err)
+	}
+}
+
 func removedAfter(p *place) {
 	reviewed := p.plan(p.to(renamed))
 	p.mustSwitch(renamed, "beacon.v2.0.0")

@@ -32,7 +32,7 @@ func (s *state) Next() (migrate.Decision, error) {
 		return migrate.Decision{}, err
 	}
 	for _, stage := range []func() (migrate.Decision, error){
-		s.switchWithoutInstall, s.installTarget, s.restoreApprovalMode, s.startOperator, s.adoptDriver,
+		s.switchWithoutInstall, s.installTarget, s.restoreApprovalMode, s.resumeUpdates, s.startOperator, s.adoptDriver,
 	} {
 		if next, err := stage(); err != nil || next.Step != "" {
 			return next, err

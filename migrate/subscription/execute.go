@@ -29,6 +29,8 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 		return s.approve(ctx, c)
 	case RestoreApproval:
 		return s.patchSubscription(ctx, c, s.restoreApproval)
+	case DiscardInstallPlan:
+		return s.discard(ctx, c)
 	case CreateDriver:
 		return s.createDriver(ctx, c)
 	case RestoreSource:

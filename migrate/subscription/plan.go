@@ -22,7 +22,7 @@ import (
 var Switch = migrate.Engine[*Plan]{
 	Name:    "switch",
 	Kind:    v1alpha1.SubscriptionKind,
-	Schema:  "berth.switch-plan.v4",
+	Schema:  "berth.switch-plan.v5",
 	New:     func() *Plan { return &Plan{} },
 	Changes: changes,
 }

@@ -32,6 +32,8 @@ type state struct {
 	// missing reports whether the Subscription refers to an InstallPlan that is gone, and stalled whether OLM will
 	// not notice that.
 	missing, stalled bool
+	// asks reports whether OLM asks for approval in the namespace.
+	asks bool
 	// csvs are the ClusterServiceVersions of the namespace, without those copied from others.
 	csvs []v1alpha1.ClusterServiceVersion
 	// arrived is what the switch has installed: the target, or a later version that OLM has updated it to.
@@ -49,7 +51,7 @@ func (p *Plan) Observe(ctx context.Context, cluster migrate.Cluster, j *migrate.
 	s := &state{now: time.Now(), plan: p, journal: j}
 	readArrived := func(ctx context.Context, _ client.Client) error { return s.readArrived(ctx, cluster) }
 	for _, read := range []func(context.Context, client.Client) error{
-		s.readSubscription, s.readInstallPlans, s.readCSVs, readArrived, s.readOperator, s.readDriver,
+		s.readSubscription, s.readApproval, s.readInstallPlans, s.readCSVs, readArrived, s.readOperator, s.readDriver,
 	} {
 		if err := read(ctx, cluster.Client); err != nil {
 			return nil, err

@@ -30,8 +30,10 @@ const (
 
 // Steps that no plan lists, because OLM rarely makes them necessary.
 const (
-	ResetStatus  migrate.StepName = "reset-status"
-	ResolveAgain migrate.StepName = "resolve-again"
+	ResetStatus        migrate.StepName = "reset-status"
+	ResolveAgain       migrate.StepName = "resolve-again"
+	AwaitUpdates       migrate.StepName = "await-updates"
+	DiscardInstallPlan migrate.StepName = "discard-installplan"
 )
 
 // step is a step that plans are made of.
@@ -94,6 +96,12 @@ var steps = []step{
 	}},
 	{name: ResolveAgain, does: func(*Plan) string {
 		return "update the time in the Subscription's status, so that OLM resolves again"
+	}},
+	{name: AwaitUpdates, does: func(*Plan) string {
+		return "give OLM the time to go on to a later version, as it did before"
+	}},
+	{name: DiscardInstallPlan, does: func(*Plan) string {
+		return "delete the InstallPlan for a later version, for which OLM would wait for approval for ever, so that it creates one that needs none"
 	}},
 }
 

@@ -54,6 +54,7 @@ func TestSwitch(t *testing.T) {
 		"somebody changes the configuration":                       {known: []string{second}, do: changedConfig},
 		"OLM offers a later version after the switch":              {known: []string{longer}, approval: v1alpha1.ApprovalManual, do: offeredLater},
 		"OLM installs a later version during the switch":           {known: []string{longer}, do: installedLater},
+		"OLM asks for approval of a later version":                 {known: []string{longer}, do: askedForLater},
 		"the operator is removed after the switch":                 {known: []string{renamed}, do: removedAfter},
 		"a recreated Subscription keeps labels and annotations":    {known: []string{renamed}, do: keptMetadata},
 	} {

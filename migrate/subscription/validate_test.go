@@ -96,7 +96,7 @@ func TestRead(t *testing.T) {
 		"an outcome of another":               {Update, func(p *Plan) { p.Outcomes[0].Subscription = "other" }, "outcomes has none"},
 		"an update to nothing":                {Update, func(p *Plan) { p.Outcomes[0].Next = nil }, "next: false"},
 		"an outcome with another target":      {Update, func(p *Plan) { p.Outcomes[0].Next.Name = "other.v1" }, "is not the target"},
-		"a plan of another version":           {Update, func(p *Plan) { p.Schema = "berth.switch-plan.v3" }, `schema is "berth.switch-plan.v3", want "berth.switch-plan.v4"`},
+		"a plan of another version":           {Update, func(p *Plan) { p.Schema = "berth.switch-plan.v4" }, `schema is "berth.switch-plan.v4", want "berth.switch-plan.v5"`},
 		"more bytes than a plan can have":     {Update, func(p *Plan) { p.Outcomes[0].Message = strings.Repeat("x", 768<<10) }, "larger than"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +224,7 @@ func FuzzJournal(f *testing.F) {
 		f.Add(journalName, text(f, valid(strategy)), "Applying", "2026-11-21T20:53:58Z record-plan\n", strings.Repeat("0", nonceLength), "s-2")
 		f.Add(journalName, text(f, valid(strategy)), "RollingBack", "2026-11-21T20:53:58Z await-resolver\n", "", "")
 	}
-	f.Add("x", `{"schema":"berth.switch-plan.v4","outcomes":[null]}`, "Applying", "", "", "")
+	f.Add("x", `{"schema":"berth.switch-plan.v5","outcomes":[null]}`, "Applying", "", "", "")
 	f.Fuzz(func(t *testing.T, name, plan, phase, log, nonce, uid string) {
 		j, err := Switch.ParseJournal(stored(name, plan, phase, log, nonce, uid))
 		if err != nil {

@@ -140,13 +140,16 @@ func (c *controller) report(ctx context.Context, offered int, failure error) err
 		made = condition(c.Driver, classesMade, operatorv1.ConditionFalse, "LeftOut", c.leftOut)
 	}
 	disabled := c.disabledCondition(operatorv1.ConditionFalse, "AsExpected", "")
-	progressing := condition(c.Driver, "Progressing", operatorv1.ConditionFalse, "AsExpected", "")
+	decided := []*applyoperatorv1.OperatorConditionApplyConfiguration{
+		condition(c.Driver, operatorv1.OperatorStatusTypeAvailable, operatorv1.ConditionTrue, "AsExpected", ""),
+		condition(c.Driver, operatorv1.OperatorStatusTypeProgressing, operatorv1.ConditionFalse, "AsExpected", ""),
+	}
 	switch {
 	case c.Installed:
 	case offered > 0:
-		progressing = condition(c.Driver, "Progressing", operatorv1.ConditionTrue, "Offered", "the driver is about to be installed")
+		decided = undecided(c.Driver, "Offered", "the driver is about to be installed")
 	case errors.Is(failure, errNoCredentials):
-		progressing = condition(c.Driver, "Progressing", operatorv1.ConditionTrue, "NoCredentials", failure.Error())
+		decided = undecided(c.Driver, "NoCredentials", failure.Error())
 	case failure != nil:
 		disabled = c.disabledCondition(operatorv1.ConditionTrue, "BackendUnknown", fmt.Sprintf(
 			"the driver is installed as soon as %s says that it has a %s; now it cannot be asked: %v", backend.Name, backend.Kind, failure))
@@ -157,7 +160,7 @@ func (c *controller) report(ctx context.Context, offered int, failure error) err
 		disabled = c.disabledCondition(operatorv1.ConditionTrue, "NothingOffered", fmt.Sprintf(
 			"the driver is installed as soon as there is something to serve: %s has no %s", backend.Name, backend.Kind))
 	}
-	return applyStatus(ctx, c.Driver, c.Reporter, answers, made, disabled, progressing)
+	return applyStatus(ctx, c.Driver, c.Reporter, append(decided, answers, made, disabled)...)
 }
 
 // ReportAsking reports that the backend is about to be asked, unless an earlier state of the backend is reported.
@@ -166,8 +169,17 @@ func ReportAsking(ctx context.Context, driver drivers.Driver, reporter *status.R
 	if reporter.Condition(driver.ConditionPrefix+"BackendProgressing").Type != "" {
 		return nil
 	}
-	return applyStatus(ctx, driver, reporter, condition(driver, "Progressing", operatorv1.ConditionTrue, "Asking",
-		fmt.Sprintf("%s is about to be asked for its %ss", driver.Backend.Name, driver.Backend.Kind)))
+	return applyStatus(ctx, driver, reporter, undecided(driver, "Asking",
+		fmt.Sprintf("%s is about to be asked for its %ss", driver.Backend.Name, driver.Backend.Kind))...)
+}
+
+// undecided returns the conditions until the driver is being installed, or it is known that there is no use for it. It does not
+// count as available meanwhile, or it would become unavailable as soon as its installation begins.
+func undecided(driver drivers.Driver, reason, message string) []*applyoperatorv1.OperatorConditionApplyConfiguration {
+	return []*applyoperatorv1.OperatorConditionApplyConfiguration{
+		condition(driver, operatorv1.OperatorStatusTypeAvailable, operatorv1.ConditionFalse, reason, message),
+		condition(driver, operatorv1.OperatorStatusTypeProgressing, operatorv1.ConditionTrue, reason, message),
+	}
 }
 
 func applyStatus(ctx context.Context, driver drivers.Driver, reporter *status.Reporter, conditions ...*applyoperatorv1.OperatorConditionApplyConfiguration) error {

@@ -102,6 +102,9 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 		c.Request.Expire() // read the latest status from the API server
 	}
 	live, err := c.Applier.Apply(ctx, c.Request, request)
+	if ctx.Err() != nil {
+		return nil // the shutdown is no failure
+	}
 	if err != nil {
 		return fmt.Errorf("applying CredentialsRequest %s: %w", request.GetName(), err)
 	}

@@ -44,8 +44,9 @@ type controller struct {
 type Options struct {
 	Driver  drivers.Driver
 	Classes []*objects.WatchedObject
-	// Observe returns the configuration of the cluster.
-	Observe func() (drivers.Cluster, error)
+	// Observe returns the configuration of the cluster, and Infrastructures is triggered when that changes.
+	Observe         func() (drivers.Cluster, error)
+	Infrastructures factory.Informer
 	// Default names the class that is the default of a fresh cluster; "" for none.
 	Default string
 	// CustomResource writes the ClusterCSIDriver.
@@ -60,7 +61,7 @@ type Options struct {
 func NewController(options Options) factory.Controller {
 	c := &controller{Options: options, sighting: &sighting{}}
 	c.reported = c.Reporter.Condition(c.conditionType()).Message
-	informers := []factory.Informer{c.Reporter.Informer()}
+	informers := []factory.Informer{c.Reporter.Informer(), c.Infrastructures}
 	for _, class := range c.Classes {
 		informers = append(informers, class.Informers()...)
 		if class.Desired.GetName() != c.Default {

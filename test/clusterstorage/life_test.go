@@ -3,6 +3,7 @@ package clusterstorage
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -44,6 +45,8 @@ const (
 	brokenImages = "quay.io/berth-csi/broken/" // their containers end at once
 )
 
+var all = flag.Bool("all-lives", false, "play the life of a cluster on OpenStack, too, which takes minutes")
+
 // A life is a cluster whose cluster storage operator is a part of the test, with a clock that the test turns. The operators of
 // the drivers are real programs.
 type life struct {
@@ -53,11 +56,9 @@ type life struct {
 	end     func() // ends the cluster storage operator
 }
 
-// newLife returns a life on AWS: nodes that run processes in place of containers run no init containers, which pods on some
-// other platforms have.
-func newLife(t *testing.T) *life {
+// newLife returns a life on a platform.
+func newLife(t *testing.T, platform configv1.PlatformType) *life {
 	t.Helper()
-	const platform = configv1.AWSPlatformType
 	folder := programFolder(t)
 	programs := map[string]string{images + "operator_image": writeProgram(t, folder, "fickle",
 		`[ ! -e "$(dirname "$0")/crash-$2" ] || exit 1`+"\n"+`exec "$(dirname "$0")/berth-operator" "$@"`)}
@@ -348,7 +349,21 @@ func (l *life) isOf(d drivers.Driver, object client.Object) bool {
 // with what it should say.
 func TestLife(t *testing.T) {
 	t.Parallel()
-	l := newLife(t)
+	platforms := []configv1.PlatformType{configv1.AWSPlatformType}
+	if *all {
+		// There, one of the drivers is installed only when its operator has asked the cloud.
+		platforms = append(platforms, configv1.OpenStackPlatformType)
+	}
+	for _, platform := range platforms {
+		t.Run(string(platform), func(t *testing.T) {
+			t.Parallel()
+			live(t, platform)
+		})
+	}
+}
+
+func live(t *testing.T, platform configv1.PlatformType) {
+	l := newLife(t, platform)
 	first := l.drivers[len(l.drivers)-1] // what happens to one driver, happens to this one
 	v1, v2 := generation{version: "4.22.1"}, generation{version: "4.22.2"}
 	steady := course{"Available": "True", "Progressing": "False", "Degraded": "False", "Upgradeable": "True"}
@@ -533,7 +548,7 @@ func (l *life) awaitBroken(d drivers.Driver, version string) {
 		}
 		var others []string
 		for _, pod := range pods.Items {
-			for _, status := range pod.Status.ContainerStatuses {
+			for _, status := range slices.Concat(pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses) {
 				if strings.HasSuffix(status.Image, ":"+version) && status.State.Waiting != nil && slices.Contains(failures, status.State.Waiting.Reason) {
 					return nil
 				}

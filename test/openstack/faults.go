@@ -44,6 +44,7 @@ type Fault struct {
 	Times   int     // how many requests; 0 for all until the fault is removed
 
 	Delay   time.Duration // wait so long first
+	Until   chan struct{} // wait until it is closed first
 	Broken  bool          // break the connection
 	Hung    bool          // do not respond until the client gives up
 	Code    int           // respond with this code; 0 serves the request
@@ -79,6 +80,12 @@ func (c *Cloud) obstruct(r *http.Request, call Call, policy string) error {
 	if fault.Delay > 0 {
 		select {
 		case <-time.After(fault.Delay):
+		case <-r.Context().Done():
+		}
+	}
+	if fault.Until != nil {
+		select {
+		case <-fault.Until:
 		case <-r.Context().Done():
 		}
 	}

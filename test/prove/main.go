@@ -45,6 +45,7 @@ var suites = []suite{
 	{name: "aws", about: "the controllers of the real EBS and EFS drivers against the fake AWS, as root", pkg: "./test/aws", run: "^Test(EBS|EFS)Driver$", options: []string{"-drivers"}},
 	{name: "continuity", about: "pods that write all the while notice nothing of what happens to a driver and its operator, as root", pkg: "./test/drivers/continuity", run: "^Test(EFS|EBS|Manila)$", options: []string{"-all-drivers"}, logs: true},
 	{name: "life", about: "the long life of a cluster with the EFS driver, and its journal, as root", pkg: "./test/drivers/continuity", run: "^TestLife$", options: []string{"-all-drivers"}, logs: true},
+	{name: "life-clusterstorage", about: "the life of a cluster with the cluster storage operator, on AWS and OpenStack", pkg: "./test/clusterstorage", run: "^TestLife$", options: []string{"-all-lives"}},
 	{name: "sample", about: "the permissions of the sample driver's operator, which no release has", pkg: "./test/e2e", run: "^TestPermissionsAreExact$/^sample$", options: []string{"-tags=sample"}},
 	{name: "programs", about: "every CSI sidecar and driver is built, packed into an image, and starts in it", pkg: "./test/drivers/images", run: "^TestImages$", options: []string{"-all-images"}},
 	{name: "drivers", about: "what each driver can do, on real nodes: the matrix of docs/drivers.md, as root", pkg: "./test/drivers/matrix", run: "^TestMatrix$", options: []string{"-all-drivers"}, report: matrix.Report},

@@ -1,0 +1,82 @@
+package subscription
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/migrate"
+)
+
+// resumeUpdates is complete when OLM goes on to later versions without approval, if it did before. While approval is Manual, OLM
+// may create an InstallPlan for a version after the target. It never approves that one, although approval is Automatic again,
+// and does not look at the catalog while it is pending. The switch approves nothing that is not part of the plan: it deletes
+// that InstallPlan, and OLM creates one under the present approval.
+func (s *state) resumeUpdates() (migrate.Decision, error) {
+	switch {
+	case s.plan.Strategy == Keep || s.asks:
+		return none()
+	case s.isAskedForUpdate():
+		return execute(DiscardInstallPlan)
+	case s.stalled:
+		return execute(ResetStatus)
+	case s.missing && s.isQuiet():
+		return execute(ResolveAgain)
+	case s.missing:
+		return wait(AwaitUpdates, "OLM to notice that InstallPlan %s is gone", s.subscription.Status.InstallPlanRef.Name)
+	case s.mayAskForUpdate():
+		return wait(AwaitUpdates, "OLM to go on to a later version, for which it gets %d seconds", int(resolverDelay.Seconds()))
+	}
+	return none()
+}
+
+// isAskedForUpdate reports whether the InstallPlan that the Subscription refers to, which is for something after the target,
+// requires approval.
+func (s *state) isAskedForUpdate() bool {
+	return s.current != nil && s.targetInstallPlan() == nil && !s.current.Spec.Approved && s.current.Status.Phase == v1alpha1.InstallPlanPhaseRequiresApproval
+}
+
+// mayAskForUpdate reports whether OLM may still create an InstallPlan that requires approval, because it was resolving while
+// approval was restored. It has decided once the Subscription shows a version after the target. If the channel has none, there
+// is nothing to decide.
+func (s *state) mayAskForUpdate() bool {
+	if own := s.plan.outcome(); own == nil || len(own.Then) == 0 {
+		return false
+	}
+	if current := s.subscription.Status.CurrentCSV; current != "" && current != s.plan.Target {
+		return false
+	}
+	elapsed := s.now.Sub(s.approvalRestored())
+	return elapsed >= 0 && elapsed < resolverDelay // the clock of an interrupted run may have been ahead
+}
+
+// approvalRestored returns when this switch has restored approval, or the zero time.
+func (s *state) approvalRestored() time.Time {
+	for _, e := range slices.Backward(s.journal.Entries) {
+		if e.Step == RestoreApproval {
+			return e.At
+		}
+	}
+	return time.Time{}
+}
+
+// readApproval finds out whether OLM asks for approval. It does for all Subscriptions of a namespace if one of them says so.
+func (s *state) readApproval(ctx context.Context, c client.Client) error {
+	list := &v1alpha1.SubscriptionList{}
+	if err := c.List(ctx, list, client.InNamespace(s.plan.Subject.Namespace)); err != nil {
+		return fmt.Errorf("listing Subscriptions: %w", err)
+	}
+	s.asks = slices.ContainsFunc(list.Items, func(other v1alpha1.Subscription) bool {
+		return other.Spec != nil && other.Spec.InstallPlanApproval == v1alpha1.ApprovalManual
+	})
+	return nil
+}
+
+// discard deletes the InstallPlan that asks for approval, if it is as it was observed.
+func (s *state) discard(ctx context.Context, c client.Client) error {
+	return c.Delete(ctx, s.current, unchanged(s.current))
+}
