@@ -1,6 +1,6 @@
 // Command imports checks that the rooms (top-level folders) import each other downward only, as in
-// docs/architecture.md, and that programs which are shipped import no packages that make them large or read
-// YAML without limits. It prints each import that breaks a rule and then fails.
+// docs/architecture.md, and that programs which are shipped import no packages that make them large, read YAML without
+// limits, or lose errors. It prints each import that breaks a rule and then fails.
 package main
 
 import (
@@ -38,14 +38,19 @@ var mayImport = map[string][]string{
 	"test":         {"cmd", "operator", "bundle", "catalog", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
 }
 
-// heavy are packages that shipped programs may not import, because they call methods by names that are known only
-// at run time. Then the linker keeps every method of every type, which makes berth a third larger.
-var heavy = []string{"text/template", "html/template"}
-
-// unbounded are libraries that expand aliases in YAML without limits. Shipped programs use package yaml, which limits
-// the expansion.
-var unbounded = []string{"sigs.k8s.io/yaml", "go.yaml.in/yaml/v2", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4", "gopkg.in/yaml.v2", "gopkg.in/yaml.v3",
-	"github.com/goccy/go-yaml", "k8s.io/apimachinery/pkg/util/yaml"}
+// refused are packages that shipped programs may not import, with the reason. The room in except may.
+var refused = []struct {
+	packages       []string
+	reason, except string
+}{
+	{[]string{"text/template", "html/template"},
+		"that calls methods by names known only at run time, which makes the linker keep every method of every type; build the text without it", ""},
+	{[]string{"sigs.k8s.io/yaml", "go.yaml.in/yaml/v2", "go.yaml.in/yaml/v3", "go.yaml.in/yaml/v4", "gopkg.in/yaml.v2", "gopkg.in/yaml.v3",
+		"github.com/goccy/go-yaml", "k8s.io/apimachinery/pkg/util/yaml"},
+		"that expands aliases in YAML without limits; use package yaml of this module", "yaml"},
+	{[]string{"k8s.io/client-go/util/retry"},
+		"that returns nil if a write does not succeed before its deadline; use package operator/conflict", ""},
+}
 
 // unshipped are the rooms that are in no shipped program.
 var unshipped = []string{"hack", "test"}
@@ -110,11 +115,10 @@ func violations(p goPackage) []string {
 	}
 	complain(p.Imports, allowed)
 	for _, path := range p.Imports {
-		if slices.Contains(heavy, path) && !slices.Contains(unshipped, from) {
-			broken = append(broken, fmt.Sprintf("%s imports %s: that makes the linker keep every method of every type; build the text without it", p.ImportPath, path))
-		}
-		if slices.Contains(unbounded, path) && from != "yaml" && !slices.Contains(unshipped, from) {
-			broken = append(broken, fmt.Sprintf("%s imports %s: that reads YAML without limits; use package yaml of this module", p.ImportPath, path))
+		for _, r := range refused {
+			if slices.Contains(r.packages, path) && from != r.except && !slices.Contains(unshipped, from) {
+				broken = append(broken, fmt.Sprintf("%s imports %s: %s", p.ImportPath, path, r.reason))
+			}
 		}
 	}
 	complain(slices.Concat(p.TestImports, p.XTestImports), append([]string{"test"}, allowed...))

@@ -26,6 +26,8 @@ func TestViolations(t *testing.T) {
 		{"YAML without bounds", goPackage{ImportPath: module + "/catalog", Imports: []string{"sigs.k8s.io/yaml"}}, []string{"imports sigs.k8s.io/yaml"}},
 		{"YAML within bounds", goPackage{ImportPath: module + "/yaml", Imports: []string{"sigs.k8s.io/yaml"}}, nil},
 		{"YAML in tests and tools", goPackage{ImportPath: module + "/hack/rbac", Imports: []string{"sigs.k8s.io/yaml"}, TestImports: []string{"sigs.k8s.io/yaml"}}, nil},
+		{"retries that lose errors", goPackage{ImportPath: module + "/operator/objects", Imports: []string{"k8s.io/client-go/util/retry"}}, []string{"imports k8s.io/client-go/util/retry"}},
+		{"retries in tests", goPackage{ImportPath: module + "/drivers", XTestImports: []string{"k8s.io/client-go/util/retry"}}, nil},
 		{"an unknown room", goPackage{ImportPath: module + "/util"}, []string{`room "util" is unknown`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

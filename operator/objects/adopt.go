@@ -5,19 +5,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/conflict"
 )
 
 // Unadopted returns those of the driver's objects that an earlier operator created and that this one has not adopted, or
@@ -45,9 +43,6 @@ func (a *Applier) Unadopted(ctx context.Context, manifests []drivers.Manifest) (
 	return found, nil
 }
 
-// conflictBackoff is for objects that other controllers write at the same time. It gives up after some five seconds.
-var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 9}
-
 // Adopt takes unadopted objects over, each in one request: it sets the label, and removes owner references that would
 // have the object deleted. The community operator made a CustomResourceDefinition the owner of its driver, so deleting
 // that API would garbage-collect the driver. Everything else about the objects is left to the ordinary apply path.
@@ -58,10 +53,10 @@ func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMe
 	var refusals []error
 	for _, object := range unadopted {
 		kind, name, uid := object.GroupVersionKind(), object.Name, object.UID
-		err := retry.RetryOnConflict(conflictBackoff, func() error {
-			conflict := a.adoptOnce(ctx, object)
-			if !apierrors.IsConflict(conflict) {
-				return conflict
+		err := conflict.Retry(ctx, func() error {
+			failure := a.adoptOnce(ctx, object)
+			if !apierrors.IsConflict(failure) {
+				return failure
 			}
 			// Another controller may write the object's status at any time.
 			err := a.client.Get(ctx, client.ObjectKeyFromObject(object), object)
@@ -70,9 +65,9 @@ func (a *Applier) Adopt(ctx context.Context, unadopted []*metav1.PartialObjectMe
 			case err != nil:
 				return err
 			case object.UID != uid || !a.Owned(object):
-				return fmt.Errorf("the object with UID %s was replaced: %v", uid, conflict)
+				return fmt.Errorf("the object with UID %s was replaced: %v", uid, failure)
 			}
-			return conflict
+			return failure
 		})
 		if err != nil {
 			err = fmt.Errorf("adopting %s %s: %w", kind.Kind, name, err)

@@ -16,15 +16,14 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	restclient "k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/operator/conflict"
 	"github.com/berth-csi/berth/operator/customresource"
 	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/objects"
@@ -34,10 +33,6 @@ import (
 
 // forceAnnotation on a ClusterCSIDriver, set to "true", removes the driver even while pods use its volumes.
 const forceAnnotation = "berth.dev/force-removal"
-
-// conflictBackoff is for writes that conflict: the caches need a moment to show the other write. It gives up after some
-// five seconds.
-var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 9}
 
 // Options are the dependencies of the controller.
 type Options struct {
@@ -104,7 +99,7 @@ func NewController(options Options) factory.Controller {
 	return factory.New().
 		WithInformers(informers...).
 		WithSync(func(ctx context.Context, syncContext factory.SyncContext) error {
-			return retry.RetryOnConflict(conflictBackoff, func() error { return c.sync(ctx, syncContext) })
+			return conflict.Retry(ctx, func() error { return c.sync(ctx, syncContext) })
 		}).
 		ResyncEvery(time.Minute).
 		WithSyncDegradedOnError(c.Reporter).

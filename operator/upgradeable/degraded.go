@@ -9,8 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
+
+	"github.com/berth-csi/berth/operator/conflict"
 )
 
 // Degraded is the OperatorCondition's condition Degraded. It is for what must not be in the status of the
@@ -55,7 +56,7 @@ func (d *Degraded) retry(ctx context.Context, do func(context.Context) error) {
 	}
 	backoff := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: time.Minute}
 	for ctx.Err() == nil {
-		err := retry.RetryOnConflict(conflictBackoff, func() error { return do(ctx) })
+		err := conflict.Retry(ctx, func() error { return do(ctx) })
 		if err == nil {
 			return
 		}

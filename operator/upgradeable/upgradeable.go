@@ -15,17 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/operator/conflict"
 )
 
 // operatorConditionEnv is set by OLM to the name of the OperatorCondition for this version of the operator. OLM also lets
 // the operator's service account read and write that object.
 const operatorConditionEnv = "OPERATOR_CONDITION_NAME"
-
-// conflictBackoff is for writes that conflict with OLM's. It gives up after some five seconds.
-var conflictBackoff = wait.Backoff{Duration: 20 * time.Millisecond, Factor: 2, Steps: 9}
 
 // A Condition is the OperatorCondition's condition Upgradeable.
 type Condition struct {
@@ -72,7 +70,7 @@ func (c *Condition) Set(ctx context.Context, reason Reason) error {
 	if reason == Settled {
 		status = metav1.ConditionTrue
 	}
-	return retry.RetryOnConflict(conflictBackoff, func() error {
+	return conflict.Retry(ctx, func() error {
 		// An error means that the condition does not exist yet, or that the write will fail, too.
 		if now, err := c.inner.Get(ctx); err == nil && now.Status == status && now.Reason == reason.name {
 			return nil
