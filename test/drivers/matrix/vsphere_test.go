@@ -55,21 +55,44 @@ func testVSphere(t *testing.T) {
 			t.Errorf("StorageClass %s is %+v, want the default of this fresh cluster", vSphereClass, class)
 		}
 	})
-	t.Run("publish", func(t *testing.T) {
-		first.Write(t, "greeting", "ahoy")
-		if got := first.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("the pod reads %q, want what it wrote", got)
+	disk := func(t *testing.T) folders.Record {
+		t.Helper()
+		record, err := storage.Get(folders.Volumes, volume.Spec.CSI.VolumeHandle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return record
+	}
+	t.Run("attach", func(t *testing.T) {
+		if got := disk(t).Node; got != testbed.Nodes[0] {
+			t.Errorf("the disk is attached to %q, want the node of its pod, %s", got, testbed.Nodes[0])
+		}
+		attachments := &storagev1.VolumeAttachmentList{}
+		if err := bed.Client().List(t.Context(), attachments); err != nil {
+			t.Fatal(err)
+		}
+		if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != testbed.Nodes[0] {
+			t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
 		}
 	})
 	var second testbed.RunningPod
-	t.Run("attach", func(t *testing.T) {
+	t.Run("publish", func(t *testing.T) {
+		first.Write(t, "greeting", "ahoy")
 		bed.Delete(t, first.Pod)
 		second = bed.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: claim})
 		if got := second.Read(t, "greeting"); got != "ahoy" {
 			t.Errorf("on the other node the pod reads %q, want what the first one wrote", got)
 		}
+		if got := disk(t).Node; got != testbed.Nodes[1] {
+			t.Errorf("the disk is attached to %q, want the node of the second pod, %s", got, testbed.Nodes[1])
+		}
 	})
-	t.Run("expand", func(t *testing.T) { bed.Expand(t, claim, "2Gi") })
+	t.Run("expand", func(t *testing.T) {
+		bed.Expand(t, claim, "2Gi")
+		if got := disk(t).Bytes; got != 2<<30 {
+			t.Errorf("the disk has %d bytes, want 2 GiB", got)
+		}
+	})
 	t.Run("snapshot", func(t *testing.T) {
 		snapshot := bed.Snapshot(t, claim, "day-1", vSphereSnapshotClass)
 		restored := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "restored", Class: vSphereClass, Size: "2Gi", Mode: corev1.ReadWriteOnce, Source: &corev1.TypedLocalObjectReference{
