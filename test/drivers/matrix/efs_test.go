@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -216,11 +217,17 @@ func testEFS(t *testing.T, version efsVersion) {
 	t.Run("STS", func(t *testing.T) { testEFSWithTokens(t, version) })
 }
 
-// testCrossAccount uses a file system of another account, with the objects in the documentation. Only a role of that account
-// sees it.
+// testCrossAccount uses a file system of another account, as the documentation says. Only a role of that account sees it.
 func (b efsBed) testCrossAccount(t *testing.T) {
 	const role = "arn:aws:iam::210987654321:role/efs-of-finance"
-	if err := b.region.IAM.AddRole(iam.Role{ARN: role, Actions: []string{"elasticfilesystem:*"}, Trusted: []string{"arn:aws:iam::111122223333:user/openshift-aws-efs-csi-driver"}}); err != nil {
+	user := &corev1.Secret{}
+	if err := b.Client().Get(t.Context(), client.ObjectKey{Namespace: b.DriverNamespace(), Name: driver.Driver.Secrets[0]}, user); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(
+		b.region.IAM.Allow(string(user.Data["aws_access_key_id"]), "sts:AssumeRole"),
+		b.region.IAM.AddRole(iam.Role{ARN: role, Actions: []string{"elasticfilesystem:*"}, Trusted: []string{"arn:aws:iam::111122223333:user/openshift-aws-efs-csi-driver"}}),
+	); err != nil {
 		t.Fatal(err)
 	}
 	documented := page.Objects(t, "../../../docs/cross-account.md", strings.NewReplacer("fs-0123456789abcdef0", financeFileSystem))
