@@ -210,10 +210,10 @@ func testEFS(t *testing.T, version efsVersion) {
 	t.Run("permissions", func(t *testing.T) {
 		accounts.Check(t, bed.Cluster, driver.Driver, bed.DriverNamespace(), version.unexercised)
 	})
-	t.Run("cross_account", bed.testCrossAccount)
 	if !*all {
 		return
 	}
+	t.Run("cross_account", bed.testCrossAccount)
 	t.Run("STS", func(t *testing.T) { testEFSWithTokens(t, version) })
 }
 
