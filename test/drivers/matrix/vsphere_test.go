@@ -38,9 +38,10 @@ func testVSphere(t *testing.T) {
 	}
 	namespace := bed.Namespace(t)
 	claim := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "data", Class: vSphereClass, Mode: corev1.ReadWriteOnce})
-	first := bed.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
-	volume := bed.Bound(t, claim)
+	var first, second testbed.RunningPod
 	t.Run("provision", func(t *testing.T) {
+		first = bed.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
+		volume := bed.Bound(t, claim)
 		if got := storage.Left(t, folders.Volumes); !slices.Equal(got, []string{volume.Spec.CSI.VolumeHandle}) {
 			t.Errorf("there are the volumes %q, want %q", got, volume.Spec.CSI.VolumeHandle)
 		}
@@ -57,7 +58,7 @@ func testVSphere(t *testing.T) {
 	})
 	disk := func(t *testing.T) folders.Record {
 		t.Helper()
-		record, err := storage.Get(folders.Volumes, volume.Spec.CSI.VolumeHandle)
+		record, err := storage.Get(folders.Volumes, bed.Bound(t, claim).Spec.CSI.VolumeHandle)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +76,6 @@ func testVSphere(t *testing.T) {
 			t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
 		}
 	})
-	var second testbed.RunningPod
 	t.Run("publish", func(t *testing.T) {
 		first.Write(t, "greeting", "ahoy")
 		bed.Delete(t, first.Pod)
@@ -104,6 +104,7 @@ func testVSphere(t *testing.T) {
 		bed.Delete(t, reader.Pod, restored, snapshot)
 	})
 	t.Run("delete", func(t *testing.T) {
+		volume := bed.Bound(t, claim)
 		bed.Delete(t, second.Pod, claim)
 		cluster.Eventually(t, testbed.Limit, "the volume to be gone", bed.Gone(volume))
 		cluster.Eventually(t, testbed.Limit, "all that was made for volumes to be gone", func(context.Context) error {
