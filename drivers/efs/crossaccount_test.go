@@ -2,8 +2,6 @@ package efs_test
 
 import (
 	"context"
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +17,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/yaml"
+	"github.com/berth-csi/berth/test/page"
 )
 
 // TestCrossAccountSecret: with the objects in the documentation, the provisioner can read the Secret that the
@@ -47,7 +45,7 @@ func TestCrossAccountSecret(t *testing.T) {
 		create(object)
 		t.Cleanup(func() { deleteObject(t, c, object) })
 	}
-	documented := documentedObjects(t, "../../docs/cross-account.md", strings.NewReplacer("efs-accounts", accounts, "openshift-operators", driver))
+	documented := page.Objects(t, "../../docs/cross-account.md", strings.NewReplacer("efs-accounts", accounts, "openshift-operators", driver))
 	class := documented["StorageClass"]
 	parameters, _, _ := unstructured.NestedStringMap(class.Object, "parameters")
 	named := client.ObjectKey{Namespace: parameters["csi.storage.k8s.io/provisioner-secret-namespace"], Name: parameters["csi.storage.k8s.io/provisioner-secret-name"]}
@@ -99,30 +97,6 @@ func provisionerAccount(t *testing.T, namespace string) string {
 	deployment := drivers.OfKind(manifests(t, efs.Driver, namespace), "Deployment")[0]
 	account, _, _ := unstructured.NestedString(deployment.Object.Object, "spec", "template", "spec", "serviceAccountName")
 	return account
-}
-
-var yamlBlock = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
-
-// documentedObjects returns the objects of the only YAML block of a page, by kind.
-func documentedObjects(t *testing.T, path string, names *strings.Replacer) map[string]*unstructured.Unstructured {
-	t.Helper()
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks := yamlBlock.FindAllStringSubmatch(string(page), -1)
-	if len(blocks) != 1 {
-		t.Fatalf("%s has %d blocks of YAML, want one", path, len(blocks))
-	}
-	objects := map[string]*unstructured.Unstructured{}
-	for document := range strings.SplitSeq(blocks[0][1], "---\n") {
-		object := &unstructured.Unstructured{}
-		if err := yaml.UnmarshalStrict([]byte(names.Replace(document)), &object.Object); err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		objects[object.GetKind()] = object
-	}
-	return objects
 }
 
 func deleteObject(t *testing.T, c *cluster.Cluster, object client.Object) {

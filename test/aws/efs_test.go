@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	efssdk "github.com/aws/aws-sdk-go-v2/service/efs"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/berth-csi/berth/test/aws"
 	"github.com/berth-csi/berth/test/aws/efs"
+	"github.com/berth-csi/berth/test/aws/iam"
 )
 
 var fileSystem = efs.FileSystem{ID: "fs-0123456789abcdef0"}
@@ -207,4 +209,37 @@ func TestFileSystems(t *testing.T) {
 	if len(seen) != 7 {
 		t.Errorf("got %d access points, want 7", len(seen))
 	}
+}
+
+// TestFileSystemsOfOtherAccounts: for a caller, they do not exist. A role of their account sees them.
+func TestFileSystemsOfOtherAccounts(t *testing.T) {
+	const account, user = "210987654321", "arn:aws:iam::111122223333:user/driver"
+	c, client, own := startEFS(t, aws.Options{})
+	ctx := t.Context()
+	foreign := c.EFS.AddFileSystem(efs.FileSystem{Owner: account}).ID
+	role := iam.Role{ARN: "arn:aws:iam::" + account + ":role/efs", Actions: []string{"elasticfilesystem:*"}, Trusted: []string{user}}
+	theirs := efssdk.NewFromConfig(c.Configure(t, c.IAM.Assume(role, "session", time.Hour)))
+	for _, test := range []struct {
+		client       *efssdk.Client
+		sees, misses string
+	}{{client, own, foreign}, {theirs, foreign, own}} {
+		all, err := test.client.DescribeFileSystems(ctx, &efssdk.DescribeFileSystemsInput{})
+		if err != nil || len(all.FileSystems) != 1 || *all.FileSystems[0].FileSystemId != test.sees {
+			t.Errorf("got the file systems %+v (error %v), want only %s", all, err, test.sees)
+		}
+		_, err = test.client.DescribeFileSystems(ctx, &efssdk.DescribeFileSystemsInput{FileSystemId: &test.misses})
+		aws.WantCode(t, err, "FileSystemNotFound")
+		_, err = test.client.DescribeMountTargets(ctx, &efssdk.DescribeMountTargetsInput{FileSystemId: &test.misses})
+		aws.WantCode(t, err, "FileSystemNotFound")
+		_, err = test.client.CreateAccessPoint(ctx, accessPoint(test.misses, "pvc-1"))
+		aws.WantCode(t, err, "FileSystemNotFound")
+	}
+	made, err := theirs.CreateAccessPoint(ctx, accessPoint(foreign, "pvc-1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = client.DeleteAccessPoint(ctx, &efssdk.DeleteAccessPointInput{AccessPointId: made.AccessPointId})
+	aws.WantCode(t, err, "AccessPointNotFound")
+	_, err = client.TagResource(ctx, &efssdk.TagResourceInput{ResourceId: made.AccessPointId, Tags: []types.Tag{efsTag("a", "b")}})
+	aws.WantCode(t, err, "AccessPointNotFound")
 }

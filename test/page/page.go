@@ -1,4 +1,5 @@
-// Package page keeps a part of a page of documentation as the code says, such as a table of what tests have shown.
+// Package page keeps a part of a page of documentation as the code says, such as a table of what tests have shown, and reads
+// the objects that a page has its readers create.
 package page
 
 import (

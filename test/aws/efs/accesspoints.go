@@ -73,7 +73,7 @@ func (s *Service) createAccessPoint(r *gateway.Request) (any, *gateway.Error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fs := s.fileSystems[short(asked.FileSystemID)]
+	fs := s.fileSystem(r, short(asked.FileSystemID))
 	if fs == nil {
 		return nil, noFileSystem(asked.FileSystemID)
 	}
@@ -138,7 +138,7 @@ func (s *Service) deleteAccessPoint(r *gateway.Request) (any, *gateway.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id := short(r.Parameters["Id"])
-	if s.accessPoints[id] == nil {
+	if s.accessPoint(r, id) == nil {
 		return nil, noAccessPoint(id)
 	}
 	delete(s.accessPoints, id)
@@ -153,13 +153,13 @@ func (s *Service) describeAccessPoints(r *gateway.Request) (any, *gateway.Error)
 	switch {
 	case id != "" && fs != "":
 		return nil, gateway.Errorf("BadRequest", "AccessPointId and FileSystemId are mutually exclusive.")
-	case id != "" && s.accessPoints[id] == nil:
+	case id != "" && s.accessPoint(r, id) == nil:
 		return nil, noAccessPoint(id)
-	case fs != "" && s.fileSystems[fs] == nil:
+	case fs != "" && s.fileSystem(r, fs) == nil:
 		return nil, noFileSystem(fs)
 	}
 	ids := slices.DeleteFunc(slices.Collect(maps.Keys(s.accessPoints)), func(other string) bool {
-		return id != "" && other != id || fs != "" && s.accessPoints[other].FileSystemID != fs
+		return s.accessPoint(r, other) == nil || id != "" && other != id || fs != "" && s.accessPoints[other].FileSystemID != fs
 	})
 	ids, next, err := page(r, ids, "MaxResults", "NextToken")
 	if err != nil {

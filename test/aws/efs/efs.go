@@ -133,6 +133,23 @@ func (s *Service) AddMountTarget(m MountTarget) (MountTarget, error) {
 	return m, nil
 }
 
+// fileSystem returns a file system that a caller can see, nil if there is none: those of other accounts do not exist for it.
+// The caller of the method holds the lock, as that of the next one.
+func (s *Service) fileSystem(r *gateway.Request, id string) *FileSystem {
+	if fs := s.fileSystems[id]; fs != nil && fs.Owner == r.Principal.Account {
+		return fs
+	}
+	return nil
+}
+
+// accessPoint returns an access point that a caller can see, nil if there is none.
+func (s *Service) accessPoint(r *gateway.Request, id string) *AccessPoint {
+	if ap := s.accessPoints[id]; ap != nil && ap.owner == r.Principal.Account {
+		return ap
+	}
+	return nil
+}
+
 // AccessPoints returns all access points, sorted by ID.
 func (s *Service) AccessPoints() []AccessPoint {
 	s.mu.Lock()

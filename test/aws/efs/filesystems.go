@@ -30,11 +30,11 @@ func (s *Service) describeFileSystems(r *gateway.Request) (any, *gateway.Error) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	id, token := short(r.Parameters["FileSystemId"]), r.Parameters["CreationToken"]
-	if id != "" && s.fileSystems[id] == nil {
+	if id != "" && s.fileSystem(r, id) == nil {
 		return nil, noFileSystem(id)
 	}
 	ids := slices.DeleteFunc(slices.Collect(maps.Keys(s.fileSystems)), func(other string) bool {
-		return id != "" && other != id || token != "" && s.fileSystems[other].CreationToken != token
+		return s.fileSystem(r, other) == nil || id != "" && other != id || token != "" && s.fileSystems[other].CreationToken != token
 	})
 	ids, next, err := page(r, ids, "MaxItems", "Marker")
 	if err != nil {
@@ -80,17 +80,17 @@ func (s *Service) describeMountTargets(r *gateway.Request) (any, *gateway.Error)
 	defer s.mu.Unlock()
 	id, fs := r.Parameters["MountTargetId"], short(r.Parameters["FileSystemId"])
 	if ap := short(r.Parameters["AccessPointId"]); ap != "" {
-		if s.accessPoints[ap] == nil {
+		if s.accessPoint(r, ap) == nil {
 			return nil, noAccessPoint(ap)
 		}
 		fs = s.accessPoints[ap].FileSystemID
 	}
-	switch _, ok := s.mountTargets[id]; {
+	switch m, ok := s.mountTargets[id]; {
 	case id == "" && fs == "":
 		return nil, gateway.Errorf("BadRequest", "One of FileSystemId, MountTargetId and AccessPointId must be given.")
-	case id != "" && !ok:
+	case id != "" && (!ok || s.fileSystem(r, m.FileSystemID) == nil):
 		return nil, &gateway.Error{Status: http.StatusNotFound, Code: "MountTargetNotFound", Message: "Mount target '" + id + "' does not exist."}
-	case fs != "" && s.fileSystems[fs] == nil:
+	case fs != "" && s.fileSystem(r, fs) == nil:
 		return nil, noFileSystem(fs)
 	}
 	ids := slices.DeleteFunc(slices.Collect(maps.Keys(s.mountTargets)), func(other string) bool {

@@ -69,13 +69,13 @@ func invalid(value, at, constraint string) *gateway.Error {
 	return gateway.Errorf("ValidationException", "1 validation error detected: Value '%s' at '%s' failed to satisfy constraint: Member must satisfy constraint: %s", value, at, constraint)
 }
 
-// tagsOf returns the tags of a file system or access point. The caller holds the lock.
-func (s *Service) tagsOf(id string) (map[string]string, *gateway.Error) {
-	id = short(id)
-	if fs := s.fileSystems[id]; fs != nil {
+// tagsOf returns the tags of the file system or access point that a request names. The caller holds the lock.
+func (s *Service) tagsOf(r *gateway.Request) (map[string]string, *gateway.Error) {
+	id := short(r.Parameters["Id"])
+	if fs := s.fileSystem(r, id); fs != nil {
 		return fs.Tags, nil
 	}
-	if ap := s.accessPoints[id]; ap != nil {
+	if ap := s.accessPoint(r, id); ap != nil {
 		return ap.Tags, nil
 	}
 	if strings.HasPrefix(id, "fsap-") {
@@ -95,7 +95,7 @@ func (s *Service) tagResource(r *gateway.Request) (any, *gateway.Error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, err := s.tagsOf(r.Parameters["Id"])
+	old, err := s.tagsOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func (s *Service) untagResource(r *gateway.Request) (any, *gateway.Error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, err := s.tagsOf(r.Parameters["Id"])
+	old, err := s.tagsOf(r)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (s *Service) untagResource(r *gateway.Request) (any, *gateway.Error) {
 func (s *Service) listTags(r *gateway.Request) (any, *gateway.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	of, err := s.tagsOf(r.Parameters["Id"])
+	of, err := s.tagsOf(r)
 	if err != nil {
 		return nil, err
 	}

@@ -103,6 +103,22 @@ func (d *Directory) AddUserWith(account, name, accessKeyID, secretAccessKey stri
 	return made, nil
 }
 
+// Allow lets who has a key pair take further actions.
+func (d *Directory) Allow(accessKeyID string, actions ...string) error {
+	if err := check(actions); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	found, ok := d.credentials[accessKeyID]
+	if !ok {
+		return fmt.Errorf("got the access key ID %q, want one that was added", accessKeyID)
+	}
+	found.Principal.actions = slices.Concat(found.Principal.actions, actions)
+	d.credentials[accessKeyID] = found
+	return nil
+}
+
 // AddRole adds a role, or replaces it.
 func (d *Directory) AddRole(role Role) error {
 	if parts := strings.SplitN(role.ARN, ":", 6); len(parts) != 6 || parts[1] != d.partition || parts[2] != "iam" || !strings.HasPrefix(parts[5], "role/") {

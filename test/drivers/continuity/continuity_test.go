@@ -25,6 +25,7 @@ import (
 	"github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/drivers/manila"
 	"github.com/berth-csi/berth/test/aws"
+	efscloud "github.com/berth-csi/berth/test/aws/efs"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
@@ -49,7 +50,7 @@ const fileSystem = "fs-0123456789abcdef0"
 func TestEFS(t *testing.T) {
 	needAll(t)
 	region := testbed.StartAWS(t, efs.Driver, aws.Options{Region: "sea-west-1"})
-	files := testbed.AddFileSystems(t, region, fileSystem)
+	files := testbed.AddFileSystems(t, region, efscloud.FileSystem{ID: fileSystem})
 	cloud := region.Options()
 	files.Serve(&cloud)
 	bed := testbed.Start(t, testbed.Options{Driver: efs.Driver, Cloud: cloud})

@@ -37,7 +37,7 @@ import (
 func TestLife(t *testing.T) {
 	needAll(t)
 	region := testbed.StartAWS(t, efs.Driver, aws.Options{Region: "sea-west-1"})
-	files := testbed.AddFileSystems(t, region, fileSystem)
+	files := testbed.AddFileSystems(t, region, efscloud.FileSystem{ID: fileSystem})
 	cloud := region.Options()
 	files.Serve(&cloud)
 	l := &life{watch: &watch{}, region: region}

@@ -2,6 +2,7 @@ package matrix
 
 import (
 	"context"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -17,12 +18,14 @@ import (
 	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 	"github.com/berth-csi/berth/test/aws"
 	"github.com/berth-csi/berth/test/aws/efs"
+	"github.com/berth-csi/berth/test/aws/iam"
 	"github.com/berth-csi/berth/test/aws/metadata"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/drivers/accounts"
 	"github.com/berth-csi/berth/test/drivers/nfs"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/page"
 )
 
 // efsVersion is a version of the driver.
@@ -59,8 +62,10 @@ var (
 
 const (
 	efsFileSystem = "fs-0123456789abcdef0"
-	efsClass      = "efs-dynamic"
-	efsRegion     = "sea-west-1" // which has endpoints and a CA of its own
+	// financeFileSystem is of another account.
+	financeFileSystem = "fs-0fedcba9876543210"
+	efsClass          = "efs-dynamic"
+	efsRegion         = "sea-west-1" // which has endpoints and a CA of its own
 )
 
 // efsBed is a testbed with the EFS driver and a file system.
@@ -74,7 +79,7 @@ type efsBed struct {
 func startEFS(t *testing.T, version efsVersion, region *testbed.AWS, env ...corev1.EnvVar) efsBed {
 	t.Helper()
 	region.Tags = version.tags
-	files := testbed.AddFileSystems(t, region, efsFileSystem)
+	files := testbed.AddFileSystems(t, region, efs.FileSystem{ID: efsFileSystem}, efs.FileSystem{ID: financeFileSystem, Owner: "210987654321"})
 	cloud := region.Options()
 	files.Serve(&cloud)
 	options := testbed.Options{Driver: driver.Driver, Cloud: cloud, Env: append(env, version.env...)}
@@ -208,7 +213,46 @@ func testEFS(t *testing.T, version efsVersion) {
 	if !*all {
 		return
 	}
+	t.Run("cross_account", bed.testCrossAccount)
 	t.Run("STS", func(t *testing.T) { testEFSWithTokens(t, version) })
+}
+
+// testCrossAccount uses a file system of another account, as the documentation says. Only a role of that account sees it.
+func (b efsBed) testCrossAccount(t *testing.T) {
+	const role = "arn:aws:iam::210987654321:role/efs-of-finance"
+	user := &corev1.Secret{}
+	if err := b.Client().Get(t.Context(), client.ObjectKey{Namespace: b.DriverNamespace(), Name: driver.Driver.Secrets[0]}, user); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(
+		b.region.IAM.Allow(string(user.Data["aws_access_key_id"]), "sts:AssumeRole"),
+		b.region.IAM.AddRole(iam.Role{ARN: role, Actions: []string{"elasticfilesystem:*"}, Trusted: []string{"arn:aws:iam::111122223333:user/openshift-aws-efs-csi-driver"}}),
+	); err != nil {
+		t.Fatal(err)
+	}
+	documented := page.Objects(t, "../../../docs/cross-account.md", strings.NewReplacer("fs-0123456789abcdef0", financeFileSystem))
+	for _, kind := range []string{"Namespace", "Secret", "Role", "RoleBinding", "StorageClass"} {
+		if err := b.Client().Create(t.Context(), documented[kind]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	before := len(b.region.Calls())
+	claim := b.Claim(t, testbed.Claim{Namespace: b.Namespace(t), Name: "finance", Class: documented["StorageClass"].GetName()})
+	volume := b.Bound(t, claim)
+	if point := b.accessPoint(t); point.FileSystemID != financeFileSystem {
+		t.Errorf("the access point is %+v, want one of the file system %s", point, financeFileSystem)
+	}
+	b.Delete(t, append(b.share(t, claim), claim)...)
+	cluster.Eventually(t, testbed.Limit, "the volume to be gone", b.Gone(volume))
+	if left := b.region.EFS.AccessPoints(); len(left) > 0 {
+		t.Errorf("the cloud still has the access points %+v", left)
+	}
+	for _, call := range b.region.Calls()[before:] {
+		changes := call.Action == "CreateAccessPoint" || call.Action == "DeleteAccessPoint"
+		if changes && !strings.HasPrefix(call.Principal, "arn:aws:sts::210987654321:assumed-role/efs-of-finance/") {
+			t.Errorf("%s was called by %s, want a session of %s", call.Action, call.Principal, role)
+		}
+	}
 }
 
 // testFirstConsumer makes the volume of a claim when the claim's first pod is scheduled.

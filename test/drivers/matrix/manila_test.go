@@ -244,17 +244,17 @@ func (m *manilaBed) delete(t *testing.T) {
 	for _, claim := range m.claims {
 		m.Delete(t, claim)
 	}
-	cluster.Eventually(t, testbed.Limit, "the cloud to be empty", func(context.Context) error {
+	cluster.Eventually(t, testbed.Limit, "the cloud to be empty", func(ctx context.Context) error {
+		volumes := &corev1.PersistentVolumeList{} // the provisioner deletes them after their shares
 		left, err := os.ReadDir(m.cloud.Files)
-		if shares, snapshots := m.cloud.Shares(), m.cloud.ShareSnapshots(); err != nil || len(shares)+len(snapshots)+len(left) > 0 {
-			return errors.Join(err, fmt.Errorf("it has the shares %+v, the snapshots %+v, and the files %v", shares, snapshots, left))
+		if err := errors.Join(err, m.Client().List(ctx, volumes)); err != nil {
+			return err
+		}
+		if shares, snapshots := m.cloud.Shares(), m.cloud.ShareSnapshots(); len(shares)+len(snapshots)+len(left)+len(volumes.Items) > 0 {
+			return fmt.Errorf("it has the shares %+v, the snapshots %+v, and the files %v; the cluster has %d volumes", shares, snapshots, left, len(volumes.Items))
 		}
 		return nil
 	})
-	var volumes corev1.PersistentVolumeList
-	if err := m.Client().List(t.Context(), &volumes); err != nil || len(volumes.Items) > 0 {
-		t.Errorf("volumes are left: %v, %v", volumes.Items, err)
-	}
 }
 
 // manilaUnexercised says why no run can use some permissions of the driver's accounts.

@@ -12,6 +12,7 @@ import (
 	driver "github.com/berth-csi/berth/drivers/sample"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/drivers/accounts"
+	"github.com/berth-csi/berth/test/drivers/folders"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 )
 
@@ -66,7 +67,16 @@ func testSample(t *testing.T) {
 			t.Errorf("the pod on node %s reads %q, want what the other one wrote", testbed.Nodes[0], got)
 		}
 	})
-	t.Run("expand", func(t *testing.T) { bed.Expand(t, claim, "2Gi") })
+	t.Run("expand", func(t *testing.T) {
+		bed.Expand(t, claim, "2Gi")
+		store, err := folders.OpenStore(folder)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := store.Get(folders.Volumes, volume.Spec.CSI.VolumeHandle); err != nil || got.Bytes != 2<<30 {
+			t.Errorf("the volume is %+v (error %v), want one of 2 GiB", got, err)
+		}
+	})
 	t.Run("snapshot", func(t *testing.T) {
 		snapshot := bed.Snapshot(t, claim, "day-1", sampleClass)
 		if got := made(t, "snapshots"); len(got) != 1 {

@@ -38,9 +38,10 @@ func testVSphere(t *testing.T) {
 	}
 	namespace := bed.Namespace(t)
 	claim := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "data", Class: vSphereClass, Mode: corev1.ReadWriteOnce})
-	first := bed.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
-	volume := bed.Bound(t, claim)
+	var first, second testbed.RunningPod
 	t.Run("provision", func(t *testing.T) {
+		first = bed.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
+		volume := bed.Bound(t, claim)
 		if got := storage.Left(t, folders.Volumes); !slices.Equal(got, []string{volume.Spec.CSI.VolumeHandle}) {
 			t.Errorf("there are the volumes %q, want %q", got, volume.Spec.CSI.VolumeHandle)
 		}
@@ -55,21 +56,43 @@ func testVSphere(t *testing.T) {
 			t.Errorf("StorageClass %s is %+v, want the default of this fresh cluster", vSphereClass, class)
 		}
 	})
-	t.Run("publish", func(t *testing.T) {
-		first.Write(t, "greeting", "ahoy")
-		if got := first.Read(t, "greeting"); got != "ahoy" {
-			t.Errorf("the pod reads %q, want what it wrote", got)
+	disk := func(t *testing.T) folders.Record {
+		t.Helper()
+		record, err := storage.Get(folders.Volumes, bed.Bound(t, claim).Spec.CSI.VolumeHandle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return record
+	}
+	t.Run("attach", func(t *testing.T) {
+		if got := disk(t).Node; got != testbed.Nodes[0] {
+			t.Errorf("the disk is attached to %q, want the node of its pod, %s", got, testbed.Nodes[0])
+		}
+		attachments := &storagev1.VolumeAttachmentList{}
+		if err := bed.Client().List(t.Context(), attachments); err != nil {
+			t.Fatal(err)
+		}
+		if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != testbed.Nodes[0] {
+			t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
 		}
 	})
-	var second testbed.RunningPod
-	t.Run("attach", func(t *testing.T) {
+	t.Run("publish", func(t *testing.T) {
+		first.Write(t, "greeting", "ahoy")
 		bed.Delete(t, first.Pod)
 		second = bed.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: claim})
 		if got := second.Read(t, "greeting"); got != "ahoy" {
 			t.Errorf("on the other node the pod reads %q, want what the first one wrote", got)
 		}
+		if got := disk(t).Node; got != testbed.Nodes[1] {
+			t.Errorf("the disk is attached to %q, want the node of the second pod, %s", got, testbed.Nodes[1])
+		}
 	})
-	t.Run("expand", func(t *testing.T) { bed.Expand(t, claim, "2Gi") })
+	t.Run("expand", func(t *testing.T) {
+		bed.Expand(t, claim, "2Gi")
+		if got := disk(t).Bytes; got != 2<<30 {
+			t.Errorf("the disk has %d bytes, want 2 GiB", got)
+		}
+	})
 	t.Run("snapshot", func(t *testing.T) {
 		snapshot := bed.Snapshot(t, claim, "day-1", vSphereSnapshotClass)
 		restored := bed.Claim(t, testbed.Claim{Namespace: namespace, Name: "restored", Class: vSphereClass, Size: "2Gi", Mode: corev1.ReadWriteOnce, Source: &corev1.TypedLocalObjectReference{
@@ -81,6 +104,7 @@ func testVSphere(t *testing.T) {
 		bed.Delete(t, reader.Pod, restored, snapshot)
 	})
 	t.Run("delete", func(t *testing.T) {
+		volume := bed.Bound(t, claim)
 		bed.Delete(t, second.Pod, claim)
 		cluster.Eventually(t, testbed.Limit, "the volume to be gone", bed.Gone(volume))
 		cluster.Eventually(t, testbed.Limit, "all that was made for volumes to be gone", func(context.Context) error {

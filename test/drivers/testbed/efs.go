@@ -31,14 +31,15 @@ type FileSystems struct {
 	targets map[string]string // IP addresses, by ID
 }
 
-// AddFileSystems adds file systems with IDs. Each has a folder of this machine.
-func AddFileSystems(t testing.TB, a *AWS, ids ...string) *FileSystems {
+// AddFileSystems adds file systems with IDs, which may be of other accounts. Each has a folder of this machine.
+func AddFileSystems(t testing.TB, a *AWS, all ...efs.FileSystem) *FileSystems {
 	t.Helper()
 	s := &FileSystems{cloud: a.Cloud, folders: map[string]string{}, targets: map[string]string{}}
 	s.NFS = nfs.Start(t, s.export)
 	zone := a.Zones()[0]
-	for i, id := range ids {
-		a.EFS.AddFileSystem(efs.FileSystem{ID: id})
+	for i, fs := range all {
+		id := fs.ID
+		a.EFS.AddFileSystem(fs)
 		s.folders[id], s.targets[id] = t.TempDir(), fmt.Sprintf(mountTarget, i+1)
 		if _, err := a.EFS.AddMountTarget(efs.MountTarget{FileSystemID: id, Zone: zone.Name, ZoneID: zone.ID, IP: s.targets[id]}); err != nil {
 			t.Fatal(err)

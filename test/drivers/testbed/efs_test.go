@@ -12,6 +12,7 @@ import (
 
 	driver "github.com/berth-csi/berth/drivers/efs"
 	"github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/test/aws/efs"
 	"github.com/berth-csi/berth/test/drivers/nfs"
 )
 
@@ -19,7 +20,7 @@ import (
 func TestExportsOfEFS(t *testing.T) {
 	const first, second, host = "fs-0000000000000000a", "fs-0000000000000000b", ".efs.us-east-1.amazonaws.com"
 	region := StartAWS(t, driver.Driver, aws.Options{})
-	files := AddFileSystems(t, region, first, second)
+	files := AddFileSystems(t, region, efs.FileSystem{ID: first}, efs.FileSystem{ID: second})
 	client := efssdk.NewFromConfig(region.Configure(t, region.AddUser(t, "admin", "elasticfilesystem:*")))
 	create := func(token string, info *types.CreationInfo) string {
 		t.Helper()

@@ -1,0 +1,36 @@
+package page
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/yaml"
+)
+
+var yamlBlock = regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")
+
+// Objects returns the objects of the only YAML block of a page, by kind, with other names.
+func Objects(t testing.TB, path string, names *strings.Replacer) map[string]*unstructured.Unstructured {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := yamlBlock.FindAllStringSubmatch(string(content), -1)
+	if len(blocks) != 1 {
+		t.Fatalf("%s has %d blocks of YAML, want one", path, len(blocks))
+	}
+	objects := map[string]*unstructured.Unstructured{}
+	for document := range strings.SplitSeq(blocks[0][1], "---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(names.Replace(document)), &object.Object); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		objects[object.GetKind()] = object
+	}
+	return objects
+}
