@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -49,10 +50,22 @@ func TestTally(t *testing.T) {
 			events: []results.Event{{Action: "skip", Test: "TestA"}, {Action: "pass", Test: "TestB"}},
 			table:  "| TestA | 0 | 0 | 1 |\n| TestB | 1 | 0 | 0 |\n", complaint: "1 tests were skipped; a proof needs them all",
 		},
+		{
+			name: "skipped, which this machine cannot run",
+			events: []results.Event{
+				{Action: "output", Test: "TestA/ext4", Output: "why\n"}, {Action: "skip", Test: "TestA/ext4"}, {Action: "pass", Test: "TestA/xfs"}, {Action: "pass", Test: "TestA"},
+			},
+			table: "| TestA/ext4 | 0 | 0 | 1 |\n| TestA/xfs | 1 | 0 | 0 |\n\nNot shown on this machine: TestA/ext4:\nwhy\n",
+		},
+		{
+			name:   "skipped, of which this machine could run one",
+			events: []results.Event{{Action: "skip", Test: "TestA/ext4"}, {Action: "skip", Test: "TestB"}},
+			table:  "| TestA/ext4 | 0 | 0 | 1 |\n| TestB | 0 | 0 | 1 |\n\nNot shown on this machine: TestA/ext4:\n", complaint: "1 tests were skipped; a proof needs them all",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var out strings.Builder
-			sum := tally{out: &out, began: time.Now(), logs: tc.logs, outputs: map[string][]string{}, outcomes: map[string]string{}}
+			sum := tally{out: &out, began: time.Now(), logs: tc.logs, optional: regexp.MustCompile("/ext4$"), outputs: map[string][]string{}, outcomes: map[string]string{}}
 			for _, event := range tc.events {
 				sum.add(event)
 			}
