@@ -136,6 +136,27 @@ func TestRefusedDeletionHoldsNothingElse(t *testing.T) {
 	env.waitUntilRemoved()
 }
 
+// TestRefusedFinalizerIsReported: a policy refuses that the operator adds its finalizer. Nothing of the driver may be created
+// before. A condition quotes the policy, until the policy is gone.
+func TestRefusedFinalizerIsReported(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	custom := env.customResource()
+	env.create(custom)
+	custom.SetGroupVersionKind(operatorv1.GroupVersion.WithKind("ClusterCSIDriver"))
+	permit := admission.Refusal{Name: env.namespace, Operation: admissionregistrationv1.Update, Object: custom, Message: refusal}.Apply(t, env.Client())
+	env.startOperator()
+	env.waitForRefusal("ReconcileDegraded", "ClusterCSIDriver "+env.driver.CSIName)
+	if present, _, err := env.existing(t.Context()); err != nil || len(present) > 0 {
+		t.Errorf("before the finalizer, the operator has created %q (%v)", present, err)
+	}
+	permit()
+	custom = env.waitForConditions(allWell)
+	if got := condition(custom, env.driver.ConditionPrefix+"ReconcileDegraded"); got.Type != "" {
+		t.Errorf("the policy is gone, and there still is the condition %+v", got)
+	}
+}
+
 // TestMissingAPIHoldsNothingElse: a cluster without the API of the monitoring gets the driver, which can be removed again.
 func TestMissingAPIHoldsNothingElse(t *testing.T) {
 	t.Parallel()
