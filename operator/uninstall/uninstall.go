@@ -122,7 +122,7 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 		return err
 	}
 	forced := custom.Annotations[forceAnnotation] == "true"
-	if left := c.pause.until.Sub(c.Clock.Now()); left > 0 && c.pause.forced == forced && (!c.pause.inUse || c.seesNodePart()) {
+	if left := c.pause.until.Sub(c.Clock.Now()); left > 0 && c.pause.forced == forced && (!c.pause.inUse || c.seesNodePlugin()) {
 		syncContext.Queue().AddAfter(syncContext.QueueKey(), left)
 		return c.pause.err
 	}
@@ -276,10 +276,10 @@ func (c *controller) observePods(ctx context.Context, stage int, nodes *nodes, o
 	return err
 }
 
-// seesNodePart reports whether the caches show a DaemonSet of the driver.
-func (c *controller) seesNodePart() bool {
+// seesNodePlugin reports whether the caches show a DaemonSet of the driver.
+func (c *controller) seesNodePlugin() bool {
 	return slices.ContainsFunc(c.Objects, func(object *objects.WatchedObject) bool {
-		return isNodePart(object.Desired) && object.Cached() != nil
+		return isNodePlugin(object.Desired) && object.Cached() != nil
 	})
 }
 
