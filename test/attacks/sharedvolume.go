@@ -1,5 +1,6 @@
 package attacks
 
+// onSharedVolumes are attacks of tenants on SharedVolumes of others.
 var onSharedVolumes = []Attack{
 	{"create a claim in advance, to bind a future volume",
 		"a volume is reserved for its claim by UID when it is created",
