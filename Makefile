@@ -1,4 +1,4 @@
-# Berth. `make help` lists what there is to do.
+# Berth. `make help` lists the targets.
 export CGO_ENABLED := 0
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null)
@@ -91,7 +91,7 @@ rbac: ## Print what the operators may do, what for, and what an end-to-end run h
 	@go run ./hack/rbac
 
 .PHONY: generate
-generate: ## Write all generated files anew
+generate: ## Regenerate all generated files
 	go generate ./sharedvolume/... ./drivers/...
 	go generate ./bundle
 	go generate ./catalog/build

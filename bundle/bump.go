@@ -28,11 +28,11 @@ func Bump(earlier *registryv1.Bundle, d drivers.Driver, opts Options) (*registry
 	same := was
 	same.Images = maps.Clone(was.Images)
 	maps.Copy(same.Images, opts.Images)
-	anew, err := Generate(d, same)
+	again, err := Generate(d, same)
 	if err != nil {
 		return nil, err
 	}
-	if len(Diff(earlier, anew)) == 0 {
+	if len(Diff(earlier, again)) == 0 {
 		return nil, nil
 	}
 	following := Options{Version: next(was.Version), Replaces: earlier.Name, Images: same.Images, Pinned: opts.Pinned, Released: opts.Released}

@@ -4,7 +4,7 @@ import corev1 "k8s.io/api/core/v1"
 
 // AWSRegion says how a driver learns which region it is in, in which AWS may have endpoints and a CA of its own.
 type AWSRegion struct {
-	// Endpoints are the environment variables with which the driver is told where a service of AWS is, by the name of the
+	// Endpoints are the environment variables with the endpoints of AWS's services for the driver, by the name of the
 	// service in the Infrastructure.
 	Endpoints map[string]string
 	// CAFile is where the container's asset mounts the CA bundle of the cloud.

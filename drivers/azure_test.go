@@ -124,7 +124,7 @@ func TestAzureConfigReachesDrivers(t *testing.T) {
 			}
 			merged := volumeAt(pod, injector, file)
 			if merged.EmptyDir == nil || volumeAt(pod, driver, file).Name != merged.Name {
-				t.Errorf("container %s has not the volume with %s, %+v", driver.Name, file, merged)
+				t.Errorf("container %s does not have the volume with %s, %+v", driver.Name, file, merged)
 			}
 			if v := volumeAt(pod, injector, paths["--creds-path"]+"/azure_client_id"); v.Secret == nil || v.Secret.SecretName != d.Secrets[0] {
 				t.Errorf("the injector reads credentials from %+v, want Secret %s", v, d.Secrets[0])

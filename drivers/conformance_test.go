@@ -31,7 +31,7 @@ import (
 
 const namespace = "harbour"
 
-// everyDriver returns the drivers of the registry and the sample, which no release has.
+// everyDriver returns the drivers of the registry and the sample, which is in no release.
 func everyDriver() []drivers.Driver { return append(registry.All(), sample.Driver) }
 
 // forEachDriver runs a test with the manifests of each driver. Images are named after their variables.

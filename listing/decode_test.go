@@ -67,7 +67,7 @@ func TestSizeAfter(t *testing.T) {
 	}
 }
 
-// TestRenew: a list goes on from the token that comes with the error, but not twice from the same place.
+// TestRenew: a list continues from the token that comes with the error, but not twice from the same place.
 func TestRenew(t *testing.T) {
 	expired := func(token string) error {
 		err := apierrors.NewResourceExpired("too old")
@@ -88,7 +88,7 @@ func TestRenew(t *testing.T) {
 	} {
 		got := renew(test.err, test.at)
 		if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
-			t.Errorf("%s: the list goes on at %+v, want %+v", test.name, got, test.want)
+			t.Errorf("%s: the list continues at %+v, want %+v", test.name, got, test.want)
 		}
 	}
 }

@@ -444,5 +444,5 @@ func (env *testEnv) waitForGarbageCollector() {
 	doomed := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: env.home, Name: "doomed",
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "never-was", UID: "7c9e6679-7425-40de-944b-e07fc1f90ae7"}}}}
 	env.create(doomed)
-	cluster.Eventually(env.t, limit, "the garbage collector to come by", env.Gone(doomed))
+	cluster.Eventually(env.t, limit, "the garbage collector to delete it", env.Gone(doomed))
 }

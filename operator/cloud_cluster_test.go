@@ -21,7 +21,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 )
 
-// TestCloudReachesTheDriver: the driver is told where the cloud is and whom to trust there, and is restarted when that
+// TestCloudReachesTheDriver: the driver gets the endpoints of the cloud and the CA to trust, and is restarted when that
 // changes.
 func TestCloudReachesTheDriver(t *testing.T) {
 	t.Parallel()

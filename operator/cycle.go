@@ -2,12 +2,16 @@ package operator
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
 
+	operatorv1 "github.com/openshift/api/operator/v1"
+	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/events"
+	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -92,6 +96,28 @@ func (c *cycle) run(ctx context.Context, mode customresource.Mode) error {
 	if left, err := c.leaveToOwner(ctx); left || err != nil {
 		return err
 	}
+	err := c.runMode(ctx, mode)
+	if objects.Refused(err) && ctx.Err() == nil {
+		c.reportRefusal(ctx, err)
+	}
+	return err
+}
+
+// refused is the name of the condition about a write that the API server refuses and without which no controller can start.
+const refused = "Reconcile"
+
+// reportRefusal reports such a write in a condition. The next cycle removes the condition if it gets further.
+func (c *cycle) reportRefusal(ctx context.Context, refusal error) {
+	name := c.driver.ConditionPrefix + refused
+	err := c.reporter.ApplyOperatorStatus(ctx, name, applyoperatorv1.OperatorStatus().WithConditions(
+		applyoperatorv1.OperatorCondition().WithType(name+operatorv1.OperatorStatusTypeDegraded).WithStatus(operatorv1.ConditionTrue).
+			WithReason("RequestRefused").WithMessage(fmt.Sprintf("the driver is left as it is, because the API server refuses a request that has to come first: %v", refusal))))
+	if err != nil && ctx.Err() == nil {
+		klog.ErrorS(err, "Failed to report a refused request", "clusterCSIDriver", c.driver.CSIName)
+	}
+}
+
+func (c *cycle) runMode(ctx context.Context, mode customresource.Mode) error {
 	switch mode {
 	case customresource.Managed:
 		if ready, err := c.prepare(ctx); !ready || err != nil {
@@ -164,8 +190,8 @@ func isWritten(prefix, conditionType string, mode customresource.Mode) bool {
 		return mode == customresource.Unmanaged || mode == customresource.Kept
 	case strings.HasPrefix(rest, "DriverNamespace"), strings.HasPrefix(rest, "DriverAdoption"):
 		return mode.Installs() || mode == customresource.Removed
-	case strings.HasPrefix(rest, "OperatorLock"):
-		return false // only while a controller reports it
+	case strings.HasPrefix(rest, "OperatorLock"), strings.HasPrefix(rest, refused):
+		return false // only while it is reported
 	default:
 		return mode.Installs()
 	}

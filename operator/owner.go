@@ -12,7 +12,7 @@ import (
 	"github.com/berth-csi/berth/operator/upgradeable"
 )
 
-// ownerInterval is how often an operator looks whether the driver still belongs to another one.
+// ownerInterval is how often an operator checks whether the driver still belongs to another one.
 const ownerInterval = 10 * time.Second
 
 // leaveToOwner reports whether the driver belongs to another operator. If so, it returns only when that has changed or ctx

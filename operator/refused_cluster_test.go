@@ -1,13 +1,11 @@
 package operator_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -15,10 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/test/admission"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -138,6 +136,27 @@ func TestRefusedDeletionHoldsNothingElse(t *testing.T) {
 	env.waitUntilRemoved()
 }
 
+// TestRefusedFinalizerIsReported: a policy refuses that the operator adds its finalizer. Nothing of the driver may be created
+// before. A condition quotes the policy, until the policy is gone.
+func TestRefusedFinalizerIsReported(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t)
+	custom := env.customResource()
+	env.create(custom)
+	custom.SetGroupVersionKind(operatorv1.GroupVersion.WithKind("ClusterCSIDriver"))
+	permit := admission.Refusal{Name: env.namespace, Operation: admissionregistrationv1.Update, Object: custom, Message: refusal}.Apply(t, env.Client())
+	env.startOperator()
+	env.waitForRefusal("ReconcileDegraded", "ClusterCSIDriver "+env.driver.CSIName)
+	if present, _, err := env.existing(t.Context()); err != nil || len(present) > 0 {
+		t.Errorf("before the finalizer, the operator has created %q (%v)", present, err)
+	}
+	permit()
+	custom = env.waitForConditions(allWell)
+	if got := condition(custom, env.driver.ConditionPrefix+"ReconcileDegraded"); got.Type != "" {
+		t.Errorf("the policy is gone, and there still is the condition %+v", got)
+	}
+}
+
 // TestMissingAPIHoldsNothingElse: a cluster without the API of the monitoring gets the driver, which can be removed again.
 func TestMissingAPIHoldsNothingElse(t *testing.T) {
 	t.Parallel()
@@ -194,68 +213,11 @@ func (env *testEnv) waitUntilOnlyMissing(names ...string) {
 	})
 }
 
-// refuse creates a policy that refuses an operation on one of the driver's objects, until the test ends or permit is called.
+// refuse has a policy refuse an operation on one of the driver's objects, until the test ends or permit is called.
 func (env *testEnv) refuse(operation admissionregistrationv1.OperationType, kind, name string) (permit func()) {
 	env.t.Helper()
 	objects := env.objects()
 	object := objects[slices.IndexFunc(objects, func(o client.Object) bool { return nameOf(o) == kind+" "+name })]
-	gvk := object.GetObjectKind().GroupVersionKind()
-	mapping, err := env.Client().RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
-	if err != nil {
-		env.t.Fatal(err)
-	}
-	named := metav1.ObjectMeta{Name: env.namespace + "-" + mapping.Resource.Resource}
-	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{
-		ObjectMeta: named,
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
-			FailurePolicy: ptr.To(admissionregistrationv1.Fail),
-			MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: []admissionregistrationv1.NamedRuleWithOperations{{
-				ResourceNames: []string{name},
-				RuleWithOperations: admissionregistrationv1.RuleWithOperations{
-					Operations: []admissionregistrationv1.OperationType{operation},
-					Rule: admissionregistrationv1.Rule{APIGroups: []string{gvk.Group}, APIVersions: []string{gvk.Version},
-						Resources: []string{mapping.Resource.Resource}},
-				},
-			}}},
-			Validations: []admissionregistrationv1.Validation{{Expression: "false", Message: refusal}},
-		},
-	}
-	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{
-		ObjectMeta: named,
-		Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
-			PolicyName: policy.Name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny}},
-	}
-	env.create(policy, binding)
-	permit = sync.OnceFunc(func() {
-		for _, object := range []client.Object{binding, policy} {
-			if err := env.Client().Delete(context.Background(), object); err != nil {
-				env.t.Error(err)
-			}
-		}
-		env.waitForPolicy(operation, object, false)
-	})
-	env.t.Cleanup(permit)
-	env.waitForPolicy(operation, object, true)
-	return permit
-}
-
-// waitForPolicy waits until the API server refuses an operation on an object, or does so no more.
-func (env *testEnv) waitForPolicy(operation admissionregistrationv1.OperationType, object client.Object, refused bool) {
-	env.t.Helper()
-	request := func(ctx context.Context) error {
-		trial := object.DeepCopyObject().(client.Object)
-		switch operation {
-		case admissionregistrationv1.Create:
-			return env.Client().Create(ctx, trial, client.DryRunAll)
-		case admissionregistrationv1.Delete:
-			return env.Client().Delete(ctx, trial, client.DryRunAll)
-		}
-		return env.Client().Patch(ctx, trial, client.RawPatch("application/merge-patch+json", []byte(`{}`)), client.DryRunAll)
-	}
-	cluster.Eventually(env.t, limit, fmt.Sprintf("a policy that refuses %s %s: %v", operation, nameOf(object), refused), func(ctx context.Context) error {
-		if err := request(ctx); (err != nil && strings.Contains(err.Error(), refusal)) != refused {
-			return cmp.Or(err, errors.New("there is no error"))
-		}
-		return nil
-	})
+	policy := env.namespace + "-" + strings.ToLower(kind)
+	return admission.Refusal{Name: policy, Operation: operation, Object: object, Message: refusal}.Apply(env.t, env.Client())
 }

@@ -18,7 +18,7 @@ import (
 
 const (
 	// runLimit bounds how long a run may take to settle. It is far above what a run takes, for machines that are busy: a
-	// removal that waits rests ten times as long as its looks at the cluster take.
+	// removal that waits pauses ten times as long as it takes to observe the cluster.
 	runLimit = 10 * time.Minute
 	// quiet is for how long an operator that has settled sends no requests.
 	quiet = 500 * time.Millisecond
@@ -97,7 +97,7 @@ func (r *run) start() {
 	}
 }
 
-// settle waits until the scenario has ended and the operator sends no more requests.
+// settle waits until the scenario has ended and the operator no longer sends requests.
 func (r *run) settle(end func(*variantEnv) error, reference *outcome) {
 	r.t.Helper()
 	seen, last := -1, errors.New("it was never idle")
@@ -124,7 +124,7 @@ func (r *run) settle(end func(*variantEnv) error, reference *outcome) {
 func (r *run) mustStaySettled() {
 	r.t.Helper()
 	if r.customResourceNow() == nil {
-		return // nothing to look at
+		return // nothing to check
 	}
 	var late []fault.Write
 	for range rounds {
@@ -145,7 +145,7 @@ func (r *run) nudge() {
 	if err := r.Client().Patch(context.Background(), r.customResource(), client.RawPatch("application/merge-patch+json", patch)); err != nil {
 		r.t.Fatal(err)
 	}
-	r.awaitOperator("to look at its objects again", func() error {
+	r.awaitOperator("to read its objects again", func() error {
 		switch idle := r.injector.Idle(); {
 		case idle >= time.Since(began):
 			return errors.New("it has asked for nothing since")

@@ -110,8 +110,8 @@ func (env *testEnv) uninstallMessage() string {
 	return condition(custom, env.driver.ConditionPrefix+"UninstallProgressing").Message
 }
 
-// TestWaitingRemovalIsQuiet: while a pod uses a volume, the operator looks for such pods from time to time, and not when a
-// pod or an object of the driver changes. A look takes few requests.
+// TestWaitingRemovalIsQuiet: while a pod uses a volume, the operator lists such pods from time to time, and not when a pod
+// or an object of the driver changes. Each time it sends few requests.
 func TestWaitingRemovalIsQuiet(t *testing.T) {
 	t.Parallel()
 	const most = 10 // requests
@@ -136,7 +136,7 @@ func TestWaitingRemovalIsQuiet(t *testing.T) {
 	cluster.Eventually(t, limit, "the second pod to be gone", env.Gone(second))
 	next("1 pod:") // whatever the removal began with is over
 
-	before := len(env.looks())
+	before := len(env.observations())
 	workloads := env.waitForWorkloads("they exist", func(workloads) error { return nil })
 	third := env.createUser("third", second.Spec.Volumes[0])
 	for i := range 100 { // more than a page
@@ -159,12 +159,12 @@ func TestWaitingRemovalIsQuiet(t *testing.T) {
 	env.waitUntilRunning(third)
 	env.patchCustomResource(`{"spec":{"logLevel":"Debug"}}`)
 	env.waitUntilObserved()
-	if got := env.looks()[before:]; len(got) > 0 {
-		t.Errorf("before it was time to look again, there were %d requests, such as %q", len(got), got[:min(len(got), most)])
+	if got := env.observations()[before:]; len(got) > 0 {
+		t.Errorf("before the pause was over, there were %d requests, such as %q", len(got), got[:min(len(got), most)])
 	}
 	next("2 pods")
-	if got := env.looks()[before:]; len(got) > most {
-		t.Errorf("one look took %d requests, want at most %d; the first ones: %q", len(got), most, got[:most])
+	if got := env.observations()[before:]; len(got) > most {
+		t.Errorf("one observation took %d requests, want at most %d; the first ones: %q", len(got), most, got[:most])
 	}
 	if err := env.Client().DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(env.namespace)); err != nil {
 		t.Fatal(err)
@@ -173,20 +173,20 @@ func TestWaitingRemovalIsQuiet(t *testing.T) {
 		clock.Step(time.Minute)
 		return env.Gone(env.customResource())(ctx)
 	})
-	if len(env.looks()) == before {
+	if len(env.observations()) == before {
 		t.Error("the audit log has none of the requests that removed the driver")
 	}
 }
 
-// looks returns the operator's requests, except watches and those that report: events, and the status and the metadata of
+// observations returns the operator's requests, except watches and those that report: events, and the status and the metadata of
 // the ClusterCSIDriver.
-func (env *testEnv) looks() []string {
-	var looks []string
+func (env *testEnv) observations() []string {
+	var found []string
 	for _, event := range env.requests() {
 		about := []string{"events", "clustercsidrivers"}
 		if event.Verb != "watch" && !slices.Contains(about, event.Resource) {
-			looks = append(looks, event.Verb+" "+event.URI)
+			found = append(found, event.Verb+" "+event.URI)
 		}
 	}
-	return looks
+	return found
 }

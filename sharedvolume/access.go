@@ -38,14 +38,20 @@ const (
 	reasonUnknownAccess = "UnknownAccess"
 )
 
-// prepareTimeout is how long Prepare retries.
-const prepareTimeout = time.Minute
+const (
+	// prepareTimeout is how long Prepare retries.
+	prepareTimeout = time.Minute
+	// prepareAttempts is how often Prepare tries to create the policy, before it leaves that to Run: a policy or a webhook of
+	// the cluster may refuse it, and the driver must be managed all the same.
+	prepareAttempts = 3
+)
 
 var policyKey = types.NamespacedName{Name: v1alpha1.PolicyName}
 
 // Prepare creates the SharedVolumePolicy if there is none. Call it before adopting anything that the community operator left,
 // because those objects show whether the cluster was managed by that operator. While the CustomResourceDefinition of policies
-// is missing, there can be none; then Prepare returns the access with which Run has to create it, and otherwise "".
+// is missing, there can be none, and the API server may refuse to create one. Then Prepare returns the access with which Run has
+// to create it, and otherwise "".
 func Prepare(ctx context.Context, cfg *rest.Config) (v1alpha1.Access, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -63,15 +69,20 @@ func Prepare(ctx context.Context, cfg *rest.Config) (v1alpha1.Access, error) {
 	ctx, cancel := context.WithTimeout(ctx, prepareTimeout)
 	defer cancel()
 	var last error
+	failures := 0
 	if polling.PollUntilContextCancel(ctx, time.Second, true, func(ctx context.Context) (bool, error) {
 		if last = ensurePolicy(ctx, c, c, ""); last == nil {
 			return true, nil
 		}
+		failures++
 		if missing, err := apis.missing(ctx); err == nil && slices.Contains(missing, definitionOf(policiesResource)) {
+			decided, last = initialAccess(ctx, c)
+		} else if failures >= prepareAttempts {
+			klog.FromContext(ctx).Error(last, "The SharedVolumePolicy is created later; until then, SharedVolumes require grants")
 			decided, last = initialAccess(ctx, c)
 		}
 		if last != nil {
-			klog.FromContext(ctx).Error(last, "Ensuring that there is a SharedVolumePolicy")
+			klog.FromContext(ctx).Error(last, "Failed to ensure that there is a SharedVolumePolicy")
 		}
 		return last == nil, nil
 	}) != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // attacks are what one tenant may try against another, or against the cluster; package test/attacks lists them. After each,
-// arena checks that the victim's volume is unchanged and that the attacker has not got it.
+// arena checks that the victim's volume is unchanged and that the attacker did not get it.
 var attacks = []struct {
 	name  string
 	mount func(arena)
@@ -32,7 +32,7 @@ var attacks = []struct {
 	{"keep others waiting by many without a grant", manyUngranted},
 	{"pass for a cluster of the community operator", forgedOrigin},
 	{"change the spec of a mounted volume", changedSpec},
-	{"delete and create anew with other IDs", otherIDs},
+	{"delete and recreate with other IDs", otherIDs},
 	{"hold the namespace by a finalizer", heldNamespace},
 	{"create in a namespace that ends", endingNamespace},
 	{"leak volumes by a quota", quotaLeak},

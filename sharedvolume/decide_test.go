@@ -205,7 +205,7 @@ func TestNext(t *testing.T) {
 			o.volume.Spec.PersistentVolumeReclaimPolicy = corev1.PersistentVolumeReclaimDelete
 		}, "set the volume's reclaim policy to Retain", ""},
 
-		// What the community operator made goes on.
+		// What the community operator created keeps working.
 		{"community", community, func(*observed) {}, "wait: Ready Bound", ""},
 		{"community, old handle", community, func(o *observed) {
 			o.communityVolume.Spec.CSI.VolumeHandle, o.communityVolume.Spec.MountOptions = "fs-01", []string{"accesspoint=fsap-02"}

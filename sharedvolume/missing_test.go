@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/admission"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -35,7 +37,7 @@ func TestMissingDefinitions(t *testing.T) {
 	if decided != v1alpha1.AccessOpen {
 		t.Errorf("Prepare decides on access %q, want %s, as the community operator's driver shows", decided, v1alpha1.AccessOpen)
 	}
-	// From now on, nothing shows that any more.
+	// From now on, nothing shows that.
 	env.do("adopt", env.client.Patch(t.Context(), driver, patch(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"berth"}}}`)))
 
 	logger := ktesting.NewLogger(ktesting.NopTL{}, ktesting.NewConfig(ktesting.Verbosity(0), ktesting.BufferLogs(true)))
@@ -75,6 +77,39 @@ func TestMissingDefinitions(t *testing.T) {
 	env.mustHaveAccess(v1alpha1.AccessGranted) // as in any cluster that no longer shows the community operator's driver
 	env.setAccess(v1alpha1.AccessOpen)
 	env.ready(env.create(namespace, "again"))
+}
+
+// TestRefusedPolicy: a policy of the cluster refuses the SharedVolumePolicy. Prepare does not fail, because the operator of the
+// driver would end with it. It decides on the access, with which the controller creates the SharedVolumePolicy as soon as it can.
+func TestRefusedPolicy(t *testing.T) {
+	t.Parallel()
+	env := newTestEnv(t, cluster.Start(t, cluster.Options{}))
+	env.defineAll()
+	env.do("create", env.client.Create(t.Context(), &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{
+		Name: sharedvolume.DriverName, Labels: map[string]string{sharedvolume.OwnedLabel: "true"},
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: "apiextensions.k8s.io/v1", Kind: "CustomResourceDefinition", Name: env.definition().Name, UID: env.definition().UID}},
+	}}))
+	policy := &v1alpha1.SharedVolumePolicy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "SharedVolumePolicy"},
+		ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.PolicyName}, Spec: v1alpha1.SharedVolumePolicySpec{Access: v1alpha1.AccessGranted},
+	}
+	permit := admission.Refusal{Name: "no-shared-volume-policy", Operation: admissionv1.Create, Object: policy, Message: "frozen by the security team"}.Apply(t, env.client)
+	cfg := env.controllerConfig()
+	decided, err := sharedvolume.Prepare(t.Context(), cfg)
+	if decided != v1alpha1.AccessOpen || err != nil {
+		t.Errorf("Prepare returned %q and error %v, want %s and none", decided, err, v1alpha1.AccessOpen)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- sharedvolume.Run(ctx, cfg, sharedvolume.Options{InitialAccess: decided}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the controller failed: %v", err)
+		}
+	})
+	permit()
+	env.mustHaveAccess(v1alpha1.AccessOpen)
 }
 
 // mustHaveAccess waits until there is a policy with this access.

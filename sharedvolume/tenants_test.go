@@ -243,7 +243,7 @@ func testGrants(t *testing.T, env testEnv) {
 		late := volumeOf(first.namespace, "late", "fs-01", "fsap-01")
 		env.do("create", first.api.Create(t.Context(), late))
 		env.ungranted(late, "there is no SharedVolumeGrant")
-		// What was granted goes on, is repaired and can be deleted.
+		// What was granted keeps working, is repaired and can be deleted.
 		env.do("delete the claim", first.api.Delete(t.Context(), p.claim))
 		env.gone(p.claim)
 		env.bound(own)

@@ -20,7 +20,7 @@ import (
 	"github.com/berth-csi/berth/yaml"
 )
 
-var update = flag.Bool("update", false, "write testdata/hostile anew")
+var update = flag.Bool("update", false, "update testdata/hostile")
 
 const hostile = "testdata/hostile"
 

@@ -169,7 +169,7 @@ func (d *drawing) draw(height int) {
 
 func (d *drawing) drawLane(l *lane) {
 	x, last := d.left-12-laneWidth*(l.place+1), l.from[len(l.from)-1]
-	class, marker, why := Edge{To: l.to, Kind: upgrade.SkipRange}.look()
+	class, marker, why := Edge{To: l.to, Kind: upgrade.SkipRange}.style()
 	fmt.Fprintf(d, `<path class="edge %s" data-to="%s" d="M%d %dH%dV%dH%d" marker-end="url(#to-%s)"><title>%s</title></path>`,
 		class, escape.HTML(l.to.Name), d.left, middle(last.Row)+8, x, middle(l.to.Row)-8, d.left, marker,
 		escape.HTML(fmt.Sprintf("skipRange of %s: %s%s", l.to.Version, l.to.Range, why)))
@@ -199,13 +199,13 @@ func (d *drawing) drawEdge(e Edge) {
 		}
 		path = fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x, from, x+bulge, from, x+bulge, to, x, to)
 	}
-	class, marker, why := e.look()
+	class, marker, why := e.style()
 	fmt.Fprintf(d, `<path class="edge %s" data-from="%s" data-to="%s" d="%s" marker-end="url(#to-%s)"><title>%s</title></path>`+"\n", class,
 		escape.HTML(e.From.Name), escape.HTML(e.To.Name), path, marker, escape.HTML(fmt.Sprintf("%s %s %s%s", e.To.Version, e.Kind, e.From.Version, why)))
 }
 
-// look returns how an edge is drawn and, if OLM never takes it, why not.
-func (e Edge) look() (class, marker, why string) {
+// style returns how an edge is drawn and, if OLM never takes it, why not.
+func (e Edge) style() (class, marker, why string) {
 	if !e.To.Passed {
 		return string(e.Kind), string(e.Kind), ""
 	}

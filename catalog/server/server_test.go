@@ -60,7 +60,7 @@ func TestServeAnswersLikeOpm(t *testing.T) {
 	}
 }
 
-// TestServeAnswersLikeOpmOnEveryKind asks for all there is in catalogs of the kinds that are public.
+// TestServeAnswersLikeOpmOnEveryKind requests everything in catalogs of the kinds that are public.
 func TestServeAnswersLikeOpmOnEveryKind(t *testing.T) {
 	for _, kind := range catalogs.Kinds {
 		t.Run(kind.Name, func(t *testing.T) {
@@ -248,7 +248,7 @@ func text[M proto.Message](answer M, err error) string {
 	return fmt.Sprintf("%T %s", answer, compact(protojson.Format(answer)))
 }
 
-// compact undoes what protojson does to its output lest anybody rely on it: random spaces.
+// compact removes the random spaces that protojson adds so that nobody relies on its exact output.
 func compact(text string) string { return strings.Join(strings.Fields(text), " ") }
 
 // serve serves a catalog for the time of a test, and makes sure that the server ends as it should
@@ -377,7 +377,7 @@ func TestServeStops(t *testing.T) {
 		t.Error("server waits for the stream to end")
 	}
 	if _, err := held.Recv(); err == nil {
-		t.Error("the stream goes on")
+		t.Error("the stream has not ended")
 	}
 }
 

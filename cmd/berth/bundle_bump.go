@@ -14,6 +14,7 @@ import (
 	"github.com/berth-csi/berth/registryv1"
 )
 
+// newBundleBumpCommand returns the command bundle bump, which a release runs when images have new versions.
 func newBundleBumpCommand() *cobra.Command {
 	var output string
 	content := bundleContent{}

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-csi/berth/findings"
 )
 
+// newBundleValidateCommand returns the command bundle validate, which runs the rules of package bundle/rules.
 func newBundleValidateCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-csi/berth/findings"
 )
 
+// newCatalogBuildCommand returns the command catalog build, which runs package catalog/build.
 func newCatalogBuildCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-csi/berth/catalog/rules"
 )
 
+// newCatalogDiffCommand returns the command catalog diff, which prints what package catalog/diff finds.
 func newCatalogDiffCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-csi/berth/catalog/rules"
 )
 
+// newCatalogListCommand returns the command catalog list, which prints what package catalog/list finds.
 func newCatalogListCommand() *cobra.Command {
 	var output string
 	kinds := strings.Join(list.Kinds(), "|")

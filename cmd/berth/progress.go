@@ -14,7 +14,7 @@ import (
 // Work that takes longer than this is worth a word.
 const progressDelay = time.Second
 
-// startProgress says on a terminal that work goes on, and for how long, once it has taken a second. It
+// startProgress shows on a terminal that the command is still working, and for how long, once it has taken a second. It
 // returns the function that ends that and clears the line. Where w is not a terminal it says nothing.
 func startProgress(w io.Writer, what string) (stop func()) {
 	if !isTerminal(w) {

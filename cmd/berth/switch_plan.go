@@ -7,6 +7,7 @@ import (
 	"github.com/berth-csi/berth/migrate/subscription"
 )
 
+// newSwitchPlanCommand returns the command switch plan, which shows the plan of a migration and writes nothing.
 func newSwitchPlanCommand() *cobra.Command {
 	f := &switchFlags{}
 	var output string

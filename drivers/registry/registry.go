@@ -1,5 +1,5 @@
 // Package registry lists all drivers. The list is generated from the folders below drivers/, so that adding a driver
-// takes one folder and nothing else. The sample driver, which no release has, is on it only with the build tag "sample".
+// takes one folder and nothing else. The sample driver, which is in no release, is on it only with the build tag "sample".
 package registry
 
 import (

@@ -1,4 +1,4 @@
-// Package rollout decides how far the rollout of a DaemonSet has come on the nodes that are ready. A pod on a node that is
+// Package rollout decides how far the rollout of a DaemonSet has progressed on the nodes that are ready. A pod on a node that is
 // NotReady can be neither updated nor ended, for as long as the node stays so, and the status of the DaemonSet does not say
 // which pods those are.
 package rollout

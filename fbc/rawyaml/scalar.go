@@ -51,7 +51,7 @@ func (r *reader) plain(parent int) {
 		return
 	}
 	r.pos += len(first)
-	if len(text) < len(bytes.TrimRight(first, " ")) { // no text goes on behind a comment
+	if len(text) < len(bytes.TrimRight(first, " ")) { // no text continues after a comment
 		if r.follows(parent) {
 			r.refuse()
 		}
@@ -176,7 +176,7 @@ var unescaped = map[byte]string{'n': `\n`, 't': `\t`, 'r': `\r`, '"': `\"`, '\\'
 // unescape reads an escape within double quotes.
 func (r *reader) unescape(parent int) {
 	c := r.peek(1)
-	if c == '\n' { // the line goes on on the next one
+	if c == '\n' { // the scalar continues on the next line
 		r.pos++
 		if r.breaks() != 1 {
 			r.refuse()

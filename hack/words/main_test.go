@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,5 +32,45 @@ func TestCheckFile(t *testing.T) {
 				t.Errorf("-want +got:\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestEveryRuleFindsItsPhrase: a phrase that is placed in an identifier is found, in each folder that its rule is about.
+func TestEveryRuleFindsItsPhrase(t *testing.T) {
+	for _, r := range rules {
+		first, more, _ := strings.Cut(r.phrase, " ")
+		name := first
+		if more != "" {
+			name += strings.ToUpper(more[:1]) + more[1:]
+		}
+		folders := r.in
+		if len(folders) == 0 {
+			folders = []string{"image"}
+		}
+		for _, folder := range folders {
+			want := fmt.Sprintf("%s/a.go:3: %q: write %s", folder, r.phrase, r.instead)
+			if got := checkFile(folder+"/a.go", "package a\n\nfunc "+strings.ReplaceAll(name, " ", "")+"() {}\n"); !slices.Contains(got, want) {
+				t.Errorf("in %s, %s is not found; found %q", folder, name, got)
+			}
+		}
+	}
+}
+
+// TestReplacedWords: each word that was replaced when the project took the terms of the field is found where it was.
+func TestReplacedWords(t *testing.T) {
+	for folder, words := range map[string]string{
+		"operator":                "wish wishOf grant turns pace companion followed relics namesakes deeds acts words gate remake world situation look",
+		"operator/customresource": "claim letGo",
+		"sharedvolume":            "memory doubt recall gate renew turns",
+		"olm/prediction":          "foretell foretold",
+		"migrate":                 "hold turn release renew look world switchover",
+		"fbc":                     "bulk lighten rendering",
+		"test":                    "mortal likeness buoys narrator",
+	} {
+		for word := range strings.FieldsSeq(words) {
+			if got := checkFile(folder+"/a.go", "package a\n\nfunc "+word+"() {}\n"); len(got) == 0 {
+				t.Errorf("in %s, %s is not found", folder, word)
+			}
+		}
 	}
 }

@@ -52,7 +52,7 @@ func (s *state) isComplete() bool {
 	return ok && s.journal.Phase == migrate.Completed && len(changes(recorded, s.plan)) == 0
 }
 
-// isLater reports whether edges of the other catalog's channel lead from the target to a version. It remembers a version
+// isLater reports whether edges of the other catalog's channel lead from the target to a version. It stores a version
 // that is later, because a driver may take many observations to be adopted, and each would read the catalog.
 func (p *Plan) isLater(ctx context.Context, cluster migrate.Cluster, name string) (bool, error) {
 	if p.later == name {

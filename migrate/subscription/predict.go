@@ -11,7 +11,7 @@ import (
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
-// plan makes the plan. It reads no more of the cluster than the objects of CRDs that would change.
+// plan makes the plan. Of the cluster, it reads only the objects of CRDs that would change.
 func (in *input) plan(ctx context.Context, r Request) (*Plan, error) {
 	s := in.subscription
 	p := &Plan{

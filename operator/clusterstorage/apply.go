@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/resource/resourceapply"
@@ -12,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/objects"
@@ -21,18 +24,25 @@ import (
 type driverOperator struct {
 	desired        operatorObjects
 	objects        []*objects.WatchedObject
+	ready          *objects.Readiness // for the Deployment
 	deployment     *objects.WatchedObject
 	applied        string // the resource version of the Deployment that is as desired
 	customResource *unstructured.Unstructured
 }
 
 // newDriverOperator renders a driver's operator, and watches its objects until ctx ends.
-func (c *controller) newDriverOperator(ctx context.Context, d drivers.Driver) (*driverOperator, error) {
+func (c *controller) newDriverOperator(ctx context.Context, d drivers.Driver) (_ *driverOperator, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer func() {
+		if err != nil {
+			cancel() // the next attempt starts watches of its own
+		}
+	}()
 	desired, err := render(d, c.process.Version, c.process.Getenv)
 	if err != nil {
 		return nil, err
 	}
-	o := &driverOperator{desired: desired, customResource: customResource(d)}
+	o := &driverOperator{desired: desired, ready: objects.NewReadiness(), customResource: customResource(d)}
 	for _, object := range desired.objects {
 		watched, err := c.cluster.watch(ctx, object)
 		if err != nil {
@@ -44,13 +54,32 @@ func (c *controller) newDriverOperator(ctx context.Context, d drivers.Driver) (*
 	if err != nil {
 		return nil, err
 	}
-	o.deployment, err = c.cluster.watch(ctx, &unstructured.Unstructured{Object: content})
-	return o, err
+	if o.deployment, err = c.cluster.watch(ctx, &unstructured.Unstructured{Object: content}); err != nil {
+		return nil, err
+	}
+	waitForCaches(ctx, append(slices.Clone(o.objects), o.deployment))
+	return o, nil
 }
 
-// apply applies everything of a driver's operator, and creates the ClusterCSIDriver if there is none. What fails does not
-// keep the rest from being applied; only the Deployment waits until its permissions are there. It returns the Deployment,
-// nil if there is none.
+// cacheTimeout is how long the first sync of a driver's operator waits for its caches. An object whose cache has not synced is
+// read from the API server.
+const cacheTimeout = 10 * time.Second
+
+// waitForCaches returns once the caches of all objects have synced, or after cacheTimeout: the API server may be unable to list
+// a kind, for example because its conversion webhook does not answer, and all else must not wait for that.
+func waitForCaches(ctx context.Context, watched []*objects.WatchedObject) {
+	ctx, cancel := context.WithTimeout(ctx, cacheTimeout)
+	defer cancel()
+	for _, object := range watched {
+		for _, informer := range object.Informers() {
+			cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
+		}
+	}
+}
+
+// apply applies everything of a driver's operator, and creates the ClusterCSIDriver if there is none. An object that fails does
+// not block the others. The Deployment waits for them, as its pods need their permissions, but only until they have failed
+// several times. It returns the Deployment, nil if there is none.
 func (c *controller) apply(ctx context.Context, o *driverOperator, exists bool, generations *[]operatorv1.GenerationStatus) (*appsv1.Deployment, error) {
 	var errs []error
 	for _, object := range o.objects {
@@ -67,20 +96,23 @@ func (c *controller) apply(ctx context.Context, o *driverOperator, exists bool, 
 	if err != nil {
 		return nil, err
 	}
-	if len(errs) > 0 {
-		return deployment, utilerrors.NewAggregate(errs)
+	failed := utilerrors.NewAggregate(errs)
+	if failed == nil {
+		o.ready.Set()
+	} else {
+		o.ready.Fail()
 	}
-	if deployment != nil && deployment.ResourceVersion == o.applied {
-		return deployment, nil
+	if !o.ready.IsSet() || deployment != nil && deployment.ResourceVersion == o.applied {
+		return deployment, failed
 	}
 	expected := resourcemerge.ExpectedDeploymentGeneration(o.desired.deployment, *generations)
 	live, _, err := resourceapply.ApplyDeployment(ctx, c.cluster.kube.AppsV1(), c.process.EventRecorder, o.desired.deployment, expected)
 	if err != nil {
-		return deployment, fmt.Errorf("applying Deployment %s: %w", o.desired.deployment.Name, err)
+		return deployment, errors.Join(failed, fmt.Errorf("applying Deployment %s: %w", o.desired.deployment.Name, err))
 	}
 	resourcemerge.SetDeploymentGeneration(generations, live)
 	o.applied = live.ResourceVersion
-	return live, nil
+	return live, failed
 }
 
 // cachedDeployment returns the Deployment in the cache, nil if there is none.
@@ -91,7 +123,7 @@ func (o *driverOperator) cachedDeployment() (*appsv1.Deployment, error) {
 	}
 	deployment := &appsv1.Deployment{}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(cached.Object, deployment); err != nil {
-		return nil, errors.Join(errors.New("reading the Deployment of the driver's operator"), err)
+		return nil, fmt.Errorf("reading the Deployment of the driver's operator: %w", err)
 	}
 	return deployment, nil
 }

@@ -9,6 +9,7 @@ import (
 	configinformers "github.com/openshift/client-go/config/informers/externalversions"
 	operatorclient "github.com/openshift/client-go/operator/clientset/versioned"
 	operatorinformers "github.com/openshift/client-go/operator/informers/externalversions"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
@@ -98,12 +99,15 @@ func (c *cluster) start(ctx context.Context) error {
 	return nil
 }
 
-// watch starts to watch an object, if the cluster serves its kind. It returns once the cache has synced or ctx ends.
+// watch starts to watch an object until ctx ends, if the cluster serves its kind. It does not wait for the cache.
 func (c *cluster) watch(ctx context.Context, object *unstructured.Unstructured) (*objects.WatchedObject, error) {
 	kind := object.GroupVersionKind()
 	mapping, err := c.objects.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
-	if err != nil {
+	if meta.IsNoMatchError(err) {
 		return objects.NewWatchedObject(object, nil), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("finding out whether the cluster serves %s: %w", kind.GroupKind(), err)
 	}
 	factory := dynamicinformer.NewFilteredDynamicSharedInformerFactory(c.dynamic, resync, object.GetNamespace(), transport.OnlyName(object.GetName()))
 	informer := factory.ForResource(mapping.Resource).Informer()
@@ -111,7 +115,6 @@ func (c *cluster) watch(ctx context.Context, object *unstructured.Unstructured) 
 		return nil, fmt.Errorf("watching %s %s: %w", object.GetKind(), object.GetName(), err)
 	}
 	factory.Start(ctx.Done())
-	cache.WaitForCacheSync(ctx.Done(), informer.HasSynced)
 	return objects.NewWatchedObject(object, informer), nil
 }
 

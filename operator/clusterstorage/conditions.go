@@ -29,8 +29,8 @@ var (
 	upgradeable = operatorv1.OperatorStatusTypeUpgradeable
 )
 
-// foreign reports whether the cluster has a CSIDriver of the driver's name that nobody made for it: an administrator
-// brought a driver. The operator of ours would overwrite it, unless it is told not to manage the driver.
+// foreign reports whether the cluster has a CSIDriver of the driver's name that was not created for the cluster's storage: an
+// administrator has installed a driver. Our driver's operator would overwrite it, unless its ClusterCSIDriver is Unmanaged.
 func foreign(d drivers.Driver, o observed) bool {
 	csiDriver, custom := o.csiDrivers[d.CSIName], o.customResources[d.CSIName]
 	if csiDriver == nil || custom != nil && custom.Spec.ManagementState == operatorv1.Unmanaged {
@@ -48,7 +48,8 @@ func conditionsOf(o observed, choices []choice, states []driverState, version st
 	return conditions
 }
 
-// platformConditions say which drivers the platform needs. They are all there is on a platform without drivers.
+// platformConditions returns the conditions that say which drivers the platform needs. A platform without drivers has no
+// others.
 func platformConditions(o observed, choices []choice) []operatorv1.OperatorCondition {
 	var with, without []string
 	for _, c := range choices {
@@ -167,7 +168,7 @@ func (s driverState) reported(prefix, version string) []operatorv1.OperatorCondi
 	conditions := conditionSet{prefix: prefix}
 	custom := s.customResource
 	if custom != nil && custom.Spec.ManagementState == operatorv1.Unmanaged {
-		const message = "an administrator looks after the driver: spec.managementState of its ClusterCSIDriver is Unmanaged"
+		const message = "an administrator manages the driver: spec.managementState of its ClusterCSIDriver is Unmanaged"
 		conditions.set(available, operatorv1.ConditionTrue, "Unmanaged", message)
 		conditions.set(progressing, operatorv1.ConditionFalse, "Unmanaged", message)
 		conditions.set(degraded, operatorv1.ConditionFalse, "Unmanaged", message)
@@ -222,7 +223,7 @@ func disabled(conditions []operatorv1.OperatorCondition) string {
 }
 
 // merge returns the new conditions, sorted by type, with the transition times of the old ones whose status they keep. All
-// other old conditions go: nobody else writes conditions of Storage.
+// other old conditions are removed: nothing else writes conditions of Storage.
 func merge(old, desired []operatorv1.OperatorCondition, now time.Time) []operatorv1.OperatorCondition {
 	merged := slices.Clone(desired)
 	for i := range merged {

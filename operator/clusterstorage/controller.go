@@ -68,7 +68,7 @@ func (c *controller) pause(ctx context.Context, duration time.Duration) bool {
 	}
 }
 
-// sync observes the cluster, applies what it lacks and reports. It returns the time until the next sync if nothing changes
+// sync observes the cluster, applies what is missing from it, and reports. It returns the time until the next sync if nothing changes
 // meanwhile.
 func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
 	o, err := c.cluster.observe(c.process.Version)
@@ -95,7 +95,7 @@ func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
 		states, errs = append(states, state), append(errs, state.err)
 	}
 	if ctx.Err() != nil {
-		return 0, nil // the shutdown is no failure of what is left
+		return 0, nil // what was left undone because of the shutdown has not failed
 	}
 	status.ObservedGeneration = o.storage.Generation
 	now := c.process.Clock.Now()
@@ -111,7 +111,7 @@ func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
 	return next, errors.Join(errs...)
 }
 
-// syncDriver applies a driver's operator and returns what can be seen of it.
+// syncDriver applies a driver's operator and returns its state.
 func (c *controller) syncDriver(ctx context.Context, d drivers.Driver, o observed, generations *[]operatorv1.GenerationStatus) driverState {
 	state := driverState{driver: d, customResource: o.customResources[d.CSIName]}
 	if foreign(d, o) {
@@ -141,10 +141,10 @@ func (c *controller) wait(forWhat string) {
 	c.waiting = forWhat
 }
 
-// A driverState is what a sync did about a driver and saw of it.
+// A driverState is the state of a driver and its operator in one sync.
 type driverState struct {
 	driver         drivers.Driver
-	foreign        bool                         // the CSIDriver is somebody else's, and nothing was done
+	foreign        bool                         // the CSIDriver is not ours, and nothing was done
 	objects        []*unstructured.Unstructured // of the operator, desired
 	deployment     *appsv1.Deployment           // of the operator; nil if there is none
 	customResource *operatorv1.ClusterCSIDriver // nil if there was none

@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -33,14 +34,15 @@ const limit = 2 * time.Minute
 // test writes.
 type testEnv struct {
 	*cluster.Cluster
-	t   *testing.T
-	end func() // ends the operator
+	t    *testing.T
+	wrap func(*rest.Config) // changes how the operator connects to the cluster
+	end  func()             // ends the operator
 }
 
 // newTestEnv returns a cluster of a platform, without the operator.
 func newTestEnv(t *testing.T, platform configv1.PlatformType) *testEnv {
 	t.Helper()
-	e := &testEnv{Cluster: cluster.Shared(t, cluster.Options{}), t: t, end: func() {}}
+	e := &testEnv{Cluster: cluster.Shared(t, cluster.Options{}), t: t, wrap: func(*rest.Config) {}, end: func() {}}
 	e.setPlatform(platform)
 	e.must(e.EnsureNamespace(t.Context(), clusterstorage.Namespace))
 	e.allow()
@@ -99,8 +101,10 @@ func (e *testEnv) setPlatform(platform configv1.PlatformType) {
 func (e *testEnv) start(version string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
+	cfg := e.ServiceAccountConfig(e.t, clusterstorage.Namespace, clusterstorage.Name)
+	e.wrap(cfg)
 	process := clusterstorage.Process{
-		KubeConfig: e.ServiceAccountConfig(e.t, clusterstorage.Namespace, clusterstorage.Name), EventRecorder: events.NewInMemoryRecorder("test", clock.RealClock{}), Version: version, Clock: clock.RealClock{},
+		KubeConfig: cfg, EventRecorder: events.NewInMemoryRecorder("test", clock.RealClock{}), Version: version, Clock: clock.RealClock{},
 		Getenv: func(name string) string { return image(name, version) },
 	}
 	go func() { done <- clusterstorage.Run(ctx, registry.All(), process) }()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -179,18 +178,7 @@ func TestForeignCSIDriver(t *testing.T) {
 	e.must(e.Client().Create(t.Context(), foreign))
 	t.Cleanup(func() { e.must(client.IgnoreNotFound(e.Client().Delete(context.Background(), foreign))) })
 	e.start("1.0.0")
-	cluster.Eventually(t, limit, "a condition about the CSIDriver", func(ctx context.Context) error {
-		storage := &operatorv1.Storage{}
-		if err := e.Client().Get(ctx, client.ObjectKey{Name: "cluster"}, storage); err != nil {
-			return err
-		}
-		for _, c := range storage.Status.Conditions {
-			if c.Reason == "ForeignCSIDriver" && c.Status == operatorv1.ConditionTrue && strings.Contains(c.Message, d.CSIName) {
-				return nil
-			}
-		}
-		return fmt.Errorf("the conditions are %+v", storage.Status.Conditions)
-	})
+	e.awaitCondition(d.ConditionPrefix+"CSIDriverOperatorDegraded", operatorv1.ConditionTrue, d.CSIName)
 	err := e.Client().Get(t.Context(), client.ObjectKey{Namespace: drivers.ClusterStorageNamespace, Name: d.Operator.Name}, &appsv1.Deployment{})
 	if !apierrors.IsNotFound(err) {
 		t.Errorf("reading the operator's Deployment: %v, want that there is none", err)
@@ -200,7 +188,7 @@ func TestForeignCSIDriver(t *testing.T) {
 	e.operatorOf(d)
 }
 
-// TestUnmanaged: an operator that is told to manage nothing does nothing, and says so.
+// TestUnmanaged: while Storage is Unmanaged, the operator does nothing, and says so.
 func TestUnmanaged(t *testing.T) {
 	e := newTestEnv(t, configv1.AWSPlatformType)
 	e.setManagementState(operatorv1.Unmanaged)

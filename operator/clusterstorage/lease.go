@@ -14,7 +14,7 @@ import (
 // lock is the name of the Lease that the active operator holds. OpenShift's cluster storage operator has the same one.
 const lock = Name + "-lock"
 
-// errLost says that the operator must not go on, as another one may have begun.
+// errLost says that the operator must stop, because another one may have started.
 var errLost = errors.New("the Lease " + lock + " was lost: another cluster storage operator may be active")
 
 // RunAsLeader runs a function as soon as this process holds the Lease in a namespace, and gives the Lease back once the

@@ -176,7 +176,7 @@ func (e *testEnv) reportTo(injector *fault.Injector, d drivers.Driver, version s
 	e.report(d, version, settled...)
 }
 
-// settleSweep waits until the operator sends no more requests and storage has settled, in the state of the reference if there
+// settleSweep waits until the operator no longer sends requests and storage has settled, in the state of the reference if there
 // is one.
 func (e *testEnv) settleSweep(injector *fault.Injector, reference *sweepOutcome) {
 	e.t.Helper()

@@ -72,7 +72,7 @@ func (c observedClient) GetOperatorState() (*operatorv1.OperatorSpec, *operatorv
 	return spec, status, resourceVersion, nil
 }
 
-// An observer is the operator client of library-go's controller. It remembers what that observes, and writes
+// An observer is the operator client of library-go's controller. It stores what that observes, and writes
 // spec.observedConfig and nothing else, whatever the resource version: the operator's value is the right one. library-go
 // would update the whole spec, and conflict again and again with the status updates of other controllers while the driver's
 // pods wait for the configuration.

@@ -20,7 +20,7 @@ import (
 const decideInterval = time.Minute
 
 // A controller ends the cycle when the driver's namespace has changed, or when another operator's driver for the same
-// volumes has come. It goes by objects that only administrators can write. In a condition it reports finalizers of
+// volumes was installed. It relies on objects that only administrators can write. In a condition it reports finalizers of
 // other operators: the next cycle removes them, unless their operator still runs.
 type controller struct {
 	*Finder
@@ -62,7 +62,7 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 			others = append(others, fmt.Sprintf("ClusterCSIDriver %s has the finalizer %s", custom.Name, finalizer))
 		}
 	}
-	// The ClusterCSIDriver changes more often. But a new finalizer means that another operator has come.
+	// The ClusterCSIDriver changes more often. But a new finalizer means that another operator is running.
 	if c.clock.Since(c.decided) >= decideInterval || len(others) > c.others {
 		if c.decision, err = c.Decide(ctx); err != nil {
 			return err
@@ -73,7 +73,7 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 	switch {
 	case c.namespace.Lost:
 	case c.decision.Refusal != nil:
-		klog.InfoS("The operator may not write to the driver any more", "clusterCSIDriver", custom.Name, "reason", c.decision.Refusal.Reason)
+		klog.InfoS("The operator may no longer write to the driver", "clusterCSIDriver", custom.Name, "reason", c.decision.Refusal.Reason)
 		c.endCycle()
 		return nil
 	case c.decision.UID != c.namespace.UID:

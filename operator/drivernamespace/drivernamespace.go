@@ -228,7 +228,7 @@ func (f *Finder) deletePermissionsOf(ctx context.Context, namespace string, mani
 		if !f.Applier.Owned(live) || !isFor(live, namespace) {
 			continue
 		}
-		f.Recorder.Warningf("GrantWithdrawn", "%s %s is removed: its permissions are for the namespace %s, which is not the driver's any more",
+		f.Recorder.Warningf("GrantWithdrawn", "%s %s is removed: its permissions are for the namespace %s, which is no longer the driver's",
 			live.GetKind(), live.GetName(), namespace)
 		if err := f.Applier.Delete(ctx, live); err != nil {
 			return err

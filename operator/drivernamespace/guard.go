@@ -69,7 +69,7 @@ func (g *Guard) check(ctx context.Context) error {
 	if found == nil || found.UID != want.UID || found.Terminating {
 		klog.InfoS("The driver's namespace was deleted or replaced", "namespace", want.Name, "uid", want.UID)
 		g.onLost()
-		return fmt.Errorf("namespace %s with UID %s, which the driver is in, has been deleted or is being deleted: the operator writes nothing any more", want.Name, want.UID)
+		return fmt.Errorf("namespace %s with UID %s, which the driver is in, has been deleted or is being deleted: the operator no longer writes anything", want.Name, want.UID)
 	}
 	g.checked = started
 	return nil

@@ -173,12 +173,12 @@ func TestWaitFor(t *testing.T) {
 		since  metav1.Time
 		says   []string
 	}{
-		"nobody":               {nil, false, at(0), []string{"ConfigMap harbour/lock", "belongs to no pod that runs"}},
-		"active":               {pod(corev1.ConditionTrue, nil), true, at(2), []string{"pod first on node node-7", "another operator"}},
-		"not started":          {pod("", nil), false, at(1), []string{"not ready", "delete pod first"}},
-		"on a lost node":       {pod(corev1.ConditionUnknown, nil), false, at(2), []string{"pod first on node node-7", "not ready", "oc -n harbour delete pod first"}},
-		"ending":               {pod(corev1.ConditionTrue, &deleted), true, at(2), []string{"is being deleted"}},
-		"deleted, and no more": {pod(corev1.ConditionUnknown, &deleted), false, at(2), []string{"expire at 2023-11-14T22:18:20Z", "delete pod first --force"}},
+		"nobody":                 {nil, false, at(0), []string{"ConfigMap harbour/lock", "belongs to no pod that runs"}},
+		"active":                 {pod(corev1.ConditionTrue, nil), true, at(2), []string{"pod first on node node-7", "another operator"}},
+		"not started":            {pod("", nil), false, at(1), []string{"not ready", "delete pod first"}},
+		"on a lost node":         {pod(corev1.ConditionUnknown, nil), false, at(2), []string{"pod first on node node-7", "not ready", "oc -n harbour delete pod first"}},
+		"ending":                 {pod(corev1.ConditionTrue, &deleted), true, at(2), []string{"is being deleted"}},
+		"deleted, and not ready": {pod(corev1.ConditionUnknown, &deleted), false, at(2), []string{"expire at 2023-11-14T22:18:20Z", "delete pod first --force"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wait := waitFor(key, tc.holder, at(0))

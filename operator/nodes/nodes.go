@@ -64,7 +64,7 @@ func (n *Nodes) NotReady(selector map[string]string) ([]string, error) {
 // HasSynced reports whether the cache has all nodes.
 func (n *Nodes) HasSynced() bool { return n.informer.Informer().HasSynced() }
 
-// AddEventHandler adds a handler for nodes that become NotReady, or are so no more.
+// AddEventHandler adds a handler for nodes that become NotReady or Ready.
 func (n *Nodes) AddEventHandler(handler cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	return n.informer.Informer().AddEventHandler(handlerOf(handler))
 }

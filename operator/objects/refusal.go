@@ -50,7 +50,7 @@ func invalidField(err error) bool {
 const attempts = 3
 
 // A Readiness tells when the objects are applied that pods need before they start, or when that was tried often enough: an
-// object that is refused for ever must not keep the pods from being updated.
+// object that is always refused must not keep the pods from being updated.
 type Readiness struct {
 	once     sync.Once
 	done     chan struct{}
@@ -62,6 +62,16 @@ func NewReadiness() *Readiness { return &Readiness{done: make(chan struct{})} }
 
 // Done is closed once the readiness is set.
 func (r *Readiness) Done() <-chan struct{} { return r.done }
+
+// IsSet reports whether the readiness is set.
+func (r *Readiness) IsSet() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
 
 // Set sets the readiness.
 func (r *Readiness) Set() { r.once.Do(func() { close(r.done) }) }

@@ -16,7 +16,7 @@ import (
 // object from the API server, and so finds a change even if the watch missed it, which it never should.
 const maxCacheAge = 10 * time.Minute
 
-// A WatchedObject is an object of the driver with an informer of its own. It remembers the result of the last apply,
+// A WatchedObject is an object of the driver with an informer of its own. It keeps the result of the last apply,
 // so that nothing is written while the object is up to date.
 type WatchedObject struct {
 	// Desired is the object as its asset says.

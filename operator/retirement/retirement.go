@@ -161,7 +161,7 @@ func describe(left []drivers.Manifest, otherVersion string) verdict {
 		return verdict{operatorv1.ConditionFalse, reasonOtherVersion, otherVersion}
 	case len(left) > 0:
 		return verdict{operatorv1.ConditionFalse, "Removing", fmt.Sprintf(
-			"this version of the driver does not have these objects any more, and they are removed, if they exist, when it has rolled out: %s", strings.Join(references(left), ", "))}
+			"this version of the driver no longer has these objects, and they are deleted, if they exist, once it has rolled out: %s", strings.Join(references(left), ", "))}
 	}
 	return verdict{operatorv1.ConditionTrue, "AsExpected", ""}
 }

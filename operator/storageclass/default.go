@@ -32,7 +32,7 @@ const (
 // it, so that a deleted class comes back as the administrator had it.
 const DefaultAnnotation = "berth.dev/default-storage-class"
 
-// A sighting remembers the class that may be the default as the watch last showed it. A change of the class and its deletion
+// A sighting holds the class that may be the default as the watch last showed it. A change of the class and its deletion
 // may come in one sync, and the change counts all the same.
 type sighting struct {
 	mu        sync.Mutex
@@ -40,7 +40,7 @@ type sighting struct {
 	isDefault *bool // nil if the watch has not shown the class
 }
 
-// see remembers what the watch shows.
+// see stores what the watch shows.
 func (s *sighting) see(exists bool, object any) {
 	if unknown, ok := object.(cache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj

@@ -16,7 +16,7 @@ import (
 )
 
 // A task is work that the driver's controller has begun or is about to begin, and that nobody can do when it is gone:
-// the objects would stay for ever, and so would the storage that they stand for.
+// the objects would never be deleted, nor the storage that they stand for.
 type task struct {
 	kind string // of the objects
 	verb string // what the controller has to do with what they stand for

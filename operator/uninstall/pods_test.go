@@ -59,16 +59,16 @@ func TestLost(t *testing.T) {
 	}
 }
 
-func TestRestAfter(t *testing.T) {
-	for _, test := range []struct{ look, least, most, want time.Duration }{
-		{50 * time.Millisecond, minInUseRest, maxRest, 5 * time.Second},
-		{time.Second, minInUseRest, maxRest, 10 * time.Second},
-		{time.Hour, minInUseRest, maxRest, 5 * time.Minute},
-		{50 * time.Millisecond, 0, maxFailureRest, 500 * time.Millisecond},
-		{10 * time.Second, 0, maxFailureRest, 30 * time.Second},
+func TestPauseAfter(t *testing.T) {
+	for _, test := range []struct{ observation, least, most, want time.Duration }{
+		{50 * time.Millisecond, minInUsePause, maxPause, 5 * time.Second},
+		{time.Second, minInUsePause, maxPause, 10 * time.Second},
+		{time.Hour, minInUsePause, maxPause, 5 * time.Minute},
+		{50 * time.Millisecond, 0, maxFailurePause, 500 * time.Millisecond},
+		{10 * time.Second, 0, maxFailurePause, 30 * time.Second},
 	} {
-		if got := restAfter(test.look, test.least, test.most); got != test.want {
-			t.Errorf("after a look of %v, the controller rests %v, want %v", test.look, got, test.want)
+		if got := pauseAfter(test.observation, test.least, test.most); got != test.want {
+			t.Errorf("after an observation of %v, the controller pauses for %v, want %v", test.observation, got, test.want)
 		}
 	}
 }

@@ -243,7 +243,7 @@ func (s *search) started(ctx context.Context, p pod) (bool, error) {
 func (c *controller) driverNodes(ctx context.Context) (map[string]bool, error) {
 	nodes := map[string]bool{}
 	for _, object := range c.Objects {
-		if !isNodePart(object.Desired) {
+		if !isNodePlugin(object.Desired) {
 			continue
 		}
 		err := c.eachPodOf(ctx, object.Desired, func(p pod) error {

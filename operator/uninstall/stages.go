@@ -182,10 +182,10 @@ func leftBehind(observed observedState) string {
 // servesVolumes reports whether the driver still serves its volumes. Once its node pods are being deleted there is no way
 // back, and waiting would only harm pods that still use a volume.
 func servesVolumes(observed observedState) bool {
-	return slices.ContainsFunc(observed.objects, func(m drivers.Manifest) bool { return isNodePart(m.Object) })
+	return slices.ContainsFunc(observed.objects, func(m drivers.Manifest) bool { return isNodePlugin(m.Object) })
 }
 
-func isNodePart(object *unstructured.Unstructured) bool { return object.GetKind() == nodeKind }
+func isNodePlugin(object *unstructured.Unstructured) bool { return object.GetKind() == nodeKind }
 
 // countUsers says how many pods use volumes. The search stops at maxUsers.
 func countUsers(users []string) string {

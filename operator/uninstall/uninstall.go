@@ -1,5 +1,6 @@
 // Package uninstall has the controller that removes a driver in order: it waits until no pod uses the driver's volumes and
-// the driver's own controller has nothing left to do, deletes the driver's objects stage by stage, and then removes the finalizer of the ClusterCSIDriver.
+// the driver's own controller has nothing left to do, deletes the driver's objects stage by stage, and then removes the
+// finalizer of the ClusterCSIDriver.
 package uninstall
 
 import (
@@ -63,29 +64,29 @@ type controller struct {
 
 	searched    bool     // for users
 	users, left []string // what the last search found: see observedState
-	rest        rest
+	pause       pause
 }
 
-// A rest is a time in which the controller does not look at the cluster. Pods that the removal waits for may be many, and
+// A pause is a time in which the controller does not observe the cluster. Pods that the removal waits for may be many, and
 // so may the changes of them and of the driver's objects.
-type rest struct {
+type pause struct {
 	until  time.Time
-	forced bool  // whether the removal was forced when the rest began; it ends when that changes
+	forced bool  // whether the removal was forced when the pause began; it ends when that changes
 	inUse  bool  // whether volumes are in use, or the driver's controller has work; it ends when the driver's DaemonSets are gone
-	err    error // of the look before the rest
+	err    error // of the decision before the pause
 }
 
 const (
-	// restFactor times the duration of a look is how long the controller rests after it, within limits.
-	restFactor = 10
+	// pauseFactor times the duration of an observation is how long the controller pauses after it, within limits.
+	pauseFactor = 10
 	// While volumes are in use or the driver's controller has work, and while pods of the driver end.
-	minInUseRest, minPodsRest, maxRest = 5 * time.Second, 2 * time.Second, 5 * time.Minute
-	// After a look that failed.
-	maxFailureRest = 30 * time.Second
+	minInUsePause, minPodsPause, maxPause = 5 * time.Second, 2 * time.Second, 5 * time.Minute
+	// After an observation that failed.
+	maxFailurePause = 30 * time.Second
 )
 
-func restAfter(look, least, most time.Duration) time.Duration {
-	return min(max(restFactor*look, least), most)
+func pauseAfter(observation, least, most time.Duration) time.Duration {
+	return min(max(pauseFactor*observation, least), most)
 }
 
 // NewController returns the controller.
@@ -116,19 +117,19 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 		return err
 	}
 	forced := custom.Annotations[forceAnnotation] == "true"
-	if left := c.rest.until.Sub(c.Clock.Now()); left > 0 && c.rest.forced == forced && (!c.rest.inUse || c.seesNodePart()) {
+	if left := c.pause.until.Sub(c.Clock.Now()); left > 0 && c.pause.forced == forced && (!c.pause.inUse || c.seesNodePlugin()) {
 		syncContext.Queue().AddAfter(syncContext.QueueKey(), left)
-		return c.rest.err
+		return c.pause.err
 	}
-	c.rest = rest{}
+	c.pause = pause{}
 	began := c.Clock.Now()
-	observed, next, err := c.look(ctx, forced)
+	observed, next, err := c.decide(ctx, forced)
 	took := c.Clock.Since(began)
 	if err != nil {
-		c.rest = rest{until: c.Clock.Now().Add(restAfter(took, 0, maxFailureRest)), forced: forced, err: err}
+		c.pause = pause{until: c.Clock.Now().Add(pauseAfter(took, 0, maxFailurePause)), forced: forced, err: err}
 		return err
 	}
-	klog.V(4).InfoS("Decided how the removal continues", "clusterCSIDriver", custom.Name, "reason", next.reason, "message", next.message, "look", took)
+	klog.V(4).InfoS("Decided how the removal continues", "clusterCSIDriver", custom.Name, "reason", next.reason, "message", next.message, "took", took)
 	if err := c.report(ctx, observed, next); err != nil {
 		return err
 	}
@@ -137,12 +138,12 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 	}
 	switch {
 	case next.waits():
-		inUse, least := next.reason == reasonInUse || next.reason == reasonControllerTasks, minPodsRest
+		inUse, least := next.reason == reasonInUse || next.reason == reasonControllerTasks, minPodsPause
 		if inUse {
-			least = minInUseRest
+			least = minInUsePause
 		}
-		duration := restAfter(took, least, maxRest)
-		c.rest = rest{until: c.Clock.Now().Add(duration), forced: forced, inUse: inUse}
+		duration := pauseAfter(took, least, maxPause)
+		c.pause = pause{until: c.Clock.Now().Add(duration), forced: forced, inUse: inUse}
 		syncContext.Queue().AddAfter(syncContext.QueueKey(), duration)
 	case next.done && custom.DeletionTimestamp != nil:
 		return c.Finalizer.Remove(ctx)
@@ -164,10 +165,10 @@ func (c *controller) deleteAll(ctx context.Context, manifests []drivers.Manifest
 	return errors.Join(errs...)
 }
 
-// look observes the cluster and decides what to do next. Which pods use volumes, and what the driver's controller still has
-// to do, takes long to find out, so it looks for that only if the driver's objects would be deleted otherwise, but then each
-// time.
-func (c *controller) look(ctx context.Context, forced bool) (observedState, action, error) {
+// decide observes the cluster and decides what to do next. To find the pods that use volumes, and what the driver's
+// controller still has to do, takes long. So it does that only if it would delete objects of the driver otherwise, but then
+// each time.
+func (c *controller) decide(ctx context.Context, forced bool) (observedState, action, error) {
 	nodes := newNodes(c.Kube)
 	observed, err := c.observe(ctx, nodes, forced)
 	if err != nil {
@@ -270,10 +271,10 @@ func (c *controller) observePods(ctx context.Context, stage int, nodes *nodes, o
 	return err
 }
 
-// seesNodePart reports whether the caches show a DaemonSet of the driver.
-func (c *controller) seesNodePart() bool {
+// seesNodePlugin reports whether the caches show a DaemonSet of the driver.
+func (c *controller) seesNodePlugin() bool {
 	return slices.ContainsFunc(c.Objects, func(object *objects.WatchedObject) bool {
-		return isNodePart(object.Desired) && object.Cached() != nil
+		return isNodePlugin(object.Desired) && object.Cached() != nil
 	})
 }
 

@@ -1,5 +1,6 @@
 package attacks
 
+// The tests in which input of strangers is read.
 const (
 	layers    = "image TestHostileLayers/"
 	platforms = "image TestHostilePlatforms/"
@@ -15,6 +16,7 @@ const (
 	expansion = "aliases may expand a document to 16 times its length at most; the finding points at the alias"
 )
 
+// onInputs are attacks with bundles, catalogs, images and YAML.
 var onInputs = []Attack{
 	{"expand 3 KB to 300 MiB with a sparse file in a layer, in GNU tar's old format", noSparse, layers + "a_sparse_file_of_GNU_tar"},
 	{"the same in the sparse format pax 0.0", noSparse, layers + "a_sparse_file_of_pax_0.0"},

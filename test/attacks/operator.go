@@ -1,5 +1,6 @@
 package attacks
 
+// onOperator are attacks of tenants on the operator of a driver.
 var onOperator = []Attack{
 	{"create a DaemonSet and service accounts with the EFS driver's names and labels, before the driver is installed",
 		"nothing in a namespace determines the driver's namespace", "operator TestAttackForgedDriver/efs"},

@@ -1,5 +1,6 @@
 package attacks
 
+// onServers are attacks on what an operator and a catalog serve.
 var onServers = []Attack{
 	{"keep connections to an operator open and send nothing",
 		"each phase of a connection has a timeout",

@@ -1,5 +1,6 @@
 package attacks
 
+// onSharedVolumes are attacks of tenants on SharedVolumes of others.
 var onSharedVolumes = []Attack{
 	{"create a claim in advance, to bind a future volume",
 		"a volume is reserved for its claim by UID when it is created",
@@ -48,7 +49,7 @@ var onSharedVolumes = []Attack{
 		"sharedvolume TestTenants/attacks/change_the_spec_of_a_mounted_volume"},
 	{"delete and recreate a SharedVolume with other IDs",
 		"a SharedVolume stays until its claim and volume are gone; the next one gets its own",
-		"sharedvolume TestTenants/attacks/delete_and_create_anew_with_other_IDs"},
+		"sharedvolume TestTenants/attacks/delete_and_recreate_with_other_IDs"},
 	{"block the deletion of the namespace with a finalizer",
 		"the operator removes its own when claim and volume are gone; a finalizer of the team blocks only the team",
 		"sharedvolume TestTenants/attacks/hold_the_namespace_by_a_finalizer"},

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestRestore: a restored etcd has what it had at the backup, controllers go on, and tokens of a forgotten key are refused.
+// TestRestore: a restored etcd has the content of the backup, controllers keep working, and tokens that were signed with a removed key are refused.
 func TestRestore(t *testing.T) {
 	t.Parallel()
 	c := Start(t, Options{})

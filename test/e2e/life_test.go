@@ -99,7 +99,7 @@ func (w *environment) replaceEarlierOperator(earlier earlierOperator) {
 	})
 }
 
-// loseObjects takes away objects of the driver, and waits until all are there again.
+// loseObjects deletes objects of the driver, and waits until all exist again.
 func (w *environment) loseObjects(objects ...*unstructured.Unstructured) {
 	w.t.Helper()
 	before := w.uids(objects...)
@@ -112,7 +112,7 @@ func (w *environment) loseObjects(objects ...*unstructured.Unstructured) {
 			w.t.Fatal(err)
 		}
 	}
-	cluster.Eventually(w.t, limit, "the objects to be made anew", func(context.Context) error {
+	cluster.Eventually(w.t, limit, "the objects to be recreated", func(context.Context) error {
 		now := w.uids(objects...)
 		for name, uid := range before {
 			if now[name] == "" || now[name] == uid {
@@ -123,7 +123,7 @@ func (w *environment) loseObjects(objects ...*unstructured.Unstructured) {
 	})
 }
 
-// reconfigure asks for something that the driver's pods have to be told, and waits until they are.
+// reconfigure changes a setting that the driver's pods need, and waits until they have it.
 func (w *environment) reconfigure(in string) {
 	w.t.Helper()
 	var workloads []*unstructured.Unstructured
@@ -144,7 +144,7 @@ func (w *environment) reconfigure(in string) {
 	}
 	before := generations()
 	w.patch(&operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}, `{"spec":{"logLevel":"Debug"}}`)
-	cluster.Eventually(w.t, limit, "the driver's pods to be told of the log level", func(context.Context) error {
+	cluster.Eventually(w.t, limit, "the driver's pods to have the log level", func(context.Context) error {
 		for name, generation := range generations() {
 			if generation == before[name] {
 				return fmt.Errorf("%s still has generation %d", name, generation)

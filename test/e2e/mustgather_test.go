@@ -252,7 +252,7 @@ func (w *environment) hideSecrets() {
 }
 
 // TestMustGatherGoesOn: a cluster without the Operator Lifecycle Manager, and a driver that no operator
-// of ours looks after. What is there is collected; what is not is listed, and is no failure. Where the
+// of ours manages. What is there is collected; what is not is listed, and is no failure. Where the
 // driver is, only cluster-scoped objects tell, and the command line.
 func TestMustGatherGoesOn(t *testing.T) {
 	t.Parallel()

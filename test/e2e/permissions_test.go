@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-var update = flag.Bool("update", false, "write the records of exercised permissions anew")
+var update = flag.Bool("update", false, "update the records of exercised permissions")
 
 // TestPermissionsAreExact walks through the life of each driver's operator, from the adoption of what an
 // earlier one left to the end, and compares what it has asked of the API server with its permissions.
@@ -47,7 +47,7 @@ func TestPermissionsAreExact(t *testing.T) {
 			w.step(func(ctx context.Context, c client.Client) error { return journey.InstallDriver(ctx, c, driver.CSIName) })
 			objects := w.driverObjectsIn(earlier.namespace)
 			w.loseObjects(objects...)
-			w.loseObjects(objects[:1]...) // again: what has happened before is told in the same event
+			w.loseObjects(objects[:1]...) // again: a repeated event is counted in the same object
 			w.reconfigure(earlier.namespace)
 			w.useAPIs()
 			w.uninstallInUse()
@@ -98,7 +98,7 @@ func (w *environment) checkExercised() {
 	}
 	file := filepath.Join(root, "drivers", w.driver.Name, permissions.RecordName)
 	if *update {
-		text := "# What the operator was seen to use of its permissions. To record it anew:\n" +
+		text := "# The permissions that the operator was seen to use. To update this record:\n" +
 			"# go test ./test/e2e -run TestPermissionsAreExact -update\n" + used.String()
 		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 			w.t.Fatal(err)
@@ -113,7 +113,7 @@ func (w *environment) checkExercised() {
 		w.t.Fatalf("%s: %v", file, err)
 	}
 	if diff := cmp.Diff(recorded.String(), used.String()); diff != "" {
-		w.t.Errorf("permissions that the operator has used (-recorded +used), `go test ./test/e2e -run TestPermissionsAreExact -update` records them anew:\n%s", diff)
+		w.t.Errorf("permissions that the operator has used (-recorded +used), `go test ./test/e2e -run TestPermissionsAreExact -update` updates the record:\n%s", diff)
 	}
 	for _, problem := range permissions.Check(grants, used) {
 		w.t.Error(problem)

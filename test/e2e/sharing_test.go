@@ -50,13 +50,13 @@ func (w *environment) useSharedVolumes() {
 	w.share(meddled)
 
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: meddled.Namespace, Name: "pvc-" + meddled.Name}}
-	for range 2 { // The second time, the same event is told again.
+	for range 2 { // The second time, the same event is counted again.
 		if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(claim), claim); err != nil {
 			w.t.Fatal(err)
 		}
 		uid := claim.UID
 		w.step(func(ctx context.Context, c client.Client) error { return c.Delete(ctx, claim) })
-		cluster.Eventually(w.t, limit, "the claim to be made anew and bound", func(ctx context.Context) error {
+		cluster.Eventually(w.t, limit, "the claim to be recreated and bound", func(ctx context.Context) error {
 			if err := w.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
 				return err
 			}

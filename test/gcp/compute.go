@@ -275,7 +275,7 @@ func checkLabels(labels map[string]string) *fault {
 	return nil
 }
 
-// operation is what goes on after a request.
+// operation is what a request has started.
 type operation struct {
 	Kind          string `json:"kind"`
 	ID            uint64 `json:"id,string"`

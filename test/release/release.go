@@ -46,7 +46,7 @@ func Build(t testing.TB, driver drivers.Driver) Release {
 	return r.with(t, bundle)
 }
 
-// Programs builds Berth's commands, without a catalog. For the sample driver, which no release has, they are built with
+// Programs builds Berth's commands, without a catalog. For the sample driver, which is in no release, they are built with
 // it.
 func Programs(t testing.TB, driver drivers.Driver) Release {
 	t.Helper()

@@ -1,4 +1,4 @@
-// Package session runs test support in a program that is no test, such as a demonstration that plays a cloud: a session
+// Package session runs test support in a program that is no test, such as a demonstration that simulates a cloud: a session
 // takes the place of the test.
 package session
 

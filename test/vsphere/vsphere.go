@@ -1,4 +1,4 @@
-// Package vsphere plays a vCenter at its wire protocol, with govmomi's simulator: a datacenter, a compute cluster with hosts,
+// Package vsphere simulates a vCenter at its wire protocol, with govmomi's simulator: a datacenter, a compute cluster with hosts,
 // and users who log in. It has no CNS, with which the driver makes volumes.
 package vsphere
 
@@ -16,7 +16,7 @@ import (
 	"github.com/vmware/govmomi/vim25/mo"
 )
 
-// Who may log in, and what there is.
+// The credentials that the vCenter accepts, and the names of its objects.
 const (
 	User           = "harbour@vsphere.local"
 	Password       = `pa"ss`

@@ -78,7 +78,7 @@ func TestVolumeForgets(t *testing.T) {
 	}
 }
 
-// TestStartedAgain: a writer does not go on where another one has ended.
+// TestStartedAgain: a writer does not continue a file of another one.
 func TestStartedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "records")
 	if err := os.WriteFile(path, nil, 0o644); err != nil {

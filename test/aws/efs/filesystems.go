@@ -8,6 +8,7 @@ import (
 	"github.com/berth-csi/berth/test/aws/gateway"
 )
 
+// A fileSystemItem is a file system as DescribeFileSystems returns it.
 type fileSystemItem struct {
 	OwnerID              string `json:"OwnerId"`
 	CreationToken        string

@@ -239,7 +239,7 @@ func Find(dir string) (*Place, error) {
 	return &Place{namespace: namespace}, err
 }
 
-// Close forgets the place. What listens there goes on.
+// Close forgets the place. What listens there keeps running.
 func (p *Place) Close() error { return p.namespace.Close() }
 
 func (p *Place) addAddress(addr netip.Addr) error {

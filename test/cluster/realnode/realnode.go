@@ -96,7 +96,7 @@ const (
 	// inotifyLimit is the kernel's limit of inotify instances of each user.
 	inotifyLimit = "/proc/sys/fs/inotify/max_user_instances"
 	// inotifyInstances is the limit on OpenShift's nodes. With the kernel's own, 128 for all processes of root together, a
-	// kubelet may get none when several clusters run. It goes on without, and never sees that a driver wants to register.
+	// kubelet may get none when several clusters run. It continues without, and never sees that a driver wants to register.
 	inotifyInstances = 8192
 )
 

@@ -1,4 +1,5 @@
-// The program in the operator's pod, which the operator's objects and package community stand for: it only waits for a signal.
+// Command aws-efs-operator stands for the program in the pod of the community operator, whose objects package community
+// creates. It only waits for a signal.
 package main
 
 import (

@@ -92,7 +92,7 @@ func (p onPlatform) startCluster(s *demo) func(context.Context) (string, error) 
 			return "", err
 		}
 		s.cluster, err = cluster.Find(clusterFolder(s.folder))
-		return fmt.Sprintf("is up, and in a cloud that plays the platform %s", p.name), err
+		return fmt.Sprintf("is up, in a simulated cloud of the platform %s", p.name), err
 	}
 }
 

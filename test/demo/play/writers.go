@@ -59,7 +59,7 @@ func (w switching) mountOf(ctx context.Context, key client.ObjectKey) (string, e
 	return mount, err
 }
 
-// compareWriters says what the writers noticed: records that were refused or lost, mounts that were made anew, and the
+// compareWriters says what the writers noticed: records that were refused or lost, mounts that were replaced, and the
 // longest pause.
 func (w switching) compareWriters(ctx context.Context, before *record) (string, error) {
 	records, pause, now := 0, time.Duration(0), time.Now()
@@ -69,7 +69,7 @@ func (w switching) compareWriters(ctx context.Context, before *record) (string, 
 			return "", err
 		}
 		if was := before.mounts[key.Name]; mount != was {
-			return "", fmt.Errorf("the volume of pod %s was mounted anew: the mount was\n%sand is\n%s", key, was, mount)
+			return "", fmt.Errorf("the volume of pod %s was mounted again: the mount was\n%sand is\n%s", key, was, mount)
 		}
 		var reports writer.Reports
 		if err := cluster.Until(ctx, fmt.Sprintf("pod %s to report", key), func(ctx context.Context) (err error) {

@@ -127,7 +127,7 @@ type step struct {
 }
 
 // run takes steps until one fails. After each, the pods must have noticed nothing: no error, no lost record, no mount that
-// is made anew. That is said of the pods that were there before the step and are after it.
+// is replaced. That is said of the pods that were there before the step and are after it.
 func (w *watch) run(t *testing.T, steps []step) {
 	defer func() { t.Logf("\n%s", w.journal.table(w.writes(t))) }()
 	for _, step := range steps {

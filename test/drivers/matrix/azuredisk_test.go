@@ -63,13 +63,7 @@ func testAzureDisk(t *testing.T) {
 		if got := bed.volume(t, data).Node; got != first {
 			t.Errorf("the disk is attached to %q, want the node of its pod, %s", got, first)
 		}
-		attachments := &storagev1.VolumeAttachmentList{}
-		if err := bed.Client().List(t.Context(), attachments); err != nil {
-			t.Fatal(err)
-		}
-		if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != first {
-			t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
-		}
+		wantAttached(t, bed.Testbed, first)
 	})
 	t.Run("publish", func(t *testing.T) {
 		writer.Write(t, "greeting", "ahoy")

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -107,14 +106,7 @@ func testCinder(t *testing.T) {
 		writer.Write(t, "greeting", "ahoy again")
 	})
 	t.Run("expand", func(t *testing.T) {
-		t.Run("xfs", func(t *testing.T) { bed.expand(t, "xfs") })
-		t.Run("ext4", func(t *testing.T) {
-			// Linux asks for it when a mounted ext4 grows, whoever runs resize2fs.
-			if may, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0); may != 1 {
-				t.Skipf("no process here can have the capability CAP_SYS_RESOURCE, without which Linux expands no ext4 in use (error %v)", err)
-			}
-			bed.expand(t, "ext4")
-		})
+		expandEach(t, func(t *testing.T, fs string) { bed.expand(t, fs) })
 	})
 	t.Run("snapshot", func(t *testing.T) {
 		snapshot := bed.Snapshot(t, data, "snapshot", cinderClass)
@@ -237,13 +229,7 @@ func (b *cinderBed) wantAttached(t *testing.T, claim *corev1.PersistentVolumeCla
 	if v := b.volumeOf(t, claim); len(v.Attachments) != 1 || v.Attachments[0].Instance.ID != b.cloud.Instances[node].ID {
 		t.Fatalf("the volume has the attachments %+v, want one to the instance of node %s", v.Attachments, testbed.Nodes[node])
 	}
-	attachments := &storagev1.VolumeAttachmentList{}
-	if err := b.Client().List(t.Context(), attachments); err != nil {
-		t.Fatal(err)
-	}
-	if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != testbed.Nodes[node] {
-		t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
-	}
+	wantAttached(t, b.Testbed, testbed.Nodes[node])
 }
 
 // expand expands a volume while a pod uses it.
@@ -259,15 +245,7 @@ func (b *cinderBed) expand(t *testing.T, fs string) {
 	}
 	claim := b.claim(t, testbed.Claim{Name: "expands-" + fs, Class: class.Name})
 	pod := b.Run(t, testbed.Pod{Name: "expands-" + fs, Node: testbed.Nodes[0], Claim: claim})
-	pod.Write(t, "greeting", "ahoy")
-	before := pod.Size(t)
-	b.Expand(t, claim, "3Gi")
-	if after := pod.Size(t); before > 1<<30 || after < 5<<29 {
-		t.Errorf("the file system had %d bytes and has %d, want less than 1 GiB and more than 2.5 GiB", before, after)
-	}
-	if got := pod.Read(t, "greeting"); got != "ahoy" {
-		t.Errorf("after the expansion, the pod reads %q", got)
-	}
+	expandInUse(t, b.Testbed, claim, pod)
 	if v := b.volumeOf(t, claim); v.Size != 3 {
 		t.Errorf("the volume has %d GiB, want 3", v.Size)
 	}

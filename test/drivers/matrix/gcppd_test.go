@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
-	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -125,13 +124,7 @@ func testGCPPD(t *testing.T) {
 		if !slices.Equal(disk.Users, []string{bed.cloud.Instances[0].SelfLink}) {
 			t.Fatalf("the disk is used by %q, want only the instance of node %s", disk.Users, first)
 		}
-		attachments := &storagev1.VolumeAttachmentList{}
-		if err := bed.Client().List(t.Context(), attachments); err != nil {
-			t.Fatal(err)
-		}
-		if len(attachments.Items) != 1 || !attachments.Items[0].Status.Attached || attachments.Items[0].Spec.NodeName != first {
-			t.Errorf("there are the VolumeAttachments %+v", attachments.Items)
-		}
+		wantAttached(t, bed.Testbed, first)
 	})
 	t.Run("publish", func(t *testing.T) {
 		writer.Write(t, "greeting", "ahoy")
@@ -143,14 +136,7 @@ func testGCPPD(t *testing.T) {
 		writer.Write(t, "greeting", "ahoy again")
 	})
 	t.Run("expand", func(t *testing.T) {
-		t.Run("xfs", func(t *testing.T) { bed.expand(t, namespace, "xfs") })
-		t.Run("ext4", func(t *testing.T) {
-			// Linux asks for it when a mounted ext4 grows, whoever runs resize2fs.
-			if may, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, unix.CAP_SYS_RESOURCE, 0, 0, 0); may != 1 {
-				t.Skipf("no process here can have the capability CAP_SYS_RESOURCE, without which Linux expands no ext4 in use (error %v)", err)
-			}
-			bed.expand(t, namespace, "ext4")
-		})
+		expandEach(t, func(t *testing.T, fs string) { bed.expand(t, namespace, fs) })
 	})
 	t.Run("modify", func(t *testing.T) { bed.modify(t, namespace) })
 	t.Run("snapshot", func(t *testing.T) {
@@ -247,15 +233,7 @@ func (b *gcpBed) expand(t *testing.T, namespace, fs string) {
 	b.class(t, fs, map[string]string{"type": "pd-ssd", "csi.storage.k8s.io/fstype": fs, "disk-encryption-kms-key": key})
 	claim := b.claim(t, testbed.Claim{Namespace: namespace, Name: "expands-" + fs, Class: fs})
 	pod := b.Run(t, testbed.Pod{Name: "expands-" + fs, Node: testbed.Nodes[0], Claim: claim})
-	pod.Write(t, "greeting", "ahoy")
-	before := pod.Size(t)
-	b.Expand(t, claim, "3Gi")
-	if after := pod.Size(t); before > 1<<30 || after < 5<<29 {
-		t.Errorf("the file system had %d bytes and has %d, want less than 1 GiB and more than 2.5 GiB", before, after)
-	}
-	if got := pod.Read(t, "greeting"); got != "ahoy" {
-		t.Errorf("after the expansion, the pod reads %q", got)
-	}
+	expandInUse(t, b.Testbed, claim, pod)
 	if d := b.diskOf(t, claim); d.SizeGB != 3 || !strings.HasSuffix(d.Type, "/pd-ssd") || d.Key == nil || !strings.HasPrefix(d.Key.Name, key+"/") {
 		t.Errorf("the disk is %+v, want an SSD with 3 GB, encrypted with the key %s", d, key)
 	}

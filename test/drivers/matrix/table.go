@@ -13,7 +13,7 @@ var Rows = []Row{
 	{Driver: "Azure File", Cells: azureFileCells(), StandIn: true},
 	{Driver: "Cinder, version 1.36.0", Cells: cinderCells()},
 	{Driver: "vSphere", Cells: vSphereCells(), StandIn: true},
-	{Driver: "the sample driver, which no release has", Cells: sampleCells},
+	{Driver: "the sample driver, which is in no release", Cells: sampleCells},
 }
 
 var sampleCells = map[Capability]Cell{
@@ -72,7 +72,7 @@ func manilaCells() map[Capability]Cell {
 		Snapshot:        test("snapshot"),
 		Delete:          test("delete"),
 		Tags:            test("tags"),
-		STS:             {Not: "Keystone knows no tokens of service accounts; the tests log in with an application credential, which is the nearest"},
+		STS:             {Not: "Keystone does not accept tokens of service accounts; the tests log in with an application credential, the closest equivalent"},
 		PrivateEndpoint: test("private_endpoint"),
 	}
 }
@@ -103,7 +103,7 @@ func vSphereCells() map[Capability]Cell {
 		Snapshot:        test("snapshot"),
 		Delete:          test("delete"),
 		Tags:            {Not: "the Infrastructure has no tags for vSphere; a volume is marked with the cluster's ID, as the test of provisioning shows"},
-		STS:             {Not: "vCenter knows no tokens of service accounts"},
+		STS:             {Not: "vCenter does not accept tokens of service accounts"},
 		PrivateEndpoint: {Not: "each vCenter is a private endpoint; the cloud configuration says whether its certificate is verified"},
 	}
 }

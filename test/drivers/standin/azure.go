@@ -135,7 +135,7 @@ func azureDisk(ctx context.Context, flags *flag.FlagSet) error {
 // defaultDataDisks is how many disks a virtual machine of an unknown type can have.
 const defaultDataDisks = 16
 
-// azureNode says what a node is. The real driver asks the metadata service first, which nobody plays here, and reads the
+// azureNode says what a node is. The real driver asks the metadata service first, which is not simulated here, and reads the
 // Node if that does not answer.
 func azureNode(ctx context.Context, api kubernetes.Interface, name, topology string, config *azureConfig, limit int) (*csi.NodeGetInfoResponse, error) {
 	node, err := api.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})

@@ -1,6 +1,6 @@
 // Package testbed installs a driver as a user gets it, and runs it: the operator from a catalog by OLM, or by the cluster
 // storage operator if the driver has no package, on a cluster whose workers are real nodes, with the real sidecars and the
-// real driver, in a cloud that a test plays.
+// real driver, in a cloud that a test simulates.
 //
 //	bed := testbed.Start(t, testbed.Options{Driver: driver, Cloud: cloud})
 //	claim := bed.Claim(t, testbed.Claim{Namespace: bed.Namespace(t), Name: "files", Class: "efs-sc"})

@@ -204,7 +204,7 @@ func (p RunningPod) Reports(t testing.TB) writer.Reports {
 	return reports
 }
 
-// Mount returns the line of the node's mountinfo that is about the pod's volume. A mount that is made anew has another one.
+// Mount returns the line of the node's mountinfo that is about the pod's volume. A new mount has another one.
 func (p RunningPod) Mount(t testing.TB) string {
 	t.Helper()
 	line, err := MountOf(p.bed.Cluster, p.Pod)
@@ -215,7 +215,7 @@ func (p RunningPod) Mount(t testing.TB) string {
 }
 
 // MountOf returns the line of a real node's mountinfo that is about the volume of a pod, "" if there is none. A mount that
-// is made anew has another one.
+// is replaced has another one.
 func MountOf(c *cluster.Cluster, pod *corev1.Pod) (string, error) {
 	root, err := c.NodeRoot(pod.Spec.NodeName)
 	if err != nil {

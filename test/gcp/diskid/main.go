@@ -1,4 +1,4 @@
-// The programs scsi_id and google_nvme_id, for images of the GCP PD driver. The name with which the program is started
+// Command diskid is the programs scsi_id and google_nvme_id, for images of the GCP PD driver. The name with which the program is started
 // says which of them it is. The driver asks them for the name of the disk that a device is.
 //
 // The disks of test machines are loop devices, which answer no SCSI commands. Package disks gives each of them the name

@@ -1,10 +1,10 @@
-// The programs mount.nfs, mount.nfs4 and efs-proxy, for images of drivers. The name with which the program is started
+// Command nfsclient is the programs mount.nfs, mount.nfs4 and efs-proxy, for images of drivers. The name with which the program is started
 // says which of them it is.
 //
 // Test machines have no NFS client in their kernels, and efs-proxy is written in Rust and cannot be built there. These
 // take the same command lines and fail with the same messages and exit codes. A mount becomes a bind mount of a folder
 // that the server of package nfs chooses. So whoever writes is not mapped to the user of an access point, and a mount
-// goes on if its server or its tunnel ends.
+// keeps working if its server or its tunnel ends.
 package main
 
 import (

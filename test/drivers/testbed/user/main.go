@@ -1,4 +1,4 @@
-// The program in the pods of a testbed's users. Without arguments it waits for a signal. With the argument keep-writing, it
+// Command user is the program in the pods of a testbed's users. Without arguments it waits for a signal. With the argument keep-writing, it
 // writes to a file until then: see package writer. With others, which kubectl exec passes, it writes or reads a file.
 package main
 
