@@ -78,7 +78,7 @@ func (w *environment) checkPermissions() {
 // the reasons why some are not used.
 func (w *environment) checkExercised() {
 	w.t.Helper()
-	grants, err := w.driver.OperatorRules()
+	grants, err := w.driver.OperatorRules(permissions.Removable)
 	if err != nil {
 		w.t.Fatal(err)
 	}
