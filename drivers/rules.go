@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -199,8 +200,8 @@ var kinds = map[schema.GroupKind]struct {
 	updated bool
 	// kept objects stay when the driver is removed, because volumes may refer to them.
 	kept bool
-	// grants says that the objects give permissions or credentials to a namespace, and are deleted when it is not the
-	// driver's any more.
+	// grants says that objects can give permissions or credentials to a namespace. Those that do are deleted when it is not
+	// the driver's any more.
 	grants bool
 	// optional objects are deleted if an administrator does not want them, though the driver stays.
 	optional bool
@@ -246,8 +247,12 @@ func (m Manifest) Kept() bool { return kinds[m.Object.GroupVersionKind().GroupKi
 // a binding.
 func (m Manifest) Recreated() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].recreated }
 
-// Grants reports whether an object gives permissions or credentials to the driver's namespace.
-func (m Manifest) Grants() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].grants }
+// Grants reports whether an object gives permissions or credentials to the driver's namespace. SecurityContextConstraints that
+// list no users do not: a role gives the use of them.
+func (m Manifest) Grants() bool {
+	users, listed, _ := unstructured.NestedStringSlice(m.Object.Object, "users")
+	return kinds[m.Object.GroupVersionKind().GroupKind()].grants && !(listed && len(users) == 0)
+}
 
 // TrialName returns the name for the dry run that shows whether an object can be created.
 func TrialName(name string) string { return name + "-trial" }
@@ -289,7 +294,7 @@ func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 		rules = append(rules, created, with(permissions.Permanent, object.GetName(), "create"))
 	}
 	switch {
-	case kind.recreated || kind.grants || kind.optional:
+	case kind.recreated || kind.optional || m.Grants():
 		rules = append(rules, with("", object.GetName(), "delete"))
 	case !kind.kept:
 		rules = append(rules, with(permissions.Removable, object.GetName(), "delete"))
