@@ -200,9 +200,9 @@ var kinds = map[schema.GroupKind]struct {
 	updated bool
 	// kept objects stay when the driver is removed, because volumes may refer to them.
 	kept bool
-	// grants says that objects can give permissions or credentials to a namespace. Those that do are deleted when it is not
+	// permits says that objects can give permissions or credentials to a namespace. Those that do are deleted when it is not
 	// the driver's any more.
-	grants bool
+	permits bool
 	// optional objects are deleted if an administrator does not want them, though the driver stays.
 	optional bool
 	// uncreated is the reason why no end-to-end run of an operator that can remove its driver creates an object.
@@ -216,16 +216,16 @@ var kinds = map[schema.GroupKind]struct {
 	{Kind: "ServiceAccount"}:            {resource: "serviceaccounts"},
 	{Group: "apps", Kind: "DaemonSet"}:  {resource: "daemonsets", updated: true},
 	{Group: "apps", Kind: "Deployment"}: {resource: "deployments", updated: true},
-	{Group: "cloudcredential.openshift.io", Kind: "CredentialsRequest"}:  {resource: "credentialsrequests", grants: true},
+	{Group: "cloudcredential.openshift.io", Kind: "CredentialsRequest"}:  {resource: "credentialsrequests", permits: true},
 	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}:             {resource: "prometheusrules"},
 	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:             {resource: "servicemonitors"},
 	{Group: "policy", Kind: "PodDisruptionBudget"}:                       {resource: "poddisruptionbudgets"},
 	{Group: rbacv1.GroupName, Kind: "ClusterRole"}:                       {resource: "clusterroles"},
 	{Group: rbacv1.GroupName, Kind: "Role"}:                              {resource: "roles"},
-	{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}:                {resource: "clusterrolebindings", recreated: true, grants: true},
+	{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}:                {resource: "clusterrolebindings", recreated: true, permits: true},
 	{Group: rbacv1.GroupName, Kind: "RoleBinding"}:                       {resource: "rolebindings", recreated: true},
 	{Group: "storage.k8s.io", Kind: "CSIDriver"}:                         {resource: "csidrivers", recreated: true},
-	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: {resource: "securitycontextconstraints", grants: true},
+	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: {resource: "securitycontextconstraints", permits: true},
 	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"}:      {resource: "volumesnapshotclasses"},
 	{Group: "storage.k8s.io", Kind: "StorageClass"}:                      {resource: "storageclasses", optional: true},
 }
@@ -247,11 +247,11 @@ func (m Manifest) Kept() bool { return kinds[m.Object.GroupVersionKind().GroupKi
 // a binding.
 func (m Manifest) Recreated() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].recreated }
 
-// Grants reports whether an object gives permissions or credentials to the driver's namespace. SecurityContextConstraints that
+// Permits reports whether an object gives permissions or credentials to the driver's namespace. SecurityContextConstraints that
 // list no users do not: a role gives the use of them.
-func (m Manifest) Grants() bool {
+func (m Manifest) Permits() bool {
 	users, listed, _ := unstructured.NestedStringSlice(m.Object.Object, "users")
-	return kinds[m.Object.GroupVersionKind().GroupKind()].grants && !(listed && len(users) == 0)
+	return kinds[m.Object.GroupVersionKind().GroupKind()].permits && !(listed && len(users) == 0)
 }
 
 // TrialName returns the name for the dry run that shows whether an object can be created.
@@ -294,7 +294,7 @@ func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 		rules = append(rules, created, with(permissions.Permanent, object.GetName(), "create"))
 	}
 	switch {
-	case kind.recreated || kind.optional || m.Grants():
+	case kind.recreated || kind.optional || m.Permits():
 		rules = append(rules, with("", object.GetName(), "delete"))
 	case !kind.kept:
 		rules = append(rules, with(permissions.Removable, object.GetName(), "delete"))

@@ -208,7 +208,7 @@ func (f *Finder) create(ctx context.Context, name string, manifests []drivers.Ma
 // name would get it.
 func (f *Finder) deletePermissionsOf(ctx context.Context, namespace string, manifests []drivers.Manifest) error {
 	for _, m := range manifests {
-		if !m.Grants() {
+		if !m.Permits() {
 			continue
 		}
 		live := &unstructured.Unstructured{}
