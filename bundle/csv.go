@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 
 // clusterServiceVersion returns how the Operator Lifecycle Manager installs the driver's operator and how consoles show it.
 func clusterServiceVersion(d drivers.Driver, opts Options, crds []*apiextensionsv1.CustomResourceDefinition) (*v1alpha1.ClusterServiceVersion, error) {
-	rules, err := d.OperatorPolicyRules()
+	rules, err := d.OperatorPolicyRules(permissions.Removable)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
 	driverregistry "github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/test/widget"
@@ -138,7 +139,7 @@ func imagesOf(t *testing.T, m drivers.Manifest) []string {
 func TestPermissionsAreTheDefinitions(t *testing.T) {
 	for _, d := range everyDriver() {
 		t.Run(d.Name, func(t *testing.T) {
-			want, err := d.OperatorPolicyRules()
+			want, err := d.OperatorPolicyRules(permissions.Removable)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -55,7 +56,7 @@ func TestApply(t *testing.T) {
 // operatorOf returns the client configuration of an operator with a driver's rules.
 func operatorOf(t *testing.T, c *cluster.Cluster, d drivers.Driver, ns string) *rest.Config {
 	t.Helper()
-	rules, err := d.OperatorPolicyRules()
+	rules, err := d.OperatorPolicyRules(permissions.Removable)
 	if err != nil {
 		t.Fatal(err)
 	}

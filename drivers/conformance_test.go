@@ -382,13 +382,15 @@ func examples(t *testing.T, d drivers.Driver) []*unstructured.Unstructured {
 // permission.
 func TestNobodyMayDeleteWhatVolumesReferTo(t *testing.T) {
 	forEachDriver(t, func(t *testing.T, d drivers.Driver, _ []drivers.Manifest) {
-		rules, err := d.OperatorRules()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for p := range permissions.SetOf(rules) {
-			if slices.Contains([]string{"namespaces", "secrets"}, p.Resource) && slices.Contains([]string{"delete", "deletecollection"}, p.Verb) {
-				t.Errorf("the operator may: %s", p)
+		for _, operators := range []permissions.Operators{permissions.Removable, permissions.Permanent} {
+			rules, err := d.OperatorRules(operators)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for p := range permissions.SetOf(rules) {
+				if slices.Contains([]string{"namespaces", "secrets"}, p.Resource) && slices.Contains([]string{"delete", "deletecollection"}, p.Verb) {
+					t.Errorf("the %s operator may: %s", operators, p)
+				}
 			}
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
 )
 
 var update = flag.Bool("update", false, "update the golden files")
@@ -49,7 +50,7 @@ func TestOperatorRulesOfUnknownKind(t *testing.T) {
 	d := drivers.Driver{Name: "tug", Assets: fstest.MapFS{
 		"rope.yaml": {Data: []byte("apiVersion: harbour.example/v1\nkind: Rope\nmetadata:\n  name: long\n")},
 	}}
-	_, err := d.OperatorPolicyRules()
+	_, err := d.OperatorPolicyRules(permissions.Removable)
 	want := "asset rope.yaml of driver tug: Rope long: the API resource of kind Rope.harbour.example is unknown"
 	if err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("error %v, want %s", err, want)

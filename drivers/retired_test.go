@@ -17,7 +17,7 @@ import (
 // TestRetiredObjectsHaveExactPermissions: to retire objects, an operator needs to read and delete those of these names, and
 // nothing else.
 func TestRetiredObjectsHaveExactPermissions(t *testing.T) {
-	before, err := sample.Driver.OperatorRules()
+	before, err := sample.Driver.OperatorRules(permissions.Removable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func TestRetiredObjectsHaveExactPermissions(t *testing.T) {
 		{Kind: appsv1.SchemeGroupVersion.WithKind("Deployment"), Namespace: drivers.NamespacePlaceholder, Name: "old-controller", Since: "1.1.0"},
 		{Kind: drivers.ClusterRoleBindingKind, Name: "old-binding", Since: "1.2.0"},
 	}
-	after, err := d.OperatorRules()
+	after, err := d.OperatorRules(permissions.Removable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestRetiredObjectsThatMustStay(t *testing.T) {
 			if _, err := d.RetiredObjects(namespace); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("RetiredObjects: error %v, want %q in it", err, tc.want)
 			}
-			if _, err := d.OperatorRules(); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := d.OperatorRules(permissions.Removable); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("OperatorRules: error %v, want %q in it", err, tc.want)
 			}
 		})

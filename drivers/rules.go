@@ -3,11 +3,11 @@ package drivers
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -27,8 +27,8 @@ type Rules struct {
 }
 
 // OperatorPolicyRules returns OperatorRules as RBAC rules. It fails as that does.
-func (d Driver) OperatorPolicyRules() (Rules, error) {
-	rules, err := d.OperatorRules()
+func (d Driver) OperatorPolicyRules(operators permissions.Operators) (Rules, error) {
+	rules, err := d.OperatorRules(operators)
 	if err != nil {
 		return Rules{}, err
 	}
@@ -36,10 +36,15 @@ func (d Driver) OperatorPolicyRules() (Rules, error) {
 	return Rules{Permissions: own, ClusterPermissions: everywhere}, nil
 }
 
-// OperatorRules returns the permissions of the driver's operator: those of every operator, Operator.Rules, and
-// those to manage each of the driver's assets and to delete each retired object. It fails if an asset's kind is not in the
-// table of kinds, and as RetiredObjects does.
-func (d Driver) OperatorRules() ([]permissions.Rule, error) {
+// OperatorRules returns the permissions of the driver's operator that can remove the driver, or cannot: those of every
+// operator, Operator.Rules, and those to manage each of the driver's assets and to delete each retired object. It fails if an
+// asset's kind is not in the table of kinds, and as RetiredObjects does.
+func (d Driver) OperatorRules(operators permissions.Operators) ([]permissions.Rule, error) {
+	rules, err := d.allRules()
+	return permissions.RulesOf(rules, operators), err
+}
+
+func (d Driver) allRules() ([]permissions.Rule, error) {
 	manifests, err := d.unrendered()
 	if err != nil {
 		return nil, err
@@ -119,8 +124,8 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		{For: rollouts, Resources: []string{"nodes"}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: rollouts, Resources: []string{"pods"}, Verbs: []string{"list"}},
 
-		{For: removal, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
-		{For: removal, Resources: []string{"nodes"}, Verbs: []string{"get"}},
+		{For: removal, Only: permissions.Removable, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
+		{For: removal, Only: permissions.Removable, Resources: []string{"nodes"}, Verbs: []string{"get"}},
 
 		// Events refer to the operator's own Deployment, which it finds through its pod and ReplicaSet.
 		{For: events, Own: true, Resources: []string{"events"}, Verbs: []string{"create", "patch"}},
@@ -144,17 +149,16 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 			Verbs: append([]string{"get", "create", "patch", "delete"}, permissions.ListWatch...)})
 	}
 	if d.ClusterStorage != nil && d.ClusterStorage.DefaultClass != "" {
-		rule := permissions.Rule{For: defaultClass, Group: "storage.k8s.io", Resources: []string{"storageclasses"}, Verbs: []string{"list"}}
-		if d.HasPackage() {
-			rule.Unexercised = map[string]string{"list": "the end-to-end run installs the driver with OLM, where the administrator makes a class the default"}
-		}
-		rules = append(rules, rule)
+		rules = append(rules, permissions.Rule{For: defaultClass, Only: permissions.Permanent, Group: "storage.k8s.io",
+			Resources: []string{"storageclasses"}, Verbs: []string{"list"}})
 	}
 	if d.HasImage(AttacherImage) {
-		rules = append(rules, permissions.Rule{For: controllerWork, Group: "storage.k8s.io", Resources: []string{"volumeattachments"}, Verbs: []string{"list"}})
+		rules = append(rules, permissions.Rule{For: controllerWork, Only: permissions.Removable,
+			Group: "storage.k8s.io", Resources: []string{"volumeattachments"}, Verbs: []string{"list"}})
 	}
 	if d.HasImage(SnapshotterImage) {
-		rules = append(rules, permissions.Rule{For: controllerWork, Group: "snapshot.storage.k8s.io", Resources: []string{"volumesnapshotcontents"}, Verbs: []string{"list"}})
+		rules = append(rules, permissions.Rule{For: controllerWork, Only: permissions.Removable,
+			Group: "snapshot.storage.k8s.io", Resources: []string{"volumesnapshotcontents"}, Verbs: []string{"list"}})
 	}
 	if d.CloudConfig != nil {
 		names := []string{CloudConfigName}
@@ -196,29 +200,34 @@ var kinds = map[schema.GroupKind]struct {
 	updated bool
 	// kept objects stay when the driver is removed, because volumes may refer to them.
 	kept bool
-	// unexercised gives, by verb, the reason why no end-to-end run can use it.
-	unexercised map[string]string
+	// permits says that objects can give permissions or credentials to a namespace. Those that do are deleted when it is not
+	// the driver's any more.
+	permits bool
+	// optional objects are deleted if an administrator does not want them, though the driver stays.
+	optional bool
+	// uncreated is the reason why no end-to-end run of an operator that can remove its driver creates an object.
+	uncreated string
 }{
 	{Kind: "ConfigMap"}: {resource: "configmaps"},
-	{Kind: "Namespace"}: {resource: "namespaces", kept: true, unexercised: map[string]string{
-		"create": "the end-to-end run begins with an earlier operator, whose namespace exists"}},
+	{Kind: "Namespace"}: {resource: "namespaces", kept: true,
+		uncreated: "the end-to-end run begins with an earlier operator, whose namespace exists"},
 	{Kind: "Secret"}:                    {resource: "secrets", kept: true},
 	{Kind: "Service"}:                   {resource: "services"},
 	{Kind: "ServiceAccount"}:            {resource: "serviceaccounts"},
 	{Group: "apps", Kind: "DaemonSet"}:  {resource: "daemonsets", updated: true},
 	{Group: "apps", Kind: "Deployment"}: {resource: "deployments", updated: true},
-	{Group: "cloudcredential.openshift.io", Kind: "CredentialsRequest"}:  {resource: "credentialsrequests"},
+	{Group: "cloudcredential.openshift.io", Kind: "CredentialsRequest"}:  {resource: "credentialsrequests", permits: true},
 	{Group: "monitoring.coreos.com", Kind: "PrometheusRule"}:             {resource: "prometheusrules"},
 	{Group: "monitoring.coreos.com", Kind: "ServiceMonitor"}:             {resource: "servicemonitors"},
 	{Group: "policy", Kind: "PodDisruptionBudget"}:                       {resource: "poddisruptionbudgets"},
 	{Group: rbacv1.GroupName, Kind: "ClusterRole"}:                       {resource: "clusterroles"},
 	{Group: rbacv1.GroupName, Kind: "Role"}:                              {resource: "roles"},
-	{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}:                {resource: "clusterrolebindings", recreated: true},
+	{Group: rbacv1.GroupName, Kind: "ClusterRoleBinding"}:                {resource: "clusterrolebindings", recreated: true, permits: true},
 	{Group: rbacv1.GroupName, Kind: "RoleBinding"}:                       {resource: "rolebindings", recreated: true},
 	{Group: "storage.k8s.io", Kind: "CSIDriver"}:                         {resource: "csidrivers", recreated: true},
-	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: {resource: "securitycontextconstraints"},
+	{Group: "security.openshift.io", Kind: "SecurityContextConstraints"}: {resource: "securitycontextconstraints", permits: true},
 	{Group: "snapshot.storage.k8s.io", Kind: "VolumeSnapshotClass"}:      {resource: "volumesnapshotclasses"},
-	{Group: "storage.k8s.io", Kind: "StorageClass"}:                      {resource: "storageclasses"},
+	{Group: "storage.k8s.io", Kind: "StorageClass"}:                      {resource: "storageclasses", optional: true},
 }
 
 // ResourceOf returns the API resource of a kind of asset, such as "daemonsets". It fails for other kinds.
@@ -237,6 +246,13 @@ func (m Manifest) Kept() bool { return kinds[m.Object.GroupVersionKind().GroupKi
 // driver does not work with a wrong attachRequired or volumeLifecycleModes of its CSIDriver, nor with a wrong roleRef of
 // a binding.
 func (m Manifest) Recreated() bool { return kinds[m.Object.GroupVersionKind().GroupKind()].recreated }
+
+// Permits reports whether an object gives permissions or credentials to the driver's namespace. SecurityContextConstraints that
+// list no users do not: a role gives the use of them.
+func (m Manifest) Permits() bool {
+	users, listed, _ := unstructured.NestedStringSlice(m.Object.Object, "users")
+	return kinds[m.Object.GroupVersionKind().GroupKind()].permits && !(listed && len(users) == 0)
+}
 
 // TrialName returns the name for the dry run that shows whether an object can be created.
 func TrialName(name string) string { return name + "-trial" }
@@ -259,22 +275,32 @@ func (d Driver) rulesToManage(m Manifest) ([]permissions.Rule, error) {
 		For: "To install, reconcile and remove the driver", From: "drivers/rules.go",
 		Group: group.Group, Resources: []string{resource},
 	}
-	named, trial := rule, rule
-	named.Names = []string{object.GetName()}
-	named.Verbs = []string{"get", "list", "watch"}
-	named.Unexercised = maps.Clone(permissions.ListFallback)
-	maps.Copy(named.Unexercised, kind.unexercised)
-	if !kind.kept {
-		named.Verbs = append(named.Verbs, "delete")
+	with := func(only permissions.Operators, name string, verbs ...string) permissions.Rule {
+		r := rule
+		r.Only, r.Names, r.Verbs = only, []string{name}, verbs
+		return r
 	}
-	named.Verbs = append(named.Verbs, "patch", "create")
+	named := with("", object.GetName(), "get", "list", "watch", "patch")
+	named.Unexercised = permissions.ListFallback
 	if kind.updated {
 		named.Verbs = append(named.Verbs, "update")
 	}
 	rules := []permissions.Rule{named}
+	if kind.uncreated == "" {
+		rules = append(rules, with("", object.GetName(), "create"))
+	} else {
+		created := with(permissions.Removable, object.GetName(), "create")
+		created.Unexercised = map[string]string{"create": kind.uncreated}
+		rules = append(rules, created, with(permissions.Permanent, object.GetName(), "create"))
+	}
+	switch {
+	case kind.recreated || kind.optional || m.Permits():
+		rules = append(rules, with("", object.GetName(), "delete"))
+	case !kind.kept:
+		rules = append(rules, with(permissions.Removable, object.GetName(), "delete"))
+	}
 	if kind.recreated {
-		trial.Names, trial.Verbs = []string{TrialName(object.GetName())}, []string{"patch", "create"}
-		rules = append(rules, trial)
+		rules = append(rules, with("", TrialName(object.GetName()), "patch", "create"))
 	}
 	if slices.Contains([]string{"Role", "ClusterRole"}, group.Kind) {
 		m.File = path.Join("drivers", d.Name, "assets", m.File)

@@ -97,7 +97,9 @@ func TestDefaultClass(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			env := newTestEnvWith(t, ebsDriver(t))
-			env.permanent = !tc.olm
+			if !tc.olm {
+				env.makePermanent()
+			}
 			env.create(env.customResource())
 			for _, class := range tc.given {
 				env.create(class)

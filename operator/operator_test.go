@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/operator"
 	"github.com/berth-csi/berth/operator/metrics"
@@ -144,7 +145,7 @@ func newTestEnvOf(t *testing.T, driver drivers.Driver) *testEnv {
 	}
 	env.home = cmp.Or(driver.Namespace, env.namespace)
 	env.user = fmt.Sprintf("system:serviceaccount:%s:operator", env.namespace)
-	rules, err := driver.OperatorPolicyRules()
+	rules, err := driver.OperatorPolicyRules(permissions.Removable)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,6 +161,24 @@ func newTestEnvOf(t *testing.T, driver drivers.Driver) *testEnv {
 		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: env.namespace}, RoleRef: role("ClusterRole"), Subjects: subjects},
 	)
 	return env
+}
+
+// makePermanent has the operator run as the cluster storage operator runs it, with the permissions of such an operator.
+func (env *testEnv) makePermanent() {
+	env.t.Helper()
+	env.permanent = true
+	env.permit(permissions.Permanent)
+}
+
+// permit replaces the operator's permissions with those of its driver, as OLM does when it updates the operator.
+func (env *testEnv) permit(operators permissions.Operators) {
+	env.t.Helper()
+	rules, err := env.driver.OperatorPolicyRules(operators)
+	if err != nil {
+		env.t.Fatal(err)
+	}
+	change(env, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: env.namespace}}, func(r *rbacv1.Role) { r.Rules = rules.Permissions })
+	change(env, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: env.namespace}}, func(r *rbacv1.ClusterRole) { r.Rules = rules.ClusterPermissions })
 }
 
 // checkPermissions checks that no request of the operator was forbidden.

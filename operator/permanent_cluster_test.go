@@ -24,7 +24,7 @@ func TestPermanentDriver(t *testing.T) {
 	stop()
 	before := env.uids()
 
-	env.permanent = true
+	env.makePermanent()
 	env.startOperator()
 	cluster.Eventually(t, limit, "the finalizer to be gone", func(ctx context.Context) error {
 		custom := env.customResource()

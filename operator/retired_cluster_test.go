@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
 	"github.com/berth-csi/berth/test/cluster"
 )
 
@@ -56,7 +57,7 @@ func TestRetiredObjects(t *testing.T) {
 	run := func(driver drivers.Driver) (stop func()) {
 		t.Helper()
 		env.driver = driver
-		env.permit()
+		env.permit(permissions.Removable)
 		return env.startOperator()
 	}
 	leftovers := first.ConditionPrefix + "DriverLeftoversRemoved"
@@ -112,15 +113,4 @@ func withAssets(t *testing.T, assets fs.FS, more ...string) fs.FS {
 		all[fmt.Sprintf("more-%d.yaml", i)] = &fstest.MapFile{Data: []byte(content)}
 	}
 	return all
-}
-
-// permit replaces the operator's permissions with those of its driver, as OLM does when it updates the operator.
-func (env *testEnv) permit() {
-	env.t.Helper()
-	rules, err := env.driver.OperatorPolicyRules()
-	if err != nil {
-		env.t.Fatal(err)
-	}
-	change(env, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: env.namespace}}, func(r *rbacv1.Role) { r.Rules = rules.Permissions })
-	change(env, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: env.namespace}}, func(r *rbacv1.ClusterRole) { r.Rules = rules.ClusterPermissions })
 }

@@ -7,6 +7,7 @@ package permissions
 
 import (
 	"fmt"
+	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 )
@@ -17,6 +18,8 @@ type Rule struct {
 	For string
 	// From is the file that defines the rule.
 	From string
+	// Only limits the rule to some of the operators of a driver; "" is for all of them.
+	Only Operators
 	// Own limits the rule to the operator's own namespace.
 	Own bool
 	// Group, Resources, Names and Verbs are those of an RBAC rule. No names means any name.
@@ -30,12 +33,27 @@ type Rule struct {
 	Unexercised map[string]string
 }
 
+// Operators are operators of one driver with the same abilities.
+type Operators string
+
+const (
+	// Removable says that the operator removes its driver on request, as it does when OLM runs it.
+	Removable Operators = "removable"
+	// Permanent says that the driver belongs to the platform and stays: the cluster storage operator runs its operator.
+	Permanent Operators = "permanent"
+)
+
 // ListWatch are the verbs of informers. ListFallback is the reason why no run uses one of them: an informer lists
 // only if the API server is too old to begin a watch with the existing objects.
 var (
 	ListWatch    = []string{"list", "watch"}
 	ListFallback = map[string]string{"list": "needed only if the API server is too old to begin a watch with the existing objects"}
 )
+
+// RulesOf returns the rules that apply to some operators.
+func RulesOf(rules []Rule, operators Operators) []Rule {
+	return slices.DeleteFunc(slices.Clone(rules), func(r Rule) bool { return r.Only != "" && r.Only != operators })
+}
 
 // permissions splits a rule into single permissions.
 func (r Rule) permissions() []Permission {

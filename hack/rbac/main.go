@@ -68,7 +68,7 @@ type purpose struct {
 // explain returns the permissions of a driver's operator. It fails if they contradict the record of an
 // end-to-end run.
 func explain(d drivers.Driver, folder string) (operator, error) {
-	rules, err := d.OperatorRules()
+	rules, err := d.OperatorRules(permissions.Removable)
 	if err != nil {
 		return operator{}, err
 	}

@@ -57,7 +57,7 @@ const account = "system:serviceaccount:" + clusterstorage.Namespace + ":" + clus
 // allow gives the operator's account its permissions.
 func (e *testEnv) allow() {
 	e.t.Helper()
-	rules, err := clusterstorage.OperatorRules(registry.All())
+	rules, err := clusterstorage.OperatorPolicyRules(registry.All())
 	e.must(err)
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: clusterstorage.Namespace, Name: clusterstorage.Name}}
 	everywhere := metav1.ObjectMeta{Name: clusterstorage.Name}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
 )
 
 // OperatorImageVariable is the environment variable with the image of all operators.
@@ -95,7 +96,7 @@ func DriversNamespace() *corev1.Namespace {
 // accountAndRoles returns the service account of a driver's operator, and its permissions. They have the names that
 // OpenShift's cluster storage operator gives them, so that one replaces the other in place.
 func accountAndRoles(d drivers.Driver) ([]runtime.Object, error) {
-	rules, err := d.OperatorPolicyRules()
+	rules, err := d.OperatorPolicyRules(permissions.Permanent)
 	if err != nil {
 		return nil, err
 	}

@@ -17,22 +17,36 @@ type Rules struct {
 	Cluster, Own, Drivers []rbacv1.PolicyRule
 }
 
-// OperatorRules returns the permissions of a cluster storage operator for all these drivers: the release has one for the
-// clusters of all platforms.
-func OperatorRules(all []drivers.Driver) (Rules, error) {
-	own := ownRules(OfPlatforms(all))
-	toManage, err := rulesToManage(OfPlatforms(all))
+// OperatorPolicyRules returns OperatorRules as RBAC rules. It fails as that does.
+func OperatorPolicyRules(all []drivers.Driver) (Rules, error) {
+	inOwn, inDrivers, err := OperatorRules(all)
 	if err != nil {
 		return Rules{}, err
 	}
-	everywhere := slices.DeleteFunc(slices.Clone(toManage), func(r permissions.Rule) bool { return r.Own })
+	everywhere := slices.DeleteFunc(slices.Clone(inDrivers), func(r permissions.Rule) bool { return r.Own })
 	var rules Rules
-	rules.Own, rules.Cluster = permissions.PolicyRules(slices.Concat(own, everywhere))
-	rules.Drivers, _ = permissions.PolicyRules(toManage)
+	rules.Own, rules.Cluster = permissions.PolicyRules(slices.Concat(inOwn, everywhere))
+	rules.Drivers, _ = permissions.PolicyRules(inDrivers)
 	return rules, nil
 }
 
-// ownRules are about the operator itself and what it reports. Own ones apply in its namespace.
+// OperatorRules returns the permissions of a cluster storage operator for all these drivers: the release has one for the
+// clusters of all platforms. Of inOwn, the rules that are limited to a namespace apply in the operator's own, and of inDrivers
+// in that of the drivers' operators. It fails if the objects of a driver's operator cannot be rendered.
+func OperatorRules(all []drivers.Driver) (inOwn, inDrivers []permissions.Rule, err error) {
+	inOwn = ownRules(OfPlatforms(all))
+	inDrivers, err = rulesToManage(OfPlatforms(all))
+	for _, rules := range [][]permissions.Rule{inOwn, inDrivers} {
+		for i := range rules {
+			if rules[i].From == "" {
+				rules[i].From = "operator/clusterstorage/rules.go"
+			}
+		}
+	}
+	return inOwn, inDrivers, err
+}
+
+// ownRules are about the operator itself and what it reports.
 func ownRules(all []drivers.Driver) []permissions.Rule {
 	const (
 		observe = "To find out which drivers the cluster needs, and how they are"
@@ -47,12 +61,16 @@ func ownRules(all []drivers.Driver) []permissions.Rule {
 		csiNames = append(csiNames, d.CSIName)
 	}
 	return []permissions.Rule{
-		{For: observe, Group: "config.openshift.io", Resources: []string{"infrastructures", "featuregates"}, Verbs: permissions.ListWatch},
-		{For: observe, Group: "operator.openshift.io", Resources: []string{"storages", "clustercsidrivers"}, Verbs: permissions.ListWatch},
-		{For: observe, Group: "storage.k8s.io", Resources: []string{"csidrivers"}, Verbs: permissions.ListWatch},
+		{For: observe, Group: "config.openshift.io", Resources: []string{"infrastructures", "featuregates"},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+		{For: observe, Group: "operator.openshift.io", Resources: []string{"storages", "clustercsidrivers"},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+		{For: observe, Group: "storage.k8s.io", Resources: []string{"csidrivers"},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: create, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers"}, Names: csiNames, Verbs: []string{"patch", "create"}},
 		{For: report, Group: "operator.openshift.io", Resources: []string{"storages/status"}, Names: []string{"cluster"}, Verbs: []string{"update"}},
-		{For: report, Group: "config.openshift.io", Resources: []string{"clusteroperators"}, Names: []string{ClusterOperatorName}, Verbs: permissions.ListWatch},
+		{For: report, Group: "config.openshift.io", Resources: []string{"clusteroperators"}, Names: []string{ClusterOperatorName},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: report, Group: "config.openshift.io", Resources: []string{"clusteroperators"}, Verbs: []string{"create"}},
 		{For: report, Group: "config.openshift.io", Resources: []string{"clusteroperators/status"}, Names: []string{ClusterOperatorName}, Verbs: []string{"update"}},
 		{For: lead, Own: true, Group: "coordination.k8s.io", Resources: []string{"leases"}, Verbs: []string{"create"}},
@@ -66,7 +84,8 @@ func ownRules(all []drivers.Driver) []permissions.Rule {
 	}
 }
 
-// rulesToManage are those to run the operators of drivers. Own ones apply in the namespace of these operators.
+// rulesToManage are those to run the operators of drivers. RBAC lets nobody grant permissions that they do not have, so they
+// include those of these operators.
 func rulesToManage(all []drivers.Driver) ([]permissions.Rule, error) {
 	var rules []permissions.Rule
 	for _, d := range all {
@@ -81,11 +100,14 @@ func rulesToManage(all []drivers.Driver) ([]permissions.Rule, error) {
 			}
 			rules = append(rules, more...)
 		}
-		deployments := permissions.Rule{For: manage, Own: true, Group: "apps", Resources: []string{"deployments"}, Names: []string{d.Operator.Name}}
-		deployments.Verbs = []string{"get", "list", "watch", "create", "update", "patch"}
-		delegated, err := d.OperatorRules()
+		deployments := permissions.Rule{For: manage, Own: true, Group: "apps", Resources: []string{"deployments"}, Names: []string{d.Operator.Name},
+			Verbs: []string{"get", "list", "watch", "create", "update", "patch"}, Unexercised: permissions.ListFallback}
+		delegated, err := d.OperatorRules(permissions.Permanent)
 		if err != nil {
 			return nil, err
+		}
+		for i := range delegated {
+			delegated[i].Delegated = true
 		}
 		rules = append(rules, deployments)
 		rules = append(rules, delegated...)
@@ -107,13 +129,13 @@ func rulesFor(kind schema.GroupKind, name string, namespaced bool) ([]permission
 		return nil, err
 	}
 	rule := permissions.Rule{For: manage, Own: namespaced, Group: kind.Group, Resources: []string{resource}, Names: []string{name},
-		Verbs: []string{"get", "list", "watch", "patch", "create"}}
+		Verbs: []string{"get", "list", "watch", "patch", "create"}, Unexercised: permissions.ListFallback}
 	if kind.Group != rbacv1.GroupName || kind.Kind == "Role" || kind.Kind == "ClusterRole" {
 		return []permissions.Rule{rule}, nil
 	}
 	rule.Verbs = append(rule.Verbs, "delete")
 	trial := rule
-	trial.Names, trial.Verbs = []string{drivers.TrialName(name)}, []string{"patch", "create"}
+	trial.Names, trial.Verbs, trial.Unexercised = []string{drivers.TrialName(name)}, []string{"patch", "create"}, nil
 	return []permissions.Rule{rule, trial}, nil
 }
 

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -205,15 +204,11 @@ func (f *Finder) create(ctx context.Context, name string, manifests []drivers.Ma
 	return created.GetUID(), nil
 }
 
-// permissionKinds are the kinds of objects outside of the driver's namespace that give something to what is in it:
-// permissions to service accounts, or credentials in a Secret.
-var permissionKinds = sets.New("SecurityContextConstraints", "ClusterRoleBinding", "CredentialsRequest")
-
 // deletePermissionsOf deletes the objects that give something to a lost namespace: whoever creates a namespace of that
 // name would get it.
 func (f *Finder) deletePermissionsOf(ctx context.Context, namespace string, manifests []drivers.Manifest) error {
 	for _, m := range manifests {
-		if !permissionKinds.Has(m.Object.GetKind()) {
+		if !m.Permits() {
 			continue
 		}
 		live := &unstructured.Unstructured{}

@@ -29,6 +29,7 @@ import (
 	"github.com/berth-csi/berth/test/openstack"
 	"github.com/berth-csi/berth/test/release"
 	"github.com/berth-csi/berth/test/vsphere"
+	"github.com/berth-csi/berth/test/walk"
 )
 
 func TestMain(m *testing.M) {
@@ -165,16 +166,22 @@ func (w *environment) create(object client.Object) {
 }
 
 // accounts are those of the cluster storage operator and of the drivers' operators.
-func (w *environment) accounts() []string {
-	accounts := []string{account(clusterstorage.Namespace, clusterstorage.Name)}
+func (w *environment) accounts() []walk.Account {
+	accounts := []walk.Account{w.account()}
 	for _, d := range w.drivers {
-		accounts = append(accounts, account(drivers.ClusterStorageNamespace, d.Operator.Name))
+		accounts = append(accounts, w.accountOf(d))
 	}
 	return accounts
 }
 
-func account(namespace, name string) string {
-	return "system:serviceaccount:" + namespace + ":" + name
+// account is that of the cluster storage operator.
+func (w *environment) account() walk.Account {
+	return walk.Account{Cluster: w.Cluster, Namespace: clusterstorage.Namespace, Name: clusterstorage.Name}
+}
+
+// accountOf returns that of a driver's operator.
+func (w *environment) accountOf(d drivers.Driver) walk.Account {
+	return walk.Account{Cluster: w.Cluster, Namespace: drivers.ClusterStorageNamespace, Name: d.Operator.Name}
 }
 
 // notKept are requests that store nothing, and what says who is active and what happened.
@@ -185,7 +192,7 @@ func (w *environment) writes(since time.Time) []cluster.AuditEvent {
 	w.t.Helper()
 	var found []cluster.AuditEvent
 	for _, account := range w.accounts() {
-		for _, event := range w.AuditOf(w.t, cluster.Requests{User: account}) {
+		for _, event := range account.Requests(w.t) {
 			if !event.Received.Before(since) && !slices.Contains([]string{"get", "list", "watch"}, event.Verb) && !slices.Contains(notKept, event.Resource) {
 				found = append(found, event)
 			}
@@ -256,11 +263,7 @@ func (w *environment) made() []*unstructured.Unstructured {
 func (w *environment) checkForbidden() {
 	w.t.Helper()
 	for _, account := range w.accounts() {
-		for _, event := range w.AuditOf(w.t, cluster.Requests{User: account}) {
-			if event.Code == 403 {
-				w.t.Errorf("forbidden to %s: %s %s", account, event.Verb, event.URI)
-			}
-		}
+		walk.CheckRefusals(w.t, account.Requests(w.t), walk.Discovers)
 	}
 }
 

@@ -107,7 +107,7 @@ func (w *environment) installTime() time.Duration {
 		switch {
 		case event.Verb == "create" && event.Resource == "clustercsidrivers":
 			asked, created = event.Received, 0
-		case event.User == w.account && event.Code == 201 && event.Resource != "events" && !asked.IsZero():
+		case event.User == w.account.User() && event.Code == 201 && event.Resource != "events" && !asked.IsZero():
 			created++
 			done = event.Answered
 		}

@@ -199,14 +199,14 @@ func (w *environment) checkOperatorProcess() {
 		return nil
 	})
 	if len(w.requests()) == 0 {
-		w.t.Errorf("%s has asked the API server for nothing", w.account)
+		w.t.Errorf("%s has asked the API server for nothing", w.account.User())
 	}
 }
 
 // requests returns the operator's requests.
 func (w *environment) requests() []cluster.AuditEvent {
 	w.t.Helper()
-	return w.AuditOf(w.t, cluster.Requests{User: w.account})
+	return w.account.Requests(w.t)
 }
 
 // atRest fails unless OLM's catalog operator has asked for nothing for a while. While it does something, it asks five

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"flag"
-	"fmt"
 	"maps"
 	"os/exec"
 	"path/filepath"
@@ -28,6 +27,7 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/openstack"
 	"github.com/berth-csi/berth/test/release"
+	"github.com/berth-csi/berth/test/walk"
 )
 
 func TestMain(m *testing.M) {
@@ -54,10 +54,10 @@ type environment struct {
 	*cluster.Cluster
 	t       testing.TB
 	driver  drivers.Driver
-	account string // the operator's user name
-	berth   string // the command
-	program string // the operator's
-	catalog string // folder
+	account walk.Account // the operator's
+	berth   string       // the command
+	program string       // the operator's
+	catalog string       // folder
 }
 
 // efs returns the driver whose operator most of these tests are about.
@@ -84,10 +84,10 @@ func newEnvironment(t testing.TB, driver drivers.Driver, options cluster.Options
 	images[opmImage] = opm
 	maps.Copy(images, options.Images)
 	options.OLM, options.Images = true, images
+	c := cluster.Start(t, options)
 	w := &environment{
-		t: t, driver: driver, catalog: made.Catalog, berth: made.Berth, program: made.Operator,
-		account: accountOf(driver),
-		Cluster: cluster.Start(t, options),
+		Cluster: c, t: t, driver: driver, catalog: made.Catalog, berth: made.Berth, program: made.Operator,
+		account: accountOf(c, driver),
 	}
 	w.enterCloud(openstack.Start(t, "default"))
 	return w
@@ -96,12 +96,12 @@ func newEnvironment(t testing.TB, driver drivers.Driver, options cluster.Options
 // of is the same environment, seen from another driver.
 func (w *environment) of(driver drivers.Driver) *environment {
 	other := *w
-	other.driver, other.account = driver, accountOf(driver)
+	other.driver, other.account = driver, accountOf(w.Cluster, driver)
 	return &other
 }
 
-func accountOf(driver drivers.Driver) string {
-	return fmt.Sprintf("system:serviceaccount:%s:%s", namespace, driver.Operator.Name)
+func accountOf(c *cluster.Cluster, driver drivers.Driver) walk.Account {
+	return walk.Account{Cluster: c, Namespace: namespace, Name: driver.Operator.Name}
 }
 
 // enterCloud leaves in the cluster what the installer does, to log in to a cloud with: a driver may have to
@@ -191,17 +191,5 @@ func (w *environment) driverObjectsIn(in string) []*unstructured.Unstructured {
 // uids returns the UIDs of those of the objects that exist, by kind and name.
 func (w *environment) uids(objects ...*unstructured.Unstructured) map[string]string {
 	w.t.Helper()
-	uids := map[string]string{}
-	for _, object := range objects {
-		live := &unstructured.Unstructured{}
-		live.SetGroupVersionKind(object.GroupVersionKind())
-		err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), live)
-		if client.IgnoreNotFound(err) != nil {
-			w.t.Fatal(err)
-		}
-		if err == nil {
-			uids[object.GetKind()+" "+object.GetName()] = string(live.GetUID())
-		}
-	}
-	return uids
+	return walk.UIDs(w.t, w.Cluster, objects...)
 }

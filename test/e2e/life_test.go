@@ -10,13 +10,12 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/walk"
 )
 
 // What happens in the life of an operator, whichever its driver is.
@@ -42,10 +41,7 @@ func (w *environment) leaveEarlierOperator() earlierOperator {
 		w.t.Fatal(err)
 	}
 	for _, object := range w.driverObjectsIn(earlier.namespace) {
-		change := unfit[object.GetKind()]
-		if change != nil {
-			change(object.Object)
-		}
+		unfit := walk.MakeUnfit(object)
 		// Of a driver whose earlier operators have left no mark, it is an operator like ours.
 		first := len(w.driver.History.Labels) == 0 && w.driver.Namespace == "" && object.GetKind() == "DaemonSet"
 		if first {
@@ -55,7 +51,7 @@ func (w *environment) leaveEarlierOperator() earlierOperator {
 			object.SetOwnerReferences([]metav1.OwnerReference{{
 				APIVersion: apiextensionsv1.SchemeGroupVersion.String(), Kind: "CustomResourceDefinition", Name: owner.Name, UID: owner.UID}})
 		}
-		if change != nil || first || w.driver.History.Marks(object) {
+		if unfit || first || w.driver.History.Marks(object) {
 			w.create(object)
 		}
 	}
@@ -71,24 +67,10 @@ func (w *environment) leaveEarlierOperator() earlierOperator {
 	return earlier
 }
 
-// unfit changes objects, by their kind, in fields that can never be changed back.
-var unfit = map[string]func(object map[string]any){
-	"CSIDriver": func(object map[string]any) {
-		spec := object["spec"].(map[string]any)
-		spec["attachRequired"] = spec["attachRequired"] != true
-	},
-	"RoleBinding":        bindAnotherRole,
-	"ClusterRoleBinding": bindAnotherRole,
-}
-
-func bindAnotherRole(object map[string]any) {
-	object["roleRef"] = map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
-}
-
 // replaceEarlierOperator ends an earlier operator when ours has taken notice of it.
 func (w *environment) replaceEarlierOperator(earlier earlierOperator) {
 	w.t.Helper()
-	w.awaitRequest("look for the holder of the earlier operator's lock", func(event cluster.AuditEvent) bool {
+	w.account.AwaitRequest(w.t, "look for the holder of the earlier operator's lock", func(event cluster.AuditEvent) bool {
 		return event.Verb == "list" && event.Resource == "pods" && event.Namespace == earlier.namespace
 	})
 	w.step(func(ctx context.Context, c client.Client) error {
@@ -99,58 +81,11 @@ func (w *environment) replaceEarlierOperator(earlier earlierOperator) {
 	})
 }
 
-// loseObjects deletes objects of the driver, and waits until all exist again.
-func (w *environment) loseObjects(objects ...*unstructured.Unstructured) {
-	w.t.Helper()
-	before := w.uids(objects...)
-	for _, object := range objects {
-		if (drivers.Manifest{Object: object}).Kept() {
-			delete(before, object.GetKind()+" "+object.GetName())
-			continue // nobody takes that away
-		}
-		if err := w.Client().Delete(w.t.Context(), object, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
-			w.t.Fatal(err)
-		}
-	}
-	cluster.Eventually(w.t, limit, "the objects to be recreated", func(context.Context) error {
-		now := w.uids(objects...)
-		for name, uid := range before {
-			if now[name] == "" || now[name] == uid {
-				return fmt.Errorf("%s has UID %q, as before or none", name, now[name])
-			}
-		}
-		return nil
-	})
-}
-
 // reconfigure changes a setting that the driver's pods need, and waits until they have it.
 func (w *environment) reconfigure(in string) {
 	w.t.Helper()
-	var workloads []*unstructured.Unstructured
-	for _, object := range w.driverObjectsIn(in) {
-		if kind := object.GetKind(); kind == "Deployment" || kind == "DaemonSet" {
-			workloads = append(workloads, object)
-		}
-	}
-	generations := func() map[string]int64 {
-		found := map[string]int64{}
-		for _, object := range workloads {
-			if err := w.Client().Get(w.t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
-				w.t.Fatal(err)
-			}
-			found[object.GetKind()+" "+object.GetName()] = object.GetGeneration()
-		}
-		return found
-	}
-	before := generations()
-	w.patch(&operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}, `{"spec":{"logLevel":"Debug"}}`)
-	cluster.Eventually(w.t, limit, "the driver's pods to have the log level", func(context.Context) error {
-		for name, generation := range generations() {
-			if generation == before[name] {
-				return fmt.Errorf("%s still has generation %d", name, generation)
-			}
-		}
-		return nil
+	walk.AwaitNewGenerations(w.t, w.Cluster, w.driverObjectsIn(in), func() {
+		w.patch(&operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}, `{"spec":{"logLevel":"Debug"}}`)
 	})
 }
 
@@ -225,36 +160,6 @@ func (w *environment) usePersistentVolume() *corev1.Pod {
 		return nil
 	})
 	return pod
-}
-
-// replaceLeader runs a second pod of the operator, which has to wait for the first one's lock, and ends the first as
-// a node does that shuts down: the pod stays.
-func (w *environment) replaceLeader() {
-	w.t.Helper()
-	leader := w.leader()
-	second := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: leader.Namespace, Name: "second-operator"},
-		Spec:       leader.Spec,
-	}
-	second.Spec.NodeName = ""
-	w.create(second)
-	w.awaitRequest("ask whether the leader's node is lost", func(event cluster.AuditEvent) bool {
-		return event.Verb == "get" && event.Resource == "nodes" && event.Name == leader.Spec.NodeName
-	})
-	leader.Status.Phase, leader.Status.Reason = corev1.PodFailed, "Terminated"
-	if err := w.Client().Status().Update(w.t.Context(), leader); err != nil {
-		w.t.Fatal(err)
-	}
-	w.awaitRequest("delete the lock of the pod that has ended", func(event cluster.AuditEvent) bool {
-		return event.Verb == "delete" && event.Resource == "configmaps" && event.Name == w.driver.Operator.Lock
-	})
-	cluster.Eventually(w.t, limit, "another pod to hold the lock", func(ctx context.Context) error {
-		holder, err := journey.LockHolder(ctx, w.Client(), namespace, w.driver.Operator.Lock)
-		if err == nil && holder.UID == leader.UID {
-			err = fmt.Errorf("pod %s, which has ended, holds it", holder.Name)
-		}
-		return err
-	})
 }
 
 func (w *environment) create(object client.Object) {

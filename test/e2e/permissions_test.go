@@ -3,11 +3,8 @@ package e2e
 import (
 	"context"
 	"flag"
-	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,6 +18,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/walk"
 )
 
 var update = flag.Bool("update", false, "update the records of exercised permissions")
@@ -46,12 +44,12 @@ func TestPermissionsAreExact(t *testing.T) {
 
 			w.step(func(ctx context.Context, c client.Client) error { return journey.InstallDriver(ctx, c, driver.CSIName) })
 			objects := w.driverObjectsIn(earlier.namespace)
-			w.loseObjects(objects...)
-			w.loseObjects(objects[:1]...) // again: a repeated event is counted in the same object
+			walk.LoseObjects(t, w.Cluster, objects...)
+			walk.LoseObjects(t, w.Cluster, objects[:1]...) // again: a repeated event is counted in the same object
 			w.reconfigure(earlier.namespace)
 			w.useAPIs()
 			w.uninstallInUse()
-			w.replaceLeader()
+			w.account.ReplaceLeader(t, driver.Operator.Lock)
 
 			w.checkPermissions()
 			w.checkExercised()
@@ -62,36 +60,18 @@ func TestPermissionsAreExact(t *testing.T) {
 // checkPermissions checks that the bundle's permissions were enough for all that the operator did.
 func (w *environment) checkPermissions() {
 	w.t.Helper()
-	requests := 0
-	for _, event := range w.requests() {
-		requests++
-		if event.Code == http.StatusForbidden && !givenByOthers(event) {
-			w.t.Errorf("the bundle does not permit: %s %s", event.Verb, event.URI)
-		}
-	}
-	if requests == 0 {
-		w.t.Error("the audit log has no request of the operator")
-	}
+	walk.CheckRefusals(w.t, w.requests(), givenByOthers)
 }
 
 // checkExercised compares what the operator has used of its permissions with the record of that, and with
 // the reasons why some are not used.
 func (w *environment) checkExercised() {
 	w.t.Helper()
-	grants, err := w.driver.OperatorRules()
+	rules, err := w.driver.OperatorRules(permissions.Removable)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	var requests []permissions.Permission
-	for _, event := range w.requests() {
-		if event.Code != http.StatusForbidden && !givenByOthers(event) {
-			requests = append(requests, needsOf(event)...)
-		}
-	}
-	used, unforeseen := permissions.Exercise(grants, requests)
-	for _, request := range unforeseen {
-		w.t.Errorf("no grant is for %q: somebody else permits it", request)
-	}
+	used := walk.Exercise(w.t, rules, namespace, w.requests(), givenByOthers)
 	root, err := tools.Root()
 	if err != nil {
 		w.t.Fatal(err)
@@ -115,7 +95,7 @@ func (w *environment) checkExercised() {
 	if diff := cmp.Diff(recorded.String(), used.String()); diff != "" {
 		w.t.Errorf("permissions that the operator has used (-recorded +used), `go test ./test/e2e -run TestPermissionsAreExact -update` updates the record:\n%s", diff)
 	}
-	for _, problem := range permissions.Check(grants, used) {
+	for _, problem := range permissions.Check(rules, used) {
 		w.t.Error(problem)
 	}
 }
@@ -124,37 +104,7 @@ func (w *environment) checkExercised() {
 // ask what the API server serves, and OLM permits the use of the object that it makes for each operator, a
 // moment after it has started that.
 func givenByOthers(event cluster.AuditEvent) bool {
-	return event.Resource == "" || event.Group == "operators.coreos.com" && event.Resource == "operatorconditions"
-}
-
-// needsOf returns the permissions that it took to have a request answered.
-func needsOf(event cluster.AuditEvent) []permissions.Permission {
-	need := permissions.Permission{
-		Own: event.Namespace == namespace, Group: event.Group, Resource: event.Resource, Name: event.Name, Verb: event.Verb,
-	}
-	if event.Subresource != "" {
-		need.Resource += "/" + event.Subresource
-	}
-	switch {
-	case need.Verb == "create" && event.Subresource == "":
-		need.Name = "" // It stands in the body, which nobody has read when the permission is looked for.
-	case event.Code == http.StatusCreated:
-		create := need
-		create.Verb = "create"
-		return []permissions.Permission{need, create}
-	}
-	return []permissions.Permission{need}
-}
-
-// awaitRequest waits until the operator has sent a request.
-func (w *environment) awaitRequest(what string, is func(cluster.AuditEvent) bool) {
-	w.t.Helper()
-	cluster.Eventually(w.t, limit, "the operator to "+what, func(context.Context) error {
-		if !slices.ContainsFunc(w.requests(), is) {
-			return fmt.Errorf("the audit log has no such request of %s", w.account)
-		}
-		return nil
-	})
+	return walk.Discovers(event) || event.Group == "operators.coreos.com" && event.Resource == "operatorconditions"
 }
 
 // leader returns the operator's pod that holds the lock.

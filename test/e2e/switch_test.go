@@ -149,15 +149,15 @@ func (w *environment) switchFrom(from communityBundle, way way, shares int) {
 	w.awaitAccess(sharedvolume.AccessOpen)
 	w.share(sharedVolume("new")) // there is no ClusterCSIDriver yet, and no grant
 	metrics := w.prometheus()
-	metrics.shows = w.missing(true)
-	metrics.await(w)
+	metrics.Shows = w.missing(true)
+	metrics.Await(w.t)
 	way.adopt(w)
-	metrics.shows = w.missing(false)
-	metrics.await(w)
+	metrics.Shows = w.missing(false)
+	metrics.Await(w.t)
 	w.awaitAccess(sharedvolume.AccessOpen)
 	for name, value := range map[string]int{"open": 1, "without_grant": shares + 1} {
-		metrics.shows = fmt.Sprintf("berth_shared_volumes_%s{driver=%q} %d", name, w.driver.CSIName, value)
-		metrics.await(w)
+		metrics.Shows = fmt.Sprintf("berth_shared_volumes_%s{driver=%q} %d", name, w.driver.CSIName, value)
+		metrics.Await(w.t)
 	}
 
 	record.check()

@@ -50,6 +50,7 @@ var suites = []suite{
 	{name: "life", about: "the long life of a cluster with the EFS driver, and its journal, as root", pkg: "./test/drivers/continuity", run: "^TestLife$", options: []string{"-all-drivers"}, logs: true},
 	{name: "life-clusterstorage", about: "the life of a cluster with the cluster storage operator, on AWS and OpenStack", pkg: "./test/clusterstorage", run: "^TestLife$", options: []string{"-all-lives"}},
 	{name: "sample", about: "the permissions of the sample driver's operator, which is in no release", pkg: "./test/e2e", run: "^TestPermissionsAreExact$/^sample$", options: []string{"-tags=sample"}},
+	{name: "permissions-clusterstorage", about: "the permissions of the cluster storage operator and of the operators that it runs, on each platform", pkg: "./test/clusterstorage", run: "^TestPermissionsAreExact$", options: []string{"-all-platforms"}},
 	{name: "programs", about: "every CSI sidecar and driver is built, packed into an image, and starts in it", pkg: "./test/drivers/images", run: "^TestImages$", options: []string{"-all-images"}},
 	{name: "drivers", about: "what each driver can do, on real nodes: the matrix of docs/drivers.md, as root", pkg: "./test/drivers/matrix", run: "^TestMatrix$", options: []string{"-all-drivers"},
 		optional: regexp.MustCompile("/expand/ext4$"), report: matrix.Report},
@@ -79,7 +80,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 func list() string {
 	var text strings.Builder
 	for _, s := range suites {
-		fmt.Fprintf(&text, "  %-20s %s\n", s.name, s.about)
+		fmt.Fprintf(&text, "  %-26s %s\n", s.name, s.about)
 	}
 	return strings.TrimSuffix(text.String(), "\n")
 }

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/permissions"
 	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/cluster/tools"
@@ -73,7 +74,7 @@ func (a *arena) install() {
 	for _, m := range drivers.OfKind(manifests, "CustomResourceDefinition") {
 		a.create(m.Object)
 	}
-	rules, err := a.driver.OperatorPolicyRules()
+	rules, err := a.driver.OperatorPolicyRules(permissions.Removable)
 	if err != nil {
 		a.Fatal(err)
 	}

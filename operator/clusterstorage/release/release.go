@@ -162,7 +162,7 @@ func clusterOperator() *configv1.ClusterOperator {
 
 // roles returns the operator's permissions, and those who have them.
 func roles(all []drivers.Driver) (map[string]runtime.Object, error) {
-	rules, err := clusterstorage.OperatorRules(all)
+	rules, err := clusterstorage.OperatorPolicyRules(all)
 	if err != nil {
 		return nil, err
 	}
