@@ -19,11 +19,10 @@ import (
 
 // A driverOperator is the operator of one driver, with the caches of its objects.
 type driverOperator struct {
-	desired        operatorObjects
-	objects        []*objects.WatchedObject
-	deployment     *objects.WatchedObject
-	applied        string // the resource version of the Deployment that is as desired
-	customResource *unstructured.Unstructured
+	desired    operatorObjects
+	objects    []*objects.WatchedObject
+	deployment *objects.WatchedObject
+	applied    string // the resource version of the Deployment that is as desired
 }
 
 // newDriverOperator renders a driver's operator, and watches its objects until ctx ends.
@@ -32,7 +31,7 @@ func (c *controller) newDriverOperator(ctx context.Context, d drivers.Driver) (*
 	if err != nil {
 		return nil, err
 	}
-	o := &driverOperator{desired: desired, customResource: customResource(d)}
+	o := &driverOperator{desired: desired}
 	for _, object := range desired.objects {
 		watched, err := c.cluster.watch(ctx, object)
 		if err != nil {
@@ -48,19 +47,19 @@ func (c *controller) newDriverOperator(ctx context.Context, d drivers.Driver) (*
 	return o, err
 }
 
-// apply applies everything of a driver's operator, and creates the ClusterCSIDriver if there is none. What fails does not
+// apply applies everything of a driver's operator, and creates the initial ClusterCSIDriver, if it is not nil. What fails does not
 // keep the rest from being applied; only the Deployment waits until its permissions are there. It returns the Deployment,
 // nil if there is none.
-func (c *controller) apply(ctx context.Context, o *driverOperator, exists bool, generations *[]operatorv1.GenerationStatus) (*appsv1.Deployment, error) {
+func (c *controller) apply(ctx context.Context, o *driverOperator, initial *unstructured.Unstructured, generations *[]operatorv1.GenerationStatus) (*appsv1.Deployment, error) {
 	var errs []error
 	for _, object := range o.objects {
 		if _, err := c.writer.Apply(ctx, object, object.Desired); err != nil {
 			errs = append(errs, fmt.Errorf("applying %s %s: %w", object.Desired.GetKind(), object.Desired.GetName(), err))
 		}
 	}
-	if !exists {
-		if _, err := c.writer.Create(ctx, o.customResource); err != nil {
-			errs = append(errs, fmt.Errorf("creating ClusterCSIDriver %s: %w", o.customResource.GetName(), err))
+	if initial != nil {
+		if _, err := c.writer.Create(ctx, initial); err != nil {
+			errs = append(errs, fmt.Errorf("creating ClusterCSIDriver %s: %w", initial.GetName(), err))
 		}
 	}
 	deployment, err := o.cachedDeployment()
