@@ -94,11 +94,9 @@ func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
 	status := o.storage.Status.OperatorStatus.DeepCopy()
 	var states []driverState
 	var errs []error
-	ending := false
 	for _, d := range chosen(choices) {
 		state := c.syncDriver(ctx, d, o, &status.Generations)
 		states, errs = append(states, state), append(errs, state.err)
-		ending = ending || state.held != nil && state.held.ending
 	}
 	if ctx.Err() != nil {
 		return 0, nil // the shutdown is no failure of what is left
@@ -111,8 +109,8 @@ func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
 		return 0, err
 	}
 	summary, next := summarize(o.clusterOperator, status.Conditions, now)
-	if ending {
-		next = min(next, endInterval)
+	for _, state := range states {
+		next = state.held.next(next)
 	}
 	summary.Versions = versions(summary.Versions, states, c.process.Version)
 	summary.RelatedObjects = relatedObjects(states)

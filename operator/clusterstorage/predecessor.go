@@ -23,14 +23,31 @@ import (
 	"github.com/berth-csi/berth/drivers/predecessor"
 )
 
-// endInterval is how often the operator looks whether an operator that OLM ran has ended.
-const endInterval = time.Second
+// How often the operator looks whether an operator that OLM ran has ended, and whether a person has decided: no watch shows
+// either.
+const (
+	endInterval    = time.Second
+	settleInterval = 10 * time.Second
+)
 
 // A hold is why the operator of a driver is not started yet. The driver runs meanwhile, if it did before.
 type hold struct {
 	reason, message string
 	ending          bool // it is over soon
 	unsettled       bool // only a person can end it
+}
+
+// next returns the time until the next sync. Nil holds nothing.
+func (h *hold) next(otherwise time.Duration) time.Duration {
+	switch {
+	case h == nil:
+		return otherwise
+	case h.ending:
+		return min(otherwise, endInterval)
+	case h.unsettled:
+		return min(otherwise, settleInterval)
+	}
+	return otherwise
 }
 
 // hold returns what holds a driver's operator, or nil. Two operators would revert each other's writes, so nothing is started
@@ -53,7 +70,7 @@ func (c *controller) hold(ctx context.Context, d drivers.Driver, o observed, old
 	}
 	for _, r := range old {
 		if why := r.Unsettled(); why != "" {
-			return &hold{reason: "OldResourceUnsettled", unsettled: true, message: fmt.Sprintf("%[1]s configured an earlier operator of the driver, and %[2]s. "+
+			return &hold{reason: unsettled, unsettled: true, message: fmt.Sprintf("%[1]s configured an earlier operator of the driver, and %[2]s. "+
 				"Only you can decide what becomes of the driver: create ClusterCSIDriver %[3]s with the spec.managementState that you want, or set that of %[1]s to Managed",
 				r.of, why, d.CSIName)}, nil
 		}
@@ -149,12 +166,13 @@ func takesOver(s driverState, o observed, version string) bool {
 		return false
 	}
 	before := v1helpers.FindOperatorCondition(o.storage.Status.Conditions, predecessor.Condition(s.driver))
-	return s.first || before != nil && slices.Contains([]string{predecessor.Reason, ending, takingOver}, before.Reason)
+	return s.first || before != nil && slices.Contains([]string{predecessor.Reason, ending, unsettled, takingOver}, before.Reason)
 }
 
 // The reasons of the condition Available of a driver whose operator was one of OLM.
 const (
 	ending     = "OperatorOfOLMEnding"
+	unsettled  = "OldResourceUnsettled"
 	takingOver = "TakingOver"
 )
 

@@ -52,6 +52,7 @@ func TestTakeover(t *testing.T) {
 		{"the driver is there already", first, "", true},
 		{"OLM ran the operator", starting, "OperatorOfOLM", true},
 		{"OLM's operator has just ended", starting, "OperatorOfOLMEnding", true},
+		{"a person had to decide", starting, "OldResourceUnsettled", true},
 		{"it was being taken over", starting, "TakingOver", true},
 		{"it is held", held, "OperatorOfOLM", false},
 		{"ours has arrived", state("1.1.0"), "TakingOver", false},

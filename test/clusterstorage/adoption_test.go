@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -45,6 +46,7 @@ type former struct {
 	subscription *v1alpha1.Subscription
 	version      string // the ClusterServiceVersion
 	operator     string // the Deployment
+	own          bool   // it is of ours, and not of OpenShift 4.5
 }
 
 // succeedable returns the drivers that OLM may have run.
@@ -63,6 +65,32 @@ func newFormer(t testing.TB, d drivers.Driver, images map[string]string) *former
 	f.subscribe(serving.Start(t, catalog), openshift45.Channel)
 	f.configure(map[string]any{"managementState": "Managed", "logLevel": "Debug", "operatorLogLevel": "Trace"})
 	f.installOperand()
+	return f
+}
+
+// newOwnFormer starts a cluster in which OLM has installed our operator of a driver in a namespace, which has installed the
+// driver.
+func newOwnFormer(t testing.TB, d drivers.Driver, namespace string, images map[string]string) *former {
+	t.Helper()
+	f := &former{
+		environment: newEnvironment(t, d.ClusterStorage.Platform, cluster.Options{OLM: true, Images: images}), driver: d,
+		namespace: namespace, version: d.Package.Name + ".v5.0.0", operator: d.Operator.Name, own: true,
+	}
+	f.subscribe(serving.Start(t, "../../catalog/certified"), d.Package.Channel)
+	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}
+	custom.Spec.ManagementState, custom.Spec.LogLevel = operatorv1.Managed, operatorv1.Debug
+	f.create(custom)
+	cluster.Eventually(t, limit, "our operator to install the driver", func(ctx context.Context) error {
+		if err := f.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		for _, c := range custom.Status.Conditions {
+			if c.Type == operatorv1.OperatorStatusTypeAvailable && c.Status == operatorv1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("its conditions are %+v", custom.Status.Conditions)
+	})
 	return f
 }
 
@@ -253,14 +281,23 @@ func (f *former) plan() *adoption.Plan {
 	return made
 }
 
-// TestAdoption: the drivers of OpenShift 4.5, whose operators OLM runs, are handed over to the cluster storage operator. Over the
+// TestAdoption: drivers whose operators OLM runs, those of OpenShift 4.5 and ours, are handed over to the cluster storage operator. Over the
 // whole journey nothing that volumes need is another object, and two operators are never there together.
 func TestAdoption(t *testing.T) {
 	t.Parallel()
+	type begin = func(*testing.T) *former
+	formers := map[string]begin{}
 	for _, d := range succeedable() {
-		t.Run(d.Name, func(t *testing.T) {
+		formers[d.Name+"/of OpenShift 4.5"] = func(t *testing.T) *former { return newFormer(t, d, programs(t)) }
+		formers[d.Name+"/ours"] = func(t *testing.T) *former { return newOwnFormer(t, d, "openshift-"+d.Package.Name, programs(t)) }
+		formers[d.Name+"/ours where the new operator runs"] = func(t *testing.T) *former {
+			return newOwnFormer(t, d, drivers.ClusterStorageNamespace, programs(t))
+		}
+	}
+	for name, begin := range formers {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFormer(t, d, programs(t))
+			f := begin(t)
 			f.useVolumes()
 			f.startSuccessor()
 			recorded := f.record()
@@ -292,9 +329,22 @@ func (f *former) mustBeHandedOver() {
 		if err := f.Client().List(ctx, list, client.InNamespace(f.namespace)); err != nil {
 			f.t.Fatal(err)
 		}
-		if n := meta.LenList(list); n > 0 {
+		if n := meta.LenList(list); n > 0 && f.namespace != drivers.ClusterStorageNamespace {
 			f.t.Errorf("namespace %s has a %T with %d objects, want none", f.namespace, list, n)
 		}
+	}
+	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: f.driver.CSIName}}
+	f.get(custom)
+	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: f.driver.Operator.Name}}
+	f.get(operator)
+	if len(operator.OwnerReferences) > 0 {
+		f.t.Errorf("Deployment %s has owners %+v, want none", operator.Name, operator.OwnerReferences)
+	}
+	if f.own {
+		if custom.Spec.LogLevel != operatorv1.Debug || custom.DeletionTimestamp != nil {
+			f.t.Errorf("ClusterCSIDriver has logLevel %s, and is being deleted at %v; want it as it was", custom.Spec.LogLevel, custom.DeletionTimestamp)
+		}
+		return
 	}
 	old := f.old()
 	f.get(old)
@@ -303,25 +353,23 @@ func (f *former) mustBeHandedOver() {
 	}
 	level, _, _ := unstructured.NestedString(old.Object, "spec", "logLevel")
 	operatorLevel, _, _ := unstructured.NestedString(old.Object, "spec", "operatorLogLevel")
-	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: f.driver.CSIName}}
-	f.get(custom)
 	want := operatorv1.OperatorSpec{ManagementState: operatorv1.Managed, LogLevel: operatorv1.LogLevel(level), OperatorLogLevel: operatorv1.LogLevel(operatorLevel)}
 	got := operatorv1.OperatorSpec{ManagementState: custom.Spec.ManagementState, LogLevel: custom.Spec.LogLevel, OperatorLogLevel: custom.Spec.OperatorLogLevel}
 	if diff := cmp.Diff(want, got); diff != "" || level != "Debug" {
 		f.t.Errorf("ClusterCSIDriver (-want +got):\n%s\nwant logLevel Debug, got %q from %s", diff, level, old.GetKind())
 	}
-	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: f.driver.Operator.Name}}
-	f.get(operator)
 }
 
 // A recording is what happened during an adoption.
 type recording struct {
 	f *former
 	// kept are recordings of objects of which none may be deleted, replaced or be about to be deleted.
-	kept      map[string]func() []watch.Event
-	before    map[string]map[string]metav1.ObjectMeta // by kind and name
-	pods      func() []watch.Event
-	operators func() []watch.Event // ClusterOperators
+	kept   map[string]func() []watch.Event
+	before map[string]map[string]metav1.ObjectMeta // by kind and name
+	pods   func() []watch.Event
+	// formerPods are those of OLM's operator.
+	formerPods []types.UID
+	operators  func() []watch.Event // ClusterOperators
 }
 
 // record starts to record.
@@ -331,9 +379,12 @@ func (f *former) record() *recording {
 	definitions := &unstructured.UnstructuredList{}
 	definitions.SetAPIVersion("apiextensions.k8s.io/v1")
 	definitions.SetKind("CustomResourceDefinitionList")
-	old := &unstructured.UnstructuredList{}
-	old.SetGroupVersionKind(f.driver.OldCustomResources()[0].Kind)
-	old.SetKind(old.GetKind() + "List")
+	settings := &unstructured.UnstructuredList{}
+	settings.SetGroupVersionKind(f.driver.OldCustomResources()[0].Kind)
+	if f.own {
+		settings.SetGroupVersionKind(operatorv1.GroupVersion.WithKind("ClusterCSIDriver"))
+	}
+	settings.SetKind(settings.GetKind() + "List")
 	ofDriver := client.InNamespace(f.driver.Namespace)
 	for name, of := range map[string]struct {
 		list    client.ObjectList
@@ -343,7 +394,7 @@ func (f *former) record() *recording {
 		"VolumeAttachment": {&storagev1.VolumeAttachmentList{}, nil}, "StatefulSet": {&appsv1.StatefulSetList{}, nil},
 		"DaemonSet": {&appsv1.DaemonSetList{}, []client.ListOption{ofDriver}}, "Deployment": {&appsv1.DeploymentList{}, []client.ListOption{ofDriver}},
 		"Secret": {&corev1.SecretList{}, []client.ListOption{ofDriver}}, "Namespace": {&corev1.NamespaceList{}, nil},
-		"StorageClass": {&storagev1.StorageClassList{}, nil}, "CustomResourceDefinition": {definitions, nil}, "the old object": {old, nil},
+		"StorageClass": {&storagev1.StorageClassList{}, nil}, "CustomResourceDefinition": {definitions, nil}, "what configures the operator": {settings, nil},
 	} {
 		j.kept[name] = f.Record(f.t, of.list, of.options...)
 		j.before[name] = map[string]metav1.ObjectMeta{}
@@ -357,7 +408,13 @@ func (f *former) record() *recording {
 			f.t.Fatal(err)
 		}
 	}
-	j.pods = f.Record(f.t, &corev1.PodList{})
+	pods := &corev1.PodList{}
+	j.pods = f.Record(f.t, pods)
+	for _, pod := range pods.Items {
+		if pod.Namespace == f.namespace && pod.Spec.ServiceAccountName == f.operator {
+			j.formerPods = append(j.formerPods, pod.UID)
+		}
+	}
 	j.operators = f.Record(f.t, &configv1.ClusterOperatorList{})
 	return j
 }
@@ -399,16 +456,19 @@ func (j *recording) mustHaveOneOperator() {
 	t := j.f.t
 	t.Helper()
 	var last, first int
+	former := map[types.UID]bool{}
+	for _, uid := range j.formerPods {
+		former[uid] = true
+	}
 	for i, event := range j.pods() {
 		pod := event.Object.(*corev1.Pod)
 		switch {
 		case pod.Labels["app"] == "writer" && (event.Type != watch.Modified || pod.DeletionTimestamp != nil || len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].RestartCount > 0):
 			t.Errorf("pod %s of the application was %s, deletion at %v, status %+v", pod.Name, event.Type, pod.DeletionTimestamp, pod.Status.ContainerStatuses)
-		case pod.Namespace == j.f.namespace && pod.Spec.ServiceAccountName == j.f.operator:
+		case former[pod.UID]:
 			last = i + 1
-			if event.Type == watch.Added {
-				t.Errorf("OLM's operator was started again: pod %s", pod.Name)
-			}
+		case pod.Namespace == j.f.namespace && pod.Spec.ServiceAccountName == j.f.operator && j.f.namespace != drivers.ClusterStorageNamespace:
+			t.Errorf("OLM's operator was started again: pod %s", pod.Name)
 		case pod.Namespace == drivers.ClusterStorageNamespace && pod.Spec.ServiceAccountName == j.f.driver.Operator.Name && first == 0:
 			first = i + 1
 		}

@@ -24,6 +24,10 @@ users:
 - system:serviceaccount:openshift-manila-csi-driver:openstack-manila-csi-controllerplugin
 - system:serviceaccount:openshift-manila-csi-driver:openstack-manila-csi-nodeplugin
 volumes: ["*"]
+allowedCapabilities: [SYS_ADMIN]
+defaultAddCapabilities: []
+requiredDropCapabilities: []
+priority: null
 ---
 {apiVersion: v1, kind: ServiceAccount, metadata: {namespace: openshift-manila-csi-driver, name: openstack-manila-csi-controllerplugin}}
 ---
