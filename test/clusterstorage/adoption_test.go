@@ -302,6 +302,7 @@ func TestAdoption(t *testing.T) {
 			f.startSuccessor()
 			recorded := f.record()
 
+			t.Logf("the plan:\n%s", f.plan().Text(migrate.Plain))
 			recorder := fault.Record()
 			f.adopt(recorder)
 			recorded.mustHold()
