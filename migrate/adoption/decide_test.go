@@ -1,8 +1,6 @@
 package adoption
 
 import (
-	"encoding/json"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,12 +8,10 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/predecessor"
-	"github.com/berth-csi/berth/drivers/registry"
 	"github.com/berth-csi/berth/migrate"
 )
 
@@ -34,20 +30,13 @@ func begun() *state {
 	return s
 }
 
-// emptyJournal is an open journal without entries. Only journals of registered drivers can be parsed.
+// emptyJournal is an open journal without entries.
 func emptyJournal() *migrate.Journal {
-	d := registry.All()[slices.IndexFunc(registry.All(), func(d drivers.Driver) bool { return len(d.Predecessors()) > 0 })]
-	p := &Plan{Driver: d.Name, Outline: migrate.Outline{Schema: Adopt.Schema, Safe: true, Subject: migrate.Subject{Name: d.CSIName}}}
-	p.Steps = slices.Concat([]migrate.Step{{Name: migrate.RecordPlan}}, p.ListSteps(), []migrate.Step{{Name: migrate.Complete}})
-	text, err := json.Marshal(p)
+	j, err := Adopt.ParseJournal(stored(valid()))
 	if err != nil {
 		panic(err)
 	}
-	j, err := Adopt.ParseJournal(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: migrate.DefaultJournalNamespace, Name: "berth-adopt." + d.CSIName},
-		Data: map[string]string{"plan.json": string(text), "phase": string(migrate.Applying)}})
-	if err != nil {
-		panic(err)
-	}
+	j.Entries = nil
 	return j
 }
 

@@ -365,9 +365,10 @@ func (f *former) mustBeHandedOver() {
 type recording struct {
 	f *former
 	// kept are recordings of objects of which none may be deleted, replaced or be about to be deleted.
-	kept   map[string]func() []watch.Event
-	before map[string]map[string]metav1.ObjectMeta // by kind and name
-	pods   func() []watch.Event
+	kept    map[string]func() []watch.Event
+	before  map[string]map[string]metav1.ObjectMeta // by kind and name
+	pods    func() []watch.Event
+	secrets map[string]map[string][]byte // their data before, by namespace and name
 	// formerPods are those of OLM's operator.
 	formerPods []types.UID
 	operators  func() []watch.Event // ClusterOperators
@@ -416,6 +417,14 @@ func (f *former) record() *recording {
 			j.formerPods = append(j.formerPods, pod.UID)
 		}
 	}
+	secrets := &corev1.SecretList{}
+	if err := f.Client().List(f.t.Context(), secrets, ofDriver); err != nil {
+		f.t.Fatal(err)
+	}
+	j.secrets = map[string]map[string][]byte{}
+	for _, secret := range secrets.Items {
+		j.secrets[secret.Namespace+"/"+secret.Name] = secret.Data
+	}
 	j.operators = f.Record(f.t, &configv1.ClusterOperatorList{})
 	return j
 }
@@ -441,11 +450,27 @@ func (j *recording) mustHold() {
 		}
 	}
 	j.mustHaveOneOperator()
+	j.mustKeepSecrets()
 	for _, event := range j.operators() {
 		operator := event.Object.(*configv1.ClusterOperator)
 		for _, c := range operator.Status.Conditions {
 			if operator.Name == "storage" && c.Type == configv1.OperatorAvailable && c.Status != configv1.ConditionTrue {
 				t.Errorf("ClusterOperator storage was Available=%s: %s: %s", c.Status, c.Reason, c.Message)
+			}
+		}
+	}
+}
+
+// mustKeepSecrets fails the test if a Secret of the driver has lost something that volumes may need.
+func (j *recording) mustKeepSecrets() {
+	j.f.t.Helper()
+	for name, before := range j.secrets {
+		namespace, name, _ := strings.Cut(name, "/")
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		j.f.get(secret)
+		for key, value := range before {
+			if string(secret.Data[key]) != string(value) {
+				j.f.t.Errorf("key %s of Secret %s is %q, want %q as before", key, name, secret.Data[key], value)
 			}
 		}
 	}
