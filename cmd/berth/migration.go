@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -208,9 +209,7 @@ func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Clus
 		return finish(ctx, cmd, err, "", "")
 	}
 	if resumed != nil {
-		if err := migrate.Write(cmd.ErrOrStderr(), "text", resumed, palette(cmd.ErrOrStderr())); err != nil {
-			return err
-		}
+		printReport(cmd, resumed)
 	}
 	safe := p.GetOutline().Safe
 	if !safe || f.dryRun {
@@ -234,6 +233,13 @@ func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Clus
 	return finish(ctx, cmd, err, message, e.Command(cluster, p, "status"))
 }
 
+// printReport writes a report to standard error, where each message is a line.
+func printReport(cmd *cobra.Command, r migrate.Report) {
+	for line := range strings.Lines(r.Text(migrate.Plain)) {
+		cmd.PrintErrln(strings.TrimSuffix(line, "\n"))
+	}
+}
+
 // showStatus writes how far a migration is to standard output.
 func showStatus[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, r migrate.Request[P], output string) error {
 	s, err := e.Status(cmd.Context(), cluster, r)
@@ -251,9 +257,7 @@ func rollBack[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.C
 	if err != nil {
 		return finish(ctx, cmd, err, "", "")
 	}
-	if err := migrate.Write(cmd.ErrOrStderr(), "text", s, palette(cmd.ErrOrStderr())); err != nil {
-		return err
-	}
+	printReport(cmd, s)
 	shown := newProgress(cmd)
 	err = e.Rollback(ctx, cluster, s.Plan, migrate.Options{NoWait: !run.wait, Report: shown.report})
 	shown.end()

@@ -106,7 +106,7 @@ func (in *input) objects(p *Plan) (objects []migrate.Object) {
 	}
 	add("berth", v1alpha1.ClusterServiceVersionKind, o.Namespace, o.Version.Name, "deleted")
 	add("OLM", "Deployment", o.Namespace, o.Name, "deleted, with its pods, service account and permissions")
-	const cso = "the cluster storage operator"
+	const cso = "cluster storage operator"
 	if !in.started {
 		add(cso, "Deployment", drivers.ClusterStorageNamespace, d.Operator.Name, "created, with its permissions")
 	}
@@ -114,10 +114,10 @@ func (in *input) objects(p *Plan) (objects []migrate.Object) {
 		add(cso, "ClusterCSIDriver", "", d.CSIName, "created")
 	}
 	for _, w := range in.deployments {
-		add("its operator", "Deployment", w.live.Namespace, w.live.Name, "updated in place, by a rolling update")
+		add("new operator", "Deployment", w.live.Namespace, w.live.Name, "updated in place, by a rolling update")
 	}
 	for _, w := range in.daemonSets {
-		add("its operator", "DaemonSet", w.live.Namespace, w.live.Name, "updated in place, by a rolling update")
+		add("new operator", "DaemonSet", w.live.Namespace, w.live.Name, "updated in place, by a rolling update")
 	}
 	return objects
 }
