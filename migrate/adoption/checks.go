@@ -73,8 +73,7 @@ func (in *input) checkExtensions(*operator) migrate.Checks {
 	if len(names) == 0 {
 		return passed(clusterExtension, "no ClusterExtension has installed the operator")
 	}
-	return refused(clusterExtension, "do not delete it while objects of its APIs exist: OLM v1 deletes these APIs, and a finalizer of the operator would then remove the driver. "+
-		"Scale the operator's Deployment to zero pods, delete the ClusterExtension with --cascade=orphan, then the Deployment and the ClusterRoleBindings of the operator, and plan again",
+	return refused(clusterExtension, "leave the driver with OLM, and do not delete the ClusterExtension: OLM v1 deletes its APIs with it, and a finalizer of the operator would then remove the driver",
 		"ClusterExtension %s has installed an operator of the driver, which this command cannot hand over", strings.Join(names, ", "))
 }
 
