@@ -80,6 +80,8 @@ type Driver struct {
 type History struct {
 	// Labels mark the objects that an earlier operator made.
 	Labels map[string]string
+	// CSIDriverAnnotation is a key that marks the CSIDriver of an earlier operator, whatever its value; "" for none.
+	CSIDriverAnnotation string
 	// Finalizers are those that earlier operators added to the ClusterCSIDriver. Nobody else will ever remove them.
 	Finalizers []string
 	// Traces are objects in which earlier operators named the service accounts of their drivers, in addition to the
@@ -87,6 +89,8 @@ type History struct {
 	Traces []Trace
 	// Foreign says what an administrator can do about the driver of a foreign trace, in sentences for a condition.
 	Foreign string
+	// Predecessors are the operators that OLM may run where the cluster storage operator takes over.
+	Predecessors []Predecessor
 }
 
 // Marks reports whether an object has the labels that earlier operators set.

@@ -33,10 +33,13 @@ const ClusterStorageNamespace = "openshift-cluster-csi-drivers"
 // clusterStorageOperator is how administrators know that operator.
 const clusterStorageOperator = "the cluster storage operator"
 
-// clusterStorageTrace returns the object that the cluster storage operator creates before anything else of a driver: the
-// binding of the permissions of the driver's operator.
-func clusterStorageTrace(operator string) Trace {
-	return Trace{Kind: ClusterRoleBindingKind, Name: operator + "-clusterrolebinding", Accounts: []string{operator}, Owner: clusterStorageOperator}
+// SuccessorBinding is the name of the ClusterRoleBinding that the cluster storage operator creates before anything else of a
+// driver: that of the driver's operator.
+func (d Driver) SuccessorBinding() string { return d.Operator.Name + "-clusterrolebinding" }
+
+// clusterStorageTrace returns the object that shows that the cluster storage operator owns a driver.
+func clusterStorageTrace(d Driver) Trace {
+	return Trace{Kind: ClusterRoleBindingKind, Name: d.SuccessorBinding(), Accounts: []string{d.Operator.Name}, Owner: clusterStorageOperator}
 }
 
 const accountPrefix = "system:serviceaccount:"
@@ -93,7 +96,7 @@ func (d Driver) Traces() ([]Trace, error) {
 		}
 	}
 	if d.ClusterStorage != nil {
-		traces = append(traces, clusterStorageTrace(d.Operator.Name))
+		traces = append(traces, clusterStorageTrace(d))
 	}
 	return slices.Concat(traces, d.History.Traces), nil
 }

@@ -22,8 +22,12 @@ import (
 type Engine[P Plan] struct {
 	// Name is the command, as in "berth NAME apply". The names and labels of journals contain it.
 	Name string
+	// Noun names a migration in sentences, with its article, as in "a switch".
+	Noun string
 	// Kind is the kind of the object that is migrated, such as Subscription.
 	Kind string
+	// ClusterScoped says that the object has no namespace.
+	ClusterScoped bool
 	// Schema is the value of Outline.Schema. It changes with the JSON fields of the plan and the names of steps.
 	Schema string
 	// New returns an empty plan to decode JSON into.

@@ -156,6 +156,6 @@ func (e Engine[P]) only(found []*Journal, r Request[P]) (*Journal, error) {
 
 // inProgressError says that a migration is in progress, and what can be done about it.
 func (e Engine[P]) inProgressError(j *Journal) error {
-	return fmt.Errorf("a %s of %s %s is in progress: see how far it is with `%s`, resume it with `%s`, or undo it with `%s`",
-		e.Name, e.Kind, j.Plan.GetOutline().Subject, j.Command(j.Plan, "status"), j.Command(j.Plan, "apply"), j.Command(j.Plan, "rollback"))
+	return fmt.Errorf("%s of %s %s is in progress: see how far it is with `%s`, resume it with `%s`, or undo it with `%s`",
+		e.Noun, e.Kind, j.Plan.GetOutline().Subject, j.Command(j.Plan, "status"), j.Command(j.Plan, "apply"), j.Command(j.Plan, "rollback"))
 }

@@ -74,6 +74,9 @@ func (e Engine[P]) labels() map[string]string {
 // journal. A hash replaces names that are too long.
 func (e Engine[P]) journalName(s Subject) string {
 	name := "berth-" + e.Name + "." + s.Namespace + "." + s.Name
+	if e.ClusterScoped {
+		name = "berth-" + e.Name + "." + s.Name
+	}
 	if len(name) <= validation.DNS1123SubdomainMaxLength {
 		return name
 	}

@@ -17,7 +17,7 @@ import (
 // move is a small kind of migration: it moves the data of a ConfigMap to another one, waits until somebody has marked
 // that one as used, and deletes the first. It brings its own facts and steps, and nothing else.
 var move = migrate.Engine[*movePlan]{
-	Name: "move", Kind: "ConfigMap", Schema: "test.move-plan.v1",
+	Name: "move", Noun: "a move", Kind: "ConfigMap", Schema: "test.move-plan.v1",
 	New: func() *movePlan { return &movePlan{} },
 	Changes: func(was, now *movePlan) (changes []string) {
 		if was.Subject != now.Subject || was.Target != now.Target || !maps.Equal(was.Data, now.Data) {

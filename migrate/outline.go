@@ -23,16 +23,22 @@ type Outline struct {
 // GetOutline returns the part of a plan that the engine reads and writes.
 func (o *Outline) GetOutline() *Outline { return o }
 
-// Subject identifies the object that is migrated, as it was when the plan was made.
+// Subject identifies the object that is migrated, as it was when the plan was made. Without a namespace it is cluster-scoped,
+// and need not exist yet: then it has no UID.
 type Subject struct {
-	Namespace string    `json:"namespace"`
+	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
-	UID       types.UID `json:"uid"`
+	UID       types.UID `json:"uid,omitempty"`
 	// NamespaceUID tells the namespace from a later one of the same name.
-	NamespaceUID types.UID `json:"namespaceUID"`
+	NamespaceUID types.UID `json:"namespaceUID,omitempty"`
 }
 
-func (s Subject) String() string { return s.Namespace + "/" + s.Name }
+func (s Subject) String() string {
+	if s.Namespace == "" {
+		return s.Name
+	}
+	return s.Namespace + "/" + s.Name
+}
 
 // Verdict is the result of a check.
 type Verdict string
@@ -105,7 +111,7 @@ func (e Engine[P]) steps(p P) []Step {
 func (e Engine[P]) Does(p P, step StepName) string {
 	switch step {
 	case RecordPlan:
-		return fmt.Sprintf("write this plan to the journal, ConfigMap %s, so that the %s can be resumed or rolled back", e.journalName(p.GetOutline().Subject), e.Name)
+		return fmt.Sprintf("write this plan to the journal, ConfigMap %s, so that it can be resumed or rolled back", e.journalName(p.GetOutline().Subject))
 	case Complete:
 		return "mark the journal as Completed"
 	case BeginRollback:

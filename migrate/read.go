@@ -41,7 +41,7 @@ func (e Engine[P]) Read(r io.Reader) (P, error) {
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return p, fmt.Errorf("not a plan, %s: data follows after its end", source)
 	}
-	if err := errors.Join(p.GetOutline().validate(), p.Validate(), e.checkSteps(p)); err != nil {
+	if err := errors.Join(p.GetOutline().validate(e.ClusterScoped), p.Validate(), e.checkSteps(p)); err != nil {
 		return p, fmt.Errorf("not a complete plan, %s: %w", source, err)
 	}
 	return p, nil
@@ -72,8 +72,8 @@ func (e Engine[P]) checkSteps(p P) error {
 	return nil
 }
 
-func (o *Outline) validate() error {
-	errs := []error{o.Subject.validate()}
+func (o *Outline) validate(clusterScoped bool) error {
+	errs := []error{o.Subject.validate(clusterScoped)}
 	for _, c := range o.Checks {
 		if !slices.Contains([]Verdict{OK, Warning, Refused}, c.Verdict) {
 			errs = append(errs, fmt.Errorf("the verdict of check %q is %q, want one of %q", c.Code, c.Verdict, []Verdict{OK, Warning, Refused}))
@@ -85,7 +85,14 @@ func (o *Outline) validate() error {
 	return errors.Join(errs...)
 }
 
-func (s Subject) validate() error {
+func (s Subject) validate(clusterScoped bool) error {
+	if clusterScoped {
+		errs := []error{ValidateName("subject.name", s.Name), ValidateWord("subject.uid", string(s.UID))}
+		if s.Namespace != "" || s.NamespaceUID != "" {
+			errs = append(errs, fmt.Errorf("subject.namespace is %q, with UID %q; want none", shortened(s.Namespace), shortened(string(s.NamespaceUID))))
+		}
+		return errors.Join(errs...)
+	}
 	return errors.Join(
 		ValidateNamespace("subject.namespace", s.Namespace), ValidateName("subject.name", s.Name),
 		ValidateUID("subject.uid", s.UID), ValidateUID("subject.namespaceUID", s.NamespaceUID),

@@ -95,12 +95,16 @@ func (o *Outline) describeObjects(t *escape.Lines) {
 		}
 		names[g] = append(names[g], object.Name)
 	}
+	width := 12 // so that the reports of most migrations look the same
+	for _, g := range order {
+		width = max(width, len(g.by))
+	}
 	for _, g := range order {
 		where := g.kind
 		if g.namespace != "" {
 			where += " in " + g.namespace
 		}
-		t.Add("  %-12s %s: %s (%s)", g.by, where, strings.Join(names[g], ", "), g.how)
+		t.Add("  %-*s %s: %s (%s)", width, g.by, where, strings.Join(names[g], ", "), g.how)
 	}
 }
 

@@ -174,8 +174,10 @@ func (e Engine[P]) observe(ctx context.Context, cluster Cluster, p P) (*observat
 	if !o.journal.isFor(p) {
 		o.journal.Notes = nil // they are about another migration
 	}
-	if o.namespaceUID, err = NamespaceUID(ctx, cluster.Client, subject.Namespace); err != nil {
-		return nil, err
+	if !e.ClusterScoped {
+		if o.namespaceUID, err = NamespaceUID(ctx, cluster.Client, subject.Namespace); err != nil {
+			return nil, err
+		}
 	}
 	o.state, err = p.Observe(ctx, cluster, o.journal)
 	return o, err

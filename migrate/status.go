@@ -39,7 +39,7 @@ func (e Engine[P]) Status(ctx context.Context, cluster Cluster, r Request[P]) (*
 		return nil, err
 	}
 	if j == nil {
-		return nil, fmt.Errorf("no journal in namespace %s matches %s: no %s has been started", cluster.journals(), r, e.Name)
+		return nil, fmt.Errorf("no journal in namespace %s matches %s: nobody has started %s of it", cluster.journals(), r, e.Noun)
 	}
 	return e.statusOf(ctx, cluster, j)
 }

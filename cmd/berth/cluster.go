@@ -16,9 +16,14 @@ type clusterFlags struct {
 }
 
 func (f *clusterFlags) add(cmd *cobra.Command) {
+	f.addConnection(cmd)
+	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of the Subscriptions (default all)")
+}
+
+// addConnection adds the flags for commands that are about no namespace.
+func (f *clusterFlags) addConnection(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the connection to the cluster (default as for kubectl)")
 	cmd.Flags().StringVar(&f.context, "context", "", "`NAME` of the context in it (default the current one)")
-	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of the Subscriptions (default all)")
 }
 
 // given reports whether any of them is set.

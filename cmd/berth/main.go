@@ -69,7 +69,8 @@ func newCommand() *cobra.Command {
 		Short: "Package, ship and move optional CSI drivers for OpenShift and OKD",
 		Long: `berth makes what the Operator Lifecycle Manager (OLM) installs optional CSI drivers from:
 a bundle for each version of a driver's operator, and catalogs of such bundles. And it switches an
-operator that is installed from one catalog to another.
+operator that is installed from one catalog to another, or hands its driver over to the cluster storage
+operator.
 
 Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth.`,
 		Example: `  # From a driver's definition to a catalog that OLM can read
@@ -78,13 +79,16 @@ Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth.`,
   berth catalog serve catalog
 
   # From the community's operator to the certified one
-  berth switch plan aws-efs-operator --to certified-operators`,
+  berth switch plan aws-efs-operator --to certified-operators
+
+  # From OLM to the cluster storage operator
+  berth adopt plan ebs`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), version.NewCommand())
+	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), version.NewCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{command: cmd.CommandPath(), err: err} })
 	explainUsage(root)
 	return root

@@ -30,16 +30,7 @@ Exit codes: 0 if the plan is safe to apply; 1 if it is not; 2 if there is no pre
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.complete(args[0])
 			p, err := f.plan(cmd)
-			if err == nil {
-				err = migrate.Write(cmd.OutOrStdout(), output, p, palette(cmd.OutOrStdout()))
-			}
-			switch {
-			case err != nil:
-				return &exitError{code: exitUsage, err: err}
-			case !p.Safe:
-				return &exitError{code: exitFailed}
-			}
-			return nil
+			return showPlan(cmd, output, p, err)
 		},
 	}
 	f.add(cmd)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/subscription"
 )
 
@@ -31,20 +30,9 @@ Exit codes: 0 if the switch is undone; 1 if it is not; 124 if it timed out.`,
 			if err != nil {
 				return err
 			}
-			ctx, cancel := run.limit(cmd.Context())
-			defer cancel()
-			s, err := subscription.Switch.Status(ctx, cluster, f.existing(args[0]))
-			if err != nil {
-				return finish(ctx, cmd, err, "", "")
-			}
-			if err := migrate.Write(cmd.ErrOrStderr(), "text", s, palette(cmd.ErrOrStderr())); err != nil {
-				return err
-			}
-			shown := newProgress(cmd)
-			err = subscription.Switch.Rollback(ctx, cluster, s.Plan, migrate.Options{NoWait: !run.wait, Report: shown.report})
-			shown.end()
-			done := fmt.Sprintf("Subscription %s is to %s, as before", s.Plan.Subject, s.Plan.From)
-			return finish(ctx, cmd, err, done, subscription.Switch.Command(cluster, s.Plan, "status"))
+			return rollBack(cmd, subscription.Switch, cluster, f.existing(args[0]), *run, func(p *subscription.Plan) string {
+				return fmt.Sprintf("Subscription %s is to %s, as before", p.Subject, p.From)
+			})
 		},
 	}
 	f.add(cmd)

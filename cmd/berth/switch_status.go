@@ -24,11 +24,7 @@ Exit codes: 0 if the status is shown; 1 if it is not, or no switch of the packag
 			if err != nil {
 				return err
 			}
-			s, err := subscription.Switch.Status(cmd.Context(), cluster, f.existing(args[0]))
-			if err != nil {
-				return err
-			}
-			return migrate.Write(cmd.OutOrStdout(), output, s, palette(cmd.OutOrStdout()))
+			return showStatus(cmd, subscription.Switch, cluster, f.existing(args[0]), output)
 		},
 	}
 	f.add(cmd)

@@ -5,6 +5,7 @@ import (
 	"embed"
 
 	configv1 "github.com/openshift/api/config/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -68,6 +69,20 @@ var Driver = drivers.Driver{
 	TrustedCABundle: "aws-ebs-csi-driver-trusted-ca-bundle",
 	CloudConfig:     drivers.CloudCABundle("aws-ebs-csi-driver-cloud-ca"),
 	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AWSPlatformType, DefaultClass: "gp3-csi"},
+	History: drivers.History{
+		Predecessors: []drivers.Predecessor{
+			{
+				// Of OpenShift 4.5.
+				Versions: ">=4.3.0-0 <4.6.0-0",
+				Operator: "aws-ebs-csi-driver-operator",
+				CustomResource: &drivers.CustomResource{
+					Kind: schema.GroupVersionKind{Group: "csi.openshift.io", Version: "v1alpha1", Kind: "AWSEBSDriver"},
+					Name: "cluster", Definition: "awsebsdrivers.csi.openshift.io",
+				},
+			},
+			{Versions: ">=5.0.0-0 <6.0.0-0", Operator: "aws-ebs-csi-driver-operator"}, // of this definition
+		},
+	},
 }
 
 // encryptionKey encrypts new volumes with the administrator's key instead of the account's default key.

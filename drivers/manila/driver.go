@@ -8,6 +8,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -80,5 +81,17 @@ var Driver = drivers.Driver{
 		// Of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names.
 		Traces: []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: "csi-driver-manila-operator",
 			Accounts: []string{"csi-nodeplugin", "openstack-manila-csi-controllerplugin", "openstack-manila-csi-nodeplugin"}}},
+		CSIDriverAnnotation: "manila.csi.openshift.io/last-applied",
+		Predecessors: []drivers.Predecessor{
+			{
+				Versions: ">=4.3.0-0 <4.6.0-0",
+				Operator: "csi-driver-manila-operator",
+				CustomResource: &drivers.CustomResource{
+					Kind: schema.GroupVersionKind{Group: "csi.openshift.io", Version: "v1alpha1", Kind: "ManilaDriver"},
+					Name: "cluster", Definition: "maniladrivers.csi.openshift.io",
+				},
+			},
+			{Versions: ">=5.0.0-0 <6.0.0-0", Operator: "manila-csi-driver-operator"}, // of this definition
+		},
 	},
 }

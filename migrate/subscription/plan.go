@@ -21,6 +21,7 @@ import (
 // Switch runs the migrations of this package.
 var Switch = migrate.Engine[*Plan]{
 	Name:    "switch",
+	Noun:    "a switch",
 	Kind:    v1alpha1.SubscriptionKind,
 	Schema:  "berth.switch-plan.v5",
 	New:     func() *Plan { return &Plan{} },

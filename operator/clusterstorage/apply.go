@@ -22,12 +22,11 @@ import (
 
 // A driverOperator is the operator of one driver, with the caches of its objects.
 type driverOperator struct {
-	desired        operatorObjects
-	objects        []*objects.WatchedObject
-	ready          *objects.Readiness // for the Deployment
-	deployment     *objects.WatchedObject
-	applied        string // the resource version of the Deployment that is as desired
-	customResource *unstructured.Unstructured
+	desired    operatorObjects
+	objects    []*objects.WatchedObject
+	ready      *objects.Readiness // for the Deployment
+	deployment *objects.WatchedObject
+	applied    string // the resource version of the Deployment that is as desired
 }
 
 // newDriverOperator renders a driver's operator, and watches its objects until ctx ends.
@@ -42,7 +41,7 @@ func (c *controller) newDriverOperator(ctx context.Context, d drivers.Driver) (_
 	if err != nil {
 		return nil, err
 	}
-	o := &driverOperator{desired: desired, ready: objects.NewReadiness(), customResource: customResource(d)}
+	o := &driverOperator{desired: desired, ready: objects.NewReadiness()}
 	for _, object := range desired.objects {
 		watched, err := c.cluster.watch(ctx, object)
 		if err != nil {
@@ -77,19 +76,19 @@ func waitForCaches(ctx context.Context, watched []*objects.WatchedObject) {
 	}
 }
 
-// apply applies everything of a driver's operator, and creates the ClusterCSIDriver if there is none. An object that fails does
-// not block the others. The Deployment waits for them, as its pods need their permissions, but only until they have failed
-// several times. It returns the Deployment, nil if there is none.
-func (c *controller) apply(ctx context.Context, o *driverOperator, exists bool, generations *[]operatorv1.GenerationStatus) (*appsv1.Deployment, error) {
+// apply applies everything of a driver's operator, and creates the initial ClusterCSIDriver, if it is not nil. An object that
+// fails does not block the others. The Deployment waits for them, as its pods need their permissions, but only until they have
+// failed several times. It returns the Deployment, nil if there is none.
+func (c *controller) apply(ctx context.Context, o *driverOperator, initial *unstructured.Unstructured, generations *[]operatorv1.GenerationStatus) (*appsv1.Deployment, error) {
 	var errs []error
 	for _, object := range o.objects {
 		if _, err := c.writer.Apply(ctx, object, object.Desired); err != nil {
 			errs = append(errs, fmt.Errorf("applying %s %s: %w", object.Desired.GetKind(), object.Desired.GetName(), err))
 		}
 	}
-	if !exists {
-		if _, err := c.writer.Create(ctx, o.customResource); err != nil {
-			errs = append(errs, fmt.Errorf("creating ClusterCSIDriver %s: %w", o.customResource.GetName(), err))
+	if initial != nil {
+		if _, err := c.writer.Create(ctx, initial); err != nil {
+			errs = append(errs, fmt.Errorf("creating ClusterCSIDriver %s: %w", initial.GetName(), err))
 		}
 	}
 	deployment, err := o.cachedDeployment()

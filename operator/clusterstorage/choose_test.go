@@ -52,7 +52,7 @@ func TestChoose(t *testing.T) {
 	}
 	installed := map[string]*operatorv1.ClusterCSIDriver{name: {}}
 	csiDriver := func(managed string) map[string]*storagev1.CSIDriver {
-		return map[string]*storagev1.CSIDriver{name: {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{managedAnnotation: managed}}}}
+		return map[string]*storagev1.CSIDriver{name: {ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"csi.openshift.io/managed": managed}}}}
 	}
 	for _, tc := range []struct {
 		name     string

@@ -81,6 +81,7 @@ func (c *cluster) start(ctx context.Context) error {
 		c.operator.Operator().V1().Storages().Informer(),
 		c.operator.Operator().V1().ClusterCSIDrivers().Informer(),
 		c.kubeInformers.Storage().V1().CSIDrivers().Informer(),
+		c.kubeInformers.Rbac().V1().ClusterRoleBindings().Informer(),
 	}
 	for _, informer := range all {
 		if err := c.notifyOf(informer); err != nil {

@@ -8,6 +8,9 @@
 // A driver of the platform cannot be removed. If its ClusterCSIDriver is deleted, it is created again, and nothing happens
 // to the driver. The operator writes no field of a ClusterCSIDriver that exists.
 //
+// While the Operator Lifecycle Manager runs an operator of a driver, that driver's operator is not started (predecessor.go):
+// a migration, "berth adopt", removes the former, and this operator then starts its own.
+//
 // Log messages have the verbosity of package operator. spec.operatorLogLevel of Storage/cluster sets it for this operator
 // alone: each ClusterCSIDriver has a level of its own.
 package clusterstorage
@@ -19,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/objects"
@@ -60,7 +64,8 @@ func Run(ctx context.Context, all []drivers.Driver, process Process) error {
 	c := &controller{
 		drivers: OfPlatforms(all),
 		process: process, cluster: cluster, operators: map[string]*driverOperator{},
-		writer: objects.NewWriter(Name, cluster.objects, process.EventRecorder, process.Clock),
+		predecessors: map[string]map[client.ObjectKey]bool{},
+		writer:       objects.NewWriter(Name, cluster.objects, process.EventRecorder, process.Clock),
 	}
 	if err := cluster.start(ctx); err != nil {
 		return err

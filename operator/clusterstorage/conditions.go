@@ -15,12 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers"
-	"github.com/berth-csi/berth/operator/objects"
 )
-
-// managedAnnotation marks a CSIDriver that an operator of OpenShift manages. See
-// https://github.com/openshift/cluster-storage-operator.
-const managedAnnotation = "csi.openshift.io/managed"
 
 var (
 	available   = operatorv1.OperatorStatusTypeAvailable
@@ -36,14 +31,18 @@ func foreign(d drivers.Driver, o observed) bool {
 	if csiDriver == nil || custom != nil && custom.Spec.ManagementState == operatorv1.Unmanaged {
 		return false
 	}
-	return csiDriver.Annotations[managedAnnotation] != "true" && !objects.OwnershipOf(d).Owned(csiDriver)
+	return !d.IsOwn(csiDriver)
 }
 
 // conditionsOf returns the conditions of Storage/cluster, from the state of the drivers that the cluster gets.
 func conditionsOf(o observed, choices []choice, states []driverState, version string) []operatorv1.OperatorCondition {
 	conditions := platformConditions(o, choices)
 	for _, state := range states {
-		conditions = append(conditions, state.conditions(version)...)
+		reported := state.conditions(version)
+		if takesOver(state, o, version) {
+			reported = stayAvailable(state.driver, reported)
+		}
+		conditions = append(conditions, reported...)
 	}
 	return conditions
 }
@@ -106,12 +105,32 @@ func (s driverState) conditions(version string) []operatorv1.OperatorCondition {
 				"or keep it and create ClusterCSIDriver %[1]s with spec.managementState Unmanaged", s.driver.CSIName))
 		return conditions.all
 	}
+	if s.held != nil {
+		return s.held.conditions(prefix)
+	}
 	applied := conditionSet{prefix: prefix + "Objects"}
 	applied.set(degraded, operatorv1.ConditionFalse, "AsExpected", "")
 	if s.err != nil {
 		applied.set(degraded, operatorv1.ConditionTrue, "ApplyFailed", s.err.Error())
 	}
 	return slices.Concat(applied.all, deploymentConditions(prefix+"Deployment", s.deployment), s.reported(prefix+"CR", version))
+}
+
+// conditions say that the operator of a driver is not started. What serves the driver's volumes is not affected, so storage
+// stays available.
+func (h *hold) conditions(prefix string) []operatorv1.OperatorCondition {
+	conditions := conditionSet{prefix: prefix}
+	status := func(is bool) operatorv1.ConditionStatus {
+		if is {
+			return operatorv1.ConditionTrue
+		}
+		return operatorv1.ConditionFalse
+	}
+	conditions.set(available, operatorv1.ConditionTrue, h.reason, h.message)
+	conditions.set(progressing, status(h.ending), h.reason, h.message)
+	conditions.set(degraded, status(h.unsettled), h.reason, h.message)
+	conditions.set(upgradeable, operatorv1.ConditionTrue, h.reason, h.message)
+	return conditions.all
 }
 
 // deploymentConditions say whether the operator of a driver runs as it should.

@@ -13,8 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/operator/objects"
 )
 
@@ -28,7 +30,9 @@ type controller struct {
 	cluster   *cluster
 	writer    *objects.Writer
 	operators map[string]*driverOperator // by the driver's name
-	waiting   string                     // what the last sync waited for
+	// predecessors are the service accounts of operators that OLM runs or ran, by the driver's name.
+	predecessors map[string]map[client.ObjectKey]bool
+	waiting      string // what the last sync waited for
 }
 
 // run syncs until ctx ends: after each change of what it observes, when time alone changes the summary, and with backoff
@@ -105,6 +109,9 @@ func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
 		return 0, err
 	}
 	summary, next := summarize(o.clusterOperator, status.Conditions, now)
+	for _, state := range states {
+		next = state.held.next(next)
+	}
 	summary.Versions = versions(summary.Versions, states, c.process.Version)
 	summary.RelatedObjects = relatedObjects(states)
 	errs = append(errs, c.writeClusterOperator(ctx, o, summary))
@@ -118,6 +125,16 @@ func (c *controller) syncDriver(ctx context.Context, d drivers.Driver, o observe
 		state.foreign = true
 		return state
 	}
+	var old []oldCustomResource
+	if state.customResource == nil {
+		if old, state.err = c.readOld(ctx, d); state.err != nil {
+			return state
+		}
+	}
+	if state.held, state.err = c.hold(ctx, d, o, old); state.held != nil || state.err != nil {
+		return state
+	}
+	state.first = o.csiDrivers[d.CSIName] != nil && c.operators[d.Name] == nil && !predecessor.Succeeded(d, o.bindings)
 	running := c.operators[d.Name]
 	if running == nil {
 		if running, state.err = c.newDriverOperator(ctx, d); state.err != nil {
@@ -129,7 +146,11 @@ func (c *controller) syncDriver(ctx context.Context, d drivers.Driver, o observe
 	for _, object := range slices.Concat(running.objects, []*objects.WatchedObject{running.deployment}) {
 		state.objects = append(state.objects, object.Desired)
 	}
-	state.deployment, state.err = c.apply(ctx, running, state.customResource != nil, generations)
+	var initial *unstructured.Unstructured
+	if state.customResource == nil {
+		initial = customResource(d, old)
+	}
+	state.deployment, state.err = c.apply(ctx, running, initial, generations)
 	return state
 }
 
@@ -144,7 +165,9 @@ func (c *controller) wait(forWhat string) {
 // A driverState is the state of a driver and its operator in one sync.
 type driverState struct {
 	driver         drivers.Driver
-	foreign        bool                         // the CSIDriver is not ours, and nothing was done
+	foreign        bool                         // the CSIDriver is somebody else's, and nothing was done
+	held           *hold                        // why nothing was done; nil if nothing holds it
+	first          bool                         // the operator is started for the first time, and the driver is there already
 	objects        []*unstructured.Unstructured // of the operator, desired
 	deployment     *appsv1.Deployment           // of the operator; nil if there is none
 	customResource *operatorv1.ClusterCSIDriver // nil if there was none

@@ -1,10 +1,12 @@
 package clusterstorage
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
+	operatorv1 "github.com/openshift/api/operator/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -116,7 +118,7 @@ func accountAndRoles(d drivers.Driver) ([]runtime.Object, error) {
 		&rbacv1.ClusterRole{TypeMeta: rbac("ClusterRole"), ObjectMeta: named(metav1.ObjectMeta{}, "-clusterrole"), Rules: rules.ClusterPermissions},
 		&rbacv1.RoleBinding{TypeMeta: rbac("RoleBinding"), ObjectMeta: named(in, "-rolebinding"),
 			RoleRef: ref("Role", name+"-role"), Subjects: subjects},
-		&rbacv1.ClusterRoleBinding{TypeMeta: rbac("ClusterRoleBinding"), ObjectMeta: named(metav1.ObjectMeta{}, "-clusterrolebinding"),
+		&rbacv1.ClusterRoleBinding{TypeMeta: rbac("ClusterRoleBinding"), ObjectMeta: metav1.ObjectMeta{Name: d.SuccessorBinding()},
 			RoleRef: ref("ClusterRole", name+"-clusterrole"), Subjects: subjects},
 	}, nil
 }
@@ -151,11 +153,16 @@ func operatorDeployment(d drivers.Driver, version string, getenv func(string) st
 	return deployment, nil
 }
 
-// customResource returns the ClusterCSIDriver with which a driver begins. An administrator may change all of it.
-func customResource(d drivers.Driver) *unstructured.Unstructured {
+// customResource returns the ClusterCSIDriver with which a driver begins: with the log levels of what configured an earlier
+// operator. An administrator may change all of it.
+func customResource(d drivers.Driver, old []oldCustomResource) *unstructured.Unstructured {
+	level, operatorLevel := operatorv1.Normal, operatorv1.Normal
+	for _, r := range old {
+		level, operatorLevel = cmp.Or(r.LogLevel, level), cmp.Or(r.OperatorLogLevel, operatorLevel)
+	}
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "operator.openshift.io/v1", "kind": "ClusterCSIDriver",
 		"metadata": map[string]any{"name": d.CSIName},
-		"spec":     map[string]any{"managementState": "Managed", "logLevel": "Normal", "operatorLogLevel": "Normal"},
+		"spec":     map[string]any{"managementState": "Managed", "logLevel": string(level), "operatorLogLevel": string(operatorLevel)},
 	}}
 }

@@ -6,6 +6,7 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
@@ -21,6 +22,7 @@ type observed struct {
 	// customResources are the ClusterCSIDrivers, and csiDrivers the CSIDrivers, by name.
 	customResources map[string]*operatorv1.ClusterCSIDriver
 	csiDrivers      map[string]*storagev1.CSIDriver
+	bindings        []*rbacv1.ClusterRoleBinding
 }
 
 // errNoStorage says that the object is missing to which the operator reports.
@@ -60,6 +62,9 @@ func (c *cluster) observe(version string) (observed, error) {
 	}
 	for _, driver := range csiDrivers {
 		o.csiDrivers[driver.Name] = driver
+	}
+	if o.bindings, err = c.kubeInformers.Rbac().V1().ClusterRoleBindings().Lister().List(labels.Everything()); err != nil {
+		return o, fmt.Errorf("reading ClusterRoleBindings: %w", err)
 	}
 	return o, nil
 }

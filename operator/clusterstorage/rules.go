@@ -3,6 +3,7 @@ package clusterstorage
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -51,21 +52,29 @@ func ownRules(all []drivers.Driver) []permissions.Rule {
 	const (
 		observe = "To find out which drivers the cluster needs, and how they are"
 		create  = "To create the ClusterCSIDriver of each driver"
+		succeed = "To start an operator only when the one that OLM ran is gone, with its log levels"
 		report  = "To report about the cluster's storage"
 		lead    = "To be the only active cluster storage operator"
 		events  = "To record events"
 		metrics = "To serve its metrics only to those who may read them"
 	)
-	var csiNames []string
+	var csiNames, predecessors []string
 	for _, d := range all {
 		csiNames = append(csiNames, d.CSIName)
+		for _, p := range d.Predecessors() {
+			if !slices.Contains(predecessors, p.Operator) {
+				predecessors = append(predecessors, p.Operator)
+			}
+		}
 	}
-	return []permissions.Rule{
+	rules := []permissions.Rule{
 		{For: observe, Group: "config.openshift.io", Resources: []string{"infrastructures", "featuregates"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: observe, Group: "operator.openshift.io", Resources: []string{"storages", "clustercsidrivers"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: observe, Group: "storage.k8s.io", Resources: []string{"csidrivers"},
+			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+		{For: observe, Group: rbacv1.GroupName, Resources: []string{"clusterrolebindings"},
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 		{For: create, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers"}, Names: csiNames, Verbs: []string{"patch", "create"}},
 		{For: report, Group: "operator.openshift.io", Resources: []string{"storages/status"}, Names: []string{"cluster"}, Verbs: []string{"update"}},
@@ -82,6 +91,22 @@ func ownRules(all []drivers.Driver) []permissions.Rule {
 		{For: metrics, Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
 		{For: metrics, Group: "authorization.k8s.io", Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 	}
+	const succession = "only while OLM runs the driver's operator: TestAdoption uses it, and no walk on a platform has OLM"
+	if len(predecessors) > 0 { // no names would be all names
+		rules = append(rules,
+			permissions.Rule{For: succeed, Group: "apps", Resources: []string{"deployments"}, Names: predecessors, Verbs: []string{"get"}},
+			permissions.Rule{For: succeed, Resources: []string{"serviceaccounts"}, Names: predecessors, Verbs: []string{"get"}},
+			permissions.Rule{For: succeed, Resources: []string{"pods"}, Verbs: []string{"list"}, Unexercised: map[string]string{"list": succession}},
+		)
+	}
+	for _, d := range all {
+		for _, old := range d.OldCustomResources() {
+			resource, _, _ := strings.Cut(old.Definition, ".")
+			rules = append(rules, permissions.Rule{For: succeed, Group: old.Kind.Group, Resources: []string{resource}, Names: []string{old.Name}, Verbs: []string{"get"},
+				Unexercised: map[string]string{"get": succession}})
+		}
+	}
+	return rules
 }
 
 // rulesToManage are those to run the operators of drivers. RBAC lets nobody grant permissions that they do not have, so they

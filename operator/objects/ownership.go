@@ -7,7 +7,7 @@ import (
 )
 
 // ManagedByLabel marks the objects that the operator created or adopted. Its value is the operator's name.
-const ManagedByLabel = "app.kubernetes.io/managed-by"
+const ManagedByLabel = drivers.ManagedByLabel
 
 // Ownership tells which objects belong to a driver's operator.
 type Ownership struct {

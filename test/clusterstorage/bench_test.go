@@ -44,7 +44,7 @@ func BenchmarkSettled(b *testing.B) {
 		w.reportAll()
 		w.awaitSettled(version)
 		operator := w.process(images[release.OperatorImage], "cluster-storage")
-		w.measure(b, operator, cluster.Requests{User: account(clusterstorage.Namespace, clusterstorage.Name)})
+		w.measure(b, operator, cluster.Requests{User: w.account().User()})
 	})
 	b.Run("openshift", func(b *testing.B) {
 		if *openshifts == "" {

@@ -1,0 +1,169 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/adoption"
+)
+
+func newAdoptCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "adopt",
+		Short: "Hand a driver over from the Operator Lifecycle Manager to the cluster storage operator",
+		Long: `Hand a driver whose operator the Operator Lifecycle Manager (OLM) runs over to the cluster storage operator,
+which runs the drivers of the cluster's platform. The operator is removed from OLM; the driver, its volumes and
+what configured the operator stay. Then the cluster storage operator, which has waited for that, starts an
+operator of its own, which takes the driver over where it is.
+
+"plan" shows what will happen and changes nothing. "apply" carries out the plan; "resume" continues after an
+interruption. "status" shows how far it is. "rollback" ends it, as long as nothing was removed from OLM.`,
+		Example: `  berth adopt plan ebs
+  berth adopt apply ebs`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newAdoptPlanCommand(), newAdoptApplyCommand(), newAdoptResumeCommand(), newAdoptStatusCommand(), newAdoptRollbackCommand())
+	return cmd
+}
+
+// adoptable are the drivers that OLM may have run.
+func adoptable() []drivers.Driver {
+	return slices.DeleteFunc(registry.Packaged(), func(d drivers.Driver) bool { return len(d.Predecessors()) == 0 })
+}
+
+// adoptRequest is the request for a driver that is named on the command line.
+func adoptRequest(args []string) (adoption.Request, error) {
+	var names []string
+	for _, d := range adoptable() {
+		if slices.Equal(args, []string{d.Name}) {
+			return adoption.Request{Driver: d}, nil
+		}
+		names = append(names, d.Name)
+	}
+	if len(args) != 1 {
+		return adoption.Request{}, fmt.Errorf("want the name of one driver, of %s; got %d arguments", strings.Join(names, ", "), len(args))
+	}
+	return adoption.Request{}, fmt.Errorf("driver is %q, want one of %s", args[0], strings.Join(names, ", "))
+}
+
+// checkDriver fails unless the only argument is a driver that can be handed over.
+func checkDriver(_ *cobra.Command, args []string) error {
+	_, err := adoptRequest(args)
+	return err
+}
+
+// addAdoptFlags adds the flags that all commands have.
+func addAdoptFlags(cmd *cobra.Command, f *journalFlags) {
+	f.addConnection(cmd)
+	f.addJournals(cmd)
+}
+
+func newAdoptPlanCommand() *cobra.Command {
+	f := &journalFlags{}
+	var output string
+	cmd := &cobra.Command{
+		Use:   "plan DRIVER",
+		Short: "Show what a hand-over does: checks, steps, and the objects that will change",
+		Long: `Show what it takes to hand a driver over to the cluster storage operator. Nothing is written to the cluster.
+
+The plan lists the checks, with what to do if one fails, then the steps, with the point of no return, and
+the objects that will change.
+
+Exit codes: 0 if the plan is safe to apply; 1 if it is not; 2 if there is no plan.`,
+		Example: `  berth adopt plan ebs
+
+  # Have a plan reviewed, and apply exactly that one
+  berth adopt plan ebs -o json > plan.json
+  berth adopt apply -f plan.json`,
+		Args: checkDriver,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := f.planAdoption(cmd, args)
+			return showPlan(cmd, output, p, err)
+		},
+	}
+	addAdoptFlags(cmd, f)
+	addOutputFlag(cmd, &output, "text", migrate.Formats)
+	return cmd
+}
+
+func (f *journalFlags) planAdoption(cmd *cobra.Command, args []string) (*adoption.Plan, error) {
+	defer startProgress(cmd.ErrOrStderr(), "reading the cluster")()
+	r, err := adoptRequest(args)
+	if err != nil {
+		return nil, err
+	}
+	cluster, err := f.connect(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return adoption.Adopt.Plan(cmd.Context(), cluster, r)
+}
+
+func newAdoptStatusCommand() *cobra.Command {
+	f := &journalFlags{}
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status DRIVER",
+		Short: "Show how far a hand-over is",
+		Long: `Show how far a hand-over is: which steps were started when, according to its journal, and which step is next,
+according to the cluster.
+
+Exit codes: 0 if the status is shown; 1 if it is not, or no hand-over of the driver has been started.`,
+		Example: `  berth adopt status ebs`,
+		Args:    checkDriver,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := adoptRequest(args)
+			if err != nil {
+				return err
+			}
+			cluster, err := f.connect(cmd)
+			if err != nil {
+				return err
+			}
+			return showStatus(cmd, adoption.Adopt, cluster, r, output)
+		},
+	}
+	addAdoptFlags(cmd, f)
+	addOutputFlag(cmd, &output, "text", migrate.Formats)
+	return cmd
+}
+
+func newAdoptRollbackCommand() *cobra.Command {
+	f, run := &journalFlags{}, &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "rollback DRIVER",
+		Short: "End a hand-over, as long as nothing was removed from OLM",
+		Long: `End a hand-over, as long as nothing was removed from OLM. The status is shown first, on standard error.
+
+Beyond the point of no return, which the plan shows, OLM has no Subscription any more, and it does not take
+an operator back that no Subscription of its own has installed. This command says so then, and changes nothing. The
+driver runs on in any case.
+
+Exit codes: 0 if the hand-over is ended; 1 if it is not; 124 if it timed out.`,
+		Example: `  berth adopt rollback ebs`,
+		Args:    checkDriver,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := adoptRequest(args)
+			if err != nil {
+				return err
+			}
+			cluster, err := f.connect(cmd)
+			if err != nil {
+				return err
+			}
+			return rollBack(cmd, adoption.Adopt, cluster, r, *run, func(p *adoption.Plan) string {
+				return fmt.Sprintf("OLM runs the operator of driver %s, as before", p.Driver)
+			})
+		},
+	}
+	addAdoptFlags(cmd, f)
+	run.add(cmd)
+	return cmd
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/adoption"
+)
+
+// adoptApply is the command "berth adopt apply".
+type adoptApply struct {
+	journalFlags
+	how applyFlags
+}
+
+func newAdoptApplyCommand() *cobra.Command {
+	o := &adoptApply{}
+	cmd := &cobra.Command{
+		Use:   "apply (DRIVER | -f PLAN)",
+		Short: "Hand a driver over to the cluster storage operator",
+		Long: `Hand a driver over to the cluster storage operator, as "berth adopt plan" shows. Nothing is changed if the plan
+is not safe, or if the cluster has changed since the plan in a file was made.
+
+Each deletion fails if the object has changed since it was observed. A journal in the cluster, a ConfigMap in
+a namespace that only administrators can write to, holds the plan. After an interruption, the same command
+continues, and shows on standard error what it continues. It stops if the journal differs from the cluster. When
+the hand-over is complete, it changes nothing.
+
+Exit codes: 0 if the hand-over is complete, or with --wait=false if there is nothing to do but to wait; 1 if it
+is not safe, or cannot continue; 2 if the command line or the plan in the file is invalid; 124 if it timed out.`,
+		Example: `  berth adopt apply ebs
+
+  # Apply exactly the plan that was reviewed
+  berth adopt apply -f plan.json`,
+		Args: o.checkArgs,
+		RunE: o.apply,
+	}
+	addAdoptFlags(cmd, &o.journalFlags)
+	o.how.add(cmd, adoption.Adopt.Name)
+	return cmd
+}
+
+func (o *adoptApply) checkArgs(cmd *cobra.Command, args []string) error {
+	switch {
+	case o.how.file == "":
+		return checkDriver(cmd, args)
+	case len(args) > 0:
+		return errors.New("--filename names a complete plan: omit DRIVER")
+	}
+	return nil
+}
+
+func (o *adoptApply) apply(cmd *cobra.Command, args []string) error {
+	r, given, err := o.requested(cmd, args)
+	if err != nil {
+		return &exitError{code: exitUsage, err: err}
+	}
+	cluster, err := o.connect(cmd)
+	if err != nil {
+		return err
+	}
+	ensure := func(ctx context.Context) (*adoption.Plan, *migrate.Status[*adoption.Plan], error) {
+		if given == nil {
+			return adoption.Adopt.Ensure(ctx, cluster, r)
+		}
+		return adoption.Adopt.EnsureGiven(ctx, cluster, r, given)
+	}
+	return apply(cmd, adoption.Adopt, cluster, o.how, ensure, adopted)
+}
+
+// requested returns what is asked for, and the plan in the file, which is nil if there is no file.
+func (o *adoptApply) requested(cmd *cobra.Command, args []string) (adoption.Request, *adoption.Plan, error) {
+	if o.how.file == "" {
+		r, err := adoptRequest(args)
+		return r, nil, err
+	}
+	given, err := readPlan(adoption.Adopt, o.how.file, cmd.InOrStdin())
+	if err != nil {
+		return adoption.Request{}, nil, err
+	}
+	r, err := given.Request()
+	return r, given, err
+}
+
+func adopted(_ context.Context, p *adoption.Plan) string {
+	return fmt.Sprintf("the cluster storage operator manages driver %s: the hand-over is complete", p.Subject.Name)
+}
+
+func newAdoptResumeCommand() *cobra.Command {
+	f, how := &journalFlags{}, applyFlags{}
+	cmd := &cobra.Command{
+		Use:   "resume DRIVER",
+		Short: "Continue a hand-over that was interrupted",
+		Long: `Continue a hand-over that was interrupted, with the plan in its journal, from wherever the cluster is. The status
+is shown first, on standard error. Unlike "apply", this command begins nothing.
+
+Exit codes: 0 if the hand-over is complete, or with --wait=false if there is nothing to do but to wait; 1 if it
+cannot continue, or nobody has started one; 124 if it timed out.`,
+		Example: `  berth adopt resume ebs`,
+		Args:    checkDriver,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := adoptRequest(args)
+			if err != nil {
+				return err
+			}
+			cluster, err := f.connect(cmd)
+			if err != nil {
+				return err
+			}
+			return apply(cmd, adoption.Adopt, cluster, how, func(ctx context.Context) (*adoption.Plan, *migrate.Status[*adoption.Plan], error) {
+				s, err := adoption.Adopt.Status(ctx, cluster, r)
+				switch {
+				case err != nil:
+					return nil, nil, err
+				case s.Phase == migrate.RolledBack:
+					return nil, nil, fmt.Errorf("the hand-over was rolled back: begin another one with `%s`", adoption.Adopt.Command(cluster, s.Plan, "apply"))
+				}
+				return s.Plan, s, nil
+			}, adopted)
+		},
+	}
+	addAdoptFlags(cmd, f)
+	how.run.add(cmd)
+	return cmd
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/subscription"
+)
+
+// exitTimeout is the exit code of a command that timed out, as that of timeout(1).
+const exitTimeout = 124
+
+// requestTimeout limits a single request to the API server.
+const requestTimeout = 30 * time.Second
+
+// journalFlags select the cluster, and the namespace of the journals in it.
+type journalFlags struct {
+	clusterFlags
+	journals string
+}
+
+func (f *journalFlags) add(cmd *cobra.Command) {
+	f.clusterFlags.add(cmd)
+	f.addJournals(cmd)
+}
+
+func (f *journalFlags) addJournals(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.journals, "journal-namespace", migrate.DefaultJournalNamespace,
+		"`NAMESPACE` of the journals; only cluster administrators may be allowed to write ConfigMaps there")
+}
+
+// connect returns a client of the cluster. It prints warnings to standard error, each once.
+func (f *journalFlags) connect(cmd *cobra.Command) (migrate.Cluster, error) {
+	config, err := f.config()
+	if err != nil {
+		return migrate.Cluster{}, err
+	}
+	config.Timeout = requestTimeout
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, operatorsv1.AddToScheme, operatorv1.Install} {
+		if err := add(scheme); err != nil {
+			return migrate.Cluster{}, err
+		}
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	warned := map[string]bool{}
+	warn := func(what string) {
+		if !warned[what] {
+			cmd.PrintErrln("berth: warning: " + what)
+		}
+		warned[what] = true
+	}
+	return migrate.Cluster{Config: config, Client: c, JournalNamespace: f.journals, Warn: warn}, err
+}
+
+// palette returns the colours of marks, which are for terminals only.
+func palette(w io.Writer) migrate.Palette {
+	if isTerminal(w) && os.Getenv("NO_COLOR") == "" {
+		return migrate.Colours
+	}
+	return migrate.Plain
+}
+
+// runFlags limit how long a command runs.
+type runFlags struct {
+	timeout time.Duration
+	wait    bool
+}
+
+func (f *runFlags) add(cmd *cobra.Command) {
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to run; the same command continues later; 0 means no limit")
+	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for OLM and the operator; if false, end where there is something to wait for")
+}
+
+// limit returns a context with the timeout.
+func (f *runFlags) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	if f.timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, f.timeout)
+}
+
+// finish turns the result of a run into that of the command. status is the command that shows how far the migration is,
+// if it has been started.
+func finish(ctx context.Context, cmd *cobra.Command, err error, done, status string) error {
+	next := "run the same command to continue"
+	if status != "" {
+		next += fmt.Sprintf(", or `%s` to see how far it is", status)
+	}
+	switch {
+	case err == nil:
+		cmd.PrintErrln(done)
+		return nil
+	case errors.Is(err, migrate.ErrWaiting):
+		cmd.PrintErrf("%v; %s\n", err, next)
+		return nil
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted; %s", next)
+	case ctx.Err() == nil || !errors.Is(err, context.DeadlineExceeded):
+		return err
+	}
+	if timeout := (*migrate.TimeoutError)(nil); !errors.As(err, &timeout) {
+		err = errors.New("timed out before anything was changed")
+	}
+	return &exitError{code: exitTimeout, err: fmt.Errorf("%w; %s", err, next)}
+}
+
+// progress prints the events of a run. On a terminal, an event that waits is replaced by the next one.
+type progress struct {
+	cmd   *cobra.Command
+	began time.Time
+	clear func()
+}
+
+func newProgress(cmd *cobra.Command) *progress {
+	return &progress{cmd: cmd, began: time.Now(), clear: func() {}}
+}
+
+func (p *progress) report(e migrate.Event) {
+	p.clear()
+	p.clear = func() {}
+	start := fmt.Sprintf("%6.1fs  %-*s  ", time.Since(p.began).Seconds(), len(subscription.RecreateSubscription), e.Step)
+	switch {
+	case e.Waits == "":
+		p.cmd.PrintErrln(start + e.Does)
+	case isTerminal(p.cmd.ErrOrStderr()):
+		p.clear = startProgress(p.cmd.ErrOrStderr(), start+"waiting for "+e.Waits)
+	default:
+		p.cmd.PrintErrln(start + "waiting for " + e.Waits)
+	}
+}
+
+func (p *progress) end() { p.clear() }
+
+// showPlan writes a plan to standard output. The command fails if the plan is not safe.
+func showPlan[P plan](cmd *cobra.Command, output string, p P, err error) error {
+	if err == nil {
+		err = migrate.Write(cmd.OutOrStdout(), output, p, palette(cmd.OutOrStdout()))
+	}
+	switch {
+	case err != nil:
+		return &exitError{code: exitUsage, err: err}
+	case !p.GetOutline().Safe:
+		return &exitError{code: exitFailed}
+	}
+	return nil
+}
+
+// plan is a plan that can be shown.
+type plan interface {
+	migrate.Plan
+	migrate.Report
+}
+
+// readPlan returns the plan in a file, or in standard input if the file is "-".
+func readPlan[P migrate.Plan](e migrate.Engine[P], file string, stdin io.Reader) (P, error) {
+	from, reader := "standard input", stdin
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return e.New(), err
+		}
+		defer opened.Close()
+		from, reader = file, opened
+	}
+	p, err := e.Read(reader)
+	if err != nil {
+		return p, fmt.Errorf("%s: %w", from, err)
+	}
+	return p, nil
+}
+
+// applyFlags say how a plan is applied.
+type applyFlags struct {
+	run    runFlags
+	file   string
+	dryRun bool
+}
+
+func (f *applyFlags) add(cmd *cobra.Command, name string) {
+	f.run.add(cmd)
+	cmd.Flags().StringVarP(&f.file, "filename", "f", "", fmt.Sprintf("`FILE` with a plan that \"berth %s plan -o json\" has written, or - for standard input", name))
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan, send the first write to the API server as a dry run, and change nothing")
+}
+
+// apply carries out the plan that ensure returns, with its status if it is resumed. done says what was done.
+func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, f applyFlags,
+	ensure func(context.Context) (P, *migrate.Status[P], error), done func(context.Context, P) string) error {
+	ctx, cancel := f.run.limit(cmd.Context())
+	defer cancel()
+	stop := startProgress(cmd.ErrOrStderr(), "reading the cluster and its catalogs")
+	p, resumed, err := ensure(ctx)
+	stop()
+	if err != nil {
+		return finish(ctx, cmd, err, "", "")
+	}
+	if resumed != nil {
+		printReport(cmd, resumed)
+	}
+	safe := p.GetOutline().Safe
+	if !safe || f.dryRun {
+		if err := migrate.Write(cmd.OutOrStdout(), "text", p, palette(cmd.OutOrStdout())); err != nil {
+			return err
+		}
+	}
+	if !safe {
+		return &exitError{code: exitFailed}
+	}
+	shown := newProgress(cmd)
+	err = e.Apply(ctx, cluster, p, migrate.Options{DryRun: f.dryRun, NoWait: !f.run.wait, Report: shown.report})
+	shown.end()
+	message := ""
+	switch {
+	case f.dryRun:
+		message = "dry run: the API server has accepted the first write, and nothing was changed"
+	case err == nil:
+		message = done(ctx, p)
+	}
+	return finish(ctx, cmd, err, message, e.Command(cluster, p, "status"))
+}
+
+// printReport writes a report to standard error, where each message is a line.
+func printReport(cmd *cobra.Command, r migrate.Report) {
+	for line := range strings.Lines(r.Text(migrate.Plain)) {
+		cmd.PrintErrln(strings.TrimSuffix(line, "\n"))
+	}
+}
+
+// showStatus writes how far a migration is to standard output.
+func showStatus[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, r migrate.Request[P], output string) error {
+	s, err := e.Status(cmd.Context(), cluster, r)
+	if err != nil {
+		return err
+	}
+	return migrate.Write(cmd.OutOrStdout(), output, s, palette(cmd.OutOrStdout()))
+}
+
+// rollBack undoes a migration. done says what was done.
+func rollBack[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, r migrate.Request[P], run runFlags, done func(P) string) error {
+	ctx, cancel := run.limit(cmd.Context())
+	defer cancel()
+	s, err := e.Status(ctx, cluster, r)
+	if err != nil {
+		return finish(ctx, cmd, err, "", "")
+	}
+	printReport(cmd, s)
+	shown := newProgress(cmd)
+	err = e.Rollback(ctx, cluster, s.Plan, migrate.Options{NoWait: !run.wait, Report: shown.report})
+	shown.end()
+	return finish(ctx, cmd, err, done(s.Plan), e.Command(cluster, s.Plan, "status"))
+}

@@ -1,0 +1,26 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/migrate"
+)
+
+type report string
+
+func (r report) Text(migrate.Palette) string { return string(r) }
+
+// TestPrintReport: a report on standard error keeps its lines, though messages there are a line each.
+func TestPrintReport(t *testing.T) {
+	var out strings.Builder
+	cmd := &cobra.Command{}
+	cmd.SetErr(escape.Messages(&out))
+	printReport(cmd, report("Driver x\n\n  from  OLM\n"))
+	if want := "Driver x\n\n  from  OLM\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}

@@ -1,0 +1,86 @@
+// Package predecessor finds the operators of a driver that the Operator Lifecycle Manager (OLM) runs, and that the cluster
+// storage operator succeeds.
+//
+// Any user may subscribe to a package in a namespace of their own, so a Subscription proves nothing. OLM gives an operator
+// that it has really installed its permissions by a ClusterRoleBinding, which is cluster-scoped: only administrators and
+// OLM write those.
+package predecessor
+
+import (
+	"cmp"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// Operator is an operator of a driver that OLM has given permissions.
+type Operator struct {
+	// Namespace and Account are its service account. Its Deployment has the same name as the account.
+	Namespace, Account string
+	// Kind and Name are those of the object that OLM installed it for: a ClusterServiceVersion, or a ClusterExtension.
+	Kind, Name string
+	// Binding is a ClusterRoleBinding that shows that.
+	Binding string
+}
+
+func (o Operator) String() string {
+	if o.Kind == Extension {
+		return o.Kind + " " + o.Name
+	}
+	return o.Kind + " " + o.Namespace + "/" + o.Name
+}
+
+// The kinds of objects that OLM installs operators for.
+const (
+	Version   = "ClusterServiceVersion"
+	Extension = "ClusterExtension"
+)
+
+// owners are the labels by which OLM names what a ClusterRoleBinding is for, by the kind of that.
+var owners = []struct{ kind, kindLabel, nameLabel string }{
+	{Version, "olm.owner.kind", "olm.owner"},
+	{Extension, "olm.operatorframework.io/owner-kind", "olm.operatorframework.io/owner-name"},
+}
+
+// Find returns the operators of a driver that OLM has given permissions, sorted.
+func Find(d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding) []Operator {
+	var found []Operator
+	for _, binding := range bindings {
+		for _, owner := range owners {
+			if binding.Labels[owner.kindLabel] != owner.kind {
+				continue
+			}
+			for _, subject := range binding.Subjects {
+				if subject.Kind == rbacv1.ServiceAccountKind && IsOperator(d, subject.Name) {
+					found = append(found, Operator{Namespace: subject.Namespace, Account: subject.Name, Kind: owner.kind, Name: binding.Labels[owner.nameLabel], Binding: binding.Name})
+				}
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b Operator) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Binding, b.Binding))
+	})
+	return slices.CompactFunc(found, func(a, b Operator) bool {
+		return a.Namespace == b.Namespace && a.Account == b.Account && a.Kind == b.Kind && a.Name == b.Name
+	})
+}
+
+// IsOperator reports whether a predecessor's Deployment and service account have a name.
+func IsOperator(d drivers.Driver, name string) bool {
+	return slices.ContainsFunc(d.Predecessors(), func(p drivers.Predecessor) bool { return p.Operator == name })
+}
+
+// Reason is the reason of the condition Available, of the driver in the status of Storage, while the cluster storage operator
+// waits for such an operator to be gone.
+const Reason = "OperatorOfOLM"
+
+// Condition is the type of that condition.
+func Condition(d drivers.Driver) string { return d.ConditionPrefix + "CSIDriverOperatorAvailable" }
+
+// Succeeded reports whether the cluster storage operator, this or an earlier one, has given permissions to its own operator of
+// the driver, which is the first thing that it does.
+func Succeeded(d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding) bool {
+	return slices.ContainsFunc(bindings, func(b *rbacv1.ClusterRoleBinding) bool { return b.Name == d.SuccessorBinding() })
+}

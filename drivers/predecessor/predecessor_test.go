@@ -1,0 +1,60 @@
+package predecessor
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// TestFind: an operator counts if a ClusterRoleBinding of OLM gives its service account permissions, and else it does not.
+func TestFind(t *testing.T) {
+	d := drivers.Driver{
+		Operator: drivers.Operator{Name: "boat-operator"}, ClusterStorage: &drivers.ClusterStorage{},
+		History: drivers.History{Predecessors: []drivers.Predecessor{{Operator: "old-boat-operator"}, {Operator: "boat-operator"}}},
+	}
+	v0 := map[string]string{"olm.owner.kind": "ClusterServiceVersion", "olm.owner": "boat.v1"}
+	v1 := map[string]string{"olm.operatorframework.io/owner-kind": "ClusterExtension", "olm.operatorframework.io/owner-name": "boat"}
+	binding := func(name string, labels map[string]string, kind, namespace, account string) *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Subjects: []rbacv1.Subject{{Kind: kind, Namespace: namespace, Name: account}}}
+	}
+	const serviceAccount = rbacv1.ServiceAccountKind
+	found := Operator{Namespace: "harbour", Account: "old-boat-operator", Kind: Version, Name: "boat.v1", Binding: "b"}
+	extension := found
+	extension.Kind, extension.Name = Extension, "boat"
+	for name, tc := range map[string]struct {
+		bindings []*rbacv1.ClusterRoleBinding
+		want     []Operator
+	}{
+		"of OLM v0":              {[]*rbacv1.ClusterRoleBinding{binding("b", v0, serviceAccount, "harbour", "old-boat-operator")}, []Operator{found}},
+		"of OLM v1":              {[]*rbacv1.ClusterRoleBinding{binding("b", v1, serviceAccount, "harbour", "old-boat-operator")}, []Operator{extension}},
+		"several of one":         {[]*rbacv1.ClusterRoleBinding{binding("c", v0, serviceAccount, "harbour", "old-boat-operator"), binding("b", v0, serviceAccount, "harbour", "old-boat-operator")}, []Operator{found}},
+		"of somebody else":       {[]*rbacv1.ClusterRoleBinding{binding("b", nil, serviceAccount, "harbour", "old-boat-operator")}, nil},
+		"of another account":     {[]*rbacv1.ClusterRoleBinding{binding("b", v0, serviceAccount, "harbour", "raft-operator")}, nil},
+		"of a user of that name": {[]*rbacv1.ClusterRoleBinding{binding("b", v0, rbacv1.UserKind, "", "old-boat-operator")}, nil},
+		"none":                   {nil, nil},
+	} {
+		if diff := cmp.Diff(tc.want, Find(d, tc.bindings)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	both := []*rbacv1.ClusterRoleBinding{binding("b", v0, serviceAccount, "quay", "boat-operator"), binding("c", v0, serviceAccount, "harbour", "boat-operator")}
+	var namespaces []string
+	for _, o := range Find(d, both) {
+		namespaces = append(namespaces, o.Namespace)
+	}
+	if !slices.Equal(namespaces, []string{"harbour", "quay"}) {
+		t.Errorf("namespaces %q, want both, sorted", namespaces)
+	}
+	if Succeeded(d, both) || !Succeeded(d, append(both, binding(d.SuccessorBinding(), nil, serviceAccount, drivers.ClusterStorageNamespace, "boat-operator"))) {
+		t.Error("the cluster storage operator's own binding shows that it has started the operator, and no other does")
+	}
+	d.ClusterStorage = nil
+	if got := Find(d, both); len(got) > 0 {
+		t.Errorf("operators of a driver that no cluster storage operator runs: %+v", got)
+	}
+}

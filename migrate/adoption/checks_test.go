@@ -1,0 +1,221 @@
+package adoption
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/blang/semver/v4"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/operator-framework/api/pkg/lib/version"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/placement"
+	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/migrate"
+)
+
+// boat is a driver that OLM may have run.
+var boat = drivers.Driver{
+	Name: "boat", CSIName: "boat.csi.example.com", ConditionPrefix: "Boat", Namespace: "openshift-boat",
+	Package: drivers.Package{Name: "boat-operator"}, Operator: drivers.Operator{Name: "boat-operator"},
+	ClusterStorage: &drivers.ClusterStorage{},
+	History: drivers.History{
+		CSIDriverAnnotation: "boat.example.com/made",
+		Predecessors: []drivers.Predecessor{
+			{Versions: ">=1.0.0-0 <2.0.0-0", Operator: "old-boat-operator", CustomResource: &drivers.CustomResource{
+				Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Boat"}, Name: "cluster", Definition: "boats.example.com"}},
+			{Versions: ">=5.0.0-0 <6.0.0-0", Operator: "boat-operator"},
+		},
+	},
+}
+
+// healthy is a driver that can be handed over.
+func healthy() *input {
+	v := v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "boat-operator.v1.4.0", UID: "v-1"}}
+	v.Spec.Version = version.OperatorVersion{Version: semver.MustParse("1.4.0")}
+	v.Spec.CustomResourceDefinitions.Owned = []v1alpha1.CRDDescription{{Name: "boats.example.com"}}
+	v.Spec.InstallStrategy.StrategySpec.DeploymentSpecs = []v1alpha1.StrategyDeploymentSpec{{Name: "old-boat-operator"}}
+	v.Status.Phase = v1alpha1.CSVPhaseSucceeded
+	s := v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "boat", UID: "s-1"}, Spec: &v1alpha1.SubscriptionSpec{Package: "boat-operator"}}
+	s.Status.InstalledCSV, s.Status.CurrentCSV = v.Name, v.Name
+	p := v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Namespace: "harbour", Name: "install-1", OwnerReferences: []metav1.OwnerReference{{Kind: "Subscription", UID: "s-1"}}}}
+	p.Spec.ClusterServiceVersionNames, p.Status.Phase = []string{v.Name}, v1alpha1.InstallPlanPhaseComplete
+	storage := &operatorv1.Storage{}
+	storage.Status.Conditions = []operatorv1.OperatorCondition{{Type: "BoatCSIDriverOperatorAvailable", Status: "True", Reason: predecessor.Reason}}
+	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"app": "boat"}}
+	set := appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-boat", Name: "boat-node"}, Spec: appsv1.DaemonSetSpec{Selector: selector}}
+	controller := appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "openshift-boat", Name: "boat-controller"}, Spec: appsv1.DeploymentSpec{Selector: selector}}
+	return &input{
+		driver:        boat,
+		proven:        []predecessor.Operator{{Namespace: "harbour", Account: "old-boat-operator", Kind: predecessor.Version, Name: v.Name, Binding: "b-1"}},
+		subscriptions: []v1alpha1.Subscription{s}, versions: []v1alpha1.ClusterServiceVersion{v}, installPlans: []v1alpha1.InstallPlan{p},
+		groups: []string{"harbour"}, namespaceUID: "n-1",
+		old:       []oldCustomResource{{boat.OldCustomResources()[0], drivers.OldSettings{UID: "o-1", ManagementState: operatorv1.Managed, LogLevel: operatorv1.Debug}}},
+		csiDriver: &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{"boat.example.com/made": "x"}}},
+		storage:   storage, placed: placement.Decision{Namespace: "openshift-boat", UID: "n-2"},
+		deployments: []workload[appsv1.Deployment]{{controller, *controller.DeepCopy()}}, daemonSets: []workload[appsv1.DaemonSet]{{set, *set.DeepCopy()}},
+	}
+}
+
+// TestChecks: what keeps a driver from being handed over, and what an administrator has to know.
+func TestChecks(t *testing.T) {
+	another := func(namespace, name string) v1alpha1.Subscription {
+		return v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: "s-2"}, Spec: &v1alpha1.SubscriptionSpec{Package: "boat-operator"}}
+	}
+	for _, tc := range []struct {
+		name    string
+		change  func(*input)
+		code    string
+		verdict migrate.Verdict
+		what    string // a fragment of it
+	}{
+		{"two Subscriptions in the namespace", func(in *input) { in.subscriptions = append(in.subscriptions, another("harbour", "boat-2")) },
+			subscriptions, migrate.Refused, "harbour/boat-2"},
+		{"a Subscription in another namespace in which OLM installs", func(in *input) {
+			in.subscriptions, in.groups = append(in.subscriptions, another("quay", "boat")), append(in.groups, "quay")
+		}, subscriptions, migrate.Refused, "quay/boat"},
+		{"a Subscription of a tenant", func(in *input) { in.subscriptions = append(in.subscriptions, another("project", "boat")) },
+			subscriptions, migrate.Warning, "project/boat"},
+		{"a deleted Subscription", func(in *input) { in.subscriptions = nil }, subscriptions, migrate.Warning, "deleted the Subscription"},
+		{"two operators", func(in *input) {
+			second := in.proven[0]
+			second.Namespace = "quay"
+			in.proven = append(in.proven, second)
+		}, severalOperators, migrate.Refused, "harbour, quay"},
+		{"a ClusterExtension", func(in *input) { in.extensions = []string{"boat"} }, clusterExtension, migrate.Refused, "ClusterExtension boat"},
+		{"permissions of a ClusterExtension", func(in *input) {
+			in.proven[0].Kind, in.subscriptions, in.versions = predecessor.Extension, nil, nil
+		}, clusterExtension, migrate.Refused, "boat-operator.v1.4.0"},
+		{"an InstallPlan that waits for approval", func(in *input) { in.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseRequiresApproval },
+			pendingUpdate, migrate.Refused, "RequiresApproval"},
+		{"an InstallPlan that OLM carries out", func(in *input) { in.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseInstalling },
+			pendingUpdate, migrate.Refused, "Installing"},
+		{"an InstallPlan without a phase", func(in *input) { in.installPlans[0].Status.Phase = "" }, pendingUpdate, migrate.Refused, "not known yet"},
+		{"half an update", func(in *input) {
+			next := in.versions[0]
+			next.Name, next.UID = "boat-operator.v1.5.0", "v-2"
+			in.versions = append(in.versions, next)
+		}, pendingUpdate, migrate.Refused, "boat-operator.v1.5.0"},
+		{"an update that has been resolved", func(in *input) { in.subscriptions[0].Status.CurrentCSV = "boat-operator.v1.5.0" },
+			pendingUpdate, migrate.Refused, `"boat-operator.v1.5.0" as current`},
+		{"a Subscription that has installed nothing", func(in *input) { in.subscriptions[0].Status = v1alpha1.SubscriptionStatus{} },
+			pendingUpdate, migrate.Refused, `has "" installed`},
+		{"a missing ClusterServiceVersion", func(in *input) { in.versions = nil }, installedVersion, migrate.Refused, "does not exist"},
+		{"a ClusterServiceVersion that is being deleted", func(in *input) { in.versions[0].DeletionTimestamp = &metav1.Time{} }, installedVersion, migrate.Refused, "being deleted"},
+		{"a failed ClusterServiceVersion", func(in *input) { in.versions[0].Status.Phase = v1alpha1.CSVPhaseFailed }, installedVersion, migrate.Refused, "Failed"},
+		{"an unknown version", func(in *input) {
+			in.versions[0].Name, in.proven[0].Name = "boat-operator.v2.0.0", "boat-operator.v2.0.0"
+			in.versions[0].Spec.Version = version.OperatorVersion{Version: semver.MustParse("2.0.0")}
+			in.subscriptions[0].Status.InstalledCSV, in.subscriptions[0].Status.CurrentCSV = "boat-operator.v2.0.0", "boat-operator.v2.0.0"
+		}, knownVersion, migrate.Refused, "version 2.0.0"},
+		{"a version that is not that of its name", func(in *input) {
+			in.versions[0].Spec.Version = version.OperatorVersion{Version: semver.MustParse("1.4.1")}
+		}, knownVersion, migrate.Refused, "1.4.1"},
+		{"a ClusterServiceVersion that owns no API", func(in *input) { in.versions[0].Spec.CustomResourceDefinitions.Owned = nil }, knownVersion, migrate.Refused, "does not own"},
+		{"a ClusterServiceVersion with another Deployment", func(in *input) {
+			in.versions[0].Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Name = "raft"
+		}, knownVersion, migrate.Refused, "old-boat-operator"},
+		{"a configured operator", func(in *input) {
+			in.subscriptions[0].Spec.Config = &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "ROLE"}}}
+		}, configuration, migrate.Warning, "variables ROLE"},
+		{"an unmanaged driver", func(in *input) { in.old[0].ManagementState = operatorv1.Unmanaged }, managementState, migrate.Refused, "Unmanaged"},
+		{"a driver to be removed", func(in *input) { in.old[0].ManagementState = operatorv1.Removed }, managementState, migrate.Refused, "Removed"},
+		{"a driver that is being removed", func(in *input) { in.old[0].Deleted = true }, managementState, migrate.Refused, "being deleted"},
+		{"an unmanaged ClusterCSIDriver", func(in *input) {
+			in.custom = &operatorv1.ClusterCSIDriver{}
+			in.custom.Spec.ManagementState = operatorv1.Unmanaged
+		}, managementState, migrate.Refused, "Unmanaged"},
+		{"a ClusterCSIDriver that is being deleted", func(in *input) {
+			in.custom = &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: &metav1.Time{}}}
+		}, managementState, migrate.Refused, "being deleted"},
+		{"a foreign CSIDriver", func(in *input) { in.csiDriver.Annotations = nil }, csiDriverOwner, migrate.Refused, "boat.csi.example.com"},
+		{"a driver of another cluster storage operator", func(in *input) {
+			in.references = []placement.Reference{{Namespace: drivers.ClusterStorageNamespace, Account: "boat-node-sa", Trace: drivers.Trace{Name: "boat-binding"}}}
+		}, driverOwner, migrate.Refused, "boat-binding"},
+		{"the new operator has been started", func(in *input) { in.started = true }, driverOwner, migrate.Warning, "started its operator"},
+		{"a driver in an unknown place", func(in *input) {
+			in.placed = placement.Decision{Refusal: &placement.Refusal{Message: "anybody may have created it"}}
+		}, driverPlace, migrate.Refused, "anybody may have created it"},
+		{"another selector of a Deployment", func(in *input) {
+			in.deployments[0].live.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "raft"}}
+		}, selectors, migrate.Refused, "app=raft"},
+		{"another selector of a DaemonSet", func(in *input) {
+			in.daemonSets[0].live.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "raft"}}
+		}, selectors, migrate.Refused, "app=raft"},
+		{"a paused Deployment", func(in *input) { in.deployments[0].live.Spec.Paused = true }, rolloutState, migrate.Refused, "paused"},
+		{"a DaemonSet that is not updated", func(in *input) { in.daemonSets[0].live.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType },
+			rolloutState, migrate.Refused, "OnDelete"},
+		{"a DaemonSet that rolls out", func(in *input) { in.daemonSets[0].live.Status.DesiredNumberScheduled = 3 }, rolloutState, migrate.Refused, "0 of 3"},
+		{"a node that is not ready", func(in *input) { in.daemonSets[0].live.Status.NumberUnavailable = 1 }, rolloutState, migrate.Warning, "1 pods"},
+		{"no Storage", func(in *input) { in.storage = nil }, successor, migrate.Refused, "no Storage"},
+		{"unmanaged storage", func(in *input) { in.storage.Spec.ManagementState = operatorv1.Unmanaged }, successor, migrate.Refused, "Unmanaged"},
+		{"a cluster storage operator that does not wait", func(in *input) { in.storage.Status.Conditions[0].Reason = "AsExpected" }, successor, migrate.Refused, "does not say that it waits"},
+		{"no cluster storage operator, or another platform", func(in *input) { in.storage.Status.Conditions = nil }, successor, migrate.Refused, "does not say that it waits"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			in := healthy()
+			tc.change(in)
+			p := in.plan()
+			at := slices.IndexFunc(p.Checks, func(c migrate.Check) bool { return c.Code == tc.code && c.Verdict == tc.verdict })
+			if at < 0 {
+				t.Fatalf("no check %s is %s: %+v", tc.code, tc.verdict, p.Checks)
+			}
+			check := p.Checks[at]
+			if !strings.Contains(check.What, tc.what) || check.Do == "" {
+				t.Errorf("it says %q, do %q; want %q in it, and what to do", check.What, check.Do, tc.what)
+			}
+			if safe := tc.verdict != migrate.Refused; p.Checks.Safe() != safe || (len(p.Objects) > 0) != safe {
+				t.Errorf("safe: %t, with %d objects; want safe: %t", p.Checks.Safe(), len(p.Objects), safe)
+			}
+			for _, c := range p.Checks {
+				alsoRefuses := tc.code == installedVersion && c.Code == pendingUpdate || tc.code == severalOperators && c.Code == subscriptions
+				if c.Verdict == migrate.Refused && c.Code != tc.code && !alsoRefuses {
+					t.Errorf("check %s refuses, too: %s", c.Code, c.What)
+				}
+			}
+		})
+	}
+}
+
+// TestHealthy: the plan of a driver that can be handed over names what is deleted, and nothing else.
+func TestHealthy(t *testing.T) {
+	p := healthy().plan()
+	for _, c := range p.Checks {
+		if c.Verdict != migrate.OK {
+			t.Errorf("check %s is %s: %s", c.Code, c.Verdict, c.What)
+		}
+	}
+	var deleted []string
+	for _, o := range p.Objects {
+		if o.By == "berth" {
+			deleted = append(deleted, o.Kind+" "+o.Namespace+"/"+o.Name+" "+o.How)
+		}
+	}
+	want := []string{"Subscription harbour/boat deleted", "InstallPlan harbour/install-1 deleted", "ClusterServiceVersion harbour/boat-operator.v1.4.0 deleted"}
+	if !slices.Equal(deleted, want) {
+		t.Errorf("objects %q, want %q", deleted, want)
+	}
+	if p.Settings == nil || p.Settings.LogLevel != "Debug" || p.Settings.Resource != "Boat cluster" {
+		t.Errorf("settings %+v, want those of Boat cluster", p.Settings)
+	}
+}
+
+// TestNothingOfOLM: without an operator of OLM, nothing is left to do.
+func TestNothingOfOLM(t *testing.T) {
+	in := healthy()
+	in.proven, in.subscriptions, in.versions, in.installPlans = nil, nil, nil, nil
+	if p := in.plan(); !p.Checks.Safe() || p.Operator != nil || len(p.Objects) > 0 {
+		t.Errorf("safe: %t, operator %+v, objects %v; want a safe plan without either: %+v", p.Checks.Safe(), p.Operator, p.Objects, p.Checks)
+	}
+	in.subscriptions = healthy().subscriptions // which has not installed anything yet
+	if p := in.plan(); p.Checks.Safe() {
+		t.Errorf("a Subscription would install the operator, and the plan is safe: %+v", p.Checks)
+	}
+}

@@ -1,0 +1,186 @@
+package adoption
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/drivers/rollout"
+	"github.com/berth-csi/berth/migrate"
+)
+
+// olmDelay is the time that OLM gets to carry out again what it remembers, after the operator was deleted. It does so some
+// seconds after an installation, and nothing shows whether it will.
+const olmDelay = 15 * time.Second
+
+func execute(step migrate.StepName) (migrate.Decision, error) {
+	return migrate.Decision{Step: step}, nil
+}
+
+func wait(step migrate.StepName, format string, args ...any) (migrate.Decision, error) {
+	return migrate.Decision{Step: step, Waits: fmt.Sprintf(format, args...)}, nil
+}
+
+// none is the decision of a stage that is complete.
+func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
+
+// Next decides on the next step. Each stage returns the first step that is left of it.
+func (s *state) Next() (migrate.Decision, error) {
+	for _, stage := range []func() (migrate.Decision, error){s.leaveOLM, s.endOperator, s.startSuccessor, s.handOver} {
+		if next, err := stage(); err != nil || next.Step != "" {
+			return next, err
+		}
+	}
+	return none()
+}
+
+// leaveOLM is complete when OLM has nothing of the operator any more, also not in its memory.
+func (s *state) leaveOLM() (migrate.Decision, error) {
+	switch {
+	case s.plan.Operator == nil:
+		return none()
+	case s.subscription() != nil:
+		return execute(DeleteSubscription)
+	}
+	for _, p := range s.installPlans {
+		switch {
+		case p.DeletionTimestamp != nil:
+			return wait(DeleteInstallPlans, "InstallPlan %s to be gone", p.Name)
+		case p.Status.Phase == v1alpha1.InstallPlanPhaseInstalling:
+			return wait(DeleteInstallPlans, "OLM to carry out InstallPlan %s", p.Name)
+		}
+		return execute(DeleteInstallPlans)
+	}
+	for _, v := range s.versions {
+		if v.DeletionTimestamp != nil {
+			return wait(DeleteVersion, "ClusterServiceVersion %s to be gone", v.Name)
+		}
+		return execute(DeleteVersion)
+	}
+	switch since := s.olmSince(); {
+	case !s.journal.IsOpen(): // somebody else has removed the operator: nothing was deleted, and nothing was recorded
+		return none()
+	case since.IsZero(), since.After(s.now): // the clock of an interrupted run was ahead
+		return execute(AwaitOLM)
+	case s.now.Sub(since) < olmDelay:
+		return wait(AwaitOLM, "OLM to do what it remembers, for which it gets %d seconds", int(olmDelay.Seconds()))
+	}
+	return none()
+}
+
+// olmSince returns when OLM was given the time to do what it remembers. It is zero if something was deleted since.
+func (s *state) olmSince() time.Time {
+	for _, e := range slices.Backward(s.journal.Entries) {
+		switch e.Step {
+		case AwaitOLM:
+			return e.At
+		case DeleteSubscription, DeleteInstallPlans, DeleteVersion, migrate.RecordPlan:
+			return time.Time{}
+		}
+	}
+	return time.Time{}
+}
+
+// endOperator is complete when no pod of the operator is left, and no permissions.
+func (s *state) endOperator() (migrate.Decision, error) {
+	if s.left != "" {
+		return wait(AwaitEnd, "%s to be gone", s.left)
+	}
+	for _, p := range s.proven {
+		if p.Kind == predecessor.Version && s.plan.Operator != nil && p.Namespace == s.plan.Operator.Namespace {
+			return wait(AwaitEnd, "OLM to delete ClusterRoleBinding %s, which gives the operator permissions", p.Binding)
+		}
+	}
+	return none()
+}
+
+// startSuccessor is complete when the cluster storage operator has started its operator.
+func (s *state) startSuccessor() (migrate.Decision, error) {
+	name := drivers.ClusterStorageNamespace + "/" + s.driver.Operator.Name
+	switch {
+	case s.successor == nil:
+		return wait(AwaitOperator, "the cluster storage operator to create Deployment %s%s", name, s.reported("Degraded"))
+	case s.successor.Status.AvailableReplicas == 0:
+		return wait(AwaitOperator, "a pod of Deployment %s to be available", name)
+	case s.custom == nil:
+		return wait(AwaitOperator, "the cluster storage operator to create ClusterCSIDriver %s", s.driver.CSIName)
+	}
+	return none()
+}
+
+// handOver is complete when the new operator has taken the driver over, and all its pods are up to date.
+func (s *state) handOver() (migrate.Decision, error) {
+	for _, want := range []struct {
+		conditionType string
+		status        operatorv1.ConditionStatus
+	}{{"CRAvailable", operatorv1.ConditionTrue}, {"CRProgressing", operatorv1.ConditionFalse}, {"CRDegraded", operatorv1.ConditionFalse}} {
+		found := s.condition(want.conditionType)
+		if found == nil || found.Status != want.status {
+			return wait(AwaitDriver, "condition %sCSIDriverOperator%s of Storage cluster to be %s%s", s.driver.ConditionPrefix, want.conditionType, want.status, s.reported(want.conditionType))
+		}
+	}
+	for _, set := range s.sets {
+		if status := set.Status; !rollout.IsComplete(&set) && !rollout.IsStable(&set) {
+			return wait(AwaitDriver, "DaemonSet %s/%s: %d of %d pods are up to date, %d are ready", set.Namespace, set.Name,
+				status.UpdatedNumberScheduled, status.DesiredNumberScheduled, status.NumberReady)
+		}
+	}
+	return none()
+}
+
+// condition returns what the cluster storage operator reports about the driver, or nil.
+func (s *state) condition(suffix string) *operatorv1.OperatorCondition {
+	return v1helpers.FindOperatorCondition(s.conditions, s.driver.ConditionPrefix+"CSIDriverOperator"+suffix)
+}
+
+// reported is the message of a condition, if there is one.
+func (s *state) reported(suffix string) string {
+	if found := s.condition(suffix); found != nil && found.Message != "" {
+		return ": " + strings.Join(strings.FieldsFunc(found.Message, func(r rune) bool { return r == '\n' }), "; ")
+	}
+	return ""
+}
+
+// subscription returns the Subscription of the plan, or nil.
+func (s *state) subscription() *v1alpha1.Subscription {
+	o := s.plan.Operator
+	for i := range s.subscriptions {
+		if o.Subscription != nil && s.subscriptions[i].UID == o.Subscription.UID {
+			return &s.subscriptions[i]
+		}
+	}
+	return nil
+}
+
+// Holds reports whether OLM still runs no operator of the driver.
+func (s *state) Holds() (bool, error) {
+	return len(s.proven) == 0 && len(s.versions) == 0 && len(s.subscriptions) == 0, nil
+}
+
+// Back decides on the next step of a rollback. Before the Subscription is deleted, nothing has changed but the journal.
+func (s *state) Back() (migrate.Decision, error) {
+	if !s.IsRestored() {
+		return migrate.Decision{}, fmt.Errorf("OLM has no Subscription to the operator any more, and does not take an operator back that it did not install: this is beyond the point of no return. "+
+			"The driver runs on; continue with `%s`", s.journal.Command(s.plan, "resume"))
+	}
+	return none()
+}
+
+// IsRestored reports whether OLM runs the operator as before.
+func (s *state) IsRestored() bool {
+	o := s.plan.Operator
+	if o == nil {
+		return true
+	}
+	version := slices.ContainsFunc(s.versions, func(v v1alpha1.ClusterServiceVersion) bool {
+		return v.UID == o.Version.UID && v.DeletionTimestamp == nil
+	})
+	return version && (o.Subscription == nil || s.subscription() != nil && s.subscription().DeletionTimestamp == nil)
+}

@@ -1,0 +1,236 @@
+package adoption
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/placement"
+	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/migrate"
+)
+
+// input is the observed state that a plan is made from. What does not exist is nil.
+type input struct {
+	driver drivers.Driver
+	// proven are the operators to which OLM has given permissions, which nobody but OLM and administrators can pretend.
+	proven []predecessor.Operator
+	// started reports whether the cluster storage operator has started its operator of the driver.
+	started bool
+	// subscriptions, versions, installPlans and groups are those of all namespaces that are about the driver's package; of
+	// the OperatorGroups only the namespaces.
+	subscriptions []v1alpha1.Subscription
+	versions      []v1alpha1.ClusterServiceVersion
+	installPlans  []v1alpha1.InstallPlan
+	groups        []string
+	// extensions are the ClusterExtensions of the driver's package.
+	extensions   []string
+	namespaceUID types.UID // of the operator's namespace
+	old          []oldCustomResource
+	custom       *operatorv1.ClusterCSIDriver
+	csiDriver    *storagev1.CSIDriver
+	storage      *operatorv1.Storage
+	placed       placement.Decision
+	references   []placement.Reference
+	deployments  []workload[appsv1.Deployment] // of the driver
+	daemonSets   []workload[appsv1.DaemonSet]
+}
+
+// workload is a workload of the driver that exists, and as the definition has it.
+type workload[T any] struct{ live, desired T }
+
+// oldCustomResource is an object that configured an operator.
+type oldCustomResource struct {
+	of drivers.CustomResource
+	drivers.OldSettings
+}
+
+// observe reads all that a plan is made from.
+func observe(ctx context.Context, c client.Client, d drivers.Driver) (*input, error) {
+	in := &input{driver: d}
+	for _, read := range []func(context.Context, client.Client) error{in.readBindings, in.readOLM, in.readExtensions, in.readSettings, in.readPlatform, in.readDriver} {
+		if err := read(ctx, c); err != nil {
+			return nil, err
+		}
+	}
+	return in, nil
+}
+
+func (in *input) readBindings(ctx context.Context, c client.Client) (err error) {
+	in.proven, in.started, err = readBindings(ctx, c, in.driver)
+	return err
+}
+
+// readBindings returns the operators to which OLM has given permissions, and whether the cluster storage operator has done
+// so, too.
+func readBindings(ctx context.Context, c client.Client, d drivers.Driver) ([]predecessor.Operator, bool, error) {
+	list := &rbacv1.ClusterRoleBindingList{}
+	if err := c.List(ctx, list); err != nil {
+		return nil, false, fmt.Errorf("listing ClusterRoleBindings: %w", err)
+	}
+	var bindings []*rbacv1.ClusterRoleBinding
+	for i := range list.Items {
+		bindings = append(bindings, &list.Items[i])
+	}
+	return predecessor.Find(d, bindings), predecessor.Succeeded(d, bindings), nil
+}
+
+// readOLM reads the objects of OLM that are about the driver's package.
+func (in *input) readOLM(ctx context.Context, c client.Client) error {
+	subscriptions, versions, installPlans, groups := &v1alpha1.SubscriptionList{}, &v1alpha1.ClusterServiceVersionList{}, &v1alpha1.InstallPlanList{}, &operatorsv1.OperatorGroupList{}
+	for _, list := range []client.ObjectList{subscriptions, versions, installPlans, groups} {
+		if err := c.List(ctx, list); err != nil && !meta.IsNoMatchError(err) { // OLM may be absent
+			return fmt.Errorf("listing the objects of OLM: %w", err)
+		}
+	}
+	d := in.driver
+	for _, s := range subscriptions.Items {
+		if s.Spec != nil && s.Spec.Package == d.Package.Name {
+			in.subscriptions = append(in.subscriptions, s)
+		}
+	}
+	for _, v := range versions.Items {
+		if !v.IsCopied() && isVersion(d, v) {
+			in.versions = append(in.versions, v)
+		}
+	}
+	for _, p := range installPlans.Items {
+		if slices.ContainsFunc(p.Spec.ClusterServiceVersionNames, func(name string) bool { _, of := d.VersionOf(name); return of }) {
+			in.installPlans = append(in.installPlans, p)
+		}
+	}
+	for _, g := range groups.Items {
+		in.groups = append(in.groups, g.Namespace)
+	}
+	return nil
+}
+
+// isVersion reports whether a ClusterServiceVersion is of the driver: by its package's name, or by an API that it owns.
+func isVersion(d drivers.Driver, v v1alpha1.ClusterServiceVersion) bool {
+	_, of := d.VersionOf(v.Name)
+	return of || slices.ContainsFunc(d.OldCustomResources(), func(r drivers.CustomResource) bool { return owns(v, r.Definition) })
+}
+
+// owns reports whether a ClusterServiceVersion owns a CustomResourceDefinition.
+func owns(v v1alpha1.ClusterServiceVersion, definition string) bool {
+	return slices.ContainsFunc(v.Spec.CustomResourceDefinitions.Owned, func(o v1alpha1.CRDDescription) bool { return o.Name == definition })
+}
+
+var extensionKind = schema.GroupVersionKind{Group: "olm.operatorframework.io", Version: "v1", Kind: "ClusterExtensionList"}
+
+// readExtensions reads the ClusterExtensions, with which OLM v1 installs operators. They are cluster-scoped.
+func (in *input) readExtensions(ctx context.Context, c client.Client) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(extensionKind)
+	if err := c.List(ctx, list); meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("listing ClusterExtensions: %w", err)
+	}
+	for _, extension := range list.Items {
+		if name, _, _ := unstructured.NestedString(extension.Object, "spec", "source", "catalog", "packageName"); name == in.driver.Package.Name {
+			in.extensions = append(in.extensions, extension.GetName())
+		}
+	}
+	return nil
+}
+
+func (in *input) readSettings(ctx context.Context, c client.Client) error {
+	for _, of := range in.driver.OldCustomResources() {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(of.Kind)
+		if found, err := migrate.Find(ctx, c, object, "", of.Name); err != nil {
+			return fmt.Errorf("reading %s: %w", of, err)
+		} else if found {
+			in.old = append(in.old, oldCustomResource{of, drivers.ReadOldSettings(object)})
+		}
+	}
+	return nil
+}
+
+func (in *input) readPlatform(ctx context.Context, c client.Client) error {
+	storage, custom, csiDriver := &operatorv1.Storage{}, &operatorv1.ClusterCSIDriver{}, &storagev1.CSIDriver{}
+	if found, err := migrate.Find(ctx, c, storage, "", "cluster"); err != nil {
+		return fmt.Errorf("reading Storage cluster: %w", err)
+	} else if found {
+		in.storage = storage
+	}
+	if found, err := migrate.Find(ctx, c, custom, "", in.driver.CSIName); err != nil {
+		return fmt.Errorf("reading ClusterCSIDriver %s: %w", in.driver.CSIName, err)
+	} else if found {
+		in.custom = custom
+	}
+	if found, err := migrate.Find(ctx, c, csiDriver, "", in.driver.CSIName); err != nil {
+		return fmt.Errorf("reading CSIDriver %s: %w", in.driver.CSIName, err)
+	} else if found {
+		in.csiDriver = csiDriver
+	}
+	if len(in.proven) == 0 {
+		return nil
+	}
+	var err error
+	in.namespaceUID, err = migrate.NamespaceUID(ctx, c, in.proven[0].Namespace)
+	return err
+}
+
+// readDriver reads where the driver is, and its workloads.
+func (in *input) readDriver(ctx context.Context, c client.Client) error {
+	var metadata *metav1.ObjectMeta
+	if in.custom != nil {
+		metadata = &in.custom.ObjectMeta
+	}
+	// The cluster storage operator's operator will decide in the same way.
+	observed, err := placement.Observe(ctx, c, in.driver, drivers.ClusterStorageNamespace, metadata)
+	if err != nil {
+		return fmt.Errorf("locating driver %s: %w", in.driver.CSIName, err)
+	}
+	in.placed, in.references = placement.Decide(in.driver, observed), observed.References
+	if in.placed.Refusal != nil || in.placed.Create {
+		return nil
+	}
+	manifests, err := in.driver.Operand(drivers.Values{Namespace: in.placed.Namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		return err
+	}
+	if in.deployments, err = readWorkloads[appsv1.Deployment](ctx, c, manifests, "Deployment"); err != nil {
+		return err
+	}
+	in.daemonSets, err = readWorkloads[appsv1.DaemonSet](ctx, c, manifests, "DaemonSet")
+	return err
+}
+
+// readWorkloads reads the workloads of a kind that exist.
+func readWorkloads[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, c client.Client, manifests []drivers.Manifest, kind string) (found []workload[T], err error) {
+	for _, m := range drivers.OfKind(manifests, kind) {
+		w := workload[T]{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(m.Object.Object, &w.desired); err != nil {
+			return nil, fmt.Errorf("%s %s of the definition: %w", kind, m.Object.GetName(), err)
+		}
+		exists, err := migrate.Find(ctx, c, P(&w.live), m.Object.GetNamespace(), m.Object.GetName())
+		if err != nil {
+			return nil, fmt.Errorf("reading %s %s: %w", kind, m.Object.GetName(), err)
+		}
+		if exists {
+			found = append(found, w)
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,136 @@
+// Package adoption hands a driver whose operator the Operator Lifecycle Manager (OLM) runs over to the cluster storage
+// operator. It is a migration of package migrate, and the command "berth adopt". It removes the operator from OLM: the
+// Subscription, its InstallPlans and its ClusterServiceVersion. The driver runs on, and the cluster storage operator, which
+// waits until OLM's operator is gone, then starts one of its own that takes the driver over where it is.
+//
+// Nothing else is deleted, above all not the object that configured the earlier operator, nor its API, nor a namespace: the
+// earlier operators remove the driver with the Secrets that its volumes need when that object is deleted.
+package adoption
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/migrate"
+)
+
+// Adopt runs the migrations of this package. The subject is the driver's ClusterCSIDriver, which may not exist yet.
+var Adopt = migrate.Engine[*Plan]{
+	Name:          "adopt",
+	Noun:          "an adoption",
+	Kind:          "ClusterCSIDriver",
+	ClusterScoped: true,
+	Schema:        "berth.adopt-plan.v1",
+	New:           func() *Plan { return &Plan{} },
+	Changes:       changes,
+}
+
+// Plan is how a driver gets from OLM to the cluster storage operator.
+type Plan struct {
+	migrate.Outline
+	// Driver is the name of the driver's definition.
+	Driver string `json:"driver"`
+	// Operator is what OLM runs. It is nil if that is nothing.
+	Operator *Operator `json:"operator,omitempty"`
+	// Settings are what configured it besides the ClusterCSIDriver. It is nil if there is nothing.
+	Settings *Settings `json:"settings,omitempty"`
+}
+
+// Operator is an operator that OLM runs.
+type Operator struct {
+	Namespace    string    `json:"namespace"`
+	NamespaceUID types.UID `json:"namespaceUID"`
+	// Subscription is nil if somebody has deleted it.
+	Subscription *Reference `json:"subscription,omitempty"`
+	// Version is its ClusterServiceVersion.
+	Version Reference `json:"version"`
+	// Name is that of its Deployment and of its service account.
+	Name string `json:"name"`
+}
+
+// Reference is an object of the operator's namespace.
+type Reference struct {
+	Name string    `json:"name"`
+	UID  types.UID `json:"uid"`
+}
+
+// Settings are the object that configured the operator, and what the cluster storage operator takes over from it.
+type Settings struct {
+	// Resource is its kind and name, as in "AWSEBSDriver cluster".
+	Resource         string    `json:"resource"`
+	UID              types.UID `json:"uid"`
+	LogLevel         string    `json:"logLevel,omitempty"`
+	OperatorLogLevel string    `json:"operatorLogLevel,omitempty"`
+}
+
+// definition returns the driver's definition.
+func (p *Plan) definition() (drivers.Driver, error) { return registry.Get(p.Driver) }
+
+// changes returns the differences between two plans.
+func changes(was, now *Plan) []string {
+	var found []string
+	compare := func(what string, was, is any) {
+		if was != is {
+			found = append(found, fmt.Sprintf("%s was %v and is %v", what, was, is))
+		}
+	}
+	compare("the driver", was.Driver, now.Driver)
+	compare("the ClusterCSIDriver's UID", was.Subject.UID, now.Subject.UID)
+	compare("the operator that OLM runs", was.Operator.describe(), now.Operator.describe())
+	compare("what configured it", was.Settings.describe(), now.Settings.describe())
+	return found
+}
+
+func (o *Operator) describe() string {
+	if o == nil {
+		return "none"
+	}
+	subscription := "no Subscription"
+	if o.Subscription != nil {
+		subscription = fmt.Sprintf("Subscription %s with UID %s", o.Subscription.Name, o.Subscription.UID)
+	}
+	return fmt.Sprintf("%s, of %s and ClusterServiceVersion %s with UID %s in namespace %s with UID %s",
+		o.Name, subscription, o.Version.Name, o.Version.UID, o.Namespace, o.NamespaceUID)
+}
+
+func (s *Settings) describe() string {
+	if s == nil {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s with UID %s, log levels %q and %q", s.Resource, s.UID, s.LogLevel, s.OperatorLogLevel)
+}
+
+// Arguments are the command line arguments that select this adoption.
+func (p *Plan) Arguments(string) []string { return []string{p.Driver} }
+
+// Text describes the plan for people.
+func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
+
+// Describe writes what is handed over.
+func (p *Plan) Describe(lines *escape.Lines) {
+	lines.Add("Driver %s", p.Subject.Name)
+	switch o := p.Operator; {
+	case o == nil:
+		lines.Add("  from  nobody: OLM runs no operator of it")
+	case o.Subscription == nil:
+		lines.Add("  from  OLM: %s in %s, without a Subscription", o.Version.Name, o.Namespace)
+	default:
+		lines.Add("  from  OLM: %s in %s, of Subscription %s", o.Version.Name, o.Namespace, o.Subscription.Name)
+	}
+	lines.Add("  to    the cluster storage operator, in %s", drivers.ClusterStorageNamespace)
+	if s := p.Settings; s != nil {
+		lines.Add("  keeps %s, which has no effect any more%s", s.Resource, s.levels())
+	}
+}
+
+// levels says which log levels are taken over.
+func (s *Settings) levels() string {
+	if s.LogLevel == "" && s.OperatorLogLevel == "" {
+		return ""
+	}
+	return fmt.Sprintf("; the new ClusterCSIDriver gets its log levels: logLevel %q, operatorLogLevel %q", s.LogLevel, s.OperatorLogLevel)
+}

@@ -1,0 +1,47 @@
+package adoption
+
+import (
+	"context"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/migrate"
+)
+
+// Request is what an administrator asks for.
+type Request struct {
+	Driver drivers.Driver
+}
+
+func (r Request) String() string { return "driver " + r.Driver.Name }
+
+// Matches reports whether a plan is about the requested driver.
+func (r Request) Matches(p *Plan) bool { return p.Driver == r.Driver.Name }
+
+// Conflicts never fails: the driver is all that is requested.
+func (r Request) Conflicts(*Plan) error { return nil }
+
+// Find returns the driver.
+func (r Request) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Subject, error) {
+	custom := &operatorv1.ClusterCSIDriver{}
+	if _, err := migrate.Find(ctx, cluster.Client, custom, "", r.Driver.CSIName); err != nil {
+		return nil, err
+	}
+	return &migrate.Subject{Name: r.Driver.CSIName, UID: custom.UID}, nil
+}
+
+// Plan makes a plan from what the cluster shows.
+func (r Request) Plan(ctx context.Context, cluster migrate.Cluster) (*Plan, error) {
+	in, err := observe(ctx, cluster.Client, r.Driver)
+	if err != nil {
+		return nil, err
+	}
+	return in.plan(), nil
+}
+
+// Request returns the request that a plan was made for.
+func (p *Plan) Request() (Request, error) {
+	d, err := p.definition()
+	return Request{d}, err
+}

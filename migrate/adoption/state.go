@@ -1,0 +1,206 @@
+package adoption
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/placement"
+	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/migrate"
+)
+
+// state is the observed state that the next step of an adoption is decided from. What does not exist is nil.
+type state struct {
+	now     time.Time
+	plan    *Plan
+	driver  drivers.Driver
+	journal *migrate.Journal
+	// Of the operator that OLM runs: all of these are in its namespace, whose UID this is.
+	namespaceUID types.UID
+	// subscriptions are those to the driver's package, installPlans those of the deleted one alone, and versions those of
+	// the driver.
+	subscriptions []v1alpha1.Subscription
+	installPlans  []v1alpha1.InstallPlan
+	versions      []v1alpha1.ClusterServiceVersion
+	// left is what is left of the operator, such as a pod; "" if nothing.
+	left string
+	// proven are the operators that have permissions from OLM, in any namespace.
+	proven []predecessor.Operator
+	// old are the settings of the operator that OLM runs.
+	old *drivers.OldSettings
+	// Of the cluster storage operator.
+	successor *appsv1.Deployment
+	custom    *operatorv1.ClusterCSIDriver
+	sets      []appsv1.DaemonSet // of the driver
+	// conditions are what it reports in Storage cluster.
+	conditions []operatorv1.OperatorCondition
+}
+
+// Observe reads the state that the next step is decided from.
+func (p *Plan) Observe(ctx context.Context, cluster migrate.Cluster, j *migrate.Journal) (migrate.State, error) {
+	d, err := p.definition()
+	if err != nil {
+		return nil, err
+	}
+	s := &state{now: time.Now(), plan: p, driver: d, journal: j}
+	reads := []func(context.Context, client.Client) error{s.readBindings, s.readSettings, s.readSuccessor, s.readDriver}
+	if p.Operator != nil {
+		reads = append(reads, s.readOLM, s.readLeft)
+	}
+	for _, read := range reads {
+		if err := read(ctx, cluster.Client); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+func (s *state) readBindings(ctx context.Context, c client.Client) (err error) {
+	s.proven, _, err = readBindings(ctx, c, s.driver)
+	return err
+}
+
+func (s *state) readOLM(ctx context.Context, c client.Client) (err error) {
+	o := s.plan.Operator
+	if s.namespaceUID, err = migrate.NamespaceUID(ctx, c, o.Namespace); err != nil {
+		return err
+	}
+	subscriptions, installPlans, versions := &v1alpha1.SubscriptionList{}, &v1alpha1.InstallPlanList{}, &v1alpha1.ClusterServiceVersionList{}
+	for _, list := range []client.ObjectList{subscriptions, installPlans, versions} {
+		if err := c.List(ctx, list, client.InNamespace(o.Namespace)); err != nil && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("listing the objects of OLM in namespace %s: %w", o.Namespace, err)
+		}
+	}
+	s.subscriptions = slices.DeleteFunc(subscriptions.Items, func(n v1alpha1.Subscription) bool { return n.Spec == nil || n.Spec.Package != s.driver.Package.Name })
+	s.installPlans = slices.DeleteFunc(installPlans.Items, func(p v1alpha1.InstallPlan) bool {
+		return o.Subscription == nil || !isOnlyOf(p, o.Namespace, o.Subscription)
+	})
+	s.versions = slices.DeleteFunc(versions.Items, func(v v1alpha1.ClusterServiceVersion) bool { return v.IsCopied() || !isVersion(s.driver, v) })
+	return nil
+}
+
+// readLeft reads what is left of the operator that OLM ran: its Deployment, then ReplicaSets, then pods.
+func (s *state) readLeft(ctx context.Context, c client.Client) error {
+	o := s.plan.Operator
+	deployment := &appsv1.Deployment{}
+	found, err := migrate.Find(ctx, c, deployment, o.Namespace, o.Name)
+	if err != nil {
+		return fmt.Errorf("reading Deployment %s/%s: %w", o.Namespace, o.Name, err)
+	}
+	// The cluster storage operator may run its own here, under the same name.
+	ours := o.Namespace == drivers.ClusterStorageNamespace && o.Name == s.driver.Operator.Name
+	if found && (!ours || isOfOLM(deployment)) {
+		s.left = fmt.Sprintf("Deployment %s/%s", o.Namespace, o.Name)
+		return nil
+	}
+	if ours && found {
+		return nil
+	}
+	sets, pods := &appsv1.ReplicaSetList{}, &corev1.PodList{}
+	for _, list := range []client.ObjectList{sets, pods} {
+		if err := c.List(ctx, list, client.InNamespace(o.Namespace)); err != nil {
+			return fmt.Errorf("listing what is left of the operator: %w", err)
+		}
+	}
+	for _, set := range sets.Items {
+		if set.Spec.Template.Spec.ServiceAccountName == o.Name {
+			s.left = fmt.Sprintf("ReplicaSet %s/%s", o.Namespace, set.Name)
+		}
+	}
+	for _, pod := range pods.Items {
+		if pod.Spec.ServiceAccountName == o.Name {
+			s.left = fmt.Sprintf("pod %s/%s, on node %s,", o.Namespace, pod.Name, pod.Spec.NodeName)
+		}
+	}
+	return nil
+}
+
+// isOfOLM reports whether OLM owns an object.
+func isOfOLM(object client.Object) bool {
+	for _, owner := range object.GetOwnerReferences() {
+		if owner.Kind == v1alpha1.ClusterServiceVersionKind {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *state) readSettings(ctx context.Context, c client.Client) error {
+	for _, of := range s.driver.OldCustomResources() {
+		if s.plan.Settings == nil || of.String() != s.plan.Settings.Resource {
+			continue
+		}
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(of.Kind)
+		found, err := migrate.Find(ctx, c, object, "", of.Name)
+		if err != nil {
+			return fmt.Errorf("reading %s: %w", of, err)
+		}
+		if found {
+			settings := drivers.ReadOldSettings(object)
+			s.old = &settings
+		}
+	}
+	return nil
+}
+
+func (s *state) readSuccessor(ctx context.Context, c client.Client) error {
+	deployment, custom, storage := &appsv1.Deployment{}, &operatorv1.ClusterCSIDriver{}, &operatorv1.Storage{}
+	if _, err := migrate.Find(ctx, c, storage, "", "cluster"); err != nil {
+		return fmt.Errorf("reading Storage cluster: %w", err)
+	}
+	s.conditions = storage.Status.Conditions
+	found, err := migrate.Find(ctx, c, deployment, drivers.ClusterStorageNamespace, s.driver.Operator.Name)
+	if err != nil {
+		return fmt.Errorf("reading the operator of the cluster storage operator: %w", err)
+	}
+	if found && !isOfOLM(deployment) {
+		s.successor = deployment
+	}
+	if found, err = migrate.Find(ctx, c, custom, "", s.driver.CSIName); err != nil {
+		return fmt.Errorf("reading ClusterCSIDriver %s: %w", s.driver.CSIName, err)
+	} else if found {
+		s.custom = custom
+	}
+	return nil
+}
+
+// readDriver reads the DaemonSets of the driver.
+func (s *state) readDriver(ctx context.Context, c client.Client) error {
+	if s.custom == nil {
+		return nil
+	}
+	observed, err := placement.Observe(ctx, c, s.driver, drivers.ClusterStorageNamespace, &s.custom.ObjectMeta)
+	if err != nil {
+		return fmt.Errorf("locating driver %s: %w", s.driver.CSIName, err)
+	}
+	placed := placement.Decide(s.driver, observed)
+	if placed.Refusal != nil { // the conditions of the ClusterCSIDriver report it
+		return nil
+	}
+	manifests, err := s.driver.Operand(drivers.Values{Namespace: placed.Namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		return err
+	}
+	for _, m := range drivers.OfKind(manifests, "DaemonSet") {
+		set := appsv1.DaemonSet{}
+		if found, err := migrate.Find(ctx, c, &set, placed.Namespace, m.Object.GetName()); err != nil {
+			return fmt.Errorf("reading DaemonSet %s/%s: %w", placed.Namespace, m.Object.GetName(), err)
+		} else if found {
+			s.sets = append(s.sets, set)
+		}
+	}
+	return nil
+}

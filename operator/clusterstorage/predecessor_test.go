@@ -1,0 +1,124 @@
+package clusterstorage
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// TestHeldConditions: a driver whose operator waits for one that OLM runs keeps storage available.
+func TestHeldConditions(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		held hold
+		want []string
+	}{
+		{"OLM runs an operator", hold{reason: "OperatorOfOLM", message: "m"}, []string{"XCSIDriverOperatorAvailable=True OperatorOfOLM",
+			"XCSIDriverOperatorProgressing=False OperatorOfOLM", "XCSIDriverOperatorDegraded=False OperatorOfOLM", "XCSIDriverOperatorUpgradeable=True OperatorOfOLM"}},
+		{"it ends", hold{reason: "OperatorOfOLMEnding", ending: true}, []string{"XCSIDriverOperatorAvailable=True OperatorOfOLMEnding",
+			"XCSIDriverOperatorProgressing=True OperatorOfOLMEnding", "XCSIDriverOperatorDegraded=False OperatorOfOLMEnding", "XCSIDriverOperatorUpgradeable=True OperatorOfOLMEnding"}},
+		{"a person has to decide", hold{reason: "OldResourceUnsettled", unsettled: true}, []string{"XCSIDriverOperatorAvailable=True OldResourceUnsettled",
+			"XCSIDriverOperatorProgressing=False OldResourceUnsettled", "XCSIDriverOperatorDegraded=True OldResourceUnsettled", "XCSIDriverOperatorUpgradeable=True OldResourceUnsettled"}},
+	} {
+		s := state("1.1.0")
+		s.held = &tc.held
+		if diff := cmp.Diff(tc.want, brief(s.conditions("1.1.0"))); diff != "" {
+			t.Errorf("%s: conditions (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+// TestTakeover: from an operator of OLM until ours has arrived, a driver is available whatever ours reports.
+func TestTakeover(t *testing.T) {
+	starting := state("1.1.0")
+	starting.deployment, starting.customResource = nil, nil
+	first := starting
+	first.first = true
+	held := starting
+	held.held = &hold{reason: "OperatorOfOLM"}
+	for _, tc := range []struct {
+		name   string
+		state  driverState
+		before string // the reason of the condition before
+		want   bool
+	}{
+		{"a fresh cluster", starting, "", false},
+		{"the driver is there already", first, "", true},
+		{"OLM ran the operator", starting, "OperatorOfOLM", true},
+		{"OLM's operator has just ended", starting, "OperatorOfOLMEnding", true},
+		{"a person had to decide", starting, "OldResourceUnsettled", true},
+		{"it was being taken over", starting, "TakingOver", true},
+		{"it is held", held, "OperatorOfOLM", false},
+		{"ours has arrived", state("1.1.0"), "TakingOver", false},
+		{"ours of another version has reported", state("1.0.0"), "TakingOver", true},
+	} {
+		o := observed{storage: &operatorv1.Storage{}}
+		if tc.before != "" {
+			o.storage.Status.Conditions = []operatorv1.OperatorCondition{{Type: "XCSIDriverOperatorAvailable", Status: "True", Reason: tc.before}}
+		}
+		if got := takesOver(tc.state, o, "1.1.0"); got != tc.want {
+			t.Errorf("%s: takes over = %t, want %t", tc.name, got, tc.want)
+		}
+		var unavailable []string
+		for _, c := range conditionsOf(o, nil, []driverState{tc.state}, "1.1.0") {
+			if strings.HasPrefix(c.Type, "X") && strings.HasSuffix(c.Type, "Available") && c.Status != operatorv1.ConditionTrue {
+				unavailable = append(unavailable, c.Type)
+			}
+		}
+		if tc.want && len(unavailable) > 0 {
+			t.Errorf("%s: these are not True: %q", tc.name, unavailable)
+		}
+	}
+}
+
+// TestInitialCustomResource: a ClusterCSIDriver begins with the log levels of what configured the earlier operator, and with
+// nothing else of it.
+func TestInitialCustomResource(t *testing.T) {
+	old := func(spec map[string]any) oldCustomResource {
+		o := oldCustomResource{}
+		o.OldSettings = drivers.ReadOldSettings(object(map[string]any{"spec": spec}))
+		return o
+	}
+	for _, tc := range []struct {
+		name            string
+		old             []oldCustomResource
+		level, operator string
+	}{
+		{"nothing", nil, "Normal", "Normal"},
+		{"both levels", []oldCustomResource{old(map[string]any{"logLevel": "Debug", "operatorLogLevel": "Trace", "managementState": "Managed"})}, "Debug", "Trace"},
+		{"one level", []oldCustomResource{old(map[string]any{"operatorLogLevel": "TraceAll"})}, "Normal", "TraceAll"},
+		{"levels that do not exist", []oldCustomResource{old(map[string]any{"logLevel": "Loud", "operatorLogLevel": 7})}, "Normal", "Normal"},
+		{"no spec", []oldCustomResource{old(nil)}, "Normal", "Normal"},
+	} {
+		want := map[string]any{"managementState": "Managed", "logLevel": tc.level, "operatorLogLevel": tc.operator}
+		if diff := cmp.Diff(want, customResource(drivers.Driver{CSIName: "x"}, tc.old).Object["spec"]); diff != "" {
+			t.Errorf("%s: spec (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+// TestUnsettled: only a person decides about a driver that nobody managed, or whose configuration is being deleted.
+func object(content map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: content}
+}
+
+func TestUnsettled(t *testing.T) {
+	for state, want := range map[string]string{"": "", "Managed": "", "Unmanaged": "Unmanaged", "Removed": "Removed", "Force": "Force"} {
+		got := drivers.ReadOldSettings(object(map[string]any{"spec": map[string]any{"managementState": state}})).Unsettled()
+		if (got == "") != (want == "") || !strings.Contains(got, want) {
+			t.Errorf("managementState %q: %q, want %q in it", state, got, want)
+		}
+	}
+	deleted := object(map[string]any{})
+	now := metav1.Now()
+	deleted.SetDeletionTimestamp(&now)
+	if got := drivers.ReadOldSettings(deleted).Unsettled(); !strings.Contains(got, "being deleted") {
+		t.Errorf("a deleted object: %q, want that it is being deleted", got)
+	}
+}

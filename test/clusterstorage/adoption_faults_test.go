@@ -1,0 +1,140 @@
+package clusterstorage
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/fault"
+)
+
+// TestAdoptionRefusals: a real cluster in which something is not as it should be is refused, and nothing is written. When that is
+// put right, the driver is handed over, although the tool is killed before and after each of its writes.
+func TestAdoptionRefusals(t *testing.T) {
+	t.Parallel()
+	d := succeedable()[0]
+	f := newFormer(t, d, programs(t))
+	f.useVolumes()
+
+	f.mustRefuse("no cluster storage operator", "does not say that it waits", func() func() { return func() {} })
+	f.startSuccessor()
+	recorded := f.record()
+	for _, tc := range []struct {
+		name, want string
+		// spoil changes the cluster, and returns what undoes that.
+		spoil func() func()
+	}{
+		{"two Subscriptions", "there are other Subscriptions", func() func() {
+			second := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "second"}, Spec: f.subscription.Spec}
+			return f.with(second)
+		}},
+		{"a pending InstallPlan", "is pending", func() func() {
+			plan := &v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "pending"},
+				Spec: v1alpha1.InstallPlanSpec{Approval: v1alpha1.ApprovalManual, ClusterServiceVersionNames: []string{d.Package.Name + ".v4.5.1"}}}
+			return f.with(plan)
+		}},
+		{"an unmanaged driver", "Unmanaged", func() func() {
+			f.patch(f.old(), `{"spec":{"managementState":"Unmanaged"}}`)
+			return func() { f.patch(f.old(), `{"spec":{"managementState":"Managed"}}`) }
+		}},
+		{"a foreign CSIDriver", "of none of the driver's operators", func() func() {
+			csiDriver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}
+			f.get(csiDriver)
+			f.patch(csiDriver, `{"metadata":{"annotations":{"csi.openshift.io/managed":null}}}`)
+			return func() { f.patch(csiDriver, `{"metadata":{"annotations":{"csi.openshift.io/managed":"true"}}}`) }
+		}},
+		{"a paused roll-out", "is paused", func() func() {
+			deployments := &appsv1.DeploymentList{}
+			if err := f.Client().List(t.Context(), deployments, client.InNamespace(d.Namespace)); err != nil || len(deployments.Items) != 1 {
+				t.Fatalf("%d Deployments, %v; want one", len(deployments.Items), err)
+			}
+			f.patch(&deployments.Items[0], `{"spec":{"paused":true}}`)
+			return func() { f.patch(&deployments.Items[0], `{"spec":{"paused":null}}`) }
+		}},
+	} {
+		f.mustRefuse(tc.name, tc.want, tc.spoil)
+	}
+	f.awaitSafePlan()
+
+	f.adopt(fault.KillAtEach())
+	recorded.mustHold()
+	f.mustBeHandedOver()
+	again := fault.Record()
+	f.adopt(again)
+	if writes := again.Writes(); len(writes) > 0 {
+		t.Errorf("a second run wrote %+v", writes)
+	}
+
+	// Somebody subscribes again: the new operator goes on, and the tool removes what OLM has installed again.
+	f.subscription = &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: f.subscription.Name}, Spec: f.subscription.Spec}
+	f.create(f.subscription)
+	cluster.Eventually(t, limit, "OLM to install the operator again", func(context.Context) error {
+		if p := f.plan(); p.Operator == nil || p.Operator.Subscription == nil {
+			return fmt.Errorf("the plan is:\n%s", p.Text(migrate.Plain))
+		}
+		return nil
+	})
+	f.awaitSafePlan()
+	f.adopt(fault.Record())
+	f.mustBeHandedOver()
+}
+
+// awaitSafePlan waits until a plan is safe, such as when OLM has finished what it does.
+func (f *former) awaitSafePlan() {
+	f.t.Helper()
+	cluster.Eventually(f.t, limit, "a plan that is safe", func(context.Context) error {
+		if p := f.plan(); !p.Safe {
+			return fmt.Errorf("it is:\n%s", p.Text(migrate.Plain))
+		}
+		return nil
+	})
+}
+
+// with creates an object, and returns what deletes it.
+func (f *former) with(object client.Object) func() {
+	f.t.Helper()
+	f.create(object)
+	return func() {
+		if err := f.Client().Delete(f.t.Context(), object); err != nil {
+			f.t.Fatal(err)
+		}
+		cluster.Eventually(f.t, limit, object.GetName()+" to be gone", f.Gone(object))
+	}
+}
+
+func (f *former) patch(object client.Object, patch string) {
+	f.t.Helper()
+	if err := f.Client().Patch(f.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// mustRefuse spoils the cluster, applies, and fails the test unless that is refused with this text, and nothing is written.
+func (f *former) mustRefuse(name, want string, spoil func() func()) {
+	f.t.Helper()
+	undo := spoil()
+	defer undo()
+	recorder := fault.Record()
+	err := recorder.Run(f.t.Context(), f.Config(), f.adopting(nil))
+	if err == nil || !strings.Contains(err.Error(), want) {
+		f.t.Errorf("%s: error %v, want %q in it", name, err, want)
+	}
+	if writes := recorder.Writes(); len(writes) > 0 {
+		f.t.Errorf("%s: it wrote %+v", name, writes)
+	}
+	journals := &corev1.ConfigMapList{}
+	if err := f.Client().List(f.t.Context(), journals, client.InNamespace(migrate.DefaultJournalNamespace), client.MatchingLabels{"app.kubernetes.io/component": "adopt"}); err != nil || len(journals.Items) > 0 {
+		f.t.Errorf("%s: %d journals, %v; want none", name, len(journals.Items), err)
+	}
+}

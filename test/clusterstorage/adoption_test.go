@@ -1,0 +1,505 @@
+package clusterstorage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/adoption"
+	"github.com/berth-csi/berth/test/catalogs/serving"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/fault"
+	"github.com/berth-csi/berth/test/openshift45"
+	"github.com/berth-csi/berth/test/release"
+)
+
+// A former is a driver whose operator OLM runs, in a cluster of its platform.
+type former struct {
+	*environment
+	driver       drivers.Driver
+	namespace    string // of the operator
+	subscription *v1alpha1.Subscription
+	version      string // the ClusterServiceVersion
+	operator     string // the Deployment
+	own          bool   // it is of ours, and not of OpenShift 4.5
+}
+
+// succeedable returns the drivers that OLM may have run.
+func succeedable() []drivers.Driver {
+	return slices.DeleteFunc(registry.All(), func(d drivers.Driver) bool { return len(d.Predecessors()) == 0 })
+}
+
+// newFormer starts a cluster in which OLM has installed OpenShift 4.5's operator of a driver, which has installed the driver.
+func newFormer(t testing.TB, d drivers.Driver, images map[string]string) *former {
+	t.Helper()
+	catalog := openshift45.Catalog(t, d) // skips without it
+	f := &former{
+		environment: newEnvironment(t, d.ClusterStorage.Platform, cluster.Options{OLM: true, Images: images}), driver: d,
+		namespace: "openshift-" + d.Package.Name, version: openshift45.Version(d), operator: d.Predecessors()[0].Operator,
+	}
+	f.subscribe(serving.Start(t, catalog), openshift45.Channel)
+	f.configure(map[string]any{"managementState": "Managed", "logLevel": "Debug", "operatorLogLevel": "Trace"})
+	f.installOperand()
+	return f
+}
+
+// newOwnFormer starts a cluster in which OLM has installed our operator of a driver in a namespace, which has installed the
+// driver.
+func newOwnFormer(t testing.TB, d drivers.Driver, namespace string, images map[string]string) *former {
+	t.Helper()
+	f := &former{
+		environment: newEnvironment(t, d.ClusterStorage.Platform, cluster.Options{OLM: true, Images: images}), driver: d,
+		namespace: namespace, version: d.Package.Name + ".v5.0.0", operator: d.Operator.Name, own: true,
+	}
+	f.subscribe(serving.Start(t, "../../catalog/certified"), d.Package.Channel)
+	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}
+	custom.Spec.ManagementState, custom.Spec.LogLevel = operatorv1.Managed, operatorv1.Debug
+	f.create(custom)
+	cluster.Eventually(t, limit, "our operator to install the driver", func(ctx context.Context) error {
+		if err := f.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		for _, c := range custom.Status.Conditions {
+			if c.Type == operatorv1.OperatorStatusTypeAvailable && c.Status == operatorv1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("its conditions are %+v", custom.Status.Conditions)
+	})
+	return f
+}
+
+// subscribe has OLM install the operator from a catalog.
+func (f *former) subscribe(address, channel string) {
+	f.t.Helper()
+	if err := f.EnsureNamespace(f.t.Context(), f.namespace); err != nil {
+		f.t.Fatal(err)
+	}
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: f.namespace, Name: name} }
+	f.create(&operatorsv1.OperatorGroup{ObjectMeta: in("all")})
+	f.create(&v1alpha1.CatalogSource{ObjectMeta: in("former"), Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: address}})
+	f.subscription = &v1alpha1.Subscription{ObjectMeta: in(f.driver.Package.Name), Spec: &v1alpha1.SubscriptionSpec{
+		CatalogSource: "former", CatalogSourceNamespace: f.namespace, Package: f.driver.Package.Name, Channel: channel}}
+	f.create(f.subscription)
+	cluster.Eventually(f.t, limit, "OLM to install "+f.version, func(ctx context.Context) error {
+		version := &v1alpha1.ClusterServiceVersion{}
+		if err := f.Client().Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: f.version}, version); err != nil {
+			return err
+		}
+		if version.Status.Phase != v1alpha1.CSVPhaseSucceeded {
+			return fmt.Errorf("its phase is %s: %s", version.Status.Phase, version.Status.Message)
+		}
+		if err := f.Client().Get(ctx, client.ObjectKeyFromObject(f.subscription), f.subscription); err != nil {
+			return err
+		}
+		if got := f.subscription.Status; got.InstalledCSV != f.version || got.State != v1alpha1.SubscriptionStateAtLatest {
+			return fmt.Errorf("the Subscription is %s, with %q installed", got.State, got.InstalledCSV)
+		}
+		return nil
+	})
+}
+
+// old returns the object that configures the operator.
+func (f *former) old() *unstructured.Unstructured {
+	of := f.driver.OldCustomResources()[0]
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(of.Kind)
+	object.SetName(of.Name)
+	return object
+}
+
+// configure creates the object that configures the operator, as an administrator did, with the finalizer of the operator.
+func (f *former) configure(spec map[string]any) {
+	f.t.Helper()
+	object := f.old()
+	object.SetFinalizers([]string{"operator.csi.openshift.io/former"})
+	object.Object["spec"] = spec
+	f.create(object)
+}
+
+// installOperand makes what the operator had made, and waits until the driver's pods run.
+func (f *former) installOperand() {
+	f.t.Helper()
+	for _, object := range openshift45.Operand(f.t, f.driver) {
+		f.create(object)
+		if object.GetKind() == "Namespace" {
+			if err := f.EnsureNamespace(f.t.Context(), object.GetName()); err != nil {
+				f.t.Fatal(err)
+			}
+		}
+	}
+	cluster.Eventually(f.t, limit, "the driver of OpenShift 4.5 to run", func(ctx context.Context) error {
+		sets := &appsv1.DaemonSetList{}
+		if err := f.Client().List(ctx, sets, client.InNamespace(f.driver.Namespace)); err != nil {
+			return err
+		}
+		for _, set := range sets.Items {
+			if set.Status.NumberReady == 0 || set.Status.ObservedGeneration < set.Generation {
+				return fmt.Errorf("DaemonSet %s: %+v", set.Name, set.Status)
+			}
+		}
+		return nil
+	})
+}
+
+// startSuccessor starts the cluster storage operator, which has to wait for the driver, and nothing else.
+func (f *former) startSuccessor() {
+	f.t.Helper()
+	f.install(release.Payload{Version: version})
+	f.awaitSettled(version)
+	if got := f.available(f.t.Context()); got.Reason != predecessor.Reason {
+		f.t.Fatalf("condition %s of Storage is %+v, want reason %s", predecessor.Condition(f.driver), got, predecessor.Reason)
+	}
+}
+
+// available returns the condition of Storage about the driver.
+func (f *former) available(ctx context.Context) operatorv1.OperatorCondition {
+	f.t.Helper()
+	storage := &operatorv1.Storage{}
+	if err := f.Client().Get(ctx, client.ObjectKey{Name: "cluster"}, storage); err != nil {
+		f.t.Fatal(err)
+	}
+	for _, c := range storage.Status.Conditions {
+		if c.Type == predecessor.Condition(f.driver) {
+			return c
+		}
+	}
+	return operatorv1.OperatorCondition{}
+}
+
+// useVolumes creates what uses the driver: volumes, attachments, claims, and an application.
+func (f *former) useVolumes() {
+	f.t.Helper()
+	namespace := f.Namespace(f.t)
+	nodes := &corev1.NodeList{}
+	if err := f.Client().List(f.t.Context(), nodes); err != nil || len(nodes.Items) == 0 {
+		f.t.Fatalf("there are %d nodes, %v; want one", len(nodes.Items), err)
+	}
+	for i := range 2 {
+		name := fmt.Sprintf("volume-%d", i)
+		f.create(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PersistentVolumeSpec{
+			Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{Driver: f.driver.CSIName, VolumeHandle: name}},
+			ClaimRef:               &corev1.ObjectReference{Namespace: namespace, Name: name}, PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
+		}})
+		f.create(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PersistentVolumeClaimSpec{
+			AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce}, VolumeName: name, StorageClassName: ptr.To(""),
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}},
+		}})
+	}
+	f.create(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "attachment", Finalizers: []string{"external-attacher/" + strings.ReplaceAll(f.driver.CSIName, ".", "-")}},
+		Spec: storagev1.VolumeAttachmentSpec{Attacher: f.driver.CSIName, NodeName: nodes.Items[0].Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume-1")}}})
+	labels := map[string]string{"app": "writer"}
+	writer := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "writer"}, Spec: appsv1.StatefulSetSpec{
+		Selector: &metav1.LabelSelector{MatchLabels: labels}, ServiceName: "writer",
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "writer", Image: "registry.example.com/writer:1", VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}}}},
+			Volumes:    []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "volume-0"}}}},
+		}},
+	}}
+	f.create(writer)
+	cluster.Eventually(f.t, limit, "the application to run", func(ctx context.Context) error {
+		if err := f.Client().Get(ctx, client.ObjectKeyFromObject(writer), writer); err != nil {
+			return err
+		}
+		if writer.Status.AvailableReplicas != 1 {
+			return fmt.Errorf("its status is %+v", writer.Status)
+		}
+		return nil
+	})
+}
+
+// adopting is "berth adopt apply".
+func (f *former) adopting(report func(migrate.Event)) func(context.Context, *restclient.Config) error {
+	return func(ctx context.Context, config *restclient.Config) error {
+		c, err := client.New(config, client.Options{Scheme: f.Client().Scheme(), Mapper: f.Client().RESTMapper()})
+		if err != nil {
+			return err
+		}
+		to := migrate.Cluster{Config: config, Client: c}
+		made, _, err := adoption.Adopt.Ensure(ctx, to, adoption.Request{Driver: f.driver})
+		if err != nil {
+			return err
+		}
+		if !made.Safe {
+			return fmt.Errorf("the plan is not safe:\n%s", made.Text(migrate.Plain))
+		}
+		return adoption.Adopt.Apply(ctx, to, made, migrate.Options{Report: func(e migrate.Event) {
+			f.t.Logf("%s: %s %s", e.Step, e.Does, e.Waits)
+			if e.Does == "" {
+				f.t.Errorf("step %s has no description", e.Step)
+			}
+			if report != nil {
+				report(e)
+			}
+		}})
+	}
+}
+
+// adopt runs the tool, with an injector of faults.
+func (f *former) adopt(injector *fault.Injector) {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), limit)
+	defer cancel()
+	if err := injector.Run(ctx, f.Config(), f.adopting(nil)); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// plan makes a plan, as an administrator does.
+func (f *former) plan() *adoption.Plan {
+	f.t.Helper()
+	made, err := adoption.Adopt.Plan(f.t.Context(), migrate.Cluster{Config: f.Config(), Client: f.Client()}, adoption.Request{Driver: f.driver})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return made
+}
+
+// TestAdoption: drivers whose operators OLM runs, those of OpenShift 4.5 and ours, are handed over to the cluster storage operator. Over the
+// whole journey nothing that volumes need is another object, and two operators are never there together.
+func TestAdoption(t *testing.T) {
+	t.Parallel()
+	type begin = func(*testing.T) *former
+	formers := map[string]begin{}
+	for _, d := range succeedable() {
+		formers[d.Name+"/of OpenShift 4.5"] = func(t *testing.T) *former { return newFormer(t, d, programs(t)) }
+		formers[d.Name+"/ours"] = func(t *testing.T) *former { return newOwnFormer(t, d, "openshift-"+d.Package.Name, programs(t)) }
+		formers[d.Name+"/ours where the new operator runs"] = func(t *testing.T) *former {
+			return newOwnFormer(t, d, drivers.ClusterStorageNamespace, programs(t))
+		}
+	}
+	for name, begin := range formers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := begin(t)
+			f.useVolumes()
+			f.startSuccessor()
+			recorded := f.record()
+
+			t.Logf("the plan:\n%s", f.plan().Text(migrate.Plain))
+			recorder := fault.Record()
+			f.adopt(recorder)
+			recorded.mustHold()
+			f.mustBeHandedOver()
+			for _, w := range recorder.Writes() {
+				t.Logf("the tool wrote: %s", w.Point)
+			}
+			f.awaitSettled(version)
+
+			again := fault.Record()
+			f.adopt(again)
+			if writes := again.Writes(); len(writes) > 0 {
+				t.Errorf("a second run wrote %+v", writes)
+			}
+			f.checkForbidden()
+		})
+	}
+}
+
+// mustBeHandedOver fails the test unless OLM has nothing of the operator any more, and what configured it is as it was.
+func (f *former) mustBeHandedOver() {
+	f.t.Helper()
+	ctx := f.t.Context()
+	for _, list := range []client.ObjectList{&v1alpha1.SubscriptionList{}, &v1alpha1.InstallPlanList{}, &v1alpha1.ClusterServiceVersionList{}, &appsv1.DeploymentList{}, &corev1.PodList{}} {
+		if err := f.Client().List(ctx, list, client.InNamespace(f.namespace)); err != nil {
+			f.t.Fatal(err)
+		}
+		if n := meta.LenList(list); n > 0 && f.namespace != drivers.ClusterStorageNamespace {
+			f.t.Errorf("namespace %s has a %T with %d objects, want none", f.namespace, list, n)
+		}
+	}
+	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: f.driver.CSIName}}
+	f.get(custom)
+	operator := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: drivers.ClusterStorageNamespace, Name: f.driver.Operator.Name}}
+	f.get(operator)
+	if len(operator.OwnerReferences) > 0 {
+		f.t.Errorf("Deployment %s has owners %+v, want none", operator.Name, operator.OwnerReferences)
+	}
+	if f.own {
+		if custom.Spec.LogLevel != operatorv1.Debug || custom.DeletionTimestamp != nil {
+			f.t.Errorf("ClusterCSIDriver has logLevel %s, and is being deleted at %v; want it as it was", custom.Spec.LogLevel, custom.DeletionTimestamp)
+		}
+		return
+	}
+	old := f.old()
+	f.get(old)
+	if old.GetDeletionTimestamp() != nil || len(old.GetFinalizers()) != 1 {
+		f.t.Errorf("%s is being deleted at %v, with finalizers %q; want it as before", old.GetKind(), old.GetDeletionTimestamp(), old.GetFinalizers())
+	}
+	level, _, _ := unstructured.NestedString(old.Object, "spec", "logLevel")
+	operatorLevel, _, _ := unstructured.NestedString(old.Object, "spec", "operatorLogLevel")
+	want := operatorv1.OperatorSpec{ManagementState: operatorv1.Managed, LogLevel: operatorv1.LogLevel(level), OperatorLogLevel: operatorv1.LogLevel(operatorLevel)}
+	got := operatorv1.OperatorSpec{ManagementState: custom.Spec.ManagementState, LogLevel: custom.Spec.LogLevel, OperatorLogLevel: custom.Spec.OperatorLogLevel}
+	if diff := cmp.Diff(want, got); diff != "" || level != "Debug" {
+		f.t.Errorf("ClusterCSIDriver (-want +got):\n%s\nwant logLevel Debug, got %q from %s", diff, level, old.GetKind())
+	}
+}
+
+// A recording is what happened during an adoption.
+type recording struct {
+	f *former
+	// kept are recordings of objects of which none may be deleted, replaced or be about to be deleted.
+	kept    map[string]func() []watch.Event
+	before  map[string]map[string]metav1.ObjectMeta // by kind and name
+	pods    func() []watch.Event
+	secrets map[string]map[string][]byte // their data before, by namespace and name
+	// formerPods are those of OLM's operator.
+	formerPods []types.UID
+	operators  func() []watch.Event // ClusterOperators
+}
+
+// record starts to record.
+func (f *former) record() *recording {
+	f.t.Helper()
+	j := &recording{f: f, kept: map[string]func() []watch.Event{}, before: map[string]map[string]metav1.ObjectMeta{}}
+	definitions := &unstructured.UnstructuredList{}
+	definitions.SetAPIVersion("apiextensions.k8s.io/v1")
+	definitions.SetKind("CustomResourceDefinitionList")
+	settings := &unstructured.UnstructuredList{}
+	settings.SetGroupVersionKind(f.driver.OldCustomResources()[0].Kind)
+	if f.own {
+		settings.SetGroupVersionKind(operatorv1.GroupVersion.WithKind("ClusterCSIDriver"))
+	}
+	settings.SetKind(settings.GetKind() + "List")
+	ofDriver := client.InNamespace(f.driver.Namespace)
+	for name, of := range map[string]struct {
+		list    client.ObjectList
+		options []client.ListOption
+	}{
+		"PersistentVolume": {&corev1.PersistentVolumeList{}, nil}, "PersistentVolumeClaim": {&corev1.PersistentVolumeClaimList{}, nil},
+		"VolumeAttachment": {&storagev1.VolumeAttachmentList{}, nil}, "StatefulSet": {&appsv1.StatefulSetList{}, nil},
+		"DaemonSet": {&appsv1.DaemonSetList{}, []client.ListOption{ofDriver}}, "Deployment": {&appsv1.DeploymentList{}, []client.ListOption{ofDriver}},
+		"Secret": {&corev1.SecretList{}, []client.ListOption{ofDriver}}, "Namespace": {&corev1.NamespaceList{}, nil},
+		"StorageClass": {&storagev1.StorageClassList{}, nil}, "CustomResourceDefinition": {definitions, nil}, "what configures the operator": {settings, nil},
+	} {
+		j.kept[name] = f.Record(f.t, of.list, of.options...)
+		j.before[name] = map[string]metav1.ObjectMeta{}
+		if err := meta.EachListItem(of.list, func(object runtime.Object) error {
+			accessor, err := meta.Accessor(object)
+			if err == nil {
+				j.before[name][accessor.GetNamespace()+"/"+accessor.GetName()] = metav1.ObjectMeta{UID: accessor.GetUID()}
+			}
+			return err
+		}); err != nil {
+			f.t.Fatal(err)
+		}
+	}
+	pods := &corev1.PodList{}
+	j.pods = f.Record(f.t, pods)
+	for _, pod := range pods.Items {
+		if pod.Namespace == f.namespace && pod.Spec.ServiceAccountName == f.operator {
+			j.formerPods = append(j.formerPods, pod.UID)
+		}
+	}
+	secrets := &corev1.SecretList{}
+	if err := f.Client().List(f.t.Context(), secrets, ofDriver); err != nil {
+		f.t.Fatal(err)
+	}
+	j.secrets = map[string]map[string][]byte{}
+	for _, secret := range secrets.Items {
+		j.secrets[secret.Namespace+"/"+secret.Name] = secret.Data
+	}
+	j.operators = f.Record(f.t, &configv1.ClusterOperatorList{})
+	return j
+}
+
+// mustHold ends the recording, and fails the test unless all invariants held at all times.
+func (j *recording) mustHold() {
+	t := j.f.t
+	t.Helper()
+	for kind, end := range j.kept {
+		if len(j.before[kind]) == 0 {
+			t.Errorf("there was no %s to begin with", kind)
+		}
+		for _, event := range end() {
+			object, err := meta.Accessor(event.Object)
+			if err != nil {
+				t.Fatal(err)
+			}
+			name := object.GetNamespace() + "/" + object.GetName()
+			before, known := j.before[kind][name]
+			if known && (event.Type == watch.Deleted || object.GetDeletionTimestamp() != nil || object.GetUID() != before.UID) {
+				t.Errorf("%s %s was %s, with UID %s, deletion at %v; want it with UID %s throughout", kind, name, event.Type, object.GetUID(), object.GetDeletionTimestamp(), before.UID)
+			}
+		}
+	}
+	j.mustHaveOneOperator()
+	j.mustKeepSecrets()
+	for _, event := range j.operators() {
+		operator := event.Object.(*configv1.ClusterOperator)
+		for _, c := range operator.Status.Conditions {
+			if operator.Name == "storage" && c.Type == configv1.OperatorAvailable && c.Status != configv1.ConditionTrue {
+				t.Errorf("ClusterOperator storage was Available=%s: %s: %s", c.Status, c.Reason, c.Message)
+			}
+		}
+	}
+}
+
+// mustKeepSecrets fails the test if a Secret of the driver has lost something that volumes may need.
+func (j *recording) mustKeepSecrets() {
+	j.f.t.Helper()
+	for name, before := range j.secrets {
+		namespace, name, _ := strings.Cut(name, "/")
+		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+		j.f.get(secret)
+		for key, value := range before {
+			if string(secret.Data[key]) != string(value) {
+				j.f.t.Errorf("key %s of Secret %s is %q, want %q as before", key, name, secret.Data[key], value)
+			}
+		}
+	}
+}
+
+// mustHaveOneOperator fails the test unless the last pod of OLM's operator had gone before the first of the new one came, and no
+// pod of the application was touched.
+func (j *recording) mustHaveOneOperator() {
+	t := j.f.t
+	t.Helper()
+	var last, first int
+	former := map[types.UID]bool{}
+	for _, uid := range j.formerPods {
+		former[uid] = true
+	}
+	for i, event := range j.pods() {
+		pod := event.Object.(*corev1.Pod)
+		switch {
+		case pod.Labels["app"] == "writer" && (event.Type != watch.Modified || pod.DeletionTimestamp != nil || len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].RestartCount > 0):
+			t.Errorf("pod %s of the application was %s, deletion at %v, status %+v", pod.Name, event.Type, pod.DeletionTimestamp, pod.Status.ContainerStatuses)
+		case former[pod.UID]:
+			last = i + 1
+		case pod.Namespace == j.f.namespace && pod.Spec.ServiceAccountName == j.f.operator && j.f.namespace != drivers.ClusterStorageNamespace:
+			t.Errorf("OLM's operator was started again: pod %s", pod.Name)
+		case pod.Namespace == drivers.ClusterStorageNamespace && pod.Spec.ServiceAccountName == j.f.driver.Operator.Name && first == 0:
+			first = i + 1
+		}
+	}
+	if last == 0 || first == 0 || first < last {
+		t.Errorf("event %d is the last one of a pod of OLM's operator, and event %d the first one of the new operator's; want the former first", last, first)
+	}
+}

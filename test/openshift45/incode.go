@@ -1,0 +1,108 @@
+package openshift45
+
+// inCode is what the operator that has no assets made in code: names, labels, selectors, the annotation that marks its objects,
+// and of the pods what a takeover depends on.
+const inCode = `
+{apiVersion: v1, kind: Namespace, metadata: {name: openshift-manila-csi-driver}}
+---
+apiVersion: security.openshift.io/v1
+kind: SecurityContextConstraints
+metadata: {name: csi-driver-manila-operator, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+allowPrivilegedContainer: true
+allowHostDirVolumePlugin: true
+allowHostIPC: true
+allowHostNetwork: true
+allowHostPID: false
+allowHostPorts: false
+readOnlyRootFilesystem: false
+runAsUser: {type: RunAsAny}
+seLinuxContext: {type: RunAsAny}
+fsGroup: {type: RunAsAny}
+supplementalGroups: {type: RunAsAny}
+users:
+- system:serviceaccount:openshift-manila-csi-driver:csi-nodeplugin
+- system:serviceaccount:openshift-manila-csi-driver:openstack-manila-csi-controllerplugin
+- system:serviceaccount:openshift-manila-csi-driver:openstack-manila-csi-nodeplugin
+volumes: ["*"]
+allowedCapabilities: [SYS_ADMIN]
+defaultAddCapabilities: []
+requiredDropCapabilities: []
+priority: null
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: openshift-manila-csi-driver, name: openstack-manila-csi-controllerplugin}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: openshift-manila-csi-driver, name: openstack-manila-csi-nodeplugin}}
+---
+{apiVersion: v1, kind: ServiceAccount, metadata: {namespace: openshift-manila-csi-driver, name: csi-nodeplugin}}
+---
+apiVersion: storage.k8s.io/v1
+kind: CSIDriver
+metadata: {name: manila.csi.openstack.org, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+spec: {attachRequired: false, podInfoOnMount: false}
+---
+apiVersion: v1
+kind: Secret
+metadata: {namespace: openshift-manila-csi-driver, name: csi-manila-secrets, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+stringData: {os-authURL: "https://keystone.example.com/v3", os-userName: admin, os-password: secret, os-projectName: admin}
+---
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: csi-manila-default, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+provisioner: manila.csi.openstack.org
+parameters:
+  type: default
+  csi.storage.k8s.io/provisioner-secret-name: csi-manila-secrets
+  csi.storage.k8s.io/provisioner-secret-namespace: openshift-manila-csi-driver
+  csi.storage.k8s.io/node-stage-secret-name: csi-manila-secrets
+  csi.storage.k8s.io/node-stage-secret-namespace: openshift-manila-csi-driver
+  csi.storage.k8s.io/node-publish-secret-name: csi-manila-secrets
+  csi.storage.k8s.io/node-publish-secret-namespace: openshift-manila-csi-driver
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  namespace: openshift-manila-csi-driver
+  name: openstack-manila-csi-controllerplugin
+  labels: {app: openstack-manila-csi, component: controllerplugin}
+  annotations: {manila.csi.openshift.io/last-applied: "{}"}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: openstack-manila-csi, component: controllerplugin}}
+  template:
+    metadata: {labels: {app: openstack-manila-csi, component: controllerplugin}}
+    spec:
+      serviceAccountName: openstack-manila-csi-controllerplugin
+      containers: [{name: provisioner, image: "quay.io/openshift/origin-csi-external-provisioner:latest"}, {name: nodeplugin, image: "quay.io/openshift/origin-csi-driver-manila:latest"}]
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  namespace: openshift-manila-csi-driver
+  name: openstack-manila-csi-nodeplugin
+  labels: {app: openstack-manila-csi, component: nodeplugin}
+  annotations: {manila.csi.openshift.io/last-applied: "{}"}
+spec:
+  selector: {matchLabels: {app: openstack-manila-csi, component: nodeplugin}}
+  template:
+    metadata: {labels: {app: openstack-manila-csi, component: nodeplugin}}
+    spec:
+      serviceAccountName: openstack-manila-csi-nodeplugin
+      hostNetwork: true
+      containers: [{name: registrar, image: "quay.io/openshift/origin-csi-node-driver-registrar:latest"}, {name: nodeplugin, image: "quay.io/openshift/origin-csi-driver-manila:latest"}]
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata:
+  namespace: openshift-manila-csi-driver
+  name: csi-nodeplugin-nfsplugin
+  labels: {app: openstack-manila-csi, component: nfs-nodeplugin}
+  annotations: {manila.csi.openshift.io/last-applied: "{}"}
+spec:
+  selector: {matchLabels: {app: openstack-manila-csi, component: nfs-nodeplugin}}
+  template:
+    metadata: {labels: {app: openstack-manila-csi, component: nfs-nodeplugin}}
+    spec:
+      serviceAccountName: csi-nodeplugin
+      hostNetwork: true
+      containers: [{name: nfs, image: "quay.io/openshift/origin-csi-driver-nfs:latest"}]
+`

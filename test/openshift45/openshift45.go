@@ -1,0 +1,156 @@
+// Package openshift45 makes what the operators of the EBS and Manila drivers of OpenShift 4.5 were, and what they left in
+// clusters, from the files of those operators. They are not part of this repository: without them, tests skip.
+package openshift45
+
+import (
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"github.com/operator-framework/operator-registry/alpha/property"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/catalogs"
+)
+
+// folder has the files, beside a checkout of this repository. Tests run two folders below it.
+const folder = "../../../shared/fixtures/olm-4.5"
+
+// Channel is the channel of the packages.
+const Channel = "preview"
+
+// Version returns the name of the ClusterServiceVersion of a driver.
+func Version(d drivers.Driver) string { return d.Package.Name + ".v4.5.0" }
+
+// Catalog writes a catalog with the operator of a driver, and returns its folder. Today's API server takes no
+// CustomResourceDefinitions of v1beta1, so the catalog has the same ones as v1.
+func Catalog(t testing.TB, d drivers.Driver) string {
+	t.Helper()
+	name, pkg := Version(d), d.Package.Name
+	bundle := catalogs.Bundle(pkg, name)
+	bundle.Image = ""
+	for _, object := range read(t, filepath.Join(folder, pkg, "bundle", "manifests")) {
+		if object.GetKind() == "CustomResourceDefinition" {
+			object = converted(t, object)
+			old := d.OldCustomResources()[0].Kind
+			bundle.Properties = append(bundle.Properties, property.MustBuildGVK(old.Group, old.Version, old.Kind))
+		}
+		content, err := json.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bundle.Properties = append(bundle.Properties, property.MustBuildBundleObject(content))
+	}
+	dir := t.TempDir()
+	catalogs.WriteConfig(t, dir, declcfg.DeclarativeConfig{
+		Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: pkg, DefaultChannel: Channel}},
+		Channels: []declcfg.Channel{{Schema: declcfg.SchemaChannel, Package: pkg, Name: Channel, Entries: []declcfg.ChannelEntry{{Name: name}}}},
+		Bundles:  []declcfg.Bundle{bundle},
+	})
+	return dir
+}
+
+// converted returns a CustomResourceDefinition of v1beta1 as v1.
+func converted(t testing.TB, old *unstructured.Unstructured) *unstructured.Unstructured {
+	t.Helper()
+	field := func(path ...string) any {
+		value, _, err := unstructured.NestedFieldCopy(old.Object, append([]string{"spec"}, path...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return value
+	}
+	schema := field("validation")
+	if spec, found, _ := unstructured.NestedMap(old.Object, "spec", "validation", "openAPIV3Schema", "properties", "spec"); found && spec["properties"] == nil {
+		// Without a schema for it, v1beta1 kept any field.
+		if err := unstructured.SetNestedField(schema.(map[string]any), true, "openAPIV3Schema", "properties", "spec", "x-kubernetes-preserve-unknown-fields"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": old.GetName()},
+		"spec": map[string]any{
+			"group": field("group"), "names": field("names"), "scope": field("scope"),
+			"versions": []any{map[string]any{"name": field("version"), "served": true, "storage": true, "schema": schema, "subresources": map[string]any{"status": map[string]any{}}}},
+		},
+	}}
+}
+
+// Operand returns what the operator of a driver had made, in the order in which a cluster accepts it.
+func Operand(t testing.TB, d drivers.Driver) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	if assets := filepath.Join(folder, d.Package.Name, "assets"); exists(assets) {
+		objects = read(t, assets)
+	} else { // its operator made the objects in code
+		skipWithout(t, filepath.Join(folder, d.Package.Name, "reference"))
+		for document := range strings.SplitSeq(inCode, "\n---\n") {
+			objects = append(objects, parse(t, "objects made in code", []byte(document)))
+		}
+	}
+	for _, object := range objects {
+		// Clusters convert the objects of APIs that they do not serve any more.
+		object.SetAPIVersion(strings.Replace(object.GetAPIVersion(), "storage.k8s.io/v1beta1", "storage.k8s.io/v1", 1))
+	}
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return order(a) - order(b) })
+	return objects
+}
+
+// order is lower for what others need.
+func order(object *unstructured.Unstructured) int {
+	switch object.GetKind() {
+	case "Namespace":
+		return 0
+	case "Deployment", "DaemonSet":
+		return 2
+	}
+	return 1
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func skipWithout(t testing.TB, path string) {
+	t.Helper()
+	if !exists(path) {
+		t.Skipf("%s is missing: the files of OpenShift 4.5's operators are not part of this repository", path)
+	}
+}
+
+// read reads all YAML files below a folder, in the order of their paths.
+func read(t testing.TB, dir string) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	skipWithout(t, dir)
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err == nil {
+			objects = append(objects, parse(t, path, data))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func parse(t testing.TB, from string, data []byte) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &object.Object); err != nil {
+		t.Fatalf("%s: %v", from, err)
+	}
+	return object
+}
