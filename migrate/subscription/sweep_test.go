@@ -76,12 +76,12 @@ func TestCrashSweep(t *testing.T) {
 	if fault.All() { // OLM limits its own requests, so that one is not enough for all faults in an hour
 		sites = append(sites, newSiteIn(t, t.Name()+"2", "buoy", "beacon"))
 	}
-	var turn atomic.Uint32
+	var started atomic.Uint32
 	var plans []fault.Scenario
 	for _, e := range episodes {
 		play := func(t *testing.T, injector *fault.Injector) (*place, []fault.Write) {
 			t.Helper()
-			p := sites[int(turn.Add(1))%len(sites)].newPlace(t, "", e.known)
+			p := sites[int(started.Add(1))%len(sites)].newPlace(t, "", e.known)
 			if e.begin != nil {
 				e.begin(p)
 			}

@@ -70,7 +70,7 @@ func LoseObjects(t testing.TB, c *cluster.Cluster, objects ...*unstructured.Unst
 			t.Fatal(err)
 		}
 	}
-	cluster.Eventually(t, limit, "the objects to be made anew", func(context.Context) error {
+	cluster.Eventually(t, limit, "the objects to be made again", func(context.Context) error {
 		now := UIDs(t, c, objects...)
 		for name, uid := range before {
 			if now[name] == "" || now[name] == uid {
