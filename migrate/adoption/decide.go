@@ -49,8 +49,8 @@ func (s *state) leaveOLM() (migrate.Decision, error) {
 	case s.subscription() != nil:
 		return execute(DeleteSubscription)
 	}
-	for _, p := range s.installPlans {
-		switch {
+	if len(s.installPlans) > 0 {
+		switch p := s.installPlans[0]; {
 		case p.DeletionTimestamp != nil:
 			return wait(DeleteInstallPlans, "InstallPlan %s to be gone", p.Name)
 		case p.Status.Phase == v1alpha1.InstallPlanPhaseInstalling:
@@ -58,8 +58,8 @@ func (s *state) leaveOLM() (migrate.Decision, error) {
 		}
 		return execute(DeleteInstallPlans)
 	}
-	for _, v := range s.versions {
-		if v.DeletionTimestamp != nil {
+	if len(s.versions) > 0 {
+		if v := s.versions[0]; v.DeletionTimestamp != nil {
 			return wait(DeleteVersion, "ClusterServiceVersion %s to be gone", v.Name)
 		}
 		return execute(DeleteVersion)
