@@ -246,6 +246,7 @@ func TestDriverIsUnavailableUntilBackendHasAnswered(t *testing.T) {
 			env.waitForConditions(map[string]operatorv1.ConditionStatus{"ManilaControllerCredentialsRequestControllerAvailable": operatorv1.ConditionTrue})
 			answer()
 			env.waitForBackend(operatorv1.ConditionTrue, test.disabled)
+			env.waitForConditions(map[string]operatorv1.ConditionStatus{operatorv1.OperatorStatusTypeAvailable: operatorv1.ConditionTrue})
 			if diff := cmp.Diff("False True", endFirst()); diff != "" {
 				t.Errorf("the course of Available at first (-want +got):\n%s", diff)
 			}

@@ -94,8 +94,8 @@ func ownRules(all []drivers.Driver) []permissions.Rule {
 	const succession = "only while OLM runs the driver's operator: TestAdoption uses it, and no walk on a platform has OLM"
 	if len(predecessors) > 0 { // no names would be all names
 		rules = append(rules,
-			permissions.Rule{For: succeed, Group: "apps", Resources: []string{"deployments"}, Names: predecessors, Verbs: []string{"get"}},
-			permissions.Rule{For: succeed, Resources: []string{"serviceaccounts"}, Names: predecessors, Verbs: []string{"get"}},
+			permissions.Rule{For: succeed, Group: "apps", Resources: []string{"deployments"}, Names: predecessors, Verbs: []string{"get"}, Unexercised: map[string]string{"get": succession}},
+			permissions.Rule{For: succeed, Resources: []string{"serviceaccounts"}, Names: predecessors, Verbs: []string{"get"}, Unexercised: map[string]string{"get": succession}},
 			permissions.Rule{For: succeed, Resources: []string{"pods"}, Verbs: []string{"list"}, Unexercised: map[string]string{"list": succession}},
 		)
 	}
