@@ -301,6 +301,11 @@ func (env *testEnv) recordAvailability() (end func() string) {
 		for _, change := range changes() {
 			follow(change.Object.(*operatorv1.ClusterCSIDriver))
 		}
+		now := &operatorv1.ClusterCSIDriver{} // the record may lack the last change
+		if err := env.Client().Get(env.t.Context(), client.ObjectKey{Name: env.driver.CSIName}, now); err != nil {
+			env.t.Fatal(err)
+		}
+		follow(now)
 		return strings.Join(slices.Compact(course), " ")
 	}
 }
