@@ -79,12 +79,12 @@ mmdebstrap: # images of drivers are built on a small Debian
 		{ echo "want mmdebstrap on the PATH: sudo apt-get install mmdebstrap" >&2; exit 1; }
 
 .PHONY: prove
-prove: mmdebstrap ## Run a suite that is too long for make test, up to an hour: make prove SUITE=sweep-operator
+prove: mmdebstrap ## Run a suite that is too long for make test, up to an hour: make prove SUITE=sweep-operator-install
 	@go run ./test/prove "$(SUITE)"
 
 .PHONY: sweep
-sweep: ## Try every fault at every write and watch: four of these suites
-	@for client in operator sharedvolume clusterstorage switch; do go run ./test/prove sweep-$$client || exit 1; done
+sweep: ## Try every fault at every write and watch: six of these suites
+	@for suite in operator-install operator-adopt operator-uninstall sharedvolume clusterstorage switch; do go run ./test/prove sweep-$$suite || exit 1; done
 
 .PHONY: rbac
 rbac: ## Print what the operators may do, what for, and what an end-to-end run has used of it

@@ -39,7 +39,9 @@ type suite struct {
 }
 
 var suites = []suite{
-	{name: "sweep-operator", about: "every fault at every write and watch of the operator", pkg: "./operator", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
+	{name: "sweep-operator-install", about: "every fault at every write and watch of the operator while it installs a driver", pkg: "./operator", run: "^TestCrashSweep$/^install$", options: []string{"-all-faults"}},
+	{name: "sweep-operator-adopt", about: "the same while it adopts the objects of an earlier operator", pkg: "./operator", run: "^TestCrashSweep$/^adopt$", options: []string{"-all-faults"}},
+	{name: "sweep-operator-uninstall", about: "the same while it removes the driver", pkg: "./operator", run: "^TestCrashSweep$/^uninstall$", options: []string{"-all-faults"}},
 	{name: "sweep-sharedvolume", about: "every fault at every write and watch of the SharedVolume controller", pkg: "./sharedvolume", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
 	{name: "sweep-clusterstorage", about: "every fault at every write and watch of the cluster storage operator", pkg: "./operator/clusterstorage", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
 	{name: "sweep-switch", about: "every fault at every write of berth switch", pkg: "./migrate/subscription", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
