@@ -58,9 +58,9 @@ func (d Driver) Manifests(v Values) ([]Manifest, error) {
 	if len(missing) > 0 {
 		return nil, &MissingImagesError{Env: missing}
 	}
-	manifests, err := d.render(d.Assets, strings.NewReplacer(replace...))
+	manifests, err := render(d.Assets, strings.NewReplacer(replace...))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("driver %s: %w", d.Name, err)
 	}
 	if len(manifests) == 0 {
 		return nil, fmt.Errorf("driver %s has no assets", d.Name)
@@ -69,7 +69,7 @@ func (d Driver) Manifests(v Values) ([]Manifest, error) {
 }
 
 // render replaces placeholders in all files and decodes the object in each.
-func (d Driver) render(files fs.FS, placeholders *strings.Replacer) ([]Manifest, error) {
+func render(files fs.FS, placeholders *strings.Replacer) ([]Manifest, error) {
 	var manifests []Manifest
 	err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -82,7 +82,7 @@ func (d Driver) render(files fs.FS, placeholders *strings.Replacer) ([]Manifest,
 		rendered := []byte(placeholders.Replace(string(raw)))
 		object, err := decode(rendered)
 		if err != nil {
-			return fmt.Errorf("asset %s of driver %s: %w", path, d.Name, err)
+			return fmt.Errorf("asset %s: %w", path, err)
 		}
 		manifests = append(manifests, Manifest{File: path, YAML: rendered, Object: object})
 		return nil

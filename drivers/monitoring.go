@@ -17,29 +17,33 @@ const MonitoringLabel = "openshift.io/cluster-monitoring"
 //go:embed monitoring
 var monitoring embed.FS
 
-// OperatorMonitoring returns the objects with which the cluster's monitoring finds the driver's operator, reads its
-// metrics over a verified connection, and alerts. As with OperatorDeployment, whoever installs them sets the
-// namespace.
-func (d Driver) OperatorMonitoring() ([]Manifest, error) {
-	placeholders := strings.NewReplacer(
-		"${DRIVER}", d.CSIName,
-		"${CONDITION_PREFIX}", d.ConditionPrefix,
-		"${OPERATOR}", d.Operator.Name,
-		"${SERVING_CERT}", d.servingCertSecret(),
+// Monitoring returns the objects with which the cluster's monitoring finds the pods of an operator, those of OperatorPod, and
+// reads their metrics over a verified connection. Whoever installs them sets the namespace.
+func Monitoring(operator string) ([]Manifest, error) {
+	return render(Folder(monitoring, "monitoring/metrics"), strings.NewReplacer(
+		"${OPERATOR}", operator,
+		"${SERVING_CERT}", servingCertSecret(operator),
 		"${PORT}", strconv.Itoa(operatorPort),
-	)
-	manifests, err := d.render(monitoring, placeholders)
+	))
+}
+
+// OperatorMonitoring returns those for the driver's operator, and its alerts.
+func (d Driver) OperatorMonitoring() ([]Manifest, error) {
+	manifests, err := Monitoring(d.Operator.Name)
 	if err != nil {
 		return nil, err
 	}
-	for i := range manifests {
-		if manifests[i].Object.GetKind() == "PrometheusRule" {
-			if err := manifests[i].addAlerts(placeholders.Replace(d.Operator.Alerts)); err != nil {
-				return nil, fmt.Errorf("alerts of driver %s: %w", d.Name, err)
-			}
+	placeholders := strings.NewReplacer("${DRIVER}", d.CSIName, "${CONDITION_PREFIX}", d.ConditionPrefix, "${OPERATOR}", d.Operator.Name)
+	rules, err := render(Folder(monitoring, "monitoring/alerts"), placeholders)
+	if err != nil {
+		return nil, err
+	}
+	for i := range rules {
+		if err := rules[i].addAlerts(placeholders.Replace(d.Operator.Alerts)); err != nil {
+			return nil, fmt.Errorf("alerts of driver %s: %w", d.Name, err)
 		}
 	}
-	return manifests, nil
+	return append(manifests, rules...), nil
 }
 
 // addAlerts adds alerts to the only group of a PrometheusRule.
@@ -61,8 +65,8 @@ func (m *Manifest) addAlerts(list string) error {
 	return err
 }
 
-// servingCertSecret names the Secret with the certificate of the operator's metrics endpoint.
-func (d Driver) servingCertSecret() string { return d.Operator.Name + "-serving-cert" }
+// servingCertSecret names the Secret with the certificate of an operator's metrics endpoint.
+func servingCertSecret(operator string) string { return operator + "-serving-cert" }
 
 // MetricsHost is the host name of the operator's metrics endpoint if the operator runs in namespace. Tokens for
 // reading metrics have it as their only audience; must-gather/gather requests such a token.

@@ -62,7 +62,7 @@ func (d Driver) OperatorDeployment() *appsv1.Deployment {
 }
 
 func (d Driver) operatorPod() corev1.PodSpec {
-	pod := OperatorPod(d.Operator.Name, d.Operator.Image, d.servingCertSecret(), "driver", d.Name)
+	pod := OperatorPod(d.Operator.Name, d.Operator.Image, "driver", d.Name)
 	pod.Containers[0].Env = append(pod.Containers[0].Env, d.operatorEnv()...)
 	if d.Tagging != nil {
 		d.Tagging.mountToken(&pod)
@@ -70,9 +70,8 @@ func (d Driver) operatorPod() corev1.PodSpec {
 	return pod
 }
 
-// OperatorPod returns the pod of an operator, whose command is that of berth-operator. The Secret with its serving
-// certificate may be missing; then its metrics cannot be read.
-func OperatorPod(name, image, certSecret string, command ...string) corev1.PodSpec {
+// OperatorPod returns the pod of an operator, whose command is that of berth-operator.
+func OperatorPod(name, image string, command ...string) corev1.PodSpec {
 	return corev1.PodSpec{
 		ServiceAccountName: name,
 		PriorityClassName:  "system-cluster-critical",
@@ -123,7 +122,7 @@ func OperatorPod(name, image, certSecret string, command ...string) corev1.PodSp
 		}},
 		// The operator runs without the certificate; then its metrics cannot be read.
 		Volumes: []corev1.Volume{{Name: "serving-cert", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-			SecretName: certSecret, Optional: ptr.To(true)}}}},
+			SecretName: servingCertSecret(name), Optional: ptr.To(true)}}}},
 	}
 }
 

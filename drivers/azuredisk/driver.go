@@ -43,12 +43,18 @@ var Driver = drivers.Driver{
 		{Container: "csi-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
 		{Container: "csi-node-driver", Apply: drivers.AzureEndpoints(cloudConfigFolder)},
 	},
-	ClassParameters: parameters,
-	Secrets:         []string{"azure-disk-credentials"},
-	CredentialKeys:  drivers.AzureCredentialKeys,
-	TrustedCABundle: "azure-disk-csi-driver-trusted-ca-bundle",
-	CloudConfig:     drivers.AzureCloudConfig("azure-disk-csi-driver-cloud-config"),
-	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.AzurePlatformType, DefaultClass: "managed-csi"},
+	ClassParameters:    parameters,
+	SnapshotParameters: tagSnapshots,
+	Secrets:            []string{"azure-disk-credentials"},
+	CredentialKeys:     drivers.AzureCredentialKeys,
+	TrustedCABundle:    "azure-disk-csi-driver-trusted-ca-bundle",
+	CloudConfig:        drivers.AzureCloudConfig("azure-disk-csi-driver-cloud-config"),
+	ClusterStorage:     &drivers.ClusterStorage{Platform: configv1.AzurePlatformType, DefaultClass: "managed-csi"},
+}
+
+// tagSnapshots has new snapshots tagged as disks are.
+func tagSnapshots(cluster drivers.Cluster) map[string]string {
+	return drivers.AzureTags(cluster.Infrastructure)
 }
 
 // parameters has new disks tagged, and encrypted with the administrator's keys instead of Azure's.

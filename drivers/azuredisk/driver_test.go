@@ -34,4 +34,7 @@ func TestParameters(t *testing.T) {
 			}
 		})
 	}
+	if diff := cmp.Diff(tags, Driver.SnapshotParameters(drivers.Cluster{Infrastructure: azure})); diff != "" {
+		t.Errorf("parameters of snapshots (-want +got):\n%s", diff)
+	}
 }

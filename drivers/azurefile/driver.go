@@ -59,6 +59,7 @@ func without(platform drivers.Platform) string {
 }
 
 // parameters has the storage accounts of new shares tagged, so that the driver finds those of this class and cluster.
+// Snapshots are in the accounts of their shares, and the driver refuses tags for them.
 func parameters(cluster drivers.Cluster) map[string]string {
 	return drivers.AzureTags(cluster.Infrastructure, "storageClassName=azurefile-csi")
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,6 +20,7 @@ import (
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/journey"
 	"github.com/berth-csi/berth/test/release"
+	"github.com/berth-csi/berth/test/walk"
 )
 
 // TestOperators: on each platform, the release's manifests are enough for storage to become available, with real operators,
@@ -31,6 +34,7 @@ func TestOperators(t *testing.T) {
 			w := newEnvironment(t, platform, cluster.Options{Images: programs(t)})
 			w.install(release.Payload{Version: version})
 			w.awaitSettled(version)
+			w.checkMonitoring()
 			w.awaitRest()
 
 			touched := w.touchAll()
@@ -50,6 +54,20 @@ func TestOperators(t *testing.T) {
 			w.checkForbidden()
 		})
 	}
+}
+
+// checkMonitoring fails the test unless the cluster's Prometheus reads the metrics of the cluster storage operator, over a
+// verified connection.
+func (w *environment) checkMonitoring() {
+	w.t.Helper()
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: clusterstorage.Namespace, Name: clusterstorage.Name + "-metrics"}}
+	w.get(service)
+	prometheus := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "openshift-monitoring", Name: "prometheus-k8s"}
+	account := w.ServiceAccountConfig(w.t, prometheus.Namespace, prometheus.Name)
+	walk.LetReadMetrics(w.t, w.Cluster, prometheus) // as OpenShift does
+	authority := walk.NewAuthority(w.t, w.Cluster, clusterstorage.Namespace)
+	authority.Issue(w.t, w.Cluster, service)
+	walk.Scraper{Service: service, DiscoverAs: account, Authority: authority, Shows: "# TYPE go_goroutines gauge"}.Await(w.t)
 }
 
 // touchAll annotates everything that our operators made, as an administrator may do, and returns it.

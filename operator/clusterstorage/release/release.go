@@ -1,7 +1,7 @@
 // Package release has the manifests with which the cluster version operator runs the cluster storage operator. They are
 // generated from the definitions of the drivers, into the folder manifests of the repository.
 //
-// The cluster version operator applies the files of a run level in the order of their names. A release replaces the images
+// The cluster version operator applies the files of a run level, which is in their names, in the order of these. A release replaces the images
 // in them by its own, which image-references names, and snapshot by its version.
 package release
 
@@ -32,18 +32,36 @@ import (
 // snapshot stands for the version of a release.
 const snapshot = "0.0.1-snapshot"
 
-// prefix is the run level of storage, and the name of the component.
-const prefix = "0000_50_cluster-storage-operator_"
+// The names of files begin with a run level and the name of the component.
+const (
+	// early is for what components need that have the run level of storage.
+	early = "0000_49_cluster-storage-operator_"
+	level = "0000_50_cluster-storage-operator_"
+	// late is for what needs APIs of such components.
+	late = "0000_90_cluster-storage-operator_"
+)
+
+// capability is the annotation with the capability of a cluster that a manifest is part of.
+const capability = "capability.openshift.io/name"
 
 // createOnly has the cluster version operator create an object, and leave it alone afterwards.
 const createOnly = "release.openshift.io/create-only"
 
-// included are the annotations of all manifests: the kinds of clusters that get them, and the capability without which a
-// cluster can be installed. See https://github.com/openshift/enhancements/blob/master/enhancements/installer/component-selection.md.
-var included = map[string]string{
+// always are the annotations of all manifests: the kinds of clusters that get them.
+var always = map[string]string{
 	"include.release.openshift.io/self-managed-high-availability": "true",
 	"include.release.openshift.io/single-node-developer":          "true",
-	"capability.openshift.io/name":                                "Storage",
+}
+
+// included are those of most manifests. Clusters can be installed without the capability, see
+// https://github.com/openshift/enhancements/blob/master/enhancements/installer/component-selection.md.
+var included = with(always, map[string]string{capability: "Storage"})
+
+// with returns annotations with more of them.
+func with(annotations, more map[string]string) map[string]string {
+	merged := maps.Clone(annotations)
+	maps.Copy(merged, more)
+	return merged
 }
 
 // File is a file of the folder.
@@ -63,25 +81,34 @@ func Files(all []drivers.Driver) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The two digits are the order in which the files are applied.
+	monitoring, err := monitoring()
+	if err != nil {
+		return nil, err
+	}
+	// The two digits after the component are the order in which the files of a level are applied.
 	objects := map[string]runtime.Object{
-		"00_namespace":         namespace(),
-		"00_namespace_drivers": clusterstorage.DriversNamespace(),
-		"01_storage":           storage(),
-		"02_clusteroperator":   clusterOperator(),
-		"04_serviceaccount": &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
+		early + "00_namespace":         namespace(),
+		level + "00_namespace_drivers": clusterstorage.DriversNamespace(),
+		level + "01_storage":           storage(),
+		level + "02_clusteroperator":   clusterOperator(),
+		level + "04_serviceaccount": &corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
 			ObjectMeta: metav1.ObjectMeta{Namespace: clusterstorage.Namespace, Name: clusterstorage.Name}},
-		"10_deployment": deployment(all),
+		level + "10_deployment": deployment(all),
 	}
 	maps.Copy(objects, roles)
 	maps.Copy(objects, requests)
+	maps.Copy(objects, monitoring)
 	files := []File{}
 	for name, object := range objects {
-		data, err := marshal(object)
+		annotations := included
+		if strings.HasPrefix(name, early) {
+			annotations = always // others need it in clusters without the capability, too
+		}
+		data, err := marshal(object, annotations)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		files = append(files, File{Name: prefix + name + ".yaml", Data: data})
+		files = append(files, File{Name: name + ".yaml", Data: data})
 	}
 	references, err := imageReferences(all)
 	if err != nil {
@@ -92,22 +119,25 @@ func Files(all []drivers.Driver) ([]File, error) {
 	return files, nil
 }
 
-// marshal returns an object as YAML, with the annotations that all have.
-func marshal(object runtime.Object) ([]byte, error) {
+// marshal returns an object as YAML, with annotations in addition to its own, which prevail.
+func marshal(object runtime.Object, annotations map[string]string) ([]byte, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
 		return nil, err
 	}
 	u := &unstructured.Unstructured{Object: content}
-	annotations := maps.Clone(included)
-	maps.Copy(annotations, u.GetAnnotations())
-	u.SetAnnotations(annotations)
+	u.SetAnnotations(with(annotations, u.GetAnnotations()))
 	for _, field := range [][]string{{"metadata", "creationTimestamp"}, {"spec", "template", "metadata", "creationTimestamp"}} {
 		unstructured.RemoveNestedField(u.Object, field...)
 	}
-	for _, field := range []string{"spec", "status"} { // of kinds that have none
-		required := field == "spec" && u.GetKind() == "ClusterOperator"
-		if empty, _, _ := unstructured.NestedMap(u.Object, field); len(empty) == 0 && !required {
+	isClusterOperator := u.GetKind() == "ClusterOperator" // whose spec must be there, and whose status is read
+	if !isClusterOperator {
+		unstructured.RemoveNestedField(u.Object, "status")
+	}
+	for _, field := range []string{"spec", "status"} {
+		values, _ := u.Object[field].(map[string]any)
+		maps.DeleteFunc(values, func(_ string, value any) bool { return value == nil })
+		if len(values) == 0 && !isClusterOperator {
 			unstructured.RemoveNestedField(u.Object, field)
 		}
 	}
@@ -123,6 +153,7 @@ func document(content map[string]any) ([]byte, error) {
 	return append([]byte("# Generated by hack/manifests. DO NOT EDIT.\n"), data...), err
 }
 
+// namespace is that of the operator, and of the snapshot controller and its operator, which do not create it.
 func namespace() *corev1.Namespace {
 	return &corev1.Namespace{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
@@ -177,12 +208,12 @@ func roles(all []drivers.Driver) (map[string]runtime.Object, error) {
 	}
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: clusterstorage.Namespace, Name: clusterstorage.Name}}
 	return map[string]runtime.Object{
-		"05_clusterrole":         &rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: in(""), Rules: rules.Cluster},
-		"05_role":                &rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: in(clusterstorage.Namespace), Rules: rules.Own},
-		"05_role_drivers":        &rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: in(drivers.ClusterStorageNamespace), Rules: rules.Drivers},
-		"06_clusterrolebinding":  &rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: in(""), RoleRef: ref("ClusterRole"), Subjects: subjects},
-		"06_rolebinding":         &rbacv1.RoleBinding{TypeMeta: kind("RoleBinding"), ObjectMeta: in(clusterstorage.Namespace), RoleRef: ref("Role"), Subjects: subjects},
-		"06_rolebinding_drivers": &rbacv1.RoleBinding{TypeMeta: kind("RoleBinding"), ObjectMeta: in(drivers.ClusterStorageNamespace), RoleRef: ref("Role"), Subjects: subjects},
+		level + "05_clusterrole":         &rbacv1.ClusterRole{TypeMeta: kind("ClusterRole"), ObjectMeta: in(""), Rules: rules.Cluster},
+		level + "05_role":                &rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: in(clusterstorage.Namespace), Rules: rules.Own},
+		level + "05_role_drivers":        &rbacv1.Role{TypeMeta: kind("Role"), ObjectMeta: in(drivers.ClusterStorageNamespace), Rules: rules.Drivers},
+		level + "06_clusterrolebinding":  &rbacv1.ClusterRoleBinding{TypeMeta: kind("ClusterRoleBinding"), ObjectMeta: in(""), RoleRef: ref("ClusterRole"), Subjects: subjects},
+		level + "06_rolebinding":         &rbacv1.RoleBinding{TypeMeta: kind("RoleBinding"), ObjectMeta: in(clusterstorage.Namespace), RoleRef: ref("Role"), Subjects: subjects},
+		level + "06_rolebinding_drivers": &rbacv1.RoleBinding{TypeMeta: kind("RoleBinding"), ObjectMeta: in(drivers.ClusterStorageNamespace), RoleRef: ref("Role"), Subjects: subjects},
 	}, nil
 }
 
@@ -199,18 +230,37 @@ func credentialsRequests(all []drivers.Driver) (map[string]runtime.Object, error
 			if err := drivers.CheckRendered(m.YAML); err != nil {
 				return nil, fmt.Errorf("driver %s: %w", d.Name, err)
 			}
-			m.Object.SetAnnotations(withCapability(m.Object.GetAnnotations()))
-			requests[fmt.Sprintf("03_credentialsrequest_%s_%s", d.Name, path.Dir(m.File))] = m.Object
+			// A cluster without the cloud credential operator cannot have the object.
+			m.Object.SetAnnotations(with(map[string]string{capability: included[capability] + "+CloudCredential"}, m.Object.GetAnnotations()))
+			requests[fmt.Sprintf(level+"03_credentialsrequest_%s_%s", d.Name, path.Dir(m.File))] = m.Object
 		}
 	}
 	return requests, nil
 }
 
-// withCapability says that a cluster without the cloud credential operator cannot have the object.
-func withCapability(annotations map[string]string) map[string]string {
-	merged := map[string]string{"capability.openshift.io/name": included["capability.openshift.io/name"] + "+CloudCredential"}
-	maps.Copy(merged, annotations)
-	return merged
+// monitoring returns the objects with which the cluster's monitoring reads the operator's metrics. The Service comes with the
+// operator, for which it requests a certificate.
+func monitoring() (map[string]runtime.Object, error) {
+	manifests, err := drivers.Monitoring(clusterstorage.Name)
+	if err != nil {
+		return nil, err
+	}
+	objects := map[string]runtime.Object{}
+	for _, m := range manifests {
+		if err := drivers.CheckRendered(m.YAML); err != nil {
+			return nil, fmt.Errorf("%s: %w", m.File, err)
+		}
+		m.Object.SetNamespace(clusterstorage.Namespace)
+		switch kind := m.Object.GetKind(); kind {
+		case "Service":
+			objects[level+"09_service"] = m.Object
+		case "ServiceMonitor":
+			objects[late+"01_servicemonitor"] = m.Object
+		default:
+			objects[late+"00_prometheus_"+strings.ToLower(kind)] = m.Object
+		}
+	}
+	return objects, nil
 }
 
 // operatorImage is the image of all operators, as their definitions have it.
@@ -218,7 +268,13 @@ func operatorImage(all []drivers.Driver) string { return all[0].Operator.Image }
 
 func deployment(all []drivers.Driver) *appsv1.Deployment {
 	labels := map[string]string{"name": clusterstorage.Name}
-	pod := drivers.OperatorPod(clusterstorage.Name, operatorImage(all), clusterstorage.Name+"-serving-cert", "cluster-storage")
+	// OpenShift's own cluster storage operator leaves NetworkPolicies in the namespace. They cut off pods without these labels.
+	podLabels := with(labels, map[string]string{
+		"openshift.storage.network-policy.api-server":       "allow",
+		"openshift.storage.network-policy.dns":              "allow",
+		"openshift.storage.network-policy.operator-metrics": "allow",
+	})
+	pod := drivers.OperatorPod(clusterstorage.Name, operatorImage(all), "cluster-storage")
 	container := &pod.Containers[0]
 	container.Env = append(container.Env, corev1.EnvVar{Name: clusterstorage.VersionVariable, Value: snapshot})
 	for variable, image := range images(all) {
@@ -232,7 +288,7 @@ func deployment(all []drivers.Driver) *appsv1.Deployment {
 			Replicas: ptr.To(int32(1)),
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{
+				ObjectMeta: metav1.ObjectMeta{Labels: podLabels, Annotations: map[string]string{
 					"openshift.io/required-scc":               "restricted-v2",
 					"target.workload.openshift.io/management": `{"effect": "PreferredDuringScheduling"}`,
 				}},

@@ -33,7 +33,7 @@ type Features struct {
 	Attaches bool
 	// Clones says that a volume can be a copy of another one.
 	Clones bool
-	// Parameters says that StorageClasses may have parameters. The record of a volume keeps them.
+	// Parameters says that classes may have parameters. The record of a volume or a snapshot keeps them.
 	Parameters bool
 	// Modifies says that parameters of a volume can be changed.
 	Modifies bool
@@ -78,10 +78,8 @@ func (c Controller) CreateVolume(_ context.Context, request *csi.CreateVolumeReq
 	if err := checkCapabilities(request.VolumeCapabilities); err != nil {
 		return nil, err
 	}
-	for name := range request.Parameters {
-		if !c.Parameters && !strings.HasPrefix(name, "csi.storage.k8s.io/") {
-			return nil, status.Errorf(codes.InvalidArgument, "the StorageClass has the parameter %q, want none", name)
-		}
+	if err := c.checkParameters(request.Parameters); err != nil {
+		return nil, err
 	}
 	bytes, err := sizeOf(request.CapacityRange)
 	if err != nil {
@@ -101,6 +99,16 @@ func (c Controller) CreateVolume(_ context.Context, request *csi.CreateVolumeReq
 			request.Name, got.Bytes, got.Source, request.CapacityRange, source)
 	}
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: id, CapacityBytes: got.Bytes, ContentSource: request.VolumeContentSource}}, nil
+}
+
+// checkParameters accepts those of sidecars from every class.
+func (f Features) checkParameters(parameters map[string]string) error {
+	for name := range parameters {
+		if !f.Parameters && !strings.HasPrefix(name, "csi.storage.k8s.io/") {
+			return status.Errorf(codes.InvalidArgument, "the class has the parameter %q, want none", name)
+		}
+	}
+	return nil
 }
 
 // merged returns parameters with changes.
@@ -236,6 +244,9 @@ func (c Controller) CreateSnapshot(_ context.Context, request *csi.CreateSnapsho
 	if request.Name == "" || request.SourceVolumeId == "" {
 		return nil, status.Error(codes.InvalidArgument, "the request lacks a name or a volume ID")
 	}
+	if err := c.checkParameters(request.Parameters); err != nil {
+		return nil, err
+	}
 	volume, err := c.Store.Get(Volumes, request.SourceVolumeId)
 	if err != nil {
 		return nil, answer(err)
@@ -244,7 +255,7 @@ func (c Controller) CreateSnapshot(_ context.Context, request *csi.CreateSnapsho
 	if err != nil {
 		return nil, answer(err)
 	}
-	want := Record{Name: request.Name, Bytes: volume.Bytes, Source: request.SourceVolumeId, Created: time.Now().UTC()}
+	want := Record{Name: request.Name, Bytes: volume.Bytes, Source: request.SourceVolumeId, Created: time.Now().UTC(), Parameters: request.Parameters}
 	id, got, err := c.Store.create(Snapshots, want, from)
 	if err != nil {
 		return nil, answer(err)

@@ -60,13 +60,20 @@ func (b azureBed) expand(t *testing.T, claim *corev1.PersistentVolumeClaim) {
 	}
 }
 
-// copies makes a snapshot of a claim and a copy of that, and one of the claim itself. The file of a name has the content.
-func (b azureBed) copies(t *testing.T, claim *corev1.PersistentVolumeClaim, class, file, content string) {
+// copies makes a snapshot of a claim and a copy of that, and one of the claim itself. The file of a name has the content, and
+// the snapshot the tags.
+func (b azureBed) copies(t *testing.T, claim *corev1.PersistentVolumeClaim, class, file, content, tags string) {
 	t.Helper()
 	snapshot := b.Snapshot(t, claim, "snapshot", class)
-	if made := b.storage.Left(t, folders.Snapshots); len(made) != 1 {
-		t.Errorf("the storage has the snapshots %q, want one", made)
+	made := b.storage.Left(t, folders.Snapshots)
+	if len(made) != 1 {
+		t.Fatalf("the storage has the snapshots %q, want one", made)
 	}
+	record, err := b.storage.Get(folders.Snapshots, made[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantAzureTags(t, "snapshot", record, tags)
 	for name, source := range map[string]*corev1.TypedLocalObjectReference{
 		"restored": {APIGroup: ptr.To("snapshot.storage.k8s.io"), Kind: "VolumeSnapshot", Name: snapshot.GetName()},
 		"clone":    {Kind: "PersistentVolumeClaim", Name: claim.Name},
@@ -114,11 +121,15 @@ func (b azureBed) wantLogins(t *testing.T) {
 	}
 }
 
-// wantTags fails the test unless the request for a volume had tags.
-func (b azureBed) wantTags(t *testing.T, claim *corev1.PersistentVolumeClaim, want string) {
+// wantAzureTags fails the test unless the request for a volume or a snapshot had tags; "" for none.
+func wantAzureTags(t *testing.T, kind string, got folders.Record, want string) {
 	t.Helper()
-	if got := b.volume(t, claim).Parameters; got["tags"] != want || got["tagValueDelimiter"] != "|" {
-		t.Errorf("the volume was asked for with the parameters %v, want the tags %q", got, want)
+	delimiter := "|"
+	if want == "" {
+		delimiter = ""
+	}
+	if got.Parameters["tags"] != want || got.Parameters["tagValueDelimiter"] != delimiter {
+		t.Errorf("the %s was asked for with the parameters %v, want the tags %q", kind, got.Parameters, want)
 	}
 }
 

@@ -56,9 +56,8 @@ func testAzureDisk(t *testing.T) {
 			t.Errorf("the volume has the affinity %+v, want zone %s", affinity, testbed.AzureZone)
 		}
 	})
-	t.Run("tags", func(t *testing.T) {
-		bed.wantTags(t, data, "kubernetes.io_cluster."+cluster.InfrastructureName+"=owned|team=harbour,pier")
-	})
+	const tags = "kubernetes.io_cluster." + cluster.InfrastructureName + "=owned|team=harbour,pier"
+	t.Run("tags", func(t *testing.T) { wantAzureTags(t, "volume", bed.volume(t, data), tags) })
 	t.Run("attach", func(t *testing.T) {
 		if got := bed.volume(t, data).Node; got != first {
 			t.Errorf("the disk is attached to %q, want the node of its pod, %s", got, first)
@@ -78,7 +77,7 @@ func testAzureDisk(t *testing.T) {
 	})
 	t.Run("expand", func(t *testing.T) { bed.expand(t, data) })
 	t.Run("modify", func(t *testing.T) { modifyAzureDisk(t, bed) })
-	t.Run("snapshot", func(t *testing.T) { bed.copies(t, data, "csi-azuredisk-vsc", "greeting", "ahoy") })
+	t.Run("snapshot", func(t *testing.T) { bed.copies(t, data, "csi-azuredisk-vsc", "greeting", "ahoy", tags) })
 	t.Run("delete", func(t *testing.T) {
 		bed.Delete(t, writer.Pod, data)
 		bed.wantEmpty(t)

@@ -30,7 +30,7 @@ func testAzureFile(t *testing.T) {
 		bed.read(t, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: bed.namespace, Name: "azure-storage-account-fstandin-secret"}}) // with which nodes mount it
 	})
 	t.Run("tags", func(t *testing.T) {
-		bed.wantTags(t, files, "kubernetes.io_cluster."+cluster.InfrastructureName+"=owned|storageClassName=azurefile-csi|team=harbour,pier")
+		wantAzureTags(t, "volume", bed.volume(t, files), "kubernetes.io_cluster."+cluster.InfrastructureName+"=owned|storageClassName=azurefile-csi|team=harbour,pier")
 	})
 	var first, second testbed.RunningPod
 	t.Run("publish", func(t *testing.T) {
@@ -42,7 +42,7 @@ func testAzureFile(t *testing.T) {
 		}
 	})
 	t.Run("expand", func(t *testing.T) { bed.expand(t, files) })
-	t.Run("snapshot", func(t *testing.T) { bed.copies(t, files, "csi-azurefile-vsc", "greeting", "ahoy") })
+	t.Run("snapshot", func(t *testing.T) { bed.copies(t, files, "csi-azurefile-vsc", "greeting", "ahoy", "") })
 	t.Run("delete", func(t *testing.T) {
 		bed.Delete(t, first.Pod, second.Pod, files)
 		bed.wantEmpty(t)

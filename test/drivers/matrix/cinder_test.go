@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -144,12 +145,42 @@ func testCinder(t *testing.T) {
 			}
 		}
 	})
+	t.Run("refusals", bed.refusals)
 	t.Run("metrics", bed.CheckMetrics)
 	t.Run("restarts", bed.CheckNoRestarts)
 	t.Run("permissions", func(t *testing.T) {
 		accounts.Check(t, bed.Cluster, cinder.Driver, bed.DriverNamespace(), cinderUnexercised)
 	})
 	t.Run("defaults", testCinderDefaults)
+}
+
+// refusals: events say what a cloud refuses that is slow, too. Claims and pods get what they want once it no longer does.
+func (b *cinderBed) refusals(t *testing.T) {
+	b.cloud.SetLatency(2 * time.Second)
+	b.cloud.Fail(openstack.CreateVolume, "") // the claim is bound, as the driver does not wait for the volume
+	broken := b.claim(t, testbed.Claim{Name: "broken"})
+	waiting := b.Create(t, testbed.Pod{Name: "broken", Node: testbed.Nodes[0], Claim: broken})
+	b.AwaitEvent(t, waiting, "FailedAttachVolume", "the status is error")
+	b.Delete(t, waiting, broken)
+
+	const quota, attached = "VolumeSizeExceedsAvailableQuota: no gigabytes are left", "Volume status must be available to reserve, but the status is in-use."
+	for _, fault := range []openstack.Fault{
+		{Service: openstack.Cinder, Route: "/volumes", Code: http.StatusRequestEntityTooLarge, Message: quota},
+		{Service: openstack.Nova, Route: "/servers/{id}/os-volume_attachments", Code: http.StatusBadRequest, Message: attached},
+		{Service: openstack.Cinder, Route: "/volumes/{id}/action", Action: "os-extend", Code: http.StatusRequestEntityTooLarge, Message: quota},
+	} {
+		fault.Method, fault.Times = http.MethodPost, 2 // events repeat, too
+		t.Cleanup(b.cloud.Inject(fault))
+	}
+	claim := b.claim(t, testbed.Claim{Name: "refused"})
+	pod := b.Run(t, testbed.Pod{Name: "refused", Node: testbed.Nodes[0], Claim: claim})
+	b.AwaitEvent(t, claim, "ProvisioningFailed", quota)
+	b.AwaitEvent(t, pod, "FailedAttachVolume", attached)
+	b.Expand(t, claim, "2Gi")
+	b.AwaitEvent(t, claim, "VolumeResizeFailed", quota)
+	b.Delete(t, pod.Pod, claim)
+	b.cloud.SetLatency(0)
+	b.wantEmpty(t)
 }
 
 // cinderUnexercised says why the run needs no use of these permissions.

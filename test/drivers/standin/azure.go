@@ -123,6 +123,7 @@ func azureDisk(ctx context.Context, flags *flag.FlagSet) error {
 		"diskname enableasyncattach enablebursting enableperformanceplus fstype kind location logicalsectorsize maxshares networkaccesspolicy perfprofile " +
 		"publicnetworkaccess resourcegroup skuname storageaccounttype subscriptionid tags tagvaluedelimiter useragent writeacceleratorenabled zoned")
 	d.mutable = []string{"skuname", "diskiopsreadwrite", "diskmbpsreadwrite"}
+	d.snapshotParameters = strings.Fields("dataaccessauthmode incremental location networkaccesspolicy publicnetworkaccess resourcegroup subscriptionid tags tagvaluedelimiter useragent")
 	if name := valueOf[string](flags, "nodeid"); name != "" {
 		limit := valueOf[int](flags, "volume-attach-limit")
 		d.info = func(ctx context.Context) (*csi.NodeGetInfoResponse, error) {
@@ -169,6 +170,7 @@ func azureFile(ctx context.Context, flags *flag.FlagSet) error {
 		"provisionedbandwidth provisionediops publicnetworkaccess requireinfraencryption resourcegroup rootsquashtype runtimeclasshandler secretname " +
 		"secretnamespace selectrandommatchingaccount server shareaccesstier sharename sharenameprefix skuname storageaccount storageaccounttype " +
 		"storageendpointsuffix storeaccountkey subnetname subscriptionid tags tagvaluedelimiter usedataplaneapi usesecretcache vnetlinkname vnetname vnetresourcegroup")
+	d.snapshotParameters = []string{"usedataplaneapi"}
 	d.created = func(ctx context.Context, request *csi.CreateVolumeRequest, _ *csi.Volume) error {
 		return storeAccountKey(ctx, api, request.Parameters)
 	}

@@ -34,10 +34,10 @@ type driver struct {
 	alsoOnNode, alsoOnNodes bool
 	// topology is the key of the topology that decides where a volume is; "" for none.
 	topology string
-	// parameters are those that a StorageClass may have, in small letters, and mutable those that can be changed. refused is
-	// how a wrong one is refused.
-	parameters, mutable []string
-	refused             func(parameter string) error
+	// parameters are those that a StorageClass may have, in small letters, mutable those that can be changed, and
+	// snapshotParameters those that a VolumeSnapshotClass may have. refused is how a wrong one is refused.
+	parameters, mutable, snapshotParameters []string
+	refused                                 func(parameter string) error
 	// login returns what the driver logs in with. It is nil where the driver needs no login.
 	login func() (backend.Login, error)
 	// info says what the node is; nil for the controller.
@@ -261,6 +261,9 @@ func (c controller) ControllerExpandVolume(ctx context.Context, request *csi.Con
 }
 
 func (c controller) CreateSnapshot(ctx context.Context, request *csi.CreateSnapshotRequest) (*csi.CreateSnapshotResponse, error) {
+	if err := c.driver.checkParameters(request.Parameters, c.driver.snapshotParameters); err != nil {
+		return nil, err
+	}
 	return forward(ctx, c.driver, request, c.backend.CreateSnapshot)
 }
 

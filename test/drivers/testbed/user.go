@@ -142,8 +142,8 @@ type RunningPod struct {
 	bed *Testbed
 }
 
-// Run runs a pod with the volume of a claim, and waits until it is ready.
-func (b *Testbed) Run(t testing.TB, p Pod) RunningPod {
+// Create creates a pod with the volume of a claim. It does not wait.
+func (b *Testbed) Create(t testing.TB, p Pod) *corev1.Pod {
 	t.Helper()
 	pod := journey.PodWithClaim(p.Claim.Namespace, p.Name, p.Claim.Name)
 	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: p.Node}
@@ -155,6 +155,13 @@ func (b *Testbed) Run(t testing.TB, p Pod) RunningPod {
 	if err := b.Client().Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
+	return pod
+}
+
+// Run runs a pod with the volume of a claim, and waits until it is ready.
+func (b *Testbed) Run(t testing.TB, p Pod) RunningPod {
+	t.Helper()
+	pod := b.Create(t, p)
 	cluster.Eventually(t, Limit, "pod "+p.Name+" to be ready", func(ctx context.Context) error {
 		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
@@ -165,6 +172,28 @@ func (b *Testbed) Run(t testing.TB, p Pod) RunningPod {
 		return nil
 	})
 	return RunningPod{pod, b}
+}
+
+// AwaitEvent waits until there is an event about an object, for a reason, whose message has a text.
+func (b *Testbed) AwaitEvent(t testing.TB, about client.Object, reason, text string) {
+	t.Helper()
+	cluster.Eventually(t, Limit, fmt.Sprintf("an event %s about %s that says %q", reason, about.GetName(), text), func(ctx context.Context) error {
+		events := &corev1.EventList{}
+		if err := b.Client().List(ctx, events, client.InNamespace(about.GetNamespace())); err != nil {
+			return err
+		}
+		var others []string
+		for _, event := range events.Items {
+			if event.InvolvedObject.UID != about.GetUID() {
+				continue
+			}
+			if event.Reason == reason && strings.Contains(event.Message, text) {
+				return nil
+			}
+			others = append(others, event.Reason+": "+event.Message)
+		}
+		return fmt.Errorf("the events are %q", others)
+	})
 }
 
 // Write writes a file on the pod's volume.
