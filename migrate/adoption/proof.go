@@ -119,7 +119,8 @@ func (m *remains) judgeBinding(l leftover) judgement {
 	current := slices.DeleteFunc(accounts, func(a drivers.Account) bool { return !m.isAccount(a.Name) })
 	for _, a := range current {
 		for _, p := range m.pods {
-			if p.spec.ServiceAccountName == a.Name && p.constraints != "" && slices.Contains(m.permitted[b.role], p.constraints) {
+			permitted := m.permitted[b.role]
+			if p.spec.ServiceAccountName == a.Name && p.constraints != "" && (slices.Contains(permitted, p.constraints) || slices.Contains(permitted, rbacv1.ResourceAll)) {
 				return used(untilUpdated, "%s was admitted by SecurityContextConstraints %s, which it permits", p.name, p.constraints)
 			}
 		}

@@ -276,8 +276,11 @@ func (m *remains) readPermitted(ctx context.Context, c client.Client) error {
 			return fmt.Errorf("reading ClusterRole %s: %w", b.role.Name, err)
 		}
 		for _, rule := range role.Rules {
-			if slices.Contains(rule.Resources, "securitycontextconstraints") {
+			if slices.Contains(rule.Resources, "securitycontextconstraints") || slices.Contains(rule.Resources, rbacv1.ResourceAll) {
 				m.permitted[b.role] = append(m.permitted[b.role], rule.ResourceNames...)
+				if len(rule.ResourceNames) == 0 {
+					m.permitted[b.role] = append(m.permitted[b.role], rbacv1.ResourceAll)
+				}
 			}
 		}
 	}
