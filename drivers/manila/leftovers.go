@@ -20,6 +20,7 @@ func leftovers() []drivers.Leftover {
 		{Kind: rbac.WithKind("RoleBinding"), Namespace: drivers.NamespacePlaceholder, Name: "openstack-manila-csi-controllerplugin"},
 		{Kind: rbac.WithKind("Role"), Namespace: drivers.NamespacePlaceholder, Name: "openstack-manila-csi-controllerplugin"},
 		{Kind: drivers.SecurityContextConstraintsKind, Name: oldConstraints},
+		{Kind: corev1.SchemeGroupVersion.WithKind("ConfigMap"), Namespace: drivers.NamespacePlaceholder, Name: "openstack-certificates"},
 		{Kind: drivers.CredentialsRequestKind, Namespace: drivers.CredentialsRequestNamespace, Name: "manila-csi-credentials-request",
 			Credentials: &drivers.OldCredentials{Secret: "installer-cloud-credentials", Copy: driverSecret, Keys: oldKeys}},
 	}

@@ -192,7 +192,7 @@ func (m *remains) found() []found {
 }
 
 // stages is the order of kinds: permissions go first, and what they are for later.
-var stages = []string{"ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role", drivers.SecurityContextConstraintsKind.Kind, "ServiceAccount", drivers.CredentialsRequestKind.Kind}
+var stages = []string{"ClusterRoleBinding", "RoleBinding", "ClusterRole", "Role", drivers.SecurityContextConstraintsKind.Kind, "ServiceAccount", "ConfigMap", drivers.CredentialsRequestKind.Kind}
 
 // others returns those that are not namespaces.
 func (m *remains) others() (all []found) {
@@ -247,13 +247,11 @@ func (m *remains) checkFormer() (checks migrate.Checks) {
 	if m.left != "" {
 		checks = append(checks, refused(formerOperator, "wait until it is gone; if its node is lost, delete its Node object", "%s of a former operator is left", m.left)...)
 	}
-	for _, v := range m.versions {
-		if slices.Contains(m.groups, v.Namespace) {
-			refuse("ClusterServiceVersion %s/%s has an operator of the driver", v.Namespace, v.Name)
-		}
+	for _, v := range m.installed {
+		refuse("ClusterServiceVersion %s/%s has an operator of the driver", v.Namespace, v.Name)
 	}
-	for _, p := range m.installPlans {
-		if slices.Contains(m.groups, p.Namespace) && p.Status.Phase != v1alpha1.InstallPlanPhaseComplete && p.Status.Phase != v1alpha1.InstallPlanPhaseFailed {
+	for _, p := range m.installing {
+		if p.Status.Phase != v1alpha1.InstallPlanPhaseComplete && p.Status.Phase != v1alpha1.InstallPlanPhaseFailed {
 			checks = append(checks, refused(formerOperator, "delete it", "OLM would install an operator of the driver, by InstallPlan %s/%s", p.Namespace, p.Name)...)
 		}
 	}

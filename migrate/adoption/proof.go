@@ -46,6 +46,8 @@ func (m *remains) judge(l leftover) judgement {
 		return m.judgeConstraints(l)
 	case drivers.CredentialsRequestKind.Kind:
 		return m.judgeRequest(l)
+	case "ConfigMap":
+		return m.judgeConfigMap(l)
 	}
 	return stays("nobody knows what may use an object of its kind")
 }
@@ -182,7 +184,7 @@ func (m *remains) judgeRequest(l leftover) judgement {
 	if by := m.usesSecret(name); by != "" {
 		return used("give that other credentials, or wait until it is gone", "%s uses Secret %s, which has its credentials", by, name)
 	}
-	proof := fmt.Sprintf("no pod, no volume, no snapshot and no class uses Secret %s, which has its credentials", name)
+	proof := fmt.Sprintf("no pod, volume, snapshot or class uses Secret %s, which has its credentials", name)
 	if l.Credentials.Copy == "" {
 		return unused("%s", proof)
 	}
@@ -201,10 +203,19 @@ func (m *remains) judgeRequest(l leftover) judgement {
 	return unused("%s, and Secret %s has no copy of them", proof, l.Credentials.Copy)
 }
 
+func (m *remains) judgeConfigMap(l leftover) judgement {
+	for _, p := range m.pods {
+		if _, configMaps := configurationOf(p.spec); slices.Contains(configMaps, l.Name) {
+			return used(untilUpdated, "%s uses it", p.name)
+		}
+	}
+	return unused("no pod uses it, and no workload would")
+}
+
 // usesSecret returns what uses a Secret of the driver's namespace; "" if nothing does.
 func (m *remains) usesSecret(name string) string {
 	for _, p := range m.pods {
-		if slices.Contains(secretsOf(p.spec), name) {
+		if secrets, _ := configurationOf(p.spec); slices.Contains(secrets, name) {
 			return p.name
 		}
 	}
@@ -216,13 +227,33 @@ func (m *remains) usesSecret(name string) string {
 	return ""
 }
 
-// secretsOf returns the Secrets that a pod uses.
-func secretsOf(spec corev1.PodSpec) (names []string) {
+// configurationOf returns the Secrets and the ConfigMaps that a pod uses.
+func configurationOf(spec corev1.PodSpec) (secrets, configMaps []string) {
 	for _, s := range spec.ImagePullSecrets {
-		names = append(names, s.Name)
+		secrets = append(secrets, s.Name)
 	}
 	for _, v := range spec.Volumes {
-		names = append(names, secretsOfVolume(v)...)
+		sources := []corev1.VolumeProjection{}
+		if v.Projected != nil {
+			sources = v.Projected.Sources
+		}
+		if v.Secret != nil {
+			secrets = append(secrets, v.Secret.SecretName)
+		}
+		if v.ConfigMap != nil {
+			configMaps = append(configMaps, v.ConfigMap.Name)
+		}
+		if v.CSI != nil && v.CSI.NodePublishSecretRef != nil {
+			secrets = append(secrets, v.CSI.NodePublishSecretRef.Name)
+		}
+		for _, s := range sources {
+			if s.Secret != nil {
+				secrets = append(secrets, s.Secret.Name)
+			}
+			if s.ConfigMap != nil {
+				configMaps = append(configMaps, s.ConfigMap.Name)
+			}
+		}
 	}
 	containers := slices.Concat(spec.InitContainers, spec.Containers)
 	for _, c := range spec.EphemeralContainers {
@@ -231,33 +262,23 @@ func secretsOf(spec corev1.PodSpec) (names []string) {
 	for _, c := range containers {
 		for _, from := range c.EnvFrom {
 			if from.SecretRef != nil {
-				names = append(names, from.SecretRef.Name)
+				secrets = append(secrets, from.SecretRef.Name)
+			}
+			if from.ConfigMapRef != nil {
+				configMaps = append(configMaps, from.ConfigMapRef.Name)
 			}
 		}
 		for _, env := range c.Env {
-			if env.ValueFrom != nil && env.ValueFrom.SecretKeyRef != nil {
-				names = append(names, env.ValueFrom.SecretKeyRef.Name)
+			switch from := env.ValueFrom; {
+			case from == nil:
+			case from.SecretKeyRef != nil:
+				secrets = append(secrets, from.SecretKeyRef.Name)
+			case from.ConfigMapKeyRef != nil:
+				configMaps = append(configMaps, from.ConfigMapKeyRef.Name)
 			}
 		}
 	}
-	return names
-}
-
-func secretsOfVolume(v corev1.Volume) (names []string) {
-	if v.Secret != nil {
-		names = append(names, v.Secret.SecretName)
-	}
-	if v.Projected != nil {
-		for _, s := range v.Projected.Sources {
-			if s.Secret != nil {
-				names = append(names, s.Secret.Name)
-			}
-		}
-	}
-	if v.CSI != nil && v.CSI.NodePublishSecretRef != nil {
-		names = append(names, v.CSI.NodePublishSecretRef.Name)
-	}
-	return names
+	return secrets, configMaps
 }
 
 // judgeCustom returns whether the object that configured an operator can be deleted.
@@ -275,7 +296,7 @@ func judgeCustom(c custom) judgement {
 
 // judgeDefinition returns whether an API of the operators can be deleted.
 func (m *remains) judgeDefinition(d definition) judgement {
-	for _, v := range m.versions {
+	for _, v := range m.installed {
 		if owns(v, d.Definition) {
 			return used("find out who has installed that", "ClusterServiceVersion %s/%s owns it", v.Namespace, v.Name)
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,10 @@ type remains struct {
 	command string
 	// unfinished is what the adoption would have to do or wait for; "" if it is complete.
 	unfinished string
+	// installed and installing are the ClusterServiceVersions and InstallPlans about the driver's package, where OLM installs
+	// anything: only administrators create the OperatorGroups that it needs for that.
+	installed  []v1alpha1.ClusterServiceVersion
+	installing []v1alpha1.InstallPlan
 	// left is what is left of an operator that OLM ran, such as a pod; "" if nothing.
 	left string
 	// leftovers are the definition's, with their objects.
@@ -128,7 +133,7 @@ func (r Request) survey(ctx context.Context, cluster migrate.Cluster, all bool) 
 	} else if next.Step != "" {
 		m.unfinished = next.Waits
 	}
-	for _, read := range []func(context.Context, client.Client) error{m.readBindings, m.readLeft, m.readCustoms, m.readLeftovers, m.readUsers, m.readReferences} {
+	for _, read := range []func(context.Context, client.Client) error{m.readBindings, m.readInstalled, m.readLeft, m.readCustoms, m.readLeftovers, m.readUsers, m.readReferences} {
 		if err := read(ctx, cluster.Client); err != nil {
 			return nil, err
 		}
@@ -148,6 +153,28 @@ func (m *remains) readBindings(ctx context.Context, c client.Client) error {
 	}
 	for _, b := range ofNamespaces.Items {
 		m.bindings = append(m.bindings, binding{"RoleBinding", b.Namespace, b.Name, b.Subjects, b.RoleRef})
+	}
+	return nil
+}
+
+func (m *remains) readInstalled(ctx context.Context, c client.Client) error {
+	for _, namespace := range m.groups {
+		versions, installPlans := &v1alpha1.ClusterServiceVersionList{}, &v1alpha1.InstallPlanList{}
+		for _, list := range []client.ObjectList{versions, installPlans} {
+			if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+				return fmt.Errorf("listing the objects of OLM in namespace %s: %w", namespace, err)
+			}
+		}
+		for _, v := range versions.Items {
+			if !v.IsCopied() && isVersion(m.driver, v) {
+				m.installed = append(m.installed, v)
+			}
+		}
+		for _, p := range installPlans.Items {
+			if slices.ContainsFunc(p.Spec.ClusterServiceVersionNames, func(name string) bool { _, of := m.driver.VersionOf(name); return of }) {
+				m.installing = append(m.installing, p)
+			}
+		}
 	}
 	return nil
 }

@@ -85,9 +85,11 @@ func TestAdoptionRefusals(t *testing.T) {
 		}
 		return nil
 	})
+	f.mustRefuseCleanup("the operator is installed again", "has an operator of the driver that OLM gives permissions")
 	f.awaitSafePlan()
 	f.adopt(fault.Record())
 	f.mustBeHandedOver()
+	f.testCleanup(fault.KillAtEach())
 }
 
 // awaitSafePlan waits until a plan is safe, such as when OLM has finished what it does.

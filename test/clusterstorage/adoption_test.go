@@ -137,7 +137,7 @@ func (f *former) old() *unstructured.Unstructured {
 func (f *former) configure(spec map[string]any) {
 	f.t.Helper()
 	object := f.old()
-	object.SetFinalizers([]string{"operator.csi.openshift.io/former"})
+	object.SetFinalizers([]string{f.driver.OldCustomResources()[0].Finalizer})
 	object.Object["spec"] = spec
 	f.create(object)
 }
@@ -299,6 +299,7 @@ func TestAdoption(t *testing.T) {
 			t.Parallel()
 			f := begin(t)
 			f.useVolumes()
+			f.mustRefuseCleanup("before the hand-over", "former operator")
 			f.startSuccessor()
 			recorded := f.record()
 
@@ -318,6 +319,7 @@ func TestAdoption(t *testing.T) {
 				t.Errorf("a second run wrote %+v", writes)
 			}
 			f.checkForbidden()
+			f.testCleanup(fault.Record())
 		})
 	}
 }
