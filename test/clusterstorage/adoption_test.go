@@ -299,7 +299,7 @@ func TestAdoption(t *testing.T) {
 			t.Parallel()
 			f := begin(t)
 			f.useVolumes()
-			f.mustRefuseCleanup("before the hand-over", "former operator")
+			f.mustRefuseCleanup("before the hand-over", "that OLM gives permissions")
 			f.startSuccessor()
 			recorded := f.record()
 
