@@ -61,7 +61,7 @@ func (p *Printer) Progress(of tools.Progress) {
 	detail := of.Phase
 	switch {
 	case of.Total > 0:
-		detail += fmt.Sprintf(" %d/%d", of.Done, of.Total)
+		detail += fmt.Sprintf(" %d of at most %d", of.Done, of.Total) // caches have some
 	case of.Done > 0:
 		detail += fmt.Sprintf(" %d", of.Done)
 	}

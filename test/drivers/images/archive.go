@@ -31,6 +31,9 @@ func (c content) archive(ctx context.Context, report func(tools.Progress), tag n
 	building, both := errgroup.WithContext(ctx) // packages of Debian are installed while the compiler works
 	building.Go(func() (err error) {
 		files, err = c.files(both, report)
+		if report != nil && c.debian {
+			report(installing) // what is left, unless it is done
+		}
 		return err
 	})
 	if c.debian {

@@ -29,6 +29,9 @@ var options = []string{
 	"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/info/*",
 }
 
+// installing is the progress of debian.
+var installing = tools.Progress{Phase: "installing Debian packages", Detail: strings.Join(packages, ", ")}
+
 // debian returns the path of a tar archive with a small Debian, which is made once of the packages that the machine's
 // apt gets. Later versions of the packages do not change it, only another list of them.
 func debian(ctx context.Context, report func(tools.Progress)) (string, error) {
@@ -39,7 +42,7 @@ func debian(ctx context.Context, report func(tools.Progress)) (string, error) {
 			return fmt.Errorf("images of drivers need mmdebstrap, which 'apt-get install mmdebstrap' installs: %w", err)
 		}
 		if report != nil {
-			report(tools.Progress{Phase: "installing Debian packages", Detail: strings.Join(packages, ", ")})
+			report(installing)
 		}
 		if err := os.Mkdir(folder, 0o755); err != nil {
 			return err
