@@ -54,7 +54,7 @@ func next(version semver.Version) semver.Version {
 // optionsOf returns the options that generate a bundle of the driver again.
 func optionsOf(b *registryv1.Bundle, d drivers.Driver) (Options, error) {
 	csv := &v1alpha1.ClusterServiceVersion{}
-	if err := yaml.Unmarshal(b.File(registryv1.ManifestsDir+"/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
+	if err := yaml.Unmarshal(b.File(csvPath(b)), csv); err != nil {
 		return Options{}, err
 	}
 	if b.Package != d.Package.Name || csv.Name == "" {
