@@ -85,6 +85,26 @@ func optionsOf(b *registryv1.Bundle, d drivers.Driver) (Options, error) {
 	return opts, nil
 }
 
+// References returns, for each image of a bundle of the driver, by its name in Options.Images, the reference that registries
+// know the latest build by: the pull spec in the bundle, or that of the driver's definition where the bundle has a digest,
+// which never names another build.
+func References(earlier *registryv1.Bundle, d drivers.Driver) (map[string]string, error) {
+	was, err := optionsOf(earlier, d)
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", earlier.Name, err)
+	}
+	references := map[string]string{OperatorImage: d.Operator.Image}
+	for _, image := range d.Images {
+		references[image.Env] = image.Default
+	}
+	for name := range references {
+		if spec := was.Images[name]; spec != "" && !strings.Contains(spec, "@") {
+			references[name] = spec
+		}
+	}
+	return references, nil
+}
+
 // Diff returns the differences between the files of two bundles in the unified format, or "".
 func Diff(before, after *registryv1.Bundle) string {
 	var text strings.Builder

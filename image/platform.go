@@ -28,7 +28,19 @@ func (p Platform) Image() (v1.Image, error) {
 	if base == nil {
 		base = mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	}
-	image, err := mutate.AppendLayers(base, p.Layers...)
+	mediaType, err := base.MediaType()
+	if err != nil {
+		return nil, err
+	}
+	var layers []mutate.Addendum
+	for _, layer := range p.Layers {
+		addendum := mutate.Addendum{Layer: layer}
+		if mediaType == types.DockerManifestSchema2 { // a manifest of Docker's has no layers of OCI's type
+			addendum.MediaType = types.DockerLayer
+		}
+		layers = append(layers, addendum)
+	}
+	image, err := mutate.Append(base, layers...)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ type compiled struct {
 	os           string
 	architecture string
 	file         string
+	dependencies []dependency
 }
 
 // compile compiles the programs of the images for each architecture.
@@ -44,7 +45,9 @@ func (r *release) compileFor(ctx context.Context, p program, os_, architecture s
 	if err != nil {
 		return compiled{}, fmt.Errorf("compiling %s for %s/%s: %w", p.name, os_, architecture, err)
 	}
-	return compiled{program: p, os: os_, architecture: architecture, file: file}, nil
+	c := compiled{program: p, os: os_, architecture: architecture, file: file}
+	c.dependencies, err = c.listDependencies(ctx)
+	return c, err
 }
 
 // goCommand runs a go command in the module that has the program, and returns its output.

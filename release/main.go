@@ -40,6 +40,7 @@ type options struct {
 	base          string
 	output        string
 	layout        string
+	key           string
 }
 
 func run(ctx context.Context, args []string) error {
@@ -63,6 +64,7 @@ func parse(args []string) (options, error) {
 	flags.StringVar(&o.base, "must-gather-base", mustGatherBase, "`IMAGE` with bash, awk, sed and tar to build must-gather's image on")
 	flags.StringVar(&o.output, "output", "bin/release", "`DIR` for programs and for what is not pushed")
 	flags.StringVar(&o.layout, "layout", "", "`DIR` to write all images to as well, in the OCI layout")
+	flags.StringVar(&o.key, "key", "", "`FILE` or URI of the key to sign with, as cosign takes it; COSIGN_PASSWORD has its password")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}

@@ -46,15 +46,11 @@ func (r *release) programIndex(ctx context.Context, p programImage) (v1.ImageInd
 // platformImage returns the image for one architecture. Layers that change rarely come first.
 func (r *release) platformImage(ctx context.Context, p programImage, architecture string) (v1.Image, error) {
 	built := r.programFor(p.program, architecture)
-	licences, err := built.licences(ctx)
-	if err != nil {
-		return nil, err
-	}
 	program := image.Files{"usr/bin/" + p.program.name: {Source: built.file, Executable: true}}
 	for target, source := range p.scripts {
 		program[target] = image.File{Source: source, Executable: true}
 	}
-	layers := []image.Files{licences, program}
+	layers := []image.Files{built.licenceFiles(), program}
 	if !p.onBase {
 		layers = slices.Insert(layers, 0, certificates())
 	}
@@ -63,9 +59,11 @@ func (r *release) platformImage(ctx context.Context, p programImage, architectur
 		platform.Entrypoint = []string{"/usr/bin/" + p.program.name}
 	}
 	if p.onBase {
-		if platform.Base, err = r.baseFor(ctx, architecture); err != nil {
+		base, err := r.baseFor(ctx, architecture)
+		if err != nil {
 			return nil, err
 		}
+		platform.Base = base
 	}
 	for _, files := range layers {
 		layer, err := files.SmallLayer()

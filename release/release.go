@@ -19,7 +19,9 @@ type release struct {
 	templates []template
 	pins      map[string]string // pull specs by digest, by the images that bundles and must-gather name
 	built     []compiled
-	pushed    []pushed
+	// bundleImages are the pull specs of the bundles, by their folders.
+	bundleImages map[string]string
+	pushed       []pushed
 }
 
 // pushed is an image in the registry.
@@ -28,6 +30,8 @@ type pushed struct {
 	tags   []string
 	index  v1.ImageIndex
 	digest string
+	// documents are the digests of what is attached to it.
+	documents []string
 }
 
 func newRelease(ctx context.Context, o options) (*release, error) {
@@ -54,6 +58,9 @@ func (r *release) run(ctx context.Context) error {
 		{"pushing images of programs", r.pushPrograms},
 		{"pushing images of bundles", r.pushBundles},
 		{"pushing images of catalogs", r.pushCatalogs},
+		{"attaching SBOMs and provenances", r.attachDocuments},
+		{"signing", r.sign},
+		{"packing berth for workstations", r.packArchives},
 		{"setting tags", r.setTags},
 		{"writing image layouts", r.writeLayouts},
 	} {
