@@ -30,6 +30,7 @@ import (
 	"github.com/berth-csi/berth/bundle"
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/test/catalogs"
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/registry"
 	"github.com/berth-csi/berth/yaml"
@@ -312,14 +313,13 @@ func (r *releasing) checkBundles(t *testing.T) {
 }
 
 func (r *releasing) checkCatalogs(t *testing.T) {
-	opm, err := tools.OPM(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, catalog := range catalogImages {
-		out, err := exec.CommandContext(t.Context(), opm, "render", r.prefix+"/"+catalog.name+":latest").Output()
+		opm := catalogs.OPMOfImages(t, "render", r.prefix+"/"+catalog.name+":latest")
+		var complaints bytes.Buffer
+		opm.Stderr = &complaints
+		out, err := opm.Output()
 		if err != nil {
-			t.Fatalf("opm render %s: %v", catalog.name, err)
+			t.Fatalf("opm render %s: %v\n%s", catalog.name, err, &complaints)
 		}
 		bundles := 0
 		for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
