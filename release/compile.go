@@ -34,27 +34,27 @@ func (r *release) compile(ctx context.Context) error {
 }
 
 // compileFor compiles a program for a platform, so that it depends on nothing but the source, the modules and Go's version.
-func (r *release) compileFor(ctx context.Context, p program, os_, architecture string) (compiled, error) {
-	r.say("  %s for %s/%s", p.name, os_, architecture)
-	file, err := filepath.Abs(filepath.Join(r.output, "programs", os_+"-"+architecture, p.name))
+func (r *release) compileFor(ctx context.Context, p program, goos, goarch string) (compiled, error) {
+	r.say("  %s for %s/%s", p.name, goos, goarch)
+	file, err := filepath.Abs(filepath.Join(r.output, "programs", goos+"-"+goarch, p.name))
 	if err != nil {
 		return compiled{}, err
 	}
 	ldflags := "-s -w -buildid= " + strings.ReplaceAll(p.ldflags, "VERSION", r.source.version)
-	_, err = p.goCommand(ctx, os_, architecture, "build", "-trimpath", "-buildvcs=false", "-tags", p.tags, "-ldflags", ldflags, "-o", file, p.pkg)
+	_, err = p.goCommand(ctx, goos, goarch, "build", "-trimpath", "-buildvcs=false", "-tags", p.tags, "-ldflags", ldflags, "-o", file, p.pkg)
 	if err != nil {
-		return compiled{}, fmt.Errorf("compiling %s for %s/%s: %w", p.name, os_, architecture, err)
+		return compiled{}, fmt.Errorf("compiling %s for %s/%s: %w", p.name, goos, goarch, err)
 	}
-	c := compiled{program: p, os: os_, architecture: architecture, file: file}
+	c := compiled{program: p, os: goos, architecture: goarch, file: file}
 	c.dependencies, err = c.listDependencies(ctx)
 	return c, err
 }
 
 // goCommand runs a go command in the module that has the program, and returns its output.
-func (p program) goCommand(ctx context.Context, os_, architecture string, args ...string) ([]byte, error) {
+func (p program) goCommand(ctx context.Context, goos, goarch string, args ...string) ([]byte, error) {
 	command := exec.CommandContext(ctx, "go", args...)
 	command.Dir = p.module
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS="+os_, "GOARCH="+architecture)
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=", "GOOS="+goos, "GOARCH="+goarch)
 	command.Stderr = os.Stderr
 	return command.Output()
 }
