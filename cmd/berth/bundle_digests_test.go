@@ -26,7 +26,7 @@ func TestBumpTakesDigests(t *testing.T) {
 	}
 	var images []string
 	for _, name := range names {
-		build(t, address, name)
+		push(t, address, name)
 		images = append(images, "--image", name+"="+reference(address, name))
 	}
 	folder := t.TempDir()
@@ -36,7 +36,7 @@ func TestBumpTakesDigests(t *testing.T) {
 	if text := output(t, exec.Command("berth", append([]string{"bundle", "bump", second, "--digests", "--pinned"}, images...)...)); text != "" {
 		t.Errorf("although nothing was rebuilt:\n%s", text)
 	}
-	rebuilt := build(t, address, "LIVENESS_PROBE_IMAGE")
+	rebuilt := push(t, address, "LIVENESS_PROBE_IMAGE")
 	text := output(t, exec.Command("berth", append([]string{"bundle", "bump", second, "--digests", "--pinned"}, images...)...))
 	if !strings.Contains(text, rebuilt) {
 		t.Errorf("the differences lack %s:\n%s", rebuilt, text)
@@ -69,8 +69,8 @@ func reference(address, name string) string {
 	return address + "/images/" + strings.ToLower(name) + ":1"
 }
 
-// build pushes a new build of an image, and returns its digest.
-func build(t *testing.T, address, name string) string {
+// push pushes a new build of an image, and returns its digest.
+func push(t *testing.T, address, name string) string {
 	t.Helper()
 	index, err := random.Index(16, 1, 1)
 	if err != nil {
