@@ -39,7 +39,7 @@ func TestFindAndTag(t *testing.T) {
 	if got, err := Pin(t.Context(), tag); got != pullSpec || err != nil {
 		t.Errorf("pinned: %q, %v; want %s", got, err, pullSpec)
 	}
-	if got, err := Pin(t.Context(), "registry.invalid/a@"+digest); got != "registry.invalid/a@"+digest || err != nil {
+	if got, err := Pin(t.Context(), "registry.invalid/a/b@"+digest); got != "registry.invalid/a/b@"+digest || err != nil {
 		t.Errorf("what is pinned: %q, %v", got, err)
 	}
 	if _, err := Pin(t.Context(), address+"/harbour/tea:v1"); err == nil || !strings.Contains(err.Error(), "has no such image") {
