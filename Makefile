@@ -33,6 +33,11 @@ build: ## Build berth, its links kubectl-berth and oc-berth, and berth-operator 
 	ln -sf berth bin/kubectl-berth
 	ln -sf berth bin/oc-berth
 
+.PHONY: release
+release: ## Build all images and push them: make release REGISTRY=registry.example.com/team (docs/release.md)
+	@go run ./release --registry "$(REGISTRY)" $(if $(PINS),--pins "$(PINS)") $(if $(ARCHITECTURES),--architectures "$(ARCHITECTURES)") \
+		$(if $(MUST_GATHER_BASE),--must-gather-base "$(MUST_GATHER_BASE)") $(if $(LAYOUT),--layout "$(LAYOUT)") $(if $(KEY),--key "$(KEY)")
+
 .PHONY: browser
 browser: # tests of pages open them in Chromium
 	@for program in chromium-headless-shell chromium chromium-browser google-chrome; do \
@@ -117,4 +122,5 @@ verify: ## Generated files fresh, go.mod tidy, imports downward only, one word f
 	cd hack/etcd && go mod tidy -diff
 	cd hack/drivers && go mod tidy -diff
 	cd hack/csi-sanity && go mod tidy -diff
+	cd hack/cosign && go mod tidy -diff
 	hack/verify-generated
