@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/adoption"
 	"github.com/berth-csi/berth/test/cluster"
@@ -194,6 +195,14 @@ func (f *former) giveBack() {
 		}
 		cluster.Eventually(f.t, limit, object.GetName()+" to be gone", f.Gone(object))
 	}
+	cluster.Eventually(f.t, limit, "the pods of the driver's operator to be gone", func(ctx context.Context) error {
+		pods := &corev1.PodList{}
+		err := f.Client().List(ctx, pods, client.InNamespace(drivers.ClusterStorageNamespace), client.MatchingFields{"spec.serviceAccountName": f.driver.Operator.Name})
+		if err == nil && len(pods.Items) > 0 {
+			err = fmt.Errorf("there are %d", len(pods.Items))
+		}
+		return err
+	})
 	operator, err := f.clusterOperator(ctx)
 	if err != nil {
 		f.t.Fatal(err)
