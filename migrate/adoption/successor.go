@@ -38,6 +38,8 @@ func NewSuccessor(config *rest.Config) (func(ctx context.Context, d drivers.Driv
 	if err := AddToScheme(scheme); err != nil {
 		return nil, err
 	}
+	config = rest.CopyConfig(config)
+	config.QPS, config.Burst = 20, 40 // of each kind; an observation reads several objects of some
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, err

@@ -76,7 +76,7 @@ func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, 
 	}
 	err := c.goOn(ctx, d, known, len(found) > 0, started)
 	s := succession{after: resync}
-	if !known.over && c.handOver != nil {
+	if known.last.Stage != predecessor.None {
 		s.after = known.due.Sub(c.process.Clock.Now())
 	}
 	switch {
@@ -140,7 +140,7 @@ func (c *controller) goOn(ctx context.Context, d drivers.Driver, known *handOver
 	switch {
 	case next.Again || next.Stage == predecessor.None:
 		known.due = now
-	case next.Stage == predecessor.Removing:
+	case next.Stage == predecessor.Removing || next.Stage == predecessor.Removed:
 		known.due = now.Add(endInterval)
 	default:
 		known.due = now.Add(settleInterval)
