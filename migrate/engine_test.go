@@ -516,7 +516,7 @@ func (s *scene) patchSource(patch string) {
 	}
 }
 
-// A tool and a controller at once, and two of each, lead to the same end: of two equal writes one succeeds.
+// Two tools and two controllers at once lead to the same end: of two equal writes one succeeds.
 func TestTwoAtOnce(t *testing.T) {
 	s := newScene(t)
 	p := s.plan()
@@ -525,7 +525,13 @@ func TestTwoAtOnce(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	for i, recorder := range recorders {
-		run := s.apply(p, true, migrate.Options{})
+		run := func(ctx context.Context, config *rest.Config) error {
+			return move.Apply(ctx, s.connect(config), p, migrate.Options{Report: func(e migrate.Event) {
+				if e.Step == awaitUse {
+					s.use()
+				}
+			}})
+		}
 		if i%2 == 1 {
 			run = func(ctx context.Context, config *rest.Config) error {
 				for c := s.connect(config); ; {

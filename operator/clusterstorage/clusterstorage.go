@@ -72,7 +72,7 @@ func Run(ctx context.Context, all []drivers.Driver, process Process) error {
 	c := &controller{
 		drivers: OfPlatforms(all),
 		process: process, cluster: cluster, operators: map[string]*driverOperator{},
-		handOvers: map[string]*handOver{},
+		handOvers: map[string]*handOverState{},
 		writer:    objects.NewWriter(Name, cluster.objects, process.EventRecorder, process.Clock),
 	}
 	if process.HandOver != nil {

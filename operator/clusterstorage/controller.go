@@ -30,7 +30,7 @@ type controller struct {
 	writer    *objects.Writer
 	operators map[string]*driverOperator // by the driver's name
 	handOver  HandOver                   // nil if somebody else hands drivers over
-	handOvers map[string]*handOver       // by the driver's name
+	handOvers map[string]*handOverState  // by the driver's name
 	waiting   string                     // what the last sync waited for
 }
 

@@ -39,8 +39,8 @@ type hold struct {
 	after           time.Duration // until it may have ended
 }
 
-// A handOver is what is known about the hand-over of a driver from OLM.
-type handOver struct {
+// A handOverState is what is known about the hand-over of a driver from OLM.
+type handOverState struct {
 	// accounts are the service accounts of the operators that OLM runs or ran. Their Deployments have the same names.
 	accounts map[client.ObjectKey]bool
 	last     predecessor.Handover
@@ -105,18 +105,17 @@ func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, 
 
 // recall returns what is known about a hand-over. An operator that was restarted knows from the ClusterOperator what the one before
 // was waiting for.
-func (c *controller) recall(d drivers.Driver, o observed) *handOver {
+func (c *controller) recall(d drivers.Driver, o observed) *handOverState {
 	if known := c.handOvers[d.Name]; known != nil {
 		return known
 	}
-	known := &handOver{accounts: map[client.ObjectKey]bool{}}
+	known := &handOverState{accounts: map[client.ObjectKey]bool{}}
 	c.handOvers[d.Name] = known
 	if o.clusterOperator == nil {
 		return known
 	}
 	for _, related := range o.clusterOperator.Status.RelatedObjects {
-		ours := related.Namespace == drivers.ClusterStorageNamespace && related.Name == d.Operator.Name
-		if related.Group == appsv1.GroupName && related.Resource == "deployments" && !ours && predecessor.IsOperator(d, related.Name) {
+		if related.Group == appsv1.GroupName && related.Resource == "deployments" && predecessor.IsOperator(d, related.Name) {
 			known.accounts[client.ObjectKey{Namespace: related.Namespace, Name: related.Name}] = true
 		}
 	}
@@ -124,7 +123,7 @@ func (c *controller) recall(d drivers.Driver, o observed) *handOver {
 }
 
 // goOn makes the next step of a hand-over if it is due.
-func (c *controller) goOn(ctx context.Context, d drivers.Driver, known *handOver, found, started bool) error {
+func (c *controller) goOn(ctx context.Context, d drivers.Driver, known *handOverState, found, started bool) error {
 	now := c.process.Clock.Now()
 	if c.handOver == nil || known.over || now.Before(known.due) {
 		return nil
@@ -149,7 +148,7 @@ func (c *controller) goOn(ctx context.Context, d drivers.Driver, known *handOver
 }
 
 // hold returns what holds the operator of a driver that was never started, or nil.
-func (c *controller) hold(ctx context.Context, d drivers.Driver, known *handOver, found []predecessor.Operator, old []oldCustomResource) (*hold, error) {
+func (c *controller) hold(ctx context.Context, d drivers.Driver, known *handOverState, found []predecessor.Operator, old []oldCustomResource) (*hold, error) {
 	what := "a hand-over from the Operator Lifecycle Manager (OLM) is in progress"
 	if len(found) > 0 {
 		what = fmt.Sprintf("the Operator Lifecycle Manager (OLM) runs an operator of the driver, for %s", found[0])
@@ -197,6 +196,9 @@ func (c *controller) leftOf(ctx context.Context, d drivers.Driver, accounts map[
 		deployment := &metav1.PartialObjectMetadata{}
 		deployment.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 		if err := c.cluster.objects.Get(ctx, key, deployment); err == nil {
+			if key == (client.ObjectKey{Namespace: drivers.ClusterStorageNamespace, Name: d.Operator.Name}) {
+				continue // OLM does not own it, so it is this operator's
+			}
 			return "Deployment " + key.String(), nil
 		} else if !apierrors.IsNotFound(err) {
 			return "", fmt.Errorf("reading Deployment %s: %w", key, err)

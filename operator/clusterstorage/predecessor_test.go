@@ -67,7 +67,7 @@ func TestHold(t *testing.T) {
 		{"ours runs, and so does that of OLM", []*rbacv1.ClusterRoleBinding{ofOLM, ours}, predecessor.None, nil, false, nil, "late: the Operator Lifecycle Manager"},
 	} {
 		begun := false
-		c := &controller{process: Process{Clock: clock.RealClock{}}, handOvers: map[string]*handOver{}, operators: map[string]*driverOperator{}}
+		c := &controller{process: Process{Clock: clock.RealClock{}}, handOvers: map[string]*handOverState{}, operators: map[string]*driverOperator{}}
 		c.handOver = func(_ context.Context, _ drivers.Driver, begin bool) (predecessor.Handover, error) {
 			begun = begin
 			return predecessor.Handover{Stage: tc.stage, Message: "m"}, tc.err
