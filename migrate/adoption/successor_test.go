@@ -29,7 +29,7 @@ func TestRefusal(t *testing.T) {
 		in := healthy()
 		in.bySuccessor = true
 		in.storage.Status.Conditions = nil // it does not wait for itself
-		if p := in.plan(); !p.Safe {
+		if p := in.plan(); !p.Checks.Safe() {
 			t.Fatalf("a healthy driver: %+v", p.Checks)
 		}
 		tc.change(in)
