@@ -82,7 +82,7 @@ func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, 
 	switch {
 	case started && known.last.Stage == predecessor.Stuck:
 		s.stuck = known.last.Message
-	case started && len(found) > 0 && known.last.Stage == predecessor.None:
+	case started && len(found) > 0 && err == nil && known.last.Stage == predecessor.None:
 		s.late = fmt.Sprintf("the Operator Lifecycle Manager (OLM) runs an operator of the driver, too, for %s: two operators revert each other's changes. "+
 			"Find out who has installed it, and remove it: see `berth adopt plan %s`", found[0], d.Name)
 	}
