@@ -68,7 +68,7 @@ func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, 
 	}
 	started := c.operators[d.Name] != nil || predecessor.Succeeded(d, o.bindings)
 	found := predecessor.Find(d, o.bindings)
-	known := c.recall(d, o)
+	known := c.known(d, o)
 	if !started {
 		for _, operator := range found {
 			known.accounts[client.ObjectKey{Namespace: operator.Namespace, Name: operator.Account}] = true
@@ -103,9 +103,9 @@ func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, 
 	return s, err
 }
 
-// recall returns what is known about a hand-over. An operator that was restarted knows from the ClusterOperator what the one before
+// known returns what is known about a hand-over. An operator that was restarted knows from the ClusterOperator what the one before
 // was waiting for.
-func (c *controller) recall(d drivers.Driver, o observed) *handOverState {
+func (c *controller) known(d drivers.Driver, o observed) *handOverState {
 	if known := c.handOvers[d.Name]; known != nil {
 		return known
 	}

@@ -32,7 +32,8 @@ const sweepClusters = 3
 
 // notOfHandOver are writes of the cluster storage operator that its own sweep disturbs.
 var notOfHandOver = slices.Concat(reports, []fault.Target{{Resource: "events"}, {Resource: "namespaces"}, {Resource: "serviceaccounts"}, {Resource: "services"},
-	{Resource: "roles"}, {Resource: "rolebindings"}, {Resource: "clusterroles"}, {Resource: "clusterrolebindings"}, {Resource: "deployments"}, {Resource: "clustercsidrivers"}})
+	{Resource: "roles"}, {Resource: "rolebindings"}, {Resource: "clusterroles"}, {Resource: "clusterrolebindings"}, {Resource: "deployments"}, {Resource: "clustercsidrivers"},
+	{Resource: "prometheusrules"}, {Resource: "servicemonitors"}})
 
 // TestAdoptionSweep injects every fault into every write with which a driver is handed over, once those of the cluster storage operator,
 // and once those of the tool. Whatever the fault, the end is the same, nothing that volumes need is touched, and in the end
