@@ -48,6 +48,12 @@ type TimeoutError struct {
 func (e *TimeoutError) Error() string { return "timed out while waiting for " + e.Waited }
 func (e *TimeoutError) Unwrap() error { return e.cause }
 
+// StuckError says why a migration has no next step until somebody intervenes.
+type StuckError struct{ cause error }
+
+func (e *StuckError) Error() string { return e.cause.Error() }
+func (e *StuckError) Unwrap() error { return e.cause }
+
 // Apply carries out a plan, from wherever the cluster is, until it is complete or the context ends.
 func (e Engine[P]) Apply(ctx context.Context, cluster Cluster, p P, o Options) error {
 	return e.run(ctx, cluster, p, o, (*observation).next)
@@ -56,6 +62,25 @@ func (e Engine[P]) Apply(ctx context.Context, cluster Cluster, p P, o Options) e
 // Rollback rolls a plan back. It fails beyond the point of no return.
 func (e Engine[P]) Rollback(ctx context.Context, cluster Cluster, p P, o Options) error {
 	return e.run(ctx, cluster, p, o, (*observation).back)
+}
+
+// Advance executes the next step of a plan, unless there is something to wait for. It is for a controller, which calls it again
+// and again, and reports the event instead of waiting. The zero Event means that the migration is complete. It fails with a
+// StuckError if there is no next step.
+func (e Engine[P]) Advance(ctx context.Context, cluster Cluster, p P) (Event, error) {
+	var last Event
+	decide := func(o *observation) (Decision, error) {
+		next, err := o.next()
+		if err != nil {
+			err = &StuckError{err}
+		}
+		return next, err
+	}
+	became, err := e.advance(ctx, cluster, p, Options{}, decide, func(event Event) { last = event })
+	if became == complete {
+		return Event{}, err
+	}
+	return last, err
 }
 
 // run observes, decides, executes and observes again.
@@ -168,7 +193,7 @@ func (e Engine[P]) observe(ctx context.Context, cluster Cluster, p P) (*observat
 	subject := p.GetOutline().Subject
 	o := &observation{plan: p, subject: e.Kind + " " + subject.String()}
 	var err error
-	if o.journal, err = e.readJournal(ctx, cluster, subject); err != nil {
+	if o.journal, err = e.ReadJournal(ctx, cluster, subject); err != nil {
 		return nil, err
 	}
 	if !o.journal.isFor(p) {

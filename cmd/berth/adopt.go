@@ -22,6 +22,9 @@ which runs the drivers of the cluster's platform. The operator is removed from O
 what configured the operator stay. Then the cluster storage operator, which has waited for that, starts an
 operator of its own, which takes the driver over where it is.
 
+The cluster storage operator does all this by itself when it starts. These commands show beforehand what it will
+do, show how far it is, work with it at the same time, and remove what OLM has installed again since.
+
 "plan" shows what will happen and changes nothing. "apply" carries out the plan; "resume" continues after an
 interruption. "status" shows how far it is. "rollback" ends it, as long as nothing was removed from OLM.`,
 		Example: `  berth adopt plan ebs

@@ -9,15 +9,12 @@ import (
 	"strings"
 	"time"
 
-	operatorv1 "github.com/openshift/api/operator/v1"
-	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
-	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/adoption"
 	"github.com/berth-csi/berth/migrate/subscription"
 )
 
@@ -51,10 +48,8 @@ func (f *journalFlags) connect(cmd *cobra.Command) (migrate.Cluster, error) {
 	}
 	config.Timeout = requestTimeout
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, operatorsv1.AddToScheme, operatorv1.Install} {
-		if err := add(scheme); err != nil {
-			return migrate.Cluster{}, err
-		}
+	if err := adoption.AddToScheme(scheme); err != nil { // a switch needs no others
+		return migrate.Cluster{}, err
 	}
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	warned := map[string]bool{}

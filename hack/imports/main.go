@@ -22,7 +22,7 @@ var mayImport = map[string][]string{
 	"cmd":          {"operator", "bundle", "catalog", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "drivers", "findings", "image", "yaml"},
 	"operator":     {"connections", "drivers", "listing", "yaml"},
 	"bundle":       {"drivers", "findings", "registryv1", "yaml"},
-	"migrate":      {"drivers", "fbc", "findings", "olm", "yaml"},
+	"migrate":      {"drivers", "fbc", "findings", "listing", "olm", "yaml"},
 	"catalog":      {"connections", "fbc", "findings", "image", "olm", "registryv1", "yaml"},
 	"olm":          {"fbc", "findings"},
 	"registryv1":   {"fbc", "findings", "image", "yaml"},
