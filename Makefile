@@ -23,6 +23,10 @@ demo-switch: runtime ## On one of its own, switch from the community's operator 
 demo-platform: runtime ## On one of its own, run the drivers of a platform: make demo-platform PLATFORM=aws
 	@go run ./test/demo platform "$(PLATFORM)"
 
+.PHONY: demo-adopt
+demo-adopt: runtime ## On one of its own, hand the EBS driver of OpenShift 4.5 over to the cluster storage operator
+	@go run ./test/demo adopt
+
 .PHONY: demo-down
 demo-down: ## End the clusters that these started
 	@go run ./test/demo down && rm -rf .demo

@@ -95,10 +95,12 @@ func TestAdoptionRefusals(t *testing.T) {
 		return nil
 	})
 	f.awaitLate(true)
+	f.mustRefuseCleanup("the operator is installed again", "has an operator of the driver that OLM gives permissions")
 	f.awaitSafePlan()
 	f.adopt(fault.Record())
 	f.mustBeHandedOver()
 	f.awaitLate(false)
+	f.testCleanup(fault.KillAtEach())
 }
 
 // awaitLate waits until Storage says that OLM runs an operator beside the new one, or does not say so.

@@ -137,7 +137,7 @@ func (f *former) old() *unstructured.Unstructured {
 func (f *former) configure(spec map[string]any) {
 	f.t.Helper()
 	object := f.old()
-	object.SetFinalizers([]string{"operator.csi.openshift.io/former"})
+	object.SetFinalizers([]string{f.driver.OldCustomResources()[0].Finalizer})
 	object.Object["spec"] = spec
 	f.create(object)
 }
@@ -293,6 +293,7 @@ func TestAdoption(t *testing.T) {
 			t.Parallel()
 			f := begin.former(t)
 			f.useVolumes()
+			f.mustRefuseCleanup("before the hand-over", "that OLM gives permissions")
 			mustBeUntouched := f.attack()
 			recorded := f.record()
 
@@ -316,6 +317,7 @@ func TestAdoption(t *testing.T) {
 			if !f.own {
 				f.checkPermissionsToSucceed()
 			}
+			f.testCleanup(fault.Record())
 		})
 	}
 }
