@@ -77,7 +77,7 @@ func (e Engine[P]) Advance(ctx context.Context, cluster Cluster, p P) (Event, er
 		return next, err
 	}
 	became, err := e.advance(ctx, cluster, p, Options{}, decide, func(event Event) { last = event })
-	if became == complete {
+	if became == Done {
 		return Event{}, err
 	}
 	return last, err

@@ -51,7 +51,7 @@ const (
 
 // The codes of a cleanup's checks, besides those of an adoption.
 const (
-	handOver         = "hand-over"
+	handOverComplete = "hand-over"
 	formerOperator   = "former-operator"
 	unusedObject     = "unused"
 	sharedObject     = "shared"
@@ -218,11 +218,11 @@ func (m *remains) others() (all []found) {
 func (m *remains) checkComplete() migrate.Checks {
 	switch {
 	case m.journal != nil && m.journal.IsOpen():
-		return refused(handOver, "finish it: see `"+m.command+"`", "the hand-over is in progress")
+		return refused(handOverComplete, "finish it: see `"+m.command+"`", "the hand-over is in progress")
 	case m.unfinished != "":
-		return refused(handOver, "hand the driver over first, or wait until the cluster storage operator reports that all is well", "the hand-over is not complete: it waits for %s", m.unfinished)
+		return refused(handOverComplete, "hand the driver over first, or wait until the cluster storage operator reports that all is well", "the hand-over is not complete: it waits for %s", m.unfinished)
 	}
-	return passed(handOver, "the hand-over is complete: the cluster storage operator's operator runs the driver, and all the driver's pods are up to date")
+	return passed(handOverComplete, "the hand-over is complete: the cluster storage operator's operator runs the driver, and all the driver's pods are up to date")
 }
 
 // checkFormer refuses while an operator that OLM ran is there, or can be started again: it would act on what is deleted.

@@ -114,7 +114,7 @@ type secretReference struct{ from, namespace, name string }
 // survey reads all that a cleanup is decided from. The content of the operator's namespaces, which takes a request for each kind
 // of object, is only read when that is all that is left.
 func (r Request) survey(ctx context.Context, cluster migrate.Cluster, all bool) (*remains, error) {
-	in, err := observe(ctx, cluster.Client, r.Driver)
+	in, err := observe(ctx, cluster, r)
 	if err != nil {
 		return nil, err
 	}
