@@ -51,12 +51,12 @@ func TestBadManifests(t *testing.T) {
 		want  string
 	}{
 		"none":           {nil, "driver tug has no assets"},
-		"no object":      {map[string]string{"a.yaml": "# nothing\n"}, "asset a.yaml of driver tug: holds 0 objects, want one"},
-		"two objects":    {map[string]string{"a.yaml": anchor + "---\n" + anchor}, "asset a.yaml of driver tug: holds 2 objects, want one"},
-		"no name":        {map[string]string{"a.yaml": "kind: Anchor\n"}, `asset a.yaml of driver tug: has kind "Anchor" and metadata.name "", want both`},
-		"no kind":        {map[string]string{"a.yaml": "metadata:\n  name: heavy\n"}, `asset a.yaml of driver tug: has kind "" and metadata.name "heavy", want both`},
-		"repeated field": {map[string]string{"a.yaml": anchor + "kind: Anchor\n"}, "asset a.yaml of driver tug: "},
-		"no YAML":        {map[string]string{"a.yaml": "kind: [\n"}, "asset a.yaml of driver tug: "},
+		"no object":      {map[string]string{"a.yaml": "# nothing\n"}, "driver tug: asset a.yaml: holds 0 objects, want one"},
+		"two objects":    {map[string]string{"a.yaml": anchor + "---\n" + anchor}, "driver tug: asset a.yaml: holds 2 objects, want one"},
+		"no name":        {map[string]string{"a.yaml": "kind: Anchor\n"}, `driver tug: asset a.yaml: has kind "Anchor" and metadata.name "", want both`},
+		"no kind":        {map[string]string{"a.yaml": "metadata:\n  name: heavy\n"}, `driver tug: asset a.yaml: has kind "" and metadata.name "heavy", want both`},
+		"repeated field": {map[string]string{"a.yaml": anchor + "kind: Anchor\n"}, "driver tug: asset a.yaml: "},
+		"no YAML":        {map[string]string{"a.yaml": "kind: [\n"}, "driver tug: asset a.yaml: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := driverWith(test.files).Manifests(drivers.Values{Namespace: namespace, Image: imageOf})
