@@ -47,7 +47,7 @@ func (f *former) attack() (mustBeUntouched func()) {
 	f.create(&operatorsv1.OperatorGroup{ObjectMeta: in("own"), Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: []string{project}}})
 	source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "former"}}
 	f.get(source)
-	write(&v1alpha1.CatalogSource{ObjectMeta: in("mine"), Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: source.Spec.Address}})
+	f.create(&v1alpha1.CatalogSource{ObjectMeta: in("mine"), Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: source.Spec.Address}})
 	write(&v1alpha1.Subscription{ObjectMeta: in("mine"), Spec: &v1alpha1.SubscriptionSpec{
 		CatalogSource: "mine", CatalogSourceNamespace: project, Package: f.driver.Package.Name, Channel: f.subscription.Spec.Channel}})
 	labels := map[string]string{"app": "mine"}
