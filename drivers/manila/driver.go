@@ -26,7 +26,12 @@ const (
 	csiName = "manila.csi.openstack.org"
 	// cloudSecret is the Secret in which the cloud credential operator provides credentials.
 	cloudSecret = "manila-cloud-credentials"
+	// lastApplied is the annotation of all objects that OpenShift 4.5's operator made.
+	lastApplied = "manila.csi.openshift.io/last-applied"
 )
+
+// accounts45 are the service accounts of the pods of OpenShift 4.5's driver.
+var accounts45 = []string{"csi-nodeplugin", "openstack-manila-csi-controllerplugin", "openstack-manila-csi-nodeplugin"}
 
 // Driver is the Manila CSI driver. It keeps the namespace and the names that OpenShift's own operators used: volumes
 // refer to the Secret there, and existing objects are adopted in place.
@@ -80,8 +85,8 @@ var Driver = drivers.Driver{
 	History: drivers.History{
 		// Of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names.
 		Traces: []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: "csi-driver-manila-operator",
-			Accounts: []string{"csi-nodeplugin", "openstack-manila-csi-controllerplugin", "openstack-manila-csi-nodeplugin"}}},
-		CSIDriverAnnotation: "manila.csi.openshift.io/last-applied",
+			Accounts: accounts45}},
+		CSIDriverAnnotation: lastApplied,
 		Predecessors: []drivers.Predecessor{
 			{
 				Versions: ">=4.3.0-0 <4.6.0-0",
@@ -93,5 +98,11 @@ var Driver = drivers.Driver{
 			},
 			{Versions: ">=5.0.0-0 <6.0.0-0", Operator: "manila-csi-driver-operator"}, // of this definition
 		},
+		// With these, OpenShift 4.5's operator described the login. New pods have the CA where os-certAuthorityPath says.
+		Keys: []drivers.RetiredKeys{{
+			Secret: "csi-manila-secrets", Mark: lastApplied, Accounts: accounts45,
+			Keys: []string{"os-authURL", "os-region", "os-userID", "os-userName", "os-password", "os-projectID", "os-projectName", "os-domainID", "os-domainName",
+				"os-projectDomainID", "os-projectDomainName", "os-userDomainID", "os-userDomainName", "os-certAuthorityPath"},
+		}},
 	},
 }

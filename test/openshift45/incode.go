@@ -43,7 +43,25 @@ spec: {attachRequired: false, podInfoOnMount: false}
 apiVersion: v1
 kind: Secret
 metadata: {namespace: openshift-manila-csi-driver, name: csi-manila-secrets, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
-stringData: {os-authURL: "https://keystone.example.com/v3", os-userName: admin, os-password: secret, os-projectName: admin}
+stringData:
+  os-authURL: "https://keystone.example.com/v3"
+  os-region: RegionOne
+  os-userName: admin
+  os-password: secret
+  os-projectName: admin
+  os-domainName: Default
+  os-projectDomainName: Default
+  os-userDomainName: Default
+  os-certAuthorityPath: /usr/share/pki/ca-trust-source/cloud-provider-ca-bundle.pem
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {namespace: openshift-manila-csi-driver, name: openstack-certificates}, data: {cloud-provider-ca-bundle.pem: ""}}
+---
+apiVersion: cloudcredential.openshift.io/v1
+kind: CredentialsRequest
+metadata: {namespace: openshift-cloud-credential-operator, name: manila-csi-credentials-request, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+spec:
+  secretRef: {namespace: openshift-manila-csi-driver, name: installer-cloud-credentials}
+  providerSpec: {apiVersion: cloudcredential.openshift.io/v1, kind: OpenStackProviderSpec}
 ---
 apiVersion: storage.k8s.io/v1
 kind: StorageClass
