@@ -121,6 +121,10 @@ func withAssets(t *testing.T, assets fs.FS, more ...string) fs.FS {
 // in it changes, as all pods read the same. Then those keys are replaced in one write, and what others have added stays.
 func TestRetiredKeys(t *testing.T) {
 	t.Parallel()
+	t.Run("F5: the Secret changes when no old pod is left", testRetiredKeys)
+}
+
+func testRetiredKeys(t *testing.T) {
 	const name, mark, account = "efs-csi-login", "efs.example.com/last-applied", "efs-csi-old-sa"
 	driver := efsDriver(t)
 	driver.Assets = withAssets(t, driver.Assets, "apiVersion: v1\nkind: Secret\nmetadata: {name: "+name+", namespace: \"${NAMESPACE}\"}\ndata: {new: bmV3}\n")
