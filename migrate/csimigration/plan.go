@@ -66,6 +66,24 @@ func (p *Plan) drivers() []drivers.Driver {
 	return slices.DeleteFunc(plugins(), func(d drivers.Driver) bool { return !slices.Contains(p.Plugins, d.Name) })
 }
 
+// Irreversible says what of the plan cannot be taken back, or "".
+func (p *Plan) Irreversible() string {
+	for _, c := range p.Checks {
+		if c.Code == irreversible && c.Verdict == migrate.Warning {
+			return c.What
+		}
+	}
+	return ""
+}
+
+// Drivers are the names of the drivers whose plugins can be switched, sorted.
+func Drivers() (names []string) {
+	for _, d := range plugins() {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
 // verb is what the command calls the verbs of the engine.
 func verb(p *Plan, verb string) string {
 	switch {

@@ -73,3 +73,8 @@ func (p *Plan) Observe(ctx context.Context, cluster migrate.Cluster, j *migrate.
 	}
 	return &state{observed: o, plan: p, journal: j}, nil
 }
+
+// Undoes reports whether the request is to undo the migration in progress: whether it asks for the other direction.
+func (r Request) Undoes(open *migrate.Status[*Plan]) bool {
+	return (r.Direction == Disable) != (open.Plan.Direction == Disable)
+}
