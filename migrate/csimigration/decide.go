@@ -31,6 +31,9 @@ func none() (migrate.Decision, error) { return migrate.Decision{}, nil }
 
 // Next decides on the next step.
 func (s *state) Next() (migrate.Decision, error) {
+	if s.plan.Way == "" { // nothing is to be switched
+		return none()
+	}
 	if s.plan.Direction == Downgrade {
 		if s.position() < s.last() {
 			return execute(EnableNodes)
@@ -167,7 +170,7 @@ func (s *state) Verify() error {
 		return fmt.Errorf("somebody has recreated FeatureGate cluster: its UID is %s, want %s; %s", s.featureGate.UID, s.plan.Subject.UID, s.journal.Abandon())
 	case s.version.String() != s.plan.Version:
 		return fmt.Errorf("the cluster is being updated from version %s to %s: wait until that is done, then %s", s.plan.Version, s.version, s.journal.Abandon())
-	case s.position() < 0:
+	case s.plan.Way != "" && s.position() < 0:
 		return fmt.Errorf("somebody has changed FeatureGate cluster: spec.featureSet is %q with the gates %s, want one of %q; set it back, or %s",
 			s.featureSet(), s.describeGates(), s.settings(), s.journal.Abandon())
 	}

@@ -82,6 +82,13 @@ func (s *scene) patch(object client.Object, patch string) {
 	}
 }
 
+func (s *scene) patchStatus(object client.Object, patch string) {
+	s.t.Helper()
+	if err := s.Client().Status().Patch(s.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
 // registerAll has the driver register on each node, as its node plugin does.
 func (s *scene) registerAll() {
 	s.t.Helper()
@@ -279,16 +286,9 @@ func TestOnAndOff(t *testing.T) {
 	s.Degrade("worker-0", false)
 	s.mustSwitch(enable)
 	s.mustSwitch(disable)
-	s.mustSwitch(enable)
-	s.mustSwitch(disable)
-}
 
-// TestOrder: nothing is on on a node before all of the control plane is, and nothing is off there after. It is observed
-// while it goes on and off.
-func TestOrder(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, "4.7.0", true)
-	check := func(migrate.Event) {
+	// No node is ever ahead of the control plane, nor behind it when it goes off.
+	inOrder := func(migrate.Event) {
 		o, err := csimigration.Observe(t.Context(), s.admin())
 		if err != nil {
 			t.Error(err)
@@ -300,20 +300,18 @@ func TestOrder(t *testing.T) {
 			}
 		}
 	}
-	s.run(fault.Record(), s.do(enable, migrate.Options{}, check))
-	s.run(fault.Record(), s.do(disable, migrate.Options{}, check))
-}
+	s.run(fault.Record(), s.do(enable, migrate.Options{}, inOrder))
+	s.run(fault.Record(), s.do(disable, migrate.Options{}, inOrder))
 
-// TestUndone: the other direction undoes what is in progress.
-func TestUndone(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, "4.7.0", true)
-	s.mustWait(enable, "the kubelets")
+	// The other direction undoes what is in progress.
+	s.Degrade("worker-0", true)
+	s.mustWait(enable, "MachineConfigPool worker is degraded")
+	s.Degrade("worker-0", false)
 	s.run(fault.Record(), s.do(disable, migrate.Options{}, nil))
 	s.is(false)
 	s.mustSwitch(enable)
 	s.Degrade("worker-0", true)
-	s.mustWait(disable, "the kubelets")
+	s.mustWait(disable, "MachineConfigPool worker is degraded")
 	s.Degrade("worker-0", false)
 	s.run(fault.Record(), s.do(enable, migrate.Options{}, nil))
 	s.is(true)
@@ -331,17 +329,14 @@ func TestWrongOrder(t *testing.T) {
 	s.mustFind("worker-0", "the nodes have to follow the control plane")
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "joined", Labels: map[string]string{"node-role.kubernetes.io/worker": ""}}}
 	s.create(node)
-	node.Status.VolumesAttached = []corev1.AttachedVolume{{Name: corev1.UniqueVolumeName(ebs.Driver.InTree.Plugin + "/vol-1"), DevicePath: "/dev/xvdf"}}
-	if err := s.Client().Status().Update(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	s.patchStatus(node, `{"status":{"volumesAttached":[{"name":"kubernetes.io/aws-ebs/vol-1","devicePath":"/dev/xvdf"}]}}`)
 	s.register("joined")
 	s.mustFind("kubernetes.io/aws-ebs/vol-1 on node joined", "berth csi-migration disable")
 	s.mustFail(s.do(enable, migrate.Options{}, nil), "refused", "cannot detach it")
 	s.Fail("kube-controller-manager", false)
 	s.run(fault.Record(), s.do(disable, migrate.Options{}, nil))
 	s.is(false)
-	node.Status.VolumesAttached = nil
+	s.patchStatus(node, `{"status":{"volumesAttached":null}}`) // as the in-tree plugin does now
 	s.mustSwitch(enable)
 
 	// The control plane off first, with a volume that the driver has attached.
@@ -382,14 +377,6 @@ func (s *scene) mustFind(want ...string) {
 	})
 }
 
-// TestOneSet: on today's definition of FeatureGates, the preview of 4.10 is set, and cannot be left.
-func TestOneSet(t *testing.T) {
-	t.Parallel()
-	s := newScene(t, "4.10.0", false)
-	s.mustSwitch(enable)
-	s.mustFail(s.do(disable, migrate.Options{}, nil), "feature set TechPreviewNoUpgrade cannot be left")
-}
-
 // TestGates: without a way that keeps the order, the pools are paused until the control plane is on. With an Attach/Detach
 // controller that goes by what nodes say, gates go off again.
 func TestGates(t *testing.T) {
@@ -397,10 +384,10 @@ func TestGates(t *testing.T) {
 	s := newScene(t, "4.7.0", false)
 	s.Fail("kube-apiserver", true)
 	s.mustWait(enable, "has failed")
-	s.patch(pool("worker"), `{"spec":{"paused":false}}`)
 	if drained := s.Drained(); len(drained) > 0 {
 		t.Errorf("drained %q before the control plane is on", drained)
 	}
+	s.patch(pool("worker"), `{"spec":{"paused":false}}`)
 	s.mustWait(enable, "has failed") // it has paused the pool again
 	s.Fail("kube-apiserver", false)
 	s.mustSwitch(enable)
@@ -410,7 +397,8 @@ func TestGates(t *testing.T) {
 	s.mustSwitch(enable)
 }
 
-// TestToday: on the version of the cluster there is nothing to switch, and nothing is written.
+// TestToday: on the version of the cluster there is nothing to switch, and nothing is written. On today's definition of
+// FeatureGates, the preview of 4.10 could be set, and not be left.
 func TestToday(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, cluster.OpenShiftVersion, false)
@@ -418,6 +406,9 @@ func TestToday(t *testing.T) {
 		t.Errorf("it wrote %+v", writes)
 	}
 	s.mustFail(s.do(disable, migrate.Options{}, nil), "refused", "already migrated", "nothing to switch")
+	restarts.SetVersion(t, s.Cluster, "4.10.0")
+	s.mustSwitch(enable)
+	s.mustFail(s.do(disable, migrate.Options{}, nil), "feature set TechPreviewNoUpgrade cannot be left")
 }
 
 // TestCrashSweep kills the tool before and after each of its writes, and then injects faults into single ones. It is run

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -237,6 +238,9 @@ func gatesOf(spec configv1.FeatureGateSpec, ofNodes bool) string {
 	return strings.Join(arguments, ",")
 }
 
+// pluginOn is the gate of a plugin that is on.
+var pluginOn = regexp.MustCompile(`CSIMigration[A-Za-z]+=true`)
+
 // rollStaticPods plays the operator of a component, by one thing at a time.
 func (o *Operators) rollStaticPods(ctx context.Context, spec configv1.FeatureGateSpec, kind, component string) error {
 	object := newObject(operatorv1.GroupVersion.String(), kind, "cluster")
@@ -244,7 +248,7 @@ func (o *Operators) rollStaticPods(ctx context.Context, spec configv1.FeatureGat
 		return err
 	}
 	var read struct {
-		Status operatorv1.StaticPodOperatorStatus
+		Status operatorv1.StaticPodOperatorStatus `json:"status"`
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &read); err != nil {
 		return err
@@ -278,7 +282,7 @@ func (o *Operators) rollStaticPods(ctx context.Context, spec configv1.FeatureGat
 	if err != nil {
 		return err
 	}
-	object.Object["status"] = written["Status"]
+	object.Object["status"] = written["status"]
 	return o.client.Status().Update(ctx, object)
 }
 
@@ -330,7 +334,7 @@ func (o *Operators) rollPool(ctx context.Context, spec configv1.FeatureGateSpec,
 		return err
 	}
 	want := "rendered-" + name + offConfig
-	if strings.Contains(gatesOf(spec, true), "=true") {
+	if pluginOn.MatchString(gatesOf(spec, true)) {
 		want = "rendered-" + name + onConfig
 	}
 	if pool.Spec.Configuration.Name != want && !pool.Spec.Paused {
