@@ -11,7 +11,6 @@ import (
 
 	configv1 "github.com/openshift/api/config/v1"
 	mcfgv1 "github.com/openshift/api/machineconfiguration/v1"
-	operatorv1 "github.com/openshift/api/operator/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -45,20 +44,27 @@ type scene struct {
 func newScene(t *testing.T, version string, proposed bool) *scene {
 	t.Helper()
 	c := cluster.Start(t, cluster.Options{Name: t.Name()})
-	restarts.Install(t, c)
+	s := &scene{Cluster: c, t: t}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	s.must(restarts.Install(ctx, c))
 	if proposed {
-		restarts.Propose(t, c)
+		s.must(restarts.Propose(ctx, c))
 	}
-	restarts.SetVersion(t, c, version)
-	s := &scene{Cluster: c, t: t, Operators: restarts.Play(t, c)}
-	s.create(&storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: ebs.Driver.CSIName}})
-	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: ebs.Driver.CSIName}, Spec: operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}}}
-	s.create(custom)
-	custom.Status.Conditions = []operatorv1.OperatorCondition{{Type: "AWSEBSAvailable", Status: operatorv1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-	if err := c.Client().Status().Update(t.Context(), custom); err != nil {
-		t.Fatal(err)
+	s.must(restarts.SetVersion(ctx, c, version))
+	var stop func() error
+	s.Operators, stop = restarts.Play(c)
+	t.Cleanup(func() {
+		if err := stop(); err != nil && t.Failed() {
+			t.Logf("the last error of the played operators: %v", err)
+		}
+	})
+	s.must(restarts.InstallDriver(ctx, c, ebs.Driver.CSIName))
+	nodes := &corev1.NodeList{}
+	s.must(c.Client().List(ctx, nodes))
+	for _, n := range nodes.Items {
+		s.must(restarts.Register(ctx, c, ebs.Driver.CSIName, n.Name))
 	}
-	s.registerAll()
 	s.create(&corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "in-tree"}, Spec: corev1.PersistentVolumeSpec{
 		Capacity: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
 		PersistentVolumeReclaimPolicy: corev1.PersistentVolumeReclaimRetain,
@@ -66,6 +72,13 @@ func newScene(t *testing.T, version string, proposed bool) *scene {
 	}})
 	s.settled()
 	return s
+}
+
+func (s *scene) must(err error) {
+	s.t.Helper()
+	if err != nil {
+		s.t.Fatal(err)
+	}
 }
 
 func (s *scene) create(object client.Object) {
@@ -87,33 +100,6 @@ func (s *scene) patchStatus(object client.Object, patch string) {
 	if err := s.Client().Status().Patch(s.t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		s.t.Fatal(err)
 	}
-}
-
-// registerAll has the driver register on each node, as its node plugin does.
-func (s *scene) registerAll() {
-	s.t.Helper()
-	nodes := &corev1.NodeList{}
-	if err := s.Client().List(s.t.Context(), nodes); err != nil {
-		s.t.Fatal(err)
-	}
-	for _, n := range nodes.Items {
-		s.register(n.Name)
-	}
-}
-
-func (s *scene) register(node string) {
-	s.t.Helper()
-	cluster.Eventually(s.t, limit, "the CSINode of "+node, func(ctx context.Context) error {
-		found := &storagev1.CSINode{}
-		if err := s.Client().Get(ctx, client.ObjectKey{Name: node}, found); err != nil {
-			return err
-		}
-		if slices.ContainsFunc(found.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == ebs.Driver.CSIName }) {
-			return nil
-		}
-		found.Spec.Drivers = append(found.Spec.Drivers, storagev1.CSINodeDriver{Name: ebs.Driver.CSIName, NodeID: node})
-		return s.Client().Update(ctx, found)
-	})
 }
 
 // settled waits until nothing is rolled out.
@@ -282,7 +268,7 @@ func TestOnAndOff(t *testing.T) {
 	s.Degrade("worker-0", true)
 	s.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "joined", Labels: map[string]string{"node-role.kubernetes.io/worker": ""}}})
 	s.mustWait(enable, "worker-0")
-	s.register("joined")
+	s.must(restarts.Register(t.Context(), s.Cluster, ebs.Driver.CSIName, "joined"))
 	s.Degrade("worker-0", false)
 	s.mustSwitch(enable)
 	s.mustSwitch(disable)
@@ -330,7 +316,7 @@ func TestWrongOrder(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "joined", Labels: map[string]string{"node-role.kubernetes.io/worker": ""}}}
 	s.create(node)
 	s.patchStatus(node, `{"status":{"volumesAttached":[{"name":"kubernetes.io/aws-ebs/vol-1","devicePath":"/dev/xvdf"}]}}`)
-	s.register("joined")
+	s.must(restarts.Register(t.Context(), s.Cluster, ebs.Driver.CSIName, "joined"))
 	s.mustFind("kubernetes.io/aws-ebs/vol-1 on node joined", "berth csi-migration disable")
 	s.mustFail(s.do(enable, migrate.Options{}, nil), "refused", "cannot detach it")
 	s.Fail("kube-controller-manager", false)
@@ -392,7 +378,7 @@ func TestGates(t *testing.T) {
 	s.Fail("kube-apiserver", false)
 	s.mustSwitch(enable)
 	s.mustFail(s.do(disable, migrate.Options{}, nil), "the nodes have to be off first")
-	restarts.SetVersion(t, s.Cluster, "4.10.0")
+	s.must(restarts.SetVersion(t.Context(), s.Cluster, "4.10.0"))
 	s.mustSwitch(disable)
 	s.mustSwitch(enable)
 }
@@ -406,7 +392,7 @@ func TestToday(t *testing.T) {
 		t.Errorf("it wrote %+v", writes)
 	}
 	s.mustFail(s.do(disable, migrate.Options{}, nil), "refused", "already migrated", "nothing to switch")
-	restarts.SetVersion(t, s.Cluster, "4.10.0")
+	s.must(restarts.SetVersion(t.Context(), s.Cluster, "4.10.0"))
 	s.mustSwitch(enable)
 	s.mustFail(s.do(disable, migrate.Options{}, nil), "feature set TechPreviewNoUpgrade cannot be left")
 }

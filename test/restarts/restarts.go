@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -25,7 +24,6 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -63,41 +61,48 @@ type Operators struct {
 	err     error
 }
 
-// Install installs the APIs and objects that the operators need: the feature sets of the proposal, which no server ever
-// took, in the definition of FeatureGates, the operators' own objects, and the pools. No operator is played yet.
-func Install(t testing.TB, c *cluster.Cluster) {
-	t.Helper()
-	file, err := crds.Restarts.Ensure(t.Context())
+// Install installs the APIs and objects that the operators need: their own objects, and the pools. No operator is played
+// yet.
+func Install(ctx context.Context, c *cluster.Cluster) error {
+	file, err := crds.Restarts.Ensure(ctx)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	definitions, err := crds.Read(file)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	for _, d := range definitions {
-		if err := c.Client().Create(t.Context(), d); err != nil {
-			t.Fatal(err)
+		if err := c.Client().Create(ctx, d); err != nil {
+			return err
 		}
 	}
 	for kind, component := range Components {
-		must(t, c.EnsureNamespace(t.Context(), "openshift-"+component))
+		if err := c.EnsureNamespace(ctx, "openshift-"+component); err != nil {
+			return err
+		}
 		operator := newObject(operatorv1.GroupVersion.String(), kind, "cluster")
 		operator.Object["spec"] = map[string]any{"managementState": "Managed", "forceRedeploymentReason": ""}
-		createServed(t, c, operator)
+		if err := createServed(ctx, c, operator); err != nil {
+			return err
+		}
 	}
 	for _, name := range []string{"master", "worker"} {
 		pool := newObject(mcfgv1.GroupVersion.String(), "MachineConfigPool", name)
 		pool.Object["spec"] = map[string]any{"paused": false, "configuration": map[string]any{"name": "rendered-" + name + offConfig}}
-		createServed(t, c, pool)
+		if err := createServed(ctx, c, pool); err != nil {
+			return err
+		}
 	}
+	return nil
 }
 
-// Propose has the API server take the feature sets of the proposal.
-func Propose(t testing.TB, c *cluster.Cluster) {
-	t.Helper()
+// Propose has the API server take the feature sets of the proposal, which no released one does.
+func Propose(ctx context.Context, c *cluster.Cluster) error {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
-	must(t, c.Client().Get(t.Context(), client.ObjectKey{Name: "featuregates.config.openshift.io"}, definition))
+	if err := c.Client().Get(ctx, client.ObjectKey{Name: "featuregates.config.openshift.io"}, definition); err != nil {
+		return err
+	}
 	schema := definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 	spec := schema.Properties["spec"]
 	set := spec.Properties["featureSet"]
@@ -106,40 +111,73 @@ func Propose(t testing.TB, c *cluster.Cluster) {
 	}
 	spec.Properties["featureSet"] = set
 	schema.Properties["spec"] = spec
-	must(t, c.Client().Update(t.Context(), definition))
-	cluster.Eventually(t, time.Minute, "the API server to take the feature sets", func(ctx context.Context) error {
+	if err := c.Client().Update(ctx, definition); err != nil {
+		return err
+	}
+	return cluster.Until(ctx, "the API server to take the feature sets", func(ctx context.Context) error {
 		gate := newObject("config.openshift.io/v1", "FeatureGate", "cluster")
 		return c.Client().Patch(ctx, gate, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"featureSet":"CSIMigrationNode"}}`)), client.DryRunAll)
 	})
 }
 
 // SetVersion has the cluster report an OpenShift version.
-func SetVersion(t testing.TB, c *cluster.Cluster, version string) {
-	t.Helper()
+func SetVersion(ctx context.Context, c *cluster.Cluster, version string) error {
 	found := &configv1.ClusterVersion{}
-	must(t, c.Client().Get(t.Context(), client.ObjectKey{Name: "version"}, found))
+	if err := c.Client().Get(ctx, client.ObjectKey{Name: "version"}, found); err != nil {
+		return err
+	}
 	found.Status.Desired.Version, found.Status.History[0].Version = version, version
-	must(t, c.Client().Status().Update(t.Context(), found))
+	return c.Client().Status().Update(ctx, found)
 }
 
-// Play plays the operators until the test ends.
-func Play(t testing.TB, c *cluster.Cluster) *Operators {
-	t.Helper()
-	o := &Operators{client: c.Client(), failing: map[string]bool{}, degraded: map[string]bool{}}
+// InstallDriver creates the objects by which a driver shows that it is available. Its pods are not there.
+func InstallDriver(ctx context.Context, c *cluster.Cluster, csiName string) error {
+	if err := c.Client().Create(ctx, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiName}}); err != nil {
+		return err
+	}
+	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: csiName}, Spec: operatorv1.ClusterCSIDriverSpec{OperatorSpec: operatorv1.OperatorSpec{ManagementState: operatorv1.Managed}}}
+	if err := c.Client().Create(ctx, custom); err != nil {
+		return err
+	}
+	custom.Status.Conditions = []operatorv1.OperatorCondition{{Type: operatorv1.OperatorStatusTypeAvailable, Status: operatorv1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+	return c.Client().Status().Update(ctx, custom)
+}
+
+// Register has a driver register on nodes, as its node plugin does.
+func Register(ctx context.Context, c *cluster.Cluster, csiName string, nodes ...string) error {
+	for _, node := range nodes {
+		err := cluster.Until(ctx, "the CSINode of "+node, func(ctx context.Context) error {
+			found := &storagev1.CSINode{}
+			if err := c.Client().Get(ctx, client.ObjectKey{Name: node}, found); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(found.Spec.Drivers, func(d storagev1.CSINodeDriver) bool { return d.Name == csiName }) {
+				return nil
+			}
+			found.Spec.Drivers = append(found.Spec.Drivers, storagev1.CSINodeDriver{Name: csiName, NodeID: node})
+			return c.Client().Update(ctx, found)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Play plays the operators until stop is called, which returns the last error that was not a conflict.
+func Play(c *cluster.Cluster) (o *Operators, stop func() error) {
+	o = &Operators{client: c.Client(), failing: map[string]bool{}, degraded: map[string]bool{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		o.run(ctx)
 	}()
-	t.Cleanup(func() {
+	return o, func() error {
 		cancel()
 		<-ended
-		if o.err != nil {
-			t.Logf("the last error of the played operators: %v", o.err)
-		}
-	})
-	return o
+		return o.err
+	}
 }
 
 // Fail has revisions of a component fail on their nodes, or not any more.
@@ -475,23 +513,8 @@ func newObject(version, kind, name string) *unstructured.Unstructured {
 }
 
 // createServed creates an object of an API that was installed a moment ago.
-func createServed(t testing.TB, c *cluster.Cluster, object *unstructured.Unstructured) {
-	t.Helper()
-	cluster.Eventually(t, time.Minute, "the API server to serve "+object.GetKind(), func(ctx context.Context) error {
-		err := c.Client().Create(ctx, object)
-		if apierrors.IsAlreadyExists(err) {
-			return nil
-		}
-		if meta.IsNoMatchError(err) {
-			return fmt.Errorf("not yet: %w", err)
-		}
-		return err
+func createServed(ctx context.Context, c *cluster.Cluster, object *unstructured.Unstructured) error {
+	return cluster.Until(ctx, "the API server to serve "+object.GetKind(), func(ctx context.Context) error {
+		return client.IgnoreAlreadyExists(c.Client().Create(ctx, object))
 	})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
