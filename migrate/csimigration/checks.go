@@ -194,7 +194,7 @@ func (s *state) checkReturn() migrate.Checks {
 	if s.plan.Way == OneSet || s.plan.PausesPools {
 		what += "; CSI migration cannot be switched off any more"
 	}
-	return warned(irreversible, "consider to wait for a version that has CSI migration on; if that is no choice, `enable` asks, and takes --accept-irreversible", "%s", what)
+	return warned(irreversible, "consider waiting for a version that has CSI migration on; if that is no choice, `enable` asks, and takes --accept-irreversible", "%s", what)
 }
 
 func (s *state) checkUpdate() migrate.Checks {

@@ -219,7 +219,7 @@ func (o *observed) readOperators(ctx context.Context, c client.Client) error {
 		}
 		if found {
 			var read struct {
-				Status operatorv1.StaticPodOperatorStatus
+				Status operatorv1.StaticPodOperatorStatus `json:"status"`
 			}
 			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &read); err != nil {
 				return fmt.Errorf("reading %s cluster: %w", component.kind, err)

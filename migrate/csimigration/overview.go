@@ -2,6 +2,7 @@ package csimigration
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -94,6 +95,9 @@ func (o *observed) overview() *Overview {
 // rollouts says what of control plane and nodes is being rolled out, or "".
 func (o *observed) rollouts() string {
 	for _, component := range o.operators {
+		if component.found && len(component.nodes) == 0 {
+			return fmt.Sprintf("%s cluster reports no node yet", component.kind)
+		}
 		if moving := component.rollout(); moving != "" {
 			return component.component + moving
 		}

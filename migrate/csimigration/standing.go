@@ -58,7 +58,7 @@ func (s Standing) String() string {
 	case len(s.Off) == all:
 		return "off"
 	}
-	return fmt.Sprintf("on on %d of %d nodes", len(s.On), all)
+	return fmt.Sprintf("on on %d nodes, off on %d, unknown on %d", len(s.On), len(s.Off), len(s.Unknown))
 }
 
 // shortList lists a few names.
