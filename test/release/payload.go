@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -84,6 +85,9 @@ func (p Payload) Apply(ctx context.Context, c client.Client, all []drivers.Drive
 			continue
 		}
 		err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.FieldOwner("cluster-version-operator"), client.ForceOwnership)
+		if object.GetKind() == "ServiceMonitor" && apierrors.IsNotFound(err) {
+			continue // the API comes with another component: the cluster version operator goes on, and tries again later
+		}
 		if err != nil {
 			return fmt.Errorf("applying %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
