@@ -427,7 +427,7 @@ func (o *Operators) rollOne(ctx context.Context, nodes []corev1.Node, config str
 			return o.annotate(ctx, n, map[string]string{reason: "failed to drain node"}, n.Spec.Unschedulable)
 		}
 		left, err := o.evict(ctx, n.Name)
-		if err != nil || left > 0 {
+		if err != nil || left > 0 || len(n.Status.VolumesInUse) > 0 { // a real node takes minutes to restart; volumes are unmounted by then
 			return err
 		}
 		o.mutex.Lock()

@@ -44,7 +44,8 @@ type Volumes struct {
 func AddNodes(ctx context.Context, c *cluster.Cluster, d drivers.Driver, names ...string) (*Volumes, func() error, error) {
 	v := &Volumes{client: c.Client(), driver: d, nodes: names, attached: map[string]string{}}
 	for _, name := range names {
-		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/worker": "", "played": "", corev1.LabelHostname: name}}}
+		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"node-role.kubernetes.io/worker": "", "played": "", corev1.LabelHostname: name},
+			Annotations: map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"}}}
 		if err := c.Client().Create(ctx, n); err != nil {
 			return nil, nil, err
 		}
