@@ -83,7 +83,8 @@ func AzureEndpoints(folder string) func(Cluster, *corev1.Container) []string {
 // tagsDelimiter separates tags. No tag of an Infrastructure can have it, unlike the comma, which drivers expect otherwise.
 const tagsDelimiter = "|"
 
-// AzureTags returns the parameters of a class with which drivers for Azure tag what they create: with the tag by which the installer finds the resources of the cluster, those that the cluster wants on all of them, and more.
+// AzureTags returns the parameters of a class with which drivers for Azure tag what they create: with the tag by which
+// the installer finds the resources of the cluster, those that the cluster wants on all of them, and more.
 func AzureTags(infrastructure *configv1.Infrastructure, more ...string) map[string]string {
 	azure := azureOf(infrastructure)
 	if azure == nil {

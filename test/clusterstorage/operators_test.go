@@ -62,6 +62,12 @@ func (w *environment) checkMonitoring() {
 	w.t.Helper()
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: clusterstorage.Namespace, Name: clusterstorage.Name + "-metrics"}}
 	w.get(service)
+	monitor := &unstructured.Unstructured{}
+	monitor.SetAPIVersion("monitoring.coreos.com/v1")
+	monitor.SetKind("ServiceMonitor")
+	monitor.SetNamespace(clusterstorage.Namespace)
+	monitor.SetName(clusterstorage.Name)
+	w.get(monitor)
 	prometheus := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "openshift-monitoring", Name: "prometheus-k8s"}
 	account := w.ServiceAccountConfig(w.t, prometheus.Namespace, prometheus.Name)
 	walk.LetReadMetrics(w.t, w.Cluster, prometheus) // as OpenShift does

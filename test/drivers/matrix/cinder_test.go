@@ -157,6 +157,7 @@ func testCinder(t *testing.T) {
 // refusals: events say what a cloud refuses that is slow, too. Claims and pods get what they want once it no longer does.
 func (b *cinderBed) refusals(t *testing.T) {
 	b.cloud.SetLatency(2 * time.Second)
+	t.Cleanup(func() { b.cloud.SetLatency(0) })
 	b.cloud.Fail(openstack.CreateVolume, "") // the claim is bound, as the driver does not wait for the volume
 	broken := b.claim(t, testbed.Claim{Name: "broken"})
 	waiting := b.Create(t, testbed.Pod{Name: "broken", Node: testbed.Nodes[0], Claim: broken})
@@ -179,7 +180,6 @@ func (b *cinderBed) refusals(t *testing.T) {
 	b.Expand(t, claim, "2Gi")
 	b.AwaitEvent(t, claim, "VolumeResizeFailed", quota)
 	b.Delete(t, pod.Pod, claim)
-	b.cloud.SetLatency(0)
 	b.wantEmpty(t)
 }
 
