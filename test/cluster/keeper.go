@@ -152,7 +152,7 @@ type keeper struct {
 
 // readyLimit is the time limit for a component to become ready. It is far above the usual time, for machines that are
 // busy compiling.
-const readyLimit = 2 * time.Minute
+const readyLimit = 5 * time.Minute
 
 // component is a part of a cluster that is started concurrently with others.
 type component struct {
