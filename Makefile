@@ -23,6 +23,10 @@ demo-switch: runtime ## On one of its own, switch from the community's operator 
 demo-platform: runtime ## On one of its own, run the drivers of a platform: make demo-platform PLATFORM=aws
 	@go run ./test/demo platform "$(PLATFORM)"
 
+.PHONY: demo-csi-migration
+demo-csi-migration: ## On one of its own, switch CSI migration on and off; operators of nodes are played
+	@go run ./test/demo csi-migration
+
 .PHONY: demo-down
 demo-down: ## End the clusters that these started
 	@go run ./test/demo down && rm -rf .demo

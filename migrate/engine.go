@@ -35,6 +35,8 @@ type Engine[P Plan] struct {
 	// Changes returns the differences between two plans that matter, each as a phrase. Identical plans, made at
 	// different times, have none.
 	Changes func(was, now P) []string
+	// Verb, if set, returns what the command calls "apply" and "rollback" of a plan, if that is something else.
+	Verb func(p P, verb string) string
 }
 
 // Plan is the plan of a migration. It is plain data that JSON can hold; its type embeds an Outline.

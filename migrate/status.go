@@ -25,8 +25,17 @@ type Status[P Plan] struct {
 	rollback string // the command
 }
 
-// Status returns the status of a migration. One in progress hides earlier ones.
+// Status returns the status of a migration. One in progress hides earlier ones. It fails if there is none.
 func (e Engine[P]) Status(ctx context.Context, cluster Cluster, r Request[P]) (*Status[P], error) {
+	s, err := e.Find(ctx, cluster, r)
+	if err == nil && s == nil {
+		err = fmt.Errorf("no journal in namespace %s matches %s: nobody has started %s of it", cluster.journals(), r, e.Noun)
+	}
+	return s, err
+}
+
+// Find is Status, but returns nil if there is none.
+func (e Engine[P]) Find(ctx context.Context, cluster Cluster, r Request[P]) (*Status[P], error) {
 	found, err := e.findJournals(ctx, cluster, r.Matches)
 	if err != nil {
 		return nil, err
@@ -35,11 +44,8 @@ func (e Engine[P]) Status(ctx context.Context, cluster Cluster, r Request[P]) (*
 		found = slices.DeleteFunc(found, func(j *Journal) bool { return !j.IsOpen() })
 	}
 	j, err := e.only(found, r)
-	if err != nil {
+	if err != nil || j == nil {
 		return nil, err
-	}
-	if j == nil {
-		return nil, fmt.Errorf("no journal in namespace %s matches %s: nobody has started %s of it", cluster.journals(), r, e.Noun)
 	}
 	return e.statusOf(ctx, cluster, j)
 }

@@ -70,7 +70,7 @@ func newCommand() *cobra.Command {
 		Long: `berth makes what the Operator Lifecycle Manager (OLM) installs optional CSI drivers from:
 a bundle for each version of a driver's operator, and catalogs of such bundles. And it switches an
 operator that is installed from one catalog to another, or hands its driver over to the cluster storage
-operator.
+operator. It also switches CSI migration on and off.
 
 Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth.`,
 		Example: `  # From a driver's definition to a catalog that OLM can read
@@ -82,13 +82,16 @@ Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth.`,
   berth switch plan aws-efs-operator --to certified-operators
 
   # From OLM to the cluster storage operator
-  berth adopt plan ebs`,
+  berth adopt plan ebs
+
+  # From volumes with in-tree sources to CSI drivers
+  berth csi-migration status`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), version.NewCommand())
+	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), version.NewCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{command: cmd.CommandPath(), err: err} })
 	explainUsage(root)
 	return root

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -51,7 +52,7 @@ func (f *journalFlags) connect(cmd *cobra.Command) (migrate.Cluster, error) {
 	}
 	config.Timeout = requestTimeout
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, operatorsv1.AddToScheme, operatorv1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, operatorsv1.AddToScheme, configv1.Install, operatorv1.Install} {
 		if err := add(scheme); err != nil {
 			return migrate.Cluster{}, err
 		}
@@ -83,7 +84,7 @@ type runFlags struct {
 
 func (f *runFlags) add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to run; the same command continues later; 0 means no limit")
-	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for OLM and the operator; if false, end where there is something to wait for")
+	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for what others do; if false, end where there is something to wait for")
 }
 
 // limit returns a context with the timeout.

@@ -51,7 +51,7 @@ var Driver = drivers.Driver{
 
 	// Of OpenShift 4.5's operator, whose Deployment and DaemonSet had the same names.
 	Namespace: "openshift-aws-ebs-csi-driver",
-	InTree:    drivers.InTree{Source: "awsElasticBlockStore", Plugin: "kubernetes.io/aws-ebs"},
+	InTree:    drivers.InTree{Source: "awsElasticBlockStore", Plugin: "kubernetes.io/aws-ebs", Gate: "CSIMigrationAWS", Preview: "4.8.0", Migrated: "4.12.0"},
 
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{

@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string) error {
 		return d.up(ctx, what)
 	}
 	switch what {
-	case "up", "switch":
+	case "up", "switch", "csi-migration":
 		return d.up(ctx, what)
 	case "down":
 		return d.down(ctx)
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		return d.buildForTests(ctx)
 	}
-	return fmt.Errorf("want \"up\", \"switch\", \"platform NAME\", \"down\" or \"tools\"; got %q", args)
+	return fmt.Errorf("want \"up\", \"switch\", \"csi-migration\", \"platform NAME\", \"down\" or \"tools\"; got %q", args)
 }
 
 type demo struct {
