@@ -23,6 +23,10 @@ demo-switch: runtime ## On one of its own, switch from the community's operator 
 demo-platform: runtime ## On one of its own, run the drivers of a platform: make demo-platform PLATFORM=aws
 	@go run ./test/demo platform "$(PLATFORM)"
 
+.PHONY: demo-adopt
+demo-adopt: runtime ## On one of its own, hand the EBS driver of OpenShift 4.5 over to the cluster storage operator
+	@go run ./test/demo adopt
+
 .PHONY: demo-down
 demo-down: ## End the clusters that these started
 	@go run ./test/demo down && rm -rf .demo
@@ -32,6 +36,11 @@ build: ## Build berth, its links kubectl-berth and oc-berth, and berth-operator 
 	go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/berth-operator ./cmd/berth
 	ln -sf berth bin/kubectl-berth
 	ln -sf berth bin/oc-berth
+
+.PHONY: release
+release: ## Build all images and push them: make release REGISTRY=registry.example.com/team (docs/release.md)
+	@go run ./release --registry "$(REGISTRY)" $(if $(PINS),--pins "$(PINS)") $(if $(ARCHITECTURES),--architectures "$(ARCHITECTURES)") \
+		$(if $(MUST_GATHER_BASE),--must-gather-base "$(MUST_GATHER_BASE)") $(if $(LAYOUT),--layout "$(LAYOUT)") $(if $(KEY),--key "$(KEY)")
 
 .PHONY: browser
 browser: # tests of pages open them in Chromium
@@ -117,4 +126,5 @@ verify: ## Generated files fresh, go.mod tidy, imports downward only, one word f
 	cd hack/etcd && go mod tidy -diff
 	cd hack/drivers && go mod tidy -diff
 	cd hack/csi-sanity && go mod tidy -diff
+	cd hack/cosign && go mod tidy -diff
 	hack/verify-generated

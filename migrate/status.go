@@ -27,14 +27,7 @@ type Status[P Plan] struct {
 
 // Status returns the status of a migration. One in progress hides earlier ones.
 func (e Engine[P]) Status(ctx context.Context, cluster Cluster, r Request[P]) (*Status[P], error) {
-	found, err := e.findJournals(ctx, cluster, r.Matches)
-	if err != nil {
-		return nil, err
-	}
-	if slices.ContainsFunc(found, (*Journal).IsOpen) {
-		found = slices.DeleteFunc(found, func(j *Journal) bool { return !j.IsOpen() })
-	}
-	j, err := e.only(found, r)
+	j, err := e.FindJournal(ctx, cluster, r)
 	if err != nil {
 		return nil, err
 	}
@@ -42,6 +35,18 @@ func (e Engine[P]) Status(ctx context.Context, cluster Cluster, r Request[P]) (*
 		return nil, fmt.Errorf("no journal in namespace %s matches %s: nobody has started %s of it", cluster.journals(), r, e.Noun)
 	}
 	return e.statusOf(ctx, cluster, j)
+}
+
+// FindJournal returns the journal of a migration, or nil if there is none. One in progress hides earlier ones.
+func (e Engine[P]) FindJournal(ctx context.Context, cluster Cluster, r Request[P]) (*Journal, error) {
+	found, err := e.findJournals(ctx, cluster, r.Matches)
+	if err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(found, (*Journal).IsOpen) {
+		found = slices.DeleteFunc(found, func(j *Journal) bool { return !j.IsOpen() })
+	}
+	return e.only(found, r)
 }
 
 func (e Engine[P]) statusOf(ctx context.Context, cluster Cluster, j *Journal) (*Status[P], error) {

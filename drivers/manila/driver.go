@@ -79,8 +79,7 @@ var Driver = drivers.Driver{
 	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.OpenStackPlatformType, Optional: true},
 	History: drivers.History{
 		// Of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names.
-		Traces: []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: "csi-driver-manila-operator",
-			Accounts: []string{"csi-nodeplugin", "openstack-manila-csi-controllerplugin", "openstack-manila-csi-nodeplugin"}}},
+		Traces:              []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: oldConstraints, Accounts: oldAccounts}},
 		CSIDriverAnnotation: "manila.csi.openshift.io/last-applied",
 		Predecessors: []drivers.Predecessor{
 			{
@@ -88,8 +87,10 @@ var Driver = drivers.Driver{
 				Operator: "csi-driver-manila-operator",
 				CustomResource: &drivers.CustomResource{
 					Kind: schema.GroupVersionKind{Group: "csi.openshift.io", Version: "v1alpha1", Kind: "ManilaDriver"},
-					Name: "cluster", Definition: "maniladrivers.csi.openshift.io",
+					Name: "cluster", Definition: "maniladrivers.csi.openshift.io", Finalizer: "finalizer.manila.csi.openshift.io",
 				},
+				Namespace: "openshift-manila-csi-driver-operator",
+				Leaves:    leftovers(),
 			},
 			{Versions: ">=5.0.0-0 <6.0.0-0", Operator: "manila-csi-driver-operator"}, // of this definition
 		},

@@ -86,10 +86,11 @@ func (in *input) checkOperators(*operator) migrate.Checks {
 	return passed(severalOperators, "OLM runs at most one operator of the driver")
 }
 
-// checkSubscriptions refuses Subscriptions from which OLM would install an operator again. It installs nothing in a namespace
-// without an OperatorGroup, which only administrators can create.
+// checkSubscriptions refuses Subscriptions from which OLM would install an operator again. It installs operators of
+// the whole cluster, such as these, only in namespaces with an OperatorGroup for all namespaces, which only administrators can
+// create. So no user of another namespace holds a driver up.
 func (in *input) checkSubscriptions(o *operator) (found migrate.Checks) {
-	var others, harmless []string
+	var others, harmless names
 	for _, s := range in.subscriptions {
 		name := s.Namespace + "/" + s.Name
 		switch {
@@ -102,11 +103,11 @@ func (in *input) checkSubscriptions(o *operator) (found migrate.Checks) {
 	}
 	if len(others) > 0 {
 		found = refused(subscriptions, "delete those that nobody needs: OLM would install the operator from them again",
-			"there are other Subscriptions to package %s: %s", in.driver.Package.Name, strings.Join(others, ", "))
+			"there are other Subscriptions to package %s: %s", in.driver.Package.Name, others)
 	}
 	if len(harmless) > 0 {
 		found = append(found, warned(subscriptions, "delete them if nobody needs them",
-			"OLM installs nothing from these Subscriptions to package %s, as their namespaces have no OperatorGroup: %s", in.driver.Package.Name, strings.Join(harmless, ", "))...)
+			"OLM installs nothing from these Subscriptions to package %s, as their namespaces have no OperatorGroup for all namespaces: %s", in.driver.Package.Name, harmless)...)
 	}
 	switch {
 	case len(found) > 0:
@@ -115,6 +116,17 @@ func (in *input) checkSubscriptions(o *operator) (found migrate.Checks) {
 		return warned(subscriptions, "nothing", "somebody has deleted the Subscription already")
 	}
 	return passed(subscriptions, "no other Subscription would install the operator again")
+}
+
+// names are names of objects. A text has a few of them, as users decide how many there are.
+type names []string
+
+func (n names) String() string {
+	const most = 5
+	if len(n) <= most {
+		return strings.Join(n, ", ")
+	}
+	return fmt.Sprintf("%s, and %d others", strings.Join(n[:most], ", "), len(n)-most)
 }
 
 // checkPending refuses an update that OLM has not finished, or that waits for approval.
@@ -346,6 +358,8 @@ func (in *input) checkSuccessor(o *operator) migrate.Checks {
 		return refused(successor, do, "there is no Storage cluster, so no cluster storage operator manages this cluster")
 	case in.storage.Spec.ManagementState == operatorv1.Unmanaged:
 		return refused(successor, "set it to Managed", "spec.managementState of Storage cluster is Unmanaged, so the cluster storage operator would start nothing")
+	case in.bySuccessor:
+		return passed(successor, "the cluster storage operator itself takes the driver over")
 	case in.started:
 		return passed(successor, "the cluster storage operator has started its operator of the driver")
 	}
@@ -353,7 +367,7 @@ func (in *input) checkSuccessor(o *operator) migrate.Checks {
 	switch {
 	case o == nil:
 		return passed(successor, "the cluster storage operator starts its operator of the driver by itself")
-	case condition == nil || condition.Reason != predecessor.Reason:
+	case condition == nil || !predecessor.Waits(condition.Reason):
 		return refused(successor, do, "the cluster storage operator does not say that it waits to take the driver over: condition %s of Storage cluster with reason %s is missing; "+
 			"it does not run, is of another version, or the platform does not need the driver", predecessor.Condition(in.driver), predecessor.Reason)
 	}

@@ -137,7 +137,7 @@ func (f *former) old() *unstructured.Unstructured {
 func (f *former) configure(spec map[string]any) {
 	f.t.Helper()
 	object := f.old()
-	object.SetFinalizers([]string{"operator.csi.openshift.io/former"})
+	object.SetFinalizers([]string{f.driver.OldCustomResources()[0].Finalizer})
 	object.Object["spec"] = spec
 	f.create(object)
 }
@@ -165,16 +165,6 @@ func (f *former) installOperand() {
 		}
 		return nil
 	})
-}
-
-// startSuccessor starts the cluster storage operator, which has to wait for the driver, and nothing else.
-func (f *former) startSuccessor() {
-	f.t.Helper()
-	f.install(release.Payload{Version: version})
-	f.awaitSettled(version)
-	if got := f.available(f.t.Context()); got.Reason != predecessor.Reason {
-		f.t.Fatalf("condition %s of Storage is %+v, want reason %s", predecessor.Condition(f.driver), got, predecessor.Reason)
-	}
 }
 
 // available returns the condition of Storage about the driver.
@@ -281,43 +271,53 @@ func (f *former) plan() *adoption.Plan {
 	return made
 }
 
-// TestAdoption: drivers whose operators OLM runs, those of OpenShift 4.5 and ours, are handed over to the cluster storage operator. Over the
-// whole journey nothing that volumes need is another object, and two operators are never there together.
+// TestAdoption: when the cluster storage operator starts, it takes over drivers whose operators OLM runs, those of OpenShift 4.5 and
+// ours, by itself, also while an administrator runs the tool. Over the whole journey nothing that volumes need is another
+// object, and two operators are never there together. In the end neither it nor the tool has anything to write.
 func TestAdoption(t *testing.T) {
 	t.Parallel()
-	type begin = func(*testing.T) *former
+	type begin struct {
+		former func(*testing.T) *former
+		tool   bool // an administrator runs it at the same time
+	}
 	formers := map[string]begin{}
 	for _, d := range succeedable() {
-		formers[d.Name+"/of OpenShift 4.5"] = func(t *testing.T) *former { return newFormer(t, d, programs(t)) }
-		formers[d.Name+"/ours"] = func(t *testing.T) *former { return newOwnFormer(t, d, "openshift-"+d.Package.Name, programs(t)) }
-		formers[d.Name+"/ours where the new operator runs"] = func(t *testing.T) *former {
+		formers[d.Name+"/of OpenShift 4.5"] = begin{former: func(t *testing.T) *former { return newFormer(t, d, programs(t)) }}
+		formers[d.Name+"/ours"] = begin{tool: true, former: func(t *testing.T) *former { return newOwnFormer(t, d, "openshift-"+d.Package.Name, programs(t)) }}
+		formers[d.Name+"/ours where the new operator runs"] = begin{former: func(t *testing.T) *former {
 			return newOwnFormer(t, d, drivers.ClusterStorageNamespace, programs(t))
-		}
+		}}
 	}
 	for name, begin := range formers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := begin(t)
+			f := begin.former(t)
 			f.useVolumes()
-			f.startSuccessor()
+			f.mustRefuseCleanup("before the hand-over", "that OLM gives permissions")
+			mustBeUntouched := f.attack()
 			recorded := f.record()
 
-			t.Logf("the plan:\n%s", f.plan().Text(migrate.Plain))
-			recorder := fault.Record()
-			f.adopt(recorder)
-			recorded.mustHold()
-			f.mustBeHandedOver()
-			for _, w := range recorder.Writes() {
-				t.Logf("the tool wrote: %s", w.Point)
+			f.install(release.Payload{Version: version})
+			if begin.tool {
+				f.adoptAsWell()
 			}
+			f.awaitComplete()
+			recorded.mustHold()
+			mustBeUntouched()
+			f.mustBeHandedOver()
 			f.awaitSettled(version)
+			f.awaitRest()
 
 			again := fault.Record()
 			f.adopt(again)
 			if writes := again.Writes(); len(writes) > 0 {
-				t.Errorf("a second run wrote %+v", writes)
+				t.Errorf("the tool wrote %+v", writes)
 			}
 			f.checkForbidden()
+			if !f.own {
+				f.checkPermissionsToSucceed()
+			}
+			f.testCleanup(fault.Record())
 		})
 	}
 }
