@@ -26,6 +26,8 @@ const (
 	csiName = "manila.csi.openstack.org"
 	// cloudSecret is the Secret in which the cloud credential operator provides credentials.
 	cloudSecret = "manila-cloud-credentials"
+	// lastApplied is the annotation of all objects that OpenShift 4.5's operator made.
+	lastApplied = "manila.csi.openshift.io/last-applied"
 )
 
 // Driver is the Manila CSI driver. It keeps the namespace and the names that OpenShift's own operators used: volumes
@@ -80,7 +82,7 @@ var Driver = drivers.Driver{
 	History: drivers.History{
 		// Of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names.
 		Traces:              []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: oldConstraints, Accounts: oldAccounts}},
-		CSIDriverAnnotation: "manila.csi.openshift.io/last-applied",
+		CSIDriverAnnotation: lastApplied,
 		Predecessors: []drivers.Predecessor{
 			{
 				Versions: ">=4.3.0-0 <4.6.0-0",
@@ -94,5 +96,9 @@ var Driver = drivers.Driver{
 			},
 			{Versions: ">=5.0.0-0 <6.0.0-0", Operator: "manila-csi-driver-operator"}, // of this definition
 		},
+		// With these, OpenShift 4.5's operator described the login. New pods have the CA where os-certAuthorityPath says.
+		Keys: []drivers.RetiredKeys{{
+			Secret: driverSecret, Mark: lastApplied, Accounts: oldAccounts, Keys: oldKeys,
+		}},
 	},
 }

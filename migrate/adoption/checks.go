@@ -232,22 +232,6 @@ func (in *input) predecessorOf(o *operator) (drivers.Predecessor, error) {
 	return none, fmt.Errorf("version %s of the driver's operator is not known: want one of %s", version, strings.Join(known, ", or "))
 }
 
-// checkConfiguration warns of what the Subscription sets for the operator: the new one does not get it.
-func (in *input) checkConfiguration(o *operator) migrate.Checks {
-	if o.subscription == nil || o.subscription.Spec.Config == nil || equality.Semantic.DeepEqual(*o.subscription.Spec.Config, v1alpha1.SubscriptionConfig{}) {
-		return nil
-	}
-	var names []string
-	for _, env := range o.subscription.Spec.Config.Env {
-		names = append(names, env.Name)
-	}
-	variables := ""
-	if len(names) > 0 {
-		variables = ", with the variables " + strings.Join(names, ", ")
-	}
-	return warned(configuration, "check whether the driver needs that", "Subscription %s/%s has spec.config%s, which the new operator does not get", o.subscription.Namespace, o.subscription.Name, variables)
-}
-
 // checkManagementState refuses a driver that nobody manages: what state it is in, only a person knows.
 func (in *input) checkManagementState(*operator) migrate.Checks {
 	if c := in.custom; c != nil {

@@ -105,7 +105,6 @@ func (f *former) mustRefuseCleanup(name, want string) {
 func (f *former) testCleanup(injector *fault.Injector) {
 	t := f.t
 	t.Helper()
-	f.forgetKeys()
 	if !f.own {
 		remove := f.with(f.user())
 		f.mustRefuseCleanup("a pod still uses what is left", "pod "+f.driver.Namespace+"/late")
@@ -135,22 +134,6 @@ func (f *former) testCleanup(injector *fault.Injector) {
 	f.adopt(again)
 	if writes := again.Writes(); len(writes) > 0 {
 		t.Errorf("after the cleanup, a hand-over wrote %+v", writes)
-	}
-}
-
-// forgetKeys removes the keys that the former operator wrote into the Secret that volumes refer to, as docs/adopt.md says.
-func (f *former) forgetKeys() {
-	f.t.Helper()
-	leftovers, err := f.driver.Leftovers(f.driver.Namespace)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	for _, l := range leftovers {
-		if l.Credentials == nil || l.Credentials.Copy == "" || f.own {
-			continue
-		}
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.driver.Namespace, Name: l.Credentials.Copy}}
-		f.patch(secret, `{"data":{"`+strings.Join(l.Credentials.Keys, `":null,"`)+`":null}}`)
 	}
 }
 

@@ -39,11 +39,11 @@ func TestAdoptionRefusals(t *testing.T) {
 		// spoil changes the cluster, and returns what undoes that.
 		spoil func() func()
 	}{
-		{"two Subscriptions", predecessor.ReasonRefused, "there are other Subscriptions", "there are other Subscriptions", func() func() {
+		{"F11: two Subscriptions", predecessor.ReasonRefused, "there are other Subscriptions", "there are other Subscriptions", func() func() {
 			second := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "second"}, Spec: f.subscription.Spec}
 			return f.with(second)
 		}},
-		{"a pending InstallPlan", predecessor.ReasonRefused, "is pending", "is pending", func() func() {
+		{"F11: a pending InstallPlan", predecessor.ReasonRefused, "is pending", "is pending", func() func() {
 			plan := &v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "pending"},
 				Spec: v1alpha1.InstallPlanSpec{Approval: v1alpha1.ApprovalManual, ClusterServiceVersionNames: []string{d.Package.Name + ".v4.5.1"}}}
 			return f.with(plan)
@@ -58,7 +58,7 @@ func TestAdoptionRefusals(t *testing.T) {
 			f.patch(csiDriver, `{"metadata":{"annotations":{"csi.openshift.io/managed":null}}}`)
 			return func() { f.patch(csiDriver, `{"metadata":{"annotations":{"csi.openshift.io/managed":"true"}}}`) }
 		}},
-		{"a paused roll-out", predecessor.ReasonRefused, "is paused", "is paused", func() func() {
+		{"F14: a paused roll-out", predecessor.ReasonRefused, "is paused", "is paused", func() func() {
 			deployments := &appsv1.DeploymentList{}
 			if err := f.Client().List(t.Context(), deployments, client.InNamespace(d.Namespace)); err != nil || len(deployments.Items) != 1 {
 				t.Fatalf("%d Deployments, %v; want one", len(deployments.Items), err)
@@ -67,7 +67,7 @@ func TestAdoptionRefusals(t *testing.T) {
 			return func() { f.patch(&deployments.Items[0], `{"spec":{"paused":null}}`) }
 		}},
 	} {
-		f.mustDecline(tc.name, tc.reason, tc.says, tc.want, tc.spoil)
+		t.Run(tc.name, func(t *testing.T) { f.within(t).mustDecline(tc.name, tc.reason, tc.says, tc.want, tc.spoil) })
 	}
 
 	// From now on the tool alone hands the driver over.
@@ -75,7 +75,7 @@ func TestAdoptionRefusals(t *testing.T) {
 	f.awaitReason(predecessor.Reason, "berth adopt plan "+d.Name)
 	f.awaitSafePlan()
 
-	f.adopt(fault.KillAtEach())
+	t.Run("F12: the tool is killed at each write", func(t *testing.T) { f.within(t).adopt(fault.KillAtEach()) })
 	recorded.mustHold()
 	f.mustBeHandedOver()
 	again := fault.Record()
@@ -84,11 +84,16 @@ func TestAdoptionRefusals(t *testing.T) {
 		t.Errorf("a second run wrote %+v", writes)
 	}
 
-	// Somebody subscribes again: the new operator goes on, the cluster storage operator says so, and the tool removes what OLM has
-	// installed again.
+	t.Run("F13: somebody subscribes again", func(t *testing.T) { f.within(t).removeAgain() })
+}
+
+// removeAgain subscribes to the operator again: the new operator goes on, the cluster storage operator says so, and the tool removes
+// what OLM has installed again.
+func (f *former) removeAgain() {
+	f.t.Helper()
 	f.subscription = &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: f.subscription.Name}, Spec: f.subscription.Spec}
 	f.create(f.subscription)
-	cluster.Eventually(t, limit, "OLM to install the operator again", func(context.Context) error {
+	cluster.Eventually(f.t, limit, "OLM to install the operator again", func(context.Context) error {
 		if p := f.plan(); p.Operator == nil || p.Operator.Subscription == nil {
 			return fmt.Errorf("the plan is:\n%s", p.Text(migrate.Plain))
 		}
