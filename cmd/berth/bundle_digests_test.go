@@ -49,15 +49,15 @@ func TestBumpTakesDigests(t *testing.T) {
 
 	// If one cannot be asked for, nothing is written, and each of them is named.
 	nobody := loopback.Nobody()
-	failing := exec.Command("berth", "bundle", "bump", filepath.Join(folder, "1.0.2"), "--digests", "--image", "DRIVER_IMAGE="+nobody+"/a:1",
-		"--image", "PROVISIONER_IMAGE="+nobody+"/b:1")
+	failing := exec.Command("berth", "bundle", "bump", filepath.Join(folder, "1.0.2"), "--digests", "--image", "DRIVER_IMAGE="+nobody+"/images/a:1",
+		"--image", "PROVISIONER_IMAGE="+nobody+"/images/b:1")
 	for _, name := range names {
 		if name != "DRIVER_IMAGE" && name != "PROVISIONER_IMAGE" {
 			failing.Args = append(failing.Args, "--image", name+"="+reference(address, name))
 		}
 	}
 	out, err := failing.CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "DRIVER_IMAGE: cannot find the digest of image "+nobody+"/a:1") || !strings.Contains(string(out), nobody+"/b:1") {
+	if err == nil || !strings.Contains(string(out), "DRIVER_IMAGE: cannot find the digest of image "+nobody+"/images/a:1") || !strings.Contains(string(out), nobody+"/images/b:1") {
 		t.Errorf("%v:\n%s", err, out)
 	}
 	if written, _ := filepath.Glob(filepath.Join(folder, "1.0.3")); len(written) > 0 {

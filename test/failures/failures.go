@@ -46,7 +46,7 @@ var All = []Failure{
 	{"the tool crashes, a cache is old, a permission or OLM is missing",
 		"the same command continues; preconditions fail on old state"},
 	{"somebody subscribes again, such as a GitOps tool",
-		"during: the hand-over stops and names the Subscription. After: storage stays available, and another `berth adopt apply` removes it"},
+		"during: the hand-over stops and names the Subscription. After: storage stays available, the cluster storage operator reports it, and another `berth adopt apply` removes it"},
 	{"a roll-out is paused, or a node is not ready",
 		"a roll-out that is paused or under way is refused, `rollout`; nodes that are not ready are named, and do not hold up the others"},
 	{"Manila cannot be reached",
