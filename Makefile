@@ -23,6 +23,10 @@ demo-switch: runtime ## On one of its own, switch from the community's operator 
 demo-platform: runtime ## On one of its own, run the drivers of a platform: make demo-platform PLATFORM=aws
 	@go run ./test/demo platform "$(PLATFORM)"
 
+.PHONY: demo-adopt
+demo-adopt: runtime ## On one of its own, hand the EBS driver of OpenShift 4.5 over to the cluster storage operator
+	@go run ./test/demo adopt
+
 .PHONY: demo-csi-migration
 demo-csi-migration: ## On one of its own, switch CSI migration on and off; operators of nodes are played
 	@go run ./test/demo csi-migration
@@ -36,6 +40,11 @@ build: ## Build berth, its links kubectl-berth and oc-berth, and berth-operator 
 	go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/berth-operator ./cmd/berth
 	ln -sf berth bin/kubectl-berth
 	ln -sf berth bin/oc-berth
+
+.PHONY: release
+release: ## Build all images and push them: make release REGISTRY=registry.example.com/team (docs/release.md)
+	@go run ./release --registry "$(REGISTRY)" $(if $(PINS),--pins "$(PINS)") $(if $(ARCHITECTURES),--architectures "$(ARCHITECTURES)") \
+		$(if $(MUST_GATHER_BASE),--must-gather-base "$(MUST_GATHER_BASE)") $(if $(LAYOUT),--layout "$(LAYOUT)") $(if $(KEY),--key "$(KEY)")
 
 .PHONY: browser
 browser: # tests of pages open them in Chromium
@@ -52,7 +61,7 @@ runtime: # real nodes run containers, with images of drivers; where they cannot,
 		echo "no real nodes: want root, and the Debian packages runc, containernetworking-plugins and mmdebstrap"; exit 0; fi; \
 	apt-get update -q && apt-get install -qy --no-install-recommends runc containernetworking-plugins mmdebstrap
 
-# The packages that take minutes start first, and four at a time: they wait for OLM and for controllers more than they work.
+# The packages that take minutes start first, and three at a time: they wait for OLM and for controllers more than they work.
 # The tests keep both processors busy, so nothing is done that nobody uses: make lint vets, and no debugger needs symbols.
 SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/prediction ./test/drivers/matrix ./test/clusterstorage
 
@@ -60,8 +69,8 @@ SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/pre
 test: browser runtime ## Run every test, against a real local cluster where one is needed
 	@go run ./test/demo tools # shows how far it is, which go test would not
 	@mkdir -p bin
-	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -p 4 -timeout 45m -vet=off -ldflags=-w $(SLOWEST) ./...; \
-	passed=$$?; go run ./test/results/slowest bin/test.json && go run ./test/attacks/report bin/test.json && exit $$passed
+	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -p 3 -timeout 45m -vet=off -ldflags=-w $(SLOWEST) ./...; \
+	passed=$$?; go run ./test/results/slowest bin/test.json && go run ./test/attacks/report bin/test.json && go run ./test/failures/report bin/test.json && exit $$passed
 
 .PHONY: bench
 bench: ## Run the benchmarks
@@ -121,4 +130,5 @@ verify: ## Generated files fresh, go.mod tidy, imports downward only, one word f
 	cd hack/etcd && go mod tidy -diff
 	cd hack/drivers && go mod tidy -diff
 	cd hack/csi-sanity && go mod tidy -diff
+	cd hack/cosign && go mod tidy -diff
 	hack/verify-generated

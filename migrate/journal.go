@@ -120,8 +120,8 @@ func (e Engine[P]) findJournals(ctx context.Context, cluster Cluster, matches fu
 	return found, nil
 }
 
-// readJournal returns the journal of a subject. If there is none, the journal has no plan and no phase.
-func (e Engine[P]) readJournal(ctx context.Context, cluster Cluster, s Subject) (*Journal, error) {
+// ReadJournal returns the journal of a subject, which it reads by its name. If there is none, the journal has no plan and no phase.
+func (e Engine[P]) ReadJournal(ctx context.Context, cluster Cluster, s Subject) (*Journal, error) {
 	stored := &corev1.ConfigMap{}
 	found, err := Find(ctx, cluster.Client, stored, cluster.journals(), e.journalName(s))
 	if err != nil {

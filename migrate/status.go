@@ -36,6 +36,15 @@ func (e Engine[P]) Status(ctx context.Context, cluster Cluster, r Request[P]) (*
 
 // Find is Status, but returns nil if there is none.
 func (e Engine[P]) Find(ctx context.Context, cluster Cluster, r Request[P]) (*Status[P], error) {
+	j, err := e.FindJournal(ctx, cluster, r)
+	if err != nil || j == nil {
+		return nil, err
+	}
+	return e.statusOf(ctx, cluster, j)
+}
+
+// FindJournal returns the journal of a migration, or nil if there is none. One in progress hides earlier ones.
+func (e Engine[P]) FindJournal(ctx context.Context, cluster Cluster, r Request[P]) (*Journal, error) {
 	found, err := e.findJournals(ctx, cluster, r.Matches)
 	if err != nil {
 		return nil, err
@@ -43,11 +52,7 @@ func (e Engine[P]) Find(ctx context.Context, cluster Cluster, r Request[P]) (*St
 	if slices.ContainsFunc(found, (*Journal).IsOpen) {
 		found = slices.DeleteFunc(found, func(j *Journal) bool { return !j.IsOpen() })
 	}
-	j, err := e.only(found, r)
-	if err != nil || j == nil {
-		return nil, err
-	}
-	return e.statusOf(ctx, cluster, j)
+	return e.only(found, r)
 }
 
 func (e Engine[P]) statusOf(ctx context.Context, cluster Cluster, j *Journal) (*Status[P], error) {

@@ -22,14 +22,18 @@ which runs the drivers of the cluster's platform. The operator is removed from O
 what configured the operator stay. Then the cluster storage operator, which has waited for that, starts an
 operator of its own, which takes the driver over where it is.
 
+The cluster storage operator does all this by itself when it starts. These commands show beforehand what it will
+do, show how far it is, work with it at the same time, and remove what OLM has installed again since.
+
 "plan" shows what will happen and changes nothing. "apply" carries out the plan; "resume" continues after an
-interruption. "status" shows how far it is. "rollback" ends it, as long as nothing was removed from OLM.`,
+interruption. "status" shows how far it is. "rollback" ends it, as long as nothing was removed from OLM.
+Later, "cleanup" lists what the former operator left and nothing needs, and deletes it if that is confirmed.`,
 		Example: `  berth adopt plan ebs
   berth adopt apply ebs`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newAdoptPlanCommand(), newAdoptApplyCommand(), newAdoptResumeCommand(), newAdoptStatusCommand(), newAdoptRollbackCommand())
+	cmd.AddCommand(newAdoptPlanCommand(), newAdoptApplyCommand(), newAdoptResumeCommand(), newAdoptStatusCommand(), newAdoptRollbackCommand(), newAdoptCleanupCommand())
 	return cmd
 }
 
@@ -65,6 +69,16 @@ func addAdoptFlags(cmd *cobra.Command, f *journalFlags) {
 	f.addJournals(cmd)
 }
 
+// adoption returns the driver that is named on the command line, and the cluster.
+func (f *journalFlags) adoption(cmd *cobra.Command, args []string) (adoption.Request, migrate.Cluster, error) {
+	r, err := adoptRequest(args)
+	if err != nil {
+		return r, migrate.Cluster{}, err
+	}
+	cluster, err := f.connect(cmd)
+	return r, cluster, err
+}
+
 func newAdoptPlanCommand() *cobra.Command {
 	f := &journalFlags{}
 	var output string
@@ -95,11 +109,7 @@ Exit codes: 0 if the plan is safe to apply; 1 if it is not; 2 if there is no pla
 
 func (f *journalFlags) planAdoption(cmd *cobra.Command, args []string) (*adoption.Plan, error) {
 	defer startProgress(cmd.ErrOrStderr(), "reading the cluster")()
-	r, err := adoptRequest(args)
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := f.connect(cmd)
+	r, cluster, err := f.adoption(cmd, args)
 	if err != nil {
 		return nil, err
 	}
@@ -119,11 +129,7 @@ Exit codes: 0 if the status is shown; 1 if it is not, or no hand-over of the dri
 		Example: `  berth adopt status ebs`,
 		Args:    checkDriver,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := adoptRequest(args)
-			if err != nil {
-				return err
-			}
-			cluster, err := f.connect(cmd)
+			r, cluster, err := f.adoption(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -150,11 +156,7 @@ Exit codes: 0 if the hand-over is ended; 1 if it is not; 124 if it timed out.`,
 		Example: `  berth adopt rollback ebs`,
 		Args:    checkDriver,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := adoptRequest(args)
-			if err != nil {
-				return err
-			}
-			cluster, err := f.connect(cmd)
+			r, cluster, err := f.adoption(cmd, args)
 			if err != nil {
 				return err
 			}

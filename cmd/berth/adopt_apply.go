@@ -55,38 +55,12 @@ func (o *adoptApply) checkArgs(cmd *cobra.Command, args []string) error {
 }
 
 func (o *adoptApply) apply(cmd *cobra.Command, args []string) error {
-	r, given, err := o.requested(cmd, args)
-	if err != nil {
-		return &exitError{code: exitUsage, err: err}
-	}
-	cluster, err := o.connect(cmd)
-	if err != nil {
-		return err
-	}
-	ensure := func(ctx context.Context) (*adoption.Plan, *migrate.Status[*adoption.Plan], error) {
-		if given == nil {
-			return adoption.Adopt.Ensure(ctx, cluster, r)
-		}
-		return adoption.Adopt.EnsureGiven(ctx, cluster, r, given)
-	}
-	return apply(cmd, adoption.Adopt, cluster, o.how, ensure, adopted)
+	requested := func() (migrate.Request[*adoption.Plan], error) { return adoptRequest(args) }
+	of := func(p *adoption.Plan) (migrate.Request[*adoption.Plan], error) { return p.Request() }
+	return applyPlan(cmd, adoption.Adopt, o.journalFlags, o.how, requested, of, adopted)
 }
 
-// requested returns what is asked for, and the plan in the file, which is nil if there is no file.
-func (o *adoptApply) requested(cmd *cobra.Command, args []string) (adoption.Request, *adoption.Plan, error) {
-	if o.how.file == "" {
-		r, err := adoptRequest(args)
-		return r, nil, err
-	}
-	given, err := readPlan(adoption.Adopt, o.how.file, cmd.InOrStdin())
-	if err != nil {
-		return adoption.Request{}, nil, err
-	}
-	r, err := given.Request()
-	return r, given, err
-}
-
-func adopted(_ context.Context, p *adoption.Plan) string {
+func adopted(_ context.Context, _ migrate.Cluster, p *adoption.Plan) string {
 	return fmt.Sprintf("the cluster storage operator manages driver %s: the hand-over is complete", p.Subject.Name)
 }
 
@@ -103,11 +77,7 @@ cannot continue, or nobody has started one; 124 if it timed out.`,
 		Example: `  berth adopt resume ebs`,
 		Args:    checkDriver,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := adoptRequest(args)
-			if err != nil {
-				return err
-			}
-			cluster, err := f.connect(cmd)
+			r, cluster, err := f.adoption(cmd, args)
 			if err != nil {
 				return err
 			}

@@ -1,24 +1,13 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"path"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/registryv1"
-)
-
-// configsFolder is the folder of the catalog in its image, and configsLabel is the label that names it.
-const (
-	configsFolder = "configs"
-	configsLabel  = "operators.operatorframework.io.index.configs.v1"
 )
 
 // where holds the flags of commands that build images.
@@ -107,7 +96,7 @@ A catalog that cannot be read is rejected. Files that an .indexignore file exclu
   berth catalog image catalog/certified --layout image`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			content, err := catalogContent(cmd.Context(), args[0])
+			content, err := build.Image(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -116,28 +105,4 @@ A catalog that cannot be read is rejected. Files that an .indexignore file exclu
 	}
 	to.addFlags(cmd)
 	return cmd
-}
-
-// catalogContent returns the content of a catalog folder's image.
-func catalogContent(ctx context.Context, dir string) (image.Content, error) {
-	c, found, err := fbc.Read(ctx, dir)
-	if err != nil {
-		return image.Content{}, err
-	}
-	for _, f := range found {
-		if f.Severity == findings.Error {
-			return image.Content{}, fmt.Errorf("%s is not a valid catalog: %w; `berth catalog validate %s` lists all findings", dir, f, dir)
-		}
-	}
-	content := image.Content{Files: map[string][]byte{}, Labels: map[string]string{configsLabel: "/" + configsFolder}}
-	for _, file := range c.Files {
-		below, err := filepath.Rel(dir, file.Path)
-		if err != nil {
-			return image.Content{}, err
-		}
-		if content.Files[path.Join(configsFolder, filepath.ToSlash(below))], err = os.ReadFile(file.Path); err != nil {
-			return image.Content{}, fmt.Errorf("catalog %s: %w", dir, err)
-		}
-	}
-	return content, nil
 }

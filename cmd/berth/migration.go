@@ -10,15 +10,12 @@ import (
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
-	operatorv1 "github.com/openshift/api/operator/v1"
-	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
-	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/adoption"
 	"github.com/berth-csi/berth/migrate/subscription"
 )
 
@@ -52,7 +49,7 @@ func (f *journalFlags) connect(cmd *cobra.Command) (migrate.Cluster, error) {
 	}
 	config.Timeout = requestTimeout
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, operatorsv1.AddToScheme, configv1.Install, operatorv1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{adoption.AddToScheme, configv1.Install} { // some need fewer
 		if err := add(scheme); err != nil {
 			return migrate.Cluster{}, err
 		}
@@ -198,9 +195,36 @@ func (f *applyFlags) add(cmd *cobra.Command, name string) {
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan, send the first write to the API server as a dry run, and change nothing")
 }
 
+// applyPlan applies the plan in the file, or else that of what is requested. of returns the request that a plan was made for, and
+// done says what was done.
+func applyPlan[P plan](cmd *cobra.Command, e migrate.Engine[P], at journalFlags, f applyFlags, requested func() (migrate.Request[P], error),
+	of func(P) (migrate.Request[P], error), done func(context.Context, migrate.Cluster, P) string) error {
+	var given P
+	var r migrate.Request[P]
+	var err error
+	if f.file == "" {
+		r, err = requested()
+	} else if given, err = readPlan(e, f.file, cmd.InOrStdin()); err == nil {
+		r, err = of(given)
+	}
+	if err != nil {
+		return &exitError{code: exitUsage, err: err}
+	}
+	cluster, err := at.connect(cmd)
+	if err != nil {
+		return err
+	}
+	return apply(cmd, e, cluster, f, func(ctx context.Context) (P, *migrate.Status[P], error) {
+		if f.file == "" {
+			return e.Ensure(ctx, cluster, r)
+		}
+		return e.EnsureGiven(ctx, cluster, r, given)
+	}, done)
+}
+
 // apply carries out the plan that ensure returns, with its status if it is resumed. done says what was done.
 func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, f applyFlags,
-	ensure func(context.Context) (P, *migrate.Status[P], error), done func(context.Context, P) string) error {
+	ensure func(context.Context) (P, *migrate.Status[P], error), done func(context.Context, migrate.Cluster, P) string) error {
 	ctx, cancel := f.run.limit(cmd.Context())
 	defer cancel()
 	stop := startProgress(cmd.ErrOrStderr(), "reading the cluster and its catalogs")
@@ -229,7 +253,7 @@ func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Clus
 	case f.dryRun:
 		message = "dry run: the API server has accepted the first write, and nothing was changed"
 	case err == nil:
-		message = done(ctx, p)
+		message = done(ctx, cluster, p)
 	}
 	return finish(ctx, cmd, err, message, e.Command(cluster, p, "status"))
 }

@@ -64,28 +64,15 @@ func (o *switchApply) checkArgs(cmd *cobra.Command, args []string) error {
 }
 
 func (o *switchApply) apply(cmd *cobra.Command) error {
-	var given *subscription.Plan
-	if o.how.file != "" {
-		var err error
-		if given, err = readPlan(subscription.Switch, o.how.file, cmd.InOrStdin()); err != nil {
-			return &exitError{code: exitUsage, err: err}
-		}
-	}
-	cluster, err := o.connect(cmd)
+	requested := func() (migrate.Request[*subscription.Plan], error) { return o.request, nil }
+	of := func(p *subscription.Plan) (migrate.Request[*subscription.Plan], error) { return p.Request(), nil }
+	return applyPlan(cmd, subscription.Switch, o.journalFlags, o.how, requested, of, switched)
+}
+
+func switched(ctx context.Context, cluster migrate.Cluster, p *subscription.Plan) string {
+	remark, err := p.Remark(ctx, cluster.Client)
 	if err != nil {
-		return err
+		remark = fmt.Sprintf("; not known on which nodes the driver is not up to date: %v", err)
 	}
-	ensure := func(ctx context.Context) (*subscription.Plan, *migrate.Status[*subscription.Plan], error) {
-		if given == nil {
-			return subscription.Switch.Ensure(ctx, cluster, o.request)
-		}
-		return subscription.Switch.EnsureGiven(ctx, cluster, given.Request(), given)
-	}
-	return apply(cmd, subscription.Switch, cluster, o.how, ensure, func(ctx context.Context, p *subscription.Plan) string {
-		remark, err := p.Remark(ctx, cluster.Client)
-		if err != nil {
-			remark = fmt.Sprintf("; not known on which nodes the driver is not up to date: %v", err)
-		}
-		return fmt.Sprintf("Subscription %s is to %s: the switch is complete", p.Subject, p.To) + remark
-	})
+	return fmt.Sprintf("Subscription %s is to %s: the switch is complete", p.Subject, p.To) + remark
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -31,6 +32,9 @@ type startedKeeper struct {
 const endLimit = time.Minute
 
 // launch starts a keeper and waits until its cluster is ready. An empty dir means a temporary one.
+//
+// A cluster that starts keeps a processor busy. At most one for each starts at a time: more of them would not start earlier, and
+// their API servers would exceed the time limits of their own requests.
 func launch(ctx context.Context, dir string, options Options, report func(tools.Progress)) (*Cluster, error) {
 	if _, asked := os.LookupEnv(keeperVariable); asked {
 		return nil, errors.New("this process was started as a cluster's keeper, but does something else: call cluster.Init first thing in main, or cluster.Main in TestMain")
@@ -42,6 +46,11 @@ func launch(ctx context.Context, dir string, options Options, report func(tools.
 	if err != nil {
 		return nil, err
 	}
+	release, err := tools.Slot(ctx, "starting", runtime.NumCPU(), func() { report(tools.Progress{Phase: "waiting for other clusters to start"}) })
+	if err != nil {
+		return nil, err
+	}
+	defer release()
 	keeper, output, err := startKeeper(job)
 	if err != nil {
 		return nil, err

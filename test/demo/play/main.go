@@ -1,5 +1,6 @@
-// Command play runs Berth's demonstrations on local clusters that stay up for inspection: the main job, and the
-// switch from the community's operator to the certified one. Command demo builds what this needs and runs it.
+// Command play runs Berth's demonstrations on local clusters that stay up for inspection: the main job, the switch from the
+// community's operator to the certified one, the drivers of a platform, and the hand-over of a driver from OLM to the cluster
+// storage operator. Command demo builds what this needs and runs it.
 package main
 
 import (
@@ -43,6 +44,7 @@ func demos() map[string]script {
 	all := map[string]script{
 		"up":            {"", runMainJob, runCloud},
 		"switch":        {"switch", runSwitch, runCloud},
+		"adopt":         {"adopt", runAdopt, adoptionCloud},
 		"csi-migration": {"csi-migration", runCSIMigration, nil},
 	}
 	for _, name := range testbed.Platforms() {
