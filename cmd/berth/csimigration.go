@@ -240,7 +240,7 @@ func (o *csiMigrationSwitch) accept(cmd *cobra.Command, p *csimigration.Plan) er
 	return nil
 }
 
-func csiMigrationDone(_ context.Context, p *csimigration.Plan) string {
+func csiMigrationDone(_ context.Context, _ migrate.Cluster, p *csimigration.Plan) string {
 	switch {
 	case len(p.Plugins) == 0:
 		return "nothing to switch"
