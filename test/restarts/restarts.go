@@ -58,7 +58,9 @@ type Operators struct {
 	failing, degraded map[string]bool
 	// drained are the nodes that were drained, in order.
 	drained []string
-	err     error
+	// restarted are the times when the nodes' kubelets were started last.
+	restarted map[string]time.Time
+	err       error
 }
 
 // Install installs the APIs and objects that the operators need: their own objects, and the pools. No operator is played
@@ -166,7 +168,7 @@ func Register(ctx context.Context, c *cluster.Cluster, csiName string, nodes ...
 
 // Play plays the operators until stop is called, which returns the last error that was not a conflict.
 func Play(c *cluster.Cluster) (o *Operators, stop func() error) {
-	o = &Operators{client: c.Client(), failing: map[string]bool{}, degraded: map[string]bool{}}
+	o = &Operators{client: c.Client(), failing: map[string]bool{}, degraded: map[string]bool{}, restarted: map[string]time.Time{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -206,6 +208,10 @@ func (o *Operators) Drained() []string {
 }
 
 const interval = 50 * time.Millisecond
+
+// startup is how long a node takes from when its kubelet says which plugins are migrated until it is schedulable again. Real ones
+// take longer. The Attach/Detach controller has read it by then; else it would attach as before.
+const startup = time.Second
 
 func (o *Operators) run(ctx context.Context) {
 	for {
@@ -421,7 +427,13 @@ func (o *Operators) rollOne(ctx context.Context, nodes []corev1.Node, config str
 	for i := range nodes {
 		n := &nodes[i]
 		if n.Annotations[current] == n.Annotations[desired] {
-			continue
+			if !n.Spec.Unschedulable {
+				continue
+			}
+			if time.Since(o.restarted[n.Name]) < startup {
+				return nil
+			}
+			return o.annotate(ctx, n, nil, false)
 		}
 		if o.is(o.degraded, n.Name) {
 			return o.annotate(ctx, n, map[string]string{reason: "failed to drain node"}, n.Spec.Unschedulable)
@@ -464,7 +476,7 @@ func (o *Operators) evict(ctx context.Context, node string) (int, error) {
 	return left, nil
 }
 
-// restart starts the kubelet of a node with a configuration: it says which plugins are migrated, and is schedulable again.
+// restart starts the kubelet of a node with a configuration: it says which plugins are migrated. A node that was cordoned stays so.
 func (o *Operators) restart(ctx context.Context, n *corev1.Node, config string) error {
 	var listed []string
 	if strings.HasSuffix(config, onConfig) {
@@ -487,7 +499,8 @@ func (o *Operators) restart(ctx context.Context, n *corev1.Node, config string) 
 	if err := o.client.Patch(ctx, csiNode, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
 		return err
 	}
-	return o.annotate(ctx, n, map[string]string{current: config, desired: config, reason: ""}, false)
+	o.restarted[n.Name] = time.Now()
+	return o.annotate(ctx, n, map[string]string{current: config, desired: config, reason: ""}, n.Spec.Unschedulable)
 }
 
 func (o *Operators) annotate(ctx context.Context, n *corev1.Node, annotations map[string]string, cordoned bool) error {
