@@ -69,7 +69,7 @@ SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/pre
 test: browser runtime ## Run every test, against a real local cluster where one is needed
 	@go run ./test/demo tools # shows how far it is, which go test would not
 	@mkdir -p bin
-	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -p 2 -timeout 45m -vet=off -ldflags=-w $(SLOWEST) ./...; \
+	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -p 2 -timeout 75m -vet=off -ldflags=-w $(SLOWEST) ./...; \
 	passed=$$?; go run ./test/results/slowest bin/test.json && go run ./test/attacks/report bin/test.json && go run ./test/failures/report bin/test.json && exit $$passed
 
 .PHONY: bench
