@@ -14,11 +14,12 @@ import (
 // newBundleValidateCommand returns the command bundle validate, which runs the rules of package bundle/rules.
 func newBundleValidateCommand() *cobra.Command {
 	var output string
+	var list bool
 	cmd := &cobra.Command{
 		Use:   "validate DIR...",
 		Short: "Check bundle folders by the rules of OLM and OperatorHub",
 		Long: `Check bundle folders of any origin: with the validators of the Operator Framework, and against what OLM
-and consoles require in addition.
+and consoles require in addition. --rules lists what is checked.
 
 Findings are printed to standard output, one per line, as
   FILE:LINE:COLUMN: SEVERITY: MESSAGE (RULE)
@@ -26,10 +27,7 @@ and a summary for each folder to standard error. The other formats are for CI sy
 and junit.
 
 Exit codes: 0 if there is no error, even if there are warnings; 1 if there is an error, or a folder is
-not a bundle; 2 for a wrong command line.
-
-The rules:
-` + listRules(rules.Rules()),
+not a bundle; 2 for a wrong command line.`,
 		Example: `  # One bundle
   berth bundle validate bundle/aws-efs-operator/1.0.0
 
@@ -38,9 +36,20 @@ The rules:
 
   # For a CI system that shows findings next to the lines of a pull request
   berth bundle validate bundle/*-operator/* -o sarif > bundles.sarif`,
-		Args: cobra.MinimumNArgs(1),
-		RunE: func(cmd *cobra.Command, dirs []string) error { return validateBundles(cmd, dirs, output) },
+		Args: func(cmd *cobra.Command, dirs []string) error {
+			if list {
+				return checkRulesArgs(cmd, dirs, output)
+			}
+			return cobra.MinimumNArgs(1)(cmd, dirs)
+		},
+		RunE: func(cmd *cobra.Command, dirs []string) error {
+			if list {
+				return findings.WriteRules(cmd.OutOrStdout(), output, rules.Rules())
+			}
+			return validateBundles(cmd, dirs, output)
+		},
 	}
+	addRulesFlag(cmd, &list)
 	addOutputFlag(cmd, &output, findings.Text, findings.Formats())
 	return cmd
 }

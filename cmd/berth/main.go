@@ -19,6 +19,7 @@ import (
 
 // Exit codes of commands, but for those whose help tells other ones.
 const (
+	exitFound  = 1 // the command found something that is wrong
 	exitFailed = 1 // the command could not do what it was asked, or it found faults
 	exitUsage  = 2 // the command line is wrong
 )
