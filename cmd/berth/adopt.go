@@ -88,15 +88,14 @@ func newAdoptPlanCommand() *cobra.Command {
 		Long: `Show what it takes to hand a driver over to the cluster storage operator. Nothing is written to the cluster.
 
 The plan lists the checks, with what to do if one fails, then the steps, with the point of no return, and
-the objects that will change.
-
-Exit codes: 0 if the plan is safe to apply; 1 if it is not; 2 if there is no plan.`,
+the objects that will change.`,
 		Example: `  berth adopt plan ebs
 
   # Have a plan reviewed, and apply exactly that one
   berth adopt plan ebs -o json > plan.json
   berth adopt apply -f plan.json`,
-		Args: checkDriver,
+		Annotations: found("the plan is not safe to apply"),
+		Args:        checkDriver,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := f.planAdoption(cmd, args)
 			return showPlan(cmd, output, p, err)
@@ -125,7 +124,7 @@ func newAdoptStatusCommand() *cobra.Command {
 		Long: `Show how far a hand-over is: which steps were started when, according to its journal, and which step is next,
 according to the cluster.
 
-Exit codes: 0 if the status is shown; 1 if it is not, or no hand-over of the driver has been started.`,
+The command fails if no hand-over of the driver has been started.`,
 		Example: `  berth adopt status ebs`,
 		Args:    checkDriver,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -150,9 +149,7 @@ func newAdoptRollbackCommand() *cobra.Command {
 
 Beyond the point of no return, which the plan shows, OLM has no Subscription any more, and it does not take
 an operator back that no Subscription of its own has installed. This command says so then, and changes nothing. The
-driver runs on in any case.
-
-Exit codes: 0 if the hand-over is ended; 1 if it is not; 124 if it timed out.`,
+driver runs on in any case.`,
 		Example: `  berth adopt rollback ebs`,
 		Args:    checkDriver,
 		RunE: func(cmd *cobra.Command, args []string) error {

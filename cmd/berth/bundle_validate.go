@@ -24,10 +24,7 @@ and consoles require in addition. --rules lists what is checked.
 Findings are printed to standard output, one per line, as
   FILE:LINE:COLUMN: SEVERITY: MESSAGE (RULE)
 and a summary for each folder to standard error. The other formats are for CI systems: json, sarif
-and junit.
-
-Exit codes: 0 if there is no error, even if there are warnings; 1 if there is an error, or a folder is
-not a bundle; 2 for a wrong command line.`,
+and junit.`,
 		Example: `  # One bundle
   berth bundle validate bundle/aws-efs-operator/1.0.0
 
@@ -36,6 +33,7 @@ not a bundle; 2 for a wrong command line.`,
 
   # For a CI system that shows findings next to the lines of a pull request
   berth bundle validate bundle/*-operator/* -o sarif > bundles.sarif`,
+		Annotations: found("it found an error; warnings alone do not count"),
 		Args: func(cmd *cobra.Command, dirs []string) error {
 			if list {
 				return checkRulesArgs(cmd, dirs, output)
@@ -56,7 +54,7 @@ not a bundle; 2 for a wrong command line.`,
 
 func validateBundles(cmd *cobra.Command, dirs []string, format string) error {
 	report := findings.Report{Tool: cmd.CommandPath(), Subject: strings.Join(dirs, " "), Rules: rules.Rules()}
-	var failures []error
+	var failures, invalid []error
 	var summaries []string
 	for _, dir := range dirs {
 		stop := startProgress(cmd.ErrOrStderr(), "checking "+dir)
@@ -70,7 +68,7 @@ func validateBundles(cmd *cobra.Command, dirs []string, format string) error {
 		faults := findings.Count(found, findings.Error)
 		summaries = append(summaries, fmt.Sprintf("%s: %s, %s\n", dir, count(faults, "error"), count(len(found)-faults, "warning")))
 		if faults > 0 {
-			failures = append(failures, fmt.Errorf("bundle %s is not valid", dir))
+			invalid = append(invalid, fmt.Errorf("bundle %s is not valid", dir))
 		}
 	}
 	if err := report.Write(cmd.OutOrStdout(), format); err != nil {
@@ -79,5 +77,9 @@ func validateBundles(cmd *cobra.Command, dirs []string, format string) error {
 	for _, summary := range summaries {
 		cmd.PrintErr(summary)
 	}
-	return errors.Join(failures...)
+	said := errors.Join(append(failures, invalid...)...)
+	if len(failures) == 0 && said != nil {
+		return &exitError{code: exitFound, err: said}
+	}
+	return said
 }

@@ -18,24 +18,23 @@ package: channels, channel heads, entries from which updates no longer lead to t
 channel, deprecations, and how new heads differ from old ones: images, permissions, versions of
 CustomResourceDefinitions, install modes.
 
-Permissions are compared only if the catalogs carry them, in properties of type olm.bundle.object.
-
-Exit codes are those of diff: 0 if nothing changes, 1 if something does, 2 for errors.`,
+Permissions are compared only if the catalogs carry them, in properties of type olm.bundle.object.`,
 		Example: `  berth catalog diff catalog/certified new/certified
 
   # For a pull request
   berth catalog diff main/catalog catalog -o markdown`,
-		Args: cobra.ExactArgs(2),
+		Annotations: found("something changes"),
+		Args:        cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := compareCatalogs(cmd, args[0], args[1])
 			if err != nil {
-				return &exitError{code: exitUsage, err: err}
+				return err
 			}
 			if err := d.Write(cmd.OutOrStdout(), output); err != nil {
-				return &exitError{code: exitUsage, err: err}
+				return err
 			}
 			if len(d.Packages) > 0 {
-				return &exitError{code: exitFailed}
+				return &exitError{code: exitFound}
 			}
 			return nil
 		},

@@ -34,25 +34,23 @@ name of a ClusterServiceVersion, and need not be in the catalog. Without a versi
 Without PACKAGE, the installed versions are read from a cluster: all Subscriptions to packages of the
 catalog, as if their sources were replaced by it. The catalogs of other Subscriptions are assumed to have
 nothing new. What may block OLM is read, too: unreachable catalogs, operators in other namespaces, custom
-resources that are invalid under a new CRD. Nothing is written to the cluster.
-
-Exit codes: 0 if OLM proceeds, or the head of the channel is installed; 1 if a Subscription is stranded,
-refused or waits; 2 if there is no prediction.`,
+resources that are invalid under a new CRD. Nothing is written to the cluster.`,
 		Example: `  berth catalog plan catalog/certified aws-efs-operator@0.0.8
 
   # What OLM would do with the Subscriptions of a cluster
   berth catalog plan catalog/certified --kubeconfig admin.conf`,
-		Args: o.checkArgs,
+		Annotations: found("a Subscription is stranded, refused or waits"),
+		Args:        o.checkArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			predictions, err := o.predict(cmd, args)
 			if err == nil {
 				err = prediction.Write(cmd.OutOrStdout(), o.output, predictions)
 			}
 			if err != nil {
-				return &exitError{code: exitUsage, err: err}
+				return err
 			}
 			if !prediction.Good(predictions) {
-				return &exitError{code: exitFailed}
+				return &exitError{code: exitFound}
 			}
 			return nil
 		},

@@ -52,6 +52,7 @@ With --baseline, findings that an earlier report in JSON has are left out, where
 
   # Accept downgrades, and what one package does with its channels
   berth catalog validate catalog --severity replaces-downgrade=off --ignore channel-path:tide`,
+		Annotations: found("it found an error that is not known; warnings alone do not count"),
 		Args: func(cmd *cobra.Command, args []string) error {
 			if o.rules {
 				return checkRulesArgs(cmd, args, o.output)

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -15,13 +14,6 @@ import (
 
 	"github.com/berth-csi/berth/cmd/internal/logging"
 	"github.com/berth-csi/berth/cmd/internal/version"
-)
-
-// Exit codes of commands, but for those whose help tells other ones.
-const (
-	exitFound  = 1 // the command found something that is wrong
-	exitFailed = 1 // the command could not do what it was asked, or it found faults
-	exitUsage  = 2 // the command line is wrong
 )
 
 func main() {
@@ -38,7 +30,7 @@ func run(ctx context.Context, args []string) int {
 	logging.To(os.Stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return 0
+		return exitFine
 	}
 	if exit := (*exitError)(nil); errors.As(err, &exit) {
 		if exit.err != nil {
@@ -49,7 +41,6 @@ func run(ctx context.Context, args []string) int {
 	printError(root, err)
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
 		root.PrintErrf("See '%s --help'.\n", usage.command)
-		return exitUsage
 	}
 	return exitFailed
 }
@@ -92,18 +83,9 @@ Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth.`,
 	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), version.NewCommand())
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{command: cmd.CommandPath(), err: err} })
 	explainUsage(root)
+	explainExit(root)
 	return root
 }
-
-// exitError ends a command whose exit codes are others than those of most commands. Without an error,
-// there is nothing to say.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
-func (e *exitError) Unwrap() error { return e.err }
 
 // usageError is a fault of the command line, as opposed to one of what the command works on.
 type usageError struct {

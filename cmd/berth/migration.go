@@ -18,9 +18,6 @@ import (
 	"github.com/berth-csi/berth/migrate/subscription"
 )
 
-// exitTimeout is the exit code of a command that timed out, as that of timeout(1).
-const exitTimeout = 124
-
 // requestTimeout limits a single request to the API server.
 const requestTimeout = 30 * time.Second
 
@@ -148,9 +145,9 @@ func showPlan[P plan](cmd *cobra.Command, output string, p P, err error) error {
 	}
 	switch {
 	case err != nil:
-		return &exitError{code: exitUsage, err: err}
+		return err
 	case !p.GetOutline().Safe:
-		return &exitError{code: exitFailed}
+		return &exitError{code: exitFound}
 	}
 	return nil
 }
@@ -205,7 +202,7 @@ func applyPlan[P plan](cmd *cobra.Command, e migrate.Engine[P], at journalFlags,
 		r, err = of(given)
 	}
 	if err != nil {
-		return &exitError{code: exitUsage, err: err}
+		return err
 	}
 	cluster, err := at.connect(cmd)
 	if err != nil {
@@ -240,7 +237,7 @@ func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Clus
 		}
 	}
 	if !safe {
-		return &exitError{code: exitFailed}
+		return &exitError{code: exitFound}
 	}
 	shown := newProgress(cmd)
 	err = e.Apply(ctx, cluster, p, migrate.Options{DryRun: f.dryRun, NoWait: !f.run.wait, Report: shown.report})
