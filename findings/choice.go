@@ -11,8 +11,8 @@ import (
 // Off is the severity of a rule that a user does not want to be checked. No finding has it.
 const Off Severity = "off"
 
-// severities are those that a user can give a rule.
-var severities = []Severity{Error, Warning, Off}
+// Severities are those that a user can give a rule.
+var Severities = []Severity{Error, Warning, Off}
 
 // Choice is what a user wants to be reported, other than all that the rules find.
 type Choice struct {
@@ -29,7 +29,7 @@ func NewChoice(rules []Rule, severityOf, ignored []string) (Choice, error) {
 	c := Choice{rules, map[string]Severity{}, map[scope]bool{}}
 	for _, text := range severityOf {
 		id, severity, given := strings.Cut(text, "=")
-		if !given || !slices.Contains(severities, Severity(severity)) {
+		if !given || !slices.Contains(Severities, Severity(severity)) {
 			return c, fmt.Errorf("--severity is %q, want RULE=error, RULE=warning or RULE=off", text)
 		}
 		if err := c.checkRule(id); err != nil {

@@ -35,9 +35,10 @@ With --wait=false, the command ends, and has not failed, where there is nothing 
 
   # Apply exactly the plan that was reviewed
   berth adopt apply -f plan.json`,
-		Annotations: found("the plan is not safe, and nothing was changed"),
-		Args:        o.checkArgs,
-		RunE:        o.apply,
+		Annotations:       found("the plan is not safe, and nothing was changed"),
+		Args:              o.checkArgs,
+		ValidArgsFunction: completing(oneOf(adoptableNames()...), nothing),
+		RunE:              o.apply,
 	}
 	addAdoptFlags(cmd, &o.journalFlags)
 	o.how.add(cmd, adoption.Adopt.Name)
@@ -74,9 +75,10 @@ is shown first, on standard error. Unlike "apply", this command begins nothing.
 
 With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait. It fails if nobody
 has started a hand-over.`,
-		Example:     `  berth adopt resume ebs`,
-		Annotations: found("the plan is not safe, and nothing was changed"),
-		Args:        checkDriver,
+		Example:           `  berth adopt resume ebs`,
+		Annotations:       found("the plan is not safe, and nothing was changed"),
+		Args:              checkDriver,
+		ValidArgsFunction: completing(oneOf(adoptableNames()...), nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, cluster, err := f.adoption(cmd, args)
 			if err != nil {

@@ -39,9 +39,10 @@ With --wait=false, the command ends, and has not failed, where there is nothing 
 
   # Delete what it lists
   berth adopt cleanup ebs --confirm`,
-		Annotations: found("it is not safe to delete anything, and nothing was deleted"),
-		Args:        checkDriver,
-		RunE:        o.cleanUp,
+		Annotations:       found("it is not safe to delete anything, and nothing was deleted"),
+		Args:              checkDriver,
+		ValidArgsFunction: completing(oneOf(adoptableNames()...), nothing),
+		RunE:              o.cleanUp,
 	}
 	addAdoptFlags(cmd, &o.journalFlags)
 	o.run.add(cmd)

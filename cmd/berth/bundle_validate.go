@@ -38,8 +38,9 @@ and junit.`,
 			if list {
 				return checkRulesArgs(cmd, dirs, output)
 			}
-			return cobra.MinimumNArgs(1)(cmd, dirs)
+			return takes("DIR...")(cmd, dirs)
 		},
+		ValidArgsFunction: folders,
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			if list {
 				return findings.WriteRules(cmd.OutOrStdout(), output, rules.Rules())

@@ -13,7 +13,7 @@ func newCatalogCommand() *cobra.Command {
 		Long: `A catalog tells the Operator Lifecycle Manager (OLM) which packages there are, by which channels
 they are updated, and what their bundles hold. It is a folder of YAML or JSON files: a file-based
 catalog. These commands make such folders, check them, and answer OLM from them.`,
-		Args: cobra.NoArgs,
+		Args: takesCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCatalogBuildCommand(), newCatalogValidateCommand(), newCatalogRenderCommand(), newCatalogListCommand(),

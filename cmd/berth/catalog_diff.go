@@ -41,8 +41,9 @@ lists and digests are shortened, but not in JSON.`,
 			if failsOn[failOn] == nil {
 				return fmt.Errorf("--fail-on is %q, want one of %s", failOn, strings.Join(failOnValues, ", "))
 			}
-			return cobra.MinimumNArgs(2)(cmd, args)
+			return takes("OLD", "NEW", "[PACKAGE...]")(cmd, args)
 		},
+		ValidArgsFunction: completing(folders, folders, packagesOf(0, 1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := compareCatalogs(cmd, args[0], args[1], args[2:])
 			if err != nil {
@@ -58,6 +59,7 @@ lists and digests are shortened, but not in JSON.`,
 		},
 	}
 	cmd.Flags().StringVar(&failOn, "fail-on", "any", "`CHANGES` to exit with 1 for: "+strings.Join(failOnValues, ", "))
+	completeFlag(cmd, "fail-on", oneOf(failOnValues...))
 	addOutputFlag(cmd, &output, "text", diff.Formats)
 	return cmd
 }

@@ -39,8 +39,9 @@ resources that are invalid under a new CRD. Nothing is written to the cluster.`,
 
   # What OLM would do with the Subscriptions of a cluster
   berth catalog plan catalog/certified --kubeconfig admin.conf`,
-		Annotations: found("a Subscription is stranded, refused or waits"),
-		Args:        o.checkArgs,
+		Annotations:       found("a Subscription is stranded, refused or waits"),
+		Args:              o.checkArgs,
+		ValidArgsFunction: completing(folders, versionsOf, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			predictions, err := o.predict(cmd, args)
 			if err == nil {
@@ -56,6 +57,7 @@ resources that are invalid under a new CRD. Nothing is written to the cluster.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.channel, "channel", "", "`CHANNEL` that PACKAGE is subscribed to (default the package's default channel)")
+	completeFlag(cmd, "channel", channelsOf)
 	o.clusterFlags.add(cmd)
 	addOutputFlag(cmd, &o.output, "text", prediction.Formats)
 	return cmd
@@ -68,7 +70,7 @@ func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
 	case len(args) == 1 && o.channel != "":
 		return errors.New("--channel is for PACKAGE; Subscriptions of a cluster name their own channel")
 	}
-	return cobra.RangeArgs(1, 2)(cmd, args)
+	return takes("DIR", "[PACKAGE[@VERSION]]")(cmd, args)
 }
 
 func (o *catalogPlan) predict(cmd *cobra.Command, args []string) ([]*prediction.Prediction, error) {

@@ -57,8 +57,9 @@ With --baseline, findings that an earlier report in JSON has are left out, where
 			if o.rules {
 				return checkRulesArgs(cmd, args, o.output)
 			}
-			return cobra.ExactArgs(1)(cmd, args)
+			return takes("DIR")(cmd, args)
 		},
+		ValidArgsFunction: completing(folders, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.rules {
 				return findings.WriteRules(cmd.OutOrStdout(), o.output, catalogRules())
@@ -71,6 +72,9 @@ With --baseline, findings that an earlier report in JSON has are left out, where
 	flags.StringArrayVar(&o.severities, "severity", nil, "`RULE=SEVERITY` to report a rule with: error, warning or off (repeatable)")
 	flags.StringArrayVar(&o.ignored, "ignore", nil, "`RULE[:PACKAGE]` to leave out, for one package or for all (repeatable)")
 	flags.StringVar(&o.baseline, "baseline", "", "`FILE` with known findings, which -o json has written; they are left out")
+	completeFlag(cmd, "against", folders)
+	completeFlag(cmd, "severity", severitiesOf(catalogRules()))
+	completeFlag(cmd, "ignore", scopesOf(catalogRules()))
 	addRulesFlag(cmd, &o.rules)
 	addOutputFlag(cmd, &o.output, findings.Text, findings.Formats())
 	return cmd
@@ -89,7 +93,7 @@ func checkRulesArgs(cmd *cobra.Command, args []string, format string) error {
 	if !slices.Contains(findings.RuleFormats, format) {
 		return fmt.Errorf("--output is %q, want one of %s with --rules", format, strings.Join(findings.RuleFormats, ", "))
 	}
-	return cobra.NoArgs(cmd, args)
+	return takesNothing(cmd, args)
 }
 
 func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {

@@ -25,6 +25,9 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	root := newCommand()
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])}
+	if completerOf(os.Args[0]) != "" {
+		args = append([]string{cobra.ShellCompRequestCmd}, args...)
+	}
 	root.SetArgs(args)
 	show(root)
 	logging.To(os.Stderr)
@@ -45,10 +48,13 @@ func run(ctx context.Context, args []string) int {
 	return exitFailed
 }
 
+// parents are the programs that this one can be a plugin of.
+var parents = []string{"kubectl", "oc"}
+
 // calledAs is how a person calls this program. As kubectl-berth or oc-berth on the PATH it is a plugin.
 func calledAs(program string) string {
-	for _, parent := range []string{"kubectl", "oc"} {
-		if filepath.Base(program) == parent+"-berth" {
+	for _, parent := range parents {
+		if filepath.Base(program) == parent+"-berth" || completerOf(program) == parent {
 			return parent + " berth"
 		}
 	}
@@ -64,7 +70,8 @@ a bundle for each version of a driver's operator, and catalogs of such bundles. 
 operator that is installed from one catalog to another, or hands its driver over to the cluster storage
 operator.
 
-Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth.`,
+Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth. Linked as kubectl_complete-berth or
+oc_complete-berth, it completes the plugin's arguments in a shell.`,
 		Example: `  # From a driver's definition to a catalog that OLM can read
   berth bundle generate efs --version 1.0.0 --output bundles/1.0.0
   berth catalog build bundles/1.0.0 --output catalog
@@ -77,11 +84,11 @@ Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth.`,
   berth adopt plan ebs`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          takesCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), version.NewCommand())
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{command: cmd.CommandPath(), err: err} })
+	root.SetFlagErrorFunc(checkFlags)
 	explainUsage(root)
 	explainExit(root)
 	return root

@@ -35,6 +35,7 @@ func (f *journalFlags) add(cmd *cobra.Command) {
 func (f *journalFlags) addJournals(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.journals, "journal-namespace", migrate.DefaultJournalNamespace,
 		"`NAMESPACE` of the journals; only cluster administrators may be allowed to write ConfigMaps there")
+	completeFlag(cmd, "journal-namespace", f.completeNamespace)
 }
 
 // connect returns a client of the cluster. It prints warnings to standard error, each once.

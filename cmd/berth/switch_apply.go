@@ -39,8 +39,9 @@ With --wait=false, the command ends, and has not failed, where there is nothing 
 
   # Apply exactly the plan that was reviewed
   berth switch apply -f plan.json`,
-		Annotations: found("the plan is not safe, and nothing was changed"),
-		Args:        o.checkArgs,
+		Annotations:       found("the plan is not safe, and nothing was changed"),
+		Args:              o.checkArgs,
+		ValidArgsFunction: nothing,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				o.complete(args[0])

@@ -24,8 +24,9 @@ the objects that will change.`,
   # Have a plan reviewed, and apply exactly that one
   berth switch plan aws-efs-operator --to certified-operators -o json > plan.json
   berth switch apply -f plan.json`,
-		Annotations: found("the plan is not safe to apply"),
-		Args:        f.checkArgs,
+		Annotations:       found("the plan is not safe to apply"),
+		Args:              f.checkArgs,
+		ValidArgsFunction: nothing,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.complete(args[0])
 			p, err := f.plan(cmd)

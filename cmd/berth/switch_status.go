@@ -17,8 +17,9 @@ func newSwitchStatusCommand() *cobra.Command {
 according to the cluster.
 
 The command fails if no switch of the package has been started.`,
-		Example: `  berth switch status aws-efs-operator`,
-		Args:    cobra.ExactArgs(1),
+		Example:           `  berth switch status aws-efs-operator`,
+		Args:              takes("PACKAGE"),
+		ValidArgsFunction: nothing,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cluster, err := f.connect(cmd)
 			if err != nil {
