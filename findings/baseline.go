@@ -51,10 +51,7 @@ func ReadBaseline(file string) (*Baseline, error) {
 	if len(text) > baselineLimit {
 		return nil, fmt.Errorf("baseline %s is larger than %d MiB", file, baselineLimit>>20)
 	}
-	var report struct {
-		Schema   string    `json:"schema"`
-		Findings []Finding `json:"findings"`
-	}
+	var report Document
 	if err := json.Unmarshal(text, &report); err != nil {
 		return nil, fmt.Errorf("baseline %s is not a report in JSON: %w; %s", file, err, advice)
 	}
@@ -63,10 +60,10 @@ func ReadBaseline(file string) (*Baseline, error) {
 	}
 	b := &Baseline{map[identity]int{}}
 	for i, f := range report.Findings {
-		if f.Rule == "" || f.Message == "" {
+		if f == nil || f.Rule == "" || f.Message == "" {
 			return nil, fmt.Errorf("baseline %s: finding number %d has no rule or no message; %s", file, i+1, advice)
 		}
-		b.known[identify(f)]++
+		b.known[identify(*f)]++
 	}
 	return b, nil
 }

@@ -56,6 +56,15 @@ type Bundle struct {
 	Deprecated string   `json:"deprecated,omitempty"`
 }
 
+// Document is a list in JSON.
+type Document struct {
+	Schema string `json:"schema"`
+	// Kind is bundles, channels or packages.
+	Kind string `json:"kind"`
+	// Items are of that kind.
+	Items any `json:"items"`
+}
+
 // lists are the functions that make the lists, by kind.
 var lists = map[string]func([]*fbc.Package) ([]row, error){
 	"packages": packages,
@@ -85,11 +94,7 @@ func Write(w io.Writer, format, kind string, c *fbc.Catalog, only string, column
 		return err
 	}
 	if format == "json" {
-		return escape.JSON(w, struct {
-			Schema string `json:"schema"`
-			Kind   string `json:"kind"`
-			Items  []row  `json:"items"`
-		}{Schema, kind, rows})
+		return escape.JSON(w, Document{Schema, kind, rows})
 	}
 	table := tableOf(rows, format == "wide")
 	if format == "text" && columns > 0 {
