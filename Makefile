@@ -57,7 +57,7 @@ runtime: # real nodes run containers, with images of drivers; where they cannot,
 		echo "no real nodes: want root, and the Debian packages runc, containernetworking-plugins and mmdebstrap"; exit 0; fi; \
 	apt-get update -q && apt-get install -qy --no-install-recommends runc containernetworking-plugins mmdebstrap
 
-# The packages that take minutes start first, and three at a time: they wait for OLM and for controllers more than they work.
+# The packages that take minutes start first, and two at a time: they wait for OLM and for controllers more than they work.
 # The tests keep both processors busy, so nothing is done that nobody uses: make lint vets, and no debugger needs symbols.
 SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/prediction ./test/drivers/matrix ./test/clusterstorage
 
@@ -65,7 +65,7 @@ SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/pre
 test: browser runtime ## Run every test, against a real local cluster where one is needed
 	@go run ./test/demo tools # shows how far it is, which go test would not
 	@mkdir -p bin
-	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -p 3 -timeout 45m -vet=off -ldflags=-w $(SLOWEST) ./...; \
+	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -p 2 -timeout 75m -vet=off -ldflags=-w $(SLOWEST) ./...; \
 	passed=$$?; go run ./test/results/slowest bin/test.json && go run ./test/attacks/report bin/test.json && go run ./test/failures/report bin/test.json && exit $$passed
 
 .PHONY: bench

@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) { cluster.Main(m) }
 
 // limit is how long a run may take.
-const limit = time.Minute
+const limit = 3 * time.Minute
 
 // scene is a namespace with the ConfigMap to move, and another one for the journals.
 type scene struct {

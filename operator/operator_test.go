@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	limit   = 2 * time.Minute
+	limit   = 5 * time.Minute
 	version = "v1.2.3" // of the operator
 )
 

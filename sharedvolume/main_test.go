@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 
 const (
 	// patience is how long a cluster on a busy machine may take to react.
-	patience = 2 * time.Minute
+	patience = 5 * time.Minute
 	// definitionFile is the CustomResourceDefinition of SharedVolumes that is generated from the API types.
 	definitionFile = definitions + "/aws-efs.managed.openshift.io_sharedvolumes.yaml"
 	definitions    = "../drivers/efs/assets/crd"

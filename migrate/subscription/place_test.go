@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 // limit is how long anything may take.
-const limit = 2 * time.Minute
+const limit = 5 * time.Minute
 
 // site is a cluster with OLM, and the catalogs for its namespaces.
 type site struct {

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	cluster.Main(m)
 }
 
-const limit = 2 * time.Minute
+const limit = 5 * time.Minute
 
 // TestAgainstOLM predicts each thing that OLM does with a Subscription, and then watches OLM do it. Approval is manual from
 // the beginning, because OLM may miss a change of that for a moment.

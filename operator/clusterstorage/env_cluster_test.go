@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-const limit = 2 * time.Minute
+const limit = 5 * time.Minute
 
 // testEnv is a cluster for the cluster storage operator. The operators of drivers do not run in it: what they report, a
 // test writes.

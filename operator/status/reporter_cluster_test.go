@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-const limit = 30 * time.Second
+const limit = 2 * time.Minute
 
 // TestConditionIsRemovedAfterAnotherReport: a condition that is there for a while only, such as that for a lock, goes when
 // its controller applies a status without it. A status that changes nothing must not keep later ones from being written.

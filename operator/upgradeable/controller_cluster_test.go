@@ -27,7 +27,7 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-const limit = 30 * time.Second
+const limit = 2 * time.Minute
 
 // TestAdoptionEndsByWhatThisOperatorReports: an earlier operator has written to the ClusterCSIDriver that the driver is
 // available and not progressing. That does not end the adoption. The reports of all components end it, also if they say

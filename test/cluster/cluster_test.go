@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 }
 
 // waitLimit is the time limit for what usually takes a moment.
-const waitLimit = 30 * time.Second
+const waitLimit = 2 * time.Minute
 
 func TestServiceAccountIsBoundByRBAC(t *testing.T) {
 	c := Shared(t, Options{})

@@ -152,7 +152,7 @@ type keeper struct {
 
 // readyLimit is the time limit for a component to become ready. It is far above the usual time, for machines that are
 // busy compiling.
-const readyLimit = 2 * time.Minute
+const readyLimit = 5 * time.Minute
 
 // component is a part of a cluster that is started concurrently with others.
 type component struct {
@@ -210,9 +210,11 @@ func (k *keeper) start(ctx context.Context, fail context.CancelCauseFunc) (*stat
 
 // prepare creates everything that the programs need.
 func (k *keeper) prepare() (err error) {
-	if k.processes, err = openLogs(k.job.Dir); err != nil {
+	logs, err := openLogs(k.job.Dir)
+	if err != nil {
 		return err
 	}
+	k.processes = newProcesses(logs, !k.job.Options.Durable) // what is measured, nothing slows down
 	if k.subnet, err = acquireSubnet(); err != nil {
 		return err
 	}
@@ -227,18 +229,18 @@ func (k *keeper) prepare() (err error) {
 	return k.plane.writeFiles()
 }
 
-// openLogs creates the folder of the logs, and redirects the keeper's own log to it.
-func openLogs(dir string) (*processes, error) {
+// openLogs creates and returns the folder of the logs, and redirects the keeper's own log to it.
+func openLogs(dir string) (string, error) {
 	logs := filepath.Join(dir, logsFolder)
 	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return nil, err
+		return "", err
 	}
 	own, err := os.OpenFile(filepath.Join(logs, "keeper.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
 	defer own.Close()
-	return newProcesses(logs), unix.Dup3(int(own.Fd()), int(os.Stderr.Fd()), 0)
+	return logs, unix.Dup3(int(own.Fd()), int(os.Stderr.Fd()), 0)
 }
 
 // run starts a program of the cluster.

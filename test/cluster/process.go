@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // program is a program of a cluster, and how to find out that it is ready.
@@ -33,6 +35,7 @@ const (
 // this process is killed, the kernel kills them.
 type processes struct {
 	logs  string // folder
+	env   []string
 	spawn chan func()
 
 	mu      sync.Mutex
@@ -52,13 +55,23 @@ func (p *process) end() {
 	<-p.done
 }
 
-// newProcesses returns the processes of a cluster with logs in a folder.
-func newProcesses(logs string) *processes {
+// newProcesses returns the processes of a cluster with logs in a folder. Modest ones share the processors with those of many other
+// clusters: then most of the time is lost with switching between them, unless each uses one processor, and a process that wakes
+// up lets the running one finish its time slice.
+func newProcesses(logs string, modest bool) *processes {
 	p := &processes{logs: logs, spawn: make(chan func())}
+	if modest {
+		p.env = []string{"GOMAXPROCS=1"}
+	}
 	go func() {
 		// The parent-death signal of a child is tied to the thread that forked it. This thread forks all children and
-		// lives as long as the process.
+		// lives as long as the process. They inherit its scheduling policy.
 		runtime.LockOSThread()
+		if modest {
+			if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH}, 0); err != nil {
+				note("let processes finish their time slices: %v", err)
+			}
+		}
 		for fork := range p.spawn {
 			fork()
 		}
@@ -111,7 +124,7 @@ func (p *processes) start(program program) (*exec.Cmd, error) {
 	defer log.Close()
 	cmd := exec.Command(program.path, program.args...)
 	cmd.Dir = p.logs // programs write at most logs to their working folder
-	cmd.Env = append(withoutCI(os.Environ()), program.env...)
+	cmd.Env = slices.Concat(withoutCI(os.Environ()), p.env, program.env)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	forked := make(chan error)

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	limit   = 3 * time.Minute // for each step
+	limit   = 6 * time.Minute // for each step
 	version = "4.22.0"
 )
 

@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	limit       = 2 * time.Minute // for each step
+	limit       = 5 * time.Minute // for each step
 	namespace   = cluster.OperatorNamespace
 	catalogName = "berth"
 

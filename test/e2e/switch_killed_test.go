@@ -31,7 +31,7 @@ const (
 	// team. The operator makes the same writes for each, and each write kills it twice.
 	killedShares = 4
 	// killedLimit limits the adoption by such an operator, which is killed about a hundred times.
-	killedLimit = 6 * time.Minute
+	killedLimit = 15 * time.Minute
 	// silence is how long an operator without work makes no requests. On a busy machine, one with work may pause for seconds.
 	silence = 10 * time.Second
 )

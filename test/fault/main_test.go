@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) { cluster.Main(m) }
 
 // limit bounds every wait. It is generous, for busy machines.
-const limit = 30 * time.Second
+const limit = 2 * time.Minute
 
 // encodings are the encodings that a client may use.
 var encodings = []struct{ name, contentType string }{

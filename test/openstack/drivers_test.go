@@ -35,7 +35,7 @@ var runDrivers = flag.Bool("drivers", false, "build the real Manila and Cinder d
 const (
 	gib = 1 << 30
 	// driverLimit is how long a driver may take for one request, on a busy machine.
-	driverLimit = time.Minute
+	driverLimit = 3 * time.Minute
 )
 
 // program returns a driver's program.

@@ -21,7 +21,7 @@ import (
 func TestMain(m *testing.M) { cluster.Main(m) }
 
 // waitLimit is the time limit for what usually takes a moment.
-const waitLimit = 30 * time.Second
+const waitLimit = 2 * time.Minute
 
 // fixture is a request and its Secret.
 type fixture struct {

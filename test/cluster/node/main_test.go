@@ -33,7 +33,7 @@ const (
 )
 
 // waitLimit is the time limit for what usually takes a moment.
-const waitLimit = 30 * time.Second
+const waitLimit = 2 * time.Minute
 
 // testCluster is a cluster whose nodes run this test's executable for image.
 type testCluster struct{ *cluster.Cluster }

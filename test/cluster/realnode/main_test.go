@@ -33,7 +33,7 @@ const programImage = "registry.example.com/test/program"
 const metadata = "169.254.169.254:80"
 
 // waitLimit is the time limit for what usually takes seconds.
-const waitLimit = time.Minute
+const waitLimit = 3 * time.Minute
 
 // testCluster is a cluster with two real nodes that run this test's executable.
 type testCluster struct{ *cluster.Cluster }
