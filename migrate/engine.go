@@ -30,6 +30,8 @@ type Engine[P Plan] struct {
 	ClusterScoped bool
 	// Schema is the value of Outline.Schema. It changes with the JSON fields of the plan and the names of steps.
 	Schema string
+	// StatusSchema is the value of Status.Schema. It changes with the JSON fields of a Status.
+	StatusSchema string
 	// New returns an empty plan to decode JSON into.
 	New func() P
 	// Changes returns the differences between two plans that matter, each as a phrase. Identical plans, made at

@@ -23,10 +23,10 @@ type Phase string
 
 // The phases.
 const (
-	Applying    Phase = "Applying"
-	Completed   Phase = "Completed"
-	RollingBack Phase = "RollingBack"
-	RolledBack  Phase = "RolledBack"
+	Applying    Phase = "Applying"    // it is in progress
+	Completed   Phase = "Completed"   // it is complete
+	RollingBack Phase = "RollingBack" // its rollback is in progress
+	RolledBack  Phase = "RolledBack"  // its rollback is complete
 )
 
 // Journal is the record of a migration in the cluster: its plan, and which steps were started when. The next step

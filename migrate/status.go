@@ -8,7 +8,8 @@ import (
 
 // Status is how far a migration is.
 type Status[P Plan] struct {
-	Phase Phase `json:"phase"`
+	Schema string `json:"schema"`
+	Phase  Phase  `json:"phase"`
 	// Journal is the ConfigMap that holds the journal, NAMESPACE/NAME.
 	Journal string `json:"journal"`
 	Plan    P      `json:"plan"`
@@ -56,7 +57,7 @@ func (e Engine[P]) FindJournal(ctx context.Context, cluster Cluster, r Request[P
 }
 
 func (e Engine[P]) statusOf(ctx context.Context, cluster Cluster, j *Journal) (*Status[P], error) {
-	s := &Status[P]{Phase: j.Phase, Journal: j.namespace + "/" + j.name, Plan: j.Plan.(P), rollback: j.Command(j.Plan, "rollback")}
+	s := &Status[P]{Schema: e.StatusSchema, Phase: j.Phase, Journal: j.namespace + "/" + j.name, Plan: j.Plan.(P), rollback: j.Command(j.Plan, "rollback")}
 	for _, entry := range j.Entries {
 		s.Log = append(s.Log, entry.String())
 	}

@@ -30,14 +30,15 @@ a namespace that only administrators can write to, holds the plan. After an inte
 continues, and shows on standard error what it continues. It stops if the journal differs from the cluster. When
 the hand-over is complete, it changes nothing.
 
-Exit codes: 0 if the hand-over is complete, or with --wait=false if there is nothing to do but to wait; 1 if it
-is not safe, or cannot continue; 2 if the command line or the plan in the file is invalid; 124 if it timed out.`,
+With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait.`,
 		Example: `  berth adopt apply ebs
 
   # Apply exactly the plan that was reviewed
   berth adopt apply -f plan.json`,
-		Args: o.checkArgs,
-		RunE: o.apply,
+		Annotations:       found("the plan is not safe, and nothing was changed"),
+		Args:              o.checkArgs,
+		ValidArgsFunction: completing(oneOf(adoptableNames()...), nothing),
+		RunE:              o.apply,
 	}
 	addAdoptFlags(cmd, &o.journalFlags)
 	o.how.add(cmd, adoption.Adopt.Name)
@@ -72,10 +73,12 @@ func newAdoptResumeCommand() *cobra.Command {
 		Long: `Continue a hand-over that was interrupted, with the plan in its journal, from wherever the cluster is. The status
 is shown first, on standard error. Unlike "apply", this command begins nothing.
 
-Exit codes: 0 if the hand-over is complete, or with --wait=false if there is nothing to do but to wait; 1 if it
-cannot continue, or nobody has started one; 124 if it timed out.`,
-		Example: `  berth adopt resume ebs`,
-		Args:    checkDriver,
+With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait. It fails if nobody
+has started a hand-over.`,
+		Example:           `  berth adopt resume ebs`,
+		Annotations:       found("the plan is not safe, and nothing was changed"),
+		Args:              checkDriver,
+		ValidArgsFunction: completing(oneOf(adoptableNames()...), nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, cluster, err := f.adoption(cmd, args)
 			if err != nil {

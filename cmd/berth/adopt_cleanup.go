@@ -34,14 +34,15 @@ Volumes, Secrets, workloads and the driver's namespace are never touched.
 Each write fails if the object has changed since it was observed. After an interruption, the same command deletes
 what is left. When nothing is left, it changes nothing.
 
-Exit codes: 0 if the list is shown, or all is deleted, or with --wait=false if there is nothing to do but to wait;
-1 if it is not safe, or cannot continue; 2 if the command line is wrong; 124 if it timed out.`,
+With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait.`,
 		Example: `  berth adopt cleanup ebs
 
   # Delete what it lists
   berth adopt cleanup ebs --confirm`,
-		Args: checkDriver,
-		RunE: o.cleanUp,
+		Annotations:       found("it is not safe to delete anything, and nothing was deleted"),
+		Args:              checkDriver,
+		ValidArgsFunction: completing(oneOf(adoptableNames()...), nothing),
+		RunE:              o.cleanUp,
 	}
 	addAdoptFlags(cmd, &o.journalFlags)
 	o.run.add(cmd)
@@ -68,7 +69,7 @@ func (o *adoptCleanup) cleanUp(cmd *cobra.Command, args []string) error {
 	}
 	switch {
 	case !c.Safe:
-		return &exitError{code: exitFailed}
+		return &exitError{code: exitFound}
 	case len(c.Remains) == 0:
 		return nil
 	case !o.confirm:

@@ -44,7 +44,8 @@ asked for one of them, nothing is written.`,
 
   # When any image has been rebuilt
   berth bundle bump bundle/aws-efs-operator/1.0.1 --digests`,
-		Args: cobra.ExactArgs(1),
+		Args:              takes("DIR"),
+		ValidArgsFunction: completing(folders, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts, err := content.options()
 			if err != nil {

@@ -16,6 +16,8 @@ type where struct{ layout, push string }
 func (w *where) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.layout, "layout", "", "`DIR` to write the image to, in the OCI layout")
 	cmd.Flags().StringVar(&w.push, "push", "", "`REFERENCE` to push the image to, such as quay.io/example/image:v1.0.0")
+	completeFlag(cmd, "layout", folders)
+	completeFlag(cmd, "push", nothing)
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if (w.layout == "") == (w.push == "") {
@@ -65,7 +67,8 @@ catalog may refer to such an image instead of carrying the bundle's objects.
 
   # To a folder
   berth bundle image bundle/aws-efs-operator/1.0.0 --layout image`,
-		Args: cobra.ExactArgs(1),
+		Args:              takes("DIR"),
+		ValidArgsFunction: completing(folders, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := registryv1.Load(args[0])
 			if err != nil {
@@ -94,7 +97,8 @@ A catalog that cannot be read is rejected. Files that an .indexignore file exclu
 
   # To a folder
   berth catalog image catalog/certified --layout image`,
-		Args: cobra.ExactArgs(1),
+		Args:              takes("DIR"),
+		ValidArgsFunction: completing(folders, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			content, err := build.Image(cmd.Context(), args[0])
 			if err != nil {

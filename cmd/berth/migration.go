@@ -19,9 +19,6 @@ import (
 	"github.com/berth-csi/berth/migrate/subscription"
 )
 
-// exitTimeout is the exit code of a command that timed out, as that of timeout(1).
-const exitTimeout = 124
-
 // requestTimeout limits a single request to the API server.
 const requestTimeout = 30 * time.Second
 
@@ -39,6 +36,7 @@ func (f *journalFlags) add(cmd *cobra.Command) {
 func (f *journalFlags) addJournals(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.journals, "journal-namespace", migrate.DefaultJournalNamespace,
 		"`NAMESPACE` of the journals; only cluster administrators may be allowed to write ConfigMaps there")
+	completeFlag(cmd, "journal-namespace", f.completeNamespace)
 }
 
 // connect returns a client of the cluster. It prints warnings to standard error, each once.
@@ -151,9 +149,9 @@ func showPlan[P plan](cmd *cobra.Command, output string, p P, err error) error {
 	}
 	switch {
 	case err != nil:
-		return &exitError{code: exitUsage, err: err}
+		return err
 	case !p.GetOutline().Safe:
-		return &exitError{code: exitFailed}
+		return &exitError{code: exitFound}
 	}
 	return nil
 }
@@ -208,7 +206,7 @@ func applyPlan[P plan](cmd *cobra.Command, e migrate.Engine[P], at journalFlags,
 		r, err = of(given)
 	}
 	if err != nil {
-		return &exitError{code: exitUsage, err: err}
+		return err
 	}
 	cluster, err := at.connect(cmd)
 	if err != nil {
@@ -243,7 +241,7 @@ func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Clus
 		}
 	}
 	if !safe {
-		return &exitError{code: exitFailed}
+		return &exitError{code: exitFound}
 	}
 	shown := newProgress(cmd)
 	err = e.Apply(ctx, cluster, p, migrate.Options{DryRun: f.dryRun, NoWait: !f.run.wait, Report: shown.report})

@@ -33,14 +33,15 @@ line or the cluster. When the switch is complete, it changes nothing.
 Until the switch is complete, OLM asks for approval for all Subscriptions of the namespace. It installs
 nothing that is not in the plan.
 
-Exit codes: 0 if the switch is complete, or with --wait=false if there is nothing to do but to wait; 1 if it
-is not safe, or cannot continue; 2 if the command line or the plan in the file is invalid; 124 if it timed out.`,
+With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait.`,
 		Example: `  # Switch, and have the operator adopt the driver
   berth switch apply aws-efs-operator --to certified-operators --create-driver
 
   # Apply exactly the plan that was reviewed
   berth switch apply -f plan.json`,
-		Args: o.checkArgs,
+		Annotations:       found("the plan is not safe, and nothing was changed"),
+		Args:              o.checkArgs,
+		ValidArgsFunction: nothing,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				o.complete(args[0])

@@ -21,20 +21,20 @@ import (
 
 // The codes of checks.
 const (
-	clusterExtension = "cluster-extension"
-	severalOperators = "several-operators"
-	subscriptions    = "subscriptions"
-	pendingUpdate    = "pending-update"
-	installedVersion = "installed-version"
-	knownVersion     = "known-version"
-	configuration    = "configuration"
-	managementState  = "management-state"
-	csiDriverOwner   = "csidriver"
-	driverOwner      = "driver-owner"
-	driverPlace      = "driver-place"
-	selectors        = "selectors"
-	rolloutState     = "rollout"
-	successor        = "cluster-storage-operator"
+	clusterExtension = "cluster-extension"        // no ClusterExtension of OLM v1 has installed the operator
+	severalOperators = "several-operators"        // OLM runs at most one operator of the driver
+	subscriptions    = "subscriptions"            // no other Subscription would install the operator again
+	pendingUpdate    = "pending-update"           // no update is pending
+	installedVersion = "installed-version"        // the ClusterServiceVersion is installed
+	knownVersion     = "known-version"            // the cluster storage operator can succeed the version
+	configuration    = "configuration"            // what configured the operator stays
+	managementState  = "management-state"         // the driver is managed
+	csiDriverOwner   = "csidriver"                // no other driver of the same name is installed
+	driverOwner      = "driver-owner"             // the driver belongs to no other operator
+	driverPlace      = "driver-place"             // cluster-scoped objects show the driver's namespace
+	selectors        = "selectors"                // the driver's workloads can be taken over in place
+	rolloutState     = "rollout"                  // the driver's workloads are up to date
+	successor        = "cluster-storage-operator" // the cluster storage operator waits to take the driver over
 )
 
 func passed(code, what string, args ...any) migrate.Checks {

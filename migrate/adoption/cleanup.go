@@ -43,19 +43,22 @@ type Remain struct {
 
 func (r Remain) String() string { return named(r.Kind, r.Namespace, r.Name) }
 
+// CleanupSchema is the name and version of the JSON of a Cleanup. It changes when a field does.
+const CleanupSchema = "berth.adopt-cleanup.v1"
+
 // The steps of a cleanup.
 const (
-	RemoveFinalizer migrate.StepName = "remove-finalizer"
-	Delete          migrate.StepName = "delete"
+	RemoveFinalizer migrate.StepName = "remove-finalizer" // so that nothing is done because of the deletion
+	Delete          migrate.StepName = "delete"           // delete an object that nothing needs
 )
 
 // The codes of a cleanup's checks, besides those of an adoption.
 const (
-	handOverComplete = "hand-over"
-	formerOperator   = "former-operator"
-	unusedObject     = "unused"
-	sharedObject     = "shared"
-	ownNamespaceOnly = "operator-namespace"
+	handOverComplete = "hand-over"          // the hand-over is complete
+	formerOperator   = "former-operator"    // no former operator is left or can be started again
+	unusedObject     = "unused"             // nothing uses the objects that are to be deleted
+	sharedObject     = "shared"             // an object that others use, too, stays
+	ownNamespaceOnly = "operator-namespace" // the operator's namespace, which somebody chose, stays
 )
 
 // Describe writes whose remains they are.
@@ -146,7 +149,7 @@ func (r *Remain) delete(ctx context.Context, c client.Client, o migrate.Options,
 
 // cleanup decides what can be deleted.
 func (m *remains) cleanup() *Cleanup {
-	c := &Cleanup{Driver: m.driver.Name, Namespace: m.placed.Namespace, Outline: migrate.Outline{Schema: "berth.adopt-cleanup.v1", Subject: migrate.Subject{Name: m.driver.CSIName}}}
+	c := &Cleanup{Driver: m.driver.Name, Namespace: m.placed.Namespace, Outline: migrate.Outline{Schema: CleanupSchema, Subject: migrate.Subject{Name: m.driver.CSIName}}}
 	if m.custom != nil {
 		c.Subject.UID = m.custom.UID
 	}

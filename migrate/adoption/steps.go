@@ -9,13 +9,13 @@ import (
 
 // The steps of an adoption.
 const (
-	DeleteSubscription migrate.StepName = "delete-subscription"
-	DeleteInstallPlans migrate.StepName = "delete-installplans"
-	DeleteVersion      migrate.StepName = "delete-version"
-	AwaitOLM           migrate.StepName = "await-olm"
-	AwaitEnd           migrate.StepName = "await-end"
-	AwaitOperator      migrate.StepName = "await-operator"
-	AwaitDriver        migrate.StepName = "await-driver"
+	DeleteSubscription migrate.StepName = "delete-subscription" // delete the Subscription
+	DeleteInstallPlans migrate.StepName = "delete-installplans" // delete the InstallPlans that only this operator has
+	DeleteVersion      migrate.StepName = "delete-version"      // delete the ClusterServiceVersion
+	AwaitOLM           migrate.StepName = "await-olm"           // give OLM the time to carry out an InstallPlan again that it remembers
+	AwaitEnd           migrate.StepName = "await-end"           // wait until nothing of the operator runs or has permissions
+	AwaitOperator      migrate.StepName = "await-operator"      // wait until the new operator runs
+	AwaitDriver        migrate.StepName = "await-driver"        // wait until the new operator has taken the driver over
 )
 
 var steps = migrate.StepTable[*Plan]{

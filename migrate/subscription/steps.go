@@ -9,31 +9,31 @@ import (
 
 // The steps, in the order in which they are executed.
 const (
-	RequireApproval      migrate.StepName = "require-approval"
-	SwitchSource         migrate.StepName = "switch-source"
-	RemoveOperator       migrate.StepName = "remove-operator"
-	RecreateSubscription migrate.StepName = "recreate-subscription"
-	Approve              migrate.StepName = "approve"
-	Install              migrate.StepName = "install"
-	RestoreApproval      migrate.StepName = "restore-approval"
-	AwaitOperator        migrate.StepName = "await-operator"
-	CreateDriver         migrate.StepName = "create-driver"
-	AwaitDriver          migrate.StepName = "await-driver"
+	RequireApproval      migrate.StepName = "require-approval"      // have OLM ask for approval
+	SwitchSource         migrate.StepName = "switch-source"         // set the Subscription to the other catalog
+	RemoveOperator       migrate.StepName = "remove-operator"       // delete the Subscription and the ClusterServiceVersion
+	RecreateSubscription migrate.StepName = "recreate-subscription" // create the Subscription to the other package
+	Approve              migrate.StepName = "approve"               // approve the InstallPlan that was predicted
+	Install              migrate.StepName = "install"               // wait until OLM has installed it
+	RestoreApproval      migrate.StepName = "restore-approval"      // give the Subscription its own approval again
+	AwaitOperator        migrate.StepName = "await-operator"        // wait until the operator runs
+	CreateDriver         migrate.StepName = "create-driver"         // create the ClusterCSIDriver
+	AwaitDriver          migrate.StepName = "await-driver"          // wait until the operator has adopted the driver
 )
 
 // The steps of a rollback.
 const (
-	RestoreSource     migrate.StepName = "restore-source"
-	AwaitResolver     migrate.StepName = "await-resolver"
-	DeleteInstallPlan migrate.StepName = "delete-installplan"
+	RestoreSource     migrate.StepName = "restore-source"     // set the Subscription to the catalog that it was to
+	AwaitResolver     migrate.StepName = "await-resolver"     // wait until OLM has finished what it had started
+	DeleteInstallPlan migrate.StepName = "delete-installplan" // delete the InstallPlan that nobody has approved
 )
 
 // Steps that no plan lists, because OLM rarely makes them necessary.
 const (
-	ResetStatus        migrate.StepName = "reset-status"
-	ResolveAgain       migrate.StepName = "resolve-again"
-	AwaitUpdates       migrate.StepName = "await-updates"
-	DiscardInstallPlan migrate.StepName = "discard-installplan"
+	ResetStatus        migrate.StepName = "reset-status"        // reset the Subscription's status, because OLM waits for an InstallPlan that is gone
+	ResolveAgain       migrate.StepName = "resolve-again"       // have OLM resolve again
+	AwaitUpdates       migrate.StepName = "await-updates"       // give OLM the time to go on to a later version, as it did before
+	DiscardInstallPlan migrate.StepName = "discard-installplan" // delete an InstallPlan for a later version, so that OLM creates one that needs no approval
 )
 
 // in returns whether a plan has one of these strategies.
