@@ -32,7 +32,7 @@ command of the other one undoes it.`,
 		Example: `  berth csi-migration status
   berth csi-migration plan enable
   berth csi-migration enable`,
-		Args: cobra.NoArgs,
+		Args: takesCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newCSIMigrationStatusCommand(), newCSIMigrationPlanCommand(), newCSIMigrationSwitchCommand(csimigration.Enable),
@@ -47,11 +47,11 @@ func newCSIMigrationStatusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show where each component stands, and whether it is safe to go on",
 		Long: `Show for each plugin where each component of the control plane and the kubelets stand, what differs, and which
-volumes a wrong order has stranded, with the way out; then the migration in progress, if there is one.
-
-Exit codes: 0 if it is safe to go on; 1 if it is not, or the status is not shown.`,
-		Example: `  berth csi-migration status -o json`,
-		Args:    cobra.NoArgs,
+volumes a wrong order has stranded, with the way out; then the migration in progress, if there is one.`,
+		Example:           `  berth csi-migration status -o json`,
+		Annotations:       found("it is not safe to go on"),
+		Args:              takesNothing,
+		ValidArgsFunction: nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := f.connect(cmd)
 			if err != nil {
@@ -62,7 +62,7 @@ Exit codes: 0 if it is safe to go on; 1 if it is not, or the status is not shown
 				err = migrate.Write(cmd.OutOrStdout(), output, report, palette(cmd.OutOrStdout()))
 			}
 			if err == nil && !report.Safe {
-				err = &exitError{code: exitFailed}
+				err = &exitError{code: exitFound}
 			}
 			return err
 		},
@@ -120,13 +120,13 @@ func newCSIMigrationPlanCommand() *cobra.Command {
 		Short: "Show what it takes: checks, steps, and the objects that will change",
 		Long: `Show what it takes to switch CSI migration on, or with "disable" off. Nothing is written to the cluster. Without
 names of drivers, all plugins are switched that the version of the cluster can switch. With --downgrade-to, show what
-has to be done before the cluster is downgraded to that version.
-
-Exit codes: 0 if the plan is safe to apply; 1 if it is not; 2 if there is no plan.`,
+has to be done before the cluster is downgraded to that version.`,
 		Example: `  berth csi-migration plan enable
   berth csi-migration plan disable -o json
   berth csi-migration plan --downgrade-to 4.11.0`,
-		Args: cobra.ArbitraryArgs,
+		Annotations:       found("the plan is not safe to apply"),
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: completing(oneOf(append([]string{string(csimigration.Enable), string(csimigration.Disable)}, csimigration.Drivers()...)...), oneOf(csimigration.Drivers()...)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := f.plan(cmd, args)
 			return showPlan(cmd, output, p, err)
@@ -176,13 +176,12 @@ Nothing is changed if the plan is not safe. A journal in the cluster holds the p
 command continues, or "resume". If the other direction is in progress, this command undoes it. When nothing is left
 to do, it changes nothing.
 
-What cannot be taken back is said before, and asked on a terminal; elsewhere --accept-irreversible is needed.
-
-Exit codes: 0 if it is done, or with --wait=false if there is nothing to do but to wait; 1 if it is not safe, or
-cannot continue; 2 if the command line is invalid; 124 if it timed out.`, word, order),
-		Example: fmt.Sprintf("  berth csi-migration %s", direction),
-		Args:    cobra.ArbitraryArgs,
-		RunE:    o.run,
+What cannot be taken back is said before, and asked on a terminal; elsewhere --accept-irreversible is needed.`, word, order),
+		Example:           fmt.Sprintf("  berth csi-migration %s", direction),
+		Annotations:       found("the plan is not safe, and nothing was changed"),
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: completing(oneOf(csimigration.Drivers()...)),
+		RunE:              o.run,
 	}
 	o.add(cmd)
 	o.how.run.add(cmd)
@@ -197,7 +196,7 @@ cannot continue; 2 if the command line is invalid; 124 if it timed out.`, word, 
 func (o *csiMigrationSwitch) run(cmd *cobra.Command, args []string) error {
 	r, err := o.request(o.direction, args)
 	if err != nil {
-		return &exitError{code: exitUsage, err: err}
+		return err
 	}
 	cluster, err := o.connect(cmd)
 	if err != nil {
@@ -258,12 +257,11 @@ func newCSIMigrationResumeCommand() *cobra.Command {
 		Use:   "resume",
 		Short: "Continue what was interrupted",
 		Long: `Continue what was interrupted, with the plan in its journal, in the direction in which it was going. The status is
-shown first, on standard error. This command begins nothing.
-
-Exit codes: 0 if it is done, or with --wait=false if there is nothing to do but to wait; 1 if it cannot continue, or
-nobody has started anything; 124 if it timed out.`,
-		Example: `  berth csi-migration resume`,
-		Args:    cobra.NoArgs,
+shown first, on standard error. This command begins nothing.`,
+		Example:           `  berth csi-migration resume`,
+		Annotations:       found("the plan is not safe, and nothing was changed"),
+		Args:              takesNothing,
+		ValidArgsFunction: nothing,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cluster, err := f.connect(cmd)
 			if err != nil {

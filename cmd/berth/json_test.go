@@ -20,6 +20,7 @@ import (
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/adoption"
+	"github.com/berth-csi/berth/migrate/csimigration"
 	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/olm/prediction"
 )
@@ -46,6 +47,8 @@ var documents = []struct {
 	{adoption.Adopt.Schema, []string{"adopt plan"}, []part{{"", adoption.Plan{}}}},
 	{adoption.Adopt.StatusSchema, []string{"adopt status"}, []part{{"", migrate.Status[*adoption.Plan]{}}}},
 	{adoption.CleanupSchema, []string{"adopt cleanup"}, []part{{"", adoption.Cleanup{}}}},
+	{csimigration.Switch.Schema, []string{"csi-migration plan"}, []part{{"", csimigration.Plan{}}}},
+	{csimigration.OverviewSchema, []string{"csi-migration status"}, []part{{"", csimigration.Overview{}}}},
 }
 
 // part is a type of a document, and what is before its fields.
@@ -70,6 +73,8 @@ var values = []struct {
 	{"How far a migration is: `phase`", []constants{{"migrate", "Phase", ""}}},
 	{"Steps of `berth switch`: `name` in `steps`, and `next`", []constants{{"migrate", "StepName", ""}, {"migrate/subscription", "StepName", ""}}},
 	{"Steps of `berth adopt`: `name` in `steps`, and `next`", []constants{{"migrate", "StepName", ""}, {"migrate/adoption", "StepName", ""}}},
+	{"Ways of `berth csi-migration`: `way`", []constants{{"migrate/csimigration", "Way", ""}}},
+	{"Steps of `berth csi-migration`: `name` in `steps`, and `next`", []constants{{"migrate", "StepName", ""}, {"migrate/csimigration", "StepName", ""}}},
 }
 
 // constants are those of a type in a package or, without a type, those of which the comment of their group begins with a text.

@@ -11,8 +11,14 @@ import (
 	"github.com/berth-csi/berth/migrate"
 )
 
+// OverviewSchema is the schema of an Overview in JSON.
+const OverviewSchema = "berth.csi-migration-overview.v1"
+
 // Overview is where the cluster stands.
 type Overview struct {
+	// Schema is OverviewSchema.
+	Schema string `json:"schema"`
+	// Version is the OpenShift version of the cluster.
 	Version    string              `json:"version"`
 	FeatureSet configv1.FeatureSet `json:"featureSet"`
 	// Patched says that the Attach/Detach controller goes by what nodes say, whatever its own feature gates are.
@@ -66,7 +72,7 @@ func Open(ctx context.Context, cluster migrate.Cluster) (*migrate.Status[*Plan],
 }
 
 func (o *observed) overview() *Overview {
-	report := &Overview{Version: o.version.String(), Patched: isPatched(o.version), Safe: true}
+	report := &Overview{Schema: OverviewSchema, Version: o.version.String(), Patched: isPatched(o.version), Safe: true}
 	if o.featureGate != nil {
 		report.FeatureSet = o.featureGate.Spec.FeatureSet
 	}
