@@ -8,19 +8,19 @@ import (
 
 // The steps.
 const (
-	PausePools           migrate.StepName = "pause-pools"
-	EnableGates          migrate.StepName = "enable-gates"
-	EnableControlPlane   migrate.StepName = "enable-control-plane"
-	AwaitControlPlane    migrate.StepName = "await-control-plane"
-	UnpausePools         migrate.StepName = "unpause-pools"
-	EnableNodes          migrate.StepName = "enable-nodes"
-	AwaitNodes           migrate.StepName = "await-nodes"
-	DisableGates         migrate.StepName = "disable-gates"
-	DisableNodes         migrate.StepName = "disable-nodes"
-	AwaitNodesOff        migrate.StepName = "await-nodes-off"
-	AwaitDetach          migrate.StepName = "await-detach"
-	DisableControlPlane  migrate.StepName = "disable-control-plane"
-	AwaitControlPlaneOff migrate.StepName = "await-control-plane-off"
+	PausePools           migrate.StepName = "pause-pools"             // pause all MachineConfigPools
+	EnableGates          migrate.StepName = "enable-gates"            // enable the feature gates, or the feature set that has them
+	EnableControlPlane   migrate.StepName = "enable-control-plane"    // set the feature set that the control plane heeds
+	AwaitControlPlane    migrate.StepName = "await-control-plane"     // wait until the whole control plane has the feature gates
+	UnpausePools         migrate.StepName = "unpause-pools"           // unpause the MachineConfigPools
+	EnableNodes          migrate.StepName = "enable-nodes"            // set the feature set that the nodes heed, too
+	AwaitNodes           migrate.StepName = "await-nodes"             // wait until each CSINode lists the plugins
+	DisableGates         migrate.StepName = "disable-gates"           // disable the feature gates
+	DisableNodes         migrate.StepName = "disable-nodes"           // set the feature set that the nodes do not heed
+	AwaitNodesOff        migrate.StepName = "await-nodes-off"         // wait until no CSINode lists a plugin
+	AwaitDetach          migrate.StepName = "await-detach"            // wait until drivers have no volume with an in-tree source attached
+	DisableControlPlane  migrate.StepName = "disable-control-plane"   // set the feature set of before
+	AwaitControlPlaneOff migrate.StepName = "await-control-plane-off" // wait until the control plane is without the feature gates
 )
 
 // sequence returns the names of the steps.
