@@ -96,8 +96,8 @@ prove: mmdebstrap ## Run a suite that is too long for make test, up to an hour: 
 	@go run ./test/prove "$(SUITE)"
 
 .PHONY: sweep
-sweep: ## Try every fault at every write and watch: six of these suites
-	@for suite in operator-install operator-adopt operator-uninstall sharedvolume clusterstorage switch; do go run ./test/prove sweep-$$suite || exit 1; done
+sweep: ## Try every fault at every write and watch: seven of these suites
+	@for suite in operator-install operator-adopt operator-uninstall sharedvolume clusterstorage switch adopt; do go run ./test/prove sweep-$$suite || exit 1; done
 
 .PHONY: rbac
 rbac: ## Print what the operators may do, what for, and what an end-to-end run has used of it

@@ -125,6 +125,9 @@ func (f *former) adoptAsWell() {
 // nothing comes of it.
 func TestAdoptionKilled(t *testing.T) {
 	t.Parallel()
+	if !*allAdoptions {
+		t.Skip("it takes minutes; run it with -all-adoptions, or make prove SUITE=adopt")
+	}
 	f := newFormer(t, succeedable()[0], programs(t))
 	f.useVolumes()
 	f.mustRefuseJournals()

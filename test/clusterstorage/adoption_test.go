@@ -2,6 +2,7 @@ package clusterstorage
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -271,6 +272,8 @@ func (f *former) plan() *adoption.Plan {
 	return made
 }
 
+var allAdoptions = flag.Bool("all-adoptions", false, "hand over each driver from each operator, which takes minutes")
+
 // TestAdoption: when the cluster storage operator starts, it takes over drivers whose operators OLM runs, those of OpenShift 4.5 and
 // ours, by itself, also while an administrator runs the tool. Over the whole journey nothing that volumes need is another
 // object, and two operators are never there together. In the end neither it nor the tool has anything to write.
@@ -291,6 +294,9 @@ func TestAdoption(t *testing.T) {
 	for name, begin := range formers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if !begin.tool && !*allAdoptions {
+				t.Skip("it takes minutes; run it with -all-adoptions, or make prove SUITE=adopt")
+			}
 			f := begin.former(t)
 			f.addOwnKeys()
 			f.useVolumes()

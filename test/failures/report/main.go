@@ -1,12 +1,16 @@
 // Command report prints the table of what can go wrong in a hand-over, with the outcome of the tests of each failure. It reads what
-// `go test -json` wrote to a file, and fails if the run does not show what comes of a failure.
+// `go test -json` wrote to a file, and fails if the run does not show what comes of a failure. In a plain clone, which lacks what most
+// of these tests need, it says that they were not tried.
 package main
 
 import (
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/berth-csi/berth/test/failures"
+	"github.com/berth-csi/berth/test/openshift45"
 	"github.com/berth-csi/berth/test/results"
 )
 
@@ -26,12 +30,21 @@ func run(args []string) error {
 		return err
 	}
 	defer file.Close()
-	outcomes := map[int]failures.Outcome{}
-	if err := results.Each(file, func(event results.Event) { failures.Add(outcomes, event.Test, event.Action) }); err != nil {
+	outcomes, plainClone := map[int]failures.Outcome{}, false
+	err = results.Each(file, func(event results.Event) {
+		failures.Add(outcomes, event.Test, event.Action)
+		plainClone = plainClone || strings.Contains(event.Output, openshift45.Missing)
+	})
+	if err != nil {
 		return fmt.Errorf("%s: %w", args[0], err)
 	}
 	text, open := failures.Report(outcomes)
 	fmt.Printf("\nWhat can go wrong in a hand-over\n%s", text)
+	failed := slices.ContainsFunc(open, func(n int) bool { return outcomes[n].Failed > 0 })
+	if plainClone && !failed && len(open) > 0 {
+		fmt.Printf("\n%d failures not tried: %s\n", len(open), openshift45.Missing)
+		return nil
+	}
 	if len(open) > 0 {
 		return fmt.Errorf("of %d failures, the run does not show what comes of %v", len(failures.All), open)
 	}
