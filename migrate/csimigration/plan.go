@@ -26,6 +26,7 @@ var Switch = migrate.Engine[*Plan]{
 	Kind:          "FeatureGate",
 	ClusterScoped: true,
 	Schema:        "berth.csi-migration-plan.v1",
+	StatusSchema:  "berth.csi-migration-status.v1",
 	New:           func() *Plan { return &Plan{} },
 	Changes:       changes,
 	Verb:          verb,
