@@ -78,17 +78,13 @@ func TestSnapshotParameters(t *testing.T) {
 			return nil
 		})
 	}
-	infrastructure := &configv1.Infrastructure{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
-	setRegion := func(region string) {
-		t.Helper()
-		change(env, infrastructure, func(i *configv1.Infrastructure) {
+	infrastructure := &configv1.Infrastructure{ObjectMeta: singleton}
+	for _, region := range []string{"us-east-1", "us-west-2"} {
+		during(env, infrastructure, func(i *configv1.Infrastructure) {
 			i.Status.PlatformStatus = &configv1.PlatformStatus{Type: configv1.AWSPlatformType, AWS: &configv1.AWSPlatformStatus{Region: region}}
 		})
+		want(region)
 	}
-	setRegion("us-east-1")
-	want("us-east-1")
-	setRegion("us-west-2")
-	want("us-west-2")
 	change(env, class, func(u *unstructured.Unstructured) { unstructured.RemoveNestedField(u.Object, "parameters") })
 	want("us-west-2")
 }
