@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers/ebs"
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/csimigration"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/restarts"
 )
@@ -40,6 +42,7 @@ func runCSIMigration(ctx context.Context, d *demo) error {
 			return "its operators of static pods and of nodes are played", err
 		}},
 		stage{"driver and volume", d.leaveInTreeVolume},
+		stage{"control plane and nodes", d.awaitRevisions},
 	)
 	if err != nil {
 		return err
@@ -75,4 +78,17 @@ func (d *demo) leaveInTreeVolume(ctx context.Context) (string, error) {
 		PersistentVolumeSource:        corev1.PersistentVolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-0123456789abcdef0"}},
 	}}
 	return "CSIDriver " + name + " is in every CSINode, without pods", d.cluster.Client().Create(ctx, volume)
+}
+
+// awaitRevisions waits until the operators have rolled out what there is.
+func (d *demo) awaitRevisions(ctx context.Context) (string, error) {
+	to := migrate.Cluster{Config: d.cluster.Config(), Client: d.cluster.Client()}
+	err := cluster.Until(ctx, "control plane and nodes", func(ctx context.Context) error {
+		overview, err := csimigration.Observe(ctx, to)
+		if err == nil && overview.Waits != "" {
+			err = errors.New(overview.Waits)
+		}
+		return err
+	})
+	return "are up to date", err
 }
