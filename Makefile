@@ -48,8 +48,9 @@ runtime: # real nodes run containers, with images of drivers; where they cannot,
 		echo "no real nodes: want root, and the Debian packages runc, containernetworking-plugins and mmdebstrap"; exit 0; fi; \
 	apt-get update -q && apt-get install -qy --no-install-recommends runc containernetworking-plugins mmdebstrap
 
-# The packages that take minutes start first, and two at a time: they wait for OLM and for controllers more than they work.
-# The tests keep both processors busy, so nothing is done that nobody uses: make lint vets, and no debugger needs symbols.
+# The packages that take minutes start first, and two at a time: each of them has several clusters, and with more of these, two
+# processors are busy with switching between control planes. The tests keep both busy, so nothing is done that nobody uses:
+# make lint vets, and no debugger needs symbols.
 SLOWEST := ./test/e2e ./operator ./migrate/subscription ./sharedvolume ./olm/prediction ./test/drivers/matrix ./test/clusterstorage
 
 .PHONY: test

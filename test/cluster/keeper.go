@@ -214,7 +214,7 @@ func (k *keeper) prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	k.processes = newProcesses(logs, !k.job.Options.Durable) // what is measured, nothing slows down
+	k.processes = newProcesses(logs, !k.job.Options.Durable) // benchmarks measure them at full speed
 	if k.subnet, err = acquireSubnet(); err != nil {
 		return err
 	}

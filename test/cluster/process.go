@@ -34,8 +34,8 @@ const (
 // processes runs the programs of a cluster, each in its own process group and with its own log, and stops them. If
 // this process is killed, the kernel kills them.
 type processes struct {
-	logs  string // folder
-	env   []string
+	logs  string   // folder
+	env   []string // added to the environment of all programs, "NAME=value"
 	spawn chan func()
 
 	mu      sync.Mutex
@@ -55,19 +55,19 @@ func (p *process) end() {
 	<-p.done
 }
 
-// newProcesses returns the processes of a cluster with logs in a folder. Modest ones share the processors with those of many other
-// clusters: then most of the time is lost with switching between them, unless each uses one processor, and a process that wakes
-// up lets the running one finish its time slice.
-func newProcesses(logs string, modest bool) *processes {
+// newProcesses returns the processes of a cluster with logs in a folder. With yields, they give way to those of other clusters: each
+// uses one processor, and one that wakes up lets the running one finish its time slice. Otherwise many clusters spend much of
+// their time on switching between processes.
+func newProcesses(logs string, yields bool) *processes {
 	p := &processes{logs: logs, spawn: make(chan func())}
-	if modest {
+	if yields {
 		p.env = []string{"GOMAXPROCS=1"}
 	}
 	go func() {
 		// The parent-death signal of a child is tied to the thread that forked it. This thread forks all children and
 		// lives as long as the process. They inherit its scheduling policy.
 		runtime.LockOSThread()
-		if modest {
+		if yields {
 			if err := unix.SchedSetAttr(0, &unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: unix.SCHED_BATCH}, 0); err != nil {
 				note("let processes finish their time slices: %v", err)
 			}

@@ -1,0 +1,52 @@
+package cluster
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestProcessesYield: control planes give way to others, unless they are measured.
+func TestProcessesYield(t *testing.T) {
+	for name, tc := range map[string]struct {
+		yields, limited bool
+		policy          uint32
+	}{
+		"beside others": {true, true, unix.SCHED_BATCH},
+		"measured":      {false, false, unix.SCHED_NORMAL},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("GOMAXPROCS", "") // or the test inherits it
+			if err := os.Unsetenv("GOMAXPROCS"); err != nil {
+				t.Fatal(err)
+			}
+			cmd, err := newProcesses(t.TempDir(), tc.yields).start(program{name: "sleep", path: "/bin/sleep", args: []string{"1h"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Error(err)
+				}
+				_ = cmd.Wait() // it was killed
+			})
+			got, err := unix.SchedGetAttr(cmd.Process.Pid, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Policy != tc.policy {
+				t.Errorf("the program has scheduling policy %d, want %d", got.Policy, tc.policy)
+			}
+			environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if limited := bytes.Contains(environment, []byte("GOMAXPROCS=1\x00")); limited != tc.limited {
+				t.Errorf("the program may use one processor only: %t, want %t", limited, tc.limited)
+			}
+		})
+	}
+}
