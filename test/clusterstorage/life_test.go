@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/events"
@@ -28,7 +26,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -159,190 +156,6 @@ func (l *life) run(g generation) {
 		l.end = func() {}
 	}
 	l.t.Cleanup(func() { l.end() })
-}
-
-// A course is what the ClusterOperator says in the course of something: the statuses of each condition, and the versions, one
-// after the other.
-type course map[string]string
-
-// whatever is any course of a condition.
-const whatever = "whatever"
-
-// expect fails the test unless the ClusterOperator takes a course while something happens. It checks each version that the
-// ClusterOperator reports against what runs at that time.
-func (l *life) expect(what string, want course, happens func()) {
-	l.t.Helper()
-	workloads := &workloadRecord{t: l.t}
-	var sets appsv1.DaemonSetList
-	var deployments appsv1.DeploymentList
-	var operators configv1.ClusterOperatorList
-	endSets, endDeployments := l.Record(l.t, &sets), l.Record(l.t, &deployments)
-	endOperators := l.Record(l.t, &operators)
-	happens()
-	var told []*configv1.ClusterOperator
-	for i := range operators.Items {
-		told = append(told, &operators.Items[i])
-	}
-	for _, event := range endOperators() {
-		told = append(told, event.Object.(*configv1.ClusterOperator))
-	}
-	for i := range sets.Items {
-		workloads.add(&sets.Items[i])
-	}
-	for i := range deployments.Items {
-		workloads.add(&deployments.Items[i])
-	}
-	for _, event := range append(endSets(), endDeployments()...) {
-		workloads.add(event.Object.(client.Object))
-	}
-	got := course{}
-	for i, operator := range told {
-		if operator.Name != clusterstorage.ClusterOperatorName {
-			continue
-		}
-		for _, c := range operator.Status.Conditions {
-			got.follow(string(c.Type), string(c.Status))
-		}
-		for _, v := range operator.Status.Versions {
-			got.follow(v.Name, v.Version)
-			if i > 0 && versionOf(told[i-1], v.Name) != v.Version {
-				l.checkVersion(workloads, operator, v)
-			}
-		}
-	}
-	for name := range got {
-		if want[name] == whatever {
-			got[name] = whatever
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		l.t.Errorf("%s: the course of the ClusterOperator (-want +got):\n%s", what, diff)
-		for _, operator := range told {
-			for _, c := range operator.Status.Conditions {
-				if c.Status != settled[c.Type] {
-					l.t.Logf("  at %s: %s=%s %s: %s", operator.ResourceVersion, c.Type, c.Status, c.Reason, c.Message)
-				}
-			}
-		}
-	}
-}
-
-func (c course) follow(name, now string) {
-	if before := c[name]; before == "" {
-		c[name] = now
-	} else if last := before[strings.LastIndex(before, " ")+1:]; last != now {
-		c[name] += " " + now
-	}
-}
-
-func versionOf(operator *configv1.ClusterOperator, name string) string {
-	for _, v := range operator.Status.Versions {
-		if v.Name == name {
-			return v.Version
-		}
-	}
-	return ""
-}
-
-// with returns a course that differs.
-func (c course) with(different course) course {
-	whole := maps.Clone(c)
-	maps.Copy(whole, different)
-	return whole
-}
-
-// versions returns the course of all versions of drivers and of the operator.
-func (l *life) versions(text string) course {
-	c := course{"operator": text}
-	for _, d := range l.drivers {
-		c[d.ConditionPrefix+"CSIDriverOperator"] = text
-	}
-	return c
-}
-
-// workloadRecord has the Deployments and DaemonSets of a time, by their resource versions.
-type workloadRecord struct {
-	t   testing.TB
-	all []client.Object
-}
-
-func (r *workloadRecord) add(object client.Object) { r.all = append(r.all, object) }
-
-// at returns the workloads of drivers and operators at a resource version. All objects of the cluster share one count.
-func (r *workloadRecord) at(version string) []client.Object {
-	latest := map[string]client.Object{}
-	for _, object := range r.all {
-		key := fmt.Sprintf("%T %s/%s", object, object.GetNamespace(), object.GetName())
-		if before := latest[key]; r.number(object.GetResourceVersion()) <= r.number(version) &&
-			(before == nil || r.number(before.GetResourceVersion()) <= r.number(object.GetResourceVersion())) {
-			latest[key] = object
-		}
-	}
-	return slices.Collect(maps.Values(latest))
-}
-
-func (r *workloadRecord) number(version string) int {
-	number, err := strconv.Atoi(version)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return number
-}
-
-// checkVersion fails the test unless everything that a version in the ClusterOperator is about ran at it.
-func (l *life) checkVersion(workloads *workloadRecord, operator *configv1.ClusterOperator, v configv1.OperandVersion) {
-	l.t.Helper()
-	checked := 0
-	for _, d := range l.drivers {
-		if v.Name != "operator" && v.Name != d.ConditionPrefix+"CSIDriverOperator" {
-			continue
-		}
-		for _, object := range workloads.at(operator.ResourceVersion) {
-			var template corev1.PodTemplateSpec
-			var wanted, updated, available int32
-			var seen int64
-			switch w := object.(type) {
-			case *appsv1.DaemonSet:
-				template, seen = w.Spec.Template, w.Status.ObservedGeneration
-				wanted, updated, available = w.Status.DesiredNumberScheduled, w.Status.UpdatedNumberScheduled, w.Status.NumberAvailable
-			case *appsv1.Deployment:
-				template, seen = w.Spec.Template, w.Status.ObservedGeneration
-				wanted, updated, available = ptr.Deref(w.Spec.Replicas, 1), w.Status.UpdatedReplicas, w.Status.AvailableReplicas
-			}
-			if object.GetName() != d.Operator.Name && !l.isOf(d, object) {
-				continue
-			}
-			checked++
-			if seen != object.GetGeneration() || updated != wanted || available < wanted {
-				l.t.Errorf("ClusterOperator %s says that %s is at version %s, but of %T %s, %d of %d pods are updated, and %d available",
-					operator.Name, v.Name, v.Version, object, object.GetName(), updated, wanted, available)
-			}
-			for _, c := range template.Spec.Containers {
-				if _, tag, _ := strings.Cut(c.Image, ":"); tag != v.Version {
-					l.t.Errorf("ClusterOperator %s says that %s is at version %s, but %T %s has the image %s",
-						operator.Name, v.Name, v.Version, object, object.GetName(), c.Image)
-				}
-			}
-		}
-	}
-	if checked == 0 {
-		l.t.Errorf("nothing runs of which ClusterOperator %s says that %s is at version %s", operator.Name, v.Name, v.Version)
-	}
-}
-
-// isOf reports whether a workload is one of the driver's.
-func (l *life) isOf(d drivers.Driver, object client.Object) bool {
-	manifests, err := d.Operand(drivers.Values{Namespace: d.Namespace, Image: func(env string) string { return env }})
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	for _, m := range manifests {
-		if kind := m.Object.GetKind(); (kind == "Deployment" || kind == "DaemonSet") && kind == strings.TrimPrefix(fmt.Sprintf("%T", object), "*v1.") &&
-			m.Object.GetName() == object.GetName() && m.Object.GetNamespace() == object.GetNamespace() {
-			return true
-		}
-	}
-	return false
 }
 
 // TestLife plays what a cluster with drivers of its platform meets, and compares what the ClusterOperator says all the while
