@@ -2,14 +2,12 @@ package operator_test
 
 import (
 	"context"
-	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/tenant"
 )
 
@@ -112,13 +110,5 @@ func (env *testEnv) boundClaim(who *tenant.Tenant, project string) {
 	claim := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: "data"}}
 	claim.Spec = env.createVolumeFor(project, "volume-of-"+project, claim.Name)
 	env.createdBy(who, claim)
-	cluster.Eventually(env.t, limit, "the claim to be bound", func(ctx context.Context) error {
-		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
-			return err
-		}
-		if claim.Status.Phase != corev1.ClaimBound {
-			return fmt.Errorf("it is %s", claim.Status.Phase)
-		}
-		return nil
-	})
+	env.waitUntilBound(claim)
 }

@@ -177,6 +177,20 @@ func (env *testEnv) claimedVolume(name, claim string) corev1.Volume {
 		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim}}}
 }
 
+// waitUntilBound waits until a volume is bound to a claim. No kubelet mounts a volume, or starts a pod that needs it, earlier.
+func (env *testEnv) waitUntilBound(claim *corev1.PersistentVolumeClaim) {
+	env.t.Helper()
+	cluster.Eventually(env.t, limit, "the claim "+claim.Name+" to be bound", func(ctx context.Context) error {
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+			return err
+		}
+		if claim.Status.Phase != corev1.ClaimBound {
+			return fmt.Errorf("it is %s", claim.Status.Phase)
+		}
+		return nil
+	})
+}
+
 // ephemeralVolume creates a volume of the driver, and returns a generic ephemeral volume of a pod of that name, whose
 // claim is bound to it.
 func (env *testEnv) ephemeralVolume(pod string) corev1.Volume {

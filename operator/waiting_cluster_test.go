@@ -59,6 +59,7 @@ func TestUninstallWithDeadNode(t *testing.T) {
 			Volumes: []corev1.Volume{env.claimedVolume(env.namespace, "data")}},
 	}
 	env.create(user)
+	env.waitUntilBound(&corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: env.namespace, Name: "data"}})
 	user.Status.Phase, user.Status.StartTime = corev1.PodRunning, &user.CreationTimestamp // as its kubelet did
 	if err := env.Client().Status().Update(t.Context(), user); err != nil {
 		t.Fatal(err)
