@@ -72,11 +72,7 @@ func IsOperator(d drivers.Driver, name string) bool {
 	return slices.ContainsFunc(d.Predecessors(), func(p drivers.Predecessor) bool { return p.Operator == name })
 }
 
-// Reason is the reason of the condition Available, of the driver in the status of Storage, while the cluster storage operator
-// waits for such an operator to be gone.
-const Reason = "OperatorOfOLM"
-
-// Condition is the type of that condition.
+// Condition is the type of the condition Available of a driver, in the status of Storage.
 func Condition(d drivers.Driver) string { return d.ConditionPrefix + "CSIDriverOperatorAvailable" }
 
 // Succeeded reports whether the cluster storage operator, this or an earlier one, has given permissions to its own operator of

@@ -71,7 +71,7 @@ func check() ([]string, error) {
 func namesOf(all []drivers.Driver) []string {
 	var names []string
 	for _, d := range all {
-		names = append(names, d.Name, d.CSIName, d.Package.Name, d.Operator.Name, d.InTree.Source, d.InTree.Plugin)
+		names = append(names, d.Name, d.CSIName, d.Package.Name, d.Operator.Name, d.InTree.Source, d.InTree.Plugin, d.InTree.Gate)
 	}
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
