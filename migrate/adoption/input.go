@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
-	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -87,8 +86,8 @@ func (in *input) readBindings(ctx context.Context, c client.Client) (err error) 
 	return err
 }
 
-// readBindings returns the operators to which OLM has given permissions, and whether the cluster storage operator has done
-// so, too.
+// readBindings returns the operators that OLM runs, as their permissions show, and whether the cluster storage operator has given
+// permissions to its own.
 func readBindings(ctx context.Context, c client.Client, d drivers.Driver) ([]predecessor.Operator, bool, error) {
 	list := &rbacv1.ClusterRoleBindingList{}
 	if err := c.List(ctx, list); err != nil {
@@ -98,18 +97,19 @@ func readBindings(ctx context.Context, c client.Client, d drivers.Driver) ([]pre
 	for i := range list.Items {
 		bindings = append(bindings, &list.Items[i])
 	}
-	return predecessor.Find(d, bindings), predecessor.Succeeded(d, bindings), nil
+	operators, err := predecessor.Observe(ctx, c, d, bindings)
+	return operators, predecessor.Succeeded(d, bindings), err
 }
 
 // readOLM reads what OLM has in the namespaces of the operators.
 func (in *input) readOLM(ctx context.Context, c client.Client) error {
-	groups := &operatorsv1.OperatorGroupList{}
-	if err := c.List(ctx, groups); err != nil && !meta.IsNoMatchError(err) { // OLM may be absent
-		return fmt.Errorf("listing OperatorGroups: %w", err)
+	groups, err := predecessor.ReadGroups(ctx, c)
+	if err != nil {
+		return err
 	}
-	for _, g := range groups.Items {
-		if selector := g.Spec.Selector; len(g.Spec.TargetNamespaces) == 0 && (selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0) {
-			in.groups = append(in.groups, g.Namespace)
+	for namespace, forAll := range groups {
+		if forAll {
+			in.groups = append(in.groups, namespace)
 		}
 	}
 	for _, namespace := range in.namespaces() {

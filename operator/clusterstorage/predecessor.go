@@ -67,14 +67,17 @@ func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, 
 		return succession{after: resync}, nil
 	}
 	started := c.operators[d.Name] != nil || predecessor.Succeeded(d, o.bindings)
-	found := predecessor.Find(d, o.bindings)
+	found, err := predecessor.Observe(ctx, c.cluster.objects, d, o.bindings)
+	if err != nil { // whether OLM runs one
+		return succession{after: settleInterval, blocked: !started}, fmt.Errorf("looking for operators of driver %s that OLM runs: %w", d.CSIName, err)
+	}
 	known := c.known(d, o)
 	if !started {
 		for _, operator := range found {
 			known.accounts[client.ObjectKey{Namespace: operator.Namespace, Name: operator.Account}] = true
 		}
 	}
-	err := c.goOn(ctx, d, known, len(found) > 0, started)
+	err = c.goOn(ctx, d, known, len(found) > 0, started)
 	s := succession{after: resync}
 	if known.last.Stage != predecessor.None {
 		s.after = known.due.Sub(c.process.Clock.Now())

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/openstack"
 	"github.com/berth-csi/berth/test/release"
@@ -188,7 +189,9 @@ func TestAdoptionFailures(t *testing.T) {
 	lost := f.loseNode()
 	recorded := f.record()
 	f.install(release.Payload{Version: version})
-	f.awaitComplete()
+	f.awaitDriver(func(s appsv1.DaemonSetStatus) bool {
+		return s.DesiredNumberScheduled == 2 && s.UpdatedNumberScheduled == 1 && s.NumberReady == 1
+	})
 
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: f.driver.CSIName}}
 	condition := func(suffix string) operatorv1.OperatorCondition {
@@ -208,14 +211,9 @@ func TestAdoptionFailures(t *testing.T) {
 		f.awaitSettled(version)
 	})
 	t.Run("F14: a node is lost", func(t *testing.T) {
-		sets := &appsv1.DaemonSetList{}
-		if err := f.Client().List(t.Context(), sets, client.InNamespace(f.driver.Namespace)); err != nil || len(sets.Items) == 0 {
-			t.Fatalf("%d DaemonSets, %v", len(sets.Items), err)
-		}
-		for _, set := range sets.Items {
-			if s := set.Status; s.DesiredNumberScheduled != 2 || s.UpdatedNumberScheduled != 1 || s.NumberReady != 1 {
-				t.Errorf("DaemonSet %s has the status %+v, want one of two pods up to date and ready", set.Name, s)
-			}
+		phase, err := f.phase(t.Context())
+		if err != nil || phase != migrate.Applying && phase != migrate.Completed {
+			t.Errorf("the phase of the hand-over is %q, %v; want it begun", phase, err)
 		}
 	})
 	t.Run("F5: the lost pod may need its keys", func(t *testing.T) {
@@ -236,8 +234,26 @@ func TestAdoptionFailures(t *testing.T) {
 	})
 	f.removeNode(lost)
 	f.cloud.SetManila(openstack.Up)
+	f.awaitComplete()
 	recorded.mustHold()
 	f.mustBeHandedOver()
+}
+
+// awaitDriver waits until the new operator has brought each DaemonSet of the driver to a status.
+func (f *former) awaitDriver(reached func(appsv1.DaemonSetStatus) bool) {
+	f.t.Helper()
+	cluster.Eventually(f.t, limit, "the new operator to update the driver", func(ctx context.Context) error {
+		sets := &appsv1.DaemonSetList{}
+		if err := f.Client().List(ctx, sets, client.InNamespace(f.driver.Namespace)); err != nil {
+			return err
+		}
+		for _, set := range sets.Items {
+			if set.Labels[drivers.ManagedByLabel] == "" || set.Status.ObservedGeneration < set.Generation || !reached(set.Status) {
+				return fmt.Errorf("DaemonSet %s of generation %d has the status %+v; Storage says %+v%s", set.Name, set.Generation, set.Status, f.available(ctx), f.conditions(ctx))
+			}
+		}
+		return nil
+	})
 }
 
 // within returns the same for a subtest.
