@@ -3,6 +3,7 @@ package clusterstorage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -130,8 +131,12 @@ func (c *controller) syncDriver(ctx context.Context, d drivers.Driver, o observe
 			return state
 		}
 	}
-	var failed error
-	if state.succession, failed = c.succeed(ctx, d, o, old); state.blocked {
+	found, failed := predecessor.Observe(ctx, c.cluster.objects, d, o.bindings)
+	if failed != nil { // nobody knows whether a second operator runs
+		state.err = fmt.Errorf("looking for operators of driver %s that OLM runs: %w", d.CSIName, failed)
+		return state
+	}
+	if state.succession, failed = c.succeed(ctx, d, o, found, old); state.blocked {
 		state.err = failed
 		return state
 	}

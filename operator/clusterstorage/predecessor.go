@@ -61,23 +61,19 @@ type succession struct {
 
 // succeed makes the next step of a hand-over, and returns what holds the driver's operator. Two operators would revert each other's
 // writes, so nothing is started while OLM runs one. An operator that was started before is never held: that of OLM came later,
-// and is one too many. It is not removed either, because whoever has installed it would install it again.
-func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, old []oldCustomResource) (succession, error) {
+// and is one too many. It is not removed either, because whoever has installed it would install it again. What OLM runs is found.
+func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, found []predecessor.Operator, old []oldCustomResource) (succession, error) {
 	if len(d.Predecessors()) == 0 {
 		return succession{after: resync}, nil
 	}
 	started := c.operators[d.Name] != nil || predecessor.Succeeded(d, o.bindings)
-	found, err := predecessor.Observe(ctx, c.cluster.objects, d, o.bindings)
-	if err != nil { // whether OLM runs one
-		return succession{after: settleInterval, blocked: !started}, fmt.Errorf("looking for operators of driver %s that OLM runs: %w", d.CSIName, err)
-	}
 	known := c.known(d, o)
 	if !started {
 		for _, operator := range found {
 			known.accounts[client.ObjectKey{Namespace: operator.Namespace, Name: operator.Account}] = true
 		}
 	}
-	err = c.goOn(ctx, d, known, len(found) > 0, started)
+	err := c.goOn(ctx, d, known, len(found) > 0, started)
 	s := succession{after: resync}
 	if known.last.Stage != predecessor.None {
 		s.after = known.due.Sub(c.process.Clock.Now())

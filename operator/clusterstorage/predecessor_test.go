@@ -43,11 +43,11 @@ func TestHeldConditions(t *testing.T) {
 func TestHold(t *testing.T) {
 	d := drivers.Driver{Name: "x", CSIName: "x.example.com", ConditionPrefix: "X", ClusterStorage: &drivers.ClusterStorage{},
 		Operator: drivers.Operator{Name: "x-operator"}, History: drivers.History{Predecessors: []drivers.Predecessor{{Operator: "old-x"}}}}
-	ofOLM := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "b", Labels: map[string]string{"olm.owner.kind": "ClusterServiceVersion", "olm.owner": "x.v1"}},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "n", Name: "old-x"}}}
-	ours := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: d.SuccessorBinding()}}
+	ofOLM := []predecessor.Operator{{Namespace: "n", Account: "old-x", Kind: predecessor.Version, Name: "x.v1"}}
+	ours := []*rbacv1.ClusterRoleBinding{{ObjectMeta: metav1.ObjectMeta{Name: d.SuccessorBinding()}}}
 	for _, tc := range []struct {
 		name     string
+		found    []predecessor.Operator
 		bindings []*rbacv1.ClusterRoleBinding
 		stage    predecessor.Stage
 		err      error
@@ -55,16 +55,16 @@ func TestHold(t *testing.T) {
 		held     *hold // without message
 		text     string
 	}{
-		{"it is being removed", []*rbacv1.ClusterRoleBinding{ofOLM}, predecessor.Removing, nil, true, &hold{reason: "OperatorOfOLM", progresses: true, after: endInterval}, "takes the driver over: m"},
-		{"an administrator does not want that", []*rbacv1.ClusterRoleBinding{ofOLM}, predecessor.Declined, nil, true, &hold{reason: "OperatorOfOLM", after: settleInterval}, "does not take the driver over: m"},
-		{"it is refused", []*rbacv1.ClusterRoleBinding{ofOLM}, predecessor.Refused, nil, true, &hold{reason: "HandOverRefused", degraded: true, after: settleInterval}, "ClusterServiceVersion n/x.v1. The cluster storage operator does not take the driver over: m"},
-		{"it is stuck", []*rbacv1.ClusterRoleBinding{ofOLM}, predecessor.Stuck, nil, true, &hold{reason: "HandOverStuck", degraded: true, after: settleInterval}, "does not go on: m"},
-		{"its permissions are gone already", nil, predecessor.Removing, nil, false, &hold{reason: "OperatorOfOLM", progresses: true, after: endInterval}, "is in progress"},
-		{"a request failed", []*rbacv1.ClusterRoleBinding{ofOLM}, "", errors.New("refused"), true, &hold{reason: "OperatorOfOLM", degraded: true}, "handing driver x.example.com over from OLM: refused"},
-		{"a request failed, and ours runs", []*rbacv1.ClusterRoleBinding{ofOLM, ours}, "", errors.New("refused"), false, nil, ""},
-		{"ours runs, and what OLM has installed again is removed", []*rbacv1.ClusterRoleBinding{ofOLM, ours}, predecessor.Removing, nil, false, nil, ""},
-		{"ours runs, and the hand-over is stuck", []*rbacv1.ClusterRoleBinding{ours}, predecessor.Stuck, nil, false, nil, "stuck: m"},
-		{"ours runs, and so does that of OLM", []*rbacv1.ClusterRoleBinding{ofOLM, ours}, predecessor.None, nil, false, nil, "late: the Operator Lifecycle Manager"},
+		{"it is being removed", ofOLM, nil, predecessor.Removing, nil, true, &hold{reason: "OperatorOfOLM", progresses: true, after: endInterval}, "takes the driver over: m"},
+		{"an administrator does not want that", ofOLM, nil, predecessor.Declined, nil, true, &hold{reason: "OperatorOfOLM", after: settleInterval}, "does not take the driver over: m"},
+		{"it is refused", ofOLM, nil, predecessor.Refused, nil, true, &hold{reason: "HandOverRefused", degraded: true, after: settleInterval}, "ClusterServiceVersion n/x.v1. The cluster storage operator does not take the driver over: m"},
+		{"it is stuck", ofOLM, nil, predecessor.Stuck, nil, true, &hold{reason: "HandOverStuck", degraded: true, after: settleInterval}, "does not go on: m"},
+		{"its permissions are gone already", nil, nil, predecessor.Removing, nil, false, &hold{reason: "OperatorOfOLM", progresses: true, after: endInterval}, "is in progress"},
+		{"a request failed", ofOLM, nil, "", errors.New("refused"), true, &hold{reason: "OperatorOfOLM", degraded: true}, "handing driver x.example.com over from OLM: refused"},
+		{"a request failed, and ours runs", ofOLM, ours, "", errors.New("refused"), false, nil, ""},
+		{"ours runs, and what OLM has installed again is removed", ofOLM, ours, predecessor.Removing, nil, false, nil, ""},
+		{"ours runs, and the hand-over is stuck", nil, ours, predecessor.Stuck, nil, false, nil, "stuck: m"},
+		{"ours runs, and so does that of OLM", ofOLM, ours, predecessor.None, nil, false, nil, "late: the Operator Lifecycle Manager"},
 	} {
 		begun := false
 		c := &controller{process: Process{Clock: clock.RealClock{}}, handOvers: map[string]*handOverState{}, operators: map[string]*driverOperator{}}
@@ -72,7 +72,7 @@ func TestHold(t *testing.T) {
 			begun = begin
 			return predecessor.Handover{Stage: tc.stage, Message: "m"}, tc.err
 		}
-		s, err := c.succeed(t.Context(), d, observed{storage: &operatorv1.Storage{}, bindings: tc.bindings}, nil)
+		s, err := c.succeed(t.Context(), d, observed{storage: &operatorv1.Storage{}, bindings: tc.bindings}, tc.found, nil)
 		text := ""
 		switch {
 		case s.held != nil:

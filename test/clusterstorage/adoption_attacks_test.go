@@ -22,7 +22,8 @@ import (
 )
 
 // attack does what a tenant may do against a hand-over: it forges journals, subscribes to the driver's package in a project with an
-// OperatorGroup, in which OLM then makes a ClusterServiceVersion, and runs pods with the account of the driver's operator.
+// OperatorGroup of its own, so that OLM gives the account of the driver's operator there permissions in the whole cluster when
+// the one of the administrator is gone, and runs pods with that account.
 // It returns a check that the hand-over has touched none of that.
 func (f *former) attack() (mustBeUntouched func()) {
 	f.t.Helper()
@@ -55,10 +56,6 @@ func (f *former) attack() (mustBeUntouched func()) {
 	write(&appsv1.Deployment{ObjectMeta: in(f.operator), Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
 			ServiceAccountName: f.operator, Containers: []corev1.Container{{Name: "mine", Image: "registry.example.com/mine:1"}}}}}})
-	version := &v1alpha1.ClusterServiceVersion{ObjectMeta: in(f.version)}
-	cluster.Eventually(f.t, limit, "OLM to make a ClusterServiceVersion of the tenant", func(ctx context.Context) error {
-		return f.Client().Get(ctx, client.ObjectKeyFromObject(version), version)
-	})
 	pods := &corev1.PodList{}
 	cluster.Eventually(f.t, limit, "the tenant's pod", func(ctx context.Context) error {
 		err := f.Client().List(ctx, pods, client.InNamespace(project))
@@ -67,7 +64,7 @@ func (f *former) attack() (mustBeUntouched func()) {
 		}
 		return err
 	})
-	untouched := []client.Object{version, &pods.Items[0], &v1alpha1.Subscription{ObjectMeta: in("mine")}, &appsv1.Deployment{ObjectMeta: in(f.operator)}, forged, garbage}
+	untouched := []client.Object{&pods.Items[0], &v1alpha1.Subscription{ObjectMeta: in("mine")}, &appsv1.Deployment{ObjectMeta: in(f.operator)}, forged, garbage}
 	before := map[client.Object]string{}
 	for _, object := range untouched {
 		f.get(object)
