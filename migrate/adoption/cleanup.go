@@ -242,7 +242,7 @@ func (m *remains) checkFormer() (checks migrate.Checks) {
 		for _, b := range m.bindings {
 			for _, s := range b.subjects {
 				if b.kind == "ClusterRoleBinding" && s.Kind == rbacv1.ServiceAccountKind && isOperator(m.driver, s.Namespace, s.Name) {
-					checks = append(checks, refused(formerOperator, "find out who runs it, and remove it", "%s gives permissions to service account %s/%s, which is named like an operator of the driver", b, s.Namespace, s.Name)...)
+					checks = append(checks, refused(formerOperator, "find out who has it, and delete that: for a Subscription in the namespace, OLM gives such permissions even if it then does not run the operator", "%s gives permissions to service account %s/%s, which is named like an operator of the driver", b, s.Namespace, s.Name)...)
 				}
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -24,8 +25,8 @@ import (
 // attack does what a tenant may do against a hand-over: it forges journals, subscribes to the driver's package in a project with an
 // OperatorGroup of its own, so that OLM gives the account of the driver's operator there permissions in the whole cluster when
 // the one of the administrator is gone, and runs pods with that account.
-// It returns a check that the hand-over has touched none of that.
-func (f *former) attack() (mustBeUntouched func()) {
+// It returns a check that the hand-over has touched none of that, and what an administrator does about it who then cleans up.
+func (f *former) attack() (mustBeUntouched, end func()) {
 	f.t.Helper()
 	user := tenant.New(f.t, f.Cluster)
 	project := user.Project(f.t, "")
@@ -49,8 +50,9 @@ func (f *former) attack() (mustBeUntouched func()) {
 	source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "former"}}
 	f.get(source)
 	f.create(&v1alpha1.CatalogSource{ObjectMeta: in("mine"), Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: source.Spec.Address}})
-	write(&v1alpha1.Subscription{ObjectMeta: in("mine"), Spec: &v1alpha1.SubscriptionSpec{
-		CatalogSource: "mine", CatalogSourceNamespace: project, Package: f.driver.Package.Name, Channel: f.subscription.Spec.Channel}})
+	subscription := &v1alpha1.Subscription{ObjectMeta: in("mine"), Spec: &v1alpha1.SubscriptionSpec{
+		CatalogSource: "mine", CatalogSourceNamespace: project, Package: f.driver.Package.Name, Channel: f.subscription.Spec.Channel}}
+	write(subscription)
 	labels := map[string]string{"app": "mine"}
 	write(&corev1.ServiceAccount{ObjectMeta: in(f.operator)})
 	write(&appsv1.Deployment{ObjectMeta: in(f.operator), Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -64,13 +66,13 @@ func (f *former) attack() (mustBeUntouched func()) {
 		}
 		return err
 	})
-	untouched := []client.Object{&pods.Items[0], &v1alpha1.Subscription{ObjectMeta: in("mine")}, &appsv1.Deployment{ObjectMeta: in(f.operator)}, forged, garbage}
+	untouched := []client.Object{&pods.Items[0], subscription, &appsv1.Deployment{ObjectMeta: in(f.operator)}, forged, garbage}
 	before := map[client.Object]string{}
 	for _, object := range untouched {
 		f.get(object)
 		before[object] = string(object.GetUID())
 	}
-	return func() {
+	mustBeUntouched = func() {
 		f.t.Helper()
 		for _, object := range untouched {
 			f.get(object)
@@ -79,6 +81,36 @@ func (f *former) attack() (mustBeUntouched func()) {
 			}
 		}
 	}
+	return mustBeUntouched, func() {
+		f.t.Helper()
+		f.awaitPermissions(project, true)
+		f.mustRefuseCleanup("an account of a tenant has permissions", "gives permissions to service account "+project+"/"+f.operator)
+		for _, object := range []client.Object{subscription, &v1alpha1.ClusterServiceVersion{ObjectMeta: in(f.version)}} {
+			if err := f.Client().Delete(f.t.Context(), object); err != nil {
+				f.t.Fatal(err)
+			}
+		}
+		f.awaitPermissions(project, false)
+	}
+}
+
+// awaitPermissions waits until OLM has given the account of the driver's operator in a namespace permissions in the whole cluster,
+// or has taken them away.
+func (f *former) awaitPermissions(namespace string, want bool) {
+	f.t.Helper()
+	cluster.Eventually(f.t, limit, fmt.Sprintf("permissions of account %s/%s: %t", namespace, f.operator, want), func(ctx context.Context) error {
+		bindings := &rbacv1.ClusterRoleBindingList{}
+		if err := f.Client().List(ctx, bindings); err != nil {
+			return err
+		}
+		has := slices.ContainsFunc(bindings.Items, func(b rbacv1.ClusterRoleBinding) bool {
+			return slices.Contains(b.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: f.operator})
+		})
+		if has != want {
+			return fmt.Errorf("there are %d ClusterRoleBindings, and one for it: %t", len(bindings.Items), has)
+		}
+		return nil
+	})
 }
 
 // forgedJournal is a journal for a hand-over that an administrator has never planned.

@@ -301,7 +301,7 @@ func TestAdoption(t *testing.T) {
 			f.addOwnKeys()
 			f.useVolumes()
 			f.mustRefuseCleanup("before the hand-over", "that OLM gives permissions")
-			mustBeUntouched := f.attack()
+			mustBeUntouched, endAttack := f.attack()
 			recorded := f.record()
 
 			f.install(release.Payload{Version: version})
@@ -324,6 +324,7 @@ func TestAdoption(t *testing.T) {
 			if !f.own {
 				f.checkPermissionsToSucceed()
 			}
+			endAttack()
 			f.testCleanup(fault.Record())
 		})
 	}
