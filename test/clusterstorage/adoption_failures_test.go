@@ -42,8 +42,10 @@ func mustHaveOnePodOnEachNode(t *testing.T, before []corev1.Pod, events []watch.
 			pods[at] = map[types.UID]string{}
 		}
 		if gone {
+			if pods[at][pod.UID] != "" {
+				changed++
+			}
 			delete(pods[at], pod.UID)
-			changed++
 			return
 		}
 		if pods[at][pod.UID] = pod.Name; len(pods[at]) > 1 {
@@ -54,7 +56,10 @@ func mustHaveOnePodOnEachNode(t *testing.T, before []corev1.Pod, events []watch.
 		see(&before[i], false)
 	}
 	for _, event := range events {
-		see(event.Object.(*corev1.Pod), event.Type == watch.Deleted)
+		pod := event.Object.(*corev1.Pod)
+		// The containers of a pod in these phases have ended, and the DaemonSet controller does not wait until it is gone.
+		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+		see(pod, event.Type == watch.Deleted || ended)
 	}
 	if changed == 0 && rollsOut {
 		t.Error("no pod of a DaemonSet was replaced")
