@@ -251,7 +251,7 @@ func (c *cycle) waitForOffers(ctx context.Context, manifests []drivers.Manifest)
 	if err != nil {
 		return nil, err
 	}
-	installed, err := backend.Installed(ctx, c.clients.objects, c.applier.Ownership, manifests)
+	installed, err := backend.Installed(ctx, c.clients.objects, manifests)
 	if err != nil {
 		return nil, err
 	}
