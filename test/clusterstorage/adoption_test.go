@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -37,6 +38,7 @@ import (
 	"github.com/berth-csi/berth/test/fault"
 	"github.com/berth-csi/berth/test/openshift45"
 	"github.com/berth-csi/berth/test/release"
+	"github.com/berth-csi/berth/test/walk"
 )
 
 // A former is a driver whose operator OLM runs, in a cluster of its platform.
@@ -367,6 +369,24 @@ func (f *former) mustBeHandedOver() {
 	if diff := cmp.Diff(want, got); diff != "" || level != "Debug" {
 		f.t.Errorf("ClusterCSIDriver (-want +got):\n%s\nwant logLevel Debug, got %q from %s", diff, level, old.GetKind())
 	}
+}
+
+// checkForbidden fails the test if a request of ours was forbidden. OLM takes the permissions of its operator away while that
+// ends. Where its account is that of the new operator, too, requests count from when the cluster storage operator creates the
+// Deployment of the new one.
+func (f *former) checkForbidden() {
+	f.t.Helper()
+	requests := f.account().Requests(f.t)
+	starts := slices.IndexFunc(requests, func(request cluster.AuditEvent) bool {
+		return request.Code == http.StatusCreated && request.Resource == "deployments" && request.Name == f.driver.Operator.Name
+	})
+	if starts < 0 {
+		f.t.Fatalf("the audit log does not have the creation of Deployment %s", f.driver.Operator.Name)
+	}
+	user, started := f.accountOf(f.driver).User(), requests[starts].Received
+	f.checkRefusals(func(request cluster.AuditEvent) bool {
+		return walk.Discovers(request) || request.User == user && request.Received.Before(started)
+	})
 }
 
 // A recording is what happened during an adoption.
