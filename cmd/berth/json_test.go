@@ -17,6 +17,7 @@ import (
 	bundlerules "github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/catalog/diff"
 	"github.com/berth-csi/berth/catalog/list"
+	"github.com/berth-csi/berth/doctor"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/adoption"
@@ -48,6 +49,7 @@ var documents = []struct {
 	{adoption.Adopt.StatusSchema, []string{"adopt status"}, []part{{"", migrate.Status[*adoption.Plan]{}}}},
 	{adoption.CleanupSchema, []string{"adopt cleanup"}, []part{{"", adoption.Cleanup{}}}},
 	{csimigration.Switch.Schema, []string{"csi-migration plan"}, []part{{"", csimigration.Plan{}}}},
+	{doctor.Schema, []string{"doctor"}, []part{{"", doctor.Report{}}}},
 	{csimigration.OverviewSchema, []string{"csi-migration status"}, []part{{"", csimigration.Overview{}}}},
 }
 
@@ -69,6 +71,8 @@ var values = []struct {
 	{"Checks of plans: `verdict`", []constants{{"migrate", "Verdict", ""}}},
 	{"Checks of `berth switch`: `code`, besides those of predictions", []constants{{"migrate/subscription", "", "The codes of"}}},
 	{"Checks of `berth adopt`: `code`", []constants{{"migrate/adoption", "", "The codes of"}}},
+	{"Results of `berth doctor`: `verdict`", []constants{{"doctor", "Verdict", ""}}},
+	{"Results of `berth doctor`: `code`", []constants{{"doctor", "Code", ""}}},
 	{"How `berth switch` changes the version: `strategy`", []constants{{"migrate/subscription", "Strategy", ""}}},
 	{"How far a migration is: `phase`", []constants{{"migrate", "Phase", ""}}},
 	{"Steps of `berth switch`: `name` in `steps`, and `next`", []constants{{"migrate", "StepName", ""}, {"migrate/subscription", "StepName", ""}}},

@@ -68,7 +68,7 @@ func newCommand() *cobra.Command {
 		Long: `berth makes what the Operator Lifecycle Manager (OLM) installs optional CSI drivers from:
 a bundle for each version of a driver's operator, and catalogs of such bundles. And it switches an
 operator that is installed from one catalog to another, or hands its driver over to the cluster storage
-operator. It also switches CSI migration on and off.
+operator. It also switches CSI migration on and off, and says what is wrong with the drivers of a cluster.
 
 Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth. Linked as kubectl_complete-berth or
 oc_complete-berth, it completes the plugin's arguments in a shell.`,
@@ -84,13 +84,16 @@ oc_complete-berth, it completes the plugin's arguments in a shell.`,
   berth adopt plan ebs
 
   # From volumes with in-tree sources to CSI drivers
-  berth csi-migration status`,
+  berth csi-migration status
+
+  # What is wrong here?
+  berth doctor`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          takesCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), version.NewCommand())
+	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), newDoctorCommand(), version.NewCommand())
 	root.SetFlagErrorFunc(checkFlags)
 	explainUsage(root)
 	explainExit(root)

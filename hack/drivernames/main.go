@@ -20,7 +20,7 @@ import (
 )
 
 // rooms are those whose code serves all drivers alike.
-var rooms = []string{"operator", "bundle", "catalog", "olm", "migrate", "cmd"}
+var rooms = []string{"operator", "bundle", "catalog", "olm", "migrate", "doctor", "cmd"}
 
 func main() {
 	found, err := check()
