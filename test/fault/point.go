@@ -55,6 +55,12 @@ func (p Point) Rename(names *strings.Replacer) Point {
 // IsWatch reports whether the point is a watch, not a write.
 func (p Point) IsWatch() bool { return p.Verb == "watch" }
 
+// DependsOnTiming reports whether a client whose controllers run concurrently comes to the point only if they are as fast as
+// they were when it was recorded: watch events, statuses, and writes to what the client has written before.
+func (p Point) DependsOnTiming() bool {
+	return p.Occurrence > 1 || p.IsWatch() || p.Verb == "update" || strings.HasSuffix(p.Resource, "/status")
+}
+
 // A Target names objects whose requests are not points: they are neither recorded nor disturbed.
 type Target struct {
 	// Resource is the plural without a subresource. It includes all subresources.

@@ -93,6 +93,20 @@ func (a Tally) String() string {
 	return text
 }
 
+// CheckMissed fails the test for each point that the client missed although that does not depend on timing, and if it missed
+// more than a third of all.
+func (a Tally) CheckMissed(t testing.TB, scenario string) {
+	t.Helper()
+	for _, point := range a.Missed {
+		if !point.DependsOnTiming() {
+			t.Errorf("%s: the client did not come to %s, although that does not depend on which of its controllers is faster", scenario, point)
+		}
+	}
+	if most := (a.Tried + len(a.Missed)) / 3; len(a.Missed) > most {
+		t.Errorf("%s: %d faults were not injected, want at most a third of all: %d", scenario, len(a.Missed), most)
+	}
+}
+
 func try(t *testing.T, s Scenario, point Point, f Fault, tally *tally) {
 	t.Run(strings.Join([]string{s.Name, point.String(), string(f)}, "/"), func(t *testing.T) {
 		defer func() {

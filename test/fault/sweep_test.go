@@ -91,3 +91,36 @@ func TestSweepTriesOneFaultAtEachPoint(t *testing.T) {
 		t.Errorf("the faults that were tried: %v, want several different ones", first)
 	}
 }
+
+// TestCheckMissed: a client may miss points that depend on timing, but no others, and not most of them.
+func TestCheckMissed(t *testing.T) {
+	first := fault.Point{Verb: "patch", Resource: "services", Name: "a", Occurrence: 1}
+	second, update, status, watch := first, first, first, first
+	second.Occurrence, update.Verb, status.Resource, watch.Verb = 2, "update", "services/status", "watch"
+	for name, test := range map[string]struct {
+		tally fault.Tally
+		fails bool
+	}{
+		"none":                             {fault.Tally{Tried: 1}, false},
+		"those that depend on timing":      {fault.Tally{Tried: 8, Missed: []fault.Point{second, update, status, watch}}, false},
+		"one that does not":                {fault.Tally{Tried: 100, Missed: []fault.Point{first}}, true},
+		"too many that depend on timing":   {fault.Tally{Tried: 7, Missed: []fault.Point{second, update, status, watch}}, true},
+		"all, because none was recognised": {fault.Tally{Missed: []fault.Point{status}}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := &verdict{TB: t}
+			test.tally.CheckMissed(got, "scenario")
+			if got.failed != test.fails {
+				t.Errorf("failed is %t, want %t", got.failed, test.fails)
+			}
+		})
+	}
+}
+
+// verdict is a test that may fail.
+type verdict struct {
+	testing.TB
+	failed bool
+}
+
+func (v *verdict) Errorf(string, ...any) { v.failed = true }
