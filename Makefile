@@ -87,6 +87,17 @@ fuzz: ## Try each parser on ten thousand random inputs
 	@git grep -n '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z]*).*|\1 \2|' | \
 	while read -r package target; do go test "./$$package" -run '^$$' -fuzz "^$$target$$" -fuzztime 10000x || exit 1; done
 
+.PHONY: site
+site: mkdocs ## Build the documentation's site in bin/site, with search, and check its links
+	go run ./hack/site bin/site
+
+.PHONY: mkdocs
+mkdocs:
+	@if ! command -v mkdocs >/dev/null; then \
+		if [ "$$(id -u)" != 0 ]; then echo "want MkDocs and its theme Material: sudo apt-get install mkdocs mkdocs-material" >&2; exit 1; fi; \
+		apt-get update -q && apt-get install -qy --no-install-recommends mkdocs mkdocs-material; \
+	fi
+
 .PHONY: mmdebstrap
 mmdebstrap: # images of drivers are built on a small Debian
 	@command -v mmdebstrap >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && apt-get install -qy --no-install-recommends mmdebstrap; } || \
