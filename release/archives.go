@@ -31,7 +31,8 @@ var workstations = []workstation{
 // shells are those that have completions of berth.
 var shells = []string{"bash", "zsh", "fish", "powershell"}
 
-// packArchives writes an archive with berth for each workstation, with its SBOM beside it, and their checksums.
+// packArchives writes an archive with berth for each workstation, with its SBOM beside it, what package managers install it from,
+// and checksums of the archives.
 func (r *release) packArchives(ctx context.Context) error {
 	completions, err := r.completions(ctx)
 	if err != nil {
@@ -45,6 +46,7 @@ func (r *release) packArchives(ctx context.Context) error {
 		return err
 	}
 	sums := ""
+	var archives []packed
 	for _, w := range workstations {
 		if !r.packsFor(w) {
 			continue
@@ -66,7 +68,11 @@ func (r *release) packArchives(ctx context.Context) error {
 			os.WriteFile(filepath.Join(folder, name+".spdx.json"), sbom, 0o644)); err != nil {
 			return err
 		}
+		archives = append(archives, packed{w, name, digest})
 		sums += digest + "  " + name + "\n" + fmt.Sprintf("%x  %s.spdx.json\n", sha256.Sum256(sbom), name)
+	}
+	if err := r.writePackagers(folder, archives); err != nil {
+		return err
 	}
 	file := filepath.Join(folder, "SHA256SUMS")
 	if err := os.WriteFile(file, []byte(sums), 0o644); err != nil {
@@ -107,20 +113,16 @@ func (r *release) archive(ctx context.Context, w workstation, completions image.
 	for path, file := range completions {
 		files[path] = file
 	}
-	program := "berth"
-	if w.os == "windows" {
-		program += ".exe"
-	}
-	files[program] = image.File{Source: built.file, Executable: true}
+	files[packed{workstation: w}.program()] = image.File{Source: built.file, Executable: true}
 	files["LICENSE"] = image.File{Source: "LICENSE"}
 	name = fmt.Sprintf("berth-%s-%s-%s", r.source.version, w.os, w.architecture)
 	pack, ending := tarFiles, ".tar.gz"
 	if w.os == "windows" {
 		pack, ending = zipFiles, ".zip"
 	}
-	var packed bytes.Buffer
-	err = pack(&packed, files)
-	return name + ending, packed.Bytes(), built, err
+	var out bytes.Buffer
+	err = pack(&out, files)
+	return name + ending, out.Bytes(), built, err
 }
 
 // tarFiles writes the same bytes for the same files.

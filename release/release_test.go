@@ -4,10 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
 	"debug/elf"
 	"encoding/json"
 	"flag"
+	"fmt"
+	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -226,6 +230,7 @@ func TestRelease(t *testing.T) {
 	t.Run("operator", func(t *testing.T) { r.checkOperator(t) })
 	t.Run("documents", func(t *testing.T) { r.checkDocuments(t) })
 	t.Run("archives", func(t *testing.T) { checkArchive(t, filepath.Join(output, "archives")) })
+	t.Run("krew", func(t *testing.T) { checkKrew(t, filepath.Join(output, "archives")) })
 	t.Run("must-gather", func(t *testing.T) {
 		content := files(t, platform(t, r.index(t, "berth-must-gather:latest")))
 		script, err := os.ReadFile("must-gather/gather")
@@ -575,16 +580,48 @@ func (r *releasing) attached(t *testing.T, to v1.Hash, mediaType string) []byte 
 // checkArchive checks the archive for this machine: it runs, and completes.
 func checkArchive(t *testing.T, folder string) {
 	mustRun(t, folder, "sha256sum", "--check", "--strict", "SHA256SUMS")
-	archives, err := filepath.Glob(filepath.Join(folder, "berth-*-"+runtime.GOOS+"-"+runtime.GOARCH+".tar.gz"))
-	if err != nil || len(archives) != 1 {
-		t.Fatalf("archives %v (%v), want one for this machine", archives, err)
-	}
 	unpacked := t.TempDir()
-	mustRun(t, unpacked, "tar", "-xzf", archives[0])
+	mustRun(t, unpacked, "tar", "-xzf", ownArchive(t, folder))
 	mustRun(t, unpacked, "./berth", "version")
 	for _, file := range []string{"LICENSE", "completions/berth.bash", "licenses/github.com/spf13/cobra/LICENSE.txt"} {
 		if _, err := os.Stat(filepath.Join(unpacked, file)); err != nil {
 			t.Error(err)
 		}
 	}
+}
+
+// ownArchive returns the archive for this machine.
+func ownArchive(t *testing.T, folder string) string {
+	t.Helper()
+	archives, err := filepath.Glob(filepath.Join(folder, "berth-*-"+runtime.GOOS+"-"+runtime.GOARCH+".tar.gz"))
+	if err != nil || len(archives) != 1 {
+		t.Fatalf("archives %v (%v), want one for this machine", archives, err)
+	}
+	return archives[0]
+}
+
+// checkKrew has krew install the archive for this machine as a plugin of kubectl, with the manifest of a version that krew takes.
+func checkKrew(t *testing.T, folder string) {
+	krew, err := tools.Program{Name: "krew", Package: "sigs.k8s.io/krew/cmd/krew", Folder: "hack/krew"}.Ensure(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := ownArchive(t, folder)
+	content, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := krewManifest("v1.2.3", []packed{{workstation{runtime.GOOS, runtime.GOARCH}, filepath.Base(archive), fmt.Sprintf("%x", sha256.Sum256(content))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	t.Setenv("KREW_ROOT", root)
+	t.Setenv("KREW_NO_UPGRADE_CHECK", "1")
+	file := filepath.Join(root, "berth.yaml")
+	if err := os.WriteFile(file, manifest, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, root, krew, "install", "--manifest="+file, "--archive="+archive)
+	mustRun(t, root, filepath.Join(root, "bin", "kubectl-berth"), "version")
 }
