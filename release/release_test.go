@@ -10,8 +10,6 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"flag"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
