@@ -50,8 +50,10 @@ func starterMain(role string) {
 		<-make(chan struct{})
 	case "waits while starting":
 		starterStarts(func(p tools.Progress) {
-			fmt.Println(p.Detail) // no folder yet, but something runs
-			<-make(chan struct{})
+			if p.Phase == "starting" { // and not waiting for other clusters: something runs, but there is no client yet
+				fmt.Println(p.Detail)
+				<-make(chan struct{})
+			}
 		})
 	case "goes up":
 		c, err := Up(context.Background(), os.Getenv("DIR"), Options{}, nil)
