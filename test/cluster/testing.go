@@ -8,17 +8,20 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/test/cluster/tools"
@@ -123,11 +126,38 @@ func progressTo(t testing.TB) func(tools.Progress) {
 	}
 }
 
-// dumpLogs logs the last lines of each program's log.
+// dumpLogs logs the last lines of each program's log, and what holds up pods.
 func (c *Cluster) dumpLogs(t testing.TB) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	c.dumpPods(ctx, t)
 	logs, _ := filepath.Glob(filepath.Join(c.Logs(), "*.log"))
 	for _, log := range logs {
 		t.Logf("--- end of %s\n%s", log, tailOfFile(log, 20))
+	}
+}
+
+// dumpPods logs each ReplicaSet that lacks pods, each pod that is not ready, and warnings.
+func (c *Cluster) dumpPods(ctx context.Context, t testing.TB) {
+	sets, pods, warnings := &appsv1.ReplicaSetList{}, &corev1.PodList{}, &corev1.EventList{}
+	if err := errors.Join(c.client.List(ctx, sets), c.client.List(ctx, pods), c.client.List(ctx, warnings)); err != nil {
+		t.Logf("--- pods: %v", err)
+		return
+	}
+	for _, set := range sets.Items {
+		if want := ptr.Deref(set.Spec.Replicas, 1); set.Status.Replicas != want {
+			t.Logf("--- ReplicaSet %s/%s has %d of %d pods: %+v", set.Namespace, set.Name, set.Status.Replicas, want, set.Status.Conditions)
+		}
+	}
+	for _, pod := range pods.Items {
+		if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue }) {
+			t.Logf("--- pod %s/%s on node %q is not ready: %s, %+v", pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.Phase, pod.Status.ContainerStatuses)
+		}
+	}
+	for _, event := range warnings.Items {
+		if event.Type == corev1.EventTypeWarning {
+			t.Logf("--- warning about %s %s/%s: %s: %s", event.InvolvedObject.Kind, event.InvolvedObject.Namespace, event.InvolvedObject.Name, event.Reason, event.Message)
+		}
 	}
 }
 
