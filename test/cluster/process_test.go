@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"testing"
@@ -40,10 +42,14 @@ func TestProcessesYield(t *testing.T) {
 			if got.Policy != tc.policy {
 				t.Errorf("the program has scheduling policy %d, want %d", got.Policy, tc.policy)
 			}
-			environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid))
-			if err != nil {
-				t.Fatal(err)
-			}
+			var environment []byte
+			Eventually(t, waitLimit, "the kernel to have set up the program", func(context.Context) error {
+				// The program counts as started a moment before it has an environment.
+				if environment, err = os.ReadFile(fmt.Sprintf("/proc/%d/environ", cmd.Process.Pid)); err == nil && len(environment) == 0 {
+					err = errors.New("it has no environment yet")
+				}
+				return err
+			})
 			if limited := bytes.Contains(environment, []byte("GOMAXPROCS=1\x00")); limited != tc.limited {
 				t.Errorf("the program may use one processor only: %t, want %t", limited, tc.limited)
 			}
