@@ -105,7 +105,12 @@ func (s *sequence) unlabelClaimOf(name string) bool {
 }
 
 func (s *sequence) unlabelVolumeOf(name string) bool {
-	return s.model.volumes[name] != nil && s.existed(s.client.Patch(s.t.Context(), s.volumeOf(name), patch(`{"metadata":{"labels":null}}`)))
+	if s.model.volumes[name] == nil {
+		return false
+	}
+	volume := s.volumeOf(name)
+	s.unlabelled[volume.Name] = true
+	return s.existed(s.client.Patch(s.t.Context(), volume, patch(`{"metadata":{"labels":null}}`)))
 }
 
 // existed reports whether a request found its object.
@@ -128,6 +133,7 @@ func (s *sequence) unfinalize(name string) bool {
 	if sv == nil {
 		return false
 	}
+	s.unfinalized[s.volumeOf(name).Name] = true
 	s.removeFinalizers(sv)
 	return true
 }
