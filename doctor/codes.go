@@ -55,7 +55,7 @@ const (
 	podsFail                  Code = "pods-fail"                   // pods do not start
 	podsMissing               Code = "pods-missing"                // no pod is available
 	rolloutPending            Code = "rollout"                     // pods are being updated
-	registered                Code = "registered"                  // the kubelets know the driver
+	registrationFine          Code = "registered"                  // the kubelets know the driver
 	notRegistered             Code = "not-registered"              // kubelets do not know the driver
 	sharedVolumesFine         Code = "sharedvolumes"               // all SharedVolumes are Ready
 	sharedVolumesNotReady     Code = "sharedvolume-not-ready"      // SharedVolumes are not Ready

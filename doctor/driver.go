@@ -153,7 +153,7 @@ func (p *patient) registrations(ctx context.Context) (missing []string, register
 // judgeRegistrations is about the nodes on which pods of the driver should run. Others may lack the driver, too.
 func judgeRegistrations(driver string, want, registered int, missing []string) Result {
 	if registered >= want {
-		return fine(registered, "the kubelets of %d nodes know driver %s", registered, driver)
+		return fine(registrationFine, "the kubelets of %d nodes know driver %s", registered, driver)
 	}
 	return fail(notRegistered, "look at the driver's pods on nodes without it: their container csi-node-driver-registrar registers the driver with the kubelet",
 		"the kubelets of %d nodes know driver %s, want %d; nodes without it: %s", registered, driver, want, names(missing))

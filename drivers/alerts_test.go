@@ -128,7 +128,7 @@ func TestAlertsLeadToPages(t *testing.T) {
 			if !ok || err != nil {
 				t.Errorf("alert %s refers to %s: %v", alert.Alert, alert.Annotations["runbook_url"], err)
 			}
-			if anchor := "\n## " + strings.ReplaceAll(heading, "-", " ") + "\n"; !strings.Contains(strings.ToLower(string(text)), anchor) {
+			if anchor := "## " + strings.ReplaceAll(heading, "-", " ") + "\n"; !strings.Contains(strings.ToLower(string(text)), anchor) {
 				t.Errorf("alert %s refers to %s, which has no such heading", alert.Alert, alert.Annotations["runbook_url"])
 			}
 		}
