@@ -21,7 +21,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -200,7 +200,7 @@ func optional(err error) error {
 
 // read reads an object, and reports whether it exists. None has a name that cannot be one, as a stranger may have written.
 func (c Cluster) read(ctx context.Context, object client.Object, namespace, name string) (bool, error) {
-	if name == "" || len(path.IsValidPathSegmentName(name))+len(path.IsValidPathSegmentName(namespace)) > 0 {
+	if name == "" || len(content.IsPathSegmentName(name))+len(content.IsPathSegmentName(namespace)) > 0 {
 		return false, nil
 	}
 	err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
