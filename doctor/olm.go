@@ -73,7 +73,7 @@ func examineSubscriptions(ctx context.Context, p *patient) ([]Result, error) {
 			return nil, err
 		}
 		if p.isDoubtful(s) {
-			of = doubt(of)
+			of = faultsToWarnings(of)
 		}
 		results = append(results, of...)
 	}
@@ -106,8 +106,8 @@ func (p *patient) examineSubscription(ctx context.Context, s *v1alpha1.Subscript
 	return append([]Result{judgeSource(s, source), judgeGroups(s.Namespace, groups.Items)}, judgeSubscription(s)...), nil
 }
 
-// doubt turns faults of what may be a stranger's into warnings.
-func doubt(results []Result) []Result {
+// faultsToWarnings turns faults of what may be a stranger's into warnings.
+func faultsToWarnings(results []Result) []Result {
 	for i := range results {
 		if results[i].Verdict == Fault {
 			results[i].Verdict = Warning
