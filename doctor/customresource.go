@@ -97,7 +97,7 @@ var help = map[string]string{
 	"UnsupportedState":             "set spec.managementState to Managed, Unmanaged or Removed",
 	"RequestRefused":               "have the policy or webhook accept what the message names: the operator tries again each half minute",
 	"VolumesInUse":                 "end the pods that the message names, or keep the driver: set spec.managementState to Managed",
-	"OtherDriver":                  "replace that driver, as docs/redhat-efs.md shows, or remove this operator",
+	"OtherDriver":                  "move over from that driver, as docs/install.md shows, or remove this operator",
 	"SeveralDrivers":               "delete the other operator's Subscription and ClusterServiceVersion, and then its finalizer",
 	"OtherOperatorActive":          "delete that operator's Subscription and ClusterServiceVersion",
 	"NamespaceUnproven":            "name the driver's namespace, as docs/install.md shows, Where the driver is",
