@@ -33,6 +33,9 @@ The environment variables with the images, and ` + clusterstorage.VersionVariabl
 	p.addFlags(cmd.Flags(), "about storage")
 	cmd.Flags().StringVar(&p.namespace, "namespace", "", "`NAMESPACE` of the operator and of its Lease (default: the pod's)")
 	cmd.RunE = func(*cobra.Command, []string) error {
+		if err := setFromVariables(cmd.Flags(), os.Getenv); err != nil {
+			return err
+		}
 		logs.InitLogs()
 		defer logs.FlushLogs()
 		return p.run(ctx, func(ctx context.Context, own process) error {
