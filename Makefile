@@ -23,6 +23,14 @@ demo-switch: runtime ## On one of its own, switch from the community's operator 
 demo-platform: runtime ## On one of its own, run the drivers of a platform: make demo-platform PLATFORM=aws
 	@go run ./test/demo platform "$(PLATFORM)"
 
+.PHONY: demo-adopt
+demo-adopt: runtime ## On one of its own, hand the EBS driver of OpenShift 4.5 over to the cluster storage operator
+	@go run ./test/demo adopt
+
+.PHONY: demo-csi-migration
+demo-csi-migration: ## On one of its own, switch CSI migration on and off; operators of nodes are played
+	@go run ./test/demo csi-migration
+
 .PHONY: demo-down
 demo-down: ## End the clusters that these started
 	@go run ./test/demo down && rm -rf .demo
@@ -32,6 +40,11 @@ build: ## Build berth, its links kubectl-berth and oc-berth, and berth-operator 
 	go build -tags $(TAGS) -ldflags '$(LDFLAGS)' -o bin/ ./cmd/berth-operator ./cmd/berth
 	ln -sf berth bin/kubectl-berth
 	ln -sf berth bin/oc-berth
+
+.PHONY: release
+release: ## Build all images and push them: make release REGISTRY=registry.example.com/team (docs/release.md)
+	@go run ./release --registry "$(REGISTRY)" $(if $(PINS),--pins "$(PINS)") $(if $(ARCHITECTURES),--architectures "$(ARCHITECTURES)") \
+		$(if $(MUST_GATHER_BASE),--must-gather-base "$(MUST_GATHER_BASE)") $(if $(LAYOUT),--layout "$(LAYOUT)") $(if $(KEY),--key "$(KEY)")
 
 .PHONY: browser
 browser: # tests of pages open them in Chromium
@@ -58,7 +71,7 @@ test: browser runtime ## Run every test, against a real local cluster where one 
 	@go run ./test/demo tools # shows how far it is, which go test would not
 	@mkdir -p bin
 	@$(TOOL) gotestsum --format pkgname --format-hide-empty-pkg --jsonfile bin/test.json -- -p 2 -timeout 75m -vet=off -ldflags=-w $(SLOWEST) ./...; \
-	passed=$$?; go run ./test/results/slowest bin/test.json && go run ./test/attacks/report bin/test.json && exit $$passed
+	passed=$$?; go run ./test/results/slowest bin/test.json && go run ./test/attacks/report bin/test.json && go run ./test/failures/report bin/test.json && exit $$passed
 
 .PHONY: bench
 bench: ## Run the benchmarks
@@ -74,6 +87,17 @@ fuzz: ## Try each parser on ten thousand random inputs
 	@git grep -n '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:[0-9]+:func (Fuzz[A-Za-z]*).*|\1 \2|' | \
 	while read -r package target; do go test "./$$package" -run '^$$' -fuzz "^$$target$$" -fuzztime 10000x || exit 1; done
 
+.PHONY: site
+site: mkdocs ## Build the documentation's site in bin/site, with search, and check its links
+	go run ./hack/site bin/site
+
+.PHONY: mkdocs
+mkdocs:
+	@if ! command -v mkdocs >/dev/null; then \
+		if [ "$$(id -u)" != 0 ]; then echo "want MkDocs and its theme Material: sudo apt-get install mkdocs mkdocs-material" >&2; exit 1; fi; \
+		apt-get update -q && apt-get install -qy --no-install-recommends mkdocs mkdocs-material; \
+	fi
+
 .PHONY: mmdebstrap
 mmdebstrap: # images of drivers are built on a small Debian
 	@command -v mmdebstrap >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && apt-get install -qy --no-install-recommends mmdebstrap; } || \
@@ -84,8 +108,8 @@ prove: mmdebstrap ## Run a suite that is too long for make test, up to an hour: 
 	@go run ./test/prove "$(SUITE)"
 
 .PHONY: sweep
-sweep: ## Try every fault at every write and watch: six of these suites
-	@for suite in operator-install operator-adopt operator-uninstall sharedvolume clusterstorage switch; do go run ./test/prove sweep-$$suite || exit 1; done
+sweep: ## Try every fault at every write and watch: seven of these suites
+	@for suite in operator-install operator-adopt operator-uninstall sharedvolume clusterstorage switch adopt; do go run ./test/prove sweep-$$suite || exit 1; done
 
 .PHONY: rbac
 rbac: ## Print what the operators may do, what for, and what an end-to-end run has used of it
@@ -118,4 +142,6 @@ verify: ## Generated files fresh, go.mod tidy, imports downward only, one word f
 	cd hack/etcd && go mod tidy -diff
 	cd hack/drivers && go mod tidy -diff
 	cd hack/csi-sanity && go mod tidy -diff
+	cd hack/cosign && go mod tidy -diff
+	cd hack/krew && go mod tidy -diff
 	hack/verify-generated

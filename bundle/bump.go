@@ -54,7 +54,7 @@ func next(version semver.Version) semver.Version {
 // optionsOf returns the options that generate a bundle of the driver again.
 func optionsOf(b *registryv1.Bundle, d drivers.Driver) (Options, error) {
 	csv := &v1alpha1.ClusterServiceVersion{}
-	if err := yaml.Unmarshal(b.File(registryv1.ManifestsDir+"/"+b.Package+".clusterserviceversion.yaml"), csv); err != nil {
+	if err := yaml.Unmarshal(b.File(csvPath(b)), csv); err != nil {
 		return Options{}, err
 	}
 	if b.Package != d.Package.Name || csv.Name == "" {
@@ -83,6 +83,26 @@ func optionsOf(b *registryv1.Bundle, d drivers.Driver) (Options, error) {
 		}
 	}
 	return opts, nil
+}
+
+// References returns, for each image of a bundle of the driver, by its name in Options.Images, the reference that registries
+// know the latest build by: the pull spec in the bundle, or that of the driver's definition where the bundle has a digest,
+// which never names another build.
+func References(earlier *registryv1.Bundle, d drivers.Driver) (map[string]string, error) {
+	was, err := optionsOf(earlier, d)
+	if err != nil {
+		return nil, fmt.Errorf("bundle %s: %w", earlier.Name, err)
+	}
+	references := map[string]string{OperatorImage: d.Operator.Image}
+	for _, image := range d.Images {
+		references[image.Env] = image.Default
+	}
+	for name := range references {
+		if spec := was.Images[name]; spec != "" && !strings.Contains(spec, "@") {
+			references[name] = spec
+		}
+	}
+	return references, nil
 }
 
 // Diff returns the differences between the files of two bundles in the unified format, or "".

@@ -1,6 +1,9 @@
 package drivers_test
 
 import (
+	"cmp"
+	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,17 +31,19 @@ func TestAlerts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tests, err := os.ReadFile(filepath.Join(d.Name, "testdata", "alerts.yaml"))
-		if err != nil {
-			t.Fatal(err)
-		}
 		folder := t.TempDir()
-		for name, content := range map[string][]byte{"rules.yaml": rules, "alerts.yaml": tests} {
+		checks := [][]string{{"check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"}}
+		files := alertTests(t, d)
+		for name := range files {
+			checks = append(checks, []string{"test", "rules", name})
+		}
+		files["rules.yaml"] = rules
+		for name, content := range files {
 			if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
 				t.Fatal(err)
 			}
 		}
-		for _, args := range [][]string{{"check", "rules", "--lint=all", "--lint-fatal", "rules.yaml"}, {"test", "rules", "alerts.yaml"}} {
+		for _, args := range checks {
 			command := exec.CommandContext(t.Context(), promtool, args...)
 			command.Dir = folder
 			if out, err := command.CombinedOutput(); err != nil {
@@ -48,24 +53,46 @@ func TestAlerts(t *testing.T) {
 	})
 }
 
+// severities are those of alerts that somebody has to act on. All others are info: volumes keep working.
+var severities = map[string]string{
+	"ClusterCSIDriverUnavailable": "critical", "ClusterCSIDriverDegraded": "warning", "ClusterCSIDriverCredentialsMissing": "warning",
+}
+
+// alertTests returns the tests of a driver's alerts for promtool, by file name: those that each operator has, and its own.
+func alertTests(t *testing.T, d drivers.Driver) map[string][]byte {
+	t.Helper()
+	common, err := os.ReadFile(filepath.Join("monitoring", "testdata", "alerts.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string][]byte{"alerts.yaml": []byte(strings.NewReplacer("${DRIVER}", d.CSIName, "${OPERATOR}", d.Operator.Name, "${CONDITION_PREFIX}", d.ConditionPrefix).Replace(string(common)))}
+	own, err := os.ReadFile(filepath.Join(d.Name, "testdata", "alerts.yaml"))
+	if err == nil {
+		tests["own.yaml"] = own
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return tests
+}
+
 // TestEachAlertIsTested: promtool accepts rules without a test.
 func TestEachAlertIsTested(t *testing.T) {
 	forEachOperator(t, func(t *testing.T, d drivers.Driver, monitoring map[string]drivers.Manifest) {
-		tests, err := os.ReadFile(filepath.Join(d.Name, "testdata", "alerts.yaml"))
-		if err != nil {
-			t.Fatal(err)
+		var tests string
+		for _, content := range alertTests(t, d) {
+			tests += string(content)
 		}
 		for _, alert := range alerts(t, monitoring["PrometheusRule"]) {
-			if !strings.Contains(string(tests), "alertname: "+alert.Alert+"\n") {
-				t.Errorf("%s/testdata/alerts.yaml tests no alert %s", d.Name, alert.Alert)
+			if !strings.Contains(tests, "alertname: "+alert.Alert+"\n") {
+				t.Errorf("neither monitoring/testdata/alerts.yaml nor %s/testdata/alerts.yaml tests alert %s", d.Name, alert.Alert)
 			}
 			for _, annotation := range []string{"summary", "description", "runbook_url"} {
 				if alert.Annotations[annotation] == "" {
 					t.Errorf("alert %s has no annotation %s", alert.Alert, annotation)
 				}
 			}
-			if alert.Labels["severity"] != "info" {
-				t.Errorf("alert %s has severity %q, want info: volumes keep working", alert.Alert, alert.Labels["severity"])
+			if severity := alert.Labels["severity"]; severity != cmp.Or(severities[alert.Alert], "info") {
+				t.Errorf("alert %s has severity %q, want %q", alert.Alert, severity, cmp.Or(severities[alert.Alert], "info"))
 			}
 		}
 	})
@@ -101,7 +128,7 @@ func TestAlertsLeadToPages(t *testing.T) {
 			if !ok || err != nil {
 				t.Errorf("alert %s refers to %s: %v", alert.Alert, alert.Annotations["runbook_url"], err)
 			}
-			if anchor := "\n## " + strings.ReplaceAll(heading, "-", " ") + "\n"; !strings.Contains(strings.ToLower(string(text)), anchor) {
+			if anchor := "## " + strings.ReplaceAll(heading, "-", " ") + "\n"; !strings.Contains(strings.ToLower(string(text)), anchor) {
 				t.Errorf("alert %s refers to %s, which has no such heading", alert.Alert, alert.Annotations["runbook_url"])
 			}
 		}

@@ -91,6 +91,8 @@ type History struct {
 	Foreign string
 	// Predecessors are the operators that OLM may run where the cluster storage operator takes over.
 	Predecessors []Predecessor
+	// Keys are what earlier operators wrote into Secrets that the driver still has.
+	Keys []RetiredKeys
 }
 
 // Marks reports whether an object has the labels that earlier operators set.

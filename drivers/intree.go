@@ -9,4 +9,9 @@ type InTree struct {
 	Source string
 	// Plugin is the name by which StorageClasses provision such volumes.
 	Plugin string
+	// Gate is the feature gate that hands the volumes to the driver, besides the one of CSI migration in general.
+	Gate string
+	// Preview is the OpenShift version from which the feature sets for previews include the gate, and Migrated the one
+	// from which the gate is on and cannot be switched off.
+	Preview, Migrated string
 }

@@ -25,8 +25,12 @@ func TestInTreeSources(t *testing.T) {
 		t.Fatalf("Kubernetes migrates only these sources: %v", migrated)
 	}
 	for _, d := range everyDriver() {
-		if want := migrated[d.CSIName]; d.InTree != want {
-			t.Errorf("InTree of driver %s is %+v, want %+v", d.Name, d.InTree, want)
+		named := drivers.InTree{Source: d.InTree.Source, Plugin: d.InTree.Plugin}
+		if want := migrated[d.CSIName]; named != want {
+			t.Errorf("InTree of driver %s is %+v, want %+v", d.Name, named, want)
+		}
+		if isSwitched := d.InTree.Gate != "" && d.InTree.Preview != "" && d.InTree.Migrated != ""; isSwitched != (d.InTree.Plugin != "") {
+			t.Errorf("InTree of driver %s is %+v: want the gate and its versions for each source", d.Name, d.InTree)
 		}
 		known := d.CSIName + `) echo "` + d.InTree.Source + " " + d.InTree.Plugin + `" ;;`
 		if d.InTree != (drivers.InTree{}) && !strings.Contains(string(script), known) {

@@ -18,6 +18,10 @@ type Predecessor struct {
 	Operator string
 	// CustomResource is the object that configured it, besides the ClusterCSIDriver; nil if there is none.
 	CustomResource *CustomResource
+	// Namespace is the one in which its bundle suggested to install it; "" if that was not its own.
+	Namespace string
+	// Leaves are objects that it made, and that nothing needs once its driver has been taken over.
+	Leaves []Leftover
 }
 
 // A CustomResource is an object that configured an earlier operator.
@@ -26,6 +30,8 @@ type CustomResource struct {
 	Name string
 	// Definition is the name of its CustomResourceDefinition.
 	Definition string
+	// Finalizer is that of the operator. When the object is deleted, the operator removes the driver.
+	Finalizer string
 }
 
 func (r CustomResource) String() string { return r.Kind.Kind + " " + r.Name }

@@ -54,18 +54,26 @@ func (d Driver) RetiredObjects(namespace string) ([]Manifest, error) {
 }
 
 func (r Retired) check(assets []Manifest) error {
-	kind, known := kinds[r.Kind.GroupKind()]
+	if r.Since == "" {
+		return errors.New(`missing since version "": want one`)
+	}
+	return checkDeletable(r.Kind, r.Namespace, r.Name, assets)
+}
+
+// checkDeletable fails if an object that a definition names must not be deleted.
+func checkDeletable(of schema.GroupVersionKind, namespace, name string, assets []Manifest) error {
+	kind, known := kinds[of.GroupKind()]
 	switch {
 	case !known:
-		return fmt.Errorf("the API resource of kind %s is unknown: add it to the table of kinds in package drivers", r.Kind.GroupKind())
+		return fmt.Errorf("the API resource of kind %s is unknown: add it to the table of kinds in package drivers", of.GroupKind())
 	case kind.kept:
-		return fmt.Errorf("objects of kind %s outlive the driver, because volumes may refer to them: want another kind", r.Kind.Kind)
-	case r.Name == "" || r.Since == "":
-		return fmt.Errorf("found the name %q, missing since version %q: want both", r.Name, r.Since)
-	case r.Namespace != "" && r.Namespace != NamespacePlaceholder && !strings.HasPrefix(r.Namespace, reservedPrefix):
-		return fmt.Errorf("found the namespace %q, want %s, one that begins with %q, or none", r.Namespace, NamespacePlaceholder, reservedPrefix)
+		return fmt.Errorf("objects of kind %s outlive the driver, because volumes may refer to them: want another kind", of.Kind)
+	case name == "":
+		return errors.New(`found the name "": want one`)
+	case namespace != "" && namespace != NamespacePlaceholder && !strings.HasPrefix(namespace, reservedPrefix):
+		return fmt.Errorf("found the namespace %q, want %s, one that begins with %q, or none", namespace, NamespacePlaceholder, reservedPrefix)
 	case slices.ContainsFunc(assets, func(m Manifest) bool {
-		return m.Object.GroupVersionKind().GroupKind() == r.Kind.GroupKind() && m.Object.GetName() == r.Name
+		return m.Object.GroupVersionKind().GroupKind() == of.GroupKind() && m.Object.GetName() == name
 	}):
 		return errors.New("the driver has an asset of that kind and name: remove one of the two")
 	}

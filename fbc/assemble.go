@@ -104,7 +104,7 @@ func (a *assembly) inPackage(name string, span document.Span) *Package {
 
 func (a *assembly) duplicate(e entry, schema, name, pkg string, first document.Span) {
 	a.faults = append(a.faults, Duplicate.Finding(e.span.File, "%s of package %q is declared twice; the first declaration is at %s:%d",
-		title(schema, name), pkg, first.File, first.Line).At(e.span.Line, 0))
+		title(schema, name), pkg, first.File, first.Line).At(e.span.Line, 0).In(pkg))
 }
 
 // markIncomplete marks packages that have documents in the same area as a faulty one.

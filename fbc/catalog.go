@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/findings/nearest"
 )
 
 // Catalog is a catalog in memory, without the payload of its bundles. That is read again where it is needed.
@@ -82,6 +83,18 @@ func (c *Catalog) Find(name string) *Package {
 		}
 	}
 	return nil
+}
+
+// Named returns the package with a name, or an error that says which one may be meant.
+func (c *Catalog) Named(name string) (*Package, error) {
+	if p := c.Find(name); p != nil {
+		return p, nil
+	}
+	var names []string
+	for _, p := range c.Packages {
+		names = append(names, p.Name)
+	}
+	return nil, fmt.Errorf("%s has no package %q; `berth catalog list packages %s` lists its packages%s", c.Dir, name, c.Dir, nearest.Hint(name, names))
 }
 
 // FindChannel returns the channel with a name, or nil.

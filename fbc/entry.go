@@ -114,7 +114,11 @@ func decodeDocument(d document.Document) (entry, []*findings.Finding) {
 		return entry{}, one(explain(d, err, into))
 	}
 	if e.bundle != nil {
-		return e, strip(d, e.bundle)
+		faults := strip(d, e.bundle)
+		for _, fault := range faults {
+			fault.Package = e.bundle.Package
+		}
+		return e, faults
 	}
 	return e, nil
 }

@@ -22,12 +22,12 @@ const (
 // Rule is a rule that files are checked against.
 type Rule struct {
 	// ID names the rule in reports. It must never change: users suppress and count findings by it.
-	ID       string
-	Severity Severity
+	ID       string   `json:"id"`
+	Severity Severity `json:"severity"`
 	// What states the rule as a sentence about files that comply.
-	What string
+	What string `json:"what"`
 	// Why says what happens otherwise.
-	Why string
+	Why string `json:"why,omitempty"`
 }
 
 // Finding is one violation of a rule and its position. It is also an error.
@@ -36,8 +36,11 @@ type Finding struct {
 	File string `json:"file"`
 	// Line and Column count from 1; columns count characters. They are 0 if the finding is about the whole file or
 	// the whole line.
-	Line     int      `json:"line,omitempty"`
-	Column   int      `json:"column,omitempty"`
+	Line   int `json:"line,omitempty"`
+	Column int `json:"column,omitempty"`
+	// Package is the package that the finding is about. It is empty if it is about none, or about a document that could not be
+	// read.
+	Package  string   `json:"package,omitempty"`
 	Severity Severity `json:"severity"`
 	// Rule is the ID of the violated rule.
 	Rule string `json:"rule"`
@@ -53,6 +56,12 @@ func (r Rule) Finding(file, format string, args ...any) *Finding {
 // At sets the position of the finding and returns it.
 func (f *Finding) At(line, column int) *Finding {
 	f.Line, f.Column = line, column
+	return f
+}
+
+// In sets the package that the finding is about and returns the finding.
+func (f *Finding) In(pkg string) *Finding {
+	f.Package = pkg
 	return f
 }
 

@@ -22,6 +22,8 @@ type Report struct {
 	// Rules are all rules that were checked, whether violated or not.
 	Rules    []Rule
 	Findings []*Finding
+	// Known is the number of findings that are left out because a baseline has them.
+	Known int
 }
 
 // Text is the format for users: a line for each finding.
@@ -55,13 +57,20 @@ func (r Report) writeText(w io.Writer) error {
 	return nil
 }
 
+// Document is a Report in JSON.
+type Document struct {
+	Schema string `json:"schema"`
+	// Subject is what was checked, such as a folder.
+	Subject  string `json:"subject"`
+	Errors   int    `json:"errors"`
+	Warnings int    `json:"warnings"`
+	// Known is the number of findings that are left out because a baseline has them.
+	Known    int        `json:"known"`
+	Findings []*Finding `json:"findings"`
+}
+
 func (r Report) writeJSON(w io.Writer) error {
-	return escape.JSON(w, struct {
-		Subject  string     `json:"subject"`
-		Errors   int        `json:"errors"`
-		Warnings int        `json:"warnings"`
-		Findings []*Finding `json:"findings"`
-	}{r.Subject, Count(r.Findings, Error), Count(r.Findings, Warning), append([]*Finding{}, r.Findings...)})
+	return escape.JSON(w, Document{Schema, r.Subject, Count(r.Findings, Error), Count(r.Findings, Warning), r.Known, append([]*Finding{}, r.Findings...)})
 }
 
 // The elements of SARIF 2.1.0 (https://docs.oasis-open.org/sarif/sarif/v2.1.0/) in reports.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
 // WriteLayout writes an image to a folder as an OCI layout, from which other tools can copy it to a registry, and
@@ -77,8 +79,33 @@ func Push(ctx context.Context, reference string, index v1.ImageIndex) (digest st
 		return "", fmt.Errorf("image %q: want a reference such as quay.io/example/bundle:v1.0.0: %w", reference, err)
 	}
 	if err := remote.WriteIndex(ref, index, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
-		return "", fmt.Errorf("pushing to %s: %w", ref, err)
+		return "", fmt.Errorf("pushing to %s: %w%s", ref, err, pushRemedy(ref.Context(), err))
 	}
 	hash, err := index.Digest()
 	return hash.String(), err
+}
+
+// pushRemedy says what to do about a failed push, if the error shows that.
+func pushRemedy(to name.Repository, err error) string {
+	refused := (*transport.Error)(nil)
+	switch {
+	case errors.As(err, &refused) && (refused.StatusCode == http.StatusUnauthorized || refused.StatusCode == http.StatusForbidden):
+		return fmt.Sprintf("; log in with `docker login %s` as somebody who may push there", to.RegistryStr())
+	case errors.As(err, &refused):
+		return ""
+	}
+	return fmt.Sprintf("; check that %s can be reached from here, and repeat the command: it pushes only what is missing", to.RegistryStr())
+}
+
+// MayPush fails unless the credentials of container tools allow a push to a repository such as quay.io/example/image. It
+// leaves nothing there.
+func MayPush(repository string) error {
+	repo, err := name.NewRepository(repository)
+	if err != nil {
+		return fmt.Errorf("image repository %q: want one such as quay.io/example/image: %w", repository, err)
+	}
+	if err := remote.CheckPushPermission(repo.Tag("latest"), authn.DefaultKeychain, http.DefaultTransport); err != nil {
+		return fmt.Errorf("cannot push to %s: %w%s", repo, err, pushRemedy(repo, err))
+	}
+	return nil
 }

@@ -38,7 +38,11 @@ func (e Engine[P]) Command(cluster Cluster, p P, verb string) string {
 }
 
 func (e Engine[P]) command(journals string, p Plan, verb string) string {
-	words := append([]string{"berth", e.Name, verb}, p.Arguments(verb)...)
+	called := verb
+	if e.Verb != nil {
+		called = e.Verb(p.(P), verb)
+	}
+	words := append([]string{"berth", e.Name, called}, p.Arguments(called)...)
 	if journals != DefaultJournalNamespace {
 		words = append(words, "--journal-namespace", journals)
 	}

@@ -30,11 +30,15 @@ type Engine[P Plan] struct {
 	ClusterScoped bool
 	// Schema is the value of Outline.Schema. It changes with the JSON fields of the plan and the names of steps.
 	Schema string
+	// StatusSchema is the value of Status.Schema. It changes with the JSON fields of a Status.
+	StatusSchema string
 	// New returns an empty plan to decode JSON into.
 	New func() P
 	// Changes returns the differences between two plans that matter, each as a phrase. Identical plans, made at
 	// different times, have none.
 	Changes func(was, now P) []string
+	// Verb, if set, returns what the command calls "apply" and "rollback" of a plan, if that is something else.
+	Verb func(p P, verb string) string
 }
 
 // Plan is the plan of a migration. It is plain data that JSON can hold; its type embeds an Outline.

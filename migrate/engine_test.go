@@ -463,3 +463,102 @@ func TestChangedAfterRollback(t *testing.T) {
 	}
 	s.mustFail(s.rollback, "rolled back already")
 }
+
+// advance advances a plan of the cluster's administrator by one step.
+func (s *scene) advance(p *movePlan, want migrate.StepName, waits bool) {
+	s.t.Helper()
+	got, err := move.Advance(s.t.Context(), s.admin(), p)
+	if err != nil || got.Step != want || (got.Waits != "") != waits || want != "" && got.Does == "" {
+		s.t.Fatalf("got %+v, %v; want step %q, waiting: %t", got, err, want, waits)
+	}
+}
+
+// A controller advances by one step at a time, waits for nothing, and can be told from a request that failed why it cannot go on.
+// Without a permission to list journals, it finds the one of its subject.
+func TestAdvance(t *testing.T) {
+	s := newScene(t)
+	p, err := move.NewPlan(t.Context(), s.admin(), s.request())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.advance(p, migrate.RecordPlan, false)
+	s.mustBe(migrate.Applying, "source")
+	if _, err := move.NewPlan(t.Context(), s.admin(), s.request()); err == nil || !strings.Contains(err.Error(), "is in progress") {
+		t.Errorf("another plan: %v, want that one is in progress", err)
+	}
+	j, err := move.ReadJournal(t.Context(), s.admin(), p.Subject)
+	if err != nil || !j.IsOpen() {
+		t.Fatalf("the journal: %v, open: %t", err, j.IsOpen())
+	}
+	p = j.Plan.(*movePlan)
+	s.advance(p, createTarget, false)
+	s.advance(p, awaitUse, true)
+	s.advance(p, awaitUse, true)
+
+	s.patchSource(`{"data":{"key":"changed"}}`)
+	stuck := (*migrate.StuckError)(nil)
+	if _, err := move.Advance(t.Context(), s.admin(), p); !errors.As(err, &stuck) || !strings.Contains(err.Error(), "somebody has changed the source") {
+		t.Errorf("a changed source: %v, want a StuckError that says so", err)
+	}
+	s.patchSource(`{"data":{"key":"value"}}`)
+
+	s.use()
+	s.advance(p, deleteSource, false)
+	s.advance(p, migrate.Complete, false)
+	s.advance(p, "", false)
+	s.mustBe(migrate.Completed, "target")
+}
+
+func (s *scene) patchSource(patch string) {
+	s.t.Helper()
+	if err := s.Client().Patch(s.t.Context(), s.source, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Two tools and two controllers at once lead to the same end: of two equal writes one succeeds.
+func TestTwoAtOnce(t *testing.T) {
+	s := newScene(t)
+	p := s.plan()
+	recorders := []*fault.Injector{fault.Record(), fault.Record(), fault.Record(), fault.Record()}
+	ended := make(chan error)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	for i, recorder := range recorders {
+		run := func(ctx context.Context, config *rest.Config) error {
+			return move.Apply(ctx, s.connect(config), p, migrate.Options{Report: func(e migrate.Event) {
+				if e.Step == awaitUse {
+					s.use()
+				}
+			}})
+		}
+		if i%2 == 1 {
+			run = func(ctx context.Context, config *rest.Config) error {
+				for c := s.connect(config); ; {
+					event, err := move.Advance(ctx, c, p)
+					if err != nil || event == (migrate.Event{}) {
+						return err
+					}
+				}
+			}
+		}
+		go func() { ended <- recorder.Run(ctx, s.Config(), run) }()
+	}
+	for range recorders {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+	s.mustBe(migrate.Completed, "target")
+	total := map[string]fault.Count{}
+	for _, recorder := range recorders {
+		for object, count := range recorder.Counts() {
+			sum := total[object.Resource]
+			sum.Created, sum.Deleted = sum.Created+count.Created, sum.Deleted+count.Deleted
+			total[object.Resource] = sum
+		}
+	}
+	if want := (fault.Count{Created: 2, Deleted: 1}); total["configmaps"] != want { // the journal and the target; the source
+		t.Errorf("ConfigMaps were created and deleted %+v times, want %+v", total["configmaps"], want)
+	}
+}

@@ -19,17 +19,18 @@ func (e Engine[P]) Plan(ctx context.Context, cluster Cluster, r Request[P]) (P, 
 	if open != nil {
 		return none, e.inProgressError(open)
 	}
-	return e.plan(ctx, cluster, r)
+	return e.NewPlan(ctx, cluster, r)
 }
 
-// plan makes a plan, unless a migration of exactly this subject is in progress.
-func (e Engine[P]) plan(ctx context.Context, cluster Cluster, r Request[P]) (P, error) {
+// NewPlan makes a plan, unless a migration of exactly this subject is in progress. Unlike Plan it reads no other journals, and
+// so needs no permission to list them.
+func (e Engine[P]) NewPlan(ctx context.Context, cluster Cluster, r Request[P]) (P, error) {
 	p, err := r.Plan(ctx, cluster)
 	if err != nil {
 		return p, err
 	}
 	o := p.GetOutline()
-	earlier, err := e.readJournal(ctx, cluster, o.Subject) // one that is not valid is not overwritten
+	earlier, err := e.ReadJournal(ctx, cluster, o.Subject) // one that is not valid is not overwritten
 	if err != nil {
 		return p, err
 	}
@@ -56,7 +57,7 @@ func (e Engine[P]) Ensure(ctx context.Context, cluster Cluster, r Request[P]) (P
 	if p, done, err := e.completed(ctx, cluster, r, r.Conflicts); err != nil || done {
 		return p, nil, err
 	}
-	p, err = e.plan(ctx, cluster, r)
+	p, err = e.NewPlan(ctx, cluster, r)
 	return p, nil, err
 }
 
@@ -76,7 +77,7 @@ func (e Engine[P]) EnsureGiven(ctx context.Context, cluster Cluster, r Request[P
 	if p, done, err := e.completed(ctx, cluster, r, conflicts); err != nil || done {
 		return p, nil, err
 	}
-	if p, err = e.plan(ctx, cluster, r); err != nil {
+	if p, err = e.NewPlan(ctx, cluster, r); err != nil {
 		return p, nil, err
 	}
 	if changes := e.Changes(given, p); len(changes) > 0 {

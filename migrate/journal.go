@@ -23,10 +23,10 @@ type Phase string
 
 // The phases.
 const (
-	Applying    Phase = "Applying"
-	Completed   Phase = "Completed"
-	RollingBack Phase = "RollingBack"
-	RolledBack  Phase = "RolledBack"
+	Applying    Phase = "Applying"    // it is in progress
+	Completed   Phase = "Completed"   // it is complete
+	RollingBack Phase = "RollingBack" // its rollback is in progress
+	RolledBack  Phase = "RolledBack"  // its rollback is complete
 )
 
 // Journal is the record of a migration in the cluster: its plan, and which steps were started when. The next step
@@ -120,8 +120,8 @@ func (e Engine[P]) findJournals(ctx context.Context, cluster Cluster, matches fu
 	return found, nil
 }
 
-// readJournal returns the journal of a subject. If there is none, the journal has no plan and no phase.
-func (e Engine[P]) readJournal(ctx context.Context, cluster Cluster, s Subject) (*Journal, error) {
+// ReadJournal returns the journal of a subject, which it reads by its name. If there is none, the journal has no plan and no phase.
+func (e Engine[P]) ReadJournal(ctx context.Context, cluster Cluster, s Subject) (*Journal, error) {
 	stored := &corev1.ConfigMap{}
 	found, err := Find(ctx, cluster.Client, stored, cluster.journals(), e.journalName(s))
 	if err != nil {

@@ -45,9 +45,9 @@ type Verdict string
 
 // The verdicts.
 const (
-	OK      Verdict = "ok"
-	Warning Verdict = "warning"
-	Refused Verdict = "refused"
+	OK      Verdict = "ok"      // the check has passed
+	Warning Verdict = "warning" // somebody should know it, and the migration is safe
+	Refused Verdict = "refused" // the migration is not safe
 )
 
 // Check is a precondition of the migration.
@@ -73,10 +73,10 @@ type StepName string
 
 // The steps that the engine adds to each migration.
 const (
-	RecordPlan       StepName = "record-plan"
-	Complete         StepName = "complete"
-	BeginRollback    StepName = "begin-rollback"
-	CompleteRollback StepName = "complete-rollback"
+	RecordPlan       StepName = "record-plan"       // write the journal
+	Complete         StepName = "complete"          // write into the journal that the migration is complete
+	BeginRollback    StepName = "begin-rollback"    // write into the journal that it is rolled back
+	CompleteRollback StepName = "complete-rollback" // write into the journal that the rollback is complete
 )
 
 // Step is a step of a plan.

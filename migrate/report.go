@@ -37,8 +37,15 @@ func Colours(verdict Verdict, mark string) string {
 
 var marks = map[Verdict]string{OK: "✔", Warning: "!", Refused: "✗"}
 
+// Described is a plan, or something else with an Outline.
+type Described interface {
+	GetOutline() *Outline
+	// Describe writes what is to be changed, as the head of a report.
+	Describe(lines *escape.Lines)
+}
+
 // Text describes a plan for people. Plans call it in their method of the same name.
-func Text(p Plan, colour Palette) string {
+func Text(p Described, colour Palette) string {
 	var t escape.Lines
 	o := p.GetOutline()
 	p.Describe(&t)
@@ -70,8 +77,10 @@ func (o *Outline) describeSteps(t *escape.Lines) {
 	for _, s := range o.Steps {
 		width = max(width, len(s.Name))
 	}
-	t.Add("")
-	t.Add("Steps")
+	if len(o.Steps) > 0 {
+		t.Add("")
+		t.Add("Steps")
+	}
 	for i, s := range o.Steps {
 		if s.NoReturn {
 			t.Add("   ── point of no return: the steps above can be rolled back, those below cannot ──")

@@ -48,6 +48,12 @@ type TimeoutError struct {
 func (e *TimeoutError) Error() string { return "timed out while waiting for " + e.Waited }
 func (e *TimeoutError) Unwrap() error { return e.cause }
 
+// StuckError says why a migration has no next step until somebody intervenes.
+type StuckError struct{ cause error }
+
+func (e *StuckError) Error() string { return e.cause.Error() }
+func (e *StuckError) Unwrap() error { return e.cause }
+
 // Apply carries out a plan, from wherever the cluster is, until it is complete or the context ends.
 func (e Engine[P]) Apply(ctx context.Context, cluster Cluster, p P, o Options) error {
 	return e.run(ctx, cluster, p, o, (*observation).next)
@@ -58,8 +64,35 @@ func (e Engine[P]) Rollback(ctx context.Context, cluster Cluster, p P, o Options
 	return e.run(ctx, cluster, p, o, (*observation).back)
 }
 
+// Advance executes the next step of a plan, unless there is something to wait for. It is for a controller, which calls it again
+// and again, and reports the event instead of waiting. The zero Event means that the migration is complete. It fails with a
+// StuckError if there is no next step.
+func (e Engine[P]) Advance(ctx context.Context, cluster Cluster, p P) (Event, error) {
+	var last Event
+	decide := func(o *observation) (Decision, error) {
+		next, err := o.next()
+		if err != nil {
+			err = &StuckError{err}
+		}
+		return next, err
+	}
+	became, err := e.advance(ctx, cluster, p, Options{}, decide, func(event Event) { last = event })
+	if became == Done {
+		return Event{}, err
+	}
+	return last, err
+}
+
 // run observes, decides, executes and observes again.
 func (e Engine[P]) run(ctx context.Context, cluster Cluster, p P, o Options, decide func(*observation) (Decision, error)) error {
+	return Repeat(ctx, o, func(ctx context.Context, report func(Event)) (Outcome, error) {
+		return e.advance(ctx, cluster, p, o, decide, report)
+	})
+}
+
+// Repeat calls a function until it is Done, fails, or the context ends. The function observes, and reports and makes at most one
+// write. An error that may be gone when the request is repeated is not a failure.
+func Repeat(ctx context.Context, o Options, advance func(ctx context.Context, report func(Event)) (Outcome, error)) error {
 	last := Event{}
 	report := func(event Event) {
 		if event != last {
@@ -68,11 +101,11 @@ func (e Engine[P]) run(ctx context.Context, cluster Cluster, p P, o Options, dec
 		last = event
 	}
 	for {
-		became, err := e.advance(ctx, cluster, p, o, decide, report)
+		became, err := advance(ctx, report)
 		switch {
-		case err == nil && became == complete:
+		case err == nil && became == Done:
 			return nil
-		case err == nil && became == executed:
+		case err == nil && became == Executed:
 			continue
 		case err == nil || ctx.Err() != nil:
 		case isTransient(err):
@@ -88,48 +121,49 @@ func (e Engine[P]) run(ctx context.Context, cluster Cluster, p P, o Options, dec
 	}
 }
 
-// outcome is what became of one round of a run.
-type outcome int
+// Outcome is what became of one round of a run.
+type Outcome int
 
+// The outcomes.
 const (
-	waiting outcome = iota
-	executed
-	complete
+	Waiting  Outcome = iota // there is nothing to do but to wait
+	Executed                // a write was made
+	Done                    // nothing is left to do
 )
 
 // advance observes and decides, and executes the next step unless there is something to wait for.
-func (e Engine[P]) advance(ctx context.Context, cluster Cluster, p P, o Options, decide func(*observation) (Decision, error), report func(Event)) (outcome, error) {
+func (e Engine[P]) advance(ctx context.Context, cluster Cluster, p P, o Options, decide func(*observation) (Decision, error), report func(Event)) (Outcome, error) {
 	seen, err := e.observe(ctx, cluster, p)
 	if err != nil {
-		return waiting, err
+		return Waiting, err
 	}
 	next, err := decide(seen)
 	switch {
 	case err != nil:
-		return waiting, err
+		return Waiting, err
 	case next == Decision{}:
-		return complete, nil
+		return Done, nil
 	}
 	report(Event{next.Step, e.Does(p, next.Step), next.Waits})
 	switch {
 	case next.Waits != "" && o.NoWait:
-		return waiting, fmt.Errorf("%w for %s", ErrWaiting, next.Waits)
+		return Waiting, fmt.Errorf("%w for %s", ErrWaiting, next.Waits)
 	case next.Waits != "":
-		return waiting, nil
+		return Waiting, nil
 	}
 	c := cluster.Client
 	if o.DryRun {
 		c = client.NewDryRunClient(c)
 	}
 	switch err := e.execute(ctx, c, seen, p, next.Step); {
-	case isConflict(err):
-		return waiting, nil
+	case IsConflict(err):
+		return Waiting, nil
 	case err != nil:
-		return waiting, fmt.Errorf("step %s: %w", next.Step, err)
+		return Waiting, fmt.Errorf("step %s: %w", next.Step, err)
 	case o.DryRun:
-		return complete, nil
+		return Done, nil
 	}
-	return executed, nil
+	return Executed, nil
 }
 
 // execute makes the write of a step. Before, it records the step in the journal.
@@ -168,7 +202,7 @@ func (e Engine[P]) observe(ctx context.Context, cluster Cluster, p P) (*observat
 	subject := p.GetOutline().Subject
 	o := &observation{plan: p, subject: e.Kind + " " + subject.String()}
 	var err error
-	if o.journal, err = e.readJournal(ctx, cluster, subject); err != nil {
+	if o.journal, err = e.ReadJournal(ctx, cluster, subject); err != nil {
 		return nil, err
 	}
 	if !o.journal.isFor(p) {
@@ -259,8 +293,8 @@ func (o *observation) back() (Decision, error) {
 	return next, nil
 }
 
-// isConflict reports whether a write failed because the object is not as it was observed.
-func isConflict(err error) bool {
+// IsConflict reports whether a write failed because the object is not as it was observed.
+func IsConflict(err error) bool {
 	return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || apierrors.IsNotFound(err)
 }
 

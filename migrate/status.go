@@ -8,7 +8,8 @@ import (
 
 // Status is how far a migration is.
 type Status[P Plan] struct {
-	Phase Phase `json:"phase"`
+	Schema string `json:"schema"`
+	Phase  Phase  `json:"phase"`
 	// Journal is the ConfigMap that holds the journal, NAMESPACE/NAME.
 	Journal string `json:"journal"`
 	Plan    P      `json:"plan"`
@@ -25,8 +26,26 @@ type Status[P Plan] struct {
 	rollback string // the command
 }
 
-// Status returns the status of a migration. One in progress hides earlier ones.
+// Status returns the status of a migration. One in progress hides earlier ones. It fails if there is none.
 func (e Engine[P]) Status(ctx context.Context, cluster Cluster, r Request[P]) (*Status[P], error) {
+	s, err := e.Find(ctx, cluster, r)
+	if err == nil && s == nil {
+		err = fmt.Errorf("no journal in namespace %s matches %s: nobody has started %s of it", cluster.journals(), r, e.Noun)
+	}
+	return s, err
+}
+
+// Find is Status, but returns nil if there is none.
+func (e Engine[P]) Find(ctx context.Context, cluster Cluster, r Request[P]) (*Status[P], error) {
+	j, err := e.FindJournal(ctx, cluster, r)
+	if err != nil || j == nil {
+		return nil, err
+	}
+	return e.statusOf(ctx, cluster, j)
+}
+
+// FindJournal returns the journal of a migration, or nil if there is none. One in progress hides earlier ones.
+func (e Engine[P]) FindJournal(ctx context.Context, cluster Cluster, r Request[P]) (*Journal, error) {
 	found, err := e.findJournals(ctx, cluster, r.Matches)
 	if err != nil {
 		return nil, err
@@ -34,18 +53,11 @@ func (e Engine[P]) Status(ctx context.Context, cluster Cluster, r Request[P]) (*
 	if slices.ContainsFunc(found, (*Journal).IsOpen) {
 		found = slices.DeleteFunc(found, func(j *Journal) bool { return !j.IsOpen() })
 	}
-	j, err := e.only(found, r)
-	if err != nil {
-		return nil, err
-	}
-	if j == nil {
-		return nil, fmt.Errorf("no journal in namespace %s matches %s: nobody has started %s of it", cluster.journals(), r, e.Noun)
-	}
-	return e.statusOf(ctx, cluster, j)
+	return e.only(found, r)
 }
 
 func (e Engine[P]) statusOf(ctx context.Context, cluster Cluster, j *Journal) (*Status[P], error) {
-	s := &Status[P]{Phase: j.Phase, Journal: j.namespace + "/" + j.name, Plan: j.Plan.(P), rollback: j.Command(j.Plan, "rollback")}
+	s := &Status[P]{Schema: e.StatusSchema, Phase: j.Phase, Journal: j.namespace + "/" + j.name, Plan: j.Plan.(P), rollback: j.Command(j.Plan, "rollback")}
 	for _, entry := range j.Entries {
 		s.Log = append(s.Log, entry.String())
 	}

@@ -200,6 +200,10 @@ func (env *testEnv) checkOnlyWhatItTakesToAsk() {
 // driver is installed.
 func TestUnreachableBackendIsNotDegraded(t *testing.T) {
 	t.Parallel()
+	t.Run("F15: Manila cannot be reached", testUnreachableBackend)
+}
+
+func testUnreachableBackend(t *testing.T) {
 	cloud := openstack.Start(t, "gold")
 	cloud.SetManila(openstack.Forbidden)
 	env := newBackendTestEnv(t, cloud)

@@ -77,6 +77,7 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 		IsCurrent: func(conditionType string) bool {
 			return standsBack.Load() || isWritten(r.driver.ConditionPrefix, conditionType, mode)
 		},
+		Show: func(conditions []operatorv1.OperatorCondition) { r.metrics.SetConditions(r.driver.CSIName, conditions) },
 	})
 	return &cycle{
 		driver: r.driver, operatorNamespace: r.operatorNamespace, permanent: r.permanent, recorder: r.recorder, clock: r.clock, metrics: r.metrics, getenv: r.getenv,

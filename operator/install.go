@@ -198,7 +198,7 @@ func (c *cycle) newStaticResourceController(manifests []drivers.Manifest) *stati
 			c.driver.Configuration != nil && m.Is("Secret", c.driver.Configuration.Secret) ||
 			c.driver.SnapshotParameters != nil && m.Object.GetKind() == snapshotclass.Kind
 	})
-	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.reporter, c.recorder)
+	return staticresource.NewController(c.driver.ConditionPrefix+"DriverObjectsController", c.watch(static), c.applier, c.driver.History, c.reporter, c.recorder)
 }
 
 func (c *cycle) newCredentialsRequestControllers(components []status.Component) []factory.Controller {
@@ -251,7 +251,7 @@ func (c *cycle) waitForOffers(ctx context.Context, manifests []drivers.Manifest)
 	if err != nil {
 		return nil, err
 	}
-	installed, err := backend.Installed(ctx, c.clients.objects, c.applier.Ownership, manifests)
+	installed, err := backend.Installed(ctx, c.clients.objects, manifests)
 	if err != nil {
 		return nil, err
 	}

@@ -81,7 +81,13 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	klog.InfoS("Starting the operator", "driver", driver.CSIName, "namespace", process.OperatorNamespace, "version", version)
 	process.Metrics.BlockingPods.WithLabelValues(driver.CSIName).Set(0)
 
-	upgradeableCondition, err := upgradeable.New(cfg)
+	upgradeableCondition, err := upgradeable.New(cfg, func(isUpgradeable bool) {
+		value := 0.0
+		if isUpgradeable {
+			value = 1
+		}
+		process.Metrics.Upgradeable.WithLabelValues(driver.CSIName).Set(value)
+	})
 	if err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -113,4 +115,67 @@ func withAssets(t *testing.T, assets fs.FS, more ...string) fs.FS {
 		all[fmt.Sprintf("more-%d.yaml", i)] = &fstest.MapFile{Data: []byte(content)}
 	}
 	return all
+}
+
+// TestRetiredKeys: a Secret that volumes refer to has the keys of an earlier operator. While a pod of that operator is left, nothing
+// in it changes, as all pods read the same. Then those keys are replaced in one write, and what others have added stays.
+func TestRetiredKeys(t *testing.T) {
+	t.Parallel()
+	t.Run("F5: the Secret changes when no old pod is left", testRetiredKeys)
+}
+
+func testRetiredKeys(t *testing.T) {
+	const name, mark, account = "efs-csi-login", "efs.example.com/last-applied", "efs-csi-old-sa"
+	driver := efsDriver(t)
+	driver.Assets = withAssets(t, driver.Assets, "apiVersion: v1\nkind: Secret\nmetadata: {name: "+name+", namespace: \"${NAMESPACE}\"}\ndata: {new: bmV3}\n")
+	driver.History.Keys = []drivers.RetiredKeys{{Secret: name, Mark: mark, Keys: []string{"user", "password", "ca"}, Accounts: []string{account}}}
+	env := newTestEnvWith(t, driver)
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: env.home, Name: name} }
+	secret := &corev1.Secret{ObjectMeta: in(name), StringData: map[string]string{"user": "admin", "password": "old", "mine": "kept"}}
+	secret.Annotations = map[string]string{mark: "{}"}
+	pod := &corev1.Pod{ObjectMeta: in("efs-csi-old"), Spec: corev1.PodSpec{ServiceAccountName: account, NodeSelector: map[string]string{"example.com/nowhere": ""},
+		Containers: []corev1.Container{{Name: "csi-driver", Image: "registry.example.com/old:1"}}}}
+	env.create(&corev1.ServiceAccount{ObjectMeta: in(account)}, secret, pod)
+	live := func() *corev1.Secret {
+		t.Helper()
+		found := &corev1.Secret{}
+		if err := env.Client().Get(t.Context(), client.ObjectKeyFromObject(secret), found); err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	leftovers := driver.ConditionPrefix + "DriverLeftoversRemoved"
+
+	env.create(env.customResource())
+	env.startOperator()
+	env.waitForConditions(allWell)
+	cluster.Eventually(t, limit, "the condition to name the last pod of the earlier operator", func(ctx context.Context) error {
+		custom := env.customResource()
+		if err := env.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+			return err
+		}
+		if c := condition(custom, leftovers); c.Status != operatorv1.ConditionFalse || !strings.Contains(c.Message, pod.Name) || !strings.Contains(c.Message, name) {
+			return fmt.Errorf("it is %s: %s", c.Status, c.Message)
+		}
+		return nil
+	})
+	if got := live(); got.ResourceVersion != secret.ResourceVersion {
+		t.Errorf("while a pod is left that needs the old keys, the Secret has changed: %v", slices.Sorted(maps.Keys(got.Data)))
+	}
+
+	if err := env.Client().Delete(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	env.waitForConditions(map[string]operatorv1.ConditionStatus{leftovers: operatorv1.ConditionTrue})
+	got := live()
+	if _, marked := got.Annotations[mark]; marked || got.UID != secret.UID || !slices.Equal(slices.Sorted(maps.Keys(got.Data)), []string{"mine", "new"}) {
+		t.Errorf("the Secret has UID %s, the keys %v and the annotations %v; want UID %s, the keys mine and new, and no mark",
+			got.UID, slices.Sorted(maps.Keys(got.Data)), got.Annotations, secret.UID)
+	}
+	cluster.Eventually(t, limit, "the Secret to be managed", func(context.Context) error {
+		if labels := live().Labels; labels[drivers.ManagedByLabel] != driver.Operator.Name {
+			return fmt.Errorf("its labels are %v", labels)
+		}
+		return nil
+	})
 }

@@ -5,7 +5,6 @@ package diff
 import (
 	"bytes"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
@@ -13,14 +12,44 @@ import (
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/fbc/document"
 	"github.com/berth-csi/berth/fbc/rawjson"
+	"github.com/berth-csi/berth/findings/nearest"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Diff is the difference between two catalogs. Programs read the JSON, so its field names must not change.
+// Schema is the name and version of the JSON of a Diff. It changes when a field does.
+const Schema = "berth.catalog-diff.v1"
+
+// Diff is the difference between two catalogs.
 type Diff struct {
+	Schema   string    `json:"schema"`
 	Before   string    `json:"before"` // the folder
 	After    string    `json:"after"`
+	Summary  Summary   `json:"summary"`
 	Packages []Package `json:"packages"` // only those that change, by name
+}
+
+// Summary counts changes.
+type Summary struct {
+	Added   int `json:"added"`   // packages
+	Removed int `json:"removed"` // packages
+	Changed int `json:"changed"` // packages
+	// Lost is the number of entries of channels from which updates no longer lead to the head.
+	Lost int `json:"lost"`
+}
+
+// add counts a package.
+func (s *Summary) add(p *Package) {
+	switch p.Kind {
+	case Added:
+		s.Added++
+	case Removed:
+		s.Removed++
+	case Changed:
+		s.Changed++
+	}
+	for _, c := range p.Channels {
+		s.Lost += len(c.Lost)
+	}
 }
 
 // Kind is the kind of a change.
@@ -77,23 +106,41 @@ type Channel struct {
 	Content *Content `json:"content,omitempty"`
 }
 
-// Compare returns the difference between two valid catalogs.
-func Compare(before, after *fbc.Catalog) (*Diff, error) {
-	d := &Diff{Before: before.Dir, After: after.Dir, Packages: []Package{}}
-	names := map[string]bool{}
-	for _, p := range slices.Concat(before.Packages, after.Packages) {
-		names[p.Name] = true
+// Compare returns the difference between two valid catalogs: that of the named packages, or of all if none is named.
+func Compare(before, after *fbc.Catalog, only ...string) (*Diff, error) {
+	d := &Diff{Schema: Schema, Before: before.Dir, After: after.Dir, Packages: []Package{}}
+	names, err := chosen(before, after, only)
+	if err != nil {
+		return nil, err
 	}
-	for _, name := range slices.Sorted(maps.Keys(names)) {
+	for _, name := range names {
 		p, err := comparePackage(before.Find(name), after.Find(name))
 		if err != nil {
 			return nil, fmt.Errorf("package %q: %w", name, err)
 		}
 		if p != nil {
 			d.Packages = append(d.Packages, *p)
+			d.Summary.add(p)
 		}
 	}
 	return d, nil
+}
+
+// chosen returns the names of the packages to compare, sorted.
+func chosen(before, after *fbc.Catalog, only []string) ([]string, error) {
+	var names []string
+	for _, p := range slices.Concat(before.Packages, after.Packages) {
+		names = append(names, p.Name)
+	}
+	if len(only) == 0 {
+		return union(names, nil), nil
+	}
+	for _, name := range only {
+		if !slices.Contains(names, name) {
+			return nil, fmt.Errorf("neither %s nor %s has package %q%s", before.Dir, after.Dir, name, nearest.Hint(name, union(names, nil)))
+		}
+	}
+	return union(only, nil), nil
 }
 
 // comparePackage returns the difference of a package, or nil if there is none. One of the packages may be nil.

@@ -3,6 +3,7 @@ package diff
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -21,12 +22,15 @@ func (d *Diff) Write(w io.Writer, format string) error {
 		_, err := io.WriteString(w, d.markdown())
 		return err
 	}
-	for _, p := range d.Packages {
-		if _, err := io.WriteString(w, inText.render([]line{p.line()}, 0)); err != nil {
-			return err
-		}
+	if len(d.Packages) == 0 {
+		return nil
 	}
-	return nil
+	lines := []line{d.summary()}
+	for _, p := range d.Packages {
+		lines = append(lines, p.line())
+	}
+	_, err := io.WriteString(w, inText.render(lines, 0))
+	return err
 }
 
 // markdown returns a section for a pull request.
@@ -35,12 +39,43 @@ func (d *Diff) markdown() string {
 	if len(d.Packages) == 0 {
 		return "Nothing changes for " + between + ".\n"
 	}
-	text := "What changes for " + between + ":\n"
+	text := "What changes for " + between + ":\n\n" + inMarkdown.render([]line{d.summary()}, 0)
 	for _, p := range d.Packages {
 		l := p.line()
 		text += "\n### " + l.text.in(inMarkdown) + "\n\n" + inMarkdown.render(l.below, 0)
 	}
 	return text
+}
+
+// summary counts the packages that change, and lists what is lost.
+func (d *Diff) summary() line {
+	s, counts := d.Summary, []string{}
+	for _, c := range []struct {
+		n    int
+		kind Kind
+	}{{s.Added, Added}, {s.Removed, Removed}, {s.Changed, Changed}} {
+		if c.n > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", c.n, c.kind))
+		}
+	}
+	l := line{text: say("packages: " + strings.Join(counts, ", "))}
+	if s.Lost == 0 {
+		l.text.format += "; no updates are lost"
+		return l
+	}
+	l.text.format += fmt.Sprintf("; LOST: updates no longer lead to the head of the channel from %d entries:", s.Lost)
+	if s.Lost == 1 {
+		l.text.format = strings.Replace(l.text.format, "1 entries", "1 entry", 1)
+	}
+	for _, p := range d.Packages {
+		for _, c := range p.Channels {
+			if len(c.Lost) > 0 {
+				where := say("package %s, channel %s", p.Name, c.Name)
+				l.below = append(l.below, where.with(c.Lost))
+			}
+		}
+	}
+	return l
 }
 
 // line is a line of a report, and the lines below that explain it.
@@ -106,7 +141,6 @@ func (c Channel) line() line {
 	l.below = appendChange(l.below, say("deprecation"), c.Deprecation)
 	l.below = appendNames(l.below, "new entries", c.Added)
 	l.below = appendNames(l.below, "entries gone", c.Removed)
-	l.below = appendNames(l.below, "LOST: updates no longer lead to the head from", c.Lost)
 	if c.Content != nil {
 		l.below = append(l.below, c.Content.lines()...)
 	}
@@ -122,8 +156,12 @@ func (c *Content) lines() (lines []line) {
 			continue
 		}
 		l := line{text: say(part.title)}
-		for _, key := range sortedKeys(part.changes) {
+		keys := sortedKeys(part.changes)
+		for _, key := range keys[:min(len(keys), changesLimit)] {
 			l.below = appendChange(l.below, say("%s", key), part.changes[key].without(key))
+		}
+		if more := len(keys) - changesLimit; more > 0 {
+			l.below = append(l.below, line{text: say(fmt.Sprintf("… and %d more", more))})
 		}
 		lines = append(lines, l)
 	}
@@ -139,19 +177,46 @@ func appendNames(lines []line, title string, names []string) []line {
 	if len(names) == 0 {
 		return lines
 	}
-	return append(lines, line{text: say(title+": %s"+strings.Repeat(", %s", len(names)-1), names...)})
+	return append(lines, say(title).with(names))
+}
+
+// JSON has everything. In other reports, lists are shortened.
+const (
+	namesLimit   = 8
+	changesLimit = 30
+)
+
+// with returns a line with a list of names after the text.
+func (t text) with(names []string) line {
+	shown := names[:min(len(names), namesLimit)]
+	t.format += ": %s" + strings.Repeat(", %s", len(shown)-1)
+	t.values = slices.Concat(t.values, shown)
+	if more := len(names) - len(shown); more > 0 {
+		t.format += fmt.Sprintf(" and %d more", more)
+	}
+	return line{text: t}
 }
 
 func appendChange(lines []line, title text, c *Change) []line {
 	if c == nil {
 		return lines
 	}
+	before, after := shortened(c.Before), shortened(c.After)
+	if before == after { // the difference is in what was left out
+		before, after = c.Before, c.After
+	}
 	changed := say(title.format+": ", title.values...)
-	changed.addValue(c.Before)
+	changed.addValue(before)
 	changed.format += " → "
-	changed.addValue(c.After)
+	changed.addValue(after)
 	return append(lines, line{text: changed})
 }
+
+// digest matches the digest of an image, and the part that people compare.
+var digest = regexp.MustCompile(`(@sha(?:256|512):[0-9a-f]{12})[0-9a-f]{20,}`)
+
+// shortened returns a text with the beginnings of digests only.
+func shortened(text string) string { return digest.ReplaceAllString(text, "$1…") }
 
 // addValue adds a value that may be empty.
 func (t *text) addValue(value string) {

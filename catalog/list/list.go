@@ -17,7 +17,10 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Package is a line of a list of packages. Programs read the JSON, so its field names must not change.
+// Schema is the name and version of the JSON of lists. It changes when a field does.
+const Schema = "berth.catalog-list.v1"
+
+// Package is a line of a list of packages.
 type Package struct {
 	Name           string `json:"name"`
 	DisplayName    string `json:"displayName"`
@@ -53,6 +56,15 @@ type Bundle struct {
 	Deprecated string   `json:"deprecated,omitempty"`
 }
 
+// Document is a list in JSON.
+type Document struct {
+	Schema string `json:"schema"`
+	// Kind is bundles, channels or packages.
+	Kind string `json:"kind"`
+	// Items are of that kind.
+	Items any `json:"items"`
+}
+
 // lists are the functions that make the lists, by kind.
 var lists = map[string]func([]*fbc.Package) ([]row, error){
 	"packages": packages,
@@ -63,16 +75,17 @@ var lists = map[string]func([]*fbc.Package) ([]row, error){
 // Kinds are the kinds of lists.
 func Kinds() []string { return slices.Sorted(maps.Keys(lists)) }
 
-// Formats are the formats of Write: a table, or a JSON array.
-var Formats = []string{"text", "json"}
+// Formats are the formats of Write: a table, one with all that is known, or JSON.
+var Formats = []string{"text", "wide", "json"}
 
-// Write writes a list of a valid catalog, or of one package of it if only is not empty.
-func Write(w io.Writer, format, kind string, c *fbc.Catalog, only string) error {
+// Write writes a list of a valid catalog, or of one package of it if only is not empty. The table in format text is not wider
+// than a number of columns, unless that is 0.
+func Write(w io.Writer, format, kind string, c *fbc.Catalog, only string, columns int) error {
 	of := c.Packages
 	if only != "" {
-		p := c.Find(only)
-		if p == nil {
-			return fmt.Errorf("%s has no package %q; `berth catalog list packages %s` lists its packages", c.Dir, only, c.Dir)
+		p, err := c.Named(only)
+		if err != nil {
+			return err
 		}
 		of = []*fbc.Package{p}
 	}
@@ -81,50 +94,73 @@ func Write(w io.Writer, format, kind string, c *fbc.Catalog, only string) error 
 		return err
 	}
 	if format == "json" {
-		return escape.JSON(w, rows)
+		return escape.JSON(w, Document{Schema, kind, rows})
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
-	for i, r := range rows {
-		if i == 0 {
-			fmt.Fprintln(table, strings.Join(r.header(), "\t"))
-		}
-		cells := r.cells()
-		for at, cell := range cells {
-			cells[at] = escape.Cell(cell)
-		}
-		fmt.Fprintln(table, strings.Join(cells, "\t"))
+	table := tableOf(rows, format == "wide")
+	if format == "text" && columns > 0 {
+		fit(table, columns)
 	}
-	return table.Flush()
+	aligned := tabwriter.NewWriter(w, 0, 0, gap, ' ', 0)
+	for _, line := range table {
+		fmt.Fprintln(aligned, strings.Join(line, "\t"))
+	}
+	return aligned.Flush()
+}
+
+// tableOf returns the lines of a table, beginning with its header.
+func tableOf(rows []row, wide bool) (table [][]string) {
+	for _, r := range rows {
+		var header, line []string
+		for _, c := range r.cells() {
+			switch {
+			case c.wide && !wide:
+				continue
+			case c.whole != "" && wide:
+				c.text = c.whole
+			}
+			header, line = append(header, c.title), append(line, escape.Cell(c.text))
+		}
+		if table == nil {
+			table = append(table, header)
+		}
+		table = append(table, line)
+	}
+	return table
 }
 
 // row is a line of a table.
 type row interface {
-	header() []string
-	cells() []string
+	cells() []cell
 }
 
-func (Package) header() []string {
-	return []string{"PACKAGE", "NAME", "DEFAULT CHANNEL", "VERSION", "CHANNELS", "BUNDLES", "DEPRECATED"}
+// cell is a cell of a table.
+type cell struct {
+	title, text string
+	// whole is what a wide table has instead of the text, unless it is empty.
+	whole string
+	// wide says that only a wide table has the column.
+	wide bool
 }
 
-func (p Package) cells() []string {
-	return []string{p.Name, dash(p.DisplayName), p.DefaultChannel, p.Version, strconv.Itoa(p.Channels), strconv.Itoa(p.Bundles), yes(p.Deprecated != "")}
+func (p Package) cells() []cell {
+	return []cell{{title: "PACKAGE", text: p.Name}, {title: "NAME", text: dash(p.DisplayName)}, {title: "DEFAULT CHANNEL", text: p.DefaultChannel},
+		{title: "VERSION", text: p.Version}, {title: "CHANNELS", text: strconv.Itoa(p.Channels)}, {title: "BUNDLES", text: strconv.Itoa(p.Bundles)}, deprecated(p.Deprecated)}
 }
 
-func (Channel) header() []string {
-	return []string{"PACKAGE", "CHANNEL", "DEFAULT", "HEAD", "ENTRIES", "DEPRECATED"}
+func (c Channel) cells() []cell {
+	return []cell{{title: "PACKAGE", text: c.Package}, {title: "CHANNEL", text: c.Name}, {title: "DEFAULT", text: yes(c.Default)}, {title: "HEAD", text: c.Head},
+		{title: "ENTRIES", text: strconv.Itoa(c.Entries)}, deprecated(c.Deprecated)}
 }
 
-func (c Channel) cells() []string {
-	return []string{c.Package, c.Name, yes(c.Default), c.Head, strconv.Itoa(c.Entries), yes(c.Deprecated != "")}
+func (b Bundle) cells() []cell {
+	return []cell{{title: "PACKAGE", text: b.Package}, {title: "CHANNEL", text: b.Channel}, {title: "BUNDLE", text: b.Name}, {title: "VERSION", text: b.Version},
+		{title: "REPLACES", text: dash(b.Replaces)}, {title: "SKIPS", text: dash(strings.Join(b.Skips, ","))}, {title: "SKIP RANGE", text: dash(b.SkipRange)},
+		{title: "IMAGE", text: dash(b.Image), wide: true}, deprecated(b.Deprecated)}
 }
 
-func (Bundle) header() []string {
-	return []string{"PACKAGE", "CHANNEL", "BUNDLE", "VERSION", "REPLACES", "SKIPS", "SKIP RANGE", "DEPRECATED"}
-}
-
-func (b Bundle) cells() []string {
-	return []string{b.Package, b.Channel, b.Name, b.Version, dash(b.Replaces), dash(strings.Join(b.Skips, ",")), dash(b.SkipRange), yes(b.Deprecated != "")}
+// deprecated returns the cell of what may be deprecated. A wide table has the message.
+func deprecated(message string) cell {
+	return cell{title: "DEPRECATED", text: yes(message != ""), whole: message}
 }
 
 // dash returns a dash for an empty cell of a table.

@@ -33,11 +33,13 @@ func Against(now, before *fbc.Catalog) (found []*findings.Finding) {
 	for _, was := range before.Packages {
 		p := now.Find(was.Name)
 		if p == nil || !p.Declared {
-			found = append(found, againstPackage.Finding(now.Dir, "package %q, declared at %s:%d, is gone", was.Name, was.File, was.Line))
+			found = append(found, againstPackage.Finding(now.Dir, "package %q, declared at %s:%d, is gone", was.Name, was.File, was.Line).In(was.Name))
 			continue
 		}
 		for _, channel := range was.Channels {
-			found = append(found, channelAgainst(p, was, channel)...)
+			for _, f := range channelAgainst(p, was, channel) {
+				found = append(found, f.In(was.Name))
+			}
 		}
 	}
 	findings.Sort(found)
@@ -56,18 +58,23 @@ func channelAgainst(p, was *fbc.Package, channel *fbc.Channel) (found []*finding
 		return nil // there are no updates, which Check reports
 	}
 	var gone []string
+	var lost []*upgrade.Entry
 	for _, e := range upgrade.Of(was, channel).Entries {
 		if g.Find(e.Name) != nil {
 			continue // Check reports what it means for the entry
 		}
 		gone = append(gone, e.Name)
 		if _, arrives := g.Path(e.Version()); !arrives {
-			found = append(found, fbc.Fault(againstEntry, c.Span, []any{"entries"}, "no update leads from %q, an entry of channel %q at %s:%d, "+
-				"to the head %q of the channel here: nothing replaces it, skips it or has its version in its skipRange",
-				e.Name, c.Name, channel.File, channel.Line, g.Heads[0].Name))
+			lost = append(lost, e)
 		}
 	}
-	if len(gone) > len(found) {
+	if len(lost) > 0 {
+		found = append(found, fbc.Fault(againstEntry, c.Span, []any{"entries"}, "no update leads from %s, %s of channel %q at %s:%d, "+
+			"to the head %q of the channel here: nothing replaces %[7]s, skips %[7]s or has %[8]s in its skipRange",
+			quotedNames(lost), plural(lost, "an entry", "entries"), c.Name, channel.File, channel.Line, g.Heads[0].Name,
+			plural(lost, "it", "them"), plural(lost, "its version", "their versions")))
+	}
+	if len(gone) > len(lost) {
 		found = append(found, fbc.Fault(againstGone, c.Span, []any{"entries"}, "entries of channel %q at %s:%d are gone: %s",
 			c.Name, channel.File, channel.Line, strings.Join(gone, ", ")))
 	}

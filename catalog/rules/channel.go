@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/blang/semver/v4"
@@ -180,30 +181,35 @@ func checkCycle(s *subject, report report) {
 	}
 }
 
+// checkPaths reports entries from which no update leads to the head, those of one cause together.
 func checkPaths(s *subject, report report) {
 	for i, c := range s.Channels {
 		g := s.graphs[i]
-		for _, e := range g.Stranded() {
-			steps, _ := g.Path(e.Version())
-			report(c.Span, entryPath(e.Index), "no update leads from entry %q of channel %q to the head %q: %s", e.Name, c.Name, g.Heads[0].Name, deadEnd(e, steps))
+		for _, group := range groups(g) {
+			what := group.what
+			if group.skipper != nil {
+				what += fmt.Sprintf("; let %q skip %s, too", group.skipper.Name, plural(group.entries, "it", "them"))
+			}
+			report(c.Span, entryPath(group.entries[0].Index), "no update leads from %s %s of channel %q to the head %q: %s",
+				plural(group.entries, "entry", "entries"), quotedNames(group.entries), c.Name, g.Heads[0].Name, what)
 		}
 	}
 }
 
-// deadEnd says where updates end that do not lead to the head.
-func deadEnd(from *upgrade.Entry, steps []upgrade.Update) string {
-	if len(steps) == 0 {
-		return "no entry that OLM may install replaces it, skips it or has its version in its skipRange"
+// plural returns the word for one entry, or for several.
+func plural(entries []*upgrade.Entry, one, several string) string {
+	if len(entries) == 1 {
+		return one
 	}
-	names := []string{from.Name}
-	for _, step := range steps {
-		names = append(names, step.Entry.Name)
+	return several
+}
+
+func quotedNames(entries []*upgrade.Entry) string {
+	var names []string
+	for _, e := range entries {
+		names = append(names, strconv.Quote(e.Name))
 	}
-	last := names[len(names)-1]
-	if first := slices.Index(names, last); first < len(names)-1 {
-		return "they go round in a cycle, " + strings.Join(names[first:], " -> ")
-	}
-	return fmt.Sprintf("they end at %q", last)
+	return strings.Join(names, ", ")
 }
 
 // checkPathsByRange reports entries that OLM updates but opm considers stranded: no entry skips them, and replaces alone do
@@ -211,11 +217,16 @@ func deadEnd(from *upgrade.Entry, steps []upgrade.Update) string {
 func checkPathsByRange(s *subject, report report) {
 	for i, c := range s.Channels {
 		g := s.graphs[i]
+		var byRange []*upgrade.Entry
 		for _, e := range stranded(c, g) {
 			if _, arrives := g.Path(e.Version()); arrives {
-				report(c.Span, entryPath(e.Index), "only a skipRange leads from entry %q of channel %q to the head %q: OLM updates it, but opm considers it "+
-					"stranded and does not serve the catalog; add the name to the skips of %q", e.Name, c.Name, g.Heads[0].Name, g.Heads[0].Name)
+				byRange = append(byRange, e)
 			}
+		}
+		if len(byRange) > 0 {
+			report(c.Span, entryPath(byRange[0].Index), "only a skipRange leads from %s %s of channel %q to the head %q: OLM makes the update, but opm considers %s "+
+				"stranded and does not serve the catalog; add %s to the skips of %q", plural(byRange, "entry", "entries"), quotedNames(byRange), c.Name, g.Heads[0].Name,
+				plural(byRange, "it", "them"), plural(byRange, "the name", "the names"), g.Heads[0].Name)
 		}
 	}
 }

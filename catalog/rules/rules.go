@@ -91,7 +91,7 @@ func checkPackage(p *fbc.Package, place Place) (found []*findings.Finding) {
 				continue
 			}
 			row.check(s, func(span document.Span, path []any, format string, args ...any) {
-				found = append(found, place(row.Rule, span, path, format, args...))
+				found = append(found, place(row.Rule, span, path, format, args...).In(p.Name))
 			})
 		}
 	}

@@ -44,6 +44,7 @@ func apiControllersOf(d drivers.Driver, flags *pflag.FlagSet) ([]operator.APICon
 func serveSharedVolumes(flags *pflag.FlagSet) operator.APIController {
 	options := sharedvolume.Options{Workers: sharedvolume.DefaultWorkers}
 	flags.IntVar(&options.Workers, "shared-volume-workers", options.Workers, "`NUMBER` of SharedVolumes to reconcile concurrently")
+	tune(flags, "shared-volume-workers")
 	allowed := limits{burst: 100}
 	allowed.addFlags(flags, "shared-volume-", "about SharedVolumes")
 	prepare := func(ctx context.Context, cfg *rest.Config) (err error) {
@@ -67,6 +68,7 @@ type limits struct {
 func (l *limits) addFlags(flags *pflag.FlagSet, prefix, about string) {
 	flags.Float32Var(&l.qps, prefix+"kube-api-qps", l.qps, "`NUMBER` of requests a second to the API server "+about+"; 0 for no limit")
 	flags.IntVar(&l.burst, prefix+"kube-api-burst", l.burst, "`NUMBER` of these requests that may come at once, if there is a limit a second")
+	tune(flags, prefix+"kube-api-qps", prefix+"kube-api-burst")
 }
 
 // applyTo returns a client configuration with these limits.

@@ -6,11 +6,13 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
 	"k8s.io/component-base/logs"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/cmd/internal/version"
 	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/migrate/adoption"
 	"github.com/berth-csi/berth/operator/clusterstorage"
 )
 
@@ -31,6 +33,9 @@ The environment variables with the images, and ` + clusterstorage.VersionVariabl
 	p.addFlags(cmd.Flags(), "about storage")
 	cmd.Flags().StringVar(&p.namespace, "namespace", "", "`NAMESPACE` of the operator and of its Lease (default: the pod's)")
 	cmd.RunE = func(*cobra.Command, []string) error {
+		if err := setFromVariables(cmd.Flags(), os.Getenv); err != nil {
+			return err
+		}
 		logs.InitLogs()
 		defer logs.FlushLogs()
 		return p.run(ctx, func(ctx context.Context, own process) error {
@@ -41,6 +46,7 @@ The environment variables with the images, and ` + clusterstorage.VersionVariabl
 					Version:       cmp.Or(os.Getenv(clusterstorage.VersionVariable), version.Get().GitVersion),
 					Clock:         clock.RealClock{},
 					Getenv:        os.Getenv,
+					HandOver:      func(config *rest.Config) (clusterstorage.HandOver, error) { return adoption.NewSuccessor(config) },
 				})
 			})
 		})

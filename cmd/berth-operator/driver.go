@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,7 @@ func newDriverCommand(ctx context.Context, d drivers.Driver) *cobra.Command {
 	removable := cmd.Flags().Bool("removable", true, "remove the driver when its ClusterCSIDriver is deleted; the cluster storage operator sets false")
 	apis, err := apiControllersOf(d, cmd.Flags())
 	cmd.RunE = func(*cobra.Command, []string) error {
-		if err != nil {
+		if err := errors.Join(err, setFromVariables(cmd.Flags(), os.Getenv)); err != nil {
 			return err
 		}
 		logs.InitLogs()

@@ -22,14 +22,18 @@ which runs the drivers of the cluster's platform. The operator is removed from O
 what configured the operator stay. Then the cluster storage operator, which has waited for that, starts an
 operator of its own, which takes the driver over where it is.
 
+The cluster storage operator does all this by itself when it starts. These commands show beforehand what it will
+do, show how far it is, work with it at the same time, and remove what OLM has installed again since.
+
 "plan" shows what will happen and changes nothing. "apply" carries out the plan; "resume" continues after an
-interruption. "status" shows how far it is. "rollback" ends it, as long as nothing was removed from OLM.`,
+interruption. "status" shows how far it is. "rollback" ends it, as long as nothing was removed from OLM.
+Later, "cleanup" lists what the former operator left and nothing needs, and deletes it if that is confirmed.`,
 		Example: `  berth adopt plan ebs
   berth adopt apply ebs`,
-		Args: cobra.NoArgs,
+		Args: takesCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newAdoptPlanCommand(), newAdoptApplyCommand(), newAdoptResumeCommand(), newAdoptStatusCommand(), newAdoptRollbackCommand())
+	cmd.AddCommand(newAdoptPlanCommand(), newAdoptApplyCommand(), newAdoptResumeCommand(), newAdoptStatusCommand(), newAdoptRollbackCommand(), newAdoptCleanupCommand())
 	return cmd
 }
 
@@ -38,19 +42,24 @@ func adoptable() []drivers.Driver {
 	return slices.DeleteFunc(registry.Packaged(), func(d drivers.Driver) bool { return len(d.Predecessors()) == 0 })
 }
 
-// adoptRequest is the request for a driver that is named on the command line.
-func adoptRequest(args []string) (adoption.Request, error) {
-	var names []string
+func adoptableNames() (names []string) {
 	for _, d := range adoptable() {
-		if slices.Equal(args, []string{d.Name}) {
-			return adoption.Request{Driver: d}, nil
-		}
 		names = append(names, d.Name)
 	}
-	if len(args) != 1 {
-		return adoption.Request{}, fmt.Errorf("want the name of one driver, of %s; got %d arguments", strings.Join(names, ", "), len(args))
+	return names
+}
+
+// adoptRequest is the request for a driver that is named on the command line.
+func adoptRequest(args []string) (adoption.Request, error) {
+	if err := takes("DRIVER")(nil, args); err != nil {
+		return adoption.Request{}, fmt.Errorf("%w, one of %s", err, strings.Join(adoptableNames(), ", "))
 	}
-	return adoption.Request{}, fmt.Errorf("driver is %q, want one of %s", args[0], strings.Join(names, ", "))
+	for _, d := range adoptable() {
+		if d.Name == args[0] {
+			return adoption.Request{Driver: d}, nil
+		}
+	}
+	return adoption.Request{}, fmt.Errorf("driver is %q, want one of %s", args[0], strings.Join(adoptableNames(), ", "))
 }
 
 // checkDriver fails unless the only argument is a driver that can be handed over.
@@ -65,6 +74,16 @@ func addAdoptFlags(cmd *cobra.Command, f *journalFlags) {
 	f.addJournals(cmd)
 }
 
+// adoption returns the driver that is named on the command line, and the cluster.
+func (f *journalFlags) adoption(cmd *cobra.Command, args []string) (adoption.Request, migrate.Cluster, error) {
+	r, err := adoptRequest(args)
+	if err != nil {
+		return r, migrate.Cluster{}, err
+	}
+	cluster, err := f.connect(cmd)
+	return r, cluster, err
+}
+
 func newAdoptPlanCommand() *cobra.Command {
 	f := &journalFlags{}
 	var output string
@@ -74,15 +93,15 @@ func newAdoptPlanCommand() *cobra.Command {
 		Long: `Show what it takes to hand a driver over to the cluster storage operator. Nothing is written to the cluster.
 
 The plan lists the checks, with what to do if one fails, then the steps, with the point of no return, and
-the objects that will change.
-
-Exit codes: 0 if the plan is safe to apply; 1 if it is not; 2 if there is no plan.`,
+the objects that will change.`,
 		Example: `  berth adopt plan ebs
 
   # Have a plan reviewed, and apply exactly that one
   berth adopt plan ebs -o json > plan.json
   berth adopt apply -f plan.json`,
-		Args: checkDriver,
+		Annotations:       found("the plan is not safe to apply"),
+		Args:              checkDriver,
+		ValidArgsFunction: completing(oneOf(adoptableNames()...), nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := f.planAdoption(cmd, args)
 			return showPlan(cmd, output, p, err)
@@ -95,11 +114,7 @@ Exit codes: 0 if the plan is safe to apply; 1 if it is not; 2 if there is no pla
 
 func (f *journalFlags) planAdoption(cmd *cobra.Command, args []string) (*adoption.Plan, error) {
 	defer startProgress(cmd.ErrOrStderr(), "reading the cluster")()
-	r, err := adoptRequest(args)
-	if err != nil {
-		return nil, err
-	}
-	cluster, err := f.connect(cmd)
+	r, cluster, err := f.adoption(cmd, args)
 	if err != nil {
 		return nil, err
 	}
@@ -115,15 +130,12 @@ func newAdoptStatusCommand() *cobra.Command {
 		Long: `Show how far a hand-over is: which steps were started when, according to its journal, and which step is next,
 according to the cluster.
 
-Exit codes: 0 if the status is shown; 1 if it is not, or no hand-over of the driver has been started.`,
-		Example: `  berth adopt status ebs`,
-		Args:    checkDriver,
+The command fails if no hand-over of the driver has been started.`,
+		Example:           `  berth adopt status ebs`,
+		Args:              checkDriver,
+		ValidArgsFunction: completing(oneOf(adoptableNames()...), nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := adoptRequest(args)
-			if err != nil {
-				return err
-			}
-			cluster, err := f.connect(cmd)
+			r, cluster, err := f.adoption(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -144,17 +156,12 @@ func newAdoptRollbackCommand() *cobra.Command {
 
 Beyond the point of no return, which the plan shows, OLM has no Subscription any more, and it does not take
 an operator back that no Subscription of its own has installed. This command says so then, and changes nothing. The
-driver runs on in any case.
-
-Exit codes: 0 if the hand-over is ended; 1 if it is not; 124 if it timed out.`,
-		Example: `  berth adopt rollback ebs`,
-		Args:    checkDriver,
+driver runs on in any case.`,
+		Example:           `  berth adopt rollback ebs`,
+		Args:              checkDriver,
+		ValidArgsFunction: completing(oneOf(adoptableNames()...), nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := adoptRequest(args)
-			if err != nil {
-				return err
-			}
-			cluster, err := f.connect(cmd)
+			r, cluster, err := f.adoption(cmd, args)
 			if err != nil {
 				return err
 			}

@@ -30,14 +30,15 @@ a namespace that only administrators can write to, holds the plan. After an inte
 continues, and shows on standard error what it continues. It stops if the journal differs from the cluster. When
 the hand-over is complete, it changes nothing.
 
-Exit codes: 0 if the hand-over is complete, or with --wait=false if there is nothing to do but to wait; 1 if it
-is not safe, or cannot continue; 2 if the command line or the plan in the file is invalid; 124 if it timed out.`,
+With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait.`,
 		Example: `  berth adopt apply ebs
 
   # Apply exactly the plan that was reviewed
   berth adopt apply -f plan.json`,
-		Args: o.checkArgs,
-		RunE: o.apply,
+		Annotations:       found("the plan is not safe, and nothing was changed"),
+		Args:              o.checkArgs,
+		ValidArgsFunction: completing(oneOf(adoptableNames()...), nothing),
+		RunE:              o.apply,
 	}
 	addAdoptFlags(cmd, &o.journalFlags)
 	o.how.add(cmd, adoption.Adopt.Name)
@@ -55,38 +56,12 @@ func (o *adoptApply) checkArgs(cmd *cobra.Command, args []string) error {
 }
 
 func (o *adoptApply) apply(cmd *cobra.Command, args []string) error {
-	r, given, err := o.requested(cmd, args)
-	if err != nil {
-		return &exitError{code: exitUsage, err: err}
-	}
-	cluster, err := o.connect(cmd)
-	if err != nil {
-		return err
-	}
-	ensure := func(ctx context.Context) (*adoption.Plan, *migrate.Status[*adoption.Plan], error) {
-		if given == nil {
-			return adoption.Adopt.Ensure(ctx, cluster, r)
-		}
-		return adoption.Adopt.EnsureGiven(ctx, cluster, r, given)
-	}
-	return apply(cmd, adoption.Adopt, cluster, o.how, ensure, adopted)
+	requested := func() (migrate.Request[*adoption.Plan], error) { return adoptRequest(args) }
+	of := func(p *adoption.Plan) (migrate.Request[*adoption.Plan], error) { return p.Request() }
+	return applyPlan(cmd, adoption.Adopt, o.journalFlags, o.how, requested, of, adopted)
 }
 
-// requested returns what is asked for, and the plan in the file, which is nil if there is no file.
-func (o *adoptApply) requested(cmd *cobra.Command, args []string) (adoption.Request, *adoption.Plan, error) {
-	if o.how.file == "" {
-		r, err := adoptRequest(args)
-		return r, nil, err
-	}
-	given, err := readPlan(adoption.Adopt, o.how.file, cmd.InOrStdin())
-	if err != nil {
-		return adoption.Request{}, nil, err
-	}
-	r, err := given.Request()
-	return r, given, err
-}
-
-func adopted(_ context.Context, p *adoption.Plan) string {
+func adopted(_ context.Context, _ migrate.Cluster, p *adoption.Plan) string {
 	return fmt.Sprintf("the cluster storage operator manages driver %s: the hand-over is complete", p.Subject.Name)
 }
 
@@ -98,16 +73,14 @@ func newAdoptResumeCommand() *cobra.Command {
 		Long: `Continue a hand-over that was interrupted, with the plan in its journal, from wherever the cluster is. The status
 is shown first, on standard error. Unlike "apply", this command begins nothing.
 
-Exit codes: 0 if the hand-over is complete, or with --wait=false if there is nothing to do but to wait; 1 if it
-cannot continue, or nobody has started one; 124 if it timed out.`,
-		Example: `  berth adopt resume ebs`,
-		Args:    checkDriver,
+With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait. It fails if nobody
+has started a hand-over.`,
+		Example:           `  berth adopt resume ebs`,
+		Annotations:       found("the plan is not safe, and nothing was changed"),
+		Args:              checkDriver,
+		ValidArgsFunction: completing(oneOf(adoptableNames()...), nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			r, err := adoptRequest(args)
-			if err != nil {
-				return err
-			}
-			cluster, err := f.connect(cmd)
+			r, cluster, err := f.adoption(cmd, args)
 			if err != nil {
 				return err
 			}

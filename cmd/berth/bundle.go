@@ -21,7 +21,7 @@ func newBundleCommand() *cobra.Command {
 		Long: `A bundle is a folder from which the Operator Lifecycle Manager installs one version of a
 driver's operator: manifests/ with a ClusterServiceVersion and the CustomResourceDefinitions
 it owns, metadata/ for catalogs, and bundle.Dockerfile to make an image of it.`,
-		Args: cobra.NoArgs,
+		Args: takesCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newBundleGenerateCommand(), newBundleBumpCommand(), newBundleValidateCommand(), newBundleImageCommand())
@@ -104,8 +104,9 @@ of the same package is rejected and left unchanged.`,
 
   # Then check it
   berth bundle validate bundles/1.0.1`,
-		Args: cobra.MatchAll(cobra.ExactArgs(1), requiredFlags),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+		Args:              cobra.MatchAll(takes("DRIVER"), requiredFlags),
+		ValidArgsFunction: completing(oneOf(packaged()...), nothing),
+		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.version, "version", "", "`VERSION` of the package, such as 1.0.0 (required)")

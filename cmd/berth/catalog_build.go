@@ -65,7 +65,8 @@ spec.replaces, spec.skips and the annotation olm.skipRange.`,
 
   # Without a template: list every version that the catalog offers
   berth catalog build bundles/1.0.0 bundles/1.0.1 --output catalog`,
-		Args: cobra.MatchAll(cobra.MinimumNArgs(1), requiredFlags),
+		Args:              cobra.MatchAll(takes("(TEMPLATE... | BUNDLE_DIR...)"), requiredFlags),
+		ValidArgsFunction: files,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			configs, err := buildCatalogs(cmd, args)
 			if err != nil {

@@ -1,50 +1,73 @@
 package main
 
 import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"github.com/berth-csi/berth/catalog/diff"
 	"github.com/berth-csi/berth/catalog/rules"
 )
 
+// failsOn are the values of --fail-on: whether a difference is one that the command exits with 1 for.
+var failsOn = map[string]func(diff.Summary) bool{
+	"any":   func(s diff.Summary) bool { return s.Added+s.Removed+s.Changed > 0 },
+	"lost":  func(s diff.Summary) bool { return s.Lost > 0 },
+	"never": func(diff.Summary) bool { return false },
+}
+
 // newCatalogDiffCommand returns the command catalog diff, which prints what package catalog/diff finds.
 func newCatalogDiffCommand() *cobra.Command {
-	var output string
+	var output, failOn string
 	cmd := &cobra.Command{
-		Use:   "diff OLD NEW",
+		Use:   "diff OLD NEW [PACKAGE...]",
 		Short: "Show what changes for clusters from one catalog to another",
-		Long: `Show what changes for clusters when the catalog in folder NEW replaces the one in OLD, package by
-package: channels, channel heads, entries from which updates no longer lead to the head, the default
-channel, deprecations, and how new heads differ from old ones: images, permissions, versions of
-CustomResourceDefinitions, install modes.
+		Long: `Show what changes for clusters when the catalog in folder NEW replaces the one in OLD: first the entries
+from which updates no longer lead to the head of their channel. Then, package by package, or for the named
+packages only: channels, channel heads, the default channel, deprecations, and how new heads differ from
+old ones: images, permissions, versions of CustomResourceDefinitions, install modes.
 
-Permissions are compared only if the catalogs carry them, in properties of type olm.bundle.object.
-
-Exit codes are those of diff: 0 if nothing changes, 1 if something does, 2 for errors.`,
+Permissions are compared only if the catalogs carry them, in properties of type olm.bundle.object. Long
+lists and digests are shortened, but not in JSON.`,
 		Example: `  berth catalog diff catalog/certified new/certified
 
-  # For a pull request
-  berth catalog diff main/catalog catalog -o markdown`,
-		Args: cobra.ExactArgs(2),
+  # For a pull request, which only what strands clusters fails
+  berth catalog diff main/catalog catalog -o markdown --fail-on lost`,
+		Annotations: found("something changes, or with --fail-on=lost if updates are lost"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if failsOn[failOn] == nil {
+				return fmt.Errorf("--fail-on is %q, want one of %s", failOn, strings.Join(failOnValues, ", "))
+			}
+			return takes("OLD", "NEW", "[PACKAGE...]")(cmd, args)
+		},
+		ValidArgsFunction: completing(folders, folders, packagesOf(0, 1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			d, err := compareCatalogs(cmd, args[0], args[1])
+			d, err := compareCatalogs(cmd, args[0], args[1], args[2:])
 			if err != nil {
-				return &exitError{code: exitUsage, err: err}
+				return err
 			}
 			if err := d.Write(cmd.OutOrStdout(), output); err != nil {
-				return &exitError{code: exitUsage, err: err}
+				return err
 			}
-			if len(d.Packages) > 0 {
-				return &exitError{code: exitFailed}
+			if failsOn[failOn](d.Summary) {
+				return &exitError{code: exitFound}
 			}
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&failOn, "fail-on", "any", "`CHANGES` to exit with 1 for: "+strings.Join(failOnValues, ", "))
+	completeFlag(cmd, "fail-on", oneOf(failOnValues...))
 	addOutputFlag(cmd, &output, "text", diff.Formats)
 	return cmd
 }
 
-func compareCatalogs(cmd *cobra.Command, old, new string) (*diff.Diff, error) {
+// failOnValues are the values of --fail-on.
+var failOnValues = slices.Sorted(maps.Keys(failsOn))
+
+func compareCatalogs(cmd *cobra.Command, old, new string, only []string) (*diff.Diff, error) {
 	defer startProgress(cmd.ErrOrStderr(), "comparing")()
 	before, err := rules.Load(cmd.Context(), old)
 	if err != nil {
@@ -54,5 +77,5 @@ func compareCatalogs(cmd *cobra.Command, old, new string) (*diff.Diff, error) {
 	if err != nil {
 		return nil, notValid(new, err)
 	}
-	return diff.Compare(before, after)
+	return diff.Compare(before, after, only...)
 }

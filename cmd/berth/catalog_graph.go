@@ -33,7 +33,8 @@ unless one is named. It has a search, and shows for each version what OperatorHu
 
   # To explore in a browser
   berth catalog graph catalog -o html > catalog.html`,
-		Args: cobra.RangeArgs(1, 2),
+		Args:              takes("DIR", "[PACKAGE]"),
+		ValidArgsFunction: completing(folders, packagesOf(0), nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[0])
 			defer stop()
@@ -62,9 +63,9 @@ unless one is named. It has a search, and shows for each version what OperatorHu
 // chosenPackages returns the named package, or all.
 func chosenPackages(c *fbc.Catalog, named []string) (all []*graph.Package, err error) {
 	if len(named) > 0 {
-		p := c.Find(named[0])
-		if p == nil {
-			return nil, fmt.Errorf("%s has no package %q; `berth catalog list packages %s` lists its packages", c.Dir, named[0], c.Dir)
+		p, err := c.Named(named[0])
+		if err != nil {
+			return nil, err
 		}
 		return []*graph.Package{graph.Of(p)}, nil
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-csi/berth/catalog/list"
 	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/findings/nearest"
 )
 
 // newCatalogListCommand returns the command catalog list, which prints what package catalog/list finds.
@@ -21,8 +22,8 @@ func newCatalogListCommand() *cobra.Command {
 		Long: `List the packages, channels or bundles of the catalog in a folder, for all packages or for one.
 Bundles are listed once for each of their channels, the latest first.
 
-The table is for people and may change. Programs should use JSON: an array of objects whose field names
-do not change.`,
+The table is for people and may change. On a terminal, it is as wide as that, and long values are cut; -o wide
+cuts none, and has more columns. Programs should use JSON.`,
 		Example: `  berth catalog list packages catalog
 
   # The upgrade edges of one package
@@ -30,14 +31,12 @@ do not change.`,
 
   berth catalog list channels catalog -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.RangeArgs(2, 3)(cmd, args); err != nil {
-				return err
+			if len(args) > 0 && !slices.Contains(list.Kinds(), args[0]) {
+				return fmt.Errorf("there is no list of %q, want one of %s%s", args[0], strings.Join(list.Kinds(), ", "), nearest.Hint(args[0], list.Kinds()))
 			}
-			if !slices.Contains(list.Kinds(), args[0]) {
-				return fmt.Errorf("there is no list of %q, want one of %s", args[0], strings.Join(list.Kinds(), ", "))
-			}
-			return nil
+			return takes(kinds, "DIR", "[PACKAGE]")(cmd, args)
 		},
+		ValidArgsFunction: completing(oneOf(list.Kinds()...), folders, packagesOf(1), nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			only := append(args, "")[2]
 			stop := startProgress(cmd.ErrOrStderr(), "reading "+args[1])
@@ -46,7 +45,7 @@ do not change.`,
 			if err != nil {
 				return notValid(args[1], err)
 			}
-			return list.Write(cmd.OutOrStdout(), output, args[0], c, only)
+			return list.Write(cmd.OutOrStdout(), output, args[0], c, only, columnsOf(cmd.OutOrStdout()))
 		},
 	}
 	addOutputFlag(cmd, &output, "text", list.Formats)

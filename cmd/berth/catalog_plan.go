@@ -34,30 +34,30 @@ name of a ClusterServiceVersion, and need not be in the catalog. Without a versi
 Without PACKAGE, the installed versions are read from a cluster: all Subscriptions to packages of the
 catalog, as if their sources were replaced by it. The catalogs of other Subscriptions are assumed to have
 nothing new. What may block OLM is read, too: unreachable catalogs, operators in other namespaces, custom
-resources that are invalid under a new CRD. Nothing is written to the cluster.
-
-Exit codes: 0 if OLM proceeds, or the head of the channel is installed; 1 if a Subscription is stranded,
-refused or waits; 2 if there is no prediction.`,
+resources that are invalid under a new CRD. Nothing is written to the cluster.`,
 		Example: `  berth catalog plan catalog/certified aws-efs-operator@0.0.8
 
   # What OLM would do with the Subscriptions of a cluster
   berth catalog plan catalog/certified --kubeconfig admin.conf`,
-		Args: o.checkArgs,
+		Annotations:       found("a Subscription is stranded, refused or waits"),
+		Args:              o.checkArgs,
+		ValidArgsFunction: completing(folders, versionsOf, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			predictions, err := o.predict(cmd, args)
 			if err == nil {
 				err = prediction.Write(cmd.OutOrStdout(), o.output, predictions)
 			}
 			if err != nil {
-				return &exitError{code: exitUsage, err: err}
+				return err
 			}
 			if !prediction.Good(predictions) {
-				return &exitError{code: exitFailed}
+				return &exitError{code: exitFound}
 			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&o.channel, "channel", "", "`CHANNEL` that PACKAGE is subscribed to (default the package's default channel)")
+	completeFlag(cmd, "channel", channelsOf)
 	o.clusterFlags.add(cmd)
 	addOutputFlag(cmd, &o.output, "text", prediction.Formats)
 	return cmd
@@ -70,7 +70,7 @@ func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
 	case len(args) == 1 && o.channel != "":
 		return errors.New("--channel is for PACKAGE; Subscriptions of a cluster name their own channel")
 	}
-	return cobra.RangeArgs(1, 2)(cmd, args)
+	return takes("DIR", "[PACKAGE[@VERSION]]")(cmd, args)
 }
 
 func (o *catalogPlan) predict(cmd *cobra.Command, args []string) ([]*prediction.Prediction, error) {

@@ -22,7 +22,8 @@ command does not check whether documents fit together; "berth catalog validate" 
 
   # Add a bundle to a catalog
   berth catalog render catalog bundle/aws-efs-operator/1.0.0 -o yaml > new/catalog.yaml`,
-		Args: cobra.MinimumNArgs(1),
+		Args:              takes("DIR..."),
+		ValidArgsFunction: folders,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !isTerminal(cmd.OutOrStdout()) { // progress would get in the way of the documents
 				defer startProgress(cmd.ErrOrStderr(), "rendering")()

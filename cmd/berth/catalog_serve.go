@@ -30,8 +30,9 @@ gRPC health checks. With --metrics-address, it also serves /metrics and /healthz
 
   # On any free port, with metrics
   berth catalog serve catalog --address 127.0.0.1:0 --metrics-address 127.0.0.1:8080`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+		Args:              takes("DIR"),
+		ValidArgsFunction: completing(folders, nothing),
+		RunE:              func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	cmd.Flags().StringVar(&o.address, "address", server.DefaultAddress, "`HOST:PORT` to listen on")
 	cmd.Flags().StringVar(&o.metrics, "metrics-address", "", "`HOST:PORT` to serve /metrics and /healthz on (default none)")

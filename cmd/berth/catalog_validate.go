@@ -14,8 +14,12 @@ import (
 
 // catalogValidate holds the flags of "berth catalog validate".
 type catalogValidate struct {
-	against string
-	output  string
+	against    string
+	severities []string
+	ignored    []string
+	baseline   string
+	rules      bool
+	output     string
 }
 
 func newCatalogValidateCommand() *cobra.Command {
@@ -24,7 +28,7 @@ func newCatalogValidateCommand() *cobra.Command {
 		Use:   "validate DIR",
 		Short: "Check a catalog",
 		Long: `Check the catalog in a folder and print all findings. Files that an .indexignore file excludes are left
-out, as OLM does.
+out, as OLM does. --rules lists what is checked.
 
 Findings are printed to standard output, one per line, as
   FILE:LINE:COLUMN: SEVERITY: MESSAGE (RULE)
@@ -33,54 +37,121 @@ and a summary to standard error. The other formats are for CI systems: json, sar
 With --against, the catalog is also compared with one that it replaces: what happens to clusters that
 installed from that one, if the CatalogSource or the Subscription changes.
 
-Exit codes: 0 if there is no error, even if there are warnings; 1 if there is an error, or the folder
-holds no catalog; 2 for a wrong command line.
-
-The rules:
-` + listRules(slices.Concat(rules.Rules, rules.AgainstRules)),
+With --baseline, findings that an earlier report in JSON has are left out, wherever their lines are now.`,
 		Example: `  berth catalog validate catalog
 
   # No cluster that installed from the community catalog may be stranded
   berth catalog validate catalog/certified --against catalog/community
 
   # For a CI system that shows findings next to the lines of a pull request
-  berth catalog validate catalog -o sarif > catalog.sarif`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+  berth catalog validate catalog -o sarif > catalog.sarif
+
+  # Accept what is known today, and fail for what is new
+  berth catalog validate catalog -o json > known.json
+  berth catalog validate catalog --baseline known.json
+
+  # Accept downgrades, and what one package does with its channels
+  berth catalog validate catalog --severity replaces-downgrade=off --ignore channel-path:tide`,
+		Annotations: found("it found an error that is not known; warnings alone do not count"),
+		Args: func(cmd *cobra.Command, args []string) error {
+			if o.rules {
+				return checkRulesArgs(cmd, args, o.output)
+			}
+			return takes("DIR")(cmd, args)
+		},
+		ValidArgsFunction: completing(folders, nothing),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if o.rules {
+				return findings.WriteRules(cmd.OutOrStdout(), o.output, catalogRules())
+			}
+			return o.run(cmd, args[0])
+		},
 	}
-	cmd.Flags().StringVar(&o.against, "against", "", "`DIR` of the catalog that this one replaces")
+	flags := cmd.Flags()
+	flags.StringVar(&o.against, "against", "", "`DIR` of the catalog that this one replaces")
+	flags.StringArrayVar(&o.severities, "severity", nil, "`RULE=SEVERITY` to report a rule with: error, warning or off (repeatable)")
+	flags.StringArrayVar(&o.ignored, "ignore", nil, "`RULE[:PACKAGE]` to leave out, for one package or for all (repeatable)")
+	flags.StringVar(&o.baseline, "baseline", "", "`FILE` with known findings, which -o json has written; they are left out")
+	completeFlag(cmd, "against", folders)
+	completeFlag(cmd, "severity", severitiesOf(catalogRules()))
+	completeFlag(cmd, "ignore", scopesOf(catalogRules()))
+	addRulesFlag(cmd, &o.rules)
 	addOutputFlag(cmd, &o.output, findings.Text, findings.Formats())
 	return cmd
 }
 
+// catalogRules are all rules for catalogs.
+func catalogRules() []findings.Rule { return slices.Concat(rules.Rules, rules.AgainstRules) }
+
+// addRulesFlag gives a command that checks rules the flag --rules.
+func addRulesFlag(cmd *cobra.Command, list *bool) {
+	cmd.Flags().BoolVar(list, "rules", false, "list the rules and check nothing; as text or json")
+}
+
+// checkRulesArgs fails unless rules can be listed in the format, and nothing else is asked for.
+func checkRulesArgs(cmd *cobra.Command, args []string, format string) error {
+	if !slices.Contains(findings.RuleFormats, format) {
+		return fmt.Errorf("--output is %q, want one of %s with --rules", format, strings.Join(findings.RuleFormats, ", "))
+	}
+	return takesNothing(cmd, args)
+}
+
 func (o *catalogValidate) run(cmd *cobra.Command, dir string) error {
-	stop := startProgress(cmd.ErrOrStderr(), "reading "+dir)
-	defer stop()
-	c, found, err := fbc.Read(cmd.Context(), dir)
+	choice, err := findings.NewChoice(catalogRules(), o.severities, o.ignored)
+	if err != nil {
+		return &usageError{command: cmd.CommandPath(), err: err}
+	}
+	var baseline *findings.Baseline
+	if o.baseline != "" {
+		if baseline, err = findings.ReadBaseline(o.baseline); err != nil {
+			return err
+		}
+	}
+	report, summary, err := o.check(cmd, dir)
 	if err != nil {
 		return err
 	}
-	report := findings.Report{Tool: cmd.CommandPath(), Subject: dir, Rules: rules.Rules}
-	report.Findings = append(found, rules.Check(c)...)
-	if o.against != "" {
-		before, err := rules.Load(cmd.Context(), o.against)
-		if err != nil {
-			return &headed{"the catalog to compare with is not valid:", err}
-		}
-		report.Rules = append(slices.Clone(report.Rules), rules.AgainstRules...)
-		report.Findings = append(report.Findings, rules.Against(c, before)...)
+	report = choice.Of(report)
+	gone := 0
+	if baseline != nil {
+		report, gone = baseline.Of(report)
 	}
-	stop()
-	findings.Sort(report.Findings)
 	if err := report.Write(cmd.OutOrStdout(), o.output); err != nil {
 		return err
 	}
 	faults := findings.Count(report.Findings, findings.Error)
-	cmd.PrintErrf("%s: %s; %s, %s\n", dir, contents(c), count(faults, "error"), count(len(report.Findings)-faults, "warning"))
+	summary += fmt.Sprintf("; %s, %s", count(faults, "error"), count(len(report.Findings)-faults, "warning"))
+	if baseline != nil {
+		summary += fmt.Sprintf(", and %d known from %s", report.Known, o.baseline)
+	}
+	cmd.PrintErrln(summary)
+	if gone > 0 {
+		cmd.PrintErrf("%s: %s no longer found; write it again with -o json, without --baseline\n", o.baseline, are(gone, "finding"))
+	}
 	if faults > 0 {
-		return fmt.Errorf("%s is not a valid catalog", dir)
+		return &exitError{code: exitFound, err: fmt.Errorf("%s is not a valid catalog", dir)}
 	}
 	return nil
+}
+
+// check returns a report of all rules, and what the catalog has.
+func (o *catalogValidate) check(cmd *cobra.Command, dir string) (report findings.Report, summary string, err error) {
+	defer startProgress(cmd.ErrOrStderr(), "reading "+dir)()
+	c, found, err := fbc.Read(cmd.Context(), dir)
+	if err != nil {
+		return report, "", err
+	}
+	report = findings.Report{Tool: cmd.CommandPath(), Subject: dir, Rules: rules.Rules, Findings: append(found, rules.Check(c)...)}
+	if o.against != "" {
+		before, err := rules.Load(cmd.Context(), o.against)
+		if err != nil {
+			return report, "", &headed{"the catalog to compare with is not valid:", err}
+		}
+		report.Rules = catalogRules()
+		report.Findings = append(report.Findings, rules.Against(c, before)...)
+	}
+	findings.Sort(report.Findings)
+	return report, dir + ": " + contents(c), nil
 }
 
 // contents summarizes a catalog.
@@ -90,13 +161,4 @@ func contents(c *fbc.Catalog) string {
 		channels, bundles = channels+len(p.Channels), bundles+len(p.Bundles)
 	}
 	return fmt.Sprintf("%s, %s, %s", count(len(c.Packages), "package"), count(channels, "channel"), count(bundles, "bundle"))
-}
-
-// listRules lists rules for a help text.
-func listRules(all []findings.Rule) string {
-	var text strings.Builder
-	for _, r := range all {
-		fmt.Fprintf(&text, "  %-22s %s\n", r.ID, r.What)
-	}
-	return strings.TrimRight(text.String(), "\n")
 }

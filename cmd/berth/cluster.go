@@ -18,12 +18,14 @@ type clusterFlags struct {
 func (f *clusterFlags) add(cmd *cobra.Command) {
 	f.addConnection(cmd)
 	cmd.Flags().StringVarP(&f.namespace, "namespace", "n", "", "`NAMESPACE` of the Subscriptions (default all)")
+	completeFlag(cmd, "namespace", f.completeNamespace)
 }
 
 // addConnection adds the flags for commands that are about no namespace.
 func (f *clusterFlags) addConnection(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.kubeconfig, "kubeconfig", "", "`FILE` with the connection to the cluster (default as for kubectl)")
 	cmd.Flags().StringVar(&f.context, "context", "", "`NAME` of the context in it (default the current one)")
+	completeFlag(cmd, "context", f.completeContext)
 }
 
 // given reports whether any of them is set.

@@ -1,24 +1,13 @@
 package main
 
 import (
-	"context"
 	"fmt"
-	"os"
-	"path"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
-	"github.com/berth-csi/berth/fbc"
-	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/catalog/build"
 	"github.com/berth-csi/berth/image"
 	"github.com/berth-csi/berth/registryv1"
-)
-
-// configsFolder is the folder of the catalog in its image, and configsLabel is the label that names it.
-const (
-	configsFolder = "configs"
-	configsLabel  = "operators.operatorframework.io.index.configs.v1"
 )
 
 // where holds the flags of commands that build images.
@@ -27,6 +16,8 @@ type where struct{ layout, push string }
 func (w *where) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&w.layout, "layout", "", "`DIR` to write the image to, in the OCI layout")
 	cmd.Flags().StringVar(&w.push, "push", "", "`REFERENCE` to push the image to, such as quay.io/example/image:v1.0.0")
+	completeFlag(cmd, "layout", folders)
+	completeFlag(cmd, "push", nothing)
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if (w.layout == "") == (w.push == "") {
@@ -76,7 +67,8 @@ catalog may refer to such an image instead of carrying the bundle's objects.
 
   # To a folder
   berth bundle image bundle/aws-efs-operator/1.0.0 --layout image`,
-		Args: cobra.ExactArgs(1),
+		Args:              takes("DIR"),
+		ValidArgsFunction: completing(folders, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			b, err := registryv1.Load(args[0])
 			if err != nil {
@@ -105,9 +97,10 @@ A catalog that cannot be read is rejected. Files that an .indexignore file exclu
 
   # To a folder
   berth catalog image catalog/certified --layout image`,
-		Args: cobra.ExactArgs(1),
+		Args:              takes("DIR"),
+		ValidArgsFunction: completing(folders, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			content, err := catalogContent(cmd.Context(), args[0])
+			content, err := build.Image(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
@@ -116,28 +109,4 @@ A catalog that cannot be read is rejected. Files that an .indexignore file exclu
 	}
 	to.addFlags(cmd)
 	return cmd
-}
-
-// catalogContent returns the content of a catalog folder's image.
-func catalogContent(ctx context.Context, dir string) (image.Content, error) {
-	c, found, err := fbc.Read(ctx, dir)
-	if err != nil {
-		return image.Content{}, err
-	}
-	for _, f := range found {
-		if f.Severity == findings.Error {
-			return image.Content{}, fmt.Errorf("%s is not a valid catalog: %w; `berth catalog validate %s` lists all findings", dir, f, dir)
-		}
-	}
-	content := image.Content{Files: map[string][]byte{}, Labels: map[string]string{configsLabel: "/" + configsFolder}}
-	for _, file := range c.Files {
-		below, err := filepath.Rel(dir, file.Path)
-		if err != nil {
-			return image.Content{}, err
-		}
-		if content.Files[path.Join(configsFolder, filepath.ToSlash(below))], err = os.ReadFile(file.Path); err != nil {
-			return image.Content{}, fmt.Errorf("catalog %s: %w", dir, err)
-		}
-	}
-	return content, nil
 }

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -17,12 +16,6 @@ import (
 	"github.com/berth-csi/berth/cmd/internal/version"
 )
 
-// Exit codes of commands, but for those whose help tells other ones.
-const (
-	exitFailed = 1 // the command could not do what it was asked, or it found faults
-	exitUsage  = 2 // the command line is wrong
-)
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -32,12 +25,15 @@ func main() {
 func run(ctx context.Context, args []string) int {
 	root := newCommand()
 	root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: calledAs(os.Args[0])}
+	if completerOf(os.Args[0]) != "" {
+		args = append([]string{cobra.ShellCompRequestCmd}, args...)
+	}
 	root.SetArgs(args)
 	show(root)
 	logging.To(os.Stderr)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
-		return 0
+		return exitFine
 	}
 	if exit := (*exitError)(nil); errors.As(err, &exit) {
 		if exit.err != nil {
@@ -48,15 +44,17 @@ func run(ctx context.Context, args []string) int {
 	printError(root, err)
 	if usage := (*usageError)(nil); errors.As(err, &usage) {
 		root.PrintErrf("See '%s --help'.\n", usage.command)
-		return exitUsage
 	}
 	return exitFailed
 }
 
+// parents are the programs that this one can be a plugin of.
+var parents = []string{"kubectl", "oc"}
+
 // calledAs is how a person calls this program. As kubectl-berth or oc-berth on the PATH it is a plugin.
 func calledAs(program string) string {
-	for _, parent := range []string{"kubectl", "oc"} {
-		if filepath.Base(program) == parent+"-berth" {
+	for _, parent := range parents {
+		if filepath.Base(program) == parent+"-berth" || completerOf(program) == parent {
 			return parent + " berth"
 		}
 	}
@@ -70,9 +68,10 @@ func newCommand() *cobra.Command {
 		Long: `berth makes what the Operator Lifecycle Manager (OLM) installs optional CSI drivers from:
 a bundle for each version of a driver's operator, and catalogs of such bundles. And it switches an
 operator that is installed from one catalog to another, or hands its driver over to the cluster storage
-operator.
+operator. It also switches CSI migration on and off, and says what is wrong with the drivers of a cluster.
 
-Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth.`,
+Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth. Linked as kubectl_complete-berth or
+oc_complete-berth, it completes the plugin's arguments in a shell.`,
 		Example: `  # From a driver's definition to a catalog that OLM can read
   berth bundle generate efs --version 1.0.0 --output bundles/1.0.0
   berth catalog build bundles/1.0.0 --output catalog
@@ -82,27 +81,24 @@ Linked as kubectl-berth or oc-berth, it is a plugin: kubectl berth, oc berth.`,
   berth switch plan aws-efs-operator --to certified-operators
 
   # From OLM to the cluster storage operator
-  berth adopt plan ebs`,
+  berth adopt plan ebs
+
+  # From volumes with in-tree sources to CSI drivers
+  berth csi-migration status
+
+  # What is wrong here?
+  berth doctor`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		Args:          cobra.NoArgs,
+		Args:          takesCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), version.NewCommand())
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return &usageError{command: cmd.CommandPath(), err: err} })
+	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), newDoctorCommand(), version.NewCommand())
+	root.SetFlagErrorFunc(checkFlags)
 	explainUsage(root)
+	explainExit(root)
 	return root
 }
-
-// exitError ends a command whose exit codes are others than those of most commands. Without an error,
-// there is nothing to say.
-type exitError struct {
-	code int
-	err  error
-}
-
-func (e *exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
-func (e *exitError) Unwrap() error { return e.err }
 
 // usageError is a fault of the command line, as opposed to one of what the command works on.
 type usageError struct {

@@ -9,20 +9,15 @@ import (
 	"strings"
 	"time"
 
-	operatorv1 "github.com/openshift/api/operator/v1"
-	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
-	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	configv1 "github.com/openshift/api/config/v1"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/adoption"
 	"github.com/berth-csi/berth/migrate/subscription"
 )
-
-// exitTimeout is the exit code of a command that timed out, as that of timeout(1).
-const exitTimeout = 124
 
 // requestTimeout limits a single request to the API server.
 const requestTimeout = 30 * time.Second
@@ -41,6 +36,7 @@ func (f *journalFlags) add(cmd *cobra.Command) {
 func (f *journalFlags) addJournals(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.journals, "journal-namespace", migrate.DefaultJournalNamespace,
 		"`NAMESPACE` of the journals; only cluster administrators may be allowed to write ConfigMaps there")
+	completeFlag(cmd, "journal-namespace", f.completeNamespace)
 }
 
 // connect returns a client of the cluster. It prints warnings to standard error, each once.
@@ -51,7 +47,7 @@ func (f *journalFlags) connect(cmd *cobra.Command) (migrate.Cluster, error) {
 	}
 	config.Timeout = requestTimeout
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{clientgoscheme.AddToScheme, v1alpha1.AddToScheme, operatorsv1.AddToScheme, operatorv1.Install} {
+	for _, add := range []func(*runtime.Scheme) error{adoption.AddToScheme, configv1.Install} { // some need fewer
 		if err := add(scheme); err != nil {
 			return migrate.Cluster{}, err
 		}
@@ -83,7 +79,7 @@ type runFlags struct {
 
 func (f *runFlags) add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to run; the same command continues later; 0 means no limit")
-	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for OLM and the operator; if false, end where there is something to wait for")
+	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for what others do; if false, end where there is something to wait for")
 }
 
 // limit returns a context with the timeout.
@@ -153,9 +149,9 @@ func showPlan[P plan](cmd *cobra.Command, output string, p P, err error) error {
 	}
 	switch {
 	case err != nil:
-		return &exitError{code: exitUsage, err: err}
+		return err
 	case !p.GetOutline().Safe:
-		return &exitError{code: exitFailed}
+		return &exitError{code: exitFound}
 	}
 	return nil
 }
@@ -197,9 +193,36 @@ func (f *applyFlags) add(cmd *cobra.Command, name string) {
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "print the plan, send the first write to the API server as a dry run, and change nothing")
 }
 
+// applyPlan applies the plan in the file, or else that of what is requested. of returns the request that a plan was made for, and
+// done says what was done.
+func applyPlan[P plan](cmd *cobra.Command, e migrate.Engine[P], at journalFlags, f applyFlags, requested func() (migrate.Request[P], error),
+	of func(P) (migrate.Request[P], error), done func(context.Context, migrate.Cluster, P) string) error {
+	var given P
+	var r migrate.Request[P]
+	var err error
+	if f.file == "" {
+		r, err = requested()
+	} else if given, err = readPlan(e, f.file, cmd.InOrStdin()); err == nil {
+		r, err = of(given)
+	}
+	if err != nil {
+		return err
+	}
+	cluster, err := at.connect(cmd)
+	if err != nil {
+		return err
+	}
+	return apply(cmd, e, cluster, f, func(ctx context.Context) (P, *migrate.Status[P], error) {
+		if f.file == "" {
+			return e.Ensure(ctx, cluster, r)
+		}
+		return e.EnsureGiven(ctx, cluster, r, given)
+	}, done)
+}
+
 // apply carries out the plan that ensure returns, with its status if it is resumed. done says what was done.
 func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Cluster, f applyFlags,
-	ensure func(context.Context) (P, *migrate.Status[P], error), done func(context.Context, P) string) error {
+	ensure func(context.Context) (P, *migrate.Status[P], error), done func(context.Context, migrate.Cluster, P) string) error {
 	ctx, cancel := f.run.limit(cmd.Context())
 	defer cancel()
 	stop := startProgress(cmd.ErrOrStderr(), "reading the cluster and its catalogs")
@@ -218,7 +241,7 @@ func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Clus
 		}
 	}
 	if !safe {
-		return &exitError{code: exitFailed}
+		return &exitError{code: exitFound}
 	}
 	shown := newProgress(cmd)
 	err = e.Apply(ctx, cluster, p, migrate.Options{DryRun: f.dryRun, NoWait: !f.run.wait, Report: shown.report})
@@ -228,7 +251,7 @@ func apply[P plan](cmd *cobra.Command, e migrate.Engine[P], cluster migrate.Clus
 	case f.dryRun:
 		message = "dry run: the API server has accepted the first write, and nothing was changed"
 	case err == nil:
-		message = done(ctx, p)
+		message = done(ctx, cluster, p)
 	}
 	return finish(ctx, cmd, err, message, e.Command(cluster, p, "status"))
 }

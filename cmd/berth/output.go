@@ -12,6 +12,7 @@ import (
 // the command line.
 func addOutputFlag(cmd *cobra.Command, into *string, value string, formats []string) {
 	cmd.Flags().StringVarP(into, "output", "o", value, "`FORMAT` of what is printed to standard output: "+strings.Join(formats, ", "))
+	completeFlag(cmd, "output", oneOf(formats...))
 	check := cmd.Args
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if !slices.Contains(formats, *into) {

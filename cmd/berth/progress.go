@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/berth-csi/berth/findings/escape"
 )
 
@@ -22,7 +20,7 @@ func startProgress(w io.Writer, what string) (stop func()) {
 	}
 	file := fileOf(w)
 	what = escape.Line(what)
-	if columns, _, err := term.GetSize(int(file.Fd())); err == nil {
+	if columns := columnsOf(w); columns > 0 {
 		what = cut(what, columns)
 	}
 	ended, cleared := make(chan struct{}), make(chan struct{})

@@ -22,7 +22,7 @@ them are not affected.
 interruption. "status" shows how far it is. "rollback" undoes it, as long as OLM has not started to install.`,
 		Example: `  berth switch plan aws-efs-operator --to certified-operators
   berth switch apply aws-efs-operator --to certified-operators --create-driver`,
-		Args: cobra.NoArgs,
+		Args: takesCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newSwitchPlanCommand(), newSwitchApplyCommand(), newSwitchStatusCommand(), newSwitchRollbackCommand())
@@ -59,12 +59,12 @@ func (f *switchFlags) complete(pkg string) {
 }
 
 // checkArgs fails unless there is a package, and a catalog to switch it to.
-func (f *switchFlags) checkArgs(cmd *cobra.Command, args []string) error {
+func (f *switchFlags) checkArgs(_ *cobra.Command, args []string) error {
 	if f.to == "" && len(args) > 0 {
 		return errors.New("--to is missing: want the name of the CatalogSource to switch to")
 	}
-	if len(args) != 1 {
-		return fmt.Errorf("want the name of one package, as the Subscription has it in spec.name; got %d arguments", len(args))
+	if err := takes("PACKAGE")(nil, args); err != nil {
+		return fmt.Errorf("%w, as the Subscription has it in spec.name", err)
 	}
 	return nil
 }

@@ -33,14 +33,15 @@ line or the cluster. When the switch is complete, it changes nothing.
 Until the switch is complete, OLM asks for approval for all Subscriptions of the namespace. It installs
 nothing that is not in the plan.
 
-Exit codes: 0 if the switch is complete, or with --wait=false if there is nothing to do but to wait; 1 if it
-is not safe, or cannot continue; 2 if the command line or the plan in the file is invalid; 124 if it timed out.`,
+With --wait=false, the command ends, and has not failed, where there is nothing to do but to wait.`,
 		Example: `  # Switch, and have the operator adopt the driver
   berth switch apply aws-efs-operator --to certified-operators --create-driver
 
   # Apply exactly the plan that was reviewed
   berth switch apply -f plan.json`,
-		Args: o.checkArgs,
+		Annotations:       found("the plan is not safe, and nothing was changed"),
+		Args:              o.checkArgs,
+		ValidArgsFunction: nothing,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				o.complete(args[0])
@@ -64,28 +65,15 @@ func (o *switchApply) checkArgs(cmd *cobra.Command, args []string) error {
 }
 
 func (o *switchApply) apply(cmd *cobra.Command) error {
-	var given *subscription.Plan
-	if o.how.file != "" {
-		var err error
-		if given, err = readPlan(subscription.Switch, o.how.file, cmd.InOrStdin()); err != nil {
-			return &exitError{code: exitUsage, err: err}
-		}
-	}
-	cluster, err := o.connect(cmd)
+	requested := func() (migrate.Request[*subscription.Plan], error) { return o.request, nil }
+	of := func(p *subscription.Plan) (migrate.Request[*subscription.Plan], error) { return p.Request(), nil }
+	return applyPlan(cmd, subscription.Switch, o.journalFlags, o.how, requested, of, switched)
+}
+
+func switched(ctx context.Context, cluster migrate.Cluster, p *subscription.Plan) string {
+	remark, err := p.Remark(ctx, cluster.Client)
 	if err != nil {
-		return err
+		remark = fmt.Sprintf("; not known on which nodes the driver is not up to date: %v", err)
 	}
-	ensure := func(ctx context.Context) (*subscription.Plan, *migrate.Status[*subscription.Plan], error) {
-		if given == nil {
-			return subscription.Switch.Ensure(ctx, cluster, o.request)
-		}
-		return subscription.Switch.EnsureGiven(ctx, cluster, given.Request(), given)
-	}
-	return apply(cmd, subscription.Switch, cluster, o.how, ensure, func(ctx context.Context, p *subscription.Plan) string {
-		remark, err := p.Remark(ctx, cluster.Client)
-		if err != nil {
-			remark = fmt.Sprintf("; not known on which nodes the driver is not up to date: %v", err)
-		}
-		return fmt.Sprintf("Subscription %s is to %s: the switch is complete", p.Subject, p.To) + remark
-	})
+	return fmt.Sprintf("Subscription %s is to %s: the switch is complete", p.Subject, p.To) + remark
 }

@@ -18,15 +18,15 @@ func newSwitchPlanCommand() *cobra.Command {
 and the catalogs as they are. Nothing is written to the cluster.
 
 The plan lists the checks, with what to do if one fails, then the steps, with the point of no return, and
-the objects that will change.
-
-Exit codes: 0 if the plan is safe to apply; 1 if it is not; 2 if there is no prediction.`,
+the objects that will change.`,
 		Example: `  berth switch plan aws-efs-operator --to certified-operators
 
   # Have a plan reviewed, and apply exactly that one
   berth switch plan aws-efs-operator --to certified-operators -o json > plan.json
   berth switch apply -f plan.json`,
-		Args: f.checkArgs,
+		Annotations:       found("the plan is not safe to apply"),
+		Args:              f.checkArgs,
+		ValidArgsFunction: nothing,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			f.complete(args[0])
 			p, err := f.plan(cmd)

@@ -18,11 +18,10 @@ the other catalog; an InstallPlan that results from it, and that nobody has appr
 status of the switch is shown first, on standard error.
 
 Beyond the point of no return, which the plan shows, a switch cannot be undone, because OLM never installs
-an earlier version. This command says so then, and changes nothing.
-
-Exit codes: 0 if the switch is undone; 1 if it is not; 124 if it timed out.`,
-		Example: `  berth switch rollback aws-efs-operator`,
-		Args:    cobra.ExactArgs(1),
+an earlier version. This command says so then, and changes nothing.`,
+		Example:           `  berth switch rollback aws-efs-operator`,
+		Args:              takes("PACKAGE"),
+		ValidArgsFunction: nothing,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cluster, err := f.connect(cmd)
 			if err != nil {

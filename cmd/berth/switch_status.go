@@ -16,9 +16,10 @@ func newSwitchStatusCommand() *cobra.Command {
 		Long: `Show how far a switch is: which steps were started when, according to its journal, and which step is next,
 according to the cluster.
 
-Exit codes: 0 if the status is shown; 1 if it is not, or no switch of the package has been started.`,
-		Example: `  berth switch status aws-efs-operator`,
-		Args:    cobra.ExactArgs(1),
+The command fails if no switch of the package has been started.`,
+		Example:           `  berth switch status aws-efs-operator`,
+		Args:              takes("PACKAGE"),
+		ValidArgsFunction: nothing,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			cluster, err := f.connect(cmd)
 			if err != nil {

@@ -49,6 +49,18 @@ func isTerminal(w io.Writer) bool {
 	return file != nil && term.IsTerminal(int(file.Fd()))
 }
 
+// columnsOf returns how wide a terminal is, or 0 for what is none.
+func columnsOf(w io.Writer) int {
+	if !isTerminal(w) {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(fileOf(w).Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
+}
+
 // printError says what went wrong, in a line for each fault.
 func printError(cmd *cobra.Command, err error) {
 	lines := linesOf(err)

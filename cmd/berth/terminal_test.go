@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
@@ -30,15 +31,34 @@ func TestTerminalShowsVisibleCharacters(t *testing.T) {
 		if err != nil || !strings.Contains(string(file), test.file) {
 			t.Errorf("%s to a file: %q, %v; want %q in it", test.format, file, err, test.file)
 		}
-		terminal := onTerminal(t, exec.Command("berth", "catalog", "render", dir, "-o", test.format))
+		terminal := onTerminal(t, 80, exec.Command("berth", "catalog", "render", dir, "-o", test.format))
 		if !strings.Contains(terminal, test.terminal) {
 			t.Errorf("%s to a terminal: %q, want %q in it", test.format, terminal, test.terminal)
 		}
 	}
 }
 
-// onTerminal returns what a command writes to a terminal.
-func onTerminal(t *testing.T, cmd *exec.Cmd) string {
+// TestListFitsTerminal: no line of a list is wider than the terminal, unless it must not be cut.
+func TestListFitsTerminal(t *testing.T) {
+	const columns = 100
+	list := func(options ...string) (widest int, shown string) {
+		t.Helper()
+		shown = onTerminal(t, columns, exec.Command("berth", append([]string{"catalog", "list", "bundles", "../../catalog/community"}, options...)...))
+		for line := range strings.Lines(shown) {
+			widest = max(widest, utf8.RuneCountInString(strings.TrimSpace(line)))
+		}
+		return widest, shown
+	}
+	if widest, shown := list(); widest > columns || !strings.Contains(shown, "…") {
+		t.Errorf("%d columns, want %d at most, and a value that is cut:\n%s", widest, columns, shown)
+	}
+	if widest, shown := list("-o", "wide"); widest <= columns || strings.Contains(shown, "…") {
+		t.Errorf("wide: %d columns, want more than %d, and no value that is cut:\n%s", widest, columns, shown)
+	}
+}
+
+// onTerminal returns what a command writes to a terminal of some columns.
+func onTerminal(t *testing.T, columns uint16, cmd *exec.Cmd) string {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -54,6 +74,9 @@ func onTerminal(t *testing.T, cmd *exec.Cmd) string {
 	}
 	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.IoctlSetWinsize(int(master.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 24, Col: columns}); err != nil {
 		t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = terminal, terminal

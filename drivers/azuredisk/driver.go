@@ -30,7 +30,7 @@ var Driver = drivers.Driver{
 	},
 
 	Namespace: drivers.ClusterStorageNamespace,
-	InTree:    drivers.InTree{Source: "azureDisk", Plugin: "kubernetes.io/azure-disk"},
+	InTree:    drivers.InTree{Source: "azureDisk", Plugin: "kubernetes.io/azure-disk", Gate: "CSIMigrationAzureDisk", Preview: "4.9.0", Migrated: "4.11.0"},
 
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{

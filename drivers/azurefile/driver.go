@@ -29,7 +29,7 @@ var Driver = drivers.Driver{
 	},
 
 	Namespace: drivers.ClusterStorageNamespace,
-	InTree:    drivers.InTree{Source: "azureFile", Plugin: "kubernetes.io/azure-file"},
+	InTree:    drivers.InTree{Source: "azureFile", Plugin: "kubernetes.io/azure-file", Gate: "CSIMigrationAzureFile", Preview: "4.10.0", Migrated: "4.13.0"},
 
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{

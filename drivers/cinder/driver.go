@@ -25,7 +25,7 @@ var Driver = drivers.Driver{
 		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
 	},
 	Namespace: drivers.ClusterStorageNamespace,
-	InTree:    drivers.InTree{Source: "cinder", Plugin: "kubernetes.io/cinder"},
+	InTree:    drivers.InTree{Source: "cinder", Plugin: "kubernetes.io/cinder", Gate: "CSIMigrationOpenStack", Preview: "4.8.0", Migrated: "4.11.0"},
 
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{

@@ -51,7 +51,7 @@ var Driver = drivers.Driver{
 
 	// Of OpenShift 4.5's operator, whose Deployment and DaemonSet had the same names.
 	Namespace: "openshift-aws-ebs-csi-driver",
-	InTree:    drivers.InTree{Source: "awsElasticBlockStore", Plugin: "kubernetes.io/aws-ebs"},
+	InTree:    drivers.InTree{Source: "awsElasticBlockStore", Plugin: "kubernetes.io/aws-ebs", Gate: "CSIMigrationAWS", Preview: "4.8.0", Migrated: "4.12.0"},
 
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{
@@ -77,7 +77,13 @@ var Driver = drivers.Driver{
 				Operator: "aws-ebs-csi-driver-operator",
 				CustomResource: &drivers.CustomResource{
 					Kind: schema.GroupVersionKind{Group: "csi.openshift.io", Version: "v1alpha1", Kind: "AWSEBSDriver"},
-					Name: "cluster", Definition: "awsebsdrivers.csi.openshift.io",
+					Name: "cluster", Definition: "awsebsdrivers.csi.openshift.io", Finalizer: "operator.csi.openshift.io",
+				},
+				Namespace: "openshift-aws-ebs-csi-driver-operator",
+				Leaves: []drivers.Leftover{
+					{Kind: drivers.ClusterRoleBindingKind, Name: "ebs-controller-privileged-binding"},
+					{Kind: drivers.CredentialsRequestKind, Namespace: drivers.CredentialsRequestNamespace, Name: "openshift-aws-ebs-csi-driver",
+						Credentials: &drivers.OldCredentials{Secret: "aws-cloud-credentials"}},
 				},
 			},
 			{Versions: ">=5.0.0-0 <6.0.0-0", Operator: "aws-ebs-csi-driver-operator"}, // of this definition

@@ -28,7 +28,7 @@ var Driver = drivers.Driver{
 	},
 
 	Namespace: drivers.ClusterStorageNamespace,
-	InTree:    drivers.InTree{Source: "gcePersistentDisk", Plugin: "kubernetes.io/gce-pd"},
+	InTree:    drivers.InTree{Source: "gcePersistentDisk", Plugin: "kubernetes.io/gce-pd", Gate: "CSIMigrationGCE", Preview: "4.9.0", Migrated: "4.12.0"},
 
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{

@@ -26,6 +26,8 @@ const (
 	csiName = "manila.csi.openstack.org"
 	// cloudSecret is the Secret in which the cloud credential operator provides credentials.
 	cloudSecret = "manila-cloud-credentials"
+	// lastApplied is the annotation of all objects that OpenShift 4.5's operator made.
+	lastApplied = "manila.csi.openshift.io/last-applied"
 )
 
 // Driver is the Manila CSI driver. It keeps the namespace and the names that OpenShift's own operators used: volumes
@@ -79,19 +81,24 @@ var Driver = drivers.Driver{
 	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.OpenStackPlatformType, Optional: true},
 	History: drivers.History{
 		// Of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names.
-		Traces: []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: "csi-driver-manila-operator",
-			Accounts: []string{"csi-nodeplugin", "openstack-manila-csi-controllerplugin", "openstack-manila-csi-nodeplugin"}}},
-		CSIDriverAnnotation: "manila.csi.openshift.io/last-applied",
+		Traces:              []drivers.Trace{{Kind: drivers.SecurityContextConstraintsKind, Name: oldConstraints, Accounts: oldAccounts}},
+		CSIDriverAnnotation: lastApplied,
 		Predecessors: []drivers.Predecessor{
 			{
 				Versions: ">=4.3.0-0 <4.6.0-0",
 				Operator: "csi-driver-manila-operator",
 				CustomResource: &drivers.CustomResource{
 					Kind: schema.GroupVersionKind{Group: "csi.openshift.io", Version: "v1alpha1", Kind: "ManilaDriver"},
-					Name: "cluster", Definition: "maniladrivers.csi.openshift.io",
+					Name: "cluster", Definition: "maniladrivers.csi.openshift.io", Finalizer: "finalizer.manila.csi.openshift.io",
 				},
+				Namespace: "openshift-manila-csi-driver-operator",
+				Leaves:    leftovers(),
 			},
 			{Versions: ">=5.0.0-0 <6.0.0-0", Operator: "manila-csi-driver-operator"}, // of this definition
 		},
+		// With these, OpenShift 4.5's operator described the login. New pods have the CA where os-certAuthorityPath says.
+		Keys: []drivers.RetiredKeys{{
+			Secret: driverSecret, Mark: lastApplied, Accounts: oldAccounts, Keys: oldKeys,
+		}},
 	},
 }

@@ -50,6 +50,50 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// TestKeys: new pods understand the keys that OpenShift 4.5's operator wrote, with the CA at the same path, and the Secret has none of
+// them any more.
+func TestKeys(t *testing.T) {
+	manifests, err := Driver.Manifests(drivers.Values{Namespace: Driver.Namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const file = "cloud-provider-ca-bundle.pem"
+	for _, retired := range Driver.History.Keys {
+		secrets := drivers.Named(manifests, "Secret", retired.Secret)
+		if len(secrets) != 1 {
+			t.Fatalf("there are %d Secrets %s, want one", len(secrets), retired.Secret)
+		}
+		data, _, _ := unstructured.NestedStringMap(secrets[0].Object.Object, "data")
+		for _, key := range retired.Keys {
+			if data[key] != "" {
+				t.Errorf("key %s is retired, and the Secret has it", key)
+			}
+		}
+	}
+	found := 0
+	for _, m := range manifests {
+		volumes, _, _ := unstructured.NestedSlice(m.Object.Object, "spec", "template", "spec", "volumes")
+		containers, _, _ := unstructured.NestedSlice(m.Object.Object, "spec", "template", "spec", "containers")
+		for _, volume := range volumes {
+			items, _, _ := unstructured.NestedSlice(volume.(map[string]any), "secret", "items")
+			if !slices.ContainsFunc(items, func(item any) bool { return item.(map[string]any)["path"] == file }) {
+				continue
+			}
+			for _, container := range containers {
+				mounts, _, _ := unstructured.NestedSlice(container.(map[string]any), "volumeMounts")
+				for _, mount := range mounts {
+					if m := mount.(map[string]any); m["name"] == volume.(map[string]any)["name"] && m["mountPath"] == "/usr/share/pki/ca-trust-source" {
+						found++
+					}
+				}
+			}
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d containers have the CA where os-certAuthorityPath says, want those of the controller and of the node", found)
+	}
+}
+
 func credentials(cloud *openstack.Cloud) map[string][]byte {
 	return map[string][]byte{"clouds.yaml": cloud.CloudsYAML()}
 }

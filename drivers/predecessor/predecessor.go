@@ -3,14 +3,21 @@
 //
 // Any user may subscribe to a package in a namespace of their own, so a Subscription proves nothing. OLM gives an operator
 // that it has really installed its permissions by a ClusterRoleBinding, which is cluster-scoped: only administrators and
-// OLM write those.
+// OLM write those. OLM also gives permissions to operators that it then refuses to run, because the OperatorGroup of their
+// namespace is not for all namespaces. Only administrators write OperatorGroups.
 package predecessor
 
 import (
 	"cmp"
+	"context"
+	"fmt"
 	"slices"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -44,8 +51,53 @@ var owners = []struct{ kind, kindLabel, nameLabel string }{
 	{Extension, "olm.operatorframework.io/owner-kind", "olm.operatorframework.io/owner-name"},
 }
 
-// Find returns the operators of a driver that OLM has given permissions, sorted.
-func Find(d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding) []Operator {
+// Observe returns the operators of a driver that OLM runs, sorted. It lists OperatorGroups where OLM has given permissions to one.
+func Observe(ctx context.Context, reader client.Reader, d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding) ([]Operator, error) {
+	if len(find(d, bindings, nil)) == 0 {
+		return nil, nil
+	}
+	groups, err := ReadGroups(ctx, reader)
+	if err != nil {
+		return nil, err
+	}
+	return find(d, bindings, groups), nil
+}
+
+// ReadGroups returns by namespace whether an OperatorGroup of it is for all namespaces. Those without one are missing.
+func ReadGroups(ctx context.Context, reader client.Reader) (map[string]bool, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1", Kind: "OperatorGroupList"})
+	if err := reader.List(ctx, list); err != nil && !meta.IsNoMatchError(err) { // OLM may be absent
+		return nil, fmt.Errorf("listing OperatorGroups: %w", err)
+	}
+	groups := map[string]bool{}
+	for _, group := range list.Items {
+		groups[group.GetNamespace()] = groups[group.GetNamespace()] || isForAll(&group)
+	}
+	return groups, nil
+}
+
+// isForAll reports whether an OperatorGroup is for all namespaces, as that of every predecessor is: none of them supports less.
+func isForAll(group *unstructured.Unstructured) bool {
+	for _, path := range [][]string{{"targetNamespaces"}, {"selector", "matchLabels"}, {"selector", "matchExpressions"}} {
+		value, _, _ := unstructured.NestedFieldNoCopy(group.Object, append([]string{"spec"}, path...)...)
+		switch value := value.(type) {
+		case []any:
+			if len(value) > 0 {
+				return false
+			}
+		case map[string]any:
+			if len(value) > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// find returns the operators of a driver that OLM has given permissions, sorted, but those in namespaces whose OperatorGroups
+// are not for all namespaces. Where there is no OperatorGroup any more, what OLM had installed runs on.
+func find(d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding, groups map[string]bool) []Operator {
 	var found []Operator
 	for _, binding := range bindings {
 		for _, owner := range owners {
@@ -53,6 +105,9 @@ func Find(d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding) []Operator {
 				continue
 			}
 			for _, subject := range binding.Subjects {
+				if forAll, has := groups[subject.Namespace]; has && !forAll && owner.kind == Version {
+					continue
+				}
 				if subject.Kind == rbacv1.ServiceAccountKind && IsOperator(d, subject.Name) {
 					found = append(found, Operator{Namespace: subject.Namespace, Account: subject.Name, Kind: owner.kind, Name: binding.Labels[owner.nameLabel], Binding: binding.Name})
 				}
@@ -72,11 +127,7 @@ func IsOperator(d drivers.Driver, name string) bool {
 	return slices.ContainsFunc(d.Predecessors(), func(p drivers.Predecessor) bool { return p.Operator == name })
 }
 
-// Reason is the reason of the condition Available, of the driver in the status of Storage, while the cluster storage operator
-// waits for such an operator to be gone.
-const Reason = "OperatorOfOLM"
-
-// Condition is the type of that condition.
+// Condition is the type of the condition Available of a driver, in the status of Storage.
 func Condition(d drivers.Driver) string { return d.ConditionPrefix + "CSIDriverOperatorAvailable" }
 
 // Succeeded reports whether the cluster storage operator, this or an earlier one, has given permissions to its own operator of

@@ -1,12 +1,14 @@
 package predecessor
 
 import (
+	"encoding/json"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/drivers"
 )
@@ -28,23 +30,29 @@ func TestFind(t *testing.T) {
 	extension.Kind, extension.Name = Extension, "boat"
 	for name, tc := range map[string]struct {
 		bindings []*rbacv1.ClusterRoleBinding
+		groups   map[string]bool
 		want     []Operator
 	}{
-		"of OLM v0":              {[]*rbacv1.ClusterRoleBinding{binding("b", v0, serviceAccount, "harbour", "old-boat-operator")}, []Operator{found}},
-		"of OLM v1":              {[]*rbacv1.ClusterRoleBinding{binding("b", v1, serviceAccount, "harbour", "old-boat-operator")}, []Operator{extension}},
-		"several of one":         {[]*rbacv1.ClusterRoleBinding{binding("c", v0, serviceAccount, "harbour", "old-boat-operator"), binding("b", v0, serviceAccount, "harbour", "old-boat-operator")}, []Operator{found}},
-		"of somebody else":       {[]*rbacv1.ClusterRoleBinding{binding("b", nil, serviceAccount, "harbour", "old-boat-operator")}, nil},
-		"of another account":     {[]*rbacv1.ClusterRoleBinding{binding("b", v0, serviceAccount, "harbour", "raft-operator")}, nil},
-		"of a user of that name": {[]*rbacv1.ClusterRoleBinding{binding("b", v0, rbacv1.UserKind, "", "old-boat-operator")}, nil},
-		"none":                   {nil, nil},
+		"of OLM v0":              {[]*rbacv1.ClusterRoleBinding{binding("b", v0, serviceAccount, "harbour", "old-boat-operator")}, nil, []Operator{found}},
+		"of OLM v1":              {[]*rbacv1.ClusterRoleBinding{binding("b", v1, serviceAccount, "harbour", "old-boat-operator")}, nil, []Operator{extension}},
+		"several of one":         {[]*rbacv1.ClusterRoleBinding{binding("c", v0, serviceAccount, "harbour", "old-boat-operator"), binding("b", v0, serviceAccount, "harbour", "old-boat-operator")}, nil, []Operator{found}},
+		"of somebody else":       {[]*rbacv1.ClusterRoleBinding{binding("b", nil, serviceAccount, "harbour", "old-boat-operator")}, nil, nil},
+		"of another account":     {[]*rbacv1.ClusterRoleBinding{binding("b", v0, serviceAccount, "harbour", "raft-operator")}, nil, nil},
+		"of a user of that name": {[]*rbacv1.ClusterRoleBinding{binding("b", v0, rbacv1.UserKind, "", "old-boat-operator")}, nil, nil},
+		"none":                   {nil, nil, nil},
+		"where an OperatorGroup is for all namespaces": {
+			[]*rbacv1.ClusterRoleBinding{binding("b", v0, serviceAccount, "harbour", "old-boat-operator")}, map[string]bool{"harbour": true, "quay": false}, []Operator{found}},
+		"where none is": {[]*rbacv1.ClusterRoleBinding{binding("b", v0, serviceAccount, "harbour", "old-boat-operator")}, map[string]bool{"harbour": false}, nil},
+		"of OLM v1, where none is": {
+			[]*rbacv1.ClusterRoleBinding{binding("b", v1, serviceAccount, "harbour", "old-boat-operator")}, map[string]bool{"harbour": false}, []Operator{extension}},
 	} {
-		if diff := cmp.Diff(tc.want, Find(d, tc.bindings)); diff != "" {
+		if diff := cmp.Diff(tc.want, find(d, tc.bindings, tc.groups)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 	both := []*rbacv1.ClusterRoleBinding{binding("b", v0, serviceAccount, "quay", "boat-operator"), binding("c", v0, serviceAccount, "harbour", "boat-operator")}
 	var namespaces []string
-	for _, o := range Find(d, both) {
+	for _, o := range find(d, both, nil) {
 		namespaces = append(namespaces, o.Namespace)
 	}
 	if !slices.Equal(namespaces, []string{"harbour", "quay"}) {
@@ -54,7 +62,25 @@ func TestFind(t *testing.T) {
 		t.Error("the cluster storage operator's own binding shows that it has started the operator, and no other does")
 	}
 	d.ClusterStorage = nil
-	if got := Find(d, both); len(got) > 0 {
+	if got := find(d, both, nil); len(got) > 0 {
 		t.Errorf("operators of a driver that no cluster storage operator runs: %+v", got)
+	}
+}
+
+// TestIsForAll: an OperatorGroup is for all namespaces if it names and selects none.
+func TestIsForAll(t *testing.T) {
+	for text, want := range map[string]bool{
+		`{}`: true, `{"spec":{}}`: true, `{"spec":{"targetNamespaces":[],"selector":{}}}`: true, `{"spec":{"selector":{"matchLabels":{}}}}`: true,
+		`{"spec":{"targetNamespaces":["quay"]}}`:                                       false,
+		`{"spec":{"selector":{"matchLabels":{"a":"b"}}}}`:                              false,
+		`{"spec":{"selector":{"matchExpressions":[{"key":"a","operator":"Exists"}]}}}`: false,
+	} {
+		group := &unstructured.Unstructured{}
+		if err := json.Unmarshal([]byte(text), &group.Object); err != nil {
+			t.Fatal(err)
+		}
+		if got := isForAll(group); got != want {
+			t.Errorf("%s: %t, want %t", text, got, want)
+		}
 	}
 }

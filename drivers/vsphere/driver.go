@@ -39,7 +39,7 @@ var Driver = drivers.Driver{
 		Image: "quay.io/berth-csi/berth-operator:v1.0.0",
 	},
 	Namespace: drivers.ClusterStorageNamespace,
-	InTree:    drivers.InTree{Source: "vsphereVolume", Plugin: "kubernetes.io/vsphere-volume"},
+	InTree:    drivers.InTree{Source: "vsphereVolume", Plugin: "kubernetes.io/vsphere-volume", Gate: "CSIMigrationvSphere", Preview: "4.10.0", Migrated: "4.13.0"},
 	Backend: &drivers.Backend{
 		Name:     "vCenter",
 		Kind:     "supported version",

@@ -20,7 +20,7 @@ import (
 )
 
 // rooms are those whose code serves all drivers alike.
-var rooms = []string{"operator", "bundle", "catalog", "olm", "migrate", "cmd"}
+var rooms = []string{"operator", "bundle", "catalog", "olm", "migrate", "doctor", "cmd"}
 
 func main() {
 	found, err := check()
@@ -71,7 +71,7 @@ func check() ([]string, error) {
 func namesOf(all []drivers.Driver) []string {
 	var names []string
 	for _, d := range all {
-		names = append(names, d.Name, d.CSIName, d.Package.Name, d.Operator.Name, d.InTree.Source, d.InTree.Plugin)
+		names = append(names, d.Name, d.CSIName, d.Package.Name, d.Operator.Name, d.InTree.Source, d.InTree.Plugin, d.InTree.Gate)
 	}
 	slices.Sort(names)
 	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })

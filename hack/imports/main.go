@@ -19,10 +19,11 @@ const module = "github.com/berth-csi/berth"
 // mayImport lists the other rooms whose packages each room may import. A room without an entry may not exist,
 // and a room that is in no list may not be imported.
 var mayImport = map[string][]string{
-	"cmd":          {"operator", "bundle", "catalog", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "drivers", "findings", "image", "yaml"},
+	"cmd":          {"operator", "bundle", "catalog", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "drivers", "findings", "image", "yaml"},
 	"operator":     {"connections", "drivers", "listing", "yaml"},
 	"bundle":       {"drivers", "findings", "registryv1", "yaml"},
-	"migrate":      {"drivers", "fbc", "findings", "olm", "yaml"},
+	"migrate":      {"drivers", "fbc", "findings", "listing", "olm", "yaml"},
+	"doctor":       {"drivers", "findings", "listing", "olm", "sharedvolume"},
 	"catalog":      {"connections", "fbc", "findings", "image", "olm", "registryv1", "yaml"},
 	"olm":          {"fbc", "findings"},
 	"registryv1":   {"fbc", "findings", "image", "yaml"},
@@ -34,8 +35,9 @@ var mayImport = map[string][]string{
 	"listing":      {},
 	"drivers":      {"yaml"},
 	"yaml":         {},
+	"release":      {"bundle", "catalog", "fbc", "findings", "image", "registryv1", "yaml"},
 	"hack":         {"drivers", "operator"},
-	"test":         {"cmd", "operator", "bundle", "catalog", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
+	"test":         {"cmd", "operator", "bundle", "catalog", "doctor", "fbc", "migrate", "olm", "registryv1", "sharedvolume", "connections", "drivers", "findings", "image", "listing", "yaml"},
 }
 
 // refused are packages that shipped programs may not import, with the reason. The room in except may.
@@ -53,7 +55,7 @@ var refused = []struct {
 }
 
 // unshipped are the rooms that are in no shipped program.
-var unshipped = []string{"hack", "test"}
+var unshipped = []string{"hack", "release", "test"}
 
 type goPackage struct {
 	ImportPath                         string

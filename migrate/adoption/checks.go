@@ -21,20 +21,20 @@ import (
 
 // The codes of checks.
 const (
-	clusterExtension = "cluster-extension"
-	severalOperators = "several-operators"
-	subscriptions    = "subscriptions"
-	pendingUpdate    = "pending-update"
-	installedVersion = "installed-version"
-	knownVersion     = "known-version"
-	configuration    = "configuration"
-	managementState  = "management-state"
-	csiDriverOwner   = "csidriver"
-	driverOwner      = "driver-owner"
-	driverPlace      = "driver-place"
-	selectors        = "selectors"
-	rolloutState     = "rollout"
-	successor        = "cluster-storage-operator"
+	clusterExtension = "cluster-extension"        // no ClusterExtension of OLM v1 has installed the operator
+	severalOperators = "several-operators"        // OLM runs at most one operator of the driver
+	subscriptions    = "subscriptions"            // no other Subscription would install the operator again
+	pendingUpdate    = "pending-update"           // no update is pending
+	installedVersion = "installed-version"        // the ClusterServiceVersion is installed
+	knownVersion     = "known-version"            // the cluster storage operator can succeed the version
+	configuration    = "configuration"            // what configured the operator stays
+	managementState  = "management-state"         // the driver is managed
+	csiDriverOwner   = "csidriver"                // no other driver of the same name is installed
+	driverOwner      = "driver-owner"             // the driver belongs to no other operator
+	driverPlace      = "driver-place"             // cluster-scoped objects show the driver's namespace
+	selectors        = "selectors"                // the driver's workloads can be taken over in place
+	rolloutState     = "rollout"                  // the driver's workloads are up to date
+	successor        = "cluster-storage-operator" // the cluster storage operator waits to take the driver over
 )
 
 func passed(code, what string, args ...any) migrate.Checks {
@@ -86,10 +86,11 @@ func (in *input) checkOperators(*operator) migrate.Checks {
 	return passed(severalOperators, "OLM runs at most one operator of the driver")
 }
 
-// checkSubscriptions refuses Subscriptions from which OLM would install an operator again. It installs nothing in a namespace
-// without an OperatorGroup, which only administrators can create.
+// checkSubscriptions refuses Subscriptions from which OLM would install an operator again. It installs operators of
+// the whole cluster, such as these, only in namespaces with an OperatorGroup for all namespaces, which only administrators can
+// create. So no user of another namespace holds a driver up.
 func (in *input) checkSubscriptions(o *operator) (found migrate.Checks) {
-	var others, harmless []string
+	var others, harmless names
 	for _, s := range in.subscriptions {
 		name := s.Namespace + "/" + s.Name
 		switch {
@@ -102,11 +103,11 @@ func (in *input) checkSubscriptions(o *operator) (found migrate.Checks) {
 	}
 	if len(others) > 0 {
 		found = refused(subscriptions, "delete those that nobody needs: OLM would install the operator from them again",
-			"there are other Subscriptions to package %s: %s", in.driver.Package.Name, strings.Join(others, ", "))
+			"there are other Subscriptions to package %s: %s", in.driver.Package.Name, others)
 	}
 	if len(harmless) > 0 {
 		found = append(found, warned(subscriptions, "delete them if nobody needs them",
-			"OLM installs nothing from these Subscriptions to package %s, as their namespaces have no OperatorGroup: %s", in.driver.Package.Name, strings.Join(harmless, ", "))...)
+			"OLM installs nothing from these Subscriptions to package %s, as their namespaces have no OperatorGroup for all namespaces: %s", in.driver.Package.Name, harmless)...)
 	}
 	switch {
 	case len(found) > 0:
@@ -115,6 +116,17 @@ func (in *input) checkSubscriptions(o *operator) (found migrate.Checks) {
 		return warned(subscriptions, "nothing", "somebody has deleted the Subscription already")
 	}
 	return passed(subscriptions, "no other Subscription would install the operator again")
+}
+
+// names are names of objects. A text has a few of them, as users decide how many there are.
+type names []string
+
+func (n names) String() string {
+	const most = 5
+	if len(n) <= most {
+		return strings.Join(n, ", ")
+	}
+	return fmt.Sprintf("%s, and %d others", strings.Join(n[:most], ", "), len(n)-most)
 }
 
 // checkPending refuses an update that OLM has not finished, or that waits for approval.
@@ -218,22 +230,6 @@ func (in *input) predecessorOf(o *operator) (drivers.Predecessor, error) {
 		return p, nil
 	}
 	return none, fmt.Errorf("version %s of the driver's operator is not known: want one of %s", version, strings.Join(known, ", or "))
-}
-
-// checkConfiguration warns of what the Subscription sets for the operator: the new one does not get it.
-func (in *input) checkConfiguration(o *operator) migrate.Checks {
-	if o.subscription == nil || o.subscription.Spec.Config == nil || equality.Semantic.DeepEqual(*o.subscription.Spec.Config, v1alpha1.SubscriptionConfig{}) {
-		return nil
-	}
-	var names []string
-	for _, env := range o.subscription.Spec.Config.Env {
-		names = append(names, env.Name)
-	}
-	variables := ""
-	if len(names) > 0 {
-		variables = ", with the variables " + strings.Join(names, ", ")
-	}
-	return warned(configuration, "check whether the driver needs that", "Subscription %s/%s has spec.config%s, which the new operator does not get", o.subscription.Namespace, o.subscription.Name, variables)
 }
 
 // checkManagementState refuses a driver that nobody manages: what state it is in, only a person knows.
@@ -346,6 +342,8 @@ func (in *input) checkSuccessor(o *operator) migrate.Checks {
 		return refused(successor, do, "there is no Storage cluster, so no cluster storage operator manages this cluster")
 	case in.storage.Spec.ManagementState == operatorv1.Unmanaged:
 		return refused(successor, "set it to Managed", "spec.managementState of Storage cluster is Unmanaged, so the cluster storage operator would start nothing")
+	case in.bySuccessor:
+		return passed(successor, "the cluster storage operator itself takes the driver over")
 	case in.started:
 		return passed(successor, "the cluster storage operator has started its operator of the driver")
 	}
@@ -353,7 +351,7 @@ func (in *input) checkSuccessor(o *operator) migrate.Checks {
 	switch {
 	case o == nil:
 		return passed(successor, "the cluster storage operator starts its operator of the driver by itself")
-	case condition == nil || condition.Reason != predecessor.Reason:
+	case condition == nil || !predecessor.Waits(condition.Reason):
 		return refused(successor, do, "the cluster storage operator does not say that it waits to take the driver over: condition %s of Storage cluster with reason %s is missing; "+
 			"it does not run, is of another version, or the platform does not need the driver", predecessor.Condition(in.driver), predecessor.Reason)
 	}

@@ -1,6 +1,7 @@
 package adoption
 
 import (
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -76,38 +77,38 @@ func TestChecks(t *testing.T) {
 		verdict migrate.Verdict
 		what    string // a fragment of it
 	}{
-		{"two Subscriptions in the namespace", func(in *input) { in.subscriptions = append(in.subscriptions, another("harbour", "boat-2")) },
+		{"F11: two Subscriptions in the namespace", func(in *input) { in.subscriptions = append(in.subscriptions, another("harbour", "boat-2")) },
 			subscriptions, migrate.Refused, "harbour/boat-2"},
-		{"a Subscription in another namespace in which OLM installs", func(in *input) {
+		{"F11: a Subscription in another namespace in which OLM installs", func(in *input) {
 			in.subscriptions, in.groups = append(in.subscriptions, another("quay", "boat")), append(in.groups, "quay")
 		}, subscriptions, migrate.Refused, "quay/boat"},
 		{"a Subscription of a tenant", func(in *input) { in.subscriptions = append(in.subscriptions, another("project", "boat")) },
 			subscriptions, migrate.Warning, "project/boat"},
 		{"a deleted Subscription", func(in *input) { in.subscriptions = nil }, subscriptions, migrate.Warning, "deleted the Subscription"},
-		{"two operators", func(in *input) {
+		{"F4: two operators", func(in *input) {
 			second := in.proven[0]
 			second.Namespace = "quay"
 			in.proven = append(in.proven, second)
 		}, severalOperators, migrate.Refused, "harbour, quay"},
-		{"a ClusterExtension", func(in *input) { in.extensions = []string{"boat"} }, clusterExtension, migrate.Refused, "ClusterExtension boat"},
-		{"permissions of a ClusterExtension", func(in *input) {
+		{"F10: a ClusterExtension", func(in *input) { in.extensions = []string{"boat"} }, clusterExtension, migrate.Refused, "ClusterExtension boat"},
+		{"F10: permissions of a ClusterExtension", func(in *input) {
 			in.proven[0].Kind, in.subscriptions, in.versions = predecessor.Extension, nil, nil
 		}, clusterExtension, migrate.Refused, "boat-operator.v1.4.0"},
-		{"an InstallPlan that waits for approval", func(in *input) { in.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseRequiresApproval },
+		{"F11: an InstallPlan that waits for approval", func(in *input) { in.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseRequiresApproval },
 			pendingUpdate, migrate.Refused, "RequiresApproval"},
-		{"an InstallPlan that OLM carries out", func(in *input) { in.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseInstalling },
+		{"F11: an InstallPlan that OLM carries out", func(in *input) { in.installPlans[0].Status.Phase = v1alpha1.InstallPlanPhaseInstalling },
 			pendingUpdate, migrate.Refused, "Installing"},
 		{"an InstallPlan without a phase", func(in *input) { in.installPlans[0].Status.Phase = "" }, pendingUpdate, migrate.Refused, "not known yet"},
-		{"half an update", func(in *input) {
+		{"F11: half an update", func(in *input) {
 			next := in.versions[0]
 			next.Name, next.UID = "boat-operator.v1.5.0", "v-2"
 			in.versions = append(in.versions, next)
 		}, pendingUpdate, migrate.Refused, "boat-operator.v1.5.0"},
-		{"an update that has been resolved", func(in *input) { in.subscriptions[0].Status.CurrentCSV = "boat-operator.v1.5.0" },
+		{"F11: an update that has been resolved", func(in *input) { in.subscriptions[0].Status.CurrentCSV = "boat-operator.v1.5.0" },
 			pendingUpdate, migrate.Refused, `"boat-operator.v1.5.0" as current`},
-		{"a Subscription that has installed nothing", func(in *input) { in.subscriptions[0].Status = v1alpha1.SubscriptionStatus{} },
+		{"F11: a Subscription that has installed nothing", func(in *input) { in.subscriptions[0].Status = v1alpha1.SubscriptionStatus{} },
 			pendingUpdate, migrate.Refused, `has "" installed`},
-		{"a missing ClusterServiceVersion", func(in *input) { in.versions = nil }, installedVersion, migrate.Refused, "does not exist"},
+		{"F11: a missing ClusterServiceVersion", func(in *input) { in.versions = nil }, installedVersion, migrate.Refused, "does not exist"},
 		{"a ClusterServiceVersion that is being deleted", func(in *input) { in.versions[0].DeletionTimestamp = &metav1.Time{} }, installedVersion, migrate.Refused, "being deleted"},
 		{"a failed ClusterServiceVersion", func(in *input) { in.versions[0].Status.Phase = v1alpha1.CSVPhaseFailed }, installedVersion, migrate.Refused, "Failed"},
 		{"an unknown version", func(in *input) {
@@ -123,11 +124,11 @@ func TestChecks(t *testing.T) {
 			in.versions[0].Spec.InstallStrategy.StrategySpec.DeploymentSpecs[0].Name = "raft"
 		}, knownVersion, migrate.Refused, "old-boat-operator"},
 		{"a configured operator", func(in *input) {
-			in.subscriptions[0].Spec.Config = &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "ROLE"}}}
-		}, configuration, migrate.Warning, "variables ROLE"},
+			in.subscriptions[0].Spec.Config = &v1alpha1.SubscriptionConfig{Env: []corev1.EnvVar{{Name: "ROLE"}}, Tolerations: []corev1.Toleration{{}}}
+		}, configuration, migrate.Warning, "does not get: tolerations, env ROLE"},
 		{"an unmanaged driver", func(in *input) { in.old[0].ManagementState = operatorv1.Unmanaged }, managementState, migrate.Refused, "Unmanaged"},
 		{"a driver to be removed", func(in *input) { in.old[0].ManagementState = operatorv1.Removed }, managementState, migrate.Refused, "Removed"},
-		{"a driver that is being removed", func(in *input) { in.old[0].Deleted = true }, managementState, migrate.Refused, "being deleted"},
+		{"F1, F2: a driver that is being removed", func(in *input) { in.old[0].Deleted = true }, managementState, migrate.Refused, "being deleted"},
 		{"an unmanaged ClusterCSIDriver", func(in *input) {
 			in.custom = &operatorv1.ClusterCSIDriver{}
 			in.custom.Spec.ManagementState = operatorv1.Unmanaged
@@ -143,17 +144,17 @@ func TestChecks(t *testing.T) {
 		{"a driver in an unknown place", func(in *input) {
 			in.placed = placement.Decision{Refusal: &placement.Refusal{Message: "anybody may have created it"}}
 		}, driverPlace, migrate.Refused, "anybody may have created it"},
-		{"another selector of a Deployment", func(in *input) {
+		{"F9: another selector of a Deployment", func(in *input) {
 			in.deployments[0].live.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "raft"}}
 		}, selectors, migrate.Refused, "app=raft"},
-		{"another selector of a DaemonSet", func(in *input) {
+		{"F9: another selector of a DaemonSet", func(in *input) {
 			in.daemonSets[0].live.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "raft"}}
 		}, selectors, migrate.Refused, "app=raft"},
-		{"a paused Deployment", func(in *input) { in.deployments[0].live.Spec.Paused = true }, rolloutState, migrate.Refused, "paused"},
-		{"a DaemonSet that is not updated", func(in *input) { in.daemonSets[0].live.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType },
+		{"F14: a paused Deployment", func(in *input) { in.deployments[0].live.Spec.Paused = true }, rolloutState, migrate.Refused, "paused"},
+		{"F14: a DaemonSet that is not updated", func(in *input) { in.daemonSets[0].live.Spec.UpdateStrategy.Type = appsv1.OnDeleteDaemonSetStrategyType },
 			rolloutState, migrate.Refused, "OnDelete"},
-		{"a DaemonSet that rolls out", func(in *input) { in.daemonSets[0].live.Status.DesiredNumberScheduled = 3 }, rolloutState, migrate.Refused, "0 of 3"},
-		{"a node that is not ready", func(in *input) { in.daemonSets[0].live.Status.NumberUnavailable = 1 }, rolloutState, migrate.Warning, "1 pods"},
+		{"F14: a DaemonSet that rolls out", func(in *input) { in.daemonSets[0].live.Status.DesiredNumberScheduled = 3 }, rolloutState, migrate.Refused, "0 of 3"},
+		{"F14: a node that is not ready", func(in *input) { in.daemonSets[0].live.Status.NumberUnavailable = 1 }, rolloutState, migrate.Warning, "1 pods"},
 		{"no Storage", func(in *input) { in.storage = nil }, successor, migrate.Refused, "no Storage"},
 		{"unmanaged storage", func(in *input) { in.storage.Spec.ManagementState = operatorv1.Unmanaged }, successor, migrate.Refused, "Unmanaged"},
 		{"a cluster storage operator that does not wait", func(in *input) { in.storage.Status.Conditions[0].Reason = "AsExpected" }, successor, migrate.Refused, "does not say that it waits"},
@@ -217,5 +218,47 @@ func TestNothingOfOLM(t *testing.T) {
 	in.subscriptions = healthy().subscriptions // which has not installed anything yet
 	if p := in.plan(); p.Checks.Safe() {
 		t.Errorf("a Subscription would install the operator, and the plan is safe: %+v", p.Checks)
+	}
+}
+
+// TestConfiguration: of everything that a Subscription can set for its operator, a plan says where to set it instead.
+func TestConfiguration(t *testing.T) {
+	config := &v1alpha1.SubscriptionConfig{}
+	fields := reflect.ValueOf(config).Elem()
+	for i := range fields.NumField() {
+		switch field := fields.Field(i); field.Kind() {
+		case reflect.Pointer:
+			field.Set(reflect.New(field.Type().Elem()))
+		case reflect.Slice:
+			field.Set(reflect.MakeSlice(field.Type(), 1, 1))
+		case reflect.Map:
+			field.Set(reflect.MakeMap(field.Type()))
+			field.SetMapIndex(reflect.ValueOf("a"), reflect.ValueOf("b"))
+		default:
+			t.Fatalf("field %s is a %s", fields.Type().Field(i).Name, field.Kind())
+		}
+	}
+	config.Env = []corev1.EnvVar{{Name: "https_proxy"}, {Name: "ROLE"}, {Name: "COLOUR"}}
+	in := healthy()
+	in.driver.Operator.Env = []string{"ROLE"}
+	in.subscriptions[0].Spec.Config = config
+	found := in.checkConfiguration(in.operator())
+	if len(found) != 1 || found[0].Verdict != migrate.Warning {
+		t.Fatalf("checks %+v, want one warning", found)
+	}
+	for i := range fields.NumField() {
+		name, _, _ := strings.Cut(fields.Type().Field(i).Tag.Get("json"), ",")
+		if name != "env" && (!strings.Contains(found[0].What, name) || !strings.Contains(found[0].Do, name+": ")) {
+			t.Errorf("field %s is lost, and neither %q nor %q says so", name, found[0].What, found[0].Do)
+		}
+	}
+	for _, want := range []string{"https_proxy: set it in the spec of Proxy cluster", "ROLE: make the Secrets", "COLOUR: nothing"} {
+		if !strings.Contains(found[0].Do, want) {
+			t.Errorf("it says %q, want %q in it", found[0].Do, want)
+		}
+	}
+	in.subscriptions[0].Spec.Config = &v1alpha1.SubscriptionConfig{}
+	if found := in.checkConfiguration(in.operator()); len(found) > 0 {
+		t.Errorf("checks %+v of an empty configuration, want none", found)
 	}
 }

@@ -148,24 +148,26 @@ func TestVerify(t *testing.T) {
 		{"the beginning", begun(), ""}, {"unsubscribed", unsubscribed(), ""}, {"everything is deleted", deleted(), ""}, {"the end", handedOver(), ""},
 		{"another namespace of the name", with(begun(), func(s *state) { s.namespaceUID = "n-9" }), "recreated under the same name"},
 		{"the namespace is gone", with(ended(), func(s *state) { s.namespaceUID = "" }), ""},
-		{"another Subscription of the name", with(begun(), func(s *state) { s.subscriptions[0].UID = "s-9" }), "subscribed to package boat-operator again"},
-		{"somebody subscribes again", with(deleted(), func(s *state) { s.subscriptions = healthy().subscriptions; s.subscriptions[0].UID = "s-9" }), "GitOps"},
-		{"OLM updates the operator", with(begun(), func(s *state) { s.subscriptions[0].Status.CurrentCSV = "boat-operator.v1.5.0" }), "OLM updates the operator"},
+		{"F13: another Subscription of the name", with(begun(), func(s *state) { s.subscriptions[0].UID = "s-9" }), "subscribed to package boat-operator again"},
+		{"F13: somebody subscribes again", with(deleted(), func(s *state) { s.subscriptions = healthy().subscriptions; s.subscriptions[0].UID = "s-9" }), "GitOps"},
+		{"F11: OLM updates the operator", with(begun(), func(s *state) { s.subscriptions[0].Status.CurrentCSV = "boat-operator.v1.5.0" }), "OLM updates the operator"},
 		{"another ClusterServiceVersion of the name", with(begun(), func(s *state) { s.versions[0].UID = "v-9" }), "not of the plan"},
 		{"another version", with(unsubscribed(), func(s *state) { s.versions[0].Name = "boat-operator.v1.5.0" }), "not of the plan"},
 		{"OLM has installed the same version again", with(unsubscribed(), func(s *state) { s.versions[0].UID = "v-9" }), ""},
 		{"the ClusterServiceVersion is gone before the Subscription", with(begun(), func(s *state) { s.versions = nil }), "but not its Subscription"},
-		{"what configured it is gone", with(begun(), func(s *state) { s.old = nil }), "deleted Boat cluster"},
+		{"F1, F2: what configured it is gone", with(begun(), func(s *state) { s.old = nil }), "deleted Boat cluster"},
 		{"what configured it is another one", with(begun(), func(s *state) { s.old.UID = "o-9" }), "recreated Boat cluster"},
-		{"what configured it is being deleted", with(begun(), func(s *state) { s.old.Deleted = true }), "being deleted"},
+		{"F1, F2: what configured it is being deleted", with(begun(), func(s *state) { s.old.Deleted = true }), "being deleted"},
 		{"somebody does not want it managed any more", with(begun(), func(s *state) { s.old.ManagementState = operatorv1.Unmanaged }), "Unmanaged"},
 		{"the same, with the new operator", with(started(), func(s *state) { s.old = nil }), ""},
 		{"the ClusterCSIDriver is gone", with(begun(), func(s *state) { s.plan.Subject.UID = "c-1" }), "deleted ClusterCSIDriver"},
 	} {
-		err := tc.state.Verify()
-		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-			t.Errorf("%s: error %v, want %q in it", tc.name, err, tc.want)
-		}
+		t.Run(tc.name, func(t *testing.T) {
+			err := tc.state.Verify()
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want %q in it", err, tc.want)
+			}
+		})
 	}
 }
 

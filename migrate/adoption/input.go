@@ -6,22 +6,25 @@ import (
 	"slices"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
-	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/listing"
 	"github.com/berth-csi/berth/migrate"
 )
 
@@ -32,12 +35,16 @@ type input struct {
 	proven []predecessor.Operator
 	// started reports whether the cluster storage operator has started its operator of the driver.
 	started bool
-	// subscriptions, versions, installPlans and groups are those of all namespaces that are about the driver's package; of
-	// the OperatorGroups only the namespaces.
+	// subscriptions are those to the driver's package, of all namespaces. Users write most of them, so only those in the
+	// operators' own namespaces have more than a name.
 	subscriptions []v1alpha1.Subscription
-	versions      []v1alpha1.ClusterServiceVersion
-	installPlans  []v1alpha1.InstallPlan
-	groups        []string
+	// groups are the namespaces in which OLM installs operators for the whole cluster.
+	groups []string
+	// versions and installPlans are those of the operators' namespaces that are about the driver's package.
+	versions     []v1alpha1.ClusterServiceVersion
+	installPlans []v1alpha1.InstallPlan
+	// bySuccessor says that the cluster storage operator itself hands the driver over.
+	bySuccessor bool
 	// extensions are the ClusterExtensions of the driver's package.
 	extensions   []string
 	namespaceUID types.UID // of the operator's namespace
@@ -61,12 +68,15 @@ type oldCustomResource struct {
 }
 
 // observe reads all that a plan is made from.
-func observe(ctx context.Context, c client.Client, d drivers.Driver) (*input, error) {
-	in := &input{driver: d}
+func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, error) {
+	in, c := &input{driver: r.Driver, bySuccessor: r.bySuccessor}, cluster.Client
 	for _, read := range []func(context.Context, client.Client) error{in.readBindings, in.readOLM, in.readExtensions, in.readSettings, in.readPlatform, in.readDriver} {
 		if err := read(ctx, c); err != nil {
 			return nil, err
 		}
+	}
+	if err := in.readSubscriptions(ctx, cluster.Config); err != nil {
+		return nil, err
 	}
 	return in, nil
 }
@@ -76,8 +86,8 @@ func (in *input) readBindings(ctx context.Context, c client.Client) (err error) 
 	return err
 }
 
-// readBindings returns the operators to which OLM has given permissions, and whether the cluster storage operator has done
-// so, too.
+// readBindings returns the operators that OLM runs, as their permissions show, and whether the cluster storage operator has given
+// permissions to its own.
 func readBindings(ctx context.Context, c client.Client, d drivers.Driver) ([]predecessor.Operator, bool, error) {
 	list := &rbacv1.ClusterRoleBindingList{}
 	if err := c.List(ctx, list); err != nil {
@@ -87,37 +97,66 @@ func readBindings(ctx context.Context, c client.Client, d drivers.Driver) ([]pre
 	for i := range list.Items {
 		bindings = append(bindings, &list.Items[i])
 	}
-	return predecessor.Find(d, bindings), predecessor.Succeeded(d, bindings), nil
+	operators, err := predecessor.Observe(ctx, c, d, bindings)
+	return operators, predecessor.Succeeded(d, bindings), err
 }
 
-// readOLM reads the objects of OLM that are about the driver's package.
+// readOLM reads what OLM has in the namespaces of the operators.
 func (in *input) readOLM(ctx context.Context, c client.Client) error {
-	subscriptions, versions, installPlans, groups := &v1alpha1.SubscriptionList{}, &v1alpha1.ClusterServiceVersionList{}, &v1alpha1.InstallPlanList{}, &operatorsv1.OperatorGroupList{}
-	for _, list := range []client.ObjectList{subscriptions, versions, installPlans, groups} {
-		if err := c.List(ctx, list); err != nil && !meta.IsNoMatchError(err) { // OLM may be absent
-			return fmt.Errorf("listing the objects of OLM: %w", err)
+	groups, err := predecessor.ReadGroups(ctx, c)
+	if err != nil {
+		return err
+	}
+	for namespace, forAll := range groups {
+		if forAll {
+			in.groups = append(in.groups, namespace)
 		}
 	}
-	d := in.driver
-	for _, s := range subscriptions.Items {
-		if s.Spec != nil && s.Spec.Package == d.Package.Name {
-			in.subscriptions = append(in.subscriptions, s)
+	for _, namespace := range in.namespaces() {
+		versions, installPlans := &v1alpha1.ClusterServiceVersionList{}, &v1alpha1.InstallPlanList{}
+		for _, list := range []client.ObjectList{versions, installPlans} {
+			if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil && !meta.IsNoMatchError(err) {
+				return fmt.Errorf("listing the objects of OLM in namespace %s: %w", namespace, err)
+			}
 		}
-	}
-	for _, v := range versions.Items {
-		if !v.IsCopied() && isVersion(d, v) {
-			in.versions = append(in.versions, v)
+		for _, v := range versions.Items {
+			if !v.IsCopied() && isVersion(in.driver, v) {
+				in.versions = append(in.versions, v)
+			}
 		}
-	}
-	for _, p := range installPlans.Items {
-		if slices.ContainsFunc(p.Spec.ClusterServiceVersionNames, func(name string) bool { _, of := d.VersionOf(name); return of }) {
-			in.installPlans = append(in.installPlans, p)
+		for _, p := range installPlans.Items {
+			if slices.ContainsFunc(p.Spec.ClusterServiceVersionNames, func(name string) bool { _, of := in.driver.VersionOf(name); return of }) {
+				in.installPlans = append(in.installPlans, p)
+			}
 		}
-	}
-	for _, g := range groups.Items {
-		in.groups = append(in.groups, g.Namespace)
 	}
 	return nil
+}
+
+// readSubscriptions reads the Subscriptions to the driver's package. Any user may write them, any number of them and as large as
+// the API server takes, so one at a time is in memory.
+func (in *input) readSubscriptions(ctx context.Context, config *rest.Config) error {
+	config = rest.CopyConfig(config)
+	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &v1alpha1.SchemeGroupVersion, "/apis", clientgoscheme.Codecs.WithoutConversion()
+	c, err := rest.RESTClientFor(config)
+	if err != nil {
+		return err
+	}
+	own := in.namespaces()
+	err = listing.Each(ctx, c, listing.List{Resource: "subscriptions"}, func(s v1alpha1.Subscription) error {
+		if s.Spec == nil || s.Spec.Package != in.driver.Package.Name {
+			return nil
+		}
+		if !slices.Contains(own, s.Namespace) {
+			s = v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, UID: s.UID}}
+		}
+		in.subscriptions = append(in.subscriptions, s)
+		return nil
+	})
+	if apierrors.IsNotFound(err) { // OLM is absent
+		return nil
+	}
+	return err
 }
 
 // isVersion reports whether a ClusterServiceVersion is of the driver: by its package's name, or by an API that it owns.

@@ -25,6 +25,7 @@ var Adopt = migrate.Engine[*Plan]{
 	Kind:          "ClusterCSIDriver",
 	ClusterScoped: true,
 	Schema:        "berth.adopt-plan.v1",
+	StatusSchema:  "berth.adopt-status.v1",
 	New:           func() *Plan { return &Plan{} },
 	Changes:       changes,
 }

@@ -12,6 +12,8 @@ import (
 // Request is what an administrator asks for.
 type Request struct {
 	Driver drivers.Driver
+	// bySuccessor says that the cluster storage operator asks.
+	bySuccessor bool
 }
 
 func (r Request) String() string { return "driver " + r.Driver.Name }
@@ -33,7 +35,7 @@ func (r Request) Find(ctx context.Context, cluster migrate.Cluster) (*migrate.Su
 
 // Plan makes a plan from what the cluster shows.
 func (r Request) Plan(ctx context.Context, cluster migrate.Cluster) (*Plan, error) {
-	in, err := observe(ctx, cluster.Client, r.Driver)
+	in, err := observe(ctx, cluster, r)
 	if err != nil {
 		return nil, err
 	}
@@ -43,5 +45,5 @@ func (r Request) Plan(ctx context.Context, cluster migrate.Cluster) (*Plan, erro
 // Request returns the request that a plan was made for.
 func (p *Plan) Request() (Request, error) {
 	d, err := p.definition()
-	return Request{d}, err
+	return Request{Driver: d}, err
 }

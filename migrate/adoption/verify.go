@@ -2,6 +2,8 @@ package adoption
 
 import (
 	"fmt"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
 )
 
 // Verify fails unless the live objects are those of the plan. Until the Subscription is deleted, all of them have to be; then
@@ -11,6 +13,9 @@ func (s *state) Verify() error {
 		return err
 	}
 	p, o := s.plan, s.plan.Operator
+	if c := s.custom; c != nil && !s.isStarted() && (c.Spec.ManagementState == operatorv1.Unmanaged || c.Spec.ManagementState == operatorv1.Removed) {
+		return fmt.Errorf("spec.managementState of ClusterCSIDriver %s is %s: set it to Managed, and continue with `%s`", c.Name, c.Spec.ManagementState, s.journal.Command(p, "resume"))
+	}
 	if p.Subject.UID != "" && (s.custom == nil || s.custom.UID != p.Subject.UID) && !s.isStarted() {
 		return fmt.Errorf("somebody has deleted ClusterCSIDriver %s, whose UID was %s: %s", p.Subject.Name, p.Subject.UID, s.journal.Abandon())
 	}

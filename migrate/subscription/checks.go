@@ -12,12 +12,12 @@ import (
 
 // The codes of checks that are not about what OLM does.
 const (
-	channelChanged  = "channel-changed"
-	catalogUnread   = "catalog-unread"
-	switched        = "switched"
-	driverUnmanaged = "driver-unmanaged"
-	driverUnknown   = "driver-unknown"
-	driverUnplaced  = "driver-unplaced"
+	channelChanged  = "channel-changed"  // the other catalog has a channel of the present name
+	catalogUnread   = "catalog-unread"   // the catalogs of other Subscriptions could be read
+	switched        = "switched"         // the Subscription is to the other catalog already
+	driverUnmanaged = "driver-unmanaged" // a ClusterCSIDriver has the driver managed
+	driverUnknown   = "driver-unknown"   // the package has the operator of a known driver
+	driverUnplaced  = "driver-unplaced"  // the operator knows the driver's namespace
 )
 
 // checks are the checks of what OLM will do, in this order.

@@ -20,12 +20,13 @@ import (
 
 // Switch runs the migrations of this package.
 var Switch = migrate.Engine[*Plan]{
-	Name:    "switch",
-	Noun:    "a switch",
-	Kind:    v1alpha1.SubscriptionKind,
-	Schema:  "berth.switch-plan.v5",
-	New:     func() *Plan { return &Plan{} },
-	Changes: changes,
+	Name:         "switch",
+	Noun:         "a switch",
+	Kind:         v1alpha1.SubscriptionKind,
+	Schema:       "berth.switch-plan.v5",
+	StatusSchema: "berth.switch-status.v1",
+	New:          func() *Plan { return &Plan{} },
+	Changes:      changes,
 }
 
 // Plan is how a Subscription, the subject, gets from one catalog to another.

@@ -9,6 +9,7 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	"github.com/operator-framework/operator-registry/alpha/property"
 
+	"github.com/berth-csi/berth/findings/nearest"
 	"github.com/berth-csi/berth/olm/catalogsource"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
@@ -125,7 +126,11 @@ func (f *subject) otherPackage() string {
 		}
 	}
 	if len(names) == 0 {
-		return "set spec.name of the Subscription to a package of the catalog"
+		var all []string
+		for _, p := range f.catalog.Packages {
+			all = append(all, p.Name)
+		}
+		return "set spec.name of the Subscription to a package of the catalog" + nearest.Hint(f.Package, all)
 	}
 	return "set spec.name, and spec.channel, of the Subscription to a package that provides the same APIs: " + strings.Join(names, ", ")
 }

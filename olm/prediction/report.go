@@ -9,13 +9,23 @@ import (
 	"github.com/berth-csi/berth/olm/upgrade"
 )
 
-// Formats are the output formats of Write: text for people, a JSON array for programs.
+// Formats are the output formats of Write: text for people, JSON for programs.
 var Formats = []string{"text", "json"}
+
+// Schema is the name and version of a Document. It changes when a field does.
+const Schema = "berth.catalog-plan.v1"
+
+// Document is the JSON that Write writes.
+type Document struct {
+	Schema string `json:"schema"`
+	// Predictions are those of all Subscriptions to packages of the catalog.
+	Predictions []*Prediction `json:"predictions"`
+}
 
 // Write writes predictions in one of the Formats.
 func Write(w io.Writer, format string, predictions []*Prediction) error {
 	if format == "json" {
-		return escape.JSON(w, predictions)
+		return escape.JSON(w, Document{Schema, predictions})
 	}
 	for _, p := range predictions {
 		if _, err := io.WriteString(w, p.format()); err != nil {

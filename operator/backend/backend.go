@@ -29,6 +29,9 @@ var errNoCredentials = errors.New("there are no credentials to ask with yet")
 // requestTimeout is how long a backend may take to answer.
 const requestTimeout = 30 * time.Second
 
+// retryInterval is the time until a backend that could not be asked is asked again: an outage is shorter than the usual interval.
+const retryInterval = time.Minute
+
 // classesMade is the suffix of the condition that reports whether everything that the backend offers has a StorageClass.
 const classesMade = "ClassesMade"
 
@@ -69,7 +72,7 @@ func NewController(options Options) factory.Controller {
 		ToController(c.Driver.ConditionPrefix+"BackendController", c.Recorder)
 }
 
-func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
+func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) error {
 	classes, leftOut, err := c.ask(ctx)
 	if ctx.Err() != nil {
 		return nil // the shutdown says nothing about the backend
@@ -78,6 +81,7 @@ func (c *controller) sync(ctx context.Context, _ factory.SyncContext) error {
 		c.recordLeftOut(strings.Join(leftOut, " "))
 	} else {
 		klog.V(2).InfoS("The backend cannot be asked", "backend", c.Driver.Backend.Name, "reason", err)
+		syncContext.Queue().AddAfter(syncContext.QueueKey(), min(retryInterval, c.Driver.Backend.Interval))
 	}
 	if err := c.report(ctx, len(classes), err); err != nil {
 		return err

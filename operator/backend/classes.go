@@ -41,8 +41,9 @@ func ExistingClasses(ctx context.Context, driver drivers.Driver, reader client.R
 }
 
 // Installed reports whether this operator or an earlier one has installed the driver. The DaemonSet shows that: every
-// version of the driver has it, and volumes depend on it.
-func Installed(ctx context.Context, reader client.Reader, owner objects.Ownership, manifests []drivers.Manifest) (bool, error) {
+// version of the driver has it, and volumes depend on it. Not every earlier operator has marked it; only administrators write
+// to the driver's namespace, and a DaemonSet with this name is taken over in place.
+func Installed(ctx context.Context, reader client.Reader, manifests []drivers.Manifest) (bool, error) {
 	for _, m := range drivers.OfKind(manifests, "DaemonSet") {
 		live := &metav1.PartialObjectMetadata{}
 		live.SetGroupVersionKind(m.Object.GroupVersionKind())
@@ -50,7 +51,7 @@ func Installed(ctx context.Context, reader client.Reader, owner objects.Ownershi
 		if client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("reading DaemonSet %s: %w", m.Object.GetName(), err)
 		}
-		if err == nil && owner.Owned(live) {
+		if err == nil {
 			return true, nil
 		}
 	}

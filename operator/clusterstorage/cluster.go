@@ -29,6 +29,8 @@ const resync = 20 * time.Minute
 
 // A cluster has the clients and the caches of the operator.
 type cluster struct {
+	// byName is a connection whose requests to create an object have the object's name.
+	byName         *rest.Config
 	kube           kubernetes.Interface
 	dynamic        dynamic.Interface
 	objects        client.Client
@@ -46,10 +48,10 @@ type cluster struct {
 func newCluster(process Process) (*cluster, error) {
 	c := &cluster{changed: make(chan struct{}, 1)}
 	var err error
-	byName := rest.CopyConfig(process.KubeConfig)
-	byName.ContentType = runtime.ContentTypeJSON
-	byName.Wrap(transport.CreateByName(Name))
-	if c.kube, err = kubernetes.NewForConfig(byName); err != nil {
+	c.byName = rest.CopyConfig(process.KubeConfig)
+	c.byName.ContentType = runtime.ContentTypeJSON
+	c.byName.Wrap(transport.CreateByName(Name))
+	if c.kube, err = kubernetes.NewForConfig(c.byName); err != nil {
 		return nil, err
 	}
 	if c.dynamic, err = dynamic.NewForConfig(process.KubeConfig); err != nil {

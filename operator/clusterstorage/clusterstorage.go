@@ -8,8 +8,9 @@
 // A driver of the platform cannot be removed. If its ClusterCSIDriver is deleted, it is created again, and nothing happens
 // to the driver. The operator writes no field of a ClusterCSIDriver that exists.
 //
-// While the Operator Lifecycle Manager runs an operator of a driver, that driver's operator is not started (predecessor.go):
-// a migration, "berth adopt", removes the former, and this operator then starts its own.
+// While the Operator Lifecycle Manager (OLM) runs an operator of a driver, that driver's operator is not started
+// (predecessor.go). A migration removes the former, and this operator then starts its own. The program brings the migration
+// (Process.HandOver), which is the one of "berth adopt": this package knows only how far it is.
 //
 // Log messages have the verbosity of package operator. spec.operatorLogLevel of Storage/cluster sets it for this operator
 // alone: each ClusterCSIDriver has a level of its own.
@@ -22,9 +23,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/operator/objects"
 	"github.com/berth-csi/berth/operator/transport"
 )
@@ -51,7 +52,14 @@ type Process struct {
 	Clock   clock.Clock
 	// Getenv returns the environment variables with the images, see ImageVariable.
 	Getenv func(string) string
+	// HandOver returns what hands drivers over from the Operator Lifecycle Manager (OLM), with a connection to the cluster. If it
+	// is nil, the operator waits until somebody else has done that.
+	HandOver func(*rest.Config) (HandOver, error)
 }
+
+// HandOver makes the next step of the hand-over of a driver, and says how far that is. It waits for nothing. With begin it starts
+// one if none is in progress.
+type HandOver = func(ctx context.Context, d drivers.Driver, begin bool) (predecessor.Handover, error)
 
 // Run runs the cluster storage operator until ctx ends. Of all drivers, it runs the operators of those that the cluster's
 // platform needs. Only one process of a cluster may run at a time.
@@ -64,8 +72,13 @@ func Run(ctx context.Context, all []drivers.Driver, process Process) error {
 	c := &controller{
 		drivers: OfPlatforms(all),
 		process: process, cluster: cluster, operators: map[string]*driverOperator{},
-		predecessors: map[string]map[client.ObjectKey]bool{},
-		writer:       objects.NewWriter(Name, cluster.objects, process.EventRecorder, process.Clock),
+		handOvers: map[string]*handOverState{},
+		writer:    objects.NewWriter(Name, cluster.objects, process.EventRecorder, process.Clock),
+	}
+	if process.HandOver != nil {
+		if c.handOver, err = process.HandOver(cluster.byName); err != nil {
+			return err
+		}
 	}
 	if err := cluster.start(ctx); err != nil {
 		return err

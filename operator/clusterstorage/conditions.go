@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/predecessor"
 )
 
 var (
@@ -113,7 +114,14 @@ func (s driverState) conditions(version string) []operatorv1.OperatorCondition {
 	if s.err != nil {
 		applied.set(degraded, operatorv1.ConditionTrue, "ApplyFailed", s.err.Error())
 	}
-	return slices.Concat(applied.all, deploymentConditions(prefix+"Deployment", s.deployment), s.reported(prefix+"CR", version))
+	second := conditionSet{prefix: prefix + "OfOLM"}
+	switch {
+	case s.stuck != "":
+		second.set(degraded, operatorv1.ConditionTrue, predecessor.ReasonStuck, s.stuck)
+	case s.late != "":
+		second.set(degraded, operatorv1.ConditionTrue, predecessor.Reason, s.late)
+	}
+	return slices.Concat(applied.all, second.all, deploymentConditions(prefix+"Deployment", s.deployment), s.reported(prefix+"CR", version))
 }
 
 // conditions say that the operator of a driver is not started. What serves the driver's volumes is not affected, so storage
@@ -127,8 +135,8 @@ func (h *hold) conditions(prefix string) []operatorv1.OperatorCondition {
 		return operatorv1.ConditionFalse
 	}
 	conditions.set(available, operatorv1.ConditionTrue, h.reason, h.message)
-	conditions.set(progressing, status(h.ending), h.reason, h.message)
-	conditions.set(degraded, status(h.unsettled), h.reason, h.message)
+	conditions.set(progressing, status(h.progresses), h.reason, h.message)
+	conditions.set(degraded, status(h.degraded), h.reason, h.message)
 	conditions.set(upgradeable, operatorv1.ConditionTrue, h.reason, h.message)
 	return conditions.all
 }

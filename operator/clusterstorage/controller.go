@@ -3,6 +3,7 @@ package clusterstorage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -13,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/predecessor"
@@ -30,9 +30,9 @@ type controller struct {
 	cluster   *cluster
 	writer    *objects.Writer
 	operators map[string]*driverOperator // by the driver's name
-	// predecessors are the service accounts of operators that OLM runs or ran, by the driver's name.
-	predecessors map[string]map[client.ObjectKey]bool
-	waiting      string // what the last sync waited for
+	handOver  HandOver                   // nil if somebody else hands drivers over
+	handOvers map[string]*handOverState  // by the driver's name
+	waiting   string                     // what the last sync waited for
 }
 
 // run syncs until ctx ends: after each change of what it observes, when time alone changes the summary, and with backoff
@@ -110,7 +110,7 @@ func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
 	}
 	summary, next := summarize(o.clusterOperator, status.Conditions, now)
 	for _, state := range states {
-		next = state.held.next(next)
+		next = min(next, state.succession.after)
 	}
 	summary.Versions = versions(summary.Versions, states, c.process.Version)
 	summary.RelatedObjects = relatedObjects(states)
@@ -120,7 +120,7 @@ func (c *controller) sync(ctx context.Context) (next time.Duration, err error) {
 
 // syncDriver applies a driver's operator and returns its state.
 func (c *controller) syncDriver(ctx context.Context, d drivers.Driver, o observed, generations *[]operatorv1.GenerationStatus) driverState {
-	state := driverState{driver: d, customResource: o.customResources[d.CSIName]}
+	state := driverState{driver: d, customResource: o.customResources[d.CSIName], succession: succession{after: resync}}
 	if foreign(d, o) {
 		state.foreign = true
 		return state
@@ -131,7 +131,13 @@ func (c *controller) syncDriver(ctx context.Context, d drivers.Driver, o observe
 			return state
 		}
 	}
-	if state.held, state.err = c.hold(ctx, d, o, old); state.held != nil || state.err != nil {
+	found, failed := predecessor.Observe(ctx, c.cluster.objects, d, o.bindings)
+	if failed != nil { // nobody knows whether a second operator runs
+		state.err = fmt.Errorf("looking for operators of driver %s that OLM runs: %w", d.CSIName, failed)
+		return state
+	}
+	if state.succession, failed = c.succeed(ctx, d, o, found, old); state.blocked {
+		state.err = failed
 		return state
 	}
 	state.first = o.csiDrivers[d.CSIName] != nil && c.operators[d.Name] == nil && !predecessor.Succeeded(d, o.bindings)
@@ -151,6 +157,7 @@ func (c *controller) syncDriver(ctx context.Context, d drivers.Driver, o observe
 		initial = customResource(d, old)
 	}
 	state.deployment, state.err = c.apply(ctx, running, initial, generations)
+	state.err = errors.Join(state.err, failed)
 	return state
 }
 
@@ -164,9 +171,9 @@ func (c *controller) wait(forWhat string) {
 
 // A driverState is the state of a driver and its operator in one sync.
 type driverState struct {
-	driver         drivers.Driver
-	foreign        bool                         // the CSIDriver is somebody else's, and nothing was done
-	held           *hold                        // why nothing was done; nil if nothing holds it
+	driver  drivers.Driver
+	foreign bool // the CSIDriver is somebody else's, and nothing was done
+	succession
 	first          bool                         // the operator is started for the first time, and the driver is there already
 	objects        []*unstructured.Unstructured // of the operator, desired
 	deployment     *appsv1.Deployment           // of the operator; nil if there is none

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
@@ -33,44 +34,147 @@ const (
 // A hold is why the operator of a driver is not started yet. The driver runs meanwhile, if it did before.
 type hold struct {
 	reason, message string
-	ending          bool // it is over soon
-	unsettled       bool // only a person can end it
+	progresses      bool          // it ends by itself
+	degraded        bool          // only a person can end it
+	after           time.Duration // until it may have ended
 }
 
-// next returns the time until the next sync. Nil holds nothing.
-func (h *hold) next(otherwise time.Duration) time.Duration {
+// A handOverState is what is known about the hand-over of a driver from OLM.
+type handOverState struct {
+	// accounts are the service accounts of the operators that OLM runs or ran. Their Deployments have the same names.
+	accounts map[client.ObjectKey]bool
+	last     predecessor.Handover
+	due      time.Time // when to go on
+	over     bool      // the driver has its new operator, and no hand-over is in progress
+}
+
+// A succession is what a sync has found out about operators of the driver that OLM runs.
+type succession struct {
+	blocked bool  // nothing of the driver's operator may be started
+	held    *hold // why; nil if nothing holds it
+	// late says that OLM runs an operator of the driver beside this one, and stuck why that one is not removed; "" if it does not.
+	late, stuck string
+	// former are the Deployments of the operators that have to end first.
+	former []client.ObjectKey
+	after  time.Duration // until the next sync
+}
+
+// succeed makes the next step of a hand-over, and returns what holds the driver's operator. Two operators would revert each other's
+// writes, so nothing is started while OLM runs one. An operator that was started before is never held: that of OLM came later,
+// and is one too many. It is not removed either, because whoever has installed it would install it again. What OLM runs is found.
+func (c *controller) succeed(ctx context.Context, d drivers.Driver, o observed, found []predecessor.Operator, old []oldCustomResource) (succession, error) {
+	if len(d.Predecessors()) == 0 {
+		return succession{after: resync}, nil
+	}
+	started := c.operators[d.Name] != nil || predecessor.Succeeded(d, o.bindings)
+	known := c.known(d, o)
+	if !started {
+		for _, operator := range found {
+			known.accounts[client.ObjectKey{Namespace: operator.Namespace, Name: operator.Account}] = true
+		}
+	}
+	err := c.goOn(ctx, d, known, len(found) > 0, started)
+	s := succession{after: resync}
+	if known.last.Stage != predecessor.None {
+		s.after = known.due.Sub(c.process.Clock.Now())
+	}
 	switch {
-	case h == nil:
-		return otherwise
-	case h.ending:
-		return min(otherwise, endInterval)
-	case h.unsettled:
-		return min(otherwise, settleInterval)
+	case started && known.last.Stage == predecessor.Stuck:
+		s.stuck = known.last.Message
+	case started && len(found) > 0 && err == nil && known.last.Stage == predecessor.None:
+		s.late = fmt.Sprintf("the Operator Lifecycle Manager (OLM) runs an operator of the driver, too, for %s: two operators revert each other's changes. "+
+			"Find out who has installed it, and remove it: see `berth adopt plan %s`", found[0], d.Name)
 	}
-	return otherwise
+	if started {
+		return s, err
+	}
+	if err == nil {
+		s.held, err = c.hold(ctx, d, known, found, old)
+	}
+	if err != nil && len(known.accounts) > 0 { // the driver runs, whatever that is
+		s.held = &hold{reason: predecessor.Reason, degraded: true, message: err.Error()}
+	}
+	s.blocked = s.held != nil || err != nil
+	if s.held != nil {
+		s.after = min(s.after, s.held.after)
+		s.former = slices.SortedFunc(maps.Keys(known.accounts), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) })
+	}
+	return s, err
 }
 
-// hold returns what holds a driver's operator, or nil. Two operators would revert each other's writes, so nothing is started
-// while OLM runs one. An operator that was started before is never held: that of OLM came later, and is one too many.
-func (c *controller) hold(ctx context.Context, d drivers.Driver, o observed, old []oldCustomResource) (*hold, error) {
-	if len(d.Predecessors()) == 0 || c.operators[d.Name] != nil || predecessor.Succeeded(d, o.bindings) {
-		return nil, nil
+// known returns what is known about a hand-over. An operator that was restarted knows from the ClusterOperator what the one before
+// was waiting for.
+func (c *controller) known(d drivers.Driver, o observed) *handOverState {
+	if known := c.handOvers[d.Name]; known != nil {
+		return known
 	}
-	if found := predecessor.Find(d, o.bindings); len(found) > 0 {
-		c.remember(d, found)
-		return &hold{reason: predecessor.Reason, message: fmt.Sprintf("the Operator Lifecycle Manager (OLM) runs an operator of the driver, for %s. "+
-			"The cluster storage operator starts its own once that one is gone: see `berth adopt plan %s`", found[0], d.Name)}, nil
+	known := &handOverState{accounts: map[client.ObjectKey]bool{}}
+	c.handOvers[d.Name] = known
+	if o.clusterOperator == nil {
+		return known
 	}
-	left, err := c.leftOf(ctx, d)
+	for _, related := range o.clusterOperator.Status.RelatedObjects {
+		if related.Group == appsv1.GroupName && related.Resource == "deployments" && predecessor.IsOperator(d, related.Name) {
+			known.accounts[client.ObjectKey{Namespace: related.Namespace, Name: related.Name}] = true
+		}
+	}
+	return known
+}
+
+// goOn makes the next step of a hand-over if it is due.
+func (c *controller) goOn(ctx context.Context, d drivers.Driver, known *handOverState, found, started bool) error {
+	now := c.process.Clock.Now()
+	if c.handOver == nil || known.over || now.Before(known.due) {
+		return nil
+	}
+	next, err := c.handOver(ctx, d, found && !started)
+	if err != nil {
+		return fmt.Errorf("handing driver %s over from OLM: %w", d.CSIName, err)
+	}
+	if next != known.last && next.Stage != predecessor.None {
+		klog.InfoS("Handing a driver over from OLM", "driver", d.CSIName, "stage", next.Stage, "message", next.Message)
+	}
+	known.last, known.over = next, started && next.Stage == predecessor.None
+	switch {
+	case next.Again || next.Stage == predecessor.None:
+		known.due = now
+	case next.Stage == predecessor.Removing || next.Stage == predecessor.Removed:
+		known.due = now.Add(endInterval)
+	default:
+		known.due = now.Add(settleInterval)
+	}
+	return nil
+}
+
+// hold returns what holds the operator of a driver that was never started, or nil.
+func (c *controller) hold(ctx context.Context, d drivers.Driver, known *handOverState, found []predecessor.Operator, old []oldCustomResource) (*hold, error) {
+	what := "a hand-over from the Operator Lifecycle Manager (OLM) is in progress"
+	if len(found) > 0 {
+		what = fmt.Sprintf("the Operator Lifecycle Manager (OLM) runs an operator of the driver, for %s", found[0])
+	}
+	const not = ". The cluster storage operator does not take the driver over: "
+	switch next := known.last; {
+	case next.Stage == predecessor.Removing:
+		return &hold{reason: predecessor.Reason, progresses: true, after: endInterval, message: fmt.Sprintf("%s. The cluster storage operator takes the driver over: %s. See `berth adopt status %s`", what, next.Message, d.Name)}, nil
+	case next.Stage == predecessor.Declined:
+		return &hold{reason: predecessor.Reason, after: settleInterval, message: what + not + next.Message}, nil
+	case next.Stage == predecessor.Refused:
+		return &hold{reason: predecessor.ReasonRefused, degraded: true, after: settleInterval, message: what + not + next.Message}, nil
+	case next.Stage == predecessor.Stuck:
+		return &hold{reason: predecessor.ReasonStuck, degraded: true, after: settleInterval, message: what + ". It does not go on: " + next.Message}, nil
+	case len(found) > 0:
+		return &hold{reason: predecessor.Reason, after: settleInterval, message: fmt.Sprintf("%s. The cluster storage operator starts its own once that one is gone: see `berth adopt plan %s`", what, d.Name)}, nil
+	}
+	left, err := c.leftOf(ctx, d, known.accounts)
 	if err != nil {
 		return nil, err
 	}
 	if left != "" {
-		return &hold{reason: ending, ending: true, message: "waiting for " + left + " to be gone, of the driver's operator that OLM ran"}, nil
+		return &hold{reason: ending, progresses: true, after: endInterval, message: "waiting for " + left + " to be gone, of the driver's operator that OLM ran"}, nil
 	}
 	for _, r := range old {
 		if why := r.Unsettled(); why != "" {
-			return &hold{reason: unsettled, unsettled: true, message: fmt.Sprintf("%[1]s configured an earlier operator of the driver, and %[2]s. "+
+			return &hold{reason: unsettled, degraded: true, after: settleInterval, message: fmt.Sprintf("%[1]s configured an earlier operator of the driver, and %[2]s. "+
 				"Only you can decide what becomes of the driver: create ClusterCSIDriver %[3]s with the spec.managementState that you want, or set that of %[1]s to Managed",
 				r.of, why, d.CSIName)}, nil
 		}
@@ -78,18 +182,8 @@ func (c *controller) hold(ctx context.Context, d drivers.Driver, o observed, old
 	return nil, nil
 }
 
-// remember notes where OLM runs operators: when it takes their permissions away, their pods may still run.
-func (c *controller) remember(d drivers.Driver, found []predecessor.Operator) {
-	if c.predecessors[d.Name] == nil {
-		c.predecessors[d.Name] = map[client.ObjectKey]bool{}
-	}
-	for _, operator := range found {
-		c.predecessors[d.Name][client.ObjectKey{Namespace: operator.Namespace, Name: operator.Account}] = true
-	}
-}
-
 // leftOf returns what is left of the operators that OLM ran; "" if nothing.
-func (c *controller) leftOf(ctx context.Context, d drivers.Driver) (string, error) {
+func (c *controller) leftOf(ctx context.Context, d drivers.Driver, accounts map[client.ObjectKey]bool) (string, error) {
 	for _, p := range d.Predecessors() {
 		// OLM may have run it where this operator runs its own, under the same name. The garbage collector would delete what
 		// is taken over of it.
@@ -97,12 +191,13 @@ func (c *controller) leftOf(ctx context.Context, d drivers.Driver) (string, erro
 			return left, err
 		}
 	}
-	for _, key := range slices.SortedFunc(maps.Keys(c.predecessors[d.Name]), func(a, b client.ObjectKey) int {
-		return slices.Compare([]string{a.Namespace, a.Name}, []string{b.Namespace, b.Name})
-	}) {
+	for _, key := range slices.SortedFunc(maps.Keys(accounts), func(a, b client.ObjectKey) int { return strings.Compare(a.String(), b.String()) }) {
 		deployment := &metav1.PartialObjectMetadata{}
 		deployment.SetGroupVersionKind(appsv1.SchemeGroupVersion.WithKind("Deployment"))
 		if err := c.cluster.objects.Get(ctx, key, deployment); err == nil {
+			if key == (client.ObjectKey{Namespace: drivers.ClusterStorageNamespace, Name: d.Operator.Name}) {
+				continue // OLM does not own it, so it is this operator's
+			}
 			return "Deployment " + key.String(), nil
 		} else if !apierrors.IsNotFound(err) {
 			return "", fmt.Errorf("reading Deployment %s: %w", key, err)
@@ -166,7 +261,7 @@ func takesOver(s driverState, o observed, version string) bool {
 		return false
 	}
 	before := v1helpers.FindOperatorCondition(o.storage.Status.Conditions, predecessor.Condition(s.driver))
-	return s.first || before != nil && slices.Contains([]string{predecessor.Reason, ending, unsettled, takingOver}, before.Reason)
+	return s.first || before != nil && slices.Contains([]string{predecessor.Reason, predecessor.ReasonRefused, predecessor.ReasonStuck, ending, unsettled, takingOver}, before.Reason)
 }
 
 // The reasons of the condition Available of a driver whose operator was one of OLM.

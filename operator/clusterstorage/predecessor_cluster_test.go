@@ -3,10 +3,12 @@ package clusterstorage_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -102,13 +104,25 @@ func TestPredecessor(t *testing.T) {
 	e.must(e.Client().Delete(t.Context(), binding))
 	e.awaitReason(d, "OperatorOfOLMEnding")
 	e.mustNotBeStarted(d)
+	e.end() // a restarted operator still knows where the pod is, although nothing but the ClusterOperator says so
+	e.start("1.0.1")
+	cluster.Eventually(t, limit, "a sync of the restarted operator", func(context.Context) error {
+		storage := &operatorv1.Storage{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+		e.get(storage)
+		if storage.Status.Version != "1.0.1" {
+			return fmt.Errorf("the last one was of version %s", storage.Status.Version)
+		}
+		return nil
+	})
+	e.mustNotBeStarted(d)
+	e.awaitReason(d, "OperatorOfOLMEnding")
 	e.must(e.Client().Patch(t.Context(), pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 	e.must(e.Client().Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	e.awaitReason(d, "OldResourceUnsettled")
 	e.mustNotBeStarted(d)
 	e.must(e.Client().Patch(t.Context(), old, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"managementState":"Managed"}}`))))
 	e.awaitReason(d, "TakingOver")
-	e.report(d, "1.0.0", settled...)
+	e.report(d, "1.0.1", settled...)
 	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}
 	e.get(custom)
 	if custom.Spec.LogLevel != operatorv1.Trace || custom.Spec.OperatorLogLevel != operatorv1.Debug || custom.Spec.ManagementState != operatorv1.Managed {
@@ -123,7 +137,7 @@ func TestPredecessor(t *testing.T) {
 	}
 }
 
-// TestLatePredecessor: an operator that OLM installs beside ours is none of our business.
+// TestLatePredecessor: an operator that OLM installs beside ours does not stop ours, and is reported until it is gone.
 func TestLatePredecessor(t *testing.T) {
 	e := newTestEnv(t, configv1.AWSPlatformType)
 	d := e.driver("ebs")
@@ -135,7 +149,12 @@ func TestLatePredecessor(t *testing.T) {
 	})
 	binding := olmBinding(e.Namespace(t), d.Predecessors()[0].Operator)
 	e.must(e.Client().Create(t.Context(), binding))
-	t.Cleanup(func() { e.must(e.Client().Delete(context.Background(), binding)) })
+	t.Cleanup(func() { e.must(client.IgnoreNotFound(e.Client().Delete(context.Background(), binding))) })
+	ofOLM := func() *operatorv1.OperatorCondition {
+		storage := &operatorv1.Storage{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+		e.get(storage)
+		return v1helpers.FindOperatorCondition(storage.Status.Conditions, d.ConditionPrefix+"CSIDriverOperatorOfOLMDegraded")
+	}
 	for _, restart := range []bool{false, true} {
 		if restart {
 			e.end()
@@ -153,5 +172,18 @@ func TestLatePredecessor(t *testing.T) {
 			}
 			return err
 		})
+		cluster.Eventually(t, limit, "the second operator to be reported", func(context.Context) error {
+			if c := ofOLM(); c == nil || c.Status != operatorv1.ConditionTrue || !strings.Contains(c.Message, "former-operator.v1.0.0") || !strings.Contains(c.Message, "berth adopt plan ebs") {
+				return fmt.Errorf("its condition is %+v", c)
+			}
+			return nil
+		})
 	}
+	e.must(e.Client().Delete(t.Context(), binding))
+	cluster.Eventually(t, limit, "nothing to be reported", func(context.Context) error {
+		if c := ofOLM(); c != nil {
+			return fmt.Errorf("the condition is %+v", c)
+		}
+		return nil
+	})
 }

@@ -1,15 +1,20 @@
 package clusterstorage
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/predecessor"
 )
 
 // TestHeldConditions: a driver whose operator waits for one that OLM runs keeps storage available.
@@ -21,15 +26,67 @@ func TestHeldConditions(t *testing.T) {
 	}{
 		{"OLM runs an operator", hold{reason: "OperatorOfOLM", message: "m"}, []string{"XCSIDriverOperatorAvailable=True OperatorOfOLM",
 			"XCSIDriverOperatorProgressing=False OperatorOfOLM", "XCSIDriverOperatorDegraded=False OperatorOfOLM", "XCSIDriverOperatorUpgradeable=True OperatorOfOLM"}},
-		{"it ends", hold{reason: "OperatorOfOLMEnding", ending: true}, []string{"XCSIDriverOperatorAvailable=True OperatorOfOLMEnding",
+		{"it ends", hold{reason: "OperatorOfOLMEnding", progresses: true}, []string{"XCSIDriverOperatorAvailable=True OperatorOfOLMEnding",
 			"XCSIDriverOperatorProgressing=True OperatorOfOLMEnding", "XCSIDriverOperatorDegraded=False OperatorOfOLMEnding", "XCSIDriverOperatorUpgradeable=True OperatorOfOLMEnding"}},
-		{"a person has to decide", hold{reason: "OldResourceUnsettled", unsettled: true}, []string{"XCSIDriverOperatorAvailable=True OldResourceUnsettled",
+		{"a person has to decide", hold{reason: "OldResourceUnsettled", degraded: true}, []string{"XCSIDriverOperatorAvailable=True OldResourceUnsettled",
 			"XCSIDriverOperatorProgressing=False OldResourceUnsettled", "XCSIDriverOperatorDegraded=True OldResourceUnsettled", "XCSIDriverOperatorUpgradeable=True OldResourceUnsettled"}},
 	} {
 		s := state("1.1.0")
 		s.held = &tc.held
 		if diff := cmp.Diff(tc.want, brief(s.conditions("1.1.0"))); diff != "" {
 			t.Errorf("%s: conditions (-want +got):\n%s", tc.name, diff)
+		}
+	}
+}
+
+// TestHold: what each stage of a hand-over means for the driver's operator, and that one is begun only while that is not started.
+func TestHold(t *testing.T) {
+	d := drivers.Driver{Name: "x", CSIName: "x.example.com", ConditionPrefix: "X", ClusterStorage: &drivers.ClusterStorage{},
+		Operator: drivers.Operator{Name: "x-operator"}, History: drivers.History{Predecessors: []drivers.Predecessor{{Operator: "old-x"}}}}
+	ofOLM := []predecessor.Operator{{Namespace: "n", Account: "old-x", Kind: predecessor.Version, Name: "x.v1"}}
+	ours := []*rbacv1.ClusterRoleBinding{{ObjectMeta: metav1.ObjectMeta{Name: d.SuccessorBinding()}}}
+	for _, tc := range []struct {
+		name     string
+		found    []predecessor.Operator
+		bindings []*rbacv1.ClusterRoleBinding
+		stage    predecessor.Stage
+		err      error
+		begin    bool
+		held     *hold // without message
+		text     string
+	}{
+		{"it is being removed", ofOLM, nil, predecessor.Removing, nil, true, &hold{reason: "OperatorOfOLM", progresses: true, after: endInterval}, "takes the driver over: m"},
+		{"an administrator does not want that", ofOLM, nil, predecessor.Declined, nil, true, &hold{reason: "OperatorOfOLM", after: settleInterval}, "does not take the driver over: m"},
+		{"it is refused", ofOLM, nil, predecessor.Refused, nil, true, &hold{reason: "HandOverRefused", degraded: true, after: settleInterval}, "ClusterServiceVersion n/x.v1. The cluster storage operator does not take the driver over: m"},
+		{"it is stuck", ofOLM, nil, predecessor.Stuck, nil, true, &hold{reason: "HandOverStuck", degraded: true, after: settleInterval}, "does not go on: m"},
+		{"its permissions are gone already", nil, nil, predecessor.Removing, nil, false, &hold{reason: "OperatorOfOLM", progresses: true, after: endInterval}, "is in progress"},
+		{"a request failed", ofOLM, nil, "", errors.New("refused"), true, &hold{reason: "OperatorOfOLM", degraded: true}, "handing driver x.example.com over from OLM: refused"},
+		{"a request failed, and ours runs", ofOLM, ours, "", errors.New("refused"), false, nil, ""},
+		{"ours runs, and what OLM has installed again is removed", ofOLM, ours, predecessor.Removing, nil, false, nil, ""},
+		{"ours runs, and the hand-over is stuck", nil, ours, predecessor.Stuck, nil, false, nil, "stuck: m"},
+		{"ours runs, and so does that of OLM", ofOLM, ours, predecessor.None, nil, false, nil, "late: the Operator Lifecycle Manager"},
+	} {
+		begun := false
+		c := &controller{process: Process{Clock: clock.RealClock{}}, handOvers: map[string]*handOverState{}, operators: map[string]*driverOperator{}}
+		c.handOver = func(_ context.Context, _ drivers.Driver, begin bool) (predecessor.Handover, error) {
+			begun = begin
+			return predecessor.Handover{Stage: tc.stage, Message: "m"}, tc.err
+		}
+		s, err := c.succeed(t.Context(), d, observed{storage: &operatorv1.Storage{}, bindings: tc.bindings}, tc.found, nil)
+		text := ""
+		switch {
+		case s.held != nil:
+			text, s.held.message = s.held.message, ""
+		case s.stuck != "":
+			text = "stuck: " + s.stuck
+		case s.late != "":
+			text = "late: " + s.late
+		}
+		if (err != nil) != (tc.err != nil) || begun != tc.begin || !strings.Contains(text, tc.text) || tc.text == "" && text != "" || s.blocked != (tc.held != nil) {
+			t.Errorf("%s: error %v, begin %t, blocked %t, text %q; want begin %t, %q", tc.name, err, begun, s.blocked, text, tc.begin, tc.text)
+		}
+		if diff := cmp.Diff(tc.held, s.held, cmp.AllowUnexported(hold{})); diff != "" {
+			t.Errorf("%s: hold (-want +got):\n%s", tc.name, diff)
 		}
 	}
 }
@@ -53,6 +110,8 @@ func TestTakeover(t *testing.T) {
 		{"OLM ran the operator", starting, "OperatorOfOLM", true},
 		{"OLM's operator has just ended", starting, "OperatorOfOLMEnding", true},
 		{"a person had to decide", starting, "OldResourceUnsettled", true},
+		{"the hand-over was refused", starting, "HandOverRefused", true},
+		{"the hand-over was stuck", starting, "HandOverStuck", true},
 		{"it was being taken over", starting, "TakingOver", true},
 		{"it is held", held, "OperatorOfOLM", false},
 		{"ours has arrived", state("1.1.0"), "TakingOver", false},

@@ -35,7 +35,9 @@ func OperatorPolicyRules(all []drivers.Driver) (Rules, error) {
 // clusters of all platforms. Of inOwn, the rules that are limited to a namespace apply in the operator's own, and of inDrivers
 // in that of the drivers' operators. It fails if the objects of a driver's operator cannot be rendered.
 func OperatorRules(all []drivers.Driver) (inOwn, inDrivers []permissions.Rule, err error) {
-	inOwn = ownRules(OfPlatforms(all))
+	if inOwn, err = ownRules(OfPlatforms(all)); err != nil {
+		return nil, nil, err
+	}
 	inDrivers, err = rulesToManage(OfPlatforms(all))
 	for _, rules := range [][]permissions.Rule{inOwn, inDrivers} {
 		for i := range rules {
@@ -48,24 +50,18 @@ func OperatorRules(all []drivers.Driver) (inOwn, inDrivers []permissions.Rule, e
 }
 
 // ownRules are about the operator itself and what it reports.
-func ownRules(all []drivers.Driver) []permissions.Rule {
+func ownRules(all []drivers.Driver) ([]permissions.Rule, error) {
 	const (
 		observe = "To find out which drivers the cluster needs, and how they are"
 		create  = "To create the ClusterCSIDriver of each driver"
-		succeed = "To start an operator only when the one that OLM ran is gone, with its log levels"
 		report  = "To report about the cluster's storage"
 		lead    = "To be the only active cluster storage operator"
 		events  = "To record events"
 		metrics = "To serve its metrics only to those who may read them"
 	)
-	var csiNames, predecessors []string
+	var csiNames []string
 	for _, d := range all {
 		csiNames = append(csiNames, d.CSIName)
-		for _, p := range d.Predecessors() {
-			if !slices.Contains(predecessors, p.Operator) {
-				predecessors = append(predecessors, p.Operator)
-			}
-		}
 	}
 	rules := []permissions.Rule{
 		{For: observe, Group: "config.openshift.io", Resources: []string{"infrastructures", "featuregates"},
@@ -91,22 +87,95 @@ func ownRules(all []drivers.Driver) []permissions.Rule {
 		{For: metrics, Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
 		{For: metrics, Group: "authorization.k8s.io", Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 	}
-	const succession = "only while OLM runs the driver's operator: TestAdoption uses it, and no walk on a platform has OLM"
-	if len(predecessors) > 0 { // no names would be all names
-		rules = append(rules,
-			permissions.Rule{For: succeed, Group: "apps", Resources: []string{"deployments"}, Names: predecessors, Verbs: []string{"get"}, Unexercised: map[string]string{"get": succession}},
-			permissions.Rule{For: succeed, Resources: []string{"serviceaccounts"}, Names: predecessors, Verbs: []string{"get"}, Unexercised: map[string]string{"get": succession}},
-			permissions.Rule{For: succeed, Resources: []string{"pods"}, Verbs: []string{"list"}, Unexercised: map[string]string{"list": succession}},
-		)
-	}
 	for _, d := range all {
-		for _, old := range d.OldCustomResources() {
-			resource, _, _ := strings.Cut(old.Definition, ".")
-			rules = append(rules, permissions.Rule{For: succeed, Group: old.Kind.Group, Resources: []string{resource}, Names: []string{old.Name}, Verbs: []string{"get"},
-				Unexercised: map[string]string{"get": succession}})
+		more, err := rulesToSucceed(d)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, more...)
+	}
+	return rules, nil
+}
+
+// Succession is why no walk through the life of an operator uses what it takes to succeed one that OLM runs: TestAdoption does.
+const Succession = "only while OLM runs the driver's operator: TestAdoption uses it, and no walk on a platform has OLM"
+
+// rulesToSucceed are what it takes to hand a driver over from OLM: what package migrate/adoption reads and deletes.
+func rulesToSucceed(d drivers.Driver) ([]permissions.Rule, error) {
+	const (
+		succeed = "To start an operator only when the one that OLM ran is gone, with its log levels"
+		journal = "To keep the journal of a hand-over from OLM, which `berth adopt` reads and continues, too"
+		check   = "To hand a driver over from OLM only if everything is as it has to be"
+		remove  = "To remove the driver's operator from OLM. Users choose the names and namespaces of these objects, so no rule can name them; " +
+			"only those are deleted that belong to an operator to which OLM gave permissions in the whole cluster"
+	)
+	var operators []string
+	for _, p := range d.Predecessors() {
+		if !slices.Contains(operators, p.Operator) {
+			operators = append(operators, p.Operator)
 		}
 	}
-	return rules
+	if len(operators) == 0 { // no names would be all names
+		return nil, nil
+	}
+	const olm = "operators.coreos.com"
+	again := "only if there was a hand-over of the driver before"
+	rules := []permissions.Rule{
+		{For: journal, Resources: []string{"configmaps"}, Names: []string{"berth-adopt." + d.CSIName}, Verbs: []string{"get"}},
+		{For: journal, Resources: []string{"configmaps"}, Names: []string{"berth-adopt." + d.CSIName}, Verbs: []string{"create", "patch", "update"},
+			Unexercised: map[string]string{"create": Succession, "patch": Succession, "update": again}},
+		{For: succeed, Group: "apps", Resources: []string{"deployments"}, Names: operators, Verbs: []string{"get"}},
+		{For: succeed, Resources: []string{"serviceaccounts"}, Names: operators, Verbs: []string{"get"}},
+		{For: succeed, Resources: []string{"pods"}, Verbs: []string{"list"}},
+		{For: succeed, Group: "apps", Resources: []string{"replicasets"}, Verbs: []string{"list"}},
+		{For: check, Group: rbacv1.GroupName, Resources: []string{"clusterrolebindings"}, Verbs: []string{"list"}},
+		{For: check, Group: "operator.openshift.io", Resources: []string{"storages"}, Names: []string{"cluster"}, Verbs: []string{"get"}},
+		{For: check, Group: "operator.openshift.io", Resources: []string{"clustercsidrivers"}, Names: []string{d.CSIName}, Verbs: []string{"get"}},
+		{For: check, Group: "storage.k8s.io", Resources: []string{"csidrivers"}, Names: []string{d.CSIName}, Verbs: []string{"get"}},
+		{For: check, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+		{For: check, Group: olm, Resources: []string{"subscriptions", "clusterserviceversions", "installplans", "operatorgroups"}, Verbs: []string{"list"}},
+		{For: check, Group: "olm.operatorframework.io", Resources: []string{"clusterextensions"}, Verbs: []string{"list"},
+			Unexercised: map[string]string{"list": "only where OLM v1 is installed, which no test has"}},
+		{For: remove, Group: olm, Resources: []string{"subscriptions", "clusterserviceversions"}, Verbs: []string{"delete"}},
+		{For: remove, Group: olm, Resources: []string{"installplans"}, Verbs: []string{"delete"},
+			Unexercised: map[string]string{"delete": "only if the garbage collector is slower, which deletes them with their Subscription"}},
+	}
+	for _, old := range d.OldCustomResources() {
+		resource, _, _ := strings.Cut(old.Definition, ".")
+		rules = append(rules, permissions.Rule{For: succeed, Group: old.Kind.Group, Resources: []string{resource}, Names: []string{old.Name}, Verbs: []string{"get"}})
+	}
+	traces, err := d.Traces()
+	if err != nil {
+		return nil, err
+	}
+	for _, trace := range traces {
+		if trace.Name == d.SuccessorBinding() {
+			continue // the operator makes it, and so may read it
+		}
+		resource, err := drivers.ResourceOf(trace.Kind.GroupKind())
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, permissions.Rule{For: check, Group: trace.Kind.Group, Resources: []string{resource}, Names: []string{trace.Name}, Verbs: []string{"get"}})
+	}
+	operand, err := d.Operand(drivers.Values{Namespace: d.Namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		return nil, err
+	}
+	for kind, resource := range map[string]string{"Deployment": "deployments", "DaemonSet": "daemonsets"} {
+		for _, m := range drivers.OfKind(operand, kind) {
+			rules = append(rules, permissions.Rule{For: check, Group: "apps", Resources: []string{resource}, Names: []string{m.Object.GetName()}, Verbs: []string{"get"}})
+		}
+	}
+	for i, rule := range rules {
+		if rule.Unexercised == nil && rule.For != journal {
+			rules[i].Unexercised = map[string]string{}
+			for _, verb := range rule.Verbs {
+				rules[i].Unexercised[verb] = Succession
+			}
+		}
+	}
+	return rules, nil
 }
 
 // rulesToManage are those to run the operators of drivers. RBAC lets nobody grant permissions that they do not have, so they

@@ -11,6 +11,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/status"
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
@@ -141,6 +142,9 @@ func relatedObjects(states []driverState) []configv1.ObjectReference {
 			related = append(related, configv1.ObjectReference{Resource: "namespaces", Name: s.driver.Namespace})
 		}
 		related = append(related, configv1.ObjectReference{Group: operatorv1.GroupName, Resource: "clustercsidrivers", Name: s.driver.CSIName})
+		for _, former := range s.former {
+			related = append(related, configv1.ObjectReference{Group: appsv1.GroupName, Resource: "deployments", Namespace: former.Namespace, Name: former.Name})
+		}
 		for _, object := range s.objects {
 			kind := object.GroupVersionKind().GroupKind()
 			resource, err := drivers.ResourceOf(kind)

@@ -3,7 +3,12 @@
 // Each series has the label "driver": the name of the driver's CSIDriver object, such as "efs.csi.aws.com".
 package metrics
 
-import "k8s.io/component-base/metrics"
+import (
+	"sync"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"k8s.io/component-base/metrics"
+)
 
 // Metrics are the metrics of one operator.
 type Metrics struct {
@@ -19,7 +24,16 @@ type Metrics struct {
 	// WaitingForLock is 1 while the operator waits for the lock in a namespace, either its own or that of another
 	// operator of the driver, and 0 once it no longer waits for that lock.
 	WaitingForLock *metrics.GaugeVec
+	// Upgradeable is 1 if the operator lets OLM update it, and 0 if not.
+	Upgradeable *metrics.GaugeVec
+
+	conditions *metrics.GaugeVec
+	mu         sync.Mutex
+	shown      map[shownCondition]bool
 }
+
+// shownCondition identifies a series of conditions.
+type shownCondition struct{ driver, condition, reason string }
 
 // New returns the metrics of an operator, registered by a function such as legacyregistry.MustRegister. A registry takes
 // those of one operator.
@@ -45,7 +59,39 @@ func New(mustRegister func(...metrics.Registerable)) *Metrics {
 			Help:           "1 while the operator waits for the end of another one that holds the lock in the namespace; 0 if it does not.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"driver", "namespace"}),
+		Upgradeable: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "berth_operator_upgradeable",
+			Help:           "1 if the Operator Lifecycle Manager may update the operator; 0 while the operator takes the driver over or removes it.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"driver"}),
+		conditions: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "berth_cluster_csi_driver_condition",
+			Help:           "Conditions of the ClusterCSIDriver, as the operator writes them: 1 if true, 0 if false, -1 if unknown.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"driver", "condition", "reason"}),
+		shown: map[shownCondition]bool{},
 	}
-	mustRegister(m.CustomResourceMissing, m.AdoptedObjects, m.BlockingPods, m.WaitingForLock)
+	mustRegister(m.CustomResourceMissing, m.AdoptedObjects, m.BlockingPods, m.WaitingForLock, m.Upgradeable, m.conditions)
 	return m
+}
+
+// valuesOfConditions are the values of their metric.
+var valuesOfConditions = map[operatorv1.ConditionStatus]float64{operatorv1.ConditionTrue: 1, operatorv1.ConditionFalse: 0, operatorv1.ConditionUnknown: -1}
+
+// SetConditions shows the conditions of a driver's ClusterCSIDriver in a metric, and no others of the driver.
+func (m *Metrics) SetConditions(driver string, conditions []operatorv1.OperatorCondition) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	current := map[shownCondition]bool{}
+	for _, c := range conditions {
+		of := shownCondition{driver, c.Type, c.Reason}
+		m.conditions.WithLabelValues(of.driver, of.condition, of.reason).Set(valuesOfConditions[c.Status])
+		m.shown[of], current[of] = true, true
+	}
+	for of := range m.shown {
+		if of.driver == driver && !current[of] {
+			m.conditions.Delete(map[string]string{"driver": of.driver, "condition": of.condition, "reason": of.reason})
+			delete(m.shown, of)
+		}
+	}
 }

@@ -42,18 +42,20 @@ type Options struct {
 }
 
 // A Controller deletes retired objects: workloads at once, and what their pods need once the driver has rolled out without
-// them. It does not watch them: what is gone or not the operator's own is not looked for again in this cycle.
+// them. Then it also replaces the keys that an earlier operator wrote into Secrets. It does not watch them: what is gone or not the operator's own is not looked for again in this cycle.
 type Controller struct {
 	factory.Controller
 	Options
-	left     []drivers.Manifest // retired objects that may exist
+	left     []drivers.Manifest    // retired objects that may exist
+	keys     []drivers.RetiredKeys // that Secrets may have
+	waits    []string              // what they wait for
 	ready    chan struct{}
 	reported string // the last message
 }
 
 // NewController returns the controller.
 func NewController(options Options) *Controller {
-	c := &Controller{Options: options, left: slices.Clone(options.Retired), ready: make(chan struct{})}
+	c := &Controller{Options: options, left: slices.Clone(options.Retired), keys: slices.Clone(options.Driver.History.Keys), ready: make(chan struct{})}
 	c.reported = c.Reporter.Condition(c.conditionType()).Message
 	c.Controller = factory.New().
 		WithInformers(c.Reporter.Informer()).
@@ -70,7 +72,7 @@ func NewController(options Options) *Controller {
 func (c *Controller) Ready() <-chan struct{} { return c.ready }
 
 // sync deletes what is due. An object that cannot be deleted blocks no other.
-func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
+func (c *Controller) sync(ctx context.Context, syncContext factory.SyncContext) error {
 	now, later := due(c.left, c.Reporter.RolledOut())
 	var errs []error
 	c.left = later
@@ -83,8 +85,12 @@ func (c *Controller) sync(ctx context.Context, _ factory.SyncContext) error {
 			c.left = append(c.left, m)
 		}
 	}
+	errs = append(errs, c.replaceKeys(ctx))
 	if ctx.Err() != nil {
 		return nil // the shutdown is no failure
+	}
+	if len(c.keys) > 0 && c.Reporter.RolledOut() {
+		syncContext.Queue().AddAfter(factory.DefaultQueueKey, podInterval)
 	}
 	select {
 	case <-c.ready:
@@ -134,7 +140,7 @@ func (c *Controller) report(ctx context.Context) error {
 		return err
 	}
 	unknown := Unknown(custom.Annotations[RecordAnnotation], c.Own, c.Retired)
-	next := describe(c.left, Describe(unknown, custom.Name, c.Namespace))
+	next := describe(c.left, c.waits, Describe(unknown, custom.Name, c.Namespace))
 	if err := c.Reporter.ApplyOperatorStatus(ctx, c.Driver.ConditionPrefix+"DriverLeftovers", applyoperatorv1.OperatorStatus().WithConditions(
 		applyoperatorv1.OperatorCondition().WithType(c.conditionType()).WithStatus(next.status).WithReason(next.reason).WithMessage(next.message))); err != nil {
 		return err
@@ -154,14 +160,17 @@ type verdict struct {
 	reason, message string
 }
 
-// describe decides what the condition says of the retired objects that are left and of those of other versions.
-func describe(left []drivers.Manifest, otherVersion string) verdict {
-	switch {
-	case otherVersion != "":
+// describe decides what the condition says of the retired objects and keys that are left, and of objects of other versions.
+func describe(left []drivers.Manifest, waits []string, otherVersion string) verdict {
+	if otherVersion != "" {
 		return verdict{operatorv1.ConditionFalse, reasonOtherVersion, otherVersion}
-	case len(left) > 0:
-		return verdict{operatorv1.ConditionFalse, "Removing", fmt.Sprintf(
-			"this version of the driver no longer has these objects, and they are deleted, if they exist, once it has rolled out: %s", strings.Join(references(left), ", "))}
+	}
+	if len(left) > 0 {
+		waits = append([]string{fmt.Sprintf(
+			"this version of the driver no longer has these objects, and they are deleted, if they exist, once it has rolled out: %s", strings.Join(references(left), ", "))}, waits...)
+	}
+	if len(waits) > 0 {
+		return verdict{operatorv1.ConditionFalse, "Removing", strings.Join(waits, "; ")}
 	}
 	return verdict{operatorv1.ConditionTrue, "AsExpected", ""}
 }

@@ -77,18 +77,20 @@ func TestDescribe(t *testing.T) {
 	other := Describe([]string{"Deployment.apps/new"}, "smb.csi.k8s.io", "harbour")
 	for name, tc := range map[string]struct {
 		left     []drivers.Manifest
+		waits    []string
 		other    string
 		status   operatorv1.ConditionStatus
 		reason   string
 		messages []string
 	}{
-		"nothing is left":           {nil, "", operatorv1.ConditionTrue, "AsExpected", nil},
-		"the rollout is waited for": {manifests("v1 ConfigMap old"), "", operatorv1.ConditionFalse, "Removing", []string{"ConfigMap/old"}},
-		"after a downgrade": {nil, other, operatorv1.ConditionFalse, "ObjectsOfOtherVersion",
+		"nothing is left":           {nil, nil, "", operatorv1.ConditionTrue, "AsExpected", nil},
+		"the rollout is waited for": {manifests("v1 ConfigMap old"), []string{"keys of a Secret"}, "", operatorv1.ConditionFalse, "Removing", []string{"ConfigMap/old", "keys of a Secret"}},
+		"keys are left":             {nil, []string{"keys of a Secret"}, "", operatorv1.ConditionFalse, "Removing", []string{"keys of a Secret"}},
+		"after a downgrade": {nil, nil, other, operatorv1.ConditionFalse, "ObjectsOfOtherVersion",
 			[]string{"oc -n harbour delete Deployment.apps/new", "oc annotate clustercsidriver smb.csi.k8s.io berth.dev/driver-objects-"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := describe(tc.left, tc.other)
+			got := describe(tc.left, tc.waits, tc.other)
 			if got.status != tc.status || got.reason != tc.reason {
 				t.Errorf("condition is %s (%s), want %s (%s)", got.status, got.reason, tc.status, tc.reason)
 			}

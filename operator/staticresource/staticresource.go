@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/objects"
 )
 
@@ -35,6 +36,7 @@ func Applies(kind string) bool { return !otherControllers.Has(kind) }
 type Controller struct {
 	factory.Controller
 	applier        *objects.Applier
+	history        drivers.History
 	operatorClient v1helpers.OperatorClient
 	// waves are applied one after the other. The objects of one wave are applied concurrently, because the API server
 	// delays each write of an RBAC object by up to a tenth of a second.
@@ -53,8 +55,8 @@ const (
 var waveOf = map[string]int{"Namespace": firstWave, "RoleBinding": lastWave, "ClusterRoleBinding": lastWave}
 
 // NewController returns the controller for watched objects. Its condition types start with name.
-func NewController(name string, watched []*objects.WatchedObject, applier *objects.Applier, operatorClient v1helpers.OperatorClient, recorder events.Recorder) *Controller {
-	c := &Controller{applier: applier, operatorClient: operatorClient, ready: objects.NewReadiness()}
+func NewController(name string, watched []*objects.WatchedObject, applier *objects.Applier, history drivers.History, operatorClient v1helpers.OperatorClient, recorder events.Recorder) *Controller {
+	c := &Controller{applier: applier, history: history, operatorClient: operatorClient, ready: objects.NewReadiness()}
 	informers := []factory.Informer{operatorClient.Informer()}
 	for _, object := range watched {
 		wave, special := waveOf[object.Desired.GetKind()]
@@ -110,11 +112,27 @@ func (c *Controller) applyAll(ctx context.Context, watched []*objects.WatchedObj
 	var applying sync.WaitGroup
 	for i, object := range watched {
 		applying.Go(func() {
-			if _, err := c.applier.Apply(ctx, object, object.Desired); err != nil {
+			if err := c.apply(ctx, object); err != nil {
 				errs[i] = fmt.Errorf("applying %s %s: %w", object.Desired.GetKind(), object.Desired.GetName(), err)
 			}
 		})
 	}
 	applying.Wait()
 	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+}
+
+// apply applies an object. A Secret that has an earlier operator's keys is left to package retirement.
+func (c *Controller) apply(ctx context.Context, object *objects.WatchedObject) error {
+	if retired := c.history.KeysOf(object.Desired.GetName()); retired != nil && object.Desired.GetKind() == "Secret" {
+		live, err := c.applier.Get(ctx, object)
+		if err != nil {
+			return err
+		}
+		if live != nil && retired.In(live) {
+			klog.V(4).InfoS("Secret is left as it is while it has the keys of an earlier operator", "object", klog.KObj(live))
+			return nil
+		}
+	}
+	_, err := c.applier.Apply(ctx, object, object.Desired)
+	return err
 }

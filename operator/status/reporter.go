@@ -75,6 +75,8 @@ type Options struct {
 	// IsCurrent reports whether controllers of this cycle write conditions of a type. The reporter removes all
 	// others, because no controller updates them any more.
 	IsCurrent func(conditionType string) bool
+	// Show, if set, is called with the conditions that the ClusterCSIDriver has now.
+	Show func([]operatorv1.OperatorCondition)
 }
 
 // A waiter waits until a revision is written.
@@ -317,11 +319,15 @@ func (r *Reporter) sync(ctx context.Context) error {
 	desired.ObservedGeneration = metadata.Generation
 	if equality.Semantic.DeepEqual(desired, sorted(live)) {
 		klog.V(4).InfoS("The status is up to date", "clusterCSIDriver", r.Name, "revision", revision)
+		r.show(desired)
 		return r.notify(nil, revision)
 	}
 	changed, err := r.write(ctx, resourceVersion, desired)
 	if apierrors.IsConflict(err) {
 		return err // the waiters keep waiting: the status is written again on top of the concurrent change
+	}
+	if err == nil {
+		r.show(desired)
 	}
 	if changed {
 		klog.V(2).InfoS("Wrote the status", "clusterCSIDriver", r.Name, "revision", revision)
@@ -331,6 +337,13 @@ func (r *Reporter) sync(ctx context.Context) error {
 		time.AfterFunc(cacheTimeout, r.wakeUp)
 	}
 	return r.notify(err, revision)
+}
+
+// show calls Show with the conditions of a status that the object has.
+func (r *Reporter) show(status *operatorv1.OperatorStatus) {
+	if r.Show != nil {
+		r.Show(status.Conditions)
+	}
 }
 
 // write replaces the parts of the status that controllers report, unless the object has changed. It reports whether that

@@ -67,7 +67,7 @@ func TestAdoptionEndsByWhatThisOperatorReports(t *testing.T) {
 	}
 
 	reporter, verdicts := start(), &verdicts{}
-	controller := NewController("Test", &Condition{inner: verdicts}, true, reporter, clock, events.NewInMemoryRecorder("test", clock))
+	controller := NewController("Test", &Condition{inner: verdicts, show: func(bool) {}}, true, reporter, clock, events.NewInMemoryRecorder("test", clock))
 	go controller.Run(t.Context(), 1)
 	verdicts.waitFor(t, "Adopting")
 	if err := c.Client().Get(t.Context(), client.ObjectKeyFromObject(custom), custom); err != nil {

@@ -28,6 +28,7 @@ const operatorConditionEnv = "OPERATOR_CONDITION_NAME"
 // A Condition is the OperatorCondition's condition Upgradeable.
 type Condition struct {
 	inner conditions.Condition // nil where OLM does not run the operator
+	show  func(isUpgradeable bool)
 }
 
 // A Reason is a reason of the condition. Only Settled allows an upgrade.
@@ -39,10 +40,10 @@ var (
 	Uninstalling = Reason{"Uninstalling", "the driver is being removed"}
 )
 
-// New returns the condition of the operator that runs in this process.
-func New(cfg *rest.Config) (*Condition, error) {
+// New returns the condition of the operator that runs in this process. show is called with each value that OLM sees.
+func New(cfg *rest.Config, show func(isUpgradeable bool)) (*Condition, error) {
 	inner, err := newCondition(cfg, operatorsv2.ConditionType(operatorsv2.Upgradeable))
-	return &Condition{inner}, err
+	return &Condition{inner, show}, err
 }
 
 // newCondition returns a condition of the OperatorCondition, nil where OLM does not run the operator.
@@ -73,11 +74,13 @@ func (c *Condition) Set(ctx context.Context, reason Reason) error {
 	return conflict.Retry(ctx, func() error {
 		// An error means that the condition does not exist yet, or that the write will fail, too.
 		if now, err := c.inner.Get(ctx); err == nil && now.Status == status && now.Reason == reason.name {
+			c.show(reason == Settled)
 			return nil
 		}
 		if err := c.inner.Set(ctx, status, conditions.WithReason(reason.name), conditions.WithMessage(reason.message)); err != nil {
 			return err
 		}
+		c.show(reason == Settled)
 		klog.V(2).InfoS("Set Upgradeable in the OperatorCondition", "status", status, "reason", reason.name)
 		return nil
 	})

@@ -2,9 +2,12 @@
 package ci
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,7 +34,7 @@ func TestTemplates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := []string{"CATALOG=" + folder, "BASE=" + base, "GITHUB_STEP_SUMMARY=/dev/stdout", "RUNNER_TEMP=" + t.TempDir()}
+	env := []string{"CATALOG=" + folder, "BASE=" + base, "FAIL_ON=never", "GITHUB_STEP_SUMMARY=/dev/stdout", "RUNNER_TEMP=" + t.TempDir()}
 	makefile := "make --no-print-directory -f " + filepath.Join(templates, "catalog.mk") + " CATALOG_BASE=" + base + " "
 	for name, script := range map[string]struct{ validate, diff string }{
 		"action":   {actionStep(t, templates, "Validate"), actionStep(t, templates, "Report changes")},
@@ -49,6 +52,25 @@ func TestTemplates(t *testing.T) {
 			if out, ok := c.run(script.diff); !ok || !strings.Contains(strings.ReplaceAll(out, "`", ""), "head: buoy.v1.0.0 → buoy.v1.1.0") {
 				t.Errorf("of a changed catalog it says: %s", out)
 			}
+			c.run("mkdir released && git show " + base + ":" + folder + "/catalog.yaml > released/catalog.yaml")
+			c.run("sed -i 's/, skipRange: <9.0.0//' " + folder + "/catalog.yaml") // strands clusters
+			if out, ok := c.run(with("AGAINST", "released") + script.validate); ok || !strings.Contains(out, "no update leads from \"buoy.v1.0.0\"") {
+				t.Errorf("of a catalog that does not replace the released one it says: %s", out)
+			}
+			c.run("berth catalog validate " + folder + " --against released -o json > known.json || true")
+			if out, ok := c.run(with("AGAINST", "released") + with("BASELINE", "known.json") + script.validate); !ok || !strings.Contains(out, "1 known from known.json") {
+				t.Errorf("of what is known it says: %s", out)
+			}
+			if out, ok := c.run(script.diff); !ok || !strings.Contains(out, "LOST") {
+				t.Errorf("of changes that strand clusters, and need not fail, it says: %s", out)
+			}
+			if out, ok := c.run(with("FAIL_ON", "lost") + script.diff); ok || !strings.Contains(out, "LOST") {
+				t.Errorf("of changes that strand clusters, and must fail, it says: %s", out)
+			}
+			c.write("1.1.0")
+			if out, ok := c.run(with("FAIL_ON", "lost") + script.diff); !ok {
+				t.Errorf("of changes that strand no clusters it says: %s", out)
+			}
 			c.write("one")
 			if out, ok := c.run(script.validate); ok || !strings.Contains(out, "catalog.yaml:15:") {
 				t.Errorf("of a broken catalog it says: %s", out)
@@ -59,6 +81,39 @@ func TestTemplates(t *testing.T) {
 	c.write("1.0.0")
 	if out, ok := c.run(makefile + "catalog-graph && grep -c 'Updates of buoy' catalog.html"); !ok {
 		t.Errorf("drawing a catalog, it says: %s", out)
+	}
+}
+
+// with sets an input of a script: a variable of the action and the Task, and one of the makefile.
+func with(input, value string) string {
+	return "export " + input + "=" + value + " CATALOG_" + input + "=" + value + "\n"
+}
+
+// TestInputsAreDeclared: an undeclared input is empty without a word, and a declared one that is not used does nothing.
+func TestInputsAreDeclared(t *testing.T) {
+	var action struct{ Inputs map[string]any }
+	decode(t, "../../ci/action.yml", &action)
+	var task struct {
+		Spec struct{ Params []struct{ Name string } }
+	}
+	decode(t, "../../ci/task.yaml", &task)
+	var params []string
+	for _, p := range task.Spec.Params {
+		params = append(params, p.Name)
+	}
+	slices.Sort(params)
+	for file, declared := range map[string][]string{"action.yml": slices.Sorted(maps.Keys(action.Inputs)), "task.yaml": params} {
+		text, err := os.ReadFile("../../ci/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		used := map[string]bool{}
+		for _, match := range regexp.MustCompile(`\b(?:inputs|params)\.([a-z-]+)`).FindAllStringSubmatch(string(text), -1) {
+			used[match[1]] = true
+		}
+		if got := slices.Sorted(maps.Keys(used)); len(got) == 0 || !slices.Equal(got, declared) {
+			t.Errorf("%s declares the inputs %q and uses %q", file, declared, got)
+		}
 	}
 }
 

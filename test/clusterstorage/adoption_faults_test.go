@@ -6,17 +6,20 @@ import (
 	"strings"
 	"testing"
 
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/openshift/library-go/pkg/operator/v1helpers"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/fault"
+	"github.com/berth-csi/berth/test/release"
 )
 
 // TestAdoptionRefusals: a real cluster in which something is not as it should be is refused, and nothing is written. When that is
@@ -28,33 +31,34 @@ func TestAdoptionRefusals(t *testing.T) {
 	f.useVolumes()
 
 	f.mustRefuse("no cluster storage operator", "does not say that it waits", func() func() { return func() {} })
-	f.startSuccessor()
+	f.install(release.Payload{Version: version, Stopped: true})
+	f.mustLeaveUnmanaged()
 	recorded := f.record()
 	for _, tc := range []struct {
-		name, want string
+		name, reason, says, want string
 		// spoil changes the cluster, and returns what undoes that.
 		spoil func() func()
 	}{
-		{"two Subscriptions", "there are other Subscriptions", func() func() {
+		{"F11: two Subscriptions", predecessor.ReasonRefused, "there are other Subscriptions", "there are other Subscriptions", func() func() {
 			second := &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "second"}, Spec: f.subscription.Spec}
 			return f.with(second)
 		}},
-		{"a pending InstallPlan", "is pending", func() func() {
+		{"F11: a pending InstallPlan", predecessor.ReasonRefused, "is pending", "is pending", func() func() {
 			plan := &v1alpha1.InstallPlan{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "pending"},
 				Spec: v1alpha1.InstallPlanSpec{Approval: v1alpha1.ApprovalManual, ClusterServiceVersionNames: []string{d.Package.Name + ".v4.5.1"}}}
 			return f.with(plan)
 		}},
-		{"an unmanaged driver", "Unmanaged", func() func() {
+		{"an unmanaged driver", predecessor.Reason, "Unmanaged", "Unmanaged", func() func() {
 			f.patch(f.old(), `{"spec":{"managementState":"Unmanaged"}}`)
 			return func() { f.patch(f.old(), `{"spec":{"managementState":"Managed"}}`) }
 		}},
-		{"a foreign CSIDriver", "of none of the driver's operators", func() func() {
+		{"a foreign CSIDriver", "ForeignCSIDriver", "nothing of the driver is touched", "of none of the driver's operators", func() func() {
 			csiDriver := &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}
 			f.get(csiDriver)
 			f.patch(csiDriver, `{"metadata":{"annotations":{"csi.openshift.io/managed":null}}}`)
 			return func() { f.patch(csiDriver, `{"metadata":{"annotations":{"csi.openshift.io/managed":"true"}}}`) }
 		}},
-		{"a paused roll-out", "is paused", func() func() {
+		{"F14: a paused roll-out", predecessor.ReasonRefused, "is paused", "is paused", func() func() {
 			deployments := &appsv1.DeploymentList{}
 			if err := f.Client().List(t.Context(), deployments, client.InNamespace(d.Namespace)); err != nil || len(deployments.Items) != 1 {
 				t.Fatalf("%d Deployments, %v; want one", len(deployments.Items), err)
@@ -63,11 +67,15 @@ func TestAdoptionRefusals(t *testing.T) {
 			return func() { f.patch(&deployments.Items[0], `{"spec":{"paused":null}}`) }
 		}},
 	} {
-		f.mustRefuse(tc.name, tc.want, tc.spoil)
+		t.Run(tc.name, func(t *testing.T) { f.within(t).mustDecline(tc.name, tc.reason, tc.says, tc.want, tc.spoil) })
 	}
+
+	// From now on the tool alone hands the driver over.
+	f.operate(fault.Record(), nil)
+	f.awaitReason(predecessor.Reason, "berth adopt plan "+d.Name)
 	f.awaitSafePlan()
 
-	f.adopt(fault.KillAtEach())
+	t.Run("F12: the tool is killed at each write", func(t *testing.T) { f.within(t).adopt(fault.KillAtEach()) })
 	recorded.mustHold()
 	f.mustBeHandedOver()
 	again := fault.Record()
@@ -76,18 +84,42 @@ func TestAdoptionRefusals(t *testing.T) {
 		t.Errorf("a second run wrote %+v", writes)
 	}
 
-	// Somebody subscribes again: the new operator goes on, and the tool removes what OLM has installed again.
+	t.Run("F13: somebody subscribes again", func(t *testing.T) { f.within(t).removeAgain() })
+}
+
+// removeAgain subscribes to the operator again: the new operator goes on, the cluster storage operator says so, and the tool removes
+// what OLM has installed again.
+func (f *former) removeAgain() {
+	f.t.Helper()
 	f.subscription = &v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: f.subscription.Name}, Spec: f.subscription.Spec}
 	f.create(f.subscription)
-	cluster.Eventually(t, limit, "OLM to install the operator again", func(context.Context) error {
+	cluster.Eventually(f.t, limit, "OLM to install the operator again", func(context.Context) error {
 		if p := f.plan(); p.Operator == nil || p.Operator.Subscription == nil {
 			return fmt.Errorf("the plan is:\n%s", p.Text(migrate.Plain))
 		}
 		return nil
 	})
+	f.awaitLate(true)
+	f.mustRefuseCleanup("the operator is installed again", "has an operator of the driver that OLM gives permissions")
 	f.awaitSafePlan()
 	f.adopt(fault.Record())
 	f.mustBeHandedOver()
+	f.awaitLate(false)
+	f.testCleanup(fault.KillAtEach())
+}
+
+// awaitLate waits until Storage says that OLM runs an operator beside the new one, or does not say so.
+func (f *former) awaitLate(want bool) {
+	f.t.Helper()
+	cluster.Eventually(f.t, limit, "Storage to report the operator of OLM, or not", func(context.Context) error {
+		storage := &operatorv1.Storage{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
+		f.get(storage)
+		found := v1helpers.FindOperatorCondition(storage.Status.Conditions, f.driver.ConditionPrefix+"CSIDriverOperatorOfOLMDegraded")
+		if (found != nil) != want || want && !strings.Contains(found.Message, f.version) {
+			return fmt.Errorf("the condition is %+v, want one: %t", found, want)
+		}
+		return nil
+	})
 }
 
 // awaitSafePlan waits until a plan is safe, such as when OLM has finished what it does.
@@ -133,8 +165,7 @@ func (f *former) mustRefuse(name, want string, spoil func() func()) {
 	if writes := recorder.Writes(); len(writes) > 0 {
 		f.t.Errorf("%s: it wrote %+v", name, writes)
 	}
-	journals := &corev1.ConfigMapList{}
-	if err := f.Client().List(f.t.Context(), journals, client.InNamespace(migrate.DefaultJournalNamespace), client.MatchingLabels{"app.kubernetes.io/component": "adopt"}); err != nil || len(journals.Items) > 0 {
-		f.t.Errorf("%s: %d journals, %v; want none", name, len(journals.Items), err)
+	if journals := f.journals(); len(journals) > 0 {
+		f.t.Errorf("%s: %d journals, want none", name, len(journals))
 	}
 }

@@ -2,6 +2,7 @@ package clusterstorage
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"slices"
@@ -139,7 +140,7 @@ func (f *former) old() *unstructured.Unstructured {
 func (f *former) configure(spec map[string]any) {
 	f.t.Helper()
 	object := f.old()
-	object.SetFinalizers([]string{"operator.csi.openshift.io/former"})
+	object.SetFinalizers([]string{f.driver.OldCustomResources()[0].Finalizer})
 	object.Object["spec"] = spec
 	f.create(object)
 }
@@ -167,16 +168,6 @@ func (f *former) installOperand() {
 		}
 		return nil
 	})
-}
-
-// startSuccessor starts the cluster storage operator, which has to wait for the driver, and nothing else.
-func (f *former) startSuccessor() {
-	f.t.Helper()
-	f.install(release.Payload{Version: version})
-	f.awaitSettled(version)
-	if got := f.available(f.t.Context()); got.Reason != predecessor.Reason {
-		f.t.Fatalf("condition %s of Storage is %+v, want reason %s", predecessor.Condition(f.driver), got, predecessor.Reason)
-	}
 }
 
 // available returns the condition of Storage about the driver.
@@ -283,43 +274,60 @@ func (f *former) plan() *adoption.Plan {
 	return made
 }
 
-// TestAdoption: drivers whose operators OLM runs, those of OpenShift 4.5 and ours, are handed over to the cluster storage operator. Over the
-// whole journey nothing that volumes need is another object, and two operators are never there together.
+var allAdoptions = flag.Bool("all-adoptions", false, "hand over each driver from each operator, which takes minutes")
+
+// TestAdoption: when the cluster storage operator starts, it takes over drivers whose operators OLM runs, those of OpenShift 4.5 and
+// ours, by itself, also while an administrator runs the tool. Over the whole journey nothing that volumes need is another
+// object, and two operators are never there together. In the end neither it nor the tool has anything to write.
 func TestAdoption(t *testing.T) {
 	t.Parallel()
-	type begin = func(*testing.T) *former
+	type begin struct {
+		former func(*testing.T) *former
+		tool   bool // an administrator runs it at the same time
+	}
 	formers := map[string]begin{}
 	for _, d := range succeedable() {
-		formers[d.Name+"/of OpenShift 4.5"] = func(t *testing.T) *former { return newFormer(t, d, programs(t)) }
-		formers[d.Name+"/ours"] = func(t *testing.T) *former { return newOwnFormer(t, d, "openshift-"+d.Package.Name, programs(t)) }
-		formers[d.Name+"/ours where the new operator runs"] = func(t *testing.T) *former {
+		formers[d.Name+"/of OpenShift 4.5"] = begin{former: func(t *testing.T) *former { return newFormer(t, d, programs(t)) }}
+		formers[d.Name+"/ours"] = begin{tool: true, former: func(t *testing.T) *former { return newOwnFormer(t, d, "openshift-"+d.Package.Name, programs(t)) }}
+		formers[d.Name+"/ours where the new operator runs"] = begin{former: func(t *testing.T) *former {
 			return newOwnFormer(t, d, drivers.ClusterStorageNamespace, programs(t))
-		}
+		}}
 	}
 	for name, begin := range formers {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := begin(t)
+			if !begin.tool && !*allAdoptions {
+				t.Skip("it takes minutes; run it with -all-adoptions, or make prove SUITE=adopt")
+			}
+			f := begin.former(t)
+			f.addOwnKeys()
 			f.useVolumes()
-			f.startSuccessor()
+			f.mustRefuseCleanup("before the hand-over", "that OLM gives permissions")
+			mustBeUntouched, endAttack := f.attack()
 			recorded := f.record()
 
-			t.Logf("the plan:\n%s", f.plan().Text(migrate.Plain))
-			recorder := fault.Record()
-			f.adopt(recorder)
-			recorded.mustHold()
-			f.mustBeHandedOver()
-			for _, w := range recorder.Writes() {
-				t.Logf("the tool wrote: %s", w.Point)
+			f.install(release.Payload{Version: version})
+			if begin.tool {
+				f.adoptAsWell()
 			}
+			f.awaitComplete()
+			recorded.mustHold()
+			mustBeUntouched()
+			f.mustBeHandedOver()
 			f.awaitSettled(version)
+			f.awaitRest()
 
 			again := fault.Record()
 			f.adopt(again)
 			if writes := again.Writes(); len(writes) > 0 {
-				t.Errorf("a second run wrote %+v", writes)
+				t.Errorf("the tool wrote %+v", writes)
 			}
 			f.checkForbidden()
+			if !f.own {
+				f.checkPermissionsToSucceed()
+			}
+			endAttack()
+			f.testCleanup(fault.Record())
 		})
 	}
 }
@@ -385,10 +393,12 @@ func (f *former) checkForbidden() {
 type recording struct {
 	f *former
 	// kept are recordings of objects of which none may be deleted, replaced or be about to be deleted.
-	kept    map[string]func() []watch.Event
-	before  map[string]map[string]metav1.ObjectMeta // by kind and name
-	pods    func() []watch.Event
-	secrets map[string]map[string][]byte // their data before, by namespace and name
+	kept   map[string]func() []watch.Event
+	before map[string]map[string]metav1.ObjectMeta // by kind and name
+	pods   func() []watch.Event
+	// podsBefore are all pods as they were before.
+	podsBefore []corev1.Pod
+	secrets    []corev1.Secret // of the driver, as they were before
 	// formerPods are those of OLM's operator.
 	formerPods []types.UID
 	operators  func() []watch.Event // ClusterOperators
@@ -407,6 +417,9 @@ func (f *former) record() *recording {
 		settings.SetGroupVersionKind(operatorv1.GroupVersion.WithKind("ClusterCSIDriver"))
 	}
 	settings.SetKind(settings.GetKind() + "List")
+	requests := &unstructured.UnstructuredList{}
+	requests.SetAPIVersion("cloudcredential.openshift.io/v1")
+	requests.SetKind("CredentialsRequestList")
 	ofDriver := client.InNamespace(f.driver.Namespace)
 	for name, of := range map[string]struct {
 		list    client.ObjectList
@@ -417,6 +430,7 @@ func (f *former) record() *recording {
 		"DaemonSet": {&appsv1.DaemonSetList{}, []client.ListOption{ofDriver}}, "Deployment": {&appsv1.DeploymentList{}, []client.ListOption{ofDriver}},
 		"Secret": {&corev1.SecretList{}, []client.ListOption{ofDriver}}, "Namespace": {&corev1.NamespaceList{}, nil},
 		"StorageClass": {&storagev1.StorageClassList{}, nil}, "CustomResourceDefinition": {definitions, nil}, "what configures the operator": {settings, nil},
+		"CSIDriver": {&storagev1.CSIDriverList{}, nil}, "CredentialsRequest": {requests, nil},
 	} {
 		j.kept[name] = f.Record(f.t, of.list, of.options...)
 		j.before[name] = map[string]metav1.ObjectMeta{}
@@ -432,6 +446,7 @@ func (f *former) record() *recording {
 	}
 	pods := &corev1.PodList{}
 	j.pods = f.Record(f.t, pods)
+	j.podsBefore = pods.Items
 	for _, pod := range pods.Items {
 		if pod.Namespace == f.namespace && pod.Spec.ServiceAccountName == f.operator {
 			j.formerPods = append(j.formerPods, pod.UID)
@@ -441,66 +456,70 @@ func (f *former) record() *recording {
 	if err := f.Client().List(f.t.Context(), secrets, ofDriver); err != nil {
 		f.t.Fatal(err)
 	}
-	j.secrets = map[string]map[string][]byte{}
-	for _, secret := range secrets.Items {
-		j.secrets[secret.Namespace+"/"+secret.Name] = secret.Data
-	}
+	j.secrets = secrets.Items
 	j.operators = f.Record(f.t, &configv1.ClusterOperatorList{})
 	return j
 }
 
 // mustHold ends the recording, and fails the test unless all invariants held at all times.
 func (j *recording) mustHold() {
-	t := j.f.t
-	t.Helper()
+	j.f.t.Helper()
+	j.mustReplaceKeys()
 	for kind, end := range j.kept {
-		if len(j.before[kind]) == 0 {
-			t.Errorf("there was no %s to begin with", kind)
+		events := end()
+		if kind == "Secret" {
+			j.run("F5: a Secret changes when no old pod is left", func(t *testing.T) { j.mustKeepSecrets(t, events, j.pods()) })
 		}
-		for _, event := range end() {
-			object, err := meta.Accessor(event.Object)
-			if err != nil {
-				t.Fatal(err)
-			}
-			name := object.GetNamespace() + "/" + object.GetName()
-			before, known := j.before[kind][name]
-			if known && (event.Type == watch.Deleted || object.GetDeletionTimestamp() != nil || object.GetUID() != before.UID) {
-				t.Errorf("%s %s was %s, with UID %s, deletion at %v; want it with UID %s throughout", kind, name, event.Type, object.GetUID(), object.GetDeletionTimestamp(), before.UID)
-			}
-		}
+		j.run(failuresOf[kind]+"no "+kind+" is gone", func(t *testing.T) { j.mustKeep(t, kind, events) })
 	}
-	j.mustHaveOneOperator()
-	j.mustKeepSecrets()
-	for _, event := range j.operators() {
-		operator := event.Object.(*configv1.ClusterOperator)
-		for _, c := range operator.Status.Conditions {
-			if operator.Name == "storage" && c.Type == configv1.OperatorAvailable && c.Status != configv1.ConditionTrue {
-				t.Errorf("ClusterOperator storage was Available=%s: %s: %s", c.Status, c.Reason, c.Message)
+	j.run("F3: two node pods", func(t *testing.T) { mustHaveOnePodOnEachNode(t, j.podsBefore, j.pods(), !j.f.own) })
+	j.run("F4: two operators", j.mustHaveOneOperator)
+	j.run("storage is available", func(t *testing.T) {
+		for _, event := range j.operators() {
+			operator := event.Object.(*configv1.ClusterOperator)
+			for _, c := range operator.Status.Conditions {
+				// A driver that OLM did not run is installed, and is not available before.
+				if operator.Name == "storage" && c.Type == configv1.OperatorAvailable && c.Status != configv1.ConditionTrue && strings.Contains(c.Message, j.f.driver.ConditionPrefix+"CSIDriverOperator") {
+					t.Errorf("ClusterOperator storage was Available=%s: %s: %s", c.Status, c.Reason, c.Message)
+				}
 			}
 		}
-	}
+	})
 }
 
-// mustKeepSecrets fails the test if a Secret of the driver has lost something that volumes may need.
-func (j *recording) mustKeepSecrets() {
+// run runs a subtest.
+func (j *recording) run(name string, test func(*testing.T)) {
 	j.f.t.Helper()
-	for name, before := range j.secrets {
-		namespace, name, _ := strings.Cut(name, "/")
-		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		j.f.get(secret)
-		for key, value := range before {
-			if string(secret.Data[key]) != string(value) {
-				j.f.t.Errorf("key %s of Secret %s is %q, want %q as before", key, name, secret.Data[key], value)
-			}
+	j.f.t.(*testing.T).Run(name, test)
+}
+
+// failuresOf are the failures that would delete objects of a kind, as package failures has them.
+var failuresOf = map[string]string{
+	"what configures the operator": "F1, F2: ", "CSIDriver": "F6: ", "CredentialsRequest": "F8: ",
+	"DaemonSet": "F7: ", "Deployment": "F7: ", "VolumeAttachment": "F7: ", "CustomResourceDefinition": "F10: ", "Namespace": "F10: ",
+}
+
+// mustKeep fails the test if an object was deleted or replaced.
+func (j *recording) mustKeep(t *testing.T, kind string, events []watch.Event) {
+	if len(j.before[kind]) == 0 && kind != "CredentialsRequest" { // which depends on the driver
+		t.Errorf("there was no %s to begin with", kind)
+	}
+	for _, event := range events {
+		object, err := meta.Accessor(event.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := object.GetNamespace() + "/" + object.GetName()
+		before, known := j.before[kind][name]
+		if known && (event.Type == watch.Deleted || object.GetDeletionTimestamp() != nil || object.GetUID() != before.UID) {
+			t.Errorf("%s %s was %s, with UID %s, deletion at %v; want it with UID %s throughout", kind, name, event.Type, object.GetUID(), object.GetDeletionTimestamp(), before.UID)
 		}
 	}
 }
 
 // mustHaveOneOperator fails the test unless the last pod of OLM's operator had gone before the first of the new one came, and no
 // pod of the application was touched.
-func (j *recording) mustHaveOneOperator() {
-	t := j.f.t
-	t.Helper()
+func (j *recording) mustHaveOneOperator(t *testing.T) {
 	var last, first int
 	former := map[types.UID]bool{}
 	for _, uid := range j.formerPods {

@@ -51,6 +51,7 @@ type environment struct {
 	*cluster.Cluster
 	t       testing.TB
 	drivers []drivers.Driver // of the platform
+	cloud   *openstack.Cloud
 }
 
 // platforms returns the platforms that need drivers.
@@ -88,6 +89,7 @@ func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluste
 	infrastructure := &configv1.Infrastructure{ObjectMeta: metav1.ObjectMeta{Name: "cluster"}}
 	w.get(infrastructure)
 	vCenter := vsphere.Start(t)
+	w.cloud = openstack.Start(t, "default")
 	if platform == configv1.VSpherePlatformType {
 		infrastructure.Spec.PlatformSpec = configv1.PlatformSpec{Type: platform, VSphere: vsphere.Spec(t, vCenter.ListensAt())}
 		if err := w.Client().Update(t.Context(), infrastructure); err != nil {
@@ -103,7 +105,7 @@ func newEnvironment(t testing.TB, platform configv1.PlatformType, options cluste
 		t.Fatal(err)
 	}
 	for name, data := range map[string]map[string][]byte{
-		cloudcredential.RootOpenStack: {"clouds.yaml": openstack.Start(t, "default").CloudsYAML()},
+		cloudcredential.RootOpenStack: {"clouds.yaml": w.cloud.CloudsYAML()},
 		cloudcredential.RootGCP:       {"service_account.json": []byte("{}")},
 		cloudcredential.RootAzure:     {"azure_client_id": []byte("berth"), "azure_client_secret": []byte("secret")},
 		cloudcredential.RootVSphere:   vsphere.Credentials(vCenter.ListensAt()),

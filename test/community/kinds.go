@@ -21,7 +21,7 @@ type Kind struct {
 	Options []client.ListOption
 	// Good is the state of an object that works.
 	Good  string
-	state func(client.Object) string
+	State func(client.Object) string
 }
 
 // UserLabels are labels of the pods that use volumes.
@@ -31,15 +31,15 @@ var UserLabels = client.MatchingLabels{"role": "user"}
 func Kinds(namespace string) []Kind {
 	return []Kind{
 		{Name: "DaemonSet", List: &appsv1.DaemonSetList{}, Options: []client.ListOption{client.InNamespace(namespace)}, Good: "Ready",
-			state: func(o client.Object) string { return readiness(o.(*appsv1.DaemonSet).Status) }},
+			State: func(o client.Object) string { return readiness(o.(*appsv1.DaemonSet).Status) }},
 		{Name: "PersistentVolume", List: &corev1.PersistentVolumeList{}, Good: string(corev1.VolumeBound),
-			state: func(o client.Object) string { return string(o.(*corev1.PersistentVolume).Status.Phase) }},
+			State: func(o client.Object) string { return string(o.(*corev1.PersistentVolume).Status.Phase) }},
 		{Name: "PersistentVolumeClaim", List: &corev1.PersistentVolumeClaimList{}, Good: string(corev1.ClaimBound),
-			state: func(o client.Object) string { return string(o.(*corev1.PersistentVolumeClaim).Status.Phase) }},
+			State: func(o client.Object) string { return string(o.(*corev1.PersistentVolumeClaim).Status.Phase) }},
 		{Name: "SharedVolume", List: &sharedvolume.SharedVolumeList{}, Good: string(sharedvolume.Ready),
-			state: func(o client.Object) string { return reason(o.(*sharedvolume.SharedVolume).Status) }},
+			State: func(o client.Object) string { return reason(o.(*sharedvolume.SharedVolume).Status) }},
 		{Name: "Pod", List: &corev1.PodList{}, Options: []client.ListOption{UserLabels}, Good: string(corev1.PodRunning),
-			state: func(o client.Object) string { return string(o.(*corev1.Pod).Status.Phase) }},
+			State: func(o client.Object) string { return string(o.(*corev1.Pod).Status.Phase) }},
 	}
 }
 
@@ -59,7 +59,7 @@ func reason(s sharedvolume.SharedVolumeStatus) string {
 
 // Trouble returns the state of an object that does not work, "" if it works.
 func (k Kind) Trouble(object client.Object) error {
-	if state := k.state(object); state != k.Good {
+	if state := k.State(object); state != k.Good {
 		return fmt.Errorf("%s %s is %q, want %s", k.Name, client.ObjectKeyFromObject(object), state, k.Good)
 	}
 	return nil

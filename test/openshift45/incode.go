@@ -35,6 +35,50 @@ priority: null
 ---
 {apiVersion: v1, kind: ServiceAccount, metadata: {namespace: openshift-manila-csi-driver, name: csi-nodeplugin}}
 ---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: openstack-manila-csi-controllerplugin, labels: {app: openstack-manila-csi, component: controllerplugin}, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: openstack-manila-csi-controllerplugin, labels: {app: openstack-manila-csi, component: controllerplugin}, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+subjects: [{kind: ServiceAccount, namespace: openshift-manila-csi-driver, name: openstack-manila-csi-controllerplugin}]
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: openstack-manila-csi-controllerplugin}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: openstack-manila-csi-nodeplugin, labels: {app: openstack-manila-csi, component: nodeplugin}, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: openstack-manila-csi-nodeplugin, labels: {app: openstack-manila-csi, component: nodeplugin}, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+subjects: [{kind: ServiceAccount, namespace: openshift-manila-csi-driver, name: openstack-manila-csi-nodeplugin}]
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: openstack-manila-csi-nodeplugin}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: csi-nodeplugin, labels: {app: openstack-manila-csi, component: nfs-nodeplugin}, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: csi-nodeplugin, labels: {app: openstack-manila-csi, component: nfs-nodeplugin}, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+subjects: [{kind: ServiceAccount, namespace: openshift-manila-csi-driver, name: csi-nodeplugin}]
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: csi-nodeplugin}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {namespace: openshift-manila-csi-driver, name: openstack-manila-csi-controllerplugin, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, watch, create, delete]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {namespace: openshift-manila-csi-driver, name: openstack-manila-csi-controllerplugin, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+subjects: [{kind: ServiceAccount, namespace: openshift-manila-csi-driver, name: openstack-manila-csi-controllerplugin}]
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: openstack-manila-csi-controllerplugin}
+---
 apiVersion: storage.k8s.io/v1
 kind: CSIDriver
 metadata: {name: manila.csi.openstack.org, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
@@ -43,7 +87,25 @@ spec: {attachRequired: false, podInfoOnMount: false}
 apiVersion: v1
 kind: Secret
 metadata: {namespace: openshift-manila-csi-driver, name: csi-manila-secrets, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
-stringData: {os-authURL: "https://keystone.example.com/v3", os-userName: admin, os-password: secret, os-projectName: admin}
+stringData:
+  os-authURL: "https://keystone.example.com/v3"
+  os-region: RegionOne
+  os-userName: admin
+  os-password: secret
+  os-projectName: admin
+  os-domainName: Default
+  os-projectDomainName: Default
+  os-userDomainName: Default
+  os-certAuthorityPath: /usr/share/pki/ca-trust-source/cloud-provider-ca-bundle.pem
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {namespace: openshift-manila-csi-driver, name: openstack-certificates}, data: {cloud-provider-ca-bundle.pem: ""}}
+---
+apiVersion: cloudcredential.openshift.io/v1
+kind: CredentialsRequest
+metadata: {namespace: openshift-cloud-credential-operator, name: manila-csi-credentials-request, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
+spec:
+  secretRef: {namespace: openshift-manila-csi-driver, name: installer-cloud-credentials}
+  providerSpec: {apiVersion: cloudcredential.openshift.io/v1, kind: OpenStackProviderSpec}
 ---
 apiVersion: storage.k8s.io/v1
 kind: StorageClass

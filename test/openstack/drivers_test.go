@@ -276,6 +276,11 @@ func testManilaLogins(t *testing.T, path string) {
 	insecureLogin["os-TLSInsecure"] = "true"
 	noRegion := login(cloud.Login(), ca).ManilaSecrets()
 	delete(noRegion, "os-region")
+	// What OpenShift 4.5's operator wrote: the user's domain twice.
+	former := login(cloud.Login(), ca).ManilaSecrets()
+	former["os-domainName"] = former["os-userDomainName"]
+	both := wrong.ManilaSecrets()
+	maps.Copy(both, fileSecrets())
 	for name, test := range map[string]struct {
 		secrets map[string]string
 		file    []byte // clouds.yaml
@@ -287,6 +292,8 @@ func testManilaLogins(t *testing.T, path string) {
 		"application credential":                 {secrets: login(cloud.LoginWithCredential(""), ca).ManilaSecrets()},
 		"clouds.yaml with password":              {secrets: fileSecrets(), file: login(cloud.Login(), ca).CloudsYAML()},
 		"clouds.yaml with an application":        {secrets: fileSecrets(), file: login(cloud.LoginWithCredential(""), ca).CloudsYAML()},
+		"of OpenShift 4.5":                       {secrets: former, file: cloud.CloudsYAML()},
+		"of OpenShift 4.5, and clouds.yaml":      {secrets: both, file: login(cloud.Login(), ca).CloudsYAML(), message: "The request you have made requires authentication."},
 		"no CA":                                  {secrets: cloud.Login().ManilaSecrets(), message: "certificate signed by unknown authority"},
 		"clouds.yaml, verify: false is not read": {secrets: fileSecrets(), file: bytes.ReplaceAll(cloud.Login().CloudsYAML(), []byte("verify: true"), []byte("verify: false")), message: "certificate signed by unknown authority"},
 		"clouds.yaml, the CA is not there":       {secrets: fileSecrets(), file: cloud.CloudsYAML(), message: "ca-bundle.pem certificate: open"},

@@ -45,6 +45,8 @@ var suites = []suite{
 	{name: "sweep-sharedvolume", about: "every fault at every write and watch of the SharedVolume controller", pkg: "./sharedvolume", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
 	{name: "sweep-clusterstorage", about: "every fault at every write and watch of the cluster storage operator", pkg: "./operator/clusterstorage", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
 	{name: "sweep-switch", about: "every fault at every write of berth switch", pkg: "./migrate/subscription", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
+	{name: "adopt", about: "each driver is handed over to the cluster storage operator from each operator of OLM, and what can go wrong", pkg: "./test/clusterstorage", run: "^TestAdoption(Killed|Refusals|Failures)?$", options: []string{"-all-adoptions"}},
+	{name: "sweep-adopt", about: "every fault at every write with which the cluster storage operator, or berth adopt, hands a driver over", pkg: "./test/clusterstorage", run: "^TestAdoptionSweep$", options: []string{"-all-faults"}},
 	{name: "random", about: "the SharedVolume controller against a model, for half an hour of random actions", pkg: "./sharedvolume", run: "^TestRandomSequences$", options: []string{"-random-time=30m"}},
 	{name: "openstack", about: "the real Manila and Cinder drivers against the OpenStack cloud", pkg: "./test/openstack", run: "Driver$", options: []string{"-drivers"}},
 	{name: "aws", about: "the controllers of the real EBS and EFS drivers against the fake AWS, as root", pkg: "./test/aws", run: "^Test(EBS|EFS)Driver$", options: []string{"-drivers"}},
@@ -54,6 +56,7 @@ var suites = []suite{
 	{name: "sample", about: "the permissions of the sample driver's operator, which is in no release", pkg: "./test/e2e", run: "^TestPermissionsAreExact$/^sample$", options: []string{"-tags=sample"}},
 	{name: "permissions-clusterstorage", about: "the permissions of the cluster storage operator and of the operators that it runs, on each platform", pkg: "./test/clusterstorage", run: "^TestPermissionsAreExact$", options: []string{"-all-platforms"}},
 	{name: "programs", about: "every CSI sidecar and driver is built, packed into an image, and starts in it", pkg: "./test/drivers/images", run: "^TestImages$", options: []string{"-all-images"}},
+	{name: "release", about: "a release for all architectures, signed, and the same programs from another clone", pkg: "./release", run: "^TestSignedRelease$", options: []string{"-all-architectures"}, logs: true},
 	{name: "drivers", about: "what each driver can do, on real nodes: the matrix of docs/drivers.md, as root", pkg: "./test/drivers/matrix", run: "^TestMatrix$", options: []string{"-all-drivers"},
 		optional: regexp.MustCompile("/expand/ext4$"), report: matrix.Report},
 }

@@ -20,6 +20,8 @@ type Payload struct {
 	// Images are the pull specs by the variables of the cluster storage operator's Deployment, for those that are not the
 	// definitions' own.
 	Images map[string]string
+	// Stopped says that the cluster storage operator gets no pod, because a test runs it.
+	Stopped bool
 }
 
 // snapshot is what a release replaces by its version.
@@ -44,6 +46,11 @@ func (p Payload) Objects(all []drivers.Driver) ([]*unstructured.Unstructured, er
 		if object.GetKind() == "Deployment" {
 			if err := p.setImages(object); err != nil {
 				return nil, fmt.Errorf("%s: %w", file.Name, err)
+			}
+			if p.Stopped {
+				if err := unstructured.SetNestedField(object.Object, int64(0), "spec", "replicas"); err != nil {
+					return nil, err
+				}
 			}
 		}
 		objects = append(objects, object)

@@ -176,6 +176,7 @@ func (w *input) broken(t *testing.T) {
 	)
 	w.write(t, "broken/"+w.fileName()+".yaml", object{"schema": "olm.package", "name": 1, "": w.text})
 	w.writeText(t, "unreadable/"+w.fileName()+"x.yaml", "schema: 'olm.package\n")
+	w.writeText(t, "baseline.json", `{"schema":`+string(must(json.Marshal("berth.findings.v1"+x)))+"}")
 	w.writeText(t, "strange/catalog.json", `{"schema":"olm.package","name":"tide"}{"schema":`+string(must(json.Marshal("olm"+x))))
 }
 

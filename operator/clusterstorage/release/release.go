@@ -24,6 +24,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/clusterstorage"
+	"github.com/berth-csi/berth/operator/dashboard"
 	"github.com/berth-csi/berth/yaml"
 )
 
@@ -98,6 +99,9 @@ func Files(all []drivers.Driver) ([]File, error) {
 	maps.Copy(objects, roles)
 	maps.Copy(objects, requests)
 	maps.Copy(objects, monitoring)
+	if objects[late+"02_dashboard"], err = dashboard.ConfigMap(); err != nil {
+		return nil, fmt.Errorf("dashboard: %w", err)
+	}
 	files := []File{}
 	for name, object := range objects {
 		annotations := included

@@ -82,6 +82,18 @@ var OpenShift = Set{name: "openshift", sources: []source{
 	},
 }}
 
+// Restarts has the types by which OpenShift restarts components of the control plane and nodes.
+var Restarts = Set{name: "restarts", sources: []source{{
+	module:  "github.com/openshift/api",
+	version: projectPin("github.com/openshift/api"),
+	files: []string{
+		"operator/v1/zz_generated.crd-manifests/0000_20_kube-apiserver_01_kubeapiservers-Default.crd.yaml",
+		"operator/v1/zz_generated.crd-manifests/0000_25_kube-controller-manager_01_kubecontrollermanagers.crd.yaml",
+		"operator/v1/zz_generated.crd-manifests/0000_25_kube-scheduler_01_kubeschedulers.crd.yaml",
+		"payload-manifests/crds/0000_80_machine-config_01_machineconfigpools-SelfManagedHA.crd.yaml",
+	},
+}}}
+
 // OLM has the types of the Operator Lifecycle Manager.
 var OLM = Set{name: "olm", sources: []source{{
 	module:  "github.com/operator-framework/operator-lifecycle-manager",

@@ -1,5 +1,6 @@
-// Command play runs Berth's demonstrations on local clusters that stay up for inspection: the main job, and the
-// switch from the community's operator to the certified one. Command demo builds what this needs and runs it.
+// Command play runs Berth's demonstrations on local clusters that stay up for inspection: the main job, the switch from the
+// community's operator to the certified one, the drivers of a platform, and the hand-over of a driver from OLM to the cluster
+// storage operator. Command demo builds what this needs and runs it.
 package main
 
 import (
@@ -34,15 +35,17 @@ func main() {
 
 // script is what a demonstration does: in the process that the user sees, and in that of the cloud.
 type script struct {
-	folder     string // below the common one
-	run, cloud func(context.Context, *demo) error
+	folder     string                             // below the common one
+	run, cloud func(context.Context, *demo) error // the cloud is nil if there is none
 }
 
 // demos are the demonstrations.
 func demos() map[string]script {
 	all := map[string]script{
-		"up":     {"", runMainJob, runCloud},
-		"switch": {"switch", runSwitch, runCloud},
+		"up":            {"", runMainJob, runCloud},
+		"switch":        {"switch", runSwitch, runCloud},
+		"adopt":         {"adopt", runAdopt, adoptionCloud},
+		"csi-migration": {"csi-migration", runCSIMigration, nil},
 	}
 	for _, name := range testbed.Platforms() {
 		p := onPlatform{name: name}
@@ -83,7 +86,7 @@ func run(ctx context.Context, args []string) error {
 		return err
 	}
 	d := &demo{name: name, root: root, home: home, folder: filepath.Join(home, chosen.folder), printer: printer, driver: driver}
-	if isCloud {
+	if isCloud && chosen.cloud != nil {
 		return chosen.cloud(ctx, d)
 	}
 	return chosen.run(ctx, d)

@@ -30,7 +30,12 @@ import (
 
 // onPlatform shows what the cluster storage operator does on a platform: it runs that platform's drivers, and a pod uses
 // a volume of each. The process of the cloud also keeps the cluster.
-type onPlatform struct{ name string }
+type onPlatform struct {
+	name string
+	olm  bool // the cluster has it
+	// start starts the cloud, if it is not the usual one of the platform.
+	start func(testing.TB) (testbed.Cloud, error)
+}
 
 func (p onPlatform) run(ctx context.Context, s *demo) error {
 	if err := realnode.Missing(); err != nil {
@@ -108,11 +113,13 @@ func (p onPlatform) runCloud(ctx context.Context, s *demo) error {
 	}
 	folder := clusterFolder(s.folder)
 	return session.Run(ctx, s.name, os.Stderr, func(t testing.TB) {
-		cloud := platform.Start(t)
-		var err error
+		cloud, err := p.startCloud(t, platform)
+		if err != nil {
+			t.Fatal(err)
+		}
 		s.cluster, err = cluster.Up(t.Context(), folder, cluster.Options{
-			RealNodes: len(testbed.Nodes), ImageArchives: archives, Reachable: cloud.Servers,
-			Images: map[string]string{release.OperatorImage: s.program("berth-operator"), journey.UserImage: s.program("user")},
+			OLM: p.olm, RealNodes: len(testbed.Nodes), ImageArchives: archives, Reachable: cloud.Servers,
+			Images: map[string]string{release.OperatorImage: s.program("berth-operator"), journey.UserImage: s.program("user"), catalogImage: s.program("berth")},
 		}, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -130,6 +137,13 @@ func (p onPlatform) runCloud(ctx context.Context, s *demo) error {
 			t.Fatal(err)
 		}
 	})
+}
+
+func (p onPlatform) startCloud(t testing.TB, platform testbed.Platform) (testbed.Cloud, error) {
+	if p.start != nil {
+		return p.start(t)
+	}
+	return platform.Start(t), nil
 }
 
 // awaitDriver waits until the platform's operator has installed a driver, or says why it does not.

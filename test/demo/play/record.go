@@ -14,7 +14,7 @@ import (
 	"github.com/berth-csi/berth/test/journey"
 )
 
-// record is what existed before the switch. It is stored in the cluster, so that an interrupted demonstration can continue,
+// record is what existed before the migration. It is stored in the cluster, so that an interrupted demonstration can continue,
 // and a finished one be shown again.
 type record struct {
 	at     time.Time
@@ -24,7 +24,7 @@ type record struct {
 
 // recordKey identifies the ConfigMap with the record. It has an entry for each object, by its UID, and one for each writer,
 // by its name with the prefix.
-var recordKey = client.ObjectKey{Namespace: "default", Name: "before-the-switch"}
+var recordKey = client.ObjectKey{Namespace: "default", Name: "before-the-migration"}
 
 const mountPrefix = "mount."
 

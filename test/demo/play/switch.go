@@ -135,7 +135,7 @@ func (w switching) compare(ctx context.Context) error {
 	}
 	stages := []stage{{"lock", w.holder}}
 	if w.archives != nil {
-		stages = append(stages, stage{"writers", func(ctx context.Context) (string, error) { return w.compareWriters(ctx, before) }})
+		stages = append(stages, stage{"writers", func(ctx context.Context) (string, error) { return w.compareWriters(ctx, before, writers) }})
 	}
 	return w.run(ctx, stages...)
 }

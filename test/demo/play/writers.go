@@ -47,12 +47,12 @@ func (w switching) startWriters(ctx context.Context) (mounts map[string]string, 
 }
 
 // mountOf returns a pod's mount of its volume.
-func (w switching) mountOf(ctx context.Context, key client.ObjectKey) (string, error) {
+func (s *demo) mountOf(ctx context.Context, key client.ObjectKey) (string, error) {
 	pod := &corev1.Pod{}
-	if err := w.cluster.Client().Get(ctx, key, pod); err != nil {
+	if err := s.cluster.Client().Get(ctx, key, pod); err != nil {
 		return "", err
 	}
-	mount, err := testbed.MountOf(w.cluster, pod)
+	mount, err := testbed.MountOf(s.cluster, pod)
 	if err == nil && mount == "" {
 		err = fmt.Errorf("pod %s has no mount of its volume", key)
 	}
@@ -61,10 +61,10 @@ func (w switching) mountOf(ctx context.Context, key client.ObjectKey) (string, e
 
 // compareWriters says what the writers noticed: records that were refused or lost, mounts that were replaced, and the
 // longest pause.
-func (w switching) compareWriters(ctx context.Context, before *record) (string, error) {
+func (s *demo) compareWriters(ctx context.Context, before *record, writers []client.ObjectKey) (string, error) {
 	records, pause, now := 0, time.Duration(0), time.Now()
 	for _, key := range writers {
-		mount, err := w.mountOf(ctx, key)
+		mount, err := s.mountOf(ctx, key)
 		if err != nil {
 			return "", err
 		}
@@ -73,7 +73,7 @@ func (w switching) compareWriters(ctx context.Context, before *record) (string, 
 		}
 		var reports writer.Reports
 		if err := cluster.Until(ctx, fmt.Sprintf("pod %s to report", key), func(ctx context.Context) (err error) {
-			if reports, err = w.reports(ctx, key); err == nil && (len(reports) == 0 || reports.Last().At.Before(now)) {
+			if reports, err = s.reports(ctx, key); err == nil && (len(reports) == 0 || reports.Last().At.Before(now)) {
 				err = errors.New("it has not")
 			}
 			return err
@@ -86,13 +86,13 @@ func (w switching) compareWriters(ctx context.Context, before *record) (string, 
 		records += reports.Last().Records
 		pause = max(pause, reports.LongestPause(before.at))
 	}
-	return fmt.Sprintf("%d records of %d pods on %d nodes, none lost or refused; same mounts as before; longest pause %v",
-		records, len(writers), len(testbed.Nodes), pause.Round(time.Millisecond)), nil
+	return fmt.Sprintf("%d records of %d pods, none lost or refused; same mounts as before; longest pause %v",
+		records, len(writers), pause.Round(time.Millisecond)), nil
 }
 
 // reports returns the reports of a writer.
-func (w switching) reports(ctx context.Context, key client.ObjectKey) (writer.Reports, error) {
-	output, err := w.cluster.Kubectl(ctx, "--namespace", key.Namespace, "logs", key.Name).Output()
+func (s *demo) reports(ctx context.Context, key client.ObjectKey) (writer.Reports, error) {
+	output, err := s.cluster.Kubectl(ctx, "--namespace", key.Namespace, "logs", key.Name).Output()
 	if err != nil {
 		return nil, fmt.Errorf("the log of pod %s: %w", key, err)
 	}

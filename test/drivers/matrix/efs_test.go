@@ -230,7 +230,7 @@ func (b efsBed) testCrossAccount(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	documented := page.Objects(t, "../../../docs/cross-account.md", strings.NewReplacer("fs-0123456789abcdef0", financeFileSystem))
+	documented := page.Objects(t, "../../../docs/cross-account.md", strings.NewReplacer("fs-0123456789abcdef0", financeFileSystem, "openshift-cluster-csi-drivers", b.DriverNamespace()))
 	for _, kind := range []string{"Namespace", "Secret", "Role", "RoleBinding", "StorageClass"} {
 		if err := b.Client().Create(t.Context(), documented[kind]); err != nil {
 			t.Fatal(err)

@@ -39,6 +39,8 @@ type AWS struct {
 	Tags []configv1.AWSResourceTag
 	// Metadata are the metadata services of the nodes, in the order of Nodes.
 	Metadata []aws.Metadata
+	// Former are CredentialsRequests of former operators of the driver.
+	Former []*unstructured.Unstructured
 
 	t      testing.TB
 	driver drivers.Driver
@@ -119,10 +121,10 @@ func roleARN(request *unstructured.Unstructured) string {
 	return fmt.Sprintf("arn:aws:iam::%s:role/%s", account, request.GetName())
 }
 
-// requests are the CredentialsRequests among the driver's objects, as in the namespace for operators.
+// requests are the CredentialsRequests among the driver's objects, as in the namespace for operators, and those of former ones.
 func (a *AWS) requests() []*unstructured.Unstructured {
 	a.t.Helper()
-	return (&Testbed{Driver: a.driver}).credentialsRequests(a.t)
+	return append((&Testbed{Driver: a.driver}).credentialsRequests(a.t), a.Former...)
 }
 
 // credentialsRequests are those among the driver's objects.

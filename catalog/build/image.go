@@ -1,0 +1,43 @@
+package build
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings"
+	"github.com/berth-csi/berth/image"
+)
+
+// configsFolder is the folder of the catalog in its image, and configsLabel is the label that names it.
+const (
+	configsFolder = "configs"
+	configsLabel  = "operators.operatorframework.io.index.configs.v1"
+)
+
+// Image returns the content of a catalog folder's image.
+func Image(ctx context.Context, dir string) (image.Content, error) {
+	c, found, err := fbc.Read(ctx, dir)
+	if err != nil {
+		return image.Content{}, err
+	}
+	for _, f := range found {
+		if f.Severity == findings.Error {
+			return image.Content{}, fmt.Errorf("%s is not a valid catalog: %w; `berth catalog validate %s` lists all findings", dir, f, dir)
+		}
+	}
+	content := image.Content{Files: map[string][]byte{}, Labels: map[string]string{configsLabel: "/" + configsFolder}}
+	for _, file := range c.Files {
+		below, err := filepath.Rel(dir, file.Path)
+		if err != nil {
+			return image.Content{}, err
+		}
+		if content.Files[path.Join(configsFolder, filepath.ToSlash(below))], err = os.ReadFile(file.Path); err != nil {
+			return image.Content{}, fmt.Errorf("catalog %s: %w", dir, err)
+		}
+	}
+	return content, nil
+}

@@ -1,0 +1,26 @@
+package list
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestFit(t *testing.T) {
+	table := func() [][]string {
+		return [][]string{{"PACKAGE", "SKIPS", "VERSION"}, {"tide", "tide.v0.1.0,tide.v0.1.1", "潮0.1.0-0123456789"}, {"ebb", "-", "1.0.0"}}
+	}
+	for columns, want := range map[int][][]string{
+		53: table(), // as wide as it is: 7, 23 and 17, and the gaps
+		52: {{"PACKAGE", "SKIPS", "VERSION"}, {"tide", "tide.v0.1.0,tide.v0.1…", "潮0.1.0-0123456789"}, {"ebb", "-", "1.0.0"}},
+		40: {{"PACKAGE", "SKIPS", "VERSION"}, {"tide", "tide.v0.1.0,…", "潮0.1.0-012345…"}, {"ebb", "-", "1.0.0"}},
+		10: {{"PACKAGE", "SKIPS", "VERSION"}, {"tide", "tide.v0…", "潮0.1.0-…"}, {"ebb", "-", "1.0.0"}},
+	} {
+		got := table()
+		fit(got, columns)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%d columns: -want +got:\n%s", columns, diff)
+		}
+	}
+	fit(nil, 80)
+}

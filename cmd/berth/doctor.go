@@ -1,0 +1,112 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/doctor"
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/registry"
+	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/migrate"
+)
+
+func newDoctorCommand() *cobra.Command {
+	f := &clusterFlags{}
+	var output string
+	cmd := &cobra.Command{
+		Use:   "doctor [DRIVER...]",
+		Short: "Say what is wrong with the drivers of a cluster, and what to do",
+		Long: `Look at all that drivers need on a cluster, and say what is wrong and what to do: the Operator Lifecycle Manager,
+Subscriptions and catalogs, operators, ClusterCSIDrivers, namespaces and monitoring, credentials, pods, and
+SharedVolumes. Without DRIVER, it looks at the drivers that are installed.
+
+It changes nothing and reads no Secret. Run it as a cluster administrator: what you may not read is reported as
+not examined.`,
+		Example: `  berth doctor
+  berth doctor efs -o json`,
+		Annotations: found("something does not work"),
+		Args: func(_ *cobra.Command, args []string) error {
+			_, err := driversNamed(args)
+			return err
+		},
+		ValidArgsFunction: oneOf(registry.Names()...),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			named, err := driversNamed(args)
+			if err != nil {
+				return err
+			}
+			report, err := f.examine(cmd, named)
+			if err != nil {
+				return err
+			}
+			if err := writeReport(cmd, output, report); err != nil {
+				return err
+			}
+			switch {
+			case report.Faults():
+				return &exitError{code: exitFound}
+			case !report.Healthy:
+				return errors.New("not everything could be examined: see above")
+			}
+			return nil
+		},
+	}
+	f.addConnection(cmd)
+	addOutputFlag(cmd, &output, "text", migrate.Formats)
+	return cmd
+}
+
+// driversNamed returns the drivers that are named on the command line.
+func driversNamed(args []string) ([]drivers.Driver, error) {
+	var named []drivers.Driver
+	for i, name := range args {
+		d, err := registry.Get(name)
+		if err != nil || slices.Index(args, name) != i {
+			return nil, fmt.Errorf("driver is %q, want each once of %s%s", name, strings.Join(registry.Names(), ", "), nearest.Hint(name, registry.Names()))
+		}
+		named = append(named, d)
+	}
+	return named, nil
+}
+
+// examine examines the cluster that the flags select.
+func (f *clusterFlags) examine(cmd *cobra.Command, named []drivers.Driver) (*doctor.Report, error) {
+	defer startProgress(cmd.ErrOrStderr(), "reading the cluster")()
+	config, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout = requestTimeout
+	scheme := runtime.NewScheme()
+	if err := doctor.AddToScheme(scheme); err != nil {
+		return nil, err
+	}
+	c, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, err
+	}
+	return doctor.Examine(cmd.Context(), doctor.Cluster{Config: config, Client: c}, registry.All(), named)
+}
+
+// verdictsOfDoctor are the verdicts of plans that have the colours of a doctor's.
+var verdictsOfDoctor = map[doctor.Verdict]migrate.Verdict{
+	doctor.OK: migrate.OK, doctor.Warning: migrate.Warning, doctor.NotExamined: migrate.Warning, doctor.Fault: migrate.Refused,
+}
+
+// writeReport writes a report to standard output.
+func writeReport(cmd *cobra.Command, output string, report *doctor.Report) error {
+	if output == "json" {
+		return escape.JSON(cmd.OutOrStdout(), report)
+	}
+	colours := palette(cmd.OutOrStdout())
+	_, err := fmt.Fprint(cmd.OutOrStdout(), report.Text(func(v doctor.Verdict, mark string) string { return colours(verdictsOfDoctor[v], mark) }))
+	return err
+}

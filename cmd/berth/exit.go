@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit codes. All commands agree on them.
+const (
+	exitFine    = 0
+	exitFound   = 1
+	exitFailed  = 2
+	exitTimeout = 124 // as that of timeout(1)
+)
+
+// exitCode is a row of the table of exit codes.
+type exitCode struct {
+	code    int
+	meaning string
+}
+
+// exitCodes are all exit codes.
+var exitCodes = []exitCode{
+	{exitFine, "the command did what it was asked, and found nothing wrong"},
+	{exitFound, "it found something: faults, a difference, or a plan that is not safe"},
+	{exitFailed, "it could not do what it was asked, or the command line is wrong"},
+	{exitTimeout, "it timed out; the same command continues"},
+}
+
+// foundAnnotation is the annotation of commands with what exit code 1 means. Others never end with that.
+const foundAnnotation = "berth/found"
+
+// found returns the annotations of a command that may find something.
+func found(what string) map[string]string { return map[string]string{foundAnnotation: what} }
+
+// exitCodesOf returns the exit codes of a command.
+func exitCodesOf(cmd *cobra.Command) (of []exitCode) {
+	for _, c := range exitCodes {
+		switch c.code {
+		case exitFound:
+			if c.meaning = cmd.Annotations[foundAnnotation]; c.meaning == "" {
+				continue
+			}
+		case exitTimeout:
+			if cmd.Flags().Lookup("timeout") == nil {
+				continue
+			}
+		}
+		of = append(of, c)
+	}
+	return of
+}
+
+// listExitCodes lists exit codes for a help text.
+func listExitCodes(codes []exitCode) string {
+	var text strings.Builder
+	text.WriteString("\n\nExit codes:")
+	for _, c := range codes {
+		fmt.Fprintf(&text, "\n  %-4d %s", c.code, c.meaning)
+	}
+	return text.String()
+}
+
+// explainExit adds the exit codes to the help of each command.
+func explainExit(cmd *cobra.Command) {
+	switch {
+	case !cmd.HasParent():
+		cmd.Long += listExitCodes(exitCodes)
+	case !cmd.HasSubCommands():
+		if cmd.Long == "" {
+			cmd.Long = cmd.Short + "."
+		}
+		cmd.Long += listExitCodes(exitCodesOf(cmd))
+	}
+	for _, sub := range cmd.Commands() {
+		explainExit(sub)
+	}
+}
+
+// exitError ends a command with another exit code than that of a failure. Without an error, there is nothing to say.
+type exitError struct {
+	code int
+	err  error
+}
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit code %d: %v", e.code, e.err) }
+func (e *exitError) Unwrap() error { return e.err }

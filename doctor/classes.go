@@ -1,0 +1,37 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// defaultClassAnnotations make a StorageClass the default, as Kubernetes reads them.
+var defaultClassAnnotations = []string{"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"}
+
+// examineDefaultClass examines which StorageClass claims get that name none.
+func examineDefaultClass(ctx context.Context, p *patient) ([]Result, error) {
+	classes := &storagev1.StorageClassList{}
+	if err := p.list(ctx, classes); err != nil {
+		return nil, err
+	}
+	return []Result{judgeDefaultClass(classes.Items)}, nil
+}
+
+func judgeDefaultClass(classes []storagev1.StorageClass) Result {
+	var defaults []string
+	for _, class := range classes {
+		if slices.ContainsFunc(defaultClassAnnotations, func(key string) bool { return class.Annotations[key] == "true" }) {
+			defaults = append(defaults, class.Name)
+		}
+	}
+	switch len(defaults) {
+	case 0:
+		return fine(defaultClassNone, "no StorageClass is the default: claims have to name one")
+	case 1:
+		return fine(defaultClass, "StorageClass %s is the default", defaults[0])
+	}
+	return warn(defaultClassSeveral, "oc annotate storageclass NAME "+defaultClassAnnotations[0]+"-", "%d StorageClasses are the default, of which claims get the newest: %s", len(defaults), strings.Join(defaults, ", "))
+}

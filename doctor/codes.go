@@ -1,0 +1,63 @@
+package doctor
+
+// Code identifies what was found. It stays the same when the text changes.
+type Code string
+
+// The codes of results.
+const (
+	notExaminedCode           Code = "not-examined"                // the API server did not show it
+	olmFine                   Code = "olm"                         // OLM can install operators
+	olmMissing                Code = "olm-missing"                 // the cluster does not serve OLM's API
+	olmUnhealthy              Code = "olm-unhealthy"               // a ClusterOperator of OLM reports trouble
+	defaultClass              Code = "default-class"               // one StorageClass is the default
+	defaultClassNone          Code = "default-class-none"          // no StorageClass is the default
+	defaultClassSeveral       Code = "default-class-several"       // several StorageClasses are the default
+	operatorOfPlatform        Code = "operator-of-platform"        // the cluster storage operator runs the driver's operator
+	operatorMissing           Code = "operator-missing"            // nobody runs the operator of a driver that is in no catalog
+	subscriptionFine          Code = "subscription"                // OLM has installed what the Subscription asks for
+	subscriptionMissing       Code = "subscription-missing"        // no Subscription asks for the package
+	subscriptionUnhealthy     Code = "subscription-unhealthy"      // a condition of the Subscription is a fault
+	subscriptionsSeveral      Code = "subscriptions-several"       // several Subscriptions ask for the package
+	nothingInstalled          Code = "nothing-installed"           // OLM has installed nothing yet
+	approvalPending           Code = "approval-pending"            // an InstallPlan waits for approval
+	updatePending             Code = "update-pending"              // OLM is updating the operator
+	catalogFine               Code = "catalog"                     // OLM reaches the catalog
+	catalogMissing            Code = "catalog-missing"             // the CatalogSource does not exist
+	catalogUnreachable        Code = "catalog-unreachable"         // OLM does not reach the catalog
+	operatorGroupFine         Code = "operatorgroup"               // the OperatorGroup is for all namespaces
+	operatorGroupCount        Code = "operatorgroup-count"         // the namespace has no OperatorGroup, or several
+	operatorGroupScope        Code = "operatorgroup-scope"         // the OperatorGroup is not for all namespaces
+	csvFine                   Code = "csv"                         // the ClusterServiceVersion has succeeded
+	csvMissing                Code = "csv-missing"                 // the installed ClusterServiceVersion does not exist
+	csvFailed                 Code = "csv-failed"                  // the ClusterServiceVersion has failed
+	csvUnfinished             Code = "csv-unfinished"              // the ClusterServiceVersion has neither succeeded nor failed
+	customResourceMissing     Code = "clustercsidriver-missing"    // there is no ClusterCSIDriver
+	conditionsFine            Code = "conditions"                  // all conditions are as they should be
+	conditionBad              Code = "condition"                   // a condition is not as it should be
+	conditionsMissing         Code = "no-conditions"               // no operator has reported anything
+	removing                  Code = "removing"                    // the ClusterCSIDriver is being deleted
+	removed                   Code = "removed"                     // spec.managementState is Removed
+	unmanaged                 Code = "unmanaged"                   // spec.managementState is Unmanaged
+	managementState           Code = "management-state"            // spec.managementState has another value
+	namespaceFine             Code = "namespace"                   // it is certain where the driver is
+	namespaceMissing          Code = "namespace-missing"           // the driver's namespace does not exist
+	namespaceUnknown          Code = "namespace-unknown"           // it is not certain where the driver is
+	monitored                 Code = "monitored"                   // the cluster's monitoring reads the namespace's metrics
+	notMonitored              Code = "not-monitored"               // the namespace lacks the label for the cluster's monitoring
+	credentialsFine           Code = "credentials"                 // the CredentialsRequest is provisioned
+	credentialsRefused        Code = "credentials-refused"         // the cloud credential operator reports trouble
+	credentialsNotProvisioned Code = "credentials-not-provisioned" // the CredentialsRequest is not provisioned
+	workloadFine              Code = "workload"                    // all pods are available and up to date
+	deploymentMissing         Code = "deployment-missing"          // a Deployment does not exist
+	daemonSetMissing          Code = "daemonset-missing"           // a DaemonSet does not exist
+	noNodes                   Code = "no-nodes"                    // a DaemonSet is for no node
+	nodesNotReady             Code = "nodes-not-ready"             // pods are missing on nodes that are NotReady
+	podsFail                  Code = "pods-fail"                   // pods do not start
+	podsMissing               Code = "pods-missing"                // no pod is available
+	rolloutPending            Code = "rollout"                     // pods are being updated
+	registrationFine          Code = "registered"                  // the kubelets know the driver
+	notRegistered             Code = "not-registered"              // kubelets do not know the driver
+	sharedVolumesFine         Code = "sharedvolumes"               // all SharedVolumes are Ready
+	sharedVolumesNotReady     Code = "sharedvolume-not-ready"      // SharedVolumes are not Ready
+	sharedVolumeAPIMissing    Code = "sharedvolume-api-missing"    // the cluster does not serve SharedVolumes
+)

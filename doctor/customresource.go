@@ -1,0 +1,120 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+)
+
+// examineCustomResource examines what the driver's operator reports.
+func examineCustomResource(_ context.Context, p *patient) ([]Result, error) {
+	if p.driverErr != nil {
+		return nil, p.driverErr
+	}
+	return judgeCustomResource(p.driver.CSIName, p.custom), nil
+}
+
+func judgeCustomResource(name string, custom *operatorv1.ClusterCSIDriver) []Result {
+	describe := "oc describe clustercsidriver " + name
+	if custom == nil {
+		return []Result{fail(customResourceMissing, "create it, with spec.managementState Managed, as docs/install.md shows", "ClusterCSIDriver %s does not exist, so nobody has asked for the driver", name)}
+	}
+	var results []Result
+	if at := custom.DeletionTimestamp; at != nil {
+		results = append(results, warn(removing, "see docs/uninstall.md for what a removal waits for", "ClusterCSIDriver %s is being deleted since %s", name, at.UTC().Format("2006-01-02 15:04 MST")))
+	}
+	switch state := custom.Spec.ManagementState; state {
+	case operatorv1.Managed:
+	case operatorv1.Unmanaged:
+		results = append(results, warn(unmanaged, "set spec.managementState to Managed when you want it reconciled again", "spec.managementState is Unmanaged: the operator does not reconcile, and the driver keeps running"))
+	case operatorv1.Removed:
+		results = append(results, warn(removed, "see docs/uninstall.md; to keep the driver, set spec.managementState to Managed", "spec.managementState is Removed: the operator removes the driver"))
+	default:
+		results = append(results, fail(managementState, "set it to Managed, Unmanaged or Removed", "spec.managementState is %q, so the driver is left as it is", state))
+	}
+	if len(custom.Status.Conditions) == 0 {
+		return append(results, fail(conditionsMissing, "see the operator above: it does not run, or waits for permissions", "no operator has reported anything in ClusterCSIDriver %s", name))
+	}
+	bad := judgeConditions(custom.Status.Conditions, describe)
+	if len(bad) == 0 {
+		results = append(results, fine(conditionsFine, "all %d conditions of ClusterCSIDriver %s are as they should be", len(custom.Status.Conditions), name))
+	}
+	return append(results, bad...)
+}
+
+// summaries are the conditions that sum up others of the same suffix.
+var summaries = []string{operatorv1.OperatorStatusTypeAvailable, operatorv1.OperatorStatusTypeProgressing, operatorv1.OperatorStatusTypeDegraded}
+
+// kindsOfConditions say how conditions should be, by the suffix of their type, and what it is when they are not. Others should be true,
+// and say what is left out when they are not.
+var kindsOfConditions = []struct {
+	suffix string
+	want   operatorv1.ConditionStatus
+	is     Verdict
+}{
+	{operatorv1.OperatorStatusTypeDegraded, operatorv1.ConditionFalse, Fault},
+	{operatorv1.OperatorStatusTypeAvailable, operatorv1.ConditionTrue, Fault},
+	{operatorv1.OperatorStatusTypeProgressing, operatorv1.ConditionFalse, Warning},
+	{"ControllerDisabled", operatorv1.ConditionFalse, Warning},
+	{"", operatorv1.ConditionTrue, Warning},
+}
+
+// judgeConditions returns the conditions that are not as they should be. Of a summary and its parts, it returns the parts.
+func judgeConditions(conditions []operatorv1.OperatorCondition, describe string) []Result {
+	var bad []Result
+	told := map[string]bool{} // suffixes of parts
+	for _, summary := range []bool{false, true} {
+		for _, c := range conditions {
+			if slices.Contains(summaries, c.Type) != summary || summary && told[c.Type] {
+				continue
+			}
+			for _, kind := range kindsOfConditions {
+				if !strings.HasSuffix(c.Type, kind.suffix) {
+					continue
+				}
+				if c.Status != kind.want {
+					told[kind.suffix] = true
+					verdict := kind.is
+					if c.Status == operatorv1.ConditionUnknown {
+						verdict = Warning
+					}
+					bad = append(bad, Result{Code: conditionBad, Verdict: verdict, What: fmt.Sprintf("%s is %s: %s", c.Type, c.Status, explained(c.Reason, c.Message)), Do: helpFor(c.Reason, describe)})
+				}
+				break
+			}
+		}
+	}
+	return bad
+}
+
+// help says what helps, by the reason of a condition. Where the message of the condition says it, the reason is not here.
+var help = map[string]string{
+	"WaitingForLock":               "end the operator or pod that the message names: see docs/install.md, When the operator waits",
+	"MissingImage":                 "set what the message names in spec.config.env of the Subscription",
+	"UnsupportedState":             "set spec.managementState to Managed, Unmanaged or Removed",
+	"RequestRefused":               "have the policy or webhook accept what the message names: the operator tries again each half minute",
+	"VolumesInUse":                 "end the pods that the message names, or keep the driver: set spec.managementState to Managed",
+	"OtherDriver":                  "move over from that driver, as docs/install.md shows, or remove this operator",
+	"SeveralDrivers":               "delete the other operator's Subscription and ClusterServiceVersion, and then its finalizer",
+	"OtherOperatorActive":          "delete that operator's Subscription and ClusterServiceVersion",
+	"NamespaceUnproven":            "name the driver's namespace, as docs/install.md shows, Where the driver is",
+	"SeveralNamespaces":            "name the driver's namespace, as docs/install.md shows, Where the driver is",
+	"NamespaceMissing":             "create the namespace, or name another one",
+	"NamespaceGone":                "name another namespace, or delete the ClusterCSIDriver",
+	"NamespaceRecreated":           "name another namespace, or delete the ClusterCSIDriver",
+	"CredentialsNotProvisionedYet": "oc -n openshift-cloud-credential-operator describe credentialsrequest",
+	"RoleMissing":                  "set the variable that the message names in spec.config.env of the Subscription, or create the Secret: see docs/install.md, Credentials",
+	"CredentialsUnusable":          "give the Secret the keys that the message names",
+	"LeftAsItIs":                   "nothing, if you created the StorageClass; otherwise delete it, and the operator creates it again",
+	"ObjectsOfOtherVersion":        "install the later version of the operator again, or run the commands in the message",
+}
+
+func helpFor(reason, describe string) string {
+	if do, known := help[reason]; known {
+		return do
+	}
+	return describe
+}

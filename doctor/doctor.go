@@ -1,0 +1,242 @@
+// Package doctor examines all that a driver needs on a cluster, from the Operator Lifecycle Manager (OLM) down to the
+// SharedVolumes of applications, and says what is wrong and what to do about it.
+//
+// It only reads, with the permissions of whoever runs it. What that person may not read is reported as not examined, and never
+// as fine. Anybody may create namespaces and write objects in them, so nothing there decides where a driver is: that is up to
+// package drivers/placement, which goes by cluster-scoped objects.
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// Schema is the schema of a Report in JSON.
+const Schema = "berth.doctor.v1"
+
+// Verdict is the result of a check.
+type Verdict string
+
+// The verdicts.
+const (
+	OK          Verdict = "ok"           // as it should be
+	Warning     Verdict = "warning"      // somebody should know it; the driver works
+	Fault       Verdict = "fault"        // something does not work, or will not
+	NotExamined Verdict = "not-examined" // it could not be read
+)
+
+// Result is the result of one check.
+type Result struct {
+	Code    Code    `json:"code"`
+	Verdict Verdict `json:"verdict"`
+	What    string  `json:"what"`
+	// Do says what helps. It is empty if all is well.
+	Do string `json:"do,omitempty"`
+}
+
+// Section has the results about one subject.
+type Section struct {
+	Subject string   `json:"subject"`
+	Results []Result `json:"results"`
+}
+
+// DriverReport is what was found about a driver.
+type DriverReport struct {
+	// Driver is the name of its CSIDriver.
+	Driver   string    `json:"driver"`
+	Sections []Section `json:"sections"`
+}
+
+// Report is what an examination has found.
+type Report struct {
+	// Schema is Schema.
+	Schema string `json:"schema"`
+	// Healthy reports whether there is no fault, and everything could be examined.
+	Healthy bool `json:"healthy"`
+	// Cluster is about what all drivers need.
+	Cluster []Section      `json:"cluster"`
+	Drivers []DriverReport `json:"drivers"`
+}
+
+// Cluster is the connection to a cluster.
+type Cluster struct {
+	Config *rest.Config
+	Client client.Client
+}
+
+// AddToScheme adds the types that an examination reads.
+func AddToScheme(scheme *runtime.Scheme) error {
+	for _, add := range []func(*runtime.Scheme) error{
+		appsv1.AddToScheme, corev1.AddToScheme, rbacv1.AddToScheme, storagev1.AddToScheme, configv1.Install, operatorv1.Install, v1alpha1.AddToScheme, operatorsv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subject is something to examine about a driver. examine reads it, and returns what is concluded from it.
+type subject struct {
+	name    string
+	examine func(context.Context, *patient) ([]Result, error)
+}
+
+// ofCluster are the subjects that all drivers have in common, and ofDriver those of each driver. Those who look for a cause find
+// it in the first section with a fault: each needs those above it.
+var (
+	ofCluster = []subject{
+		{"Operator Lifecycle Manager", examineOLM},
+		{"StorageClasses", examineDefaultClass},
+	}
+	ofDriver = []subject{
+		{"Subscription and catalog", examineSubscriptions},
+		{"Operator", examineOperator},
+		{"ClusterCSIDriver", examineCustomResource},
+		{"Namespace", examineNamespace},
+		{"Credentials", examineCredentials},
+		{"Driver pods", examineWorkloads},
+		{"SharedVolumes", examineSharedVolumes},
+	}
+)
+
+// patient is a driver that is examined.
+type patient struct {
+	Cluster
+	driver drivers.Driver
+	*found
+}
+
+// Examine examines the cluster and drivers. With none named, it examines those of candidates that somebody installed or asked OLM to install.
+// It fails if the API server does not answer.
+func Examine(ctx context.Context, cluster Cluster, candidates, named []drivers.Driver) (*Report, error) {
+	report := &Report{Schema: Schema, Healthy: true, Cluster: []Section{}, Drivers: []DriverReport{}}
+	var err error
+	if report.Cluster, err = report.examine(ctx, ofCluster, &patient{Cluster: cluster}); err != nil {
+		return nil, err
+	}
+	chosen := named
+	if len(named) == 0 {
+		chosen = candidates
+	}
+	for _, d := range chosen {
+		f, err := find(ctx, cluster, d)
+		if err != nil {
+			return nil, err
+		}
+		if len(named) == 0 && !f.any() {
+			continue
+		}
+		sections, err := report.examine(ctx, ofDriver, &patient{Cluster: cluster, driver: d, found: f})
+		if err != nil {
+			return nil, err
+		}
+		report.Drivers = append(report.Drivers, DriverReport{Driver: d.CSIName, Sections: sections})
+	}
+	return report, nil
+}
+
+// examine examines subjects of a patient.
+func (r *Report) examine(ctx context.Context, subjects []subject, p *patient) ([]Section, error) {
+	var sections []Section
+	for _, s := range subjects {
+		results, err := s.examine(ctx, p)
+		if err != nil {
+			result, err := notExamined(err)
+			if err != nil {
+				return nil, err
+			}
+			results = append(results, result)
+		}
+		for _, result := range results {
+			r.Healthy = r.Healthy && result.Verdict != Fault && result.Verdict != NotExamined
+		}
+		if len(results) > 0 {
+			sections = append(sections, Section{Subject: s.name, Results: results})
+		}
+	}
+	return sections, nil
+}
+
+// notExamined returns a result for what the API server refused to show. It returns an error if the server has not answered.
+func notExamined(err error) (Result, error) {
+	if status := apierrors.APIStatus(nil); !errors.As(err, &status) {
+		return Result{}, err
+	}
+	result := Result{Code: notExaminedCode, Verdict: NotExamined, What: err.Error(), Do: "try again"}
+	if apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err) {
+		result.Do = "run it as a cluster administrator"
+	}
+	return result, nil
+}
+
+// optional ignores that the cluster does not serve an API, or has no object of a name.
+func optional(err error) error {
+	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
+		return nil
+	}
+	return err
+}
+
+// read reads an object, and reports whether it exists. None has a name that cannot be one, as a stranger may have written.
+func (c Cluster) read(ctx context.Context, object client.Object, namespace, name string) (bool, error) {
+	if name == "" || len(content.IsPathSegmentName(name))+len(content.IsPathSegmentName(namespace)) > 0 {
+		return false, nil
+	}
+	err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, object)
+	if optional(err) != nil {
+		return false, fmt.Errorf("reading %T %s: %w", object, name, err)
+	}
+	return err == nil, nil
+}
+
+// list lists objects of a kind. There are none of a kind that the cluster does not serve.
+func (c Cluster) list(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	if err := optional(c.Client.List(ctx, list, options...)); err != nil {
+		return fmt.Errorf("listing %T: %w", list, err)
+	}
+	return nil
+}
+
+// rest returns a client for an API, to read long lists with.
+func (c Cluster) rest(api schema.GroupVersion) (rest.Interface, error) {
+	config := rest.CopyConfig(c.Config)
+	config.GroupVersion, config.APIPath, config.NegotiatedSerializer = &api, "/apis", clientgoscheme.Codecs.WithoutConversion()
+	if api.Group == "" {
+		config.APIPath = "/api"
+	}
+	return rest.RESTClientFor(config)
+}
+
+// fine, warn and fail return results.
+func fine(code Code, format string, args ...any) Result {
+	return Result{Code: code, Verdict: OK, What: fmt.Sprintf(format, args...)}
+}
+
+func warn(code Code, do, format string, args ...any) Result {
+	return Result{Code: code, Verdict: Warning, What: fmt.Sprintf(format, args...), Do: do}
+}
+
+func fail(code Code, do, format string, args ...any) Result {
+	return Result{Code: code, Verdict: Fault, What: fmt.Sprintf(format, args...), Do: do}
+}

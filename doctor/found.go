@@ -1,0 +1,155 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/placement"
+	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/listing"
+)
+
+// found is where a driver and its operator are. What could not be read has an error, which the sections that need it report.
+type found struct {
+	// subscriptions are those to the driver's package, in any namespace, the proven ones first. Anybody may have created one.
+	subscriptions    []v1alpha1.Subscription
+	subscriptionsErr error
+	// custom and csiDriver are nil if they do not exist.
+	custom    *operatorv1.ClusterCSIDriver
+	csiDriver *storagev1.CSIDriver
+	// placed says where the driver is.
+	placed placement.Decision
+	// proven are namespaces that cluster-scoped objects show to be an operator's.
+	proven    []string
+	driverErr error
+}
+
+// find finds a driver. It fails if the API server does not answer.
+func find(ctx context.Context, c Cluster, d drivers.Driver) (*found, error) {
+	f := &found{}
+	f.subscriptionsErr = f.findSubscriptions(ctx, c, d)
+	f.driverErr = f.findDriver(ctx, c, d)
+	slices.SortStableFunc(f.subscriptions, func(a, b v1alpha1.Subscription) int { return cmp.Compare(f.rank(a), f.rank(b)) })
+	for _, err := range []error{f.subscriptionsErr, f.driverErr} {
+		if err == nil {
+			continue
+		}
+		if _, err := notExamined(err); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// any reports whether there is anything of the driver, as far as it could be read.
+func (f *found) any() bool {
+	return len(f.subscriptions) > 0 || f.custom != nil || f.csiDriver != nil || f.subscriptionsErr != nil || f.driverErr != nil
+}
+
+func (f *found) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driver) error {
+	if !d.HasPackage() {
+		return nil
+	}
+	client, err := c.rest(v1alpha1.SchemeGroupVersion)
+	if err != nil {
+		return err
+	}
+	return optional(listing.Each(ctx, client, listing.List{Resource: "subscriptions"}, func(s v1alpha1.Subscription) error {
+		if s.Spec != nil && s.Spec.Package == d.Package.Name {
+			s.ManagedFields, s.Annotations, s.Labels, s.Status.CatalogHealth = nil, nil, nil, nil
+			f.subscriptions = append(f.subscriptions, s)
+		}
+		return nil
+	}))
+}
+
+func (f *found) findDriver(ctx context.Context, c Cluster, d drivers.Driver) error {
+	custom, csiDriver := &operatorv1.ClusterCSIDriver{}, &storagev1.CSIDriver{}
+	var metadata *metav1.ObjectMeta
+	if exists, err := c.read(ctx, custom, "", d.CSIName); err != nil {
+		return err
+	} else if exists {
+		f.custom, metadata = custom, &custom.ObjectMeta
+	}
+	if exists, err := c.read(ctx, csiDriver, "", d.CSIName); err != nil {
+		return err
+	} else if exists {
+		f.csiDriver = csiDriver
+	}
+	observed, err := placement.Observe(ctx, c.Client, d, f.operatorNamespace(), metadata)
+	if err != nil {
+		return fmt.Errorf("locating driver %s: %w", d.CSIName, err)
+	}
+	f.placed = placement.Decide(d, observed)
+	f.proven = f.placed.Believed
+	if len(d.Predecessors()) == 0 {
+		return nil
+	}
+	bindings := &rbacv1.ClusterRoleBindingList{}
+	if err := c.list(ctx, bindings); err != nil {
+		return err
+	}
+	pointers := make([]*rbacv1.ClusterRoleBinding, len(bindings.Items))
+	for i := range bindings.Items {
+		pointers[i] = &bindings.Items[i]
+	}
+	operators, err := predecessor.Observe(ctx, c.Client, d, pointers)
+	for _, operator := range operators {
+		f.proven = append(f.proven, operator.Namespace)
+	}
+	return err
+}
+
+// isDoubtful reports whether a Subscription may be a stranger's, because others are where an operator is proven to be.
+func (f *found) isDoubtful(s v1alpha1.Subscription) bool {
+	return len(f.proven) > 0 && !slices.Contains(f.proven, s.Namespace)
+}
+
+// rank orders Subscriptions: those that count come first.
+func (f *found) rank(s v1alpha1.Subscription) int {
+	switch {
+	case f.isDoubtful(s):
+		return 2
+	case s.Status.InstalledCSV == "":
+		return 1
+	}
+	return 0
+}
+
+// operatorNamespace returns where OLM runs the driver's operator, "" if it runs none, or if it is not certain where.
+func (f *found) operatorNamespace() string {
+	var namespaces []string
+	for _, s := range f.subscriptions {
+		if s.Status.InstalledCSV != "" {
+			namespaces = append(namespaces, s.Namespace)
+		}
+	}
+	if len(namespaces) != 1 {
+		return ""
+	}
+	return namespaces[0]
+}
+
+// operators returns the namespaces in which an operator of the driver runs.
+func (f *found) operators() []string {
+	var namespaces []string
+	for _, s := range f.subscriptions {
+		if s.Status.InstalledCSV != "" && !f.isDoubtful(s) {
+			namespaces = append(namespaces, s.Namespace)
+		}
+	}
+	if f.placed.Owner != nil {
+		namespaces = append(namespaces, f.placed.Owner.Namespace)
+	}
+	slices.Sort(namespaces)
+	return slices.Compact(namespaces)
+}

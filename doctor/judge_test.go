@@ -1,0 +1,251 @@
+package doctor
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	configv1 "github.com/openshift/api/config/v1"
+	operatorv1 "github.com/openshift/api/operator/v1"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
+
+// subscribed is a Subscription that has installed version 1, changed by edit.
+func subscribed(edit func(*v1alpha1.Subscription)) *v1alpha1.Subscription {
+	s := &v1alpha1.Subscription{ObjectMeta: named("sub"), Spec: &v1alpha1.SubscriptionSpec{
+		Package: "pkg", Channel: "stable", CatalogSource: "source", CatalogSourceNamespace: "market",
+	}}
+	s.Status.InstalledCSV, s.Status.CurrentCSV, s.Status.State = "pkg.v1", "pkg.v1", v1alpha1.SubscriptionStateAtLatest
+	edit(s)
+	return s
+}
+
+// upgrading makes a Subscription wait for version 2.
+func upgrading(s *v1alpha1.Subscription) {
+	s.Status.State, s.Status.CurrentCSV, s.Status.InstallPlanRef = v1alpha1.SubscriptionStateUpgradePending, "pkg.v2", &corev1.ObjectReference{Name: "install-1"}
+}
+
+func conditions(types ...operatorv1.OperatorCondition) *operatorv1.ClusterCSIDriver {
+	custom := &operatorv1.ClusterCSIDriver{}
+	custom.Spec.ManagementState, custom.Status.Conditions = operatorv1.Managed, types
+	return custom
+}
+
+func is(kind string, status operatorv1.ConditionStatus, reason string) operatorv1.OperatorCondition {
+	return operatorv1.OperatorCondition{Type: kind, Status: status, Reason: reason, Message: "because"}
+}
+
+func request(status map[string]any) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"namespace": "cco", "name": "efs"}, "status": status}}
+}
+
+func class(name, isDefault string) storagev1.StorageClass {
+	return storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{defaultClassAnnotations[0]: isDefault}}}
+}
+
+// TestJudgements: what is read, and what is concluded from it.
+func TestJudgements(t *testing.T) {
+	one := func(r Result) []Result { return []Result{r} }
+	csv := func(phase v1alpha1.ClusterServiceVersionPhase) []Result {
+		return one(judgeCSV(&v1alpha1.ClusterServiceVersion{ObjectMeta: named("pkg.v1"), Status: v1alpha1.ClusterServiceVersionStatus{Phase: phase, Reason: "Why", Message: "it is so"}}))
+	}
+	source := func(state string) *v1alpha1.CatalogSource {
+		return &v1alpha1.CatalogSource{ObjectMeta: named("source"), Status: v1alpha1.CatalogSourceStatus{GRPCConnectionState: &v1alpha1.GRPCConnectionState{LastObservedState: state}}}
+	}
+	group := func(namespaces ...string) operatorsv1.OperatorGroup {
+		return operatorsv1.OperatorGroup{ObjectMeta: named("group"), Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: namespaces}}
+	}
+	olm := func(name string, kind configv1.ClusterStatusConditionType, status configv1.ConditionStatus) []configv1.ClusterOperator {
+		return []configv1.ClusterOperator{{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: configv1.ClusterOperatorStatus{
+			Conditions: []configv1.ClusterOperatorStatusCondition{{Type: kind, Status: status, Reason: "Why"}}}}}
+	}
+	condition := func(kind v1alpha1.SubscriptionConditionType, status corev1.ConditionStatus) func(*v1alpha1.Subscription) {
+		return func(s *v1alpha1.Subscription) {
+			s.Status.Conditions = []v1alpha1.SubscriptionCondition{{Type: kind, Status: status, Reason: "Why", Message: "it is so"}}
+		}
+	}
+	set := workload{kind: "DaemonSet", namespace: "ns", name: "node", available: 3, updated: 3, want: 3, observed: true}
+	with := func(edit func(*workload)) workload { w := set; edit(&w); return w }
+	for name, test := range map[string]struct {
+		got  []Result
+		want string // code and verdict of each
+		says string // is part of the text
+	}{
+		"OLM":                             {judgeOLM(nil), "olm ok", ""},
+		"OLM available":                   {judgeOLM(olm("operator-lifecycle-manager", configv1.OperatorAvailable, configv1.ConditionTrue)), "olm ok", ""},
+		"OLM unavailable":                 {judgeOLM(olm("operator-lifecycle-manager-catalog", configv1.OperatorAvailable, configv1.ConditionFalse)), "olm-unhealthy fault", "Why"},
+		"OLM degraded":                    {judgeOLM(olm("operator-lifecycle-manager", configv1.OperatorDegraded, configv1.ConditionTrue)), "olm-unhealthy fault", ""},
+		"another operator degraded":       {judgeOLM(olm("dns", configv1.OperatorDegraded, configv1.ConditionTrue)), "olm ok", ""},
+		"no catalog":                      {one(judgeSource(subscribed(func(*v1alpha1.Subscription) {}), nil)), "catalog-missing fault", "market/source"},
+		"catalog connecting":              {one(judgeSource(subscribed(func(*v1alpha1.Subscription) {}), source("CONNECTING"))), "catalog-unreachable fault", "CONNECTING"},
+		"catalog idle":                    {one(judgeSource(subscribed(func(*v1alpha1.Subscription) {}), source("IDLE"))), "catalog ok", ""},
+		"no OperatorGroup":                {one(judgeGroups("ns", nil)), "operatorgroup-count fault", "has 0 OperatorGroups"},
+		"two OperatorGroups":              {one(judgeGroups("ns", []operatorsv1.OperatorGroup{group(), group()})), "operatorgroup-count fault", "group, group"},
+		"OperatorGroup for one namespace": {one(judgeGroups("ns", []operatorsv1.OperatorGroup{group("ns")})), "operatorgroup-scope fault", ""},
+		"OperatorGroup for all":           {one(judgeGroups("ns", []operatorsv1.OperatorGroup{group()})), "operatorgroup ok", ""},
+		"installed":                       {judgeSubscription(subscribed(func(*v1alpha1.Subscription) {})), "subscription ok", "pkg.v1"},
+		"nothing installed":               {judgeSubscription(subscribed(func(s *v1alpha1.Subscription) { s.Status = v1alpha1.SubscriptionStatus{} })), "nothing-installed fault", `channel "stable"`},
+		"resolution failed":               {judgeSubscription(subscribed(condition(v1alpha1.SubscriptionResolutionFailed, corev1.ConditionTrue))), "subscription-unhealthy fault", "it is so"},
+		"resolution no longer fails":      {judgeSubscription(subscribed(condition(v1alpha1.SubscriptionResolutionFailed, corev1.ConditionFalse))), "subscription ok", ""},
+		"deprecated":                      {judgeSubscription(subscribed(condition(v1alpha1.SubscriptionDeprecated, corev1.ConditionTrue))), "subscription ok", ""},
+		"updating":                        {judgeSubscription(subscribed(upgrading)), "update-pending warning", "from pkg.v1 to pkg.v2"},
+		"update waits for approval":       {judgeSubscription(subscribed(func(s *v1alpha1.Subscription) { upgrading(s); s.Spec.InstallPlanApproval = v1alpha1.ApprovalManual })), "approval-pending warning", "install-1"},
+		"installation waits for approval": {judgeSubscription(subscribed(func(s *v1alpha1.Subscription) {
+			upgrading(s)
+			s.Status.InstalledCSV = ""
+			s.Spec.InstallPlanApproval = v1alpha1.ApprovalManual
+		})), "approval-pending fault", ""},
+		"version succeeded":                  {csv(v1alpha1.CSVPhaseSucceeded), "csv ok", ""},
+		"version failed":                     {csv(v1alpha1.CSVPhaseFailed), "csv-failed fault", "Why: it is so"},
+		"version installing":                 {csv(v1alpha1.CSVPhaseInstalling), "csv-unfinished warning", "Installing"},
+		"no ClusterCSIDriver":                {judgeCustomResource("x", nil), "clustercsidriver-missing fault", ""},
+		"no conditions":                      {judgeCustomResource("x", conditions()), "no-conditions fault", ""},
+		"conditions as they should be":       {judgeCustomResource("x", conditions(is("Available", "True", ""), is("ADegraded", "False", ""), is("AProgressing", "False", ""), is("AUpgradeable", "True", ""))), "conditions ok", "all 4"},
+		"a part and its summary":             {judgeCustomResource("x", conditions(is("Degraded", "True", "Sum"), is("ANamespaceDegraded", "True", "OtherDriver"))), "condition fault", "ANamespaceDegraded is True: OtherDriver: because"},
+		"a summary alone":                    {judgeCustomResource("x", conditions(is("Available", "False", "Sum"))), "condition fault", "Available is False"},
+		"unavailable, and progressing":       {judgeCustomResource("x", conditions(is("AAvailable", "False", ""), is("AProgressing", "True", ""))), "condition fault, condition warning", ""},
+		"unknown":                            {judgeCustomResource("x", conditions(is("AAvailable", "Unknown", ""))), "condition warning", ""},
+		"left out":                           {judgeCustomResource("x", conditions(is("ADriverSettingsApplied", "False", "LeftOut"))), "condition warning", ""},
+		"a controller disabled":              {judgeCustomResource("x", conditions(is("AControllerDisabled", "True", ""))), "condition warning", ""},
+		"a condition of nobody":              {judgeCustomResource("x", conditions(is("AControllerDisabled", "False", ""))), "conditions ok", ""},
+		"credentials refused":                {one(judgeCredentials(request(map[string]any{"provisioned": true, "conditions": []any{map[string]any{"type": "InsufficientCloudCreds", "status": "True", "message": "no"}}}))), "credentials-refused fault", "InsufficientCloudCreds: no"},
+		"credentials were refused":           {one(judgeCredentials(request(map[string]any{"provisioned": true, "conditions": []any{map[string]any{"type": "InsufficientCloudCreds", "status": "False"}, "x"}}))), "credentials ok", ""},
+		"credentials not provisioned":        {one(judgeCredentials(request(map[string]any{}))), "credentials-not-provisioned warning", ""},
+		"pods complete":                      {one(set.judge(nil)), "workload ok", ""},
+		"status of an earlier specification": {one(with(func(w *workload) { w.observed = false }).judge(nil)), "rollout warning", ""},
+		"outdated pods":                      {one(with(func(w *workload) { w.updated = 1 }).judge(nil)), "rollout warning", "1 up to date"},
+		"nodes NotReady":                     {one(with(func(w *workload) { w.available = 2; w.notReady = []string{"n1"} }).judge(nil)), "nodes-not-ready warning", "n1"},
+		"pods fail":                          {one(with(func(w *workload) { w.available = 2 }).judge([]string{"container c of pod p: ImagePullBackOff"})), "pods-fail fault", "ImagePullBackOff"},
+		"no pods":                            {one(with(func(w *workload) { w.available, w.updated = 0, 0 }).judge(nil)), "pods-missing fault", ""},
+		"no nodes":                           {one(with(func(w *workload) { w.available, w.updated, w.want = 0, 0, 0 }).judge(nil)), "no-nodes warning", ""},
+		"a Deployment of no replicas":        {one(workload{kind: "Deployment", observed: true}.judge(nil)), "workload ok", ""},
+		"kubelets":                           {one(judgeRegistrations("d", 2, 2, []string{"control-plane"})), "registered ok", ""},
+		"kubelets that lack the driver":      {one(judgeRegistrations("d", 2, 1, []string{"n1"})), "not-registered fault", "n1"},
+		"monitored":                          {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "true"})), "monitored ok", ""},
+		"not monitored":                      {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "false"})), "not-monitored warning", ""},
+		"no default class":                   {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false")})), "default-class-none ok", ""},
+		"a default class":                    {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false"), class("b", "true")})), "default-class ok", "b"},
+		"two default classes":                {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "true"), class("b", "true")})), "default-class-several warning", "a, b"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got, text []string
+			for _, r := range test.got {
+				got = append(got, fmt.Sprintf("%s %s", r.Code, r.Verdict))
+				text = append(text, r.What, r.Do)
+				if (r.Verdict == OK) != (r.Do == "") {
+					t.Errorf("verdict %s, and to do is %q", r.Verdict, r.Do)
+				}
+			}
+			if strings.Join(got, ", ") != test.want {
+				t.Errorf("got %q, want %q: %+v", strings.Join(got, ", "), test.want, test.got)
+			}
+			if !strings.Contains(strings.Join(text, "\n"), test.says) {
+				t.Errorf("got %q, want it to say %q", text, test.says)
+			}
+		})
+	}
+}
+
+// TestSharedVolumes: they are counted by what is wrong with them, the most frequent first, and within a limit.
+func TestSharedVolumes(t *testing.T) {
+	unready := func(name, reason string) sharedVolume {
+		var v sharedVolume
+		v.Metadata.Namespace, v.Metadata.Name, v.Status.Phase = "team", name, "Failed"
+		v.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: reason, Message: "because"}}
+		return v
+	}
+	var ready sharedVolume
+	ready.Status.Phase = "Ready"
+	var c count
+	for _, v := range []sharedVolume{ready, unready("a", "Conflict"), unready("b", "NotGranted"), unready("c", "NotGranted"), {}} {
+		if err := c.add(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for _, r := range c.judge() {
+		got = append(got, r.What)
+	}
+	want := []string{
+		"2 of 5 SharedVolumes are not Ready, with reason NotGranted, such as team/b: because",
+		"1 of 5 SharedVolumes are not Ready, with reason Conflict, such as team/a: because",
+		"1 of 5 SharedVolumes are not Ready, with reason no status, such as /: the operator has not seen it: does it run?",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	for i := range 100 {
+		if err := c.add(unready("x", fmt.Sprintf("Reason%d", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(c.judge()); got > maxReasons+1 {
+		t.Errorf("got %d results, want at most %d", got, maxReasons+1)
+	}
+	var none count
+	if got := none.judge(); len(got) != 1 || got[0].Verdict != OK {
+		t.Errorf("without SharedVolumes: %+v", got)
+	}
+}
+
+// TestRefusedReads: what the API server refuses to show is not fine, and a server that does not answer is an error.
+func TestRefusedReads(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", nil)
+	result, err := notExamined(fmt.Errorf("listing nodes: %w", forbidden))
+	if err != nil || result.Verdict != NotExamined || !strings.Contains(result.Do, "cluster administrator") {
+		t.Errorf("got %+v, %v", result, err)
+	}
+	if result, err := notExamined(os.ErrDeadlineExceeded); err == nil {
+		t.Errorf("got %+v, want an error", result)
+	}
+}
+
+// TestText: each conclusion, and text that a stranger wrote.
+func TestText(t *testing.T) {
+	report := func(verdicts ...Verdict) *Report {
+		var results []Result
+		for _, v := range verdicts {
+			results = append(results, Result{Verdict: v, What: "evil\x1b[2J\ntext"})
+		}
+		return &Report{Drivers: []DriverReport{{Driver: "d", Sections: []Section{{Subject: "s", Results: results}}}}}
+	}
+	for want, r := range map[string]*Report{
+		"✔ No driver is installed.":                         {},
+		"✔ Everything is as it should be.":                  report(OK),
+		"! No fault was found; 2 warnings.":                 report(OK, Warning, Warning),
+		"? No fault was found, but not everything":          report(Warning, NotExamined),
+		"✗ 1 fault, 2 warnings. Begin with the first fault": report(Warning, Fault, Warning, NotExamined),
+	} {
+		text := r.Text(func(_ Verdict, mark string) string { return mark })
+		if !strings.Contains(text, "\n"+want) {
+			t.Errorf("got %q, want %q", text, want)
+		}
+		if strings.Contains(text, "\x1b") || strings.Contains(text, "\ntext") {
+			t.Errorf("%q is not escaped", text)
+		}
+	}
+}
+
+// TestHelp: each reason that has help is on the page that lists them.
+func TestHelp(t *testing.T) {
+	page, err := os.ReadFile("../docs/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for reason := range help {
+		if !strings.Contains(string(page), "`"+reason+"`") {
+			t.Errorf("docs/troubleshooting.md does not have reason %s", reason)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+)
+
+// examineNamespace examines where the driver is, and whether the cluster's monitoring looks there.
+func examineNamespace(ctx context.Context, p *patient) ([]Result, error) {
+	if p.driverErr != nil {
+		return nil, p.driverErr
+	}
+	results := p.judgePlacement()
+	monitored, err := p.hasMonitoring(ctx)
+	if err != nil || !monitored {
+		return results, err
+	}
+	namespaces := p.operators()
+	if p.placed.Namespace != "" && !p.placed.Create {
+		namespaces = append(namespaces, p.placed.Namespace)
+	}
+	slices.Sort(namespaces)
+	for _, name := range slices.Compact(namespaces) {
+		namespace := &metav1.PartialObjectMetadata{}
+		namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+		exists, err := p.read(ctx, namespace, "", name)
+		if err != nil {
+			return nil, err
+		}
+		if exists {
+			results = append(results, judgeMonitoring(name, namespace.Labels))
+		}
+	}
+	return results, nil
+}
+
+func (p *patient) judgePlacement() []Result {
+	switch refusal := p.placed.Refusal; {
+	case refusal != nil && (p.custom != nil || p.csiDriver != nil):
+		return []Result{fail(namespaceUnknown, helpFor(string(refusal.Reason), "see docs/install.md, Where the driver is"), "%s: %s", refusal.Reason, refusal.Message)}
+	case refusal != nil || p.placed.Namespace == "":
+		return nil // there is no driver yet
+	case p.placed.Create:
+		return []Result{warn(namespaceMissing, "the operator creates it when it installs the driver", "namespace %s does not exist", p.placed.Namespace)}
+	}
+	return []Result{fine(namespaceFine, "the driver is in namespace %s, as cluster-scoped objects show", p.placed.Namespace)}
+}
+
+// hasMonitoring reports whether the cluster serves the API of the Prometheus operator.
+func (p *patient) hasMonitoring(ctx context.Context) (bool, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitorList"})
+	err := p.Client.List(ctx, list, client.Limit(1))
+	if meta.IsNoMatchError(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("listing ServiceMonitors: %w", err)
+	}
+	return true, nil
+}
+
+func judgeMonitoring(namespace string, labels map[string]string) Result {
+	if labels[drivers.MonitoringLabel] == "true" {
+		return fine(monitored, "the cluster's monitoring reads metrics in namespace %s", namespace)
+	}
+	return warn(notMonitored, fmt.Sprintf("oc label namespace %s %s=true", namespace, drivers.MonitoringLabel),
+		"namespace %s lacks the label %s=true: no alert about the driver will ever fire", namespace, drivers.MonitoringLabel)
+}

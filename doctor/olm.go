@@ -1,0 +1,218 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/olm/catalogsource"
+)
+
+// olmOperators begin the names of the ClusterOperators of OLM.
+const olmOperators = "operator-lifecycle-manager"
+
+// examineOLM examines whether OLM can install operators at all.
+func examineOLM(ctx context.Context, p *patient) ([]Result, error) {
+	err := p.Client.List(ctx, &v1alpha1.SubscriptionList{}, client.Limit(1))
+	if meta.IsNoMatchError(err) {
+		return []Result{warn(olmMissing, "install it, or let the cluster storage operator run the drivers",
+			"the cluster does not serve the API of the Operator Lifecycle Manager (OLM)")}, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing Subscriptions: %w", err)
+	}
+	operators := &configv1.ClusterOperatorList{}
+	if err := p.list(ctx, operators); err != nil {
+		return nil, err
+	}
+	return judgeOLM(operators.Items), nil
+}
+
+func judgeOLM(operators []configv1.ClusterOperator) []Result {
+	var results []Result
+	for _, operator := range operators {
+		if !strings.HasPrefix(operator.Name, olmOperators) {
+			continue
+		}
+		for _, c := range operator.Status.Conditions {
+			if c.Type == configv1.OperatorAvailable && c.Status != configv1.ConditionTrue || c.Type == configv1.OperatorDegraded && c.Status == configv1.ConditionTrue {
+				results = append(results, fail(olmUnhealthy, "oc describe clusteroperator "+operator.Name,
+					"ClusterOperator %s has %s=%s: %s", operator.Name, c.Type, c.Status, explained(c.Reason, c.Message)))
+			}
+		}
+	}
+	if len(results) == 0 {
+		results = append(results, fine(olmFine, "the cluster serves OLM's API, and no ClusterOperator reports trouble of OLM"))
+	}
+	return results
+}
+
+// examineSubscriptions examines what OLM has been asked to install.
+func examineSubscriptions(ctx context.Context, p *patient) ([]Result, error) {
+	if p.subscriptionsErr != nil {
+		return nil, p.subscriptionsErr
+	}
+	if len(p.subscriptions) == 0 {
+		return judgeUnsubscribed(p), nil
+	}
+	var results []Result
+	for i, s := range p.subscriptions {
+		if i == maxSubscriptions {
+			break
+		}
+		of, err := p.examineSubscription(ctx, &s)
+		if err != nil {
+			return nil, err
+		}
+		if p.isDoubtful(s) {
+			of = faultsToWarnings(of)
+		}
+		results = append(results, of...)
+	}
+	if n := len(p.subscriptions); n > 1 {
+		var names []string
+		for _, s := range p.subscriptions[:min(n, maxSubscriptions)] {
+			names = append(names, s.Namespace+"/"+s.Name)
+		}
+		results = append(results, warn(subscriptionsSeveral, "keep one Subscription, and delete the others and their ClusterServiceVersions",
+			"%d Subscriptions ask for package %s, such as %s", n, p.driver.Package.Name, strings.Join(names, ", ")))
+	}
+	return results, nil
+}
+
+// maxSubscriptions is how many Subscriptions to a package are examined. Anybody may create more.
+const maxSubscriptions = 5
+
+func (p *patient) examineSubscription(ctx context.Context, s *v1alpha1.Subscription) ([]Result, error) {
+	source, groups := &v1alpha1.CatalogSource{}, &operatorsv1.OperatorGroupList{}
+	exists, err := p.read(ctx, source, s.Spec.CatalogSourceNamespace, s.Spec.CatalogSource)
+	if err != nil {
+		return nil, err
+	}
+	if !exists {
+		source = nil
+	}
+	if err := p.list(ctx, groups, client.InNamespace(s.Namespace)); err != nil {
+		return nil, err
+	}
+	return append([]Result{judgeSource(s, source), judgeGroups(s.Namespace, groups.Items)}, judgeSubscription(s)...), nil
+}
+
+// faultsToWarnings turns faults of what may be a stranger's into warnings.
+func faultsToWarnings(results []Result) []Result {
+	for i := range results {
+		if results[i].Verdict == Fault {
+			results[i].Verdict = Warning
+		}
+	}
+	return results
+}
+
+// judgeUnsubscribed is about a driver that OLM was not asked for.
+func judgeUnsubscribed(p *patient) []Result {
+	switch {
+	case p.placed.Owner != nil:
+		return []Result{fine(operatorOfPlatform, "%s runs the driver's operator; it needs no Subscription", p.placed.Owner.Trace.Owner)}
+	case !p.driver.HasPackage():
+		return []Result{fail(operatorMissing, "see ClusterOperator storage", "the cluster storage operator does not run the driver's operator; this platform may not need it")}
+	}
+	return []Result{fail(subscriptionMissing, "create a Subscription, as docs/install.md shows", "no Subscription asks OLM for package %s", p.driver.Package.Name)}
+}
+
+// judgeSource is about the catalog of a Subscription.
+func judgeSource(s *v1alpha1.Subscription, source *v1alpha1.CatalogSource) Result {
+	name := s.Spec.CatalogSourceNamespace + "/" + s.Spec.CatalogSource
+	switch {
+	case source == nil:
+		return fail(catalogMissing, "create it, or name another one in spec.source and spec.sourceNamespace of the Subscription",
+			"CatalogSource %s, which Subscription %s/%s names, does not exist", name, s.Namespace, s.Name)
+	case !catalogsource.Reachable(source):
+		return fail(catalogUnreachable, fmt.Sprintf("oc -n %s get pods -l olm.catalogSource=%s", source.Namespace, source.Name),
+			"OLM does not reach the catalog of CatalogSource %s: the connection is %s%s", name, catalogsource.ConnectionState(source), suffix(source.Status.Message))
+	}
+	return fine(catalogFine, "OLM reaches the catalog of CatalogSource %s", name)
+}
+
+// judgeGroups is about the OperatorGroups of an operator's namespace. OLM wants exactly one, and the operators of drivers support all
+// namespaces alone.
+func judgeGroups(namespace string, groups []operatorsv1.OperatorGroup) Result {
+	if len(groups) != 1 {
+		var names []string
+		for _, group := range groups {
+			names = append(names, group.Name)
+		}
+		return fail(operatorGroupCount, "leave exactly one, without spec.targetNamespaces",
+			"namespace %s has %d OperatorGroups, want one: OLM installs nothing there%s", namespace, len(groups), suffix(strings.Join(names, ", ")))
+	}
+	if spec := groups[0].Spec; len(spec.TargetNamespaces) > 0 || spec.Selector != nil && len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) > 0 {
+		return fail(operatorGroupScope, "delete spec.targetNamespaces and spec.selector",
+			"OperatorGroup %s/%s is not for all namespaces, but the operator supports nothing else", namespace, groups[0].Name)
+	}
+	return fine(operatorGroupFine, "OperatorGroup %s/%s is for all namespaces", namespace, groups[0].Name)
+}
+
+// faultsOfSubscriptions are the conditions of a Subscription that are faults if they are true, with what helps.
+var faultsOfSubscriptions = map[v1alpha1.SubscriptionConditionType]string{
+	v1alpha1.SubscriptionCatalogSourcesUnhealthy: "repair or delete the CatalogSource that the message names: one that cannot be reached may block all updates",
+	v1alpha1.SubscriptionResolutionFailed:        "make what the message names possible: OLM resolves all Subscriptions of a namespace together",
+	v1alpha1.SubscriptionBundleUnpackFailed:      "see the Job in the namespace of the catalog: often the bundle image cannot be pulled",
+	v1alpha1.SubscriptionInstallPlanFailed:       "read the InstallPlan; when its cause is gone, delete the Subscription and the ClusterServiceVersion and create the Subscription again",
+	v1alpha1.SubscriptionInstallPlanMissing:      "delete the Subscription and create it again; the driver and its volumes stay",
+}
+
+// judgeSubscription is about what OLM reports in a Subscription.
+func judgeSubscription(s *v1alpha1.Subscription) []Result {
+	name := s.Namespace + "/" + s.Name
+	var results []Result
+	for _, c := range s.Status.Conditions {
+		do, isFault := faultsOfSubscriptions[c.Type]
+		if c.Status == corev1.ConditionTrue && isFault {
+			results = append(results, fail(subscriptionUnhealthy, do, "Subscription %s has %s: %s", name, c.Type, explained(c.Reason, c.Message)))
+		}
+	}
+	slices.SortStableFunc(results, func(a, b Result) int { return strings.Compare(a.What, b.What) })
+	pending := s.Status.State == v1alpha1.SubscriptionStateUpgradePending
+	switch {
+	case pending && s.GetInstallPlanApproval() == v1alpha1.ApprovalManual && s.Status.InstallPlanRef != nil:
+		plan := s.Status.InstallPlanRef.Name
+		result := warn(approvalPending, "read it, and approve it: set spec.approved of the InstallPlan to true",
+			"Subscription %s waits until somebody approves InstallPlan %s/%s, which installs %s", name, s.Namespace, plan, s.Status.CurrentCSV)
+		if s.Status.InstalledCSV == "" {
+			result.Verdict = Fault
+		}
+		results = append(results, result)
+	case len(results) > 0:
+	case s.Status.InstalledCSV == "":
+		results = append(results, fail(nothingInstalled, fmt.Sprintf("wait a minute; then check that the catalog has package %s with channel %q", s.Spec.Package, s.Spec.Channel),
+			"OLM has installed nothing yet for Subscription %s", name))
+	case pending:
+		results = append(results, warn(updatePending, "wait", "OLM is updating Subscription %s from %s to %s", name, s.Status.InstalledCSV, s.Status.CurrentCSV))
+	default:
+		results = append(results, fine(subscriptionFine, "Subscription %s has installed %s", name, s.Status.InstalledCSV))
+	}
+	return results
+}
+
+// explained joins a reason and a message, of which either may be missing.
+func explained(reason, message string) string {
+	if reason == "" || message == "" {
+		return reason + message
+	}
+	return reason + ": " + message
+}
+
+// suffix returns a text to append to a sentence.
+func suffix(text string) string {
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}

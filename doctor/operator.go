@@ -1,0 +1,116 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+)
+
+// examineOperator examines the operators that OLM or the cluster storage operator runs.
+func examineOperator(ctx context.Context, p *patient) ([]Result, error) {
+	var results []Result
+	for _, s := range p.subscriptions {
+		if s.Status.InstalledCSV == "" || p.isDoubtful(s) {
+			continue
+		}
+		csv := &v1alpha1.ClusterServiceVersion{}
+		exists, err := p.read(ctx, csv, s.Namespace, s.Status.InstalledCSV)
+		if err != nil {
+			return nil, err
+		}
+		if !exists {
+			results = append(results, fail(csvMissing, "delete the Subscription and create it again; the driver and its volumes stay",
+				"ClusterServiceVersion %s/%s, which Subscription %s has installed, does not exist", s.Namespace, s.Status.InstalledCSV, s.Name))
+			continue
+		}
+		results = append(results, judgeCSV(csv))
+		for _, spec := range csv.Spec.InstallStrategy.StrategySpec.DeploymentSpecs {
+			of, err := p.examineDeployment(ctx, s.Namespace, spec.Name)
+			if err != nil {
+				return nil, err
+			}
+			results = append(results, of...)
+		}
+	}
+	if owner := p.placed.Owner; owner != nil {
+		of, err := p.examineDeployment(ctx, owner.Namespace, p.driver.Operator.Name)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, of...)
+	}
+	return results, nil
+}
+
+// judgeCSV is about a ClusterServiceVersion that is installed.
+func judgeCSV(csv *v1alpha1.ClusterServiceVersion) Result {
+	name := csv.Namespace + "/" + csv.Name
+	switch status := csv.Status; status.Phase {
+	case v1alpha1.CSVPhaseSucceeded:
+		return fine(csvFine, "ClusterServiceVersion %s has phase %s", name, status.Phase)
+	case v1alpha1.CSVPhaseFailed, v1alpha1.CSVPhaseUnknown:
+		return fail(csvFailed, "make what the message names possible: OLM tries again", "ClusterServiceVersion %s has phase %s: %s", name, status.Phase, explained(string(status.Reason), status.Message))
+	default:
+		return warn(csvUnfinished, "wait; if it stays so, look at the operator's Deployment below", "ClusterServiceVersion %s has phase %q: %s", name, status.Phase, explained(string(status.Reason), status.Message))
+	}
+}
+
+// examineDeployment examines a Deployment, and its pods if they are not all available.
+func (p *patient) examineDeployment(ctx context.Context, namespace, name string) ([]Result, error) {
+	deployment := &appsv1.Deployment{}
+	exists, err := p.read(ctx, deployment, namespace, name)
+	if err != nil {
+		return nil, err
+	}
+	if !exists {
+		return []Result{fail(deploymentMissing, "find out who deleted it: its operator, OLM or the cluster storage operator creates it again",
+			"Deployment %s/%s does not exist", namespace, name)}, nil
+	}
+	w := workload{kind: "Deployment", namespace: namespace, name: name, available: deployment.Status.AvailableReplicas, want: replicas(deployment),
+		updated: deployment.Status.UpdatedReplicas, observed: deployment.Status.ObservedGeneration >= deployment.Generation}
+	return p.examineWorkload(ctx, w, deployment.Spec.Selector)
+}
+
+func replicas(d *appsv1.Deployment) int32 {
+	if d.Spec.Replicas == nil {
+		return 1
+	}
+	return *d.Spec.Replicas
+}
+
+// A workload is what the status of a Deployment or DaemonSet says.
+type workload struct {
+	kind, namespace, name    string
+	available, updated, want int32
+	// observed reports whether the status is about the present specification.
+	observed bool
+	// notReady are nodes that are NotReady, where pods can be neither updated nor ended.
+	notReady []string
+}
+
+// isComplete reports whether all pods are available and up to date.
+func (w workload) isComplete() bool {
+	return w.observed && w.available >= w.want && w.updated >= w.want
+}
+
+// judge is about a workload. troubles are what holds up its pods.
+func (w workload) judge(troubles []string) Result {
+	name := fmt.Sprintf("%s %s/%s", w.kind, w.namespace, w.name)
+	state := fmt.Sprintf("%s has %d of %d pods available, and %d up to date", name, w.available, w.want, w.updated)
+	switch {
+	case w.kind == "DaemonSet" && w.observed && w.want == 0:
+		return warn(noNodes, fmt.Sprintf("look at the node selector and the tolerations: oc -n %s describe daemonset %s", w.namespace, w.name), "%s is for no node at all", name)
+	case w.isComplete():
+		return fine(workloadFine, "%s has all of its %d pods available and up to date", name, w.want)
+	case len(w.notReady) > 0 && len(troubles) == 0:
+		return warn(nodesNotReady, "repair the nodes, or delete their Node objects", "%s; nodes are NotReady: %s", state, names(w.notReady))
+	case len(troubles) > 0:
+		return fail(podsFail, fmt.Sprintf("oc -n %s describe %s %s; oc -n %[1]s get events", w.namespace, strings.ToLower(w.kind), w.name), "%s: %s", state, strings.Join(troubles, "; "))
+	case w.available == 0 && w.want > 0:
+		return fail(podsMissing, fmt.Sprintf("oc -n %s describe %s %s: its events say why pods are not created", w.namespace, strings.ToLower(w.kind), w.name), "%s", state)
+	}
+	return warn(rolloutPending, "wait", "%s", state)
+}

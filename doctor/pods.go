@@ -1,0 +1,91 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/drivers/rollout"
+	"github.com/berth-csi/berth/listing"
+)
+
+// maxTroubles is how many troubles of pods a result tells.
+const maxTroubles = 3
+
+// usual are reasons for which containers wait when all is well.
+var usual = []string{"", "ContainerCreating", "PodInitializing"}
+
+// pod has what is read of a pod.
+type pod struct {
+	Metadata struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		NodeName string `json:"nodeName"`
+	} `json:"spec"`
+	Status corev1.PodStatus `json:"status"`
+}
+
+// trouble says what holds up a pod, "" if nothing is known.
+func (p pod) trouble() string {
+	where := "pod " + p.Metadata.Name
+	if p.Spec.NodeName != "" {
+		where += " on node " + p.Spec.NodeName
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return fmt.Sprintf("%s is not scheduled: %s", where, explained(c.Reason, c.Message))
+		}
+	}
+	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		waiting := c.State.Waiting
+		if waiting == nil || slices.Contains(usual, waiting.Reason) {
+			continue
+		}
+		text := fmt.Sprintf("container %s of %s: %s", c.Name, where, explained(waiting.Reason, waiting.Message))
+		if last := c.LastTerminationState.Terminated; last != nil {
+			text += fmt.Sprintf(" (it ended with exit code %d%s)", last.ExitCode, suffix(last.Message))
+		}
+		return text
+	}
+	return ""
+}
+
+// examineWorkload examines a workload, and its pods if they are not all available.
+func (p *patient) examineWorkload(ctx context.Context, w workload, selector *metav1.LabelSelector) ([]Result, error) {
+	if w.isComplete() {
+		return []Result{w.judge(nil)}, nil
+	}
+	selected, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, fmt.Errorf("selector of %s %s/%s: %w", w.kind, w.namespace, w.name, err)
+	}
+	core, err := p.rest(corev1.SchemeGroupVersion)
+	if err != nil {
+		return nil, err
+	}
+	var troubles []string
+	more := 0
+	if err := listing.Each(ctx, core, listing.List{Resource: "pods", Namespace: w.namespace, Labels: selected.String()}, func(of pod) error {
+		switch trouble := of.trouble(); {
+		case trouble == "":
+		case len(troubles) < maxTroubles:
+			troubles = append(troubles, trouble)
+		default:
+			more++
+		}
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	if more > 0 {
+		troubles = append(troubles, fmt.Sprintf("and %d more pods", more))
+	}
+	return []Result{w.judge(troubles)}, nil
+}
+
+// names lists names, and counts those that are too many.
+func names(all []string) string { return rollout.Names(all) }

@@ -1,0 +1,81 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/berth-csi/berth/findings/escape"
+)
+
+// marks begin the lines of a text, by their verdict.
+var marks = map[Verdict]string{OK: "✔", Warning: "!", Fault: "✗", NotExamined: "?"}
+
+// Text describes the report for people. colour colours a mark by its verdict.
+func (r *Report) Text(colour func(Verdict, string) string) string {
+	var t escape.Lines
+	t.Add("Cluster")
+	describe(&t, r.Cluster, colour)
+	for _, d := range r.Drivers {
+		t.Add("")
+		t.Add("Driver %s", d.Driver)
+		describe(&t, d.Sections, colour)
+	}
+	t.Add("")
+	verdict, conclusion := r.conclusion()
+	t.AddMarked(colour(verdict, marks[verdict]), " %s", conclusion)
+	return t.String()
+}
+
+func describe(t *escape.Lines, sections []Section, colour func(Verdict, string) string) {
+	for _, s := range sections {
+		t.Add("  %s", s.Subject)
+		for _, result := range s.Results {
+			t.AddMarked("    "+colour(result.Verdict, marks[result.Verdict]), " %s", result.What)
+			if result.Do != "" {
+				t.Add("      do: %s", result.Do)
+			}
+		}
+	}
+}
+
+// conclusion sums the report up.
+func (r *Report) conclusion() (Verdict, string) {
+	counts := r.counts()
+	switch {
+	case len(r.Drivers) == 0 && counts[Fault]+counts[NotExamined] == 0:
+		return OK, "No driver is installed. docs/install.md shows how to install one."
+	case counts[Fault] > 0:
+		return Fault, fmt.Sprintf("%s, %s. Begin with the first fault: what follows may be due to it.", number(counts[Fault], "fault"), number(counts[Warning], "warning"))
+	case counts[NotExamined] > 0:
+		return NotExamined, "No fault was found, but not everything could be examined."
+	case counts[Warning] > 0:
+		return Warning, fmt.Sprintf("No fault was found; %s.", number(counts[Warning], "warning"))
+	}
+	return OK, "Everything is as it should be."
+}
+
+// counts counts the results by their verdict.
+func (r *Report) counts() map[Verdict]int {
+	counts := map[Verdict]int{}
+	add := func(sections []Section) {
+		for _, s := range sections {
+			for _, result := range s.Results {
+				counts[result.Verdict]++
+			}
+		}
+	}
+	add(r.Cluster)
+	for _, d := range r.Drivers {
+		add(d.Sections)
+	}
+	return counts
+}
+
+// Faults reports whether there is a fault.
+func (r *Report) Faults() bool { return r.counts()[Fault] > 0 }
+
+func number(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,85 @@
+package findings_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/findings"
+)
+
+// written writes a report as JSON, and returns the file.
+func written(t *testing.T, r findings.Report) string {
+	t.Helper()
+	var text bytes.Buffer
+	if err := r.Write(&text, "json"); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "known.json")
+	if err := os.WriteFile(file, text.Bytes(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestBaseline: a finding is known if rule, package and message are the same. Lines in files and messages may have changed, and so
+// may the file of a finding about a package. Each finding of the baseline stands for one.
+func TestBaseline(t *testing.T) {
+	report := func(found ...*findings.Finding) findings.Report { return findings.Report{Findings: found} }
+	baseline, err := findings.ReadBaseline(written(t, report(
+		salty.Finding("a.yaml", "first at sea/a.yaml:12:3, line 7").At(1, 2).In("tide"),
+		salty.Finding("b.yaml", "twice"),
+		salty.Finding("b.yaml", "twice"),
+		salty.Finding("c.yaml", "hidden \x1b \u202e \xff ##[x]"),
+		salty.Finding("d.yaml", "gone"),
+	)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh := []*findings.Finding{
+		salty.Finding("a.yaml", "first at sea/a.yaml:12:3, line 7").In("ebb"),  // another package
+		salty.Finding("a.yaml", "first at sea/b.yaml:12:3, line 7").In("tide"), // another file in the message
+		wet.Finding("b.yaml", "twice"),                                         // another rule
+		salty.Finding("a.yaml", "twice"),                                       // another file
+		salty.Finding("b.yaml", "twice"),                                       // the third
+		salty.Finding("c.yaml", "registry.example.com/tide:12"),                // no line
+	}
+	known := []*findings.Finding{
+		salty.Finding("b.yaml", "first at sea/a.yaml:99:1, line 8").At(50, 0).In("tide"),
+		salty.Finding("b.yaml", "twice").At(3, 3),
+		salty.Finding("b.yaml", "twice").At(4, 3),
+		salty.Finding("c.yaml", "hidden \x1b \u202e \xff ##[x]"),
+	}
+	for range 2 { // it can be used again
+		got, gone := baseline.Of(report(append(known, fresh...)...))
+		if diff := cmp.Diff(fresh, got.Findings); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+		if got.Known != len(known) || gone != 1 {
+			t.Errorf("%d are known and %d are gone, want %d and 1", got.Known, gone, len(known))
+		}
+	}
+}
+
+func TestBaselineThatCannotBeRead(t *testing.T) {
+	for content, want := range map[string]string{
+		"":                             "is not a report in JSON: unexpected end of JSON input; write it with -o json",
+		"schema: x":                    "is not a report in JSON",
+		`{"schema": "berth.rules.v1"}`: `has schema "berth.rules.v1", want "berth.findings.v1"`,
+		`{"schema": "\u001b[31m"}`:     `has schema "\x1b[31m", want`,
+		strings.Repeat("[", 1<<20):     "exceeded max depth",
+		strings.Repeat(" ", 16<<20+1):  "is larger than 16 MiB",
+	} {
+		file := filepath.Join(t.TempDir(), "known.json")
+		if err := os.WriteFile(file, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := findings.ReadBaseline(file); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.20q: got error %v, want %s", content, err, want)
+		}
+	}
+}

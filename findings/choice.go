@@ -1,0 +1,87 @@
+package findings
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-csi/berth/findings/nearest"
+)
+
+// Off is the severity of a rule that a user does not want to be checked. No finding has it.
+const Off Severity = "off"
+
+// Severities are those that a user can give a rule.
+var Severities = []Severity{Error, Warning, Off}
+
+// Choice is what a user wants to be reported, other than all that the rules find.
+type Choice struct {
+	rules      []Rule
+	severities map[string]Severity
+	ignored    map[scope]bool
+}
+
+// scope is where findings of a rule are ignored: in a package, or everywhere if that is empty.
+type scope struct{ rule, pkg string }
+
+// NewChoice returns what a user wants of rules: severities as RULE=SEVERITY, and what to ignore as RULE or RULE:PACKAGE.
+func NewChoice(rules []Rule, severityOf, ignored []string) (Choice, error) {
+	c := Choice{rules, map[string]Severity{}, map[scope]bool{}}
+	for _, text := range severityOf {
+		id, severity, given := strings.Cut(text, "=")
+		if !given || !slices.Contains(Severities, Severity(severity)) {
+			return c, fmt.Errorf("--severity is %q, want RULE=error, RULE=warning or RULE=off", text)
+		}
+		if err := c.checkRule(id); err != nil {
+			return c, fmt.Errorf("--severity: %w", err)
+		}
+		c.severities[id] = Severity(severity)
+	}
+	for _, text := range ignored {
+		id, pkg, given := strings.Cut(text, ":")
+		if given && pkg == "" {
+			return c, fmt.Errorf("--ignore is %q, want RULE or RULE:PACKAGE", text)
+		}
+		if err := c.checkRule(id); err != nil {
+			return c, fmt.Errorf("--ignore: %w", err)
+		}
+		c.ignored[scope{id, pkg}] = true
+	}
+	return c, nil
+}
+
+// checkRule fails unless there is a rule with an ID.
+func (c Choice) checkRule(id string) error {
+	var ids []string
+	for _, r := range c.rules {
+		ids = append(ids, r.ID)
+	}
+	if slices.Contains(ids, id) {
+		return nil
+	}
+	return fmt.Errorf("there is no rule %q; --rules lists all%s", id, nearest.Hint(id, ids))
+}
+
+// Of returns a report with the chosen severities, and without what is ignored. A rule that is off is not part of it.
+func (c Choice) Of(r Report) Report {
+	rules, found := r.Rules, r.Findings
+	r.Rules, r.Findings = nil, nil
+	for _, rule := range rules {
+		if severity, chosen := c.severities[rule.ID]; chosen {
+			rule.Severity = severity
+		}
+		if rule.Severity != Off {
+			r.Rules = append(r.Rules, rule)
+		}
+	}
+	for _, f := range found {
+		chosen := *f
+		if severity, given := c.severities[f.Rule]; given {
+			chosen.Severity = severity
+		}
+		if chosen.Severity != Off && !c.ignored[scope{f.Rule, ""}] && !(f.Package != "" && c.ignored[scope{f.Rule, f.Package}]) {
+			r.Findings = append(r.Findings, &chosen)
+		}
+	}
+	return r
+}

@@ -1,0 +1,49 @@
+package nearest
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestOf(t *testing.T) {
+	names := []string{"aws-efs-operator", "channel-path", "channel-path-by-range", "channel-head", "list", "tide", "tides"}
+	for given, want := range map[string][]string{
+		"chanel-path":            {"channel-path"},
+		"channel-paht":           {"channel-path"}, // two exchanged
+		"Channel-Path":           {"channel-path", "channel-path-by-range"},
+		"tied":                   {"tide"},
+		"tids":                   {"tide", "tides"},
+		"lits":                   {"list"},
+		"aws":                    {"aws-efs-operator"}, // the beginning
+		"channel":                {"channel-head", "channel-path", "channel-path-by-range"},
+		"aw":                     nil, // too short to be the beginning
+		"flood":                  nil,
+		"":                       nil,
+		strings.Repeat("t", 100): nil,
+	} {
+		if got := Of(given, names); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", given, got, want)
+		}
+	}
+}
+
+func TestHint(t *testing.T) {
+	if got, want := Hint("tids", []string{"tides", "tide", "tide"}), "; did you mean tide or tides?"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := Hint("moon", []string{"tide"}); got != "" {
+		t.Errorf("got %q, want nothing", got)
+	}
+}
+
+func TestDistance(t *testing.T) {
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"", "abc", 3}, {"abc", "", 3}, {"abc", "abc", 0}, {"abc", "acb", 1}, {"abc", "ab", 1}, {"abc", "xbc", 1}, {"abcd", "badc", 2}, {"潮汐", "汐潮", 1}} {
+		if got := distance([]rune(test.a), []rune(test.b)); got != test.want {
+			t.Errorf("%q, %q: got %d, want %d", test.a, test.b, got, test.want)
+		}
+	}
+}

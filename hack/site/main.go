@@ -1,0 +1,110 @@
+// Command site builds the documentation's site, with search: the README is its first page, and those in docs/ follow.
+// MkDocs, with its theme Material, does the work. Then the command checks that all links lead somewhere, that the menu has each
+// page, and that nothing is loaded from other servers.
+//
+//	go run ./hack/site FOLDER
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// repository is where files are that are not on the site.
+const repository = "https://github.com/berth-csi/berth/blob/main/"
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: go run ./hack/site FOLDER")
+		os.Exit(2)
+	}
+	if err := build(os.Args[1]); err != nil {
+		fmt.Fprintf(os.Stderr, "site: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+func build(folder string) error {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return err
+	}
+	source, err := os.MkdirTemp("", "site-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(source)
+	if err := gather(filepath.Join(source, "docs")); err != nil {
+		return err
+	}
+	config, err := os.ReadFile("hack/site/mkdocs.yml")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(source, "mkdocs.yml"), config, 0o644); err != nil {
+		return err
+	}
+	mkdocs := exec.Command("mkdocs", "build", "--strict", "--quiet", "--site-dir", folder)
+	mkdocs.Dir, mkdocs.Stdout, mkdocs.Stderr = source, os.Stderr, os.Stderr
+	if err := mkdocs.Run(); err != nil {
+		return fmt.Errorf("mkdocs build: %w", err)
+	}
+	problems, err := check(folder)
+	if err != nil {
+		return err
+	}
+	for _, problem := range problems {
+		fmt.Fprintln(os.Stderr, problem)
+	}
+	if len(problems) > 0 {
+		return fmt.Errorf("%d problems", len(problems))
+	}
+	return nil
+}
+
+// gather copies all pages to a folder.
+func gather(to string) error {
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		return err
+	}
+	for _, page := range append(pages, "README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			return err
+		}
+		name := filepath.Base(page)
+		if page == "README.md" {
+			name = "index.md"
+		}
+		if err := os.WriteFile(filepath.Join(to, name), []byte(relink(page, string(text))), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// link matches the target of a link to a file of the repository, after its text.
+var link = regexp.MustCompile(`\]\(([^)#:]+)(#[^)]*)?\)`)
+
+// relink has the links of a page lead to pages of the site, or to files of the repository.
+func relink(page, text string) string {
+	return link.ReplaceAllStringFunc(text, func(found string) string {
+		parts := link.FindStringSubmatch(found)
+		target := filepath.ToSlash(filepath.Join(filepath.Dir(page), parts[1]))
+		if name, isPage := strings.CutPrefix(target, "docs/"); isPage && strings.HasSuffix(name, ".md") {
+			return "](" + name + parts[2] + ")"
+		}
+		if target == "README.md" {
+			return "](index.md" + parts[2] + ")"
+		}
+		return "](" + repository + target + parts[2] + ")"
+	})
+}

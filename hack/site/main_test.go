@@ -1,0 +1,64 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+func TestRelink(t *testing.T) {
+	for _, test := range []struct{ page, text, want string }{
+		{"README.md", "[a](docs/install.md#b), [c](CHANGELOG.md)", "[a](install.md#b), [c](" + repository + "CHANGELOG.md)"},
+		{"docs/faq.md", "[a](install.md), [b](../manifests), [c](../README.md#d)", "[a](install.md), [b](" + repository + "manifests), [c](index.md#d)"},
+		{"docs/faq.md", "[a](#b), [c](https://example.com/d.md)", "[a](#b), [c](https://example.com/d.md)"},
+	} {
+		if got := relink(test.page, test.text); got != test.want {
+			t.Errorf("%s: got %s, want %s", test.page, got, test.want)
+		}
+	}
+}
+
+func TestCheck(t *testing.T) {
+	for name, test := range map[string]struct {
+		pages map[string]string
+		want  []string
+	}{
+		"a site without problems": {map[string]string{
+			"index.html":   `<a href="a/">A</a><a href="https://example.com/">elsewhere</a><script src="s.js"></script>`,
+			"a/index.html": `<h1 id="top">A</h1><a href="..">home</a><a href="#top">up</a><a href="../a/#top">up</a>`,
+			"s.js":         "",
+			"404.html":     `<a href="/nothing">x</a>`,
+		}, nil},
+		"links that lead nowhere": {map[string]string{
+			"index.html": `<a href="b/">B</a><a href="#c">C</a>`,
+		}, []string{
+			"index.html: link to #c: index.html has no such heading",
+			"index.html: link to b/: there is no such file",
+		}},
+		"what is loaded from elsewhere": {map[string]string{
+			"index.html": `<link rel="stylesheet" href="https://fonts.example.com/a.css"><img src="missing.svg">`,
+		}, []string{
+			"index.html: loads https://fonts.example.com/a.css: want a file of the site",
+			"index.html: loads missing.svg: want a file of the site",
+		}},
+		"a page that nothing leads to": {map[string]string{"index.html": "", "a/index.html": ""}, []string{
+			"a/index.html: is not in the menu: add it to nav in hack/site/mkdocs.yml",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			for name, text := range test.pages {
+				if err := os.MkdirAll(filepath.Join(folder, filepath.Dir(name)), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, err := check(folder); err != nil || !slices.Equal(got, test.want) {
+				t.Errorf("got %q, %v; want %q", got, err, test.want)
+			}
+		})
+	}
+}

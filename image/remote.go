@@ -1,0 +1,106 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+func remoteOptions(ctx context.Context) []remote.Option {
+	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+}
+
+// Find returns the digest that a reference names in its registry, or "" if it names nothing there.
+func Find(ctx context.Context, reference string) (digest string, err error) {
+	ref, err := name.ParseReference(reference)
+	if err != nil {
+		return "", fmt.Errorf("image %q: %w", reference, err)
+	}
+	found, err := remote.Get(ref, remoteOptions(ctx)...)
+	if refused := (*transport.Error)(nil); errors.As(err, &refused) && refused.StatusCode == http.StatusNotFound {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot find image %s: %w%s", reference, err, remedy(ref.Context(), err))
+	}
+	return found.Digest.String(), nil
+}
+
+// Tag sets a tag of an image in its registry to a pull spec by digest, unless it is that already.
+func Tag(ctx context.Context, pullSpec, tag string) error {
+	ref, err := name.NewDigest(pullSpec)
+	if err != nil {
+		return fmt.Errorf("image %q: want a pull spec by digest: %w", pullSpec, err)
+	}
+	to := ref.Context().Tag(tag)
+	if now, err := Find(ctx, to.Name()); err != nil || now == ref.DigestStr() {
+		return err
+	}
+	found, err := remote.Get(ref, remoteOptions(ctx)...)
+	if err == nil {
+		err = remote.Tag(to, found, remoteOptions(ctx)...)
+	}
+	if err != nil {
+		return fmt.Errorf("setting tag %s: %w%s", to, err, pushRemedy(ref.Context(), err))
+	}
+	return nil
+}
+
+// CheckComplete fails unless a registry has all of an image for all its platforms: each manifest, with the content that its
+// digest says, and each layer.
+func CheckComplete(ctx context.Context, pullSpec string) error {
+	ref, err := name.NewDigest(pullSpec)
+	if err != nil {
+		return fmt.Errorf("image %q: want a pull spec by digest: %w", pullSpec, err)
+	}
+	index, err := remote.Index(ref, remoteOptions(ctx)...)
+	if err != nil {
+		return incomplete(ref, err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return incomplete(ref, err)
+	}
+	for _, platform := range manifest.Manifests {
+		if err := checkPlatform(ctx, ref.Context(), platform); err != nil {
+			return incomplete(ref, fmt.Errorf("image %s for %s: %w", platform.Digest, platform.Platform, err))
+		}
+	}
+	return nil
+}
+
+func checkPlatform(ctx context.Context, repo name.Repository, platform v1.Descriptor) error {
+	img, err := remote.Image(repo.Digest(platform.Digest.String()), remoteOptions(ctx)...)
+	if err != nil {
+		return err
+	}
+	manifest, err := img.Manifest()
+	if err != nil {
+		return err
+	}
+	for _, blob := range append([]v1.Descriptor{manifest.Config}, manifest.Layers...) {
+		layer, err := remote.Layer(repo.Digest(blob.Digest.String()), remoteOptions(ctx)...)
+		if err != nil {
+			return err
+		}
+		size, err := layer.Size() // a HEAD request
+		if err != nil {
+			return fmt.Errorf("blob %s: %w", blob.Digest, err)
+		}
+		if size != blob.Size {
+			return fmt.Errorf("blob %s has %d bytes, and its manifest says %d", blob.Digest, size, blob.Size)
+		}
+	}
+	return nil
+}
+
+func incomplete(ref name.Digest, err error) error {
+	return fmt.Errorf("the registry does not have all of %s: %w%s", ref, err, pushRemedy(ref.Context(), err))
+}

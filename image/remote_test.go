@@ -1,0 +1,122 @@
+package image
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/berth-csi/berth/test/registry"
+)
+
+// pushed pushes cargo to a registry, and returns its pull spec by digest.
+func pushed(t *testing.T, address string) string {
+	t.Helper()
+	pullSpec := address + "/harbour/cargo@" + digest
+	if _, err := Push(t.Context(), pullSpec, mustIndex(t, cargo())); err != nil {
+		t.Fatal(err)
+	}
+	return pullSpec
+}
+
+func TestFindAndTag(t *testing.T) {
+	address := registry.Start(t, nil)
+	pullSpec, tag := pushed(t, address), address+"/harbour/cargo:v1"
+	if got, err := Find(t.Context(), tag); got != "" || err != nil {
+		t.Errorf("before it is tagged: %q, %v", got, err)
+	}
+	for range 2 { // the second finds it there
+		if err := Tag(t.Context(), pullSpec, "v1"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Find(t.Context(), tag); got != digest || err != nil {
+			t.Errorf("%q, %v; want %s", got, err, digest)
+		}
+	}
+	if _, err := Find(t.Context(), registry.Nobody()+"/harbour/cargo:v1"); err == nil || !strings.Contains(err.Error(), "can be reached") {
+		t.Errorf("of a registry that is down: %v", err)
+	}
+	if got, err := Pin(t.Context(), tag); got != pullSpec || err != nil {
+		t.Errorf("pinned: %q, %v; want %s", got, err, pullSpec)
+	}
+	if got, err := Pin(t.Context(), "registry.invalid/a/b@"+digest); got != "registry.invalid/a/b@"+digest || err != nil {
+		t.Errorf("what is pinned: %q, %v", got, err)
+	}
+	if _, err := Pin(t.Context(), address+"/harbour/tea:v1"); err == nil || !strings.Contains(err.Error(), "has no such image") {
+		t.Errorf("pinning what is not there: %v", err)
+	}
+}
+
+// TestCheckComplete: a registry may have lost a part of an image, or have another one in its place.
+func TestCheckComplete(t *testing.T) {
+	layer := regexp.MustCompile(`/blobs/sha256:`)
+	platform := regexp.MustCompile(`/manifests/sha256:`)
+	for _, tc := range []struct {
+		name, want string
+		answer     func(w http.ResponseWriter, r *http.Request) bool
+	}{
+		{"whole", "", func(http.ResponseWriter, *http.Request) bool { return false }},
+		{"a layer is missing", "blob sha256:", func(w http.ResponseWriter, r *http.Request) bool {
+			return layer.MatchString(r.URL.Path) && notFound(w)
+		}},
+		{"a platform is missing", "for linux/amd64", func(w http.ResponseWriter, r *http.Request) bool {
+			return platform.MatchString(r.URL.Path) && !strings.HasSuffix(r.URL.Path, digest) && notFound(w)
+		}},
+		{"another digest", "does not match", func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.HasSuffix(r.URL.Path, digest) {
+				return false
+			}
+			w.Header().Set("Content-Type", "application/vnd.oci.image.index.v1+json")
+			_, err := w.Write([]byte(`{"schemaVersion": 2, "manifests": []}`))
+			return err == nil
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			lost := false
+			address := registry.Start(t, func(next http.Handler) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if !lost || !tc.answer(w, r) {
+						next.ServeHTTP(w, r)
+					}
+				})
+			})
+			pullSpec := pushed(t, address)
+			lost = true
+			err := CheckComplete(t.Context(), pullSpec)
+			if tc.want == "" {
+				if err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err == nil || !strings.HasPrefix(err.Error(), "the registry does not have all of "+pullSpec) || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("error %v, want the pull spec and %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func notFound(w http.ResponseWriter) bool {
+	http.Error(w, `{"errors": [{"code": "MANIFEST_UNKNOWN"}]}`, http.StatusNotFound)
+	return true
+}
+
+func TestMayPush(t *testing.T) {
+	refuse := false
+	address := registry.Start(t, func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if refuse && r.Method == http.MethodPost {
+				http.Error(w, `{"errors": [{"code": "DENIED"}]}`, http.StatusForbidden)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	if err := MayPush(address + "/harbour/cargo"); err != nil {
+		t.Error(err)
+	}
+	refuse = true
+	if err := MayPush(address + "/harbour/cargo"); err == nil || !strings.Contains(err.Error(), "docker login "+address) {
+		t.Errorf("where pushing is forbidden: %v", err)
+	}
+}

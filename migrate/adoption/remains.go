@@ -1,0 +1,438 @@
+package adoption
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/migrate"
+)
+
+// remains is the observed state that a cleanup is decided from. What does not exist is nil.
+type remains struct {
+	*input
+	// journal is that of the adoption, and command what shows how far it is.
+	journal *migrate.Journal
+	command string
+	// unfinished is what the adoption would have to do or wait for; "" if it is complete.
+	unfinished string
+	// installed and installing are the ClusterServiceVersions and InstallPlans about the driver's package, where OLM installs
+	// anything: only administrators create the OperatorGroups that it needs for that.
+	installed  []v1alpha1.ClusterServiceVersion
+	installing []v1alpha1.InstallPlan
+	// left is what is left of an operator that OLM ran, such as a pod; "" if nothing.
+	left string
+	// leftovers are the definition's, with their objects.
+	leftovers []leftover
+	// customs are what configured the operators, and definitions their APIs.
+	customs     []custom
+	definitions []definition
+	// namespaces are those of operators that the definition names. existed reports whether that of the journal exists, too.
+	namespaces []operatorNamespace
+	existed    bool
+
+	// What may use them: all bindings, and in the driver's namespace the pods, what makes pods, and Secrets.
+	bindings []binding
+	pods     []podUser
+	secrets  map[string]*corev1.Secret
+	// secretReferences are from outside the namespace to Secrets in it.
+	secretReferences []secretReference
+	// accounts are the driver's service accounts of today, and permitted the SecurityContextConstraints that roles permit.
+	accounts  []string
+	permitted map[rbacv1.RoleRef][]string
+}
+
+// leftover is an object that a predecessor made, or nil.
+type leftover struct {
+	drivers.Leftover
+	object *unstructured.Unstructured
+}
+
+// custom is an object that configured an operator, or nil.
+type custom struct {
+	drivers.CustomResource
+	object *unstructured.Unstructured
+}
+
+// definition is the API of such objects, or nil, and the names of the other objects of that API.
+type definition struct {
+	drivers.CustomResource
+	object *unstructured.Unstructured
+	others []string
+}
+
+// operatorNamespace is a namespace of an operator, or nil, and what is in it besides what belongs to the operator.
+type operatorNamespace struct {
+	name    string
+	object  *corev1.Namespace
+	content []string
+}
+
+// binding is a ClusterRoleBinding or a RoleBinding.
+type binding struct {
+	kind, namespace, name string
+	subjects              []rbacv1.Subject
+	role                  rbacv1.RoleRef
+}
+
+func (b binding) String() string { return named(b.kind, b.namespace, b.name) }
+
+// named returns the name of an object with its kind.
+func named(kind, namespace, name string) string {
+	if namespace == "" {
+		return kind + " " + name
+	}
+	return kind + " " + namespace + "/" + name
+}
+
+// podUser is a pod, or what makes pods.
+type podUser struct {
+	name string
+	spec corev1.PodSpec
+	// constraints are the SecurityContextConstraints by which a pod was admitted.
+	constraints string
+}
+
+// secretReference is an object that refers to a Secret.
+type secretReference struct{ from, namespace, name string }
+
+// survey reads all that a cleanup is decided from. The content of the operator's namespaces, which takes a request for each kind
+// of object, is only read when that is all that is left.
+func (r Request) survey(ctx context.Context, cluster migrate.Cluster, all bool) (*remains, error) {
+	in, err := observe(ctx, cluster, r)
+	if err != nil {
+		return nil, err
+	}
+	m := &remains{input: in, secrets: map[string]*corev1.Secret{}, permitted: map[rbacv1.RoleRef][]string{}}
+	if m.journal, err = Adopt.FindJournal(ctx, cluster, r); err != nil {
+		return nil, err
+	}
+	p := &Plan{Driver: r.Driver.Name, Outline: migrate.Outline{Subject: migrate.Subject{Name: r.Driver.CSIName}}}
+	m.command = Adopt.Command(cluster, p, "status")
+	state, err := p.Observe(ctx, cluster, &migrate.Journal{})
+	if err != nil {
+		return nil, err
+	}
+	if next, err := state.Next(); err != nil {
+		m.unfinished = err.Error()
+	} else if next.Step != "" {
+		m.unfinished = next.Waits
+	}
+	for _, read := range []func(context.Context, client.Client) error{m.readBindings, m.readInstalled, m.readLeft, m.readCustoms, m.readLeftovers, m.readUsers, m.readReferences} {
+		if err := read(ctx, cluster.Client); err != nil {
+			return nil, err
+		}
+	}
+	return m, m.readNamespaces(ctx, cluster, all)
+}
+
+func (m *remains) readBindings(ctx context.Context, c client.Client) error {
+	ofCluster, ofNamespaces := &rbacv1.ClusterRoleBindingList{}, &rbacv1.RoleBindingList{}
+	for _, list := range []client.ObjectList{ofCluster, ofNamespaces} {
+		if err := c.List(ctx, list); err != nil {
+			return fmt.Errorf("listing bindings: %w", err)
+		}
+	}
+	for _, b := range ofCluster.Items {
+		m.bindings = append(m.bindings, binding{"ClusterRoleBinding", "", b.Name, b.Subjects, b.RoleRef})
+	}
+	for _, b := range ofNamespaces.Items {
+		m.bindings = append(m.bindings, binding{"RoleBinding", b.Namespace, b.Name, b.Subjects, b.RoleRef})
+	}
+	return nil
+}
+
+func (m *remains) readInstalled(ctx context.Context, c client.Client) error {
+	for _, namespace := range m.groups {
+		versions, installPlans := &v1alpha1.ClusterServiceVersionList{}, &v1alpha1.InstallPlanList{}
+		for _, list := range []client.ObjectList{versions, installPlans} {
+			if err := c.List(ctx, list, client.InNamespace(namespace)); err != nil {
+				return fmt.Errorf("listing the objects of OLM in namespace %s: %w", namespace, err)
+			}
+		}
+		for _, v := range versions.Items {
+			if !v.IsCopied() && isVersion(m.driver, v) {
+				m.installed = append(m.installed, v)
+			}
+		}
+		for _, p := range installPlans.Items {
+			if slices.ContainsFunc(p.Spec.ClusterServiceVersionNames, func(name string) bool { _, of := m.driver.VersionOf(name); return of }) {
+				m.installing = append(m.installing, p)
+			}
+		}
+	}
+	return nil
+}
+
+// operators returns where operators that OLM ran were: the namespaces that the definition names, and that of the journal.
+func (m *remains) operators() []string {
+	found := suggested(m.driver)
+	if o := m.journaled(); o != nil {
+		found = append(found, o.Namespace)
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// suggested returns the namespaces of their own in which bundles of the predecessors suggested to install them.
+func suggested(d drivers.Driver) (found []string) {
+	for _, p := range d.Predecessors() {
+		if p.Namespace != "" {
+			found = append(found, p.Namespace)
+		}
+	}
+	return found
+}
+
+// journaled returns the operator that was handed over, or nil.
+func (m *remains) journaled() *Operator {
+	if m.journal == nil {
+		return nil
+	}
+	return m.journal.Plan.(*Plan).Operator
+}
+
+func (m *remains) readLeft(ctx context.Context, c client.Client) error {
+	for _, namespace := range m.operators() {
+		for _, p := range m.driver.Predecessors() {
+			s := &state{driver: m.driver, plan: &Plan{Operator: &Operator{Namespace: namespace, Name: p.Operator}}}
+			if err := s.readLeft(ctx, c); err != nil {
+				return err
+			}
+			if s.left != "" {
+				m.left = s.left
+			}
+		}
+	}
+	return nil
+}
+
+// find reads an object of any kind.
+func find(ctx context.Context, c client.Client, kind schema.GroupVersionKind, namespace, name string) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(kind)
+	found, err := migrate.Find(ctx, c, object, namespace, name)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", named(kind.Kind, namespace, name), err)
+	}
+	if !found {
+		return nil, nil
+	}
+	return object, nil
+}
+
+var definitionKind = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+func (m *remains) readCustoms(ctx context.Context, c client.Client) (err error) {
+	for _, of := range m.driver.OldCustomResources() {
+		d := definition{CustomResource: of}
+		if d.object, err = find(ctx, c, definitionKind, "", of.Definition); err != nil {
+			return err
+		}
+		if d.object == nil {
+			continue
+		}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(of.Kind.GroupVersion().WithKind(of.Kind.Kind + "List"))
+		if err := c.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("listing the objects of %s: %w", of.Definition, err)
+		}
+		for _, object := range list.Items {
+			if object.Name != of.Name {
+				d.others = append(d.others, object.Name)
+			}
+		}
+		m.definitions = append(m.definitions, d)
+		object, err := find(ctx, c, of.Kind, "", of.Name)
+		if err != nil {
+			return err
+		}
+		m.customs = append(m.customs, custom{of, object})
+	}
+	return nil
+}
+
+func (m *remains) readLeftovers(ctx context.Context, c client.Client) error {
+	if m.placed.Refusal != nil { // a check refuses
+		return nil
+	}
+	leftovers, err := m.driver.Leftovers(m.placed.Namespace)
+	if err != nil {
+		return err
+	}
+	for _, l := range leftovers {
+		object, err := find(ctx, c, l.Kind, l.Namespace, l.Name)
+		if err != nil {
+			return err
+		}
+		m.leftovers = append(m.leftovers, leftover{l, object})
+	}
+	manifests, err := m.driver.Operand(drivers.Values{Namespace: m.placed.Namespace, Image: func(env string) string { return env }})
+	if err != nil {
+		return err
+	}
+	for _, account := range drivers.OfKind(manifests, "ServiceAccount") {
+		m.accounts = append(m.accounts, account.Object.GetName())
+	}
+	return m.readPermitted(ctx, c)
+}
+
+// readPermitted reads which SecurityContextConstraints the roles permit that leftover bindings refer to.
+func (m *remains) readPermitted(ctx context.Context, c client.Client) error {
+	for _, b := range m.bindings {
+		if b.role.Kind != "ClusterRole" || !slices.ContainsFunc(m.leftovers, func(l leftover) bool { return l.Kind.Kind == b.kind && l.Namespace == b.namespace && l.Name == b.name }) {
+			continue
+		}
+		role := &rbacv1.ClusterRole{}
+		if _, err := migrate.Find(ctx, c, role, "", b.role.Name); err != nil {
+			return fmt.Errorf("reading ClusterRole %s: %w", b.role.Name, err)
+		}
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.Resources, "securitycontextconstraints") || slices.Contains(rule.Resources, rbacv1.ResourceAll) {
+				m.permitted[b.role] = append(m.permitted[b.role], rule.ResourceNames...)
+				if len(rule.ResourceNames) == 0 {
+					m.permitted[b.role] = append(m.permitted[b.role], rbacv1.ResourceAll)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// readUsers reads what may use accounts and Secrets of the driver's namespace.
+func (m *remains) readUsers(ctx context.Context, c client.Client) error {
+	if m.placed.Refusal != nil {
+		return nil
+	}
+	pods, deployments, daemonSets, statefulSets, jobs, secrets :=
+		&corev1.PodList{}, &appsv1.DeploymentList{}, &appsv1.DaemonSetList{}, &appsv1.StatefulSetList{}, &batchv1.CronJobList{}, &corev1.SecretList{}
+	for _, list := range []client.ObjectList{pods, deployments, daemonSets, statefulSets, jobs, secrets} {
+		if err := c.List(ctx, list, client.InNamespace(m.placed.Namespace)); err != nil {
+			return fmt.Errorf("listing what is in namespace %s: %w", m.placed.Namespace, err)
+		}
+	}
+	add := func(kind string, object metav1.Object, spec corev1.PodSpec, constraints string) {
+		m.pods = append(m.pods, podUser{named(kind, object.GetNamespace(), object.GetName()), spec, constraints})
+	}
+	for _, p := range pods.Items {
+		if p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed {
+			add("pod", &p, p.Spec, p.Annotations["openshift.io/scc"])
+		}
+	}
+	for _, w := range deployments.Items {
+		add("Deployment", &w, w.Spec.Template.Spec, "")
+	}
+	for _, w := range daemonSets.Items {
+		add("DaemonSet", &w, w.Spec.Template.Spec, "")
+	}
+	for _, w := range statefulSets.Items {
+		add("StatefulSet", &w, w.Spec.Template.Spec, "")
+	}
+	for _, w := range jobs.Items {
+		add("CronJob", &w, w.Spec.JobTemplate.Spec.Template.Spec, "")
+	}
+	for i := range secrets.Items {
+		m.secrets[secrets.Items[i].Name] = &secrets.Items[i]
+	}
+	return nil
+}
+
+// pageSize is the number of objects that are read at a time, of kinds of which there may be very many.
+const pageSize = 500
+
+// readReferences reads what refers to Secrets of the driver's namespace from outside it: volumes, snapshots, and their classes.
+func (m *remains) readReferences(ctx context.Context, c client.Client) error {
+	volumes := &corev1.PersistentVolumeList{}
+	if err := eachPage(ctx, c, volumes, func() {
+		for _, v := range volumes.Items {
+			from := "PersistentVolume " + v.Name
+			if csi := v.Spec.CSI; csi != nil {
+				for _, r := range []*corev1.SecretReference{csi.ControllerPublishSecretRef, csi.ControllerExpandSecretRef, csi.NodeStageSecretRef, csi.NodePublishSecretRef, csi.NodeExpandSecretRef} {
+					if r != nil {
+						m.refer(from, r.Namespace, r.Name)
+					}
+				}
+			}
+			m.referBy(from, v.Annotations)
+		}
+	}); err != nil {
+		return err
+	}
+	classes := &storagev1.StorageClassList{}
+	if err := eachPage(ctx, c, classes, func() {
+		for _, class := range classes.Items {
+			m.referBy("StorageClass "+class.Name, class.Parameters)
+		}
+	}); err != nil {
+		return err
+	}
+	for _, kind := range []string{"VolumeSnapshotClass", "VolumeSnapshotContent"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(schema.GroupVersionKind{Group: "snapshot.storage.k8s.io", Version: "v1", Kind: kind + "List"})
+		err := eachPage(ctx, c, list, func() {
+			for _, object := range list.Items {
+				parameters, _, _ := unstructured.NestedStringMap(object.Object, "parameters")
+				m.referBy(kind+" "+object.GetName(), parameters)
+				m.referBy(kind+" "+object.GetName(), object.GetAnnotations())
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachPage lists objects, and calls a function for each page of them.
+func eachPage(ctx context.Context, c client.Client, list client.ObjectList, read func()) error {
+	for token := ""; ; {
+		err := c.List(ctx, list, client.Limit(pageSize), client.Continue(token))
+		if meta.IsNoMatchError(err) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("listing what refers to Secrets: %w", err)
+		}
+		read()
+		if token = list.GetContinue(); token == "" {
+			return nil
+		}
+	}
+}
+
+func (m *remains) refer(from, namespace, name string) {
+	if namespace == m.placed.Namespace {
+		m.secretReferences = append(m.secretReferences, secretReference{from, namespace, name})
+	}
+}
+
+// referBy adds what parameters or annotations refer to, in pairs of keys such as csi.storage.k8s.io/provisioner-secret-name and
+// csi.storage.k8s.io/provisioner-secret-namespace.
+func (m *remains) referBy(from string, parameters map[string]string) {
+	for key, name := range parameters {
+		if begin, is := strings.CutSuffix(key, "secret-name"); is {
+			m.refer(from, parameters[begin+"secret-namespace"], name)
+		}
+	}
+}
+
+// isOperator reports whether an account may be that of an operator that OLM ran, and is not that of the cluster storage
+// operator's own.
+func isOperator(d drivers.Driver, namespace, account string) bool {
+	return predecessor.IsOperator(d, account) && !(namespace == drivers.ClusterStorageNamespace && account == d.Operator.Name)
+}

@@ -1,0 +1,64 @@
+package adoption
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+
+	"github.com/berth-csi/berth/drivers/predecessor"
+)
+
+// TestRefusal: what an administrator has decided is no fault, and everything else that speaks against a hand-over is.
+func TestRefusal(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		change func(*input)
+		stage  predecessor.Stage
+		says   []string
+	}{
+		{"an unmanaged driver", func(in *input) { in.old[0].ManagementState = operatorv1.Unmanaged }, predecessor.Declined, []string{"Unmanaged", "(decide what becomes of the driver"}},
+		{"a ClusterExtension", func(in *input) { in.extensions = []string{"boat"} }, predecessor.Declined, []string{"ClusterExtension boat", "(leave the driver with OLM"}},
+		{"a failed ClusterServiceVersion", func(in *input) { in.versions[0].Status.Phase = v1alpha1.CSVPhaseFailed }, predecessor.Refused, []string{"Failed", "(find out why"}},
+		{"both", func(in *input) {
+			in.versions[0].Status.Phase, in.old[0].ManagementState = v1alpha1.CSVPhaseFailed, operatorv1.Removed
+		}, predecessor.Declined, []string{"Failed", "Removed"}},
+	} {
+		in := healthy()
+		in.bySuccessor = true
+		in.storage.Status.Conditions = nil // it does not wait for itself
+		if p := in.plan(); !p.Checks.Safe() {
+			t.Fatalf("a healthy driver: %+v", p.Checks)
+		}
+		tc.change(in)
+		got := refusal(in.plan().Checks)
+		if got.Stage != tc.stage || got.Again {
+			t.Errorf("%s: got %+v, want stage %s", tc.name, got, tc.stage)
+		}
+		for _, fragment := range tc.says {
+			if !strings.Contains(got.Message, fragment) {
+				t.Errorf("%s: message %q, want %q in it", tc.name, got.Message, fragment)
+			}
+		}
+	}
+}
+
+// TestManySubscriptions: users may write any number of Subscriptions, and neither a plan nor a message grows with it.
+func TestManySubscriptions(t *testing.T) {
+	in := healthy()
+	for i := range 10_000 {
+		s := v1alpha1.Subscription{}
+		s.Namespace, s.Name = fmt.Sprintf("project-%d", i), "boat"
+		in.subscriptions = append(in.subscriptions, s)
+	}
+	for _, c := range in.plan().Checks {
+		if len(c.What) > 500 {
+			t.Errorf("check %s has %d bytes", c.Code, len(c.What))
+		}
+		if c.Code == subscriptions && !strings.HasSuffix(c.What, "project-4/boat, and 9995 others") {
+			t.Errorf("it says %q, want that there are 9995 others", c.What)
+		}
+	}
+}

@@ -1,0 +1,185 @@
+// Package csimigration switches CSI migration on and off, in the right order: with it, Kubernetes hands volumes with in-tree
+// sources, such as those of a cloud's disks, to CSI drivers. It is a migration of package migrate, and the command
+// "berth csi-migration".
+//
+// When it is switched on, the control plane has to come before the nodes, and the nodes before the control plane when it is
+// switched off. Otherwise volumes stay attached for ever, because what has to detach them is not what has attached them.
+// The nodes are drained one by one by the machine-config operator. No driver is installed or removed.
+package csimigration
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	configv1 "github.com/openshift/api/config/v1"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/migrate"
+)
+
+// Switch runs the migrations of this package. The subject is the FeatureGate of the cluster, so there is one at a time.
+var Switch = migrate.Engine[*Plan]{
+	Name:          "csi-migration",
+	Noun:          "a switch of CSI migration",
+	Kind:          "FeatureGate",
+	ClusterScoped: true,
+	Schema:        "berth.csi-migration-plan.v1",
+	StatusSchema:  "berth.csi-migration-status.v1",
+	New:           func() *Plan { return &Plan{} },
+	Changes:       changes,
+	Verb:          verb,
+}
+
+// Direction is what a plan leads to.
+type Direction string
+
+// The directions.
+const (
+	Enable  Direction = "enable"
+	Disable Direction = "disable"
+	// Downgrade sets the feature set that keeps the nodes migrated while the control plane is downgraded.
+	Downgrade Direction = "downgrade"
+)
+
+// Plan is how CSI migration is switched.
+type Plan struct {
+	migrate.Outline
+	Direction Direction `json:"direction"`
+	// Plugins are the names of the drivers whose plugins are switched.
+	Plugins []string `json:"plugins,omitempty"`
+	// Way is the way in which the cluster is told. It is empty if there is none.
+	Way Way `json:"way,omitempty"`
+	// Version is the OpenShift version of the cluster.
+	Version string `json:"version"`
+	// To is the version of a downgrade.
+	To string `json:"to,omitempty"`
+	// Before is the feature set when the plan was made, and Off the one with which all is off.
+	Before configv1.FeatureSet `json:"before"`
+	Off    configv1.FeatureSet `json:"off"`
+	// PausesPools says that MachineConfigPools are paused until the control plane is on.
+	PausesPools bool `json:"pausesPools,omitempty"`
+}
+
+// drivers returns the definitions of the drivers whose plugins are switched.
+func (p *Plan) drivers() []drivers.Driver {
+	return slices.DeleteFunc(plugins(), func(d drivers.Driver) bool { return !slices.Contains(p.Plugins, d.Name) })
+}
+
+// Irreversible says what of the plan cannot be taken back, or "".
+func (p *Plan) Irreversible() string {
+	for _, c := range p.Checks {
+		if c.Code == irreversible && c.Verdict == migrate.Warning {
+			return c.What
+		}
+	}
+	return ""
+}
+
+// Drivers are the names of the drivers whose plugins can be switched, sorted.
+func Drivers() (names []string) {
+	for _, d := range plugins() {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// verb is what the command calls the verbs of the engine.
+func verb(p *Plan, verb string) string {
+	switch {
+	case verb == "apply":
+		return "resume"
+	case verb == "rollback" && p.Direction == Disable:
+		return string(Enable)
+	case verb == "rollback":
+		return string(Disable)
+	}
+	return verb
+}
+
+// changes returns the differences between two plans.
+func changes(was, now *Plan) []string {
+	var found []string
+	compare := func(what string, was, is any) {
+		if was != is {
+			found = append(found, fmt.Sprintf("%s was %v and is %v", what, was, is))
+		}
+	}
+	compare("the FeatureGate's UID", was.Subject.UID, now.Subject.UID)
+	compare("the direction", was.Direction, now.Direction)
+	compare("the plugins", strings.Join(was.Plugins, ", "), strings.Join(now.Plugins, ", "))
+	compare("the way", was.Way, now.Way)
+	compare("the version of the cluster", was.Version, now.Version)
+	compare("the version to downgrade to", was.To, now.To)
+	compare("the feature set", was.Before, now.Before)
+	return found
+}
+
+// Arguments are the command line arguments that select the migration. There is one at a time, so none are needed.
+func (p *Plan) Arguments(string) []string { return nil }
+
+// Text describes the plan for people.
+func (p *Plan) Text(colour migrate.Palette) string { return migrate.Text(p, colour) }
+
+// Describe writes what is switched.
+func (p *Plan) Describe(lines *escape.Lines) {
+	title := map[Direction]string{Enable: "on", Disable: "off", Downgrade: "kept on for a downgrade to version " + p.To}[p.Direction]
+	lines.Add("CSI migration of the cluster, version %s: %s", p.Version, title)
+	for _, d := range p.drivers() {
+		lines.Add("  %-28s volumes of driver %s, by feature gate %s", d.InTree.Plugin, d.CSIName, d.InTree.Gate)
+	}
+	if p.Way != "" {
+		lines.Add("  by %s", ways[p.Way].does)
+	}
+}
+
+// plan makes a plan.
+func (o *observed) plan(r Request) *Plan {
+	p := &Plan{Direction: r.Direction, To: r.To, Version: o.version.String(), Outline: migrate.Outline{Subject: migrate.Subject{Name: "cluster"}}}
+	if o.featureGate == nil {
+		p.Checks = refused(featureGate, "use this command on OpenShift or OKD", "there is no FeatureGate cluster: want an OpenShift cluster")
+		return p
+	}
+	p.Subject.UID, p.Before = o.featureGate.UID, o.featureGate.Spec.FeatureSet
+	if p.Before == configv1.OKD {
+		p.Off = configv1.OKD
+	}
+	p.Checks = o.choose(p, r)
+	if !p.Checks.Safe() || len(p.Plugins) == 0 || p.Way == "" {
+		return p
+	}
+	p.PausesPools = p.Way == Custom && !isPatched(o.version)
+	s := &state{observed: o, plan: p}
+	p.Checks = append(p.Checks, s.checks(r)...)
+	if p.Checks.Safe() {
+		p.Objects = s.objects()
+	}
+	return p
+}
+
+// objects returns the objects that will change. There are none if nothing is left to do.
+func (s *state) objects() (objects []migrate.Object) {
+	if next, err := s.Next(); err == nil && (next == migrate.Decision{}) {
+		return nil
+	}
+	add := func(by, kind, name, how string) {
+		objects = append(objects, migrate.Object{By: by, Kind: kind, Name: name, How: how})
+	}
+	add("berth", "FeatureGate", "cluster", "updated")
+	if s.plan.Direction == Downgrade {
+		return objects
+	}
+	for _, p := range s.pools {
+		if s.plan.PausesPools {
+			add("berth", "MachineConfigPool", p.Name, "paused until the control plane is migrated")
+		}
+	}
+	for _, component := range s.operators {
+		add("operators", component.kind, "cluster", "rolled out on each node of the control plane")
+	}
+	for _, n := range s.nodes {
+		add("machine-config operator", "Node", n.name, "drained, and restarted, one by one")
+	}
+	return objects
+}

@@ -1,0 +1,37 @@
+package migrate
+
+import "slices"
+
+// A StepTable has the steps of which plans of type P consist, in the order in which they are executed.
+type StepTable[P any] []TableStep[P]
+
+// TableStep is a step that plans may consist of.
+type TableStep[P any] struct {
+	Name StepName
+	// Has reports whether a plan can come to the step, and Lists whether it always does. If Has is nil, every plan can; if
+	// Lists is nil, a plan that can does.
+	Has, Lists func(P) bool
+	// NoReturn reports whether it is the first step of a plan that cannot be rolled back; nil if it never is.
+	NoReturn func(P) bool
+	// Does describes the step of a plan that has it.
+	Does func(P) string
+}
+
+// List returns the steps of a plan.
+func (t StepTable[P]) List(p P) (found []Step) {
+	for _, s := range t {
+		if (s.Has == nil || s.Has(p)) && (s.Lists == nil || s.Lists(p)) {
+			found = append(found, Step{Name: s.Name, Does: s.Does(p), NoReturn: s.NoReturn != nil && s.NoReturn(p)})
+		}
+	}
+	return found
+}
+
+// Does describes a step of a plan; "" if the plan does not have it.
+func (t StepTable[P]) Does(p P, name StepName) string {
+	at := slices.IndexFunc(t, func(s TableStep[P]) bool { return s.Name == name })
+	if at < 0 || t[at].Has != nil && !t[at].Has(p) {
+		return ""
+	}
+	return t[at].Does(p)
+}

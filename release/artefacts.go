@@ -1,0 +1,60 @@
+package main
+
+// What a release consists of. Bundles are those that the templates of the catalogs list.
+
+// project is where the definitions say that Berth's own images are. A release pins these to what it pushes.
+const project = "quay.io/berth-csi"
+
+// program is a program that is compiled for each architecture.
+type program struct {
+	name    string
+	pkg     string
+	module  string // folder with the go.mod that pins it; "" for the project's own
+	tags    string
+	ldflags string // besides those of every program; VERSION is replaced
+}
+
+const stamp = "-X github.com/berth-csi/berth/cmd/internal/version.version=VERSION"
+
+// A program with gRPC's traces keeps every method of every type, and is a third larger.
+var (
+	operator = program{name: "berth-operator", pkg: "./cmd/berth-operator", tags: "grpcnotrace", ldflags: stamp}
+	berth    = program{name: "berth", pkg: "./cmd/berth", tags: "grpcnotrace", ldflags: stamp}
+	kubectl  = program{name: "kubectl", pkg: "k8s.io/kubernetes/cmd/kubectl", module: "hack/tools"}
+)
+
+// programImage is an image with a program.
+type programImage struct {
+	name    string
+	program program
+	// entrypoint says that containers run the program; else they run what they are told to.
+	entrypoint bool
+	// user runs the program, unless the cluster chooses another one, as OpenShift does. It may write nothing.
+	user string
+	// onBase says that the image is put on the base that must-gather needs; else it has nothing but what is listed here.
+	onBase bool
+	// scripts are files of the repository, by their paths in the image.
+	scripts map[string]string
+}
+
+// nobody is a user, and a group, that owns no file.
+const nobody = "65532:65532"
+
+var programImages = []programImage{
+	{name: "berth-operator", program: operator, entrypoint: true, user: nobody},
+	{name: "berth", program: berth, entrypoint: true, user: nobody},
+	// `oc adm must-gather` runs /bin/bash in this image, and copies files from it with rsync or tar. So it cannot do without
+	// a shell, nor can the script.
+	{name: "berth-must-gather", program: kubectl, onBase: true, scripts: map[string]string{"usr/bin/gather": "must-gather/gather"}},
+}
+
+// mustGatherBase is the default base of must-gather's image. It is there for all architectures, and needs no login.
+const mustGatherBase = "registry.access.redhat.com/ubi9/ubi:latest"
+
+// catalogImage is an image of a catalog: a folder with a template for each package.
+type catalogImage struct{ name, templates string }
+
+var catalogImages = []catalogImage{
+	{name: "berth-catalog-okd", templates: "catalog/templates/community"},
+	{name: "berth-catalog-openshift", templates: "catalog/templates/certified"},
+}

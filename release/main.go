@@ -1,0 +1,77 @@
+// Command release builds what Berth consists of, from the commit that is checked out, and pushes it to a registry: images
+// of the programs for each architecture, and images of bundles and catalogs that refer to them by digest. The same commit
+// always gives the same digests. It needs Go and git, and no container engine.
+//
+// Everything is pushed by digest first. Tags are set at the end, when all that they lead to is there, so that a release
+// that fails leaves nothing that anybody would install. The next run pushes only what is missing.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/berth-csi/berth/image"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:])
+	stop()
+	if errors.Is(err, flag.ErrHelp) {
+		os.Exit(2)
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "release: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+// options are the flags.
+type options struct {
+	registry      string
+	architectures []string
+	pins          string
+	base          string
+	output        string
+	layout        string
+	key           string
+}
+
+func run(ctx context.Context, args []string) error {
+	o, err := parse(args)
+	if err != nil {
+		return err
+	}
+	r, err := newRelease(ctx, o)
+	if err != nil {
+		return err
+	}
+	return r.run(ctx)
+}
+
+func parse(args []string) (options, error) {
+	o := options{}
+	flags := flag.NewFlagSet("release", flag.ContinueOnError)
+	flags.StringVar(&o.registry, "registry", "", "`PREFIX` of the repositories to push to, such as registry.example.com/team (required)")
+	architectures := flags.String("architectures", strings.Join(image.Architectures, ","), "architectures of the images")
+	flags.StringVar(&o.pins, "pins", "", "YAML `FILE` with lines IMAGE: PULLSPEC for images that are elsewhere, such as in a mirror")
+	flags.StringVar(&o.base, "must-gather-base", mustGatherBase, "`IMAGE` with bash, awk, sed and tar to build must-gather's image on")
+	flags.StringVar(&o.output, "output", "bin/release", "`DIR` for programs and for what is not pushed")
+	flags.StringVar(&o.layout, "layout", "", "`DIR` to write all images to as well, in the OCI layout")
+	flags.StringVar(&o.key, "key", "", "`FILE` or URI of the key to sign with, as cosign takes it; COSIGN_PASSWORD has its password")
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	if o.registry == "" || flags.NArg() > 0 {
+		return o, errors.New("want a registry, such as make release REGISTRY=registry.example.com/team")
+	}
+	o.registry = strings.TrimSuffix(o.registry, "/")
+	o.architectures = strings.Split(*architectures, ",")
+	return o, nil
+}

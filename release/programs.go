@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/berth-csi/berth/image"
+)
+
+// pushPrograms pushes the images with programs.
+func (r *release) pushPrograms(ctx context.Context) error {
+	for _, p := range programImages {
+		index, err := r.programIndex(ctx, p)
+		if err != nil {
+			return fmt.Errorf("image %s: %w", p.name, err)
+		}
+		pushed, err := r.push(ctx, p.name, index, r.source.version, "latest")
+		if err != nil {
+			return err
+		}
+		r.pins[project+"/"+p.name] = r.pullSpec(pushed)
+	}
+	return nil
+}
+
+// programIndex returns the image for all architectures.
+func (r *release) programIndex(ctx context.Context, p programImage) (v1.ImageIndex, error) {
+	var images []v1.Image
+	for _, architecture := range r.architectures {
+		built, err := r.platformImage(ctx, p, architecture)
+		if err != nil {
+			return nil, fmt.Errorf("for %s: %w", architecture, err)
+		}
+		images = append(images, built)
+	}
+	return image.Index(images)
+}
+
+// platformImage returns the image for one architecture. Layers that change rarely come first.
+func (r *release) platformImage(ctx context.Context, p programImage, architecture string) (v1.Image, error) {
+	built := r.programFor(p.program, architecture)
+	program := image.Files{"usr/bin/" + p.program.name: {Source: built.file, Executable: true}}
+	for target, source := range p.scripts {
+		program[target] = image.File{Source: source, Executable: true}
+	}
+	layers := []image.Files{built.licenceFiles(), program}
+	if !p.onBase {
+		layers = slices.Insert(layers, 0, certificates())
+	}
+	platform := image.Platform{Architecture: architecture, User: p.user, Labels: r.labels(p.name)}
+	if p.entrypoint {
+		platform.Entrypoint = []string{"/usr/bin/" + p.program.name}
+	}
+	if p.onBase {
+		base, err := r.baseFor(ctx, architecture)
+		if err != nil {
+			return nil, err
+		}
+		platform.Base = base
+	}
+	for _, files := range layers {
+		layer, err := files.SmallLayer()
+		if err != nil {
+			return nil, err
+		}
+		platform.Layers = append(platform.Layers, layer)
+	}
+	return platform.Image()
+}
+
+// labels are those of OCI that say where an image comes from.
+func (r *release) labels(name string) map[string]string {
+	return map[string]string{
+		"org.opencontainers.image.title":    name,
+		"org.opencontainers.image.source":   "https://github.com/berth-csi/berth",
+		"org.opencontainers.image.revision": r.source.commit,
+		"org.opencontainers.image.version":  r.source.version,
+		"org.opencontainers.image.licenses": "Apache-2.0",
+	}
+}
+
+// baseFor returns must-gather's base for an architecture.
+func (r *release) baseFor(ctx context.Context, architecture string) (v1.Image, error) {
+	ref, err := name.ParseReference(r.pins[r.base])
+	if err != nil {
+		return nil, err
+	}
+	base, err := remote.Image(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: architecture}))
+	if err != nil {
+		return nil, fmt.Errorf("base image %s: %w; choose another one with MUST_GATHER_BASE, or fewer ARCHITECTURES", ref, err)
+	}
+	return base, nil
+}
+
+// sortedKeys returns the keys of a map, sorted.
+func sortedKeys[V any](of map[string]V) []string { return slices.Sorted(maps.Keys(of)) }

@@ -1,0 +1,625 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"debug/elf"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/random"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	spdxjson "github.com/spdx/tools-golang/json"
+
+	"github.com/berth-csi/berth/bundle"
+	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/registry"
+	"github.com/berth-csi/berth/yaml"
+)
+
+// maxOperator is the size goal of the operator's image, compressed, for each architecture.
+const maxOperator = 25 << 20
+
+// releasing is a registry, and what is needed to release into it.
+type releasing struct {
+	*registry.Secure
+	prefix                    string // of the repositories
+	root, program, pins, base string
+}
+
+func startReleasing(t *testing.T) *releasing {
+	t.Helper()
+	root, err := tools.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(root)
+	programs, err := tools.Programs(t.Context(), "./release")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &releasing{Secure: registry.StartSecure(t), root: root, program: programs.Path("release")}
+	r.prefix = r.Address + "/team"
+	for _, variable := range r.Env { // before this process asks for its certificate authorities
+		key, value, _ := strings.Cut(variable, "=")
+		t.Setenv(key, value)
+	}
+	r.base = r.serve(t, "base:1")
+	r.pins = r.mirror(t)
+	return r
+}
+
+// serve pushes an image for this machine, and returns its reference.
+func (r *releasing) serve(t *testing.T, reference string) string {
+	t.Helper()
+	img, err := random.Image(64, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture = "linux", runtime.GOARCH
+	if img, err = mutate.ConfigFile(img, config); err != nil {
+		t.Fatal(err)
+	}
+	index, err := image.Index([]v1.Image{img})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference = r.Address + "/" + reference
+	if _, err := image.Push(t.Context(), reference, index); err != nil {
+		t.Fatal(err)
+	}
+	return reference
+}
+
+// mirror serves the images of all drivers, and returns the file that says where.
+func (r *releasing) mirror(t *testing.T) string {
+	t.Helper()
+	all, err := newRelease(t.Context(), options{base: r.base})
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := all.foreignImages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pins := map[string]string{}
+	for _, reference := range images {
+		if reference != r.base {
+			pins[reference] = r.serve(t, "mirror/"+strings.TrimPrefix(reference, "quay.io/"))
+		}
+	}
+	data, err := yaml.Marshal(pins)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "pins.yaml")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// release makes a release, and returns its report and its messages.
+func (r *releasing) release(ctx context.Context, env []string, flags ...string) (report, messages string, err error) {
+	command := exec.CommandContext(ctx, r.program, append([]string{"--registry", r.prefix, "--pins", r.pins, "--must-gather-base", r.base,
+		"--architectures", runtime.GOARCH}, flags...)...)
+	command.Dir, command.Env = r.root, append(os.Environ(), env...)
+	var out, errors bytes.Buffer
+	command.Stdout, command.Stderr = &out, &errors
+	err = command.Run()
+	return out.String(), errors.String(), err
+}
+
+func (r *releasing) mustRelease(t *testing.T, flags ...string) string {
+	t.Helper()
+	report, messages, err := r.release(t.Context(), nil, flags...)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, messages)
+	}
+	return report
+}
+
+// index returns an image of the release.
+func (r *releasing) index(t *testing.T, reference string) v1.ImageIndex {
+	t.Helper()
+	ref, err := name.ParseReference(r.prefix + "/" + reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := remote.Index(ref, remote.WithContext(t.Context()), remote.WithAuthFromKeychain(authn.DefaultKeychain))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return index
+}
+
+// platform returns the only image of an index.
+func platform(t *testing.T, index v1.ImageIndex) v1.Image {
+	t.Helper()
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return img
+}
+
+// files returns the files of an image.
+func files(t *testing.T, img v1.Image) map[string][]byte {
+	t.Helper()
+	stream := mutate.Extract(img)
+	defer stream.Close()
+	found := map[string][]byte{}
+	for archive := tar.NewReader(stream); ; {
+		header, err := archive.Next()
+		if err == io.EOF {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.Typeflag == tar.TypeReg {
+			if found[header.Name], err = io.ReadAll(archive); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestRelease(t *testing.T) {
+	r := startReleasing(t)
+
+	// Half of it is pushed when the registry refuses a manifest.
+	r.Guard(func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+			if request.Method == http.MethodPut && strings.Contains(request.URL.Path, "berth-catalog-openshift/manifests") {
+				http.Error(w, `{"errors": [{"code": "DENIED", "message": "quota exceeded"}]}`, http.StatusForbidden)
+				return
+			}
+			next.ServeHTTP(w, request)
+		})
+	})
+	if _, messages, err := r.release(t.Context(), nil, "--output", t.TempDir()); err == nil || !strings.Contains(messages, "quota exceeded") {
+		t.Errorf("a refused push: %v, want the registry's reason:\n%s", err, messages)
+	}
+	for _, image := range programImages {
+		if digest := r.find(t, image.name+":latest"); digest != "" {
+			t.Errorf("tag %s:latest is set by a release that failed", image.name)
+		}
+	}
+	r.Guard(nil)
+
+	output := t.TempDir()
+	report := r.mustRelease(t, "--output", output)
+	t.Logf("the release:\n%s", report)
+	if again := r.mustRelease(t, "--output", t.TempDir()); again != report {
+		t.Errorf("the same commit gives other images (-first +second):\n%s", cmp.Diff(report, again))
+	}
+
+	t.Run("operator", func(t *testing.T) { r.checkOperator(t) })
+	t.Run("documents", func(t *testing.T) { r.checkDocuments(t) })
+	t.Run("archives", func(t *testing.T) { checkArchive(t, filepath.Join(output, "archives")) })
+	t.Run("krew", func(t *testing.T) { checkKrew(t, filepath.Join(output, "archives")) })
+	t.Run("must-gather", func(t *testing.T) {
+		content := files(t, platform(t, r.index(t, "berth-must-gather:latest")))
+		script, err := os.ReadFile("must-gather/gather")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(content["usr/bin/gather"], script) || len(content["usr/bin/kubectl"]) == 0 {
+			t.Error("the image lacks the script or its client")
+		}
+	})
+	t.Run("bundles", func(t *testing.T) { r.checkBundles(t) })
+	t.Run("catalogs", func(t *testing.T) { r.checkCatalogs(t) })
+}
+
+func (r *releasing) find(t *testing.T, reference string) string {
+	t.Helper()
+	digest, err := image.Find(t.Context(), r.prefix+"/"+reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
+
+func (r *releasing) checkOperator(t *testing.T) {
+	img := platform(t, r.index(t, "berth-operator:latest"))
+	config, err := img.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if config.Config.User != nobody || !slices.Equal(config.Config.Entrypoint, []string{"/usr/bin/berth-operator"}) {
+		t.Errorf("it runs %q as user %q, want berth-operator as %q", config.Config.Entrypoint, config.Config.User, nobody)
+	}
+	if size, err := compressedSize(img); err != nil || size > maxOperator {
+		t.Errorf("it has %d bytes compressed (%v), want at most %d", size, err, maxOperator)
+	}
+	content := files(t, img)
+	for path := range content {
+		if !strings.HasPrefix(path, "licenses/") && !strings.HasPrefix(path, "etc/") && path != "usr/bin/berth-operator" {
+			t.Errorf("it has %s, want nothing but its program, licences and certificate authorities", path)
+		}
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(content["etc/ssl/certs/ca-certificates.crt"]) {
+		t.Error("it has no certificate authorities")
+	}
+	for _, path := range []string{"licenses/go/LICENSE", "licenses/github.com/berth-csi/berth/LICENSE", "licenses/k8s.io/client-go/LICENSE"} {
+		if len(content[path]) == 0 {
+			t.Errorf("it has no %s", path)
+		}
+	}
+	program, err := elf.NewFile(bytes.NewReader(content["usr/bin/berth-operator"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, header := range program.Progs {
+		if header.Type == elf.PT_INTERP {
+			t.Error("its program needs a dynamic linker, which the image does not have")
+		}
+	}
+}
+
+func (r *releasing) checkBundles(t *testing.T) {
+	want := r.prefix + "/berth-operator@" + r.find(t, "berth-operator:latest")
+	for _, reference := range []string{"aws-efs-operator-bundle:v1.0.0", "aws-ebs-csi-driver-operator-bundle:v5.0.0", "manila-csi-driver-operator-bundle:v5.0.0"} {
+		content := files(t, platform(t, r.index(t, reference)))
+		b, err := registryv1.LoadImage(reference, content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		specs, err := bundle.PullSpecs(b.Bundle)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Contains(specs, want) {
+			t.Errorf("%s has images %q, want the pushed operator %s", reference, specs, want)
+		}
+		for _, spec := range specs {
+			if !strings.HasPrefix(spec, r.Address+"/") || !strings.Contains(spec, "@sha256:") {
+				t.Errorf("%s has image %s, want one in the registry, by digest", reference, spec)
+			}
+		}
+		if text := string(b.File("manifests/" + b.Package + ".clusterserviceversion.yaml")); strings.Contains(text, "quay.io/") {
+			t.Errorf("%s still names an image in quay.io", reference)
+		}
+	}
+}
+
+func (r *releasing) checkCatalogs(t *testing.T) {
+	for _, catalog := range catalogImages {
+		opm := catalogs.OPMOfImages(t, "render", r.prefix+"/"+catalog.name+":latest")
+		var complaints bytes.Buffer
+		opm.Stderr = &complaints
+		out, err := opm.Output()
+		if err != nil {
+			t.Fatalf("opm render %s: %v\n%s", catalog.name, err, &complaints)
+		}
+		bundles := 0
+		for decoder := json.NewDecoder(bytes.NewReader(out)); ; {
+			var document struct{ Schema, Name, Image string }
+			if err := decoder.Decode(&document); err == io.EOF {
+				break
+			} else if err != nil {
+				t.Fatal(err)
+			}
+			if document.Schema != "olm.bundle" {
+				continue
+			}
+			bundles++
+			if !strings.HasPrefix(document.Image, r.prefix+"/") || !strings.Contains(document.Image, "-bundle@sha256:") {
+				t.Errorf("bundle %s of %s is image %q, want the pushed one by digest", document.Name, catalog.name, document.Image)
+			}
+		}
+		if bundles != 3 {
+			t.Errorf("catalog %s has %d bundles, want those of three packages", catalog.name, bundles)
+		}
+	}
+}
+
+func TestBadRegistries(t *testing.T) {
+	r := startReleasing(t)
+	elsewhere := registry.Nobody()
+	for _, tc := range []struct {
+		name  string
+		env   []string
+		flags []string
+		want  []string
+	}{
+		{"down", nil, []string{"--registry", elsewhere + "/team"}, []string{"connection refused", "check that " + elsewhere + " can be reached"}},
+		{"unauthorised", []string{"DOCKER_CONFIG=" + t.TempDir(), "REGISTRY_AUTH_FILE=/nowhere"}, nil, []string{"cannot push to " + r.prefix + "/", "docker login"}},
+		{"no base", nil, []string{"--must-gather-base", elsewhere + "/base:1"}, []string{"cannot find the digest of image " + elsewhere + "/base:1", "PINS=FILE"}},
+		{"no registry", nil, []string{"--registry="}, []string{"make release REGISTRY="}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			output := filepath.Join(t.TempDir(), "output")
+			_, messages, err := r.release(t.Context(), tc.env, append(tc.flags, "--output", output)...)
+			if err == nil {
+				t.Fatal("it succeeded")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(messages, want) {
+					t.Errorf("it says:\n%s\nwant %q", messages, want)
+				}
+			}
+			if _, err := os.Stat(output); !os.IsNotExist(err) {
+				t.Error("it has compiled programs before it found the fault")
+			}
+		})
+	}
+}
+
+// all adds what takes too long for make test.
+var all = flag.Bool("all-architectures", false, "release for all architectures and workstations, sign, and build again in another clone")
+
+// TestSignedRelease is the release as people make it, verified as they do.
+func TestSignedRelease(t *testing.T) {
+	if !*all {
+		t.Skip("compiles everything for all platforms; make prove SUITE=release runs it")
+	}
+	r := startReleasing(t)
+	cosign, err := tools.Program{Name: "cosign", Package: "github.com/sigstore/cosign/v3/cmd/cosign", Folder: cosignFolder}.Ensure(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys := t.TempDir()
+	t.Setenv("COSIGN_PASSWORD", "secret")
+	mustRun(t, keys, cosign, "generate-key-pair")
+	r.base = r.serveBase(t)
+	output := t.TempDir()
+	report := r.mustRelease(t, "--architectures", strings.Join(image.Architectures, ","), "--key", filepath.Join(keys, "cosign.key"), "--output", output)
+	t.Logf("the release:\n%s", report)
+
+	verify := []string{"verify", "--key", filepath.Join(keys, "cosign.pub"), "--private-infrastructure"}
+	for _, p := range programImages {
+		mustRun(t, keys, cosign, append(verify, r.prefix+"/"+p.name+":latest")...)
+		r.checkSizes(t, p.name)
+	}
+	for _, c := range catalogImages {
+		mustRun(t, keys, cosign, append(verify, r.prefix+"/"+c.name+":latest")...)
+	}
+	sums := filepath.Join(output, "archives", "SHA256SUMS")
+	mustRun(t, keys, cosign, "verify-blob", "--key", filepath.Join(keys, "cosign.pub"), "--private-infrastructure", "--bundle", sums+".sigstore.json", sums)
+	mustRun(t, filepath.Dir(sums), "sha256sum", "--check", "--strict", "SHA256SUMS")
+	if unsigned := exec.CommandContext(t.Context(), cosign, append(verify, r.base)...); unsigned.Run() == nil {
+		t.Error("cosign verifies an image that nobody signed")
+	}
+
+	// Another clone, at another path, compiled without what is compiled already, gives the same programs.
+	clone := filepath.Join(t.TempDir(), "elsewhere", "berth")
+	mustRun(t, r.root, "git", "clone", "-q", r.root, clone)
+	elsewhere := *r
+	elsewhere.root, elsewhere.prefix = clone, r.Address+"/again"
+	_, messages, err := elsewhere.release(t.Context(), []string{"GOCACHE=" + t.TempDir()}, "--output", t.TempDir())
+	if err != nil {
+		t.Fatalf("%v\n%s", err, messages)
+	}
+	for _, p := range programImages {
+		again := platform(t, elsewhere.index(t, p.name+":latest"))
+		digest, err := again.Digest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		manifest, err := r.index(t, p.name+":latest").IndexManifest()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(manifest.Manifests, func(m v1.Descriptor) bool { return m.Digest == digest }) {
+			t.Errorf("another clone gives %s for %s, want one of %v", digest, p.name, manifest.Manifests)
+		}
+	}
+}
+
+// serveBase pushes a base for all architectures.
+func (r *releasing) serveBase(t *testing.T) string {
+	t.Helper()
+	index, err := image.Content{Files: map[string][]byte{"bin/bash": []byte("a stand-in")}}.Index()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference := r.Address + "/base:all"
+	if _, err := image.Push(t.Context(), reference, index); err != nil {
+		t.Fatal(err)
+	}
+	return reference
+}
+
+// checkSizes checks that an image is for all architectures, and within the goal if it is the operator's.
+func (r *releasing) checkSizes(t *testing.T, name string) {
+	index := r.index(t, name+":latest")
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var architectures []string
+	for _, m := range manifest.Manifests {
+		architectures = append(architectures, m.Platform.Architecture)
+		img, err := index.Image(m.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if size, err := compressedSize(img); err != nil || name == "berth-operator" && size > maxOperator {
+			t.Errorf("%s for %s has %d bytes compressed (%v), want at most %d", name, m.Platform.Architecture, size, err, maxOperator)
+		}
+	}
+	if !slices.Equal(architectures, image.Architectures) {
+		t.Errorf("%s is for %v, want %v", name, architectures, image.Architectures)
+	}
+}
+
+func mustRun(t *testing.T, dir, program string, args ...string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), program, args...)
+	command.Dir = dir
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%s %q: %v\n%s", filepath.Base(program), args, err, out)
+	}
+}
+
+// checkDocuments checks that the registry lists an SBOM and a provenance of the operator's image, of what they should be.
+func (r *releasing) checkDocuments(t *testing.T) {
+	index := r.index(t, "berth-operator:latest")
+	digest, err := index.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var statement statement
+	if err := json.Unmarshal(r.attached(t, digest, provenanceType), &statement); err != nil {
+		t.Fatal(err)
+	}
+	commit, err := git(t.Context(), "rev-parse", "HEAD")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := statement.Subject[0].Digest["sha256"]; got != digest.Hex {
+		t.Errorf("the provenance is of %s, want %s", got, digest.Hex)
+	}
+	if got := statement.Predicate.BuildDefinition.ResolvedDependencies[0].Digest["gitCommit"]; got != commit {
+		t.Errorf("the provenance names commit %q, want %s", got, commit)
+	}
+	digest, err = platform(t, index).Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sbom, err := spdxjson.Read(bytes.NewReader(r.attached(t, digest, sbomType)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pins, err := tools.ProjectPins()
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := pins.Version("k8s.io/client-go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range sbom.Packages {
+		if p.PackageName == "k8s.io/client-go" && p.PackageVersion == version && p.PackageLicenseDeclared == "Apache-2.0" {
+			return
+		}
+	}
+	t.Errorf("the SBOM lacks k8s.io/client-go %s with its licence", version)
+}
+
+// attached returns the only document of a type that the registry lists for a manifest of the operator's image.
+func (r *releasing) attached(t *testing.T, to v1.Hash, mediaType string) []byte {
+	t.Helper()
+	repository, err := name.NewRepository(r.prefix + "/berth-operator")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := []remote.Option{remote.WithContext(t.Context()), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	referrers, err := remote.Referrers(repository.Digest(to.String()), options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := referrers.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found [][]byte
+	for _, m := range manifest.Manifests {
+		if m.ArtifactType != mediaType {
+			continue
+		}
+		img, err := remote.Image(repository.Digest(m.Digest.String()), options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		layers, err := img.Layers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := layers[0].Compressed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(content)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = append(found, text)
+	}
+	if len(found) != 1 {
+		t.Fatalf("the registry lists %d documents of type %s for %s, want one: %v", len(found), mediaType, to, manifest.Manifests)
+	}
+	return found[0]
+}
+
+// checkArchive checks the archive for this machine: it runs, and completes.
+func checkArchive(t *testing.T, folder string) {
+	mustRun(t, folder, "sha256sum", "--check", "--strict", "SHA256SUMS")
+	unpacked := t.TempDir()
+	mustRun(t, unpacked, "tar", "-xzf", ownArchive(t, folder))
+	mustRun(t, unpacked, "./berth", "version")
+	for _, file := range []string{"LICENSE", "completions/berth.bash", "licenses/github.com/spf13/cobra/LICENSE.txt"} {
+		if _, err := os.Stat(filepath.Join(unpacked, file)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// ownArchive returns the archive for this machine.
+func ownArchive(t *testing.T, folder string) string {
+	t.Helper()
+	archives, err := filepath.Glob(filepath.Join(folder, "berth-*-"+runtime.GOOS+"-"+runtime.GOARCH+".tar.gz"))
+	if err != nil || len(archives) != 1 {
+		t.Fatalf("archives %v (%v), want one for this machine", archives, err)
+	}
+	return archives[0]
+}
+
+// checkKrew has krew install the archive for this machine as a plugin of kubectl, with the manifest of a version that krew takes.
+func checkKrew(t *testing.T, folder string) {
+	krew, err := tools.Program{Name: "krew", Package: "sigs.k8s.io/krew/cmd/krew", Folder: "hack/krew"}.Ensure(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive := ownArchive(t, folder)
+	content, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifest, err := krewManifest("v1.2.3", []packed{{workstation{runtime.GOOS, runtime.GOARCH}, filepath.Base(archive), fmt.Sprintf("%x", sha256.Sum256(content))}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	t.Setenv("KREW_ROOT", root)
+	t.Setenv("KREW_NO_UPGRADE_CHECK", "1")
+	file := filepath.Join(root, "berth.yaml")
+	if err := os.WriteFile(file, manifest, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, root, krew, "install", "--manifest="+file, "--archive="+archive)
+	mustRun(t, root, filepath.Join(root, "bin", "kubectl-berth"), "version")
+}

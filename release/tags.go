@@ -1,0 +1,39 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/berth-csi/berth/image"
+)
+
+// setTags sets the tags, once all images are complete in the registry.
+func (r *release) setTags(ctx context.Context) error {
+	for _, p := range r.pushed {
+		if err := image.CheckComplete(ctx, r.pullSpec(p)); err != nil {
+			return err
+		}
+	}
+	for _, p := range r.pushed {
+		for _, tag := range p.tags {
+			if err := image.Tag(ctx, r.pullSpec(p), tag); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// writeLayouts writes a layout for each image, which other tools can carry elsewhere.
+func (r *release) writeLayouts(context.Context) error {
+	if r.layout == "" {
+		return nil
+	}
+	for _, p := range r.pushed {
+		if _, err := image.WriteLayout(filepath.Join(r.layout, p.name, p.tags[0]), p.index); err != nil {
+			return fmt.Errorf("image %s: %w", p.name, err)
+		}
+	}
+	return nil
+}

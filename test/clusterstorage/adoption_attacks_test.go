@@ -1,0 +1,188 @@
+package clusterstorage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/migrate/adoption"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/tenant"
+)
+
+// attack does what a tenant may do against a hand-over: it forges journals, subscribes to the driver's package in a project with an
+// OperatorGroup of its own, so that OLM gives the account of the driver's operator there permissions in the whole cluster when
+// the one of the administrator is gone, and runs pods with that account.
+// It returns a check that the hand-over has touched none of that, and what an administrator does about it who then cleans up.
+func (f *former) attack() (mustBeUntouched, end func()) {
+	f.t.Helper()
+	user := tenant.New(f.t, f.Cluster)
+	project := user.Project(f.t, "")
+	in := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: project, Name: name} }
+	write := func(object client.Object) {
+		f.t.Helper()
+		if err := user.Client.Create(f.t.Context(), object); err != nil {
+			f.t.Fatalf("the tenant creates %T: %v", object, err)
+		}
+	}
+	forged, garbage := f.forgedJournal(project, migrate.RolledBack), f.forgedJournal(project, migrate.Applying)
+	garbage.Name, garbage.Data["plan.json"] = "garbage", "garbage"
+	write(forged)
+	write(garbage)
+	beside := f.forgedJournal(migrate.DefaultJournalNamespace, migrate.RolledBack)
+	if err := user.Client.Create(f.t.Context(), beside); !apierrors.IsForbidden(err) {
+		f.t.Errorf("a tenant creates a journal where journals are: %v, want it forbidden", err)
+	}
+
+	f.create(&operatorsv1.OperatorGroup{ObjectMeta: in("own"), Spec: operatorsv1.OperatorGroupSpec{TargetNamespaces: []string{project}}})
+	source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "former"}}
+	f.get(source)
+	f.create(&v1alpha1.CatalogSource{ObjectMeta: in("mine"), Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: source.Spec.Address}})
+	subscription := &v1alpha1.Subscription{ObjectMeta: in("mine"), Spec: &v1alpha1.SubscriptionSpec{
+		CatalogSource: "mine", CatalogSourceNamespace: project, Package: f.driver.Package.Name, Channel: f.subscription.Spec.Channel}}
+	write(subscription)
+	labels := map[string]string{"app": "mine"}
+	write(&corev1.ServiceAccount{ObjectMeta: in(f.operator)})
+	write(&appsv1.Deployment{ObjectMeta: in(f.operator), Spec: appsv1.DeploymentSpec{Replicas: ptr.To(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
+		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
+			ServiceAccountName: f.operator, Containers: []corev1.Container{{Name: "mine", Image: "registry.example.com/mine:1"}}}}}})
+	pods := &corev1.PodList{}
+	cluster.Eventually(f.t, limit, "the tenant's pod", func(ctx context.Context) error {
+		err := f.Client().List(ctx, pods, client.InNamespace(project))
+		if err == nil && len(pods.Items) != 1 {
+			err = fmt.Errorf("there are %d", len(pods.Items))
+		}
+		return err
+	})
+	untouched := []client.Object{&pods.Items[0], subscription, &appsv1.Deployment{ObjectMeta: in(f.operator)}, forged, garbage}
+	before := map[client.Object]string{}
+	for _, object := range untouched {
+		f.get(object)
+		before[object] = string(object.GetUID())
+	}
+	mustBeUntouched = func() {
+		f.t.Helper()
+		for _, object := range untouched {
+			f.get(object)
+			if string(object.GetUID()) != before[object] || object.GetDeletionTimestamp() != nil {
+				f.t.Errorf("%T %s of a tenant has UID %s, deletion at %v; want UID %s", object, object.GetName(), object.GetUID(), object.GetDeletionTimestamp(), before[object])
+			}
+		}
+	}
+	return mustBeUntouched, func() {
+		f.t.Helper()
+		f.awaitPermissions(project, true)
+		f.mustRefuseCleanup("an account of a tenant has permissions", "gives permissions to service account "+project+"/"+f.operator)
+		for _, object := range []client.Object{subscription, &v1alpha1.ClusterServiceVersion{ObjectMeta: in(f.version)}} {
+			if err := f.Client().Delete(f.t.Context(), object); err != nil {
+				f.t.Fatal(err)
+			}
+		}
+		f.awaitPermissions(project, false)
+	}
+}
+
+// awaitPermissions waits until OLM has given the account of the driver's operator in a namespace permissions in the whole cluster,
+// or has taken them away.
+func (f *former) awaitPermissions(namespace string, want bool) {
+	f.t.Helper()
+	cluster.Eventually(f.t, limit, fmt.Sprintf("permissions of account %s/%s: %t", namespace, f.operator, want), func(ctx context.Context) error {
+		bindings := &rbacv1.ClusterRoleBindingList{}
+		if err := f.Client().List(ctx, bindings); err != nil {
+			return err
+		}
+		has := slices.ContainsFunc(bindings.Items, func(b rbacv1.ClusterRoleBinding) bool {
+			return slices.Contains(b.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: f.operator})
+		})
+		if has != want {
+			return fmt.Errorf("there are %d ClusterRoleBindings, and one for it: %t", len(bindings.Items), has)
+		}
+		return nil
+	})
+}
+
+// forgedJournal is a journal for a hand-over that an administrator has never planned.
+func (f *former) forgedJournal(namespace string, phase migrate.Phase) *corev1.ConfigMap {
+	f.t.Helper()
+	plan := &adoption.Plan{Driver: f.driver.Name, Outline: migrate.Outline{Schema: adoption.Adopt.Schema, Safe: true, Subject: migrate.Subject{Name: f.driver.CSIName}}}
+	plan.Steps = slices.Concat([]migrate.Step{{Name: migrate.RecordPlan}}, plan.ListSteps(), []migrate.Step{{Name: migrate.Complete}})
+	text, err := json.Marshal(plan)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	journal := &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "berth-adopt." + f.driver.CSIName,
+			Labels: map[string]string{"app.kubernetes.io/managed-by": "berth", "app.kubernetes.io/component": "adopt"}},
+		Data: map[string]string{"plan.json": string(text), "phase": string(phase), "log": "2026-11-22T00:00:00Z record-plan\n"},
+	}
+	if _, err := adoption.Adopt.ParseJournal(journal); err != nil { // or nobody would believe it anyway
+		f.t.Fatal(err)
+	}
+	return journal
+}
+
+// mustRefuseJournals fails the test unless the cluster storage operator does nothing with journals that name something else than an
+// operator of the driver, wherever they come from, and leaves them alone.
+func (f *former) mustRefuseJournals() {
+	f.t.Helper()
+	t, d := f.t, f.driver
+	handOver, err := handsOver(f.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim := &v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: f.Namespace(t), Name: "victim.v1.0.0"}}
+	victim.Spec.InstallStrategy = v1alpha1.NamedInstallStrategy{StrategyName: v1alpha1.InstallStrategyNameDeployment, StrategySpec: v1alpha1.StrategyDetailsDeployment{DeploymentSpecs: []v1alpha1.StrategyDeploymentSpec{}}}
+	f.create(victim)
+	for _, tc := range []struct {
+		name   string
+		change func(*adoption.Plan)
+	}{
+		{"of another package", func(p *adoption.Plan) { p.Operator.Version.Name = victim.Name }},
+		{"of another operator", func(p *adoption.Plan) { p.Operator.Name = "victim" }},
+		{"of another driver", func(p *adoption.Plan) { p.Driver = "efs" }},
+		{"of no driver", func(p *adoption.Plan) { p.Driver = "../x" }},
+		{"of another subject", func(p *adoption.Plan) { p.Subject.Name = "victim" }},
+		{"without a UID", func(p *adoption.Plan) { p.Operator.Version.UID = "" }},
+	} {
+		journal := f.forgedJournal(migrate.DefaultJournalNamespace, migrate.Applying)
+		plan := &adoption.Plan{}
+		if err := json.Unmarshal([]byte(journal.Data["plan.json"]), plan); err != nil {
+			t.Fatal(err)
+		}
+		plan.Operator = &adoption.Operator{Namespace: victim.Namespace, NamespaceUID: "n", Name: f.operator, Version: adoption.Reference{Name: d.Package.Name + ".v4.5.0", UID: victim.UID}}
+		plan.Steps = slices.Concat([]migrate.Step{{Name: migrate.RecordPlan}}, plan.ListSteps(), []migrate.Step{{Name: migrate.Complete}})
+		tc.change(plan)
+		text, err := json.Marshal(plan)
+		if err != nil {
+			t.Fatal(err)
+		}
+		journal.Data["plan.json"] = string(text)
+		undo := f.with(journal)
+		for _, begin := range []bool{false, true} {
+			if got, err := handOver(t.Context(), d, begin); err == nil || got.Stage != "" {
+				t.Errorf("a journal %s: it is %+v, %v, want an error", tc.name, got, err)
+			}
+		}
+		f.get(journal)
+		if journal.Data["plan.json"] != string(text) {
+			t.Errorf("a journal %s was overwritten", tc.name)
+		}
+		undo()
+	}
+	f.get(victim)
+	if victim.DeletionTimestamp != nil {
+		t.Error("the victim is being deleted")
+	}
+}

@@ -1,0 +1,174 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"testing"
+
+	operatorv1 "github.com/openshift/api/operator/v1"
+	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/doctor"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/journey"
+)
+
+// TestDoctor: from an empty cluster to volumes, "berth doctor" names what is missing, and what a stranger breaks is no fault.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	w := newEnvironment(t, efs(t), cluster.Options{})
+	w.mustDiagnose("an empty cluster", 1, map[doctor.Code]doctor.Verdict{"subscription-missing": doctor.Fault, "clustercsidriver-missing": doctor.Fault})
+
+	early := w.subscription("elsewhere", w.driver.Package.Channel)
+	w.create(early)
+	w.mustDiagnose("a catalog that does not exist", 1, map[doctor.Code]doctor.Verdict{"catalog-missing": doctor.Fault, "operatorgroup": doctor.OK})
+	w.step(func(ctx context.Context, c client.Client) error {
+		if err := c.Delete(ctx, early); err != nil {
+			return err
+		}
+		return journey.Gone(ctx, c, early)
+	})
+
+	w.serveCatalog()
+	w.subscribe(nil)
+	w.checkOperatorProcess()
+	w.mustDiagnose("an operator without a ClusterCSIDriver", 1, map[doctor.Code]doctor.Verdict{
+		"catalog": doctor.OK, "operatorgroup": doctor.OK, "subscription": doctor.OK, "csv": doctor.OK, "workload": doctor.OK, "clustercsidriver-missing": doctor.Fault,
+	})
+
+	w.step(func(ctx context.Context, c client.Client) error {
+		return journey.InstallDriver(ctx, c, w.driver.CSIName)
+	})
+	w.mustDiagnose("kubelets that do not know the driver", 1, map[doctor.Code]doctor.Verdict{"conditions": doctor.OK, "namespace": doctor.OK, "not-registered": doctor.Fault})
+	w.register()
+	shared := sharedVolume("kept")
+	w.grant(shared.Namespace)
+	w.share(shared)
+	well := map[doctor.Code]doctor.Verdict{"conditions": doctor.OK, "credentials": doctor.OK, "workload": doctor.OK, "registered": doctor.OK, "sharedvolumes": doctor.OK}
+	w.mustDiagnose("a driver that works", 0, well)
+
+	// A tenant has a SharedVolume that is not granted, and a Subscription that names what cannot be a name.
+	stranger := w.Namespace(t)
+	w.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: stranger, Name: "evil"}, Spec: &v1alpha1.SubscriptionSpec{
+		Package: w.driver.Package.Name, Channel: "a\nb", CatalogSource: "../../\x1b[2J", CatalogSourceNamespace: "..",
+	}})
+	refused := sharedVolume("refused")
+	refused.Namespace = stranger
+	w.create(refused)
+	w.mustDiagnose("what strangers break", 0, map[doctor.Code]doctor.Verdict{
+		"catalog-missing": doctor.Warning, "subscriptions-several": doctor.Warning, "sharedvolume-not-ready": doctor.Warning, "csv": doctor.OK, "registered": doctor.OK,
+	})
+
+	w.setState(operatorv1.Unmanaged)
+	w.mustDiagnose("a driver that is not reconciled", 0, map[doctor.Code]doctor.Verdict{"unmanaged": doctor.Warning})
+	w.step(func(ctx context.Context, c client.Client) error {
+		sets := &appsv1.DaemonSetList{}
+		if err := c.List(ctx, sets, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		return c.Delete(ctx, &sets.Items[0])
+	})
+	w.mustDiagnose("a DaemonSet that somebody has deleted", 1, map[doctor.Code]doctor.Verdict{"daemonset-missing": doctor.Fault})
+
+	groups := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "second"}}
+	w.create(groups)
+	w.mustDiagnose("a second OperatorGroup", 1, map[doctor.Code]doctor.Verdict{"operatorgroup-count": doctor.Fault})
+}
+
+// register plays kubelets, which say that they know the driver.
+func (w *environment) register() {
+	w.t.Helper()
+	w.step(func(ctx context.Context, c client.Client) error {
+		nodes := &corev1.NodeList{}
+		if err := c.List(ctx, nodes); err != nil {
+			return err
+		}
+		for _, node := range nodes.Items {
+			known := &storagev1.CSINode{
+				ObjectMeta: metav1.ObjectMeta{Name: node.Name},
+				Spec:       storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: w.driver.CSIName, NodeID: node.Name}}},
+			}
+			if err := c.Create(ctx, known); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// setState has the driver managed, or not, and waits until its operator has noticed.
+func (w *environment) setState(state operatorv1.ManagementState) {
+	w.t.Helper()
+	w.step(func(ctx context.Context, c client.Client) error {
+		custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: w.driver.CSIName}}
+		patch := fmt.Sprintf(`{"spec":{"managementState":%q}}`, state)
+		if err := c.Patch(ctx, custom, client.RawPatch("application/merge-patch+json", []byte(patch))); err != nil {
+			return err
+		}
+		return cluster.Until(ctx, "the operator to notice", func(ctx context.Context) error {
+			if err := c.Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(custom.Status.Conditions, func(c operatorv1.OperatorCondition) bool { return c.Reason == string(state) }) {
+				return fmt.Errorf("conditions are %+v", custom.Status.Conditions)
+			}
+			return nil
+		})
+	})
+}
+
+// mustDiagnose waits until "berth doctor" exits with a code, and finds among others what is wanted.
+func (w *environment) mustDiagnose(what string, code int, want map[doctor.Code]doctor.Verdict) {
+	w.t.Helper()
+	w.step(func(ctx context.Context, _ client.Client) error {
+		return cluster.Until(ctx, "berth doctor to diagnose "+what, func(ctx context.Context) error {
+			out, err := exec.CommandContext(ctx, w.berth, "doctor", w.driver.Name, "--kubeconfig", w.Kubeconfig(), "-o", "json").Output()
+			got := 0
+			if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+				got = exit.ExitCode()
+			} else if err != nil {
+				return err
+			}
+			report := &doctor.Report{}
+			if err := json.Unmarshal(out, report); err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			missing := findingsMissing(report, want)
+			if got != code || len(missing) > 0 {
+				return fmt.Errorf("exit code %d, want %d; missing are %v in %s", got, code, missing, out)
+			}
+			return nil
+		})
+	})
+}
+
+// findingsMissing returns what is wanted and not in a report.
+func findingsMissing(report *doctor.Report, want map[doctor.Code]doctor.Verdict) []doctor.Code {
+	found := map[doctor.Code][]doctor.Verdict{}
+	sections := slices.Clone(report.Cluster)
+	for _, d := range report.Drivers {
+		sections = append(sections, d.Sections...)
+	}
+	for _, s := range sections {
+		for _, result := range s.Results {
+			found[result.Code] = append(found[result.Code], result.Verdict)
+		}
+	}
+	var missing []doctor.Code
+	for code, verdict := range want {
+		if !slices.Contains(found[code], verdict) {
+			missing = append(missing, code)
+		}
+	}
+	return missing
+}
