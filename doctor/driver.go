@@ -155,6 +155,10 @@ func judgeRegistrations(driver string, want, registered int, missing []string) R
 	if registered >= want {
 		return fine(registrationFine, "the kubelets of %d nodes know driver %s", registered, driver)
 	}
+	without := "" // a node of which no driver has ever registered has no CSINode
+	if len(missing) > 0 {
+		without = "; nodes without it: " + names(missing)
+	}
 	return fail(notRegistered, "look at the driver's pods on nodes without it: their container csi-node-driver-registrar registers the driver with the kubelet",
-		"the kubelets of %d nodes know driver %s, want %d; nodes without it: %s", registered, driver, want, names(missing))
+		"the kubelets of %d nodes know driver %s, want %d%s", registered, driver, want, without)
 }
