@@ -337,7 +337,7 @@ func (c creator) findMountTargets(ctx context.Context, fileSystem string) (map[s
 }
 
 func (c creator) awaitMountTarget(ctx context.Context, fileSystem, zone string) (id string, err error) {
-	return id, c.Poll(ctx, func(ctx context.Context) (bool, error) {
+	err = c.Poll(ctx, func(ctx context.Context) (bool, error) {
 		all, err := c.findMountTargets(ctx, fileSystem)
 		if err != nil {
 			return true, err
@@ -354,6 +354,7 @@ func (c creator) awaitMountTarget(ctx context.Context, fileSystem, zone string) 
 		}
 		return true, nil
 	})
+	return id, err
 }
 
 // accessPoints creates the access points. EFS takes a token for each, with which it creates one only.

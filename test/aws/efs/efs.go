@@ -42,8 +42,9 @@ type FileSystem struct {
 	// Owner is the account. If it is empty, it is that of the service.
 	Owner string
 	Tags  map[string]string
+	// Unencrypted is whether files are stored in plain text.
+	Unencrypted bool
 
-	unencrypted bool
 	created     time.Time
 	span        span
 }

@@ -65,7 +65,7 @@ func (s *Service) fileSystemItem(fs *FileSystem) fileSystemItem {
 	return fileSystemItem{
 		OwnerID: fs.Owner, CreationToken: fs.CreationToken, FileSystemID: fs.ID, FileSystemARN: s.arn(fs.Owner, "file-system", fs.ID), CreationTime: float64(fs.created.Unix()),
 		LifeCycleState: fs.span.state(time.Now()), Name: fs.Tags["Name"], NumberOfMountTargets: targets, SizeInBytes: map[string]int64{"Value": 6144},
-		PerformanceMode: "generalPurpose", Encrypted: !fs.unencrypted, ThroughputMode: "elastic", AvailabilityZoneName: fs.Zone, AvailabilityZoneID: fs.ZoneID, Tags: tags(fs.Tags),
+		PerformanceMode: "generalPurpose", Encrypted: !fs.Unencrypted, ThroughputMode: "elastic", AvailabilityZoneName: fs.Zone, AvailabilityZoneID: fs.ZoneID, Tags: tags(fs.Tags),
 	}
 }
 

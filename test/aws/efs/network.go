@@ -2,6 +2,7 @@ package efs
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -75,6 +76,13 @@ func (s *Service) FileSystems() []FileSystem {
 	return all
 }
 
+// MountTargets returns all mount targets, sorted by ID.
+func (s *Service) MountTargets() []MountTarget {
+	s.lock()
+	defer s.mu.Unlock()
+	return slices.SortedFunc(maps.Values(s.mountTargets), func(a, b MountTarget) int { return strings.Compare(a.ID, b.ID) })
+}
+
 // createFileSystem creates a file system, once for each token.
 func (s *Service) createFileSystem(r *gateway.Request) (any, *gateway.Error) {
 	var asked struct {
@@ -102,7 +110,7 @@ func (s *Service) createFileSystem(r *gateway.Request) (any, *gateway.Error) {
 		}
 	}
 	fs := &FileSystem{ID: identifier("fs-"), CreationToken: asked.CreationToken, Zone: asked.AvailabilityZoneName, Owner: r.Principal.Account, Tags: given,
-		unencrypted: !asked.Encrypted, created: time.Now(), span: span{ready: s.settle()}}
+		Unencrypted: !asked.Encrypted, created: time.Now(), span: span{ready: s.settle()}}
 	s.fileSystems[fs.ID] = fs
 	item := s.fileSystemItem(fs)
 	item.LifeCycleState = "creating"
