@@ -62,6 +62,21 @@ type Resource struct {
 	Found bool `json:"found"`
 }
 
+// Schema is that of Report as JSON.
+const Schema = "berth.aws-create.v1"
+
+// Report is what was created, as JSON.
+type Report struct {
+	Schema string `json:"schema"`
+	// Cluster is the infrastructure ID.
+	Cluster string `json:"cluster"`
+	// Region is that of AWS.
+	Region string `json:"region"`
+	// DryRun is whether nothing was created.
+	DryRun    bool       `json:"dryRun"`
+	Resources []Resource `json:"resources"`
+}
+
 // creator creates what a request asks for.
 type creator struct {
 	*client.Clients

@@ -8,20 +8,21 @@ type Kind string
 // The kinds, in the order in which AWS lets them be deleted: a file system with mount targets cannot be, nor a security group
 // that a mount target uses.
 const (
-	AccessPoint   Kind = "access point"
-	MountTarget   Kind = "mount target"
-	FileSystem    Kind = "file system"
-	Volume        Kind = "volume"
-	Snapshot      Kind = "snapshot"
-	SecurityGroup Kind = "security group"
+	AccessPoint   Kind = "access point"   // of EFS
+	MountTarget   Kind = "mount target"   // of EFS
+	FileSystem    Kind = "file system"    // of EFS
+	Volume        Kind = "volume"         // of EBS
+	Snapshot      Kind = "snapshot"       // of EBS
+	SecurityGroup Kind = "security group" // of mount targets
 )
 
 var kinds = []Kind{AccessPoint, MountTarget, FileSystem, Volume, Snapshot, SecurityGroup}
 
 // Resource is a resource of AWS.
 type Resource struct {
-	Kind Kind   `json:"kind"`
-	ID   string `json:"id"`
+	Kind Kind `json:"kind"`
+	// ID is that of AWS.
+	ID string `json:"id"`
 	// Name is its tag Name, which anybody with permission to tag it chooses.
 	Name string `json:"name,omitempty"`
 	// FileSystem is that of an access point or a mount target.
@@ -40,6 +41,21 @@ type Inventory struct {
 	Delete []Resource `json:"delete"`
 	// Keep are those that are not deleted, although the cluster's tag is on them or on what contains them.
 	Keep []Resource `json:"keep"`
+}
+
+// Schema is that of Report as JSON.
+const Schema = "berth.aws-destroy.v1"
+
+// Report is what is to be deleted, as JSON.
+type Report struct {
+	Schema string `json:"schema"`
+	// Cluster is the infrastructure ID.
+	Cluster string `json:"cluster"`
+	// DryRun is whether nothing was deleted.
+	DryRun bool `json:"dryRun"`
+	Inventory
+	// USDPerMonth is about what it costs to keep what is to be deleted, in US dollars a month.
+	USDPerMonth float64 `json:"usdPerMonth"`
 }
 
 // prices are in US dollars a month for a GiB, in the region us-east-1, for the storage that the drivers choose by default: EFS

@@ -78,11 +78,11 @@ elasticfilesystem:CreateMountTarget, elasticfilesystem:CreateAccessPoint, elasti
 			}
 			ctx, cancel := run.limit(cmd.Context())
 			defer cancel()
-			created := createdReport{Schema: "berth.aws.create/v1", Cluster: string(request.Cluster), Region: region, DryRun: dryRun, Resources: []provision.Resource{}}
+			created := provision.Report{Schema: provision.Schema, Cluster: string(request.Cluster), Region: region, DryRun: dryRun, Resources: []provision.Resource{}}
 			err = provision.Create(ctx, clients, request, dryRun, func(r provision.Resource) {
 				created.Resources = append(created.Resources, r)
 				if output == "text" {
-					fmt.Fprintf(cmd.OutOrStdout(), "%-9s %-15s %-25s %s\n", created.verb(r), r.Kind, cmp.Or(r.ID, "-"), r.About)
+					fmt.Fprintf(cmd.OutOrStdout(), "%-9s %-15s %-25s %s\n", verbOf(r, dryRun), r.Kind, cmp.Or(r.ID, "-"), r.About)
 				}
 			})
 			if err != nil {
@@ -103,20 +103,12 @@ elasticfilesystem:CreateMountTarget, elasticfilesystem:CreateAccessPoint, elasti
 	return cmd
 }
 
-// createdReport is what 'berth aws create' did.
-type createdReport struct {
-	Schema    string               `json:"schema"`
-	Cluster   string               `json:"cluster"`
-	Region    string               `json:"region"`
-	DryRun    bool                 `json:"dryRun"`
-	Resources []provision.Resource `json:"resources"`
-}
-
-func (c createdReport) verb(r provision.Resource) string {
+// verbOf says what became of a resource.
+func verbOf(r provision.Resource, dryRun bool) string {
 	switch {
 	case r.Found:
 		return "found"
-	case c.DryRun:
+	case dryRun:
 		return "missing"
 	}
 	return "created"
@@ -167,7 +159,7 @@ Without --confirm, it lists what it would delete, and about what it costs to kee
 				return stopped(ctx, err)
 			}
 			if output == "json" {
-				report := destroyedReport{Schema: "berth.aws.destroy/v1", Cluster: cluster, DryRun: !confirm, Inventory: *inventory, USDPerMonth: removal.Cost(inventory.Delete)}
+				report := removal.Report{Schema: removal.Schema, Cluster: cluster, DryRun: !confirm, Inventory: *inventory, USDPerMonth: removal.Cost(inventory.Delete)}
 				if err := escape.JSON(cmd.OutOrStdout(), report); err != nil {
 					return err
 				}
@@ -193,16 +185,6 @@ Without --confirm, it lists what it would delete, and about what it costs to kee
 		panic(err) // the flag exists
 	}
 	return cmd
-}
-
-// destroyedReport is what 'berth aws destroy' found.
-type destroyedReport struct {
-	Schema  string `json:"schema"`
-	Cluster string `json:"cluster"`
-	DryRun  bool   `json:"dryRun"`
-	removal.Inventory
-	// USDPerMonth is about what it costs to keep what is to be deleted.
-	USDPerMonth float64 `json:"usdPerMonth"`
 }
 
 // listInventory prints an inventory. Names are chosen by whoever may tag resources.

@@ -45,8 +45,8 @@ type FileSystem struct {
 	// Unencrypted is whether files are stored in plain text.
 	Unencrypted bool
 
-	created     time.Time
-	span        span
+	created time.Time
+	span    span
 }
 
 // MountTarget makes a file system reachable in a zone.
