@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-csi/berth/aws/provision"
+	"github.com/berth-csi/berth/aws/removal"
 	bundlerules "github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/catalog/diff"
 	"github.com/berth-csi/berth/catalog/list"
@@ -50,6 +52,8 @@ var documents = []struct {
 	{adoption.CleanupSchema, []string{"adopt cleanup"}, []part{{"", adoption.Cleanup{}}}},
 	{csimigration.Switch.Schema, []string{"csi-migration plan"}, []part{{"", csimigration.Plan{}}}},
 	{doctor.Schema, []string{"doctor"}, []part{{"", doctor.Report{}}}},
+	{provision.Schema, []string{"aws create"}, []part{{"", provision.Report{}}}},
+	{removal.Schema, []string{"aws destroy"}, []part{{"", removal.Report{}}}},
 	{csimigration.OverviewSchema, []string{"csi-migration status"}, []part{{"", csimigration.Overview{}}}},
 }
 
@@ -73,6 +77,7 @@ var values = []struct {
 	{"Checks of `berth adopt`: `code`", []constants{{"migrate/adoption", "", "The codes of"}}},
 	{"Results of `berth doctor`: `verdict`", []constants{{"doctor", "Verdict", ""}}},
 	{"Results of `berth doctor`: `code`", []constants{{"doctor", "Code", ""}}},
+	{"Resources of `berth aws`: `kind`", []constants{{"aws/removal", "Kind", ""}}},
 	{"How `berth switch` changes the version: `strategy`", []constants{{"migrate/subscription", "Strategy", ""}}},
 	{"How far a migration is: `phase`", []constants{{"migrate", "Phase", ""}}},
 	{"Steps of `berth switch`: `name` in `steps`, and `next`", []constants{{"migrate", "StepName", ""}, {"migrate/subscription", "StepName", ""}}},

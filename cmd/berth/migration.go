@@ -78,8 +78,13 @@ type runFlags struct {
 }
 
 func (f *runFlags) add(cmd *cobra.Command) {
-	cmd.Flags().DurationVar(&f.timeout, "timeout", 10*time.Minute, "how long to run; the same command continues later; 0 means no limit")
+	f.addTimeout(cmd, 10*time.Minute)
 	cmd.Flags().BoolVar(&f.wait, "wait", true, "wait for what others do; if false, end where there is something to wait for")
+}
+
+// addTimeout adds the flag of commands that wait in any case.
+func (f *runFlags) addTimeout(cmd *cobra.Command, timeout time.Duration) {
+	cmd.Flags().DurationVar(&f.timeout, "timeout", timeout, "how long to run; the same command continues later; 0 means no limit")
 }
 
 // limit returns a context with the timeout.

@@ -22,6 +22,11 @@ import (
 // rooms are those whose code serves all drivers alike.
 var rooms = []string{"operator", "bundle", "catalog", "olm", "migrate", "doctor", "cmd"}
 
+// exempt are files about what a cloud has for one driver, with the reason.
+var exempt = map[string]string{
+	"cmd/berth/aws.go": "only EFS needs something in AWS before its driver can be used, and it deletes what EFS and EBS leave",
+}
+
 func main() {
 	found, err := check()
 	if err != nil {
@@ -48,7 +53,7 @@ func check() ([]string, error) {
 	names := namesOf(registry.All())
 	var found []string
 	for _, file := range strings.Fields(string(out)) {
-		if strings.HasSuffix(file, "_test.go") {
+		if exempt[file] != "" || strings.HasSuffix(file, "_test.go") {
 			continue
 		}
 		source, err := os.ReadFile(file)

@@ -73,7 +73,8 @@ func Start(t testing.TB, options Options) *Cloud {
 		c.zones = append(c.zones, ec2.Zone{Name: options.Region + letter, ID: fmt.Sprintf("use1-az%d", i+1)})
 	}
 	c.EC2 = ec2.New(ec2.Options{Region: options.Region, Account: options.Account, Zones: c.zones, Settle: options.Settle, Disks: options.Disks})
-	c.EFS = efs.New(efs.Options{Partition: options.Partition, Region: options.Region, Account: options.Account, MaxAccessPoints: options.MaxAccessPoints})
+	c.EFS = efs.New(efs.Options{Partition: options.Partition, Region: options.Region, Account: options.Account, MaxAccessPoints: options.MaxAccessPoints,
+		Settle: options.Settle, Network: c.EC2})
 	c.Gateway = gateway.New(options.Region, c.IAM)
 	if options.TLS {
 		ca, err := authority.New("CA of a fake AWS")

@@ -54,7 +54,7 @@ type Options struct {
 	Disks Disks
 }
 
-// Service is the volumes, snapshots and instances of an account in a region. Use New.
+// Service is the volumes, snapshots, instances, subnets and security groups of an account in a region. Use New.
 type Service struct {
 	options Options
 
@@ -64,6 +64,7 @@ type Service struct {
 	snapshots     map[string]*Snapshot
 	instances     map[string]*Instance
 	types         map[string]InstanceType
+	network       network
 	modifications []*modification
 	tokens        map[string]token
 	pages         map[string]page
@@ -84,6 +85,7 @@ func New(options Options) *Service {
 		options: options,
 		volumes: map[string]*Volume{}, snapshots: map[string]*Snapshot{}, instances: map[string]*Instance{},
 		types: map[string]InstanceType{}, tokens: map[string]token{}, pages: map[string]page{},
+		network: network{subnets: map[string]*Subnet{}, groups: map[string]*SecurityGroup{}, interfaces: map[string]*netInterface{}},
 	}
 	for _, t := range defaultTypes {
 		s.types[t.Name] = t
@@ -105,6 +107,8 @@ func (s *Service) Gated() gateway.Service {
 			"CreateTags": s.createTags, "DeleteTags": s.deleteTags, "DescribeTags": s.describeTags,
 			"DescribeInstances": s.describeInstances, "DescribeInstanceTypes": s.describeInstanceTypes,
 			"DescribeAvailabilityZones": s.describeZones,
+			"DescribeSubnets":           s.describeSubnets, "DescribeSecurityGroups": s.describeSecurityGroups,
+			"CreateSecurityGroup": s.createSecurityGroup, "DeleteSecurityGroup": s.deleteSecurityGroup, "AuthorizeSecurityGroupIngress": s.authorizeIngress,
 		},
 		Also:  alsoNeeded,
 		Write: write,

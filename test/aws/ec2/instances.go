@@ -26,8 +26,11 @@ type Instance struct {
 	// PrivateDNSName and PrivateIP are optional.
 	PrivateDNSName, PrivateIP string
 	// MAC is of its network interface.
-	MAC  string
-	Tags Tags
+	MAC string
+	// Subnet and SecurityGroups are optional.
+	Subnet         string
+	SecurityGroups []string
+	Tags           Tags
 
 	launched time.Time
 }
@@ -53,6 +56,11 @@ func (s *Service) AddInstance(i Instance) (Instance, error) {
 	}
 	if !s.hasZone(i.Zone) {
 		return Instance{}, fmt.Errorf("instance %s is in zone %q, want one of %v", i.ID, i.Zone, s.options.Zones)
+	}
+	for _, group := range i.SecurityGroups {
+		if s.network.groups[group] == nil {
+			return Instance{}, fmt.Errorf("instance %s has security group %s, want one that was added", i.ID, group)
+		}
 	}
 	i.launched = time.Now()
 	s.instances[i.ID] = &i
@@ -90,6 +98,9 @@ type instanceItem struct {
 	State          string        `xml:"instanceState>name"`
 	PrivateDNSName string        `xml:"privateDnsName,omitempty"`
 	PrivateIP      string        `xml:"privateIpAddress,omitempty"`
+	Subnet         string        `xml:"subnetId,omitempty"`
+	VPC            string        `xml:"vpcId,omitempty"`
+	Groups         []groupItem   `xml:"groupSet>item"`
 	RootDevice     string        `xml:"rootDeviceName"`
 	RootDeviceType string        `xml:"rootDeviceType"`
 	Devices        []deviceItem  `xml:"blockDeviceMapping>item"`
@@ -154,6 +165,12 @@ func (s *Service) instanceItem(i *Instance) instanceItem {
 		PrivateDNSName: i.PrivateDNSName, PrivateIP: i.PrivateIP, RootDevice: rootDevice, RootDeviceType: "ebs", Tags: i.Tags.items(),
 		Devices:    []deviceItem{{Name: rootDevice, VolumeID: "vol-" + strings.TrimPrefix(i.ID, "i-"), Status: "attached", AttachTime: timestamp(i.launched), DeleteOnTermination: true}},
 		Interfaces: []networkItem{{ID: "eni-" + strings.TrimPrefix(i.ID, "i-"), Status: "in-use", MAC: i.MAC}},
+	}
+	if subnet := s.network.subnets[i.Subnet]; subnet != nil {
+		item.Subnet, item.VPC = subnet.ID, subnet.VPC
+	}
+	for _, id := range i.SecurityGroups {
+		item.Groups = append(item.Groups, groupItem{ID: id, Name: s.network.groups[id].Name})
 	}
 	for _, id := range slices.Sorted(maps.Keys(s.volumes)) {
 		for _, a := range s.volumes[id].Attachments {

@@ -90,6 +90,9 @@ func (s *Service) tagsOf(id string) (Tags, string, *gateway.Error) {
 	if i, ok := s.instances[id]; ok {
 		return i.Tags, "instance", nil
 	}
+	if group, ok := s.network.groups[id]; ok {
+		return group.Tags, "security-group", nil
+	}
 	switch {
 	case strings.HasPrefix(id, "vol-"):
 		return nil, "", noVolume(id)

@@ -71,7 +71,7 @@ func (s *Service) createAccessPoint(r *gateway.Request) (any, *gateway.Error) {
 	if err := checkDirectory(asked.RootDirectory); err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	fs := s.fileSystem(r, short(asked.FileSystemID))
 	if fs == nil {
@@ -135,7 +135,7 @@ func checkDirectory(d RootDirectory) *gateway.Error {
 }
 
 func (s *Service) deleteAccessPoint(r *gateway.Request) (any, *gateway.Error) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	id := short(r.Parameters["Id"])
 	if s.accessPoint(r, id) == nil {
@@ -147,7 +147,7 @@ func (s *Service) deleteAccessPoint(r *gateway.Request) (any, *gateway.Error) {
 
 // describeAccessPoints lists all access points, those of a file system, or one alone.
 func (s *Service) describeAccessPoints(r *gateway.Request) (any, *gateway.Error) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	id, fs := short(r.Parameters["AccessPointId"]), short(r.Parameters["FileSystemId"])
 	switch {

@@ -27,6 +27,11 @@ type Options struct {
 	Partition, Region, Account string
 	// MaxAccessPoints is for each file system. If it is zero, it is 10000, which is the quota of a new account.
 	MaxAccessPoints int
+	// Settle is how long file systems and mount targets are in the states creating and deleting. If it is zero, only the response
+	// of the request that creates one shows that.
+	Settle time.Duration
+	// Network has the subnets for mount targets that clients create. It may be nil, and then there are none.
+	Network Network
 }
 
 // FileSystem is a file system.
@@ -35,16 +40,23 @@ type FileSystem struct {
 	// Zone is that of a file system in one zone. It is empty for others.
 	Zone, ZoneID string
 	// Owner is the account. If it is empty, it is that of the service.
-	Owner   string
-	Tags    map[string]string
+	Owner string
+	Tags  map[string]string
+	// Unencrypted is whether files are stored in plain text.
+	Unencrypted bool
+
 	created time.Time
+	span    span
 }
 
 // MountTarget makes a file system reachable in a zone.
 type MountTarget struct {
 	ID, FileSystemID, Zone, ZoneID, IP string
-	// State is "available" if it is empty.
+	// State is that of its life cycle, if it is to be another one.
 	State string
+
+	vpc, subnet string
+	span        span
 }
 
 // PosixUser is the user that accesses files through an access point.
@@ -126,9 +138,6 @@ func (s *Service) AddMountTarget(m MountTarget) (MountTarget, error) {
 	if m.ID == "" {
 		m.ID = identifier("fsmt-")
 	}
-	if m.State == "" {
-		m.State = "available"
-	}
 	s.mountTargets[m.ID] = m
 	return m, nil
 }
@@ -169,20 +178,24 @@ func (s *Service) Gated() gateway.Service {
 		Name: name,
 		Read: read,
 		Handlers: map[string]gateway.Handler{
-			"DescribeFileSystems": s.describeFileSystems, "DescribeMountTargets": s.describeMountTargets,
+			"DescribeFileSystems": s.describeFileSystems, "CreateFileSystem": s.createFileSystem, "DeleteFileSystem": s.deleteFileSystem,
+			"DescribeMountTargets": s.describeMountTargets, "CreateMountTarget": s.createMountTarget, "DeleteMountTarget": s.deleteMountTarget,
 			"DescribeAccessPoints": s.describeAccessPoints, "CreateAccessPoint": s.createAccessPoint, "DeleteAccessPoint": s.deleteAccessPoint,
 			"TagResource": s.tagResource, "UntagResource": s.untagResource, "ListTagsForResource": s.listTags,
 		},
 		Also: func(r *gateway.Request) []string {
-			if r.Action == "CreateAccessPoint" && r.Parameters["Tags.1.Key"] != "" {
+			if strings.HasPrefix(r.Action, "Create") && r.Parameters["Tags.1.Key"] != "" {
 				return []string{"TagResource"}
 			}
 			return nil
 		},
 		Write: func(w http.ResponseWriter, r *gateway.Request, response any) {
 			status := http.StatusOK
-			if r.Action == "DeleteAccessPoint" {
+			switch r.Action {
+			case "DeleteAccessPoint", "DeleteFileSystem", "DeleteMountTarget":
 				status = http.StatusNoContent
+			case "CreateFileSystem":
+				status = http.StatusCreated
 			}
 			answer(w, r, status, response)
 		},
@@ -213,7 +226,11 @@ type route struct {
 
 var routes = []route{
 	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/file-systems()$`), "DescribeFileSystems"},
+	{http.MethodPost, regexp.MustCompile(`^/2015-02-01/file-systems()$`), "CreateFileSystem"},
+	{http.MethodDelete, regexp.MustCompile(`^/2015-02-01/file-systems/(.+)$`), "DeleteFileSystem"},
 	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/mount-targets()$`), "DescribeMountTargets"},
+	{http.MethodPost, regexp.MustCompile(`^/2015-02-01/mount-targets()$`), "CreateMountTarget"},
+	{http.MethodDelete, regexp.MustCompile(`^/2015-02-01/mount-targets/(.+)$`), "DeleteMountTarget"},
 	{http.MethodGet, regexp.MustCompile(`^/2015-02-01/access-points()$`), "DescribeAccessPoints"},
 	{http.MethodPost, regexp.MustCompile(`^/2015-02-01/access-points()$`), "CreateAccessPoint"},
 	{http.MethodDelete, regexp.MustCompile(`^/2015-02-01/access-points/(.+)$`), "DeleteAccessPoint"},

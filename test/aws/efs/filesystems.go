@@ -1,9 +1,11 @@
 package efs
 
 import (
+	"cmp"
 	"maps"
-	"net/http"
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/berth-csi/berth/test/aws/gateway"
 )
@@ -28,7 +30,7 @@ type fileSystemItem struct {
 }
 
 func (s *Service) describeFileSystems(r *gateway.Request) (any, *gateway.Error) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	id, token := short(r.Parameters["FileSystemId"]), r.Parameters["CreationToken"]
 	if id != "" && s.fileSystem(r, id) == nil {
@@ -48,20 +50,23 @@ func (s *Service) describeFileSystems(r *gateway.Request) (any, *gateway.Error) 
 	}
 	result.Marker, result.NextMarker, result.FileSystems = r.Parameters["Marker"], next, []fileSystemItem{}
 	for _, id := range ids {
-		fs := s.fileSystems[id]
-		targets := 0
-		for _, m := range s.mountTargets {
-			if m.FileSystemID == id {
-				targets++
-			}
-		}
-		result.FileSystems = append(result.FileSystems, fileSystemItem{
-			OwnerID: fs.Owner, CreationToken: fs.CreationToken, FileSystemID: id, FileSystemARN: s.arn(fs.Owner, "file-system", id), CreationTime: float64(fs.created.Unix()),
-			LifeCycleState: "available", Name: fs.Tags["Name"], NumberOfMountTargets: targets, SizeInBytes: map[string]int64{"Value": 6144},
-			PerformanceMode: "generalPurpose", Encrypted: true, ThroughputMode: "elastic", AvailabilityZoneName: fs.Zone, AvailabilityZoneID: fs.ZoneID, Tags: tags(fs.Tags),
-		})
+		result.FileSystems = append(result.FileSystems, s.fileSystemItem(s.fileSystems[id]))
 	}
 	return result, nil
+}
+
+func (s *Service) fileSystemItem(fs *FileSystem) fileSystemItem {
+	targets := 0
+	for _, m := range s.mountTargets {
+		if m.FileSystemID == fs.ID {
+			targets++
+		}
+	}
+	return fileSystemItem{
+		OwnerID: fs.Owner, CreationToken: fs.CreationToken, FileSystemID: fs.ID, FileSystemARN: s.arn(fs.Owner, "file-system", fs.ID), CreationTime: float64(fs.created.Unix()),
+		LifeCycleState: fs.span.state(time.Now()), Name: fs.Tags["Name"], NumberOfMountTargets: targets, SizeInBytes: map[string]int64{"Value": 6144},
+		PerformanceMode: "generalPurpose", Encrypted: !fs.Unencrypted, ThroughputMode: "elastic", AvailabilityZoneName: fs.Zone, AvailabilityZoneID: fs.ZoneID, Tags: tags(fs.Tags),
+	}
 }
 
 type mountTargetItem struct {
@@ -77,7 +82,7 @@ type mountTargetItem struct {
 
 // describeMountTargets lists those of a file system, of the file system of an access point, or one alone.
 func (s *Service) describeMountTargets(r *gateway.Request) (any, *gateway.Error) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	id, fs := r.Parameters["MountTargetId"], short(r.Parameters["FileSystemId"])
 	if ap := short(r.Parameters["AccessPointId"]); ap != "" {
@@ -90,7 +95,7 @@ func (s *Service) describeMountTargets(r *gateway.Request) (any, *gateway.Error)
 	case id == "" && fs == "":
 		return nil, gateway.Errorf("BadRequest", "One of FileSystemId, MountTargetId and AccessPointId must be given.")
 	case id != "" && (!ok || s.fileSystem(r, m.FileSystemID) == nil):
-		return nil, &gateway.Error{Status: http.StatusNotFound, Code: "MountTargetNotFound", Message: "Mount target '" + id + "' does not exist."}
+		return nil, noMountTarget(id)
 	case fs != "" && s.fileSystem(r, fs) == nil:
 		return nil, noFileSystem(fs)
 	}
@@ -108,9 +113,15 @@ func (s *Service) describeMountTargets(r *gateway.Request) (any, *gateway.Error)
 	}
 	result.Marker, result.NextMarker, result.MountTargets = r.Parameters["Marker"], next, []mountTargetItem{}
 	for _, id := range ids {
-		m := s.mountTargets[id]
-		result.MountTargets = append(result.MountTargets, mountTargetItem{OwnerID: s.fileSystems[m.FileSystemID].Owner, MountTargetID: id, FileSystemID: m.FileSystemID,
-			SubnetID: "subnet-" + id[len("fsmt-"):], LifeCycleState: m.State, IPAddress: m.IP, AvailabilityZoneName: m.Zone, AvailabilityZoneID: m.ZoneID})
+		result.MountTargets = append(result.MountTargets, s.mountTargetItem(s.mountTargets[id]))
 	}
 	return result, nil
+}
+
+func (s *Service) mountTargetItem(m MountTarget) mountTargetItem {
+	return mountTargetItem{
+		OwnerID: s.fileSystems[m.FileSystemID].Owner, MountTargetID: m.ID, FileSystemID: m.FileSystemID,
+		SubnetID: cmp.Or(m.subnet, "subnet-"+strings.TrimPrefix(m.ID, "fsmt-")), LifeCycleState: cmp.Or(m.State, m.span.state(time.Now())),
+		IPAddress: m.IP, AvailabilityZoneName: m.Zone, AvailabilityZoneID: m.ZoneID,
+	}
 }

@@ -93,7 +93,7 @@ func (s *Service) tagResource(r *gateway.Request) (any, *gateway.Error) {
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	old, err := s.tagsOf(r)
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Service) untagResource(r *gateway.Request) (any, *gateway.Error) {
 			return nil, err
 		}
 	}
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	old, err := s.tagsOf(r)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Service) untagResource(r *gateway.Request) (any, *gateway.Error) {
 }
 
 func (s *Service) listTags(r *gateway.Request) (any, *gateway.Error) {
-	s.mu.Lock()
+	s.lock()
 	defer s.mu.Unlock()
 	of, err := s.tagsOf(r)
 	if err != nil {

@@ -1,0 +1,93 @@
+// Package client calls AWS as administrators and installers do: with the credentials that the SDK finds, and patiently.
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
+	"github.com/aws/smithy-go"
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// attempts is how often a request is made, if AWS throttles it, is unavailable or does not answer.
+	attempts = 10
+	// interval is how long to wait before looking again at what AWS is still doing.
+	interval = 5 * time.Second
+)
+
+// Clients call AWS.
+type Clients struct {
+	EFS *efs.Client
+	EC2 *ec2.Client
+	// Interval is how long to wait before looking again at what AWS is still doing.
+	Interval time.Duration
+}
+
+// New returns clients with the credentials that the SDK finds, for a region. If that is empty, it is the SDK's. Requests
+// that AWS throttles are made again, ever more slowly.
+func New(ctx context.Context, region string) (*Clients, error) {
+	cfg, err := config.LoadDefaultConfig(ctx, config.WithRegion(region), config.WithRetryer(func() aws.Retryer {
+		return retry.NewAdaptiveMode(func(o *retry.AdaptiveModeOptions) {
+			o.StandardOptions = append(o.StandardOptions, func(o *retry.StandardOptions) { o.MaxAttempts = attempts })
+		})
+	}))
+	if err != nil {
+		return nil, fmt.Errorf("reading the configuration of AWS: %w", err)
+	}
+	if cfg.Region == "" {
+		return nil, errors.New("there is no region: set --region or AWS_REGION")
+	}
+	return &Clients{EFS: efs.NewFromConfig(cfg), EC2: ec2.NewFromConfig(cfg), Interval: interval}, nil
+}
+
+// Poll calls try until it is done. If ctx ends first, the error is the last one of try.
+func (c *Clients) Poll(ctx context.Context, try func(context.Context) (done bool, err error)) error {
+	var last error
+	err := wait.PollUntilContextCancel(ctx, c.Interval, true, func(ctx context.Context) (done bool, err error) {
+		done, last = try(ctx)
+		if done {
+			return true, last
+		}
+		return false, nil
+	})
+	if ctx.Err() != nil && last != nil {
+		return fmt.Errorf("%w: %w", err, last)
+	}
+	return err
+}
+
+// CodeOf returns the code of an error of AWS, such as "FileSystemNotFound", or "" for other errors.
+func CodeOf(err error) string {
+	if api := (smithy.APIError)(nil); errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}
+
+// EFSTags returns tags of EFS as a map.
+func EFSTags(tags []efstypes.Tag) map[string]string {
+	found := map[string]string{}
+	for _, tag := range tags {
+		found[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+	}
+	return found
+}
+
+// EC2Tags returns tags of EC2 as a map.
+func EC2Tags(tags []ec2types.Tag) map[string]string {
+	found := map[string]string{}
+	for _, tag := range tags {
+		found[aws.ToString(tag.Key)] = aws.ToString(tag.Value)
+	}
+	return found
+}

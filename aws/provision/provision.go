@@ -1,0 +1,463 @@
+// Package provision creates an EFS file system for a cluster: encrypted, with a mount target in each zone that has nodes, a
+// security group that admits the nodes, and access points. All have the cluster's tag, so that package removal deletes them.
+//
+// Each resource has a name or a token that is computed from the cluster's ID, so that Create can be interrupted and called again,
+// and creates nothing twice.
+package provision
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
+
+	"github.com/berth-csi/berth/aws/client"
+	"github.com/berth-csi/berth/aws/ownership"
+	"github.com/berth-csi/berth/aws/removal"
+)
+
+// nfs is the TCP port of mount targets.
+const nfs = 2049
+
+// Request is what to create.
+type Request struct {
+	Cluster ownership.Cluster
+	// Name distinguishes the file systems of a cluster.
+	Name string
+	// Tags are further tags, such as those of the Infrastructure object.
+	Tags map[string]string
+	// Instances are the IDs of the cluster's nodes.
+	Instances    []string
+	AccessPoints []AccessPoint
+}
+
+// AccessPoint is an access point to create. AWS creates the directory at the first mount.
+type AccessPoint struct {
+	// Path is absolute, with at most four directories.
+	Path string
+	// UID and GID are the user that accesses files, and that owns the directory.
+	UID, GID int64
+	// Permissions are those of the directory, in octal, such as "0755".
+	Permissions string
+}
+
+// Resource is what was created or found.
+type Resource struct {
+	Kind removal.Kind `json:"kind"`
+	// ID is empty for what would be created.
+	ID string `json:"id,omitempty"`
+	// About is a zone, a path or a name.
+	About string `json:"about,omitempty"`
+	// Found is whether it was there before.
+	Found bool `json:"found"`
+}
+
+// Schema is that of Report as JSON.
+const Schema = "berth.aws-create.v1"
+
+// Report is what was created, as JSON.
+type Report struct {
+	Schema string `json:"schema"`
+	// Cluster is the infrastructure ID.
+	Cluster string `json:"cluster"`
+	// Region is that of AWS.
+	Region string `json:"region"`
+	// DryRun is whether nothing was created.
+	DryRun    bool       `json:"dryRun"`
+	Resources []Resource `json:"resources"`
+}
+
+// creator creates what a request asks for.
+type creator struct {
+	*client.Clients
+	Request
+	dryRun bool
+	report func(Resource)
+}
+
+// Create creates what does not exist yet, and waits until all of it is available. It calls report for each resource. In a dry run
+// it only reads.
+func Create(ctx context.Context, clients *client.Clients, request Request, dryRun bool, report func(Resource)) error {
+	if err := request.Cluster.Check(); err != nil {
+		return err
+	}
+	c := creator{clients, request, dryRun, report}
+	nodes, err := c.nodes(ctx)
+	if err != nil {
+		return err
+	}
+	group, err := c.securityGroup(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	fileSystem, err := c.fileSystem(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.mountTargets(ctx, fileSystem, group, nodes); err != nil {
+		return err
+	}
+	return c.accessPoints(ctx, fileSystem)
+}
+
+// network is where the nodes are.
+type network struct {
+	vpc string
+	// subnets are one for each zone.
+	subnets map[string]string
+	// groups are the security groups of the nodes.
+	groups []string
+}
+
+// nodes reads where the nodes are.
+func (c creator) nodes(ctx context.Context) (network, error) {
+	if len(c.Instances) == 0 {
+		return network{}, errors.New("the cluster has no nodes with an instance of EC2 in spec.providerID, so it is not known where mount targets are needed")
+	}
+	found, groups, vpcs := network{subnets: map[string]string{}}, map[string]bool{}, map[string]bool{}
+	for chunk := range slices.Chunk(c.Instances, 100) {
+		page, err := c.EC2.DescribeInstances(ctx, &ec2.DescribeInstancesInput{InstanceIds: chunk})
+		if err != nil {
+			return network{}, fmt.Errorf("reading the instances of the nodes: %w", err)
+		}
+		for _, reservation := range page.Reservations {
+			for _, i := range reservation.Instances {
+				if i.SubnetId == nil || i.Placement == nil {
+					continue // it is terminated
+				}
+				zone, subnet := aws.ToString(i.Placement.AvailabilityZone), aws.ToString(i.SubnetId)
+				if old := found.subnets[zone]; old == "" || subnet < old {
+					found.subnets[zone] = subnet
+				}
+				vpcs[aws.ToString(i.VpcId)] = true
+				for _, group := range i.SecurityGroups {
+					groups[aws.ToString(group.GroupId)] = true
+				}
+			}
+		}
+	}
+	if len(vpcs) != 1 {
+		return network{}, fmt.Errorf("the nodes are in the VPCs %q, want one: a file system has mount targets in one VPC", slices.Sorted(maps.Keys(vpcs)))
+	}
+	found.vpc, found.groups = slices.Sorted(maps.Keys(vpcs))[0], slices.Sorted(maps.Keys(groups))
+	return found, nil
+}
+
+// name is that of the security group, and of the file system.
+func (c creator) name() string { return string(c.Cluster) + "-" + c.Name }
+
+// tags returns the tags of a resource.
+func (c creator) tags(more map[string]string) map[string]string {
+	tags := maps.Clone(c.Tags)
+	if tags == nil {
+		tags = map[string]string{}
+	}
+	key, value := c.Cluster.Tag()
+	tags[key], tags["Name"] = value, c.name()
+	maps.Copy(tags, more)
+	return tags
+}
+
+// mustBeOurs returns an error unless tags say that a resource with a name or token of ours is the cluster's.
+func (c creator) mustBeOurs(what string, tags map[string]string) error {
+	if claim := c.Cluster.Of(tags); !claim.Mine || claim.Kept != "" {
+		key, value := c.Cluster.Tag()
+		return fmt.Errorf("%s exists, but is not the cluster's: want the tag %s=%s and of no other cluster; use another --name", what, key, value)
+	}
+	return nil
+}
+
+// securityGroup returns a security group that admits the nodes. Its ID is empty in a dry run, if there is none.
+func (c creator) securityGroup(ctx context.Context, nodes network) (string, error) {
+	group, err := c.findGroup(ctx, nodes.vpc)
+	if err != nil {
+		return "", err
+	}
+	if group == nil && c.dryRun {
+		c.report(Resource{Kind: removal.SecurityGroup, About: c.name()})
+		return "", nil
+	}
+	existed := group != nil
+	if group == nil {
+		_, err := c.EC2.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
+			VpcId: &nodes.vpc, GroupName: aws.String(c.name()), Description: aws.String("Mount targets of EFS for the nodes of cluster " + string(c.Cluster)),
+			TagSpecifications: []ec2types.TagSpecification{{ResourceType: ec2types.ResourceTypeSecurityGroup, Tags: ec2Tags(c.tags(map[string]string{removal.GroupTag: ""}))}},
+		})
+		if err != nil && client.CodeOf(err) != "InvalidGroup.Duplicate" { // it was created by a request whose answer was lost
+			return "", fmt.Errorf("creating security group %s: %w", c.name(), err)
+		}
+		if err := c.Poll(ctx, func(ctx context.Context) (bool, error) {
+			if group, err = c.findGroup(ctx, nodes.vpc); err != nil || group != nil {
+				return true, err
+			}
+			return false, errors.New("AWS does not list it yet")
+		}); err != nil {
+			return "", fmt.Errorf("waiting for security group %s: %w", c.name(), err)
+		}
+	}
+	if err := c.admit(ctx, group, nodes.groups); err != nil {
+		return "", err
+	}
+	c.report(Resource{Kind: removal.SecurityGroup, ID: aws.ToString(group.GroupId), About: c.name(), Found: existed})
+	return aws.ToString(group.GroupId), nil
+}
+
+// findGroup returns the security group of the name, or nil.
+func (c creator) findGroup(ctx context.Context, vpc string) (*ec2types.SecurityGroup, error) {
+	found, err := c.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{Filters: []ec2types.Filter{
+		{Name: aws.String("vpc-id"), Values: []string{vpc}}, {Name: aws.String("group-name"), Values: []string{c.name()}},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("looking for security group %s: %w", c.name(), err)
+	}
+	if len(found.SecurityGroups) == 0 {
+		return nil, nil
+	}
+	group := found.SecurityGroups[0]
+	return &group, c.mustBeOurs("security group "+aws.ToString(group.GroupId), client.EC2Tags(group.Tags))
+}
+
+// admit lets the members of security groups connect to the port of NFS.
+func (c creator) admit(ctx context.Context, group *ec2types.SecurityGroup, members []string) error {
+	var missing []ec2types.IpPermission
+	for _, member := range members {
+		admits := slices.ContainsFunc(group.IpPermissions, func(p ec2types.IpPermission) bool {
+			return aws.ToString(p.IpProtocol) == "tcp" && aws.ToInt32(p.FromPort) <= nfs && nfs <= aws.ToInt32(p.ToPort) &&
+				slices.ContainsFunc(p.UserIdGroupPairs, func(pair ec2types.UserIdGroupPair) bool { return aws.ToString(pair.GroupId) == member })
+		})
+		if !admits {
+			missing = append(missing, ec2types.IpPermission{IpProtocol: aws.String("tcp"), FromPort: aws.Int32(nfs), ToPort: aws.Int32(nfs),
+				UserIdGroupPairs: []ec2types.UserIdGroupPair{{GroupId: aws.String(member)}}})
+		}
+	}
+	if len(missing) == 0 || c.dryRun {
+		return nil
+	}
+	_, err := c.EC2.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: group.GroupId, IpPermissions: missing})
+	if err != nil && client.CodeOf(err) != "InvalidPermission.Duplicate" {
+		return fmt.Errorf("admitting the nodes in security group %s: %w", aws.ToString(group.GroupId), err)
+	}
+	return nil
+}
+
+// fileSystem returns the file system. Its ID is empty in a dry run, if there is none.
+func (c creator) fileSystem(ctx context.Context) (string, error) {
+	token := shortened("berth-" + c.name())
+	found, err := c.findFileSystem(ctx, token)
+	if err != nil {
+		return "", err
+	}
+	if found == nil && c.dryRun {
+		c.report(Resource{Kind: removal.FileSystem, About: c.name()})
+		return "", nil
+	}
+	existed := found != nil
+	if found == nil {
+		_, err := c.EFS.CreateFileSystem(ctx, &efs.CreateFileSystemInput{
+			CreationToken: &token, Encrypted: aws.Bool(true), PerformanceMode: efstypes.PerformanceModeGeneralPurpose, ThroughputMode: efstypes.ThroughputModeElastic,
+			Tags: efsTags(c.tags(nil)),
+		})
+		if err != nil && client.CodeOf(err) != "FileSystemAlreadyExists" {
+			return "", fmt.Errorf("creating file system %s: %w", c.name(), err)
+		}
+	}
+	if err := c.Poll(ctx, func(ctx context.Context) (bool, error) {
+		switch found, err = c.findFileSystem(ctx, token); {
+		case err != nil:
+			return true, err
+		case found == nil:
+			return false, errors.New("AWS does not list it yet")
+		case found.LifeCycleState == efstypes.LifeCycleStateAvailable:
+			return true, nil
+		case found.LifeCycleState == efstypes.LifeCycleStateError:
+			return true, errors.New("AWS says that it is in state error")
+		}
+		return false, fmt.Errorf("it is %s", found.LifeCycleState)
+	}); err != nil {
+		return "", fmt.Errorf("waiting for file system %s: %w", c.name(), err)
+	}
+	c.report(Resource{Kind: removal.FileSystem, ID: aws.ToString(found.FileSystemId), About: c.name(), Found: existed})
+	return aws.ToString(found.FileSystemId), nil
+}
+
+// findFileSystem returns the file system with a token, or nil.
+func (c creator) findFileSystem(ctx context.Context, token string) (*efstypes.FileSystemDescription, error) {
+	page, err := c.EFS.DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{CreationToken: &token})
+	if err != nil {
+		return nil, fmt.Errorf("looking for file system %s: %w", c.name(), err)
+	}
+	if len(page.FileSystems) == 0 {
+		return nil, nil
+	}
+	fs := page.FileSystems[0]
+	return &fs, c.mustBeOurs("file system "+aws.ToString(fs.FileSystemId), client.EFSTags(fs.Tags))
+}
+
+// mountTargets creates a mount target in each zone with nodes.
+func (c creator) mountTargets(ctx context.Context, fileSystem, group string, nodes network) error {
+	existing := map[string]efstypes.MountTargetDescription{}
+	if fileSystem != "" {
+		var err error
+		if existing, err = c.findMountTargets(ctx, fileSystem); err != nil {
+			return err
+		}
+	}
+	for _, zone := range slices.Sorted(maps.Keys(nodes.subnets)) {
+		if _, found := existing[zone]; found || c.dryRun {
+			continue
+		}
+		_, err := c.EFS.CreateMountTarget(ctx, &efs.CreateMountTargetInput{FileSystemId: &fileSystem, SubnetId: aws.String(nodes.subnets[zone]), SecurityGroups: []string{group}})
+		if err != nil && client.CodeOf(err) != "MountTargetConflict" { // which the next look shows
+			return fmt.Errorf("creating a mount target in zone %s, subnet %s: %w", zone, nodes.subnets[zone], err)
+		}
+	}
+	for _, zone := range slices.Sorted(maps.Keys(nodes.subnets)) {
+		_, found := existing[zone]
+		r := Resource{Kind: removal.MountTarget, About: zone, Found: found}
+		if !c.dryRun || found {
+			id, err := c.awaitMountTarget(ctx, fileSystem, zone)
+			if err != nil {
+				return fmt.Errorf("waiting for the mount target in zone %s: %w", zone, err)
+			}
+			r.ID = id
+		}
+		c.report(r)
+	}
+	return nil
+}
+
+// findMountTargets returns the mount targets of a file system, by zone.
+func (c creator) findMountTargets(ctx context.Context, fileSystem string) (map[string]efstypes.MountTargetDescription, error) {
+	found := map[string]efstypes.MountTargetDescription{}
+	for pages := efs.NewDescribeMountTargetsPaginator(c.EFS, &efs.DescribeMountTargetsInput{FileSystemId: &fileSystem}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing the mount targets of file system %s: %w", fileSystem, err)
+		}
+		for _, target := range page.MountTargets {
+			found[aws.ToString(target.AvailabilityZoneName)] = target
+		}
+	}
+	return found, nil
+}
+
+func (c creator) awaitMountTarget(ctx context.Context, fileSystem, zone string) (id string, err error) {
+	err = c.Poll(ctx, func(ctx context.Context) (bool, error) {
+		all, err := c.findMountTargets(ctx, fileSystem)
+		if err != nil {
+			return true, err
+		}
+		target, found := all[zone]
+		id = aws.ToString(target.MountTargetId)
+		switch {
+		case !found:
+			return false, errors.New("AWS does not list it yet")
+		case target.LifeCycleState == efstypes.LifeCycleStateError:
+			return true, fmt.Errorf("AWS says that mount target %s is in state error", id)
+		case target.LifeCycleState != efstypes.LifeCycleStateAvailable:
+			return false, fmt.Errorf("mount target %s is %s", id, target.LifeCycleState)
+		}
+		return true, nil
+	})
+	return id, err
+}
+
+// accessPoints creates the access points. EFS takes a token for each, with which it creates one only.
+func (c creator) accessPoints(ctx context.Context, fileSystem string) error {
+	for _, point := range c.AccessPoints {
+		id, found, err := c.accessPoint(ctx, fileSystem, point)
+		if err != nil {
+			return fmt.Errorf("access point %s: %w", point.Path, err)
+		}
+		c.report(Resource{Kind: removal.AccessPoint, ID: id, About: point.Path, Found: found})
+	}
+	return nil
+}
+
+func (c creator) accessPoint(ctx context.Context, fileSystem string, point AccessPoint) (id string, existed bool, err error) {
+	var found *efstypes.AccessPointDescription
+	if fileSystem != "" {
+		if found, err = c.findAccessPoint(ctx, fileSystem, point.Path); err != nil {
+			return "", false, err
+		}
+	}
+	if existed = found != nil; !existed {
+		if c.dryRun {
+			return "", false, nil
+		}
+		user := &efstypes.PosixUser{Uid: &point.UID, Gid: &point.GID}
+		_, err := c.EFS.CreateAccessPoint(ctx, &efs.CreateAccessPointInput{
+			ClientToken: aws.String(shortened("berth-" + fileSystem + point.Path)), FileSystemId: &fileSystem, PosixUser: user, Tags: efsTags(c.tags(nil)),
+			RootDirectory: &efstypes.RootDirectory{Path: &point.Path, CreationInfo: &efstypes.CreationInfo{OwnerUid: &point.UID, OwnerGid: &point.GID, Permissions: &point.Permissions}},
+		})
+		if err != nil && client.CodeOf(err) != "AccessPointAlreadyExists" {
+			return "", false, err
+		}
+	}
+	err = c.Poll(ctx, func(ctx context.Context) (bool, error) {
+		switch found, err = c.findAccessPoint(ctx, fileSystem, point.Path); {
+		case err != nil:
+			return true, err
+		case found == nil:
+			return false, errors.New("AWS does not list it yet")
+		case found.LifeCycleState == efstypes.LifeCycleStateError:
+			return true, errors.New("AWS says that it is in state error")
+		case found.LifeCycleState != efstypes.LifeCycleStateAvailable:
+			return false, fmt.Errorf("it is %s", found.LifeCycleState)
+		}
+		return true, nil
+	})
+	if err != nil {
+		return "", false, err
+	}
+	return aws.ToString(found.AccessPointId), existed, nil
+}
+
+// findAccessPoint returns the cluster's access point with a path, or nil.
+func (c creator) findAccessPoint(ctx context.Context, fileSystem, path string) (*efstypes.AccessPointDescription, error) {
+	for pages := efs.NewDescribeAccessPointsPaginator(c.EFS, &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing the access points of file system %s: %w", fileSystem, err)
+		}
+		for _, point := range page.AccessPoints {
+			if point.RootDirectory != nil && aws.ToString(point.RootDirectory.Path) == path && c.mustBeOurs("", client.EFSTags(point.Tags)) == nil {
+				return &point, nil
+			}
+		}
+	}
+	return nil, nil
+}
+
+// shortened returns a token for EFS, which has at most 64 characters.
+func shortened(token string) string {
+	if len(token) <= 64 {
+		return token
+	}
+	sum := sha256.Sum256([]byte(token))
+	return strings.ToValidUTF8(token[:40], "") + "-" + hex.EncodeToString(sum[:])[:20]
+}
+
+func ec2Tags(tags map[string]string) (list []ec2types.Tag) {
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		list = append(list, ec2types.Tag{Key: aws.String(key), Value: aws.String(tags[key])})
+	}
+	return list
+}
+
+func efsTags(tags map[string]string) (list []efstypes.Tag) {
+	for _, key := range slices.Sorted(maps.Keys(tags)) {
+		list = append(list, efstypes.Tag{Key: aws.String(key), Value: aws.String(tags[key])})
+	}
+	return list
+}

@@ -1,0 +1,251 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/aws/client"
+	"github.com/berth-csi/berth/aws/removal"
+	cloud "github.com/berth-csi/berth/test/aws"
+	cloudec2 "github.com/berth-csi/berth/test/aws/ec2"
+	"github.com/berth-csi/berth/test/aws/gateway"
+)
+
+// place is a fake AWS with the nodes of a cluster in two zones.
+type place struct {
+	*cloud.Cloud
+	t       *testing.T
+	clients *client.Clients
+	request Request
+	workers string
+	hook    atomic.Pointer[func()]
+}
+
+func newPlace(t *testing.T) *place {
+	t.Helper()
+	p := &place{t: t, Cloud: cloud.Start(t, cloud.Options{Settle: 20 * time.Millisecond})}
+	user := p.AddUser(t, "administrator", "*")
+	config := func(service string) aws.Config {
+		cfg := p.Config(service, user)
+		inner := cfg.HTTPClient
+		cfg.HTTPClient = roundTrip(func(r *http.Request) (*http.Response, error) {
+			if hook := p.hook.Load(); hook != nil {
+				(*hook)()
+			}
+			return inner.Do(r)
+		})
+		cfg.Retryer = func() aws.Retryer {
+			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 10, 10*time.Millisecond })
+		}
+		return cfg
+	}
+	p.clients = &client.Clients{EFS: efs.NewFromConfig(config("efs")), EC2: ec2.NewFromConfig(config("ec2")), Interval: 5 * time.Millisecond}
+	p.workers = p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "workers"}).ID
+	p.request = Request{Cluster: "mine-x7k2p", Name: "efs", Tags: map[string]string{"team": "storage"},
+		AccessPoints: []AccessPoint{{"/a", 1000, 1000, "0755"}, {"/b/c", 2000, 3000, "0700"}}}
+	for i := range 4 {
+		subnet, err := p.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: p.Zones()[i%2].Name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		node, err := p.EC2.AddInstance(cloudec2.Instance{Type: "m5.large", Zone: p.Zones()[i%2].Name, Subnet: subnet.ID, SecurityGroups: []string{p.workers}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.request.Instances = append(p.request.Instances, node.ID)
+	}
+	return p
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (do roundTrip) Do(r *http.Request) (*http.Response, error) { return do(r) }
+
+// create creates what the request asks for, and returns what was reported: kind, whether it was there, and what it is about.
+func (p *place) create(ctx context.Context, dryRun bool) (reported []string, err error) {
+	err = Create(ctx, p.clients, p.request, dryRun, func(r Resource) {
+		reported = append(reported, fmt.Sprintf("%s %s, found: %v, ID: %v", r.Kind, r.About, r.Found, r.ID != ""))
+	})
+	return reported, err
+}
+
+// checkOnce fails the test unless there is one of all.
+func (p *place) checkOnce() {
+	p.t.Helper()
+	systems, points := p.EFS.FileSystems(), p.EFS.AccessPoints()
+	if len(systems) != 1 || systems[0].Tags["kubernetes.io/cluster/mine-x7k2p"] != "owned" || systems[0].Tags["team"] != "storage" || systems[0].Unencrypted {
+		p.t.Errorf("the file systems are %+v", systems)
+	}
+	var paths []string
+	for _, point := range points {
+		paths = append(paths, point.RootDirectory.Path)
+		if point.Tags["kubernetes.io/cluster/mine-x7k2p"] != "owned" {
+			p.t.Errorf("access point %s has the tags %v", point.ID, point.Tags)
+		}
+	}
+	if slices.Sort(paths); !slices.Equal(paths, []string{"/a", "/b/c"}) {
+		p.t.Errorf("the access points have the paths %q", paths)
+	}
+	groups := slices.DeleteFunc(p.EC2.SecurityGroups(), func(g cloudec2.SecurityGroup) bool { return g.ID == p.workers })
+	if len(groups) != 1 || !slices.Equal(groups[0].Ingress, []cloudec2.Ingress{{Protocol: "tcp", FromPort: 2049, ToPort: 2049, Group: p.workers}}) {
+		p.t.Errorf("the security groups are %+v", groups)
+	}
+	targets := p.EFS.MountTargets()
+	var zones []string
+	for _, target := range targets {
+		zones = append(zones, target.Zone)
+	}
+	if slices.Sort(zones); !slices.Equal(zones, []string{p.Zones()[0].Name, p.Zones()[1].Name}) {
+		p.t.Errorf("the mount targets are in the zones %q", zones)
+	}
+}
+
+// checkGone destroys the cluster's storage, and fails the test unless nothing is left.
+func (p *place) checkGone() {
+	p.t.Helper()
+	inventory, err := removal.Find(p.t.Context(), p.clients, p.request.Cluster)
+	if err == nil {
+		err = removal.Delete(p.t.Context(), p.clients, inventory, nil)
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if n := len(p.EFS.FileSystems()) + len(p.EFS.AccessPoints()) + len(p.EFS.MountTargets()); n > 0 || len(p.EC2.SecurityGroups()) != 1 {
+		p.t.Errorf("%d resources of EFS are left, and the security groups %+v", n, p.EC2.SecurityGroups())
+	}
+}
+
+// TestCreate creates all, finds it the next time, and removal finds it, too.
+func TestCreate(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	list := func(found, id bool) []string {
+		var lines []string
+		for _, line := range []string{"security group mine-x7k2p-efs", "file system mine-x7k2p-efs", "mount target us-east-1a", "mount target us-east-1b", "access point /a", "access point /b/c"} {
+			lines = append(lines, fmt.Sprintf("%s, found: %v, ID: %v", line, found, id))
+		}
+		return lines
+	}
+	for _, step := range []struct {
+		name   string
+		dryRun bool
+		want   []string
+	}{
+		{"a dry run", true, list(false, false)}, {"create", false, list(false, true)},
+		{"again", false, list(true, true)}, {"another dry run", true, list(true, true)},
+	} {
+		got, err := p.create(t.Context(), step.dryRun)
+		if err != nil {
+			t.Fatalf("%s: %v", step.name, err)
+		}
+		if diff := cmp.Diff(step.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", step.name, diff)
+		}
+		if step.name == "a dry run" && len(p.EFS.FileSystems())+len(p.EC2.SecurityGroups()) != 1 {
+			t.Error("the dry run has created something")
+		}
+	}
+	p.checkOnce()
+	p.checkGone()
+}
+
+// TestKilled ends the process before each request, and begins again.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	killed := 0
+	for {
+		ctx, kill := context.WithCancel(t.Context())
+		requests := 0
+		hook := func() {
+			if requests++; requests > killed {
+				kill()
+			}
+		}
+		p.hook.Store(&hook)
+		_, err := p.create(ctx, false)
+		p.hook.Store(nil)
+		kill()
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("killed before request %d: %v", killed+1, err)
+		}
+		killed++
+	}
+	if killed < 10 {
+		t.Errorf("it was killed %d times only", killed)
+	}
+	p.checkOnce()
+	p.checkGone()
+}
+
+// TestFaults: AWS throttles, does not work for a while, and answers get lost. Nothing is created twice.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]gateway.Fault{
+		"throttled":   {Kind: gateway.Throttled, Times: 5},
+		"unavailable": {Kind: gateway.Unavailable, Times: 5},
+		"no answers":  {Kind: gateway.Broken, Times: 5},
+		"lost":        {Kind: gateway.Broken, Times: 5, After: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			for _, action := range []string{"DescribeInstances", "DescribeSecurityGroups", "CreateSecurityGroup", "AuthorizeSecurityGroupIngress", "DescribeFileSystems", "CreateFileSystem",
+				"DescribeMountTargets", "CreateMountTarget", "DescribeAccessPoints", "CreateAccessPoint"} {
+				fault.Action = action
+				p.Inject(fault)
+			}
+			if _, err := p.create(t.Context(), false); err != nil {
+				t.Fatal(err)
+			}
+			p.checkOnce()
+			p.checkGone()
+		})
+	}
+}
+
+// TestRefused: what is in the way is named, and nothing is created on top of it.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		prepare func(*place)
+		want    string
+	}{
+		"no nodes":         {func(p *place) { p.request.Instances = nil }, "no nodes with an instance"},
+		"no cluster":       {func(p *place) { p.request.Cluster = "" }, "the infrastructure ID is"},
+		"somebody's group": {func(p *place) { p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "mine-x7k2p-efs"}) }, "exists, but is not the cluster's"},
+		"two networks": {func(p *place) {
+			subnet, _ := p.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-2", Zone: p.Zones()[2].Name})
+			node, _ := p.EC2.AddInstance(cloudec2.Instance{Type: "m5.large", Zone: p.Zones()[2].Name, Subnet: subnet.ID})
+			p.request.Instances = append(p.request.Instances, node.ID)
+		}, `the VPCs ["vpc-1" "vpc-2"], want one`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			test.prepare(p)
+			if _, err := p.create(t.Context(), false); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("the error is %v, want %q", err, test.want)
+			}
+			if n := len(p.EFS.FileSystems()); n > 0 {
+				t.Errorf("%d file systems were created", n)
+			}
+		})
+	}
+}

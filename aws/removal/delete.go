@@ -1,0 +1,154 @@
+package removal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+
+	"github.com/berth-csi/berth/aws/client"
+)
+
+// Delete deletes the resources that an inventory lists to delete, and waits until they are gone. If one cannot be deleted, it
+// deletes the others as far as possible, and returns an error. It calls gone, unless that is nil, for each that is gone. Until
+// ctx ends, it waits for what still uses a resource.
+func Delete(ctx context.Context, c *client.Clients, inventory *Inventory, gone func(Resource)) error {
+	var failed []error
+	for _, kind := range kinds {
+		var deleting []Resource
+		for _, r := range inventory.Delete {
+			if r.Kind != kind {
+				continue
+			}
+			if err := request(ctx, c, r); err != nil {
+				failed = append(failed, fmt.Errorf("deleting %s: %w", r, err))
+			} else {
+				deleting = append(deleting, r)
+			}
+		}
+		for _, r := range deleting {
+			if err := awaitGone(ctx, c, r); err != nil {
+				failed = append(failed, fmt.Errorf("waiting until %s is gone: %w", r, err))
+			} else if gone != nil {
+				gone(r)
+			}
+		}
+	}
+	return errors.Join(failed...)
+}
+
+// action is how a kind of resources is deleted and seen.
+type action struct {
+	delete func(context.Context, *client.Clients, string) error
+	// read returns an error with the code notFound when the resource is gone.
+	read func(context.Context, *client.Clients, string) error
+	// notFound are the codes of the errors for a resource that does not exist.
+	notFound []string
+	// inUse are those for one that something else still uses, which ends by itself.
+	inUse []string
+}
+
+var actions = map[Kind]action{
+	AccessPoint: {
+		delete: func(ctx context.Context, c *client.Clients, id string) error {
+			_, err := c.EFS.DeleteAccessPoint(ctx, &efs.DeleteAccessPointInput{AccessPointId: &id})
+			return err
+		},
+		read: func(ctx context.Context, c *client.Clients, id string) error {
+			_, err := c.EFS.DescribeAccessPoints(ctx, &efs.DescribeAccessPointsInput{AccessPointId: &id})
+			return err
+		},
+		notFound: []string{"AccessPointNotFound"},
+	},
+	MountTarget: {
+		delete: func(ctx context.Context, c *client.Clients, id string) error {
+			_, err := c.EFS.DeleteMountTarget(ctx, &efs.DeleteMountTargetInput{MountTargetId: &id})
+			return err
+		},
+		read: func(ctx context.Context, c *client.Clients, id string) error {
+			_, err := c.EFS.DescribeMountTargets(ctx, &efs.DescribeMountTargetsInput{MountTargetId: &id})
+			return err
+		},
+		notFound: []string{"MountTargetNotFound"},
+		inUse:    []string{"DependencyTimeout"},
+	},
+	FileSystem: {
+		delete: func(ctx context.Context, c *client.Clients, id string) error {
+			_, err := c.EFS.DeleteFileSystem(ctx, &efs.DeleteFileSystemInput{FileSystemId: &id})
+			return err
+		},
+		read: func(ctx context.Context, c *client.Clients, id string) error {
+			_, err := c.EFS.DescribeFileSystems(ctx, &efs.DescribeFileSystemsInput{FileSystemId: &id})
+			return err
+		},
+		notFound: []string{"FileSystemNotFound"},
+		inUse:    []string{"FileSystemInUse", "DependencyTimeout"},
+	},
+	Volume: {
+		delete: func(ctx context.Context, c *client.Clients, id string) error {
+			_, err := c.EC2.DeleteVolume(ctx, &ec2.DeleteVolumeInput{VolumeId: &id})
+			return err
+		},
+		read: func(ctx context.Context, c *client.Clients, id string) error {
+			_, err := c.EC2.DescribeVolumes(ctx, &ec2.DescribeVolumesInput{VolumeIds: []string{id}})
+			return err
+		},
+		notFound: []string{"InvalidVolume.NotFound"},
+	},
+	Snapshot: {
+		delete: func(ctx context.Context, c *client.Clients, id string) error {
+			_, err := c.EC2.DeleteSnapshot(ctx, &ec2.DeleteSnapshotInput{SnapshotId: &id})
+			return err
+		},
+		read: func(ctx context.Context, c *client.Clients, id string) error {
+			_, err := c.EC2.DescribeSnapshots(ctx, &ec2.DescribeSnapshotsInput{SnapshotIds: []string{id}})
+			return err
+		},
+		notFound: []string{"InvalidSnapshot.NotFound"},
+	},
+	SecurityGroup: {
+		delete: func(ctx context.Context, c *client.Clients, id string) error {
+			_, err := c.EC2.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: &id})
+			return err
+		},
+		read: func(ctx context.Context, c *client.Clients, id string) error {
+			_, err := c.EC2.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{GroupIds: []string{id}})
+			return err
+		},
+		notFound: []string{"InvalidGroup.NotFound"},
+		inUse:    []string{"DependencyViolation"}, // the network interface of a mount target outlives it
+	},
+}
+
+// request asks AWS to delete a resource. What is gone already is fine.
+func request(ctx context.Context, c *client.Clients, r Resource) error {
+	do := actions[r.Kind]
+	return c.Poll(ctx, func(ctx context.Context) (bool, error) {
+		switch err := do.delete(ctx, c, r.ID); {
+		case err == nil || slices.Contains(do.notFound, client.CodeOf(err)):
+			return true, nil
+		case slices.Contains(do.inUse, client.CodeOf(err)):
+			return false, err
+		default:
+			return true, err
+		}
+	})
+}
+
+// awaitGone waits until a resource is gone.
+func awaitGone(ctx context.Context, c *client.Clients, r Resource) error {
+	do := actions[r.Kind]
+	return c.Poll(ctx, func(ctx context.Context) (bool, error) {
+		switch err := do.read(ctx, c, r.ID); {
+		case err == nil:
+			return false, errors.New("AWS still lists it")
+		case slices.Contains(do.notFound, client.CodeOf(err)):
+			return true, nil
+		default:
+			return true, err
+		}
+	})
+}

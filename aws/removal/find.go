@@ -1,0 +1,231 @@
+package removal
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
+
+	"github.com/berth-csi/berth/aws/client"
+	"github.com/berth-csi/berth/aws/ownership"
+)
+
+// Tags with which the EBS driver marks what it creates. The root disks of a cluster's machines have the cluster's tag, too, but
+// not these. See https://github.com/kubernetes-sigs/aws-ebs-csi-driver/blob/master/docs/tagging.md.
+const (
+	volumeTag   = "CSIVolumeName"
+	snapshotTag = "CSIVolumeSnapshotName"
+)
+
+// GroupTag is the tag of the security groups that Berth creates. Those of a cluster's machines have the cluster's tag, too, but
+// not this one.
+const GroupTag = "berth-csi.io/mount-targets"
+
+// pageSize is how many volumes, snapshots and security groups a request lists.
+const pageSize = 500
+
+// Find reads what the cluster's tags mark.
+func Find(ctx context.Context, clients *client.Clients, cluster ownership.Cluster) (*Inventory, error) {
+	if err := cluster.Check(); err != nil {
+		return nil, err
+	}
+	c, all := finder{clients}, []Resource{}
+	for _, find := range []func(context.Context, ownership.Cluster) ([]Resource, error){c.fileSystems, c.volumes, c.snapshots, c.securityGroups} {
+		found, err := find(ctx, cluster)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return sorted(all), nil
+}
+
+// finder reads AWS.
+type finder struct{ *client.Clients }
+
+// sorted returns resources in the order of their deletion.
+func sorted(all []Resource) *Inventory {
+	slices.SortFunc(all, func(a, b Resource) int {
+		if order := slices.Index(kinds, a.Kind) - slices.Index(kinds, b.Kind); order != 0 {
+			return order
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	inventory := &Inventory{Delete: []Resource{}, Keep: []Resource{}}
+	for _, r := range all {
+		if r.Kept == "" {
+			inventory.Delete = append(inventory.Delete, r)
+		} else {
+			inventory.Keep = append(inventory.Keep, r)
+		}
+	}
+	return inventory
+}
+
+// fileSystems returns file systems with what is in them.
+func (c finder) fileSystems(ctx context.Context, cluster ownership.Cluster) ([]Resource, error) {
+	points, err := c.accessPoints(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var found []Resource
+	for pages := efs.NewDescribeFileSystemsPaginator(c.EFS, &efs.DescribeFileSystemsInput{}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing file systems: %w", err)
+		}
+		for _, fs := range page.FileSystems {
+			of, err := c.fileSystem(ctx, cluster, fs, points[aws.ToString(fs.FileSystemId)])
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, of...)
+		}
+	}
+	return found, nil
+}
+
+// accessPoints returns all access points of the account, by file system.
+func (c finder) accessPoints(ctx context.Context) (map[string][]efstypes.AccessPointDescription, error) {
+	found := map[string][]efstypes.AccessPointDescription{}
+	for pages := efs.NewDescribeAccessPointsPaginator(c.EFS, &efs.DescribeAccessPointsInput{}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing access points: %w", err)
+		}
+		for _, point := range page.AccessPoints {
+			fs := aws.ToString(point.FileSystemId)
+			found[fs] = append(found[fs], point)
+		}
+	}
+	return found, nil
+}
+
+// fileSystem returns a file system, its access points and its mount targets, as far as the cluster's tags concern them. A file
+// system with an access point that is kept is kept, because its deletion would delete that, too.
+func (c finder) fileSystem(ctx context.Context, cluster ownership.Cluster, fs efstypes.FileSystemDescription, points []efstypes.AccessPointDescription) ([]Resource, error) {
+	id := aws.ToString(fs.FileSystemId)
+	claim := cluster.Of(client.EFSTags(fs.Tags))
+	var found []Resource
+	var others []string
+	for _, point := range points {
+		of := cluster.Of(client.EFSTags(point.Tags))
+		r := Resource{Kind: AccessPoint, ID: aws.ToString(point.AccessPointId), Name: aws.ToString(point.Name), FileSystem: id, Kept: of.Kept}
+		switch {
+		case !of.Mine && !claim.Mine:
+			continue
+		case !of.Mine:
+			r.Kept = "it does not have the tag " + cluster.Key()
+		}
+		if r.Kept != "" {
+			others = append(others, r.ID)
+		}
+		found = append(found, r)
+	}
+	if !claim.Mine {
+		return found, nil
+	}
+	kept := claim.Kept
+	if kept == "" && len(others) > 0 {
+		kept = fmt.Sprintf("it has %d access points that are kept, such as %s", len(others), others[0])
+	}
+	itself := Resource{Kind: FileSystem, ID: id, Name: aws.ToString(fs.Name), Kept: kept}
+	if fs.SizeInBytes != nil {
+		itself.Bytes = fs.SizeInBytes.Value
+	}
+	targets, err := c.mountTargets(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for _, target := range targets {
+		r := Resource{Kind: MountTarget, ID: target, FileSystem: id}
+		if kept != "" {
+			r.Kept = "its file system is kept"
+		}
+		found = append(found, r)
+	}
+	return append(found, itself), nil
+}
+
+// mountTargets returns the IDs of a file system's mount targets.
+func (c finder) mountTargets(ctx context.Context, fileSystem string) ([]string, error) {
+	var found []string
+	for pages := efs.NewDescribeMountTargetsPaginator(c.EFS, &efs.DescribeMountTargetsInput{FileSystemId: aws.String(fileSystem)}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing the mount targets of file system %s: %w", fileSystem, err)
+		}
+		for _, target := range page.MountTargets {
+			found = append(found, aws.ToString(target.MountTargetId))
+		}
+	}
+	return found, nil
+}
+
+// marked returns a filter for what has the cluster's tag.
+func marked(cluster ownership.Cluster) []ec2types.Filter {
+	return []ec2types.Filter{{Name: aws.String("tag-key"), Values: []string{cluster.Key()}}}
+}
+
+func (c finder) volumes(ctx context.Context, cluster ownership.Cluster) (found []Resource, err error) {
+	for pages := ec2.NewDescribeVolumesPaginator(c.EC2, &ec2.DescribeVolumesInput{Filters: marked(cluster), MaxResults: aws.Int32(pageSize)}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing volumes: %w", err)
+		}
+		for _, volume := range page.Volumes {
+			tags := client.EC2Tags(volume.Tags)
+			if tags[volumeTag] == "" {
+				continue
+			}
+			r := Resource{Kind: Volume, ID: aws.ToString(volume.VolumeId), Name: tags["Name"], Bytes: int64(aws.ToInt32(volume.Size)) << 30}
+			r.Kept = cluster.Of(tags).Kept
+			if r.Kept == "" && len(volume.Attachments) > 0 {
+				r.Kept = "it is attached to instance " + aws.ToString(volume.Attachments[0].InstanceId)
+			}
+			found = append(found, r)
+		}
+	}
+	return found, nil
+}
+
+func (c finder) snapshots(ctx context.Context, cluster ownership.Cluster) (found []Resource, err error) {
+	for pages := ec2.NewDescribeSnapshotsPaginator(c.EC2, &ec2.DescribeSnapshotsInput{Filters: marked(cluster), OwnerIds: []string{"self"}, MaxResults: aws.Int32(pageSize)}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing snapshots: %w", err)
+		}
+		for _, snapshot := range page.Snapshots {
+			tags := client.EC2Tags(snapshot.Tags)
+			if tags[snapshotTag] == "" {
+				continue
+			}
+			found = append(found, Resource{Kind: Snapshot, ID: aws.ToString(snapshot.SnapshotId), Name: tags["Name"],
+				Bytes: int64(aws.ToInt32(snapshot.VolumeSize)) << 30, Kept: cluster.Of(tags).Kept})
+		}
+	}
+	return found, nil
+}
+
+func (c finder) securityGroups(ctx context.Context, cluster ownership.Cluster) (found []Resource, err error) {
+	for pages := ec2.NewDescribeSecurityGroupsPaginator(c.EC2, &ec2.DescribeSecurityGroupsInput{Filters: marked(cluster), MaxResults: aws.Int32(pageSize)}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("listing security groups: %w", err)
+		}
+		for _, group := range page.SecurityGroups {
+			tags := client.EC2Tags(group.Tags)
+			if _, ours := tags[GroupTag]; !ours {
+				continue
+			}
+			found = append(found, Resource{Kind: SecurityGroup, ID: aws.ToString(group.GroupId), Name: aws.ToString(group.GroupName), Kept: cluster.Of(tags).Kept})
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,369 @@
+package removal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/aws-sdk-go-v2/service/efs"
+	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/aws/client"
+	cloud "github.com/berth-csi/berth/test/aws"
+	cloudec2 "github.com/berth-csi/berth/test/aws/ec2"
+	"github.com/berth-csi/berth/test/aws/gateway"
+)
+
+const (
+	mine   = "mine-x7k2p"
+	others = "others-b4q9z"
+)
+
+// account is an account of a fake AWS with what two clusters have left.
+type account struct {
+	*cloud.Cloud
+	t       *testing.T
+	clients *client.Clients
+	// hook is called before each request.
+	hook atomic.Pointer[func()]
+}
+
+func newAccount(t *testing.T) *account {
+	t.Helper()
+	a := &account{t: t, Cloud: cloud.Start(t, cloud.Options{Settle: 20 * time.Millisecond})}
+	user := a.AddUser(t, "administrator", "*")
+	config := func(service string) aws.Config {
+		cfg := a.Config(service, user)
+		inner := cfg.HTTPClient
+		cfg.HTTPClient = roundTrip(func(r *http.Request) (*http.Response, error) {
+			if hook := a.hook.Load(); hook != nil {
+				(*hook)()
+			}
+			return inner.Do(r)
+		})
+		cfg.Retryer = func() aws.Retryer {
+			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 10, 10*time.Millisecond })
+		}
+		return cfg
+	}
+	a.clients = &client.Clients{EFS: efs.NewFromConfig(config("efs")), EC2: ec2.NewFromConfig(config("ec2")), Interval: 5 * time.Millisecond}
+	return a
+}
+
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (do roundTrip) Do(r *http.Request) (*http.Response, error) { return do(r) }
+
+// owned returns the tags of what is a cluster's.
+func owned(clusters ...string) map[string]string {
+	tags := map[string]string{}
+	for _, c := range clusters {
+		tags["kubernetes.io/cluster/"+c] = "owned"
+	}
+	return tags
+}
+
+func (a *account) must(err error) {
+	a.t.Helper()
+	if err != nil {
+		a.t.Fatal(err)
+	}
+}
+
+func (a *account) fileSystem(token string, tags map[string]string) string {
+	a.t.Helper()
+	made, err := a.clients.EFS.CreateFileSystem(a.t.Context(), &efs.CreateFileSystemInput{CreationToken: &token, Encrypted: aws.Bool(true), Tags: efsTagsOf(tags)})
+	a.must(err)
+	a.eventually("file system "+token, func() error {
+		found, err := a.clients.EFS.DescribeFileSystems(a.t.Context(), &efs.DescribeFileSystemsInput{FileSystemId: made.FileSystemId})
+		if err == nil && found.FileSystems[0].LifeCycleState != efstypes.LifeCycleStateAvailable {
+			err = fmt.Errorf("it is %s", found.FileSystems[0].LifeCycleState)
+		}
+		return err
+	})
+	return *made.FileSystemId
+}
+
+func (a *account) accessPoint(fileSystem, token string, tags map[string]string) string {
+	a.t.Helper()
+	made, err := a.clients.EFS.CreateAccessPoint(a.t.Context(), &efs.CreateAccessPointInput{FileSystemId: &fileSystem, ClientToken: &token, Tags: efsTagsOf(tags)})
+	a.must(err)
+	return *made.AccessPointId
+}
+
+func (a *account) mountTarget(fileSystem, subnet string, groups ...string) string {
+	a.t.Helper()
+	made, err := a.clients.EFS.CreateMountTarget(a.t.Context(), &efs.CreateMountTargetInput{FileSystemId: &fileSystem, SubnetId: &subnet, SecurityGroups: groups})
+	a.must(err)
+	return *made.MountTargetId
+}
+
+func (a *account) volume(tags map[string]string) string {
+	a.t.Helper()
+	made, err := a.clients.EC2.CreateVolume(a.t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: &a.Zones()[0].Name, Size: aws.Int32(10), VolumeType: "gp3",
+		TagSpecifications: specification("volume", tags)})
+	a.must(err)
+	return *made.VolumeId
+}
+
+func (a *account) snapshot(volume string, tags map[string]string) string {
+	a.t.Helper()
+	var id string
+	a.eventually("a snapshot", func() error {
+		made, err := a.clients.EC2.CreateSnapshot(a.t.Context(), &ec2.CreateSnapshotInput{VolumeId: &volume, TagSpecifications: specification("snapshot", tags)})
+		if err == nil {
+			id = *made.SnapshotId
+		}
+		return err
+	})
+	return id
+}
+
+func specification(resource string, tags map[string]string) []ec2types.TagSpecification {
+	specification := ec2types.TagSpecification{ResourceType: ec2types.ResourceType(resource)}
+	for key, value := range tags {
+		specification.Tags = append(specification.Tags, ec2types.Tag{Key: aws.String(key), Value: aws.String(value)})
+	}
+	if len(tags) == 0 {
+		return nil
+	}
+	return []ec2types.TagSpecification{specification}
+}
+
+func efsTagsOf(tags map[string]string) (list []efstypes.Tag) {
+	for key, value := range tags {
+		list = append(list, efstypes.Tag{Key: aws.String(key), Value: aws.String(value)})
+	}
+	return list
+}
+
+// with returns tags and one more.
+func with(tags map[string]string, key, value string) map[string]string {
+	tags[key] = value
+	return tags
+}
+
+func (a *account) eventually(what string, check func() error) {
+	a.t.Helper()
+	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
+	defer cancel()
+	if err := a.clients.Poll(ctx, func(context.Context) (bool, error) {
+		err := check()
+		return err == nil, err
+	}); err != nil {
+		a.t.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+// fill has two clusters leave much behind. It returns what is to be deleted for the first, and the rest.
+func (a *account) fill() (doomed, kept []string) {
+	a.t.Helper()
+	group := a.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "efs", Tags: with(owned(mine), GroupTag, "")}).ID
+	workers := a.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "workers", Tags: owned(mine)}).ID
+	foreign := a.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "efs-2", Tags: with(owned(others), GroupTag, "")}).ID
+	var subnets []string
+	for _, zone := range a.Zones() {
+		subnet, err := a.EC2.AddSubnet(cloudec2.Subnet{VPC: "vpc-1", Zone: zone.Name})
+		a.must(err)
+		subnets = append(subnets, subnet.ID)
+	}
+
+	full := a.fileSystem("full", owned(mine))
+	for i := range 120 { // more than a page
+		doomed = append(doomed, a.accessPoint(full, fmt.Sprintf("point-%d", i), owned(mine)))
+	}
+	for _, subnet := range subnets {
+		doomed = append(doomed, a.mountTarget(full, subnet, group))
+	}
+	doomed = append(doomed, full, group, a.fileSystem("empty", owned(mine)))
+
+	theirs := a.fileSystem("theirs", owned(others))
+	guest := a.accessPoint(theirs, "guest", owned(mine)) // which the driver made in another cluster's file system
+	doomed = append(doomed, guest)
+	kept = append(kept, theirs, a.accessPoint(theirs, "host", owned(others)), a.mountTarget(theirs, subnets[0], foreign), foreign, workers)
+
+	both := a.fileSystem("both", owned(mine, others))
+	kept = append(kept, both, a.fileSystem("untagged", nil), a.fileSystem("longer", owned(mine+"2")))
+	crowded := a.fileSystem("crowded", owned(mine))
+	kept = append(kept, crowded, a.accessPoint(crowded, "by hand", nil), a.mountTarget(crowded, subnets[0], workers))
+	doomed = append(doomed, a.accessPoint(crowded, "mine", owned(mine)))
+
+	volume := a.volume(with(owned(mine), volumeTag, "pvc-1"))
+	doomed = append(doomed, volume, a.snapshot(volume, with(owned(mine), snapshotTag, "snapshot-1")))
+	kept = append(kept, a.volume(owned(mine)), a.volume(with(owned(others), volumeTag, "pvc-2")), a.volume(with(owned(mine, others), volumeTag, "pvc-3")),
+		a.snapshot(volume, owned(mine)))
+	attached := a.volume(with(owned(mine), volumeTag, "pvc-4"))
+	instance, err := a.EC2.AddInstance(cloudec2.Instance{Type: "m5.large", Zone: a.Zones()[0].Name})
+	a.must(err)
+	a.eventually("the volume to be attached", func() error {
+		_, err := a.clients.EC2.AttachVolume(a.t.Context(), &ec2.AttachVolumeInput{InstanceId: &instance.ID, VolumeId: &attached, Device: aws.String("/dev/xvdaa")})
+		return err
+	})
+	return doomed, append(kept, attached)
+}
+
+// left returns the IDs of all that exists.
+func (a *account) left() []string {
+	a.t.Helper()
+	var ids []string
+	for _, fs := range a.EFS.FileSystems() {
+		ids = append(ids, fs.ID)
+		targets, err := finder{a.clients}.mountTargets(a.t.Context(), fs.ID)
+		a.must(err)
+		ids = append(ids, targets...)
+	}
+	for _, point := range a.EFS.AccessPoints() {
+		ids = append(ids, point.ID)
+	}
+	for _, volume := range a.EC2.Volumes() {
+		ids = append(ids, volume.ID)
+	}
+	for _, snapshot := range a.EC2.Snapshots() {
+		ids = append(ids, snapshot.ID)
+	}
+	for _, group := range a.EC2.SecurityGroups() {
+		ids = append(ids, group.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func (a *account) find() *Inventory {
+	a.t.Helper()
+	inventory, err := Find(a.t.Context(), a.clients, mine)
+	a.must(err)
+	return inventory
+}
+
+func ids(all []Resource) (found []string) {
+	for _, r := range all {
+		found = append(found, r.ID)
+	}
+	return found
+}
+
+func sortedIDs(ids []string) []string { return slices.Sorted(slices.Values(ids)) }
+
+// TestDelete deletes what is the cluster's, and nothing else.
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	doomed, kept := a.fill()
+	inventory := a.find()
+	if diff := cmp.Diff(sortedIDs(doomed), sortedIDs(ids(inventory.Delete))); diff != "" {
+		t.Fatalf("what is to be deleted (-want +got):\n%s", diff)
+	}
+	for _, r := range inventory.Keep {
+		if r.Kept == "" || !slices.Contains(kept, r.ID) {
+			t.Errorf("%s is kept because %q", r, r.Kept)
+		}
+	}
+	if diff := cmp.Diff(sortedIDs(append(doomed, kept...)), a.left()); diff != "" {
+		t.Fatalf("looking has changed something (-want +got):\n%s", diff)
+	}
+	var gone []string
+	a.must(Delete(t.Context(), a.clients, inventory, func(r Resource) { gone = append(gone, r.ID) }))
+	if diff := cmp.Diff(sortedIDs(doomed), sortedIDs(gone)); diff != "" {
+		t.Errorf("what was reported to be gone (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(sortedIDs(kept), a.left()); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+	if again := a.find(); len(again.Delete) > 0 {
+		t.Errorf("afterwards, %v are still to be deleted", again.Delete)
+	}
+}
+
+// TestFaults: AWS throttles, does not work for a while, and answers get lost. The end is the same.
+func TestFaults(t *testing.T) {
+	t.Parallel()
+	for name, fault := range map[string]gateway.Fault{
+		"throttled":   {Kind: gateway.Throttled, Times: 5},
+		"unavailable": {Kind: gateway.Unavailable, Times: 5},
+		"no answers":  {Kind: gateway.Broken, Times: 5},
+		"lost":        {Kind: gateway.Broken, Times: 5, After: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newAccount(t)
+			_, kept := a.fill()
+			for _, action := range []string{"DescribeFileSystems", "DescribeAccessPoints", "DescribeMountTargets", "DeleteAccessPoint", "DeleteMountTarget", "DeleteFileSystem",
+				"DescribeVolumes", "DescribeSnapshots", "DescribeSecurityGroups", "DeleteVolume", "DeleteSnapshot", "DeleteSecurityGroup"} {
+				fault.Action = action
+				a.Inject(fault)
+			}
+			a.must(Delete(t.Context(), a.clients, a.find(), nil))
+			if diff := cmp.Diff(sortedIDs(kept), a.left()); diff != "" {
+				t.Errorf("what is left (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestKilled ends the process before each request, and begins again.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	_, kept := a.fill()
+	killed := 0
+	for {
+		ctx, kill := context.WithCancel(t.Context())
+		requests := 0
+		hook := func() {
+			if requests++; requests > killed {
+				kill()
+			}
+		}
+		a.hook.Store(&hook)
+		inventory, err := Find(ctx, a.clients, mine)
+		if err == nil {
+			err = Delete(ctx, a.clients, inventory, nil)
+		}
+		a.hook.Store(nil)
+		kill()
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Fatalf("killed before request %d: %v", killed+1, err)
+		}
+		killed++
+	}
+	if killed < 20 {
+		t.Errorf("it was killed %d times only", killed)
+	}
+	if diff := cmp.Diff(sortedIDs(kept), a.left()); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+}
+
+// TestRefused: what may not be deleted is reported, and holds up nothing that does not need it gone.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	a := newAccount(t)
+	doomed, kept := a.fill()
+	a.Inject(gateway.Fault{Action: "DeleteVolume", Kind: gateway.Denied})
+	err := Delete(t.Context(), a.clients, a.find(), nil)
+	if err == nil || !strings.Contains(err.Error(), "deleting volume vol-") {
+		t.Errorf("the error is %v", err)
+	}
+	for _, id := range doomed {
+		if strings.HasPrefix(id, "vol-") {
+			kept = append(kept, id)
+		}
+	}
+	if diff := cmp.Diff(sortedIDs(kept), a.left()); diff != "" {
+		t.Errorf("what is left (-want +got):\n%s", diff)
+	}
+}

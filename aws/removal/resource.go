@@ -1,0 +1,73 @@
+package removal
+
+import "fmt"
+
+// Kind is a kind of resources.
+type Kind string
+
+// The kinds, in the order in which AWS lets them be deleted: a file system with mount targets cannot be, nor a security group
+// that a mount target uses.
+const (
+	AccessPoint   Kind = "access point"   // of EFS
+	MountTarget   Kind = "mount target"   // of EFS
+	FileSystem    Kind = "file system"    // of EFS
+	Volume        Kind = "volume"         // of EBS
+	Snapshot      Kind = "snapshot"       // of EBS
+	SecurityGroup Kind = "security group" // of mount targets
+)
+
+var kinds = []Kind{AccessPoint, MountTarget, FileSystem, Volume, Snapshot, SecurityGroup}
+
+// Resource is a resource of AWS.
+type Resource struct {
+	Kind Kind `json:"kind"`
+	// ID is that of AWS.
+	ID string `json:"id"`
+	// Name is its tag Name, which anybody with permission to tag it chooses.
+	Name string `json:"name,omitempty"`
+	// FileSystem is that of an access point or a mount target.
+	FileSystem string `json:"fileSystem,omitempty"`
+	// Bytes is how much is stored in it. For volumes and snapshots, it is the size of the volume.
+	Bytes int64 `json:"bytes,omitempty"`
+	// Kept is why it is not deleted. It is empty if it is.
+	Kept string `json:"kept,omitempty"`
+}
+
+func (r Resource) String() string { return fmt.Sprintf("%s %s", r.Kind, r.ID) }
+
+// Inventory is what the tags of a cluster mark.
+type Inventory struct {
+	// Delete are the resources to delete, in order.
+	Delete []Resource `json:"delete"`
+	// Keep are those that are not deleted, although the cluster's tag is on them or on what contains them.
+	Keep []Resource `json:"keep"`
+}
+
+// Schema is that of Report as JSON.
+const Schema = "berth.aws-destroy.v1"
+
+// Report is what is to be deleted, as JSON.
+type Report struct {
+	Schema string `json:"schema"`
+	// Cluster is the infrastructure ID.
+	Cluster string `json:"cluster"`
+	// DryRun is whether nothing was deleted.
+	DryRun bool `json:"dryRun"`
+	Inventory
+	// USDPerMonth is about what it costs to keep what is to be deleted, in US dollars a month.
+	USDPerMonth float64 `json:"usdPerMonth"`
+}
+
+// prices are in US dollars a month for a GiB, in the region us-east-1, for the storage that the drivers choose by default: EFS
+// Standard, EBS gp3, and standard snapshots. See https://aws.amazon.com/efs/pricing and https://aws.amazon.com/ebs/pricing.
+var prices = map[Kind]float64{FileSystem: 0.30, Volume: 0.08, Snapshot: 0.05}
+
+// Cost returns about how much it costs to keep resources, in US dollars a month. Snapshots cost at most that: AWS stores only
+// the blocks that differ.
+func Cost(all []Resource) float64 {
+	sum := 0.0
+	for _, r := range all {
+		sum += prices[r.Kind] * float64(r.Bytes) / (1 << 30)
+	}
+	return sum
+}

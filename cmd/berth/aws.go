@@ -1,0 +1,212 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	configv1 "github.com/openshift/api/config/v1"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	awsclient "github.com/berth-csi/berth/aws/client"
+	"github.com/berth-csi/berth/aws/ownership"
+	"github.com/berth-csi/berth/aws/provision"
+	"github.com/berth-csi/berth/aws/removal"
+	"github.com/berth-csi/berth/findings/escape"
+	"github.com/berth-csi/berth/migrate"
+)
+
+func newAWSCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "aws",
+		Short: "Create an EFS file system for a cluster, and delete what a cluster has left in AWS",
+		Long: `Create an EFS file system for a cluster, and delete what a cluster has left in AWS.
+
+The credentials are those that the AWS CLI finds, too: environment variables, ~/.aws, or the instance's role.`,
+	}
+	cmd.AddCommand(newAWSCreateCommand(), newAWSDestroyCommand())
+	return cmd
+}
+
+func newAWSCreateCommand() *cobra.Command {
+	f := &clusterFlags{}
+	var output, name string
+	var points []string
+	var dryRun bool
+	run := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "create",
+		Short: "Create an EFS file system for a cluster",
+		Long: `Create an EFS file system for a cluster: encrypted, with a mount target in each zone that has nodes, a security group
+that admits the nodes, and access points. Region, tags and nodes are read from the cluster. All is tagged as the
+cluster's, so that 'berth aws destroy' and the installer find it.
+
+What exists already is left as it is, so that the same command continues after an interruption.
+
+It needs these permissions: ec2:DescribeInstances, ec2:DescribeSecurityGroups, ec2:CreateSecurityGroup,
+ec2:AuthorizeSecurityGroupIngress, ec2:CreateTags, elasticfilesystem:Describe*, elasticfilesystem:CreateFileSystem,
+elasticfilesystem:CreateMountTarget, elasticfilesystem:CreateAccessPoint, elasticfilesystem:TagResource.`,
+		Example: `  berth aws create --dry-run
+  berth aws create --access-point /team-a --access-point /team-b:2000:2000:0700`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var parsed []provision.AccessPoint
+			for _, text := range points {
+				point, err := provision.ParseAccessPoint(text)
+				if err != nil {
+					return err
+				}
+				parsed = append(parsed, point)
+			}
+			c, err := f.storageClient()
+			if err != nil {
+				return err
+			}
+			request, region, err := provision.RequestFor(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			request.Name, request.AccessPoints = name, parsed
+			clients, err := awsclient.New(cmd.Context(), region)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := run.limit(cmd.Context())
+			defer cancel()
+			created := provision.Report{Schema: provision.Schema, Cluster: string(request.Cluster), Region: region, DryRun: dryRun, Resources: []provision.Resource{}}
+			err = provision.Create(ctx, clients, request, dryRun, func(r provision.Resource) {
+				created.Resources = append(created.Resources, r)
+				if output == "text" {
+					fmt.Fprintf(cmd.OutOrStdout(), "%-9s %-15s %-25s %s\n", verbOf(r, dryRun), r.Kind, cmp.Or(r.ID, "-"), r.About)
+				}
+			})
+			if err != nil {
+				return stopped(ctx, err)
+			}
+			if output == "json" {
+				return escape.JSON(cmd.OutOrStdout(), created)
+			}
+			return nil
+		},
+	}
+	f.addConnection(cmd)
+	cmd.Flags().StringVar(&name, "name", "efs", "`NAME` that distinguishes the file systems of a cluster")
+	cmd.Flags().StringArrayVar(&points, "access-point", nil, "`PATH[:UID:GID[:PERMISSIONS]]` of an access point; may be given several times")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be created, and create nothing")
+	run.addTimeout(cmd, 15*time.Minute)
+	addOutputFlag(cmd, &output, "text", migrate.Formats)
+	return cmd
+}
+
+// verbOf says what became of a resource.
+func verbOf(r provision.Resource, dryRun bool) string {
+	switch {
+	case r.Found:
+		return "found"
+	case dryRun:
+		return "missing"
+	}
+	return "created"
+}
+
+// storageClient returns a client for what describes a cluster.
+func (f *clusterFlags) storageClient() (client.Client, error) {
+	config, err := f.config()
+	if err != nil {
+		return nil, err
+	}
+	config.Timeout = requestTimeout
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{configv1.Install, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, err
+		}
+	}
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+func newAWSDestroyCommand() *cobra.Command {
+	var output, cluster, region string
+	var confirm bool
+	run := &runFlags{}
+	cmd := &cobra.Command{
+		Use:   "destroy",
+		Short: "Delete what a cluster's storage has left in AWS",
+		Long: `Delete the access points, mount targets, file systems, volumes, snapshots and security groups that have the tag
+kubernetes.io/cluster/ID=owned, WITH ALL DATA IN THEM: file systems with this tag, the volumes and snapshots among them that
+the EBS driver made, and the security groups that 'berth aws create' made.
+
+What does not have the tag, or also has that of another cluster, is kept, and so is what contains it.
+
+Without --confirm, it lists what it would delete, and about what it costs to keep that.`,
+		Example: `  berth aws destroy --infra-id prod-x7k2p --region us-east-1
+  berth aws destroy --infra-id prod-x7k2p --region us-east-1 --confirm`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			clients, err := awsclient.New(cmd.Context(), region)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := run.limit(cmd.Context())
+			defer cancel()
+			inventory, err := removal.Find(ctx, clients, ownership.Cluster(cluster))
+			if err != nil {
+				return stopped(ctx, err)
+			}
+			if output == "json" {
+				report := removal.Report{Schema: removal.Schema, Cluster: cluster, DryRun: !confirm, Inventory: *inventory, USDPerMonth: removal.Cost(inventory.Delete)}
+				if err := escape.JSON(cmd.OutOrStdout(), report); err != nil {
+					return err
+				}
+			} else {
+				listInventory(cmd, inventory)
+			}
+			if !confirm {
+				return nil
+			}
+			return stopped(ctx, removal.Delete(ctx, clients, inventory, func(r removal.Resource) {
+				if output == "text" {
+					fmt.Fprintf(cmd.OutOrStdout(), "deleted   %s\n", r)
+				}
+			}))
+		},
+	}
+	cmd.Flags().StringVar(&cluster, "infra-id", "", "`ID` of the cluster: status.infrastructureName of Infrastructure cluster")
+	cmd.Flags().StringVar(&region, "region", "", "`REGION` of AWS (default AWS_REGION or the profile's)")
+	cmd.Flags().BoolVar(&confirm, "confirm", false, "delete what is listed")
+	run.addTimeout(cmd, 30*time.Minute)
+	addOutputFlag(cmd, &output, "text", migrate.Formats)
+	if err := cmd.MarkFlagRequired("infra-id"); err != nil {
+		panic(err) // the flag exists
+	}
+	return cmd
+}
+
+// listInventory prints an inventory. Names are chosen by whoever may tag resources.
+func listInventory(cmd *cobra.Command, inventory *removal.Inventory) {
+	w := escape.Messages(cmd.OutOrStdout())
+	for _, r := range inventory.Delete {
+		fmt.Fprintf(w, "delete    %-15s %-25s %s\n", r.Kind, r.ID, r.Name)
+	}
+	for _, r := range inventory.Keep {
+		fmt.Fprintf(w, "keep      %-15s %-25s %s: %s\n", r.Kind, r.ID, r.Name, r.Kept)
+	}
+	fmt.Fprintf(w, "%d to delete, %d to keep. To keep all costs about $%.2f a month.\n", len(inventory.Delete), len(inventory.Keep), removal.Cost(inventory.Delete))
+}
+
+// stopped explains the error of what was interrupted or timed out.
+func stopped(ctx context.Context, err error) error {
+	const next = "run the same command to continue"
+	switch {
+	case err == nil || ctx.Err() == nil:
+		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return &exitError{code: exitTimeout, err: fmt.Errorf("timed out: %w; %s", err, next)}
+	}
+	return fmt.Errorf("interrupted; %s", next)
+}

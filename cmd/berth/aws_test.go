@@ -1,0 +1,50 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/berth-csi/berth/aws/removal"
+	"github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/test/aws/efs"
+)
+
+// TestAWSDestroy: without --confirm nothing is deleted, and names in AWS do no harm on a terminal.
+func TestAWSDestroy(t *testing.T) {
+	region := aws.Start(t, aws.Options{})
+	region.Configure(t, region.AddUser(t, "administrator", "*"))
+	doomed := region.EFS.AddFileSystem(efs.FileSystem{Tags: map[string]string{"kubernetes.io/cluster/prod-x7k2p": "owned", "Name": "data\x1b[2J"}})
+	both := region.EFS.AddFileSystem(efs.FileSystem{Tags: map[string]string{"kubernetes.io/cluster/prod-x7k2p": "owned", "kubernetes.io/cluster/other": "owned"}})
+
+	run := func(args ...string) string {
+		t.Helper()
+		out := &bytes.Buffer{}
+		cmd := newCommand()
+		cmd.SetArgs(append([]string{"aws", "destroy", "--infra-id", "prod-x7k2p"}, args...))
+		cmd.SetOut(out)
+		if err := cmd.ExecuteContext(context.Background()); err != nil {
+			t.Fatalf("berth aws destroy %q: %v", args, err)
+		}
+		return out.String()
+	}
+	if got := run(); strings.Contains(got, "\x1b") || !strings.Contains(got, "delete    file system     "+doomed.ID) ||
+		!strings.Contains(got, "keep      file system     "+both.ID) || !strings.Contains(got, "its tags name the cluster other, too") || !strings.Contains(got, "1 to delete, 1 to keep.") {
+		t.Errorf("the list is\n%s", got)
+	}
+	report := &removal.Report{}
+	if err := json.Unmarshal([]byte(run("-o", "json")), report); err != nil || report.Schema != removal.Schema || !report.DryRun || len(report.Delete) != 1 || len(report.Keep) != 1 {
+		t.Errorf("the report is %+v, %v", report, err)
+	}
+	if got := len(region.EFS.FileSystems()); got != 2 {
+		t.Fatalf("without --confirm, %d of 2 file systems are left", got)
+	}
+	if got := run("--confirm"); !strings.Contains(got, "deleted   file system "+doomed.ID) {
+		t.Errorf("it printed\n%s", got)
+	}
+	if left := region.EFS.FileSystems(); len(left) != 1 || left[0].ID != both.ID {
+		t.Errorf("what is left is %+v", left)
+	}
+}
