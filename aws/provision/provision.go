@@ -29,6 +29,14 @@ import (
 // nfs is the TCP port of mount targets.
 const nfs = 2049
 
+// Permissions are those that Create needs. The creation of a mount target creates a network interface in the caller's name.
+var Permissions = []string{
+	"ec2:DescribeInstances", "ec2:DescribeSecurityGroups", "ec2:CreateSecurityGroup", "ec2:AuthorizeSecurityGroupIngress", "ec2:CreateTags",
+	"ec2:DescribeSubnets", "ec2:DescribeNetworkInterfaces", "ec2:CreateNetworkInterface",
+	"elasticfilesystem:DescribeFileSystems", "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:DescribeAccessPoints",
+	"elasticfilesystem:CreateFileSystem", "elasticfilesystem:CreateMountTarget", "elasticfilesystem:CreateAccessPoint", "elasticfilesystem:TagResource",
+}
+
 // Request is what to create.
 type Request struct {
 	Cluster ownership.Cluster

@@ -30,6 +30,18 @@ const GroupTag = "berth-csi.io/mount-targets"
 // pageSize is how many volumes, snapshots and security groups a request lists.
 const pageSize = 500
 
+// Permissions are those that Find and Delete need. The deletion of a mount target deletes its network interface in the caller's name.
+var Permissions = append([]string{
+	"ec2:DeleteVolume", "ec2:DeleteSnapshot", "ec2:DeleteSecurityGroup", "ec2:DeleteNetworkInterface",
+	"elasticfilesystem:DeleteAccessPoint", "elasticfilesystem:DeleteMountTarget", "elasticfilesystem:DeleteFileSystem",
+}, PermissionsToFind...)
+
+// PermissionsToFind are those that Find needs.
+var PermissionsToFind = []string{
+	"ec2:DescribeVolumes", "ec2:DescribeSnapshots", "ec2:DescribeSecurityGroups",
+	"elasticfilesystem:DescribeFileSystems", "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:DescribeAccessPoints",
+}
+
 // Find reads what the cluster's tags mark.
 func Find(ctx context.Context, clients *client.Clients, cluster ownership.Cluster) (*Inventory, error) {
 	if err := cluster.Check(); err != nil {

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"time"
 
 	configv1 "github.com/openshift/api/config/v1"
@@ -48,11 +51,13 @@ cluster's, so that 'berth aws destroy' and the installer find it.
 
 What exists already is left as it is, so that the same command continues after an interruption.
 
-It needs these permissions: ec2:DescribeInstances, ec2:DescribeSecurityGroups, ec2:CreateSecurityGroup,
-ec2:AuthorizeSecurityGroupIngress, ec2:CreateTags, elasticfilesystem:Describe*, elasticfilesystem:CreateFileSystem,
-elasticfilesystem:CreateMountTarget, elasticfilesystem:CreateAccessPoint, elasticfilesystem:TagResource.`,
+It needs these permissions:` + listed(provision.Permissions) + `
+
+The first file system of an account also needs iam:CreateServiceLinkedRole.`,
 		Example: `  berth aws create --dry-run
-  berth aws create --access-point /team-a --access-point /team-b:2000:2000:0700`,
+  berth aws create --access-point /team-a --access-point /team-b:2000:2000:0700
+  berth aws create -o storageclass | oc apply -f -
+  berth aws create --access-point /team-a -o sharedvolume | oc -n team-a apply -f -`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var parsed []provision.AccessPoint
@@ -62,6 +67,12 @@ elasticfilesystem:CreateMountTarget, elasticfilesystem:CreateAccessPoint, elasti
 					return err
 				}
 				parsed = append(parsed, point)
+			}
+			switch {
+			case output == formatSharedVolume && len(parsed) == 0:
+				return fmt.Errorf("--output is %s, and there is no --access-point for it to use", output)
+			case dryRun && (output == formatSharedVolume || output == formatStorageClass):
+				return fmt.Errorf("--output is %s, which has the ID of the file system: it cannot be known in a --dry-run", output)
 			}
 			c, err := f.storageClient()
 			if err != nil {
@@ -78,20 +89,18 @@ elasticfilesystem:CreateMountTarget, elasticfilesystem:CreateAccessPoint, elasti
 			}
 			ctx, cancel := run.limit(cmd.Context())
 			defer cancel()
+			progress := map[string]io.Writer{"text": cmd.OutOrStdout(), formatSharedVolume: cmd.ErrOrStderr(), formatStorageClass: cmd.ErrOrStderr()}[output]
 			created := provision.Report{Schema: provision.Schema, Cluster: string(request.Cluster), Region: region, DryRun: dryRun, Resources: []provision.Resource{}}
 			err = provision.Create(ctx, clients, request, dryRun, func(r provision.Resource) {
 				created.Resources = append(created.Resources, r)
-				if output == "text" {
-					fmt.Fprintf(cmd.OutOrStdout(), "%-9s %-15s %-25s %s\n", verbOf(r, dryRun), r.Kind, cmp.Or(r.ID, "-"), r.About)
+				if progress != nil {
+					fmt.Fprintf(progress, "%-9s %-15s %-25s %s\n", verbOf(r, dryRun), r.Kind, cmp.Or(r.ID, "-"), r.About)
 				}
 			})
 			if err != nil {
 				return stopped(ctx, err)
 			}
-			if output == "json" {
-				return escape.JSON(cmd.OutOrStdout(), created)
-			}
-			return nil
+			return printCreated(cmd.OutOrStdout(), output, created, name)
 		},
 	}
 	f.addConnection(cmd)
@@ -99,8 +108,33 @@ elasticfilesystem:CreateMountTarget, elasticfilesystem:CreateAccessPoint, elasti
 	cmd.Flags().StringArrayVar(&points, "access-point", nil, "`PATH[:UID:GID[:PERMISSIONS]]` of an access point; may be given several times")
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "say what would be created, and create nothing")
 	run.addTimeout(cmd, 15*time.Minute)
-	addOutputFlag(cmd, &output, "text", migrate.Formats)
+	addOutputFlag(cmd, &output, "text", append(slices.Clone(migrate.Formats), formatSharedVolume, formatStorageClass))
 	return cmd
+}
+
+// Further formats of berth aws create: objects that use what it has created.
+const (
+	formatSharedVolume = "sharedvolume"
+	formatStorageClass = "storageclass"
+)
+
+// printCreated prints what is not printed as text while it is created.
+func printCreated(w io.Writer, format string, created provision.Report, name string) error {
+	var manifests []byte
+	var err error
+	switch format {
+	case "json":
+		return escape.JSON(w, created)
+	case formatSharedVolume:
+		manifests, err = created.SharedVolumes()
+	case formatStorageClass:
+		manifests, err = created.StorageClass(name)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(manifests)
+	return err
 }
 
 // verbOf says what became of a resource.
@@ -143,7 +177,11 @@ the EBS driver made, and the security groups that 'berth aws create' made.
 
 What does not have the tag, or also has that of another cluster, is kept, and so is what contains it.
 
-Without --confirm, it lists what it would delete, and about what it costs to keep that.`,
+Without --confirm, it lists what it would delete, and about what it costs to keep that.
+
+To list, it needs these permissions:` + listed(removal.PermissionsToFind) + `
+
+To delete, it needs these:` + listed(removal.Permissions),
 		Example: `  berth aws destroy --infra-id prod-x7k2p --region us-east-1
   berth aws destroy --infra-id prod-x7k2p --region us-east-1 --confirm`,
 		Args: cobra.NoArgs,
@@ -185,6 +223,11 @@ Without --confirm, it lists what it would delete, and about what it costs to kee
 		panic(err) // the flag exists
 	}
 	return cmd
+}
+
+// listed returns permissions, one a line.
+func listed(permissions []string) string {
+	return "\n  " + strings.Join(slices.Sorted(slices.Values(permissions)), "\n  ")
 }
 
 // listInventory prints an inventory. Names are chosen by whoever may tag resources.

@@ -82,8 +82,14 @@ func StartAWS(t testing.TB, driver drivers.Driver, options aws.Options) *AWS {
 	})
 	options.Disks = devices
 	a.Cloud = aws.Start(t, options)
+	subnet, err := a.EC2.AddSubnet(ec2.Subnet{VPC: "vpc-0123456789abcdef0", Zone: a.Zones()[0].Name, Prefix: mountTargets})
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := a.EC2.AddSecurityGroup(ec2.SecurityGroup{VPC: subnet.VPC, Name: cluster.InfrastructureName + "-node",
+		Tags: ec2.Tags{"kubernetes.io/cluster/" + cluster.InfrastructureName: "owned"}})
 	for range Nodes {
-		instance, err := a.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: a.Zones()[0].Name})
+		instance, err := a.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: subnet.Zone, Subnet: subnet.ID, SecurityGroups: []string{group.ID}})
 		if err != nil {
 			t.Fatal(err)
 		}

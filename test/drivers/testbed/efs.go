@@ -2,8 +2,8 @@ package testbed
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,47 +18,67 @@ import (
 	"github.com/berth-csi/berth/test/drivers/nfs"
 )
 
-// mountTarget is the address of the mount target of a file system, with its number.
-const mountTarget = "10.0.80.%d"
+// Mount targets have addresses of this range: the first ones those of AddFileSystems, others those that EC2 assigns.
+var mountTargets = netip.MustParsePrefix("10.0.80.0/24")
 
-// FileSystems are file systems of EFS with a mount target in the zone of the nodes.
+// maxMountTargets is how many mount targets nodes can reach.
+const maxMountTargets = 9
+
+// FileSystems are the file systems of a region of EFS. Nodes can mount them, also those that are created later, such as by
+// an administrator.
 type FileSystems struct {
 	// NFS serves them.
 	NFS *nfs.Server
 
-	cloud   *aws.Cloud
-	folders map[string]string // by ID
-	targets map[string]string // IP addresses, by ID
+	cloud *aws.Cloud
+	root  string // has a folder for each of them
 }
 
-// AddFileSystems adds file systems with IDs, which may be of other accounts. Each has a folder of this machine.
+// AddFileSystems adds file systems with IDs, which may be of other accounts, and a mount target for each in the zone of the
+// nodes. It serves these, and all others of the region. Each has a folder of this machine.
 func AddFileSystems(t testing.TB, a *AWS, all ...efs.FileSystem) *FileSystems {
 	t.Helper()
-	s := &FileSystems{cloud: a.Cloud, folders: map[string]string{}, targets: map[string]string{}}
+	s := &FileSystems{cloud: a.Cloud, root: t.TempDir()}
 	s.NFS = nfs.Start(t, s.export)
-	zone := a.Zones()[0]
-	for i, fs := range all {
-		id := fs.ID
+	zone, address := a.Zones()[0], mountTargets.Addr()
+	for _, fs := range all {
+		address = address.Next()
 		a.EFS.AddFileSystem(fs)
-		s.folders[id], s.targets[id] = t.TempDir(), fmt.Sprintf(mountTarget, i+1)
-		if _, err := a.EFS.AddMountTarget(efs.MountTarget{FileSystemID: id, Zone: zone.Name, ZoneID: zone.ID, IP: s.targets[id]}); err != nil {
+		if _, err := a.EFS.AddMountTarget(efs.MountTarget{FileSystemID: fs.ID, Zone: zone.Name, ZoneID: zone.ID, IP: address.String()}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(s.Folder(fs.ID), 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return s
 }
 
-// Serve adds the mount targets and their names to what a testbed finds.
+// Serve adds the addresses and the names of mount targets to what a testbed finds.
 func (s *FileSystems) Serve(cloud *Cloud) {
-	cloud.NFS, cloud.Names = s.NFS, map[string]string{}
-	for id, address := range s.targets {
-		cloud.Servers[address+":2049"] = s.NFS.Address()
-		cloud.Names[id+".efs."+s.cloud.Region()+".amazonaws.com"] = address
+	cloud.NFS, cloud.Resolve = s.NFS, s.resolve
+	for address, i := mountTargets.Addr().Next(), 0; i < maxMountTargets; address, i = address.Next(), i+1 {
+		cloud.Servers[address.String()+":2049"] = s.NFS.Address()
 	}
 }
 
-// Folder returns the folder with the files of a file system.
-func (s *FileSystems) Folder(id string) string { return s.folders[id] }
+// resolve returns the address of a file system's mount target. All nodes are in one zone.
+func (s *FileSystems) resolve(host string) (address netip.Addr, known bool) {
+	id, found := strings.CutSuffix(host, ".efs."+s.cloud.Region()+".amazonaws.com")
+	if !found {
+		return netip.Addr{}, false
+	}
+	for _, target := range s.cloud.EFS.MountTargets() {
+		if target.FileSystemID == id {
+			address, err := netip.ParseAddr(target.IP)
+			return address, err == nil
+		}
+	}
+	return netip.Addr{}, false
+}
+
+// Folder returns the folder with the files of a file system. It exists if AddFileSystems has added that, or once it was mounted.
+func (s *FileSystems) Folder(id string) string { return filepath.Join(s.root, id) }
 
 // export returns the folder of a request. A file system without access point has to be named by its host: only TLS has
 // a certificate.
@@ -67,9 +87,12 @@ func (s *FileSystems) export(r nfs.Request) (string, error) {
 	if id == "" {
 		id, _, _ = strings.Cut(r.Host, ".")
 	}
-	folder, ok := s.folders[id]
-	if !ok || !strings.HasPrefix(r.Host, id+".") {
+	if !slices.ContainsFunc(s.cloud.EFS.FileSystems(), func(fs efs.FileSystem) bool { return fs.ID == id }) || !strings.HasPrefix(r.Host, id+".") {
 		return "", syscall.EACCES
+	}
+	folder := s.Folder(id)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", err
 	}
 	if r.AccessPoint != "" {
 		points := s.cloud.EFS.AccessPoints()

@@ -1,7 +1,6 @@
 package testbed
 
 import (
-	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -12,42 +11,49 @@ import (
 // resolver is where pods on the host network send their queries if the kubelet knows no name servers.
 const resolver = "127.0.0.1:53"
 
-// resolveNames serves names on all nodes, and answers that there are no others.
-func (s *Surroundings) resolveNames(names map[string]string) error {
-	addresses := map[string]netip.Addr{}
-	for name, text := range names {
-		address, err := netip.ParseAddr(text)
-		if err != nil || !address.Is4() {
-			return fmt.Errorf("the name %s has the address %q, want one of IPv4", name, text)
-		}
-		addresses[strings.ToLower(name)+"."] = address
+// lookUp returns the IPv4 address of a host. Its name is in lower case, and has no dot at the end.
+type lookUp func(host string) (address netip.Addr, known bool)
+
+// lookUp looks for a host among those of the cloud.
+func (c Cloud) lookUp(host string) (netip.Addr, bool) {
+	if address, known := c.Names[host]; known {
+		parsed, err := netip.ParseAddr(address)
+		return parsed, err == nil && parsed.Is4()
 	}
+	if c.Resolve == nil {
+		return netip.Addr{}, false
+	}
+	return c.Resolve(host)
+}
+
+// resolveNames serves names on all nodes, and answers that there are no others.
+func (s *Surroundings) resolveNames(names lookUp) error {
 	for _, node := range Nodes {
 		conn, err := s.cluster.ListenPacketOn(node, "udp", resolver)
 		if err != nil {
 			return err
 		}
 		s.closers = append(s.closers, func() { conn.Close() })
-		go answerQueries(conn, addresses)
+		go answerQueries(conn, names)
 	}
 	return nil
 }
 
 // answerQueries answers until the connection is closed.
-func answerQueries(conn net.PacketConn, addresses map[string]netip.Addr) {
+func answerQueries(conn net.PacketConn, names lookUp) {
 	packet := make([]byte, 4096)
 	for {
 		n, from, err := conn.ReadFrom(packet)
 		if err != nil {
 			return
 		}
-		if answer, err := answer(packet[:n], addresses); err == nil {
+		if answer, err := answer(packet[:n], names); err == nil {
 			_, _ = conn.WriteTo(answer, from) // whoever asked may be gone
 		}
 	}
 }
 
-func answer(packet []byte, addresses map[string]netip.Addr) ([]byte, error) {
+func answer(packet []byte, names lookUp) ([]byte, error) {
 	var query dnsmessage.Message
 	if err := query.Unpack(packet); err != nil {
 		return nil, err
@@ -57,7 +63,7 @@ func answer(packet []byte, addresses map[string]netip.Addr) ([]byte, error) {
 		Questions: query.Questions,
 	}
 	for _, question := range query.Questions {
-		address, known := addresses[strings.ToLower(question.Name.String())]
+		address, known := names(strings.TrimSuffix(strings.ToLower(question.Name.String()), "."))
 		if !known {
 			reply.RCode = dnsmessage.RCodeNameError
 		} else if question.Type == dnsmessage.TypeA {

@@ -15,7 +15,12 @@ func TestNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer server.Close()
-	go answerQueries(server, map[string]netip.Addr{"fs-1.efs.sea-west-1.amazonaws.com.": netip.MustParseAddr("10.0.80.1")})
+	go answerQueries(server, Cloud{
+		Names: map[string]string{"fs-1.efs.sea-west-1.amazonaws.com": "10.0.80.1"},
+		Resolve: func(host string) (netip.Addr, bool) {
+			return netip.MustParseAddr("10.0.80.4"), host == "fs-3.efs.sea-west-1.amazonaws.com"
+		},
+	}.lookUp)
 	for _, tc := range []struct {
 		name  string
 		kind  dnsmessage.Type
@@ -25,6 +30,7 @@ func TestNames(t *testing.T) {
 		{"fs-1.efs.sea-west-1.amazonaws.com.", dnsmessage.TypeA, dnsmessage.RCodeSuccess, 1},
 		{"FS-1.efs.sea-west-1.amazonaws.com.", dnsmessage.TypeA, dnsmessage.RCodeSuccess, 1},
 		{"fs-1.efs.sea-west-1.amazonaws.com.", dnsmessage.TypeAAAA, dnsmessage.RCodeSuccess, 0},
+		{"fs-3.efs.sea-west-1.amazonaws.com.", dnsmessage.TypeA, dnsmessage.RCodeSuccess, 1},
 		{"fs-2.efs.sea-west-1.amazonaws.com.", dnsmessage.TypeA, dnsmessage.RCodeNameError, 0},
 	} {
 		query := dnsmessage.Message{

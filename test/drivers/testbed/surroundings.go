@@ -53,7 +53,7 @@ func Surround(ctx context.Context, c *cluster.Cluster, cloud Cloud, failed func(
 	if err := s.injectCA(cloud.CA, failed); err != nil {
 		return nil, err
 	}
-	if err := s.resolveNames(cloud.Names); err != nil {
+	if err := s.resolveNames(cloud.lookUp); err != nil {
 		return nil, err
 	}
 	if cloud.NFS != nil {

@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -60,8 +61,10 @@ type Cloud struct {
 	// Servers maps addresses, "IP:port", at which programs on all nodes and in their pods find servers, to addresses on
 	// this machine.
 	Servers map[string]string
-	// Names maps names of hosts to IP addresses. Only pods on the host network can resolve them.
+	// Names maps names of hosts, in lower case, to IPv4 addresses. Only pods on the host network can resolve them.
 	Names map[string]string
+	// Resolve, which may be nil, returns the addresses of further names, such as of what is created later.
+	Resolve func(host string) (address netip.Addr, known bool)
 	// CA is what the cluster trusts in addition to public certificate authorities, in PEM. It may be empty.
 	CA []byte
 	// NFS serves the exports of all servers with port 2049 among Servers. It may be nil.

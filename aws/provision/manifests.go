@@ -1,0 +1,92 @@
+package provision
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/aws/removal"
+)
+
+// provisioner is the EFS driver.
+const provisioner = "efs.csi.aws.com"
+
+// SharedVolumes returns a SharedVolume for each access point of the report, as YAML. They have no namespace, as whoever applies
+// them knows it. Each is named after its path.
+func (r Report) SharedVolumes() ([]byte, error) {
+	fileSystem, err := r.fileSystem()
+	if err != nil {
+		return nil, err
+	}
+	var documents [][]byte
+	taken := map[string]bool{}
+	for _, resource := range r.Resources {
+		if resource.Kind != removal.AccessPoint {
+			continue
+		}
+		name := objectName(resource.About)
+		for n := 2; taken[name]; n++ {
+			name = fmt.Sprintf("%s-%d", objectName(resource.About), n)
+		}
+		taken[name] = true
+		document, err := yaml.Marshal(map[string]any{
+			"apiVersion": "aws-efs.managed.openshift.io/v1alpha1",
+			"kind":       "SharedVolume",
+			"metadata":   map[string]any{"name": name},
+			"spec":       map[string]any{"fileSystemID": fileSystem, "accessPointID": resource.ID},
+		})
+		if err != nil {
+			return nil, err
+		}
+		documents = append(documents, document)
+	}
+	return bytes.Join(documents, []byte("---\n")), nil
+}
+
+// StorageClass returns a StorageClass that makes an access point for each claim, as YAML. Its name is that of the file system, with
+// "-dynamic" appended.
+func (r Report) StorageClass(fileSystemName string) ([]byte, error) {
+	fileSystem, err := r.fileSystem()
+	if err != nil {
+		return nil, err
+	}
+	return yaml.Marshal(map[string]any{
+		"apiVersion":  "storage.k8s.io/v1",
+		"kind":        "StorageClass",
+		"metadata":    map[string]any{"name": objectName(fileSystemName) + "-dynamic"},
+		"provisioner": provisioner,
+		"parameters":  map[string]any{"provisioningMode": "efs-ap", "fileSystemId": fileSystem, "directoryPerms": "700"},
+	})
+}
+
+// fileSystem returns the ID of the file system.
+func (r Report) fileSystem() (string, error) {
+	for _, resource := range r.Resources {
+		if resource.Kind == removal.FileSystem && resource.ID != "" {
+			return resource.ID, nil
+		}
+	}
+	return "", errors.New("there is no file system yet")
+}
+
+// notInNames matches what names of objects cannot have.
+var notInNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+// maxName leaves room for a claim's prefix and for what distinguishes objects.
+const maxName = 50
+
+// objectName turns a path or a name into a name of an object.
+func objectName(text string) string {
+	name := notInNames.ReplaceAllString(strings.ToLower(text), "-")
+	if name = strings.Trim(name, "-"); len(name) > maxName {
+		name = strings.Trim(name[:maxName], "-")
+	}
+	if name == "" {
+		return "share"
+	}
+	return name
+}

@@ -1,0 +1,154 @@
+// Package filesystem follows the file system of a cluster from berth aws create to berth aws destroy: the real EFS driver and
+// the pods of a team use it in between.
+package filesystem
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-csi/berth/aws/provision"
+	"github.com/berth-csi/berth/aws/removal"
+	driver "github.com/berth-csi/berth/drivers/efs"
+	sharedvolume "github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
+	"github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/test/aws/efs"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/drivers/testbed"
+	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/release"
+)
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+// administrator runs berth with credentials for AWS that have the documented permissions.
+type administrator struct {
+	berth string
+	env   []string
+}
+
+// run runs a command, and returns its standard output.
+func (a administrator) run(t *testing.T, args ...string) []byte {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, a.berth, args...)
+	cmd.Env = append(os.Environ(), a.env...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	t.Logf("$ berth %s\n%s%s", strings.Join(args, " "), said.Bytes(), out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// TestFileSystem: an administrator starts from a cluster without file system, and leaves nothing behind in AWS but what is of
+// others.
+func TestFileSystem(t *testing.T) {
+	region := testbed.StartAWS(t, driver.Driver, aws.Options{Settle: 100 * time.Millisecond})
+	files := testbed.AddFileSystems(t, region)
+	neighbour := region.EFS.AddFileSystem(efs.FileSystem{Tags: map[string]string{"kubernetes.io/cluster/neighbour-b4q9z": "owned"}})
+	machines := region.EC2.SecurityGroups()
+	programs := release.Programs(t, driver.Driver)
+	creator := administrator{programs.Berth, append(region.Environment(t, nil), aws.Variables(region.AddUser(t, "creator", provision.Permissions...))...)}
+
+	cloud := region.Options()
+	files.Serve(&cloud)
+	prepare := cloud.Prepare
+	cloud.Prepare = func(c *cluster.Cluster) {
+		prepare(c)
+		creator.env = append(creator.env, "KUBECONFIG="+c.Kubeconfig())
+		creator.run(t, "aws", "create", "--dry-run")
+		creator.run(t, "aws", "create", "--access-point", "/team-a")
+	}
+	bed := testbed.Start(t, testbed.Options{Driver: driver.Driver, Cloud: cloud})
+	if made := region.EFS.FileSystems(); len(made) != 2 {
+		t.Fatalf("the cloud has the file systems %+v, want that of the neighbour and one that was created", made)
+	}
+
+	// The same command again creates nothing, and prints what the team and the administrator need.
+	namespace := bed.Namespace(t)
+	shared := &sharedvolume.SharedVolume{}
+	if err := yaml.UnmarshalStrict(creator.run(t, "aws", "create", "--access-point", "/team-a", "-o", "sharedvolume"), shared); err != nil {
+		t.Fatal(err)
+	}
+	shared.Namespace = namespace
+	kubectl := bed.Kubectl(t.Context(), "apply", "-f", "-")
+	kubectl.Stdin = bytes.NewReader(creator.run(t, "aws", "create", "-o", "storageclass"))
+	if out, err := kubectl.CombinedOutput(); err != nil {
+		t.Fatalf("kubectl apply: %v\n%s", err, out)
+	}
+	useBoth(t, bed, shared, "efs-dynamic")
+	if points := region.EFS.AccessPoints(); len(points) != 2 {
+		t.Errorf("the cloud has the access points %+v, want that of the SharedVolume and that of the claim", points)
+	}
+
+	destroy := []string{"aws", "destroy", "--infra-id", cluster.InfrastructureName}
+	auditor := administrator{programs.Berth, append(region.Environment(t, nil), aws.Variables(region.AddUser(t, "auditor", removal.PermissionsToFind...))...)}
+	var report removal.Report
+	if err := json.Unmarshal(auditor.run(t, append(destroy, "-o", "json")...), &report); err != nil {
+		t.Fatal(err)
+	}
+	var kinds []removal.Kind
+	for _, r := range report.Delete {
+		kinds = append(kinds, r.Kind)
+	}
+	want := []removal.Kind{removal.AccessPoint, removal.AccessPoint, removal.MountTarget, removal.FileSystem, removal.SecurityGroup}
+	if diff := cmp.Diff(want, kinds); diff != "" || len(report.Keep) > 0 || len(region.EFS.FileSystems()) != 2 {
+		t.Errorf("it keeps %+v, and would delete (-want +got):\n%s", report.Keep, diff)
+	}
+	remover := administrator{programs.Berth, append(region.Environment(t, nil), aws.Variables(region.AddUser(t, "remover", removal.Permissions...))...)}
+	remover.run(t, append(destroy, "--confirm")...)
+	if left := region.EFS.FileSystems(); len(left) != 1 || left[0].ID != neighbour.ID {
+		t.Errorf("the cloud still has the file systems %+v, want that of the neighbour", left)
+	}
+	if points, targets := region.EFS.AccessPoints(), region.EFS.MountTargets(); len(points) > 0 || len(targets) > 0 {
+		t.Errorf("the cloud still has the access points %+v and the mount targets %+v", points, targets)
+	}
+	if diff := cmp.Diff(machines, region.EC2.SecurityGroups()); diff != "" {
+		t.Errorf("the security groups are not those of before (-before +after):\n%s", diff)
+	}
+	if out := remover.run(t, destroy...); !strings.Contains(string(out), "0 to delete, 0 to keep") {
+		t.Errorf("when all is gone, it prints\n%s", out)
+	}
+}
+
+// useBoth has pods on two nodes share a SharedVolume, and one use a claim of a class.
+func useBoth(t *testing.T, bed *testbed.Testbed, shared *sharedvolume.SharedVolume, class string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
+	defer cancel()
+	if err := journey.Grant(ctx, bed.Client(), shared.Namespace, shared.Spec.FileSystemID, shared.Spec.AccessPointID); err != nil {
+		t.Fatal(err)
+	}
+	name, err := journey.Share(ctx, bed.Client(), shared)
+	if err != nil {
+		t.Fatal(err)
+	}
+	website := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: shared.Namespace, Name: name}}
+	first := bed.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: website})
+	second := bed.Run(t, testbed.Pod{Name: "second", Node: testbed.Nodes[1], Claim: website})
+	first.Write(t, "greeting", "ahoy")
+	if got := second.Read(t, "greeting"); got != "ahoy" {
+		t.Errorf("the pod on node %s reads %q, want what the other one wrote", testbed.Nodes[1], got)
+	}
+	claim := bed.Claim(t, testbed.Claim{Namespace: shared.Namespace, Name: "files", Class: class})
+	third := bed.Run(t, testbed.Pod{Name: "third", Node: testbed.Nodes[0], Claim: claim})
+	third.Write(t, "greeting", "aye")
+	if got := third.Read(t, "greeting"); got != "aye" {
+		t.Errorf("the pod with the claim of class %s reads %q, want what it wrote", class, got)
+	}
+}
