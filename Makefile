@@ -27,6 +27,10 @@ demo-platform: runtime ## On one of its own, run the drivers of a platform: make
 demo-adopt: runtime ## On one of its own, hand the EBS driver of OpenShift 4.5 over to the cluster storage operator
 	@go run ./test/demo adopt
 
+.PHONY: demo-aws
+demo-aws: runtime ## On one of its own, create an EFS file system in a simulated AWS, use it, and delete it
+	@go run ./test/demo aws
+
 .PHONY: demo-csi-migration
 demo-csi-migration: ## On one of its own, switch CSI migration on and off; operators of nodes are played
 	@go run ./test/demo csi-migration

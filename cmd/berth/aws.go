@@ -234,7 +234,8 @@ func listed(permissions []string) string {
 func listInventory(cmd *cobra.Command, inventory *removal.Inventory) {
 	w := escape.Messages(cmd.OutOrStdout())
 	for _, r := range inventory.Delete {
-		fmt.Fprintf(w, "delete    %-15s %-25s %s\n", r.Kind, r.ID, r.Name)
+		line := fmt.Sprintf("delete    %-15s %-25s %s", r.Kind, r.ID, r.Name)
+		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 	for _, r := range inventory.Keep {
 		fmt.Fprintf(w, "keep      %-15s %-25s %s: %s\n", r.Kind, r.ID, r.Name, r.Kept)

@@ -1,6 +1,6 @@
 // Command demo runs one of Berth's demonstrations on a local cluster; see command play. It builds what that needs,
 // which takes minutes the first time, and prints the progress. So that it starts quickly, it imports almost nothing
-// itself. `make demo`, `make demo-switch`, `make demo-platform`, `make demo-adopt` and `make demo-down` run it, and `make test` uses it to build the tools.
+// itself. `make demo`, `make demo-switch`, `make demo-platform`, `make demo-adopt`, `make demo-aws` and `make demo-down` run it, and `make test` uses it to build the tools.
 package main
 
 import (
@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string) error {
 		return d.up(ctx, what)
 	}
 	switch what {
-	case "up", "switch", "adopt", "csi-migration":
+	case "up", "switch", "adopt", "aws", "csi-migration":
 		return d.up(ctx, what)
 	case "down":
 		return d.down(ctx)
@@ -49,7 +49,7 @@ func run(ctx context.Context, args []string) error {
 		}
 		return d.buildForTests(ctx)
 	}
-	return fmt.Errorf("want \"up\", \"switch\", \"adopt\", \"csi-migration\", \"platform NAME\", \"down\" or \"tools\"; got %q", args)
+	return fmt.Errorf("want \"up\", \"switch\", \"adopt\", \"aws\", \"csi-migration\", \"platform NAME\", \"down\" or \"tools\"; got %q", args)
 }
 
 type demo struct {

@@ -29,7 +29,6 @@ import (
 	"github.com/berth-csi/berth/migrate/adoption"
 	"github.com/berth-csi/berth/test/aws"
 	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/realnode"
 	"github.com/berth-csi/berth/test/community"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
@@ -39,18 +38,29 @@ import (
 // adoptedPlatform is the platform of the driver that is handed over.
 const adoptedPlatform = "aws"
 
-// adopted is the demonstration's driver. Its cloud also knows the credentials of OpenShift 4.5's operator.
-var adopted = onPlatform{name: adoptedPlatform, olm: true, start: func(t testing.TB) (testbed.Cloud, error) {
-	request, err := openshift45.Request(ebs.Driver)
-	if err != nil {
-		return testbed.Cloud{}, err
+// adoptionCloud also knows the credentials of OpenShift 4.5's operator.
+func adoptionCloud() (simulatedCloud, error) {
+	cloud, err := onPlatform{adoptedPlatform}.cloud()
+	cloud.olm = true
+	cloud.start = func(t testing.TB, _ *demo) (testbed.Cloud, error) {
+		request, err := openshift45.Request(ebs.Driver)
+		if err != nil {
+			return testbed.Cloud{}, err
+		}
+		region := testbed.StartAWS(t, ebs.Driver, aws.Options{})
+		region.Former = []*unstructured.Unstructured{request.Object}
+		return region.Options(), nil
 	}
-	region := testbed.StartAWS(t, ebs.Driver, aws.Options{})
-	region.Former = []*unstructured.Unstructured{request.Object}
-	return region.Options(), nil
-}}
+	return cloud, err
+}
 
-func adoptionCloud(ctx context.Context, s *demo) error { return adopted.runCloud(ctx, s) }
+func runAdoptionCloud(ctx context.Context, s *demo) error {
+	cloud, err := adoptionCloud()
+	if err != nil {
+		return err
+	}
+	return cloud.run(ctx, s)
+}
 
 // handOver is the hand-over of a driver from OLM to the cluster storage operator, while a pod writes to a volume of it.
 type handOver struct{ *demo }
@@ -59,19 +69,20 @@ type handOver struct{ *demo }
 var tenant = client.ObjectKey{Namespace: team, Name: "writer"}
 
 func runAdopt(ctx context.Context, s *demo) error {
-	if err := realnode.Missing(); err != nil {
-		return fmt.Errorf("the driver needs nodes with containers: %w", err)
-	}
 	platform, err := testbed.PlatformOf(adoptedPlatform)
 	if err != nil {
 		return err
 	}
+	cloud, err := adoptionCloud()
+	if err != nil {
+		return err
+	}
 	s.driver = ebs.Driver
-	if err := s.printer.Stage("driver, sidecars, nodes", func() (string, error) { return "built", adopted.build(ctx, s, platform) }); err != nil {
+	if err := cloud.build(ctx, s); err != nil {
 		return err
 	}
 	h := handOver{s}
-	if err := h.setUp(ctx, platform); err != nil {
+	if err := h.setUp(ctx, platform, cloud); err != nil {
 		return err
 	}
 	name := s.driver.Name
@@ -92,8 +103,8 @@ func runAdopt(ctx context.Context, s *demo) error {
 }
 
 // setUp starts the cluster with the former operator, its driver, and a pod that writes to a volume, unless an earlier run did.
-func (h handOver) setUp(ctx context.Context, platform testbed.Platform) error {
-	if err := h.run(ctx, stage{"local cluster", adopted.startCluster(h.demo)}); err != nil {
+func (h handOver) setUp(ctx context.Context, platform testbed.Platform, cloud simulatedCloud) error {
+	if err := h.run(ctx, stage{"local cluster", cloud.startCluster(h.demo)}); err != nil {
 		return err
 	}
 	if before, err := readRecord(ctx, h.cluster.Client()); err != nil || before != nil {

@@ -40,6 +40,8 @@ type demo struct {
 	printer *progress.Printer
 	driver  drivers.Driver
 	cluster *cluster.Cluster
+	// env are further variables for commands that are shown.
+	env []string
 	// archives are the images of the driver, if it really runs.
 	archives map[string]string
 }
@@ -147,6 +149,7 @@ func (s *demo) show(ctx context.Context, args ...string) error {
 	fmt.Printf("\n$ kubectl %s\n", strings.Join(args, " "))
 	cmd := s.cluster.Kubectl(ctx, args...)
 	cmd.Env = append(cmd.Env, "PATH="+s.home+string(filepath.ListSeparator)+os.Getenv("PATH")) // for the plugin
+	cmd.Env = append(cmd.Env, s.env...)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // so that it leaves the cursor on a new line
 	if err := cmd.Run(); err != nil {

@@ -1,6 +1,6 @@
 // Command play runs Berth's demonstrations on local clusters that stay up for inspection: the main job, the switch from the
-// community's operator to the certified one, the drivers of a platform, and the hand-over of a driver from OLM to the cluster
-// storage operator. Command demo builds what this needs and runs it.
+// community's operator to the certified one, the drivers of a platform, the hand-over of a driver from OLM to the cluster
+// storage operator, a file system from its creation to its removal, and CSI migration. Command demo builds what this needs and runs it.
 package main
 
 import (
@@ -44,11 +44,12 @@ func demos() map[string]script {
 	all := map[string]script{
 		"up":            {"", runMainJob, runCloud},
 		"switch":        {"switch", runSwitch, runCloud},
-		"adopt":         {"adopt", runAdopt, adoptionCloud},
+		"adopt":         {"adopt", runAdopt, runAdoptionCloud},
+		"aws":           {"aws", runAWS, runAWSCloud},
 		"csi-migration": {"csi-migration", runCSIMigration, nil},
 	}
 	for _, name := range testbed.Platforms() {
-		p := onPlatform{name: name}
+		p := onPlatform{name}
 		all["platform "+name] = script{"platform-" + name, p.run, p.runCloud}
 	}
 	return all

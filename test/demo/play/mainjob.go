@@ -27,11 +27,12 @@ var access = sharedvolume.SharedVolumeSpec{FileSystemID: "fs-0123456789abcdef0",
 // from it, install the driver, and share a volume.
 type mainJob struct {
 	*demo
-	claim string // of the SharedVolume
+	access sharedvolume.SharedVolumeSpec
+	claim  string // of the SharedVolume
 }
 
 func runMainJob(ctx context.Context, s *demo) error {
-	j := &mainJob{demo: s}
+	j := &mainJob{demo: s, access: access}
 	if err := s.buildDriver(ctx, nil); err != nil {
 		return err
 	}
@@ -96,12 +97,12 @@ func (j *mainJob) installDriver(ctx context.Context) (string, error) {
 }
 
 func (j *mainJob) grant(ctx context.Context) (string, error) {
-	err := journey.Grant(ctx, j.cluster.Client(), team, access.FileSystemID, access.AccessPointID)
+	err := journey.Grant(ctx, j.cluster.Client(), team, j.access.FileSystemID, j.access.AccessPointID)
 	return fmt.Sprintf("SharedVolumeGrant %s lets namespace %[1]s use the access point", team), err
 }
 
 func (j *mainJob) share(ctx context.Context) (string, error) {
-	volume := &sharedvolume.SharedVolume{ObjectMeta: metav1.ObjectMeta{Name: volumeName, Namespace: team}, Spec: access}
+	volume := &sharedvolume.SharedVolume{ObjectMeta: metav1.ObjectMeta{Name: volumeName, Namespace: team}, Spec: j.access}
 	claim, err := journey.Share(ctx, j.cluster.Client(), volume)
 	j.claim = claim
 	return fmt.Sprintf("SharedVolume %s is Ready, its claim %s is Bound", volumeName, claim), err

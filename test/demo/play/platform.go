@@ -3,9 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -20,36 +18,28 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/clusterstorage"
 	"github.com/berth-csi/berth/test/cluster"
-	"github.com/berth-csi/berth/test/cluster/realnode"
-	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/journey"
-	"github.com/berth-csi/berth/test/release"
-	"github.com/berth-csi/berth/test/session"
 )
 
 // onPlatform shows what the cluster storage operator does on a platform: it runs that platform's drivers, and a pod uses
-// a volume of each. The process of the cloud also keeps the cluster.
-type onPlatform struct {
-	name string
-	olm  bool // the cluster has it
-	// start starts the cloud, if it is not the usual one of the platform.
-	start func(testing.TB) (testbed.Cloud, error)
-}
+// a volume of each.
+type onPlatform struct{ name string }
 
 func (p onPlatform) run(ctx context.Context, s *demo) error {
-	if err := realnode.Missing(); err != nil {
-		return fmt.Errorf("the drivers of a platform need nodes with containers: %w", err)
-	}
 	platform, err := testbed.PlatformOf(p.name)
 	if err != nil {
 		return err
 	}
-	if err := s.printer.Stage("drivers, sidecars, nodes", func() (string, error) { return "built", p.build(ctx, s, platform) }); err != nil {
+	cloud, err := p.cloud()
+	if err != nil {
+		return err
+	}
+	if err := cloud.build(ctx, s); err != nil {
 		return err
 	}
 	stages := []stage{
-		{"local cluster", p.startCluster(s)},
+		{"local cluster", cloud.startCluster(s)},
 		{"cluster storage operator", func(ctx context.Context) (string, error) {
 			return "runs from the manifests of its release", platform.Install(ctx, s.cluster.Client())
 		}},
@@ -68,82 +58,22 @@ func (p onPlatform) run(ctx context.Context, s *demo) error {
 	return nil
 }
 
-// build builds the drivers' images, and the nodes.
-func (p onPlatform) build(ctx context.Context, s *demo, platform testbed.Platform) error {
-	_, err := platform.Archives(ctx, s.printer.Progress)
-	if err != nil {
-		return err
-	}
-	if _, err := tools.Kubelet(ctx, s.printer.Progress); err != nil {
-		return err
-	}
-	_, err = tools.Containerd(ctx, s.printer.Progress)
-	return err
-}
-
-// startCluster starts the process of the cloud and the cluster, unless that is up.
-func (p onPlatform) startCluster(s *demo) func(context.Context) (string, error) {
-	return func(ctx context.Context) (_ string, err error) {
-		if s.cluster, err = cluster.Find(clusterFolder(s.folder)); err == nil {
-			return "is up already", nil
-		}
-		if !errors.Is(err, cluster.ErrNotRunning) {
-			return "", err
-		}
-		if err := os.MkdirAll(s.folder, 0o755); err != nil {
-			return "", err
-		}
-		if err := s.startCloudProcess(ctx); err != nil {
-			return "", err
-		}
-		s.cluster, err = cluster.Find(clusterFolder(s.folder))
-		return fmt.Sprintf("is up, in a simulated cloud of the platform %s", p.name), err
-	}
-}
-
-// runCloud starts a cloud and a cluster in it, and is the cloud until the cluster ends.
-func (p onPlatform) runCloud(ctx context.Context, s *demo) error {
+// cloud is the usual one of the platform.
+func (p onPlatform) cloud() (simulatedCloud, error) {
 	platform, err := testbed.PlatformOf(p.name)
 	if err != nil {
-		return err
+		return simulatedCloud{}, err
 	}
-	archives, err := platform.Archives(ctx, nil)
+	return simulatedCloud{name: p.name, snapshots: true, archives: platform.Archives,
+		start: func(t testing.TB, _ *demo) (testbed.Cloud, error) { return platform.Start(t), nil }}, nil
+}
+
+func (p onPlatform) runCloud(ctx context.Context, s *demo) error {
+	cloud, err := p.cloud()
 	if err != nil {
 		return err
 	}
-	folder := clusterFolder(s.folder)
-	return session.Run(ctx, s.name, os.Stderr, func(t testing.TB) {
-		cloud, err := p.startCloud(t, platform)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.cluster, err = cluster.Up(t.Context(), folder, cluster.Options{
-			OLM: p.olm, RealNodes: len(testbed.Nodes), ImageArchives: archives, Reachable: cloud.Servers,
-			Images: map[string]string{release.OperatorImage: s.program("berth-operator"), journey.UserImage: s.program("user"), catalogImage: s.program("berth")},
-		}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		entered := false
-		t.Cleanup(func() {
-			if err := cluster.Stop(context.Background(), folder); !entered && err != nil {
-				t.Error(err)
-			}
-		})
-		testbed.Enter(t, s.cluster, cloud)
-		entered = true
-		fmt.Println(ready)
-		if err := s.awaitEnd(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
-func (p onPlatform) startCloud(t testing.TB, platform testbed.Platform) (testbed.Cloud, error) {
-	if p.start != nil {
-		return p.start(t)
-	}
-	return platform.Start(t), nil
+	return cloud.run(ctx, s)
 }
 
 // awaitDriver waits until the platform's operator has installed a driver, or says why it does not.
@@ -193,30 +123,35 @@ func (p onPlatform) useVolume(s *demo, driver drivers.Driver) func(context.Conte
 		if err != nil || class == "" {
 			return cmp.Or(class, "the driver has no StorageClass"), err
 		}
-		claim := &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: driver.Name},
-			Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{corev1.ReadWriteOnce},
-				Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}},
-		}
-		pod := journey.PodWithClaim(team, driver.Name, claim.Name)
-		pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.Nodes[0]}
-		for _, object := range []client.Object{claim, pod} {
-			if err := journey.Ensure(ctx, s.cluster.Client(), object); err != nil {
-				return "", err
-			}
-		}
-		if err := journey.AwaitPod(ctx, s.cluster.Client(), client.ObjectKeyFromObject(pod)); err != nil {
-			return "", err
-		}
-		greeting := "ahoy from " + driver.CSIName + "\n"
-		if _, err := s.exec(ctx, pod.Name, userProgram, "write", fileOf(pod.Name), greeting); err != nil {
-			return "", err
-		}
-		if read, err := s.exec(ctx, pod.Name, readFrom(pod.Name)...); err != nil || read != greeting {
-			return "", cmp.Or(err, fmt.Errorf("the pod reads %q, want %q, which it wrote", read, greeting))
-		}
-		return fmt.Sprintf("claim %s of class %s is Bound, and a pod writes to it", claim.Name, class), nil
+		return s.writeToClaim(ctx, client.ObjectKey{Namespace: team, Name: driver.Name}, class, corev1.ReadWriteOnce)
 	}
+}
+
+// writeToClaim has a pod write to a volume of a class, and read it. The pod and its claim have the same name.
+func (s *demo) writeToClaim(ctx context.Context, key client.ObjectKey, class string, mode corev1.PersistentVolumeAccessMode) (string, error) {
+	claim := &corev1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name},
+		Spec: corev1.PersistentVolumeClaimSpec{StorageClassName: &class, AccessModes: []corev1.PersistentVolumeAccessMode{mode},
+			Resources: corev1.VolumeResourceRequirements{Requests: corev1.ResourceList{corev1.ResourceStorage: resource.MustParse("1Gi")}}},
+	}
+	pod := journey.PodWithClaim(key.Namespace, key.Name, claim.Name)
+	pod.Spec.NodeSelector = map[string]string{corev1.LabelHostname: testbed.Nodes[0]}
+	for _, object := range []client.Object{claim, pod} {
+		if err := journey.Ensure(ctx, s.cluster.Client(), object); err != nil {
+			return "", err
+		}
+	}
+	if err := journey.AwaitPod(ctx, s.cluster.Client(), key); err != nil {
+		return "", err
+	}
+	greeting := "ahoy from " + key.Name + "\n"
+	if _, err := s.exec(ctx, pod.Name, userProgram, "write", fileOf(pod.Name), greeting); err != nil {
+		return "", err
+	}
+	if read, err := s.exec(ctx, pod.Name, readFrom(pod.Name)...); err != nil || read != greeting {
+		return "", cmp.Or(err, fmt.Errorf("the pod reads %q, want %q, which it wrote", read, greeting))
+	}
+	return fmt.Sprintf("claim %s of class %s is Bound, and a pod writes to it", claim.Name, class), nil
 }
 
 // classOf returns the name of a driver's StorageClass: the default one, or else the first; "" if it has none.

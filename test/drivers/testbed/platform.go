@@ -79,10 +79,10 @@ func (p Platform) Install(ctx context.Context, api client.Client) error {
 	return release.Payload{Version: cluster.OpenShiftVersion}.Apply(ctx, api, registry.All())
 }
 
-// Enter puts a running cluster into a cloud, with the API of snapshots, until the test ends. Its nodes reach the cloud's
-// servers already (cluster.Options.Reachable).
-func Enter(t testing.TB, c *cluster.Cluster, cloud Cloud) {
+// Enter puts a running cluster into a cloud, until the test ends. Its nodes reach the cloud's servers already
+// (cluster.Options.Reachable). It installs no driver.
+func Enter(t testing.TB, c *cluster.Cluster, options Options) {
 	t.Helper()
 	bed := &Testbed{Cluster: c}
-	bed.prepare(t, Options{Cloud: cloud, Snapshots: true})
+	bed.prepare(t, options)
 }
