@@ -84,6 +84,7 @@ func (f *former) attack() (mustBeUntouched, end func()) {
 	return mustBeUntouched, func() {
 		f.t.Helper()
 		f.awaitPermissions(project, true)
+		f.awaitInstallPlan(project)
 		f.mustRefuseCleanup("an account of a tenant has permissions", "gives permissions to service account "+project+"/"+f.operator)
 		for _, object := range []client.Object{subscription, &v1alpha1.ClusterServiceVersion{ObjectMeta: in(f.version)}} {
 			if err := f.Client().Delete(f.t.Context(), object); err != nil {
@@ -108,6 +109,22 @@ func (f *former) awaitPermissions(namespace string, want bool) {
 		})
 		if has != want {
 			return fmt.Errorf("there are %d ClusterRoleBindings, and one for it: %t", len(bindings.Items), has)
+		}
+		return nil
+	})
+}
+
+// awaitInstallPlan waits until OLM has done all that the InstallPlan of a namespace says: it gives permissions before it creates the
+// ClusterServiceVersion.
+func (f *former) awaitInstallPlan(namespace string) {
+	f.t.Helper()
+	cluster.Eventually(f.t, limit, "the InstallPlan in namespace "+namespace+" to be complete", func(ctx context.Context) error {
+		plans := &v1alpha1.InstallPlanList{}
+		if err := f.Client().List(ctx, plans, client.InNamespace(namespace)); err != nil {
+			return err
+		}
+		if len(plans.Items) != 1 || plans.Items[0].Status.Phase != v1alpha1.InstallPlanPhaseComplete {
+			return fmt.Errorf("the InstallPlans are %+v", plans.Items)
 		}
 		return nil
 	})
