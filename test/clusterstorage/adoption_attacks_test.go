@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -50,6 +51,7 @@ func (f *former) attack() (mustBeUntouched, end func()) {
 	source := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "former"}}
 	f.get(source)
 	f.create(&v1alpha1.CatalogSource{ObjectMeta: in("mine"), Spec: v1alpha1.CatalogSourceSpec{SourceType: v1alpha1.SourceTypeGrpc, Address: source.Spec.Address}})
+	versions := f.Record(f.t, &v1alpha1.ClusterServiceVersionList{}, client.InNamespace(project))
 	subscription := &v1alpha1.Subscription{ObjectMeta: in("mine"), Spec: &v1alpha1.SubscriptionSpec{
 		CatalogSource: "mine", CatalogSourceNamespace: project, Package: f.driver.Package.Name, Channel: f.subscription.Spec.Channel}}
 	write(subscription)
@@ -84,15 +86,61 @@ func (f *former) attack() (mustBeUntouched, end func()) {
 	return mustBeUntouched, func() {
 		f.t.Helper()
 		f.awaitPermissions(project, true)
-		f.awaitInstallPlan(project)
 		f.mustRefuseCleanup("an account of a tenant has permissions", "gives permissions to service account "+project+"/"+f.operator)
-		for _, object := range []client.Object{subscription, &v1alpha1.ClusterServiceVersion{ObjectMeta: in(f.version)}} {
-			if err := f.Client().Delete(f.t.Context(), object); err != nil {
+		for _, event := range versions() {
+			if csv := event.Object.(*v1alpha1.ClusterServiceVersion); !csv.IsCopied() && (event.Type == watch.Deleted || csv.DeletionTimestamp != nil) {
+				f.t.Errorf("ClusterServiceVersion %s/%s, which OLM has installed for a tenant, was deleted", csv.Namespace, csv.Name)
+			}
+		}
+		f.unsubscribe(subscription)
+	}
+}
+
+// unsubscribe removes a tenant's Subscription, and what OLM has installed for it. If OLM had copied the ClusterServiceVersion of the
+// former operator into the namespace before, it took that for the tenant's own, and has deleted it with the original. Then nobody
+// but an administrator takes the permissions away.
+func (f *former) unsubscribe(subscription *v1alpha1.Subscription) {
+	f.t.Helper()
+	project := subscription.Namespace
+	csv := &v1alpha1.ClusterServiceVersion{ObjectMeta: metav1.ObjectMeta{Namespace: project, Name: f.version}}
+	err := f.Client().Get(f.t.Context(), client.ObjectKeyFromObject(csv), csv)
+	if client.IgnoreNotFound(err) != nil {
+		f.t.Fatal(err)
+	}
+	own := err == nil && !csv.IsCopied()
+	if own {
+		f.awaitInstallPlan(project)
+	}
+	if err := f.Client().Delete(f.t.Context(), subscription); err != nil {
+		f.t.Fatal(err)
+	}
+	if err := f.Client().DeleteAllOf(f.t.Context(), &v1alpha1.InstallPlan{}, client.InNamespace(project)); err != nil {
+		f.t.Fatal(err)
+	}
+	if own {
+		if err := f.Client().Delete(f.t.Context(), csv); err != nil {
+			f.t.Fatal(err)
+		}
+	} else {
+		for _, binding := range f.bindingsOf(f.t.Context(), project) {
+			if err := f.Client().Delete(f.t.Context(), &binding); err != nil {
 				f.t.Fatal(err)
 			}
 		}
-		f.awaitPermissions(project, false)
 	}
+	f.awaitPermissions(project, false)
+}
+
+// bindingsOf returns the ClusterRoleBindings of the account of the driver's operator in a namespace.
+func (f *former) bindingsOf(ctx context.Context, namespace string) []rbacv1.ClusterRoleBinding {
+	f.t.Helper()
+	bindings := &rbacv1.ClusterRoleBindingList{}
+	if err := f.Client().List(ctx, bindings); err != nil {
+		f.t.Fatal(err)
+	}
+	return slices.DeleteFunc(bindings.Items, func(b rbacv1.ClusterRoleBinding) bool {
+		return !slices.Contains(b.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: f.operator})
+	})
 }
 
 // awaitPermissions waits until OLM has given the account of the driver's operator in a namespace permissions in the whole cluster,
@@ -100,15 +148,8 @@ func (f *former) attack() (mustBeUntouched, end func()) {
 func (f *former) awaitPermissions(namespace string, want bool) {
 	f.t.Helper()
 	cluster.Eventually(f.t, limit, fmt.Sprintf("permissions of account %s/%s: %t", namespace, f.operator, want), func(ctx context.Context) error {
-		bindings := &rbacv1.ClusterRoleBindingList{}
-		if err := f.Client().List(ctx, bindings); err != nil {
-			return err
-		}
-		has := slices.ContainsFunc(bindings.Items, func(b rbacv1.ClusterRoleBinding) bool {
-			return slices.Contains(b.Subjects, rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: f.operator})
-		})
-		if has != want {
-			return fmt.Errorf("there are %d ClusterRoleBindings, and one for it: %t", len(bindings.Items), has)
+		if has := f.bindingsOf(ctx, namespace); len(has) > 0 != want {
+			return fmt.Errorf("it has %d ClusterRoleBindings", len(has))
 		}
 		return nil
 	})
