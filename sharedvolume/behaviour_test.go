@@ -13,6 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/testutil"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -65,6 +67,24 @@ func TestCreateAndDelete(t *testing.T) {
 		"patch sharedvolumes 200",
 	}, env.writes(controllerUser, before, namespace, p.volume.Name)); diff != "" {
 		t.Errorf("writes on the way out: %s", diff)
+	}
+}
+
+// TestReadyDuration: whoever waits for a volume can be asked how long that took. Other tests use the same metric.
+func TestReadyDuration(t *testing.T) {
+	measured := func() (count uint64, seconds float64) {
+		vec, err := testutil.GetHistogramVecFromGatherer(legacyregistry.DefaultGatherer, "berth_shared_volume_ready_duration_seconds", map[string]string{"driver": "efs.csi.aws.com"})
+		if err != nil { // there are none yet
+			return 0, 0
+		}
+		return vec.GetAggregatedSampleCount(), vec.GetAggregatedSampleSum()
+	}
+	env := served(t)
+	before, _ := measured()
+	env.ready(env.create(env.Namespace(t), "logs"))
+	after, seconds := measured()
+	if after == before || seconds <= 0 {
+		t.Errorf("%d SharedVolumes were measured before, and %d with this one, %f seconds", before, after, seconds)
 	}
 }
 

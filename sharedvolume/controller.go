@@ -254,6 +254,7 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		r.forget(request.NamespacedName)
 		return reconcile.Result{}, nil
 	}
+	waits.begin(request.NamespacedName, o.sharedVolume)
 	log := klog.FromContext(ctx)
 	for range maxActions {
 		d := next(o)
@@ -263,7 +264,11 @@ func (r *reconciler) Reconcile(ctx context.Context, request reconcile.Request) (
 		}
 		log.V(4).Info("Decided", "action", d.action, "requeueAfter", d.requeueAfter, "backoff", d.backoff)
 		if d.status != nil {
+			waited, done := waits.observe(request.NamespacedName, o, *d.status)
 			err = r.writeStatus(ctx, &o, *d.status)
+			if err == nil && done {
+				readyDuration.WithLabelValues(DriverName).Observe(waited.Seconds())
+			}
 		}
 		if err == nil && d.action == wait {
 			return r.result(request.NamespacedName, o, d), nil
@@ -315,6 +320,7 @@ func (r *reconciler) forget(key types.NamespacedName) {
 	r.slots.release(key)
 	r.retry.Forget(key)
 	r.ungranted.set(key, true)
+	waits.forget(key)
 }
 
 // observe reads the state from the caches, with the expected writes that they do not show yet. If a request about the

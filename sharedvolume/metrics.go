@@ -2,10 +2,14 @@ package sharedvolume
 
 import (
 	"sync"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/legacyregistry"
+
+	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
 
 // The controller's metrics. Each series has the label "driver", the name of the driver that mounts the
@@ -22,9 +26,86 @@ var (
 		Help:           "Number of SharedVolumes whose access point is listed by no SharedVolumeGrant that is for their namespace, whether they have a volume or not.",
 		StabilityLevel: metrics.ALPHA,
 	}, []string{"driver"})
+
+	readyDuration = metrics.NewHistogramVec(&metrics.HistogramOpts{
+		Name: "berth_shared_volume_ready_duration_seconds",
+		Help: "Seconds until a SharedVolume was Ready, from its creation, from the end of a problem that its author or an administrator had to solve, " +
+			"or from the loss of its claim or volume.",
+		Buckets:        []float64{1, 2, 5, 10, 20, 30, readyObjective.Seconds(), 120, 300, 600, 1800},
+		StabilityLevel: metrics.ALPHA,
+	}, []string{"driver"})
+
+	overdue = metrics.NewGaugeFunc(&metrics.GaugeOpts{
+		Name:           "berth_shared_volumes_overdue",
+		Help:           "Number of SharedVolumes that are not Ready after a minute although their authors and administrators have nothing to solve.",
+		ConstLabels:    map[string]string{"driver": DriverName},
+		StabilityLevel: metrics.ALPHA,
+	}, func() float64 { return float64(waits.overdue(time.Now())) })
 )
 
-func init() { legacyregistry.MustRegister(openAccess, withoutGrant) }
+func init() {
+	legacyregistry.MustRegister(openAccess, withoutGrant, readyDuration)
+	legacyregistry.RawMustRegister(overdue)
+}
+
+// readyObjective is within what time a SharedVolume is to be Ready; see docs/slo.md. Rules of drivers/efs name it, too.
+const readyObjective = time.Minute
+
+// waits are the SharedVolumes of this process that are not Ready yet.
+var waits = readinessTimer{since: map[types.NamespacedName]time.Time{}}
+
+// readinessTimer measures how long SharedVolumes take to become Ready. It does not count the time in which somebody else has to solve a
+// problem, such as a missing grant.
+type readinessTimer struct {
+	mu    sync.Mutex
+	since map[types.NamespacedName]time.Time
+}
+
+// begin records a SharedVolume whose status no controller has written: it waits since its creation.
+func (w *readinessTimer) begin(key types.NamespacedName, sv *v1alpha1.SharedVolume) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if _, known := w.since[key]; !known && sv.Status.ObservedGeneration == 0 && sv.DeletionTimestamp == nil {
+		w.since[key] = sv.CreationTimestamp.Time
+	}
+}
+
+// observe records what is about to become the readiness of a SharedVolume. It returns how long that has waited, once it is Ready.
+func (w *readinessTimer) observe(key types.NamespacedName, o observed, now readiness) (waited time.Duration, done bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	since, known := w.since[key]
+	if !known {
+		since = o.now
+	}
+	if now.reason == reasonPending || now.reason == reasonNotBound {
+		w.since[key] = since
+		return 0, false
+	}
+	delete(w.since, key)
+	if now.phase != v1alpha1.Ready || meta.IsStatusConditionTrue(o.sharedVolume.Status.Conditions, v1alpha1.ConditionReady) {
+		return 0, false
+	}
+	return max(0, o.now.Sub(since)), true
+}
+
+func (w *readinessTimer) forget(key types.NamespacedName) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.since, key)
+}
+
+// overdue returns how many wait longer than they should.
+func (w *readinessTimer) overdue(now time.Time) (count int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, since := range w.since {
+		if now.Sub(since) > readyObjective {
+			count++
+		}
+	}
+	return count
+}
 
 func setOpenMetric(open bool) {
 	value := 0.0
