@@ -39,6 +39,8 @@ type Driver struct {
 	Configuration *Configuration
 	// Tagging says how the tags of existing resources follow the cluster; nil if only new ones get tags.
 	Tagging *Tagging
+	// Quota says how the operator measures what is used of something that the cloud limits; nil if it does not. It needs Tagging.
+	Quota *Quota
 
 	// InTree is the volume source of Kubernetes' own API whose volumes the driver serves; empty if there is none.
 	InTree InTree

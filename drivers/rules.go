@@ -95,6 +95,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		defaultClass   = "To make its StorageClass the default of a cluster only if there is no other one"
 		metrics        = "To serve its metrics only to those who may read them"
 		cloudConfig    = "To configure the driver for the cloud, and have it trust the cloud's own certificate authority"
+		quota          = "To warn before the cloud's limit of access points, or the like, is reached"
 		tagging        = "To keep the tags of existing volumes as the cluster wants them"
 	)
 	traces, err := d.Traces()
@@ -179,6 +180,9 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 				Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 			permissions.Rule{For: tagging, Resources: []string{"configmaps"}, Names: []string{CloudConfigName},
 				Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
+	}
+	if d.Quota != nil {
+		rules = append(rules, permissions.Rule{For: quota, Group: "storage.k8s.io", Resources: []string{"storageclasses"}, Verbs: []string{"list"}})
 	}
 	if len(d.Secrets) > 0 { // those of CredentialsRequests
 		rules = append(rules,

@@ -34,24 +34,15 @@ type Tagging struct {
 
 // TaggingPass is what a pass needs.
 type TaggingPass struct {
-	Infrastructure *configv1.Infrastructure
+	CloudAccess
 	// Tags are those that the cluster wants.
 	Tags map[string]string
 	// Volumes are the handles of the driver's PersistentVolumes. Some may be wrong: these objects are made at the request
 	// of tenants, and administrators write them by hand.
 	Volumes []string
-	// Credentials is the content of the Secret, and TokenFile that of Tagging.
-	Credentials map[string][]byte
-	TokenFile   string
-	// CABundle has the certificate authorities to trust besides those of the system, in PEM: the cloud's own, and those of a
-	// proxy.
-	CABundle string
 	// Refused has the keys of the tags that the cloud refuses, and why. A pass adds to it and does not try them again. It
 	// is empty again when the cluster wants other tags.
 	Refused map[string]string
-	// Wait returns when the next call to the cloud may be made; a pass calls it before each call. throttled says that the
-	// last call was refused because there are too many. After an error, the pass must end and return it.
-	Wait func(ctx context.Context, throttled bool) error
 }
 
 // TaggingResult is the result of a pass.

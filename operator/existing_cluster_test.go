@@ -52,7 +52,7 @@ func (env *testEnv) createDynamicClass() *storagev1.StorageClass {
 	env.t.Helper()
 	class := &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "efs-sc"}, Provisioner: env.driver.CSIName,
-		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "fs-0123456789abcdef0", "directoryPerms": "700"},
+		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "fs-of-somebody", "directoryPerms": "700"}, // the operator asks AWS about real IDs
 	}
 	env.create(class)
 	return class

@@ -15,10 +15,12 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator/backend"
+	"github.com/berth-csi/berth/operator/cloudaccess"
 	"github.com/berth-csi/berth/operator/cloudconfig"
 	"github.com/berth-csi/berth/operator/configobserver"
 	"github.com/berth-csi/berth/operator/configuration"
 	"github.com/berth-csi/berth/operator/credentialsrequest"
+	"github.com/berth-csi/berth/operator/quota"
 	"github.com/berth-csi/berth/operator/retirement"
 	"github.com/berth-csi/berth/operator/snapshotclass"
 	"github.com/berth-csi/berth/operator/staticresource"
@@ -115,6 +117,9 @@ func (c *cycle) install(ctx context.Context) error {
 	}
 	if c.driver.Tagging != nil {
 		reporting = append(reporting, c.newTaggingController())
+	}
+	if c.driver.Quota != nil {
+		reporting = append(reporting, c.newQuotaController())
 	}
 	return runAll(ctx,
 		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },
@@ -225,11 +230,28 @@ func (c *cycle) isForTagging(component status.Component) bool {
 // newTaggingController returns the controller of the tags of what the driver has created.
 func (c *cycle) newTaggingController() factory.Controller {
 	return tagging.NewController(tagging.Options{
+		Driver: c.driver, Namespace: c.namespace.Name, Access: c.cloudAccess(),
+		Core: c.clients.kube.CoreV1().RESTClient(), Reporter: c.reporter, Recorder: c.recorder, Clock: c.clock,
+	})
+}
+
+// newQuotaController returns the controller that measures what is used of something that the cloud limits.
+func (c *cycle) newQuotaController() factory.Controller {
+	return quota.NewController(quota.Options{
+		Driver: c.driver, Access: c.cloudAccess(), Storage: c.clients.kube.StorageV1().RESTClient(), Recorder: c.recorder, Clock: c.clock,
+		Show: func(used map[string]int) {
+			c.metrics.SetQuota(c.driver.CSIName, c.driver.Quota.Resources, c.driver.Quota.Limit, used)
+		},
+	})
+}
+
+// cloudAccess is with what the operator itself calls the cloud.
+func (c *cycle) cloudAccess() cloudaccess.Source {
+	return cloudaccess.Source{
 		Driver: c.driver, Namespace: c.namespace.Name, Infrastructures: c.informers.config.Config().V1().Infrastructures(),
 		Secret: c.informers.secret(c.driver.Tagging.Secret), CloudConfig: c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName),
 		TrustedCA: c.informers.named(c.driver.TrustedCABundle).Core().V1().ConfigMaps(),
-		Core:      c.clients.kube.CoreV1().RESTClient(), Reporter: c.reporter, Recorder: c.recorder, Clock: c.clock,
-	})
+	}
 }
 
 // newBackendController returns the controller that asks the backend. It calls onNew when the backend offers more than

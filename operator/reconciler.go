@@ -74,6 +74,7 @@ func (r *reconciler) reconcile(ctx context.Context, mode customresource.Mode) {
 	r.metrics.CustomResourceMissing.WithLabelValues(r.driver.CSIName).Set(missing)
 	if mode == customresource.Absent {
 		r.metrics.SetConditions(r.driver.CSIName, nil)
+		r.metrics.SetQuota(r.driver.CSIName, "", 0, nil)
 		_ = runAll(ctx, r.remind, func(ctx context.Context) error { r.upgradeable.SetUntilDone(ctx, upgradeable.Settled); return nil })
 		return
 	}

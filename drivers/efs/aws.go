@@ -8,15 +8,20 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go"
+
+	"github.com/berth-csi/berth/drivers"
 )
 
 const (
@@ -29,10 +34,20 @@ const (
 	sessionName = "aws-efs-operator-tags"
 )
 
+// A caller calls EFS.
+type caller struct {
+	drivers.CloudAccess
+	efs         *efs.Client
+	credentials *aws.CredentialsCache
+	current     aws.Credentials // those of the next call
+	close       func()
+}
+
 // connect makes the client of EFS, as the Infrastructure says where AWS is. Nothing is read from the environment but the
 // proxy, and no metadata service is asked.
-func (t *tagger) connect() (close func(), err error) {
-	platform := t.Infrastructure.Status.PlatformStatus
+func connect(access drivers.CloudAccess) (*caller, error) {
+	c := &caller{CloudAccess: access}
+	platform := c.Infrastructure.Status.PlatformStatus
 	if platform == nil || platform.AWS == nil || platform.AWS.Region == "" {
 		return nil, errors.New("the Infrastructure cluster has no region in status.platformStatus.aws")
 	}
@@ -41,7 +56,7 @@ func (t *tagger) connect() (close func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the system's certificate authorities: %w", err)
 	}
-	roots.AppendCertsFromPEM([]byte(t.CABundle))
+	roots.AppendCertsFromPEM([]byte(c.CABundle))
 	transport.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}
 	endpoints := map[string]*string{}
 	for _, endpoint := range platform.AWS.ServiceEndpoints {
@@ -53,14 +68,15 @@ func (t *tagger) connect() (close func(), err error) {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	// The rate of calls is limited, so the SDK must not retry by itself.
-	provider, err := t.provider(sts.New(sts.Options{Region: platform.AWS.Region, BaseEndpoint: endpoints["sts"], HTTPClient: client, Retryer: aws.NopRetryer{}}))
+	provider, err := c.provider(sts.New(sts.Options{Region: platform.AWS.Region, BaseEndpoint: endpoints["sts"], HTTPClient: client, Retryer: aws.NopRetryer{}}))
 	if err != nil {
 		return nil, err
 	}
-	t.credentials = aws.NewCredentialsCache(provider, func(o *aws.CredentialsCacheOptions) { o.ExpiryWindow = time.Minute })
-	t.efs = efs.New(efs.Options{Region: platform.AWS.Region, BaseEndpoint: endpoints["elasticfilesystem"], HTTPClient: client, Retryer: aws.NopRetryer{},
-		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return t.current, nil })})
-	return transport.CloseIdleConnections, nil
+	c.credentials = aws.NewCredentialsCache(provider, func(o *aws.CredentialsCacheOptions) { o.ExpiryWindow = time.Minute })
+	c.efs = efs.New(efs.Options{Region: platform.AWS.Region, BaseEndpoint: endpoints["elasticfilesystem"], HTTPClient: client, Retryer: aws.NopRetryer{},
+		Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return c.current, nil })})
+	c.close = transport.CloseIdleConnections
+	return c, nil
 }
 
 // limited ends responses that are too large.
@@ -75,17 +91,17 @@ func (l limited) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // provider returns the credentials of the Secret: a role to assume, or a key pair.
-func (t *tagger) provider(client *sts.Client) (aws.CredentialsProvider, error) {
-	profile := readProfile(t.Credentials["credentials"])
+func (c *caller) provider(client *sts.Client) (aws.CredentialsProvider, error) {
+	profile := readProfile(c.Credentials["credentials"])
 	for _, key := range []string{"aws_access_key_id", "aws_secret_access_key"} {
 		if profile[key] == "" {
-			profile[key] = strings.TrimSpace(string(t.Credentials[key]))
+			profile[key] = strings.TrimSpace(string(c.Credentials[key]))
 		}
 	}
 	switch id, secret := profile["aws_access_key_id"], profile["aws_secret_access_key"]; {
 	case profile["role_arn"] != "":
 		// The token is always the operator's own: whoever writes the Secret must not have it read other files.
-		return stscreds.NewWebIdentityRoleProvider(client, profile["role_arn"], stscreds.IdentityTokenFile(t.TokenFile),
+		return stscreds.NewWebIdentityRoleProvider(client, profile["role_arn"], stscreds.IdentityTokenFile(c.TokenFile),
 			func(o *stscreds.WebIdentityRoleOptions) { o.RoleSessionName = sessionName }), nil
 	case id != "" && secret != "":
 		return credentials.NewStaticCredentialsProvider(id, secret, ""), nil
@@ -110,11 +126,91 @@ func readProfile(file []byte) map[string]string {
 }
 
 // describeCredentials says what is wrong with the credentials, from the error with which they were refused.
-func (t *tagger) describeCredentials(err error) error {
-	role := readProfile(t.Credentials["credentials"])["role_arn"]
+func (c *caller) describeCredentials(err error) error {
+	role := readProfile(c.Credentials["credentials"])["role_arn"]
 	message := fmt.Sprintf("the role %s in Secret %s cannot be assumed: %s", role, tagsSecret, describe(err))
 	if code := codeOf(err); code == "AccessDenied" || code == "InvalidIdentityToken" {
 		message += ". Have the role trust the service account of the operator, as the documentation says: https://github.com/berth-csi/berth/blob/main/docs/install.md"
 	}
 	return &callError{err, message}
 }
+
+// An endedError says that the pass has to end.
+type endedError struct{ error }
+
+func (e *endedError) Unwrap() error { return e.error }
+
+// call makes a call, again while it is refused because there are too many. The credentials come first, to tell what is
+// wrong with them from what is wrong with the call.
+func (c *caller) call(ctx context.Context, do func(context.Context) error) error {
+	for throttled, renewed := false, false; ; {
+		if err := c.Wait(ctx, throttled); err != nil {
+			return &endedError{err}
+		}
+		var err error
+		if c.current, err = c.credentials.Retrieve(ctx); err != nil {
+			err = c.describeCredentials(err)
+		} else if err = do(ctx); isExpired(err) && !renewed {
+			c.credentials.Invalidate() // a session that ended sooner than it was to
+			renewed, throttled = true, false
+			continue
+		}
+		if throttled = isThrottled(err); !throttled {
+			return c.advise(err)
+		}
+	}
+}
+
+// advise says what to do about an error of a call.
+func (c *caller) advise(err error) error {
+	switch code := codeOf(err); {
+	case err == nil:
+		return nil
+	case strings.HasPrefix(code, "AccessDenied"), code == "UnauthorizedOperation":
+		return &callError{err, fmt.Sprintf("%s. Allow the user or the role of Secret %s what CredentialsRequest %s lists", describe(err), tagsSecret, tagsRequest)}
+	case isExpired(err), code == "UnrecognizedClientException", code == "InvalidSignatureException":
+		return &callError{err, fmt.Sprintf("%s. Renew the credentials in Secret %s", describe(err), tagsSecret)}
+	}
+	return &callError{err, describe(err)}
+}
+
+// A callError is an error of a call with a message that stays the same from call to call. Those of the SDK have the number
+// of the request.
+type callError struct {
+	error
+	message string
+}
+
+func (e *callError) Error() string { return e.message }
+func (e *callError) Unwrap() error { return e.error }
+
+// describe describes an error without what differs from call to call.
+func describe(err error) string {
+	var described *callError
+	var api smithy.APIError
+	var network *net.OpError
+	switch {
+	case errors.As(err, &described):
+		return described.message
+	case errors.As(err, &api):
+		return fmt.Sprintf("%s: %s", api.ErrorCode(), api.ErrorMessage())
+	case errors.As(err, &network) && network.Addr != nil:
+		return fmt.Sprintf("%s %s: %v", network.Op, network.Addr, network.Err)
+	}
+	return err.Error()
+}
+
+// codeOf returns the code of an error of AWS, "" for others.
+func codeOf(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}
+
+var throttles = retry.ThrottleErrorCode{Codes: retry.DefaultThrottleErrorCodes}
+
+func isThrottled(err error) bool { return err != nil && throttles.IsErrorThrottle(err).Bool() }
+
+func isExpired(err error) bool { return codeOf(err) == "ExpiredTokenException" }

@@ -79,6 +79,7 @@ var Driver = drivers.Driver{
 	},
 
 	Tagging: &tagging,
+	Quota:   &accessPointQuota,
 
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{

@@ -6,17 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
-	"github.com/aws/smithy-go"
 	configv1 "github.com/openshift/api/config/v1"
 
 	"github.com/berth-csi/berth/drivers"
@@ -91,10 +88,9 @@ func accessPointsOf(handles []string) map[string]map[string]bool {
 
 // A tagger makes one pass.
 type tagger struct {
-	drivers.TaggingPass
-	efs         *efs.Client
-	credentials *aws.CredentialsCache
-	current     aws.Credentials // those of the next call
+	*caller
+	tags    map[string]string // that the cluster wants
+	refused map[string]string // why EFS refuses some, by key
 
 	result   drivers.TaggingResult
 	failures int   // in a row
@@ -108,12 +104,12 @@ type tagger struct {
 // sets what is missing on those that the driver has created for this cluster and that volumes name. AWS says which ones the
 // driver has created, in their tags: a PersistentVolume could name those of others.
 func setTags(ctx context.Context, pass drivers.TaggingPass) (drivers.TaggingResult, error) {
-	t := &tagger{TaggingPass: pass}
-	close, err := t.connect()
+	c, err := connect(pass.CloudAccess)
 	if err != nil {
 		return drivers.TaggingResult{}, err
 	}
-	defer close()
+	defer c.close()
+	t := &tagger{caller: c, tags: pass.Tags, refused: pass.Refused}
 	volumes := accessPointsOf(pass.Volumes)
 	for i, id := range slices.Sorted(maps.Keys(volumes)) {
 		if i == maxFileSystems {
@@ -138,9 +134,9 @@ func (t *tagger) leaveOut(format string, values ...any) {
 
 // summarize writes the sentences about what is left out.
 func (t *tagger) summarize() {
-	for _, key := range slices.Sorted(maps.Keys(t.Refused)) {
+	for _, key := range slices.Sorted(maps.Keys(t.refused)) {
 		t.leaveOut("access points do not get the tag %q with the value %q: EFS refuses it (%s). Change it in the Infrastructure cluster, status.platformStatus.aws.resourceTags",
-			key, t.Tags[key], t.Refused[key])
+			key, t.tags[key], t.refused[key])
 	}
 	if len(t.full) > 0 {
 		t.leaveOut("%s cannot have all tags: EFS allows %d for each access point. Remove tags of others from them", some("access point", t.full), maxTags)
@@ -252,12 +248,12 @@ func (t *tagger) compare(tags []types.Tag) accessPoint {
 	if has[markKey] != markValue || has[owner.Key] != owner.Value {
 		return lacking
 	}
-	for _, key := range slices.Sorted(maps.Keys(t.Tags)) {
+	for _, key := range slices.Sorted(maps.Keys(t.tags)) {
 		value, set := has[key]
 		if !set {
 			lacking.count++
 		}
-		if !set || value != t.Tags[key] {
+		if !set || value != t.tags[key] {
 			lacking.missing = append(lacking.missing, key)
 		}
 	}
@@ -267,7 +263,7 @@ func (t *tagger) compare(tags []types.Tag) accessPoint {
 // tag sets the tags that an access point lacks and that EFS has not refused. If EFS refuses them together, it sets them one
 // by one, to find out which ones are refused.
 func (t *tagger) tag(ctx context.Context, ap accessPoint) error {
-	keys := slices.DeleteFunc(ap.missing, func(key string) bool { _, refused := t.Refused[key]; return refused })
+	keys := slices.DeleteFunc(ap.missing, func(key string) bool { _, refused := t.refused[key]; return refused })
 	if len(keys) == 0 {
 		return nil
 	}
@@ -283,13 +279,13 @@ func (t *tagger) tag(ctx context.Context, ap accessPoint) error {
 	case !isRefused(err):
 		return err
 	case len(keys) == 1:
-		t.Refused[keys[0]] = describe(err)
+		t.refused[keys[0]] = describe(err)
 		return nil
 	}
 	changed := 0
 	for _, key := range keys {
 		if err := t.setTags(ctx, ap.id, key); isRefused(err) {
-			t.Refused[key] = describe(err)
+			t.refused[key] = describe(err)
 		} else if err != nil {
 			return err
 		} else {
@@ -303,93 +299,13 @@ func (t *tagger) tag(ctx context.Context, ap accessPoint) error {
 func (t *tagger) setTags(ctx context.Context, id string, keys ...string) error {
 	input := &efs.TagResourceInput{ResourceId: &id}
 	for _, key := range keys {
-		input.Tags = append(input.Tags, types.Tag{Key: aws.String(key), Value: aws.String(t.Tags[key])})
+		input.Tags = append(input.Tags, types.Tag{Key: aws.String(key), Value: aws.String(t.tags[key])})
 	}
 	return t.call(ctx, func(ctx context.Context) error {
 		_, err := t.efs.TagResource(ctx, input)
 		return err
 	})
 }
-
-// An endedError says that the pass has to end.
-type endedError struct{ error }
-
-func (e *endedError) Unwrap() error { return e.error }
-
-// call makes a call, again while it is refused because there are too many. The credentials come first, to tell what is
-// wrong with them from what is wrong with the call.
-func (t *tagger) call(ctx context.Context, do func(context.Context) error) error {
-	for throttled, renewed := false, false; ; {
-		if err := t.Wait(ctx, throttled); err != nil {
-			return &endedError{err}
-		}
-		var err error
-		if t.current, err = t.credentials.Retrieve(ctx); err != nil {
-			err = t.describeCredentials(err)
-		} else if err = do(ctx); isExpired(err) && !renewed {
-			t.credentials.Invalidate() // a session that ended sooner than it was to
-			renewed, throttled = true, false
-			continue
-		}
-		if throttled = isThrottled(err); !throttled {
-			return t.advise(err)
-		}
-	}
-}
-
-// advise says what to do about an error of a call.
-func (t *tagger) advise(err error) error {
-	switch code := codeOf(err); {
-	case err == nil:
-		return nil
-	case strings.HasPrefix(code, "AccessDenied"), code == "UnauthorizedOperation":
-		return &callError{err, fmt.Sprintf("%s. Allow the user or the role of Secret %s what CredentialsRequest %s lists", describe(err), tagsSecret, tagsRequest)}
-	case isExpired(err), code == "UnrecognizedClientException", code == "InvalidSignatureException":
-		return &callError{err, fmt.Sprintf("%s. Renew the credentials in Secret %s", describe(err), tagsSecret)}
-	}
-	return &callError{err, describe(err)}
-}
-
-// A callError is an error of a call with a message that stays the same from call to call. Those of the SDK have the number
-// of the request.
-type callError struct {
-	error
-	message string
-}
-
-func (e *callError) Error() string { return e.message }
-func (e *callError) Unwrap() error { return e.error }
-
-// describe describes an error without what differs from call to call.
-func describe(err error) string {
-	var described *callError
-	var api smithy.APIError
-	var network *net.OpError
-	switch {
-	case errors.As(err, &described):
-		return described.message
-	case errors.As(err, &api):
-		return fmt.Sprintf("%s: %s", api.ErrorCode(), api.ErrorMessage())
-	case errors.As(err, &network) && network.Addr != nil:
-		return fmt.Sprintf("%s %s: %v", network.Op, network.Addr, network.Err)
-	}
-	return err.Error()
-}
-
-// codeOf returns the code of an error of AWS, "" for others.
-func codeOf(err error) string {
-	var api smithy.APIError
-	if errors.As(err, &api) {
-		return api.ErrorCode()
-	}
-	return ""
-}
-
-var throttles = retry.ThrottleErrorCode{Codes: retry.DefaultThrottleErrorCodes}
-
-func isThrottled(err error) bool { return err != nil && throttles.IsErrorThrottle(err).Bool() }
-
-func isExpired(err error) bool { return codeOf(err) == "ExpiredTokenException" }
 
 // isRefused reports whether EFS refuses what a call asks for. The same call would be refused again.
 func isRefused(err error) bool {

@@ -120,7 +120,8 @@ func (c *tagsCloud) pass(tags map[string]string, volumes []string, change ...fun
 	c.t.Helper()
 	made := passed{calls: map[string]int{}}
 	pass := drivers.TaggingPass{
-		Infrastructure: c.infrastructure(), Tags: tags, Volumes: volumes, Credentials: keyPair(c.key), CABundle: string(c.CA()), Refused: map[string]string{},
+		CloudAccess: drivers.CloudAccess{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), CABundle: string(c.CA())},
+		Tags:        tags, Volumes: volumes, Refused: map[string]string{},
 	}
 	pass.Wait = func(ctx context.Context, throttled bool) error {
 		made.waits++

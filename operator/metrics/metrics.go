@@ -27,6 +27,8 @@ type Metrics struct {
 	// Upgradeable is 1 if the operator lets OLM update it, and 0 if not.
 	Upgradeable *metrics.GaugeVec
 
+	quotaUsed, quotaLimit *metrics.GaugeVec
+
 	conditions *metrics.GaugeVec
 	mu         sync.Mutex
 	shown      map[shownCondition]bool
@@ -64,6 +66,16 @@ func New(mustRegister func(...metrics.Registerable)) *Metrics {
 			Help:           "1 if the Operator Lifecycle Manager may update the operator; 0 while the operator takes the driver over or removes it.",
 			StabilityLevel: metrics.ALPHA,
 		}, []string{"driver"}),
+		quotaUsed: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "berth_quota_used",
+			Help:           "Number of resources of a kind, such as access points, that there are in what StorageClasses name, such as a file system.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"driver", "resources", "of"}),
+		quotaLimit: metrics.NewGaugeVec(&metrics.GaugeOpts{
+			Name:           "berth_quota_limit",
+			Help:           "Number of these resources that the cloud allows, unless it has raised that for the account.",
+			StabilityLevel: metrics.ALPHA,
+		}, []string{"driver", "resources", "of"}),
 		conditions: metrics.NewGaugeVec(&metrics.GaugeOpts{
 			Name:           "berth_cluster_csi_driver_condition",
 			Help:           "Conditions of the ClusterCSIDriver, as the operator writes them: 1 if true, 0 if false, -1 if unknown.",
@@ -71,7 +83,7 @@ func New(mustRegister func(...metrics.Registerable)) *Metrics {
 		}, []string{"driver", "condition", "reason"}),
 		shown: map[shownCondition]bool{},
 	}
-	mustRegister(m.CustomResourceMissing, m.AdoptedObjects, m.BlockingPods, m.WaitingForLock, m.Upgradeable, m.conditions)
+	mustRegister(m.CustomResourceMissing, m.AdoptedObjects, m.BlockingPods, m.WaitingForLock, m.Upgradeable, m.quotaUsed, m.quotaLimit, m.conditions)
 	return m
 }
 
@@ -93,5 +105,17 @@ func (m *Metrics) SetConditions(driver string, conditions []operatorv1.OperatorC
 			m.conditions.Delete(map[string]string{"driver": of.driver, "condition": of.condition, "reason": of.reason})
 			delete(m.shown, of)
 		}
+	}
+}
+
+// SetQuota replaces what is shown of the driver's quota: how many resources there are, by what they are in. A process has one driver.
+func (m *Metrics) SetQuota(driver, resources string, limit int, used map[string]int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.quotaUsed.Reset()
+	m.quotaLimit.Reset()
+	for of, count := range used {
+		m.quotaUsed.WithLabelValues(driver, resources, of).Set(float64(count))
+		m.quotaLimit.WithLabelValues(driver, resources, of).Set(float64(limit))
 	}
 }

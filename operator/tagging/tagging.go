@@ -16,24 +16,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
-	configinformers "github.com/openshift/client-go/config/informers/externalversions/config/v1"
 	applyoperatorv1 "github.com/openshift/client-go/operator/applyconfigurations/operator/v1"
 	"github.com/openshift/library-go/pkg/controller/factory"
 	"github.com/openshift/library-go/pkg/operator/events"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	coreinformers "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/listing"
+	"github.com/berth-csi/berth/operator/cloudaccess"
 	"github.com/berth-csi/berth/operator/status"
 )
 
@@ -57,13 +54,7 @@ var errChanged = errors.New("what the pass depends on has changed")
 type Options struct {
 	Driver    drivers.Driver
 	Namespace string // the driver's
-	// Infrastructures is the informer of the cluster's Infrastructure, Secret that of the operator's credentials,
-	// CloudConfig that of the ConfigMap with the configuration of the cloud, and TrustedCA that of the driver's ConfigMap with
-	// the certificate authorities that the cluster trusts.
-	Infrastructures configinformers.InfrastructureInformer
-	Secret          coreinformers.SecretInformer
-	CloudConfig     coreinformers.ConfigMapInformer
-	TrustedCA       coreinformers.ConfigMapInformer
+	Access    cloudaccess.Source
 	// Core reads from the API server's core group.
 	Core     rest.Interface
 	Reporter *status.Reporter
@@ -73,7 +64,7 @@ type Options struct {
 
 type controller struct {
 	Options
-	limiter *rateLimiter
+	limiter *cloudaccess.RateLimiter
 
 	begun    [sha256.Size]byte // what the last pass depended on
 	complete [sha256.Size]byte // what the last complete pass depended on
@@ -88,22 +79,13 @@ type controller struct {
 // NewController returns the controller.
 func NewController(options Options) factory.Controller {
 	c := &controller{Options: options}
-	c.limiter = newRateLimiter(c.Driver.Tagging.Pause, c.sleep)
+	c.limiter = cloudaccess.NewRateLimiter(c.Driver.Tagging.Pause, c.Clock)
 	c.leftOut = c.Reporter.Condition(c.conditionType(accepted)).Message
 	c.recorded = map[string]string{set: c.Reporter.Condition(c.conditionType(set)).Message, accepted: c.leftOut}
 	return factory.New().
-		WithInformers(c.Infrastructures.Informer(), c.Secret.Informer(), c.CloudConfig.Informer(), c.TrustedCA.Informer()).
+		WithInformers(c.Access.Informers()...).
 		WithSync(c.sync).
 		ToController(c.Driver.ConditionPrefix+"TagsController", c.Recorder)
-}
-
-func (c *controller) sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-c.Clock.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // sync makes a pass if it is time for one, and returns once the pass has ended. A change in the meantime ends it, and
@@ -160,51 +142,11 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 
 // observe returns what a pass depends on, apart from the volumes. There are no credentials while there is no Secret.
 func (c *controller) observe() (drivers.TaggingPass, error) {
-	infrastructure, err := c.Infrastructures.Lister().Get("cluster")
+	access, err := c.Access.Read()
 	if err != nil {
-		return drivers.TaggingPass{}, fmt.Errorf("reading the cluster's Infrastructure: %w", err)
-	}
-	pass := drivers.TaggingPass{Infrastructure: infrastructure, Tags: c.Driver.Tagging.Wanted(infrastructure), TokenFile: c.Driver.Tagging.TokenFile}
-	secret, err := c.Secret.Lister().Secrets(c.Namespace).Get(c.Driver.Tagging.Secret)
-	if err != nil && !apierrors.IsNotFound(err) {
 		return drivers.TaggingPass{}, err
 	}
-	if err == nil {
-		pass.Credentials = map[string][]byte{}
-		maps.Copy(pass.Credentials, secret.Data)
-	}
-	if pass.CABundle, err = c.authorities(); err != nil {
-		return drivers.TaggingPass{}, err
-	}
-	return pass, nil
-}
-
-// trustedCAKey is the key of the certificate authorities that the cluster trusts, which the cluster network operator writes.
-const trustedCAKey = "ca-bundle.crt"
-
-// authorities returns the certificate authorities of the cloud and those that the cluster trusts.
-func (c *controller) authorities() (string, error) {
-	read := func(informer coreinformers.ConfigMapInformer, namespace, name, key string) (string, error) {
-		object, err := informer.Lister().ConfigMaps(namespace).Get(name)
-		if apierrors.IsNotFound(err) {
-			return "", nil
-		}
-		if err != nil {
-			return "", err
-		}
-		return object.Data[key], nil
-	}
-	cloud, err := read(c.CloudConfig, drivers.CloudConfigNamespace, drivers.CloudConfigName, drivers.CABundleKey)
-	if err != nil {
-		return "", err
-	}
-	if cloud != "" {
-		if err := drivers.CheckCABundle(cloud); err != nil {
-			return "", err
-		}
-	}
-	trusted, err := read(c.TrustedCA, c.Namespace, c.Driver.TrustedCABundle, trustedCAKey)
-	return cloud + "\n" + trusted, err
+	return drivers.TaggingPass{CloudAccess: access, Tags: c.Driver.Tagging.Wanted(access.Infrastructure)}, nil
 }
 
 // expect makes the next pass begin at once if it depends on something else than the last one.
@@ -242,7 +184,7 @@ func (c *controller) pass(ctx context.Context, pass drivers.TaggingPass) (driver
 	}
 	pass.Volumes, pass.Refused = volumes, c.refused
 	pass.Wait = func(ctx context.Context, throttled bool) error {
-		if err := c.limiter.wait(ctx, throttled); err != nil {
+		if err := c.limiter.Wait(ctx, throttled); err != nil {
 			return err
 		}
 		if now, err := c.observe(); err == nil && hashOf(now) != c.begun {

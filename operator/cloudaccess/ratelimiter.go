@@ -1,9 +1,11 @@
-package tagging
+package cloudaccess
 
 import (
 	"context"
 	"fmt"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -14,9 +16,9 @@ const (
 	maxThrottled = 12
 )
 
-// A rateLimiter spaces out the calls to the cloud. Clouds limit the calls of all clients of an account together, and do not say
+// A RateLimiter spaces out the calls to the cloud. Clouds limit the calls of all clients of an account together, and do not say
 // how many are left. So the pause doubles whenever a call is refused, and becomes shorter slowly while none is.
-type rateLimiter struct {
+type RateLimiter struct {
 	usual time.Duration // between two calls
 	sleep func(context.Context, time.Duration) error
 
@@ -24,12 +26,24 @@ type rateLimiter struct {
 	throttled int // calls in a row that were refused
 }
 
-func newRateLimiter(usual time.Duration, sleep func(context.Context, time.Duration) error) *rateLimiter {
-	return &rateLimiter{usual: usual, sleep: sleep, pause: usual}
+func newLimiter(usual time.Duration, sleep func(context.Context, time.Duration) error) *RateLimiter {
+	return &RateLimiter{usual: usual, sleep: sleep, pause: usual}
 }
 
-// wait returns when the next call may be made. throttled says that the last one was refused.
-func (l *rateLimiter) wait(ctx context.Context, throttled bool) error {
+// NewRateLimiter returns a rate limiter with the usual pause between two calls.
+func NewRateLimiter(usual time.Duration, clock clock.Clock) *RateLimiter {
+	return newLimiter(usual, func(ctx context.Context, d time.Duration) error {
+		select {
+		case <-clock.After(d):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+// Wait returns when the next call may be made. throttled says that the last one was refused.
+func (l *RateLimiter) Wait(ctx context.Context, throttled bool) error {
 	if throttled {
 		l.pause = min(2*l.pause, maxSlowdown*l.usual)
 		if l.throttled++; l.throttled == maxThrottled {

@@ -1,4 +1,4 @@
-package tagging
+package cloudaccess
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 
 func TestRateLimiter(t *testing.T) {
 	var slept []time.Duration
-	l := newRateLimiter(time.Second, func(_ context.Context, d time.Duration) error {
+	l := newLimiter(time.Second, func(_ context.Context, d time.Duration) error {
 		slept = append(slept, d)
 		return nil
 	})
 	wait := func(times int, throttled bool) (err error) {
 		for range times {
-			err = errors.Join(err, l.wait(t.Context(), throttled))
+			err = errors.Join(err, l.Wait(t.Context(), throttled))
 		}
 		return err
 	}

@@ -1,0 +1,24 @@
+package drivers
+
+import (
+	"context"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+)
+
+// Quota says how the operator measures what is used of something that the cloud limits, so that an alert can tell before claims
+// cannot get volumes any more. It calls the cloud with the credentials of Tagging.
+type Quota struct {
+	// Resources is what the cloud limits, such as "access points".
+	Resources string
+	// Limit is how many of them one parent may have, unless the cloud has raised that.
+	Limit int
+	// Interval is the time between two measurements.
+	Interval time.Duration
+	// Parent returns the ID of that in which the driver creates resources for claims of a StorageClass, such as a file system, or
+	// "" if it creates none.
+	Parent func(*storagev1.StorageClass) string
+	// Count returns how many resources a parent has.
+	Count func(ctx context.Context, access CloudAccess, parent string) (int, error)
+}

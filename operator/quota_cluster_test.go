@@ -1,0 +1,71 @@
+package operator_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/test/aws/gateway"
+	"github.com/berth-csi/berth/test/cluster"
+)
+
+// TestQuota: the operator counts the access points of the file systems that StorageClasses name, once it has credentials, and again
+// after a failure and later. What it cannot count it does not show.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	env := newTaggingEnv(t, aws.Options{}, func(d *drivers.Driver) {
+		quota := *d.Quota
+		quota.Interval, quota.Limit = 50*time.Millisecond, 5
+		d.Quota = &quota
+	})
+	env.class("used", env.fileSystem)
+	env.class("unknown", "fs-0fedcba9876543210")
+	env.class("other", "") // it has no file system
+	env.accessPoint(nil)
+	env.accessPoint(nil)
+	env.create(env.customResource())
+	stop := env.startOperator()
+	env.waitForConditions(allWell)
+	if _, shown := env.metric("berth_quota_used", nil); shown {
+		t.Error("without credentials, something is shown")
+	}
+	env.cloud.Inject(gateway.Fault{Service: "elasticfilesystem", Action: "DescribeAccessPoints", Kind: gateway.Denied, Times: 2})
+	env.keyPair()
+	env.waitForQuota(2)
+	if limit, _ := env.metric("berth_quota_limit", map[string]string{"of": env.fileSystem}); limit != 5 {
+		t.Errorf("the limit is shown as %g, want 5", limit)
+	}
+	if _, shown := env.metric("berth_quota_used", map[string]string{"of": "fs-0fedcba9876543210"}); shown {
+		t.Error("a file system that does not exist is shown")
+	}
+	env.accessPoint(nil)
+	stop()
+	defer env.startOperator()()
+	env.waitForQuota(3)
+}
+
+// class creates a StorageClass with which the driver creates access points in a file system.
+func (env *taggingEnv) class(name, fileSystem string) {
+	env.t.Helper()
+	class := &storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: env.namespace + "-" + name}, Provisioner: env.driver.CSIName,
+		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fileSystem, "directoryPerms": "700"}}
+	env.create(class)
+	env.t.Cleanup(func() { env.Client().Delete(context.Background(), class) })
+}
+
+// waitForQuota waits until a number of access points is shown.
+func (env *taggingEnv) waitForQuota(want float64) {
+	env.t.Helper()
+	cluster.Eventually(env.t, limit, fmt.Sprintf("%g access points to be shown", want), func(context.Context) error {
+		if got, shown := env.metric("berth_quota_used", map[string]string{"of": env.fileSystem, "resources": "access points"}); !shown || got != want {
+			return fmt.Errorf("%g are shown", got)
+		}
+		return nil
+	})
+}
