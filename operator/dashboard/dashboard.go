@@ -98,10 +98,18 @@ var rows = []row{
 		{title: "Time of 95% of the requests", width: 4, kind: graph, unit: "s", legend: "{{driver_name}} {{method_name}}",
 			query: `histogram_quantile(0.95, sum by (le, driver_name, method_name) (rate(csi_sidecar_operations_seconds_bucket[5m])))`},
 	}},
+	{"Limits", []panel{
+		{title: "Used of what the cloud allows", width: 6, kind: graph, unit: "percentunit", legend: "{{resources}} {{of}}",
+			query: `max by (resources, of) (last_over_time(berth_quota_used[5m]) / last_over_time(berth_quota_limit[5m]))`},
+		{title: "Used of what claims asked for", width: 6, kind: graph, unit: "percentunit", legend: "{{namespace}} {{persistentvolumeclaim}}",
+			query: `topk(10, persistentvolumeclaim:berth_used:ratio)`},
+	}},
 	{"SharedVolumes", []panel{
-		{title: "SharedVolumes without a grant", width: 6, kind: number,
+		{title: "SharedVolumes that wait for too long", width: 4, kind: number,
+			query: `sum(max by (driver) (max_over_time(berth_shared_volumes_overdue[5m]))) or vector(0)`},
+		{title: "SharedVolumes without a grant", width: 4, kind: number,
 			query: `sum(max by (driver) (last_over_time(berth_shared_volumes_without_grant[5m]))) or vector(0)`},
-		{title: "Access", width: 6, kind: number, texts: []textOfOne{{"0", "with grants"}, {"1", "open"}},
+		{title: "Access", width: 4, kind: number, texts: []textOfOne{{"0", "with grants"}, {"1", "open"}},
 			query: `max(last_over_time(berth_shared_volumes_open[5m]))`},
 	}},
 }
