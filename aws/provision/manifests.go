@@ -7,9 +7,8 @@ import (
 	"regexp"
 	"strings"
 
-	"sigs.k8s.io/yaml"
-
 	"github.com/berth-csi/berth/aws/removal"
+	"github.com/berth-csi/berth/yaml"
 )
 
 // provisioner is the EFS driver.

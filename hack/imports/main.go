@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"operator":     {"connections", "drivers", "listing", "yaml"},
 	"bundle":       {"drivers", "findings", "registryv1", "yaml"},
 	"migrate":      {"drivers", "fbc", "findings", "listing", "olm", "yaml"},
-	"aws":          {},
+	"aws":          {"yaml"},
 	"doctor":       {"drivers", "findings", "listing", "olm", "sharedvolume"},
 	"catalog":      {"connections", "fbc", "findings", "image", "olm", "registryv1", "yaml"},
 	"olm":          {"fbc", "findings"},

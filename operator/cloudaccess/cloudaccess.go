@@ -1,5 +1,5 @@
 // Package cloudaccess has what the operator needs to call the cloud itself, besides the driver: where the cloud is, credentials of its
-// own, certificate authorities, and a pace that leaves the driver room.
+// own, certificate authorities, and a rate of calls that leaves the driver room.
 package cloudaccess
 
 import (
