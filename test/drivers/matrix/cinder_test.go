@@ -163,6 +163,7 @@ func (b *cinderBed) refusals(t *testing.T) {
 	waiting := b.Create(t, testbed.Pod{Name: "broken", Node: testbed.Nodes[0], Claim: broken})
 	b.AwaitEvent(t, waiting, "FailedAttachVolume", "the status is error")
 	b.Delete(t, waiting, broken)
+	b.wantEmpty(t) // or the next faults would be for attempts to attach that volume
 
 	const quota, attached = "VolumeSizeExceedsAvailableQuota: no gigabytes are left", "Volume status must be available to reserve, but the status is in-use."
 	for _, fault := range []openstack.Fault{
