@@ -43,7 +43,7 @@ The environment variables with the images, and ` + clusterstorage.VersionVariabl
 				return clusterstorage.Run(ctx, registry.All(), clusterstorage.Process{
 					KubeConfig:    own.config,
 					EventRecorder: own.recorder,
-					Version:       cmp.Or(os.Getenv(clusterstorage.VersionVariable), version.Get().GitVersion),
+					Version:       cmp.Or(os.Getenv(clusterstorage.VersionVariable), version.Get().Version),
 					Clock:         clock.RealClock{},
 					Getenv:        os.Getenv,
 					HandOver:      func(config *rest.Config) (clusterstorage.HandOver, error) { return adoption.NewSuccessor(config) },

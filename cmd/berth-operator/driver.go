@@ -34,7 +34,7 @@ func newDriverCommand(ctx context.Context, d drivers.Driver) *cobra.Command {
 		logs.InitLogs()
 		defer logs.FlushLogs()
 		return p.run(ctx, func(ctx context.Context, own process) error {
-			return operator.Run(ctx, d, cmp.Or(os.Getenv(clusterstorage.VersionVariable), version.Get().GitVersion), &operator.Process{
+			return operator.Run(ctx, d, cmp.Or(os.Getenv(clusterstorage.VersionVariable), version.Get().Version), &operator.Process{
 				KubeConfig:        own.config,
 				OperatorNamespace: own.namespace,
 				EventRecorder:     own.recorder,

@@ -66,6 +66,7 @@ object asks. Without that object, the operator touches nothing of the driver.`,
 	for _, d := range registry.All() {
 		driver.AddCommand(newDriverCommand(ctx, d))
 	}
-	root.AddCommand(driver, newClusterStorageCommand(ctx), version.NewCommand())
+	root.AddCommand(driver, newClusterStorageCommand(ctx))
+	version.AddTo(root)
 	return root
 }

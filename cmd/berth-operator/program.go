@@ -53,7 +53,7 @@ type process struct {
 
 // run runs an operator, and serves its health and metrics, until ctx ends.
 func (p program) run(ctx context.Context, operate func(context.Context, process) error) error {
-	klog.InfoS("Starting", "operator", p.name, "version", version.Get().GitVersion)
+	klog.InfoS("Starting", "operator", p.name, "version", version.Get().Version)
 	own, err := p.connect(ctx)
 	if err != nil {
 		return err

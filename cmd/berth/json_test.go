@@ -19,6 +19,7 @@ import (
 	bundlerules "github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/catalog/diff"
 	"github.com/berth-csi/berth/catalog/list"
+	"github.com/berth-csi/berth/cmd/internal/version"
 	"github.com/berth-csi/berth/doctor"
 	"github.com/berth-csi/berth/findings"
 	"github.com/berth-csi/berth/migrate"
@@ -54,6 +55,7 @@ var documents = []struct {
 	{doctor.Schema, []string{"doctor"}, []part{{"", doctor.Report{}}}},
 	{provision.Schema, []string{"aws create"}, []part{{"", provision.Report{}}}},
 	{removal.Schema, []string{"aws destroy"}, []part{{"", removal.Report{}}}},
+	{version.Schema, []string{"version"}, []part{{"", version.Info{}}}},
 	{csimigration.OverviewSchema, []string{"csi-migration status"}, []part{{"", csimigration.Overview{}}}},
 }
 

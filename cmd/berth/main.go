@@ -93,7 +93,8 @@ oc_complete-berth, it completes the plugin's arguments in a shell.`,
 		Args:          takesCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), newDoctorCommand(), newAWSCommand(), version.NewCommand())
+	root.AddCommand(newBundleCommand(), newCatalogCommand(), newSwitchCommand(), newAdoptCommand(), newCSIMigrationCommand(), newDoctorCommand(), newAWSCommand())
+	version.AddTo(root)
 	root.SetFlagErrorFunc(checkFlags)
 	explainUsage(root)
 	explainExit(root)

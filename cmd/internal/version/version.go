@@ -2,19 +2,33 @@
 package version
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-	apimachinery "k8s.io/apimachinery/pkg/version"
 )
 
 // version is stamped by the linker; a build without the stamp tells what Go knows of it.
 var version string
 
-// Get returns the build's version, such as "v1.0.0".
-func Get() apimachinery.Info {
+// Schema is that of Info as JSON.
+const Schema = "berth.version.v1"
+
+// Info says which build a command is.
+type Info struct {
+	Schema string `json:"schema"`
+	// Version is that of Berth, such as "v1.0.0", or "(devel)" if the build does not know it.
+	Version string `json:"version"`
+	// Go is the version of the compiler, such as "go1.26.0".
+	Go string `json:"go"`
+	// Platform is the operating system and the architecture, such as "linux/amd64".
+	Platform string `json:"platform"`
+}
+
+// Get returns what this build is.
+func Get() Info {
 	v := version
 	if v == "" {
 		v = "(devel)"
@@ -22,20 +36,44 @@ func Get() apimachinery.Info {
 			v = info.Main.Version
 		}
 	}
-	return apimachinery.Info{GitVersion: v, GoVersion: runtime.Version(), Compiler: runtime.Compiler,
-		Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	return Info{Schema: Schema, Version: v, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 }
 
-// NewCommand returns the "version" subcommand.
-func NewCommand() *cobra.Command {
-	return &cobra.Command{
+// line is what a command prints.
+func (i Info) line(command string) string {
+	return fmt.Sprintf("%s %s (%s, %s)\n", command, i.Version, i.Go, i.Platform)
+}
+
+// AddTo adds the subcommand version and the flag --version to a root command.
+func AddTo(root *cobra.Command) {
+	root.AddCommand(newCommand())
+	root.Version = Get().Version
+	root.SetVersionTemplate(Get().line(root.Name()))
+	root.Flags().Bool("version", false, "print the version of this command") // or it would also be -v
+}
+
+func newCommand() *cobra.Command {
+	const text, asJSON = "text", "json"
+	var output string
+	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of this command",
-		Args:  cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if output != text && output != asJSON {
+				return fmt.Errorf("--output is %q, want one of %s, %s", output, text, asJSON)
+			}
+			return cobra.NoArgs(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v := Get()
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s %s (%s, %s)\n", cmd.Root().Name(), v.GitVersion, v.GoVersion, v.Platform)
+			if output == asJSON {
+				encoder := json.NewEncoder(cmd.OutOrStdout())
+				encoder.SetIndent("", "  ")
+				return encoder.Encode(Get())
+			}
+			_, err := fmt.Fprint(cmd.OutOrStdout(), Get().line(cmd.Root().Name()))
 			return err
 		},
 	}
+	cmd.Flags().StringVarP(&output, "output", "o", text, "`FORMAT` of what is printed to standard output: text, json")
+	return cmd
 }
