@@ -26,6 +26,7 @@ import (
 	"github.com/berth-csi/berth/test/aws/gateway"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/drivers/programs"
+	"github.com/berth-csi/berth/test/drivers/sanity"
 )
 
 var runDrivers = flag.Bool("drivers", false, "build the real EBS and EFS drivers and run them against the cloud")
@@ -86,6 +87,11 @@ func run(t *testing.T, environment []string, command ...string) *grpc.ClientConn
 		return err
 	})
 	return connection
+}
+
+// socketOf returns the path of a driver's socket.
+func socketOf(connection *grpc.ClientConn) string {
+	return strings.TrimPrefix(connection.Target(), "unix://")
 }
 
 // made returns how often each action was called, and how it ended.
@@ -241,4 +247,63 @@ func TestEFSDriver(t *testing.T) {
 		t.Errorf("the cloud still has %+v", left)
 	}
 	t.Logf("the driver called:\n%s", made(c.Calls()))
+}
+
+// TestEFSDriverSanity: the real EFS controller keeps the rules of the CSI on the fake EFS.
+func TestEFSDriverSanity(t *testing.T) {
+	driver := program(t, "aws-efs-csi-driver-v3.4.1")
+	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true})
+	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fs := c.EFS.AddFileSystem(fileSystem)
+	m := c.StartMetadata(t, instance)
+	user := c.AddUser(t, "efs", "elasticfilesystem:*")
+	connection := run(t, slices.Concat(c.Environment(t, &m), aws.Variables(user)), driver, "--efs-utils-static-files-path="+t.TempDir())
+	sanity.Check(t, sanity.Options{
+		Socket:     socketOf(connection),
+		Parameters: map[string]string{"provisioningMode": "efs-ap", "fileSystemId": fs.ID, "directoryPerms": "700"},
+		Skip:       map[string]string{"Node Service": "it mounts, which the matrix shows on real nodes"},
+		Fails: map[string]string{
+			"Controller Service [Controller Server] CreateVolume should fail when requesting to create a volume with already existing name and different capacity": "access points have no size",
+			"Controller Service [Controller Server] CreateVolume should not fail when creating volume with maximum-length name":                                    "the name becomes a path, of which EFS allows 100 characters; the provisioner's are shorter",
+		},
+		Least: 15,
+	})
+	if left := c.EFS.AccessPoints(); len(left) != 0 {
+		t.Errorf("the cloud still has %+v", left)
+	}
+}
+
+// noID is why the EBS driver fails checks that name what cannot exist.
+const noID = "EC2 refuses what is no ID, with another error than for an ID that does not exist"
+
+// TestEBSDriverSanity: the real EBS controller keeps the rules of the CSI on the fake EC2.
+func TestEBSDriverSanity(t *testing.T) {
+	driver := program(t, "aws-ebs-csi-driver")
+	c := aws.Start(t, aws.Options{Region: "sea-west-1", TLS: true, Settle: 50 * time.Millisecond})
+	instance, err := c.EC2.AddInstance(ec2.Instance{Type: "m5.large", Zone: "sea-west-1a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := c.StartMetadata(t, instance)
+	user := c.AddUser(t, "ebs", "ec2:*")
+	connection := run(t, slices.Concat(c.Environment(t, &m), aws.Variables(user)), driver, "all")
+	sanity.Check(t, sanity.Options{
+		Socket: socketOf(connection),
+		Skip:   map[string]string{"Node Service": "it mounts, which the matrix shows on real nodes"},
+		Fails: map[string]string{
+			"Controller Service [Controller Server] ControllerPublishVolume should fail when the node does not exist":                noID,
+			"Controller Service [Controller Server] ControllerPublishVolume should fail when the volume does not exist":              noID,
+			"Controller Service [Controller Server] ValidateVolumeCapabilities should fail when the requested volume does not exist": noID,
+			"ListSnapshots [Controller Server] should return empty when the specified snapshot id does not exist":                    noID,
+			"ListSnapshots [Controller Server] should return next token when a limited number of entries are requested":              "EC2 lists no less than five at a time",
+			"ModifyVolume [Controller Server] should fail if volume does not exist":                                                  "without parameters to modify, the driver asks for nothing",
+		},
+		Least: 50,
+	})
+	if volumes, snapshots := c.EC2.Volumes(), c.EC2.Snapshots(); len(volumes) != 0 || len(snapshots) != 0 {
+		t.Errorf("the cloud still has %+v and %+v", volumes, snapshots)
+	}
 }

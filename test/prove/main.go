@@ -49,7 +49,7 @@ var suites = []suite{
 	{name: "sweep-adopt", about: "every fault at every write with which the cluster storage operator, or berth adopt, hands a driver over", pkg: "./test/clusterstorage", run: "^TestAdoptionSweep$", options: []string{"-all-faults"}},
 	{name: "random", about: "the SharedVolume controller against a model, for half an hour of random actions", pkg: "./sharedvolume", run: "^TestRandomSequences$", options: []string{"-random-time=30m"}},
 	{name: "openstack", about: "the real Manila and Cinder drivers against the OpenStack cloud", pkg: "./test/openstack", run: "Driver$", options: []string{"-drivers"}},
-	{name: "aws", about: "the controllers of the real EBS and EFS drivers against the fake AWS, as root", pkg: "./test/aws", run: "^Test(EBS|EFS)Driver$", options: []string{"-drivers"}},
+	{name: "aws", about: "the controllers of the real EBS and EFS drivers against the fake AWS, as root", pkg: "./test/aws", run: "^Test(EBS|EFS)Driver(Sanity)?$", options: []string{"-drivers"}},
 	{name: "continuity", about: "pods that write continuously are not affected by what happens to a driver and its operator, as root", pkg: "./test/drivers/continuity", run: "^Test(EFS|EBS|Manila)$", options: []string{"-all-drivers"}, logs: true},
 	{name: "life", about: "the long life of a cluster with the EFS driver, and its journal, as root", pkg: "./test/drivers/continuity", run: "^TestLife$", options: []string{"-all-drivers"}, logs: true},
 	{name: "life-clusterstorage", about: "the life of a cluster with the cluster storage operator, on AWS and OpenStack", pkg: "./test/clusterstorage", run: "^TestLife$", options: []string{"-all-lives"}},

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/berth-csi/berth/test/cluster/tools"
 	"github.com/berth-csi/berth/test/drivers/folders"
+	"github.com/berth-csi/berth/test/drivers/sanity"
 )
 
 // driver is the driver's process, and a client of it.
@@ -116,25 +116,8 @@ func (d driver) seen(path string) string {
 
 // TestSanity: the driver keeps the rules of the CSI that csi-sanity knows.
 func TestSanity(t *testing.T) {
-	sanity, err := tools.Program{Name: "csi-sanity", Package: "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity", Folder: "hack/csi-sanity",
-		Flags: []string{"-ldflags", "-s -w"}}.Ensure(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
 	d := start(t)
-	mounts := t.TempDir()
-	out, err := exec.CommandContext(t.Context(), sanity, "--csi.endpoint=unix://"+d.socket, "--ginkgo.no-color",
-		"--csi.mountdir="+filepath.Join(mounts, "target"), "--csi.stagingdir="+filepath.Join(mounts, "staging")).CombinedOutput()
-	if err != nil {
-		t.Errorf("csi-sanity: %v\n%s", err, out)
-	}
-	passed := regexp.MustCompile(`(\d+) Passed`).FindSubmatch(out)
-	if passed == nil {
-		t.Fatalf("csi-sanity says not how much passed:\n%s", out)
-	}
-	if n, err := strconv.Atoi(string(passed[1])); err != nil || n < 40 {
-		t.Errorf("%s checks passed, want those of each service:\n%s", passed[1], out)
-	}
+	sanity.Check(t, sanity.Options{Socket: d.socket, Least: 40})
 	for _, kind := range folders.Kinds {
 		if left, err := os.ReadDir(filepath.Join(d.folder, kind)); err != nil || len(left) > 0 {
 			t.Errorf("in the folder %s are still %v, %v", kind, left, err)

@@ -1,0 +1,130 @@
+// Package sanity checks with csi-sanity whether a real driver keeps the rules of the CSI on a simulated cloud. Where the rules and the
+// driver are right, what fails is the cloud: so it shows that the clouds are good enough to trust.
+package sanity
+
+import (
+	"encoding/xml"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-csi/berth/test/cluster/tools"
+)
+
+// Options say how a driver is checked.
+type Options struct {
+	// Socket is the path of the driver's socket.
+	Socket string
+	// Parameters are those of volumes.
+	Parameters map[string]string
+	// Skip are regular expressions of checks that cannot run, with the reasons.
+	Skip map[string]string
+	// Fails are the names of checks that the driver fails, with the reasons. They must fail.
+	Fails map[string]string
+	// Least is how many checks have to pass.
+	Least int
+}
+
+// Check runs csi-sanity. The test fails if a check fails that should pass, or the reverse.
+func Check(t testing.TB, o Options) {
+	t.Helper()
+	folder := t.TempDir()
+	report := filepath.Join(folder, "report.xml")
+	args := []string{"--csi.endpoint=unix://" + o.Socket, "--ginkgo.no-color", "--ginkgo.junit-report=" + report,
+		"--csi.mountdir=" + filepath.Join(folder, "target"), "--csi.stagingdir=" + filepath.Join(folder, "staging")}
+	if o.Parameters != nil {
+		file := filepath.Join(folder, "parameters.yaml")
+		content, err := yaml.Marshal(o.Parameters)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, "--csi.testvolumeparameters="+file)
+	}
+	for pattern := range o.Skip {
+		args = append(args, "--ginkgo.skip="+pattern)
+	}
+	out, runErr := exec.CommandContext(t.Context(), program(t), args...).CombinedOutput()
+	outcomes, err := read(report)
+	if err != nil {
+		t.Fatalf("csi-sanity: %v, %v\n%s", runErr, err, out)
+	}
+	passed := 0
+	for name, failure := range outcomes {
+		reason, expected := o.Fails[name]
+		switch {
+		case failure == "":
+			passed++
+			if expected {
+				t.Errorf("%s passes: take it from those that fail", name)
+			}
+		case !expected:
+			t.Errorf("%s: %s", name, failure)
+		default:
+			t.Logf("fails: %s: %s", name, reason)
+		}
+	}
+	for pattern, reason := range o.Skip {
+		t.Logf("not run: %s: %s", pattern, reason)
+	}
+	t.Logf("%d checks of csi-sanity pass", passed)
+	if passed < o.Least {
+		t.Errorf("%d checks pass, want at least %d\n%s", passed, o.Least, out)
+	}
+}
+
+// program builds csi-sanity, and returns its path.
+func program(t testing.TB) string {
+	t.Helper()
+	path, err := tools.Program{Name: "csi-sanity", Package: "github.com/kubernetes-csi/csi-test/v5/cmd/csi-sanity", Folder: "hack/csi-sanity",
+		Flags: []string{"-ldflags", "-s -w"}}.Ensure(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// read returns the checks that ran by name, and how they failed.
+func read(report string) (map[string]string, error) {
+	content, err := os.ReadFile(report)
+	if err != nil {
+		return nil, err
+	}
+	var suites struct {
+		Suites []struct {
+			Cases []struct {
+				Name    string `xml:"name,attr"`
+				Status  string `xml:"status,attr"`
+				Failure *struct {
+					Message string `xml:"message,attr"`
+					Text    string `xml:",chardata"`
+				} `xml:"failure"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	if err := xml.Unmarshal(content, &suites); err != nil {
+		return nil, err
+	}
+	outcomes := map[string]string{}
+	for _, suite := range suites.Suites {
+		for _, c := range suite.Cases {
+			if !slices.Contains([]string{"passed", "failed", "panicked", "timedout"}, c.Status) {
+				continue
+			}
+			name := strings.TrimPrefix(c.Name, "[It] ")
+			outcomes[name] = ""
+			if c.Failure != nil {
+				outcomes[name] = strconv.Quote(c.Failure.Message + " " + c.Failure.Text)
+			}
+		}
+	}
+	return outcomes, nil
+}
