@@ -29,6 +29,7 @@ const (
 	operatorGroupScope        Code = "operatorgroup-scope"         // the OperatorGroup is not for all namespaces
 	csvFine                   Code = "csv"                         // the ClusterServiceVersion has succeeded
 	csvMissing                Code = "csv-missing"                 // the installed ClusterServiceVersion does not exist
+	csvUnsubscribed           Code = "csv-without-subscription"    // no Subscription updates the ClusterServiceVersion
 	csvFailed                 Code = "csv-failed"                  // the ClusterServiceVersion has failed
 	csvUnfinished             Code = "csv-unfinished"              // the ClusterServiceVersion has neither succeeded nor failed
 	customResourceMissing     Code = "clustercsidriver-missing"    // there is no ClusterCSIDriver

@@ -5,12 +5,14 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
@@ -23,6 +25,8 @@ type found struct {
 	// subscriptions are those to the driver's package, in any namespace, the proven ones first. Anybody may have created one.
 	subscriptions    []v1alpha1.Subscription
 	subscriptionsErr error
+	// unsubscribed are the ClusterServiceVersions of the driver's operator, if there is no Subscription. Anybody may have created one.
+	unsubscribed []types.NamespacedName
 	// custom and csiDriver are nil if they do not exist.
 	custom    *operatorv1.ClusterCSIDriver
 	csiDriver *storagev1.CSIDriver
@@ -63,10 +67,23 @@ func (f *found) findSubscriptions(ctx context.Context, c Cluster, d drivers.Driv
 	if err != nil {
 		return err
 	}
-	return optional(listing.Each(ctx, client, listing.List{Resource: "subscriptions"}, func(s v1alpha1.Subscription) error {
+	err = optional(listing.Each(ctx, client, listing.List{Resource: "subscriptions"}, func(s v1alpha1.Subscription) error {
 		if s.Spec != nil && s.Spec.Package == d.Package.Name {
 			s.ManagedFields, s.Annotations, s.Labels, s.Status.CatalogHealth = nil, nil, nil, nil
 			f.subscriptions = append(f.subscriptions, s)
+		}
+		return nil
+	}))
+	if err != nil || len(f.subscriptions) > 0 {
+		return err
+	}
+	type version struct {
+		Metadata struct{ Namespace, Name string }
+	}
+	own := listing.List{Resource: "clusterserviceversions", Labels: "!" + v1alpha1.CopiedLabelKey}
+	return optional(listing.Each(ctx, client, own, func(v version) error {
+		if strings.HasPrefix(v.Metadata.Name, d.Package.Name+".v") {
+			f.unsubscribed = append(f.unsubscribed, types.NamespacedName{Namespace: v.Metadata.Namespace, Name: v.Metadata.Name})
 		}
 		return nil
 	}))

@@ -80,6 +80,24 @@ func TestDoctor(t *testing.T) {
 	})
 	w.mustDiagnose("a DaemonSet that somebody has deleted", 1, map[doctor.Code]doctor.Verdict{"daemonset-missing": doctor.Fault})
 
+	w.step(func(ctx context.Context, c client.Client) error {
+		subscriptions := &v1alpha1.SubscriptionList{}
+		if err := c.List(ctx, subscriptions); err != nil {
+			return err
+		}
+		for i := range subscriptions.Items {
+			if err := c.Delete(ctx, &subscriptions.Items[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	w.mustDiagnose("nobody subscribes any more", 1, map[doctor.Code]doctor.Verdict{"csv-without-subscription": doctor.Warning})
+	w.step(func(ctx context.Context, c client.Client) error {
+		return c.DeleteAllOf(ctx, &v1alpha1.ClusterServiceVersion{}, client.InNamespace(namespace))
+	})
+	w.subscribe(nil)
+
 	groups := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "second"}}
 	w.create(groups)
 	w.mustDiagnose("a second OperatorGroup", 1, map[doctor.Code]doctor.Verdict{"operatorgroup-count": doctor.Fault})
