@@ -205,6 +205,9 @@ To delete, it needs these:` + listed(removal.Permissions),
 				listInventory(cmd, inventory)
 			}
 			if !confirm {
+				if output == "text" && len(inventory.Delete) > 0 {
+					fmt.Fprintln(cmd.OutOrStdout(), "Nothing was deleted. To delete these, with all data in them, add --confirm.")
+				}
 				return nil
 			}
 			return stopped(ctx, removal.Delete(ctx, clients, inventory, func(r removal.Resource) {

@@ -31,7 +31,7 @@ func TestAWSDestroy(t *testing.T) {
 		return out.String()
 	}
 	if got := run(); strings.Contains(got, "\x1b") || !strings.Contains(got, "delete    file system     "+doomed.ID) ||
-		!strings.Contains(got, "keep      file system     "+both.ID) || !strings.Contains(got, "its tags name the cluster other, too") || !strings.Contains(got, "1 to delete, 1 to keep.") {
+		!strings.Contains(got, "keep      file system     "+both.ID) || !strings.Contains(got, "its tags name the cluster other, too") || !strings.Contains(got, "1 to delete, 1 to keep.") || !strings.Contains(got, "Nothing was deleted.") {
 		t.Errorf("the list is\n%s", got)
 	}
 	report := &removal.Report{}
@@ -41,7 +41,7 @@ func TestAWSDestroy(t *testing.T) {
 	if got := len(region.EFS.FileSystems()); got != 2 {
 		t.Fatalf("without --confirm, %d of 2 file systems are left", got)
 	}
-	if got := run("--confirm"); !strings.Contains(got, "deleted   file system "+doomed.ID) {
+	if got := run("--confirm"); !strings.Contains(got, "deleted   file system "+doomed.ID) || strings.Contains(got, "Nothing was deleted.") {
 		t.Errorf("it printed\n%s", got)
 	}
 	if left := region.EFS.FileSystems(); len(left) != 1 || left[0].ID != both.ID {
