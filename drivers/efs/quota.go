@@ -28,10 +28,14 @@ var accessPointQuota = drivers.Quota{
 // fileSystemID matches IDs of file systems.
 var fileSystemID = regexp.MustCompile(`^fs-[0-9a-f]{8,40}$`)
 
-// fileSystemOf returns the file system of a StorageClass with which the driver creates an access point for each claim.
+// accountSecret is the parameter of a StorageClass with which the driver assumes a role in another account.
+const accountSecret = "csi.storage.k8s.io/provisioner-secret-name"
+
+// fileSystemOf returns the file system of a StorageClass with which the driver creates an access point for each claim. The operator
+// sees none of other accounts.
 func fileSystemOf(class *storagev1.StorageClass) string {
 	id := class.Parameters["fileSystemId"]
-	if class.Parameters["provisioningMode"] != "efs-ap" || !fileSystemID.MatchString(id) {
+	if class.Parameters["provisioningMode"] != "efs-ap" || class.Parameters[accountSecret] != "" || !fileSystemID.MatchString(id) {
 		return ""
 	}
 	return id

@@ -46,7 +46,9 @@ func TestFileSystemsOfClasses(t *testing.T) {
 		"an access point for each claim": {map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "fs-0123456789abcdef0"}, "fs-0123456789abcdef0"},
 		"existing access points":         {nil, ""},
 		"another mode":                   {map[string]string{"provisioningMode": "efs-dir", "fileSystemId": "fs-0123456789abcdef0"}, ""},
-		"no ID":                          {map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "../fs-0123456789abcdef0"}, ""},
+		"another account": {map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "fs-0123456789abcdef0",
+			"csi.storage.k8s.io/provisioner-secret-name": "finance"}, ""},
+		"no ID": {map[string]string{"provisioningMode": "efs-ap", "fileSystemId": "../fs-0123456789abcdef0"}, ""},
 	} {
 		if got := efs.Driver.Quota.Parent(&storagev1.StorageClass{Parameters: tc.parameters}); got != tc.want {
 			t.Errorf("%s: %q, want %q", name, got, tc.want)
