@@ -33,6 +33,8 @@ type Volume struct {
 	SnapshotID, SourceID           string // what it was created from
 	Attachments                    []Attachment
 	Created                        time.Time
+
+	empty bool // its creation has failed
 }
 
 // VolumeSnapshot is a snapshot of a volume.
@@ -54,6 +56,19 @@ func (c *Cloud) Volumes() []Volume {
 		list = append(list, v.copy())
 	}
 	return list
+}
+
+// ResetVolumes sets volumes with the status error to available, as an administrator of the cloud does:
+// openstack volume set --state available ID.
+func (c *Cloud) ResetVolumes() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settle()
+	for _, v := range c.volumes.volumes {
+		if v.Status == "error" {
+			v.Status = "available"
+		}
+	}
 }
 
 func (v *Volume) copy() Volume {
@@ -180,7 +195,7 @@ func (c *Cloud) createVolume(r *request) (reply, error) {
 		fails = create(volume.copy()) != nil
 	}
 	c.later(func() {
-		if volume.Status = "available"; fails {
+		if volume.Status, volume.empty = "available", fails; fails {
 			volume.Status = "error"
 		}
 	})
@@ -294,10 +309,9 @@ func (c *Cloud) deleteVolume(r *request) (reply, error) {
 		return reply{}, badRequest("Invalid volume: Volume status must be available or error or error_restoring or error_extending or error_managing and must not be " +
 			"migrating, attached, belong to a group, have snapshots, awaiting a transfer, or be disassociated from snapshots after volume transfer.")
 	}
-	hasContent := volume.Status != "error"
 	volume.Status = "deleting"
 	_, fails := c.fails(DeleteVolume)
-	if !fails && hasContent {
+	if !fails && !volume.empty {
 		fails = c.deleteContent(volume.ID) != nil
 	}
 	c.later(func() {
