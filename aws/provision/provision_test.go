@@ -2,24 +2,17 @@ package provision
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/aws/client"
 	"github.com/berth-csi/berth/aws/removal"
 	cloud "github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/test/aws/administrator"
 	cloudec2 "github.com/berth-csi/berth/test/aws/ec2"
 	"github.com/berth-csi/berth/test/aws/gateway"
 )
@@ -28,31 +21,15 @@ import (
 type place struct {
 	*cloud.Cloud
 	t       *testing.T
-	clients *client.Clients
+	admin   *administrator.Administrator
 	request Request
 	workers string
-	hook    atomic.Pointer[func()]
 }
 
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	p := &place{t: t, Cloud: cloud.Start(t, cloud.Options{Settle: 20 * time.Millisecond})}
-	user := p.AddUser(t, "administrator", "*")
-	config := func(service string) aws.Config {
-		cfg := p.Config(service, user)
-		inner := cfg.HTTPClient
-		cfg.HTTPClient = roundTrip(func(r *http.Request) (*http.Response, error) {
-			if hook := p.hook.Load(); hook != nil {
-				(*hook)()
-			}
-			return inner.Do(r)
-		})
-		cfg.Retryer = func() aws.Retryer {
-			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 10, 10*time.Millisecond })
-		}
-		return cfg
-	}
-	p.clients = &client.Clients{EFS: efs.NewFromConfig(config("efs")), EC2: ec2.NewFromConfig(config("ec2")), Interval: 5 * time.Millisecond}
+	p.admin = administrator.New(t, p.Cloud)
 	p.workers = p.EC2.AddSecurityGroup(cloudec2.SecurityGroup{VPC: "vpc-1", Name: "workers"}).ID
 	p.request = Request{Cluster: "mine-x7k2p", Name: "efs", Tags: map[string]string{"team": "storage"},
 		AccessPoints: []AccessPoint{{"/a", 1000, 1000, "0755"}, {"/b/c", 2000, 3000, "0700"}}}
@@ -70,13 +47,9 @@ func newPlace(t *testing.T) *place {
 	return p
 }
 
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (do roundTrip) Do(r *http.Request) (*http.Response, error) { return do(r) }
-
 // create creates what the request asks for, and returns what was reported: kind, whether it was there, and what it is about.
 func (p *place) create(ctx context.Context, dryRun bool) (reported []string, err error) {
-	err = Create(ctx, p.clients, p.request, dryRun, func(r Resource) {
+	err = Create(ctx, p.admin.Clients, p.request, dryRun, func(r Resource) {
 		reported = append(reported, fmt.Sprintf("%s %s, found: %v, ID: %v", r.Kind, r.About, r.Found, r.ID != ""))
 	})
 	return reported, err
@@ -116,9 +89,9 @@ func (p *place) checkOnce() {
 // checkGone destroys the cluster's storage, and fails the test unless nothing is left.
 func (p *place) checkGone() {
 	p.t.Helper()
-	inventory, err := removal.Find(p.t.Context(), p.clients, p.request.Cluster)
+	inventory, err := removal.Find(p.t.Context(), p.admin.Clients, p.request.Cluster)
 	if err == nil {
-		err = removal.Delete(p.t.Context(), p.clients, inventory, nil)
+		err = removal.Delete(p.t.Context(), p.admin.Clients, inventory, nil)
 	}
 	if err != nil {
 		p.t.Fatal(err)
@@ -166,30 +139,10 @@ func TestCreate(t *testing.T) {
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	killed := 0
-	for {
-		ctx, kill := context.WithCancel(t.Context())
-		requests := 0
-		hook := func() {
-			if requests++; requests > killed {
-				kill()
-			}
-		}
-		p.hook.Store(&hook)
+	p.admin.KillAtEach(t, 10, func(ctx context.Context) error {
 		_, err := p.create(ctx, false)
-		p.hook.Store(nil)
-		kill()
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, context.Canceled) {
-			t.Fatalf("killed before request %d: %v", killed+1, err)
-		}
-		killed++
-	}
-	if killed < 10 {
-		t.Errorf("it was killed %d times only", killed)
-	}
+		return err
+	})
 	p.checkOnce()
 	p.checkGone()
 }

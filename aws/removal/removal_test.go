@@ -2,25 +2,21 @@ package removal
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
 	efstypes "github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-csi/berth/aws/client"
 	cloud "github.com/berth-csi/berth/test/aws"
+	"github.com/berth-csi/berth/test/aws/administrator"
 	cloudec2 "github.com/berth-csi/berth/test/aws/ec2"
 	"github.com/berth-csi/berth/test/aws/gateway"
 )
@@ -33,37 +29,16 @@ const (
 // account is an account of a fake AWS with what two clusters have left.
 type account struct {
 	*cloud.Cloud
-	t       *testing.T
-	clients *client.Clients
-	// hook is called before each request.
-	hook atomic.Pointer[func()]
+	t     *testing.T
+	admin *administrator.Administrator
 }
 
 func newAccount(t *testing.T) *account {
 	t.Helper()
 	a := &account{t: t, Cloud: cloud.Start(t, cloud.Options{Settle: 20 * time.Millisecond})}
-	user := a.AddUser(t, "administrator", "*")
-	config := func(service string) aws.Config {
-		cfg := a.Config(service, user)
-		inner := cfg.HTTPClient
-		cfg.HTTPClient = roundTrip(func(r *http.Request) (*http.Response, error) {
-			if hook := a.hook.Load(); hook != nil {
-				(*hook)()
-			}
-			return inner.Do(r)
-		})
-		cfg.Retryer = func() aws.Retryer {
-			return retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 10, 10*time.Millisecond })
-		}
-		return cfg
-	}
-	a.clients = &client.Clients{EFS: efs.NewFromConfig(config("efs")), EC2: ec2.NewFromConfig(config("ec2")), Interval: 5 * time.Millisecond}
+	a.admin = administrator.New(t, a.Cloud)
 	return a
 }
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-func (do roundTrip) Do(r *http.Request) (*http.Response, error) { return do(r) }
 
 // owned returns the tags of what is a cluster's.
 func owned(clusters ...string) map[string]string {
@@ -83,10 +58,10 @@ func (a *account) must(err error) {
 
 func (a *account) fileSystem(token string, tags map[string]string) string {
 	a.t.Helper()
-	made, err := a.clients.EFS.CreateFileSystem(a.t.Context(), &efs.CreateFileSystemInput{CreationToken: &token, Encrypted: aws.Bool(true), Tags: efsTagsOf(tags)})
+	made, err := a.admin.Clients.EFS.CreateFileSystem(a.t.Context(), &efs.CreateFileSystemInput{CreationToken: &token, Encrypted: aws.Bool(true), Tags: efsTagsOf(tags)})
 	a.must(err)
 	a.eventually("file system "+token, func() error {
-		found, err := a.clients.EFS.DescribeFileSystems(a.t.Context(), &efs.DescribeFileSystemsInput{FileSystemId: made.FileSystemId})
+		found, err := a.admin.Clients.EFS.DescribeFileSystems(a.t.Context(), &efs.DescribeFileSystemsInput{FileSystemId: made.FileSystemId})
 		if err == nil && found.FileSystems[0].LifeCycleState != efstypes.LifeCycleStateAvailable {
 			err = fmt.Errorf("it is %s", found.FileSystems[0].LifeCycleState)
 		}
@@ -97,21 +72,21 @@ func (a *account) fileSystem(token string, tags map[string]string) string {
 
 func (a *account) accessPoint(fileSystem, token string, tags map[string]string) string {
 	a.t.Helper()
-	made, err := a.clients.EFS.CreateAccessPoint(a.t.Context(), &efs.CreateAccessPointInput{FileSystemId: &fileSystem, ClientToken: &token, Tags: efsTagsOf(tags)})
+	made, err := a.admin.Clients.EFS.CreateAccessPoint(a.t.Context(), &efs.CreateAccessPointInput{FileSystemId: &fileSystem, ClientToken: &token, Tags: efsTagsOf(tags)})
 	a.must(err)
 	return *made.AccessPointId
 }
 
 func (a *account) mountTarget(fileSystem, subnet string, groups ...string) string {
 	a.t.Helper()
-	made, err := a.clients.EFS.CreateMountTarget(a.t.Context(), &efs.CreateMountTargetInput{FileSystemId: &fileSystem, SubnetId: &subnet, SecurityGroups: groups})
+	made, err := a.admin.Clients.EFS.CreateMountTarget(a.t.Context(), &efs.CreateMountTargetInput{FileSystemId: &fileSystem, SubnetId: &subnet, SecurityGroups: groups})
 	a.must(err)
 	return *made.MountTargetId
 }
 
 func (a *account) volume(tags map[string]string) string {
 	a.t.Helper()
-	made, err := a.clients.EC2.CreateVolume(a.t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: &a.Zones()[0].Name, Size: aws.Int32(10), VolumeType: "gp3",
+	made, err := a.admin.Clients.EC2.CreateVolume(a.t.Context(), &ec2.CreateVolumeInput{AvailabilityZone: &a.Zones()[0].Name, Size: aws.Int32(10), VolumeType: "gp3",
 		TagSpecifications: specification("volume", tags)})
 	a.must(err)
 	return *made.VolumeId
@@ -121,7 +96,7 @@ func (a *account) snapshot(volume string, tags map[string]string) string {
 	a.t.Helper()
 	var id string
 	a.eventually("a snapshot", func() error {
-		made, err := a.clients.EC2.CreateSnapshot(a.t.Context(), &ec2.CreateSnapshotInput{VolumeId: &volume, TagSpecifications: specification("snapshot", tags)})
+		made, err := a.admin.Clients.EC2.CreateSnapshot(a.t.Context(), &ec2.CreateSnapshotInput{VolumeId: &volume, TagSpecifications: specification("snapshot", tags)})
 		if err == nil {
 			id = *made.SnapshotId
 		}
@@ -158,7 +133,7 @@ func (a *account) eventually(what string, check func() error) {
 	a.t.Helper()
 	ctx, cancel := context.WithTimeout(a.t.Context(), time.Minute)
 	defer cancel()
-	if err := a.clients.Poll(ctx, func(context.Context) (bool, error) {
+	if err := a.admin.Clients.Poll(ctx, func(context.Context) (bool, error) {
 		err := check()
 		return err == nil, err
 	}); err != nil {
@@ -207,7 +182,7 @@ func (a *account) fill() (doomed, kept []string) {
 	instance, err := a.EC2.AddInstance(cloudec2.Instance{Type: "m5.large", Zone: a.Zones()[0].Name})
 	a.must(err)
 	a.eventually("the volume to be attached", func() error {
-		_, err := a.clients.EC2.AttachVolume(a.t.Context(), &ec2.AttachVolumeInput{InstanceId: &instance.ID, VolumeId: &attached, Device: aws.String("/dev/xvdaa")})
+		_, err := a.admin.Clients.EC2.AttachVolume(a.t.Context(), &ec2.AttachVolumeInput{InstanceId: &instance.ID, VolumeId: &attached, Device: aws.String("/dev/xvdaa")})
 		return err
 	})
 	return doomed, append(kept, attached)
@@ -219,7 +194,7 @@ func (a *account) left() []string {
 	var ids []string
 	for _, fs := range a.EFS.FileSystems() {
 		ids = append(ids, fs.ID)
-		targets, err := finder{a.clients}.mountTargets(a.t.Context(), fs.ID)
+		targets, err := finder{a.admin.Clients}.mountTargets(a.t.Context(), fs.ID)
 		a.must(err)
 		ids = append(ids, targets...)
 	}
@@ -241,7 +216,7 @@ func (a *account) left() []string {
 
 func (a *account) find() *Inventory {
 	a.t.Helper()
-	inventory, err := Find(a.t.Context(), a.clients, mine)
+	inventory, err := Find(a.t.Context(), a.admin.Clients, mine)
 	a.must(err)
 	return inventory
 }
@@ -273,7 +248,7 @@ func TestDelete(t *testing.T) {
 		t.Fatalf("looking has changed something (-want +got):\n%s", diff)
 	}
 	var gone []string
-	a.must(Delete(t.Context(), a.clients, inventory, func(r Resource) { gone = append(gone, r.ID) }))
+	a.must(Delete(t.Context(), a.admin.Clients, inventory, func(r Resource) { gone = append(gone, r.ID) }))
 	if diff := cmp.Diff(sortedIDs(doomed), sortedIDs(gone)); diff != "" {
 		t.Errorf("what was reported to be gone (-want +got):\n%s", diff)
 	}
@@ -303,7 +278,7 @@ func TestFaults(t *testing.T) {
 				fault.Action = action
 				a.Inject(fault)
 			}
-			a.must(Delete(t.Context(), a.clients, a.find(), nil))
+			a.must(Delete(t.Context(), a.admin.Clients, a.find(), nil))
 			if diff := cmp.Diff(sortedIDs(kept), a.left()); diff != "" {
 				t.Errorf("what is left (-want +got):\n%s", diff)
 			}
@@ -316,33 +291,13 @@ func TestKilled(t *testing.T) {
 	t.Parallel()
 	a := newAccount(t)
 	_, kept := a.fill()
-	killed := 0
-	for {
-		ctx, kill := context.WithCancel(t.Context())
-		requests := 0
-		hook := func() {
-			if requests++; requests > killed {
-				kill()
-			}
+	a.admin.KillAtEach(t, 20, func(ctx context.Context) error {
+		inventory, err := Find(ctx, a.admin.Clients, mine)
+		if err != nil {
+			return err
 		}
-		a.hook.Store(&hook)
-		inventory, err := Find(ctx, a.clients, mine)
-		if err == nil {
-			err = Delete(ctx, a.clients, inventory, nil)
-		}
-		a.hook.Store(nil)
-		kill()
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, context.Canceled) {
-			t.Fatalf("killed before request %d: %v", killed+1, err)
-		}
-		killed++
-	}
-	if killed < 20 {
-		t.Errorf("it was killed %d times only", killed)
-	}
+		return Delete(ctx, a.admin.Clients, inventory, nil)
+	})
 	if diff := cmp.Diff(sortedIDs(kept), a.left()); diff != "" {
 		t.Errorf("what is left (-want +got):\n%s", diff)
 	}
@@ -354,7 +309,7 @@ func TestRefused(t *testing.T) {
 	a := newAccount(t)
 	doomed, kept := a.fill()
 	a.Inject(gateway.Fault{Action: "DeleteVolume", Kind: gateway.Denied})
-	err := Delete(t.Context(), a.clients, a.find(), nil)
+	err := Delete(t.Context(), a.admin.Clients, a.find(), nil)
 	if err == nil || !strings.Contains(err.Error(), "deleting volume vol-") {
 		t.Errorf("the error is %v", err)
 	}
