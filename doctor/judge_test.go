@@ -17,6 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-csi/berth/drivers/registry"
 )
 
 func named(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "ns", Name: name} }
@@ -247,6 +250,28 @@ func TestHelp(t *testing.T) {
 	for reason := range help {
 		if !strings.Contains(string(page), "`"+reason+"`") {
 			t.Errorf("docs/troubleshooting.md does not have reason %s", reason)
+		}
+	}
+}
+
+// TestUnsubscribed: a ClusterServiceVersion says that the operator is there only where cluster-scoped objects show that, too.
+func TestUnsubscribed(t *testing.T) {
+	d, err := registry.Get("efs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		proven []string
+		want   Code
+	}{
+		"the operator's":     {[]string{"openshift-operators"}, csvUnsubscribed},
+		"perhaps somebody's": {nil, subscriptionMissing},
+	} {
+		p := &patient{driver: d, found: &found{proven: test.proven, unsubscribed: []types.NamespacedName{
+			{Namespace: "a-stranger", Name: "aws-efs-operator.v1.0.0"}, {Namespace: "openshift-operators", Name: "aws-efs-operator.v1.0.0"}}}}
+		got := judgeUnsubscribed(p)
+		if len(got) != 1 || got[0].Code != test.want || test.want == csvUnsubscribed && !strings.Contains(got[0].What, "openshift-operators/aws-efs-operator.v1.0.0") {
+			t.Errorf("%s: %+v, want %s", name, got, test.want)
 		}
 	}
 }

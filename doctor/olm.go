@@ -124,9 +124,11 @@ func judgeUnsubscribed(p *patient) []Result {
 	case !p.driver.HasPackage():
 		return []Result{fail(operatorMissing, "see ClusterOperator storage", "the cluster storage operator does not run the driver's operator; this platform may not need it")}
 	}
-	if n := len(p.unsubscribed); n > 0 {
-		return []Result{warn(csvUnsubscribed, "delete it, and create a Subscription, as docs/install.md shows: OLM installs nothing next to it. The driver and its volumes stay",
-			"ClusterServiceVersion %s has the driver's operator, but no Subscription asks OLM for package %s: OLM does not update it", p.unsubscribed[0], p.driver.Package.Name)}
+	for _, version := range p.unsubscribed {
+		if slices.Contains(p.proven, version.Namespace) { // or it may be a stranger's
+			return []Result{warn(csvUnsubscribed, "delete it, wait until it is gone, and create a Subscription, as docs/install.md shows: OLM installs nothing next to it. The driver and its volumes stay",
+				"ClusterServiceVersion %s has the driver's operator, but no Subscription asks OLM for package %s: OLM does not update it", version, p.driver.Package.Name)}
+		}
 	}
 	return []Result{fail(subscriptionMissing, "create a Subscription, as docs/install.md shows", "no Subscription asks OLM for package %s", p.driver.Package.Name)}
 }

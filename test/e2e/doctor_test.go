@@ -80,6 +80,10 @@ func TestDoctor(t *testing.T) {
 	})
 	w.mustDiagnose("a DaemonSet that somebody has deleted", 1, map[doctor.Code]doctor.Verdict{"daemonset-missing": doctor.Fault})
 
+	groups := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "second"}}
+	w.create(groups)
+	w.mustDiagnose("a second OperatorGroup", 1, map[doctor.Code]doctor.Verdict{"operatorgroup-count": doctor.Fault})
+
 	w.step(func(ctx context.Context, c client.Client) error {
 		subscriptions := &v1alpha1.SubscriptionList{}
 		if err := c.List(ctx, subscriptions); err != nil {
@@ -93,14 +97,6 @@ func TestDoctor(t *testing.T) {
 		return nil
 	})
 	w.mustDiagnose("nobody subscribes any more", 1, map[doctor.Code]doctor.Verdict{"csv-without-subscription": doctor.Warning})
-	w.step(func(ctx context.Context, c client.Client) error {
-		return c.DeleteAllOf(ctx, &v1alpha1.ClusterServiceVersion{}, client.InNamespace(namespace))
-	})
-	w.subscribe(nil)
-
-	groups := &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "second"}}
-	w.create(groups)
-	w.mustDiagnose("a second OperatorGroup", 1, map[doctor.Code]doctor.Verdict{"operatorgroup-count": doctor.Fault})
 }
 
 // register plays kubelets, which say that they know the driver.

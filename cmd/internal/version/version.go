@@ -2,12 +2,13 @@
 package version
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/findings/escape"
 )
 
 // version is stamped by the linker; a build without the stamp tells what Go knows of it.
@@ -66,9 +67,7 @@ func newCommand() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if output == asJSON {
-				encoder := json.NewEncoder(cmd.OutOrStdout())
-				encoder.SetIndent("", "  ")
-				return encoder.Encode(Get())
+				return escape.JSON(cmd.OutOrStdout(), Get())
 			}
 			_, err := fmt.Fprint(cmd.OutOrStdout(), Get().line(cmd.Root().Name()))
 			return err

@@ -72,6 +72,11 @@ func Check(t testing.TB, o Options) {
 			t.Logf("fails: %s: %s", name, reason)
 		}
 	}
+	for name := range o.Fails {
+		if _, ran := outcomes[name]; !ran {
+			t.Errorf("%s is expected to fail, and has not run", name)
+		}
+	}
 	for pattern, reason := range o.Skip {
 		t.Logf("not run: %s: %s", pattern, reason)
 	}

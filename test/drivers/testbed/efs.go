@@ -18,7 +18,7 @@ import (
 	"github.com/berth-csi/berth/test/drivers/nfs"
 )
 
-// Mount targets have addresses of this range: the first ones those of AddFileSystems, others those that EC2 assigns.
+// Mount targets have addresses of this range: the first three those of AddFileSystems, others those that EC2 assigns.
 var mountTargets = netip.MustParsePrefix("10.0.80.0/24")
 
 // maxMountTargets is how many mount targets nodes can reach.
@@ -38,6 +38,9 @@ type FileSystems struct {
 // nodes. It serves these, and all others of the region. Each has a folder of this machine.
 func AddFileSystems(t testing.TB, a *AWS, all ...efs.FileSystem) *FileSystems {
 	t.Helper()
+	if len(all) > 3 {
+		t.Fatalf("%d file systems are added, want at most 3: EC2 assigns further addresses", len(all))
+	}
 	s := &FileSystems{cloud: a.Cloud, root: t.TempDir()}
 	s.NFS = nfs.Start(t, s.export)
 	zone, address := a.Zones()[0], mountTargets.Addr()
