@@ -58,6 +58,7 @@ const (
 	rolloutPending            Code = "rollout"                     // pods are being updated
 	registrationFine          Code = "registered"                  // the kubelets know the driver
 	notRegistered             Code = "not-registered"              // kubelets do not know the driver
+	startupTaint              Code = "startup-taint"               // nodes keep the taint with which they wait for the driver
 	sharedVolumesFine         Code = "sharedvolumes"               // all SharedVolumes are Ready
 	sharedVolumesNotReady     Code = "sharedvolume-not-ready"      // SharedVolumes are not Ready
 	sharedVolumeAPIMissing    Code = "sharedvolume-api-missing"    // the cluster does not serve SharedVolumes

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -107,7 +108,12 @@ func examineWorkloads(ctx context.Context, p *patient) ([]Result, error) {
 		if err != nil {
 			return nil, err
 		}
+		tainted, err := p.tainted(ctx)
+		if err != nil {
+			return nil, err
+		}
 		results = append(results, judgeRegistrations(p.driver.CSIName, int(nodes), registered, missing))
+		results = append(results, judgeTaints(startupTaintOf(p.driver.CSIName), tainted)...)
 	}
 	return results, nil
 }
@@ -161,4 +167,43 @@ func judgeRegistrations(driver string, want, registered int, missing []string) R
 	}
 	return fail(notRegistered, "look at the driver's pods on nodes without it: their container csi-node-driver-registrar registers the driver with the kubelet",
 		"the kubelets of %d nodes know driver %s, want %d%s", registered, driver, want, without)
+}
+
+// startupTaintOf is the key of the taint with which administrators keep pods off new nodes until a driver runs there. Its makers
+// chose the name.
+func startupTaintOf(driver string) string { return driver + "/agent-not-ready" }
+
+// node has what is read of a Node.
+type node struct {
+	Metadata struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Spec struct {
+		Taints []corev1.Taint `json:"taints"`
+	} `json:"spec"`
+}
+
+// tainted names the nodes with the driver's startup taint.
+func (p *patient) tainted(ctx context.Context) (names []string, err error) {
+	core, err := p.rest(corev1.SchemeGroupVersion)
+	if err != nil {
+		return nil, err
+	}
+	key := startupTaintOf(p.driver.CSIName)
+	err = listing.Each(ctx, core, listing.List{Resource: "nodes"}, func(n node) error {
+		if slices.ContainsFunc(n.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key }) {
+			names = append(names, n.Metadata.Name)
+		}
+		return nil
+	})
+	return names, err
+}
+
+// judgeTaints is about nodes with a driver's startup taint. Only some drivers remove it, as that needs permission to change any Node.
+func judgeTaints(key string, nodes []string) []Result {
+	if len(nodes) == 0 {
+		return nil
+	}
+	return []Result{warn(startupTaint, "if it stays although the driver runs on the node, remove it: oc adm taint nodes <node> "+key+"-. Not every driver does",
+		"nodes have the taint %s, which keeps pods off them: %s", key, names(nodes))}
 }

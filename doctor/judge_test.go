@@ -136,6 +136,8 @@ func TestJudgements(t *testing.T) {
 		"kubelets":                           {one(judgeRegistrations("d", 2, 2, []string{"control-plane"})), "registered ok", ""},
 		"kubelets that lack the driver":      {one(judgeRegistrations("d", 2, 1, []string{"n1"})), "not-registered fault", "n1"},
 		"kubelets that know no driver":       {one(judgeRegistrations("d", 2, 0, nil)), "not-registered fault", "of 0 nodes know driver d, want 2\n"},
+		"a startup taint":                    {judgeTaints("d/agent-not-ready", []string{"n1", "n2"}), "startup-taint warning", "taint d/agent-not-ready, which keeps pods off them: n1, n2"},
+		"no startup taint":                   {judgeTaints("d/agent-not-ready", nil), "", ""},
 		"monitored":                          {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "true"})), "monitored ok", ""},
 		"not monitored":                      {one(judgeMonitoring("ns", map[string]string{"openshift.io/cluster-monitoring": "false"})), "not-monitored warning", ""},
 		"no default class":                   {one(judgeDefaultClass([]storagev1.StorageClass{class("a", "false")})), "default-class-none ok", ""},

@@ -9,8 +9,9 @@ import (
 // Cloud is what the cluster knows of its cloud. It must not be modified.
 type Cloud struct {
 	Infrastructure *configv1.Infrastructure
-	// Config is the configuration of the cloud; "" if there is none, or if the driver has no Configuration.
-	Config string
+	// Config is the configuration of the cloud, and CABundle that of its endpoints, in PEM format and not checked; "" if there is
+	// none, or if the driver has neither a Configuration nor a CloudConfig.
+	Config, CABundle string
 	// Credentials is the content of the Secret with the driver's credentials.
 	Credentials map[string][]byte
 	// Namespace is the driver's.

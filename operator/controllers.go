@@ -92,7 +92,7 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 		return drivers.Cloud{}, err
 	}
 	cloud := drivers.Cloud{Infrastructure: infrastructure, Namespace: c.namespace.Name}
-	if c.driver.Configuration == nil {
+	if !c.usesCloudConfig() {
 		return cloud, nil
 	}
 	config, err := c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName).Lister().ConfigMaps(drivers.CloudConfigNamespace).Get(drivers.CloudConfigName)
@@ -102,14 +102,19 @@ func (c *cycle) observeCloud() (drivers.Cloud, error) {
 	if err != nil {
 		return drivers.Cloud{}, err
 	}
-	cloud.Config = config.Data[drivers.CloudConfigKey]
+	cloud.Config, cloud.CABundle = config.Data[drivers.CloudConfigKey], config.Data[drivers.CABundleKey]
 	return cloud, nil
+}
+
+// usesCloudConfig tells whether the operator reads the configuration of the cloud. Only then may it.
+func (c *cycle) usesCloudConfig() bool {
+	return c.driver.Configuration != nil || c.driver.CloudConfig != nil
 }
 
 // cloudInformers are the informers of what observeCloud reads.
 func (c *cycle) cloudInformers() []factory.Informer {
 	informers := []factory.Informer{c.informers.config.Config().V1().Infrastructures().Informer()}
-	if c.driver.Configuration != nil {
+	if c.usesCloudConfig() {
 		informers = append(informers, c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName).Informer())
 	}
 	return informers

@@ -65,7 +65,7 @@ var Driver = drivers.Driver{
 		Secret:   cloudSecret,
 		Interval: 10 * time.Minute,
 		Classes: func(ctx context.Context, cloud drivers.Cloud) ([]storagev1.StorageClass, []string, error) {
-			return classes(ctx, cloud.Credentials, cloud.Namespace)
+			return classes(ctx, cloud)
 		},
 	},
 
@@ -77,7 +77,9 @@ var Driver = drivers.Driver{
 		drivers.LivenessProbeImage, drivers.KubeRBACProxyImage,
 	},
 	Secrets:         []string{cloudSecret},
+	Settings:        []drivers.Setting{{Container: "csi-driver", Apply: mountCA}}, // in the pods of controller and node
 	TrustedCABundle: "manila-csi-driver-trusted-ca-bundle",
+	CloudConfig:     drivers.CloudCABundle(cloudCAName),
 	ClusterStorage:  &drivers.ClusterStorage{Platform: configv1.OpenStackPlatformType, Optional: true},
 	History: drivers.History{
 		// Of OpenShift 4.5's operator, whose Deployment and DaemonSets had the same names.

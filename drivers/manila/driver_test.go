@@ -2,13 +2,13 @@ package manila
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -94,14 +94,15 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-func credentials(cloud *openstack.Cloud) map[string][]byte {
-	return map[string][]byte{"clouds.yaml": cloud.CloudsYAML()}
+// cloudOf returns what the cluster knows of a cloud.
+func cloudOf(cloud *openstack.Cloud) drivers.Cloud {
+	return drivers.Cloud{Namespace: "harbour", Credentials: map[string][]byte{"clouds.yaml": cloud.CloudsYAML()}}
 }
 
 // TestClasses: each share type has its class, with the name and parameters that volumes of earlier operators have.
 func TestClasses(t *testing.T) {
 	cloud := openstack.Start(t, "Fast_SSD", "default", "fast-ssd", "not a name")
-	found, leftOut, err := classes(t.Context(), credentials(cloud), "harbour")
+	found, leftOut, err := classes(t.Context(), cloudOf(cloud))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,9 +138,52 @@ func TestClasses(t *testing.T) {
 }
 
 func TestNoShareTypesIsNoError(t *testing.T) {
-	found, leftOut, err := classes(t.Context(), credentials(openstack.Start(t)), "harbour")
+	found, leftOut, err := classes(t.Context(), cloudOf(openstack.Start(t)))
 	if err != nil || len(found) > 0 || len(leftOut) > 0 {
 		t.Errorf("classes %v, without one %q, error %v; want none", found, leftOut, err)
+	}
+}
+
+// TestAuthorities: the CA of the cloud is in its configuration or in the credentials, and the configuration counts.
+func TestAuthorities(t *testing.T) {
+	cloud, other := openstack.StartWith(t, openstack.Options{TLS: true, ShareTypes: []string{"default"}}), openstack.StartWith(t, openstack.Options{TLS: true})
+	for name, tc := range map[string]struct {
+		config, credentials []byte
+		fails               bool
+	}{
+		"in the configuration":                        {config: cloud.CA()},
+		"in the credentials":                          {credentials: cloud.CA()},
+		"in both":                                     {config: cloud.CA(), credentials: cloud.CA()},
+		"in the configuration, and an older one":      {config: cloud.CA(), credentials: other.CA()},
+		"in the credentials, but not where it counts": {config: other.CA(), credentials: cloud.CA(), fails: true},
+		"nowhere": {fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			known := cloudOf(cloud)
+			known.CABundle, known.Credentials["cacert"] = string(tc.config), tc.credentials
+			found, _, err := classes(t.Context(), known)
+			if tc.fails && (err == nil || !strings.Contains(err.Error(), "certificate signed by unknown authority")) {
+				t.Errorf("classes %v, error %v, want one about the authority", found, err)
+			}
+			if !tc.fails && (err != nil || len(found) != 1) {
+				t.Errorf("classes %v, error %v, want one class", found, err)
+			}
+		})
+	}
+}
+
+// TestMountedCA: pods mount the CA bundle of the cloud's configuration if there is one, and that of the credentials otherwise.
+func TestMountedCA(t *testing.T) {
+	for volume, config := range map[string]map[string]string{credentialsCA: nil, configCA: {drivers.CABundleKey: "bundle"}} {
+		container := corev1.Container{Name: "csi-driver", VolumeMounts: []corev1.VolumeMount{
+			{Name: credentialsCA, MountPath: "/a"}, {Name: "cloud", MountPath: "/b"}, {Name: credentialsCA, MountPath: "/c"},
+		}}
+		pod := corev1.PodSpec{Containers: []corev1.Container{container}}
+		Driver.Configure(&pod, drivers.Cluster{CloudConfig: config})
+		want := []corev1.VolumeMount{{Name: volume, MountPath: "/a"}, {Name: "cloud", MountPath: "/b"}, {Name: volume, MountPath: "/c"}}
+		if diff := cmp.Diff(want, pod.Containers[0].VolumeMounts); diff != "" {
+			t.Errorf("with the configuration %v (-want +got):\n%s", config, diff)
+		}
 	}
 }
 
@@ -147,7 +191,7 @@ func TestNoShareTypesIsNoError(t *testing.T) {
 func TestUnreachableBackend(t *testing.T) {
 	for name, test := range map[string]struct {
 		manila  openstack.State
-		change  func(*openstack.Cloud, map[string][]byte)
+		change  func(*openstack.Cloud, *drivers.Cloud)
 		want    string
 		timeout time.Duration
 	}{
@@ -155,18 +199,21 @@ func TestUnreachableBackend(t *testing.T) {
 		"hung":             {manila: openstack.Hung, want: "context deadline exceeded", timeout: 200 * time.Millisecond},
 		"forbidden":        {manila: openstack.Forbidden, want: "Policy doesn't allow"},
 		"no Manila at all": {manila: openstack.Absent, want: "looking for Manila in Keystone's catalog"},
-		"wrong password": {want: "logging in to Keystone at http://127.0.0.1:", change: func(c *openstack.Cloud, s map[string][]byte) {
-			s["clouds.yaml"] = c.WrongCloudsYAML()
+		"wrong password": {want: "logging in to Keystone at http://127.0.0.1:", change: func(c *openstack.Cloud, known *drivers.Cloud) {
+			known.Credentials["clouds.yaml"] = c.WrongCloudsYAML()
 		}},
-		"empty Secret": {want: "the Secret manila-cloud-credentials has no key clouds.yaml", change: func(_ *openstack.Cloud, s map[string][]byte) { clear(s) }},
-		"no YAML": {want: "the Secret manila-cloud-credentials, key clouds.yaml: ", change: func(_ *openstack.Cloud, s map[string][]byte) {
-			s["clouds.yaml"] = []byte("\tclouds")
+		"empty Secret": {want: "the Secret manila-cloud-credentials has no key clouds.yaml", change: func(_ *openstack.Cloud, known *drivers.Cloud) { clear(known.Credentials) }},
+		"no YAML": {want: "the Secret manila-cloud-credentials, key clouds.yaml: ", change: func(_ *openstack.Cloud, known *drivers.Cloud) {
+			known.Credentials["clouds.yaml"] = []byte("\tclouds")
 		}},
-		"another cloud": {want: `cloud "openstack" not found`, change: func(_ *openstack.Cloud, s map[string][]byte) {
-			s["clouds.yaml"] = []byte("clouds: {elsewhere: {}}")
+		"another cloud": {want: `cloud "openstack" not found`, change: func(_ *openstack.Cloud, known *drivers.Cloud) {
+			known.Credentials["clouds.yaml"] = []byte("clouds: {elsewhere: {}}")
 		}},
-		"a bad certificate": {want: "key cacert: holds no certificate", change: func(_ *openstack.Cloud, s map[string][]byte) {
-			s["cacert"] = []byte("nothing")
+		"a bad certificate": {want: "key cacert: holds no certificate", change: func(_ *openstack.Cloud, known *drivers.Cloud) {
+			known.Credentials["cacert"] = []byte("nothing")
+		}},
+		"a bad certificate in the cloud's configuration": {want: "ConfigMap openshift-config-managed/kube-cloud-config, key ca-bundle.pem: found no certificate", change: func(_ *openstack.Cloud, known *drivers.Cloud) {
+			known.CABundle = "nothing"
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -174,9 +221,9 @@ func TestUnreachableBackend(t *testing.T) {
 			if test.manila != "" {
 				cloud.SetManila(test.manila)
 			}
-			secret := maps.Clone(credentials(cloud))
+			known := cloudOf(cloud)
 			if test.change != nil {
-				test.change(cloud, secret)
+				test.change(cloud, &known)
 			}
 			ctx := t.Context()
 			if test.timeout > 0 {
@@ -184,7 +231,7 @@ func TestUnreachableBackend(t *testing.T) {
 				ctx, cancel = context.WithTimeout(ctx, test.timeout)
 				defer cancel()
 			}
-			found, _, err := classes(ctx, secret, "harbour")
+			found, _, err := classes(ctx, known)
 			if err == nil || !strings.Contains(err.Error(), test.want) || found != nil {
 				t.Errorf("classes %v, error %v; want none and an error with %q", found, err, test.want)
 			}

@@ -12,21 +12,22 @@ import (
 	"github.com/gophercloud/gophercloud/v2/openstack/config/clouds"
 	"github.com/gophercloud/gophercloud/v2/openstack/sharedfilesystems/v2/sharetypes"
 
+	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/yaml"
 )
 
 // Keys of the Secret that the cloud credential operator creates.
 const (
 	cloudsKey = "clouds.yaml" // how to log in to the cloud
-	caKey     = "cacert"      // the CA of the cloud's certificates; optional
+	caKey     = "cacert"      // the CA of the cloud's certificates; optional, and only since OpenShift 4.19
 )
 
 // cloudName is the name that the installer gives the cloud in clouds.yaml.
 const cloudName = "openstack"
 
 // shareTypes returns the names of Manila's share types that are visible to the cluster's project.
-func shareTypes(ctx context.Context, credentials map[string][]byte) ([]string, error) {
-	file, err := withoutPaths(credentials[cloudsKey])
+func shareTypes(ctx context.Context, cloud drivers.Cloud) ([]string, error) {
+	file, err := withoutPaths(cloud.Credentials[cloudsKey])
 	if err != nil {
 		return nil, err
 	}
@@ -34,11 +35,8 @@ func shareTypes(ctx context.Context, credentials map[string][]byte) ([]string, e
 	if err != nil {
 		return nil, fmt.Errorf("the Secret %s, key %s: %w", cloudSecret, cloudsKey, err)
 	}
-	if authority := credentials[caKey]; len(authority) > 0 {
-		tlsConfig.RootCAs = x509.NewCertPool()
-		if !tlsConfig.RootCAs.AppendCertsFromPEM(authority) {
-			return nil, fmt.Errorf("the Secret %s, key %s: holds no certificate in PEM format", cloudSecret, caKey)
-		}
+	if tlsConfig.RootCAs, err = authorities(cloud); err != nil {
+		return nil, err
 	}
 	provider, err := config.NewProviderClient(ctx, login, config.WithTLSConfig(tlsConfig))
 	if err != nil {
@@ -62,6 +60,25 @@ func shareTypes(ctx context.Context, credentials map[string][]byte) ([]string, e
 		names = append(names, t.Name)
 	}
 	return names, nil
+}
+
+// authorities returns the CAs of the cloud's certificates, where the driver's pods have them from too, or nil for the system's.
+func authorities(cloud drivers.Cloud) (*x509.CertPool, error) {
+	pool := x509.NewCertPool()
+	if cloud.CABundle != "" {
+		if !pool.AppendCertsFromPEM([]byte(cloud.CABundle)) {
+			return nil, drivers.CheckCABundle(cloud.CABundle)
+		}
+		return pool, nil
+	}
+	bundle := cloud.Credentials[caKey]
+	if len(bundle) == 0 {
+		return nil, nil
+	}
+	if !pool.AppendCertsFromPEM(bundle) {
+		return nil, fmt.Errorf("the Secret %s, key %s: holds no certificate in PEM format", cloudSecret, caKey)
+	}
+	return pool, nil
 }
 
 // withoutPaths returns clouds.yaml without the path of the CA certificate, which is valid only in the driver's pods.

@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
+
+	"github.com/berth-csi/berth/drivers"
 )
 
 // driverSecret is the Secret with the driver's credentials for the cloud. Volumes refer to it.
@@ -18,15 +20,15 @@ const driverSecret = "csi-manila-secrets"
 
 // classes returns a StorageClass for each share type of Manila, and a sentence about each type that gets none. If
 // several types need the same class name, the first one gets it.
-func classes(ctx context.Context, credentials map[string][]byte, namespace string) (found []storagev1.StorageClass, leftOut []string, err error) {
-	types, err := shareTypes(ctx, credentials)
+func classes(ctx context.Context, cloud drivers.Cloud) (found []storagev1.StorageClass, leftOut []string, err error) {
+	types, err := shareTypes(ctx, cloud)
 	if err != nil {
 		return nil, nil, err
 	}
 	slices.Sort(types)
 	owner := map[string]string{} // share types, by class name
 	for _, shareType := range types {
-		class := storageClass(shareType, namespace)
+		class := storageClass(shareType, cloud.Namespace)
 		problem := ""
 		if invalid := validation.IsDNS1123Subdomain(class.Name); len(invalid) > 0 {
 			problem = fmt.Sprintf("%q cannot be the name of one: %s", class.Name, invalid[0])

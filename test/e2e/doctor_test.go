@@ -57,6 +57,9 @@ func TestDoctor(t *testing.T) {
 	well := map[doctor.Code]doctor.Verdict{"conditions": doctor.OK, "credentials": doctor.OK, "workload": doctor.OK, "registered": doctor.OK, "sharedvolumes": doctor.OK}
 	w.mustDiagnose("a driver that works", 0, well)
 
+	w.taint(w.driver.CSIName + "/agent-not-ready")
+	w.mustDiagnose("a node that keeps pods off although the driver runs there", 0, map[doctor.Code]doctor.Verdict{"startup-taint": doctor.Warning})
+
 	// A tenant has a SharedVolume that is not granted, and a Subscription that names what cannot be a name.
 	stranger := w.Namespace(t)
 	w.create(&v1alpha1.Subscription{ObjectMeta: metav1.ObjectMeta{Namespace: stranger, Name: "evil"}, Spec: &v1alpha1.SubscriptionSpec{
@@ -117,6 +120,20 @@ func (w *environment) register() {
 			}
 		}
 		return nil
+	})
+}
+
+// taint taints a node.
+func (w *environment) taint(key string) {
+	w.t.Helper()
+	w.step(func(ctx context.Context, c client.Client) error {
+		nodes := &corev1.NodeList{}
+		if err := c.List(ctx, nodes); err != nil {
+			return err
+		}
+		node := &nodes.Items[0]
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectPreferNoSchedule})
+		return c.Update(ctx, node)
 	})
 }
 

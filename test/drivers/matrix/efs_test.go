@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	driver "github.com/berth-csi/berth/drivers/efs"
@@ -46,8 +47,9 @@ var (
 	efsDefault = efsVersion{
 		tags: []configv1.AWSResourceTag{{Key: "team", Value: "harbour"}},
 		unexercised: map[string]string{
-			"efs-csi-provisioner: read csinodes.storage.k8s.io": "only version 3 of the driver names zones",
-			"efs-csi-provisioner: read nodes":                   "only version 3 of the driver names zones",
+			"efs-csi-provisioner: read csinodes.storage.k8s.io":  "only version 3 of the driver names zones",
+			"efs-csi-provisioner: read nodes":                    "only version 3 of the driver names zones",
+			"efs-csi-provisioner: update persistentvolumeclaims": "only with zones, the provisioner looks for the selected node",
 		},
 	}
 	efsNewer = efsVersion{
@@ -255,11 +257,16 @@ func (b efsBed) testCrossAccount(t *testing.T) {
 	}
 }
 
-// testFirstConsumer makes the volume of a claim when the claim's first pod is scheduled.
+// testFirstConsumer makes the volume of a claim when the claim's first pod is scheduled. The node that the scheduler selected
+// before is gone: the provisioner gives the claim back to it.
 func (b efsBed) testFirstConsumer(t *testing.T) {
 	const class = "efs-first-consumer"
 	b.addClass(t, class, storagev1.VolumeBindingWaitForFirstConsumer)
 	claim := b.Claim(t, testbed.Claim{Namespace: b.Namespace(t), Name: "later", Class: class})
+	gone := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"volume.kubernetes.io/selected-node":"gone"}}}`))
+	if err := b.Client().Patch(t.Context(), claim, gone); err != nil {
+		t.Fatal(err)
+	}
 	pod := b.Run(t, testbed.Pod{Name: "first", Node: testbed.Nodes[0], Claim: claim})
 	volume := b.Bound(t, claim)
 	b.Delete(t, pod.Pod, claim)

@@ -42,12 +42,13 @@ type manilaBed struct {
 	reader    testbed.RunningPod              // the same, on another node
 }
 
-// testManila runs the driver in a cloud with a CA of its own. The cluster logs in with an application credential.
+// testManila runs the driver in a cloud with a CA of its own, which only the cloud's configuration has, as before OpenShift
+// 4.19. The cluster logs in with an application credential.
 func testManila(t *testing.T) {
 	cluster.NeedRealNodes(t)
 	t.Run("config drive", testManilaNodes)
 	t.Run("proxy", testManilaBehindProxy)
-	m := startManila(t, "")
+	m := startManila(t, testbed.CAInConfig, "")
 	for _, cell := range []struct {
 		name string
 		run  func(*testing.T)
@@ -72,17 +73,19 @@ func testManila(t *testing.T) {
 }
 
 // startManila starts a testbed. The cloud's services are behind a proxy if a port is given, theirs.
-func startManila(t *testing.T, behindProxy string) *manilaBed {
+func startManila(t *testing.T, ca testbed.CASource, behindProxy string) *manilaBed {
 	t.Helper()
 	m := &manilaBed{cloud: testbed.StartOpenStack(t, slices.Sorted(maps.Keys(shareTypes))...)}
+	m.cloud.CA = ca
 	m.Testbed = testbed.Start(t, testbed.Options{Driver: manila.Driver, Snapshots: true, Cloud: m.cloud.Options(), BehindProxy: behindProxy})
 	m.namespace = m.Namespace(t)
 	return m
 }
 
-// testManilaBehindProxy: a claim gets a share, and a pod writes to it, although only a proxy reaches the cloud's services.
+// testManilaBehindProxy: a claim gets a share, and a pod writes to it, although only a proxy reaches the cloud's services. Their
+// CA is only in the credentials.
 func testManilaBehindProxy(t *testing.T) {
-	m := startManila(t, testbed.OpenStackPort)
+	m := startManila(t, testbed.CAInCredentials, testbed.OpenStackPort)
 	claim := m.Claim(t, testbed.Claim{Namespace: m.namespace, Name: "files", Class: shareTypes["default"]})
 	pod := m.Run(t, testbed.Pod{Name: "writer", Node: testbed.Nodes[0], Claim: claim, User: writerID})
 	pod.Write(t, "greeting", "ahoy")
@@ -222,7 +225,7 @@ func (m *manilaBed) refusals(t *testing.T) {
 }
 
 // endpoint: all services are at an address of the private network, with a certificate of a CA that only clouds.yaml
-// names. There is no way around it: the cloud serves nothing without TLS.
+// names, and only the cloud's configuration has. There is no way around it: the cloud serves nothing without TLS.
 func (m *manilaBed) endpoint(t *testing.T) {
 	if url := m.cloud.Login().URL; url != "https://"+testbed.OpenStackAddress+"/identity/v3" {
 		t.Errorf("Keystone is at %s, want https at %s", url, testbed.OpenStackAddress)

@@ -29,6 +29,15 @@ const (
 // openStackMetadata is where every instance of OpenStack finds its metadata. Drivers have it built in.
 const openStackMetadata = "169.254.169.254:80"
 
+// CASource is where a cluster has the CA of its OpenStack cloud.
+type CASource int
+
+const (
+	CAInBoth        CASource = iota // as OpenShift has it since 4.19
+	CAInConfig                      // only in the cloud's configuration, as before
+	CAInCredentials                 // only in the credentials
+)
+
 // OpenStack is an OpenStack cloud with a CA of its own, and an instance for each node. Its volumes are devices of the nodes.
 type OpenStack struct {
 	*openstack.Cloud
@@ -36,6 +45,8 @@ type OpenStack struct {
 	Files string
 	// Instances are those of Nodes.
 	Instances []openstack.Instance
+	// CA may be set before Options.
+	CA CASource
 
 	t testing.TB
 }
@@ -78,12 +89,19 @@ func (o *OpenStack) Options() Cloud {
 		Detach: func(a openstack.Attachment) error { return content.Detach(a.VolumeID, a.Instance.ID) },
 		Extend: func(a openstack.Attachment) error { return content.Resize(a.VolumeID, gib(a.Size)) },
 	})
+	credentials, config := credentialsOf(o.Cloud), configOf(o.Cloud)
+	switch o.CA {
+	case CAInConfig:
+		delete(credentials.Data, "cacert")
+	case CAInCredentials:
+		delete(config.Data, drivers.CABundleKey)
+	}
 	server := nfs.Start(o.t, func(r nfs.Request) (string, error) { return o.Export(r.Path) })
 	return Cloud{
 		Platform: &configv1.PlatformStatus{Type: configv1.OpenStackPlatformType, OpenStack: &configv1.OpenStackPlatformStatus{CloudName: "openstack"}},
 		Servers:  map[string]string{OpenStackAddress: o.Address(), net.JoinHostPort(openstack.FileServer, "2049"): server.Address()},
 		NFS:      server,
-		Objects:  []client.Object{credentialsOf(o.Cloud), configOf(o.Cloud)},
+		Objects:  []client.Object{credentials, config},
 		Prepare: func(c *cluster.Cluster) {
 			testCluster = c
 			for _, node := range Nodes {
