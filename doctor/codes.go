@@ -61,5 +61,6 @@ const (
 	startupTaint              Code = "startup-taint"               // nodes keep the taint with which they wait for the driver
 	sharedVolumesFine         Code = "sharedvolumes"               // all SharedVolumes are Ready
 	sharedVolumesNotReady     Code = "sharedvolume-not-ready"      // SharedVolumes are not Ready
+	fileSystemNotAvailable    Code = "filesystem-not-available"    // of SharedVolumes, something does not exist in AWS
 	sharedVolumeAPIMissing    Code = "sharedvolume-api-missing"    // the cluster does not serve SharedVolumes
 )

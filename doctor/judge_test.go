@@ -199,6 +199,19 @@ func TestSharedVolumes(t *testing.T) {
 	if got := len(c.judge()); got > maxReasons+1 {
 		t.Errorf("got %d results, want at most %d", got, maxReasons+1)
 	}
+	var absent count
+	for _, condition := range []metav1.Condition{{Status: metav1.ConditionFalse, Reason: "AccessPointNotFound", Message: "gone"}, {Status: metav1.ConditionTrue, Reason: "Found"}} {
+		v := ready
+		condition.Type = "FileSystemAvailable"
+		v.Metadata.Namespace, v.Metadata.Name, v.Status.Conditions = "team", "mistyped", []metav1.Condition{condition}
+		if err := absent.add(v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := absent.judge(); len(got) != 2 || got[0].Verdict != OK || got[1].Code != fileSystemNotAvailable || got[1].Verdict != Warning ||
+		got[1].What != "1 of 2 SharedVolumes are Ready, but AWS lacks something, with reason AccessPointNotFound, such as team/mistyped: gone" {
+		t.Errorf("with an access point that does not exist: %+v", got)
+	}
 	var none count
 	if got := none.judge(); len(got) != 1 || got[0].Verdict != OK {
 		t.Errorf("without SharedVolumes: %+v", got)

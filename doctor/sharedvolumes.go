@@ -1,8 +1,10 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -33,9 +35,14 @@ const maxReasons = 20
 // count is how many SharedVolumes there are, by what is wrong with them.
 type count struct {
 	all, ready int
-	// unready are counted by reason, with the first one of each.
-	unready map[string]int
-	first   map[string]string
+	unready    tally // those that are not Ready
+	absent     tally // those that are Ready, of which AWS lacks something
+}
+
+// tally counts SharedVolumes by reason, with the first one of each.
+type tally struct {
+	number map[string]int
+	first  map[string]string
 }
 
 // examineSharedVolumes examines the SharedVolumes of all namespaces, if the driver's operator serves that API.
@@ -60,47 +67,61 @@ func examineSharedVolumes(ctx context.Context, p *patient) ([]Result, error) {
 }
 
 func (c *count) add(v sharedVolume) error {
+	condition := func(of string) *metav1.Condition {
+		if i := slices.IndexFunc(v.Status.Conditions, func(c metav1.Condition) bool { return c.Type == of }); i >= 0 {
+			return &v.Status.Conditions[i]
+		}
+		return nil
+	}
 	c.all++
 	if v.Status.Phase == v1alpha1.Ready {
 		c.ready++
+		if found := condition(v1alpha1.ConditionFileSystemAvailable); found != nil && found.Status == metav1.ConditionFalse {
+			c.absent.add(v, found.Reason, found.Message)
+		}
 		return nil
 	}
-	if c.unready == nil {
-		c.unready, c.first = map[string]int{}, map[string]string{}
-	}
 	reason, message := "no status", "the operator has not seen it: does it run?"
-	if i := slices.IndexFunc(v.Status.Conditions, func(of metav1.Condition) bool { return of.Type == v1alpha1.ConditionReady }); i >= 0 {
-		reason, message = v.Status.Conditions[i].Reason, v.Status.Conditions[i].Message
+	if found := condition(v1alpha1.ConditionReady); found != nil {
+		reason, message = found.Reason, found.Message
 	}
-	if c.unready[reason] == 0 && len(c.unready) >= maxReasons {
+	c.unready.add(v, reason, message)
+	return nil
+}
+
+func (t *tally) add(v sharedVolume, reason, message string) {
+	if t.number == nil {
+		t.number, t.first = map[string]int{}, map[string]string{}
+	}
+	if t.number[reason] == 0 && len(t.number) >= maxReasons {
 		reason = "any other"
 	}
-	if c.unready[reason] == 0 {
-		c.first[reason] = fmt.Sprintf("%s/%s: %s", v.Metadata.Namespace, v.Metadata.Name, message)
+	if t.number[reason] == 0 {
+		t.first[reason] = fmt.Sprintf("%s/%s: %s", v.Metadata.Namespace, v.Metadata.Name, message)
 	}
-	c.unready[reason]++
-	return nil
+	t.number[reason]++
+}
+
+// reasons returns the reasons, the most frequent one first.
+func (t *tally) reasons() []string {
+	return slices.SortedFunc(maps.Keys(t.number), func(a, b string) int {
+		return cmp.Or(t.number[b]-t.number[a], strings.Compare(a, b))
+	})
 }
 
 // judge is about SharedVolumes. Anybody may write one that can never work, so none is a fault of the cluster.
 func (c *count) judge() []Result {
-	if c.all == c.ready {
-		return []Result{fine(sharedVolumesFine, "all of the %d SharedVolumes are Ready", c.all)}
-	}
-	reasons := make([]string, 0, len(c.unready))
-	for reason := range c.unready {
-		reasons = append(reasons, reason)
-	}
-	slices.SortFunc(reasons, func(a, b string) int {
-		if c.unready[a] != c.unready[b] {
-			return c.unready[b] - c.unready[a]
-		}
-		return strings.Compare(a, b)
-	})
 	var results []Result
-	for _, reason := range reasons {
+	if c.all == c.ready {
+		results = append(results, fine(sharedVolumesFine, "all of the %d SharedVolumes are Ready", c.all))
+	}
+	for _, reason := range c.unready.reasons() {
 		results = append(results, warn(sharedVolumesNotReady, "oc get sharedvolumes -A; docs/troubleshooting.md lists the reasons",
-			"%d of %d SharedVolumes are not Ready, with reason %s, such as %s", c.unready[reason], c.all, reason, c.first[reason]))
+			"%d of %d SharedVolumes are not Ready, with reason %s, such as %s", c.unready.number[reason], c.all, reason, c.unready.first[reason]))
+	}
+	for _, reason := range c.absent.reasons() {
+		results = append(results, warn(fileSystemNotAvailable, "correct the IDs, or create what is missing in AWS; docs/sharedvolume.md lists the reasons",
+			"%d of %d SharedVolumes are Ready, but AWS lacks something, with reason %s, such as %s", c.absent.number[reason], c.all, reason, c.absent.first[reason]))
 	}
 	return results
 }

@@ -41,6 +41,8 @@ type Driver struct {
 	Tagging *Tagging
 	// Quota says how the operator measures what is used of something that the cloud limits; nil if it does not. It needs Tagging.
 	Quota *Quota
+	// Presence says how the operator looks for what objects of its API refer to; nil if it does not. It needs Tagging.
+	Presence *Presence
 
 	// InTree is the volume source of Kubernetes' own API whose volumes the driver serves; empty if there is none.
 	InTree InTree

@@ -95,12 +95,17 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		defaultClass   = "To make its StorageClass the default of a cluster only if there is no other one"
 		metrics        = "To serve its metrics only to those who may read them"
 		cloudConfig    = "To configure the driver for the cloud, and have it trust the cloud's own certificate authority"
+		presence       = "To find out whether the nodes can reach what objects refer to in the cloud"
 		quota          = "To warn before the cloud's limit of access points, or the like, is reached"
 		tagging        = "To keep the tags of existing volumes as the cluster wants them"
 	)
 	traces, err := d.Traces()
 	if err != nil {
 		return nil, err
+	}
+	rolloutNodes := permissions.Rule{For: rollouts, Resources: []string{"nodes"}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback}
+	if d.Presence != nil {
+		rolloutNodes.Unexercised = nil // it lists them
 	}
 	rules := []permissions.Rule{
 		// The leader-for-life lock is a ConfigMap that a pod owns.
@@ -122,7 +127,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 			Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 
 		// The pods are the driver's own, which may be in any namespace.
-		{For: rollouts, Resources: []string{"nodes"}, Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
+		rolloutNodes,
 		{For: rollouts, Resources: []string{"pods"}, Verbs: []string{"list"}},
 
 		{For: removal, Only: permissions.Removable, Resources: []string{"pods", "persistentvolumes"}, Verbs: []string{"list"}},
@@ -183,6 +188,9 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 	}
 	if d.Quota != nil {
 		rules = append(rules, permissions.Rule{For: quota, Group: "storage.k8s.io", Resources: []string{"storageclasses"}, Verbs: []string{"list"}})
+	}
+	if d.Presence != nil {
+		rules = append(rules, permissions.Rule{For: presence, Resources: []string{"nodes"}, Verbs: []string{"list"}})
 	}
 	if len(d.Secrets) > 0 { // those of CredentialsRequests
 		rules = append(rules,

@@ -18,12 +18,14 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/operator/backend"
+	"github.com/berth-csi/berth/operator/cloudaccess"
 	"github.com/berth-csi/berth/operator/cloudconfig"
 	"github.com/berth-csi/berth/operator/customresource"
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/leader"
 	"github.com/berth-csi/berth/operator/metrics"
 	"github.com/berth-csi/berth/operator/objects"
+	"github.com/berth-csi/berth/operator/presence"
 	"github.com/berth-csi/berth/operator/status"
 	"github.com/berth-csi/berth/operator/upgradeable"
 )
@@ -42,8 +44,9 @@ type cycle struct {
 	upgradeable       *upgradeable.Condition
 	degraded          *upgradeable.Degraded
 	offers            *backend.Offers
-	end               func()       // ends the cycle; the reconciler then starts a new one
-	standsBack        *atomic.Bool // for another operator's driver, whose conditions then stay
+	volumes           *presence.Registry // nil if the driver's API has none
+	end               func()             // ends the cycle; the reconciler then starts a new one
+	standsBack        *atomic.Bool       // for another operator's driver, whose conditions then stay
 
 	customResource *customresource.Client
 	reporter       *status.Reporter
@@ -57,7 +60,8 @@ type cycle struct {
 	namespace drivernamespace.Namespace
 	informers *informerSet
 	operand   *operand
-	cloud     *cloudconfig.Controller // nil if the driver needs nothing of the cloud's configuration
+	limiter   *cloudaccess.RateLimiter // of the operator's own calls to the cloud; nil if it makes none
+	cloud     *cloudconfig.Controller  // nil if the driver needs nothing of the cloud's configuration
 }
 
 func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, error) {
@@ -81,7 +85,7 @@ func (r *reconciler) newCycle(mode customresource.Mode, end func()) (*cycle, err
 	})
 	return &cycle{
 		driver: r.driver, operatorNamespace: r.operatorNamespace, permanent: r.permanent, recorder: r.recorder, clock: r.clock, metrics: r.metrics, getenv: r.getenv,
-		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, end: end, standsBack: standsBack,
+		lock: r.lock, upgradeable: r.upgradeable, degraded: r.degraded, offers: r.offers, volumes: r.volumes, end: end, standsBack: standsBack,
 		customResource: customResource, reporter: reporter, clients: clients, guard: guard,
 		finder: &drivernamespace.Finder{
 			Driver: r.driver, OperatorNamespace: r.operatorNamespace, Removing: mode == customresource.Removed, Client: unguarded,

@@ -20,6 +20,7 @@ import (
 	"github.com/berth-csi/berth/operator/configobserver"
 	"github.com/berth-csi/berth/operator/configuration"
 	"github.com/berth-csi/berth/operator/credentialsrequest"
+	"github.com/berth-csi/berth/operator/presence"
 	"github.com/berth-csi/berth/operator/quota"
 	"github.com/berth-csi/berth/operator/retirement"
 	"github.com/berth-csi/berth/operator/snapshotclass"
@@ -104,6 +105,9 @@ func (c *cycle) install(ctx context.Context) error {
 		return err
 	}
 
+	if c.driver.Tagging != nil {
+		c.limiter = cloudaccess.NewRateLimiter(c.driver.Tagging.Pause, c.clock)
+	}
 	// The controllers that nothing in the cluster waits for.
 	reporting := []factory.Controller{
 		c.newLogLevelController(),
@@ -120,6 +124,9 @@ func (c *cycle) install(ctx context.Context) error {
 	}
 	if c.driver.Quota != nil {
 		reporting = append(reporting, c.newQuotaController())
+	}
+	if c.driver.Presence != nil && c.volumes != nil {
+		reporting = append(reporting, c.newPresenceController())
 	}
 	return runAll(ctx,
 		func(ctx context.Context) error { return c.reportManifests(ctx, nil) },
@@ -245,12 +252,19 @@ func (c *cycle) newQuotaController() factory.Controller {
 	})
 }
 
+// newPresenceController returns the controller that looks in the cloud for what objects of the driver's API refer to.
+func (c *cycle) newPresenceController() factory.Controller {
+	return presence.NewController(presence.Options{
+		Driver: c.driver, Registry: c.volumes, Access: c.cloudAccess(), Core: c.clients.kube.CoreV1().RESTClient(), Recorder: c.recorder, Clock: c.clock,
+	})
+}
+
 // cloudAccess is with what the operator itself calls the cloud.
 func (c *cycle) cloudAccess() cloudaccess.Source {
 	return cloudaccess.Source{
 		Driver: c.driver, Namespace: c.namespace.Name, Infrastructures: c.informers.config.Config().V1().Infrastructures(),
 		Secret: c.informers.secret(c.driver.Tagging.Secret), CloudConfig: c.informers.configMap(drivers.CloudConfigNamespace, drivers.CloudConfigName),
-		TrustedCA: c.informers.named(c.driver.TrustedCABundle).Core().V1().ConfigMaps(),
+		TrustedCA: c.informers.named(c.driver.TrustedCABundle).Core().V1().ConfigMaps(), Limiter: c.limiter,
 	}
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/berth-csi/berth/operator/customresource"
 	"github.com/berth-csi/berth/operator/leader"
 	"github.com/berth-csi/berth/operator/metrics"
+	"github.com/berth-csi/berth/operator/presence"
 	"github.com/berth-csi/berth/operator/transport"
 	"github.com/berth-csi/berth/operator/upgradeable"
 )
@@ -64,6 +65,8 @@ type APIController struct {
 	Prepare func(ctx context.Context, cfg *rest.Config) error
 	// Run runs the controller until ctx ends.
 	Run func(ctx context.Context, cfg *rest.Config) error
+	// Volumes has what the API's objects refer to in the cloud. The operator looks for that; nil if it need not.
+	Volumes *presence.Registry
 }
 
 // Run runs the operator of one driver until ctx ends. It returns an error if it cannot start, or if an API controller
@@ -115,6 +118,11 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 		recorder: process.EventRecorder, clock: process.Clock, metrics: process.Metrics, getenv: process.Getenv, permanent: process.Permanent,
 		customResource: customResource, lock: lock, upgradeable: upgradeableCondition, degraded: degraded, apiWait: leader.NewAPIWait(driver),
 		offers: &backend.Offers{},
+	}
+	for _, api := range apis {
+		if api.Volumes != nil {
+			reconciler.volumes = api.Volumes
+		}
 	}
 	tasks := []func(context.Context) error{reconciler.run}
 	for _, api := range apis {

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-csi/berth/operator/drivernamespace"
 	"github.com/berth-csi/berth/operator/leader"
 	"github.com/berth-csi/berth/operator/metrics"
+	"github.com/berth-csi/berth/operator/presence"
 	"github.com/berth-csi/berth/operator/upgradeable"
 )
 
@@ -40,6 +41,7 @@ type reconciler struct {
 	upgradeable    *upgradeable.Condition
 	degraded       *upgradeable.Degraded
 	offers         *backend.Offers
+	volumes        *presence.Registry
 }
 
 // run reconciles the desired state of the ClusterCSIDriver until ctx ends. When it changes, all controllers for the old

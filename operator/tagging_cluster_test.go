@@ -36,7 +36,7 @@ import (
 // tagsSecret is the Secret with the credentials for tags, and tagsActions are what they allow.
 const tagsSecret = "tags-aws-efs-cloud-credentials"
 
-var tagsActions = []string{"elasticfilesystem:DescribeAccessPoints", "elasticfilesystem:TagResource"}
+var tagsActions = []string{"elasticfilesystem:DescribeAccessPoints", "elasticfilesystem:DescribeMountTargets", "elasticfilesystem:TagResource"}
 
 // A taggingEnv is an environment in a private region of AWS, with endpoints and a CA of its own.
 type taggingEnv struct {

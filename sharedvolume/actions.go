@@ -227,8 +227,12 @@ func (r *reconciler) writeStatus(ctx context.Context, o *observed, ready readine
 	if equality.Semantic.DeepEqual(status, o.sharedVolume.Status) {
 		return nil
 	}
-	before := meta.FindStatusCondition(o.sharedVolume.Status.Conditions, v1alpha1.ConditionReady)
+	was := o.sharedVolume.Status.Conditions
 	after := *meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+	notifications := []*notification{
+		notificationOf(meta.FindStatusCondition(was, v1alpha1.ConditionReady), after),
+		absenceOf(meta.FindStatusCondition(was, v1alpha1.ConditionFileSystemAvailable), meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionFileSystemAvailable)),
+	}
 
 	body, err := statusBody(status)
 	if err != nil {
@@ -241,8 +245,10 @@ func (r *reconciler) writeStatus(ctx context.Context, o *observed, ready readine
 	klog.FromContext(ctx).V(2).Info("Changed the status", "phase", status.Phase, "reason", after.Reason, "message", after.Message)
 	r.recordWrite(o, patched)
 	r.retry.Forget(client.ObjectKeyFromObject(patched)) // More may change soon.
-	if n := notificationOf(before, after); n != nil {
-		r.events.Eventf(o.sharedVolume, nil, n.eventType, n.reason, "Reconcile", "%s", n.note)
+	for _, n := range notifications {
+		if n != nil {
+			r.events.Eventf(o.sharedVolume, nil, n.eventType, n.reason, "Reconcile", "%s", n.note)
+		}
 	}
 	return nil
 }

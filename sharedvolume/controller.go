@@ -28,6 +28,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	watched "sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
@@ -48,6 +49,19 @@ type Options struct {
 	Workers int
 	// InitialAccess is what Prepare has returned.
 	InitialAccess v1alpha1.Access
+	// AccessPoints knows which access points exist; nil if nobody asks AWS.
+	AccessPoints AccessPoints
+}
+
+// AccessPoints knows which access points exist in AWS, and can be reached from the nodes.
+type AccessPoints interface {
+	// Find returns what is known of the access point that a user, such as a SharedVolume, refers to: whether it is present, with
+	// the reason and the message for a condition. The reason is "" if nothing can be known. What is not known yet is looked for.
+	Find(user, fileSystem, accessPoint string) (present bool, reason, message string, known bool)
+	// Release forgets to what a user refers.
+	Release(user string)
+	// Changed gets a value when Find would return something else than before.
+	Changed() <-chan struct{}
 }
 
 // Run reconciles the SharedVolumes of a cluster until ctx ends. cfg limits its requests per second. While a
@@ -148,7 +162,16 @@ func add(mgr manager.Manager, opts Options, staleGrants chan<- event.GenericEven
 	if err := mgr.Add(users); err != nil {
 		return err
 	}
+	accessPointsChanged := make(chan event.GenericEvent)
+	if opts.AccessPoints != nil {
+		if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+			return forward(ctx, opts.AccessPoints.Changed(), accessPointsChanged)
+		})); err != nil {
+			return err
+		}
+	}
 	r := &reconciler{
+		accessPoints: opts.AccessPoints,
 		cached:       mgr.GetCache(),
 		live:         mgr.GetAPIReader(),
 		client:       mgr.GetClient(),
@@ -167,6 +190,7 @@ func add(mgr manager.Manager, opts Options, staleGrants chan<- event.GenericEven
 		Watches(&corev1.PersistentVolume{}, handler.EnqueueRequestsFromMapFunc(ownerOfVolume)).
 		Watches(&v1alpha1.SharedVolumeGrant{}, handler.EnqueueRequestsFromMapFunc(r.sharedVolumesInNamespaceOf), builder.WithPredicates(grantChanged)).
 		Watches(&v1alpha1.SharedVolumePolicy{}, handler.EnqueueRequestsFromMapFunc(r.allSharedVolumes), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(watched.Channel(accessPointsChanged, handler.EnqueueRequestsFromMapFunc(r.allSharedVolumes))).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: opts.Workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](20*time.Millisecond, time.Minute),
@@ -178,6 +202,22 @@ func add(mgr manager.Manager, opts Options, staleGrants chan<- event.GenericEven
 			},
 		}).
 		Complete(r)
+}
+
+// forward sends an event for each value of a channel, until ctx ends.
+func forward(ctx context.Context, from <-chan struct{}, to chan<- event.GenericEvent) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-from:
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case to <- event.GenericEvent{Object: &v1alpha1.SharedVolume{}}: // about all of them
+		}
+	}
 }
 
 // ownerOfClaim maps a claim to the SharedVolume that it may belong to. A claim in another namespace or with another name
@@ -234,8 +274,10 @@ type reconciler struct {
 	slots        *slots
 	users        *users
 	// ungranted counts the SharedVolumes without a grant for a metric.
-	ungranted   *ungranted
-	staleGrants chan<- event.GenericEvent
+	ungranted *ungranted
+	// accessPoints is nil if nobody asks AWS.
+	accessPoints AccessPoints
+	staleGrants  chan<- event.GenericEvent
 	// retry is the backoff for what may become possible without an event.
 	retry workqueue.TypedRateLimiter[types.NamespacedName]
 }
@@ -320,6 +362,9 @@ func (r *reconciler) forget(key types.NamespacedName) {
 	r.slots.release(key)
 	r.retry.Forget(key)
 	r.ungranted.set(key, true)
+	if r.accessPoints != nil {
+		r.accessPoints.Release(key.String())
+	}
 	waits.forget(key)
 }
 
@@ -341,6 +386,7 @@ func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (obs
 	}
 	o.open = isOpen(policy)
 	r.ungranted.set(key, lists(o.grant, o.sharedVolume.Spec) && !isIneffective(o.grant))
+	o.accessPoint = r.findAccessPoint(key, o)
 	if r.expectations.takeUncertain(key) {
 		if err := r.readObjects(ctx, r.live, &o); err != nil {
 			return o, err
@@ -356,6 +402,21 @@ func (r *reconciler) observe(ctx context.Context, key types.NamespacedName) (obs
 	o.communityVolume = newest(expected, communityVolumeName(o.sharedVolume), o.communityVolume)
 	o.expecting = r.expectations.replace(key, expected)
 	return o, nil
+}
+
+// findAccessPoint returns the condition about the access point of a SharedVolume. Only if its namespace was granted the access point:
+// others would learn what exists.
+func (r *reconciler) findAccessPoint(key types.NamespacedName, o observed) accessPoint {
+	spec := o.sharedVolume.Spec
+	if r.accessPoints == nil {
+		return accessPoint{}
+	}
+	if o.sharedVolume.DeletionTimestamp != nil || !lists(o.grant, spec) || !isEffective(o.grant) {
+		r.accessPoints.Release(key.String())
+		return accessPoint{known: true}
+	}
+	present, reason, message, known := r.accessPoints.Find(key.String(), spec.FileSystemID, spec.AccessPointID)
+	return accessPoint{known: known, present: present, reason: reason, message: message}
 }
 
 // readObjects reads the claim and the volumes of a SharedVolume.

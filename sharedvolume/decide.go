@@ -36,6 +36,8 @@ type observed struct {
 	// grant is the SharedVolumeGrant of the namespace's name; nil if there is none. It is shared with the cache: do not
 	// change it.
 	grant *v1alpha1.SharedVolumeGrant
+	// accessPoint is what is known of the access point in AWS.
+	accessPoint accessPoint
 	// namespace is the SharedVolume's namespace, read from the API server; nil if it does not exist. namespaceKnown is true
 	// once it was read.
 	namespace      *corev1.Namespace

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
@@ -384,6 +385,66 @@ func TestWaitingIsTheDefaultStatus(t *testing.T) {
 func TestMessageIsBounded(t *testing.T) {
 	if got := failed(reasonRefused, "%s", strings.Repeat("ä", 10000)).message; len([]rune(got)) != maxMessage {
 		t.Errorf("the message has %d characters, want %d", len([]rune(got)), maxMessage)
+	}
+}
+
+// TestStatusOfAccessPoint: the condition about AWS is there while the SharedVolume is Ready and something is known. Until somebody has
+// looked, it stays.
+func TestStatusOfAccessPoint(t *testing.T) {
+	before := metav1.Condition{Type: "FileSystemAvailable", Status: "True", Reason: "Found", Message: "m", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))}
+	absent := accessPoint{known: true, reason: "AccessPointNotFound", message: "no"}
+	for _, test := range []struct {
+		name   string
+		before bool
+		found  accessPoint
+		ready  bool
+		want   string
+	}{
+		{"nobody has looked", false, accessPoint{}, true, ""},
+		{"nobody has looked again", true, accessPoint{}, true, "True Found"},
+		{"found", false, accessPoint{known: true, present: true, reason: "Found", message: "m"}, true, "True Found"},
+		{"not found", false, absent, true, "False AccessPointNotFound"},
+		{"not found any more", true, absent, true, "False AccessPointNotFound"},
+		{"nothing can be known", true, accessPoint{known: true}, true, ""},
+		{"not Ready", false, absent, false, ""},
+		{"not Ready any more", true, absent, false, ""},
+	} {
+		o := settled()
+		if test.before {
+			o.sharedVolume.Status.Conditions = []metav1.Condition{before}
+		}
+		o.accessPoint = test.found
+		verdict := *failed(reasonConflict, "no")
+		if test.ready {
+			verdict = *ready("v")
+		}
+		got := ""
+		if c := meta.FindStatusCondition(statusOf(o, verdict).Conditions, "FileSystemAvailable"); c != nil {
+			got = string(c.Status) + " " + c.Reason
+		}
+		if got != test.want {
+			t.Errorf("%s: %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+func TestAbsenceOf(t *testing.T) {
+	found, lost, unreached := &metav1.Condition{Status: "True", Reason: "Found"}, &metav1.Condition{Status: "False", Reason: "FileSystemNotFound"},
+		&metav1.Condition{Status: "False", Reason: "MountTargetMissing"}
+	for _, test := range []struct {
+		from, to *metav1.Condition
+		want     string
+	}{
+		{nil, nil, ""}, {nil, found, ""}, {nil, lost, "FileSystemNotFound"}, {found, lost, "FileSystemNotFound"},
+		{lost, lost, ""}, {lost, unreached, "MountTargetMissing"}, {lost, found, ""}, {lost, nil, ""},
+	} {
+		got := ""
+		if n := absenceOf(test.from, test.to); n != nil {
+			got = n.reason
+		}
+		if got != test.want {
+			t.Errorf("from %v to %v: %q, want %q", test.from, test.to, got, test.want)
+		}
 	}
 }
 

@@ -94,6 +94,11 @@ func isIneffective(grant *v1alpha1.SharedVolumeGrant) bool {
 	return meta.IsStatusConditionFalse(grant.Status.Conditions, v1alpha1.ConditionEffective)
 }
 
+// isEffective reports whether a grant's status says that it is effective.
+func isEffective(grant *v1alpha1.SharedVolumeGrant) bool {
+	return meta.IsStatusConditionTrue(grant.Status.Conditions, v1alpha1.ConditionEffective)
+}
+
 // grants writes the status of each grant: whether it is effective, and for which namespace.
 type grants struct {
 	cached client.Reader

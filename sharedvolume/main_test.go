@@ -187,9 +187,13 @@ func (env testEnv) controllerConfig() *rest.Config {
 
 // run runs a controller until the returned function is called.
 func (env testEnv) run(cfg *rest.Config) (stop func()) {
+	return env.runWith(cfg, sharedvolume.Options{})
+}
+
+func (env testEnv) runWith(cfg *rest.Config, options sharedvolume.Options) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
-	go func() { done <- sharedvolume.Run(ctx, cfg, sharedvolume.Options{}) }()
+	go func() { done <- sharedvolume.Run(ctx, cfg, options) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {

@@ -3,6 +3,7 @@ package sharedvolume
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -67,6 +68,31 @@ func newReadiness(phase v1alpha1.Phase, reason, format string, args ...any) *rea
 		message = string(runes[:maxMessage-1]) + "…"
 	}
 	return &readiness{phase: phase, reason: reason, message: message, detail: message}
+}
+
+// accessPoint is what is known of an access point in AWS.
+type accessPoint struct {
+	// known is false until somebody has looked. If nothing can be known, or the namespace may not know it, the reason is "".
+	known, present  bool
+	reason, message string
+}
+
+// setAvailable sets the condition about the access point in AWS, or removes it where nothing can be known. Until somebody has looked,
+// the condition stays as it is.
+func setAvailable(conditions *[]metav1.Condition, found accessPoint, phase v1alpha1.Phase, generation int64, now time.Time) {
+	switch {
+	case phase != v1alpha1.Ready || found.known && found.reason == "":
+		meta.RemoveStatusCondition(conditions, v1alpha1.ConditionFileSystemAvailable)
+	case found.known:
+		condition := metav1.Condition{
+			Type: v1alpha1.ConditionFileSystemAvailable, Status: metav1.ConditionFalse, ObservedGeneration: generation,
+			LastTransitionTime: metav1.NewTime(now), Reason: found.reason, Message: found.message,
+		}
+		if found.present {
+			condition.Status = metav1.ConditionTrue
+		}
+		meta.SetStatusCondition(conditions, condition)
+	}
 }
 
 // notGranted is the readiness of a SharedVolume that lacks a grant. Its users cannot read grants, so the message says all that
@@ -143,6 +169,7 @@ func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 		condition.Status = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(&status.Conditions, condition)
+	setAvailable(&status.Conditions, o.accessPoint, r.phase, status.ObservedGeneration, o.now)
 	if r.phase != v1alpha1.Deleting && o.claim != nil && ownsClaim(sv, o.claim) {
 		if _, volume := chosenVolume(o); volume != nil && bound(o.claim, volume) {
 			apiGroup := ""
@@ -150,6 +177,15 @@ func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 		}
 	}
 	return status
+}
+
+// absenceOf returns the event for an access point that turns out to be absent or unreachable, from the conditions about it before and
+// after, or nil.
+func absenceOf(from, to *metav1.Condition) *notification {
+	if to == nil || to.Status != metav1.ConditionFalse || from != nil && from.Reason == to.Reason {
+		return nil
+	}
+	return &notification{corev1.EventTypeWarning, to.Reason, to.Message}
 }
 
 // notification is an event for people.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/operator"
+	"github.com/berth-csi/berth/operator/presence"
 	"github.com/berth-csi/berth/sharedvolume"
 	"github.com/berth-csi/berth/sharedvolume/api/v1alpha1"
 )
@@ -42,7 +43,8 @@ func apiControllersOf(d drivers.Driver, flags *pflag.FlagSet) ([]operator.APICon
 // serveSharedVolumes returns the controller of SharedVolumes, of which users may create thousands at once. The number of
 // workers limits how many requests are in flight; the API server decides how fast it answers them.
 func serveSharedVolumes(flags *pflag.FlagSet) operator.APIController {
-	options := sharedvolume.Options{Workers: sharedvolume.DefaultWorkers}
+	accessPoints := presence.NewRegistry()
+	options := sharedvolume.Options{Workers: sharedvolume.DefaultWorkers, AccessPoints: accessPoints}
 	flags.IntVar(&options.Workers, "shared-volume-workers", options.Workers, "`NUMBER` of SharedVolumes to reconcile concurrently")
 	tune(flags, "shared-volume-workers")
 	allowed := limits{burst: 100}
@@ -51,7 +53,7 @@ func serveSharedVolumes(flags *pflag.FlagSet) operator.APIController {
 		options.InitialAccess, err = sharedvolume.Prepare(ctx, cfg)
 		return err
 	}
-	return operator.APIController{Prepare: prepare, Run: func(ctx context.Context, cfg *rest.Config) error {
+	return operator.APIController{Prepare: prepare, Volumes: accessPoints, Run: func(ctx context.Context, cfg *rest.Config) error {
 		if options.Workers < 1 {
 			return fmt.Errorf("--shared-volume-workers is %d, want 1 or more", options.Workers)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/credentials/stscreds"
 	"github.com/aws/aws-sdk-go-v2/service/efs"
+	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
@@ -159,6 +160,31 @@ func (c *caller) call(ctx context.Context, do func(context.Context) error) error
 			return c.advise(err)
 		}
 	}
+}
+
+// eachAccessPoint calls f with one access point of a file system after the other, until that returns false.
+func (c *caller) eachAccessPoint(ctx context.Context, fileSystem string, f func(types.AccessPointDescription) (more bool)) error {
+	input := &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}
+	for range maxPages {
+		var page *efs.DescribeAccessPointsOutput
+		err := c.call(ctx, func(ctx context.Context) (err error) {
+			page, err = c.efs.DescribeAccessPoints(ctx, input)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		for _, ap := range page.AccessPoints {
+			if !f(ap) {
+				return nil
+			}
+		}
+		if aws.ToString(page.NextToken) == "" {
+			return nil
+		}
+		input.NextToken = page.NextToken
+	}
+	return fmt.Errorf("got more than %d pages", maxPages)
 }
 
 // advise says what to do about an error of a call.

@@ -78,8 +78,9 @@ var Driver = drivers.Driver{
 		Alerts: alerts,
 	},
 
-	Tagging: &tagging,
-	Quota:   &accessPointQuota,
+	Tagging:  &tagging,
+	Quota:    &accessPointQuota,
+	Presence: &accessPointPresence,
 
 	Assets: drivers.Folder(files, "assets"),
 	Images: []drivers.Image{

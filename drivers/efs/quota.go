@@ -7,8 +7,6 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/efs"
 	"github.com/aws/aws-sdk-go-v2/service/efs/types"
 	storagev1 "k8s.io/api/storage/v1"
 
@@ -49,24 +47,15 @@ func countAccessPoints(ctx context.Context, access drivers.CloudAccess, fileSyst
 	}
 	defer c.close()
 	count := 0
-	input := &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}
-	for range maxPages {
-		var page *efs.DescribeAccessPointsOutput
-		err := c.call(ctx, func(ctx context.Context) (err error) {
-			page, err = c.efs.DescribeAccessPoints(ctx, input)
-			return err
-		})
-		if none := (*types.FileSystemNotFound)(nil); errors.As(err, &none) {
-			return 0, fmt.Errorf("file system %s does not exist in the account and region of the cluster: change fileSystemId in the StorageClass, or, if it is of another account, look there", fileSystem)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("counting the access points of file system %s: %w", fileSystem, err)
-		}
-		count += len(page.AccessPoints)
-		if aws.ToString(page.NextToken) == "" {
-			return count, nil
-		}
-		input.NextToken = page.NextToken
+	err = c.eachAccessPoint(ctx, fileSystem, func(types.AccessPointDescription) (more bool) {
+		count++
+		return true
+	})
+	if none := (*types.FileSystemNotFound)(nil); errors.As(err, &none) {
+		return 0, fmt.Errorf("file system %s does not exist in the account and region of the cluster: change fileSystemId in the StorageClass, or, if it is of another account, look there", fileSystem)
 	}
-	return 0, fmt.Errorf("counting the access points of file system %s: got more than %d pages", fileSystem, maxPages)
+	if err != nil {
+		return 0, fmt.Errorf("counting the access points of file system %s: %w", fileSystem, err)
+	}
+	return count, nil
 }

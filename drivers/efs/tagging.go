@@ -208,33 +208,22 @@ type accessPoint struct {
 // cluster.
 func (t *tagger) accessPoints(ctx context.Context, fileSystem string, named map[string]bool) ([]accessPoint, error) {
 	var found []accessPoint
-	input := &efs.DescribeAccessPointsInput{FileSystemId: &fileSystem}
-	for range maxPages {
-		var page *efs.DescribeAccessPointsOutput
-		err := t.call(ctx, func(ctx context.Context) (err error) {
-			page, err = t.efs.DescribeAccessPoints(ctx, input)
-			return err
-		})
-		if err != nil {
-			return nil, err
+	err := t.eachAccessPoint(ctx, fileSystem, func(ap types.AccessPointDescription) (more bool) {
+		id := aws.ToString(ap.AccessPointId)
+		if !named[id] || ap.LifeCycleState == types.LifeCycleStateDeleting || ap.LifeCycleState == types.LifeCycleStateDeleted {
+			return true
 		}
-		for _, ap := range page.AccessPoints {
-			id := aws.ToString(ap.AccessPointId)
-			if !named[id] || ap.LifeCycleState == types.LifeCycleStateDeleting || ap.LifeCycleState == types.LifeCycleStateDeleted {
-				continue
-			}
-			if lacking := t.compare(ap.Tags); len(lacking.missing) > 0 {
-				lacking.id = id
-				found = append(found, lacking)
-			}
+		if lacking := t.compare(ap.Tags); len(lacking.missing) > 0 {
+			lacking.id = id
+			found = append(found, lacking)
 		}
-		if aws.ToString(page.NextToken) == "" {
-			t.failures = 0
-			return found, nil
-		}
-		input.NextToken = page.NextToken
+		return true
+	})
+	if err != nil {
+		return nil, err
 	}
-	return nil, fmt.Errorf("got more than %d pages", maxPages)
+	t.failures = 0
+	return found, nil
 }
 
 // compare returns what an access point lacks, nothing if it is not one of this cluster's driver.

@@ -25,6 +25,8 @@ type Source struct {
 	Secret          coreinformers.SecretInformer
 	CloudConfig     coreinformers.ConfigMapInformer
 	TrustedCA       coreinformers.ConfigMapInformer
+	// Limiter spaces out the calls.
+	Limiter *RateLimiter
 }
 
 // Informers are those whose objects Read reads.
@@ -32,13 +34,13 @@ func (s Source) Informers() []factory.Informer {
 	return []factory.Informer{s.Infrastructures.Informer(), s.Secret.Informer(), s.CloudConfig.Informer(), s.TrustedCA.Informer()}
 }
 
-// Read reads it, without a rate limiter. There are no credentials while there is no Secret.
+// Read reads it. There are no credentials while there is no Secret.
 func (s Source) Read() (drivers.CloudAccess, error) {
 	infrastructure, err := s.Infrastructures.Lister().Get("cluster")
 	if err != nil {
 		return drivers.CloudAccess{}, fmt.Errorf("reading the cluster's Infrastructure: %w", err)
 	}
-	access := drivers.CloudAccess{Infrastructure: infrastructure, TokenFile: s.Driver.Tagging.TokenFile}
+	access := drivers.CloudAccess{Infrastructure: infrastructure, TokenFile: s.Driver.Tagging.TokenFile, Wait: s.Limiter.Wait}
 	secret, err := s.Secret.Lister().Secrets(s.Namespace).Get(s.Driver.Tagging.Secret)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return drivers.CloudAccess{}, err

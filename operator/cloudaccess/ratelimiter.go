@@ -17,17 +17,19 @@ const (
 )
 
 // A RateLimiter spaces out the calls to the cloud. Clouds limit the calls of all clients of an account together, and do not say
-// how many are left. So the pause doubles whenever a call is refused, and becomes shorter slowly while none is.
+// how many are left. So the pause doubles whenever a call is refused, and becomes shorter slowly while none is. All controllers of the operator
+// share one.
 type RateLimiter struct {
 	usual time.Duration // between two calls
 	sleep func(context.Context, time.Duration) error
 
+	turn      chan struct{} // holds a value while somebody waits
 	pause     time.Duration
 	throttled int // calls in a row that were refused
 }
 
 func newLimiter(usual time.Duration, sleep func(context.Context, time.Duration) error) *RateLimiter {
-	return &RateLimiter{usual: usual, sleep: sleep, pause: usual}
+	return &RateLimiter{usual: usual, sleep: sleep, turn: make(chan struct{}, 1), pause: usual}
 }
 
 // NewRateLimiter returns a rate limiter with the usual pause between two calls.
@@ -44,6 +46,12 @@ func NewRateLimiter(usual time.Duration, clock clock.Clock) *RateLimiter {
 
 // Wait returns when the next call may be made. throttled says that the last one was refused.
 func (l *RateLimiter) Wait(ctx context.Context, throttled bool) error {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if throttled {
 		l.pause = min(2*l.pause, maxSlowdown*l.usual)
 		if l.throttled++; l.throttled == maxThrottled {

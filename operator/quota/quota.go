@@ -42,13 +42,12 @@ type Options struct {
 
 type controller struct {
 	Options
-	limiter *cloudaccess.RateLimiter
-	next    time.Time // when to measure again
+	next time.Time // when to measure again
 }
 
 // NewController returns the controller.
 func NewController(options Options) factory.Controller {
-	c := &controller{Options: options, limiter: cloudaccess.NewRateLimiter(options.Driver.Tagging.Pause, options.Clock)}
+	c := &controller{Options: options}
 	return factory.New().
 		WithInformers(c.Access.Informers()...).
 		WithSync(c.sync).
@@ -70,7 +69,6 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 		c.Show(nil)
 		return nil // the Secret triggers the next sync
 	}
-	access.Wait = c.limiter.Wait
 	used, err := c.measure(ctx, access)
 	if ctx.Err() != nil {
 		return nil

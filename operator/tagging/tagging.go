@@ -64,8 +64,6 @@ type Options struct {
 
 type controller struct {
 	Options
-	limiter *cloudaccess.RateLimiter
-
 	begun    [sha256.Size]byte // what the last pass depended on
 	complete [sha256.Size]byte // what the last complete pass depended on
 	tags     [sha256.Size]byte // the tags that refused is about
@@ -79,7 +77,6 @@ type controller struct {
 // NewController returns the controller.
 func NewController(options Options) factory.Controller {
 	c := &controller{Options: options}
-	c.limiter = cloudaccess.NewRateLimiter(c.Driver.Tagging.Pause, c.Clock)
 	c.leftOut = c.Reporter.Condition(c.conditionType(accepted)).Message
 	c.recorded = map[string]string{set: c.Reporter.Condition(c.conditionType(set)).Message, accepted: c.leftOut}
 	return factory.New().
@@ -183,8 +180,9 @@ func (c *controller) pass(ctx context.Context, pass drivers.TaggingPass) (driver
 		return drivers.TaggingResult{}, err
 	}
 	pass.Volumes, pass.Refused = volumes, c.refused
+	wait := pass.Wait
 	pass.Wait = func(ctx context.Context, throttled bool) error {
-		if err := c.limiter.Wait(ctx, throttled); err != nil {
+		if err := wait(ctx, throttled); err != nil {
 			return err
 		}
 		if now, err := c.observe(); err == nil && hashOf(now) != c.begun {

@@ -87,6 +87,10 @@ func settings() []client.Object {
 	}
 }
 
+// nowhere are endpoints of the services of AWS that operators call. Nothing listens there: tests with a simulated AWS name its own, and
+// no other may reach the real one.
+var nowhere = []configv1.AWSServiceEndpoint{{Name: "elasticfilesystem", URL: "https://127.0.0.1:9"}, {Name: "sts", URL: "https://127.0.0.1:9"}}
+
 // observations are the singletons whose status describes the cluster: highly available, self-managed, on AWS.
 func observations() []client.Object {
 	cluster := metav1.ObjectMeta{Name: "cluster"}
@@ -99,7 +103,7 @@ func observations() []client.Object {
 			Status: configv1.InfrastructureStatus{
 				InfrastructureName:     InfrastructureName,
 				Platform:               configv1.AWSPlatformType, //lint:ignore SA1019 old operators still read it
-				PlatformStatus:         &configv1.PlatformStatus{Type: configv1.AWSPlatformType, AWS: &configv1.AWSPlatformStatus{Region: "us-east-1"}},
+				PlatformStatus:         &configv1.PlatformStatus{Type: configv1.AWSPlatformType, AWS: &configv1.AWSPlatformStatus{Region: "us-east-1", ServiceEndpoints: nowhere}},
 				ControlPlaneTopology:   configv1.HighlyAvailableTopologyMode,
 				InfrastructureTopology: configv1.HighlyAvailableTopologyMode,
 				CPUPartitioning:        configv1.CPUPartitioningNone,

@@ -82,6 +82,10 @@ const (
 // ConditionReady is the type of the condition that is true while pods can mount the claim.
 const ConditionReady = "Ready"
 
+// ConditionFileSystemAvailable is the type of the condition that is true if the file system and the access point exist in AWS and each
+// zone with nodes has a mount target. There is none if the operator cannot ask AWS, and none before the SharedVolume is Ready.
+const ConditionFileSystemAvailable = "FileSystemAvailable"
+
 // SharedVolumeStatus reports the state of a SharedVolume's claim and volume.
 type SharedVolumeStatus struct {
 	// ClaimRef names the PersistentVolumeClaim that pods mount, in the SharedVolume's namespace. It
@@ -91,7 +95,7 @@ type SharedVolumeStatus struct {
 	ClaimRef corev1.TypedLocalObjectReference `json:"claimRef,omitzero"`
 
 	// Phase is one of Pending (the claim and the volume are being created and bound), Ready (pods can
-	// mount the claim), Deleting (the claim or the volume still exists), and Failed (a person must
+	// use the claim; whether AWS has the file system, the condition FileSystemAvailable says), Deleting (the claim or the volume still exists), and Failed (a person must
 	// resolve the problem that the message describes).
 	//
 	// +optional
@@ -108,8 +112,10 @@ type SharedVolumeStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// Conditions contains one condition, Ready, which is true while the claim is bound to the volume
-	// and neither is being deleted. If it is not true, its reason and message say why.
+	// Conditions contains the condition Ready, which is true while the claim is bound to the volume
+	// and neither is being deleted, and, if the operator can ask AWS about a granted access point, the
+	// condition FileSystemAvailable, which is true if the file system and the access point exist and
+	// each zone with nodes has a mount target. If one is not true, its reason and message say why.
 	//
 	// +optional
 	// +listType=map

@@ -3,6 +3,7 @@ package matrix
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	configv1 "github.com/openshift/api/config/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -334,21 +336,43 @@ func (b efsBed) testSharedVolume(t *testing.T, claim *corev1.PersistentVolumeCla
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
 	defer cancel()
-	if err := journey.Grant(ctx, b.Client(), namespace, point.FileSystemID, point.ID); err != nil {
+	if err := journey.Grant(ctx, b.Client(), namespace, point.FileSystemID, sharedvolume.AllAccessPoints); err != nil {
 		t.Fatal(err)
 	}
+	mistyped := shared.DeepCopy()
+	mistyped.Name, mistyped.Spec.AccessPointID = "mistyped", "fsap-0fedcba9876543210"
+	if _, err := journey.Share(ctx, b.Client(), mistyped); err != nil {
+		t.Fatal(err)
+	}
+	b.awaitAvailable(t, mistyped, "AccessPointNotFound")
 	name, err := journey.Share(ctx, b.Client(), shared)
 	if err != nil {
 		t.Fatal(err)
 	}
+	b.awaitAvailable(t, shared, "Found")
 	theirs := &corev1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	pods := b.share(t, theirs)
 	owner := b.Run(t, testbed.Pod{Name: "owner", Node: testbed.Nodes[0], Claim: claim})
 	if got := owner.Read(t, "answer"); got != "aye" {
 		t.Errorf("the owner of the claim reads %q, want what the SharedVolume's pod wrote", got)
 	}
-	b.Delete(t, append(pods, owner.Pod, shared)...)
+	b.Delete(t, append(pods, owner.Pod, shared, mistyped)...)
 	if _, err := os.Stat(b.files.Folder(efsFileSystem) + point.RootDirectory.Path + "/answer"); err != nil {
 		t.Errorf("after the SharedVolume was deleted, its files are gone, too: %v", err)
 	}
+}
+
+// awaitAvailable waits until a SharedVolume says what AWS has of it.
+func (b efsBed) awaitAvailable(t *testing.T, shared *sharedvolume.SharedVolume, reason string) {
+	t.Helper()
+	cluster.Eventually(t, testbed.Limit, "SharedVolume "+shared.Name+" to say "+reason, func(ctx context.Context) error {
+		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(shared), shared); err != nil {
+			return err
+		}
+		found := meta.FindStatusCondition(shared.Status.Conditions, sharedvolume.ConditionFileSystemAvailable)
+		if found == nil || found.Reason != reason {
+			return fmt.Errorf("its conditions are %+v", shared.Status.Conditions)
+		}
+		return nil
+	})
 }
