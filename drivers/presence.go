@@ -10,9 +10,9 @@ import (
 type Presence struct {
 	// Interval is the time after which the operator looks again, for what may have been created or deleted.
 	Interval time.Duration
-	// Look looks for resources of one parent, such as access points of a file system, which pods on nodes in zones of the cluster's
+	// Find looks for resources of one parent, such as access points of a file system, which pods on nodes in zones of the cluster's
 	// region are to reach. It returns a finding for each resource.
-	Look func(ctx context.Context, access CloudAccess, parent string, resources, zones []string) (map[string]Finding, error)
+	Find func(ctx context.Context, access CloudAccess, parent string, resources, zones []string) (map[string]Finding, error)
 }
 
 // A Finding says whether a resource is there and can be reached.

@@ -179,7 +179,7 @@ func statusOf(o observed, r readiness) v1alpha1.SharedVolumeStatus {
 	return status
 }
 
-// absenceOf returns the event for an access point that turns out to be absent or unreachable, from the conditions about it before and
+// absenceOf returns the event for an access point that is absent or cannot be reached, from the conditions about it before and
 // after, or nil.
 func absenceOf(from, to *metav1.Condition) *notification {
 	if to == nil || to.Status != metav1.ConditionFalse || from != nil && from.Reason == to.Reason {

@@ -17,10 +17,10 @@ import (
 )
 
 // accessPointPresence is about the access points of SharedVolumes.
-var accessPointPresence = drivers.Presence{Interval: 10 * time.Minute, Look: lookForAccessPoints}
+var accessPointPresence = drivers.Presence{Interval: 10 * time.Minute, Find: findAccessPoints}
 
-// lookForAccessPoints looks for access points of a file system, and for the mount targets that nodes need to reach it.
-func lookForAccessPoints(ctx context.Context, access drivers.CloudAccess, fileSystem string, ids, zones []string) (map[string]drivers.Finding, error) {
+// findAccessPoints looks for access points of a file system, and for the mount targets that nodes need to reach it.
+func findAccessPoints(ctx context.Context, access drivers.CloudAccess, fileSystem string, ids, zones []string) (map[string]drivers.Finding, error) {
 	c, err := connect(access)
 	if err != nil {
 		return nil, err

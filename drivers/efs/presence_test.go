@@ -14,9 +14,9 @@ import (
 	"github.com/berth-csi/berth/test/aws/gateway"
 )
 
-// TestLookForAccessPoints: what the cluster's account has in its region is found, and who wants to reach it from which zones learns
+// TestFindAccessPoints: what the cluster's account has in its region is found, and who wants to reach it from which zones learns
 // what is missing.
-func TestLookForAccessPoints(t *testing.T) {
+func TestFindAccessPoints(t *testing.T) {
 	t.Parallel()
 	c := newTagsCloud(t, aws.Options{})
 	zones := []string{c.Zones()[0].Name, c.Zones()[1].Name}
@@ -58,7 +58,7 @@ func TestLookForAccessPoints(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			access := drivers.CloudAccess{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), Wait: func(context.Context, bool) error { return nil }}
-			found, err := efs.Driver.Presence.Look(t.Context(), access, tc.fileSystem, []string{tc.accessPoint}, tc.zones)
+			found, err := efs.Driver.Presence.Find(t.Context(), access, tc.fileSystem, []string{tc.accessPoint}, tc.zones)
 			if err != nil || len(found) != 1 {
 				t.Fatalf("got %v, error %v; want one finding", found, err)
 			}
@@ -70,8 +70,8 @@ func TestLookForAccessPoints(t *testing.T) {
 	}
 }
 
-// TestLookForAccessPointsRefused: what AWS does not say is an error, not an absence.
-func TestLookForAccessPointsRefused(t *testing.T) {
+// TestFindAccessPointsRefused: what AWS does not say is an error, not an absence.
+func TestFindAccessPointsRefused(t *testing.T) {
 	t.Parallel()
 	c := newTagsCloud(t, aws.Options{})
 	fileSystem := c.fileSystem()
@@ -79,7 +79,7 @@ func TestLookForAccessPointsRefused(t *testing.T) {
 	for _, action := range []string{"DescribeMountTargets", "DescribeAccessPoints"} {
 		withdraw := c.Inject(gateway.Fault{Service: "elasticfilesystem", Action: action, Kind: gateway.Denied})
 		access := drivers.CloudAccess{Infrastructure: c.infrastructure(), Credentials: keyPair(c.key), Wait: func(context.Context, bool) error { return nil }}
-		found, err := efs.Driver.Presence.Look(t.Context(), access, fileSystem, []string{handle[strings.LastIndex(handle, ":")+1:]}, nil)
+		found, err := efs.Driver.Presence.Find(t.Context(), access, fileSystem, []string{handle[strings.LastIndex(handle, ":")+1:]}, nil)
 		if err == nil || !strings.Contains(err.Error(), "CredentialsRequest openshift-aws-efs-csi-driver-tags lists") || found != nil {
 			t.Errorf("without %s: found %v, error %v", action, found, err)
 		}

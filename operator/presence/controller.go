@@ -78,7 +78,7 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 	if everything {
 		c.due = now.Add(c.Driver.Presence.Interval)
 	}
-	wait, err := c.look(ctx, access, c.Registry.resources(!everything), everything)
+	wait, err := c.observe(ctx, access, c.Registry.resources(!everything), everything)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -86,8 +86,8 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 	return err
 }
 
-// look looks for resources, by parent. It returns when to look for those for which it is too soon.
-func (c *controller) look(ctx context.Context, access drivers.CloudAccess, wanted map[string][]string, everything bool) (wait time.Duration, err error) {
+// observe looks for resources, by parent. It returns when to look for those for which it is too soon.
+func (c *controller) observe(ctx context.Context, access drivers.CloudAccess, wanted map[string][]string, everything bool) (wait time.Duration, err error) {
 	wait = c.Driver.Presence.Interval
 	if len(wanted) == 0 {
 		return wait, nil
@@ -101,7 +101,7 @@ func (c *controller) look(ctx context.Context, access drivers.CloudAccess, wante
 			wait = min(wait, pause-since)
 			continue
 		}
-		findings, err := c.Driver.Presence.Look(ctx, access, parent, wanted[parent], zones)
+		findings, err := c.Driver.Presence.Find(ctx, access, parent, wanted[parent], zones)
 		if ctx.Err() != nil {
 			return wait, nil
 		}
