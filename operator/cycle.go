@@ -163,7 +163,7 @@ func (c *cycle) prepare(ctx context.Context) (ready bool, err error) {
 		return false, c.waitForOther(ctx, decision.Believed, other)
 	}
 	c.standsBack.Store(decision.Refusal != nil && decision.Refusal.Reason == placement.OtherDriver)
-	c.operand = render(c.driver, c.getenv, drivernamespace.NameIn(decision))
+	c.operand = render(c.driver, c.getenv, drivernamespace.NameIn(decision), c.permanent)
 	if c.operand.manifests == nil && (decision.Create || decision.Left != "" || decision.Refusal != nil && decision.Refusal.Lost) {
 		return false, c.operand.err
 	}

@@ -22,9 +22,13 @@ type operand struct {
 	err error
 }
 
+// monitoringLabel has the cluster's own monitoring collect the metrics in a namespace if it is "true".
+const monitoringLabel = "openshift.io/cluster-monitoring"
+
 // render renders the driver's objects for a namespace, with the images that getenv returns, and labels them as this
-// operator's. It leaves out Namespaces that the driver is not in.
-func render(driver drivers.Driver, getenv func(string) string, namespace string) *operand {
+// operator's. It leaves out Namespaces that the driver is not in. If the driver is a permanent part of the platform, the cluster's
+// own monitoring, which is for those, collects the metrics in its namespace.
+func render(driver drivers.Driver, getenv func(string) string, namespace string, permanent bool) *operand {
 	var missing []string
 	image := func(env string) string {
 		pullSpec := getenv(env)
@@ -48,6 +52,11 @@ func render(driver drivers.Driver, getenv func(string) string, namespace string)
 	for i := range manifests {
 		if err := addLabel(&manifests[i], objects.ManagedByLabel, driver.Operator.Name); err != nil {
 			return &operand{err: err}
+		}
+		if permanent && manifests[i].Object.GetKind() == "Namespace" {
+			if err := addLabel(&manifests[i], monitoringLabel, "true"); err != nil {
+				return &operand{err: err}
+			}
 		}
 	}
 	o := &operand{manifests: manifests, retired: retired}

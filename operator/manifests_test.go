@@ -18,7 +18,7 @@ func TestRenderWithoutImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rendered := render(driver, func(string) string { return "" }, driver.Namespace)
+	rendered := render(driver, func(string) string { return "" }, driver.Namespace, false)
 	var missing *drivers.MissingImagesError
 	if !errors.As(rendered.err, &missing) || len(missing.Env) != len(driver.Images) {
 		t.Errorf("error is %v, want all %d images in it", rendered.err, len(driver.Images))
@@ -36,6 +36,33 @@ func TestRenderWithoutImages(t *testing.T) {
 		}
 		if labels[objects.ManagedByLabel] != driver.Operator.Name || labels[placement.ProofLabel] != proof {
 			t.Errorf("labels of %s %s are %v", m.Object.GetKind(), m.Object.GetName(), labels)
+		}
+	}
+}
+
+// TestRenderForMonitoring: the cluster's own monitoring is for what is a part of the platform, and administrators decide about others.
+func TestRenderForMonitoring(t *testing.T) {
+	t.Parallel()
+	driver, err := registry.Get("ebs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for permanent, want := range map[bool]string{true: "true", false: ""} {
+		found := 0
+		for _, m := range render(driver, func(env string) string { return env }, driver.Namespace, permanent).manifests {
+			got := m.Object.GetLabels()[monitoringLabel]
+			if m.Object.GetKind() != "Namespace" {
+				if got != "" {
+					t.Errorf("%s %s has the label, want it on Namespaces only", m.Object.GetKind(), m.Object.GetName())
+				}
+				continue
+			}
+			if found++; got != want {
+				t.Errorf("as a part of the platform (%v), the Namespace has the label with value %q, want %q", permanent, got, want)
+			}
+		}
+		if found != 1 {
+			t.Errorf("there are %d Namespaces, want one", found)
 		}
 	}
 }

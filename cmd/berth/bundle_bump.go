@@ -83,11 +83,15 @@ func bumpBundle(cmd *cobra.Command, dir, output string, digests bool, opts bundl
 		return nil
 	}
 	if output == "" {
-		absolute, err := filepath.Abs(dir)
-		if err != nil {
-			return err
+		parent := filepath.Dir(filepath.Clean(dir))
+		if !filepath.IsLocal(dir) || filepath.Clean(dir) == "." { // its parent is not in its path
+			absolute, err := filepath.Abs(dir)
+			if err != nil {
+				return err
+			}
+			parent = filepath.Dir(absolute)
 		}
-		output = filepath.Join(filepath.Dir(absolute), bumped.Version())
+		output = filepath.Join(parent, bumped.Version())
 	}
 	if err := bumped.Write(output); err != nil {
 		return err

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/berth-csi/berth/test/registry"
+)
+
+// shownElsewhere are the pages whose transcripts need a cluster, a cloud or much time, with what shows them.
+var shownElsewhere = map[string]string{
+	"adopt.md":         "make demo-adopt",
+	"aws.md":           "make demo-aws",
+	"ci.md":            "test/ci runs the templates",
+	"csi-migration.md": "make demo-csi-migration",
+	"support.md":       "test/e2e runs must-gather",
+}
+
+// A scene is where the commands of a transcript run.
+type scene struct {
+	// files is an archive in testdata with files.
+	files string
+	// setup are commands that run before those of the page.
+	setup []string
+	// says replaces parts of what the page shows, which differ from run to run.
+	says map[string]string
+}
+
+// scenes are those of the transcripts of berth in the pages, in their order; nil for one that needs a cluster.
+var scenes = map[string][]*scene{
+	"catalog.md": {
+		{files: "pages/build.txtar", setup: []string{"berth bundle image bundles/0.3.0 --push $REGISTRY/example/tide-bundle:v0.3.0"}},
+		{files: "pages/mistakes.txtar", says: map[string]string{"127.0.0.1:5000": "$NOBODY"}},
+		{files: "pages/skips.txtar"},
+		{files: "pages/skips.txtar"},
+		{files: "catalog_diff.txtar", setup: []string{"berth catalog build bundles/1.0.0 --output before", "berth catalog build bundles/1.0.0 bundles/2.0.0 --output after"}},
+		{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}},
+	},
+	"release.md": {
+		{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/"}},
+		{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/", "cp monitor.yaml bundle/aws-efs-operator/1.0.0/manifests/"}, files: "pages/monitor.txtar"},
+		{setup: []string{"ln -s $ROOT/bundle bundle", "ln -s $ROOT/catalog catalog"}, says: map[string]string{"127.0.0.1:5000": "$REGISTRY"}},
+		{files: "pages/stranded.txtar"},
+	},
+	"switch.md": {nil, nil, nil, nil, nil, nil, {setup: []string{"ln -s $ROOT/catalog catalog"}}},
+}
+
+// TestPages runs the commands that the pages show, and compares what they print with the pages. A line "…" there stands for any lines,
+// and one that ends with "…" for any that begin so.
+func TestPages(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages, err := filepath.Glob(root + "/docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range pages {
+		page := filepath.Base(file)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := transcriptsOf(string(text))
+		if len(found) == 0 || shownElsewhere[page] != "" {
+			continue
+		}
+		if len(scenes[page]) != len(found) {
+			t.Errorf("%s has %d transcripts of berth, and there are scenes for %d: add one for each, or say what shows the page", page, len(found), len(scenes[page]))
+			continue
+		}
+		for i, transcript := range found {
+			if scenes[page][i] == nil {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s/%d", page, i+1), func(t *testing.T) { scenes[page][i].play(t, root, transcript) })
+		}
+	}
+}
+
+// step is a command of a transcript, and what it prints.
+type step struct{ command, output string }
+
+var block = regexp.MustCompile("(?s)(?:^|\n)```\n(\\$ (?:kubectl )?berth .*?\n)```\n")
+
+// transcriptsOf returns the blocks of a page in which commands of berth print something.
+func transcriptsOf(page string) (found [][]step) {
+	for _, match := range block.FindAllStringSubmatch(page, -1) {
+		var steps []step
+		for _, part := range strings.Split("\n"+match[1], "\n$ ")[1:] {
+			command, output, _ := strings.Cut(part, "\n")
+			steps = append(steps, step{command, strings.TrimSpace(output)})
+		}
+		found = append(found, steps)
+	}
+	return found
+}
+
+// play runs a transcript in a new folder.
+func (s *scene) play(t *testing.T, root string, transcript []step) {
+	dir, address := t.TempDir(), registry.Start(t, nil)
+	environment := append(os.Environ(), "ROOT="+root, "REGISTRY="+address, "NOBODY="+registry.Nobody(), "KUBECONFIG="+dir+"/none", "HOME="+dir)
+	expand := func(text string) string {
+		return os.Expand(text, func(name string) string {
+			for _, pair := range environment[len(environment)-5:] {
+				if value, found := strings.CutPrefix(pair, name+"="); found {
+					return value
+				}
+			}
+			return "$" + name
+		})
+	}
+	run := func(command string) string {
+		shell := exec.Command("sh", "-c", command)
+		shell.Dir, shell.Env = dir, environment
+		out, err := shell.CombinedOutput() // the page shows failures, too, and what they print
+		if exit := (*exec.ExitError)(nil); err != nil && shell.ProcessState == nil {
+			t.Fatalf("%s: %v %v", command, err, exit)
+		}
+		return string(out)
+	}
+	if s.files != "" {
+		archive, err := txtar.ParseFile(filepath.Join("testdata", s.files))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range archive.Files {
+			archive.Files[i].Data = []byte(expand(string(archive.Files[i].Data)))
+		}
+		if err := txtar.Write(archive, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, command := range s.setup {
+		run(command)
+	}
+	for _, step := range transcript {
+		want := step.output
+		command := step.command
+		for shown, actual := range s.says {
+			want, command = strings.ReplaceAll(want, shown, expand(actual)), strings.ReplaceAll(command, shown, expand(actual))
+		}
+		if got := strings.TrimSpace(run(command)); !shows(want, got) {
+			t.Errorf("%s prints:\n%s\n\nThe page shows:\n%s", command, got, want)
+		}
+	}
+}
+
+// shows reports whether what a page shows is what a command printed.
+func shows(page, printed string) bool {
+	var pattern strings.Builder
+	pattern.WriteString("^")
+	for i, line := range strings.Split(page, "\n") {
+		if line == "…" {
+			pattern.WriteString("(?:\n.*)*")
+			continue
+		}
+		if i > 0 {
+			pattern.WriteString("\n")
+		}
+		begin, cut := strings.CutSuffix(line, "…")
+		if pattern.WriteString(regexp.QuoteMeta(begin)); cut {
+			pattern.WriteString(".*")
+		}
+	}
+	return regexp.MustCompile(pattern.String() + "$").MatchString(printed)
+}
+
+func TestShows(t *testing.T) {
+	for _, tc := range []struct {
+		page, printed string
+		want          bool
+	}{
+		{"a\nb", "a\nb", true}, {"a\nb", "a\nb\nc", false}, {"a\n…\nc", "a\nb\nb\nc", true}, {"a\n…\nc", "a\nc", true}, {"a\n…\nc", "a\nb", false},
+		{"a.", "ab", false}, {"sha256:4d…", "sha256:4dff", true}, {"sha256:4d…", "sha256:5", false}, {"", "", true}, {"", "a", false},
+	} {
+		if got := shows(tc.page, tc.printed); got != tc.want {
+			t.Errorf("%q shows %q: %v, want %v", tc.page, tc.printed, got, tc.want)
+		}
+	}
+}
