@@ -117,6 +117,51 @@ func TestInputsAreDeclared(t *testing.T) {
 	}
 }
 
+// dockerScript plays docker: it creates a container of an image, from which the program can be copied.
+const dockerScript = `#!/bin/sh
+case "$1 $2" in
+"create quay.io/berth-csi/berth:v1.0.0") echo c0ffee ;;
+"cp c0ffee:/usr/bin/berth") printf '#!/bin/sh\necho installed\n' > "$3"; chmod +x "$3" ;;
+"rm c0ffee") ;;
+*) echo "docker: $*" >&2; exit 1 ;;
+esac
+`
+
+// TestTemplatesUseTheImage: the templates take the program from the image of a release, and build nothing.
+func TestTemplatesUseTheImage(t *testing.T) {
+	for _, file := range []string{"action.yml", "bump.yml", "task.yaml"} {
+		text, err := os.ReadFile("../../ci/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), " quay.io/berth-csi/berth:v1.0.0") || strings.Contains(string(text), "latest\n") || strings.Contains(string(text), "go install") {
+			t.Errorf("%s does not use a version of the image, or builds a program", file)
+		}
+	}
+	var workflow struct {
+		Jobs map[string]struct {
+			Steps []struct{ Name, Run string }
+		}
+	}
+	decode(t, "../../ci/bump.yml", &workflow)
+	steps := workflow.Jobs["bump"].Steps
+	bump := steps[slices.IndexFunc(steps, func(s struct{ Name, Run string }) bool { return s.Name == "Install berth" })].Run
+	for name, script := range map[string]string{"action.yml": actionStep(t, "../../ci", "Install berth"), "bump.yml": bump} {
+		bin, path := t.TempDir(), filepath.Join(t.TempDir(), "path")
+		catalogs.Write(t, filepath.Join(bin, "docker"), dockerScript)
+		if err := os.Chmod(filepath.Join(bin, "docker"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		c := &checkout{t: t, dir: t.TempDir(), env: []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "RUNNER_TEMP=" + t.TempDir(), "GITHUB_PATH=" + path, "IMAGE=quay.io/berth-csi/berth:v1.0.0"}}
+		if out, ok := c.run(script); !ok {
+			t.Errorf("%s: installing says: %s", name, out)
+		}
+		if out, ok := c.run(`"$(cat ` + path + `)/berth"`); !ok || out != "installed\n" {
+			t.Errorf("%s: what is installed says %q", name, out)
+		}
+	}
+}
+
 // TestActionWritesNothingForAPullRequest: a pull request can make any name in the checkout a link to another file of
 // the CI machine. The action must not write through such links.
 func TestActionWritesNothingForAPullRequest(t *testing.T) {
@@ -158,14 +203,32 @@ func actionStep(t *testing.T, templates, name string) string {
 	return ""
 }
 
-// taskScript returns the script of the Tekton Task.
+// taskScript returns a script with the steps of the Tekton Task, one after the other. Their volume is a new folder.
 func taskScript(t *testing.T, templates string) string {
 	t.Helper()
 	var task struct {
-		Spec struct{ Steps []struct{ Script string } }
+		Spec struct {
+			Steps []struct {
+				Script  string
+				Command []string
+			}
+		}
 	}
 	decode(t, filepath.Join(templates, "task.yaml"), &task)
-	return task.Spec.Steps[0].Script
+	script := "before=$(mktemp -d)\n"
+	param := regexp.MustCompile(`\$\(params\.([a-z-]+)\)`)
+	for _, step := range task.Spec.Steps {
+		lines := step.Script
+		for _, word := range step.Command {
+			word = param.ReplaceAllStringFunc(word, func(found string) string {
+				return "${" + strings.ToUpper(strings.ReplaceAll(param.FindStringSubmatch(found)[1], "-", "_")) + ":-}"
+			})
+			lines += ` "` + word + `"`
+		}
+		lines = strings.ReplaceAll(strings.ReplaceAll(lines, "/usr/bin/berth", "berth"), "/before", "$before")
+		script += "(" + lines + "\n)\n"
+	}
+	return script
 }
 
 func decode(t *testing.T, path string, into any) {

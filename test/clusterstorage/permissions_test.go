@@ -204,23 +204,29 @@ func (w *walker) metrics() []walk.Scraper {
 }
 
 // loseObjects takes away all objects of the drivers, and of the cluster storage operator those that no permissions depend on.
-// Some are lost twice: what has happened before is told in the same event.
+// Services are lost twice: what has happened before is told in the same event. The ClusterCSIDriver of a driver that a platform gets
+// only if somebody asks for it is lost when the driver's objects are there again: they show that somebody did.
 func (w *walker) loseObjects() {
 	w.t.Helper()
 	lost := []*unstructured.Unstructured{named(configv1.GroupVersion.WithKind("ClusterOperator"), clusterstorage.ClusterOperatorName)}
-	var twice []*unstructured.Unstructured
+	var later []*unstructured.Unstructured
 	for _, d := range w.drivers {
 		ofDriver, ofOperator := w.objectsOf(d), w.monitoringOf(d, "Service")
-		lost = append(lost, named(operatorv1.GroupVersion.WithKind("ClusterCSIDriver"), d.CSIName))
+		custom := named(operatorv1.GroupVersion.WithKind("ClusterCSIDriver"), d.CSIName)
+		if d.ClusterStorage.Without == nil {
+			lost = append(lost, custom)
+		} else {
+			later = append(later, custom)
+		}
 		lost = append(lost, slices.Concat(ofDriver, ofOperator)...)
 		for _, object := range slices.Concat(ofDriver, ofOperator) {
 			if object.GetKind() == "Service" {
-				twice = append(twice, object)
+				later = append(later, object)
 			}
 		}
 	}
 	walk.LoseObjects(w.t, w.Cluster, lost...)
-	walk.LoseObjects(w.t, w.Cluster, twice...)
+	walk.LoseObjects(w.t, w.Cluster, later...)
 }
 
 func named(kind schema.GroupVersionKind, name string) *unstructured.Unstructured {
