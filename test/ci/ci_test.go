@@ -134,7 +134,7 @@ func TestTemplatesUseTheImage(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(text), " quay.io/berth-csi/berth:v1.0.0") || strings.Contains(string(text), "latest\n") || strings.Contains(string(text), "go install") {
+		if !strings.Contains(string(text), " quay.io/berth-csi/berth:v1.0.0") || strings.Contains(string(text), ":latest") || strings.Contains(string(text), "go install") {
 			t.Errorf("%s does not use a version of the image, or builds a program", file)
 		}
 	}
