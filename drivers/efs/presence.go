@@ -21,6 +21,11 @@ var accessPointPresence = drivers.Presence{Interval: 10 * time.Minute, Find: fin
 
 // findAccessPoints looks for access points of a file system, and for the mount targets that nodes need to reach it.
 func findAccessPoints(ctx context.Context, access drivers.CloudAccess, fileSystem string, ids, zones []string) (map[string]drivers.Finding, error) {
+	absent := drivers.Finding{Reason: "FileSystemNotFound", Message: fmt.Sprintf(
+		"The AWS account of the cluster has no file system %s in its region. Correct the ID, unless the file system is of another account", fileSystem)}
+	if !fileSystemID.MatchString(fileSystem) { // EFS would refuse to answer
+		return forAll(ids, absent), nil
+	}
 	c, err := connect(access)
 	if err != nil {
 		return nil, err
@@ -28,8 +33,7 @@ func findAccessPoints(ctx context.Context, access drivers.CloudAccess, fileSyste
 	defer c.close()
 	reached, err := c.zonesWithMountTarget(ctx, fileSystem)
 	if none := (*types.FileSystemNotFound)(nil); errors.As(err, &none) {
-		return forAll(ids, drivers.Finding{Reason: "FileSystemNotFound", Message: fmt.Sprintf(
-			"The AWS account of the cluster has no file system %s in its region. Correct the ID, unless the file system is of another account", fileSystem)}), nil
+		return forAll(ids, absent), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the mount targets of file system %s: %w", fileSystem, err)
@@ -109,12 +113,15 @@ func (c *caller) zonesWithMountTarget(ctx context.Context, fileSystem string) (m
 
 // accessPointStates returns the states of those access points of a file system that exist and have one of some IDs.
 func (c *caller) accessPointStates(ctx context.Context, fileSystem string, ids []string) (map[string]types.LifeCycleState, error) {
-	states := map[string]types.LifeCycleState{}
+	states, wanted := map[string]types.LifeCycleState{}, map[string]bool{}
+	for _, id := range ids {
+		wanted[id] = true
+	}
 	err := c.eachAccessPoint(ctx, fileSystem, func(ap types.AccessPointDescription) (more bool) {
-		if id := aws.ToString(ap.AccessPointId); slices.Contains(ids, id) {
+		if id := aws.ToString(ap.AccessPointId); wanted[id] {
 			states[id] = ap.LifeCycleState
 		}
-		return len(states) < len(ids)
+		return len(states) < len(wanted)
 	})
 	return states, err
 }

@@ -51,6 +51,7 @@ func TestFindAccessPoints(t *testing.T) {
 		"an access point that does not exist": {everywhere, "fsap-0fedcba9876543210", zones, "AccessPointNotFound", "File system " + everywhere + " has no access point fsap-0fedcba9876543210"},
 		"of another file system":              {everywhere, unreached, zones, "AccessPointNotFound", ""},
 		"a file system that does not exist":   {"fs-0fedcba9876543210", last, zones, "FileSystemNotFound", "has no file system fs-0fedcba9876543210"},
+		"a file system ID that cannot be one": {"fs-0fed", last, zones, "FileSystemNotFound", "has no file system fs-0fed in"},
 		"a file system of another account":    {foreign, last, zones, "FileSystemNotFound", "unless the file system is of another account"},
 		"no mount target":                     {nowhere, unreached, zones, "MountTargetMissing", "in zones " + zones[0] + ", " + zones[1] + ", so pods"},
 		"a mount target that is not ready":    {oneZone, halfReached, zones, "MountTargetMissing", "in zone " + zones[1] + ", so pods"},
