@@ -23,6 +23,9 @@ import (
 // resources of a parent can have the operator look for any number of them.
 const pause = 15 * time.Second
 
+// gathering is how long objects that name something new are gathered: there may be thousands at once.
+const gathering = time.Second
+
 // Options are the dependencies of the controller.
 type Options struct {
 	Driver   drivers.Driver
@@ -57,7 +60,7 @@ func (c *controller) enqueueMissing(ctx context.Context, syncContext factory.Syn
 		case <-ctx.Done():
 			return nil
 		case <-c.Registry.missing:
-			syncContext.Queue().Add(syncContext.QueueKey())
+			syncContext.Queue().AddAfter(syncContext.QueueKey(), gathering)
 		}
 	}
 }
@@ -69,10 +72,11 @@ func (c *controller) sync(ctx context.Context, syncContext factory.SyncContext) 
 		return err
 	}
 	if access.Credentials == nil {
-		c.Registry.forgetAll()
+		c.Registry.setBlind(true)
 		c.due = time.Time{}
 		return nil // the Secret triggers the next sync
 	}
+	c.Registry.setBlind(false)
 	now := c.Clock.Now()
 	everything := !now.Before(c.due)
 	if everything {

@@ -19,6 +19,7 @@ type Registry struct {
 	mu    sync.Mutex
 	users map[string]resource // of objects
 	known map[resource]drivers.Finding
+	blind bool // nobody can look
 	// changed and missing hold a value if what is known has changed, and if nothing is known of a resource.
 	changed, missing chan struct{}
 }
@@ -37,6 +38,9 @@ func (r *Registry) Find(user, parent, id string) (present bool, reason, message 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.users[user] = resource{parent, id}
+	if r.blind {
+		return false, "", "", true
+	}
 	finding, known := r.known[resource{parent, id}]
 	if !known {
 		signal(r.missing)
@@ -114,17 +118,12 @@ func (r *Registry) giveUp(parent string, ids []string) {
 	}
 }
 
-// forgetAll has nothing be known of any resource.
-func (r *Registry) forgetAll() {
+// setBlind says whether nobody can look. Then nothing is known of any resource, and nothing can be.
+func (r *Registry) setBlind(blind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for one, finding := range r.known {
-		if finding != (drivers.Finding{}) {
-			signal(r.changed)
-		}
-		r.known[one] = drivers.Finding{}
-	}
-	for _, one := range r.users {
-		r.known[one] = drivers.Finding{}
+	if r.blind = blind; blind && len(r.known) > 0 {
+		clear(r.known)
+		signal(r.changed)
 	}
 }

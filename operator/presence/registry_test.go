@@ -70,11 +70,17 @@ func TestRegistry(t *testing.T) {
 		t.Error("a resource is kept to which nobody refers")
 	}
 
-	r.forgetAll()
+	take(r.missing)
+	r.setBlind(true)
 	changed(true)
 	find("a", "fs1", "1", drivers.Finding{}, true)
-	find("new", "fs3", "1", drivers.Finding{}, false)
-	r.forgetAll()
-	changed(false)
 	find("new", "fs3", "1", drivers.Finding{}, true)
+	r.setBlind(true)
+	changed(false)
+	if take(r.missing) {
+		t.Error("nobody can look, and there is a signal that something is unknown")
+	}
+	r.setBlind(false)
+	find("a", "fs1", "1", drivers.Finding{}, false)
+	wanted(true, map[string][]string{"fs1": {"1"}, "fs2": {"1"}, "fs3": {"1"}})
 }
