@@ -125,6 +125,9 @@ func (outer *testEnv) sweep(t *testing.T, account *rest.Config, sc sweepScenario
 	})
 	e.settleSweep(injector, reference)
 	for _, write := range injector.Writes()[settledAt:] {
+		if write.Fault == fault.KilledBefore || write.Fault == fault.KilledAfter {
+			break // the next operator applies every object once, to know it; what that changes, the outcome shows
+		}
 		if write.Point.Resource != "services" && write.Fault == "" && !strings.HasSuffix(write.Point.Resource, "/status") {
 			t.Errorf("the operator had settled and one Service was deleted, but it also wrote: %s", write.Point)
 		}
