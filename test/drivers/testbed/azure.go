@@ -52,8 +52,18 @@ const (
 // StartAzure starts what stands for an Azure cloud, and a testbed with one of its drivers, until the test ends.
 func StartAzure(t testing.TB, driver drivers.Driver, options AzureOptions) (*Testbed, *StandIn) {
 	t.Helper()
+	cloud, storage := startAzureCloud(t, options, driver)
+	return Start(t, Options{Driver: driver, Snapshots: true, Cloud: cloud}), storage
+}
+
+// startAzureCloud starts what stands for an Azure cloud with drivers until the test ends.
+func startAzureCloud(t testing.TB, options AzureOptions, of ...drivers.Driver) (Cloud, *StandIn) {
+	t.Helper()
 	cluster.NeedRealNodes(t)
-	accounts := requestedAccounts(t, driver)
+	var accounts []string
+	for _, driver := range of {
+		accounts = append(accounts, requestedAccounts(t, driver)...)
+	}
 	var api atomic.Pointer[cluster.Cluster]
 	storage := StartStandIn(t, func(login backend.Login) error {
 		if options.Tokens {
@@ -63,11 +73,13 @@ func StartAzure(t testing.TB, driver drivers.Driver, options AzureOptions) (*Tes
 	})
 	objects := []client.Object{cloudConfigOf()}
 	if options.Tokens {
-		objects = append(objects, azureCredentials(drivers.ClusterStorageNamespace, driver.Secrets[0], map[string]string{"azure_federated_token_file": tokenFile}))
+		for _, driver := range of {
+			objects = append(objects, azureCredentials(drivers.ClusterStorageNamespace, driver.Secrets[0], map[string]string{"azure_federated_token_file": tokenFile}))
+		}
 	} else {
 		objects = append(objects, azureCredentials(cloudcredential.RootNamespace, cloudcredential.RootAzure, map[string]string{"azure_client_secret": azureSecret}))
 	}
-	return Start(t, Options{Driver: driver, Snapshots: true, Cloud: storage.Behind(Cloud{
+	return storage.Behind(Cloud{
 		Platform: &configv1.PlatformStatus{Type: configv1.AzurePlatformType, Azure: &configv1.AzurePlatformStatus{
 			ResourceGroupName: cluster.InfrastructureName + "-rg", CloudName: configv1.AzurePublicCloud, ResourceTags: options.Tags}},
 		Objects: objects,
@@ -77,7 +89,7 @@ func StartAzure(t testing.TB, driver drivers.Driver, options AzureOptions) (*Tes
 				t.Fatal(err)
 			}
 		},
-	})}), storage
+	}), storage
 }
 
 // prepareAzure says of the nodes where they are, and how the cluster gets credentials.

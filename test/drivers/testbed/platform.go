@@ -12,6 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
+	"github.com/berth-csi/berth/drivers/azuredisk"
+	"github.com/berth-csi/berth/drivers/azurefile"
 	"github.com/berth-csi/berth/drivers/ebs"
 	"github.com/berth-csi/berth/drivers/gcppd"
 	"github.com/berth-csi/berth/drivers/registry"
@@ -33,9 +35,15 @@ type Platform struct {
 // platforms are the clouds by the names that users give them.
 var platforms = map[string]Platform{
 	"aws":       {configv1.AWSPlatformType, func(t testing.TB) Cloud { return StartAWS(t, ebs.Driver, aws.Options{}).Options() }},
+	"azure":     {configv1.AzurePlatformType, azurePlatform},
 	"gcp":       {configv1.GCPPlatformType, func(t testing.TB) Cloud { return StartGCP(t, gcppd.Driver, GCPOptions{}).Options() }},
 	"openstack": {configv1.OpenStackPlatformType, func(t testing.TB) Cloud { return StartOpenStack(t, "default").Options() }},
 	"vsphere":   {configv1.VSpherePlatformType, func(t testing.TB) Cloud { return StartVSphere(t).Options(vsphere.Driver) }},
+}
+
+func azurePlatform(t testing.TB) Cloud {
+	cloud, _ := startAzureCloud(t, AzureOptions{}, azuredisk.Driver, azurefile.Driver)
+	return cloud
 }
 
 // Platforms returns the names of all platforms, sorted.
