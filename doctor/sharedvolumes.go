@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/listing"
@@ -67,22 +68,16 @@ func examineSharedVolumes(ctx context.Context, p *patient) ([]Result, error) {
 }
 
 func (c *count) add(v sharedVolume) error {
-	condition := func(of string) *metav1.Condition {
-		if i := slices.IndexFunc(v.Status.Conditions, func(c metav1.Condition) bool { return c.Type == of }); i >= 0 {
-			return &v.Status.Conditions[i]
-		}
-		return nil
-	}
 	c.all++
 	if v.Status.Phase == v1alpha1.Ready {
 		c.ready++
-		if found := condition(v1alpha1.ConditionFileSystemAvailable); found != nil && found.Status == metav1.ConditionFalse {
+		if found := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.ConditionFileSystemAvailable); found != nil && found.Status == metav1.ConditionFalse {
 			c.absent.add(v, found.Reason, found.Message)
 		}
 		return nil
 	}
 	reason, message := "no status", "the operator has not seen it: does it run?"
-	if found := condition(v1alpha1.ConditionReady); found != nil {
+	if found := meta.FindStatusCondition(v.Status.Conditions, v1alpha1.ConditionReady); found != nil {
 		reason, message = found.Reason, found.Message
 	}
 	c.unready.add(v, reason, message)

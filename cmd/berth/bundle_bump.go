@@ -83,15 +83,7 @@ func bumpBundle(cmd *cobra.Command, dir, output string, digests bool, opts bundl
 		return nil
 	}
 	if output == "" {
-		parent := filepath.Dir(filepath.Clean(dir))
-		if !filepath.IsLocal(dir) || filepath.Clean(dir) == "." { // its parent is not in its path
-			absolute, err := filepath.Abs(dir)
-			if err != nil {
-				return err
-			}
-			parent = filepath.Dir(absolute)
-		}
-		output = filepath.Join(parent, bumped.Version())
+		output = filepath.Join(dir, "..", bumped.Version())
 	}
 	if err := bumped.Write(output); err != nil {
 		return err

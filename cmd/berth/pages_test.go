@@ -118,14 +118,11 @@ func (s *scene) play(t *testing.T, root string, transcript []step) {
 			return "$" + name
 		})
 	}
-	run := func(command string) string {
+	run := func(command string) (string, error) {
 		shell := exec.Command("sh", "-c", command)
 		shell.Dir, shell.Env = dir, environment
-		out, err := shell.CombinedOutput() // the page shows failures, too, and what they print
-		if exit := (*exec.ExitError)(nil); err != nil && shell.ProcessState == nil {
-			t.Fatalf("%s: %v %v", command, err, exit)
-		}
-		return string(out)
+		out, err := shell.CombinedOutput()
+		return string(out), err
 	}
 	if s.files != "" {
 		archive, err := txtar.ParseFile(filepath.Join("testdata", s.files))
@@ -140,7 +137,9 @@ func (s *scene) play(t *testing.T, root string, transcript []step) {
 		}
 	}
 	for _, command := range s.setup {
-		run(command)
+		if out, err := run(command); err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
 	}
 	for _, step := range transcript {
 		want := step.output
@@ -148,7 +147,8 @@ func (s *scene) play(t *testing.T, root string, transcript []step) {
 		for shown, actual := range s.says {
 			want, command = strings.ReplaceAll(want, shown, expand(actual)), strings.ReplaceAll(command, shown, expand(actual))
 		}
-		if got := strings.TrimSpace(run(command)); !shows(want, got) {
+		printed, _ := run(command) // pages show commands that fail, too, and what they print
+		if got := strings.TrimSpace(printed); !shows(want, got) {
 			t.Errorf("%s prints:\n%s\n\nThe page shows:\n%s", command, got, want)
 		}
 	}

@@ -1,0 +1,28 @@
+package efs
+
+import (
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/efs/types"
+)
+
+// TestJudgeAccessPoint: the state of an access point counts before the zones do. AWS shows other states than available only for moments.
+func TestJudgeAccessPoint(t *testing.T) {
+	for _, tc := range []struct {
+		state     types.LifeCycleState
+		unreached []string
+		want      string
+	}{
+		{"", nil, "AccessPointNotFound"},
+		{types.LifeCycleStateCreating, nil, "AccessPointNotAvailable"},
+		{types.LifeCycleStateDeleting, []string{"us-east-1a"}, "AccessPointNotAvailable"},
+		{types.LifeCycleStateError, nil, "AccessPointNotAvailable"},
+		{types.LifeCycleStateAvailable, []string{"us-east-1a"}, "MountTargetMissing"},
+		{types.LifeCycleStateAvailable, nil, "Found"},
+	} {
+		got := judge("fs-0123456789abcdef0", "fsap-0123456789abcdef0", tc.state, tc.unreached)
+		if got.Reason != tc.want || got.Present != (tc.want == "Found") || got.Message == "" {
+			t.Errorf("in state %q, without a mount target in %q: %+v, want %s", tc.state, tc.unreached, got, tc.want)
+		}
+	}
+}
