@@ -45,11 +45,23 @@ const (
 	Extension = "ClusterExtension"
 )
 
-// owners are the labels by which OLM names what a ClusterRoleBinding is for, by the kind of that.
-var owners = []struct{ kind, kindLabel, nameLabel string }{
-	{Version, "olm.owner.kind", "olm.owner"},
-	{Extension, "olm.operatorframework.io/owner-kind", "olm.operatorframework.io/owner-name"},
+// An owner is a kind of object that OLM installs operators for, and the labels by which it names one.
+type owner struct{ kind, kindLabel, nameLabel string }
+
+var (
+	ofVersion   = owner{Version, "olm.owner.kind", "olm.owner"}
+	ofExtension = owner{Extension, "olm.operatorframework.io/owner-kind", "olm.operatorframework.io/owner-name"}
+	owners      = []owner{ofVersion, ofExtension}
+)
+
+// LabelsOf returns the labels of all that OLM v1 has installed for a ClusterExtension. Anybody can give such labels to an object
+// in a namespace of their own.
+func LabelsOf(extension string) map[string]string {
+	return map[string]string{ofExtension.kindLabel: Extension, ofExtension.nameLabel: extension}
 }
+
+// IsInstalled reports whether an object has the labels of what OLM v1 has installed.
+func IsInstalled(labels map[string]string) bool { return labels[ofExtension.kindLabel] == Extension }
 
 // Observe returns the operators of a driver that OLM runs, sorted. It lists OperatorGroups where OLM has given permissions to one.
 func Observe(ctx context.Context, reader client.Reader, d drivers.Driver, bindings []*rbacv1.ClusterRoleBinding) ([]Operator, error) {

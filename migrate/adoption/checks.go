@@ -21,11 +21,11 @@ import (
 
 // The codes of checks.
 const (
-	clusterExtension = "cluster-extension"        // no ClusterExtension of OLM v1 has installed the operator
+	clusterExtension = "cluster-extension"        // the ClusterExtension that has installed the operator can be handed over
 	severalOperators = "several-operators"        // OLM runs at most one operator of the driver
 	subscriptions    = "subscriptions"            // no other Subscription would install the operator again
 	pendingUpdate    = "pending-update"           // no update is pending
-	installedVersion = "installed-version"        // the ClusterServiceVersion is installed
+	installedVersion = "installed-version"        // the ClusterServiceVersion or the bundle is installed
 	knownVersion     = "known-version"            // the cluster storage operator can succeed the version
 	configuration    = "configuration"            // what configured the operator stays
 	managementState  = "management-state"         // the driver is managed
@@ -52,7 +52,11 @@ func warned(code, do, what string, args ...any) migrate.Checks {
 // checks evaluates all checks. Those of the operator are left out if OLM runs none.
 func (in *input) checks(o *operator) (found migrate.Checks) {
 	all := []func(*operator) migrate.Checks{in.checkExtensions, in.checkOperators, in.checkSubscriptions}
-	if o != nil {
+	switch {
+	case o == nil:
+	case o.extension != nil:
+		all = append(all, in.checkProgress, in.checkBundle, in.checkInline)
+	default:
 		all = append(all, in.checkPending, in.checkInstalled, in.checkKnown, in.checkConfiguration)
 	}
 	all = append(all, in.checkManagementState, in.checkCSIDriver, in.checkOwner, in.checkPlace, in.checkSelectors, in.checkRollouts, in.checkSuccessor)
@@ -60,21 +64,6 @@ func (in *input) checks(o *operator) (found migrate.Checks) {
 		found = append(found, check(o)...)
 	}
 	return found
-}
-
-// checkExtensions refuses what OLM v1 has installed: it deletes the APIs of a ClusterExtension together with it.
-func (in *input) checkExtensions(*operator) migrate.Checks {
-	names := slices.Clone(in.extensions)
-	for _, p := range in.proven {
-		if p.Kind == predecessor.Extension && !slices.Contains(names, p.Name) {
-			names = append(names, p.Name)
-		}
-	}
-	if len(names) == 0 {
-		return passed(clusterExtension, "no ClusterExtension has installed the operator")
-	}
-	return refused(clusterExtension, "leave the driver with OLM, and do not delete the ClusterExtension: OLM v1 deletes its APIs with it, and a finalizer of the operator would then remove the driver",
-		"ClusterExtension %s has installed an operator of the driver, which this command cannot hand over", strings.Join(names, ", "))
 }
 
 // checkOperators refuses several operators.
@@ -95,7 +84,7 @@ func (in *input) checkSubscriptions(o *operator) (found migrate.Checks) {
 		name := s.Namespace + "/" + s.Name
 		switch {
 		case o != nil && o.subscription != nil && s.UID == o.subscription.UID:
-		case o != nil && s.Namespace == o.version.Namespace, slices.Contains(in.groups, s.Namespace):
+		case o != nil && s.Namespace == o.proof.Namespace, slices.Contains(in.groups, s.Namespace):
 			others = append(others, name)
 		default:
 			harmless = append(harmless, name)
@@ -112,7 +101,7 @@ func (in *input) checkSubscriptions(o *operator) (found migrate.Checks) {
 	switch {
 	case len(found) > 0:
 		return found
-	case o != nil && o.subscription == nil:
+	case o != nil && o.subscription == nil && o.extension == nil:
 		return warned(subscriptions, "nothing", "somebody has deleted the Subscription already")
 	}
 	return passed(subscriptions, "no other Subscription would install the operator again")
@@ -210,26 +199,34 @@ func (in *input) predecessorOf(o *operator) (drivers.Predecessor, error) {
 	if err != nil || !version.Equals(v.Spec.Version.Version) {
 		return none, fmt.Errorf("ClusterServiceVersion %s/%s has spec.version %s, want that of its name", v.Namespace, v.Name, v.Spec.Version)
 	}
+	p, err := predecessorAt(d, version)
+	if err != nil {
+		return none, err
+	}
+	specs := v.Spec.InstallStrategy.StrategySpec.DeploymentSpecs
+	switch {
+	case p.CustomResource != nil && !owns(v, p.CustomResource.Definition):
+		return none, fmt.Errorf("ClusterServiceVersion %s/%s does not own CustomResourceDefinition %s, as every operator of its versions does", v.Namespace, v.Name, p.CustomResource.Definition)
+	case len(specs) != 1 || specs[0].Name != p.Operator || p.Operator != o.proof.Account:
+		return none, fmt.Errorf("ClusterServiceVersion %s/%s does not have exactly the Deployment %s, as every operator of its versions does", v.Namespace, v.Name, p.Operator)
+	}
+	return p, nil
+}
+
+// predecessorAt returns what the definition says about a version of the operator.
+func predecessorAt(d drivers.Driver, version semver.Version) (drivers.Predecessor, error) {
 	var known []string
 	for _, p := range d.Predecessors() {
 		inRange, err := semver.ParseRange(p.Versions)
 		if err != nil {
-			return none, fmt.Errorf("the definition of driver %s: %w", d.Name, err)
+			return drivers.Predecessor{}, fmt.Errorf("the definition of driver %s: %w", d.Name, err)
+		}
+		if inRange(version) {
+			return p, nil
 		}
 		known = append(known, p.Versions)
-		if !inRange(version) {
-			continue
-		}
-		specs := v.Spec.InstallStrategy.StrategySpec.DeploymentSpecs
-		switch {
-		case p.CustomResource != nil && !owns(v, p.CustomResource.Definition):
-			return none, fmt.Errorf("ClusterServiceVersion %s/%s does not own CustomResourceDefinition %s, as every operator of its versions does", v.Namespace, v.Name, p.CustomResource.Definition)
-		case len(specs) != 1 || specs[0].Name != p.Operator || p.Operator != o.proof.Account:
-			return none, fmt.Errorf("ClusterServiceVersion %s/%s does not have exactly the Deployment %s, as every operator of its versions does", v.Namespace, v.Name, p.Operator)
-		}
-		return p, nil
 	}
-	return none, fmt.Errorf("version %s of the driver's operator is not known: want one of %s", version, strings.Join(known, ", or "))
+	return drivers.Predecessor{}, fmt.Errorf("version %s of the driver's operator is not known: want one of %s", version, strings.Join(known, ", or "))
 }
 
 // checkManagementState refuses a driver that nobody manages: what state it is in, only a person knows.

@@ -90,7 +90,7 @@ func TestChecks(t *testing.T) {
 			second.Namespace = "quay"
 			in.proven = append(in.proven, second)
 		}, severalOperators, migrate.Refused, "harbour, quay"},
-		{"F10: a ClusterExtension", func(in *input) { in.extensions = []string{"boat"} }, clusterExtension, migrate.Refused, "ClusterExtension boat"},
+		{"F10: a ClusterExtension", func(in *input) { in.extensions = []extension{boatExtension()} }, clusterExtension, migrate.Refused, "ClusterExtension boat"},
 		{"F10: permissions of a ClusterExtension", func(in *input) {
 			in.proven[0].Kind, in.subscriptions, in.versions = predecessor.Extension, nil, nil
 		}, clusterExtension, migrate.Refused, "boat-operator.v1.4.0"},

@@ -235,8 +235,8 @@ func (m *remains) checkFormer() (checks migrate.Checks) {
 	for _, p := range m.proven {
 		refuse("%s has an operator of the driver that OLM gives permissions, by ClusterRoleBinding %s", p, p.Binding)
 	}
-	for _, name := range m.extensions {
-		refuse("ClusterExtension %s installs an operator of the driver", name)
+	for _, e := range m.extensions {
+		refuse("ClusterExtension %s installs an operator of the driver", e.GetName())
 	}
 	if len(checks) == 0 {
 		for _, b := range m.bindings {

@@ -205,7 +205,7 @@ func TestCleanupRefused(t *testing.T) {
 		{"permissions from somebody", func(m *remains) {
 			m.bindings = append(m.bindings, binding{"ClusterRoleBinding", "", "mine", []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "harbour", Name: "old-boat-operator"}}, rbacv1.RoleRef{}})
 		}, "ClusterRoleBinding mine gives permissions to service account harbour/old-boat-operator"},
-		{"a ClusterExtension", func(m *remains) { m.extensions = []string{"boat"} }, "ClusterExtension boat"},
+		{"a ClusterExtension", func(m *remains) { m.extensions = []extension{boatExtension()} }, "ClusterExtension boat"},
 		{"a pod", func(m *remains) { m.left = "pod harbour/p" }, "pod harbour/p of a former operator is left"},
 		{"a version", func(m *remains) { m.installed = []v1alpha1.ClusterServiceVersion{{}} }, "has an operator of the driver"},
 		{"an InstallPlan", func(m *remains) { m.installing = []v1alpha1.InstallPlan{plan} }, "by InstallPlan harbour/install-2"},

@@ -9,6 +9,7 @@ import (
 	operatorv1 "github.com/openshift/api/operator/v1"
 	"github.com/openshift/library-go/pkg/operator/v1helpers"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/predecessor"
@@ -46,6 +47,8 @@ func (s *state) leaveOLM() (migrate.Decision, error) {
 	switch {
 	case s.plan.Operator == nil:
 		return none()
+	case isOfExtension(s.plan):
+		return s.leaveExtension()
 	case s.subscription() != nil:
 		return execute(DeleteSubscription)
 	}
@@ -64,13 +67,50 @@ func (s *state) leaveOLM() (migrate.Decision, error) {
 		}
 		return execute(DeleteVersion)
 	}
+	return s.awaitOLM("do what it remembers")
+}
+
+// leaveExtension is complete when the ClusterExtension is gone, and no API with it.
+func (s *state) leaveExtension() (migrate.Decision, error) {
+	name := s.plan.Operator.Extension.Name
+	switch e := s.extension; {
+	case e == nil:
+	case e.GetDeletionTimestamp() == nil && !e.isHeld():
+		return execute(HoldExtension)
+	case e.GetDeletionTimestamp() == nil:
+		return execute(DeleteExtension)
+	case e.isOrphaning():
+		return wait(DeleteExtension, "the garbage collector to orphan what ClusterExtension %s has installed", name)
+	}
+	if len(s.objectSets) > 0 {
+		if set := s.objectSets[0]; set.DeletionTimestamp != nil {
+			return wait(DeleteObjectSets, "ClusterObjectSet %s to be gone", set.Name)
+		}
+		return execute(DeleteObjectSets)
+	}
+	if next, err := s.awaitOLM("finish applying ClusterExtension " + name); next.Step != "" {
+		return next, err
+	}
+	switch e := s.extension; {
+	case len(s.ownedAPIs) > 0:
+		return execute(KeepAPIs)
+	case e != nil && e.isHeld():
+		return execute(ReleaseExtension)
+	case e != nil:
+		return wait(ReleaseExtension, "ClusterExtension %s to be gone, which has the finalizers %s", name, strings.Join(e.GetFinalizers(), ", "))
+	}
+	return none()
+}
+
+// awaitOLM is complete when OLM has had its time since something was deleted.
+func (s *state) awaitOLM(what string) (migrate.Decision, error) {
 	switch since := s.olmSince(); {
 	case !s.journal.IsOpen(): // somebody else has removed the operator: nothing was deleted, and nothing was recorded
 		return none()
 	case since.IsZero(), since.After(s.now): // the clock of an interrupted run was ahead
 		return execute(AwaitOLM)
 	case s.now.Sub(since) < olmDelay:
-		return wait(AwaitOLM, "OLM to do what it remembers, for which it gets %d seconds", int(olmDelay.Seconds()))
+		return wait(AwaitOLM, "OLM to %s, for which it gets %d seconds", what, int(olmDelay.Seconds()))
 	}
 	return none()
 }
@@ -81,7 +121,7 @@ func (s *state) olmSince() time.Time {
 		switch e.Step {
 		case AwaitOLM:
 			return e.At
-		case DeleteSubscription, DeleteInstallPlans, DeleteVersion, migrate.RecordPlan:
+		case DeleteSubscription, DeleteInstallPlans, DeleteVersion, DeleteExtension, DeleteObjectSets, migrate.RecordPlan:
 			return time.Time{}
 		}
 	}
@@ -90,8 +130,20 @@ func (s *state) olmSince() time.Time {
 
 // endOperator is complete when no pod of the operator is left, and no permissions.
 func (s *state) endOperator() (migrate.Decision, error) {
+	if at := slices.IndexFunc(s.installed, isDeployment); at >= 0 {
+		if d := s.installed[at]; d.DeletionTimestamp != nil {
+			return wait(AwaitEnd, "Deployment %s/%s to be gone", d.Namespace, d.Name)
+		}
+		return execute(DeleteOperator)
+	}
 	if s.left != "" {
 		return wait(AwaitEnd, "%s to be gone", s.left)
+	}
+	if len(s.installed) > 0 {
+		if i := s.installed[0]; i.DeletionTimestamp != nil {
+			return wait(DeleteInstalled, "%s to be gone", named(i.Kind, i.Namespace, i.Name))
+		}
+		return execute(DeleteInstalled)
 	}
 	for _, p := range s.proven {
 		if p.Kind == predecessor.Version && s.plan.Operator != nil && p.Namespace == s.plan.Operator.Namespace {
@@ -99,6 +151,10 @@ func (s *state) endOperator() (migrate.Decision, error) {
 		}
 	}
 	return none()
+}
+
+func isDeployment(object metav1.PartialObjectMetadata) bool {
+	return object.Kind == deploymentKind.Kind
 }
 
 // startSuccessor is complete when the cluster storage operator has started its operator.
@@ -161,13 +217,16 @@ func (s *state) subscription() *v1alpha1.Subscription {
 
 // Holds reports whether OLM still runs no operator of the driver.
 func (s *state) Holds() (bool, error) {
-	return len(s.proven) == 0 && len(s.versions) == 0 && len(s.subscriptions) == 0, nil
+	return len(s.proven) == 0 && len(s.versions) == 0 && len(s.subscriptions) == 0 && s.extension == nil, nil
 }
 
 // Back decides on the next step of a rollback. Before the Subscription is deleted, nothing has changed but the journal.
 func (s *state) Back() (migrate.Decision, error) {
+	if e := s.extension; e != nil && e.GetDeletionTimestamp() == nil && e.isHeld() {
+		return execute(ReleaseExtension)
+	}
 	if !s.IsRestored() {
-		return migrate.Decision{}, fmt.Errorf("OLM has no Subscription to the operator any more, and does not take an operator back that it did not install: this is beyond the point of no return. "+
+		return migrate.Decision{}, fmt.Errorf("OLM has no Subscription to the operator and no ClusterExtension of it any more, and does not take an operator back that it did not install: this is beyond the point of no return. "+
 			"The driver runs on; continue with `%s`", s.journal.Command(s.plan, "resume"))
 	}
 	return none()
@@ -176,8 +235,12 @@ func (s *state) Back() (migrate.Decision, error) {
 // IsRestored reports whether OLM runs the operator as before.
 func (s *state) IsRestored() bool {
 	o := s.plan.Operator
-	if o == nil {
+	switch {
+	case o == nil:
 		return true
+	case o.Extension != nil:
+		e := s.extension
+		return e != nil && e.GetUID() == o.Extension.UID && e.GetDeletionTimestamp() == nil && !e.isHeld()
 	}
 	version := slices.ContainsFunc(s.versions, func(v v1alpha1.ClusterServiceVersion) bool {
 		return v.UID == o.Version.UID && v.DeletionTimestamp == nil

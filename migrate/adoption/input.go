@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -45,8 +44,9 @@ type input struct {
 	installPlans []v1alpha1.InstallPlan
 	// bySuccessor says that the cluster storage operator itself hands the driver over.
 	bySuccessor bool
-	// extensions are the ClusterExtensions of the driver's package.
-	extensions   []string
+	// extensions are the ClusterExtensions of the driver's package, and installed what the only one has installed.
+	extensions   []extension
+	installed    []metav1.PartialObjectMetadata
 	namespaceUID types.UID // of the operator's namespace
 	old          []oldCustomResource
 	custom       *operatorv1.ClusterCSIDriver
@@ -70,7 +70,7 @@ type oldCustomResource struct {
 // observe reads all that a plan is made from.
 func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, error) {
 	in, c := &input{driver: r.Driver, bySuccessor: r.bySuccessor}, cluster.Client
-	for _, read := range []func(context.Context, client.Client) error{in.readBindings, in.readOLM, in.readExtensions, in.readSettings, in.readPlatform, in.readDriver} {
+	for _, read := range []func(context.Context, client.Client) error{in.readBindings, in.readOLM, in.readExtensions, in.readInstalled, in.readSettings, in.readPlatform, in.readDriver} {
 		if err := read(ctx, c); err != nil {
 			return nil, err
 		}
@@ -168,25 +168,6 @@ func isVersion(d drivers.Driver, v v1alpha1.ClusterServiceVersion) bool {
 // owns reports whether a ClusterServiceVersion owns a CustomResourceDefinition.
 func owns(v v1alpha1.ClusterServiceVersion, definition string) bool {
 	return slices.ContainsFunc(v.Spec.CustomResourceDefinitions.Owned, func(o v1alpha1.CRDDescription) bool { return o.Name == definition })
-}
-
-var extensionKind = schema.GroupVersionKind{Group: "olm.operatorframework.io", Version: "v1", Kind: "ClusterExtensionList"}
-
-// readExtensions reads the ClusterExtensions, with which OLM v1 installs operators. They are cluster-scoped.
-func (in *input) readExtensions(ctx context.Context, c client.Client) error {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(extensionKind)
-	if err := c.List(ctx, list); meta.IsNoMatchError(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("listing ClusterExtensions: %w", err)
-	}
-	for _, extension := range list.Items {
-		if name, _, _ := unstructured.NestedString(extension.Object, "spec", "source", "catalog", "packageName"); name == in.driver.Package.Name {
-			in.extensions = append(in.extensions, extension.GetName())
-		}
-	}
-	return nil
 }
 
 func (in *input) readSettings(ctx context.Context, c client.Client) error {

@@ -16,6 +16,8 @@ type operator struct {
 	// version is its ClusterServiceVersion, which has no UID if there is none.
 	version      v1alpha1.ClusterServiceVersion
 	subscription *v1alpha1.Subscription
+	// extension is set instead of these if OLM v1 runs it.
+	extension *extension
 }
 
 // namespaces returns the namespaces in which OLM v0 runs an operator of the driver, sorted.
@@ -32,6 +34,9 @@ func (in *input) namespaces() (found []string) {
 // operator returns the operator that OLM runs, or nil if there is none or several.
 func (in *input) operator() *operator {
 	at := in.namespaces()
+	if names := in.extensionNames(); len(at) == 0 && len(names) == 1 {
+		return in.operatorOf(names[0])
+	}
 	if len(at) != 1 {
 		return nil
 	}
@@ -59,6 +64,31 @@ func (in *input) operator() *operator {
 	return o
 }
 
+// extensionNames returns the ClusterExtensions that install an operator of the driver or have installed one, sorted.
+func (in *input) extensionNames() (found []string) {
+	for _, e := range in.extensions {
+		found = append(found, e.GetName())
+	}
+	for _, p := range in.proven {
+		if p.Kind == predecessor.Extension {
+			found = append(found, p.Name)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// operatorOf returns the operator that OLM v1 runs for a ClusterExtension, or nil if it does not exist, or has not given an
+// operator permissions.
+func (in *input) operatorOf(name string) *operator {
+	at := slices.IndexFunc(in.extensions, func(e extension) bool { return e.GetName() == name })
+	proof := slices.IndexFunc(in.proven, func(p predecessor.Operator) bool { return p.Kind == predecessor.Extension && p.Name == name })
+	if at < 0 || proof < 0 {
+		return nil
+	}
+	return &operator{proof: in.proven[proof], extension: &in.extensions[at]}
+}
+
 // plan makes a plan.
 func (in *input) plan() *Plan {
 	o := in.operator()
@@ -68,9 +98,12 @@ func (in *input) plan() *Plan {
 	}
 	p.Checks = in.checks(o)
 	if o != nil {
-		p.Operator = &Operator{
-			Namespace: o.version.Namespace, NamespaceUID: in.namespaceUID, Name: o.proof.Account,
-			Version: Reference{Name: o.version.Name, UID: o.version.UID},
+		p.Operator = &Operator{Namespace: o.proof.Namespace, NamespaceUID: in.namespaceUID, Name: o.proof.Account}
+		switch e := o.extension; {
+		case e != nil:
+			p.Operator.Extension = &Extension{Reference{Name: e.GetName(), UID: e.GetUID()}, e.bundle()}
+		default:
+			p.Operator.Version = Reference{Name: o.version.Name, UID: o.version.UID}
 		}
 		if o.subscription != nil {
 			p.Operator.Subscription = &Reference{Name: o.subscription.Name, UID: o.subscription.UID}
@@ -104,8 +137,15 @@ func (in *input) objects(p *Plan) (objects []migrate.Object) {
 			}
 		}
 	}
-	add("berth", v1alpha1.ClusterServiceVersionKind, o.Namespace, o.Version.Name, "deleted")
-	add("OLM", "Deployment", o.Namespace, o.Name, "deleted, with its pods, service account and permissions")
+	if o.Extension == nil {
+		add("berth", v1alpha1.ClusterServiceVersionKind, o.Namespace, o.Version.Name, "deleted")
+		add("OLM", "Deployment", o.Namespace, o.Name, "deleted, with its pods, service account and permissions")
+	} else {
+		add("berth", predecessor.Extension, "", o.Extension.Name, "deleted, without what it has installed")
+		for _, installed := range in.installed {
+			add("berth", installed.Kind, installed.Namespace, installed.Name, "deleted")
+		}
+	}
 	const cso = "cluster storage operator"
 	if !in.started {
 		add(cso, "Deployment", drivers.ClusterStorageNamespace, d.Operator.Name, "created, with its permissions")

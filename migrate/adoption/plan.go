@@ -3,6 +3,8 @@
 // Subscription, its InstallPlans and its ClusterServiceVersion. The driver runs on, and the cluster storage operator, which
 // waits until OLM's operator is gone, then starts one of its own that takes the driver over where it is.
 //
+// If OLM v1 runs it, that is its ClusterExtension, with what that has installed but the APIs.
+//
 // Nothing else is deleted, above all not the object that configured the earlier operator, nor its API, nor a namespace: the
 // earlier operators remove the driver with the Secrets that its volumes need when that object is deleted.
 package adoption
@@ -47,13 +49,21 @@ type Operator struct {
 	NamespaceUID types.UID `json:"namespaceUID"`
 	// Subscription is nil if somebody has deleted it.
 	Subscription *Reference `json:"subscription,omitempty"`
-	// Version is its ClusterServiceVersion.
-	Version Reference `json:"version"`
+	// Version is its ClusterServiceVersion, and Extension the ClusterExtension for which OLM v1 runs it. There is just one of them.
+	Version   Reference  `json:"version,omitzero"`
+	Extension *Extension `json:"extension,omitempty"`
 	// Name is that of its Deployment and of its service account.
 	Name string `json:"name"`
 }
 
-// Reference is an object of the operator's namespace.
+// Extension is a ClusterExtension.
+type Extension struct {
+	Reference
+	// Bundle is what of its package is installed.
+	Bundle string `json:"bundle"`
+}
+
+// Reference is an object of the operator's namespace, or of the cluster.
 type Reference struct {
 	Name string    `json:"name"`
 	UID  types.UID `json:"uid"`
@@ -90,6 +100,9 @@ func (o *Operator) describe() string {
 	if o == nil {
 		return "none"
 	}
+	if e := o.Extension; e != nil {
+		return fmt.Sprintf("%s %s, of ClusterExtension %s with UID %s in namespace %s with UID %s", o.Name, e.Bundle, e.Name, e.UID, o.Namespace, o.NamespaceUID)
+	}
 	subscription := "no Subscription"
 	if o.Subscription != nil {
 		subscription = fmt.Sprintf("Subscription %s with UID %s", o.Subscription.Name, o.Subscription.UID)
@@ -117,6 +130,8 @@ func (p *Plan) Describe(lines *escape.Lines) {
 	switch o := p.Operator; {
 	case o == nil:
 		lines.Add("  from  nobody: OLM runs no operator of it")
+	case o.Extension != nil:
+		lines.Add("  from  OLM: %s in %s, of ClusterExtension %s", o.Extension.Bundle, o.Namespace, o.Extension.Name)
 	case o.Subscription == nil:
 		lines.Add("  from  OLM: %s in %s, without a Subscription", o.Version.Name, o.Namespace)
 	default:

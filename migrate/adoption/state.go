@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,6 +35,12 @@ type state struct {
 	subscriptions []v1alpha1.Subscription
 	installPlans  []v1alpha1.InstallPlan
 	versions      []v1alpha1.ClusterServiceVersion
+	// Of an operator that OLM v1 runs: its ClusterExtension, or nil; the ClusterObjectSets of that, the APIs that it owns, and
+	// what it has installed for the operator, in the order in which that is deleted.
+	extension  *extension
+	objectSets []metav1.PartialObjectMetadata
+	ownedAPIs  []metav1.PartialObjectMetadata
+	installed  []metav1.PartialObjectMetadata
 	// left is what is left of the operator, such as a pod; "" if nothing.
 	left string
 	// proven are the operators that have permissions from OLM, in any namespace.
@@ -56,7 +63,10 @@ func (p *Plan) Observe(ctx context.Context, cluster migrate.Cluster, j *migrate.
 	}
 	s := &state{now: time.Now(), plan: p, driver: d, journal: j}
 	reads := []func(context.Context, client.Client) error{s.readBindings, s.readSettings, s.readSuccessor, s.readDriver}
-	if p.Operator != nil {
+	switch {
+	case isOfExtension(p):
+		reads = append(reads, s.readExtension, s.readLeft)
+	case isOfVersion(p):
 		reads = append(reads, s.readOLM, s.readLeft)
 	}
 	for _, read := range reads {
@@ -127,14 +137,19 @@ func (s *state) readLeft(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// isOfOLM reports whether OLM owns an object.
+// isOfOLM reports whether OLM owns an object, or OLM v1 has installed it, which owns it no more once it is orphaned.
 func isOfOLM(object client.Object) bool {
 	for _, owner := range object.GetOwnerReferences() {
 		if owner.Kind == v1alpha1.ClusterServiceVersionKind {
 			return true
 		}
 	}
-	return false
+	return predecessor.IsInstalled(object.GetLabels())
+}
+
+// isOwnedBy reports whether an object has an owner of a UID.
+func isOwnedBy(object client.Object, uid types.UID) bool {
+	return slices.ContainsFunc(object.GetOwnerReferences(), func(owner metav1.OwnerReference) bool { return owner.UID == uid })
 }
 
 func (s *state) readSettings(ctx context.Context, c client.Client) error {

@@ -12,8 +12,15 @@ const (
 	DeleteSubscription migrate.StepName = "delete-subscription" // delete the Subscription
 	DeleteInstallPlans migrate.StepName = "delete-installplans" // delete the InstallPlans that only this operator has
 	DeleteVersion      migrate.StepName = "delete-version"      // delete the ClusterServiceVersion
+	HoldExtension      migrate.StepName = "hold-extension"      // add a finalizer to the ClusterExtension
+	DeleteExtension    migrate.StepName = "delete-extension"    // delete the ClusterExtension, and orphan what it has installed
+	DeleteObjectSets   migrate.StepName = "delete-objectsets"   // the same with its ClusterObjectSets
 	AwaitOLM           migrate.StepName = "await-olm"           // give OLM the time to carry out an InstallPlan again that it remembers
+	KeepAPIs           migrate.StepName = "keep-apis"           // orphan APIs that OLM owns again
+	ReleaseExtension   migrate.StepName = "release-extension"   // remove the finalizer from the ClusterExtension
+	DeleteOperator     migrate.StepName = "delete-operator"     // delete the operator's Deployment
 	AwaitEnd           migrate.StepName = "await-end"           // wait until nothing of the operator runs or has permissions
+	DeleteInstalled    migrate.StepName = "delete-installed"    // delete what else was installed for the operator
 	AwaitOperator      migrate.StepName = "await-operator"      // wait until the new operator runs
 	AwaitDriver        migrate.StepName = "await-driver"        // wait until the new operator has taken the driver over
 )
@@ -24,17 +31,41 @@ var steps = migrate.StepTable[*Plan]{
 	{Name: DeleteSubscription, Has: isSubscribed, NoReturn: isSubscribed, Does: func(p *Plan) string {
 		return fmt.Sprintf("delete Subscription %s, so that OLM installs nothing again; the operator runs on", p.Operator.Subscription.Name)
 	}},
-	{Name: DeleteInstallPlans, Has: isInstalled, NoReturn: func(p *Plan) bool { return !isSubscribed(p) }, Does: func(*Plan) string {
+	{Name: DeleteInstallPlans, Has: isOfVersion, NoReturn: func(p *Plan) bool { return !isSubscribed(p) }, Does: func(*Plan) string {
 		return "delete the InstallPlans that only this operator has"
 	}},
-	{Name: DeleteVersion, Has: isInstalled, Does: func(p *Plan) string {
+	{Name: DeleteVersion, Has: isOfVersion, Does: func(p *Plan) string {
 		return fmt.Sprintf("delete ClusterServiceVersion %s: OLM stops the operator and takes its permissions away; the driver runs on", p.Operator.Version.Name)
 	}},
-	{Name: AwaitOLM, Has: isInstalled, Does: func(*Plan) string {
+	{Name: HoldExtension, Has: isOfExtension, Does: func(p *Plan) string {
+		return fmt.Sprintf("add finalizer %s to ClusterExtension %s, so that it does not go as long as an API is owned by it", handOverFinalizer, p.Operator.Extension.Name)
+	}},
+	{Name: DeleteExtension, Has: isOfExtension, NoReturn: isOfExtension, Does: func(p *Plan) string {
+		return fmt.Sprintf("delete ClusterExtension %s and orphan what it has installed: OLM manages the operator no more; the operator runs on", p.Operator.Extension.Name)
+	}},
+	{Name: DeleteObjectSets, Has: isOfExtension, Lists: func(*Plan) bool { return false }, Does: func(p *Plan) string {
+		return fmt.Sprintf("delete the ClusterObjectSets of ClusterExtension %s and orphan what they have installed", p.Operator.Extension.Name)
+	}},
+	{Name: AwaitOLM, Has: isInstalled, Does: func(p *Plan) string {
+		if isOfExtension(p) {
+			return fmt.Sprintf("give OLM %d seconds: it may be in the middle of applying the ClusterExtension", int(olmDelay.Seconds()))
+		}
 		return fmt.Sprintf("give OLM %d seconds: it may carry out an InstallPlan again that it remembers, and then what it installs is deleted again", int(olmDelay.Seconds()))
+	}},
+	{Name: KeepAPIs, Has: isOfExtension, Lists: func(*Plan) bool { return false }, Does: func(p *Plan) string {
+		return fmt.Sprintf("orphan an API again that ClusterExtension %s owns, so that it stays", p.Operator.Extension.Name)
+	}},
+	{Name: ReleaseExtension, Has: isOfExtension, Does: func(p *Plan) string {
+		return fmt.Sprintf("remove finalizer %s from ClusterExtension %s", handOverFinalizer, p.Operator.Extension.Name)
+	}},
+	{Name: DeleteOperator, Has: isOfExtension, Does: func(p *Plan) string {
+		return fmt.Sprintf("delete Deployment %s/%s: the operator ends; the driver runs on", p.Operator.Namespace, p.Operator.Name)
 	}},
 	{Name: AwaitEnd, Has: isInstalled, Does: func(*Plan) string {
 		return "wait until no Deployment, ReplicaSet or pod of the operator is left, nor any permissions"
+	}},
+	{Name: DeleteInstalled, Has: isOfExtension, Does: func(p *Plan) string {
+		return fmt.Sprintf("delete the permissions, the service account and the monitoring that ClusterExtension %s has installed for the operator", p.Operator.Extension.Name)
 	}},
 	{Name: AwaitOperator, Does: func(*Plan) string {
 		return "wait until the cluster storage operator has started its operator of the driver, in " + drivers.ClusterStorageNamespace
@@ -44,9 +75,12 @@ var steps = migrate.StepTable[*Plan]{
 	}},
 }
 
-// isInstalled reports whether OLM runs an operator, and isSubscribed whether there is a Subscription to it.
-func isInstalled(p *Plan) bool  { return p.Operator != nil }
-func isSubscribed(p *Plan) bool { return p.Operator != nil && p.Operator.Subscription != nil }
+// isInstalled reports whether OLM runs an operator, isOfVersion for a ClusterServiceVersion and isOfExtension for a ClusterExtension.
+// isSubscribed reports whether there is a Subscription to it.
+func isInstalled(p *Plan) bool   { return p.Operator != nil }
+func isOfVersion(p *Plan) bool   { return p.Operator != nil && p.Operator.Extension == nil }
+func isOfExtension(p *Plan) bool { return p.Operator != nil && p.Operator.Extension != nil }
+func isSubscribed(p *Plan) bool  { return p.Operator != nil && p.Operator.Subscription != nil }
 
 // ListSteps returns the steps of the plan.
 func (p *Plan) ListSteps() []migrate.Step { return steps.List(p) }

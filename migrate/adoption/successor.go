@@ -82,6 +82,9 @@ func advance(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.J
 		return predecessor.Handover{Stage: predecessor.Declined,
 			Message: fmt.Sprintf("an administrator rolls the hand-over back: finish that with `%s`", j.Command(p, "rollback"))}, nil
 	}
+	if isOfExtension(p) {
+		return followExtension(ctx, cluster, p, j)
+	}
 	event, err := Adopt.Advance(ctx, cluster, p)
 	if stuck := (*migrate.StuckError)(nil); errors.As(err, &stuck) {
 		return predecessor.Handover{Stage: predecessor.Stuck, Message: stuck.Error()}, nil
@@ -100,6 +103,21 @@ func advance(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.J
 		h.Message = "waiting for " + event.Waits
 	}
 	return h, nil
+}
+
+// followExtension says how far an administrator is who hands over what OLM v1 has installed. It is over for the cluster storage operator
+// when nothing has permissions from OLM any more.
+func followExtension(ctx context.Context, cluster migrate.Cluster, p *Plan, j *migrate.Journal) (predecessor.Handover, error) {
+	d, err := p.definition()
+	if err != nil {
+		return predecessor.Handover{}, err
+	}
+	proven, _, err := readBindings(ctx, cluster.Client, d)
+	if err != nil || len(proven) == 0 {
+		return predecessor.Handover{}, err
+	}
+	return predecessor.Handover{Stage: predecessor.Declined,
+		Message: fmt.Sprintf("an administrator hands ClusterExtension %s over: continue that with `%s`", p.Operator.Extension.Name, j.Command(p, "resume"))}, nil
 }
 
 // decisions are the checks that fail because an administrator wants it that way.

@@ -20,7 +20,7 @@ func TestRefusal(t *testing.T) {
 		says   []string
 	}{
 		{"an unmanaged driver", func(in *input) { in.old[0].ManagementState = operatorv1.Unmanaged }, predecessor.Declined, []string{"Unmanaged", "(decide what becomes of the driver"}},
-		{"a ClusterExtension", func(in *input) { in.extensions = []string{"boat"} }, predecessor.Declined, []string{"ClusterExtension boat", "(leave the driver with OLM"}},
+		{"a ClusterExtension", func(in *input) { *in = *healthyExtension(); in.bySuccessor = true }, predecessor.Declined, []string{"ClusterExtension boat", "(hand it over with `berth adopt apply boat`"}},
 		{"a failed ClusterServiceVersion", func(in *input) { in.versions[0].Status.Phase = v1alpha1.CSVPhaseFailed }, predecessor.Refused, []string{"Failed", "(find out why"}},
 		{"both", func(in *input) {
 			in.versions[0].Status.Phase, in.old[0].ManagementState = v1alpha1.CSVPhaseFailed, operatorv1.Removed

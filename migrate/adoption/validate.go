@@ -41,13 +41,24 @@ func (o *Operator) validate(d drivers.Driver) error {
 	}
 	errs := []error{
 		migrate.ValidateNamespace("operator.namespace", o.Namespace), migrate.ValidateUID("operator.namespaceUID", o.NamespaceUID),
-		o.Version.validate("operator.version"),
+	}
+	switch e := o.Extension; {
+	case e != nil:
+		errs = append(errs, e.validate("operator.extension"))
+		if _, of := d.VersionOf(e.Bundle); !of {
+			errs = append(errs, fmt.Errorf("operator.extension.bundle is %q, want one of package %s", e.Bundle, d.Package.Name))
+		}
+		if o.Subscription != nil || o.Version != (Reference{}) {
+			errs = append(errs, errors.New("operator.extension is set, so want no operator.subscription and no operator.version"))
+		}
+	default:
+		errs = append(errs, o.Version.validate("operator.version"))
+		if _, of := d.VersionOf(o.Version.Name); !of {
+			errs = append(errs, fmt.Errorf("operator.version.name is %q, want one of package %s", o.Version.Name, d.Package.Name))
+		}
 	}
 	if o.Subscription != nil {
 		errs = append(errs, o.Subscription.validate("operator.subscription"))
-	}
-	if _, of := d.VersionOf(o.Version.Name); !of {
-		errs = append(errs, fmt.Errorf("operator.version.name is %q, want one of package %s", o.Version.Name, d.Package.Name))
 	}
 	if !predecessor.IsOperator(d, o.Name) {
 		errs = append(errs, fmt.Errorf("operator.name is %q, which is no operator of driver %s", o.Name, d.Name))

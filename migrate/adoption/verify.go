@@ -25,6 +25,9 @@ func (s *state) Verify() error {
 	if s.namespaceUID != "" && s.namespaceUID != o.NamespaceUID {
 		return fmt.Errorf("namespace %s has UID %s, want %s: it was deleted, and recreated under the same name; %s", o.Namespace, s.namespaceUID, o.NamespaceUID, s.journal.Abandon())
 	}
+	if o.Extension != nil {
+		return s.verifyExtension()
+	}
 	for _, n := range s.subscriptions {
 		switch {
 		case o.Subscription == nil || n.UID != o.Subscription.UID:
@@ -43,6 +46,22 @@ func (s *state) Verify() error {
 	}
 	if s.subscription() != nil && len(s.versions) == 0 {
 		return fmt.Errorf("somebody has deleted ClusterServiceVersion %s/%s, but not its Subscription: OLM may install it again; wait until it has, then %s", o.Namespace, o.Version.Name, s.journal.Abandon())
+	}
+	return nil
+}
+
+// verifyExtension fails unless the ClusterExtension is that of the plan, with the same operator installed.
+func (s *state) verifyExtension() error {
+	wanted, e := s.plan.Operator.Extension, s.extension
+	switch {
+	case e == nil:
+		return nil
+	case e.GetUID() != wanted.UID:
+		return fmt.Errorf("somebody has created ClusterExtension %s again: its UID is %s, which is not of the plan; find out who has, such as a GitOps tool, "+
+			"delete it with `kubectl delete clusterextension %[1]s --cascade=orphan`, and continue with `%[3]s`", wanted.Name, e.GetUID(), s.journal.Command(s.plan, "resume"))
+	case e.GetDeletionTimestamp() == nil && e.bundle() != wanted.Bundle:
+		return fmt.Errorf("OLM updates the operator: the status of ClusterExtension %s has %q installed, want %q; wait until that is done; then %s",
+			wanted.Name, e.bundle(), wanted.Bundle, s.journal.Abandon())
 	}
 	return nil
 }

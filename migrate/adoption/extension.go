@@ -1,0 +1,173 @@
+package adoption
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/berth-csi/berth/drivers/predecessor"
+	"github.com/berth-csi/berth/migrate"
+)
+
+// OLM v1 installs an operator for a ClusterExtension, and owns all that it installs. When the ClusterExtension is deleted, the
+// garbage collector deletes that with it, APIs included, unless the request asks it to orphan what the ClusterExtension owns.
+//
+// OLM does not act on a ClusterExtension that is being deleted, but it may be in the middle of applying it when it is deleted,
+// and then own an API again that the garbage collector has just orphaned. As soon as the ClusterExtension were gone, that API
+// would go, too. So a finalizer keeps the ClusterExtension until OLM has had its time, and nothing is owned by it any more.
+
+// handOverFinalizer keeps a ClusterExtension from going before nothing that has to stay is owned by it.
+const handOverFinalizer = "berth.dev/hand-over"
+
+var (
+	extensionKind = schema.GroupVersionKind{Group: "olm.operatorframework.io", Version: "v1", Kind: predecessor.Extension}
+	// objectSetKind is what OLM v1 keeps what it has installed in, where its feature BoxcutterRuntime is enabled.
+	objectSetKind = extensionKind.GroupVersion().WithKind("ClusterObjectSet")
+)
+
+// extension is a ClusterExtension.
+type extension struct{ *unstructured.Unstructured }
+
+func (e extension) text(path ...string) string {
+	text, _, _ := unstructured.NestedString(e.Object, path...)
+	return text
+}
+
+// packageName is the package that it installs, namespace where, and bundle and version what of it is installed.
+func (e extension) packageName() string { return e.text("spec", "source", "catalog", "packageName") }
+func (e extension) namespace() string   { return e.text("spec", "namespace") }
+func (e extension) bundle() string      { return e.text("status", "install", "bundle", "name") }
+func (e extension) version() string     { return e.text("status", "install", "bundle", "version") }
+
+// condition returns the status, the reason and the message of a condition.
+func (e extension) condition(of string) (status, reason, message string) {
+	conditions, _, _ := unstructured.NestedSlice(e.Object, "status", "conditions")
+	for _, c := range conditions {
+		if fields, ok := c.(map[string]any); ok && fields["type"] == of {
+			condition := extension{&unstructured.Unstructured{Object: fields}}
+			return condition.text("status"), condition.text("reason"), condition.text("message")
+		}
+	}
+	return "", "", ""
+}
+
+func (e extension) isHeld() bool { return controllerutil.ContainsFinalizer(e, handOverFinalizer) }
+
+// isOrphaning reports whether the garbage collector has not orphaned everything yet.
+func (e extension) isOrphaning() bool {
+	return slices.Contains(e.GetFinalizers(), metav1.FinalizerOrphanDependents)
+}
+
+// readExtensions reads the ClusterExtensions of the driver's package. They are cluster-scoped.
+func (in *input) readExtensions(ctx context.Context, c client.Client) error {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(listOf(extensionKind))
+	if err := c.List(ctx, list); meta.IsNoMatchError(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("listing ClusterExtensions: %w", err)
+	}
+	for i := range list.Items {
+		if e := (extension{&list.Items[i]}); e.packageName() == in.driver.Package.Name {
+			in.extensions = append(in.extensions, e)
+		}
+	}
+	return nil
+}
+
+// readInstalled reads what the ClusterExtension has installed, if there is just one.
+func (in *input) readInstalled(ctx context.Context, c client.Client) (err error) {
+	if o := in.operator(); o != nil && o.extension != nil {
+		in.installed, err = readInstalled(ctx, c, o.extension.GetName(), o.proof.Namespace)
+	}
+	return err
+}
+
+func listOf(kind schema.GroupVersionKind) schema.GroupVersionKind {
+	kind.Kind += "List"
+	return kind
+}
+
+// installedKinds are the kinds of objects that OLM v1 installs for an operator and that serve nothing else, in the order in which
+// they are deleted. The ClusterRoleBindings are last: the cluster storage operator starts nothing while they show an operator.
+// What is not among them stays, above all the APIs.
+var installedKinds = []schema.GroupVersionKind{
+	deploymentKind,
+	{Group: "monitoring.coreos.com", Version: "v1", Kind: "ServiceMonitor"},
+	{Group: "monitoring.coreos.com", Version: "v1", Kind: "PrometheusRule"},
+	{Version: "v1", Kind: "Service"},
+	{Version: "v1", Kind: "ServiceAccount"},
+	rbacv1.SchemeGroupVersion.WithKind("RoleBinding"),
+	rbacv1.SchemeGroupVersion.WithKind("Role"),
+	rbacv1.SchemeGroupVersion.WithKind("ClusterRole"),
+	rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"),
+}
+
+var deploymentKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
+
+// readLabelled returns the objects of a kind that have the labels of what OLM v1 has installed for a ClusterExtension. The caller
+// names kinds that are cluster-scoped, or a namespace: anybody can give an object of their own such labels.
+func readLabelled(ctx context.Context, c client.Client, kind schema.GroupVersionKind, name string, options ...client.ListOption) ([]metav1.PartialObjectMetadata, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(listOf(kind))
+	err := c.List(ctx, list, append(options, client.MatchingLabels(predecessor.LabelsOf(name)))...)
+	if err != nil && !meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("listing the objects of kind %s that ClusterExtension %s has installed: %w", kind.Kind, name, err)
+	}
+	for i := range list.Items {
+		list.Items[i].SetGroupVersionKind(kind)
+	}
+	return list.Items, nil
+}
+
+// readInstalled returns what OLM v1 has installed for an operator of a ClusterExtension, in the order in which it is deleted.
+// Namespaced objects count in the operator's namespace.
+func readInstalled(ctx context.Context, c client.Client, name, namespace string) (found []metav1.PartialObjectMetadata, err error) {
+	for _, kind := range installedKinds {
+		objects, err := readLabelled(ctx, c, kind, name, client.InNamespace(namespace))
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, objects...)
+	}
+	return found, nil
+}
+
+// readExtension reads what is left of the plan's ClusterExtension and of what it has installed.
+func (s *state) readExtension(ctx context.Context, c client.Client) error {
+	o := s.plan.Operator
+	name := o.Extension.Name
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(extensionKind)
+	if found, err := migrate.Find(ctx, c, live, "", name); err != nil {
+		return fmt.Errorf("reading ClusterExtension %s: %w", name, err)
+	} else if found {
+		s.extension = &extension{live}
+	}
+	var err error
+	if s.namespaceUID, err = migrate.NamespaceUID(ctx, c, o.Namespace); err != nil {
+		return err
+	}
+	if s.objectSets, err = readLabelled(ctx, c, objectSetKind, name); err != nil {
+		return err
+	}
+	definitions, err := readLabelled(ctx, c, definitionKind, name)
+	if err != nil {
+		return err
+	}
+	for _, d := range definitions {
+		if isOwnedBy(&d, o.Extension.UID) {
+			s.ownedAPIs = append(s.ownedAPIs, d)
+		}
+	}
+	s.installed, err = readInstalled(ctx, c, name, o.Namespace)
+	return err
+}
