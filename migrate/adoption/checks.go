@@ -21,7 +21,7 @@ import (
 
 // The codes of checks.
 const (
-	clusterExtension = "cluster-extension"        // the ClusterExtension that has installed the operator can be handed over
+	clusterExtension = "cluster-extension"        // no ClusterExtension has installed the operator, or it can be handed over
 	severalOperators = "several-operators"        // OLM runs at most one operator of the driver
 	subscriptions    = "subscriptions"            // no other Subscription would install the operator again
 	pendingUpdate    = "pending-update"           // no update is pending

@@ -4,6 +4,7 @@ package openshift45
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -36,9 +37,8 @@ func Catalog(t testing.TB, d drivers.Driver) string {
 	name, pkg := Version(d), d.Package.Name
 	bundle := catalogs.Bundle(pkg, name)
 	bundle.Image = ""
-	for _, object := range read(t, filepath.Join(folder, pkg, "bundle", "manifests")) {
+	for _, object := range manifests(t, d) {
 		if object.GetKind() == "CustomResourceDefinition" {
-			object = converted(t, object)
 			old := d.OldCustomResources()[0].Kind
 			bundle.Properties = append(bundle.Properties, property.MustBuildGVK(old.Group, old.Version, old.Kind))
 		}
@@ -55,6 +55,36 @@ func Catalog(t testing.TB, d drivers.Driver) string {
 		Bundles:  []declcfg.Bundle{bundle},
 	})
 	return dir
+}
+
+// Bundle writes the bundle of the operator of a driver, with the same objects, and returns its folder.
+func Bundle(t testing.TB, d drivers.Driver) string {
+	t.Helper()
+	dir := t.TempDir()
+	catalogs.WriteBundle(t, dir, d.Package.Name, "4.5.0", "")
+	if err := os.RemoveAll(filepath.Join(dir, "manifests")); err != nil {
+		t.Fatal(err)
+	}
+	for i, object := range manifests(t, d) {
+		content, err := yaml.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		catalogs.Write(t, filepath.Join(dir, "manifests", fmt.Sprintf("%d.yaml", i)), string(content))
+	}
+	return dir
+}
+
+// manifests returns the objects of the bundle of the operator of a driver.
+func manifests(t testing.TB, d drivers.Driver) []*unstructured.Unstructured {
+	t.Helper()
+	objects := read(t, filepath.Join(folder, d.Package.Name, "bundle", "manifests"))
+	for i, object := range objects {
+		if object.GetKind() == "CustomResourceDefinition" {
+			objects[i] = converted(t, object)
+		}
+	}
+	return objects
 }
 
 // converted returns a CustomResourceDefinition of v1beta1 as v1.

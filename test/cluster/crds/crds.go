@@ -110,6 +110,17 @@ var OLM = Set{name: "olm", sources: []source{{
 	},
 }}}
 
+// OLMv1 has the types of OLM v1, with those of its experimental features.
+var OLMv1 = Set{name: "olmv1", sources: []source{{
+	module:  "github.com/operator-framework/operator-controller",
+	version: pin(func() (tools.Pins, error) { return tools.PinsOf("hack/olmv1") }, "github.com/operator-framework/operator-controller"),
+	files: []string{
+		"helm/olmv1/base/catalogd/crd/standard/olm.operatorframework.io_clustercatalogs.yaml",
+		"helm/olmv1/base/operator-controller/crd/standard/olm.operatorframework.io_clusterextensions.yaml",
+		"helm/olmv1/base/operator-controller/crd/experimental/olm.operatorframework.io_clusterobjectsets.yaml",
+	},
+}}}
+
 func exactly(version string) func() (string, error) {
 	return func() (string, error) { return version, nil }
 }

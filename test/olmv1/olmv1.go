@@ -1,0 +1,341 @@
+// Package olmv1 runs OLM v1 on a cluster with real nodes: the released catalogd and operator-controller, which pull the images of
+// catalogs and bundles from a registry.
+//
+// Both run in one pod, so that operator-controller finds catalogd without service addresses. The API server does not call
+// catalogd's webhook, which only sets a label that AddCatalog sets.
+package olmv1
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/catalog/build"
+	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/test/authority"
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/crds"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/drivers/programs"
+)
+
+// Namespace is where OLM v1 runs.
+const Namespace = "olmv1-system"
+
+// limit is for a step that usually takes seconds. Images are pulled in it, and the machine may be busy.
+const limit = 4 * time.Minute
+
+// node is where OLM runs, and address where it reaches the registry.
+var node = cluster.RealNode(0)
+
+const address = "10.0.66.1:5000"
+
+// images are the repositories of the images of OLM's programs.
+var images = map[string]string{
+	"catalogd":            "quay.io/operator-framework/catalogd",
+	"operator-controller": "quay.io/operator-framework/operator-controller",
+}
+
+// Images returns OLM's programs by the repositories of their images, for cluster.Options. It skips the test if the source of
+// one is not here, or if the machine cannot have real nodes.
+func Images(t testing.TB) map[string]string {
+	t.Helper()
+	cluster.NeedRealNodes(t)
+	if _, err := programs.Source("boxcutter-v0.14.0"); errors.Is(err, programs.ErrNoSource) {
+		t.Skip(err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]string{}
+	for name, repository := range images {
+		program := tools.Program{
+			Name: name, Folder: "hack/olmv1", Source: true, Aligned: true, Package: "github.com/operator-framework/operator-controller/cmd/" + name,
+			Flags: []string{"-tags", "containers_image_openpgp,exclude_graphdriver_btrfs", "-ldflags", "-s -w"},
+		}
+		path, err := program.Ensure(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[repository] = path
+	}
+	return found
+}
+
+// OLM is OLM v1 on a cluster.
+type OLM struct {
+	cluster *cluster.Cluster
+	t       testing.TB
+	// push is where this machine reaches the registry.
+	push string
+}
+
+// Start starts OLM v1 until the test ends, with some of its features enabled, such as "BoxcutterRuntime". The cluster's options
+// must have had Images and a real node.
+func Start(t testing.TB, c *cluster.Cluster, features ...string) *OLM {
+	t.Helper()
+	o := &OLM{cluster: c, t: t}
+	o.define()
+	if err := c.EnsureNamespace(t.Context(), Namespace); err != nil {
+		t.Fatal(err)
+	}
+	o.create(&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "olmv1-cluster-admin"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: Namespace, Name: "default"}}})
+	o.startRegistry()
+	pod := o.pod(features)
+	o.create(pod)
+	t.Cleanup(func() {
+		if t.Failed() {
+			o.report()
+		}
+	})
+	cluster.Eventually(t, limit, "OLM v1 to be ready", func(ctx context.Context) error {
+		if err := c.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		for _, condition := range pod.Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("its containers are %+v", pod.Status.ContainerStatuses)
+	})
+	o.reserve()
+	return o
+}
+
+// reserve keeps all pods but those of OLM away from its node, which has no images of drivers: they run on the process nodes.
+func (o *OLM) reserve() {
+	o.t.Helper()
+	nodes := &corev1.NodeList{}
+	if err := o.cluster.Client().List(o.t.Context(), nodes); err != nil {
+		o.t.Fatal(err)
+	}
+	for _, n := range nodes.Items {
+		before := n.DeepCopy()
+		n.Labels[corev1.LabelOSStable], n.Labels["node-role.kubernetes.io/master"], n.Spec.Unschedulable, n.Spec.Taints = "linux", "", false, nil
+		if n.Name == node {
+			n.Labels[corev1.LabelOSStable], n.Spec.Unschedulable = "none", true
+		}
+		if err := o.cluster.Client().Patch(o.t.Context(), &n, client.MergeFrom(before)); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+}
+
+// define creates OLM's APIs.
+func (o *OLM) define() {
+	o.t.Helper()
+	file, err := crds.OLMv1.Ensure(o.t.Context())
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	definitions, err := crds.Read(file)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	for _, d := range definitions {
+		o.create(d)
+	}
+}
+
+// create creates an object, as soon as the API server serves its API.
+func (o *OLM) create(object client.Object) {
+	o.t.Helper()
+	cluster.Eventually(o.t, limit, "the API server to create "+object.GetName(), func(ctx context.Context) error {
+		return o.cluster.Client().Create(ctx, object)
+	})
+}
+
+// startRegistry starts a registry that this machine reaches without TLS, and OLM with it. OLM and it trust the same authority.
+func (o *OLM) startRegistry() {
+	o.t.Helper()
+	handler := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(handler)
+	o.t.Cleanup(server.Close)
+	o.push = strings.TrimPrefix(server.URL, "http://")
+
+	made, err := authority.New("olmv1")
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	config, err := made.Config([]string{host, "localhost"})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	listener, err := o.cluster.ListenOn(node, "tcp", address)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	secure := &http.Server{Handler: handler, ErrorLog: log.New(io.Discard, "", 0), ReadHeaderTimeout: limit}
+	ended := make(chan error, 1)
+	go func() { ended <- secure.Serve(tls.NewListener(listener, config)) }()
+	o.t.Cleanup(func() {
+		if err := errors.Join(secure.Close(), <-ended); !errors.Is(err, http.ErrServerClosed) {
+			o.t.Error(err)
+		}
+	})
+	key, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	o.create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "certificates"}, Data: map[string][]byte{
+		"ca.crt":  made.PEM(),
+		"tls.crt": pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: config.Certificates[0].Certificate[0]}),
+		"tls.key": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}})
+}
+
+// pod is the pod of both programs.
+func (o *OLM) pod(features []string) *corev1.Pod {
+	const certificates = "/var/certificates"
+	container := func(name string, health int, args ...string) corev1.Container {
+		return corev1.Container{
+			Name: name, Image: images[name] + ":v1.11.0", Command: []string{"/usr/bin/" + name},
+			Args: append(args, fmt.Sprintf("--health-probe-bind-address=:%d", health),
+				"--tls-cert="+certificates+"/tls.crt", "--tls-key="+certificates+"/tls.key", "--pull-cas-dir="+certificates+"/authority"),
+			ReadinessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/readyz", Port: intstr.FromInt(health)}}},
+			VolumeMounts: []corev1.VolumeMount{
+				{Name: "certificates", MountPath: certificates}, {Name: name + "-cache", MountPath: "/var/cache"}, {Name: name + "-tmp", MountPath: "/tmp"},
+			},
+		}
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: Namespace, Name: "olmv1"}, Spec: corev1.PodSpec{
+		NodeSelector: map[string]string{corev1.LabelHostname: node},
+		Tolerations:  []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+		Containers: []corev1.Container{
+			container("catalogd", 8081, "--metrics-bind-address=127.0.0.1:7443", "--catalogs-server-addr=127.0.0.1:8443", "--external-address=localhost:8443"),
+			container("operator-controller", 8082, "--metrics-bind-address=127.0.0.1:8444", "--catalogd-cas-dir="+certificates+"/authority"),
+		},
+		Volumes: []corev1.Volume{{Name: "certificates", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "certificates", Items: []corev1.KeyToPath{
+			{Key: "tls.crt", Path: "tls.crt"}, {Key: "tls.key", Path: "tls.key"}, {Key: "ca.crt", Path: "authority/ca.crt"},
+		}}}}},
+	}}
+	for _, feature := range features {
+		controller := &pod.Spec.Containers[1]
+		controller.Args = append(controller.Args, "--feature-gates="+feature+"=true")
+	}
+	for name := range images {
+		for _, volume := range []string{name + "-cache", name + "-tmp"} {
+			pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+		}
+	}
+	return pod
+}
+
+// AddCatalog pushes bundles, from folders by the bundles' names, and the image of a catalog that has them, and waits until OLM
+// serves it. What the catalog says about the bundles comes from a folder with a catalog; its other packages are left out.
+func (o *OLM) AddCatalog(name, dir, pkg string, bundles map[string]string) {
+	o.t.Helper()
+	config, err := declcfg.LoadFS(o.t.Context(), os.DirFS(dir))
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	config.Packages = slices.DeleteFunc(config.Packages, func(p declcfg.Package) bool { return p.Name != pkg })
+	config.Channels = slices.DeleteFunc(config.Channels, func(c declcfg.Channel) bool { return c.Package != pkg })
+	config.Bundles = slices.DeleteFunc(config.Bundles, func(b declcfg.Bundle) bool { return b.Package != pkg })
+	for i := range config.Bundles {
+		b := &config.Bundles[i]
+		folder, ok := bundles[b.Name]
+		if !ok {
+			o.t.Fatalf("catalog %s has bundle %s, want folders of all bundles; got %v", dir, b.Name, bundles)
+		}
+		repository := "/bundles/" + pkg
+		b.Image = address + repository + "@" + catalogs.PushBundle(o.t, folder, pkg, o.push+repository+":"+b.Name)
+	}
+	folder := o.t.TempDir()
+	catalogs.WriteConfig(o.t, folder, *config)
+	content, err := build.Image(o.t.Context(), folder)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	index, err := content.Index()
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	repository := "/catalogs/" + name
+	digest, err := image.Push(o.t.Context(), o.push+repository+":latest", index)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	catalog := newObject("ClusterCatalog", name)
+	catalog.SetLabels(map[string]string{"olm.operatorframework.io/metadata.name": name})
+	catalog.Object["spec"] = map[string]any{"source": map[string]any{"type": "Image", "image": map[string]any{"ref": address + repository + "@" + digest}}}
+	o.create(catalog)
+	o.await(catalog, "Serving", "True")
+}
+
+// Install installs an operator by a ClusterExtension, and waits until its objects are there.
+func (o *OLM) Install(name, namespace, pkg string) *unstructured.Unstructured {
+	o.t.Helper()
+	if err := o.cluster.EnsureNamespace(o.t.Context(), namespace); err != nil {
+		o.t.Fatal(err)
+	}
+	extension := newObject("ClusterExtension", name)
+	extension.Object["spec"] = map[string]any{"namespace": namespace, "source": map[string]any{"sourceType": "Catalog", "catalog": map[string]any{"packageName": pkg}}}
+	o.create(extension)
+	o.await(extension, "Installed", "True")
+	return extension
+}
+
+func newObject(kind, name string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{}
+	object.SetAPIVersion("olm.operatorframework.io/v1")
+	object.SetKind(kind)
+	object.SetName(name)
+	return object
+}
+
+// await waits until an object has a condition.
+func (o *OLM) await(object *unstructured.Unstructured, of, want string) {
+	o.t.Helper()
+	what := fmt.Sprintf("%s %s to be %s", object.GetKind(), object.GetName(), of)
+	cluster.Eventually(o.t, limit, what, func(ctx context.Context) error {
+		if err := o.cluster.Client().Get(ctx, client.ObjectKeyFromObject(object), object); err != nil {
+			return err
+		}
+		conditions, _, err := unstructured.NestedSlice(object.Object, "status", "conditions")
+		if err != nil {
+			return err
+		}
+		for _, c := range conditions {
+			if c, ok := c.(map[string]any); ok && c["type"] == of && c["status"] == want {
+				return nil
+			}
+		}
+		return fmt.Errorf("its conditions are %v", conditions)
+	})
+}
+
+// report writes the end of OLM's logs to that of the test.
+func (o *OLM) report() {
+	output, err := o.cluster.Kubectl(context.Background(), "logs", "--namespace="+Namespace, "--all-containers", "--prefix", "--tail=60", "olmv1").CombinedOutput()
+	o.t.Logf("OLM v1: %v\n%s", err, output)
+}
