@@ -22,30 +22,20 @@ import (
 	"github.com/berth-csi/berth/test/release"
 )
 
-// newExtensionFormer starts a cluster in which OLM v1 has installed an operator of a driver, OpenShift 4.5's or ours, which has
-// installed the driver.
-func newExtensionFormer(t testing.TB, own bool, features ...string) *former {
+// newExtensionFormer starts a cluster in which OLM v1, with some of its features, has installed OpenShift 4.5's operator of a driver,
+// which has installed the driver.
+func newExtensionFormer(t testing.TB, features ...string) *former {
 	t.Helper()
 	images := olmv1.Images(t)
 	maps.Copy(images, programs(t))
 	d := succeedable()[0]
-	f := &former{driver: d, namespace: "openshift-" + d.Package.Name, version: openshift45.Version(d), operator: d.Predecessors()[0].Operator, own: own,
+	f := &former{driver: d, namespace: "openshift-" + d.Package.Name, version: openshift45.Version(d), operator: d.Predecessors()[0].Operator,
 		nodes: map[string]string{corev1.LabelOSStable: "linux"}} // OLM has a node of its own, without images of drivers
-	catalog, bundle := "", ""
-	if own {
-		f.version, f.operator = d.Package.Name+".v5.0.0", d.Operator.Name
-		catalog, bundle = "../../catalog/certified", "../../bundle/"+d.Package.Name+"/5.0.0"
-	} else {
-		catalog, bundle = openshift45.Catalog(t, d), openshift45.Bundle(t, d)
-	}
+	catalog, bundle := openshift45.Catalog(t, d), openshift45.Bundle(t, d)
 	f.environment = newEnvironment(t, d.ClusterStorage.Platform, cluster.Options{OLM: true, RealNodes: 1, Images: images})
 	olm := olmv1.Start(t, f.Cluster, features...)
 	olm.AddCatalog("former", catalog, d.Package.Name, map[string]string{f.version: bundle})
 	olm.Install(d.Package.Name, f.namespace, d.Package.Name)
-	if own {
-		f.installOwn()
-		return f
-	}
 	f.configure(map[string]any{"managementState": "Managed", "logLevel": "Debug", "operatorLogLevel": "Trace"})
 	f.installOperand()
 	return f
@@ -58,13 +48,9 @@ func TestAdoptionFromOLMv1(t *testing.T) {
 	if !*allAdoptions {
 		t.Skip("it takes minutes; run it with -all-adoptions, or make prove SUITE=adopt")
 	}
-	for name, start := range map[string]func(*testing.T) *former{
-		"of OpenShift 4.5":                         func(t *testing.T) *former { return newExtensionFormer(t, false) },
-		"of OpenShift 4.5, with ClusterObjectSets": func(t *testing.T) *former { return newExtensionFormer(t, false, "BoxcutterRuntime") },
-		"ours": func(t *testing.T) *former { return newExtensionFormer(t, true) },
-	} {
+	for name, features := range map[string][]string{"of OpenShift 4.5": nil, "of OpenShift 4.5, with ClusterObjectSets": {"BoxcutterRuntime"}} {
 		t.Run(name, func(t *testing.T) {
-			f := start(t)
+			f := newExtensionFormer(t, features...)
 			f.useVolumes()
 			recorded := f.record()
 			f.install(release.Payload{Version: version})
@@ -167,7 +153,7 @@ func (f *former) mustHaveNothingInstalled() {
 			f.t.Fatal(err)
 		}
 		want := 0
-		if kind == "CustomResourceDefinition" && !f.own {
+		if kind == "CustomResourceDefinition" {
 			want = 1
 		}
 		if len(list.Items) != want {
