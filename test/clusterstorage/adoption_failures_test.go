@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -15,56 +14,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/handover"
 	"github.com/berth-csi/berth/test/openstack"
 	"github.com/berth-csi/berth/test/release"
 )
-
-// mustHaveOnePodOnEachNode fails the test if two pods of a DaemonSet were on a node at the same time. A node driver that ends
-// deletes its socket, and would delete that of the other.
-func mustHaveOnePodOnEachNode(t *testing.T, before []corev1.Pod, events []watch.Event, rollsOut bool) {
-	type place struct{ set, node string }
-	pods := map[place]map[types.UID]string{}
-	changed := 0
-	see := func(pod *corev1.Pod, gone bool) {
-		owner := metav1.GetControllerOf(pod)
-		if owner == nil || owner.Kind != "DaemonSet" || pod.Spec.NodeName == "" {
-			return
-		}
-		at := place{pod.Namespace + "/" + owner.Name, pod.Spec.NodeName}
-		if pods[at] == nil {
-			pods[at] = map[types.UID]string{}
-		}
-		if gone {
-			if pods[at][pod.UID] != "" {
-				changed++
-			}
-			delete(pods[at], pod.UID)
-			return
-		}
-		if pods[at][pod.UID] = pod.Name; len(pods[at]) > 1 {
-			t.Errorf("node %s had several pods of DaemonSet %s at a time: %v", at.node, at.set, pods[at])
-		}
-	}
-	for i := range before {
-		see(&before[i], false)
-	}
-	for _, event := range events {
-		pod := event.Object.(*corev1.Pod)
-		// The containers of a pod in these phases have ended, and the DaemonSet controller does not wait until it is gone.
-		ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-		see(pod, event.Type == watch.Deleted || ended)
-	}
-	if changed == 0 && rollsOut {
-		t.Error("no pod of a DaemonSet was replaced")
-	}
-}
 
 // ownKey is a key that an administrator has added to each Secret whose keys are replaced.
 const ownKey = "of-an-administrator"
@@ -80,106 +38,6 @@ func (f *former) addOwnKeys() {
 			f.t.Fatal(err)
 		}
 	}
-}
-
-// mustReplaceKeys waits until the new operator has replaced the keys of the former one, where there are any.
-func (j *recording) mustReplaceKeys() {
-	j.f.t.Helper()
-	for _, before := range j.secrets {
-		retired := j.f.driver.History.KeysOf(before.Name)
-		if retired == nil || !retired.In(&before) {
-			continue
-		}
-		cluster.Eventually(j.f.t, limit, "the keys of Secret "+before.Name+" to be replaced", func(context.Context) error {
-			secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: before.Namespace, Name: before.Name}}
-			if j.f.get(secret); retired.In(secret) || secret.Labels[drivers.ManagedByLabel] == "" {
-				return fmt.Errorf("its annotations are %v, and its labels %v", secret.Annotations, secret.Labels)
-			}
-			return nil
-		})
-	}
-}
-
-// mustKeepSecrets fails the test if a Secret of the driver has lost something that volumes may need: anything but keys that are
-// replaced. Those are replaced at once, and when no pod is left that needs them.
-func (j *recording) mustKeepSecrets(t *testing.T, events, pods []watch.Event) {
-	for _, before := range j.secrets {
-		retired := j.f.driver.History.KeysOf(before.Name)
-		replaces := retired != nil && retired.In(&before)
-		last := &before
-		for _, event := range events {
-			secret := event.Object.(*corev1.Secret)
-			if secret.Name != before.Name || secret.Namespace != before.Namespace {
-				continue
-			}
-			if replaces {
-				j.mustReplaceAtOnce(t, retired, last, secret, pods)
-			}
-			last = secret
-		}
-		for key, value := range before.Data {
-			if replaces && slices.Contains(retired.Keys, key) {
-				continue
-			}
-			if string(last.Data[key]) != string(value) {
-				t.Errorf("key %s of Secret %s is %q, want %q as before", key, last.Name, last.Data[key], value)
-			}
-		}
-		if replaces && (retired.In(last) || string(last.Data[ownKey]) != "mine") {
-			t.Errorf("Secret %s has the keys %v, and the mark of the former operator: %t; want what an administrator has added, and no mark", last.Name, keys(last), retired.In(last))
-		}
-	}
-}
-
-// mustReplaceAtOnce fails the test if a change of a Secret leaves keys of both operators in it, or comes before the last pod of the
-// former driver is gone.
-func (j *recording) mustReplaceAtOnce(t *testing.T, retired *drivers.RetiredKeys, was, is *corev1.Secret, pods []watch.Event) {
-	old := slices.ContainsFunc(keys(is), func(key string) bool { return slices.Contains(retired.Keys, key) })
-	if old != retired.In(is) || old != (len(is.Data["os-useClouds"]) == 0) {
-		t.Errorf("at one time Secret %s had the keys %v", is.Name, keys(is))
-	}
-	if !retired.In(was) || retired.In(is) {
-		return
-	}
-	needs := func(pod *corev1.Pod) bool {
-		return pod.Namespace == is.Namespace && slices.Contains(retired.Accounts, pod.Spec.ServiceAccountName)
-	}
-	left := map[types.UID]string{}
-	for i := range j.podsBefore {
-		if pod := &j.podsBefore[i]; needs(pod) {
-			left[pod.UID] = pod.Name
-		}
-	}
-	if len(left) == 0 {
-		t.Errorf("there was no pod of the former driver that reads Secret %s", is.Name)
-	}
-	for _, event := range pods {
-		pod := event.Object.(*corev1.Pod)
-		if event.Type == watch.Deleted && revision(t, pod) < revision(t, is) {
-			delete(left, pod.UID)
-		}
-	}
-	for _, name := range left {
-		t.Errorf("when the keys of Secret %s were replaced, pod %s was there, which needs them", is.Name, name)
-	}
-}
-
-// revision is that of etcd. The API server has one for all resources.
-func revision(t *testing.T, object client.Object) uint64 {
-	t.Helper()
-	n, err := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func keys(secret *corev1.Secret) (found []string) {
-	for key := range secret.Data {
-		found = append(found, key)
-	}
-	slices.Sort(found)
-	return found
 }
 
 // TestAdoptionFailures: when a driver is handed over, a node is lost, and the backend cannot be reached. The driver is updated on
@@ -228,11 +86,11 @@ func TestAdoptionFailures(t *testing.T) {
 	})
 	t.Run("F5: the lost pod may need its keys", func(t *testing.T) {
 		mustSay(t, "DriverLeftoversRemoved", operatorv1.ConditionFalse, lost)
-		for _, before := range recorded.secrets {
+		for _, before := range recorded.Secrets() {
 			if retired := f.driver.History.KeysOf(before.Name); retired != nil {
 				secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: before.Namespace, Name: before.Name}}
 				if f.get(secret); secret.ResourceVersion != before.ResourceVersion {
-					t.Errorf("Secret %s has changed: it has the keys %v", secret.Name, keys(secret))
+					t.Errorf("Secret %s has changed: it has the keys %v", secret.Name, handover.Keys(secret))
 				}
 			}
 		}
@@ -240,7 +98,7 @@ func TestAdoptionFailures(t *testing.T) {
 	f.cloud.SetManila(openstack.Up)
 	f.removeNode(lost)
 	f.awaitComplete()
-	recorded.mustHold()
+	recorded.MustHold(t)
 	f.mustBeHandedOver()
 }
 

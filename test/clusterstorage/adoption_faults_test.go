@@ -76,7 +76,7 @@ func TestAdoptionRefusals(t *testing.T) {
 	f.awaitSafePlan()
 
 	t.Run("F12: the tool is killed at each write", func(t *testing.T) { f.within(t).adopt(fault.KillAtEach()) })
-	recorded.mustHold()
+	recorded.MustHold(t)
 	f.mustBeHandedOver()
 	again := fault.Record()
 	f.adopt(again)

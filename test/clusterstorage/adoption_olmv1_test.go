@@ -59,7 +59,7 @@ func TestAdoptionFromOLMv1(t *testing.T) {
 			f.mustRollBack()
 			f.adoptKilled()
 			f.awaitComplete()
-			recorded.mustHold()
+			recorded.MustHold(t)
 			f.mustBeHandedOver()
 			f.mustHaveNothingInstalled()
 			f.awaitSettled(version)

@@ -136,7 +136,7 @@ func TestAdoptionKilled(t *testing.T) {
 	injector := fault.KillAtEach(notOfHandOver...)
 	f.operate(injector, handsOver)
 	f.awaitComplete()
-	recorded.mustHold()
+	recorded.MustHold(t)
 	f.mustBeHandedOver()
 	f.awaitSettled(version)
 	f.mustHaveMade(injector.Writes())

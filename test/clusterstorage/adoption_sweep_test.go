@@ -104,7 +104,7 @@ func (f *former) play(injector *fault.Injector, tool bool) []string {
 	f.awaitComplete()
 	f.awaitSettled(version)
 	stop()
-	recorded.mustHold()
+	recorded.MustHold(f.t.(*testing.T))
 	f.mustBeHandedOver()
 
 	again := fault.Record(fault.Target{Resource: "events"})

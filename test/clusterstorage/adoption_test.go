@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	configv1 "github.com/openshift/api/config/v1"
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
@@ -21,9 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	restclient "k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,6 +32,7 @@ import (
 	"github.com/berth-csi/berth/test/catalogs/serving"
 	"github.com/berth-csi/berth/test/cluster"
 	"github.com/berth-csi/berth/test/fault"
+	"github.com/berth-csi/berth/test/handover"
 	"github.com/berth-csi/berth/test/openshift45"
 	"github.com/berth-csi/berth/test/release"
 	"github.com/berth-csi/berth/test/walk"
@@ -220,7 +217,7 @@ func (f *former) useVolumes() {
 	}
 	f.create(&storagev1.VolumeAttachment{ObjectMeta: metav1.ObjectMeta{Name: "attachment", Finalizers: []string{"external-attacher/" + strings.ReplaceAll(f.driver.CSIName, ".", "-")}},
 		Spec: storagev1.VolumeAttachmentSpec{Attacher: f.driver.CSIName, NodeName: nodes.Items[0].Name, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: ptr.To("volume-1")}}})
-	labels := map[string]string{"app": "writer"}
+	labels := handover.WriterLabels
 	writer := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "writer"}, Spec: appsv1.StatefulSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, ServiceName: "writer",
 		Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
@@ -324,7 +321,7 @@ func TestAdoption(t *testing.T) {
 				f.adoptAsWell()
 			}
 			f.awaitComplete()
-			recorded.mustHold()
+			recorded.MustHold(t)
 			mustBeUntouched()
 			f.mustBeHandedOver()
 			f.awaitSettled(version)
@@ -402,156 +399,8 @@ func (f *former) checkForbidden() {
 	})
 }
 
-// A recording is what happened during an adoption.
-type recording struct {
-	f *former
-	// kept are recordings of objects of which none may be deleted, replaced or be about to be deleted.
-	kept   map[string]func() []watch.Event
-	before map[string]map[string]metav1.ObjectMeta // by kind and name
-	pods   func() []watch.Event
-	// podsBefore are all pods as they were before.
-	podsBefore []corev1.Pod
-	secrets    []corev1.Secret // of the driver, as they were before
-	// formerPods are those of OLM's operator.
-	formerPods []types.UID
-	operators  func() []watch.Event // ClusterOperators
-}
-
-// record starts to record.
-func (f *former) record() *recording {
+// record starts to record the hand-over.
+func (f *former) record() *handover.Recording {
 	f.t.Helper()
-	j := &recording{f: f, kept: map[string]func() []watch.Event{}, before: map[string]map[string]metav1.ObjectMeta{}}
-	definitions := &unstructured.UnstructuredList{}
-	definitions.SetAPIVersion("apiextensions.k8s.io/v1")
-	definitions.SetKind("CustomResourceDefinitionList")
-	settings := &unstructured.UnstructuredList{}
-	settings.SetGroupVersionKind(f.driver.OldCustomResources()[0].Kind)
-	if f.own {
-		settings.SetGroupVersionKind(operatorv1.GroupVersion.WithKind("ClusterCSIDriver"))
-	}
-	settings.SetKind(settings.GetKind() + "List")
-	requests := &unstructured.UnstructuredList{}
-	requests.SetAPIVersion("cloudcredential.openshift.io/v1")
-	requests.SetKind("CredentialsRequestList")
-	ofDriver := client.InNamespace(f.driver.Namespace)
-	for name, of := range map[string]struct {
-		list    client.ObjectList
-		options []client.ListOption
-	}{
-		"PersistentVolume": {&corev1.PersistentVolumeList{}, nil}, "PersistentVolumeClaim": {&corev1.PersistentVolumeClaimList{}, nil},
-		"VolumeAttachment": {&storagev1.VolumeAttachmentList{}, nil}, "StatefulSet": {&appsv1.StatefulSetList{}, nil},
-		"DaemonSet": {&appsv1.DaemonSetList{}, []client.ListOption{ofDriver}}, "Deployment": {&appsv1.DeploymentList{}, []client.ListOption{ofDriver}},
-		"Secret": {&corev1.SecretList{}, []client.ListOption{ofDriver}}, "Namespace": {&corev1.NamespaceList{}, nil},
-		"StorageClass": {&storagev1.StorageClassList{}, nil}, "CustomResourceDefinition": {definitions, nil}, "what configures the operator": {settings, nil},
-		"CSIDriver": {&storagev1.CSIDriverList{}, nil}, "CredentialsRequest": {requests, nil},
-	} {
-		j.kept[name] = f.Record(f.t, of.list, of.options...)
-		j.before[name] = map[string]metav1.ObjectMeta{}
-		if err := meta.EachListItem(of.list, func(object runtime.Object) error {
-			accessor, err := meta.Accessor(object)
-			if err == nil {
-				j.before[name][accessor.GetNamespace()+"/"+accessor.GetName()] = metav1.ObjectMeta{UID: accessor.GetUID()}
-			}
-			return err
-		}); err != nil {
-			f.t.Fatal(err)
-		}
-	}
-	pods := &corev1.PodList{}
-	j.pods = f.Record(f.t, pods)
-	j.podsBefore = pods.Items
-	for _, pod := range pods.Items {
-		if pod.Namespace == f.namespace && pod.Spec.ServiceAccountName == f.operator {
-			j.formerPods = append(j.formerPods, pod.UID)
-		}
-	}
-	secrets := &corev1.SecretList{}
-	if err := f.Client().List(f.t.Context(), secrets, ofDriver); err != nil {
-		f.t.Fatal(err)
-	}
-	j.secrets = secrets.Items
-	j.operators = f.Record(f.t, &configv1.ClusterOperatorList{})
-	return j
-}
-
-// mustHold ends the recording, and fails the test unless all invariants held at all times.
-func (j *recording) mustHold() {
-	j.f.t.Helper()
-	j.mustReplaceKeys()
-	for kind, end := range j.kept {
-		events := end()
-		if kind == "Secret" {
-			j.run("F5: a Secret changes when no old pod is left", func(t *testing.T) { j.mustKeepSecrets(t, events, j.pods()) })
-		}
-		j.run(failuresOf[kind]+"no "+kind+" is gone", func(t *testing.T) { j.mustKeep(t, kind, events) })
-	}
-	j.run("F3: two node pods", func(t *testing.T) { mustHaveOnePodOnEachNode(t, j.podsBefore, j.pods(), !j.f.own) })
-	j.run("F4: two operators", j.mustHaveOneOperator)
-	j.run("storage is available", func(t *testing.T) {
-		for _, event := range j.operators() {
-			operator := event.Object.(*configv1.ClusterOperator)
-			for _, c := range operator.Status.Conditions {
-				// A driver that OLM did not run is installed, and is not available before.
-				if operator.Name == "storage" && c.Type == configv1.OperatorAvailable && c.Status != configv1.ConditionTrue && strings.Contains(c.Message, j.f.driver.ConditionPrefix+"CSIDriverOperator") {
-					t.Errorf("ClusterOperator storage was Available=%s: %s: %s", c.Status, c.Reason, c.Message)
-				}
-			}
-		}
-	})
-}
-
-// run runs a subtest.
-func (j *recording) run(name string, test func(*testing.T)) {
-	j.f.t.Helper()
-	j.f.t.(*testing.T).Run(name, test)
-}
-
-// failuresOf are the failures that would delete objects of a kind, as package failures has them.
-var failuresOf = map[string]string{
-	"what configures the operator": "F1, F2: ", "CSIDriver": "F6: ", "CredentialsRequest": "F8: ",
-	"DaemonSet": "F7: ", "Deployment": "F7: ", "VolumeAttachment": "F7: ", "CustomResourceDefinition": "F10: ", "Namespace": "F10: ",
-}
-
-// mustKeep fails the test if an object was deleted or replaced.
-func (j *recording) mustKeep(t *testing.T, kind string, events []watch.Event) {
-	if len(j.before[kind]) == 0 && kind != "CredentialsRequest" { // which depends on the driver
-		t.Errorf("there was no %s to begin with", kind)
-	}
-	for _, event := range events {
-		object, err := meta.Accessor(event.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		name := object.GetNamespace() + "/" + object.GetName()
-		before, known := j.before[kind][name]
-		if known && (event.Type == watch.Deleted || object.GetDeletionTimestamp() != nil || object.GetUID() != before.UID) {
-			t.Errorf("%s %s was %s, with UID %s, deletion at %v; want it with UID %s throughout", kind, name, event.Type, object.GetUID(), object.GetDeletionTimestamp(), before.UID)
-		}
-	}
-}
-
-// mustHaveOneOperator fails the test unless the last pod of OLM's operator had gone before the first of the new one came, and no
-// pod of the application was touched.
-func (j *recording) mustHaveOneOperator(t *testing.T) {
-	var last, first int
-	former := map[types.UID]bool{}
-	for _, uid := range j.formerPods {
-		former[uid] = true
-	}
-	for i, event := range j.pods() {
-		pod := event.Object.(*corev1.Pod)
-		switch {
-		case pod.Labels["app"] == "writer" && (event.Type != watch.Modified || pod.DeletionTimestamp != nil || len(pod.Status.ContainerStatuses) == 1 && pod.Status.ContainerStatuses[0].RestartCount > 0):
-			t.Errorf("pod %s of the application was %s, deletion at %v, status %+v", pod.Name, event.Type, pod.DeletionTimestamp, pod.Status.ContainerStatuses)
-		case former[pod.UID]:
-			last = i + 1
-		case pod.Namespace == j.f.namespace && pod.Spec.ServiceAccountName == j.f.operator && j.f.namespace != drivers.ClusterStorageNamespace:
-			t.Errorf("OLM's operator was started again: pod %s", pod.Name)
-		case pod.Namespace == drivers.ClusterStorageNamespace && pod.Spec.ServiceAccountName == j.f.driver.Operator.Name && first == 0:
-			first = i + 1
-		}
-	}
-	if last == 0 || first == 0 || first < last {
-		t.Errorf("event %d is the last one of a pod of OLM's operator, and event %d the first one of the new operator's; want the former first", last, first)
-	}
+	return handover.Record(f.t, f.Cluster, handover.Former{Driver: f.driver, Namespace: f.namespace, Operator: f.operator, Own: f.own}, "VolumeSnapshot", "VolumeSnapshotContent")
 }

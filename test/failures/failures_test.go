@@ -30,7 +30,7 @@ func TestPageShowsTheTable(t *testing.T) {
 // TestEachFailureHasTests: only a run shows that they are tried. Here is what can be known without one.
 func TestEachFailureHasTests(t *testing.T) {
 	tests := map[int][]string{}
-	for _, root := range []string{"../../migrate", "../../operator", "../clusterstorage"} {
+	for _, root := range []string{"../../migrate", "../../operator", "../clusterstorage", "../handover"} {
 		for _, text := range texts(t, root) {
 			for _, n := range failures.Of(text) {
 				tests[n] = append(tests[n], text)
@@ -51,11 +51,11 @@ func TestEachFailureHasTests(t *testing.T) {
 	}
 }
 
-// texts returns the texts in the tests below a folder.
+// texts returns the texts in tests below a folder, and in what supports them.
 func texts(t *testing.T, root string) (found []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
+		if err != nil || filepath.Ext(path) != ".go" {
 			return err
 		}
 		parsed, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)

@@ -1,7 +1,7 @@
 package openshift45
 
-// inCode is what the operator that has no assets made in code: names, labels, selectors, the annotation that marks its objects,
-// and of the pods what a takeover depends on.
+// inCode is what the operator that has no assets made in code, in the cloud of an administrator with a password: names, labels,
+// selectors, the annotation that marks its objects, what the controller may do, and the pods.
 const inCode = `
 {apiVersion: v1, kind: Namespace, metadata: {name: openshift-manila-csi-driver}}
 ---
@@ -38,7 +38,18 @@ priority: null
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
 metadata: {name: openstack-manila-csi-controllerplugin, labels: {app: openstack-manila-csi, component: controllerplugin}, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
-rules: [{apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}]
+rules:
+- {apiGroups: [""], resources: [nodes], verbs: [get, list, watch]}
+- {apiGroups: [""], resources: [secrets], verbs: [get, list]}
+- {apiGroups: [""], resources: [persistentvolumes], verbs: [get, list, watch, create, delete]}
+- {apiGroups: [""], resources: [persistentvolumeclaims], verbs: [get, list, watch, update]}
+- {apiGroups: [""], resources: [events], verbs: [list, watch, create, update, patch]}
+- {apiGroups: [storage.k8s.io], resources: [storageclasses, csinodes], verbs: [get, list, watch]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotclasses], verbs: [get, list, watch]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents], verbs: [create, get, list, watch, update, delete]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshotcontents/status, volumesnapshots/status], verbs: [update]}
+- {apiGroups: [snapshot.storage.k8s.io], resources: [volumesnapshots], verbs: [get, list, watch, update]}
+- {apiGroups: [apiextensions.k8s.io], resources: [customresourcedefinitions], verbs: [create, list, watch, delete, get, update]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
@@ -71,7 +82,9 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: csi-node
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata: {namespace: openshift-manila-csi-driver, name: openstack-manila-csi-controllerplugin, annotations: {manila.csi.openshift.io/last-applied: "{}"}}
-rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, watch, create, delete]}]
+rules:
+- {apiGroups: [""], resources: [endpoints], verbs: [get, watch, list, delete, update, create]}
+- {apiGroups: [""], resources: [configmaps], verbs: [get, list, watch, create, delete]}
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -134,7 +147,42 @@ spec:
     metadata: {labels: {app: openstack-manila-csi, component: controllerplugin}}
     spec:
       serviceAccountName: openstack-manila-csi-controllerplugin
-      containers: [{name: provisioner, image: "quay.io/openshift/origin-csi-external-provisioner:latest"}, {name: nodeplugin, image: "quay.io/openshift/origin-csi-driver-manila:latest"}]
+      containers:
+      - name: provisioner
+        image: quay.io/openshift/origin-csi-external-provisioner:latest
+        imagePullPolicy: IfNotPresent
+        args: [--v=5, --csi-address=$(ADDRESS)]
+        env: [{name: ADDRESS, value: "unix:///var/lib/kubelet/plugins/manila.csi.openstack.org/csi-controllerplugin.sock"}]
+        securityContext: {privileged: true, allowPrivilegeEscalation: true, capabilities: {add: [SYS_ADMIN]}}
+        volumeMounts: [{name: plugin-dir, mountPath: /var/lib/kubelet/plugins/manila.csi.openstack.org}, {name: openstack-certificates, mountPath: /usr/share/pki/ca-trust-source}]
+      - name: snapshotter
+        image: quay.io/openshift/origin-csi-external-snapshotter:latest
+        imagePullPolicy: IfNotPresent
+        args: [--v=5, --csi-address=$(ADDRESS)]
+        env: [{name: ADDRESS, value: "unix:///var/lib/kubelet/plugins/manila.csi.openstack.org/csi-controllerplugin.sock"}]
+        securityContext: {privileged: true, allowPrivilegeEscalation: true, capabilities: {add: [SYS_ADMIN]}}
+        volumeMounts: [{name: plugin-dir, mountPath: /var/lib/kubelet/plugins/manila.csi.openstack.org}, {name: openstack-certificates, mountPath: /usr/share/pki/ca-trust-source}]
+      - name: nodeplugin
+        image: quay.io/openshift/origin-csi-driver-manila:latest
+        imagePullPolicy: IfNotPresent
+        args: [--v=5, --nodeid=$(NODE_ID), --endpoint=$(CSI_ENDPOINT), --drivername=$(DRIVER_NAME), --share-protocol-selector=$(MANILA_SHARE_PROTO), --fwdendpoint=$(FWD_CSI_ENDPOINT)]
+        env:
+        - {name: DRIVER_NAME, value: manila.csi.openstack.org}
+        - {name: NODE_ID, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+        - {name: CSI_ENDPOINT, value: "unix:///var/lib/kubelet/plugins/manila.csi.openstack.org/csi-controllerplugin.sock"}
+        - {name: FWD_CSI_ENDPOINT, value: "unix:///var/lib/kubelet/plugins/csi-nfsplugin/csi.sock"}
+        - {name: MANILA_SHARE_PROTO, value: NFS}
+        securityContext: {privileged: true, allowPrivilegeEscalation: true, capabilities: {add: [SYS_ADMIN]}}
+        volumeMounts:
+        - {name: plugin-dir, mountPath: /var/lib/kubelet/plugins/manila.csi.openstack.org}
+        - {name: fwd-plugin-dir, mountPath: /var/lib/kubelet/plugins/csi-nfsplugin}
+        - {name: pod-mounts, mountPath: /var/lib/kubelet/pods, mountPropagation: Bidirectional}
+        - {name: openstack-certificates, mountPath: /usr/share/pki/ca-trust-source}
+      volumes:
+      - {name: plugin-dir, hostPath: {path: /var/lib/kubelet/plugins/manila.csi.openstack.org, type: DirectoryOrCreate}}
+      - {name: fwd-plugin-dir, hostPath: {path: /var/lib/kubelet/plugins/csi-nfsplugin, type: Directory}}
+      - {name: openstack-certificates, configMap: {name: openstack-certificates, optional: true}}
+      - {name: pod-mounts, hostPath: {path: /var/lib/kubelet/pods, type: Directory}}
 ---
 apiVersion: apps/v1
 kind: DaemonSet
@@ -150,7 +198,36 @@ spec:
     spec:
       serviceAccountName: openstack-manila-csi-nodeplugin
       hostNetwork: true
-      containers: [{name: registrar, image: "quay.io/openshift/origin-csi-node-driver-registrar:latest"}, {name: nodeplugin, image: "quay.io/openshift/origin-csi-driver-manila:latest"}]
+      dnsPolicy: ClusterFirstWithHostNet
+      containers:
+      - name: registrar
+        image: quay.io/openshift/origin-csi-node-driver-registrar:latest
+        imagePullPolicy: IfNotPresent
+        args: [--v=5, --csi-address=/csi/csi.sock, "--kubelet-registration-path=/var/lib/kubelet/plugins/manila.csi.openstack.org/csi.sock"]
+        env: [{name: KUBE_NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
+        lifecycle: {preStop: {exec: {command: [/bin/sh, -c, "rm -rf /registration/manila.csi.openstack.org /registration/manila.csi.openstack.org-reg.sock"]}}}
+        securityContext: {privileged: true, allowPrivilegeEscalation: true, capabilities: {add: [SYS_ADMIN]}}
+        volumeMounts: [{name: plugin-dir, mountPath: /csi}, {name: registration-dir, mountPath: /registration}, {name: openstack-certificates, mountPath: /usr/share/pki/ca-trust-source}]
+      - name: nodeplugin
+        image: quay.io/openshift/origin-csi-driver-manila:latest
+        imagePullPolicy: IfNotPresent
+        args: [--v=5, --nodeid=$(NODE_ID), --endpoint=$(CSI_ENDPOINT), --drivername=$(DRIVER_NAME), --share-protocol-selector=$(MANILA_SHARE_PROTO), --fwdendpoint=$(FWD_CSI_ENDPOINT)]
+        env:
+        - {name: DRIVER_NAME, value: manila.csi.openstack.org}
+        - {name: NODE_ID, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+        - {name: CSI_ENDPOINT, value: "unix:///var/lib/kubelet/plugins/manila.csi.openstack.org/csi.sock"}
+        - {name: FWD_CSI_ENDPOINT, value: "unix:///var/lib/kubelet/plugins/csi-nfsplugin/csi.sock"}
+        - {name: MANILA_SHARE_PROTO, value: NFS}
+        securityContext: {privileged: true, allowPrivilegeEscalation: true, capabilities: {add: [SYS_ADMIN]}}
+        volumeMounts:
+        - {name: plugin-dir, mountPath: /var/lib/kubelet/plugins/manila.csi.openstack.org}
+        - {name: fwd-plugin-dir, mountPath: /var/lib/kubelet/plugins/csi-nfsplugin}
+        - {name: openstack-certificates, mountPath: /usr/share/pki/ca-trust-source}
+      volumes:
+      - {name: plugin-dir, hostPath: {path: /var/lib/kubelet/plugins/manila.csi.openstack.org, type: DirectoryOrCreate}}
+      - {name: fwd-plugin-dir, hostPath: {path: /var/lib/kubelet/plugins/csi-nfsplugin, type: Directory}}
+      - {name: openstack-certificates, configMap: {name: openstack-certificates, optional: true}}
+      - {name: registration-dir, hostPath: {path: /var/lib/kubelet/plugins_registry, type: Directory}}
 ---
 apiVersion: apps/v1
 kind: DaemonSet
@@ -166,5 +243,15 @@ spec:
     spec:
       serviceAccountName: csi-nodeplugin
       hostNetwork: true
-      containers: [{name: nfs, image: "quay.io/openshift/origin-csi-driver-nfs:latest"}]
+      containers:
+      - name: nfs
+        image: quay.io/openshift/origin-csi-driver-nfs:latest
+        imagePullPolicy: IfNotPresent
+        args: [--nodeid=$(NODE_ID), "--endpoint=unix://plugin/csi.sock", --mount-permissions=0777]
+        env: [{name: NODE_ID, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}]
+        securityContext: {privileged: true, allowPrivilegeEscalation: true, capabilities: {add: [SYS_ADMIN]}}
+        volumeMounts: [{name: plugin-dir, mountPath: /plugin}, {name: pods-mount-dir, mountPath: /var/lib/kubelet/pods, mountPropagation: Bidirectional}]
+      volumes:
+      - {name: plugin-dir, hostPath: {path: /var/lib/kubelet/plugins/csi-nfsplugin, type: DirectoryOrCreate}}
+      - {name: pods-mount-dir, hostPath: {path: /var/lib/kubelet/pods, type: Directory}}
 `

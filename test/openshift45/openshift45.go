@@ -19,10 +19,18 @@ import (
 
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/cluster/tools"
 )
 
-// folder has the files, beside a checkout of this repository. Tests run two folders below it.
-const folder = "../../../shared/fixtures/olm-4.5"
+// folder returns where the files are, beside a checkout of this repository.
+func folder(t testing.TB) string {
+	t.Helper()
+	root, err := tools.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return filepath.Join(root, "../shared/fixtures/olm-4.5")
+}
 
 // Channel is the channel of the packages.
 const Channel = "preview"
@@ -34,6 +42,36 @@ func Version(d drivers.Driver) string { return d.Package.Name + ".v4.5.0" }
 // CustomResourceDefinitions of v1beta1, so the catalog has the same ones as v1.
 func Catalog(t testing.TB, d drivers.Driver) string {
 	t.Helper()
+	return catalog(t, d, func(*unstructured.Unstructured) error { return nil })
+}
+
+// CatalogForControlPlane is Catalog with an operator whose pod runs on a node of the control plane. With real nodes, only those
+// report pods as running whose images nobody has.
+func CatalogForControlPlane(t testing.TB, d drivers.Driver) string {
+	t.Helper()
+	return catalog(t, d, func(version *unstructured.Unstructured) error {
+		at := []string{"spec", "install", "spec", "deployments"}
+		deployments, _, err := unstructured.NestedSlice(version.Object, at...)
+		if err != nil {
+			return err
+		}
+		for _, deployment := range deployments {
+			pod := []string{"spec", "template", "spec"}
+			object := deployment.(map[string]any)
+			if err := unstructured.SetNestedStringMap(object, map[string]string{"node-role.kubernetes.io/control-plane": ""}, append(pod, "nodeSelector")...); err != nil {
+				return err
+			}
+			if err := unstructured.SetNestedSlice(object, []any{map[string]any{"operator": "Exists"}}, append(pod, "tolerations")...); err != nil {
+				return err
+			}
+		}
+		return unstructured.SetNestedSlice(version.Object, deployments, at...)
+	})
+}
+
+// catalog is Catalog with a change of the ClusterServiceVersion.
+func catalog(t testing.TB, d drivers.Driver, change func(version *unstructured.Unstructured) error) string {
+	t.Helper()
 	name, pkg := Version(d), d.Package.Name
 	bundle := catalogs.Bundle(pkg, name)
 	bundle.Image = ""
@@ -41,6 +79,11 @@ func Catalog(t testing.TB, d drivers.Driver) string {
 		if object.GetKind() == "CustomResourceDefinition" {
 			old := d.OldCustomResources()[0].Kind
 			bundle.Properties = append(bundle.Properties, property.MustBuildGVK(old.Group, old.Version, old.Kind))
+		}
+		if object.GetKind() == "ClusterServiceVersion" {
+			if err := change(object); err != nil {
+				t.Fatal(err)
+			}
 		}
 		content, err := json.Marshal(object.Object)
 		if err != nil {
@@ -78,7 +121,7 @@ func Bundle(t testing.TB, d drivers.Driver) string {
 // manifests returns the objects of the bundle of the operator of a driver.
 func manifests(t testing.TB, d drivers.Driver) []*unstructured.Unstructured {
 	t.Helper()
-	objects := read(t, filepath.Join(folder, d.Package.Name, "bundle", "manifests"))
+	objects := read(t, filepath.Join(folder(t), d.Package.Name, "bundle", "manifests"))
 	for i, object := range objects {
 		if object.GetKind() == "CustomResourceDefinition" {
 			objects[i] = converted(t, object)
@@ -117,10 +160,10 @@ func converted(t testing.TB, old *unstructured.Unstructured) *unstructured.Unstr
 func Operand(t testing.TB, d drivers.Driver) []*unstructured.Unstructured {
 	t.Helper()
 	var objects []*unstructured.Unstructured
-	if assets := filepath.Join(folder, d.Package.Name, "assets"); exists(assets) {
+	if assets := filepath.Join(folder(t), d.Package.Name, "assets"); exists(assets) {
 		objects = read(t, assets)
 	} else { // its operator made the objects in code
-		skipWithout(t, filepath.Join(folder, d.Package.Name, "reference"))
+		skipWithout(t, filepath.Join(folder(t), d.Package.Name, "reference"))
 		for document := range strings.SplitSeq(inCode, "\n---\n") {
 			objects = append(objects, parse(t, "objects made in code", []byte(document)))
 		}

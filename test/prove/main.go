@@ -46,6 +46,7 @@ var suites = []suite{
 	{name: "sweep-clusterstorage", about: "every fault at every write and watch of the cluster storage operator", pkg: "./operator/clusterstorage", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
 	{name: "sweep-switch", about: "every fault at every write of berth switch", pkg: "./migrate/subscription", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
 	{name: "adopt", about: "each driver is handed over to the cluster storage operator from each operator of OLM, and what can go wrong", pkg: "./test/clusterstorage", run: "^TestAdoption(Killed|Refusals|Failures)?$", options: []string{"-all-adoptions"}},
+	{name: "adopt-drivers", about: "real EBS and Manila drivers are handed over from OLM to the cluster storage operator while pods write, as root", pkg: "./test/drivers/continuity", run: "^TestAdopt", options: []string{"-all-drivers"}, logs: true},
 	{name: "sweep-adopt", about: "every fault at every write with which the cluster storage operator, or berth adopt, hands a driver over", pkg: "./test/clusterstorage", run: "^TestAdoptionSweep$", options: []string{"-all-faults"}},
 	{name: "random", about: "the SharedVolume controller against a model, for half an hour of random actions", pkg: "./sharedvolume", run: "^TestRandomSequences$", options: []string{"-random-time=30m"}},
 	{name: "openstack", about: "the real Manila and Cinder drivers against the OpenStack cloud", pkg: "./test/openstack", run: "Driver$", options: []string{"-drivers"}},

@@ -40,9 +40,15 @@ type Release struct {
 // Build builds Berth's commands, and makes a catalog with them that has version 1.0.0 of the driver's operator.
 func Build(t testing.TB, driver drivers.Driver) Release {
 	t.Helper()
+	return BuildVersion(t, driver, "1.0.0")
+}
+
+// BuildVersion is Build with another version.
+func BuildVersion(t testing.TB, driver drivers.Driver, version string) Release {
+	t.Helper()
 	r := Programs(t, driver)
-	bundle := filepath.Join(t.TempDir(), "1.0.0")
-	r.run(t, "bundle", "generate", driver.Name, "--version", "1.0.0", "--output", bundle)
+	bundle := filepath.Join(t.TempDir(), version)
+	r.run(t, "bundle", "generate", driver.Name, "--version", version, "--output", bundle)
 	return r.with(t, bundle)
 }
 

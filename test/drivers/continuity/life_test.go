@@ -40,7 +40,7 @@ func TestLife(t *testing.T) {
 	files := testbed.AddFileSystems(t, region, efscloud.FileSystem{ID: fileSystem})
 	cloud := region.Options()
 	files.Serve(&cloud)
-	l := &life{watch: &watch{}, region: region}
+	l := &life{watch: &watch{accounts: ofOLM(efs.Driver)}, region: region}
 	l.journal.begin("1.0.0 is installed")
 	l.Testbed = testbed.Start(t, testbed.Options{Driver: efs.Driver, Cloud: cloud})
 	l.journal.end()
@@ -371,8 +371,8 @@ func (l *life) renewCertificates(t *testing.T) {
 }
 
 // replaced is how many of some pods are not there any more.
-func (l *life) replaced(t *testing.T, before []corev1.Pod) (gone int) {
-	now := l.DriverPods(t)
+func (w *watch) replaced(t *testing.T, before []corev1.Pod) (gone int) {
+	now := w.DriverPods(t)
 	for _, old := range before {
 		if !slices.ContainsFunc(now, func(pod corev1.Pod) bool { return pod.UID == old.UID }) {
 			gone++

@@ -33,6 +33,9 @@ type content struct {
 	diskID bool
 }
 
+// RegistrarWithShell is the repository of an image of the node driver registrar that has a shell.
+const RegistrarWithShell = "quay.io/openshift/origin-csi-node-driver-registrar-with-shell"
+
 // contents are the images that the definitions name, and upstream's where that is another version, by repository.
 var contents = map[string]content{
 	"quay.io/openshift/origin-csi-external-provisioner":  sidecar("csi-provisioner"),
@@ -55,6 +58,9 @@ var contents = map[string]content{
 	"quay.io/openshift/origin-cluster-cloud-controller-manager-operator": {program: "standin", entrypoint: "/azure-config-credentials-injector"},
 	"quay.io/openshift/origin-vsphere-csi-driver":                        standIn("vsphere-csi"),
 	"quay.io/openshift/origin-vsphere-csi-driver-syncer":                 standIn("vsphere-syncer"),
+
+	// In OpenShift, this image has a shell, which pods of OpenShift 4.5 run when they end.
+	RegistrarWithShell: {program: "csi-node-driver-registrar", entrypoint: "/usr/bin/csi-node-driver-registrar", debian: true},
 
 	"quay.io/berth-csi/sample-csi-driver": {program: "sample", entrypoint: "/usr/bin/sample"},
 

@@ -20,12 +20,20 @@ import (
 	"github.com/berth-csi/berth/test/release"
 )
 
-// runClusterStorage runs the cluster storage operator from its manifests, and waits until it reports that the driver runs.
-// An administrator has said of the platform's other drivers that they are not managed.
-func (b *Testbed) runClusterStorage(t testing.TB, options Options) {
+// runClusterStorage runs the cluster storage operator, and waits until it reports that the driver runs.
+func (b *Testbed) runClusterStorage(t testing.TB, env []corev1.EnvVar) {
+	t.Helper()
+	b.StartClusterStorage(t, env)
+	b.step(t, func(ctx context.Context, c client.Client) error { return journey.AwaitDriver(ctx, c, b.Driver.CSIName) })
+	b.step(t, AwaitClusterOperator)
+}
+
+// StartClusterStorage runs the cluster storage operator from its manifests, with variables for the driver's operator. An
+// administrator has said of the platform's other drivers that they are not managed.
+func (b *Testbed) StartClusterStorage(t testing.TB, env []corev1.EnvVar) {
 	t.Helper()
 	payload := release.Payload{Version: cluster.OpenShiftVersion, Images: map[string]string{}}
-	for _, variable := range options.Env {
+	for _, variable := range env {
 		i := slices.IndexFunc(b.Driver.Images, func(image drivers.Image) bool { return image.Env == variable.Name })
 		if i < 0 {
 			t.Fatalf("the cluster storage operator passes no variable %s to the driver's operator", variable.Name)
@@ -39,12 +47,8 @@ func (b *Testbed) runClusterStorage(t testing.TB, options Options) {
 		if err := leaveOut(ctx, c, b.Driver); err != nil {
 			return err
 		}
-		if err := payload.Apply(ctx, c, registry.All()); err != nil {
-			return err
-		}
-		return journey.AwaitDriver(ctx, c, b.Driver.CSIName)
+		return payload.Apply(ctx, c, registry.All())
 	})
-	b.step(t, AwaitClusterOperator)
 }
 
 // cordonProcessNodes has operators run on real nodes, which reach the cloud.

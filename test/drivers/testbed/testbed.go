@@ -52,6 +52,10 @@ type Options struct {
 	BehindProxy string
 	// Snapshots installs the API of snapshots, and its controller.
 	Snapshots bool
+	// Former, which may be nil, installs the driver in place of today's operator, with OLM: with an operator that is to be
+	// succeeded. FormerImages are further images that its pods have.
+	Former       func(testing.TB, *Testbed)
+	FormerImages []string
 }
 
 // Cloud is what a cluster and its nodes find of the cloud that they are in. They reach nothing else.
@@ -94,7 +98,7 @@ func Start(t testing.TB, options Options) *Testbed {
 	cluster.NeedRealNodes(t)
 	packaged := options.Driver.HasPackage()
 	build := release.Programs
-	if packaged {
+	if packaged && options.Former == nil {
 		build = release.Build
 	}
 	made := build(t, options.Driver)
@@ -117,10 +121,13 @@ func Start(t testing.TB, options Options) *Testbed {
 		}
 	})
 	bed.prepare(t, options)
-	if packaged {
-		bed.install(t, options, made.Catalog)
-	} else {
-		bed.runClusterStorage(t, options)
+	switch {
+	case options.Former != nil:
+		options.Former(t, bed)
+	case packaged:
+		bed.Install(t, made, options.Env)
+	default:
+		bed.runClusterStorage(t, options.Env)
 	}
 	bed.AwaitReady(t)
 	return bed
@@ -129,7 +136,7 @@ func Start(t testing.TB, options Options) *Testbed {
 // archives returns the images that a testbed needs, by their repositories.
 func archives(t testing.TB, options Options) map[string]string {
 	t.Helper()
-	var more []string
+	more := options.FormerImages
 	if options.Snapshots {
 		more = append(more, snapshotControllerImage)
 	}
@@ -167,11 +174,11 @@ func Archives(ctx context.Context, report func(tools.Progress), driver drivers.D
 	return all, nil
 }
 
-// install installs the operator, and has it install the driver.
-func (b *Testbed) install(t testing.TB, options Options, catalog string) {
+// Install has OLM install the operator of a release, with variables for it, and has that install the driver.
+func (b *Testbed) Install(t testing.TB, of release.Release, env []corev1.EnvVar) {
 	t.Helper()
-	b.Serve(t, catalogName, catalog)
-	b.Subscribe(t, options.Env)
+	b.Serve(t, catalogName, of.Catalog)
+	b.Subscribe(t, env)
 	b.step(t, func(ctx context.Context, c client.Client) error {
 		return journey.InstallDriver(ctx, c, b.Driver.CSIName)
 	})
