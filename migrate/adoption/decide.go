@@ -76,7 +76,7 @@ func (s *state) leaveExtension() (migrate.Decision, error) {
 	switch e := s.extension; {
 	case e == nil:
 	case e.GetDeletionTimestamp() == nil && !e.isHeld():
-		return execute(HoldExtension)
+		return execute(AddHandOverFinalizer)
 	case e.GetDeletionTimestamp() == nil:
 		return execute(DeleteExtension)
 	case e.isOrphaning():
@@ -95,9 +95,9 @@ func (s *state) leaveExtension() (migrate.Decision, error) {
 	case len(s.ownedAPIs) > 0:
 		return execute(KeepAPIs)
 	case e != nil && e.isHeld():
-		return execute(ReleaseExtension)
+		return execute(RemoveHandOverFinalizer)
 	case e != nil:
-		return wait(ReleaseExtension, "ClusterExtension %s to be gone, which has the finalizers %s", name, strings.Join(e.GetFinalizers(), ", "))
+		return wait(RemoveHandOverFinalizer, "ClusterExtension %s to be gone, which has the finalizers %s", name, strings.Join(e.GetFinalizers(), ", "))
 	}
 	return none()
 }
@@ -223,7 +223,7 @@ func (s *state) Holds() (bool, error) {
 // Back decides on the next step of a rollback. Before the Subscription is deleted, nothing has changed but the journal.
 func (s *state) Back() (migrate.Decision, error) {
 	if e := s.extension; e != nil && e.GetDeletionTimestamp() == nil && e.isHeld() {
-		return execute(ReleaseExtension)
+		return execute(RemoveHandOverFinalizer)
 	}
 	if !s.IsRestored() {
 		return migrate.Decision{}, fmt.Errorf("OLM has no Subscription to the operator and no ClusterExtension of it any more, and does not take an operator back that it did not install: this is beyond the point of no return. "+

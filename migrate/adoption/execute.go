@@ -21,7 +21,7 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 		return deleteUnchanged(ctx, c, &s.installPlans[0])
 	case DeleteVersion:
 		return deleteUnchanged(ctx, c, &s.versions[0])
-	case HoldExtension:
+	case AddHandOverFinalizer:
 		return s.changeExtension(ctx, c, controllerutil.AddFinalizer)
 	case DeleteExtension:
 		return deleteUnchanged(ctx, c, s.extension.Unstructured, client.PropagationPolicy(metav1.DeletePropagationOrphan))
@@ -29,7 +29,7 @@ func (s *state) Execute(ctx context.Context, c client.Client, step migrate.StepN
 		return deleteUnchanged(ctx, c, &s.objectSets[0], client.PropagationPolicy(metav1.DeletePropagationOrphan))
 	case KeepAPIs:
 		return s.orphan(ctx, c, s.ownedAPIs[0])
-	case ReleaseExtension:
+	case RemoveHandOverFinalizer:
 		return s.changeExtension(ctx, c, controllerutil.RemoveFinalizer)
 	case DeleteOperator:
 		return deleteUnchanged(ctx, c, &s.installed[slices.IndexFunc(s.installed, isDeployment)])

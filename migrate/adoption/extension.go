@@ -83,9 +83,10 @@ func (in *input) readExtensions(ctx context.Context, c client.Client) error {
 	return nil
 }
 
-// readInstalled reads what the ClusterExtension has installed, if there is just one.
+// readInstalled reads what the ClusterExtension has installed, if there is just one. The cluster storage operator, which never deletes
+// that, may not read it either.
 func (in *input) readInstalled(ctx context.Context, c client.Client) (err error) {
-	if o := in.operator(); o != nil && o.extension != nil {
+	if o := in.operator(); o != nil && o.extension != nil && !in.bySuccessor {
 		in.installed, err = readInstalled(ctx, c, o.extension.GetName(), o.proof.Namespace)
 	}
 	return err

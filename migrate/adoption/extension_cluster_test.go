@@ -111,7 +111,7 @@ func TestExtensionIsOrphaned(t *testing.T) {
 	}
 	for step() != "" {
 	}
-	want := fmt.Sprint([]migrate.StepName{HoldExtension, DeleteExtension, AwaitOLM, KeepAPIs, ReleaseExtension, DeleteInstalled, DeleteInstalled, ""})
+	want := fmt.Sprint([]migrate.StepName{AddHandOverFinalizer, DeleteExtension, AwaitOLM, KeepAPIs, RemoveHandOverFinalizer, DeleteInstalled, DeleteInstalled, ""})
 	if got := fmt.Sprint(executed); got != want {
 		t.Errorf("steps %s, want %s", got, want)
 	}

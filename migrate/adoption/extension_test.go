@@ -163,7 +163,7 @@ func begunExtension() *state {
 func heldExtension() *state {
 	s := begunExtension()
 	s.extension.SetFinalizers([]string{handOverFinalizer})
-	s.log(HoldExtension, time.Minute)
+	s.log(AddHandOverFinalizer, time.Minute)
 	return s
 }
 
@@ -196,9 +196,9 @@ func TestNextOfExtension(t *testing.T) {
 		step  migrate.StepName
 		waits string // a fragment; "" if the step is to be executed
 	}{
-		{"the beginning", begunExtension(), HoldExtension, ""},
+		{"the beginning", begunExtension(), AddHandOverFinalizer, ""},
 		{"it is held", heldExtension(), DeleteExtension, ""},
-		{"OLM has overwritten the finalizers", with(heldExtension(), func(s *state) { s.extension.SetFinalizers([]string{"olm"}) }), HoldExtension, ""},
+		{"OLM has overwritten the finalizers", with(heldExtension(), func(s *state) { s.extension.SetFinalizers([]string{"olm"}) }), AddHandOverFinalizer, ""},
 		{"the garbage collector has not orphaned everything", with(deletedExtension(), func(s *state) {
 			s.extension.SetFinalizers([]string{metav1.FinalizerOrphanDependents, handOverFinalizer})
 		}), DeleteExtension, "garbage collector"},
@@ -212,8 +212,8 @@ func TestNextOfExtension(t *testing.T) {
 		{"OLM may be applying it", deletedExtension(), AwaitOLM, ""},
 		{"OLM has not had enough time", with(deletedExtension(), func(s *state) { s.log(AwaitOLM, olmDelay-time.Second) }), AwaitOLM, "15 seconds"},
 		{"OLM owns an API again", with(quietExtension(), func(s *state) { s.ownedAPIs = []metav1.PartialObjectMetadata{api} }), KeepAPIs, ""},
-		{"nothing is owned", quietExtension(), ReleaseExtension, ""},
-		{"OLM has a finalizer", with(quietExtension(), func(s *state) { s.extension.SetFinalizers([]string{"olm"}) }), ReleaseExtension, "the finalizers olm"},
+		{"nothing is owned", quietExtension(), RemoveHandOverFinalizer, ""},
+		{"OLM has a finalizer", with(quietExtension(), func(s *state) { s.extension.SetFinalizers([]string{"olm"}) }), RemoveHandOverFinalizer, "the finalizers olm"},
 		{"it is gone", goneExtension(), DeleteOperator, ""},
 		{"somebody else has deleted it", with(goneExtension(), func(s *state) { s.ownedAPIs = []metav1.PartialObjectMetadata{api} }), KeepAPIs, ""},
 		{"the operator's Deployment is being deleted", with(goneExtension(), func(s *state) { s.installed[0].DeletionTimestamp = &metav1.Time{} }), AwaitEnd, "Deployment harbour/boat-operator"},
@@ -265,7 +265,7 @@ func TestBackOfExtension(t *testing.T) {
 		step     migrate.StepName
 		restored bool
 	}{
-		{"the beginning", begunExtension(), "", true}, {"it is held", heldExtension(), ReleaseExtension, false},
+		{"the beginning", begunExtension(), "", true}, {"it is held", heldExtension(), RemoveHandOverFinalizer, false},
 	} {
 		if next, err := tc.state.Back(); err != nil || next.Step != tc.step || next.Waits != "" {
 			t.Errorf("%s: %+v, error %v; want step %q", tc.name, next, err, tc.step)

@@ -9,20 +9,20 @@ import (
 
 // The steps of an adoption.
 const (
-	DeleteSubscription migrate.StepName = "delete-subscription" // delete the Subscription
-	DeleteInstallPlans migrate.StepName = "delete-installplans" // delete the InstallPlans that only this operator has
-	DeleteVersion      migrate.StepName = "delete-version"      // delete the ClusterServiceVersion
-	HoldExtension      migrate.StepName = "hold-extension"      // add a finalizer to the ClusterExtension
-	DeleteExtension    migrate.StepName = "delete-extension"    // delete the ClusterExtension, and orphan what it has installed
-	DeleteObjectSets   migrate.StepName = "delete-objectsets"   // the same with its ClusterObjectSets
-	AwaitOLM           migrate.StepName = "await-olm"           // give OLM the time to carry out an InstallPlan again that it remembers
-	KeepAPIs           migrate.StepName = "keep-apis"           // orphan APIs that OLM owns again
-	ReleaseExtension   migrate.StepName = "release-extension"   // remove the finalizer from the ClusterExtension
-	DeleteOperator     migrate.StepName = "delete-operator"     // delete the operator's Deployment
-	AwaitEnd           migrate.StepName = "await-end"           // wait until nothing of the operator runs or has permissions
-	DeleteInstalled    migrate.StepName = "delete-installed"    // delete what else was installed for the operator
-	AwaitOperator      migrate.StepName = "await-operator"      // wait until the new operator runs
-	AwaitDriver        migrate.StepName = "await-driver"        // wait until the new operator has taken the driver over
+	DeleteSubscription      migrate.StepName = "delete-subscription" // delete the Subscription
+	DeleteInstallPlans      migrate.StepName = "delete-installplans" // delete the InstallPlans that only this operator has
+	DeleteVersion           migrate.StepName = "delete-version"      // delete the ClusterServiceVersion
+	AddHandOverFinalizer    migrate.StepName = "add-finalizer"       // add a finalizer to the ClusterExtension
+	DeleteExtension         migrate.StepName = "delete-extension"    // delete the ClusterExtension, and orphan what it has installed
+	DeleteObjectSets        migrate.StepName = "delete-objectsets"   // the same with its ClusterObjectSets
+	AwaitOLM                migrate.StepName = "await-olm"           // give OLM the time to carry out an InstallPlan again that it remembers
+	KeepAPIs                migrate.StepName = "keep-apis"           // orphan APIs that OLM owns again
+	RemoveHandOverFinalizer migrate.StepName = "remove-finalizer"    // remove the finalizer from the ClusterExtension
+	DeleteOperator          migrate.StepName = "delete-operator"     // delete the operator's Deployment
+	AwaitEnd                migrate.StepName = "await-end"           // wait until nothing of the operator runs or has permissions
+	DeleteInstalled         migrate.StepName = "delete-installed"    // delete what else was installed for the operator
+	AwaitOperator           migrate.StepName = "await-operator"      // wait until the new operator runs
+	AwaitDriver             migrate.StepName = "await-driver"        // wait until the new operator has taken the driver over
 )
 
 var steps = migrate.StepTable[*Plan]{
@@ -37,7 +37,7 @@ var steps = migrate.StepTable[*Plan]{
 	{Name: DeleteVersion, Has: isOfVersion, Does: func(p *Plan) string {
 		return fmt.Sprintf("delete ClusterServiceVersion %s: OLM stops the operator and takes its permissions away; the driver runs on", p.Operator.Version.Name)
 	}},
-	{Name: HoldExtension, Has: isOfExtension, Does: func(p *Plan) string {
+	{Name: AddHandOverFinalizer, Has: isOfExtension, Does: func(p *Plan) string {
 		return fmt.Sprintf("add finalizer %s to ClusterExtension %s, so that it does not go as long as an API is owned by it", handOverFinalizer, p.Operator.Extension.Name)
 	}},
 	{Name: DeleteExtension, Has: isOfExtension, NoReturn: isOfExtension, Does: func(p *Plan) string {
@@ -55,7 +55,7 @@ var steps = migrate.StepTable[*Plan]{
 	{Name: KeepAPIs, Has: isOfExtension, Lists: func(*Plan) bool { return false }, Does: func(p *Plan) string {
 		return fmt.Sprintf("orphan an API again that ClusterExtension %s owns, so that it stays", p.Operator.Extension.Name)
 	}},
-	{Name: ReleaseExtension, Has: isOfExtension, Does: func(p *Plan) string {
+	{Name: RemoveHandOverFinalizer, Has: isOfExtension, Does: func(p *Plan) string {
 		return fmt.Sprintf("remove finalizer %s from ClusterExtension %s", handOverFinalizer, p.Operator.Extension.Name)
 	}},
 	{Name: DeleteOperator, Has: isOfExtension, Does: func(p *Plan) string {

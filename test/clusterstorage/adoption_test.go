@@ -47,8 +47,6 @@ type former struct {
 	version      string // the ClusterServiceVersion
 	operator     string // the Deployment
 	own          bool   // it is of ours, and not of OpenShift 4.5
-	// nodes are the labels of those with pods of the driver, if that is not all.
-	nodes map[string]string
 }
 
 // succeedable returns the drivers that OLM may have run.
@@ -79,17 +77,10 @@ func newOwnFormer(t testing.TB, d drivers.Driver, namespace string, images map[s
 		namespace: namespace, version: d.Package.Name + ".v5.0.0", operator: d.Operator.Name, own: true,
 	}
 	f.subscribe(serving.Start(t, "../../catalog/certified"), d.Package.Channel)
-	f.installOwn()
-	return f
-}
-
-// installOwn has our operator install the driver.
-func (f *former) installOwn() {
-	f.t.Helper()
-	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: f.driver.CSIName}}
+	custom := &operatorv1.ClusterCSIDriver{ObjectMeta: metav1.ObjectMeta{Name: d.CSIName}}
 	custom.Spec.ManagementState, custom.Spec.LogLevel = operatorv1.Managed, operatorv1.Debug
 	f.create(custom)
-	cluster.Eventually(f.t, limit, "our operator to install the driver", func(ctx context.Context) error {
+	cluster.Eventually(t, limit, "our operator to install the driver", func(ctx context.Context) error {
 		if err := f.Client().Get(ctx, client.ObjectKeyFromObject(custom), custom); err != nil {
 			return err
 		}
@@ -100,6 +91,7 @@ func (f *former) installOwn() {
 		}
 		return fmt.Errorf("its conditions are %+v", custom.Status.Conditions)
 	})
+	return f
 }
 
 // subscribe has OLM install the operator from a catalog.
@@ -154,11 +146,6 @@ func (f *former) configure(spec map[string]any) {
 func (f *former) installOperand() {
 	f.t.Helper()
 	for _, object := range openshift45.Operand(f.t, f.driver) {
-		if object.GetKind() == "DaemonSet" && f.nodes != nil {
-			if err := unstructured.SetNestedStringMap(object.Object, f.nodes, "spec", "template", "spec", "nodeSelector"); err != nil {
-				f.t.Fatal(err)
-			}
-		}
 		f.create(object)
 		if object.GetKind() == "Namespace" {
 			if err := f.EnsureNamespace(f.t.Context(), object.GetName()); err != nil {
