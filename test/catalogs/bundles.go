@@ -23,6 +23,12 @@ spec:
   install: {strategy: deployment, spec: {deployments: []}}
   %s
 `, pkg, version, spec))
+	WriteAnnotations(t, dir, pkg)
+}
+
+// WriteAnnotations writes the annotations of a bundle in a folder.
+func WriteAnnotations(t testing.TB, dir, pkg string) {
+	t.Helper()
 	Write(t, filepath.Join(dir, "metadata", "annotations.yaml"), fmt.Sprintf(`annotations:
   operators.operatorframework.io.bundle.mediatype.v1: registry+v1
   operators.operatorframework.io.bundle.package.v1: %s

@@ -123,27 +123,7 @@ func Start(t testing.TB, c *cluster.Cluster, features ...string) *OLM {
 		}
 		return fmt.Errorf("its containers are %+v", pod.Status.ContainerStatuses)
 	})
-	o.reserve()
 	return o
-}
-
-// reserve keeps all pods but those of OLM away from its node, which has no images of drivers: they run on the process nodes.
-func (o *OLM) reserve() {
-	o.t.Helper()
-	nodes := &corev1.NodeList{}
-	if err := o.cluster.Client().List(o.t.Context(), nodes); err != nil {
-		o.t.Fatal(err)
-	}
-	for _, n := range nodes.Items {
-		before := n.DeepCopy()
-		n.Labels[corev1.LabelOSStable], n.Labels["node-role.kubernetes.io/master"], n.Spec.Unschedulable, n.Spec.Taints = "linux", "", false, nil
-		if n.Name == node {
-			n.Labels[corev1.LabelOSStable], n.Spec.Unschedulable = "none", true
-		}
-		if err := o.cluster.Client().Patch(o.t.Context(), &n, client.MergeFrom(before)); err != nil {
-			o.t.Fatal(err)
-		}
-	}
 }
 
 // define creates OLM's APIs.

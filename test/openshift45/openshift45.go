@@ -42,73 +42,22 @@ func Version(d drivers.Driver) string { return d.Package.Name + ".v4.5.0" }
 // CustomResourceDefinitions of v1beta1, so the catalog has the same ones as v1.
 func Catalog(t testing.TB, d drivers.Driver) string {
 	t.Helper()
-	return catalog(t, d, func(*unstructured.Unstructured) error { return nil })
+	return catalog(t, d, manifests(t, d))
 }
 
 // CatalogForControlPlane is Catalog with an operator whose pod runs on a node of the control plane. With real nodes, only those
 // report pods as running whose images nobody has.
 func CatalogForControlPlane(t testing.TB, d drivers.Driver) string {
 	t.Helper()
-	return catalog(t, d, func(version *unstructured.Unstructured) error {
-		at := []string{"spec", "install", "spec", "deployments"}
-		deployments, _, err := unstructured.NestedSlice(version.Object, at...)
-		if err != nil {
-			return err
-		}
-		for _, deployment := range deployments {
-			pod := []string{"spec", "template", "spec"}
-			object := deployment.(map[string]any)
-			if err := unstructured.SetNestedStringMap(object, map[string]string{"node-role.kubernetes.io/control-plane": ""}, append(pod, "nodeSelector")...); err != nil {
-				return err
-			}
-			if err := unstructured.SetNestedSlice(object, []any{map[string]any{"operator": "Exists"}}, append(pod, "tolerations")...); err != nil {
-				return err
-			}
-		}
-		return unstructured.SetNestedSlice(version.Object, deployments, at...)
-	})
+	return catalog(t, d, manifestsForControlPlane(t, d))
 }
 
-// catalog is Catalog with a change of the ClusterServiceVersion.
-func catalog(t testing.TB, d drivers.Driver, change func(version *unstructured.Unstructured) error) string {
-	t.Helper()
-	name, pkg := Version(d), d.Package.Name
-	bundle := catalogs.Bundle(pkg, name)
-	bundle.Image = ""
-	for _, object := range manifests(t, d) {
-		if object.GetKind() == "CustomResourceDefinition" {
-			old := d.OldCustomResources()[0].Kind
-			bundle.Properties = append(bundle.Properties, property.MustBuildGVK(old.Group, old.Version, old.Kind))
-		}
-		if object.GetKind() == "ClusterServiceVersion" {
-			if err := change(object); err != nil {
-				t.Fatal(err)
-			}
-		}
-		content, err := json.Marshal(object.Object)
-		if err != nil {
-			t.Fatal(err)
-		}
-		bundle.Properties = append(bundle.Properties, property.MustBuildBundleObject(content))
-	}
-	dir := t.TempDir()
-	catalogs.WriteConfig(t, dir, declcfg.DeclarativeConfig{
-		Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: pkg, DefaultChannel: Channel}},
-		Channels: []declcfg.Channel{{Schema: declcfg.SchemaChannel, Package: pkg, Name: Channel, Entries: []declcfg.ChannelEntry{{Name: name}}}},
-		Bundles:  []declcfg.Bundle{bundle},
-	})
-	return dir
-}
-
-// Bundle writes the bundle of the operator of a driver, with the same objects, and returns its folder.
-func Bundle(t testing.TB, d drivers.Driver) string {
+// BundleForControlPlane writes the bundle of CatalogForControlPlane, and returns its folder.
+func BundleForControlPlane(t testing.TB, d drivers.Driver) string {
 	t.Helper()
 	dir := t.TempDir()
-	catalogs.WriteBundle(t, dir, d.Package.Name, "4.5.0", "")
-	if err := os.RemoveAll(filepath.Join(dir, "manifests")); err != nil {
-		t.Fatal(err)
-	}
-	for i, object := range manifests(t, d) {
+	catalogs.WriteAnnotations(t, dir, d.Package.Name)
+	for i, object := range manifestsForControlPlane(t, d) {
 		content, err := yaml.Marshal(object.Object)
 		if err != nil {
 			t.Fatal(err)
@@ -128,6 +77,62 @@ func manifests(t testing.TB, d drivers.Driver) []*unstructured.Unstructured {
 		}
 	}
 	return objects
+}
+
+func manifestsForControlPlane(t testing.TB, d drivers.Driver) []*unstructured.Unstructured {
+	t.Helper()
+	objects := manifests(t, d)
+	for _, object := range objects {
+		if object.GetKind() != "ClusterServiceVersion" {
+			continue
+		}
+		at := []string{"spec", "install", "spec", "deployments"}
+		deployments, _, err := unstructured.NestedSlice(object.Object, at...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, deployment := range deployments {
+			pod, _, err := unstructured.NestedMap(deployment.(map[string]any), "spec", "template", "spec")
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod["nodeSelector"] = map[string]any{"node-role.kubernetes.io/control-plane": ""}
+			pod["tolerations"] = []any{map[string]any{"operator": "Exists"}}
+			if err := unstructured.SetNestedMap(deployment.(map[string]any), pod, "spec", "template", "spec"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := unstructured.SetNestedSlice(object.Object, deployments, at...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return objects
+}
+
+// catalog writes a catalog with the bundle of an operator.
+func catalog(t testing.TB, d drivers.Driver, objects []*unstructured.Unstructured) string {
+	t.Helper()
+	name, pkg := Version(d), d.Package.Name
+	bundle := catalogs.Bundle(pkg, name)
+	bundle.Image = ""
+	for _, object := range objects {
+		if object.GetKind() == "CustomResourceDefinition" {
+			old := d.OldCustomResources()[0].Kind
+			bundle.Properties = append(bundle.Properties, property.MustBuildGVK(old.Group, old.Version, old.Kind))
+		}
+		content, err := json.Marshal(object.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bundle.Properties = append(bundle.Properties, property.MustBuildBundleObject(content))
+	}
+	dir := t.TempDir()
+	catalogs.WriteConfig(t, dir, declcfg.DeclarativeConfig{
+		Packages: []declcfg.Package{{Schema: declcfg.SchemaPackage, Name: pkg, DefaultChannel: Channel}},
+		Channels: []declcfg.Channel{{Schema: declcfg.SchemaChannel, Package: pkg, Name: Channel, Entries: []declcfg.ChannelEntry{{Name: name}}}},
+		Bundles:  []declcfg.Bundle{bundle},
+	})
+	return dir
 }
 
 // converted returns a CustomResourceDefinition of v1beta1 as v1.

@@ -32,6 +32,7 @@ import (
 	"github.com/berth-csi/berth/test/drivers/testbed"
 	"github.com/berth-csi/berth/test/handover"
 	"github.com/berth-csi/berth/test/journey"
+	"github.com/berth-csi/berth/test/olmv1"
 	"github.com/berth-csi/berth/test/openshift45"
 	"github.com/berth-csi/berth/test/release"
 )
@@ -42,18 +43,27 @@ import (
 //
 // The operator of OpenShift 4.5 asks for APIs that no cluster serves any more, so its pod is only reported as running, and the test
 // makes what it had made: see openshift45.Running for what is today's there.
-func TestAdoptEBSOfOpenShift45(t *testing.T) { ebsToAdopt(t, false).play(t) }
+func TestAdoptEBSOfOpenShift45(t *testing.T) { ebsToAdopt(t, origin{}).play(t) }
 
-func TestAdoptEBSOfOurs(t *testing.T) { ebsToAdopt(t, true).play(t) }
+func TestAdoptEBSOfOurs(t *testing.T) { ebsToAdopt(t, origin{own: true}).play(t) }
 
-func TestAdoptManilaOfOpenShift45(t *testing.T) { manilaToAdopt(t, false).play(t) }
+func TestAdoptManilaOfOpenShift45(t *testing.T) { manilaToAdopt(t, origin{}).play(t) }
 
-func TestAdoptManilaOfOurs(t *testing.T) { manilaToAdopt(t, true).play(t) }
+func TestAdoptManilaOfOurs(t *testing.T) { manilaToAdopt(t, origin{own: true}).play(t) }
+
+// origin says where a driver comes from.
+type origin struct {
+	own bool // its operator is of ours, and not of OpenShift 4.5
+	// extension says that OLM v1 has installed the operator of OpenShift 4.5, with some of its features.
+	extension bool
+	features  []string
+}
 
 // adopted is a driver that is handed over.
 type adopted struct {
 	*watch
 	former handover.Former
+	from   origin
 	// class is the operator's, and ofWriters that of the volumes to which pods write. Both have the access mode.
 	class, ofWriters string
 	mode             corev1.PersistentVolumeAccessMode
@@ -69,11 +79,11 @@ type adopted struct {
 	snapshot *unstructured.Unstructured
 }
 
-func ebsToAdopt(t *testing.T, own bool) *adopted {
+func ebsToAdopt(t *testing.T, from origin) *adopted {
 	needAll(t)
 	cluster.NeedRealNodes(t)
 	region := testbed.StartAWS(t, ebs.Driver, aws.Options{})
-	a := &adopted{class: "gp2-csi", mode: corev1.ReadWriteOnce, attaches: true}
+	a := &adopted{from: from, class: "gp2-csi", mode: corev1.ReadWriteOnce, attaches: true}
 	a.losses = func() (found []string) {
 		for _, call := range region.Calls() {
 			if slices.Contains([]string{"DetachVolume", "DeleteVolume", "DeleteSnapshot"}, call.Action) {
@@ -90,17 +100,17 @@ func ebsToAdopt(t *testing.T, own bool) *adopted {
 	region.Former = []*unstructured.Unstructured{request.Object}
 	cloud := region.Options()
 	endpoint := cloud.Platform.AWS.ServiceEndpoints[slices.IndexFunc(cloud.Platform.AWS.ServiceEndpoints, func(e configv1.AWSServiceEndpoint) bool { return e.Name == "ec2" })]
-	a.start(t, ebs.Driver, own, cloud, openshift45.Cloud{CA: string(region.CA()), Env: map[string]string{
+	a.start(t, ebs.Driver, cloud, openshift45.Cloud{CA: string(region.CA()), Env: map[string]string{
 		"AWS_EC2_ENDPOINT": endpoint.URL, "AWS_CA_BUNDLE": openshift45.CAFile,
 	}})
 	return a
 }
 
-func manilaToAdopt(t *testing.T, own bool) *adopted {
+func manilaToAdopt(t *testing.T, from origin) *adopted {
 	needAll(t)
 	cluster.NeedRealNodes(t)
 	cloud := testbed.StartOpenStack(t, "default")
-	a := &adopted{class: "csi-manila-default", mode: corev1.ReadWriteMany}
+	a := &adopted{from: from, class: "csi-manila-default", mode: corev1.ReadWriteMany}
 	a.losses = func() (found []string) {
 		for _, call := range cloud.Calls() {
 			if call.Method == "DELETE" || strings.Contains(call.Action, "deny") {
@@ -112,22 +122,27 @@ func manilaToAdopt(t *testing.T, own bool) *adopted {
 	a.left = func() int { return len(cloud.Shares()) + len(cloud.ShareSnapshots()) }
 	login := cloud.Login().ManilaSecrets()
 	login["os-domainName"] = login["os-userDomainName"] // OpenShift 4.5's operator wrote both
-	a.start(t, manila.Driver, own, cloud.Options(), openshift45.Cloud{CA: string(cloud.Cloud.CA()), Login: login})
+	a.start(t, manila.Driver, cloud.Options(), openshift45.Cloud{CA: string(cloud.Cloud.CA()), Login: login})
 	return a
 }
 
 // start starts a testbed in which OLM has installed a driver.
-func (a *adopted) start(t *testing.T, d drivers.Driver, own bool, cloud testbed.Cloud, pods openshift45.Cloud) {
+func (a *adopted) start(t *testing.T, d drivers.Driver, cloud testbed.Cloud, pods openshift45.Cloud) {
 	options := testbed.Options{Driver: d, Cloud: cloud, Snapshots: true}
-	if own {
+	if a.from.own {
 		a.former = handover.Former{Driver: d, Namespace: cluster.OperatorNamespace, Operator: d.Operator.Name, Own: true}
 		options.Former = func(t testing.TB, bed *testbed.Testbed) { bed.Install(t, release.BuildVersion(t, d, "5.0.0"), nil) }
 	} else {
 		a.former = handover.Former{Driver: d, Namespace: "openshift-" + d.Package.Name, Operator: d.Predecessors()[0].Operator}
 		catalog := openshift45.CatalogForControlPlane(t, d) // skips without it
+		install := a.subscribe
+		if a.from.extension {
+			options.FormerPrograms, install = olmv1.Images(t), a.extend
+		}
 		options.FormerImages = []string{images.RegistrarWithShell + ":latest"}
 		options.Former = func(t testing.TB, bed *testbed.Testbed) {
-			a.installOld(t, bed, catalog, openshift45.Running(t, d, pods))
+			install(t, bed, catalog)
+			a.makeOld(t, bed, openshift45.Running(t, d, pods))
 		}
 	}
 	a.watch = &watch{accounts: []string{
@@ -137,8 +152,30 @@ func (a *adopted) start(t *testing.T, d drivers.Driver, own bool, cloud testbed.
 	a.Testbed = testbed.Start(t, options)
 }
 
-// installOld has OLM install the operator of OpenShift 4.5, and makes what that had made.
-func (a *adopted) installOld(t testing.TB, bed *testbed.Testbed, catalog string, operand []*unstructured.Unstructured) {
+// subscribe has OLM install the operator of OpenShift 4.5.
+func (a *adopted) subscribe(t testing.TB, bed *testbed.Testbed, catalog string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
+	defer cancel()
+	const source = "redhat-operators"
+	bed.Serve(t, source, catalog)
+	if err := bed.EnsureNamespace(ctx, a.former.Namespace); err != nil {
+		t.Fatal(err)
+	}
+	if err := bed.Client().Create(ctx, &operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: a.former.Namespace, Name: "all"}}); err != nil {
+		t.Fatal(err)
+	}
+	pkg := bed.Driver.Package.Name
+	if _, err := journey.Subscribe(ctx, bed.Client(), &v1alpha1.Subscription{
+		ObjectMeta: metav1.ObjectMeta{Namespace: a.former.Namespace, Name: pkg},
+		Spec:       &v1alpha1.SubscriptionSpec{CatalogSource: source, CatalogSourceNamespace: cluster.CatalogNamespace, Package: pkg, Channel: openshift45.Channel},
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// makeOld makes what the operator of OpenShift 4.5 had made.
+func (a *adopted) makeOld(t testing.TB, bed *testbed.Testbed, operand []*unstructured.Unstructured) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testbed.Limit)
 	defer cancel()
@@ -151,19 +188,6 @@ func (a *adopted) installOld(t testing.TB, bed *testbed.Testbed, catalog string,
 				t.Fatal(err)
 			}
 		}
-	}
-	const source = "redhat-operators"
-	bed.Serve(t, source, catalog)
-	if err := bed.EnsureNamespace(ctx, a.former.Namespace); err != nil {
-		t.Fatal(err)
-	}
-	create(&operatorsv1.OperatorGroup{ObjectMeta: metav1.ObjectMeta{Namespace: a.former.Namespace, Name: "all"}})
-	pkg := bed.Driver.Package.Name
-	if _, err := journey.Subscribe(ctx, bed.Client(), &v1alpha1.Subscription{
-		ObjectMeta: metav1.ObjectMeta{Namespace: a.former.Namespace, Name: pkg},
-		Spec:       &v1alpha1.SubscriptionSpec{CatalogSource: source, CatalogSourceNamespace: cluster.CatalogNamespace, Package: pkg, Channel: openshift45.Channel},
-	}); err != nil {
-		t.Fatal(err)
 	}
 	of := bed.Driver.OldCustomResources()[0]
 	custom := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"managementState": "Managed", "logLevel": "Debug"}}}
@@ -267,6 +291,9 @@ func (a *adopted) handOver(t *testing.T) {
 	recorded := handover.Record(t, a.Cluster, a.former, lacks...)
 	registrations := a.Record(t, &storagev1.CSINodeList{})
 	a.StartClusterStorage(t, nil)
+	if a.from.extension {
+		a.handOverExtension(t)
+	}
 	cluster.Eventually(t, 2*testbed.Limit, "the driver to be handed over", func(ctx context.Context) error {
 		j, err := adoption.Adopt.ReadJournal(ctx, migrate.Cluster{Config: a.Config(), Client: a.Client()}, migrate.Subject{Name: a.Driver.CSIName})
 		if err == nil && j.Phase != migrate.Completed {

@@ -53,9 +53,10 @@ type Options struct {
 	// Snapshots installs the API of snapshots, and its controller.
 	Snapshots bool
 	// Former, which may be nil, installs the driver in place of today's operator, with OLM: with an operator that is to be
-	// succeeded. FormerImages are further images that its pods have.
-	Former       func(testing.TB, *Testbed)
-	FormerImages []string
+	// succeeded. FormerImages are further images that its pods have, and FormerPrograms programs by the repositories of their images.
+	Former         func(testing.TB, *Testbed)
+	FormerImages   []string
+	FormerPrograms map[string]string
 }
 
 // Cloud is what a cluster and its nodes find of the cloud that they are in. They reach nothing else.
@@ -108,6 +109,7 @@ func Start(t testing.TB, options Options) *Testbed {
 	}
 	own := made.Images()
 	own[journey.UserImage] = user.Path("user")
+	maps.Copy(own, options.FormerPrograms)
 	bed := &Testbed{Driver: options.Driver}
 	if options.BehindProxy != "" {
 		options.Cloud, bed.Proxy = options.Cloud.behindProxy(t, options.BehindProxy)
