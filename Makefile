@@ -48,7 +48,7 @@ build: ## Build berth, its links kubectl-berth and oc-berth, and berth-operator 
 .PHONY: release
 release: ## Build all images and push them: make release REGISTRY=registry.example.com/team (docs/release.md)
 	@go run ./release --registry "$(REGISTRY)" $(if $(PINS),--pins "$(PINS)") $(if $(ARCHITECTURES),--architectures "$(ARCHITECTURES)") \
-		$(if $(MUST_GATHER_BASE),--must-gather-base "$(MUST_GATHER_BASE)") $(if $(LAYOUT),--layout "$(LAYOUT)") $(if $(KEY),--key "$(KEY)")
+		$(if $(MUST_GATHER_BASE),--must-gather-base "$(MUST_GATHER_BASE)") $(if $(LAYOUT),--layout "$(LAYOUT)") $(if $(KEY),--key "$(KEY)") $(if $(EFS_DRIVER),--efs-driver "$(EFS_DRIVER)")
 
 .PHONY: browser
 browser: # tests of pages open them in Chromium
@@ -107,8 +107,13 @@ mmdebstrap: # images of drivers are built on a small Debian
 	@command -v mmdebstrap >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && apt-get install -qy --no-install-recommends mmdebstrap; } || \
 		{ echo "want mmdebstrap on the PATH: sudo apt-get install mmdebstrap" >&2; exit 1; }
 
+.PHONY: buildah
+buildah: # the EFS driver's image is built with it
+	@command -v buildah >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -q && apt-get install -qy --no-install-recommends buildah; } || \
+		{ echo "want buildah on the PATH: sudo apt-get install buildah" >&2; exit 1; }
+
 .PHONY: prove
-prove: mmdebstrap ## Run a suite that is too long for make test, up to an hour: make prove SUITE=sweep-operator-install
+prove: mmdebstrap $(if $(findstring efs-utils,$(SUITE)),buildah) ## Run a suite that is too long for make test, up to an hour: make prove SUITE=sweep-operator-install
 	@go run ./test/prove "$(SUITE)"
 
 .PHONY: sweep

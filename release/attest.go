@@ -68,6 +68,9 @@ func (r *release) ingredientsOf(p pushed, architecture string) ([]ingredient, er
 		}
 		return of, err
 	}
+	if p.name == efsDriverName {
+		return r.ingredientsOfEFSDriver(architecture)
+	}
 	var of []ingredient
 	for _, folder := range r.bundles() {
 		if folder.repository() != p.name {

@@ -1,6 +1,7 @@
 // Command release builds what Berth consists of, from the commit that is checked out, and pushes it to a registry: images
 // of the programs for each architecture, and images of bundles and catalogs that refer to them by digest. The same commit
-// always gives the same digests. It needs Go and git, and no container engine.
+// always gives the same digests. It needs Go and git, and no container engine. The image of
+// the EFS driver is built with buildah, if it is asked for.
 //
 // Everything is pushed by digest first. Tags are set at the end, when all that they lead to is there, so that a release
 // that fails leaves nothing that anybody would install. The next run pushes only what is missing.
@@ -38,6 +39,7 @@ type options struct {
 	architectures []string
 	pins          string
 	base          string
+	efsDriver     string
 	output        string
 	layout        string
 	key           string
@@ -52,7 +54,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	return r.run(ctx)
+	return r.close(r.run(ctx))
 }
 
 func parse(args []string) (options, error) {
@@ -62,6 +64,7 @@ func parse(args []string) (options, error) {
 	architectures := flags.String("architectures", strings.Join(image.Architectures, ","), "architectures of the images")
 	flags.StringVar(&o.pins, "pins", "", "YAML `FILE` with lines IMAGE: PULLSPEC for images that are elsewhere, such as in a mirror")
 	flags.StringVar(&o.base, "must-gather-base", mustGatherBase, "`IMAGE` with bash, awk, sed and tar to build must-gather's image on")
+	flags.StringVar(&o.efsDriver, "efs-driver", "", "YAML `FILE` that says what to build the EFS driver's image of; without it, bundles name the image of others")
 	flags.StringVar(&o.output, "output", "bin/release", "`DIR` for programs and for what is not pushed")
 	flags.StringVar(&o.layout, "layout", "", "`DIR` to write all images to as well, in the OCI layout")
 	flags.StringVar(&o.key, "key", "", "`FILE` or URI of the key to sign with, as cosign takes it; COSIGN_PASSWORD has its password")

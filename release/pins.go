@@ -62,6 +62,27 @@ func (r *release) foreignImages() ([]string, error) {
 			images[r.base] = true
 		}
 	}
+	if r.efs != nil {
+		images[r.efs.Base] = true
+		if r.efs.Rust != "" {
+			images[r.efs.Rust] = true
+		}
+	}
+	specs, err := r.pullSpecs()
+	if err != nil {
+		return nil, err
+	}
+	for _, spec := range specs {
+		if ownImage(spec) == "" && !r.efs.buildsImage(spec) {
+			images[spec] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(images)), nil
+}
+
+// pullSpecs returns the images that bundles name, sorted.
+func (r *release) pullSpecs() ([]string, error) {
+	images := map[string]bool{}
 	for _, folder := range r.bundles() {
 		b, err := registryv1.Load(string(folder))
 		if err != nil {
@@ -72,9 +93,7 @@ func (r *release) foreignImages() ([]string, error) {
 			return nil, err
 		}
 		for _, spec := range specs {
-			if ownImage(spec) == "" {
-				images[spec] = true
-			}
+			images[spec] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(images)), nil

@@ -88,16 +88,25 @@ func (r *release) labels(name string) map[string]string {
 
 // baseFor returns must-gather's base for an architecture.
 func (r *release) baseFor(ctx context.Context, architecture string) (v1.Image, error) {
-	ref, err := name.ParseReference(r.pins[r.base])
+	base, err := platformOf(ctx, r.pins[r.base], architecture)
+	if err != nil {
+		return nil, fmt.Errorf("%w; choose another one with MUST_GATHER_BASE, or fewer ARCHITECTURES", err)
+	}
+	return base, nil
+}
+
+// platformOf returns an image for an architecture from its registry.
+func platformOf(ctx context.Context, pullSpec, architecture string) (v1.Image, error) {
+	ref, err := name.ParseReference(pullSpec)
 	if err != nil {
 		return nil, err
 	}
-	base, err := remote.Image(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+	img, err := remote.Image(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
 		remote.WithPlatform(v1.Platform{OS: "linux", Architecture: architecture}))
 	if err != nil {
-		return nil, fmt.Errorf("base image %s: %w; choose another one with MUST_GATHER_BASE, or fewer ARCHITECTURES", ref, err)
+		return nil, fmt.Errorf("base image %s: %w", ref, err)
 	}
-	return base, nil
+	return img, nil
 }
 
 // sortedKeys returns the keys of a map, sorted.

@@ -51,7 +51,7 @@ func (r *release) provenance(p pushed) ([]byte, error) {
 	}
 	for _, pullSpec := range slices.Compact(slices.Sorted(maps.Values(r.pins))) {
 		repository, digest, _ := strings.Cut(pullSpec, "@")
-		if !strings.HasPrefix(repository, r.registry+"/berth") {
+		if !r.isOwn(repository) {
 			build.ResolvedDependencies = append(build.ResolvedDependencies, subject{URI: "docker://" + repository, Digest: sha256Of(digest)})
 		}
 	}

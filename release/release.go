@@ -9,6 +9,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	base "github.com/berth-csi/berth/efs-utils-base"
 	"github.com/berth-csi/berth/image"
 )
 
@@ -19,6 +20,9 @@ type release struct {
 	templates []template
 	pins      map[string]string // pull specs by digest, by the images that bundles and must-gather name
 	built     []compiled
+	// efs is what the image of the EFS driver is built of, and builder builds it; nil if others build that image.
+	efs     *efsDriver
+	builder *base.Builder
 	// bundleImages are the pull specs of the bundles, by their folders.
 	bundleImages map[string]string
 	pushed       []pushed
@@ -39,8 +43,15 @@ func newRelease(ctx context.Context, o options) (*release, error) {
 	if err != nil {
 		return nil, err
 	}
-	templates, err := readTemplates(catalogImages)
-	return &release{options: o, source: src, templates: templates, pins: map[string]string{}}, err
+	r := &release{options: o, source: src, pins: map[string]string{}}
+	if r.templates, err = readTemplates(catalogImages); err != nil || o.efsDriver == "" {
+		return r, err
+	}
+	if r.efs, err = readEFSDriver(o.efsDriver); err != nil {
+		return nil, err
+	}
+	r.builder, err = base.NewBuilder("efs-utils-base", os.Stderr)
+	return r, err
 }
 
 // run makes the release. What can fail for a reason outside of this machine comes before what takes long.
@@ -56,6 +67,7 @@ func (r *release) run(ctx context.Context) error {
 		{"pinning images of drivers, and the base of must-gather", r.pinImages},
 		{"compiling", r.compile},
 		{"pushing images of programs", r.pushPrograms},
+		{"pushing images of drivers", r.pushDrivers},
 		{"pushing images of bundles", r.pushBundles},
 		{"pushing images of catalogs", r.pushCatalogs},
 		{"attaching SBOMs and provenances", r.attachDocuments},
@@ -104,6 +116,9 @@ func (r *release) checkRegistry(context.Context) error {
 	}
 	for _, c := range catalogImages {
 		names = append(names, c.name)
+	}
+	if r.efs != nil {
+		names = append(names, efsDriverName)
 	}
 	for _, b := range r.bundles() {
 		names = append(names, b.repository())

@@ -77,6 +77,12 @@ func (r *releasing) serve(t *testing.T, reference string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return r.serveImage(t, reference, img)
+}
+
+// serveImage pushes an image as one for this machine, and returns its reference.
+func (r *releasing) serveImage(t *testing.T, reference string, img v1.Image) string {
+	t.Helper()
 	config, err := img.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
@@ -493,7 +499,7 @@ func (r *releasing) checkDocuments(t *testing.T) {
 		t.Fatal(err)
 	}
 	var statement statement
-	if err := json.Unmarshal(r.attached(t, digest, provenanceType), &statement); err != nil {
+	if err := json.Unmarshal(r.attached(t, "berth-operator", digest, provenanceType), &statement); err != nil {
 		t.Fatal(err)
 	}
 	commit, err := git(t.Context(), "rev-parse", "HEAD")
@@ -510,7 +516,7 @@ func (r *releasing) checkDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sbom, err := spdxjson.Read(bytes.NewReader(r.attached(t, digest, sbomType)))
+	sbom, err := spdxjson.Read(bytes.NewReader(r.attached(t, "berth-operator", digest, sbomType)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -530,10 +536,10 @@ func (r *releasing) checkDocuments(t *testing.T) {
 	t.Errorf("the SBOM lacks k8s.io/client-go %s with its licence", version)
 }
 
-// attached returns the only document of a type that the registry lists for a manifest of the operator's image.
-func (r *releasing) attached(t *testing.T, to v1.Hash, mediaType string) []byte {
+// attached returns the only document of a type that the registry lists for a manifest of an image.
+func (r *releasing) attached(t *testing.T, image string, to v1.Hash, mediaType string) []byte {
 	t.Helper()
-	repository, err := name.NewRepository(r.prefix + "/berth-operator")
+	repository, err := name.NewRepository(r.prefix + "/" + image)
 	if err != nil {
 		t.Fatal(err)
 	}

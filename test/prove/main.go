@@ -58,6 +58,8 @@ var suites = []suite{
 	{name: "permissions-clusterstorage", about: "the permissions of the cluster storage operator and of the operators that it runs, on each platform", pkg: "./test/clusterstorage", run: "^TestPermissionsAreExact$", options: []string{"-all-platforms"}},
 	{name: "programs", about: "every CSI sidecar and driver is built, packed into an image, and starts in it", pkg: "./test/drivers/images", run: "^TestImages$", options: []string{"-all-images"}},
 	{name: "release", about: "a release for all architectures, signed, and the same programs from another clone", pkg: "./release", run: "^TestSignedRelease$", options: []string{"-all-architectures"}, logs: true},
+	{name: "efs-utils", about: "the image efs-utils-base is built on Debian, and mount.efs, its tunnels, the watchdog and the driver work in it, as root", pkg: "./efs-utils-base", run: "^TestImages$", options: []string{"-build-images"}, logs: true},
+	{name: "release-efs-utils", about: "a release that builds the EFS driver's image on efs-utils-base, as root", pkg: "./release", run: "^TestEFSDriver$", options: []string{"-build-efs-driver"}, logs: true},
 	{name: "drivers", about: "what each driver can do, on real nodes: the matrix of docs/drivers.md, as root", pkg: "./test/drivers/matrix", run: "^TestMatrix$", options: []string{"-all-drivers"},
 		optional: regexp.MustCompile("/expand/ext4$"), report: matrix.Report},
 }

@@ -21,13 +21,17 @@ const suite = "bookworm"
 // xfs_growfs; Python and openssl for mount.efs, which creates a certificate for each mount.
 var packages = []string{"mount", "util-linux", "e2fsprogs", "xfsprogs", "python3", "openssl"}
 
-// options are mmdebstrap's: only essential packages and these, without documentation.
-var options = []string{
-	"--variant=essential", "--include=" + strings.Join(packages, ","),
-	"--dpkgopt=force-unsafe-io", // no fsync: the archive is discarded if the machine fails
-	"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
-	"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/info/*",
-}
+// Options of mmdebstrap: only essential packages and these, without documentation; or those and apt.
+var (
+	options = append([]string{"--variant=essential", "--include=" + strings.Join(packages, ",")}, lean...)
+	withApt = append([]string{"--variant=apt"}, lean...)
+
+	lean = []string{
+		"--dpkgopt=force-unsafe-io", // no fsync: the archive is discarded if the machine fails
+		"--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*",
+		"--dpkgopt=path-exclude=/usr/share/locale/*", "--dpkgopt=path-exclude=/usr/share/info/*",
+	}
+)
 
 // installing is the progress of debian.
 var installing = tools.Progress{Phase: "installing Debian packages", Detail: strings.Join(packages, ", ")}
@@ -35,6 +39,15 @@ var installing = tools.Progress{Phase: "installing Debian packages", Detail: str
 // debian returns the path of a tar archive with a small Debian, which is made once of the packages that the machine's
 // apt gets. Later versions of the packages do not change it, only another list of them.
 func debian(ctx context.Context, report func(tools.Progress)) (string, error) {
+	return archiveOf(ctx, report, options)
+}
+
+// DebianWithApt returns the path of a tar archive with a Debian on which images can be built: it has a package manager, and
+// gets packages from where this machine does.
+func DebianWithApt(ctx context.Context) (string, error) { return archiveOf(ctx, nil, withApt) }
+
+// archiveOf returns the archive that mmdebstrap makes with some options.
+func archiveOf(ctx context.Context, report func(tools.Progress), options []string) (string, error) {
 	mmdebstrap, err := exec.LookPath("mmdebstrap")
 	key := fmt.Sprintf("debian-%x", sha256.Sum256([]byte(suite+" "+strings.Join(options, " "))))[:len("debian-")+16]
 	folder, onceErr := tools.Once(ctx, "images", key, report, func(folder string) error {
@@ -47,7 +60,7 @@ func debian(ctx context.Context, report func(tools.Progress)) (string, error) {
 		if err := os.Mkdir(folder, 0o755); err != nil {
 			return err
 		}
-		return bootstrap(ctx, mmdebstrap, filepath.Join(folder, "root.tar"))
+		return bootstrap(ctx, mmdebstrap, options, filepath.Join(folder, "root.tar"))
 	})
 	if onceErr != nil {
 		return "", onceErr
@@ -56,7 +69,7 @@ func debian(ctx context.Context, report func(tools.Progress)) (string, error) {
 }
 
 // bootstrap makes the archive, from where the machine's own packages come.
-func bootstrap(ctx context.Context, mmdebstrap, archive string) error {
+func bootstrap(ctx context.Context, mmdebstrap string, options []string, archive string) error {
 	args := append(options[:len(options):len(options)], suite, archive)
 	for _, pattern := range []string{"/etc/apt/sources.list", "/etc/apt/sources.list.d/*.list", "/etc/apt/sources.list.d/*.sources"} {
 		found, err := filepath.Glob(pattern)

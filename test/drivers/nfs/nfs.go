@@ -115,7 +115,7 @@ func (s *Server) talk(conn net.Conn) error {
 		request.Host = tunnel.Host
 		if len(tunnel.Certificate) > 0 {
 			var err error
-			if request.FileSystem, request.AccessPoint, err = readCertificate(tunnel.Certificate); err != nil {
+			if request.FileSystem, request.AccessPoint, err = ReadCertificate(tunnel.Certificate); err != nil {
 				return err
 			}
 		}
@@ -187,8 +187,8 @@ var (
 	fileSystemExtension  = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 4843, 7, 3}
 )
 
-// readCertificate returns the IDs in a certificate that mount.efs made.
-func readCertificate(content []byte) (fileSystem, accessPoint string, err error) {
+// ReadCertificate returns the IDs in a certificate that mount.efs made.
+func ReadCertificate(content []byte) (fileSystem, accessPoint string, err error) {
 	block, _ := pem.Decode(content)
 	if block == nil {
 		return "", "", errors.New("the client's certificate is no PEM")

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -36,6 +37,8 @@ func proxy(args []string) error {
 	if err != nil {
 		return err
 	}
+	// For the watchdog. The real one ignores the error, too.
+	_ = os.WriteFile(config["pid"], []byte(strconv.Itoa(os.Getpid())+"\n"), 0o644)
 	tunnel := &wire.Tunnel{Host: config["checkHost"]}
 	if slices.Contains(args, "--tls") {
 		for _, needed := range []string{"cert", "key", "CAfile"} {

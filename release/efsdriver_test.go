@@ -1,0 +1,178 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+
+	"github.com/berth-csi/berth/bundle"
+	base "github.com/berth-csi/berth/efs-utils-base"
+	"github.com/berth-csi/berth/registryv1"
+	"github.com/berth-csi/berth/test/cluster/tools"
+	"github.com/berth-csi/berth/test/drivers/images"
+	"github.com/berth-csi/berth/test/drivers/programs"
+	"github.com/berth-csi/berth/yaml"
+)
+
+var buildEFSDriver = flag.Bool("build-efs-driver", false, "release with the EFS driver's image, which takes minutes, root, buildah and packages of Debian")
+
+// TestEFSDriver: a release with EFS_DRIVER builds the driver's image, and its bundle names that instead of another one.
+func TestEFSDriver(t *testing.T) {
+	if !*buildEFSDriver {
+		t.Skip("builds an image on Debian; make prove SUITE=release-efs-utils runs it")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("only root may install packages into an image")
+	}
+	utils, err := programs.Source("efs-utils-v3.2.0")
+	if err != nil {
+		t.Skip(err)
+	}
+	r := startReleasing(t)
+	own, err := tools.ProgramsForImages(t.Context(), "./test/drivers/nfs/nfsclient")
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := t.TempDir()
+	mustRun(t, proxy, "cp", own.Path("nfsclient"), "efs-proxy")
+	file := r.writeEFSDriver(t, efsDriver{Source: smallDriver(t), Version: "v9.9.9", Base: r.serveDebian(t), Proxy: proxy, FIPS: "optional",
+		EFSUtils: filepath.Join(r.root, utils), Architectures: []string{runtime.GOARCH}})
+	t.Logf("the release:\n%s", r.mustRelease(t, "--efs-driver", file, "--output", t.TempDir()))
+
+	index := r.index(t, efsDriverName+":latest")
+	digest := r.find(t, efsDriverName+":latest")
+	content := files(t, platform(t, index))
+	for _, path := range []string{"usr/bin/aws-efs-csi-driver", "usr/sbin/mount.efs", "usr/bin/amazon-efs-mount-watchdog", "usr/sbin/efs-proxy",
+		"usr/share/licenses/aws-efs-csi-driver/LICENSE", "licenses/go/LICENSE"} {
+		if len(content[path]) == 0 {
+			t.Errorf("the driver's image has no %s", path)
+		}
+	}
+	bundleImage := files(t, platform(t, r.index(t, "aws-efs-operator-bundle:v1.0.0")))
+	b, err := registryv1.LoadImage("aws-efs-operator-bundle", bundleImage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	specs, err := bundle.PullSpecs(b.Bundle)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := r.prefix + "/" + efsDriverName + "@" + digest; !slices.Contains(specs, want) {
+		t.Errorf("the bundle has images %q, want the pushed driver %s", specs, want)
+	}
+	for _, spec := range specs {
+		if strings.Contains(spec, "mirror/openshift/origin-"+efsDriverName) {
+			t.Errorf("the bundle has image %s, too", spec)
+		}
+	}
+	imageDigest, err := platform(t, index).Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sbom := string(r.attached(t, efsDriverName, imageDigest, sbomType))
+	for _, want := range []string{"pkg:github/aws/efs-utils@" + base.Version, "pkg:golang/stdlib@", r.Address + "/debian"} {
+		if !strings.Contains(sbom, want) {
+			t.Errorf("the SBOM has no %s:\n%s", want, sbom)
+		}
+	}
+	indexDigest, err := index.Digest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if provenance := string(r.attached(t, efsDriverName, indexDigest, provenanceType)); !strings.Contains(provenance, r.Address+"/debian") {
+		t.Errorf("the provenance does not name the base:\n%s", provenance)
+	}
+}
+
+// smallDriver returns a folder with the source of a program that takes no time to compile.
+func smallDriver(t *testing.T) string {
+	t.Helper()
+	folder := t.TempDir()
+	licence, err := os.ReadFile("LICENSE")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range map[string]string{
+		"go.mod":      "module github.com/kubernetes-sigs/aws-efs-csi-driver\n\ngo 1.24\n",
+		"cmd/main.go": "package main\n\nfunc main() {}\n",
+		"LICENSE":     string(licence),
+	} {
+		path := filepath.Join(folder, file)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return folder
+}
+
+// writeEFSDriver writes the file that says what the driver's image is built of.
+func (r *releasing) writeEFSDriver(t *testing.T, e efsDriver) string {
+	t.Helper()
+	data, err := yaml.Marshal(e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "efs-driver.yaml")
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// serveDebian pushes an image of Debian, and returns its reference.
+func (r *releasing) serveDebian(t *testing.T) string {
+	t.Helper()
+	archive, err := images.DebianWithApt(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	layer, err := tarball.LayerFromFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	img, err := mutate.AppendLayers(empty.Image, layer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r.serveImage(t, "debian:bookworm", img)
+}
+
+// TestEFSDriverFile: a file that says too little, or has a mistake, is named before anything is built.
+func TestEFSDriverFile(t *testing.T) {
+	for _, tc := range []struct{ name, text, want string }{
+		{"nothing", "version: v3.4.1\n", "want source, version and base"},
+		{"mistake", "source: .\nversion: v3.4.1\nbase: a\nbaze: b\n", `"baze"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "efs-driver.yaml")
+			if err := os.WriteFile(file, []byte(tc.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := readEFSDriver(file); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), file) {
+				t.Errorf("got %v, want an error with %s and the file", err, tc.want)
+			}
+		})
+	}
+	file := filepath.Join(t.TempDir(), "efs-driver.yaml")
+	if err := os.WriteFile(file, []byte("source: driver\nefsUtils: utils\nversion: v3.4.1\nbase: a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	e, err := readEFSDriver(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if folder := filepath.Dir(file); e.Source != filepath.Join(folder, "driver") || e.EFSUtils != filepath.Join(folder, "utils") || !slices.Equal(e.Architectures, []string{runtime.GOARCH}) {
+		t.Errorf("got %+v, want folders relative to the file's, and this machine's architecture", e)
+	}
+}
