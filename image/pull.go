@@ -108,12 +108,16 @@ type pulling struct {
 // manifest is the manifest of an image or an index.
 type manifest struct {
 	v1.Descriptor
-	content struct {
-		MediaType types.MediaType `json:"mediaType"`
-		Config    *v1.Descriptor  `json:"config"`
-		Layers    []v1.Descriptor `json:"layers"`
-		Manifests []v1.Descriptor `json:"manifests"`
-	}
+	content content
+}
+
+// content is what a manifest says.
+type content struct {
+	MediaType types.MediaType `json:"mediaType"`
+	Config    *v1.Descriptor  `json:"config"`
+	Layers    []v1.Descriptor `json:"layers"`
+	Manifests []v1.Descriptor `json:"manifests"`
+	Subject   *v1.Descriptor  `json:"subject"` // what it is attached to
 }
 
 func (p *pulling) manifest(ctx context.Context, ref name.Reference) (*manifest, error) {

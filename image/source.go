@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"hash"
 	"io"
 	"io/fs"
@@ -149,6 +148,3 @@ func (v *verifying) Read(p []byte) (int, error) {
 func (v *verifying) differs() error {
 	return contentErrorf("its blob %s does not have the %d bytes that its manifest says; expected the same size", v.want.Digest, v.want.Size)
 }
-
-// errAbsent is the error about what a folder does not have.
-func errAbsent(what string) error { return fmt.Errorf("%s: %w", what, fs.ErrNotExist) }
