@@ -29,6 +29,8 @@ type Destination interface {
 	name(ctx context.Context, ref name.Reference, p part) error
 	// remedy says what to do about an error.
 	remedy(err error) string
+	// Close ends the use of the destination.
+	Close() error
 }
 
 // below is a path of a registry.
@@ -45,7 +47,7 @@ type below struct {
 // repository: quay.io/example/operator is at registry.example.com/team/example/operator.
 func Below(path string) (Destination, error) {
 	path = strings.TrimSuffix(path, "/")
-	if _, err := name.NewRepository(path+"/image", name.StrictValidation); err != nil {
+	if _, err := name.NewRepository(path+"/image", name.StrictValidation); err != nil || strings.Contains(path, "://") {
 		return nil, fmt.Errorf("destination %q: want a path of a registry, such as registry.example.com/mirror", path)
 	}
 	options := []remote.Option{remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithRetryBackoff(remote.Backoff{Steps: 1})} // a transfer repeats
@@ -135,6 +137,8 @@ func (b *below) remedy(err error) string {
 	}
 	return pushRemedy(repo, err)
 }
+
+func (b *below) Close() error { return nil }
 
 // raw is a manifest that is pushed as it is.
 type raw part

@@ -115,9 +115,9 @@ func (f *Folder) readIndex() error {
 		return fmt.Errorf("%s is not a list of images: %w", indexFile, err)
 	}
 	for _, d := range index.Manifests {
-		ref, err := name.ParseReference(d.Annotations[refName], name.StrictValidation)
+		ref, err := parseName(d.Annotations[refName])
 		if err != nil {
-			return fmt.Errorf("%s has an image %s with the name %q; expected a reference with its registry, in a folder that `berth catalog mirror` wrote", indexFile, d.Digest, shortened(d.Annotations[refName]))
+			return fmt.Errorf("%s: %w, as in a folder that `berth catalog mirror` wrote", indexFile, err)
 		}
 		if digest, is := ref.(name.Digest); is && digest.DigestStr() != d.Digest.String() {
 			return fmt.Errorf("%s has %s under the name %s; expected the same digest", indexFile, d.Digest, ref)

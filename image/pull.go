@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -319,8 +318,7 @@ func remedy(from name.Repository, err error) string {
 		}
 		return ""
 	}
-	unfit, unreachable := (*contentError)(nil), net.Error(nil)
-	if errors.As(err, &unfit) || !errors.As(err, &unreachable) && !isTransient(err) {
+	if unfit := (*contentError)(nil); errors.As(err, &unfit) || !isFailure(err) {
 		return ""
 	}
 	return fmt.Sprintf("; check that %s can be reached from here, if need be by a proxy that HTTPS_PROXY names", from.RegistryStr())

@@ -8,6 +8,7 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -139,10 +140,16 @@ func (v *verifying) Read(p []byte) (int, error) {
 	switch {
 	case v.size == v.want.Size && got != v.want.Digest.String():
 		return n, contentErrorf("its blob %s has content with the digest %s; expected the same", v.want.Digest, got)
-	case errors.Is(err, io.EOF) && v.size < v.want.Size:
+	case v.size < v.want.Size && (errors.Is(err, io.EOF) || !isFailure(err)):
 		return n, v.differs()
 	}
 	return n, err
+}
+
+// isFailure reports whether an error is one of the network or the disk, and not about what was read.
+func isFailure(err error) bool {
+	failure := net.Error(nil) // which errors of system calls are, too
+	return isTransient(err) || errors.Is(err, context.Canceled) || errors.As(err, &failure)
 }
 
 func (v *verifying) differs() error {

@@ -32,9 +32,9 @@ func (t *Transfer) Copied() int64 { return t.copied.Load() }
 
 // Place returns the name of an image in the destination.
 func (t *Transfer) Place(reference string) (string, error) {
-	ref, err := name.ParseReference(reference)
+	ref, err := parseName(reference)
 	if err != nil {
-		return "", fmt.Errorf("image %q: %w", reference, err)
+		return "", err
 	}
 	repo, err := t.To.place(ref.Context())
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -52,6 +53,24 @@ const (
 // attachedTags are the endings of the tags by which cosign attaches manifests to the one whose digest the tag begins with.
 var attachedTags = []string{".sig", ".att", ".sbom"}
 
+// pathPart is what the distribution specification allows between two slashes of a repository's name. The library allows
+// more, such as "..", with which a catalog could choose where its images go.
+var pathPart = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*$`)
+
+// parseName parses the full name of an image.
+func parseName(reference string) (name.Reference, error) {
+	ref, err := name.ParseReference(reference, name.StrictValidation)
+	if err != nil {
+		return nil, fmt.Errorf("image %q: want a reference with its registry and a tag or a digest, such as quay.io/example/operator@sha256:…: %w", shortened(reference), err)
+	}
+	for part := range strings.SplitSeq(ref.Context().RepositoryStr(), "/") {
+		if !pathPart.MatchString(part) {
+			return nil, contentErrorf("image %q: its path has the part %q; expected only names of letters, digits and single separators", shortened(reference), shortened(part))
+		}
+	}
+	return ref, nil
+}
+
 // isAttachedTag reports whether a tag is one of cosign's.
 func isAttachedTag(tag string) bool {
 	return strings.HasPrefix(tag, "sha256-") && slices.ContainsFunc(attachedTags, func(ending string) bool { return strings.HasSuffix(tag, ending) })
@@ -59,9 +78,9 @@ func isAttachedTag(tag string) bool {
 
 // whole finds what belongs to an image.
 func whole(ctx context.Context, from Source, reference string) (*Whole, error) {
-	ref, err := name.ParseReference(reference, name.StrictValidation)
+	ref, err := parseName(reference)
 	if err != nil {
-		return nil, fmt.Errorf("image %q: want a reference with its registry and a tag or a digest, such as quay.io/example/operator@sha256:…: %w", reference, err)
+		return nil, err
 	}
 	w := &walk{Whole: &Whole{Reference: reference, ref: ref}, from: from, repository: ref.Context(), seen: map[v1.Hash]bool{}}
 	root, err := w.manifest(ctx, ref, nil, 0)

@@ -100,6 +100,7 @@ func run(t *testing.T, ctx context.Context, from, to string, selections ...strin
 	if err != nil {
 		return mirror.Document{}, 0, "", err
 	}
+	defer destination.Close()
 	if err := m.Inspect(ctx, source.Images, destination); err != nil {
 		return mirror.Document{}, 0, "", err
 	}
@@ -197,6 +198,9 @@ func TestMirror(t *testing.T) {
 			}
 			if got := digestIn(t, to+"/sea:latest"); got != d.Catalog.Digest {
 				t.Errorf("the catalog is %s, want %s", got, d.Catalog.Digest)
+			}
+			if out, err := catalogs.OPMOfImages(t, "render", to+"/sea:latest", "--use-http").CombinedOutput(); err != nil || !strings.Contains(string(out), `"name": "tide.v2.0.0"`) {
+				t.Errorf("opm render of the catalog's image: %v\n%.2000s", err, out)
 			}
 			checkResources(t, s, to, resources)
 		})

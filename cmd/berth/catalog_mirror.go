@@ -137,6 +137,7 @@ func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
 	if err != nil {
 		return err
 	}
+	defer func() { err = errors.Join(err, destination.Close()) }()
 	stop()
 	stop = startProgress(cmd.ErrOrStderr(), "looking for what is missing")
 	if err := m.Inspect(cmd.Context(), source.Images, destination); err != nil {
