@@ -231,8 +231,8 @@ func TestHostileManifests(t *testing.T) {
 		}, foreign},
 		{"a layer of another type", func(u *upload) { u.layer(0)["mediaType"] = "application/zip" }, `its layer sha256:.* is of media type "application/zip"; expected a tar archive, .*`},
 		{"a list of images, too", func(u *upload) { u.manifest["manifests"] = []any{} }, `the manifest sha256:.* lists both layers and images; expected either`},
-		{"a layer that is longer than said", func(u *upload) { u.layer(0)["size"] = 100 }, `.*(unexpected EOF|its layer sha256:.* does not have the 100 bytes .*)`},
-		{"a layer that is shorter than said", func(u *upload) { u.layer(0)["size"] = 100 << 10 }, `its layer sha256:.* does not have the 102400 bytes that its manifest says; expected the same size`},
+		{"a layer that is longer than said", func(u *upload) { u.layer(0)["size"] = 100 }, `.*(unexpected EOF|its blob sha256:.* does not have the 100 bytes .*)`},
+		{"a layer that is shorter than said", func(u *upload) { u.layer(0)["size"] = 100 << 10 }, `its blob sha256:.* does not have the 102400 bytes that its manifest says; expected the same size`},
 		{"a layer that is said to be huge", func(u *upload) { u.layer(0)["size"] = int64(1) << 60 }, `its files take more than 1048576 bytes; .*`},
 		{"a layer of negative size", func(u *upload) { u.layer(0)["size"] = -1 }, `its files take more than 1048576 bytes; .*`},
 		{"too many layers", func(u *upload) {
@@ -289,14 +289,14 @@ func TestHostileRegistry(t *testing.T) {
 		{"an endless manifest", "/manifests/", endless(http.StatusOK), long},
 		{"an endless error", "/manifests/", endless(http.StatusNotFound), long},
 		{"an endless error for a layer", "/blobs/", endless(http.StatusNotFound), long},
-		{"an endless layer", "/blobs/", endless(http.StatusOK), `.*error verifying sha256 checksum .*|its layer .*|one of its layers is not a tar archive: .*`},
+		{"an endless layer", "/blobs/", endless(http.StatusOK), `.*error verifying sha256 checksum .*|its blob .*|one of its layers is not a tar archive: .*`},
 		{"another layer", "/blobs/", func(w http.ResponseWriter, _ *http.Request) {
 			other, err := os.ReadFile(hostile + "/other-for-s390x.tar")
 			if err != nil {
 				t.Error(err)
 			}
 			w.Write(other)
-		}, `.*error verifying sha256 checksum .*|its layer .*`},
+		}, `.*error verifying sha256 checksum .*|its blob .*`},
 		{"no image", "/manifests/", func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			io.WriteString(w, "{}")

@@ -6,17 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
@@ -49,13 +46,20 @@ const (
 // redirects, but never to this machine or its cloud's metadata service, nor to URLs in the image. Errors say what to
 // do.
 func Pull(ctx context.Context, reference string, limits Limits, folders ...string) (Pulled, error) {
+	ctx, cancel := context.WithTimeout(ctx, limits.Time)
+	defer cancel()
+	return PullFrom(ctx, Registries(ctx), reference, limits, folders...)
+}
+
+// PullFrom is like Pull, and reads from a source.
+func PullFrom(ctx context.Context, from Source, reference string, limits Limits, folders ...string) (Pulled, error) {
 	ref, err := name.ParseReference(reference, name.StrictValidation)
 	if err != nil {
 		return Pulled{}, fmt.Errorf("image %q: want a reference with its registry and a tag or a digest, such as quay.io/example/bundle:v1.0.0: %w", reference, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, limits.Time)
 	defer cancel()
-	pulled, err := pull(ctx, ref, limits.Size, folders)
+	pulled, err := pull(ctx, from, ref, limits.Size, folders)
 	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = fmt.Errorf("it took longer than %s: %w", limits.Time, err)
 	}
@@ -65,15 +69,8 @@ func Pull(ctx context.Context, reference string, limits Limits, folders ...strin
 	return pulled, nil
 }
 
-func pull(ctx context.Context, ref name.Reference, size int64, folders []string) (Pulled, error) {
-	puller, err := remote.NewPuller(remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithTransport(newGuard(ref.Context().Registry)),
-		remote.WithRetryBackoff(remote.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 3}), // the library's waits ignore the context
-		remote.WithRetryPredicate(func(err error) bool { return ctx.Err() == nil && isTransient(err) }))
-	if err != nil {
-		return Pulled{}, err
-	}
-	p := &pulling{puller: puller, repository: ref.Context(), folders: folders, left: newBudget(size), layers: map[v1.Hash]*layer{}}
+func pull(ctx context.Context, from Source, ref name.Reference, size int64, folders []string) (Pulled, error) {
+	p := &pulling{from: from, repository: ref.Context(), folders: folders, left: newBudget(size), layers: map[v1.Hash]*layer{}}
 	found, err := p.manifest(ctx, ref)
 	if err != nil {
 		return Pulled{}, err
@@ -100,7 +97,7 @@ func pull(ctx context.Context, ref name.Reference, size int64, folders []string)
 
 // pulling is the state of a pull.
 type pulling struct {
-	puller     *remote.Puller
+	from       Source
 	repository name.Repository
 	folders    []string
 	left       *budget
@@ -110,23 +107,27 @@ type pulling struct {
 // manifest is the manifest of an image or an index.
 type manifest struct {
 	v1.Descriptor
-	content struct {
-		MediaType types.MediaType `json:"mediaType"`
-		Config    *v1.Descriptor  `json:"config"`
-		Layers    []v1.Descriptor `json:"layers"`
-		Manifests []v1.Descriptor `json:"manifests"`
-	}
+	content content
+}
+
+// content is what a manifest says.
+type content struct {
+	MediaType types.MediaType `json:"mediaType"`
+	Config    *v1.Descriptor  `json:"config"`
+	Layers    []v1.Descriptor `json:"layers"`
+	Manifests []v1.Descriptor `json:"manifests"`
+	Subject   *v1.Descriptor  `json:"subject"` // what it is attached to
 }
 
 func (p *pulling) manifest(ctx context.Context, ref name.Reference) (*manifest, error) {
-	found, err := p.puller.Get(ctx, ref)
+	found, text, err := p.from.manifest(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	if err := p.left.take(found.Size); err != nil {
 		return nil, err
 	}
-	return parse(found.Descriptor, found.Manifest)
+	return parse(found, text)
 }
 
 // parse reads a manifest, given the media type that the registry reported.
@@ -275,21 +276,12 @@ func (p *pulling) files(ctx context.Context, image platformImage) (map[string][]
 
 // layer reads a layer and checks it against its descriptor.
 func (p *pulling) layer(ctx context.Context, d v1.Descriptor) (_ *layer, err error) {
-	blob, err := p.puller.Layer(ctx, p.repository.Digest(d.Digest.String()))
-	if err != nil {
-		return nil, err
-	}
-	stream, err := blob.Compressed() // which checks the digest at its end
+	stream, err := p.from.open(ctx, p.repository, d)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, stream.Close()) }()
-	counted := &io.LimitedReader{R: stream, N: d.Size + 1}
-	read, err := readLayer(counted, p.left, p.folders)
-	if size := d.Size + 1 - counted.N; err == nil && size != d.Size {
-		return nil, contentErrorf("its layer %s does not have the %d bytes that its manifest says; expected the same size", d.Digest, d.Size)
-	}
-	return read, err
+	return readLayer(stream, p.left, p.folders)
 }
 
 // difference returns the first file that differs.
@@ -326,7 +318,7 @@ func remedy(from name.Repository, err error) string {
 		}
 		return ""
 	}
-	if unfit := (*contentError)(nil); errors.As(err, &unfit) {
+	if unfit := (*contentError)(nil); errors.As(err, &unfit) || !isFailure(err) {
 		return ""
 	}
 	return fmt.Sprintf("; check that %s can be reached from here, if need be by a proxy that HTTPS_PROXY names", from.RegistryStr())

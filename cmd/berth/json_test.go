@@ -19,6 +19,7 @@ import (
 	bundlerules "github.com/berth-csi/berth/bundle/rules"
 	"github.com/berth-csi/berth/catalog/diff"
 	"github.com/berth-csi/berth/catalog/list"
+	"github.com/berth-csi/berth/catalog/mirror"
 	"github.com/berth-csi/berth/cmd/internal/version"
 	"github.com/berth-csi/berth/doctor"
 	"github.com/berth-csi/berth/findings"
@@ -45,6 +46,7 @@ var documents = []struct {
 	{findings.RulesSchema, []string{"catalog validate --rules", "bundle validate --rules"}, []part{{"", findings.RulesDocument{}}}},
 	{list.Schema, []string{"catalog list"}, []part{{"", list.Document{}}, {"of packages: items[].", list.Package{}}, {"of channels: items[].", list.Channel{}}, {"of bundles: items[].", list.Bundle{}}}},
 	{diff.Schema, []string{"catalog diff"}, []part{{"", diff.Diff{}}}},
+	{mirror.Schema, []string{"catalog mirror"}, []part{{"", mirror.Document{}}}},
 	{prediction.Schema, []string{"catalog plan"}, []part{{"", prediction.Document{}}}},
 	{subscription.Switch.Schema, []string{"switch plan"}, []part{{"", subscription.Plan{}}}},
 	{subscription.Switch.StatusSchema, []string{"switch status"}, []part{{"", migrate.Status[*subscription.Plan]{}}}},

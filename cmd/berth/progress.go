@@ -15,18 +15,21 @@ const progressDelay = time.Second
 // startProgress shows on a terminal that the command is still working, and for how long, once it has taken a second. It
 // returns the function that ends that and clears the line. Where w is not a terminal it says nothing.
 func startProgress(w io.Writer, what string) (stop func()) {
+	return startLive(w, func(taken time.Duration) string {
+		return fmt.Sprintf("%s … %ds", cut(escape.Line(what), columnsOf(w)), int(taken.Seconds()))
+	})
+}
+
+// startLive is like startProgress, for a line that says more than that.
+func startLive(w io.Writer, say func(taken time.Duration) string) (stop func()) {
 	if !isTerminal(w) {
 		return func() {}
 	}
 	file := fileOf(w)
-	what = escape.Line(what)
-	if columns := columnsOf(w); columns > 0 {
-		what = cut(what, columns)
-	}
 	ended, cleared := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(cleared)
-		showProgress(file, what, time.Now(), ended)
+		showProgress(file, say, time.Now(), ended)
 	}()
 	return sync.OnceFunc(func() {
 		close(ended)
@@ -44,8 +47,8 @@ func cut(what string, columns int) string {
 	return what
 }
 
-// showProgress shows how long work has taken since it began, until it has ended.
-func showProgress(w io.Writer, what string, begin time.Time, ended <-chan struct{}) {
+// showProgress says each second how far work is that has begun, until it has ended.
+func showProgress(w io.Writer, say func(taken time.Duration) string, begin time.Time, ended <-chan struct{}) {
 	tick := time.NewTicker(progressDelay)
 	defer tick.Stop()
 	for shown := false; ; shown = true {
@@ -56,7 +59,7 @@ func showProgress(w io.Writer, what string, begin time.Time, ended <-chan struct
 			}
 			return
 		case now := <-tick.C:
-			fmt.Fprintf(w, "\r\x1b[K%s … %ds", what, int(now.Sub(begin).Seconds()))
+			fmt.Fprintf(w, "\r\x1b[K%s", say(now.Sub(begin)))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"regexp"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func TestProgress(t *testing.T) {
 	ended, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		showProgress(w, "reading", time.Now().Add(-time.Minute), ended)
+		showProgress(w, func(taken time.Duration) string { return fmt.Sprintf("reading … %ds", int(taken.Seconds())) }, time.Now().Add(-time.Minute), ended)
 	}()
 	<-w.written
 	close(ended)
@@ -39,7 +40,7 @@ func TestNoProgress(t *testing.T) {
 	w := &noticed{written: make(chan struct{}, 10)}
 	ended := make(chan struct{})
 	close(ended)
-	showProgress(w, "reading", time.Now(), ended)
+	showProgress(w, func(time.Duration) string { return "reading" }, time.Now(), ended)
 	startProgress(w, "reading")()
 	if w.Len() > 0 {
 		t.Errorf("it says %q", w.String())

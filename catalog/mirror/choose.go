@@ -1,0 +1,267 @@
+package mirror
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/findings/nearest"
+	"github.com/berth-csi/berth/olm/upgrade"
+)
+
+// Choice is what to keep of a catalog.
+type Choice struct {
+	// Selections choose versions; without any, everything is kept.
+	Selections []Selection
+	// DefaultChannels are default channels to set, by package.
+	DefaultChannels map[string]string
+}
+
+// kept is what is kept of a package.
+type kept struct {
+	*fbc.Package
+	defaultChannel string
+	channels       []*channel // in the order of the catalog
+}
+
+// channel is what is kept of a channel.
+type channel struct {
+	*fbc.Channel
+	graph *upgrade.Graph // of the kept entries
+	// between are the names of entries that nobody chose, which updates between chosen ones need.
+	between []string
+	// skips are the names that the head skips in addition. Its skipRange had them.
+	skips []string
+}
+
+// choose decides what is kept of a catalog, or lists everything that keeps the choice from being a catalog.
+func choose(c *fbc.Catalog, choice Choice) ([]*kept, error) {
+	selections := choice.Selections
+	if len(selections) == 0 {
+		for _, p := range c.Packages {
+			selections = append(selections, Selection{Package: p.Name})
+		}
+	}
+	byPackage := map[string][]Selection{}
+	var faults []error
+	for _, s := range selections {
+		if c.Find(s.Package) == nil {
+			faults = append(faults, fmt.Errorf("%s: the catalog has no package %q%s", s, s.Package, nearest.Hint(s.Package, packageNames(c))))
+			continue
+		}
+		byPackage[s.Package] = append(byPackage[s.Package], s)
+	}
+	for _, name := range slices.Sorted(maps.Keys(choice.DefaultChannels)) {
+		if byPackage[name] == nil {
+			faults = append(faults, fmt.Errorf("default channel %s=%s: package %q is not among those to mirror", name, choice.DefaultChannels[name], name))
+		}
+	}
+	var all []*kept
+	for _, p := range c.Packages {
+		if byPackage[p.Name] == nil {
+			continue
+		}
+		k, err := keep(p, byPackage[p.Name], choice.DefaultChannels[p.Name])
+		if err != nil {
+			faults = append(faults, err)
+			continue
+		}
+		all = append(all, k)
+	}
+	return all, errors.Join(faults...)
+}
+
+// keep decides what is kept of a package.
+func keep(p *fbc.Package, selections []Selection, defaultChannel string) (*kept, error) {
+	k := &kept{Package: p}
+	var faults []error
+	for _, s := range selections {
+		if s.Channel != "" && p.FindChannel(s.Channel) == nil {
+			faults = append(faults, fmt.Errorf("%s: package %q has no channel %q; its channels are %s%s", s, p.Name, s.Channel, strings.Join(channelNames(p.Channels), ", "), nearest.Hint(s.Channel, channelNames(p.Channels))))
+		}
+		if !slices.ContainsFunc(p.Channels, func(c *fbc.Channel) bool { return s.matches(p, c) }) && len(faults) == 0 {
+			faults = append(faults, fmt.Errorf("%s: no version of package %q is in that range; `berth catalog list bundles CATALOG %s` lists its versions", s, p.Name, p.Name))
+		}
+	}
+	for _, c := range p.Channels {
+		kept, err := keepChannel(p, c, selections)
+		if err != nil {
+			faults = append(faults, err)
+		}
+		if kept != nil {
+			k.channels = append(k.channels, kept)
+		}
+	}
+	if len(faults) == 0 {
+		var err error
+		if k.defaultChannel, err = k.chooseDefault(defaultChannel); err != nil {
+			faults = append(faults, err)
+		}
+	}
+	return k, errors.Join(faults...)
+}
+
+// matches reports whether a selection chooses any entry of a channel.
+func (s Selection) matches(p *fbc.Package, c *fbc.Channel) bool {
+	if s.Channel != "" && s.Channel != c.Name {
+		return false
+	}
+	g := upgrade.Of(p, c)
+	return slices.ContainsFunc(g.Entries, func(e *upgrade.Entry) bool { return s.includes(g, e) })
+}
+
+// keepChannel decides which entries of a channel are kept, or returns nothing if none is. Entries keep what they replace
+// and skip, in the catalog or not: so clusters with earlier versions are updated as before.
+func keepChannel(p *fbc.Package, c *fbc.Channel, selections []Selection) (*channel, error) {
+	g := upgrade.Of(p, c)
+	chosen := map[string]bool{}
+	for _, e := range g.Entries {
+		for _, s := range selections {
+			if (s.Channel == "" || s.Channel == c.Name) && s.includes(g, e) {
+				chosen[e.Name] = true
+			}
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, nil
+	}
+	k := &channel{Channel: c, between: between(g, chosen)}
+	for _, name := range k.between {
+		chosen[name] = true
+	}
+	k.regraph(p, g, chosen)
+	if err := k.oneHead(p, g, chosen); err != nil {
+		return nil, err
+	}
+	return k, k.checkPaths(p, g)
+}
+
+// between returns the entries between chosen ones, which an update from one to the other goes through.
+func between(g *upgrade.Graph, chosen map[string]bool) (names []string) {
+	for _, e := range g.Entries {
+		if !chosen[e.Name] {
+			continue
+		}
+		var way []string
+		for below := g.Find(e.Replaces); below != nil && !slices.Contains(way, below.Name); below = g.Find(below.Replaces) {
+			if chosen[below.Name] {
+				names = append(names, way...)
+				break
+			}
+			way = append(way, below.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// regraph draws the upgrade graph of the chosen entries.
+func (k *channel) regraph(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool) {
+	reduced := declcfg.Channel{Name: k.Name, Package: k.Package}
+	for _, e := range g.Entries {
+		if !chosen[e.Name] {
+			continue
+		}
+		entry := e.ChannelEntry
+		if len(k.skips) > 0 && entry.Name == k.graph.Heads[0].Name {
+			entry.Skips = slices.Concat(entry.Skips, k.skips)
+		}
+		reduced.Entries = append(reduced.Entries, entry)
+	}
+	k.graph = upgrade.Of(p, &fbc.Channel{Channel: reduced})
+}
+
+// oneHead sees to it that the channel has one head. Where the latest of several has the others in its skipRange, it skips
+// them by name, too: that is the same update, and OLM orders by names only.
+func (k *channel) oneHead(p *fbc.Package, g *upgrade.Graph, chosen map[string]bool) error {
+	if len(k.graph.Heads) == 1 {
+		return nil
+	}
+	heads := slices.SortedFunc(slices.Values(k.graph.Heads), func(a, b *upgrade.Entry) int {
+		if a.Number == nil || b.Number == nil {
+			return strings.Compare(b.Name, a.Name)
+		}
+		return b.Number.Compare(*a.Number)
+	})
+	var names []string
+	bySkipRange := len(heads) > 0
+	for i, h := range heads {
+		names = append(names, h.Name)
+		bySkipRange = bySkipRange && (i == 0 || heads[0].Follows(h.Version()) == upgrade.SkipRange)
+	}
+	if !bySkipRange {
+		return fmt.Errorf("channel %q of package %q would have %d heads, %s, and OLM resolves nothing from such a channel; choose a range that holds the channel's head, or only one of these: %q or %q",
+			k.Name, p.Name, len(heads), strings.Join(names, ", "), p.Name+"/"+k.Name, p.Name+"/"+k.Name+"@"+headOnly)
+	}
+	k.skips = slices.Sorted(slices.Values(names[1:]))
+	k.graph.Heads = heads[:1]
+	k.regraph(p, g, chosen)
+	return nil
+}
+
+// checkPaths fails if updates no longer lead to the head from an entry from which they did.
+func (k *channel) checkPaths(p *fbc.Package, g *upgrade.Graph) error {
+	var before, lost []string
+	for _, e := range g.Stranded() {
+		before = append(before, e.Name)
+	}
+	for _, e := range k.graph.Stranded() {
+		if !slices.Contains(before, e.Name) {
+			lost = append(lost, e.Name)
+		}
+	}
+	if len(lost) == 0 {
+		return nil
+	}
+	return fmt.Errorf("channel %q of package %q: updates would no longer lead from %s to the head %s; choose a wider range, or one without them",
+		k.Name, p.Name, strings.Join(lost, ", "), k.graph.Heads[0].Name)
+}
+
+// chooseDefault returns the default channel of what is kept.
+func (k *kept) chooseDefault(asked string) (string, error) {
+	var names []string
+	for _, c := range k.channels {
+		names = append(names, c.Name)
+	}
+	switch {
+	case asked != "" && slices.Contains(names, asked):
+		return asked, nil
+	case asked != "":
+		return "", fmt.Errorf("default channel %s=%s: that channel is not among those to mirror, %s", k.Name, asked, strings.Join(names, ", "))
+	case slices.Contains(names, k.DefaultChannel):
+		return k.DefaultChannel, nil
+	case len(names) == 1:
+		return names[0], nil
+	}
+	return "", fmt.Errorf("package %q has the default channel %q, which is not among those to mirror, %s; add it with --package %s/%s, or choose another with --default-channel %s=CHANNEL",
+		k.Name, k.DefaultChannel, strings.Join(names, ", "), k.Name, k.DefaultChannel, k.Name)
+}
+
+// bundles returns the kept bundles, in the order of the catalog.
+func (k *kept) bundles() (all []*fbc.Bundle) {
+	for _, b := range k.Bundles {
+		if slices.ContainsFunc(k.channels, func(c *channel) bool { return c.graph.Find(b.Name) != nil }) {
+			all = append(all, b)
+		}
+	}
+	return all
+}
+
+func packageNames(c *fbc.Catalog) (names []string) {
+	for _, p := range c.Packages {
+		names = append(names, p.Name)
+	}
+	return names
+}
+
+func channelNames(channels []*fbc.Channel) (names []string) {
+	for _, c := range channels {
+		names = append(names, c.Name)
+	}
+	return names
+}

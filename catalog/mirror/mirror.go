@@ -1,0 +1,362 @@
+package mirror
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/berth-csi/berth/catalog/build"
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/olm/upgrade"
+)
+
+// Schema is the name and version of the JSON of a mirror. It changes when a field does.
+const Schema = "berth.catalog-mirror.v1"
+
+// Document is what was mirrored, or would be.
+type Document struct {
+	Schema string `json:"schema"`
+	// Source and Destination are as the command line has them.
+	Source      string `json:"source"`
+	Destination string `json:"destination"`
+	// DryRun says that nothing was copied.
+	DryRun   bool      `json:"dryRun"`
+	Packages []Package `json:"packages"`
+	// Catalog is the image of the smaller catalog.
+	Catalog Image `json:"catalog"`
+	// Images are those that the catalog needs.
+	Images []Image `json:"images"`
+	// Size is the number of bytes of the catalog and all images, and Missing of those that the destination lacked.
+	Size    int64 `json:"size"`
+	Missing int64 `json:"missing"`
+	// Warnings are what clusters lack that install from this catalog alone.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Package is a package that is kept.
+type Package struct {
+	Name           string `json:"name"`
+	DefaultChannel string `json:"defaultChannel"`
+	// FormerDefaultChannel is the default channel in the source, if that is another.
+	FormerDefaultChannel string    `json:"formerDefaultChannel,omitempty"`
+	Channels             []Channel `json:"channels"`
+}
+
+// Channel is a channel that is kept.
+type Channel struct {
+	Name string `json:"name"`
+	Head string `json:"head"`
+	// FormerHead is the head in the source, if that is another.
+	FormerHead string   `json:"formerHead,omitempty"`
+	Entries    []string `json:"entries"`
+	// Between are the entries that were not chosen, but updates go through them.
+	Between []string `json:"between,omitempty"`
+	// Skips are the names that the head skips in addition, as its skipRange has them.
+	Skips []string `json:"skips,omitempty"`
+}
+
+// Image is an image and its copy.
+type Image struct {
+	// Source is the image as the catalog names it; the catalog's own has none.
+	Source string `json:"source,omitempty"`
+	// Destination is its name in the destination.
+	Destination string `json:"destination"`
+	Digest      string `json:"digest"`
+	// Size is the number of bytes of all that belongs to it, and Missing of those that the destination lacked.
+	Size    int64 `json:"size"`
+	Missing int64 `json:"missing"`
+	// Attached is the number of signatures, SBOMs and other manifests that are attached to it.
+	Attached int `json:"attached"`
+	// Bundle is a bundle that needs the image.
+	Bundle string `json:"bundle,omitempty"`
+}
+
+// Options say what to mirror, and under which name.
+type Options struct {
+	Choice
+	// Name is that of the catalog: of its image, and of objects for clusters. Tag is the tag of its image.
+	Name, Tag string
+	// Namespace is that of the CatalogSource.
+	Namespace string
+	// Jobs is how many images are handled at a time.
+	Jobs int
+}
+
+// Mirror is a smaller catalog, and the images that it needs.
+type Mirror struct {
+	Options
+	Packages []Package
+	Warnings []string
+
+	folder  string // of the catalog
+	needs   []need
+	images  []Image
+	catalog Image
+
+	to       image.Destination
+	transfer *image.Transfer
+	wholes   []*image.Whole  // of images
+	own      *image.Transfer // of the catalog
+	ownWhole *image.Whole
+}
+
+// New makes the smaller catalog of the catalog in a folder, which must be valid, and so is the smaller one.
+func New(ctx context.Context, dir string, options Options) (_ *Mirror, err error) {
+	if faults := validation.IsDNS1123Label(options.Name); len(faults) > 0 {
+		return nil, fmt.Errorf("name %q of the catalog: %s", options.Name, faults[0])
+	}
+	c, err := rules.Load(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	all, err := choose(c, options.Choice)
+	if err != nil {
+		return nil, err
+	}
+	m := &Mirror{Options: options}
+	if m.needs, err = imagesOf(all); err != nil {
+		return nil, err
+	}
+	for _, k := range all {
+		m.Packages = append(m.Packages, k.report())
+	}
+	if m.folder, err = os.MkdirTemp("", "berth-mirror-"); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, m.Close())
+		}
+	}()
+	if err := writeCatalog(m.folder, c, all); err != nil {
+		return nil, fmt.Errorf("writing the smaller catalog: %w", err)
+	}
+	return m, m.check(ctx)
+}
+
+// Close deletes what the mirror has in temporary files.
+func (m *Mirror) Close() error { return os.RemoveAll(m.folder) }
+
+// check fails unless the smaller catalog is valid, and notes what it depends on.
+func (m *Mirror) check(ctx context.Context) error {
+	smaller, err := rules.Load(ctx, m.folder)
+	if err != nil {
+		return fmt.Errorf("the smaller catalog is not valid: %w", err)
+	}
+	for _, f := range rules.Check(smaller) {
+		if f.Rule == "bundle-dependency" {
+			m.Warnings = append(m.Warnings, f.Message)
+		}
+	}
+	return nil
+}
+
+// report says what is kept of a package.
+func (k *kept) report() Package {
+	p := Package{Name: k.Name, DefaultChannel: k.defaultChannel}
+	if k.defaultChannel != k.DefaultChannel {
+		p.FormerDefaultChannel = k.DefaultChannel
+	}
+	for _, c := range k.channels {
+		reported := Channel{Name: c.Name, Head: c.graph.Heads[0].Name, Between: c.between, Skips: c.skips}
+		if former := upgrade.Of(k.Package, c.Channel).Heads; len(former) > 0 && former[0].Name != reported.Head {
+			reported.FormerHead = former[0].Name
+		}
+		for _, e := range c.graph.Entries {
+			reported.Entries = append(reported.Entries, e.Name)
+		}
+		p.Channels = append(p.Channels, reported)
+	}
+	return p
+}
+
+// catalogReference is the name of the catalog's image until it has one in a registry: no registry is called that.
+func (m *Mirror) catalogReference() string { return "mirror.invalid/" + m.Name + ":" + m.Tag }
+
+// Inspect finds out what belongs to the catalog's image and to all others, and what of it the destination lacks. It looks
+// at all images before it fails because of some.
+func (m *Mirror) Inspect(ctx context.Context, from image.Source, to image.Destination) (err error) {
+	content, err := build.Image(ctx, m.folder)
+	if err != nil {
+		return err
+	}
+	index, err := content.Index()
+	if err != nil {
+		return err
+	}
+	own, err := image.Built(index)
+	if err != nil {
+		return err
+	}
+	m.to, m.transfer, m.own = to, &image.Transfer{From: from, To: to}, &image.Transfer{From: own, To: to}
+	if m.catalog, m.ownWhole, err = inspected(ctx, m.own, m.catalogReference()); err != nil {
+		return err
+	}
+	m.images, m.wholes = make([]Image, len(m.needs)), make([]*image.Whole, len(m.needs))
+	var faults faults
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(m.Jobs)
+	for i, need := range m.needs {
+		group.Go(func() (err error) {
+			m.images[i], m.wholes[i], err = inspected(ctx, m.transfer, need.reference)
+			m.images[i].Bundle = need.bundle
+			if err != nil && image.IsAbsent(err) {
+				faults.add(fmt.Errorf("bundle %s: %w", need.bundle, err))
+				return nil
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := faults.joined(); err != nil {
+		return err
+	}
+	m.catalog.Source = ""
+	return m.checkTags()
+}
+
+// inspected returns an image and what belongs to it.
+func inspected(ctx context.Context, t *image.Transfer, reference string) (Image, *image.Whole, error) {
+	to, err := t.Place(reference)
+	if err != nil {
+		return Image{}, nil, err
+	}
+	w, err := t.Inspect(ctx, reference)
+	if err != nil {
+		return Image{}, nil, err
+	}
+	return Image{Source: reference, Destination: to, Digest: w.Digest, Size: w.Size, Missing: w.Missing, Attached: w.Attached}, w, nil
+}
+
+// checkTags fails if images of several registries would have the same tag.
+func (m *Mirror) checkTags() error {
+	first := map[string]Image{}
+	for _, i := range append(slices.Clone(m.images), m.catalog) {
+		before, taken := first[i.Destination]
+		if taken && before.Digest != i.Digest {
+			return fmt.Errorf("%s and %s would both be %s, and are not the same image; leave out one of them, or call the catalog otherwise", before.Source, cmp.Or(i.Source, "the catalog"), i.Destination)
+		}
+		first[i.Destination] = i
+	}
+	return nil
+}
+
+// Copy copies the images, and calls done for each. It ends with the first that fails. When all are there, it copies the
+// catalog, so that no cluster sees one whose images are missing.
+func (m *Mirror) Copy(ctx context.Context, done func(Image)) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(m.Jobs)
+	for i, w := range m.wholes {
+		group.Go(func() error {
+			if groupCtx.Err() != nil {
+				return nil // another one failed
+			}
+			err := m.transfer.Copy(groupCtx, w)
+			if err == nil {
+				done(m.images[i])
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := m.own.Copy(ctx, m.ownWhole); err != nil {
+		return err
+	}
+	done(m.catalog)
+	if folder, is := m.to.(*image.Folder); is {
+		return folder.Finish(m.Name, m.catalogReference())
+	}
+	return nil
+}
+
+// Copied is the number of bytes that Copy has copied so far.
+func (m *Mirror) Copied() int64 { return m.transfer.Copied() + m.own.Copied() }
+
+// Document returns what is mirrored.
+func (m *Mirror) Document(source, destination string, dryRun bool) Document {
+	d := Document{Schema: Schema, Source: source, Destination: destination, DryRun: dryRun, Packages: m.Packages, Catalog: m.catalog, Images: m.images, Warnings: m.Warnings,
+		Size: m.catalog.Size, Missing: m.catalog.Missing}
+	for _, i := range m.images {
+		d.Size += i.Size
+		d.Missing += i.Missing
+	}
+	return d
+}
+
+// need is an image that a bundle needs.
+type need struct{ reference, bundle string }
+
+// imagesOf returns the images of the kept bundles, each once, by their full references.
+func imagesOf(all []*kept) (needs []need, err error) {
+	seen := map[string]bool{}
+	var faults faults
+	for _, k := range all {
+		for _, b := range k.bundles() {
+			images := []string{b.Image}
+			for _, related := range b.RelatedImages {
+				images = append(images, related.Image)
+			}
+			for _, reference := range images {
+				if reference == "" {
+					continue // a bundle that carries its objects has no image
+				}
+				ref, err := name.ParseReference(reference)
+				if err != nil {
+					faults.add(fmt.Errorf("bundle %s: %q is not the name of an image: %w", b.Name, reference, err))
+					continue
+				}
+				if !seen[ref.Name()] {
+					seen[ref.Name()] = true
+					needs = append(needs, need{ref.Name(), b.Name})
+				}
+			}
+		}
+	}
+	return needs, faults.joined()
+}
+
+// maxFaults is how many faults are listed.
+const maxFaults = 50
+
+// faults are faults of images.
+type faults struct {
+	mu     sync.Mutex
+	all    []error
+	others int
+}
+
+func (f *faults) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.all) < maxFaults {
+		f.all = append(f.all, err)
+		return
+	}
+	f.others++
+}
+
+// joined returns all faults as an error, in a stable order.
+func (f *faults) joined() error {
+	slices.SortFunc(f.all, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	if f.others > 0 {
+		f.all = append(f.all, fmt.Errorf("and %d others", f.others))
+	}
+	return errors.Join(f.all...)
+}

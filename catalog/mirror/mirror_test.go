@@ -1,0 +1,396 @@
+package mirror_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/berth-csi/berth/catalog/mirror"
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/image"
+	"github.com/berth-csi/berth/test/catalogs"
+	"github.com/berth-csi/berth/test/registry"
+)
+
+// sea is a registry with the images of a catalog, and that catalog.
+type sea struct {
+	address string
+	dir     string   // of the catalog
+	images  []string // by digest
+}
+
+// newSea pushes a bundle and an operator for each of three versions, with an SBOM and a signature of the last operator.
+func newSea(t *testing.T, guard func(http.Handler) http.Handler) *sea {
+	t.Helper()
+	s := &sea{address: registry.Start(t, guard), dir: t.TempDir()}
+	text := "schema: olm.package\nname: tide\ndefaultChannel: stable\n---\nschema: olm.channel\npackage: tide\nname: stable\nentries:\n" +
+		"- {name: tide.v1.0.0}\n- {name: tide.v1.1.0, replaces: tide.v1.0.0}\n- {name: tide.v2.0.0, replaces: tide.v1.1.0, skipRange: '<2.0.0'}\n"
+	for _, version := range []string{"1.0.0", "1.1.0", "2.0.0"} {
+		bundle, operator := s.push(t, "example/tide-bundle", "v"+version), s.push(t, "example/deep/tide", "v"+version)
+		text += fmt.Sprintf("---\nschema: olm.bundle\npackage: tide\nname: tide.v%[1]s\nimage: %[2]s\nproperties:\n- {type: olm.package, value: {packageName: tide, version: %[1]s}}\n"+
+			"- {type: olm.maxOpenShiftVersion, value: '4.21'}\n- {type: sea.example.com/depth, value: 12345678901234567890}\n"+
+			"relatedImages:\n- {name: bundle, image: %[2]q}\n- {name: operator, image: %[3]q}\n- {name: none, image: ''}\n", version, bundle, operator)
+	}
+	text += "---\nschema: sea.example.com.chart\npackage: tide\nname: depths\ndepth: 3\n"
+	if err := os.WriteFile(filepath.Join(s.dir, "catalog.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	last := s.images[len(s.images)-1]
+	if _, err := image.Attach(t.Context(), last, "application/spdx+json", []byte(`{"spdxVersion": "SPDX-2.3"}`)); err != nil {
+		t.Fatal(err)
+	}
+	digest := last[strings.Index(last, "sha256:"):]
+	s.push(t, "example/deep/tide", strings.Replace(digest, ":", "-", 1)+".sig") // as cosign attaches a signature
+	return s
+}
+
+// push pushes an image for all architectures, and returns its pull spec by digest.
+func (s *sea) push(t *testing.T, repository, tag string) string {
+	t.Helper()
+	index, err := image.Content{Files: map[string][]byte{"hold/cargo": []byte(strings.Repeat(repository+tag, 1000))}, Labels: map[string]string{"version": tag}}.Index()
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference := s.address + "/" + repository
+	digest, err := image.Push(t.Context(), reference+":"+tag, index)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.images = append(s.images, reference+"@"+digest)
+	return s.images[len(s.images)-1]
+}
+
+// run mirrors from a source to a destination, and returns what was mirrored, how many bytes were copied, and where the
+// resources are.
+func run(t *testing.T, ctx context.Context, from, to string, selections ...string) (mirror.Document, int64, string, error) {
+	t.Helper()
+	source, err := mirror.OpenSource(ctx, from)
+	if err != nil {
+		return mirror.Document{}, 0, "", err
+	}
+	defer source.Close()
+	options := mirror.Options{Name: "sea", Tag: "latest", Namespace: "openshift-marketplace", Jobs: 3}
+	for _, text := range selections {
+		s, err := mirror.ParseSelection(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		options.Selections = append(options.Selections, s)
+	}
+	m, err := mirror.New(ctx, source.Dir, options)
+	if err != nil {
+		return mirror.Document{}, 0, "", err
+	}
+	defer m.Close()
+	destination, err := mirror.OpenDestination(to, options.Name)
+	if err != nil {
+		return mirror.Document{}, 0, "", err
+	}
+	defer destination.Close()
+	if err := m.Inspect(ctx, source.Images, destination); err != nil {
+		return mirror.Document{}, 0, "", err
+	}
+	d := m.Document(from, to, false)
+	if err := m.Copy(ctx, func(mirror.Image) {}); err != nil {
+		return d, m.Copied(), "", err
+	}
+	if mirror.IsFolder(to) {
+		return d, m.Copied(), "", nil
+	}
+	resources := filepath.Join(t.TempDir(), "mirror")
+	_, err = m.Write(resources, d)
+	return d, m.Copied(), resources, err
+}
+
+// digestIn returns the digest that a registry has a reference under, or nothing.
+func digestIn(t *testing.T, reference string) string {
+	t.Helper()
+	digest, err := image.Find(t.Context(), reference)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return digest
+}
+
+// checkCopied fails unless a registry has complete copies of images, with what is attached to the last one.
+func checkCopied(t *testing.T, to string, images []string) {
+	t.Helper()
+	for _, original := range images {
+		_, path, _ := strings.Cut(original, "/")
+		if err := image.CheckComplete(t.Context(), to+"/"+path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// attachedTo returns the number of referrers, and whether there is a signature of cosign's.
+func attachedTo(t *testing.T, pullSpec string) (referrers int, signed bool) {
+	t.Helper()
+	ref, err := name.NewDigest(pullSpec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := remote.Referrers(ref)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := index.IndexManifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list.Manifests), digestIn(t, ref.Context().Tag(strings.Replace(ref.DigestStr(), ":", "-", 1)+".sig").Name()) != ""
+}
+
+// TestMirror goes from registry to registry, and by a folder: the copies are complete, with what is attached, the catalog
+// is valid for us and for opm, and doing it again copies nothing.
+func TestMirror(t *testing.T) {
+	s := newSea(t, nil)
+	for _, way := range []struct {
+		name   string
+		places func(to string) []string
+	}{
+		{"from registry to registry", func(to string) []string { return []string{s.dir, to} }},
+		{"by a folder", func(to string) []string { return []string{s.dir, "oci:" + filepath.Join(t.TempDir(), "carried"), to} }},
+	} {
+		t.Run(way.name, func(t *testing.T) {
+			to := registry.Start(t, nil) + "/mirror/here"
+			places := way.places(to)
+			var d mirror.Document
+			var resources string
+			for i, from := range places[:len(places)-1] {
+				var copied int64
+				var err error
+				if d, copied, resources, err = run(t, t.Context(), from, places[i+1], "tide@>=1.1.0"); err != nil {
+					t.Fatal(err)
+				}
+				if copied != d.Missing || copied == 0 || d.Missing != d.Size {
+					t.Errorf("%d bytes were copied; %d of %d were missing", copied, d.Missing, d.Size)
+				}
+				if again, copied, _, err := run(t, t.Context(), from, places[i+1], "tide@>=1.1.0"); err != nil || copied != 0 || again.Missing != 0 || again.Catalog.Digest != d.Catalog.Digest {
+					t.Errorf("once more: %d bytes were copied, %d were missing: %v", copied, again.Missing, err)
+				}
+			}
+			wanted := s.images[2:6] // those of 1.1.0 and 2.0.0
+			checkCopied(t, to, wanted)
+			if len(d.Images) != len(wanted) {
+				t.Errorf("%d images, want %d", len(d.Images), len(wanted))
+			}
+			if got := digestIn(t, to+"/example/tide-bundle:v1.0.0"); got != "" {
+				t.Errorf("a version that nobody chose is there: %s", got)
+			}
+			_, path, _ := strings.Cut(wanted[3], "/")
+			if referrers, signed := attachedTo(t, to+"/"+path); referrers != 1 || !signed {
+				t.Errorf("%d referrers of %s, and a signature: %t; want 1 and true", referrers, path, signed)
+			}
+			if got := digestIn(t, to+"/sea:latest"); got != d.Catalog.Digest {
+				t.Errorf("the catalog is %s, want %s", got, d.Catalog.Digest)
+			}
+			if out, err := catalogs.OPMOfImages(t, "render", to+"/sea:latest", "--use-http").CombinedOutput(); err != nil || !strings.Contains(string(out), `"name": "tide.v2.0.0"`) {
+				t.Errorf("opm render of the catalog's image: %v\n%.2000s", err, out)
+			}
+			checkResources(t, s, to, resources)
+		})
+	}
+}
+
+// checkResources checks the folder with the catalog and the objects.
+func checkResources(t *testing.T, s *sea, to, dir string) {
+	t.Helper()
+	catalog := filepath.Join(dir, "catalog")
+	c, err := rules.Load(t.Context(), catalog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), catalogs.OPM(t), "validate", catalog).CombinedOutput(); err != nil {
+		t.Errorf("opm validate: %v\n%s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(catalog, "tide", "catalog.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, passed := range []string{`"olm.maxOpenShiftVersion"`, `12345678901234567890`, `"sea.example.com.chart"`} {
+		if !strings.Contains(string(text), passed) {
+			t.Errorf("the catalog has lost %s", passed)
+		}
+	}
+	full, _, err := fbc.Read(t.Context(), s.dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range rules.Against(c, full) { // from what was left out, updates still lead to the head
+		if f.Rule != "against-gone" {
+			t.Error(f)
+		}
+	}
+	for file, want := range map[string]string{
+		"imagedigestmirrorset.yaml": fmt.Sprintf("  - mirrors:\n    - %[1]s/example/deep/tide\n    source: %[2]s/example/deep/tide\n  - mirrors:\n    - %[1]s/example/tide-bundle\n    source: %[2]s/example/tide-bundle\n", to, s.address),
+		"catalogsource.yaml":        "\n  image: " + to + "/sea:latest\n",
+		"clustercatalog.yaml":       "\n      ref: " + to + "/sea:latest\n",
+	} {
+		text, err := os.ReadFile(filepath.Join(dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s lacks %q:\n%s", file, want, text)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "imagetagmirrorset.yaml")); err == nil {
+		t.Error("there is an ImageTagMirrorSet, but no image is named by tag")
+	}
+}
+
+// blobReads wraps a registry, and does something before each blob that is read.
+func blobReads(before func(w http.ResponseWriter, r *http.Request, h http.Handler)) func(http.Handler) http.Handler {
+	return func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/blobs/") {
+				before(w, r, h)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+}
+
+// TestResume ends a mirror at every fifth blob, in both kinds of destinations, until one run succeeds: each continues where
+// the one before ended, and no cluster sees a catalog before its images are there.
+func TestResume(t *testing.T) {
+	for _, kind := range []string{"registry", "folder"} {
+		t.Run(kind, func(t *testing.T) {
+			var mu sync.Mutex
+			left, served := 0, map[string]int{}
+			end := func() {}
+			s := newSea(t, blobReads(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
+				mu.Lock()
+				left--
+				ends := left < 0
+				if ends {
+					end()
+				} else {
+					served[r.URL.Path]++
+				}
+				mu.Unlock()
+				if ends {
+					panic(http.ErrAbortHandler)
+				}
+				h.ServeHTTP(w, r)
+			}))
+			to := registry.Start(t, nil) + "/mirror"
+			destination := to
+			if kind == "folder" {
+				destination = "oci:" + filepath.Join(t.TempDir(), "carried")
+			}
+			ended := 0
+			for ; ; ended++ {
+				ctx, cancel := context.WithCancel(t.Context())
+				mu.Lock()
+				left, end = 5, cancel
+				mu.Unlock()
+				_, _, _, err := run(t, ctx, s.dir, destination)
+				cancel()
+				if err == nil {
+					break
+				}
+				if ended > 20 {
+					t.Fatalf("it makes no progress: %v", err)
+				}
+				if kind == "registry" && digestIn(t, to+"/sea:latest") != "" {
+					t.Error("the catalog is there, and its images are not")
+				}
+				if kind == "folder" {
+					if _, err := mirror.OpenSource(t.Context(), destination); err == nil || !strings.Contains(err.Error(), "index.json") {
+						t.Errorf("an unfinished folder is a source: %v", err)
+					}
+				}
+			}
+			if ended < 2 {
+				t.Fatalf("it ended early %d times; the test needs more", ended)
+			}
+			again := 0
+			for _, times := range served {
+				again += times - 1
+			}
+			if most := 3 * ended; again > most { // those that were in flight, three at a time
+				t.Errorf("%d blobs were read again in %d runs, want at most %d", again, ended, most)
+			}
+			if kind == "folder" {
+				if _, _, _, err := run(t, t.Context(), destination, to); err != nil {
+					t.Fatal(err)
+				}
+			}
+			checkCopied(t, to, s.images[:6])
+		})
+	}
+}
+
+// TestDroppedConnections: a registry that drops a connection within a blob is asked again.
+func TestDroppedConnections(t *testing.T) {
+	for _, kind := range []string{"registry", "folder"} {
+		t.Run(kind, func(t *testing.T) {
+			var drops atomic.Int32
+			s := newSea(t, blobReads(func(w http.ResponseWriter, r *http.Request, h http.Handler) {
+				if drops.Add(1) > 2 {
+					h.ServeHTTP(w, r)
+					return
+				}
+				answer := httptest.NewRecorder()
+				h.ServeHTTP(answer, r)
+				w.Header().Set("Content-Length", strconv.Itoa(answer.Body.Len()))
+				_, _ = w.Write(answer.Body.Bytes()[:answer.Body.Len()/2])
+				panic(http.ErrAbortHandler)
+			}))
+			to := registry.Start(t, nil) + "/mirror"
+			if kind == "folder" {
+				to = "oci:" + filepath.Join(t.TempDir(), "carried")
+			}
+			d, copied, _, err := run(t, t.Context(), s.dir, to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if copied != d.Missing || drops.Load() < 3 {
+				t.Errorf("%d bytes count as copied, want %d; %d requests", copied, d.Missing, drops.Load())
+			}
+		})
+	}
+}
+
+// TestSmallerLater: a folder that is mirrored to again has what was chosen then, and nothing else.
+func TestSmallerLater(t *testing.T) {
+	s := newSea(t, nil)
+	folder := filepath.Join(t.TempDir(), "carried")
+	blobs := func() []string {
+		files, err := filepath.Glob(folder + "/blobs/sha256/*")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return files
+	}
+	if _, _, _, err := run(t, t.Context(), s.dir, "oci:"+folder); err != nil {
+		t.Fatal(err)
+	}
+	all := blobs()
+	if _, copied, _, err := run(t, t.Context(), s.dir, "oci:"+folder, "tide@head"); err != nil || copied > 10<<10 {
+		t.Errorf("%d bytes were copied, more than a catalog has: %v", copied, err)
+	}
+	if left := blobs(); len(left) >= len(all) || slices.ContainsFunc(left, func(file string) bool { return strings.Contains(file, "unfinished") }) {
+		t.Errorf("%d files are left of %d", len(left), len(all))
+	}
+	if _, _, _, err := run(t, t.Context(), "oci:"+folder, registry.Start(t, nil)); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,91 @@
+package mirror
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/berth-csi/berth/yaml"
+)
+
+// Files with objects for clusters.
+const (
+	digestMirrorsFile  = "imagedigestmirrorset.yaml"
+	tagMirrorsFile     = "imagetagmirrorset.yaml"
+	catalogSourceFile  = "catalogsource.yaml"
+	clusterCatalogFile = "clustercatalog.yaml"
+)
+
+// pollMinutes is how often clusters look for a new catalog under its tag.
+const pollMinutes = 60
+
+// objects returns the objects with which a cluster uses the mirror, by file: where images are, and the catalog for OLM v0
+// and v1.
+func (m *Mirror) objects() (map[string][]byte, error) {
+	byDigest, byTag := map[string]string{}, map[string]string{}
+	for _, i := range m.images {
+		to, err := name.ParseReference(i.Destination)
+		if err != nil {
+			return nil, err
+		}
+		from, err := name.ParseReference(i.Source)
+		if err != nil {
+			return nil, err
+		}
+		into := byDigest
+		if _, is := from.(name.Tag); is {
+			into = byTag
+		}
+		into[sourceName(from.Context())] = to.Context().Name()
+	}
+	all := map[string]map[string]any{
+		catalogSourceFile: object("operators.coreos.com/v1alpha1", "CatalogSource", m.Name, map[string]any{
+			"sourceType": "grpc", "image": m.catalog.Destination, "displayName": m.Name,
+			"updateStrategy": map[string]any{"registryPoll": map[string]any{"interval": "60m"}},
+			"grpcPodConfig": map[string]any{"securityContextConfig": "restricted",
+				"extractContent": map[string]any{"catalogDir": "/configs"}},
+		}),
+		clusterCatalogFile: object("olm.operatorframework.io/v1", "ClusterCatalog", m.Name, map[string]any{
+			"source": map[string]any{"type": "Image", "image": map[string]any{"ref": m.catalog.Destination, "pollIntervalMinutes": pollMinutes}},
+		}),
+	}
+	all[catalogSourceFile]["metadata"].(map[string]any)["namespace"] = m.Namespace
+	if len(byDigest) > 0 {
+		all[digestMirrorsFile] = object("config.openshift.io/v1", "ImageDigestMirrorSet", m.Name, map[string]any{"imageDigestMirrors": mirrors(byDigest)})
+	}
+	if len(byTag) > 0 {
+		all[tagMirrorsFile] = object("config.openshift.io/v1", "ImageTagMirrorSet", m.Name, map[string]any{"imageTagMirrors": mirrors(byTag)})
+	}
+	texts := map[string][]byte{}
+	for file, o := range all {
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			return nil, err
+		}
+		texts[file] = text
+	}
+	return texts, nil
+}
+
+func object(version, kind, name string, spec map[string]any) map[string]any {
+	return map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{"name": name}, "spec": spec}
+}
+
+// mirrors lists where the images of repositories are.
+func mirrors(of map[string]string) (list []any) {
+	for _, source := range slices.Sorted(maps.Keys(of)) {
+		list = append(list, map[string]any{"source": source, "mirrors": []any{of[source]}})
+	}
+	return list
+}
+
+// sourceName returns a repository as nodes know it.
+func sourceName(repo name.Repository) string {
+	after, is := strings.CutPrefix(repo.Name(), name.DefaultRegistry+"/")
+	if !is {
+		return repo.Name()
+	}
+	return "docker.io/" + after
+}

@@ -1,0 +1,88 @@
+package mirror
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/berth-csi/berth/findings/escape"
+)
+
+// Names in the folder that Write writes.
+const (
+	catalogFolder = "catalog"
+	documentFile  = "mirror.json"
+)
+
+// written are all names that Write may write.
+var written = []string{catalogFolder, documentFile, digestMirrorsFile, tagMirrorsFile, catalogSourceFile, clusterCatalogFile}
+
+// MayWrite fails if a folder contains anything that Write did not write.
+func MayWrite(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if !slices.Contains(written, entry.Name()) {
+			return fmt.Errorf("will not replace %s: it holds %s, which `berth catalog mirror` did not write; choose another folder with --resources", dir, entry.Name())
+		}
+	}
+	return nil
+}
+
+// Write writes the smaller catalog, the objects for clusters and a report to a folder, which it replaces as a whole. It
+// returns the names of the files with objects.
+func (m *Mirror) Write(dir string, d Document) (files []string, err error) {
+	if err := MayWrite(dir); err != nil {
+		return nil, err
+	}
+	objects, err := m.objects()
+	if err != nil {
+		return nil, err
+	}
+	var report bytes.Buffer
+	if err := escape.JSON(&report, d); err != nil {
+		return nil, err
+	}
+	objects[documentFile] = report.Bytes()
+	parent := filepath.Dir(filepath.Clean(dir))
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return nil, err
+	}
+	staging, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+"-") // a rename works only within one file system
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(staging)) }()
+	fresh, former := filepath.Join(staging, "new"), filepath.Join(staging, "former")
+	if err := os.CopyFS(filepath.Join(fresh, catalogFolder), os.DirFS(m.folder)); err != nil {
+		return nil, err
+	}
+	for file, text := range objects {
+		if err := os.WriteFile(filepath.Join(fresh, file), text, 0o644); err != nil {
+			return nil, err
+		}
+		if file != documentFile {
+			files = append(files, filepath.Join(dir, file))
+		}
+	}
+	if err := os.Rename(dir, former); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	slices.Sort(files)
+	if err := os.Rename(fresh, dir); err != nil {
+		if again := os.Rename(former, dir); again != nil && !errors.Is(again, fs.ErrNotExist) {
+			err = errors.Join(err, again)
+		}
+		return nil, err
+	}
+	return files, nil
+}

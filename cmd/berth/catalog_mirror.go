@@ -1,0 +1,276 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-csi/berth/catalog/mirror"
+	"github.com/berth-csi/berth/findings/escape"
+)
+
+// mirrorCommand holds the flags of the command catalog mirror.
+type mirrorCommand struct {
+	packages  []string
+	defaults  map[string]string
+	name, tag string
+	namespace string
+	resources string
+	jobs      int
+	dryRun    bool
+	output    string
+}
+
+func newCatalogMirrorCommand() *cobra.Command {
+	m := &mirrorCommand{}
+	cmd := &cobra.Command{
+		Use:   "mirror SOURCE DESTINATION",
+		Short: "Copy chosen packages of a catalog, with all their images, for disconnected clusters",
+		Long: `Copy a smaller catalog, and every image that its bundles need, to a registry that a disconnected cluster
+can reach, or to a folder that can be carried there.
+
+SOURCE is the folder of a catalog, the image of one (docker://REFERENCE, or just REFERENCE), or oci:DIR, a
+folder that was mirrored to. DESTINATION is a path of a registry (docker://REGISTRY/PATH, or just
+REGISTRY/PATH), below which each image keeps the path of its repository, or oci:DIR.
+
+--package chooses PACKAGE[/CHANNEL][@RANGE], and may be repeated: all channels without /CHANNEL, all versions
+without @RANGE. @head is the head of each channel. Without --package, everything is mirrored. Updates between
+the chosen versions still work: versions that they go through are added, entries keep what they replace and
+skip, and a choice that would strand versions or leave a channel with several heads is refused, with what to
+do instead. The rules of "berth catalog validate" apply to the smaller catalog. Its other documents are passed
+through.
+
+Images are copied by digest and unchanged, for all architectures, with what is attached to them: signatures,
+SBOMs and provenance, as referrers of OCI or by the tags of cosign. Only what the destination lacks is copied.
+A command that was interrupted can be repeated, and continues. The catalog comes last.
+
+When DESTINATION is a registry, the folder of --resources gets what a cluster needs to use it:
+an ImageDigestMirrorSet (and an ImageTagMirrorSet for images that the catalog names by tag), a CatalogSource,
+a ClusterCatalog, the smaller catalog, and mirror.json, the same document as -o json.
+
+Credentials for registries come from ~/.docker/config.json or Podman's auth.json. Registries on loopback are
+accessed without encryption. The environment variable SSL_CERT_FILE names further CA certificates.`,
+		Example: `  # What would be copied, and how large is it?
+  berth catalog mirror quay.io/operatorhubio/catalog:latest registry.example.com/mirror --package aws-efs-operator --dry-run
+
+  # From registry to registry
+  berth catalog mirror quay.io/operatorhubio/catalog:latest registry.example.com/mirror --package 'aws-efs-operator/stable@>=1.0.0'
+  oc apply -f mirror/imagedigestmirrorset.yaml -f mirror/catalogsource.yaml
+
+  # By a folder, which is carried
+  berth catalog mirror catalog/certified oci:/media/usb/mirror --package aws-efs-operator
+  berth catalog mirror oci:/media/usb/mirror registry.example.com/mirror`,
+		Args: cobra.MatchAll(takes("SOURCE", "DESTINATION"), func(*cobra.Command, []string) error {
+			if m.jobs < 1 || m.jobs > 64 {
+				return fmt.Errorf("--jobs is %d, want 1 to 64", m.jobs)
+			}
+			return nil
+		}),
+		ValidArgsFunction: completing(folders, folders, nothing),
+		RunE:              func(cmd *cobra.Command, args []string) error { return m.run(cmd, args[0], args[1]) },
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&m.packages, "package", nil, "`PACKAGE[/CHANNEL][@RANGE]` to mirror, such as tide, tide/stable or 'tide@>=1.2.0 <2.0.0'; may be repeated")
+	flags.StringToStringVar(&m.defaults, "default-channel", nil, "`PACKAGE=CHANNEL`: the default channel of a package whose own is not mirrored")
+	flags.StringVar(&m.name, "name", "", "`NAME` of the mirrored catalog, for its image and the objects; that of the source if not given")
+	flags.StringVar(&m.tag, "tag", "latest", "`TAG` of the catalog's image, under which clusters look for a new one")
+	flags.StringVar(&m.namespace, "namespace", "openshift-marketplace", "`NAMESPACE` of the CatalogSource")
+	flags.StringVar(&m.resources, "resources", "mirror", "`DIR` for the objects and the smaller catalog; replaced")
+	flags.IntVar(&m.jobs, "jobs", 4, "`NUMBER` of images that are copied at a time")
+	flags.BoolVar(&m.dryRun, "dry-run", false, "list the images, their sizes and what the destination lacks, and copy nothing")
+	for flag, by := range map[string]cobra.CompletionFunc{"package": completeSelection, "resources": folders, "name": nothing, "tag": nothing, "namespace": nothing, "jobs": nothing, "default-channel": nothing} {
+		completeFlag(cmd, flag, by)
+	}
+	addOutputFlag(cmd, &m.output, "text", []string{"text", "json"})
+	return cmd
+}
+
+// completeSelection completes PACKAGE and PACKAGE/CHANNEL of a catalog's folder.
+func completeSelection(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	pkg, _, inChannel := strings.Cut(typed, "/")
+	if !inChannel {
+		return packagesOf(0)(cmd, args, typed)
+	}
+	var all []string
+	for _, c := range packageOf(cmd.Context(), args, pkg).Channels {
+		all = append(all, pkg+"/"+c.Name)
+	}
+	return offered(all, typed), cobra.ShellCompDirectiveNoFileComp
+}
+
+func (c *mirrorCommand) run(cmd *cobra.Command, from, to string) (err error) {
+	options := mirror.Options{Choice: mirror.Choice{DefaultChannels: c.defaults}, Name: c.name, Tag: c.tag, Namespace: c.namespace, Jobs: c.jobs}
+	for _, text := range c.packages {
+		s, err := mirror.ParseSelection(text)
+		if err != nil {
+			return err
+		}
+		options.Selections = append(options.Selections, s)
+	}
+	if err := mirror.MayWrite(c.resources); err != nil && !mirror.IsFolder(to) {
+		return err
+	}
+	stop := startProgress(cmd.ErrOrStderr(), "reading "+from)
+	defer func() { stop() }()
+	source, err := mirror.OpenSource(cmd.Context(), from)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, source.Close()) }()
+	options.Name = cmp.Or(c.name, source.Name)
+	m, err := mirror.New(cmd.Context(), source.Dir, options)
+	if err != nil {
+		return &headed{"cannot mirror " + from + ":", err}
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	destination, err := mirror.OpenDestination(to, options.Name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, destination.Close()) }()
+	stop()
+	stop = startProgress(cmd.ErrOrStderr(), "looking for what is missing")
+	if err := m.Inspect(cmd.Context(), source.Images, destination); err != nil {
+		return &headed{"cannot mirror " + from + " to " + to + ":", err}
+	}
+	stop()
+	d := m.Document(from, to, c.dryRun)
+	for _, warning := range d.Warnings {
+		cmd.PrintErrf("warning: %s\n", warning)
+	}
+	if c.dryRun {
+		return c.show(cmd.OutOrStdout(), d)
+	}
+	if err := c.copy(cmd.Context(), cmd, m, d); err != nil {
+		return err
+	}
+	if mirror.IsFolder(to) {
+		cmd.PrintErrf("carry %s, and run: berth catalog mirror %s REGISTRY/PATH\n", to, to)
+		return c.show(cmd.OutOrStdout(), d)
+	}
+	files, err := m.Write(c.resources, d)
+	if err != nil {
+		return fmt.Errorf("the images and the catalog are copied, but the objects for clusters are not written to %s: %w", c.resources, err)
+	}
+	for _, file := range files {
+		cmd.PrintErrf("wrote %s\n", file)
+	}
+	return c.show(cmd.OutOrStdout(), d)
+}
+
+// copy copies the images and the catalog, and says how far it is.
+func (c *mirrorCommand) copy(ctx context.Context, cmd *cobra.Command, m *mirror.Mirror, d mirror.Document) error {
+	begin, images := time.Now(), len(d.Images)+1
+	var done atomic.Int64
+	progress := func() string {
+		return progressOf(m.Copied(), d.Missing, int(done.Load()), images, time.Since(begin))
+	}
+	stop := startLive(cmd.ErrOrStderr(), func(time.Duration) string { return cut(progress(), columnsOf(cmd.ErrOrStderr())) })
+	defer stop()
+	var printing sync.Mutex
+	err := m.Copy(ctx, func(i mirror.Image) {
+		done.Add(1)
+		if isTerminal(cmd.ErrOrStderr()) || i.Missing == 0 {
+			return // a terminal has a line that changes
+		}
+		printing.Lock()
+		defer printing.Unlock()
+		cmd.PrintErrf("%s; copied %s\n", progress(), i.Destination)
+	})
+	stop()
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted: %s; the same command continues", progress())
+	}
+	if err != nil {
+		return fmt.Errorf("%w; until then: %s", err, progress())
+	}
+	cmd.PrintErrf("%s\n", progress())
+	return nil
+}
+
+// progressOf says how far the copying is, how fast it was so far, and what is left.
+func progressOf(copied, missing int64, images, allImages int, taken time.Duration) string {
+	text := fmt.Sprintf("%s of %s, %d of %s", size(min(copied, missing)), size(missing), images, count(allImages, "image"))
+	rate := float64(copied) / max(taken.Seconds(), 0.001)
+	if copied == 0 {
+		return text
+	}
+	text += fmt.Sprintf(", %s/s", size(int64(rate)))
+	if left := missing - copied; left > 0 {
+		text += fmt.Sprintf(", %s left", time.Duration(float64(left)/rate*float64(time.Second)).Round(time.Second))
+	}
+	return text
+}
+
+// size returns a number of bytes as people write it.
+func size(bytes int64) string {
+	for _, unit := range []struct {
+		name string
+		of   int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if bytes >= unit.of {
+			return fmt.Sprintf("%.1f %s", float64(bytes)/float64(unit.of), unit.name)
+		}
+	}
+	return fmt.Sprintf("%d B", bytes)
+}
+
+// show prints what was mirrored, or would be.
+func (c *mirrorCommand) show(w io.Writer, d mirror.Document) error {
+	if c.output == "json" {
+		return escape.JSON(w, d)
+	}
+	for _, p := range d.Packages {
+		fmt.Fprintf(w, "%s, default channel %s%s\n", escape.Cell(p.Name), escape.Cell(p.DefaultChannel), instead(p.FormerDefaultChannel))
+		for _, ch := range p.Channels {
+			fmt.Fprintf(w, "  %s: %s, head %s%s\n", escape.Cell(ch.Name), entries(len(ch.Entries)), escape.Cell(ch.Head), instead(ch.FormerHead))
+			if len(ch.Between) > 0 {
+				fmt.Fprintf(w, "    added, as updates go through them: %s\n", escape.Cell(strings.Join(ch.Between, ", ")))
+			}
+			if len(ch.Skips) > 0 {
+				fmt.Fprintf(w, "    skipped by the head, as its skipRange has them: %s\n", escape.Cell(strings.Join(ch.Skips, ", ")))
+			}
+		}
+	}
+	if !d.DryRun {
+		_, err := fmt.Fprintf(w, "catalog %s, %s, with %s\n", escape.Cell(d.Catalog.Destination), d.Catalog.Digest, count(len(d.Images), "image"))
+		return err
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "SIZE\tMISSING\tATTACHED\tIMAGE")
+	largest := slices.SortedFunc(slices.Values(d.Images), func(a, b mirror.Image) int {
+		return cmp.Or(cmp.Compare(b.Size, a.Size), cmp.Compare(a.Source, b.Source))
+	})
+	for _, i := range largest {
+		fmt.Fprintf(table, "%s\t%s\t%d\t%s\n", size(i.Size), size(i.Missing), i.Attached, escape.Cell(i.Source))
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s of %s would be copied, %s and the catalog\n", size(d.Missing), size(d.Size), count(len(d.Images), "image"))
+	return err
+}
+
+func instead(former string) string {
+	if former == "" {
+		return ""
+	}
+	return " instead of " + escape.Cell(former)
+}
+
+func entries(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
+}

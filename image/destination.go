@@ -1,0 +1,170 @@
+package image
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// Destination is where a transfer copies images to: a path of a registry, or a folder.
+type Destination interface {
+	// place returns the repository for the images of another one.
+	place(of name.Repository) (name.Repository, error)
+	// has reports whether there is a blob or a manifest.
+	has(ctx context.Context, repo name.Repository, p part) (bool, error)
+	// upload stores a blob. Its content can be opened several times.
+	upload(ctx context.Context, repo name.Repository, p part, open func() (io.ReadCloser, error)) error
+	// put stores a manifest. All that it lists is there.
+	put(ctx context.Context, repo name.Repository, p part) error
+	// name gives a stored manifest a name.
+	name(ctx context.Context, ref name.Reference, p part) error
+	// remedy says what to do about an error.
+	remedy(err error) string
+	// Close ends the use of the destination.
+	Close() error
+}
+
+// below is a path of a registry.
+type below struct {
+	path   string // registry.example.com/team, without a slash at its end
+	pusher *remote.Pusher
+	puller *remote.Puller
+
+	mu   sync.Mutex
+	held map[v1.Hash]name.Repository // where the registry has blobs, so that it need not get them again
+}
+
+// Below returns the destination that has each image below a path such as registry.example.com/team, by the path of its own
+// repository: quay.io/example/operator is at registry.example.com/team/example/operator.
+func Below(path string) (Destination, error) {
+	path = strings.TrimSuffix(path, "/")
+	if _, err := name.NewRepository(path+"/image", name.StrictValidation); err != nil || strings.Contains(path, "://") {
+		return nil, fmt.Errorf("destination %q: want a path of a registry, such as registry.example.com/mirror", path)
+	}
+	options := []remote.Option{remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithRetryBackoff(remote.Backoff{Steps: 1})} // a transfer repeats
+	pusher, err := remote.NewPusher(options...)
+	if err != nil {
+		return nil, err
+	}
+	puller, err := remote.NewPuller(options...)
+	return &below{path: path, pusher: pusher, puller: puller, held: map[v1.Hash]name.Repository{}}, err
+}
+
+func (b *below) place(of name.Repository) (name.Repository, error) {
+	return name.NewRepository(b.path + "/" + of.RepositoryStr())
+}
+
+func (b *below) has(ctx context.Context, repo name.Repository, p part) (bool, error) {
+	ref := repo.Digest(p.Digest.String())
+	if p.text != nil {
+		_, err := b.puller.Head(ctx, ref)
+		if isAbsent(err) {
+			return false, nil
+		}
+		return err == nil, err
+	}
+	layer, err := b.puller.Layer(ctx, ref)
+	if err != nil {
+		return false, err
+	}
+	size, err := layer.Size() // a HEAD request
+	if isAbsent(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if size != p.Size {
+		return false, contentErrorf("the destination has the blob %s with %d bytes, and its manifest says %d; delete it there", p.Digest, size, p.Size)
+	}
+	b.hold(repo, p.Digest)
+	return true, nil
+}
+
+func (b *below) hold(repo name.Repository, blob v1.Hash) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.held[blob] = repo
+}
+
+func (b *below) holder(blob v1.Hash) (name.Repository, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	repo, held := b.held[blob]
+	return repo, held
+}
+
+func (b *below) upload(ctx context.Context, repo name.Repository, p part, open func() (io.ReadCloser, error)) error {
+	var content v1.Layer = &blob{p, open}
+	if from, held := b.holder(p.Digest); held {
+		content = &remote.MountableLayer{Layer: content, Reference: from.Digest(p.Digest.String())}
+	}
+	if err := b.pusher.Upload(ctx, repo, content); err != nil {
+		return err
+	}
+	b.hold(repo, p.Digest)
+	return nil
+}
+
+func (b *below) put(ctx context.Context, repo name.Repository, p part) error {
+	return b.pusher.Put(ctx, repo.Digest(p.Digest.String()), raw(p))
+}
+
+func (b *below) name(ctx context.Context, ref name.Reference, p part) error {
+	tag, is := ref.(name.Tag)
+	if !is {
+		return nil // it has its digest
+	}
+	if now, err := b.puller.Head(ctx, tag); err == nil && now.Digest == p.Digest {
+		return nil
+	}
+	return b.pusher.Put(ctx, tag, raw(p))
+}
+
+func (b *below) remedy(err error) string {
+	repo, failed := name.NewRepository(b.path + "/image")
+	if failed != nil || IsAbsent(err) {
+		return ""
+	}
+	return pushRemedy(repo, err)
+}
+
+func (b *below) Close() error { return nil }
+
+// raw is a manifest that is pushed as it is.
+type raw part
+
+func (r raw) RawManifest() ([]byte, error)        { return r.text, nil }
+func (r raw) MediaType() (types.MediaType, error) { return r.Descriptor.MediaType, nil }
+
+// blob is a blob that is pushed as it is.
+type blob struct {
+	part
+	open func() (io.ReadCloser, error)
+}
+
+func (b *blob) Digest() (v1.Hash, error)            { return b.Descriptor.Digest, nil }
+func (b *blob) Size() (int64, error)                { return b.Descriptor.Size, nil }
+func (b *blob) MediaType() (types.MediaType, error) { return b.Descriptor.MediaType, nil }
+func (b *blob) Compressed() (io.ReadCloser, error)  { return b.open() }
+func (b *blob) DiffID() (v1.Hash, error) {
+	return v1.Hash{}, fmt.Errorf("blob %s: not decompressed", b.Descriptor.Digest)
+}
+func (b *blob) Uncompressed() (io.ReadCloser, error) {
+	return nil, fmt.Errorf("blob %s: not decompressed", b.Descriptor.Digest)
+}
+
+// digestOf returns the digest of a text.
+func digestOf(text []byte) (v1.Hash, error) {
+	digest, _, err := v1.SHA256(bytes.NewReader(text))
+	return digest, err
+}

@@ -1,0 +1,157 @@
+package image
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+)
+
+// Source is where images are read from: the registries that their references name, or a folder.
+type Source interface {
+	// manifest returns a manifest and its descriptor. The content has the digest.
+	manifest(ctx context.Context, ref name.Reference) (v1.Descriptor, []byte, error)
+	// open returns the content of a blob. Reading it to its end fails unless it has the digest and the size.
+	open(ctx context.Context, repo name.Repository, blob v1.Descriptor) (io.ReadCloser, error)
+	// referrers returns the manifests that name another one as their subject.
+	referrers(ctx context.Context, subject name.Digest) ([]v1.Descriptor, error)
+}
+
+// isAbsent reports whether an error says that a source does not have what was asked for.
+func isAbsent(err error) bool {
+	refused := (*transport.Error)(nil)
+	return errors.Is(err, fs.ErrNotExist) || errors.As(err, &refused) && refused.StatusCode == http.StatusNotFound
+}
+
+// registries are the registries that references name. Each gets only the credentials that are for it.
+type registries struct {
+	retryable func(error) bool
+	mu        sync.Mutex
+	pullers   map[name.Registry]*remote.Puller
+}
+
+// Registries returns the source that reads each image from the registry that its reference names, as Pull does, until the
+// context ends.
+func Registries(ctx context.Context) Source {
+	return &registries{
+		retryable: func(err error) bool { return ctx.Err() == nil && isTransient(err) },
+		pullers:   map[name.Registry]*remote.Puller{},
+	}
+}
+
+func (r *registries) puller(registry name.Registry) (*remote.Puller, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if puller := r.pullers[registry]; puller != nil {
+		return puller, nil
+	}
+	puller, err := remote.NewPuller(remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithTransport(newGuard(registry)),
+		remote.WithRetryBackoff(remote.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.1, Steps: 3}), // the library's waits ignore the context
+		remote.WithRetryPredicate(r.retryable))
+	if err == nil {
+		r.pullers[registry] = puller
+	}
+	return puller, err
+}
+
+func (r *registries) manifest(ctx context.Context, ref name.Reference) (v1.Descriptor, []byte, error) {
+	puller, err := r.puller(ref.Context().Registry)
+	if err != nil {
+		return v1.Descriptor{}, nil, err
+	}
+	found, err := puller.Get(ctx, ref)
+	if err != nil {
+		return v1.Descriptor{}, nil, err
+	}
+	return found.Descriptor, found.Manifest, nil
+}
+
+func (r *registries) open(ctx context.Context, repo name.Repository, blob v1.Descriptor) (io.ReadCloser, error) {
+	puller, err := r.puller(repo.Registry)
+	if err != nil {
+		return nil, err
+	}
+	layer, err := puller.Layer(ctx, repo.Digest(blob.Digest.String()))
+	if err != nil {
+		return nil, err
+	}
+	stream, err := layer.Compressed()
+	if err != nil {
+		return nil, err
+	}
+	return verified(stream, blob), nil
+}
+
+func (r *registries) referrers(ctx context.Context, subject name.Digest) ([]v1.Descriptor, error) {
+	puller, err := r.puller(subject.Registry)
+	if err != nil {
+		return nil, err
+	}
+	index, err := remote.Referrers(subject, remote.WithContext(ctx), remote.Reuse(puller))
+	if isAbsent(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	listed, err := index.IndexManifest()
+	if err != nil {
+		return nil, contentErrorf("the list of what is attached to %s cannot be read: %v", subject.DigestStr(), err)
+	}
+	return listed.Manifests, nil
+}
+
+// verifying is a stream that fails at its end unless it had the digest and the size of a descriptor.
+type verifying struct {
+	io.ReadCloser
+	want v1.Descriptor
+	sum  hash.Hash
+	size int64
+}
+
+func verified(stream io.ReadCloser, want v1.Descriptor) io.ReadCloser {
+	return &verifying{ReadCloser: stream, want: want, sum: sha256.New()}
+}
+
+func (v *verifying) Read(p []byte) (int, error) {
+	n, err := v.ReadCloser.Read(p)
+	v.sum.Write(p[:n])
+	if v.size += int64(n); v.size > v.want.Size {
+		return 0, v.differs()
+	}
+	if err == nil || isTransient(err) && !errors.Is(err, io.EOF) {
+		return n, err
+	}
+	got := "sha256:" + hex.EncodeToString(v.sum.Sum(nil))
+	switch {
+	case v.size == v.want.Size && got != v.want.Digest.String():
+		return n, contentErrorf("its blob %s has content with the digest %s; expected the same", v.want.Digest, got)
+	case v.size < v.want.Size && (errors.Is(err, io.EOF) || !isFailure(err)):
+		return n, v.differs()
+	}
+	return n, err
+}
+
+// isFailure reports whether an error is one of the network or the disk, and not about what was read.
+func isFailure(err error) bool {
+	failure := net.Error(nil) // which errors of system calls are, too
+	return isTransient(err) || errors.Is(err, context.Canceled) || errors.As(err, &failure)
+}
+
+func (v *verifying) differs() error {
+	return contentErrorf("its blob %s does not have the %d bytes that its manifest says; expected the same size", v.want.Digest, v.want.Size)
+}

@@ -1,0 +1,255 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"golang.org/x/sync/singleflight"
+)
+
+// Transfer copies images with all that belongs to them, unchanged and by digest. It copies what the destination lacks: a
+// transfer that ended at any time can be repeated, and continues. It is safe for concurrent use.
+type Transfer struct {
+	From Source
+	To   Destination
+
+	copied atomic.Int64
+	flight singleflight.Group
+
+	mu      sync.Mutex
+	missing map[string]bool // of what was looked up, by its key: whether the destination lacks it
+}
+
+// Copied is the number of bytes that have been copied.
+func (t *Transfer) Copied() int64 { return t.copied.Load() }
+
+// Place returns the name of an image in the destination.
+func (t *Transfer) Place(reference string) (string, error) {
+	ref, err := parseName(reference)
+	if err != nil {
+		return "", err
+	}
+	repo, err := t.To.place(ref.Context())
+	if err != nil {
+		return "", fmt.Errorf("image %s: %w", reference, err)
+	}
+	return placed(ref, repo).Name(), nil
+}
+
+// Inspect finds out what belongs to an image, and what of it the destination lacks.
+func (t *Transfer) Inspect(ctx context.Context, reference string) (*Whole, error) {
+	w, err := whole(ctx, t.From, reference)
+	if err != nil {
+		return nil, err
+	}
+	repo, err := t.To.place(w.ref.Context())
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w", reference, err)
+	}
+	for _, parts := range [][]part{w.manifests, w.blobs} {
+		for i := range parts {
+			added, err := t.lookUp(ctx, repo, &parts[i])
+			if err != nil {
+				return nil, fmt.Errorf("looking for what the destination has of image %s: %w%s", reference, err, t.To.remedy(err))
+			}
+			w.Missing += added
+		}
+	}
+	return w, nil
+}
+
+// lookUp looks for a part in the destination, and returns the size of it if nothing counted it as missing before.
+func (t *Transfer) lookUp(ctx context.Context, repo name.Repository, p *part) (added int64, err error) {
+	key := t.key(repo, p.Digest)
+	t.mu.Lock()
+	missing, known := t.missing[key]
+	t.mu.Unlock()
+	if known {
+		p.missing = missing
+		return 0, nil
+	}
+	var has bool
+	err = repeat(ctx, func() (err error) { has, err = t.To.has(ctx, repo, *p); return err })
+	if err != nil {
+		return 0, err
+	}
+	p.missing = !has
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, known := t.missing[key]; known || has {
+		t.note(key, !has)
+		return 0, nil
+	}
+	t.note(key, true)
+	return p.Size, nil
+}
+
+func (t *Transfer) note(key string, missing bool) {
+	if t.missing == nil {
+		t.missing = map[string]bool{}
+	}
+	t.missing[key] = missing
+}
+
+// key identifies a part in the destination. A folder has each once, and a registry once in each repository.
+func (t *Transfer) key(repo name.Repository, digest v1.Hash) string {
+	if _, is := t.To.(*Folder); is {
+		return digest.String()
+	}
+	return repo.Name() + "@" + digest.String()
+}
+
+// Copy copies an image that was inspected. Its name appears in the destination when everything else is there.
+func (t *Transfer) Copy(ctx context.Context, w *Whole) error {
+	if err := t.copy(ctx, w); err != nil {
+		return fmt.Errorf("copying image %s: %w%s", w.Reference, err, t.remedy(w, err))
+	}
+	return nil
+}
+
+func (t *Transfer) copy(ctx context.Context, w *Whole) error {
+	repo, err := t.To.place(w.ref.Context())
+	if err != nil {
+		return err
+	}
+	for _, blob := range w.blobs {
+		if err := t.once(ctx, repo, blob, func(ctx context.Context) error { return t.upload(ctx, w, repo, blob) }); err != nil {
+			return fmt.Errorf("blob %s: %w", blob.Digest, err)
+		}
+	}
+	for _, m := range w.manifests {
+		err := t.once(ctx, repo, m, func(ctx context.Context) error {
+			err := t.To.put(ctx, repo, m)
+			if err == nil {
+				t.copied.Add(m.Size)
+			}
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("manifest %s: %w", m.Digest, err)
+		}
+	}
+	for _, n := range w.named {
+		if err := repeat(ctx, func() error { return t.To.name(ctx, placed(n.ref, repo), n.part) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placed returns a reference in another repository.
+func placed(ref name.Reference, repo name.Repository) name.Reference {
+	if tag, is := ref.(name.Tag); is {
+		return repo.Tag(tag.TagStr())
+	}
+	return repo.Digest(ref.Identifier())
+}
+
+// once copies a part if it is missing, and only once if several images need it.
+func (t *Transfer) once(ctx context.Context, repo name.Repository, p part, do func(context.Context) error) error {
+	key := t.key(repo, p.Digest)
+	_, err, _ := t.flight.Do(key, func() (any, error) {
+		t.mu.Lock()
+		missing := p.missing && t.missing[key]
+		t.mu.Unlock()
+		if !missing {
+			return nil, nil
+		}
+		if err := repeat(ctx, func() error { return do(ctx) }); err != nil {
+			return nil, err
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.missing[key] = false
+		return nil, nil
+	})
+	return err
+}
+
+// upload copies a blob, and counts its bytes while they are read.
+func (t *Transfer) upload(ctx context.Context, w *Whole, repo name.Repository, blob part) error {
+	counted := &counted{total: &t.copied}
+	err := t.To.upload(ctx, repo, blob, func() (io.ReadCloser, error) {
+		stream, err := t.From.open(ctx, w.ref.Context(), blob.Descriptor)
+		if err != nil {
+			return nil, &sourceError{err}
+		}
+		counted.reset(0)
+		return &counting{stream, counted}, nil
+	})
+	if err != nil {
+		counted.reset(0)
+		return err
+	}
+	counted.reset(blob.Size) // a registry may have had it elsewhere
+	return nil
+}
+
+// sourceError is an error of the source, as opposed to one of the destination.
+type sourceError struct{ error }
+
+func (e *sourceError) Unwrap() error { return e.error }
+
+// remedy says what to do about an error of either side.
+func (t *Transfer) remedy(w *Whole, err error) string {
+	if at := (*sourceError)(nil); errors.As(err, &at) {
+		return remedy(w.ref.Context(), err)
+	}
+	return t.To.remedy(err)
+}
+
+// counted is what one blob has added to a total.
+type counted struct {
+	total *atomic.Int64
+	own   atomic.Int64
+}
+
+func (c *counted) add(n int64) { c.own.Add(n); c.total.Add(n) }
+
+// reset sets what the blob has added.
+func (c *counted) reset(to int64) { c.total.Add(to - c.own.Swap(to)) }
+
+// counting is a stream whose bytes are counted.
+type counting struct {
+	io.ReadCloser
+	counted *counted
+}
+
+func (c *counting) Read(p []byte) (int, error) {
+	n, err := c.ReadCloser.Read(p)
+	c.counted.add(int64(n))
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &sourceError{err}
+	}
+	return n, err
+}
+
+// attempts is how often a request is made that may succeed when it is repeated, and pause the time before the second.
+const (
+	attempts = 4
+	pause    = 500 * time.Millisecond
+)
+
+// repeat repeats what fails for a reason that may pass.
+func repeat(ctx context.Context, do func() error) error {
+	wait := pause
+	for attempt := 1; ; attempt++ {
+		err := do()
+		if err == nil || attempt == attempts || ctx.Err() != nil || !isTransient(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(wait):
+			wait *= 2
+		}
+	}
+}

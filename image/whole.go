@@ -1,0 +1,224 @@
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+)
+
+// Whole is an image with all that belongs to it: the images for all platforms, unchanged, and what is attached to them.
+type Whole struct {
+	// Reference is the image as it was asked for, and Digest its digest.
+	Reference, Digest string
+	// Size is the size of all manifests and blobs in bytes, and Missing of those that the destination lacks. What several
+	// images of a transfer share counts as missing in one of them.
+	Size, Missing int64
+	// Attached is the number of attached manifests: signatures, SBOMs, provenance.
+	Attached int
+
+	ref       name.Reference
+	manifests []part // each after those that it needs
+	blobs     []part
+	named     []named
+}
+
+// part is a manifest or a blob, and whether the destination lacks it.
+type part struct {
+	v1.Descriptor
+	text    []byte // of a manifest
+	missing bool
+}
+
+// named is a reference to a manifest, which the destination must have, too.
+type named struct {
+	ref  name.Reference
+	part part
+}
+
+// Limits of what belongs to one image. No image comes near them.
+const (
+	maxParts     = 1024     // manifests
+	maxNesting   = 4        // lists in lists, and attachments of attachments
+	maxBlobSize  = 64 << 30 // bytes
+	maxReferrers = 256      // of one manifest
+)
+
+// attachedTags are the endings of the tags by which cosign attaches manifests to the one whose digest the tag begins with.
+var attachedTags = []string{".sig", ".att", ".sbom"}
+
+// pathPart is what the distribution specification allows between two slashes of a repository's name. The library allows
+// more, such as "..", with which a catalog could choose where its images go.
+var pathPart = regexp.MustCompile(`^[a-z0-9]+((\.|_|__|-+)[a-z0-9]+)*$`)
+
+// parseName parses the full name of an image.
+func parseName(reference string) (name.Reference, error) {
+	ref, err := name.ParseReference(reference, name.StrictValidation)
+	if err != nil {
+		return nil, fmt.Errorf("image %q: want a reference with its registry and a tag or a digest, such as quay.io/example/operator@sha256:…: %w", shortened(reference), err)
+	}
+	for part := range strings.SplitSeq(ref.Context().RepositoryStr(), "/") {
+		if !pathPart.MatchString(part) {
+			return nil, contentErrorf("image %q: its path has the part %q; expected only names of letters, digits and single separators", shortened(reference), shortened(part))
+		}
+	}
+	return ref, nil
+}
+
+// isAttachedTag reports whether a tag is one of cosign's.
+func isAttachedTag(tag string) bool {
+	return strings.HasPrefix(tag, "sha256-") && slices.ContainsFunc(attachedTags, func(ending string) bool { return strings.HasSuffix(tag, ending) })
+}
+
+// whole finds what belongs to an image.
+func whole(ctx context.Context, from Source, reference string) (*Whole, error) {
+	ref, err := parseName(reference)
+	if err != nil {
+		return nil, err
+	}
+	w := &walk{Whole: &Whole{Reference: reference, ref: ref}, from: from, repository: ref.Context(), seen: map[v1.Hash]bool{}}
+	root, err := w.manifest(ctx, ref, nil, 0)
+	if err != nil {
+		return nil, fmt.Errorf("image %s: %w%s", reference, err, remedy(ref.Context(), err))
+	}
+	w.Digest = root.Digest.String()
+	w.named = append(w.named, named{ref, root})
+	return w.Whole, nil
+}
+
+// walk visits all manifests of an image.
+type walk struct {
+	*Whole
+	from       Source
+	repository name.Repository
+	seen       map[v1.Hash]bool
+}
+
+// manifest visits a manifest, what it lists, and what is attached to it.
+func (w *walk) manifest(ctx context.Context, ref name.Reference, listed *v1.Descriptor, depth int) (part, error) {
+	found, text, err := w.from.manifest(ctx, ref)
+	if err != nil {
+		if listed != nil && isAbsent(err) {
+			return part{}, contentErrorf("it lists %s, which its registry does not have: it was pushed incompletely, or deleted in part; push it again", listed.Digest)
+		}
+		return part{}, err
+	}
+	p := part{Descriptor: v1.Descriptor{MediaType: found.MediaType, Size: int64(len(text)), Digest: found.Digest}, text: text}
+	if listed != nil && listed.Size != p.Size {
+		return part{}, contentErrorf("the manifest %s is %d bytes long, but listed with %d; expected the same", p.Digest, p.Size, listed.Size)
+	}
+	if w.seen[p.Digest] {
+		return p, nil
+	}
+	w.seen[p.Digest] = true
+	if len(w.seen) > maxParts || depth > maxNesting {
+		return part{}, contentErrorf("more than %d manifests, or more than %d below each other, belong to it; expected fewer", maxParts, maxNesting)
+	}
+	read, err := parse(p.Descriptor, text)
+	if err != nil {
+		return part{}, err
+	}
+	if err := w.visit(ctx, read, depth); err != nil {
+		return part{}, err
+	}
+	w.Size += p.Size
+	w.manifests = append(w.manifests, p)
+	return p, w.attached(ctx, p.Digest, depth)
+}
+
+// visit visits what a manifest lists.
+func (w *walk) visit(ctx context.Context, m *manifest, depth int) error {
+	if len(m.content.Manifests) > maxManifests || len(m.content.Layers) > maxLayers {
+		return contentErrorf("the manifest %s lists %d images and %d layers; expected at most %d and %d", m.Digest, len(m.content.Manifests), len(m.content.Layers), maxManifests, maxLayers)
+	}
+	for _, child := range m.content.Manifests {
+		if err := checkNotForeign(child); err != nil {
+			return err
+		}
+		if _, err := w.manifest(ctx, w.repository.Digest(child.Digest.String()), &child, depth+1); err != nil {
+			return err
+		}
+	}
+	blobs := slices.Clone(m.content.Layers)
+	if m.content.Config != nil {
+		blobs = append(blobs, *m.content.Config)
+	}
+	for _, blob := range blobs {
+		if err := checkNotForeign(blob); err != nil {
+			return err
+		}
+		if blob.Size < 0 || blob.Size > maxBlobSize {
+			return contentErrorf("its blob %s has %d bytes, it says; expected at most %d", blob.Digest, blob.Size, int64(maxBlobSize))
+		}
+		if !w.seen[blob.Digest] {
+			w.seen[blob.Digest] = true
+			w.Size += blob.Size
+			w.blobs = append(w.blobs, part{Descriptor: v1.Descriptor{MediaType: blob.MediaType, Size: blob.Size, Digest: blob.Digest}})
+		}
+	}
+	return nil
+}
+
+// attached visits what is attached to a manifest: by naming it as its subject (OCI 1.1), or by a tag of cosign's.
+func (w *walk) attached(ctx context.Context, to v1.Hash, depth int) error {
+	referrers, err := w.from.referrers(ctx, w.repository.Digest(to.String()))
+	if err != nil {
+		return err
+	}
+	if len(referrers) > maxReferrers {
+		return contentErrorf("%d manifests are attached to %s; expected at most %d", len(referrers), to, maxReferrers)
+	}
+	for _, r := range referrers {
+		if err := w.attach(ctx, w.repository.Digest(r.Digest.String()), to, depth); err != nil {
+			return err
+		}
+	}
+	for _, ending := range attachedTags {
+		tag := w.repository.Tag(to.Algorithm + "-" + to.Hex + ending)
+		if err := w.attach(ctx, tag, v1.Hash{}, depth); err != nil && !isAbsent(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// attach visits an attached manifest, which must have the subject if that is given.
+func (w *walk) attach(ctx context.Context, ref name.Reference, subject v1.Hash, depth int) error {
+	p, err := w.manifest(ctx, ref, nil, depth+1)
+	if err != nil {
+		return err
+	}
+	if subject != (v1.Hash{}) {
+		named, err := subjectOf(p.text)
+		if err != nil || named != subject {
+			return contentErrorf("its registry says that %s is attached to %s, but the manifest does not say so; expected it as the subject", p.Digest, subject)
+		}
+	}
+	if !slices.ContainsFunc(w.named, func(n named) bool { return n.ref.Name() == ref.Name() }) {
+		w.Attached++
+		w.named = append(w.named, named{ref, p})
+	}
+	return nil
+}
+
+// subjectOf returns the digest of the manifest that another one is attached to, or nothing.
+func subjectOf(manifest []byte) (v1.Hash, error) {
+	var read content
+	if err := json.Unmarshal(manifest, &read); err != nil || read.Subject == nil {
+		return v1.Hash{}, err
+	}
+	return read.Subject.Digest, nil
+}
+
+// IsAbsent reports whether an error of a transfer is about one image alone, which its registry does not have or which is
+// not as it should be. Others may be fine.
+func IsAbsent(err error) bool {
+	unfit := (*contentError)(nil)
+	return isAbsent(err) || errors.As(err, &unfit)
+}
