@@ -161,8 +161,13 @@ func (b *Testbed) Create(t testing.TB, p Pod) *corev1.Pod {
 // Run runs a pod with the volume of a claim, and waits until it is ready.
 func (b *Testbed) Run(t testing.TB, p Pod) RunningPod {
 	t.Helper()
-	pod := b.Create(t, p)
-	cluster.Eventually(t, Limit, "pod "+p.Name+" to be ready", func(ctx context.Context) error {
+	return b.AwaitPod(t, b.Create(t, p))
+}
+
+// AwaitPod waits until a pod is ready that uses a volume.
+func (b *Testbed) AwaitPod(t testing.TB, pod *corev1.Pod) RunningPod {
+	t.Helper()
+	cluster.Eventually(t, Limit, "pod "+pod.Name+" to be ready", func(ctx context.Context) error {
 		if err := b.Client().Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
 			return err
 		}
