@@ -45,6 +45,8 @@ var suites = []suite{
 	{name: "sweep-sharedvolume", about: "every fault at every write and watch of the SharedVolume controller", pkg: "./sharedvolume", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
 	{name: "sweep-clusterstorage", about: "every fault at every write and watch of the cluster storage operator", pkg: "./operator/clusterstorage", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
 	{name: "sweep-switch", about: "every fault at every write of berth switch", pkg: "./migrate/subscription", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
+	{name: "sweep-csi-migration", about: "every fault at every write of berth csi-migration", pkg: "./migrate/csimigration", run: "^TestCrashSweep$", options: []string{"-all-faults"}},
+	{name: "csi-migration", about: "a StatefulSet with an in-tree EBS or Cinder volume while CSI migration goes on, off and on, with the real drivers on real nodes, as root", pkg: "./migrate/csimigration", run: "^TestStatefulSetOnRealNodes$", options: []string{"-all-migrations"}},
 	{name: "adopt", about: "each driver is handed over to the cluster storage operator from each operator of OLM, and what can go wrong", pkg: "./test/clusterstorage", run: "^TestAdoption(Killed|Refusals|Failures)?$", options: []string{"-all-adoptions"}},
 	{name: "sweep-adopt", about: "every fault at every write with which the cluster storage operator, or berth adopt, hands a driver over", pkg: "./test/clusterstorage", run: "^TestAdoptionSweep$", options: []string{"-all-faults"}},
 	{name: "random", about: "the SharedVolume controller against a model, for half an hour of random actions", pkg: "./sharedvolume", run: "^TestRandomSequences$", options: []string{"-random-time=30m"}},
