@@ -42,9 +42,6 @@ func warned(code, do, what string, args ...any) migrate.Checks {
 
 // choose decides which plugins are switched, and in which way.
 func (o *observed) choose(p *Plan, r Request) migrate.Checks {
-	if o.hosted {
-		return refused(controlPlaneKind, "ask who hosts the control plane to switch it", "Infrastructure cluster: status.controlPlaneTopology is External: the control plane is not on nodes of this cluster, so nothing shows how far it is")
-	}
 	if r.Direction == Downgrade {
 		return o.chooseDowngrade(p, r)
 	}
@@ -73,7 +70,17 @@ func (o *observed) choose(p *Plan, r Request) migrate.Checks {
 	if len(open) == 0 {
 		return append(found, o.checkMigrated(r)...)
 	}
+	if o.hosted {
+		return append(found, refusedHosted()...)
+	}
 	return append(found, o.chooseWay(p, r, open)...)
+}
+
+// hostedElsewhere says that the control plane is not on nodes of the cluster, as with HyperShift.
+const hostedElsewhere = "the control plane is not on nodes of this cluster (Infrastructure cluster: status.controlPlaneTopology is External)"
+
+func refusedHosted() migrate.Checks {
+	return refused(controlPlaneKind, "ask who hosts the control plane to switch it", "%s, so nothing shows how far it is", hostedElsewhere)
 }
 
 // checkMigrated warns of nodes that do not say that plugins with locked gates are migrated, such as those with an old kubelet.
@@ -160,6 +167,8 @@ func (o *observed) chooseDowngrade(p *Plan, r Request) migrate.Checks {
 		return passed(downgradeTo, "nothing is needed for a downgrade from %s to %s: no feature gate of CSI migration that is on for good is switchable there", o.version, to)
 	case isPatched(to):
 		return passed(downgradeTo, "nothing is needed for a downgrade from %s to %s: its Attach/Detach controller goes by what nodes say, so the order makes no difference, though it has %s off", o.version, to, strings.Join(gates, ", "))
+	case o.hosted:
+		return refusedHosted()
 	case !slices.Contains(o.featureSets, string(nodeSet)):
 		return refused(downgradeTo, "do not downgrade while volumes of these plugins are attached: the control plane is downgraded first, and could not detach them any more",
 			"version %s has %s off, and the API server takes no feature set %s, only %q", to, strings.Join(gates, ", "), nodeSet, o.featureSets)

@@ -204,6 +204,8 @@ func TestPlan(t *testing.T) {
 		{name: "off from gates, patched", version: "4.10.0", sets: serverSets, request: Request{Direction: Disable}, change: func(o *observed) { o.list(); o.controlPlaneOn(); o.nodesOn() }, way: Custom, plugins: all},
 		{name: "a requested way", version: "4.10.0", sets: proposed, request: Request{Direction: Enable, Way: OneSet}, way: OneSet, plugins: all},
 		{name: "hosted", version: "4.10.0", sets: proposed, request: Request{Direction: Enable}, change: func(o *observed) { o.hosted = true }, refused: "External"},
+		{name: "hosted, all locked", version: "4.22.0", sets: serverSets, request: Request{Direction: Enable}, change: func(o *observed) { o.hosted = true; o.nodesOn() }, says: "already migrated"},
+		{name: "hosted, all locked: off", version: "4.22.0", sets: serverSets, request: Request{Direction: Disable}, change: func(o *observed) { o.hosted = true }, refused: "nothing to switch"},
 		{name: "updating", version: "4.7.0", sets: proposed, request: Request{Direction: Enable}, change: func(o *observed) { o.updating = true }, way: TwoSets, plugins: all, refused: "being updated"},
 		{name: "no driver", version: "4.7.0", sets: proposed, request: Request{Direction: Enable}, change: func(o *observed) { o.drivers["ebs"] = driverState{unavailable: "there is no CSIDriver"} }, way: TwoSets, plugins: all, refused: "there is no CSIDriver"},
 		{name: "a node without the driver", version: "4.7.0", sets: proposed, request: Request{Direction: Enable}, change: func(o *observed) { o.nodes[3].drivers.Clear() }, way: TwoSets, plugins: all, refused: "CSINode of w0"},
@@ -227,6 +229,8 @@ func TestPlan(t *testing.T) {
 		{name: "downgrade to a patched version", version: "4.13.0", sets: proposed, request: Request{Direction: Downgrade, To: "4.11.0"}, says: "the order makes no difference"},
 		{name: "downgrade, all locked there", version: "4.14.0", sets: proposed, request: Request{Direction: Downgrade, To: "4.13.0"}, says: "nothing is needed"},
 		{name: "downgrade without the set", version: "4.13.0", sets: serverSets, request: Request{Direction: Downgrade, To: "4.7.0"}, refused: "takes no feature set CSIMigrationNode"},
+		{name: "downgrade, hosted", version: "4.13.0", sets: proposed, request: Request{Direction: Downgrade, To: "4.7.0"}, change: func(o *observed) { o.hosted = true }, refused: "External"},
+		{name: "downgrade, hosted, nothing needed", version: "4.14.0", sets: proposed, request: Request{Direction: Downgrade, To: "4.13.0"}, change: func(o *observed) { o.hosted = true }, says: "nothing is needed"},
 		{name: "downgrade upwards", version: "4.13.0", sets: proposed, request: Request{Direction: Downgrade, To: "4.14.0"}, refused: "is not a version before"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -267,6 +271,21 @@ func TestStanding(t *testing.T) {
 			if s.String() != want {
 				t.Errorf("version %s: %s is %s, want %s", version, s.Component, s, want)
 			}
+		}
+	}
+}
+
+// TestHosted: no object of a cluster shows where a control plane stands that is hosted elsewhere. That is said, and is safe
+// only if the version has all gates on for good.
+func TestHosted(t *testing.T) {
+	t.Parallel()
+	for version, safe := range map[string]bool{"4.12.0": false, "4.22.0": true} {
+		o := newObserved(version)
+		o.hosted, o.operators, o.pools = true, nil, nil
+		o.nodesOn()
+		report := o.overview()
+		if text := report.Text(migrate.Plain); report.Safe != safe || !report.Hosted || !strings.Contains(text, "the control plane is not on nodes of this cluster") {
+			t.Errorf("version %s: safe %t, want %t, and why:\n%s", version, report.Safe, safe, text)
 		}
 	}
 }

@@ -209,6 +209,9 @@ func (o *observed) readNodes(ctx context.Context, c client.Client) error {
 }
 
 func (o *observed) readOperators(ctx context.Context, c client.Client) error {
+	if o.hosted {
+		return nil
+	}
 	for _, component := range controlPlane {
 		made := operator{staticPod: component, gates: map[int32]map[string]bool{}}
 		object := &unstructured.Unstructured{}

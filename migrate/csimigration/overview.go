@@ -22,11 +22,14 @@ type Overview struct {
 	Version    string              `json:"version"`
 	FeatureSet configv1.FeatureSet `json:"featureSet"`
 	// Patched says that the Attach/Detach controller goes by what nodes say, whatever its own feature gates are.
-	Patched bool           `json:"patched"`
+	Patched bool `json:"patched"`
+	// Hosted says that the control plane is not on nodes of this cluster, so that nothing shows where it stands.
+	Hosted  bool           `json:"hosted"`
 	Plugins []PluginReport `json:"plugins"`
 	// Waits says what of control plane and nodes is being rolled out; "" if nothing is.
 	Waits string `json:"waits,omitempty"`
-	// Safe reports whether it is safe to go on: nothing is stranded, in a wrong order, or being rolled out.
+	// Safe reports whether it is safe to go on: nothing is stranded, in a wrong order, or being rolled out, and nothing is open of
+	// which nothing shows where it stands.
 	Safe bool `json:"safe"`
 	// Migration is the migration in progress.
 	Migration *migrate.Status[*Plan] `json:"migration,omitempty"`
@@ -72,7 +75,7 @@ func Open(ctx context.Context, cluster migrate.Cluster) (*migrate.Status[*Plan],
 }
 
 func (o *observed) overview() *Overview {
-	report := &Overview{Schema: OverviewSchema, Version: o.version.String(), Patched: isPatched(o.version), Safe: true}
+	report := &Overview{Schema: OverviewSchema, Version: o.version.String(), Patched: isPatched(o.version), Hosted: o.hosted, Safe: true}
 	if o.featureGate != nil {
 		report.FeatureSet = o.featureGate.Spec.FeatureSet
 	}
@@ -90,7 +93,7 @@ func (o *observed) overview() *Overview {
 		if p.Used {
 			p.DriverMissing = o.driverDiffers(plugins()[len(report.Plugins) : len(report.Plugins)+1])
 		}
-		report.Safe = report.Safe && p.WrongOrder == "" && len(p.Stranded) == 0 && p.DriverMissing == ""
+		report.Safe = report.Safe && (p.Locked || !o.hosted) && p.WrongOrder == "" && len(p.Stranded) == 0 && p.DriverMissing == ""
 		report.Plugins = append(report.Plugins, p)
 	}
 	report.Waits = o.rollouts()
@@ -115,6 +118,9 @@ func (o *observed) rollouts() string {
 func (r *Overview) Text(colour migrate.Palette) string {
 	var t escape.Lines
 	t.Add("CSI migration of the cluster, version %s, feature set %q", r.Version, string(r.FeatureSet))
+	if r.Hosted {
+		t.Add("%s: nothing shows where it stands, except that gates are on for good in this version", hostedElsewhere)
+	}
 	for _, p := range r.Plugins {
 		t.Add("")
 		notes := []string{"feature gate " + p.Gate}

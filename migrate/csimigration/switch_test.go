@@ -30,21 +30,22 @@ import (
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
-// limit is how long anything may take.
+// limit is how long anything may take on a cluster without machines.
 const limit = 2 * time.Minute
 
 // scene is a cluster with the EBS driver in its objects, whose static-pod operators and machine-config operator are played.
 type scene struct {
 	*cluster.Cluster
 	*restarts.Operators
-	t *testing.T
+	t     *testing.T
+	limit time.Duration // how long anything may take
 }
 
 // newScene is a cluster of an OpenShift version; with the proposal's feature sets if it is proposed.
 func newScene(t *testing.T, version string, proposed bool) *scene {
 	t.Helper()
 	c := cluster.Start(t, cluster.Options{Name: t.Name()})
-	s := &scene{Cluster: c, t: t}
+	s := &scene{Cluster: c, t: t, limit: limit}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	s.must(restarts.Install(ctx, c))
@@ -52,13 +53,7 @@ func newScene(t *testing.T, version string, proposed bool) *scene {
 		s.must(restarts.Propose(ctx, c))
 	}
 	s.must(restarts.SetVersion(ctx, c, version))
-	var stop func() error
-	s.Operators, stop = restarts.Play(c)
-	t.Cleanup(func() {
-		if err := stop(); err != nil && t.Failed() {
-			t.Logf("the last error of the played operators: %v", err)
-		}
-	})
+	s.play(restarts.Play(c))
 	s.must(restarts.InstallDriver(ctx, c, ebs.Driver.CSIName))
 	nodes := &corev1.NodeList{}
 	s.must(c.Client().List(ctx, nodes))
@@ -72,6 +67,16 @@ func newScene(t *testing.T, version string, proposed bool) *scene {
 	}})
 	s.settled()
 	return s
+}
+
+// play takes operators that are played until the test ends.
+func (s *scene) play(operators *restarts.Operators, stop func() error) {
+	s.Operators = operators
+	s.t.Cleanup(func() {
+		if err := stop(); err != nil && s.t.Failed() {
+			s.t.Logf("the last error of the played operators: %v", err)
+		}
+	})
 }
 
 func (s *scene) must(err error) {
@@ -105,7 +110,7 @@ func (s *scene) patchStatus(object client.Object, patch string) {
 // settled waits until nothing is rolled out.
 func (s *scene) settled() {
 	s.t.Helper()
-	cluster.Eventually(s.t, limit, "the cluster to settle", func(ctx context.Context) error {
+	cluster.Eventually(s.t, s.limit, "the cluster to settle", func(ctx context.Context) error {
 		o, err := csimigration.Observe(ctx, s.admin())
 		if err == nil && o.Waits != "" {
 			err = errors.New(o.Waits)
@@ -164,7 +169,7 @@ var (
 // run runs a tool, which has to succeed in time, and returns its writes.
 func (s *scene) run(injector *fault.Injector, t tool) []fault.Write {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
+	ctx, cancel := context.WithTimeout(s.t.Context(), s.limit)
 	defer cancel()
 	if err := injector.Run(ctx, s.Config(), t); err != nil {
 		s.t.Fatal(err)
@@ -205,7 +210,7 @@ func (s *scene) is(on bool) {
 // mustFail runs a tool that has to fail with some text.
 func (s *scene) mustFail(t tool, want ...string) {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), limit)
+	ctx, cancel := context.WithTimeout(s.t.Context(), s.limit)
 	defer cancel()
 	err := t(ctx, s.Config())
 	for _, text := range want {
@@ -218,7 +223,7 @@ func (s *scene) mustFail(t tool, want ...string) {
 // mustWait runs a tool until there is something to wait for, again and again until that has some text.
 func (s *scene) mustWait(r csimigration.Request, want string) {
 	s.t.Helper()
-	cluster.Eventually(s.t, limit, "the tool to wait for "+want, func(ctx context.Context) error {
+	cluster.Eventually(s.t, s.limit, "the tool to wait for "+want, func(ctx context.Context) error {
 		err := s.do(r, migrate.Options{NoWait: true}, nil)(ctx, s.Config())
 		if errors.Is(err, migrate.ErrWaiting) && strings.Contains(err.Error(), want) {
 			return nil
@@ -348,7 +353,7 @@ func TestWrongOrder(t *testing.T) {
 // mustFind waits until the overview has some texts.
 func (s *scene) mustFind(want ...string) {
 	s.t.Helper()
-	cluster.Eventually(s.t, limit, fmt.Sprintf("the status to find %q", want), func(ctx context.Context) error {
+	cluster.Eventually(s.t, s.limit, fmt.Sprintf("the status to find %q", want), func(ctx context.Context) error {
 		o, err := csimigration.Observe(ctx, s.admin())
 		if err != nil {
 			return err
@@ -415,7 +420,7 @@ func TestCrashSweep(t *testing.T) {
 		}
 		back := map[csimigration.Direction]csimigration.Request{csimigration.Enable: disable, csimigration.Disable: enable}[r.Direction]
 		scenarios = append(scenarios, fault.Scenario{Name: string(r.Direction), Points: points, Sample: 3, Try: func(t *testing.T, at fault.Point, f fault.Fault) bool {
-			s := &scene{Cluster: s.Cluster, Operators: s.Operators, t: t}
+			s := &scene{Cluster: s.Cluster, Operators: s.Operators, t: t, limit: limit}
 			s.run(fault.Record(), s.do(back, migrate.Options{}, nil))
 			injector := fault.InjectNth(slices.Index(points, at)+1, f)
 			s.run(injector, s.do(r, migrate.Options{}, nil))

@@ -27,12 +27,13 @@ type order struct {
 
 // orders are all that a keeper obeys, by name.
 var orders = map[string]func(*keeper, context.Context, order) error{
-	"stop-node":   func(k *keeper, _ context.Context, o order) error { return k.stopNode(o.Node) },
-	"start-node":  func(k *keeper, ctx context.Context, o order) error { return k.startNode(ctx, o.Node) },
-	"back-up":     (*keeper).backUp,
-	"restore":     (*keeper).restore,
-	"renew-keys":  func(k *keeper, ctx context.Context, _ order) error { return k.renewKeys(ctx) },
-	"forget-keys": func(k *keeper, ctx context.Context, _ order) error { return k.forgetKeys(ctx) },
+	"stop-node":           func(k *keeper, _ context.Context, o order) error { return k.stopNode(o.Node) },
+	"start-node":          func(k *keeper, ctx context.Context, o order) error { return k.startNode(ctx, o.Node) },
+	"back-up":             (*keeper).backUp,
+	"restore":             (*keeper).restore,
+	"renew-keys":          func(k *keeper, ctx context.Context, _ order) error { return k.renewKeys(ctx) },
+	"forget-keys":         func(k *keeper, ctx context.Context, _ order) error { return k.forgetKeys(ctx) },
+	"restart-controllers": func(k *keeper, ctx context.Context, _ order) error { return k.restartControllerManager(ctx) },
 }
 
 // StopNode ends a real node like a machine that loses its power, with all of its files. Its Node object stays. Only the
@@ -68,6 +69,10 @@ func (c *Cluster) RenewKeys() error { return c.order(order{Do: "renew-keys"}) }
 
 // ForgetKeys restarts the API server so that it refuses tokens that were signed before RenewKeys.
 func (c *Cluster) ForgetKeys() error { return c.order(order{Do: "forget-keys"}) }
+
+// RestartControllers restarts kube-controller-manager. All that its controllers remembered is gone, such as of which nodes
+// the Attach/Detach controller has to take care.
+func (c *Cluster) RestartControllers() error { return c.order(order{Do: "restart-controllers"}) }
 
 func (c *Cluster) order(o order) error {
 	if c.started == nil {
@@ -177,6 +182,14 @@ func (k *keeper) restartAPIServer(ctx context.Context) error {
 		return err
 	}
 	return k.plane.awaitHealthy(ctx, k.plane.apiPort, "/readyz")
+}
+
+func (k *keeper) restartControllerManager(ctx context.Context) error {
+	k.processes.stop("kube-controller-manager")
+	if err := k.run(k.plane.controllerManager()); err != nil {
+		return err
+	}
+	return k.plane.awaitHealthy(ctx, k.plane.managerPort, "/healthz")
 }
 
 // renewKeys writes a new serving certificate, and a new key for tokens beside the former ones.

@@ -185,7 +185,8 @@ func (r *realNodes) startNode(ctx context.Context, name string, place *realnode.
 	return nil
 }
 
-// awaitWorker waits until a node is ready, and gives it the roles of a worker and a master, which a kubelet may not.
+// awaitWorker waits until a node is ready, and gives it the roles of a worker and a master, which a kubelet may not. A node
+// whose machine was stopped keeps the roles that it had.
 func awaitWorker(ctx context.Context, api client.Client, name string) error {
 	return Until(ctx, "node "+name, func(ctx context.Context) error {
 		var node corev1.Node
@@ -194,6 +195,9 @@ func awaitWorker(ctx context.Context, api client.Client, name string) error {
 		}
 		for _, condition := range node.Status.Conditions {
 			if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+				if _, worker := node.Labels[rolePrefix+workerRole]; worker {
+					return nil
+				}
 				before := node.DeepCopy()
 				node.Labels[rolePrefix+workerRole], node.Labels[rolePrefix+masterRole] = "", ""
 				return api.Patch(ctx, &node, client.MergeFrom(before))

@@ -21,7 +21,8 @@ type Call struct {
 	Query        url.Values
 	Project      string // of the token
 	Microversion string // if one was asked for
-	Code         int    // of the response; 0 while there is none
+	UserAgent    string
+	Code         int // of the response; 0 while there is none
 }
 
 // String returns the call without what differs from one run to the next.
@@ -65,7 +66,7 @@ func (c *Cloud) Asked() int {
 }
 
 func (c *Cloud) record(s service, route route, r *http.Request, body []byte) *Call {
-	call := &Call{Service: s.name, Method: r.Method, Query: r.URL.Query(), Microversion: s.versions.asked(r)}
+	call := &Call{Service: s.name, Method: r.Method, Query: r.URL.Query(), UserAgent: r.UserAgent(), Microversion: s.versions.asked(r)}
 	prefix := strings.ReplaceAll(s.prefix, "{project}", r.PathValue("project"))
 	call.Path = strings.TrimPrefix(r.URL.Path, prefix)
 	if _, path, found := strings.Cut(route.pattern, " "); found {

@@ -52,10 +52,11 @@ const (
 // Operators are the operators that are played.
 type Operators struct {
 	client client.Client
+	reboot Reboot
 
 	mutex sync.Mutex
-	// failing are the components whose revisions fail, and degraded the nodes that are.
-	failing, degraded map[string]bool
+	// failing are the components whose revisions fail, degraded the nodes that are, and keeping those that are not drained.
+	failing, degraded, keeping map[string]bool
 	// drained are the nodes that were drained, in order.
 	drained []string
 	// restarted are the times when the nodes' kubelets were started last.
@@ -166,9 +167,18 @@ func Register(ctx context.Context, c *cluster.Cluster, csiName string, nodes ...
 	return nil
 }
 
-// Play plays the operators until stop is called, which returns the last error that was not a conflict.
+// Reboot restarts the machine of a node, with a kubelet for which CSI migration is on, or off. It reports whether that kubelet
+// is a real one, which says itself which plugins are migrated.
+type Reboot func(ctx context.Context, node string, migrated bool) (isReal bool, err error)
+
+// Play plays the operators until stop is called, which returns the last error that was not a conflict. No machine is rebooted.
 func Play(c *cluster.Cluster) (o *Operators, stop func() error) {
-	o = &Operators{client: c.Client(), failing: map[string]bool{}, degraded: map[string]bool{}, restarted: map[string]time.Time{}}
+	return PlayWith(c, func(context.Context, string, bool) (bool, error) { return false, nil })
+}
+
+// PlayWith is Play with machines.
+func PlayWith(c *cluster.Cluster, reboot Reboot) (o *Operators, stop func() error) {
+	o = &Operators{client: c.Client(), reboot: reboot, failing: map[string]bool{}, degraded: map[string]bool{}, keeping: map[string]bool{}, restarted: map[string]time.Time{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {
@@ -187,6 +197,9 @@ func (o *Operators) Fail(component string, fails bool) { o.mark(o.failing, compo
 
 // Degrade has a node not get its configuration, or get it again.
 func (o *Operators) Degrade(node string, is bool) { o.mark(o.degraded, node, is) }
+
+// Keep has a node keep its pods when it is restarted: those that have nowhere else to go.
+func (o *Operators) Keep(node string) { o.mark(o.keeping, node, true) }
 
 func (o *Operators) mark(marks map[string]bool, name string, is bool) {
 	o.mutex.Lock()
@@ -438,9 +451,11 @@ func (o *Operators) rollOne(ctx context.Context, nodes []corev1.Node, config str
 		if o.is(o.degraded, n.Name) {
 			return o.annotate(ctx, n, map[string]string{reason: "failed to drain node"}, n.Spec.Unschedulable)
 		}
-		left, err := o.evict(ctx, n.Name)
-		if err != nil || left > 0 || len(n.Status.VolumesInUse) > 0 { // a real node takes minutes to restart; volumes are unmounted by then
-			return err
+		if !o.is(o.keeping, n.Name) {
+			left, err := o.evict(ctx, n.Name)
+			if err != nil || left > 0 || len(n.Status.VolumesInUse) > 0 { // a real node takes minutes to restart; volumes are unmounted by then
+				return err
+			}
 		}
 		o.mutex.Lock()
 		o.drained = append(o.drained, n.Name)
@@ -478,8 +493,22 @@ func (o *Operators) evict(ctx context.Context, node string) (int, error) {
 
 // restart starts the kubelet of a node with a configuration: it says which plugins are migrated. A node that was cordoned stays so.
 func (o *Operators) restart(ctx context.Context, n *corev1.Node, config string) error {
+	migrated := strings.HasSuffix(config, onConfig)
+	isReal, err := o.reboot(ctx, n.Name, migrated)
+	if err == nil && !isReal {
+		err = o.say(ctx, n.Name, migrated)
+	}
+	if err != nil {
+		return err
+	}
+	o.restarted[n.Name] = time.Now()
+	return o.annotate(ctx, n, map[string]string{current: config, desired: config, reason: ""}, n.Spec.Unschedulable)
+}
+
+// say writes which plugins are migrated, as a kubelet does when it starts.
+func (o *Operators) say(ctx context.Context, node string, migrated bool) error {
 	var listed []string
-	if strings.HasSuffix(config, onConfig) {
+	if migrated {
 		for _, d := range registry.All() {
 			if d.InTree.Plugin != "" {
 				listed = append(listed, d.InTree.Plugin)
@@ -487,20 +516,16 @@ func (o *Operators) restart(ctx context.Context, n *corev1.Node, config string) 
 		}
 	}
 	csiNode := &storagev1.CSINode{}
-	err := o.client.Get(ctx, client.ObjectKey{Name: n.Name}, csiNode)
+	err := o.client.Get(ctx, client.ObjectKey{Name: node}, csiNode)
 	if apierrors.IsNotFound(err) {
-		csiNode.Name = n.Name
+		csiNode.Name = node
 		err = o.client.Create(ctx, csiNode)
 	}
 	if err != nil {
 		return err
 	}
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, migratedAnnotation, strings.Join(listed, ","))
-	if err := o.client.Patch(ctx, csiNode, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		return err
-	}
-	o.restarted[n.Name] = time.Now()
-	return o.annotate(ctx, n, map[string]string{current: config, desired: config, reason: ""}, n.Spec.Unschedulable)
+	return o.client.Patch(ctx, csiNode, client.RawPatch(types.MergePatchType, []byte(patch)))
 }
 
 func (o *Operators) annotate(ctx context.Context, n *corev1.Node, annotations map[string]string, cordoned bool) error {

@@ -41,11 +41,13 @@ type AWS struct {
 	Metadata []aws.Metadata
 	// Former are CredentialsRequests of former operators of the driver.
 	Former []*unstructured.Unstructured
+	// Root returns the root folder of a node, in whose /dev the disks are. It is the cluster's NodeRoot unless a test plays the
+	// machines of some nodes.
+	Root func(node string) (string, error)
 
 	t      testing.TB
 	driver drivers.Driver
 	tokens bool
-	on     *cluster.Cluster // once it runs
 }
 
 // account is the cluster's.
@@ -194,7 +196,7 @@ func (a *AWS) Options() Cloud {
 func (a *AWS) rootOf(instance string) (string, error) {
 	for i, node := range Nodes {
 		if a.Instances[i].ID == instance {
-			return a.on.NodeRoot(node)
+			return a.Root(node)
 		}
 	}
 	return "", fmt.Errorf("no node is the instance %s", instance)
@@ -202,7 +204,9 @@ func (a *AWS) rootOf(instance string) (string, error) {
 
 func (a *AWS) prepare(c *cluster.Cluster) {
 	a.t.Helper()
-	a.on = c
+	if a.Root == nil {
+		a.Root = c.NodeRoot
+	}
 	for i, node := range Nodes {
 		listener, err := c.ListenOn(node, "tcp", metadataAddress)
 		if err != nil {

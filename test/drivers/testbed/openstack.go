@@ -47,6 +47,8 @@ type OpenStack struct {
 	Instances []openstack.Instance
 	// CA may be set before Options.
 	CA CASource
+	// Root is as that of AWS.
+	Root func(node string) (string, error)
 
 	t testing.TB
 }
@@ -62,9 +64,8 @@ func StartOpenStack(t testing.TB, shareTypes ...string) *OpenStack {
 // Options returns what a testbed finds of the cloud. The cluster logs in with a new application credential.
 func (o *OpenStack) Options() Cloud {
 	cluster.NeedRealNodes(o.t)
-	var testCluster *cluster.Cluster // set before the first volume is attached
 	content := disks.New(disks.Options{
-		Root: func(instance string) (string, error) { return o.rootOf(testCluster, instance) },
+		Root: o.rootOf,
 		// Instances have their root volume as vda, which does not exist here.
 		Device: func(n int) string { return "vd" + string(rune('a'+n)) },
 		Link:   func(a disks.Attachment) string { return "virtio-" + a.Disk[:20] },
@@ -103,7 +104,9 @@ func (o *OpenStack) Options() Cloud {
 		NFS:      server,
 		Objects:  []client.Object{credentials, config},
 		Prepare: func(c *cluster.Cluster) {
-			testCluster = c
+			if o.Root == nil {
+				o.Root = c.NodeRoot
+			}
 			for _, node := range Nodes {
 				instance := o.AddInstance(node)
 				o.Instances = append(o.Instances, instance)
@@ -116,10 +119,10 @@ func (o *OpenStack) Options() Cloud {
 func gib(size int) int64 { return int64(size) << 30 }
 
 // rootOf returns the root folder of the node that is an instance.
-func (o *OpenStack) rootOf(c *cluster.Cluster, instance string) (string, error) {
+func (o *OpenStack) rootOf(instance string) (string, error) {
 	for i, node := range Nodes {
 		if o.Instances[i].ID == instance {
-			return c.NodeRoot(node)
+			return o.Root(node)
 		}
 	}
 	return "", fmt.Errorf("no node is the instance %s", instance)
