@@ -235,6 +235,7 @@ func (m *machines) attachDetach(ctx context.Context, each *machine, wanted bool)
 			return m.cloud.detach(ctx, each.node)
 		}
 		each.attached = false
+		return m.report(ctx, each) // a machine that has lost its power has not said that it does not use the volume
 	}
 	return nil
 }
