@@ -81,6 +81,8 @@ func (s *state) leaveExtension() (migrate.Decision, error) {
 		return execute(DeleteExtension)
 	case e.isOrphaning():
 		return wait(DeleteExtension, "the garbage collector to orphan what ClusterExtension %s has installed", name)
+	case len(e.ofOLM()) > 0:
+		return wait(DeleteExtension, "OLM to notice that ClusterExtension %s is deleted, and to remove its finalizers %s", name, strings.Join(e.ofOLM(), ", "))
 	}
 	if len(s.objectSets) > 0 {
 		if set := s.objectSets[0]; set.DeletionTimestamp != nil {
@@ -97,7 +99,7 @@ func (s *state) leaveExtension() (migrate.Decision, error) {
 	case e != nil && e.isHeld():
 		return execute(RemoveHandOverFinalizer)
 	case e != nil:
-		return wait(RemoveHandOverFinalizer, "ClusterExtension %s to be gone, which has the finalizers %s", name, strings.Join(e.GetFinalizers(), ", "))
+		return wait(RemoveHandOverFinalizer, "ClusterExtension %s to be gone", name)
 	}
 	return none()
 }

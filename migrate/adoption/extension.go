@@ -22,7 +22,8 @@ import (
 //
 // OLM does not act on a ClusterExtension that is being deleted, but it may be in the middle of applying it when it is deleted,
 // and then own an API again that the garbage collector has just orphaned. As soon as the ClusterExtension were gone, that API
-// would go, too. So a finalizer keeps the ClusterExtension until OLM has had its time, and nothing is owned by it any more.
+// would go, too. So a finalizer keeps the ClusterExtension until OLM has removed its own and had some time, and no API is owned by
+// it any more.
 
 // handOverFinalizer keeps a ClusterExtension from going before nothing that has to stay is owned by it.
 const handOverFinalizer = "berth.dev/hand-over"
@@ -64,6 +65,14 @@ func (e extension) isHeld() bool { return controllerutil.ContainsFinalizer(e, ha
 // isOrphaning reports whether the garbage collector has not orphaned everything yet.
 func (e extension) isOrphaning() bool {
 	return slices.Contains(e.GetFinalizers(), metav1.FinalizerOrphanDependents)
+}
+
+// ofOLM returns the other finalizers. OLM removes its own when it sees that a ClusterExtension is deleted, after what it was doing
+// with it, as it does one thing at a time.
+func (e extension) ofOLM() []string {
+	return slices.DeleteFunc(e.GetFinalizers(), func(finalizer string) bool {
+		return finalizer == handOverFinalizer || finalizer == metav1.FinalizerOrphanDependents
+	})
 }
 
 // readExtensions reads the ClusterExtensions of the driver's package. They are cluster-scoped.
