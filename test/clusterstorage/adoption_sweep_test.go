@@ -45,6 +45,7 @@ func TestAdoptionSweep(t *testing.T) {
 	formers := make(chan *former, sweepClusters)
 	for range sweepClusters {
 		f := newFormer(t, succeedable()[0], nil)
+		f.unoperated = true
 		f.useVolumes()
 		f.install(release.Payload{Version: version, Stopped: true})
 		formers <- f

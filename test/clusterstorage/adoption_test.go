@@ -47,6 +47,7 @@ type former struct {
 	version      string // the ClusterServiceVersion
 	operator     string // the Deployment
 	own          bool   // it is of ours, and not of OpenShift 4.5
+	unoperated   bool   // no operator of ours runs afterwards
 }
 
 // succeedable returns the drivers that OLM may have run.
@@ -389,5 +390,6 @@ func (f *former) checkForbidden() {
 // record starts to record the hand-over.
 func (f *former) record() *handover.Recording {
 	f.t.Helper()
-	return handover.Record(f.t, f.Cluster, handover.Former{Driver: f.driver, Namespace: f.namespace, Operator: f.operator, Own: f.own}, "VolumeSnapshot", "VolumeSnapshotContent")
+	return handover.Record(f.t, f.Cluster, handover.Former{Driver: f.driver, Namespace: f.namespace, Operator: f.operator, Own: f.own, Unoperated: f.unoperated},
+		"VolumeSnapshot", "VolumeSnapshotContent")
 }
