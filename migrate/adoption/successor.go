@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	operatorv1 "github.com/openshift/api/operator/v1"
 	operatorsv1 "github.com/operator-framework/api/pkg/operators/v1"
@@ -30,6 +31,9 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return nil
 }
 
+// requestTimeout limits a single request of the cluster storage operator. One that is never answered would hold up all drivers.
+const requestTimeout = 30 * time.Second
+
 // NewSuccessor returns the function with which the cluster storage operator hands drivers over to itself. Each call makes at most
 // one step, and never waits. It continues the hand-over in the journal, whoever has begun it. With begin it starts one if
 // nothing speaks against that, unless an administrator has rolled one back.
@@ -40,6 +44,7 @@ func NewSuccessor(config *rest.Config) (func(ctx context.Context, d drivers.Driv
 	}
 	config = rest.CopyConfig(config)
 	config.QPS, config.Burst = 20, 40 // of each kind; an observation reads several objects of some
+	config.Timeout = requestTimeout
 	c, err := client.New(config, client.Options{Scheme: scheme})
 	if err != nil {
 		return nil, err

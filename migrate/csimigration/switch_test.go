@@ -121,6 +121,8 @@ func (s *scene) settled() {
 
 func (s *scene) connect(config *rest.Config) migrate.Cluster {
 	s.t.Helper()
+	config = rest.CopyConfig(config)
+	config.Timeout = 10 * time.Second // as the command has it: an injected fault may be that the API server does not answer
 	c, err := client.New(config, client.Options{Scheme: s.Client().Scheme(), Mapper: s.Client().RESTMapper()})
 	if err != nil {
 		s.t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	operatorv1 "github.com/openshift/api/operator/v1"
@@ -228,6 +229,8 @@ func (f *former) useVolumes() {
 // adopting is "berth adopt apply".
 func (f *former) adopting(report func(migrate.Event)) func(context.Context, *restclient.Config) error {
 	return func(ctx context.Context, config *restclient.Config) error {
+		config = restclient.CopyConfig(config)
+		config.Timeout = 10 * time.Second // as the command has it: an injected fault may be that the API server does not answer
 		c, err := client.New(config, client.Options{Scheme: f.Client().Scheme(), Mapper: f.Client().RESTMapper()})
 		if err != nil {
 			return err
