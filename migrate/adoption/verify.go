@@ -57,8 +57,8 @@ func (s *state) verifyExtension() error {
 	case e == nil:
 		return nil
 	case e.GetUID() != wanted.UID:
-		return fmt.Errorf("somebody has created ClusterExtension %s again: its UID is %s, which is not of the plan; find out who has, such as a GitOps tool, "+
-			"delete it with `kubectl delete clusterextension %[1]s --cascade=orphan`, and continue with `%[3]s`", wanted.Name, e.GetUID(), s.journal.Command(s.plan, "resume"))
+		return fmt.Errorf("somebody has created ClusterExtension %s again: its UID is %s, which is not of the plan; find out who has, such as a GitOps tool, and end that; do not delete it yourself, "+
+			"as OLM may be applying it, and its APIs would go with it; %[3]s", wanted.Name, e.GetUID(), s.journal.Abandon())
 	case e.GetDeletionTimestamp() == nil && e.bundle() != wanted.Bundle:
 		return fmt.Errorf("OLM updates the operator: the status of ClusterExtension %s has %q installed, want %q; wait until that is done; then %s",
 			wanted.Name, e.bundle(), wanted.Bundle, s.journal.Abandon())
