@@ -22,7 +22,7 @@ func (in *input) checkExtensions(o *operator) migrate.Checks {
 		return passed(clusterExtension, "no ClusterExtension has installed the operator")
 	case len(names) > 1:
 		return refused(clusterExtension, "find out which one manages the driver. Of the others, wait until OLM has finished with them (condition Progressing is True with reason Succeeded), and take them away with "+
-				"`kubectl delete clusterextension NAME --cascade=orphan`; "+keepExtension+" without that flag",
+			"`kubectl delete clusterextension NAME --cascade=orphan`; "+keepExtension+" without that flag",
 			"there are several ClusterExtensions of the driver: %s", strings.Join(names, ", "))
 	case len(in.namespaces()) > 0:
 		return refused(clusterExtension, "find out which one manages the driver; "+keepExtension,

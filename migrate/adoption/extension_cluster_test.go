@@ -28,7 +28,9 @@ var boatKind = schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind
 // API again after it was orphaned. What the operator alone needed is deleted, but not what others have under the same labels.
 func TestExtensionIsOrphaned(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
-	define(t, c)
+	if err := crds.OLMv1.Create(t.Context(), c.Client()); err != nil {
+		t.Fatal(err)
+	}
 	namespace, tenant := c.Namespace(t), c.Namespace(t)
 	create := func(object client.Object) {
 		t.Helper()
@@ -135,22 +137,4 @@ func newObject(version, kind, name string) *unstructured.Unstructured {
 	object.SetKind(kind)
 	object.SetName(name)
 	return object
-}
-
-// define creates the APIs of OLM v1.
-func define(t *testing.T, c *cluster.Cluster) {
-	t.Helper()
-	file, err := crds.OLMv1.Ensure(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	definitions, err := crds.Read(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, d := range definitions {
-		if err := c.Client().Create(t.Context(), d); err != nil {
-			t.Fatal(err)
-		}
-	}
 }

@@ -97,7 +97,9 @@ type OLM struct {
 func Start(t testing.TB, c *cluster.Cluster, features ...string) *OLM {
 	t.Helper()
 	o := &OLM{cluster: c, t: t}
-	o.define()
+	if err := crds.OLMv1.Create(t.Context(), c.Client()); err != nil {
+		t.Fatal(err)
+	}
 	if err := c.EnsureNamespace(t.Context(), Namespace); err != nil {
 		t.Fatal(err)
 	}
@@ -124,22 +126,6 @@ func Start(t testing.TB, c *cluster.Cluster, features ...string) *OLM {
 		return fmt.Errorf("its containers are %+v", pod.Status.ContainerStatuses)
 	})
 	return o
-}
-
-// define creates OLM's APIs.
-func (o *OLM) define() {
-	o.t.Helper()
-	file, err := crds.OLMv1.Ensure(o.t.Context())
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	definitions, err := crds.Read(file)
-	if err != nil {
-		o.t.Fatal(err)
-	}
-	for _, d := range definitions {
-		o.create(d)
-	}
 }
 
 // create creates an object, as soon as the API server serves its API.

@@ -67,18 +67,8 @@ type Operators struct {
 // Install installs the APIs and objects that the operators need: their own objects, and the pools. No operator is played
 // yet.
 func Install(ctx context.Context, c *cluster.Cluster) error {
-	file, err := crds.Restarts.Ensure(ctx)
-	if err != nil {
+	if err := crds.Restarts.Create(ctx, c.Client()); err != nil {
 		return err
-	}
-	definitions, err := crds.Read(file)
-	if err != nil {
-		return err
-	}
-	for _, d := range definitions {
-		if err := c.Client().Create(ctx, d); err != nil {
-			return err
-		}
 	}
 	for kind, component := range Components {
 		if err := c.EnsureNamespace(ctx, "openshift-"+component); err != nil {

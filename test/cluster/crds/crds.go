@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-csi/berth/test/cluster/tools"
@@ -158,6 +159,24 @@ func (s Set) Ensure(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("collect the custom resource definitions of %s: %w", s.name, err)
 	}
 	return path, writeWhole(path, definitions)
+}
+
+// Create creates the definitions on a cluster.
+func (s Set) Create(ctx context.Context, c client.Client) error {
+	file, err := s.Ensure(ctx)
+	if err != nil {
+		return err
+	}
+	definitions, err := Read(file)
+	if err != nil {
+		return err
+	}
+	for _, d := range definitions {
+		if err := c.Create(ctx, d); err != nil {
+			return fmt.Errorf("create CustomResourceDefinition %s: %w", d.Name, err)
+		}
+	}
+	return nil
 }
 
 // Read returns the definitions in a file of Ensure.
