@@ -69,6 +69,13 @@ func NewFolder(dir string) (*Folder, error) {
 	if err := mayReplace(dir); err != nil {
 		return nil, err
 	}
+	// Files are written there, and those that nothing needs are deleted: a link in a folder that somebody has carried here must not
+	// lead to any others.
+	for _, below := range []string{path.Dir(blobsFolder), blobsFolder} {
+		if info, err := os.Lstat(filepath.Join(dir, below)); err == nil && !info.IsDir() {
+			return nil, fmt.Errorf("image folder %s: %s is not a folder; expected one: choose another place", dir, below)
+		}
+	}
 	if err := os.MkdirAll(filepath.Join(dir, blobsFolder), 0o755); err != nil {
 		return nil, fmt.Errorf("image folder: %w", err)
 	}
