@@ -129,6 +129,8 @@ func TestLivenessProbeRestartsContainer(t *testing.T) {
 	c := sharedCluster(t)
 	pod := c.run(t, pod(c.Namespace(t), "pod", cluster.RealNode(0), []string{"serve"}, probed, func(spec *corev1.PodSpec) {
 		spec.Containers[0].LivenessProbe = &corev1.Probe{PeriodSeconds: 1, FailureThreshold: 1, ProbeHandler: health}
+		// One failure restarts the container. So liveness is only probed from when the server listens.
+		spec.Containers[0].StartupProbe = &corev1.Probe{PeriodSeconds: 1, FailureThreshold: int32(waitLimit.Seconds()), ProbeHandler: health}
 	}))
 	if restarts := pod.Status.ContainerStatuses[0].RestartCount; restarts != 0 {
 		t.Fatalf("restarted %d times while it was healthy", restarts)
