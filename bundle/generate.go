@@ -119,7 +119,7 @@ func generate(d drivers.Driver, opts Options) (*registryv1.Bundle, error) {
 			add(registryv1.ManifestsDir+"/"+role.Name+".clusterrole.yaml", data)
 		}
 	}
-	monitoring, err := monitoringFiles(d, b.Name)
+	monitoring, err := monitoringFiles(d)
 	if err != nil {
 		return nil, err
 	}

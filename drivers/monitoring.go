@@ -46,6 +46,12 @@ func (d Driver) OperatorMonitoring() ([]Manifest, error) {
 	return append(manifests, rules...), nil
 }
 
+// UnownedInBundle reports whether OLM v0 creates an object of a bundle without an owner.
+func (m *Manifest) UnownedInBundle() bool {
+	kind := m.Object.GetKind()
+	return kind == "Role" || kind == "RoleBinding"
+}
+
 // addAlerts adds alerts to the only group of a PrometheusRule.
 func (m *Manifest) addAlerts(list string) error {
 	var alerts []any

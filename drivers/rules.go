@@ -98,6 +98,7 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		presence       = "To find out whether the nodes can reach what objects refer to in the cloud"
 		quota          = "To warn before the cloud's limit of access points, or the like, is reached"
 		tagging        = "To keep the tags of existing volumes as the cluster wants them"
+		bundled        = "To have objects of its bundle removed with it, which OLM creates without an owner"
 	)
 	traces, err := d.Traces()
 	if err != nil {
@@ -140,6 +141,11 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 		{For: metrics, Group: "authentication.k8s.io", Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
 		{For: metrics, Group: "authorization.k8s.io", Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}},
 	}
+	toOwn, err := d.rulesToOwn(bundled)
+	if err != nil {
+		return nil, err
+	}
+	rules = append(rules, toOwn...)
 	for _, trace := range traces {
 		kind, ok := kinds[trace.Kind.GroupKind()]
 		if !ok {
@@ -198,6 +204,29 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 				Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback},
 			permissions.Rule{For: credentials, Resources: []string{"secrets"}, Names: d.Secrets,
 				Verbs: permissions.ListWatch, Unexercised: permissions.ListFallback})
+	}
+	return rules, nil
+}
+
+// rulesToOwn returns the permissions to add an owner to what OLM creates without one.
+func (d Driver) rulesToOwn(reason string) ([]permissions.Rule, error) {
+	monitoring, err := d.OperatorMonitoring()
+	if err != nil {
+		return nil, err
+	}
+	var rules []permissions.Rule
+	for _, m := range monitoring {
+		if !m.UnownedInBundle() {
+			continue
+		}
+		kind := m.Object.GroupVersionKind().GroupKind()
+		resource, err := ResourceOf(kind)
+		if err != nil {
+			return nil, err
+		}
+		rules = append(rules, permissions.Rule{For: reason, Only: permissions.Removable, Own: true,
+			Group: kind.Group, Resources: []string{resource}, Names: []string{m.Object.GetName()}, Verbs: []string{"patch", "delete"},
+			Unexercised: map[string]string{"delete": "OpenShift's API server lets only those add an owner who may delete the object"}})
 	}
 	return rules, nil
 }

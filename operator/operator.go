@@ -29,6 +29,7 @@ import (
 	"github.com/berth-csi/berth/drivers"
 	"github.com/berth-csi/berth/drivers/placement"
 	"github.com/berth-csi/berth/operator/backend"
+	"github.com/berth-csi/berth/operator/bundled"
 	"github.com/berth-csi/berth/operator/customresource"
 	"github.com/berth-csi/berth/operator/leader"
 	"github.com/berth-csi/berth/operator/metrics"
@@ -75,6 +76,16 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	management.SetOperatorNotRemovable() // package uninstall removes the driver, in an order that library-go does not have
 	cfg := transport.WithDeadline(process.KubeConfig)
 
+	// An operator that waits for the lock can be removed, too.
+	unowned, err := bundled.NewUnowned(cfg, driver, process.OperatorNamespace, process.Getenv(upgradeable.OperatorConditionEnv), process.Clock)
+	if err != nil {
+		return err
+	}
+	return runAll(ctx, unowned.Own, func(ctx context.Context) error { return runDriver(ctx, cfg, driver, version, process, apis) })
+}
+
+// runDriver waits for the lock, and then runs the controllers until ctx ends.
+func runDriver(ctx context.Context, cfg *rest.Config, driver drivers.Driver, version string, process *Process, apis []APIController) error {
 	lock := leader.NewLock(driver, process.OperatorNamespace, cfg, process.Metrics)
 	if err := lock.Acquire(ctx); ctx.Err() != nil {
 		return nil // shut down while waiting

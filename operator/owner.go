@@ -19,9 +19,9 @@ const ownerInterval = 10 * time.Second
 // ends, and nothing of the driver is written meanwhile, nor the ClusterCSIDriver: the cluster storage operator copies each
 // of its conditions to the ClusterOperator storage, where ours would stay when this operator is removed.
 //
-// Only an operator that OLM runs can be one too many: it was installed beside the one that the cluster needs.
+// The operator of a permanent part of the platform is the one that the cluster needs.
 func (c *cycle) leaveToOwner(ctx context.Context) (left bool, err error) {
-	if !c.degraded.RunByOLM() {
+	if c.permanent {
 		return false, nil
 	}
 	decision, err := c.finder.Decide(ctx)
@@ -59,5 +59,5 @@ func (c *cycle) leaveToOwner(ctx context.Context) (left bool, err error) {
 
 func (c *cycle) describeOwner(owner placement.Reference) string {
 	return fmt.Sprintf("the driver %s belongs to the cluster storage operator, as %s shows. This operator changes nothing, and the cluster does not need it: "+
-		"delete its Subscription and its ClusterServiceVersion, and leave the ClusterCSIDriver as it is", c.driver.CSIName, owner)
+		"delete its Subscription and its ClusterServiceVersion, or what else installed it, and leave the ClusterCSIDriver as it is", c.driver.CSIName, owner)
 }

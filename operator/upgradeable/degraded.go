@@ -26,9 +26,6 @@ func NewDegraded(cfg *rest.Config) (*Degraded, error) {
 	return &Degraded{inner}, err
 }
 
-// RunByOLM reports whether OLM runs the operator.
-func (d *Degraded) RunByOLM() bool { return d.inner != nil }
-
 // SetUntilDone sets the condition to True. It retries until that is done or ctx ends, as OLM gives the permission only
 // after it has started the operator.
 func (d *Degraded) SetUntilDone(ctx context.Context, reason, message string) {

@@ -21,9 +21,9 @@ import (
 	"github.com/berth-csi/berth/operator/conflict"
 )
 
-// operatorConditionEnv is set by OLM to the name of the OperatorCondition for this version of the operator. OLM also lets
+// OperatorConditionEnv is set by OLM to the name of the OperatorCondition for this version of the operator. OLM also lets
 // the operator's service account read and write that object.
-const operatorConditionEnv = "OPERATOR_CONDITION_NAME"
+const OperatorConditionEnv = "OPERATOR_CONDITION_NAME"
 
 // A Condition is the OperatorCondition's condition Upgradeable.
 type Condition struct {
@@ -48,7 +48,7 @@ func New(cfg *rest.Config, show func(isUpgradeable bool)) (*Condition, error) {
 
 // newCondition returns a condition of the OperatorCondition, nil where OLM does not run the operator.
 func newCondition(cfg *rest.Config, conditionType operatorsv2.ConditionType) (conditions.Condition, error) {
-	if os.Getenv(operatorConditionEnv) == "" {
+	if os.Getenv(OperatorConditionEnv) == "" {
 		return nil, nil
 	}
 	scheme := runtime.NewScheme()

@@ -44,7 +44,7 @@ func TestDriverOfClusterStorage(t *testing.T) {
 	own := &operatorsv2.OperatorCondition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: w.subscribe(nil)}}
 	w.waitForDegraded(own, metav1.ConditionTrue, binding.Name, "delete its Subscription")
 
-	allowed := []string{"configmaps/" + driver.Operator.Lock, "operatorconditions/", "events/", "tokenreviews/", "subjectaccessreviews/"}
+	allowed := []string{"configmaps/" + driver.Operator.Lock, "operatorconditions/", "events/", "roles/" + driver.Operator.Name + "-prometheus", "rolebindings/" + driver.Operator.Name + "-prometheus", "tokenreviews/", "subjectaccessreviews/"}
 	for _, event := range w.requests() {
 		if slices.Contains([]string{"get", "list", "watch"}, event.Verb) {
 			continue

@@ -260,6 +260,17 @@ func (w *environment) removeOperator(ctx context.Context, c client.Client, csv s
 	if err := journey.Gone(ctx, c, subscription, version); err != nil {
 		return err
 	}
+	monitoring, err := w.driver.OperatorMonitoring()
+	if err != nil {
+		return err
+	}
+	for _, m := range monitoring {
+		object := m.Object.DeepCopy()
+		object.SetNamespace(namespace)
+		if err := journey.Gone(ctx, c, object); err != nil {
+			return err
+		}
+	}
 	return cluster.Until(ctx, "the operator's pods to be gone", func(ctx context.Context) error {
 		pods := &corev1.PodList{}
 		if err := c.List(ctx, pods, client.InNamespace(namespace)); err != nil {
