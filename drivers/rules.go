@@ -225,8 +225,11 @@ func (d Driver) rulesToOwn(reason string) ([]permissions.Rule, error) {
 			return nil, err
 		}
 		rules = append(rules, permissions.Rule{For: reason, Only: permissions.Removable, Own: true,
-			Group: kind.Group, Resources: []string{resource}, Names: []string{m.Object.GetName()}, Verbs: []string{"patch", "delete"},
-			Unexercised: map[string]string{"delete": "OpenShift's API server lets only those add an owner who may delete the object"}})
+			Group: kind.Group, Resources: []string{resource}, Names: []string{m.Object.GetName()}, Verbs: append([]string{"patch", "delete"}, permissions.ListWatch...),
+			Unexercised: map[string]string{
+				"delete": "OpenShift's API server lets only those add an owner who may delete the object",
+				"list":   permissions.ListFallback["list"],
+			}})
 	}
 	return rules, nil
 }

@@ -77,7 +77,7 @@ func Run(ctx context.Context, driver drivers.Driver, version string, process *Pr
 	cfg := transport.WithDeadline(process.KubeConfig)
 
 	// An operator that waits for the lock can be removed, too.
-	unowned, err := bundled.NewUnowned(cfg, driver, process.OperatorNamespace, process.Getenv(upgradeable.OperatorConditionEnv), process.Clock)
+	unowned, err := bundled.NewUnowned(cfg, driver, process.OperatorNamespace, process.Getenv(upgradeable.OperatorConditionEnv))
 	if err != nil {
 		return err
 	}

@@ -17,38 +17,36 @@ import (
 	"github.com/operator-framework/api/pkg/operators/v1alpha1"
 	operatorsv2 "github.com/operator-framework/api/pkg/operators/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers"
 )
-
-// recheckInterval is how often the objects get their owner again: OLM sometimes applies a bundle once more from its cache, and
-// that removes the owner.
-const recheckInterval = 10 * time.Minute
 
 // Unowned are the objects of a bundle that OLM v0 leaves without an owner.
 type Unowned struct {
 	cfg       *rest.Config
 	condition client.ObjectKey // of OLM, for the operator; without a name where OLM v0 does not run it
 	objects   []drivers.Manifest
-	clock     clock.Clock
 }
 
 // NewUnowned returns those of a driver's operator that runs in a namespace. condition names the OperatorCondition that OLM v0
 // made for it; it is "" where OLM v0 does not run the operator. It fails if the driver's objects cannot be rendered.
-func NewUnowned(cfg *rest.Config, driver drivers.Driver, namespace, condition string, clock clock.Clock) (*Unowned, error) {
+func NewUnowned(cfg *rest.Config, driver drivers.Driver, namespace, condition string) (*Unowned, error) {
 	monitoring, err := driver.OperatorMonitoring()
 	if err != nil {
 		return nil, err
 	}
 	return &Unowned{
-		cfg: cfg, condition: client.ObjectKey{Namespace: namespace, Name: condition}, clock: clock,
+		cfg: cfg, condition: client.ObjectKey{Namespace: namespace, Name: condition},
 		objects: slices.DeleteFunc(monitoring, func(m drivers.Manifest) bool { return !m.UnownedInBundle() }),
 	}, nil
 }
@@ -66,23 +64,62 @@ func (u *Unowned) Own(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// OLM creates these objects, and lets the operator read its OperatorCondition, while the operator starts.
+	changed, err := u.watch(ctx)
+	if err != nil {
+		return err
+	}
+	// OLM creates these objects, and lets the operator read its OperatorCondition, while the operator starts. Later, it may apply
+	// the bundle once more from its cache, and that removes the owner.
 	initial := wait.Backoff{Duration: time.Second, Factor: 2, Steps: math.MaxInt32, Cap: time.Minute}
 	backoff := initial
 	for ctx.Err() == nil {
-		next := recheckInterval
+		var retry <-chan time.Time
 		if err := u.ownAll(ctx, c); err == nil {
 			backoff = initial
 		} else {
-			next = backoff.Step()
-			klog.V(2).InfoS("Failed to tie an object of the bundle to the ClusterServiceVersion", "err", err, "retryIn", next)
+			after := backoff.Step()
+			retry = time.After(after)
+			klog.V(2).InfoS("Failed to tie an object of the bundle to the ClusterServiceVersion", "err", err, "retryIn", after)
 		}
 		select {
-		case <-u.clock.After(next):
+		case <-changed:
+		case <-retry:
 		case <-ctx.Done():
 		}
 	}
 	return nil
+}
+
+// watch returns a channel that is sent to when one of the objects has changed, until ctx ends.
+func (u *Unowned) watch(ctx context.Context) (<-chan struct{}, error) {
+	c, err := metadata.NewForConfig(u.cfg)
+	if err != nil {
+		return nil, err
+	}
+	changed := make(chan struct{}, 1)
+	note := func() {
+		select {
+		case changed <- struct{}{}:
+		default: // noted already
+		}
+	}
+	for _, m := range u.objects {
+		resource, err := drivers.ResourceOf(m.Object.GroupVersionKind().GroupKind())
+		if err != nil {
+			return nil, err
+		}
+		informer := metadatainformer.NewFilteredMetadataInformer(c, m.Object.GroupVersionKind().GroupVersion().WithResource(resource), u.condition.Namespace, 0, nil,
+			func(o *metav1.ListOptions) {
+				o.FieldSelector = fields.OneTermEqualSelector("metadata.name", m.Object.GetName()).String()
+			}).Informer()
+		if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) { note() }, UpdateFunc: func(any, any) { note() },
+		}); err != nil {
+			return nil, err
+		}
+		go informer.RunWithContext(ctx)
+	}
+	return changed, nil
 }
 
 func (u *Unowned) ownAll(ctx context.Context, c client.Client) error {

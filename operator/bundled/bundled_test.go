@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/drivers/efs"
@@ -39,12 +38,10 @@ func TestObjectsGoWithTheOperator(t *testing.T) {
 	f.awaitOwners(objects, owner(current), owner(earlier))
 
 	// OLM applies the bundle once more.
-	f.awaitIdle()
 	for _, object := range objects {
 		object.SetOwnerReferences(nil)
 		f.do(f.Client().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`))))
 	}
-	f.clock.Step(recheckInterval)
 	f.awaitOwners(objects, owner(current))
 
 	f.do(f.Client().Delete(t.Context(), current))
@@ -58,18 +55,14 @@ func TestWaitsForOLM(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.start()
-	f.awaitIdle()
 	current := f.createVersion("current")
-	f.clock.Step(time.Minute)
-	f.awaitIdle()
 	objects := f.createUnowned()
-	f.clock.Step(time.Minute)
 	f.awaitOwners(objects, owner(current))
 }
 
 // TestNothingToOwn: OLM v1 and the cluster storage operator make no OperatorCondition.
 func TestNothingToOwn(t *testing.T) {
-	unowned, err := NewUnowned(nil, efs.Driver, "any", "", nil)
+	unowned, err := NewUnowned(nil, efs.Driver, "any", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,12 +75,11 @@ type fixture struct {
 	*cluster.Cluster
 	t         *testing.T
 	namespace string
-	clock     *clocktesting.FakeClock
 }
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	f := &fixture{t: t, Cluster: cluster.Shared(t, cluster.Options{OLM: true}), clock: clocktesting.NewFakeClock(time.Now())}
+	f := &fixture{t: t, Cluster: cluster.Shared(t, cluster.Options{OLM: true})}
 	f.namespace = f.Namespace(t)
 	return f
 }
@@ -112,7 +104,7 @@ func (f *fixture) start() {
 		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: f.namespace, Name: name}}}
 	f.do(f.Client().Create(f.t.Context(), role))
 	f.do(f.Client().Create(f.t.Context(), binding))
-	unowned, err := NewUnowned(f.ServiceAccountConfig(f.t, f.namespace, name), efs.Driver, f.namespace, "current", f.clock)
+	unowned, err := NewUnowned(f.ServiceAccountConfig(f.t, f.namespace, name), efs.Driver, f.namespace, "current")
 	f.do(err)
 	ended := make(chan error, 1)
 	ctx, cancel := context.WithCancel(f.t.Context())
@@ -155,17 +147,6 @@ func (f *fixture) createUnowned(owners ...metav1.OwnerReference) []*unstructured
 		f.t.Fatalf("found %d objects that OLM gives no owner, want a Role and a RoleBinding", len(objects))
 	}
 	return objects
-}
-
-// awaitIdle waits until an attempt has ended.
-func (f *fixture) awaitIdle() {
-	f.t.Helper()
-	cluster.Eventually(f.t, limit, "an attempt to end", func(context.Context) error {
-		if !f.clock.HasWaiters() {
-			return fmt.Errorf("nothing waits for the clock")
-		}
-		return nil
-	})
 }
 
 // awaitOwners waits until objects have these owners. The API server puts those of a patch first.
