@@ -31,7 +31,8 @@ func (f *clusterFlags) addConnection(cmd *cobra.Command) {
 // given reports whether any of them is set.
 func (f *clusterFlags) given() bool { return *f != clusterFlags{} }
 
-// config returns the configuration of a client.
+// config returns the configuration of a client. It may send as many requests as kubectl, fifty a second after the first three
+// hundred: a client's default, five, is for controllers, and would let an administrator wait.
 func (f *clusterFlags) config() (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = f.kubeconfig
@@ -39,5 +40,6 @@ func (f *clusterFlags) config() (*rest.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to a cluster: %w", err)
 	}
+	config.QPS, config.Burst = 50, 300
 	return config, nil
 }
