@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-csi/berth/drivers/predecessor"
 	"github.com/berth-csi/berth/migrate"
+	"github.com/berth-csi/berth/olm/clusterextension"
 )
 
 // OLM v1 installs an operator for a ClusterExtension, and owns all that it installs. When the ClusterExtension is deleted, the
@@ -29,7 +30,7 @@ import (
 const handOverFinalizer = "berth.dev/hand-over"
 
 var (
-	extensionKind = schema.GroupVersionKind{Group: "olm.operatorframework.io", Version: "v1", Kind: predecessor.Extension}
+	extensionKind = clusterextension.Kind
 	// objectSetKind is what OLM v1 keeps what it has installed in, where its feature BoxcutterRuntime is enabled.
 	objectSetKind = extensionKind.GroupVersion().WithKind("ClusterObjectSet")
 )
@@ -43,10 +44,9 @@ func (e extension) text(path ...string) string {
 }
 
 // packageName is the package that it installs, namespace where, and bundle and version what of it is installed.
-func (e extension) packageName() string { return e.text("spec", "source", "catalog", "packageName") }
-func (e extension) namespace() string   { return e.text("spec", "namespace") }
-func (e extension) bundle() string      { return e.text("status", "install", "bundle", "name") }
-func (e extension) version() string     { return e.text("status", "install", "bundle", "version") }
+func (e extension) namespace() string { return e.text("spec", "namespace") }
+func (e extension) bundle() string    { return e.text("status", "install", "bundle", "name") }
+func (e extension) version() string   { return e.text("status", "install", "bundle", "version") }
 
 // condition returns the status, the reason and the message of a condition.
 func (e extension) condition(of string) (status, reason, message string) {
@@ -75,21 +75,13 @@ func (e extension) ofOLM() []string {
 	})
 }
 
-// readExtensions reads the ClusterExtensions of the driver's package. They are cluster-scoped.
+// readExtensions reads the ClusterExtensions of the driver's package.
 func (in *input) readExtensions(ctx context.Context, c client.Client) error {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(listOf(extensionKind))
-	if err := c.List(ctx, list); meta.IsNoMatchError(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("listing ClusterExtensions: %w", err)
+	found, err := clusterextension.OfPackage(ctx, c, in.driver.Package.Name)
+	for _, e := range found {
+		in.extensions = append(in.extensions, extension{e})
 	}
-	for i := range list.Items {
-		if e := (extension{&list.Items[i]}); e.packageName() == in.driver.Package.Name {
-			in.extensions = append(in.extensions, e)
-		}
-	}
-	return nil
+	return err
 }
 
 // readInstalled reads what the ClusterExtension has installed, if there is just one. The cluster storage operator, which never deletes

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-csi/berth/fbc/remote"
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/olm/catalogsource"
+	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
@@ -57,7 +58,7 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 		return nil, err
 	}
 	if in == nil {
-		return nil, fmt.Errorf("there is no Subscription to %s", r)
+		return nil, withoutSubscription(ctx, cluster.Client, r)
 	}
 	if in.namespaceUID, err = migrate.NamespaceUID(ctx, cluster.Client, in.Namespace); err != nil {
 		return nil, err
@@ -69,6 +70,19 @@ func observe(ctx context.Context, cluster migrate.Cluster, r Request) (*input, e
 		return nil, err
 	}
 	return in, nil
+}
+
+// withoutSubscription says that there is no Subscription, and what OLM v1 has installed instead.
+func withoutSubscription(ctx context.Context, c client.Client, r Request) error {
+	found, err := clusterextension.OfPackage(ctx, c, r.Package)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("there is no Subscription to %s", r)
+	}
+	return fmt.Errorf("there is no Subscription to %s: OLM v1 has installed the package, for ClusterExtension %s, which needs no switch: "+
+		"to take it from another catalog, set spec.source.catalog.selector there", r, found[0].GetName())
 }
 
 // selectSubscription finds the requested Subscription, by the present name of the package, or by the new one if the

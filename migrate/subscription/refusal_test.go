@@ -12,13 +12,16 @@ import (
 	"google.golang.org/grpc/connectivity"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/migrate"
 	"github.com/berth-csi/berth/migrate/subscription"
 	"github.com/berth-csi/berth/olm/catalogsource"
+	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/prediction"
 	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/cluster/crds"
 )
 
 func unsafePlan(p *place) {
@@ -62,6 +65,23 @@ func missingChannel(p *place) {
 }
 
 func missingCatalog(p *place) { p.mustRefuse(p.to("nowhere"), prediction.SourceMissing) }
+
+func installedByOLMv1(p *place) {
+	if err := crds.OLMv1.Create(p.t.Context(), p.Client()); err != nil {
+		p.t.Fatal(err)
+	}
+	extension := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"namespace": p.namespace,
+		"source": map[string]any{"sourceType": "Catalog", "catalog": map[string]any{"packageName": "dinghy"}}}}}
+	extension.SetGroupVersionKind(clusterextension.Kind)
+	extension.SetName("harbour")
+	cluster.Eventually(p.t, limit, "the API server to serve ClusterExtensions", func(ctx context.Context) error { return p.Client().Create(ctx, extension) })
+	for pkg, want := range map[string]string{"dinghy": "for ClusterExtension harbour, which needs no switch", "raft": "there is no Subscription to"} {
+		_, err := subscription.Switch.Plan(p.t.Context(), p.admin(), subscription.Request{Package: pkg, Source: second})
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "harbour") != (pkg == "dinghy") {
+			p.t.Errorf("for package %s got the error %v, want %q", pkg, err, want)
+		}
+	}
+}
 
 func unreachableCatalog(p *place) {
 	adrift := &v1alpha1.CatalogSource{ObjectMeta: metav1.ObjectMeta{Name: "adrift", Namespace: p.namespace},

@@ -34,6 +34,7 @@ func TestSwitch(t *testing.T) {
 		"a missing channel":                                        {known: []string{second}, do: missingChannel},
 		"a missing catalog":                                        {do: missingCatalog},
 		"an unreachable catalog":                                   {do: unreachableCatalog},
+		"a package that OLM v1 has installed":                      {do: installedByOLMv1},
 		"two Subscriptions for one package":                        {known: []string{second}, do: twoSubscriptions},
 		"a switch in progress has its own plan":                    {known: []string{second}, do: inProgress},
 		"manual approval stays manual":                             {known: []string{second}, approval: v1alpha1.ApprovalManual, do: manualApproval},
