@@ -216,9 +216,20 @@ func (o *OLM) pod(features []string) *corev1.Pod {
 	return pod
 }
 
-// AddCatalog pushes bundles, from folders by the bundles' names, and the image of a catalog that has them, and waits until OLM
-// serves it. What the catalog says about the bundles comes from a folder with a catalog; its other packages are left out.
+// AddCatalog pushes a catalog as PushCatalog does, and waits until OLM serves it.
 func (o *OLM) AddCatalog(name, dir, pkg string, bundles map[string]string) {
+	o.t.Helper()
+	ref := o.PushCatalog(name+":latest", dir, pkg, bundles)
+	catalog := newObject("ClusterCatalog", name)
+	catalog.SetLabels(map[string]string{"olm.operatorframework.io/metadata.name": name})
+	catalog.Object["spec"] = map[string]any{"source": map[string]any{"type": "Image", "image": map[string]any{"ref": ref}}}
+	o.create(catalog)
+	o.await(catalog, "Serving", "True")
+}
+
+// PushCatalog pushes bundles, from folders by the bundles' names, and the image of a catalog that has them, and returns the
+// reference of that. The name has a tag. What the catalog says about the bundles comes from a folder with a catalog; its other packages are left out.
+func (o *OLM) PushCatalog(name, dir, pkg string, bundles map[string]string) string {
 	o.t.Helper()
 	config, err := declcfg.LoadFS(o.t.Context(), os.DirFS(dir))
 	if err != nil {
@@ -247,15 +258,10 @@ func (o *OLM) AddCatalog(name, dir, pkg string, bundles map[string]string) {
 		o.t.Fatal(err)
 	}
 	repository := "/catalogs/" + name
-	digest, err := image.Push(o.t.Context(), o.push+repository+":latest", index)
-	if err != nil {
+	if _, err := image.Push(o.t.Context(), o.push+repository, index); err != nil {
 		o.t.Fatal(err)
 	}
-	catalog := newObject("ClusterCatalog", name)
-	catalog.SetLabels(map[string]string{"olm.operatorframework.io/metadata.name": name})
-	catalog.Object["spec"] = map[string]any{"source": map[string]any{"type": "Image", "image": map[string]any{"ref": address + repository + "@" + digest}}}
-	o.create(catalog)
-	o.await(catalog, "Serving", "True")
+	return address + repository
 }
 
 // Install installs an operator by a ClusterExtension, and waits until its objects are there.

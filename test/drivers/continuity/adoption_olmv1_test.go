@@ -78,7 +78,7 @@ func (a *adopted) handOverExtension(t *testing.T) {
 		}
 	}
 	a.journal.note("the tool was killed %d times", runs-1)
-	a.mustHaveNothingInstalled(t)
+	a.mustHaveInstalled(t, a.Driver.Package.Name, 1)
 }
 
 // to is the cluster, for the tool.
@@ -127,8 +127,8 @@ func (a *adopted) extension(t *testing.T) *unstructured.Unstructured {
 	return object
 }
 
-// mustHaveNothingInstalled fails the test if something is left that OLM v1 had installed, besides the API.
-func (a *adopted) mustHaveNothingInstalled(t *testing.T) {
+// mustHaveInstalled fails the test if something is left that OLM v1 had installed for a ClusterExtension, besides some APIs.
+func (w *watch) mustHaveInstalled(t *testing.T, extension string, apis int) {
 	t.Helper()
 	const rbac = "rbac.authorization.k8s.io/v1"
 	for kind, version := range map[string]string{
@@ -139,12 +139,12 @@ func (a *adopted) mustHaveNothingInstalled(t *testing.T) {
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion(version)
 		list.SetKind(kind + "List")
-		if err := a.Client().List(t.Context(), list, client.MatchingLabels(predecessor.LabelsOf(a.Driver.Package.Name))); err != nil {
+		if err := w.Client().List(t.Context(), list, client.MatchingLabels(predecessor.LabelsOf(extension))); err != nil {
 			t.Fatal(err)
 		}
 		want := 0
 		if kind == "CustomResourceDefinition" {
-			want = 1
+			want = apis
 		}
 		if len(list.Items) != want {
 			t.Errorf("there are %d of %s with the labels of the ClusterExtension, want %d", len(list.Items), kind, want)

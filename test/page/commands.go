@@ -1,0 +1,26 @@
+package page
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// Commands returns the shell commands of the only such block below a heading of a page, with other names.
+func Commands(t testing.TB, path, heading string, names *strings.Replacer) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(content), "\n"+heading+"\n")
+	if !found {
+		t.Fatalf("%s lacks the heading %q", path, heading)
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	parts := strings.Split("\n"+section, "\n```\n")
+	if len(parts) != 3 {
+		t.Fatalf("%s has %d blocks of commands below %q, want one", path, len(parts)/2, heading)
+	}
+	return names.Replace(parts[1])
+}
