@@ -208,8 +208,11 @@ func (d Driver) commonRules() ([]permissions.Rule, error) {
 	return rules, nil
 }
 
-// rulesToOwn returns the permissions to add an owner to what OLM creates without one.
+// rulesToOwn returns the permissions to add an owner to what OLM creates without one. OLM installs only packages.
 func (d Driver) rulesToOwn(reason string) ([]permissions.Rule, error) {
+	if !d.HasPackage() {
+		return nil, nil
+	}
 	monitoring, err := d.OperatorMonitoring()
 	if err != nil {
 		return nil, err
