@@ -4,6 +4,7 @@ go 1.26.3
 
 require (
 	cloud.google.com/go/compute/metadata v0.9.0
+	github.com/Masterminds/semver/v3 v3.5.0
 	github.com/awalterschulze/gographviz v2.0.3+incompatible
 	github.com/aws/aws-sdk-go-v2 v1.43.0
 	github.com/aws/aws-sdk-go-v2/config v1.32.31

@@ -7,9 +7,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/olm/clusterextension"
 	"github.com/berth-csi/berth/olm/prediction"
 )
 
@@ -17,6 +20,7 @@ import (
 type catalogPlan struct {
 	clusterFlags
 	channel string
+	olm     string
 	output  string
 }
 
@@ -26,20 +30,24 @@ func newCatalogPlanCommand() *cobra.Command {
 		Use:   "plan DIR [PACKAGE[@VERSION]]",
 		Short: "Predict what OLM will do next with what is installed, and why",
 		Long: `Predict what OLM will do with the catalog in a folder, and explain why. OLM's own resolver makes the
-choice, in this process.
+choice, in this process. For OLM v1, whose resolver is not in a library, the choice is as in its version 1.11.
 
 With PACKAGE@VERSION, the prediction is for a cluster with only that version installed. VERSION may be the
 name of a ClusterServiceVersion, and need not be in the catalog. Without a version, nothing is installed.
 
 Without PACKAGE, the installed versions are read from a cluster: all Subscriptions to packages of the
-catalog, as if their sources were replaced by it. The catalogs of other Subscriptions are assumed to have
+catalog, as if their sources were replaced by it, and all ClusterExtensions of its packages, as if no other
+catalog had these. The catalogs of other Subscriptions are assumed to have
 nothing new. What may block OLM is read, too: unreachable catalogs, operators in other namespaces, custom
 resources that are invalid under a new CRD. Nothing is written to the cluster.`,
 		Example: `  berth catalog plan catalog/certified aws-efs-operator@0.0.8
 
-  # What OLM would do with the Subscriptions of a cluster
+  # OLM v1 takes bundles from all channels, and needs their images
+  berth catalog plan catalog/certified aws-efs-operator@0.0.8 --olm v1
+
+  # What OLM would do with the Subscriptions and ClusterExtensions of a cluster
   berth catalog plan catalog/certified --kubeconfig admin.conf`,
-		Annotations:       found("a Subscription is stranded, refused or waits"),
+		Annotations:       found("a Subscription or a ClusterExtension is stranded, refused or waits"),
 		Args:              o.checkArgs,
 		ValidArgsFunction: completing(folders, versionsOf, nothing),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -56,7 +64,9 @@ resources that are invalid under a new CRD. Nothing is written to the cluster.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&o.channel, "channel", "", "`CHANNEL` that PACKAGE is subscribed to (default the package's default channel)")
+	cmd.Flags().StringVar(&o.channel, "channel", "", "`CHANNEL` that PACKAGE is subscribed to (default the package's default channel, and all channels for OLM v1)")
+	cmd.Flags().StringVar(&o.olm, "olm", "v0", "`VERSION` of OLM that PACKAGE is for: v0, or v1 with ClusterExtensions")
+	completeFlag(cmd, "olm", oneOf("v0", prediction.V1))
 	completeFlag(cmd, "channel", channelsOf)
 	o.clusterFlags.add(cmd)
 	addOutputFlag(cmd, &o.output, "text", prediction.Formats)
@@ -69,6 +79,10 @@ func (o *catalogPlan) checkArgs(cmd *cobra.Command, args []string) error {
 		return errors.New("--kubeconfig, --context and --namespace say where to read the installed versions; omit them or PACKAGE")
 	case len(args) == 1 && o.channel != "":
 		return errors.New("--channel is for PACKAGE; Subscriptions of a cluster name their own channel")
+	case len(args) == 1 && cmd.Flags().Changed("olm"):
+		return errors.New("--olm is for PACKAGE; what a cluster has shows which OLM is meant")
+	case o.olm != "v0" && o.olm != prediction.V1:
+		return fmt.Errorf("--olm is %q, want v0 or v1", o.olm)
 	}
 	return takes("DIR", "[PACKAGE[@VERSION]]")(cmd, args)
 }
@@ -83,6 +97,14 @@ func (o *catalogPlan) predict(cmd *cobra.Command, args []string) ([]*prediction.
 		return o.predictCluster(cmd.Context(), c)
 	}
 	pkg, version, _ := strings.Cut(args[1], "@")
+	if o.olm == prediction.V1 {
+		extension, err := prediction.InstalledExtension(c, pkg, version, o.channel)
+		if err != nil {
+			return nil, err
+		}
+		p, err := extension.Predict(c)
+		return []*prediction.Prediction{p}, err
+	}
 	state, err := prediction.Installed(c, pkg, version, o.channel)
 	if err != nil {
 		return nil, err
@@ -95,7 +117,14 @@ func (o *catalogPlan) predictCluster(ctx context.Context, c *fbc.Catalog) (all [
 	if err != nil {
 		return nil, fmt.Errorf("%w; name a PACKAGE to predict without a cluster", err)
 	}
+	extensions, err := o.predictExtensions(ctx, config, c)
+	if err != nil {
+		return nil, err
+	}
 	states, err := prediction.Observe(ctx, config, o.namespace)
+	if errors.Is(err, prediction.ErrNoOLM) && len(extensions) > 0 {
+		return extensions, nil
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -109,8 +138,35 @@ func (o *catalogPlan) predictCluster(ctx context.Context, c *fbc.Catalog) (all [
 		}
 		all = append(all, predictions...)
 	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("the cluster at %s has no Subscription to a package of %s", config.Host, c.Dir)
+	if all = append(all, extensions...); len(all) == 0 {
+		return nil, fmt.Errorf("the cluster at %s has no Subscription to a package of %s, and no ClusterExtension of one", config.Host, c.Dir)
+	}
+	return all, nil
+}
+
+// predictExtensions predicts what OLM v1 will do with the ClusterExtensions of a catalog's packages.
+func (o *catalogPlan) predictExtensions(ctx context.Context, config *rest.Config, c *fbc.Catalog) (all []*prediction.Prediction, err error) {
+	reader, err := client.New(config, client.Options{})
+	if err != nil {
+		return nil, err
+	}
+	objects, err := clusterextension.List(ctx, reader)
+	if err != nil {
+		return nil, err
+	}
+	for _, object := range objects {
+		extension, err := prediction.ExtensionOf(object)
+		if err != nil {
+			return nil, err
+		}
+		if c.Find(extension.Package) == nil || o.namespace != "" && o.namespace != extension.Namespace {
+			continue
+		}
+		p, err := extension.Predict(c)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
 	}
 	return all, nil
 }

@@ -42,6 +42,7 @@ var scenes = map[string][]*scene{
 		{files: "pages/skips.txtar"},
 		{files: "catalog_diff.txtar", setup: []string{"berth catalog build bundles/1.0.0 --output before", "berth catalog build bundles/1.0.0 bundles/2.0.0 --output after"}},
 		{files: "catalog_plan.txtar", setup: []string{"cp -r $ROOT/catalog/certified catalog/"}},
+		{files: "catalog_plan.txtar"},
 	},
 	"release.md": {
 		{setup: []string{"mkdir bundle", "cp -r $ROOT/bundle/aws-efs-operator bundle/"}},

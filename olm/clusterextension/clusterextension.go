@@ -1,10 +1,11 @@
-// Package clusterextension reads ClusterExtensions, for which OLM v1 installs operators. They are cluster-scoped, so only administrators
-// write them.
+// Package clusterextension reads ClusterExtensions, for which OLM v1 installs operators. They are cluster-scoped, so only
+// administrators write them.
 package clusterextension
 
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -15,8 +16,8 @@ import (
 // Kind is the kind of a ClusterExtension.
 var Kind = schema.GroupVersionKind{Group: "olm.operatorframework.io", Version: "v1", Kind: "ClusterExtension"}
 
-// OfPackage returns the ClusterExtensions of a package of a catalog. A cluster without OLM v1 has none.
-func OfPackage(ctx context.Context, reader client.Reader, name string) (found []*unstructured.Unstructured, err error) {
+// List returns all ClusterExtensions. A cluster without OLM v1 has none.
+func List(ctx context.Context, reader client.Reader) (found []*unstructured.Unstructured, err error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(Kind.GroupVersion().WithKind(Kind.Kind + "List"))
 	if err := reader.List(ctx, list); meta.IsNoMatchError(err) {
@@ -25,9 +26,16 @@ func OfPackage(ctx context.Context, reader client.Reader, name string) (found []
 		return nil, fmt.Errorf("listing ClusterExtensions: %w", err)
 	}
 	for i := range list.Items {
-		if of, _, _ := unstructured.NestedString(list.Items[i].Object, "spec", "source", "catalog", "packageName"); of == name {
-			found = append(found, &list.Items[i])
-		}
+		found = append(found, &list.Items[i])
 	}
 	return found, nil
+}
+
+// OfPackage returns the ClusterExtensions of a package.
+func OfPackage(ctx context.Context, reader client.Reader, name string) ([]*unstructured.Unstructured, error) {
+	all, err := List(ctx, reader)
+	return slices.DeleteFunc(all, func(object *unstructured.Unstructured) bool {
+		of, _, _ := unstructured.NestedString(object.Object, "spec", "source", "catalog", "packageName")
+		return of != name
+	}), err
 }

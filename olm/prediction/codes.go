@@ -11,6 +11,12 @@ const (
 	Unsatisfied Code = "unsatisfied"
 	// DependencyMissing: the next version requires something that no catalog has and that is not installed.
 	DependencyMissing Code = "dependency-missing"
+	// DependencyUnsupported: the chosen bundle depends on others, which OLM v1 does not support.
+	DependencyUnsupported Code = "dependency-unsupported"
+	// ImageMissing: the catalog has no image of the chosen bundle, and OLM v1 installs nothing else.
+	ImageMissing Code = "image-missing"
+	// NoBundle: no bundle is in the channels and versions that a ClusterExtension wants.
+	NoBundle Code = "no-bundle"
 	// PackageAbsent: the catalog has no such package.
 	PackageAbsent Code = "package-absent"
 	// ChannelAbsent: the package has no such channel.

@@ -2,6 +2,7 @@ package prediction
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -60,6 +61,9 @@ type clusterObjects struct {
 	stored                *apiReader
 }
 
+// ErrNoOLM says that a cluster has no OLM v0.
+var ErrNoOLM = errors.New("no Operator Lifecycle Manager")
+
 func readCluster(ctx context.Context, config *rest.Config) (*clusterObjects, error) {
 	client, err := versioned.NewForConfig(config)
 	if err != nil {
@@ -77,7 +81,7 @@ func readCluster(ctx context.Context, config *rest.Config) (*clusterObjects, err
 	}
 	subscriptions, err := client.OperatorsV1alpha1().Subscriptions("").List(ctx, metav1.ListOptions{})
 	if apierrors.IsNotFound(err) {
-		return nil, fmt.Errorf("the cluster at %s has no Operator Lifecycle Manager: it knows no Subscriptions", config.Host)
+		return nil, fmt.Errorf("the cluster at %s has %w: it knows no Subscriptions", config.Host, ErrNoOLM)
 	} else if err != nil {
 		return nil, fmt.Errorf("listing Subscriptions: %w", err)
 	}

@@ -1,5 +1,5 @@
-// Package prediction predicts what OLM will do with Subscriptions and explains why. It also explains why OLM does
-// nothing, where OLM itself gives no reason. OLM's own resolver, which runs in this process, makes the choice; the
+// Package prediction predicts what OLM will do with Subscriptions, and OLM v1 with ClusterExtensions, and explains why. It also
+// explains why OLM does nothing, where OLM itself gives no reason. OLM's own resolver, which runs in this process, makes the choice; the
 // explanation comes from the catalog's upgrade graph and from the state of the cluster.
 //
 // Observe reads a State for each namespace, Predict runs the resolver on it, and Write shows the Predictions.
@@ -30,21 +30,26 @@ const (
 	Latest Verdict = "latest"
 	// Stranded: OLM does nothing although the channel has a later head, and says nothing of it.
 	Stranded Verdict = "stranded"
-	// Refused: OLM resolves nothing in the whole namespace, and sets ResolutionFailed on all its Subscriptions.
+	// Refused: OLM resolves nothing in the whole namespace, and sets ResolutionFailed on all its Subscriptions. OLM v1 installs
+	// nothing for this ClusterExtension.
 	Refused Verdict = "refused"
 )
 
 // Good reports whether OLM proceeds, or the head of the channel is installed.
 func (v Verdict) Good() bool { return v == Installs || v == Updates || v == Latest }
 
-// Prediction is what OLM will do with a Subscription. Its JSON field names are an API.
+// Prediction is what OLM will do with a Subscription, or OLM v1 with a ClusterExtension. Its JSON field names are an API.
 type Prediction struct {
-	// Namespace and Subscription are empty when no cluster was read.
-	Namespace    string `json:"namespace,omitempty"`
-	Subscription string `json:"subscription,omitempty"`
-	Package      string `json:"package"`
-	Channel      string `json:"channel"`
-	// Installed is the ClusterServiceVersion that the Subscription has, if any.
+	// OLM is "v1" for a ClusterExtension, and empty for a Subscription.
+	OLM string `json:"olm,omitempty"`
+	// Namespace, Subscription and ClusterExtension are empty when no cluster was read.
+	Namespace        string `json:"namespace,omitempty"`
+	Subscription     string `json:"subscription,omitempty"`
+	ClusterExtension string `json:"clusterExtension,omitempty"`
+	Package          string `json:"package"`
+	// Channel is that of the Subscription. A ClusterExtension may have several, or none, which means all.
+	Channel string `json:"channel"`
+	// Installed is the ClusterServiceVersion, or the bundle, that is installed, if any.
 	Installed string  `json:"installed,omitempty"`
 	Verdict   Verdict `json:"verdict"`
 	// Next is what OLM installs next.
@@ -60,7 +65,7 @@ type Prediction struct {
 	// Risks are what people should know before OLM proceeds. Warnings are their texts alone.
 	Risks    []Reason `json:"risks,omitempty"`
 	Warnings []string `json:"warnings,omitempty"`
-	// Message is what OLM will write into the condition ResolutionFailed.
+	// Message is what OLM will write into the condition ResolutionFailed, or OLM v1 into the condition Progressing.
 	Message string `json:"message,omitempty"`
 
 	bundles []Bundle

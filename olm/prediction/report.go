@@ -18,7 +18,7 @@ const Schema = "berth.catalog-plan.v1"
 // Document is the JSON that Write writes.
 type Document struct {
 	Schema string `json:"schema"`
-	// Predictions are those of all Subscriptions to packages of the catalog.
+	// Predictions are those of all Subscriptions to packages of the catalog, and of all ClusterExtensions of them.
 	Predictions []*Prediction `json:"predictions"`
 }
 
@@ -42,7 +42,7 @@ func (p *Prediction) format() string {
 		text.Add("  %-9s%s", title, fmt.Sprintf(format, args...))
 	}
 	text.Add("%s", p.title())
-	line("OLM", "%s%s", p.Sentence(), p.head(len(p.Then) == 0))
+	line(strings.TrimSpace("OLM "+p.OLM), "%s%s", p.Sentence(), p.head(len(p.Then) == 0))
 	for _, blocker := range p.Blockers {
 		line("waits", "%s", blocker.What)
 		if blocker.Do != "" {
@@ -73,7 +73,7 @@ func (p *Prediction) format() string {
 	return text.String()
 }
 
-// title names the Subscription and what it has installed.
+// title names the Subscription or the ClusterExtension, and what it has installed.
 func (p *Prediction) title() string {
 	title := "package " + p.Package + ", "
 	if p.Channel != "" {
@@ -81,6 +81,9 @@ func (p *Prediction) title() string {
 	}
 	if p.Subscription != "" {
 		title = "Subscription " + p.Namespace + "/" + p.Subscription + ": " + title
+	}
+	if p.ClusterExtension != "" {
+		title = "ClusterExtension " + p.ClusterExtension + ": " + title
 	}
 	if p.Installed == "" {
 		return title + "nothing installed"
@@ -91,10 +94,14 @@ func (p *Prediction) title() string {
 // Sentence says in a few words what OLM does, as the predicate of a sentence whose subject is OLM.
 func (p *Prediction) Sentence() string {
 	switch {
+	case p.Verdict == Latest && p.OLM == V1:
+		return "does nothing: the latest wanted version is installed"
 	case p.Verdict == Latest:
 		return "does nothing: the head of the channel is installed"
 	case p.Verdict == Stranded:
 		return "does nothing, and does not report it"
+	case p.Verdict == Refused && p.OLM == V1:
+		return "refuses, and reports it in the condition Progressing"
 	case p.Verdict == Refused:
 		return "refuses, for all Subscriptions of the namespace"
 	case p.Next == nil:
@@ -107,16 +114,22 @@ func (p *Prediction) Sentence() string {
 
 // head marks the last update if it ends at the head of the channel.
 func (p *Prediction) head(last bool) string {
-	if last && p.Next != nil && p.ReachesHead {
-		return " (the head of the channel)"
+	switch {
+	case !last || p.Next == nil || !p.ReachesHead:
+		return ""
+	case p.OLM == V1:
+		return " (the latest wanted version)"
 	}
-	return ""
+	return " (the head of the channel)"
 }
 
 // reason names the upgrade edge from the version before.
 func (s Update) reason(before string) string {
-	if s.Edge == upgrade.SkipRange {
+	switch s.Edge {
+	case upgrade.SkipRange:
 		return fmt.Sprintf("whose skipRange %q includes %s", s.Range, before)
+	case "":
+		return "to which no upgrade edge leads"
 	}
 	return fmt.Sprintf("which %s %s", s.Edge, before)
 }

@@ -75,8 +75,8 @@ func next(v semver.Version) semver.Version {
 }
 
 // risk adds a risk, and what people can do about it.
-func (f *subject) risk(code Code, do, format string, args ...any) {
-	f.Risks = append(f.Risks, Reason{code, fmt.Sprintf(format, args...), do})
+func (p *Prediction) risk(code Code, do, format string, args ...any) {
+	p.Risks = append(p.Risks, Reason{code, fmt.Sprintf(format, args...), do})
 }
 
 func nameOf(e *upgrade.Entry) string {

@@ -100,10 +100,14 @@ func Installed(c *fbc.Catalog, pkg, version, channel string) (*State, error) {
 func installedCSV(p *fbc.Package, pkg, installed string) (*v1alpha1.ClusterServiceVersion, error) {
 	name, number := identify(p, pkg, installed)
 	if number == nil {
-		return nil, fmt.Errorf("%q is not a version of package %s; want a version like 1.2.3, or the name of a ClusterServiceVersion "+
-			"that is in the catalog or ends in a version, like %s.v1.2.3", installed, pkg, pkg)
+		return nil, notAVersion(installed, pkg)
 	}
 	return newCSV(p, pkg, hypotheticalNamespace, name, *number)
+}
+
+func notAVersion(given, pkg string) error {
+	return fmt.Errorf("%q is not a version of package %s; want a version like 1.2.3, or the name of a ClusterServiceVersion "+
+		"that is in the catalog or ends in a version, like %s.v1.2.3", given, pkg, pkg)
 }
 
 // newCSV returns the ClusterServiceVersion that OLM creates for a version, as far as the resolver reads it. The package is

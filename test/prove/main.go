@@ -55,6 +55,7 @@ var suites = []suite{
 	{name: "aws", about: "the controllers of the real EBS and EFS drivers against the fake AWS, as root", pkg: "./test/aws", run: "^Test(EBS|EFS)Driver(Sanity)?$", options: []string{"-drivers"}},
 	{name: "continuity", about: "pods that write continuously are not affected by what happens to a driver and its operator, as root", pkg: "./test/drivers/continuity", run: "^Test(EFS|EBS|Manila)$", options: []string{"-all-drivers"}, logs: true},
 	{name: "olm-v1", about: "the EFS operator moves from OLM v0 to OLM v1, is updated, and leaves its API when it is removed, by the commands of docs/olm-v1.md, as root", pkg: "./test/drivers/continuity", run: "^TestEFSOfOLMv1$", options: []string{"-all-drivers"}, logs: true},
+	{name: "olm-v1-predictions", about: "what berth catalog plan says of ClusterExtensions is what OLM v1 does, as root", pkg: "./test/olmv1", run: "^TestPredictions$", options: []string{"-olm-v1"}},
 	{name: "life", about: "the long life of a cluster with the EFS driver, and its journal, as root", pkg: "./test/drivers/continuity", run: "^TestLife$", options: []string{"-all-drivers"}, logs: true},
 	{name: "life-clusterstorage", about: "the life of a cluster with the cluster storage operator, on AWS and OpenStack", pkg: "./test/clusterstorage", run: "^TestLife$", options: []string{"-all-lives"}},
 	{name: "sample", about: "the permissions of the sample driver's operator, which is in no release", pkg: "./test/e2e", run: "^TestPermissionsAreExact$/^sample$", options: []string{"-tags=sample"}},

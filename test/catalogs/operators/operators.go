@@ -3,6 +3,9 @@ package operators
 
 import (
 	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -16,6 +19,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-csi/berth/registryv1"
 	"github.com/berth-csi/berth/test/catalogs"
 )
 
@@ -66,6 +70,26 @@ func Write(t testing.TB, pkg string, bundles ...Bundle) string {
 	config.Channels = append(config.Channels, channel)
 	dir := t.TempDir()
 	catalogs.WriteConfig(t, dir, config)
+	return dir
+}
+
+// Folder writes a bundle as a folder, from which an image can be made, and returns it.
+func Folder(t testing.TB, pkg string, b Bundle) string {
+	t.Helper()
+	dir := t.TempDir()
+	annotations := map[string]any{"annotations": map[string]string{
+		"operators.operatorframework.io.bundle.mediatype.v1": "registry+v1",
+		"operators.operatorframework.io.bundle.manifests.v1": registryv1.ManifestsDir + "/",
+		"operators.operatorframework.io.bundle.metadata.v1":  "metadata/",
+		"operators.operatorframework.io.bundle.package.v1":   pkg,
+		"operators.operatorframework.io.bundle.channels.v1":  "stable",
+	}}
+	for file, object := range map[string]any{registryv1.ManifestsDir + "/csv.yaml": b.csv(), "metadata/annotations.yaml": annotations} { // JSON is YAML
+		path := filepath.Join(dir, file)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, manifest(t, object), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return dir
 }
 

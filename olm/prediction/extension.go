@@ -1,0 +1,158 @@
+package prediction
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	masterminds "github.com/Masterminds/semver/v3"
+	"github.com/blang/semver/v4"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/olm/upgrade"
+)
+
+// V1 is the Prediction.OLM of ClusterExtensions.
+const V1 = "v1"
+
+// Extension is a ClusterExtension, for which OLM v1 installs a package, and what it has installed.
+//
+// OLM v1's own resolver cannot be imported. Predict chooses as that of operator-controller v1.11 does, in
+// internal/operator-controller/resolve: of the bundles in the wanted channels and versions, and of those that the installed one may
+// be updated to, including itself, it takes the latest that is not deprecated.
+type Extension struct {
+	// Name and Namespace are empty for a hypothetical one.
+	Name, Namespace string
+	Package         string
+	// Channels are those that bundles may come from; none means all.
+	Channels []string
+	// Versions is a range of versions as spec.source.catalog.version has it; "" means all.
+	Versions string
+	// SelfCertified ignores upgrade edges.
+	SelfCertified bool
+	// Installed is the bundle that is installed; its name is "" if none is.
+	Installed upgrade.Version
+}
+
+// ExtensionOf reads a ClusterExtension. It fails if what it has installed has no valid version.
+func ExtensionOf(object *unstructured.Unstructured) (*Extension, error) {
+	text := func(path ...string) string {
+		value, _, _ := unstructured.NestedString(object.Object, path...)
+		return value
+	}
+	e := &Extension{
+		Name: object.GetName(), Namespace: text("spec", "namespace"), Package: text("spec", "source", "catalog", "packageName"),
+		Versions: text("spec", "source", "catalog", "version"), SelfCertified: text("spec", "source", "catalog", "upgradeConstraintPolicy") == "SelfCertified",
+	}
+	e.Channels, _, _ = unstructured.NestedStringSlice(object.Object, "spec", "source", "catalog", "channels")
+	if e.Installed.Name = text("status", "install", "bundle", "name"); e.Installed.Name == "" {
+		return e, nil
+	}
+	version := text("status", "install", "bundle", "version")
+	number, err := semver.Parse(version)
+	if err != nil {
+		return nil, fmt.Errorf("ClusterExtension %s has installed %s with version %q, want a semantic version: %w", e.Name, e.Installed.Name, version, err)
+	}
+	e.Installed.Number = &number
+	return e, nil
+}
+
+// InstalledExtension returns a hypothetical Extension of a package of a catalog, with a version installed as Installed has it. An
+// empty channel means all channels.
+func InstalledExtension(c *fbc.Catalog, pkg, version, channel string) (*Extension, error) {
+	e := &Extension{Package: pkg}
+	if channel != "" {
+		e.Channels = []string{channel}
+	}
+	if version == "" {
+		return e, nil
+	}
+	name, number := identify(c.Find(pkg), pkg, version)
+	if number == nil {
+		return nil, notAVersion(version, pkg)
+	}
+	e.Installed = upgrade.Version{Name: name, Number: number}
+	return e, nil
+}
+
+// Predict predicts what OLM v1 will do if a catalog is the only one that has the package. It fails if the range of versions is
+// invalid.
+func (e *Extension) Predict(c *fbc.Catalog) (*Prediction, error) {
+	p := &Prediction{OLM: V1, Namespace: e.Namespace, ClusterExtension: e.Name, Package: e.Package, Channel: strings.Join(e.Channels, ", "), Installed: e.Installed.Name}
+	pkg := c.Find(e.Package)
+	if pkg == nil {
+		p.refuse(PackageAbsent, "add the package to the catalog, or delete the ClusterExtension as docs/olm-v1.md says", "%s has no package %s", c.Dir, e.Package)
+		return p, nil
+	}
+	wanted, err := e.wanted(pkg)
+	if err != nil {
+		return nil, err
+	}
+	r := &selection{extension: e, pkg: pkg, wanted: wanted}
+	chosen := r.choose(e.Installed)
+	if chosen == nil {
+		r.explain(p)
+		return p, nil
+	}
+	for _, reason := range uninstallable(chosen) {
+		p.refuse(reason.Code, reason.Do, "%s", reason.What)
+	}
+	r.warn(p, chosen)
+	latest := latest(wanted)
+	switch {
+	case p.Verdict == Refused:
+	case !same(chosen, e.Installed):
+		p.Verdict = Updates
+		if p.Installed == "" {
+			p.Verdict = Installs
+		}
+		p.Next = r.update(e.Installed, chosen)
+		p.Then, p.ReachesHead = r.follow(chosen, latest)
+	case same(latest, e.Installed):
+		p.Verdict = Latest
+	default:
+		p.Verdict = Stranded
+		p.Why = append(p.Why, Reason{NoEdge,
+			fmt.Sprintf("%s is later, and no bundle that %s may be updated to is: none replaces or skips it, or has a skipRange that includes it", latest.Name, e.Installed.Name),
+			"add an upgrade edge to a channel; or set spec.source.catalog.upgradeConstraintPolicy to SelfCertified, which ignores edges, if the author of the operator supports that update"})
+	}
+	return p, nil
+}
+
+func (p *Prediction) refuse(code Code, do, format string, args ...any) {
+	p.Verdict = Refused
+	p.Why = append(p.Why, Reason{code, fmt.Sprintf(format, args...), do})
+}
+
+// wanted returns the bundles in the wanted channels and versions. It fails if the range of versions is invalid.
+func (e *Extension) wanted(pkg *fbc.Package) (found []*fbc.Bundle, err error) {
+	var versions *masterminds.Constraints
+	if e.Versions != "" {
+		if versions, err = masterminds.NewConstraint(e.Versions); err != nil {
+			return nil, fmt.Errorf("ClusterExtension %s: spec.source.catalog.version is %q, want a range of versions such as %q: %w", e.Name, e.Versions, ">=1.0.0 <2.0.0", err)
+		}
+	}
+	for _, b := range pkg.Bundles {
+		v := releaseOf(b)
+		if v == nil && versions != nil || len(e.Channels) > 0 && !e.inChannels(pkg, b) {
+			continue
+		}
+		if versions != nil {
+			version, err := masterminds.NewVersion(v.Version.String())
+			if err != nil || !versions.Check(version) {
+				continue
+			}
+		}
+		found = append(found, b)
+	}
+	return found, nil
+}
+
+func (e *Extension) inChannels(pkg *fbc.Package, b *fbc.Bundle) bool {
+	return slices.ContainsFunc(e.Channels, func(name string) bool {
+		channel := pkg.FindChannel(name)
+		return channel != nil && slices.ContainsFunc(channel.Entries, func(entry declcfg.ChannelEntry) bool { return entry.Name == b.Name })
+	})
+}

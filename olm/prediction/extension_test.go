@@ -1,0 +1,175 @@
+package prediction
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/blang/semver/v4"
+
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/fbc"
+	"github.com/berth-csi/berth/olm/upgrade"
+)
+
+// rowboats is a catalog in which no edge leads from 1.1.0 to the latest version, and channel slow ends there.
+const rowboats = `schema: olm.package
+name: rowboat
+defaultChannel: stable
+---
+schema: olm.channel
+package: rowboat
+name: stable
+entries:
+- {name: rowboat.v2.0.0, skipRange: '<1.1.0', skips: [rowboat.v1.1.0-rc1]}
+---
+schema: olm.channel
+package: rowboat
+name: slow
+entries:
+- name: rowboat.v1.0.0
+- {name: rowboat.v1.1.0, replaces: rowboat.v1.0.0}
+`
+
+const deprecated200 = `---
+schema: olm.deprecations
+package: rowboat
+entries:
+- {reference: {schema: olm.bundle, name: rowboat.v2.0.0}, message: it leaks}
+`
+
+// inline200 is a bundle without an image.
+const inline200 = `---
+schema: olm.bundle
+package: rowboat
+name: rowboat.v2.0.0
+properties:
+- {type: olm.package, value: {packageName: rowboat, version: 2.0.0}}
+- {type: olm.bundle.object, value: {data: eyJhcGlWZXJzaW9uIjoidjEiLCJraW5kIjoiQ29uZmlnTWFwIiwibWV0YWRhdGEiOnsibmFtZSI6Im9hciJ9fQ==}}
+`
+
+func bundleOf(version string) string {
+	return fmt.Sprintf(`---
+schema: olm.bundle
+package: rowboat
+name: rowboat.v%[1]s
+image: registry.example.com/rowboat:v%[2]s
+properties:
+- {type: olm.package, value: {packageName: rowboat, version: %[1]s}}
+`, version, strings.ReplaceAll(version, "+", "-"))
+}
+
+func readCatalog(t *testing.T, documents ...string) *fbc.Catalog {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(strings.Join(documents, "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	c, err := rules.Load(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// TestExtension covers what OLM v1 chooses, and why it does nothing. TestPredictions in package olmv1 compares the same with
+// OLM v1 itself.
+func TestExtension(t *testing.T) {
+	all := []string{bundleOf("1.0.0"), bundleOf("1.1.0"), bundleOf("2.0.0")}
+	for name, test := range map[string]struct {
+		e         Extension
+		installed string
+		documents []string // instead of all bundles
+		want      Verdict
+		next      string
+		code      Code // of a reason or a risk
+		says      string
+	}{
+		"nothing is installed":       {want: Installs, next: "2.0.0"},
+		"a skipRange":                {installed: "1.0.0", want: Updates, next: "2.0.0", says: `updates to rowboat.v2.0.0, whose skipRange "<1.1.0" includes it (the latest wanted version)`},
+		"a skip of what is not here": {installed: "1.1.0-rc1", want: Updates, next: "2.0.0", says: "which skips it"},
+		"no edge":                    {installed: "1.1.0", want: Stranded, code: NoEdge, says: "rowboat.v2.0.0 is later, and no bundle"},
+		"the latest":                 {installed: "2.0.0", want: Latest, says: "the latest wanted version is installed"},
+		"a range of versions":        {e: Extension{Versions: "1.x"}, want: Installs, next: "1.1.0"},
+		"a range without versions": {e: Extension{Versions: ">=3"}, want: Refused, code: NoBundle,
+			says: `no bundles found for package "rowboat" matching version ">=3"`},
+		"edges of other channels":                          {e: Extension{Channels: []string{"slow"}}, installed: "1.0.0", want: Updates, next: "1.1.0"},
+		"the latest of a channel":                          {e: Extension{Channels: []string{"slow"}}, installed: "1.1.0", want: Latest},
+		"one of two channels":                              {e: Extension{Channels: []string{"slow", "stable"}}, want: Installs, next: "2.0.0"},
+		"no such channel":                                  {e: Extension{Channels: []string{"fast"}}, want: Refused, code: ChannelAbsent, says: "package rowboat has no channel fast"},
+		"no edge is needed":                                {e: Extension{SelfCertified: true}, installed: "1.1.0", want: Updates, next: "2.0.0", says: "to which no upgrade edge leads"},
+		"an earlier version":                               {e: Extension{SelfCertified: true, Versions: "1.0.0"}, installed: "1.1.0", want: Updates, next: "1.0.0", code: Downgrade},
+		"an installed version is unknown":                  {installed: "1.5.0", want: Refused, code: NoEdge, says: `error upgrading from currently installed version "1.5.0"`},
+		"deprecated bundles are last":                      {documents: append(all, deprecated200), want: Installs, next: "1.1.0"},
+		"a deprecated bundle is not taken for a later one": {documents: append(all, deprecated200), installed: "1.1.0", want: Stranded, code: NoEdge},
+		"only a deprecated bundle is wanted":               {e: Extension{Versions: "2.0.0"}, documents: append(all, deprecated200), want: Installs, next: "2.0.0", code: Deprecated, says: "it leaks"},
+		"no image":                                         {documents: []string{all[0], all[1], inline200}, want: Refused, code: ImageMissing, says: "rowboat.v2.0.0 has no image"},
+		"a dependency": {documents: []string{all[0], all[1], all[2] + "- {type: olm.package.required, value: {packageName: oar, versionRange: '>0.0.0'}}\n"}, want: Refused, code: DependencyUnsupported,
+			says: "olm.package.required"},
+		"no such package": {e: Extension{Package: "canoe"}, want: Refused, code: PackageAbsent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := test.e
+			if e.Package == "" {
+				e.Package = "rowboat"
+			}
+			if test.installed != "" {
+				number := semver.MustParse(test.installed)
+				e.Installed = upgrade.Version{Name: "rowboat.v" + test.installed, Number: &number}
+			}
+			if test.documents == nil {
+				test.documents = all
+			}
+			p, err := e.Predict(readCatalog(t, append([]string{rowboats}, test.documents...)...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := ""
+			if p.Next != nil {
+				next = p.Next.Version
+			}
+			if p.Verdict != test.want || next != test.next {
+				t.Errorf("got %s %q, want %s %q:\n%s", p.Verdict, next, test.want, test.next, p.format())
+			}
+			if test.code != "" && !hasCode(append(p.Why, p.Risks...), test.code) {
+				t.Errorf("got the reasons %+v and the risks %+v, want %s", p.Why, p.Risks, test.code)
+			}
+			if text := p.format(); !strings.Contains(text, test.says) {
+				t.Errorf("got\n%s, want %q in it", text, test.says)
+			}
+		})
+	}
+}
+
+func hasCode(reasons []Reason, code Code) bool {
+	for _, r := range reasons {
+		if r.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// TestReleases: OLM v1 takes the build metadata of versions for releases, and orders them.
+func TestReleases(t *testing.T) {
+	c := readCatalog(t, `schema: olm.package
+name: rowboat
+defaultChannel: stable
+---
+schema: olm.channel
+package: rowboat
+name: stable
+entries:
+- name: rowboat.v1.0.0+2
+- {name: rowboat.v1.0.0+10, replaces: rowboat.v1.0.0+2}
+`, bundleOf("1.0.0+2"), bundleOf("1.0.0+10"))
+	e, err := InstalledExtension(c, "rowboat", "rowboat.v1.0.0+2", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := e.Predict(c); err != nil || p.Verdict != Updates || p.Next.Name != "rowboat.v1.0.0+10" {
+		t.Errorf("got %+v, error %v; want an update to release 10", p, err)
+	}
+}

@@ -1,0 +1,263 @@
+package olmv1_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/operator-framework/api/pkg/operators/v1alpha1"
+	"github.com/operator-framework/operator-registry/alpha/declcfg"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/berth-csi/berth/catalog/rules"
+	"github.com/berth-csi/berth/olm/clusterextension"
+	"github.com/berth-csi/berth/olm/prediction"
+	"github.com/berth-csi/berth/test/catalogs/operators"
+	"github.com/berth-csi/berth/test/cluster"
+	"github.com/berth-csi/berth/test/olmv1"
+)
+
+var real = flag.Bool("olm-v1", false, "run OLM v1 on a real node")
+
+func TestMain(m *testing.M) { cluster.Main(m) }
+
+// limit is for a step of OLM v1, which retries with a backoff.
+const limit = 3 * time.Minute
+
+// rowboats is a catalog in which no edge leads from 1.1.0 to the latest version, and ferries one in which the latest is deprecated.
+// The bundles are in it without their images, which are added when it is pushed.
+const (
+	rowboats = `schema: olm.package
+name: rowboat
+defaultChannel: stable
+---
+schema: olm.channel
+package: rowboat
+name: stable
+entries:
+- {name: rowboat.v2.0.0, skipRange: '<1.1.0'}
+---
+schema: olm.channel
+package: rowboat
+name: slow
+entries:
+- name: rowboat.v1.0.0
+- {name: rowboat.v1.1.0, replaces: rowboat.v1.0.0}
+`
+	ferries = `schema: olm.package
+name: ferry
+defaultChannel: stable
+---
+schema: olm.channel
+package: ferry
+name: stable
+entries:
+- name: ferry.v1.0.0
+- {name: ferry.v1.1.0, replaces: ferry.v1.0.0}
+- {name: ferry.v2.0.0, replaces: ferry.v1.1.0, skips: [ferry.v1.0.0]}
+---
+schema: olm.deprecations
+package: ferry
+entries:
+- {reference: {schema: olm.bundle, name: ferry.v2.0.0}, message: it leaks}
+`
+)
+
+// TestPredictions: what `berth catalog plan` says of a ClusterExtension is what OLM v1 does.
+func TestPredictions(t *testing.T) {
+	if !*real {
+		t.Skip("without -olm-v1: see make prove SUITE=olm-v1-predictions")
+	}
+	c := cluster.Start(t, cluster.Options{RealNodes: 1, Images: olmv1.Images(t)})
+	olm := olmv1.Start(t, c)
+	catalogs := map[string]string{}
+	for pkg, documents := range map[string]string{"rowboat": rowboats, "ferry": ferries} {
+		catalogs[pkg] = addCatalog(t, olm, pkg, documents)
+	}
+	type fields = map[string]any
+	for name, test := range map[string]struct {
+		pkg, installed string
+		wants          fields // of spec.source.catalog
+		verdict        prediction.Verdict
+	}{
+		"nothing-is-installed":      {pkg: "rowboat", verdict: prediction.Installs},
+		"a-skiprange":               {pkg: "rowboat", installed: "1.0.0", verdict: prediction.Updates},
+		"no-edge":                   {pkg: "rowboat", installed: "1.1.0", verdict: prediction.Stranded},
+		"the-latest":                {pkg: "rowboat", installed: "2.0.0", verdict: prediction.Latest},
+		"edges-of-other-channels":   {pkg: "rowboat", installed: "1.0.0", wants: fields{"channels": []any{"slow"}}, verdict: prediction.Updates},
+		"no-such-channel":           {pkg: "rowboat", wants: fields{"channels": []any{"fast"}}, verdict: prediction.Refused},
+		"no-such-version":           {pkg: "rowboat", installed: "1.0.0", wants: fields{"version": ">=3"}, verdict: prediction.Refused},
+		"no-edge-is-needed":         {pkg: "rowboat", installed: "1.1.0", wants: fields{"upgradeConstraintPolicy": "SelfCertified"}, verdict: prediction.Updates},
+		"an-earlier-version":        {pkg: "rowboat", installed: "1.1.0", wants: fields{"upgradeConstraintPolicy": "SelfCertified", "version": "1.0.0"}, verdict: prediction.Updates},
+		"a-deprecated-is-skipped":   {pkg: "ferry", installed: "1.0.0", verdict: prediction.Updates},
+		"a-deprecated-is-not-new":   {pkg: "ferry", installed: "1.1.0", verdict: prediction.Stranded},
+		"a-deprecated-is-installed": {pkg: "ferry", installed: "2.0.0", verdict: prediction.Latest},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := &extension{Cluster: c, name: name}
+			x.install(t, test.pkg, test.installed)
+			p := x.predict(t, catalogs[test.pkg], test.pkg, test.wants)
+			if p.Verdict != test.verdict {
+				t.Fatalf("got the verdict %s, want %s: %+v", p.Verdict, test.verdict, p)
+			}
+			x.want(t, test.pkg, test.wants)
+			x.mustDo(t, p, test.installed)
+		})
+	}
+}
+
+// addCatalog has OLM serve a catalog of a package, with bundles of the versions that its channels name, and returns its folder.
+func addCatalog(t *testing.T, olm *olmv1.OLM, pkg, documents string) string {
+	t.Helper()
+	bundles := map[string]string{}
+	for _, version := range []string{"1.0.0", "1.1.0", "2.0.0"} {
+		name := pkg + ".v" + version
+		bundles[name] = operators.Folder(t, pkg, operators.Bundle{ChannelEntry: declcfg.ChannelEntry{Name: name}, Modes: []v1alpha1.InstallModeType{v1alpha1.InstallModeTypeAllNamespaces}})
+		documents += fmt.Sprintf(`---
+schema: olm.bundle
+package: %s
+name: %s
+image: registry.example.com/%s:v%s
+properties:
+- {type: olm.package, value: {packageName: %[1]s, version: %[4]s}}
+`, pkg, name, pkg, version)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(documents), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	olm.AddCatalog(pkg, dir, pkg, bundles)
+	return dir
+}
+
+// extension is a ClusterExtension of a name, in a namespace of that name.
+type extension struct {
+	*cluster.Cluster
+	name string
+}
+
+func (x *extension) get(ctx context.Context) (*unstructured.Unstructured, error) {
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(clusterextension.Kind)
+	return object, x.Client().Get(ctx, client.ObjectKey{Name: x.name}, object)
+}
+
+// install has OLM install a version, if one is given.
+func (x *extension) install(t *testing.T, pkg, version string) {
+	t.Helper()
+	if err := x.EnsureNamespace(t.Context(), x.name); err != nil {
+		t.Fatal(err)
+	}
+	if version == "" {
+		return
+	}
+	x.want(t, pkg, map[string]any{"version": version})
+	x.await(t, "version "+version+" to be installed", func(object *unstructured.Unstructured) bool { return versionOf(object) == version })
+}
+
+// wanting returns the ClusterExtension as it is, or a new one, but with other fields of spec.source.catalog.
+func (x *extension) wanting(ctx context.Context, pkg string, fields map[string]any) (*unstructured.Unstructured, error) {
+	object, err := x.get(ctx)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, err
+	}
+	catalog := map[string]any{"packageName": pkg}
+	maps.Copy(catalog, fields)
+	object.SetName(x.name)
+	return object, unstructured.SetNestedMap(object.Object, map[string]any{
+		"namespace": x.name, "source": map[string]any{"sourceType": "Catalog", "catalog": catalog},
+	}, "spec")
+}
+
+// want writes what wanting returns.
+func (x *extension) want(t *testing.T, pkg string, fields map[string]any) {
+	t.Helper()
+	cluster.Eventually(t, limit, "the ClusterExtension to be written", func(ctx context.Context) error {
+		object, err := x.wanting(ctx, pkg, fields)
+		if err != nil {
+			return err
+		}
+		if object.GetUID() == "" {
+			return x.Client().Create(ctx, object)
+		}
+		return x.Client().Update(ctx, object)
+	})
+}
+
+// predict predicts what OLM will do when the ClusterExtension has other fields.
+func (x *extension) predict(t *testing.T, catalog, pkg string, fields map[string]any) *prediction.Prediction {
+	t.Helper()
+	object, err := x.wanting(t.Context(), pkg, fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := prediction.ExtensionOf(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := rules.Load(t.Context(), catalog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := e.Predict(read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// mustDo waits until OLM has done what is predicted.
+func (x *extension) mustDo(t *testing.T, p *prediction.Prediction, installed string) {
+	t.Helper()
+	want := installed
+	if p.Next != nil {
+		want = p.Next.Version
+	}
+	x.await(t, fmt.Sprintf("OLM to do what is predicted, %s %q", p.Verdict, want), func(object *unstructured.Unstructured) bool {
+		progressing := condition(object, "Progressing")
+		if seen, _ := progressing["observedGeneration"].(int64); seen != object.GetGeneration() || versionOf(object) != want {
+			return false
+		}
+		if p.Verdict == prediction.Refused {
+			return progressing["reason"] == "Retrying" && progressing["message"] == p.Message
+		}
+		return progressing["reason"] == "Succeeded"
+	})
+}
+
+// await waits until the ClusterExtension is as it should be.
+func (x *extension) await(t *testing.T, what string, is func(*unstructured.Unstructured) bool) {
+	t.Helper()
+	cluster.Eventually(t, limit, what, func(ctx context.Context) error {
+		object, err := x.get(ctx)
+		if err != nil {
+			return err
+		}
+		if !is(object) {
+			return fmt.Errorf("version %q is installed, and Progressing is %v", versionOf(object), condition(object, "Progressing"))
+		}
+		return nil
+	})
+}
+
+func versionOf(object *unstructured.Unstructured) string {
+	version, _, _ := unstructured.NestedString(object.Object, "status", "install", "bundle", "version")
+	return version
+}
+
+func condition(object *unstructured.Unstructured, of string) map[string]any {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == of {
+			return c
+		}
+	}
+	return nil
+}
