@@ -23,7 +23,7 @@ import (
 	"github.com/berth-csi/berth/test/olmv1"
 )
 
-var real = flag.Bool("olm-v1", false, "run OLM v1 on a real node")
+var withOLM = flag.Bool("olm-v1", false, "run OLM v1 on a real node")
 
 func TestMain(m *testing.M) { cluster.Main(m) }
 
@@ -71,7 +71,7 @@ entries:
 
 // TestPredictions: what `berth catalog plan` says of a ClusterExtension is what OLM v1 does.
 func TestPredictions(t *testing.T) {
-	if !*real {
+	if !*withOLM {
 		t.Skip("without -olm-v1: see make prove SUITE=olm-v1-predictions")
 	}
 	c := cluster.Start(t, cluster.Options{RealNodes: 1, Images: olmv1.Images(t)})
