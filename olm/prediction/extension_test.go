@@ -9,7 +9,6 @@ import (
 
 	"github.com/blang/semver/v4"
 
-	"github.com/berth-csi/berth/catalog/rules"
 	"github.com/berth-csi/berth/fbc"
 	"github.com/berth-csi/berth/olm/upgrade"
 )
@@ -67,9 +66,9 @@ func readCatalog(t *testing.T, documents ...string) *fbc.Catalog {
 	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(strings.Join(documents, "")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, err := rules.Load(t.Context(), dir)
-	if err != nil {
-		t.Fatal(err)
+	c, found, err := fbc.Read(t.Context(), dir)
+	if err != nil || len(found) > 0 {
+		t.Fatalf("findings %v, error %v", found, err)
 	}
 	return c
 }
