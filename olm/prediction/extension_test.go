@@ -66,11 +66,7 @@ func readCatalog(t *testing.T, documents ...string) *fbc.Catalog {
 	if err := os.WriteFile(filepath.Join(dir, "catalog.yaml"), []byte(strings.Join(documents, "")), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c, found, err := fbc.Read(t.Context(), dir)
-	if err != nil || len(found) > 0 {
-		t.Fatalf("findings %v, error %v", found, err)
-	}
-	return c
+	return read(t, dir)
 }
 
 // TestExtension covers what OLM v1 chooses, and why it does nothing. TestPredictions in package olmv1 compares the same with
