@@ -2,12 +2,9 @@ package prediction
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
-	masterminds "github.com/Masterminds/semver/v3"
 	"github.com/blang/semver/v4"
-	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/berth-csi/berth/fbc"
@@ -86,36 +83,34 @@ func (e *Extension) Predict(c *fbc.Catalog) (*Prediction, error) {
 		p.refuse(PackageAbsent, "add the package to the catalog, or delete the ClusterExtension as docs/olm-v1.md says", "%s has no package %s", c.Dir, e.Package)
 		return p, nil
 	}
-	wanted, err := e.wanted(pkg)
+	sel, err := e.selectFrom(pkg)
 	if err != nil {
 		return nil, err
 	}
-	r := &selection{extension: e, pkg: pkg, wanted: wanted}
-	chosen := r.choose(e.Installed)
+	chosen := sel.choose(e.Installed)
 	if chosen == nil {
-		r.explain(p)
+		sel.explain(p)
 		return p, nil
 	}
-	for _, reason := range uninstallable(chosen) {
+	for _, reason := range uninstallable(chosen.Bundle) {
 		p.refuse(reason.Code, reason.Do, "%s", reason.What)
 	}
-	r.warn(p, chosen)
-	latest := latest(wanted)
-	switch {
+	sel.warn(p, chosen)
+	switch later := sel.later(e.Installed); {
 	case p.Verdict == Refused:
-	case !same(chosen, e.Installed):
+	case !chosen.is(e.Installed):
 		p.Verdict = Updates
 		if p.Installed == "" {
 			p.Verdict = Installs
 		}
-		p.Next = r.update(e.Installed, chosen)
-		p.Then, p.ReachesHead = r.follow(chosen, latest)
-	case same(latest, e.Installed):
+		p.Next = sel.update(e.Installed, chosen)
+		p.Then, p.ReachesHead = sel.follow(chosen)
+	case later == nil:
 		p.Verdict = Latest
 	default:
 		p.Verdict = Stranded
 		p.Why = append(p.Why, Reason{NoEdge,
-			fmt.Sprintf("%s is later, and no bundle that %s may be updated to is: none replaces or skips it, or has a skipRange that includes it", latest.Name, e.Installed.Name),
+			fmt.Sprintf("%s is later, and no edge leads to it from %s: it neither replaces nor skips that, and has no skipRange that includes it", later.Name, e.Installed.Name),
 			"add an upgrade edge to a channel; or set spec.source.catalog.upgradeConstraintPolicy to SelfCertified, which ignores edges, if the author of the operator supports that update"})
 	}
 	return p, nil
@@ -124,35 +119,4 @@ func (e *Extension) Predict(c *fbc.Catalog) (*Prediction, error) {
 func (p *Prediction) refuse(code Code, do, format string, args ...any) {
 	p.Verdict = Refused
 	p.Why = append(p.Why, Reason{code, fmt.Sprintf(format, args...), do})
-}
-
-// wanted returns the bundles in the wanted channels and versions. It fails if the range of versions is invalid.
-func (e *Extension) wanted(pkg *fbc.Package) (found []*fbc.Bundle, err error) {
-	var versions *masterminds.Constraints
-	if e.Versions != "" {
-		if versions, err = masterminds.NewConstraint(e.Versions); err != nil {
-			return nil, fmt.Errorf("ClusterExtension %s: spec.source.catalog.version is %q, want a range of versions such as %q: %w", e.Name, e.Versions, ">=1.0.0 <2.0.0", err)
-		}
-	}
-	for _, b := range pkg.Bundles {
-		v := releaseOf(b)
-		if v == nil && versions != nil || len(e.Channels) > 0 && !e.inChannels(pkg, b) {
-			continue
-		}
-		if versions != nil {
-			version, err := masterminds.NewVersion(v.Version.String())
-			if err != nil || !versions.Check(version) {
-				continue
-			}
-		}
-		found = append(found, b)
-	}
-	return found, nil
-}
-
-func (e *Extension) inChannels(pkg *fbc.Package, b *fbc.Bundle) bool {
-	return slices.ContainsFunc(e.Channels, func(name string) bool {
-		channel := pkg.FindChannel(name)
-		return channel != nil && slices.ContainsFunc(channel.Entries, func(entry declcfg.ChannelEntry) bool { return entry.Name == b.Name })
-	})
 }

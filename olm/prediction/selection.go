@@ -1,12 +1,12 @@
 package prediction
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
+	masterminds "github.com/Masterminds/semver/v3"
 	"github.com/blang/semver/v4"
 	"github.com/operator-framework/operator-registry/alpha/declcfg"
 	"github.com/operator-framework/operator-registry/alpha/property"
@@ -19,52 +19,122 @@ import (
 type selection struct {
 	extension *Extension
 	pkg       *fbc.Package
-	wanted    []*fbc.Bundle
+	graphs    []*upgrade.Graph // of all channels
+	wanted    []*candidate     // in the wanted channels and versions
 }
 
-// choose returns the bundle that OLM installs if another one is installed, or nil if there is none.
-func (r *selection) choose(installed upgrade.Version) *fbc.Bundle {
-	candidates := r.wanted
-	if installed.Name != "" && !r.extension.SelfCertified {
-		candidates = slices.DeleteFunc(slices.Clone(candidates), func(b *fbc.Bundle) bool { return !same(b, installed) && r.edge(installed, b) == nil })
+// candidate is a bundle that OLM v1 may install.
+type candidate struct {
+	*fbc.Bundle
+	release    *declcfg.VersionRelease // nil if the bundle has no valid version
+	deprecated bool
+}
+
+// selectFrom returns what OLM chooses from in a package. It fails if the range of versions is invalid.
+func (e *Extension) selectFrom(pkg *fbc.Package) (*selection, error) {
+	sel := &selection{extension: e, pkg: pkg}
+	var versions *masterminds.Constraints
+	if e.Versions != "" {
+		var err error
+		if versions, err = masterminds.NewConstraint(e.Versions); err != nil {
+			return nil, fmt.Errorf("ClusterExtension %s: spec.source.catalog.version is %q, want a range of versions such as %q: %w", e.Name, e.Versions, ">=1.0.0 <2.0.0", err)
+		}
 	}
-	return first(candidates, func(a, b *fbc.Bundle) int {
-		return cmp.Or(cmp.Compare(r.deprecated(a), r.deprecated(b)), compareReleases(b, a))
-	})
-}
-
-func latest(bundles []*fbc.Bundle) *fbc.Bundle {
-	return first(bundles, func(a, b *fbc.Bundle) int { return compareReleases(b, a) })
-}
-
-// first returns the first bundle in an order, or nil if there is none.
-func first(bundles []*fbc.Bundle, order func(a, b *fbc.Bundle) int) *fbc.Bundle {
-	if len(bundles) == 0 {
-		return nil
+	inChannels := map[string]bool{}
+	for _, channel := range pkg.Channels {
+		sel.graphs = append(sel.graphs, upgrade.Of(pkg, channel))
+		for _, entry := range channel.Entries {
+			inChannels[entry.Name] = inChannels[entry.Name] || slices.Contains(e.Channels, channel.Name)
+		}
 	}
-	return slices.MinFunc(bundles, order)
+	for _, b := range pkg.Bundles {
+		c := &candidate{Bundle: b, release: releaseOf(b), deprecated: pkg.Deprecation(declcfg.SchemaBundle, b.Name) != ""}
+		if len(e.Channels) > 0 && !inChannels[b.Name] || versions != nil && !c.isIn(versions) {
+			continue
+		}
+		sel.wanted = append(sel.wanted, c)
+	}
+	return sel, nil
 }
 
-// edge returns an entry of any channel that leads from an installed version to a bundle, or nil. OLM v1 uses the edges of all
+func (c *candidate) isIn(versions *masterminds.Constraints) bool {
+	if c.release == nil {
+		return false
+	}
+	version, err := masterminds.NewVersion(c.release.Version.String())
+	return err == nil && versions.Check(version)
+}
+
+// is reports whether a bundle has exactly an installed version. OLM v1 does not compare names.
+func (c *candidate) is(installed upgrade.Version) bool {
+	return c.release != nil && installed.Number != nil && c.release.Compare(newRelease(*installed.Number)) == 0
+}
+
+// compare orders bundles as OLM v1 does: those that are not deprecated first, and later ones before earlier ones.
+func compare(a, b *candidate) int {
+	switch {
+	case a.deprecated != b.deprecated && a.deprecated:
+		return 1
+	case a.deprecated != b.deprecated:
+		return -1
+	case a.release == nil && b.release == nil:
+		return 0
+	case a.release == nil:
+		return 1
+	case b.release == nil:
+		return -1
+	}
+	return b.release.Compare(a.release)
+}
+
+// choose returns the bundle that OLM installs if another one, or none, is installed. It returns nil if there is none.
+func (sel *selection) choose(installed upgrade.Version) (chosen *candidate) {
+	successors := sel.successors(installed)
+	for _, c := range sel.wanted {
+		if installed.Name != "" && !sel.extension.SelfCertified && successors[c.Name] == nil && !c.is(installed) {
+			continue
+		}
+		if chosen == nil || compare(c, chosen) < 0 {
+			chosen = c
+		}
+	}
+	return chosen
+}
+
+// later returns the latest bundle that is later than an installed one and not deprecated, or nil.
+func (sel *selection) later(installed upgrade.Version) (latest *candidate) {
+	for _, c := range sel.wanted {
+		if c.deprecated || c.release == nil || installed.Number != nil && c.release.Compare(newRelease(*installed.Number)) <= 0 {
+			continue
+		}
+		if latest == nil || compare(c, latest) < 0 {
+			latest = c
+		}
+	}
+	return latest
+}
+
+// successors returns the entries to which an edge leads from an installed version, by their names. OLM v1 uses the edges of all
 // channels, also of those that it takes no bundle from.
-func (r *selection) edge(installed upgrade.Version, b *fbc.Bundle) *upgrade.Entry {
-	for _, channel := range r.pkg.Channels {
-		for _, entry := range upgrade.Of(r.pkg, channel).Entries {
-			if entry.Name == b.Name && entry.Follows(installed) != "" {
-				return entry
+func (sel *selection) successors(installed upgrade.Version) map[string]*upgrade.Entry {
+	found := map[string]*upgrade.Entry{}
+	for _, graph := range sel.graphs {
+		for _, entry := range graph.Entries {
+			if found[entry.Name] == nil && entry.Follows(installed) != "" {
+				found[entry.Name] = entry
 			}
 		}
 	}
-	return nil
+	return found
 }
 
 // update describes an update.
-func (r *selection) update(installed upgrade.Version, b *fbc.Bundle) *Update {
-	u := &Update{Name: b.Name}
-	if b.Number() != nil {
-		u.Version = b.Number().String()
+func (sel *selection) update(installed upgrade.Version, to *candidate) *Update {
+	u := &Update{Name: to.Name}
+	if to.Number() != nil {
+		u.Version = to.Number().String()
 	}
-	if entry := r.edge(installed, b); installed.Name != "" && entry != nil {
+	if entry := sel.successors(installed)[to.Name]; installed.Name != "" && entry != nil {
 		if u.Edge = entry.Follows(installed); u.Edge == upgrade.SkipRange {
 			u.Range = entry.SkipRange
 		}
@@ -72,32 +142,32 @@ func (r *selection) update(installed upgrade.Version, b *fbc.Bundle) *Update {
 	return u
 }
 
-// follow returns the updates after a bundle, and whether they end at the latest one.
-func (r *selection) follow(b, latest *fbc.Bundle) (updates []Update, reaches bool) {
-	seen := map[string]bool{b.Name: true}
+// follow returns the updates after a bundle, and whether nothing later is wanted then.
+func (sel *selection) follow(c *candidate) (updates []Update, reachesHead bool) {
+	seen := map[string]bool{c.Name: true}
 	for {
-		installed := upgrade.Version{Name: b.Name, Number: b.Number()}
-		next := r.choose(installed)
+		installed := upgrade.Version{Name: c.Name, Number: c.Number()}
+		next := sel.choose(installed)
 		if next == nil || seen[next.Name] {
-			return updates, b == latest
+			return updates, sel.later(installed) == nil
 		}
 		seen[next.Name] = true
-		updates = append(updates, *r.update(installed, next))
-		b = next
+		updates = append(updates, *sel.update(installed, next))
+		c = next
 	}
 }
 
 // explain says why there is nothing that OLM may install.
-func (r *selection) explain(p *Prediction) {
-	e := r.extension
+func (sel *selection) explain(p *Prediction) {
+	e := sel.extension
 	for _, name := range e.Channels {
-		if r.pkg.FindChannel(name) == nil {
+		if sel.pkg.FindChannel(name) == nil {
 			p.refuse(ChannelAbsent, "set spec.source.catalog.channels to channels of the package", "package %s has no channel %s", e.Package, name)
 		}
 	}
 	switch {
 	case len(p.Why) > 0:
-	case len(r.wanted) == 0:
+	case len(sel.wanted) == 0:
 		p.refuse(NoBundle, "change spec.source.catalog.version, or the channels", "no bundle of package %s has a version in the range %q%s", e.Package, e.Versions, inChannels(e.Channels))
 	default:
 		p.refuse(NoEdge, "add an upgrade edge to a channel, or keep the installed version in the catalog",
@@ -147,49 +217,22 @@ func uninstallable(b *fbc.Bundle) (reasons []Reason) {
 }
 
 // warn adds the risks of a chosen bundle.
-func (r *selection) warn(p *Prediction, chosen *fbc.Bundle) {
-	e := r.extension
+func (sel *selection) warn(p *Prediction, chosen *candidate) {
+	e := sel.extension
 	if number := chosen.Number(); e.Installed.Number != nil && number != nil && number.LT(*e.Installed.Number) {
 		p.risk(Downgrade, "set spec.source.catalog.version to the installed version or later ones", "%s is earlier than %s, which is installed", chosen.Name, e.Installed.Name)
 	}
 	for _, deprecated := range []struct{ schema, name, title string }{
 		{declcfg.SchemaPackage, "", "package " + e.Package}, {declcfg.SchemaBundle, chosen.Name, chosen.Name},
 	} {
-		if message := r.pkg.Deprecation(deprecated.schema, deprecated.name); message != "" {
+		if message := sel.pkg.Deprecation(deprecated.schema, deprecated.name); message != "" {
 			p.risk(Deprecated, "", "%s is deprecated: %s", deprecated.title, message)
 		}
 	}
 	for _, name := range e.Channels {
-		if message := r.pkg.Deprecation(declcfg.SchemaChannel, name); message != "" {
+		if message := sel.pkg.Deprecation(declcfg.SchemaChannel, name); message != "" {
 			p.risk(Deprecated, "", "channel %s is deprecated: %s", name, message)
 		}
-	}
-}
-
-// deprecated is 1 for a deprecated bundle, and 0 for others.
-func (r *selection) deprecated(b *fbc.Bundle) int {
-	if r.pkg.Deprecation(declcfg.SchemaBundle, b.Name) != "" {
-		return 1
-	}
-	return 0
-}
-
-// same reports whether a bundle has exactly an installed version. OLM v1 does not compare names.
-func same(b *fbc.Bundle, installed upgrade.Version) bool {
-	v := releaseOf(b)
-	return v != nil && installed.Number != nil && v.Compare(newRelease(*installed.Number)) == 0
-}
-
-func compareReleases(a, b *fbc.Bundle) int {
-	switch x, y := releaseOf(a), releaseOf(b); {
-	case x == nil && y == nil:
-		return 0
-	case x == nil:
-		return -1
-	case y == nil:
-		return 1
-	default:
-		return x.Compare(y)
 	}
 }
 

@@ -96,7 +96,7 @@ func TestPredictions(t *testing.T) {
 		"no-edge-is-needed":         {pkg: "rowboat", installed: "1.1.0", wants: fields{"upgradeConstraintPolicy": "SelfCertified"}, verdict: prediction.Updates},
 		"an-earlier-version":        {pkg: "rowboat", installed: "1.1.0", wants: fields{"upgradeConstraintPolicy": "SelfCertified", "version": "1.0.0"}, verdict: prediction.Updates},
 		"a-deprecated-is-skipped":   {pkg: "ferry", installed: "1.0.0", verdict: prediction.Updates},
-		"a-deprecated-is-not-new":   {pkg: "ferry", installed: "1.1.0", verdict: prediction.Stranded},
+		"a-deprecated-is-not-new":   {pkg: "ferry", installed: "1.1.0", verdict: prediction.Latest},
 		"a-deprecated-is-installed": {pkg: "ferry", installed: "2.0.0", verdict: prediction.Latest},
 	} {
 		t.Run(name, func(t *testing.T) {
